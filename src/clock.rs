@@ -1,7 +1,6 @@
 //! The only reader of time.
 //!
-//! Everything else is handed a [`Timestamp`], so that a test can move the clock and a rule can be read
-//! as a function of its arguments.
+//! All other code takes a [`Timestamp`]. A test can thereby move the clock, and a rule is a function of its arguments.
 
 use std::ops::{Add, Sub};
 use std::sync::Arc;
@@ -14,30 +13,30 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use uuid::Uuid;
 
-/// When this was written: no clock that is right shows less.
+/// The time when this was written. A correct clock never shows less.
 pub const EARLIEST: Timestamp = Timestamp::from_seconds(1_790_000_000);
 
-/// How far ahead of the clock a moment may lie that was noted by it, for clocks that were corrected.
+/// How far a stored time may lie ahead of the clock: clocks are corrected.
 const CLOCK_SLACK: Duration = Duration::from_hours(1);
 
-/// A moment in whole seconds since 1970-01-01T00:00:00Z: the `NumericDate` of RFC 7519 section 2.
+/// A time in whole seconds since 1970-01-01T00:00:00Z: the `NumericDate` of RFC 7519 section 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Timestamp(u64);
 
 impl Timestamp {
-    /// A moment that many seconds after the epoch.
+    /// The time `seconds` after the epoch.
     pub const fn from_seconds(seconds: u64) -> Self {
         Self(seconds)
     }
 
-    /// Seconds since the epoch, as a `NumericDate` is written.
+    /// Seconds since the epoch.
     pub const fn seconds(self) -> u64 {
         self.0
     }
 
-    /// The moment in UTC as RFC 3339 writes it, such as `2026-11-21T09:30:00Z`; the bare number of seconds beyond the
-    /// year 9999.
+    /// The time in UTC in the format of RFC 3339, such as `2026-11-21T09:30:00Z`. After the year 9999, the number of
+    /// seconds.
     pub fn rfc3339(self) -> String {
         i64::try_from(self.0)
             .ok()
@@ -46,33 +45,33 @@ impl Timestamp {
             .unwrap_or_else(|| self.0.to_string())
     }
 
-    /// The smallest time-ordered identifier made at this moment ([`crate::random::Random::uuid_v7`]).
+    /// The smallest time-ordered identifier of this time ([`crate::random::Random::uuid_v7`]).
     pub fn first_id(self) -> Uuid {
         uuid::Builder::from_unix_timestamp_millis(self.0.saturating_mul(1000), &[0; 10]).into_uuid()
     }
 
-    /// When a time-ordered identifier was made; the epoch for any other.
+    /// The time of a time-ordered identifier; the epoch for any other identifier.
     pub fn of_id(id: Uuid) -> Self {
         Self(id.get_timestamp().map_or(0, |made_at| made_at.to_unix().0))
     }
 
-    /// Whether this moment, which the service has noted as past, lies ahead: the clock was ahead when it was noted.
+    /// Whether this time, which the service stored as the present, lies ahead of `now`. The clock was then wrong: ahead
+    /// when the time was stored, or behind now.
     ///
-    /// What was made then would be good for as long as the clock was ahead, so it counts as expired: sessions, sign-ins
-    /// under way, codes, access tokens. It is not removed for that. The clock may as well be behind now, which from
-    /// what is in the store looks just the same, and then all of it is good again once the clock is right; until then
-    /// people sign in anew and applications refresh.
+    /// If the clock was ahead, a session, sign-in, code or access token of that time would last too long. It counts as
+    /// expired, but is not removed: if the clock is behind now, it is valid again once the clock is right. Until then
+    /// people sign in again and applications refresh.
     ///
-    /// Refresh tokens are no such case: an anonymous user has no other way in, and an application throws a token away
-    /// that was refused. They go on, and with the next use last as long as any other ([`crate::oauth::refresh`]).
+    /// Refresh tokens stay valid: an anonymous user has no other way to sign in, and an application discards a refused
+    /// token. The next use gives them the usual lifetime ([`crate::oauth::refresh`]).
     ///
-    /// A clock before [`EARLIEST`] is behind for certain, such as that of a machine which has no battery for it and has
-    /// not yet reached a time server. Nothing lies ahead of it, and the service works as well as it can.
+    /// A clock before [`EARLIEST`] is certainly behind, as on a machine without a clock battery before it reaches a time
+    /// server. No time counts as ahead of such a clock, so that the service works.
     pub fn is_ahead_of(self, now: Self) -> bool {
         now >= EARLIEST && now + CLOCK_SLACK < self
     }
 
-    /// How long ago `earlier` was; zero when it lies ahead, as after a clock that jumped back.
+    /// The time since `earlier`; zero if `earlier` lies ahead, as after the clock was set back.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_secs(self.0.saturating_sub(earlier.0))
     }
@@ -81,7 +80,7 @@ impl Timestamp {
 impl Add<Duration> for Timestamp {
     type Output = Self;
 
-    /// Saturates at the end of time; parts of a second are dropped.
+    /// Saturates. Fractions of a second are dropped.
     fn add(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(duration.as_secs()))
     }
@@ -90,33 +89,33 @@ impl Add<Duration> for Timestamp {
 impl Sub<Duration> for Timestamp {
     type Output = Self;
 
-    /// Saturates at the epoch; parts of a second are dropped.
+    /// Saturates at the epoch. Fractions of a second are dropped.
     fn sub(self, duration: Duration) -> Self {
         Self(self.0.saturating_sub(duration.as_secs()))
     }
 }
 
-/// Where time comes from: the system, or a hand that a test holds.
+/// The source of time: the system's clock, or one that a test moves.
 #[derive(Clone, Debug)]
 pub enum Clock {
     /// The machine's real-time clock.
     System,
-    /// Milliseconds since the epoch, moved by [`Clock::advance`] only.
+    /// Milliseconds since the epoch. Only [`Clock::advance`] moves this clock.
     Manual(Arc<AtomicU64>),
 }
 
 impl Clock {
-    /// A clock that stands still at `start` until it is advanced.
+    /// A clock that shows `start` until it is advanced.
     pub fn manual(start: Timestamp) -> Self {
         Self::Manual(Arc::new(AtomicU64::new(start.seconds().saturating_mul(1000))))
     }
 
-    /// The present moment.
+    /// The current time.
     pub fn now(&self) -> Timestamp {
         Timestamp(self.since_epoch().as_secs())
     }
 
-    /// The time since the epoch as finely as it is known, for identifiers that sort by it
+    /// The time since the epoch in full precision, for identifiers that sort by time
     /// ([`crate::random::Random::uuid_v7`]).
     pub fn since_epoch(&self) -> Duration {
         match self {
@@ -129,7 +128,7 @@ impl Clock {
         }
     }
 
-    /// Moves a manual clock forward. The system's clock is not ours to move: there it does nothing.
+    /// Moves a manual clock forward. Does nothing to the system's clock.
     pub fn advance(&self, by: Duration) {
         if let Self::Manual(millis) = self {
             millis.fetch_add(
@@ -140,8 +139,8 @@ impl Clock {
     }
 }
 
-/// How long the machine has been running. No hand and no time server moves it, and it goes on while the machine is
-/// suspended, which [`std::time::Instant`] does not.
+/// The time since the machine started. Setting the clock does not change it. Unlike [`std::time::Instant`], it includes
+/// the time in which the machine is suspended.
 pub fn uptime() -> Duration {
     #[cfg(target_os = "linux")]
     const TIMER: ClockId = ClockId::Boottime;

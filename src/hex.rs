@@ -1,6 +1,7 @@
-//! Bytes as people and addresses have them: two hexadecimal digits each, in lower case.
+//! Bytes as hexadecimal digits in lower case, two for each byte.
 
-/// Appends the digits of these bytes. Within the capacity of `text` nothing is copied, so a secret stays where it is.
+/// Appends the digits of these bytes. Within the capacity of `text` nothing is reallocated, so no copy of a secret is left
+/// in memory.
 pub fn push<'a>(text: &mut String, bytes: impl IntoIterator<Item = &'a u8>) {
     for byte in bytes {
         for half in [byte >> 4, byte & 15] {

@@ -8,12 +8,12 @@ use ring::digest;
 use ring::rand::{SecureRandom, SystemRandom};
 use uuid::Uuid;
 
-/// Where randomness comes from: the operating system, or a seed, so that a test can be repeated.
+/// The source of randomness: the operating system, or a seed for repeatable tests.
 #[derive(Clone, Debug)]
 pub enum Random {
     /// The operating system's generator.
     System(SystemRandom),
-    /// SHA-256 over a seed and a counter. For tests: what it gives is known to whoever knows the seed.
+    /// SHA-256 over a seed and a counter. For tests only: the seed reveals all values.
     Seeded(u64, Arc<AtomicU64>),
 }
 
@@ -32,8 +32,7 @@ impl Random {
     /// Fills `bytes`.
     ///
     /// # Panics
-    /// When the operating system has no entropy to give: nothing made without it would be safe, so the
-    /// one request that asked ends there.
+    /// When the operating system has no entropy: no safe value can be made then, so the request ends.
     pub fn fill(&self, bytes: &mut [u8]) {
         match self {
             Self::System(system) => {
@@ -59,14 +58,13 @@ impl Random {
         bytes
     }
 
-    /// A random identifier that tells nothing of when it was made (RFC 9562 section 5.4).
+    /// A random identifier without a time (RFC 9562 section 5.4).
     pub fn uuid_v4(&self) -> Uuid {
         uuid::Builder::from_random_bytes(self.bytes()).into_uuid()
     }
 
-    /// An identifier that sorts by the time it was made, a time since the epoch, to 244 ns (RFC 9562 sections 5.7 and
-    /// 6.2, method 3). So new rows come to lie behind all others in the store, which fills its pages to the end then
-    /// and not to the half.
+    /// An identifier that sorts by `made_at`, a time since the epoch, to 244 ns (RFC 9562 sections 5.7 and 6.2, method 3).
+    /// New rows therefore lie behind all others in the store, which fills its pages whole and not by half.
     pub fn uuid_v7(&self, made_at: Duration) -> Uuid {
         let mut rest: [u8; 10] = self.bytes();
         let fraction = (u64::from(made_at.subsec_nanos() % 1_000_000) << 12) / 1_000_000;

@@ -1,7 +1,7 @@
-//! Encryption at rest: what the store keeps secret is sealed under the master key.
+//! Encryption at rest: the secrets in the store are sealed under the master key.
 //!
-//! A sealed value is a version byte, a random nonce of 96 bits, and AES-256-GCM's ciphertext and tag. The
-//! context (which table, which row) is authenticated with it, so that a sealed value opens nowhere else.
+//! A sealed value is a version byte, a random nonce of 96 bits, and the ciphertext and tag of AES-256-GCM. The context
+//! (the table and the row) is authenticated too, so that a sealed value opens only in its place.
 
 use std::fmt;
 
@@ -19,20 +19,20 @@ use crate::random::Random;
 const VERSION: u8 = 1;
 const MASTER_KEY_LEN: usize = 32;
 
-/// Seals and opens under one master key.
+/// Seals and opens values under one master key.
 pub struct Sealer {
     key: LessSafeKey,
     backup_key: hmac::Key,
     fingerprint: String,
 }
 
-/// The value does not open.
+/// Why a sealed value does not open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SealError {
-    /// It begins with a version that this release does not know.
+    /// This release does not know the version.
     #[error("sealed value has an unknown version")]
     UnknownVersion,
-    /// It was sealed under another key or for another context, or has been changed or cut.
+    /// The value was sealed under another key or for another context, or was changed or truncated.
     #[error("sealed value does not open: wrong master key, wrong place, or damaged")]
     DoesNotOpen,
 }
@@ -71,21 +71,21 @@ impl Sealer {
         }
     }
 
-    /// What tells one master key from another without giving it away: 64 hexadecimal digits, the SHA-256 of
-    /// a value that is derived from it for this purpose alone.
+    /// Identifies the master key without revealing it: the SHA-256 of a value that is derived from the key for this
+    /// purpose only, as 64 hexadecimal digits.
     pub fn fingerprint(&self) -> String {
         self.fingerprint.clone()
     }
 
-    /// What proves that a backup was made under this master key and has not been changed since.
+    /// The HMAC key that authenticates backups under this master key.
     pub fn backup_key(&self) -> &hmac::Key {
         &self.backup_key
     }
 
-    /// Seals `plain`; it opens again with the same `context` only.
+    /// Seals `plain`. It opens only with the same `context`.
     ///
     /// # Panics
-    /// When `plain` is longer than the 64 GiB that one nonce of AES-GCM is good for.
+    /// When `plain` is longer than 64 GiB, the limit of AES-GCM for one nonce.
     #[expect(clippy::expect_used, reason = "sealing fails beyond 64 GiB only")]
     pub fn seal(&self, context: &str, plain: &[u8], random: &Random) -> Vec<u8> {
         let nonce = random.bytes::<NONCE_LEN>();
@@ -102,7 +102,7 @@ impl Sealer {
         sealed
     }
 
-    /// Opens what [`Sealer::seal`] made with the same `context`.
+    /// Opens a value that [`Sealer::seal`] sealed with the same `context`.
     pub fn open(&self, context: &str, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealError> {
         let (version, rest) = sealed.split_first().ok_or(SealError::DoesNotOpen)?;
         if *version != VERSION {
@@ -125,7 +125,7 @@ impl Sealer {
         Ok(plain)
     }
 
-    /// Seals a text; the result is base64url.
+    /// Seals a text. The result is base64url.
     ///
     /// # Panics
     /// As [`Sealer::seal`].
@@ -133,7 +133,7 @@ impl Sealer {
         URL_SAFE_NO_PAD.encode(self.seal(context, plain.as_bytes(), random))
     }
 
-    /// Opens what [`Sealer::seal_text`] made with the same `context`.
+    /// Opens a text that [`Sealer::seal_text`] sealed with the same `context`.
     pub fn open_text(&self, context: &str, sealed: &str) -> Result<Zeroizing<String>, SealError> {
         let sealed = URL_SAFE_NO_PAD
             .decode(sealed)

@@ -1,9 +1,8 @@
-//! Secrets as two types: a [`Secret`] is shown once to its holder, a [`Digest`] is all that is kept.
+//! Secrets as two types: a [`Secret`] is shown once to its holder; only its [`Digest`] is stored.
 //!
-//! The text of a secret is a prefix that names its kind, then base64url of `locator ‖ 32 random bytes ‖
-//! checksum`. The prefix lets a secret scanner find a leaked one; the checksum lets it, and us, tell a typing
-//! error from a real one without a look into the store. The locator says which row the secret belongs
-//! to and is no secret itself; the 256 random bits are.
+//! The text of a secret is a prefix that names its kind, then base64url of `locator ‖ 32 random bytes ‖ checksum`. The
+//! prefix lets a secret scanner find a leaked secret. The checksum reveals a typing error without access to the store.
+//! The locator names the row that the secret belongs to, and is not secret. The 256 random bits are.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -21,11 +20,11 @@ use crate::random::Random;
 const RANDOM_LEN: usize = 32;
 const CHECKSUM_LEN: usize = 4;
 
-/// What a secret is for. A digest of one kind cannot be compared with a digest of another.
+/// The purpose of a secret. Digests of different kinds cannot be compared.
 pub trait Kind: 'static {
-    /// Stands before every secret of this kind.
+    /// The beginning of every secret of this kind.
     const PREFIX: &'static str;
-    /// How many bytes name the row that the secret belongs to.
+    /// The length of the locator in bytes.
     const LOCATOR_LEN: usize;
 }
 
@@ -56,13 +55,13 @@ kinds! {
     BrowserCookie "idsvc_br_" 0;
     /// `state` towards an upstream provider. Locator: the login transaction's id.
     UpstreamState "idsvc_us_" 16;
-    /// What every token of one refresh family has in common: proof that an old token really was one of it.
+    /// The common part of all tokens of a refresh family. It proves that an old token belonged to the family.
     Lineage "idsvc_ln_" 0;
-    /// A password's hash in a file, of which no more than the digest outlives the password.
+    /// A password hash from a file. Only its digest is kept after the password is changed.
     DeclaredHash "idsvc_ph_" 0;
 }
 
-/// A secret in the clear. It cannot be printed by accident; [`Secret::reveal`] is the one way out.
+/// A secret in the clear. It cannot be printed by accident: only [`Secret::reveal`] returns its text.
 pub struct Secret<K> {
     text: Zeroizing<String>,
     locator: Vec<u8>,
@@ -75,15 +74,15 @@ pub struct Secret<K> {
 pub struct Malformed;
 
 impl<K: Kind> Secret<K> {
-    /// Makes a new secret for the row that `locator` names.
+    /// Creates a secret for the row that `locator` names.
     ///
-    /// A locator of another length than [`Kind::LOCATOR_LEN`] is cut or filled with zeros.
+    /// A `locator` of another length than [`Kind::LOCATOR_LEN`] is truncated or padded with zeros.
     pub fn mint(locator: &[u8], random: &Random) -> Self {
         Self::assemble(locator, &Zeroizing::new(random.bytes()))
     }
 
-    /// Makes the secret of these random bytes, drawn beforehand where the locator is learned only inside
-    /// a transaction, which must not read entropy because it may run twice.
+    /// Creates a secret from random bytes. If the locator is known only inside a transaction, the bytes are drawn before
+    /// it: a transaction may run twice and must not read entropy.
     pub fn assemble(locator: &[u8], random: &[u8; RANDOM_LEN]) -> Self {
         let mut locator = locator.to_vec();
         locator.resize(K::LOCATOR_LEN, 0);
@@ -102,7 +101,7 @@ impl<K: Kind> Secret<K> {
         }
     }
 
-    /// Reads a secret that somebody presents. Nothing but its form is known to be right afterwards.
+    /// Parses a presented secret. This checks only its form.
     pub fn parse(text: &str) -> Result<Self, Malformed> {
         let encoded = text.strip_prefix(K::PREFIX).ok_or(Malformed)?;
         let wanted = K::LOCATOR_LEN + RANDOM_LEN + CHECKSUM_LEN;
@@ -124,17 +123,17 @@ impl<K: Kind> Secret<K> {
         })
     }
 
-    /// The bytes that name the row this secret belongs to; [`Kind::LOCATOR_LEN`] of them.
+    /// The [`Kind::LOCATOR_LEN`] bytes that name the row of the secret.
     pub fn locator(&self) -> &[u8] {
         &self.locator
     }
 
-    /// What is kept of the secret.
+    /// The digest that is stored.
     pub fn digest(&self) -> Digest<K> {
         Digest::of(self.text.as_bytes())
     }
 
-    /// The secret itself, for the one answer that shows it.
+    /// The text of the secret, for the one response that shows it.
     pub fn reveal(&self) -> &str {
         &self.text
     }
@@ -167,14 +166,14 @@ fn checksum<K: Kind>(payload: &[u8]) -> [u8; CHECKSUM_LEN] {
     checksum
 }
 
-/// The SHA-256 of a secret: all that the store keeps. Compared in constant time.
+/// The SHA-256 of a secret, as the store keeps it. Compared in constant time.
 pub struct Digest<K> {
     bytes: [u8; digest::SHA256_OUTPUT_LEN],
     kind: PhantomData<fn() -> K>,
 }
 
 impl<K: Kind> Digest<K> {
-    /// The digest of a secret's bytes; also of one that the operator chose and that has no prefix.
+    /// The digest of a secret's bytes. The secret may be one that the operator chose, without prefix.
     pub fn of(secret: &[u8]) -> Self {
         let mut bytes = [0; digest::SHA256_OUTPUT_LEN];
         bytes.copy_from_slice(digest::digest(&digest::SHA256, secret).as_ref());
@@ -292,7 +291,7 @@ mod tests {
         let secret = Secret::<ClientSecret>::mint(&[], &Random::system());
         assert_eq!(format!("{secret:?}"), "idsvc_cs_[redacted]");
         assert_eq!(format!("{:?}", secret.digest()), "Digest(idsvc_cs_…)");
-        // nor where they are a part of something that is printed in full
+        // The same inside other values.
         assert_eq!(
             format!("{:#?}", (Some(&secret), [secret.digest()])),
             "(\n    Some(\n        idsvc_cs_[redacted],\n    ),\n    [\n        Digest(idsvc_cs_…),\n    ],\n)"

@@ -25,9 +25,9 @@ pub struct Compacted {
 /// Measures the database. All of it is read, and writes wait during that.
 pub async fn measure(admin: Admin<'_>) -> AdminResult<DatabaseSize> {
     let store = &admin.core.store;
-    let spare = store.spare().await?;
+    let spare = store.unused_bytes().await?;
     Ok(DatabaseSize {
-        taken: store.taken(),
+        taken: store.allocated_bytes(),
         spare,
     })
 }
@@ -35,9 +35,9 @@ pub async fn measure(admin: Admin<'_>) -> AdminResult<DatabaseSize> {
 /// Returns unused space to the file system. Reads and writes wait during that.
 pub async fn compact(admin: Admin<'_>) -> AdminResult<Compacted> {
     let store = &admin.core.store;
-    let bytes_before = store.taken();
+    let bytes_before = store.allocated_bytes();
     store.compact().await?;
-    let bytes = store.taken();
+    let bytes = store.allocated_bytes();
     record_command("compact", "database");
     Ok(Compacted { bytes_before, bytes })
 }

@@ -90,7 +90,7 @@ pub fn set_up(admin: Admin<'_>) -> AdminResult<SetUp> {
         database: store.file(),
         clock_watermark: clock_watermark::read(admin.core, now)?,
         outlasting: outlasting.len(),
-        stalled: store.stalled().map(|stalled| stalled.lasts.as_secs()),
+        stalled: store.stalled().map(|stalled| stalled.elapsed.as_secs()),
     })
 }
 

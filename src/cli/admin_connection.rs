@@ -113,7 +113,7 @@ impl AdminConnection {
             if let Some(exposure) = exposure(&settings.data_dir) {
                 warn(&exposure);
             }
-            if let Some(copy) = core.store.copy() {
+            if let Some(copy) = core.store.pre_upgrade_copy() {
                 warn(&format!(
                     "the data was that of an earlier release and was upgraded to this one; a copy of the old data is in {}",
                     copy.display()
@@ -201,7 +201,7 @@ fn open(settings: &Settings, command: &Command) -> Result<Core, DataDirError> {
     let data = DataDir::open(&settings.data_dir, may_create, &random)?;
     let issuer = match command {
         Command::SetIssuer(issuer) => issuer.clone(),
-        _ => data.issuer_or(settings.base_url.as_deref())?,
+        _ => data.fixed_issuer_or(settings.base_url.as_deref())?,
     };
     let pool =
         PasswordPool::start(settings.password_params, settings.password_pool_size()).map_err(|source| {

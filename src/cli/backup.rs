@@ -28,7 +28,7 @@ use crate::observe::audit::Event;
 use crate::observe::log;
 use crate::random::Random;
 use crate::seal::Sealer;
-use crate::store::backup::{BackupError, Header, Incoming, NAME_LEN, may_be_one};
+use crate::store::backup::{BackupError, BackupReader, Header, SIGNATURE_LEN, looks_like_backup};
 use crate::store::owner;
 
 /// How the names of backups begin that the operator asked for.
@@ -97,7 +97,7 @@ fn copy(
     };
     let mut progress = Progress::of(what);
     let mut read = || {
-        let incoming = Incoming::open(&mut tee)?;
+        let incoming = BackupReader::open(&mut tee)?;
         let header = incoming.header().clone();
         let mut rows = incoming.rows(sealer.backup_key());
         while rows.next_row()?.is_some() {
@@ -258,8 +258,8 @@ fn is_within(file: &Path, data_dir: &Path) -> bool {
 
 fn begins_as_backup(file: &mut File) -> io::Result<bool> {
     let mut beginning = Vec::new();
-    file.take(NAME_LEN as u64).read_to_end(&mut beginning)?;
-    Ok(may_be_one(&beginning))
+    file.take(SIGNATURE_LEN as u64).read_to_end(&mut beginning)?;
+    Ok(looks_like_backup(&beginning))
 }
 
 /// Whether a backup or an empty file has this name. Any other file is refused, so that it is not replaced by mistake.

@@ -9,7 +9,7 @@ use super::output::{CliError, Output};
 use super::setting_flags::SettingFlags;
 use crate::admin::installation::IssuerView;
 use crate::clock::Clock;
-use crate::config::reference::reference;
+use crate::config::reference_text::reference;
 use crate::config::resolve::{check_base_url, resolve};
 use crate::config::{Config, ConfigError, Fault, Tls};
 use crate::control::protocol::{Command, Reply};

@@ -11,8 +11,8 @@ use super::output::CliError;
 use super::provider::read_logo;
 use super::value_parsers::{KeyForm, read_keys, read_secret};
 use crate::admin::apply::{DeclaredState, clients, providers, subject, users};
-use crate::config::file::{BadSyntax, LineEnds, table_of};
-use crate::config::reference::nearest;
+use crate::config::file::{LineEnds, SyntaxFault, parse_toml};
+use crate::config::setting_names::nearest;
 use crate::federation::provider::ProviderFields;
 use crate::jose::json;
 use crate::oauth::ClientFields;
@@ -263,9 +263,9 @@ fn kind_of(name: &str) -> Result<&'static Kind, String> {
 fn parse_toml(text: &str, faults: &mut Vec<String>) -> Sections {
     let ends = LineEnds::of(text);
     let mut sections = Vec::new();
-    let table = match table_of(text) {
+    let table = match parse_toml(text) {
         Ok(table) => table,
-        Err(BadSyntax {
+        Err(SyntaxFault {
             line,
             column,
             message,

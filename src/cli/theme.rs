@@ -241,7 +241,7 @@ fn write(path: &Path, text: &str, data_dir: Option<&Path>) -> Result<(), CliErro
         make_folders(owner::folder_of(path), data_dir)?;
         let mut file = fs::File::create_new(path)?;
         if let Some(data_dir) = data_dir {
-            owner::give(&file, data_dir)?;
+            owner::chown_like(&file, data_dir)?;
         }
         file.write_all(text.as_bytes())
     };
@@ -257,7 +257,7 @@ fn make_folders(path: &Path, data_dir: Option<&Path>) -> std::io::Result<()> {
         return Ok(());
     }
     make_folders(owner::folder_of(path), Some(data_dir))?;
-    owner::make_folder(path, 0o777, data_dir)
+    owner::create_folder(path, 0o777, data_dir)
 }
 
 fn serious(findings: &[Finding]) -> impl Iterator<Item = &Finding> {

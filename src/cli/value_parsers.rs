@@ -15,8 +15,8 @@ use zeroize::Zeroizing;
 use super::output::{CliError, Output};
 use crate::admin::SecretString;
 use crate::admin::claim::is_without_scope;
-use crate::config::reader::{LONGEST, parse_duration};
-use crate::config::reference::nearest;
+use crate::config::reader::{LONGEST_DURATION, parse_duration};
+use crate::config::setting_names::nearest;
 use crate::jose::alg::{Algorithm, UnknownAlgorithm};
 use crate::jose::jwk::PublicKey;
 use crate::oauth::fields::{jwk_of, jwks_of};
@@ -111,7 +111,7 @@ pub(super) fn change<T: DeserializeOwned>(flags: &impl Serialize) -> Result<T, C
 /// A time with its unit, in seconds.
 pub(super) fn seconds(text: &str) -> Result<u64, String> {
     match parse_duration(text) {
-        Some(duration) if duration <= LONGEST => Ok(duration.as_secs()),
+        Some(duration) if duration <= LONGEST_DURATION => Ok(duration.as_secs()),
         Some(_) => Err("it is more than a hundred years".to_owned()),
         None => Err("write a time with its unit, as in 24h, 90d, 30m or 60s".to_owned()),
     }

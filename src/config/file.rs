@@ -1,4 +1,4 @@
-//! What was given: by flags, by the environment, by the file. Names are checked here, values are not.
+//! Reads settings from the file and the environment. This checks names and types, but not values.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,22 +7,23 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::Fault;
-use super::reference::{self, Kind, SETTINGS, Setting};
+use super::reference::{Kind, SETTINGS, Setting};
+use super::setting_names::{self, nearest};
 
-/// A value as it was written.
+/// A value as it was written, before it is checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Raw {
+pub enum RawValue {
     /// A string, or anything from the environment or a flag.
     Text(String),
     /// A number.
     Number(i64),
-    /// A truth value.
+    /// `true` or `false`.
     Flag(bool),
-    /// Several strings.
+    /// A list of strings.
     List(Vec<String>),
 }
 
-/// Where a value was written.
+/// The source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A flag of the command line.
@@ -31,7 +32,7 @@ pub enum Origin {
     Environment(String),
     /// A line of the file.
     File(PathBuf, usize),
-    /// Nowhere: it is the default.
+    /// The default.
     Default,
 }
 
@@ -45,62 +46,61 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A value and where it was written.
+/// A setting with its value and source.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Given {
+pub struct SettingValue {
     /// The key.
     pub key: &'static str,
     /// The value.
-    pub raw: Raw,
-    /// Its place.
+    pub raw: RawValue,
+    /// The source.
     pub origin: Origin,
 }
 
-/// What a file says.
+/// The content of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Parsed {
+pub struct ParsedFile {
     /// The values.
-    pub given: Vec<Given>,
-    /// What is wrong.
+    pub values: Vec<SettingValue>,
+    /// The faults.
     pub faults: Vec<Fault>,
-    /// The keys that it may be meant to set and whose values are not known for a fault: nothing follows from
-    /// their absence.
+    /// Keys that the file may set, but whose values could not be read. Such a key does not count as absent.
     pub unread: Vec<&'static str>,
 }
 
-impl Parsed {
-    /// A file of which nothing is known but what is wrong with it.
+impl ParsedFile {
+    /// A file that could not be read at all.
     pub fn unreadable(faults: Vec<Fault>) -> Self {
         Self {
-            given: Vec::new(),
+            values: Vec::new(),
             faults,
             unread: SETTINGS.iter().map(|setting| setting.key).collect(),
         }
     }
 }
 
-/// Reads the text of a file; every fault of syntax, name and type at once.
-pub fn parse(text: &str, path: &Path) -> Parsed {
-    let table = match table_of(text) {
+/// Parses the text of a file, and collects all faults of syntax, name and type.
+pub fn parse(text: &str, path: &Path) -> ParsedFile {
+    let table = match parse_toml(text) {
         Ok(table) => table,
-        Err(BadSyntax {
+        Err(SyntaxFault {
             line,
             column,
             message,
         }) => {
-            return Parsed::unreadable(vec![Fault {
+            return ParsedFile::unreadable(vec![Fault {
                 place: format!("{} column {column}", place(path, line)),
                 message,
             }]);
         }
     };
-    let (mut parsed, ends) = (Parsed::default(), LineEnds::of(text));
-    walk(&table, "", &mut |key, value, start| {
+    let (mut parsed, ends) = (ParsedFile::default(), LineEnds::of(text));
+    visit_keys(&table, "", &mut |key, value, start| {
         let line = ends.line_of(start);
-        match known(key, value, Origin::File(path.to_owned(), line)) {
-            Ok(value) => parsed.given.push(value),
+        match parse_value(key, value, Origin::File(path.to_owned(), line)) {
+            Ok(value) => parsed.values.push(value),
             Err(message) => {
-                parsed.unread.extend(meant(key));
+                parsed.unread.extend(probable_key(key));
                 parsed.faults.push(Fault {
                     place: place(path, line),
                     message,
@@ -115,32 +115,35 @@ fn place(path: &Path, line: usize) -> String {
     format!("{} line {line}", path.display())
 }
 
-/// Where a text stops being TOML.
+/// The first place where a text is not TOML.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadSyntax {
-    /// The line, from 1 on.
+pub struct SyntaxFault {
+    /// The line, counted from 1.
     pub line: usize,
-    /// The column, in characters from 1 on.
+    /// The column in characters, counted from 1.
     pub column: usize,
-    /// What is wrong there.
+    /// The problem.
     pub message: String,
 }
 
-/// The text as TOML, or its first fault: those after it often follow from it, and a file that is none has one on
-/// each line.
-pub fn table_of(text: &str) -> Result<DeTable<'_>, BadSyntax> {
+/// Parses TOML. Only the first fault is returned: the others often follow from it.
+pub fn parse_toml(text: &str) -> Result<DeTable<'_>, SyntaxFault> {
     let (table, errors) = DeTable::parse_recoverable(text);
     let start = |error: &toml::de::Error| error.span().map_or(0, |span| span.start);
     match errors.iter().min_by_key(|error| start(error)) {
-        Some(first) => Err(BadSyntax::at(start(first), text, first.message().to_owned())),
-        None => match table.get_ref().values().find_map(|value| unfit(value, text)) {
-            Some((offset, message)) => Err(BadSyntax::at(offset, text, message)),
+        Some(first) => Err(SyntaxFault::at(start(first), text, first.message().to_owned())),
+        None => match table
+            .get_ref()
+            .values()
+            .find_map(|value| unusable_number(value, text))
+        {
+            Some((offset, message)) => Err(SyntaxFault::at(offset, text, message)),
             None => Ok(table.into_inner()),
         },
     }
 }
 
-impl BadSyntax {
+impl SyntaxFault {
     fn at(offset: usize, text: &str, message: String) -> Self {
         let before = text.get(..offset).unwrap_or_default();
         let in_line = before.rsplit('\n').next().unwrap_or_default();
@@ -152,9 +155,9 @@ impl BadSyntax {
     }
 }
 
-/// Where a number begins that is none here, and why: one beyond 64 bits is an error (TOML 1.0.0, section Integer), and
-/// neither a setting nor a record is without end or no number.
-fn unfit(value: &Spanned<DeValue<'_>>, text: &str) -> Option<(usize, String)> {
+/// Finds a number that cannot be used: an integer beyond 64 bits (TOML 1.0.0, section Integer), or a float that is not
+/// finite. Returns its offset and the problem.
+fn unusable_number(value: &Spanned<DeValue<'_>>, text: &str) -> Option<(usize, String)> {
     let written = text.get(value.span()).unwrap_or_default();
     let message = match value.get_ref() {
         DeValue::Integer(number) => {
@@ -165,79 +168,78 @@ fn unfit(value: &Spanned<DeValue<'_>>, text: &str) -> Option<(usize, String)> {
             let is_finite = number.as_str().parse().is_ok_and(f64::is_finite);
             (!is_finite).then(|| format!("{written} is no number that can be kept"))?
         }
-        DeValue::Array(values) => return values.iter().find_map(|value| unfit(value, text)),
-        DeValue::Table(members) => return members.values().find_map(|value| unfit(value, text)),
+        DeValue::Array(values) => return values.iter().find_map(|value| unusable_number(value, text)),
+        DeValue::Table(members) => return members.values().find_map(|value| unusable_number(value, text)),
         DeValue::String(_) | DeValue::Boolean(_) | DeValue::Datetime(_) => return None,
     };
     Some((value.span().start, message))
 }
 
-/// Where the lines of a text end, for a text of which many places are named.
+/// The offsets of the line ends of a text.
 pub struct LineEnds(Vec<usize>);
 
 impl LineEnds {
-    /// Looks for them once.
+    /// Finds the line ends of `text`.
     pub fn of(text: &str) -> Self {
         Self(text.match_indices('\n').map(|(at, _)| at).collect())
     }
 
-    /// The line that a byte is in, from 1 on.
+    /// The line of a byte, counted from 1.
     pub fn line_of(&self, offset: usize) -> usize {
         self.0.partition_point(|end| *end < offset).saturating_add(1)
     }
 }
 
-/// Calls `leaf` for every key that is no section, with its dotted name and where it begins.
-fn walk(table: &DeTable<'_>, prefix: &str, leaf: &mut impl FnMut(&str, &Spanned<DeValue<'_>>, usize)) {
+/// Calls `leaf` for every key that is not a section, with its dotted name, value and offset.
+fn visit_keys(table: &DeTable<'_>, prefix: &str, leaf: &mut impl FnMut(&str, &Spanned<DeValue<'_>>, usize)) {
     for (name, value) in table {
         let key = if prefix.is_empty() {
             name.get_ref().to_string()
         } else {
             format!("{prefix}.{}", name.get_ref())
         };
-        let is_section = SETTINGS.iter().any(|setting| {
-            setting
-                .key
-                .strip_prefix(key.as_str())
-                .is_some_and(|rest| rest.starts_with('.'))
-        });
+        let start_of_section = format!("{key}.");
+        let is_section = || {
+            SETTINGS
+                .iter()
+                .any(|setting| setting.key.starts_with(&start_of_section))
+        };
         match value.get_ref() {
-            DeValue::Table(inner) if is_section => walk(inner, &key, leaf),
-            DeValue::Table(inner) if !inner.is_empty() => walk(inner, &key, leaf),
+            DeValue::Table(inner) if !inner.is_empty() || is_section() => visit_keys(inner, &key, leaf),
             _ => leaf(&key, value, name.span().start),
         }
     }
 }
 
-fn known(key: &str, value: &Spanned<DeValue<'_>>, origin: Origin) -> Result<Given, String> {
-    let Some(setting) = reference::find(key) else {
-        return Err(unknown(key));
+fn parse_value(key: &str, value: &Spanned<DeValue<'_>>, origin: Origin) -> Result<SettingValue, String> {
+    let Some(setting) = setting_names::find(key) else {
+        return Err(unknown_key(key));
     };
     let raw = raw(value.get_ref()).ok_or_else(|| wrong_type(setting))?;
-    Ok(Given {
+    Ok(SettingValue {
         key: setting.key,
         raw,
         origin,
     })
 }
 
-/// The setting of that key, or the one that was probably meant.
-fn meant(key: &str) -> Option<&'static str> {
-    match reference::find(key) {
+/// The key of the setting, or the most similar key.
+fn probable_key(key: &str) -> Option<&'static str> {
+    match setting_names::find(key) {
         Some(setting) => Some(setting.key),
-        None => reference::nearest(key, SETTINGS.iter().map(|setting| setting.key)),
+        None => nearest(key, SETTINGS.iter().map(|setting| setting.key)),
     }
 }
 
-/// The sentence about a key that does not exist.
-fn unknown(key: &str) -> String {
-    match meant(key) {
+/// The message about an unknown key.
+fn unknown_key(key: &str) -> String {
+    match probable_key(key) {
         Some(meant) => format!("unknown key {key}: did you mean {meant}?"),
         None => format!("unknown key {key}: idsvc config reference lists the known ones"),
     }
 }
 
-/// The sentence about a value of another form than the setting's.
+/// The message about a value of the wrong type.
 pub(super) fn wrong_type(setting: &Setting) -> String {
     let wanted = match setting.kind {
         Kind::Text => "a string",
@@ -252,13 +254,13 @@ pub(super) fn wrong_type(setting: &Setting) -> String {
     )
 }
 
-fn raw(value: &DeValue<'_>) -> Option<Raw> {
+fn raw(value: &DeValue<'_>) -> Option<RawValue> {
     match value {
-        DeValue::String(text) => Some(Raw::Text(text.to_string())),
+        DeValue::String(text) => Some(RawValue::Text(text.to_string())),
         DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
             .ok()
-            .map(Raw::Number),
-        DeValue::Boolean(flag) => Some(Raw::Flag(*flag)),
+            .map(RawValue::Number),
+        DeValue::Boolean(flag) => Some(RawValue::Flag(*flag)),
         DeValue::Array(values) => values
             .iter()
             .map(|value| match value.get_ref() {
@@ -266,38 +268,38 @@ fn raw(value: &DeValue<'_>) -> Option<Raw> {
                 _ => None,
             })
             .collect::<Option<Vec<_>>>()
-            .map(Raw::List),
+            .map(RawValue::List),
         DeValue::Float(_) | DeValue::Datetime(_) | DeValue::Table(_) => None,
     }
 }
 
-/// The default of a setting, from the table.
-pub(super) fn default_of(setting: &Setting) -> Option<Raw> {
+/// The default of a setting.
+pub(super) fn default_of(setting: &Setting) -> Option<RawValue> {
     let value = DeValue::parse(setting.default?).ok()?;
     raw(value.get_ref())
 }
 
-/// Reads the environment. A variable that begins with `IDSVC_` and sets nothing is returned as a warning,
-/// not as a fault: orchestrators inject such names for services that are called so.
-pub fn from_environment(variables: &[(String, String)]) -> (Vec<Given>, Vec<String>) {
-    let mut given = Vec::new();
+/// Reads the environment. An unknown variable that begins with `IDSVC_` is a warning, not a fault: orchestrators inject
+/// such variables for a service of that name.
+pub fn from_environment(variables: &[(String, String)]) -> (Vec<SettingValue>, Vec<String>) {
+    let mut values = Vec::new();
     let mut warnings = Vec::new();
     for (name, value) in variables.iter().filter(|(name, _)| name.starts_with("IDSVC_")) {
         match SETTINGS.iter().find(|setting| setting.env_name() == *name) {
-            Some(setting) => given.push(Given {
+            Some(setting) => values.push(SettingValue {
                 key: setting.key,
-                raw: Raw::Text(value.clone()),
+                raw: RawValue::Text(value.clone()),
                 origin: Origin::Environment(name.clone()),
             }),
             None if name == super::CONFIG_VARIABLE => {}
             None => {
                 let names: Vec<String> = SETTINGS.iter().map(Setting::env_name).collect();
-                warnings.push(match reference::nearest(name, names.iter().map(String::as_str)) {
-                    Some(meant) => format!("{name} sets nothing: did you mean {meant}?"),
+                warnings.push(match nearest(name, names.iter().map(String::as_str)) {
+                    Some(similar) => format!("{name} sets nothing: did you mean {similar}?"),
                     None => format!("{name} sets nothing"),
                 });
             }
         }
     }
-    (given, warnings)
+    (values, warnings)
 }

@@ -1,13 +1,15 @@
 //! The operator's settings: flag before environment before file before default.
 //!
-//! [`reference::SETTINGS`] is the one table behind the file's keys, the environment's names and the printed
-//! reference. [`Sources`] collects what was given, [`resolve`] turns it into values that need no second check,
-//! and every fault is reported at once.
+//! [`reference::SETTINGS`] is the one table of settings: the keys of the file, the names in the environment and the
+//! printed reference follow from it. [`Sources`] collects the values, [`resolve`] checks and converts them. All faults
+//! are reported at once.
 
 pub mod file;
 pub mod reader;
 pub mod reference;
+pub mod reference_text;
 pub mod resolve;
+pub mod setting_names;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -26,39 +28,39 @@ use crate::net::outbound::Terms;
 use crate::oauth::policy::Policy;
 use crate::password::{PasswordParams, PoolSize};
 
-use self::file::{Given, Origin, Parsed, Raw};
+use self::file::{Origin, ParsedFile, RawValue, SettingValue};
 use self::reader::Reader;
 
 /// The environment variable that names the file.
 pub const CONFIG_VARIABLE: &str = "IDSVC_CONFIG";
 
-/// Where the development server listens.
+/// The port of the development server.
 const DEV_PORT: u16 = 8443;
 
-/// Under which name the service manager says where the service may keep its data.
+/// The variable in which the service manager passes the data directory.
 const STATE_VARIABLE: &str = "STATE_DIRECTORY";
 
-/// Whether an environment variable of this name is looked at.
+/// Whether an environment variable of this name is read.
 pub fn is_read(name: &str) -> bool {
     name.starts_with("IDSVC_") || name == STATE_VARIABLE
 }
 
-/// Where the file is looked for when nobody names one.
+/// The paths of the file if none is named.
 pub const USUAL_FILES: [&str; 2] = ["./idsvc.toml", "/etc/idsvc/idsvc.toml"];
 
-/// One thing that is wrong with the settings, or looks so.
+/// A problem with the settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The flag, variable or line.
     pub place: String,
-    /// What is wrong, naming the key.
+    /// The problem, with the key.
     pub message: String,
 }
 
-/// Everything that is wrong with the settings, one line each.
+/// All problems with the settings, one line each.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct ConfigError {
-    /// The faults, in the order in which they were found; never empty.
+    /// The faults in the order in which they were found; never empty.
     pub faults: Vec<Fault>,
 }
 
@@ -78,27 +80,27 @@ impl fmt::Display for ConfigError {
     }
 }
 
-/// What was given, and by whom.
+/// The values from all sources.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
-    /// By flags, the environment and the file, in this order.
-    pub given: Vec<Given>,
-    /// What is wrong so far.
+    /// The values of flags, environment and file, in this order.
+    pub values: Vec<SettingValue>,
+    /// The faults so far.
     pub faults: Vec<Fault>,
-    /// Keys that the file may set to what could not be read.
+    /// Keys that the file may set, but whose values could not be read.
     pub unread: Vec<&'static str>,
-    /// What sets nothing but looks as if it should.
+    /// Warnings about variables that set nothing.
     pub warnings: Vec<String>,
-    /// `$STATE_DIRECTORY` of the service manager.
+    /// The value of `$STATE_DIRECTORY`, which the service manager sets.
     pub state_directory: Option<PathBuf>,
     /// Whether this is `idsvc serve --dev`.
     pub is_dev: bool,
-    /// The file that was read, if there was one.
+    /// The configuration file, if there is one.
     pub file: Option<PathBuf>,
 }
 
 impl Sources {
-    /// Collects flags (dotted key and value), environment and file. `named` is the file of `--config`.
+    /// Collects the values of flags (dotted key and value), environment and file. `named` is the file of `--config`.
     pub fn collect(
         flags: &[(&'static str, String)],
         variables: &[(String, String)],
@@ -106,17 +108,17 @@ impl Sources {
     ) -> Self {
         let mut sources = Self::default();
         for (key, value) in flags {
-            if let Some(setting) = reference::find(key) {
+            if let Some(setting) = setting_names::find(key) {
                 let origin = Origin::Flag(setting.flag_name());
-                sources.given.push(Given {
+                sources.values.push(SettingValue {
                     key: setting.key,
-                    raw: Raw::Text(value.clone()),
+                    raw: RawValue::Text(value.clone()),
                     origin,
                 });
             }
         }
-        let (given, warnings) = file::from_environment(variables);
-        sources.given.extend(given);
+        let (values, warnings) = file::from_environment(variables);
+        sources.values.extend(values);
         sources.warnings = warnings;
         let variable = |name: &str| {
             let found = variables
@@ -145,7 +147,7 @@ impl Sources {
         };
         self.take(match std::fs::read_to_string(&path) {
             Ok(text) => file::parse(&text, &path),
-            Err(error) => Parsed::unreadable(vec![Fault {
+            Err(error) => ParsedFile::unreadable(vec![Fault {
                 place: path.display().to_string(),
                 message: format!("the configuration file cannot be read: {error}"),
             }]),
@@ -153,43 +155,43 @@ impl Sources {
         self.file = Some(path);
     }
 
-    fn take(&mut self, parsed: Parsed) {
-        self.given.extend(parsed.given);
+    fn take(&mut self, parsed: ParsedFile) {
+        self.values.extend(parsed.values);
         self.faults.extend(parsed.faults);
         self.unread.extend(parsed.unread);
     }
 
-    /// Asks for the values of the development server where nothing else is said.
+    /// Selects the defaults of the development server.
     #[must_use]
     pub fn for_development(self) -> Self {
         Self { is_dev: true, ..self }
     }
 }
 
-/// What every command needs to know, the ones that work on a stopped service too.
+/// The settings that every command needs.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where everything that lasts is kept.
+    /// The data directory.
     pub data_dir: PathBuf,
-    /// The issuer that is asked for; without one, commands work with the one that the first start fixed.
+    /// The configured issuer. Without one, commands use the issuer that the first start fixed.
     pub base_url: Option<String>,
-    /// What the protocol rules see, but for the issuer: [`Settings::policy`] fills it in.
+    /// The policy without its issuer, which [`Settings::policy`] adds.
     policy_without_issuer: Policy,
-    /// The theme of the pages, for clients that name none.
+    /// The theme of the pages for clients without a theme of their own.
     pub theme: String,
-    /// Where the operator's themes are; nothing may be there.
+    /// The folder of the operator's themes. It may be missing.
     pub theme_dir: PathBuf,
     /// How providers and published keys are reached.
     pub outbound: Terms,
-    /// The most bytes of events that are kept.
+    /// The largest size of the audit in bytes.
     pub events_max_bytes: u64,
     /// The cost of new password hashes.
     pub password_params: PasswordParams,
-    /// Password hashes at once; zero for one on each core.
+    /// The number of threads that hash passwords; zero for one on each core.
     password_workers: usize,
 }
 
-/// The settings of an operator who gave none.
+/// The defaults.
 impl Default for Settings {
     fn default() -> Self {
         resolve::settings(&mut Reader::of(&Sources::default()))
@@ -197,7 +199,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The settings as far as protocol rules see them.
+    /// The policy for protocol rules.
     pub fn policy(&self, issuer: &str) -> Policy {
         Policy {
             issuer: issuer.to_owned(),
@@ -205,9 +207,9 @@ impl Settings {
         }
     }
 
-    /// How many passwords are hashed at once.
+    /// The size of the pool that hashes passwords.
     pub fn password_pool_size(&self) -> PoolSize {
-        /// A gibibyte is the most that hashing may take when the number of threads is left to us.
+        /// The most memory that hashing may take if the number of threads is not configured: a gibibyte.
         const MEMORY_BUDGET_KIB: u64 = 1024 * 1024;
         match self.password_workers {
             0 => PoolSize::fitting(self.password_params, MEMORY_BUDGET_KIB),
@@ -229,90 +231,90 @@ pub enum Tls {
         /// The private key.
         key: PathBuf,
     },
-    /// A certificate had from an authority, and renewed, by ACME.
+    /// A certificate from an authority, ordered and renewed by ACME.
     Acme(Plan),
-    /// A certificate made here, for development.
+    /// A self-signed certificate, for development.
     SelfSigned,
     /// Plain HTTP.
     Off,
 }
 
-/// How log lines are written.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
     /// Text on a terminal, JSON elsewhere.
     Auto,
-    /// For people.
+    /// Text, for people.
     Text,
-    /// For machines, one object each line.
+    /// JSON, one object a line, for programs.
     Json,
 }
 
-/// What is worth a log line.
+/// The settings of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Log {
-    /// How.
+    /// The format.
     pub format: LogFormat,
-    /// From which severity on.
+    /// The lowest severity that is logged.
     pub level: tracing::Level,
 }
 
-/// When the running service makes backups, and how many of them it keeps.
+/// The settings of scheduled backups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backups {
-    /// The time between two; none when there are to be none.
+    /// The time between two backups; none to make no backups.
     pub interval: Option<Duration>,
-    /// How many are kept, at least one.
+    /// The number of backups that are kept, at least one.
     pub keep: usize,
 }
 
-/// Everything that `idsvc serve` needs to know.
+/// The settings of `idsvc serve`.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// What every command needs to know.
+    /// The settings that every command needs.
     pub settings: Settings,
-    /// The issuer: the base URL, region filled in.
+    /// The issuer: the base URL with the region filled in.
     pub issuer: String,
-    /// Whether nobody gave a base URL, and the issuer was made of the first domain of the certificate: one that was
-    /// fixed at the first start comes before it.
+    /// Whether the issuer is derived from the first domain of the certificate, because no base URL is set. An issuer that
+    /// the first start fixed replaces it.
     pub issuer_is_derived: bool,
-    /// Where to listen; never empty.
+    /// The addresses to listen on; never empty.
     pub listen: Vec<SocketAddr>,
     /// How connections are secured.
     pub tls: Tls,
-    /// Proxies whose word about the client's address is believed.
+    /// Networks of proxies whose `Forwarded` headers are trusted.
     pub trusted_proxies: Vec<IpNet>,
-    /// What strangers may do how often.
+    /// The rate limits.
     pub limits: LimitPolicy,
-    /// Open connections in all.
+    /// The limit of open connections.
     max_connections: usize,
-    /// Open connections from one address.
+    /// The limit of open connections from one address.
     max_connections_per_address: usize,
-    /// Where the metrics are, if anywhere.
+    /// The address of the metrics, if they are served.
     pub metrics_listen: Option<SocketAddr>,
-    /// When to make backups.
+    /// The settings of scheduled backups.
     pub backups: Backups,
-    /// How to log.
+    /// The settings of the log.
     pub log: Log,
     /// Whether this is the development server.
     pub is_dev: bool,
-    /// What is given and has no effect.
+    /// Warnings about settings without effect.
     pub warnings: Vec<Fault>,
 }
 
-/// The limits of an operator who gave none.
+/// The default rate limits.
 pub fn default_limits() -> LimitPolicy {
     resolve::limits(&mut Reader::of(&Sources::default()))
 }
 
 impl Config {
-    /// The settings as far as protocol rules see them.
+    /// The policy for protocol rules.
     pub fn policy(&self) -> Policy {
         self.settings.policy(&self.issuer)
     }
 
-    /// What peers may take; proxies are not limited as one peer is.
-    pub fn edge(&self) -> Limits {
+    /// The limits of connections. Proxies and exempt networks have no limit by address.
+    pub fn connection_limits(&self) -> Limits {
         let mut uncounted = self.trusted_proxies.clone();
         uncounted.extend_from_slice(&self.limits.exempt);
         Limits {
@@ -327,8 +329,8 @@ impl Config {
         }
     }
 
-    /// What forbids the service to listen there, if anything does: what is true of the addresses in `listen`, for
-    /// sockets that were handed over.
+    /// Why the service may not listen on this address, if so. Sockets that the service manager passes are checked like
+    /// the addresses in `listen`.
     pub fn forbids(&self, address: SocketAddr) -> Option<&'static str> {
         if address.ip().is_loopback() {
             return None;

@@ -1,18 +1,19 @@
-//! Hands out what was given, one value after another, and keeps every fault.
+//! Reads single settings from the sources and collects all faults.
 
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::file::{Origin, Raw, default_of, wrong_type};
-use super::reference::{self, Setting};
+use super::file::{Origin, RawValue, default_of, wrong_type};
+use super::reference::Setting;
+use super::setting_names::find;
 use super::{ConfigError, Fault, Sources};
 
-/// A hundred years: far enough for everybody, and no date after it overflows.
-pub const LONGEST: Duration = Duration::from_hours(24 * 36_525);
+/// The longest span of time: a hundred years, so that no date overflows.
+pub const LONGEST_DURATION: Duration = Duration::from_hours(24 * 36_525);
 
-/// Hands out values and keeps the faults. A value that is wrong is replaced by a harmless one, so that the
-/// next fault is found too; it never gets out, for then there is a fault.
+/// Reads values and collects faults. A wrong value is replaced by a harmless one, so that further faults are found. The
+/// harmless value is never used, because a fault fails the whole configuration.
 pub(super) struct Reader<'a> {
     pub(super) sources: &'a Sources,
     pub(super) faults: Vec<Fault>,
@@ -36,17 +37,19 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(super) fn given(&self, key: &str) -> Option<(Raw, Origin)> {
+    /// The value that a flag, the environment or the file sets.
+    pub(super) fn explicit(&self, key: &str) -> Option<(RawValue, Origin)> {
         self.sources
-            .given
+            .values
             .iter()
-            .find(|given| given.key == key)
-            .map(|given| (given.raw.clone(), given.origin.clone()))
+            .find(|setting| setting.key == key)
+            .map(|setting| (setting.raw.clone(), setting.origin.clone()))
     }
 
-    pub(super) fn raw(&self, key: &str) -> Option<(Raw, Origin)> {
-        self.given(key)
-            .or_else(|| Some((default_of(reference::find(key)?)?, Origin::Default)))
+    /// The value that is set, or the default.
+    pub(super) fn value(&self, key: &str) -> Option<(RawValue, Origin)> {
+        self.explicit(key)
+            .or_else(|| Some((default_of(find(key)?)?, Origin::Default)))
     }
 
     pub(super) fn fault(&mut self, origin: &Origin, message: impl Into<String>) {
@@ -56,23 +59,30 @@ impl<'a> Reader<'a> {
         });
     }
 
+    /// Reports a fault where this key is set.
+    pub(super) fn fault_at(&mut self, key: &str, message: impl Into<String>) {
+        if let Some((_, origin)) = self.value(key) {
+            self.fault(&origin, message);
+        }
+    }
+
     pub(super) fn mistyped(&mut self, key: &str, origin: &Origin) {
-        if let Some(setting) = reference::find(key) {
+        if let Some(setting) = find(key) {
             self.fault(origin, wrong_type(setting));
         }
     }
 
-    /// Whether the file may say something about this key that could not be read.
+    /// Whether the file may set this key to a value that could not be read.
     pub(super) fn is_unread(&self, key: &str) -> bool {
-        self.sources.unread.contains(&key) && self.given(key).is_none()
+        self.sources.unread.contains(&key) && self.explicit(key).is_none()
     }
 
     pub(super) fn missing(&mut self, key: &str, why: &str) {
         if self.is_unread(key) {
             return;
         }
-        let env = reference::find(key).map(Setting::env_name).unwrap_or_default();
-        let flag = reference::find(key).map(Setting::flag_name).unwrap_or_default();
+        let env = find(key).map(Setting::env_name).unwrap_or_default();
+        let flag = find(key).map(Setting::flag_name).unwrap_or_default();
         self.faults.push(Fault {
             place: key.to_owned(),
             message: format!("{why}: set {key} in the file, {env} or {flag}"),
@@ -80,10 +90,10 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn text(&mut self, key: &str) -> Option<(String, Origin)> {
-        match self.raw(key)? {
-            (Raw::Text(text), origin) if !text.trim().is_empty() => Some((text, origin)),
-            (Raw::Text(_), origin) => {
-                let example = reference::find(key).map_or("", |setting| setting.example);
+        match self.value(key)? {
+            (RawValue::Text(text), origin) if !text.trim().is_empty() => Some((text, origin)),
+            (RawValue::Text(_), origin) => {
+                let example = find(key).map_or("", |setting| setting.example);
                 self.fault(&origin, format!("{key} is empty: give a value, as in {example}"));
                 None
             }
@@ -100,14 +110,14 @@ impl<'a> Reader<'a> {
         if text == "~" || text.starts_with("~/") {
             self.fault(
                 &origin,
-                format!("{key} = {text:?}: nobody but a shell knows what ~ is, write the path out"),
+                format!("{key} = {text:?}: only a shell expands ~, write the path out"),
             );
             return None;
         }
         Some((PathBuf::from(text), origin))
     }
 
-    /// A text that `T` can be read from.
+    /// A text that is parsed as `T`.
     pub(super) fn parsed<T: FromStr<Err: std::fmt::Display>>(&mut self, key: &str) -> Option<T> {
         let (text, origin) = self.text(key)?;
         text.parse()
@@ -115,8 +125,8 @@ impl<'a> Reader<'a> {
             .ok()
     }
 
-    /// One of a few words.
-    pub(super) fn word(&mut self, key: &str, known: &[&'static str]) -> Option<&'static str> {
+    /// One of the known words.
+    pub(super) fn one_of(&mut self, key: &str, known: &[&'static str]) -> Option<&'static str> {
         let (text, origin) = self.text(key)?;
         let word = known.iter().find(|word| **word == text).copied();
         if word.is_none() {
@@ -130,22 +140,22 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn list(&mut self, key: &str) -> (Vec<String>, Origin) {
-        match self.raw(key) {
-            Some((Raw::List(items), origin)) => (items, origin),
-            Some((Raw::Text(text), origin)) if !matches!(origin, Origin::File(..)) => {
+        match self.value(key) {
+            Some((RawValue::List(items), origin)) => (items, origin),
+            Some((RawValue::Text(text), origin)) if !matches!(origin, Origin::File(..)) => {
                 let items: Vec<&str> = text.split(',').map(str::trim).collect();
-                let said: Vec<String> = items
+                let named: Vec<String> = items
                     .iter()
                     .filter(|item| !item.is_empty())
                     .map(|item| (*item).to_owned())
                     .collect();
-                if items.len() > 1 && said.len() < items.len() {
+                if items.len() > 1 && named.len() < items.len() {
                     self.fault(
                         &origin,
                         format!("{key} = {text:?} has nothing beside a comma: take the comma away, or name what is missing"),
                     );
                 }
-                (said, origin)
+                (named, origin)
             }
             Some((_, origin)) => {
                 self.mistyped(key, &origin);
@@ -156,16 +166,18 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn flag(&mut self, key: &str) -> bool {
-        match self.raw(key) {
-            Some((Raw::Flag(flag), _)) => flag,
-            Some((Raw::Text(text), origin)) if !matches!(origin, Origin::File(..)) => match text.as_str() {
-                "true" => true,
-                "false" => false,
-                _ => {
-                    self.mistyped(key, &origin);
-                    false
+        match self.value(key) {
+            Some((RawValue::Flag(flag), _)) => flag,
+            Some((RawValue::Text(text), origin)) if !matches!(origin, Origin::File(..)) => {
+                match text.as_str() {
+                    "true" => true,
+                    "false" => false,
+                    _ => {
+                        self.mistyped(key, &origin);
+                        false
+                    }
                 }
-            },
+            }
             Some((_, origin)) => {
                 self.mistyped(key, &origin);
                 false
@@ -175,11 +187,11 @@ impl<'a> Reader<'a> {
     }
 
     fn number(&mut self, key: &str) -> Option<(u64, Origin)> {
-        let (raw, origin) = self.raw(key)?;
+        let (raw, origin) = self.value(key)?;
         let number = match &raw {
-            Raw::Number(number) => u64::try_from(*number).ok(),
-            Raw::Text(text) if !matches!(origin, Origin::File(..)) => text.trim().parse().ok(),
-            Raw::Text(_) | Raw::Flag(_) | Raw::List(_) => None,
+            RawValue::Number(number) => u64::try_from(*number).ok(),
+            RawValue::Text(text) if !matches!(origin, Origin::File(..)) => text.trim().parse().ok(),
+            RawValue::Text(_) | RawValue::Flag(_) | RawValue::List(_) => None,
         };
         if number.is_none() {
             self.mistyped(key, &origin);
@@ -187,7 +199,7 @@ impl<'a> Reader<'a> {
         Some((number?, origin))
     }
 
-    /// A number of the range: where what is given is none, that is said, and it is the least.
+    /// A number within `range`. Reports any other value, and returns the start of the range then.
     pub(super) fn number_within(&mut self, key: &str, range: std::ops::RangeInclusive<u64>) -> u64 {
         match self.number(key) {
             Some((number, _)) if range.contains(&number) => return number,
@@ -200,16 +212,16 @@ impl<'a> Reader<'a> {
         *range.start()
     }
 
-    /// A span of time, or nothing for `off`.
+    /// A span of time; `None` for `off`.
     pub(super) fn duration_or_off(&mut self, key: &str) -> Option<(Duration, Origin)> {
-        let (raw, origin) = self.raw(key)?;
+        let (raw, origin) = self.value(key)?;
         let duration = match &raw {
-            Raw::Text(text) if text == "off" => return None,
-            Raw::Text(text) => parse_duration(text),
-            Raw::Number(_) | Raw::Flag(_) | Raw::List(_) => None,
+            RawValue::Text(text) if text == "off" => return None,
+            RawValue::Text(text) => parse_duration(text),
+            RawValue::Number(_) | RawValue::Flag(_) | RawValue::List(_) => None,
         };
         match duration {
-            Some(duration) if duration <= LONGEST => Some((duration, origin)),
+            Some(duration) if duration <= LONGEST_DURATION => Some((duration, origin)),
             Some(_) => {
                 self.fault(&origin, format!("{key} is more than a hundred years"));
                 None
@@ -221,20 +233,21 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A span of time, from `least` on.
+    /// A span of time of at least `least`.
     pub(super) fn duration(&mut self, key: &str, least: Duration) -> Duration {
         let before = self.faults.len();
         match self.duration_or_off(key) {
             Some((duration, _)) if duration >= least => duration,
             Some((_, origin)) => {
-                self.fault(&origin, format!("{key} must be at least {}", written(least)));
+                self.fault(
+                    &origin,
+                    format!("{key} must be at least {}", format_duration(least)),
+                );
                 least
             }
             None => {
-                if self.faults.len() == before
-                    && let Some((_, origin)) = self.raw(key)
-                {
-                    self.fault(&origin, format!("{key} cannot be off"));
+                if self.faults.len() == before {
+                    self.fault_at(key, format!("{key} cannot be off"));
                 }
                 least
             }
@@ -242,7 +255,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Reads `24h`, `90d`, `30m` or `60s`. A number without a unit is none: whoever writes 24 rarely means seconds.
+/// Parses `24h`, `90d`, `30m` or `60s`. A number without a unit is refused: it would rarely mean seconds.
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let text = text.trim();
     let (digits, unit) =
@@ -258,8 +271,8 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
     number.checked_mul(seconds).map(Duration::from_secs)
 }
 
-/// A span of time as [`parse_duration`] reads it, in the largest unit that holds it whole.
-pub fn written(span: Duration) -> String {
+/// Formats a span of time for [`parse_duration`], in the largest unit without a remainder.
+pub fn format_duration(span: Duration) -> String {
     let seconds = span.as_secs();
     let (unit, name) = [(24 * 60 * 60, "d"), (60 * 60, "h"), (60, "m")]
         .into_iter()

@@ -1,9 +1,7 @@
-//! Every setting there is, in one table: what the file may hold, what the environment is called, and what
-//! `idsvc config reference` prints.
+//! The table of all settings. The file's keys, the environment's names, the flags and `idsvc config reference` follow
+//! from it.
 
-use std::fmt::Write;
-
-/// What form a setting's value has.
+/// The type of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A string.
@@ -23,17 +21,17 @@ pub enum Kind {
 pub struct Setting {
     /// The key in the file, dotted.
     pub key: &'static str,
-    /// The form of the value.
+    /// The type of the value.
     pub kind: Kind,
-    /// What the help of the flag calls the value.
+    /// The name of the value in the help of the flag.
     pub value_name: &'static str,
-    /// What the help of the flag says; empty where the flag is one of every command.
+    /// The help of the flag. Empty if the flag belongs to every command.
     pub help: &'static str,
-    /// The value when nothing else is said, as TOML; none where there is no default.
+    /// The default as TOML, if there is one.
     pub default: Option<&'static str>,
-    /// A value as somebody might write it, as TOML.
+    /// An example as TOML.
     pub example: &'static str,
-    /// What it means, for the reader of the reference.
+    /// The explanation in the reference.
     pub doc: &'static str,
 }
 
@@ -59,7 +57,7 @@ const fn setting(
 /// `--data-dir` is a flag of every command.
 const NO_FLAG: (&str, &str) = ("DIR", "");
 
-/// Every setting, those without a section first, those of one section side by side.
+/// All settings: first those without a section, then section by section.
 pub const SETTINGS: &[Setting] = &[
     setting(
         "data_dir",
@@ -389,7 +387,7 @@ pub const SETTINGS: &[Setting] = &[
         ),
         Some("[]"),
         r#"["10.0.0.0/8"]"#,
-        "Networks that are not public and may be reached all the same, for providers, published keys and\n\
+        "Networks that are not public and may still be reached, for providers, published keys and\n\
          acme.directory.",
     ),
     setting(
@@ -474,7 +472,7 @@ pub const SETTINGS: &[Setting] = &[
         ("ADDRESS", "Where the metrics are, or off"),
         Some(r#""off""#),
         r#""127.0.0.1:9464""#,
-        "The address of the metrics (Prometheus text at /metrics); whoever reaches it reads them. off for none.",
+        "The address of the metrics (Prometheus text at /metrics), which every client there can read. off for none.",
     ),
     setting(
         "log.format",
@@ -493,102 +491,3 @@ pub const SETTINGS: &[Setting] = &[
         "error, warn, info, debug or trace.",
     ),
 ];
-
-/// The setting of that key.
-pub fn find(key: &str) -> Option<&'static Setting> {
-    SETTINGS.iter().find(|setting| setting.key == key)
-}
-
-impl Setting {
-    /// The environment variable that sets it: `IDSVC_` and the key in upper case, dots as underscores.
-    pub fn env_name(&self) -> String {
-        format!("IDSVC_{}", self.key.to_uppercase().replace('.', "_"))
-    }
-
-    /// The flag of `idsvc serve` that sets it, with its dashes.
-    pub fn flag_name(&self) -> String {
-        format!("--{}", self.flag())
-    }
-
-    /// The name of that flag, without its dashes.
-    pub fn flag(&self) -> String {
-        match self.key {
-            // The whole set-up of a public service deserves a short name.
-            "acme.domains" => "acme".to_owned(),
-            key => key.replace(['.', '_'], "-"),
-        }
-    }
-
-    /// The section it stands in and its name there; no section for the keys at the top.
-    fn placed(&self) -> (Option<&'static str>, &'static str) {
-        match self.key.split_once('.') {
-            Some((section, name)) => (Some(section), name),
-            None => (None, self.key),
-        }
-    }
-}
-
-/// The known name nearest to `wrong`, when it is near enough to have been meant.
-pub fn nearest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let limit = (wrong.chars().count() / 3).max(2);
-    known
-        .map(|name| (distance(wrong, name), name))
-        .filter(|(far, _)| *far <= limit)
-        .min()
-        .map(|(_, name)| name)
-}
-
-/// How many characters must be inserted, removed or replaced to make one of the other (Levenshtein).
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (line, from) in one.chars().enumerate() {
-        let mut diagonal = line;
-        let mut left = line.saturating_add(1);
-        let mut next = vec![left];
-        for (above, to) in row.iter().skip(1).zip(&other) {
-            let replaced = diagonal.saturating_add(usize::from(from != *to));
-            left = replaced.min(above.saturating_add(1)).min(left.saturating_add(1));
-            next.push(left);
-            diagonal = *above;
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or(0)
-}
-
-/// The commented file. Lines with `# ` explain; removing the `#` before a key sets it.
-pub fn reference() -> String {
-    let mut text = String::from(
-        "# Settings of idsvc. A flag of `idsvc serve` comes before the environment, the environment before\n\
-         # this file, this file before the default. Remove the # before a key to set it.\n\
-         # The flag of tls.mode is --tls-mode, and so on. A time is written 60s, 30m, 24h or 90d, never without\n\
-         # its unit.\n",
-    );
-    let mut current = None;
-    for setting in SETTINGS {
-        let (section, name) = setting.placed();
-        if section != current {
-            current = section;
-            let _ = write!(text, "\n[{}]\n", section.unwrap_or_default());
-        }
-        text.push('\n');
-        for line in setting.doc.lines() {
-            let _ = writeln!(text, "# {line}");
-        }
-        match setting.default {
-            Some(default) if default == setting.example => {}
-            Some(_) => {
-                let _ = writeln!(text, "# For example: {name} = {}", setting.example);
-            }
-            None => {
-                let _ = writeln!(text, "# No default. For example: {name} = {}", setting.example);
-            }
-        }
-        let _ = writeln!(text, "# Environment: {}", setting.env_name());
-        if let Some(default) = setting.default {
-            let _ = writeln!(text, "#{name} = {default}");
-        }
-    }
-    text
-}

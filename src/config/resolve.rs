@@ -1,4 +1,4 @@
-//! From what was given to values: the first that was given counts, every fault is kept.
+//! Turns the sources into checked values. The first source counts, and all faults are collected.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use ipnet::{IpNet, Ipv4Net};
 use url::Url;
 
-use super::reader::{Reader, written};
+use super::reader::{Reader, format_duration};
 use super::tls::{issuer, tls};
 use super::{Backups, Config, ConfigError, DEV_PORT, Log, LogFormat, Settings, Sources, Tls};
 use crate::identity::SessionLifetimes;
@@ -22,21 +22,21 @@ use crate::oauth::policy::{KeyRotation, Lifetimes, Policy};
 use crate::oauth::redirect_uri::is_on_this_machine;
 use crate::password::{MAX_ITERATIONS, MAX_MEMORY_KIB, MAX_PARALLELISM, PasswordParams, PasswordPolicy};
 
-/// The regions there are.
+/// The known regions.
 pub const REGIONS: [&str; 2] = ["us", "ap"];
 
 const DEV_DATA_DIR: &str = "./idsvc-data/dev";
 const EVENTS_MIB: std::ops::RangeInclusive<u64> = 1..=65_536;
 const SHORTEST_BACKUP_INTERVAL: Duration = Duration::from_mins(1);
-/// Keys stay published while what they signed is in use: quicker ones would pile up in the key set.
+/// Keys stay published while their signatures are in use. Shorter rotations would pile them up in the key set.
 const SHORTEST_ROTATION: Duration = Duration::from_hours(1);
 const MOST_WORKERS: u64 = 1024;
-/// A thousand each second.
+/// A thousand requests a second.
 const MOST_PER_HOUR: u64 = 3_600_000;
 const MOST_CONNECTIONS: u64 = 1_000_000;
 const PASSWORD_BYTES: std::ops::RangeInclusive<u64> = 64..=4096;
 
-/// Everything that `idsvc serve` needs, or all that is wrong.
+/// Resolves the settings of `idsvc serve`, or returns all faults.
 pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
     let mut reader = Reader::of(sources);
     let settings = settings(&mut reader);
@@ -55,7 +55,7 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
         settings,
         issuer,
         listen,
-        // One that is not known is a fault, and no configuration gets out.
+        // An unknown mode is a fault, so that no configuration is returned.
         tls: tls.unwrap_or(Tls::Off),
         trusted_proxies,
         limits: limits(&mut reader),
@@ -71,7 +71,7 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
     reader.finish(config)
 }
 
-/// What a command needs that does not listen, or all that is wrong with that.
+/// Resolves the settings of the other commands, or returns all faults.
 pub fn resolve_settings(sources: &Sources) -> Result<Settings, ConfigError> {
     let mut reader = Reader::of(sources);
     let settings = settings(&mut reader);
@@ -83,7 +83,7 @@ fn key_rotation(reader: &mut Reader<'_>) -> KeyRotation {
     let every = reader.duration_or_off("keys.rotate_every");
     if let Some((every, origin)) = &every {
         if *every < SHORTEST_ROTATION {
-            let least = written(SHORTEST_ROTATION);
+            let least = format_duration(SHORTEST_ROTATION);
             reader.fault(
                 origin,
                 format!("keys.rotate_every must be at least {least}, or off"),
@@ -93,7 +93,7 @@ fn key_rotation(reader: &mut Reader<'_>) -> KeyRotation {
                 origin,
                 format!(
                     "keys.rotate_every must be longer than keys.announce, which is {}: a key is announced while the one before it signs",
-                    written(announce)
+                    format_duration(announce)
                 ),
             );
         }
@@ -120,11 +120,9 @@ pub(super) fn settings(reader: &mut Reader<'_>) -> Settings {
             absolute: reader.duration("lifetimes.session_absolute", SECOND),
         },
     };
-    if lifetimes.code > code::LONGEST_LIFETIME
-        && let Some((_, origin)) = reader.raw("lifetimes.code")
-    {
-        reader.fault(
-            &origin,
+    if lifetimes.code > code::LONGEST_LIFETIME {
+        reader.fault_at(
+            "lifetimes.code",
             "lifetimes.code must be at most ten minutes (RFC 6749 section 4.1.2)",
         );
     }
@@ -132,7 +130,7 @@ pub(super) fn settings(reader: &mut Reader<'_>) -> Settings {
     let min_length = usize::try_from(reader.number_within("password.min_length", 1..=64)).unwrap_or(0);
     let workers = reader.number_within("password.workers", 0..=MOST_WORKERS);
     let access_token_typ = reader
-        .word("signing.access_token_typ", &AccessTokenClaims::TYPS)
+        .one_of("signing.access_token_typ", &AccessTokenClaims::TYPS)
         .unwrap_or_default()
         .to_owned();
     let data_dir = data_dir(reader);
@@ -176,20 +174,15 @@ pub(super) fn settings(reader: &mut Reader<'_>) -> Settings {
 
 fn password_params(reader: &mut Reader<'_>) -> PasswordParams {
     let before = reader.faults.len();
-    let (memory, iterations, parallelism) = (
-        reader.number_within("password.memory_kib", 8..=u64::from(MAX_MEMORY_KIB)),
-        reader.number_within("password.iterations", 1..=u64::from(MAX_ITERATIONS)),
-        reader.number_within("password.parallelism", 1..=u64::from(MAX_PARALLELISM)),
-    );
-    let [memory, iterations, parallelism] =
-        [memory, iterations, parallelism].map(|number| u32::try_from(number).unwrap_or(0));
+    let mut number = |key: &str, range| u32::try_from(reader.number_within(key, range)).unwrap_or(0);
+    let memory = number("password.memory_kib", 8..=u64::from(MAX_MEMORY_KIB));
+    let iterations = number("password.iterations", 1..=u64::from(MAX_ITERATIONS));
+    let parallelism = number("password.parallelism", 1..=u64::from(MAX_PARALLELISM));
     PasswordParams::new(memory, iterations, parallelism).unwrap_or_else(|_| {
-        // Each by itself is in order.
-        if reader.faults.len() == before
-            && let Some((_, origin)) = reader.raw("password.parallelism")
-        {
-            reader.fault(
-                &origin,
+        // Each number by itself is within its range.
+        if reader.faults.len() == before {
+            reader.fault_at(
+                "password.parallelism",
                 "password.memory_kib must be at least 8 for each of password.parallelism",
             );
         }
@@ -197,7 +190,7 @@ fn password_params(reader: &mut Reader<'_>) -> PasswordParams {
     })
 }
 
-/// A name that can be the namespace of a URN (RFC 8141 section 2).
+/// The name of the service: a valid namespace of a URN (RFC 8141 section 2).
 fn service_name(reader: &mut Reader<'_>) -> String {
     let Some((text, origin)) = reader.text("service_name") else {
         return String::new();
@@ -233,18 +226,16 @@ fn theme(reader: &mut Reader<'_>) -> String {
 }
 
 fn theme_dir(reader: &mut Reader<'_>, data_dir: &Path) -> PathBuf {
-    match reader.given("theme_dir") {
+    match reader.explicit("theme_dir") {
         Some(_) => reader.path("theme_dir").map(|(path, _)| path).unwrap_or_default(),
         None => data_dir.join("themes"),
     }
 }
 
-/// The address of a page (RFC 8414 section 2).
+/// The URL of the documentation (RFC 8414 section 2).
 fn service_documentation(reader: &mut Reader<'_>) -> Option<String> {
     let (text, origin) = reader.text("service_documentation")?;
-    let begins_well = ["https://", "http://"]
-        .iter()
-        .any(|start| text.starts_with(start));
+    let begins_well = text.starts_with("https://") || text.starts_with("http://");
     let is_fit = text.bytes().all(|byte| byte.is_ascii_graphic()) && Url::parse(&text).is_ok();
     if !begins_well || !is_fit {
         let example = "as in https://docs.example.com/sign-in";
@@ -257,7 +248,7 @@ fn service_documentation(reader: &mut Reader<'_>) -> Option<String> {
 }
 
 fn data_dir(reader: &mut Reader<'_>) -> PathBuf {
-    if reader.given("data_dir").is_some() {
+    if reader.explicit("data_dir").is_some() {
         let Some((path, origin)) = reader.path("data_dir") else {
             return PathBuf::new();
         };
@@ -270,16 +261,13 @@ fn data_dir(reader: &mut Reader<'_>) -> PathBuf {
     if reader.sources.is_dev {
         return PathBuf::from(DEV_DATA_DIR);
     }
-    reader
-        .sources
-        .state_directory
-        .clone()
-        .unwrap_or_else(|| PathBuf::from("./idsvc-data"))
+    let state_directory = reader.sources.state_directory.clone();
+    state_directory.unwrap_or_else(|| PathBuf::from("./idsvc-data"))
 }
 
-/// `base_url` with the region filled in; none when it is not given or wrong.
+/// `base_url` with the region filled in. `None` if it is missing or wrong.
 fn base_url(reader: &mut Reader<'_>) -> Option<String> {
-    let region = reader.given("region").and_then(|_| {
+    let region = reader.explicit("region").and_then(|_| {
         let (text, origin) = reader.text("region")?;
         if !REGIONS.contains(&text.as_str()) {
             let known = REGIONS.join(", ");
@@ -290,7 +278,7 @@ fn base_url(reader: &mut Reader<'_>) -> Option<String> {
         }
         Some(text)
     });
-    reader.given("base_url")?;
+    reader.explicit("base_url")?;
     let (text, origin) = reader.text("base_url")?;
     let text = match (text.contains("{region}"), region) {
         (false, _) => text,
@@ -309,7 +297,7 @@ fn base_url(reader: &mut Reader<'_>) -> Option<String> {
     }
 }
 
-/// Whether the text can be an issuer (RFC 8414 section 2): https, or http on loopback; no query, no fragment.
+/// Checks that the text can be an issuer (RFC 8414 section 2): https, or http on loopback; no query and no fragment.
 pub fn check_base_url(text: &str) -> Result<(), String> {
     let example = "as in https://id.example.com";
     let url = Url::parse(text).map_err(|error| format!("it is no URL ({error}), {example}"))?;
@@ -344,7 +332,7 @@ pub fn check_base_url(text: &str) -> Result<(), String> {
 
 fn listen(reader: &mut Reader<'_>) -> Vec<SocketAddr> {
     let is_dev = reader.sources.is_dev;
-    if is_dev && reader.given("listen").is_none() {
+    if is_dev && reader.explicit("listen").is_none() {
         return vec![SocketAddr::from(([127, 0, 0, 1], DEV_PORT))];
     }
     let before = reader.faults.len();
@@ -377,16 +365,16 @@ fn listen(reader: &mut Reader<'_>) -> Vec<SocketAddr> {
     addresses
 }
 
-/// An address with a port. One of IPv4 that is written in IPv6 (RFC 4291 section 2.5.5.2) is what it is.
+/// Parses an address with a port. An IPv4-mapped IPv6 address (RFC 4291 section 2.5.5.2) becomes an IPv4 address.
 fn address(text: &str) -> Option<SocketAddr> {
-    let written: SocketAddr = text.parse().ok()?;
-    Some(match written.ip().to_canonical() {
-        IpAddr::V4(ip) => SocketAddr::from((ip, written.port())),
-        IpAddr::V6(_) => written,
+    let parsed: SocketAddr = text.parse().ok()?;
+    Some(match parsed.ip().to_canonical() {
+        IpAddr::V4(ip) => SocketAddr::from((ip, parsed.port())),
+        IpAddr::V6(_) => parsed,
     })
 }
 
-/// A list of networks; an address alone is the network that holds nothing else.
+/// A list of networks. A single address is a network too.
 fn networks(reader: &mut Reader<'_>, key: &str) -> Vec<IpNet> {
     let (texts, origin) = reader.list(key);
     let mut networks = Vec::new();
@@ -403,26 +391,26 @@ fn networks(reader: &mut Reader<'_>, key: &str) -> Vec<IpNet> {
     networks
 }
 
-/// Networks of proxies. Whoever is in one chooses by what address it is counted, so they are never everybody.
+/// Networks of proxies. A client in such a network chooses the address that its requests count for, so a network of all
+/// addresses is refused.
 fn trusted_proxies(reader: &mut Reader<'_>) -> Vec<IpNet> {
     let networks = networks(reader, "trusted_proxies");
-    if let Some(all) = networks.iter().find(|network| network.prefix_len() == 0)
-        && let Some((_, origin)) = reader.raw("trusted_proxies")
-    {
-        reader.fault(
-            &origin,
-            format!("trusted_proxies = \"{all}\" is everybody, and anybody could say where a request comes from: name the addresses of your proxies, as in 10.0.0.0/8 or 192.0.2.1"),
+    if let Some(all) = networks.iter().find(|network| network.prefix_len() == 0) {
+        reader.fault_at(
+            "trusted_proxies",
+            format!("trusted_proxies = \"{all}\" is everybody, so that any client could forge its address: name the addresses of your proxies, as in 10.0.0.0/8 or 192.0.2.1"),
         );
     }
     networks
 }
 
-/// A network of IPv4 that is written in IPv6 (RFC 4291 section 2.5.5.2), as what it is: addresses are compared so.
+/// Turns an IPv4-mapped IPv6 network (RFC 4291 section 2.5.5.2) into an IPv4 network, as addresses are compared in that
+/// form.
 fn unmapped(network: IpNet) -> IpNet {
     const MAPPED: u8 = 96;
     let length = network.prefix_len().checked_sub(MAPPED);
     match (network, length) {
-        (IpNet::V6(written), Some(length)) => written
+        (IpNet::V6(mapped), Some(length)) => mapped
             .addr()
             .to_ipv4_mapped()
             .and_then(|address| Ipv4Net::new(address, length).ok())
@@ -471,14 +459,14 @@ fn metrics_listen(reader: &mut Reader<'_>, listen: &[SocketAddr]) -> Option<Sock
     Some(address)
 }
 
-/// Reads the authorities that are trusted towards others, as a start would.
+/// Loads the certificate authorities for outbound requests, as a start would.
 fn check_authorities(reader: &mut Reader<'_>, terms: &Terms) {
-    if let (Err(error), Some((_, origin))) = (Client::new(terms), reader.raw("outbound.ca_file")) {
-        reader.fault(&origin, error.to_string());
+    if let Err(error) = Client::new(terms) {
+        reader.fault_at("outbound.ca_file", error.to_string());
     }
 }
 
-/// The development server's data is not worth a backup.
+/// The settings of backups. The development server makes none.
 fn backups(reader: &mut Reader<'_>) -> Backups {
     let (interval, keep) = (
         reader.duration_or_off("backup.interval"),
@@ -498,12 +486,12 @@ fn backups(reader: &mut Reader<'_>) -> Backups {
 }
 
 fn log(reader: &mut Reader<'_>) -> Log {
-    let format = match reader.word("log.format", &["auto", "text", "json"]) {
+    let format = match reader.one_of("log.format", &["auto", "text", "json"]) {
         Some("text") => LogFormat::Text,
         Some("json") => LogFormat::Json,
         _ => LogFormat::Auto,
     };
-    let level = match reader.word("log.level", &["info", "error", "warn", "debug", "trace"]) {
+    let level = match reader.one_of("log.level", &["info", "error", "warn", "debug", "trace"]) {
         Some("error") => tracing::Level::ERROR,
         Some("warn") => tracing::Level::WARN,
         Some("debug") => tracing::Level::DEBUG,

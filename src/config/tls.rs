@@ -1,23 +1,23 @@
-//! How connections are secured, and the address that follows from it.
+//! The TLS settings, and the issuer that follows from them.
 
 use std::net::SocketAddr;
 
 use url::{Host, Url};
 
-use super::file::{Given, Origin};
+use super::file::{Origin, SettingValue};
 use super::reader::Reader;
 use super::{DEV_PORT, Fault, Tls, host_of};
 use crate::net::acme::{LETS_ENCRYPT, Plan};
 use crate::oauth::redirect_uri::is_on_this_machine;
 
-/// Passwords and tokens do not go over a network in the clear.
+/// Passwords and tokens must not cross a network in the clear.
 pub(super) const PLAIN_AND_PUBLIC: &str =
     "tls.mode = \"off\" is for loopback addresses, or behind a proxy: set trusted_proxies to its network";
 
-/// Names on one certificate: as many as Let's Encrypt takes.
+/// The most names on a certificate: the limit of Let's Encrypt.
 const MOST_DOMAINS: usize = 100;
 
-/// How connections are secured; none when that does not become clear, which is a fault.
+/// The TLS settings. `None` if they are unclear, which is a fault.
 pub(super) fn tls(
     reader: &mut Reader<'_>,
     base_url: Option<&str>,
@@ -31,10 +31,10 @@ pub(super) fn tls(
     if implies_acme(reader) {
         return acme(reader, base_url);
     }
-    if reader.sources.is_dev && reader.given("tls.mode").is_none() {
+    if reader.sources.is_dev && reader.explicit("tls.mode").is_none() {
         return Some(Tls::SelfSigned);
     }
-    let mode = reader.word("tls.mode", &MODES)?;
+    let mode = reader.one_of("tls.mode", &MODES)?;
     if mode == "acme" {
         return acme(reader, base_url);
     }
@@ -47,19 +47,18 @@ pub(super) fn tls(
                 && !has_proxies
                 && !reader.is_unread("listen")
                 && !reader.is_unread("trusted_proxies")
-                && let Some((_, origin)) = reader.raw("tls.mode")
             {
-                reader.fault(&origin, PLAIN_AND_PUBLIC);
+                reader.fault_at("tls.mode", PLAIN_AND_PUBLIC);
             }
             Tls::Off
         }
         _ => {
             let mut file = |key: &str| {
-                if reader.given(key).is_none() {
+                if reader.explicit(key).is_none() {
                     reader.missing(key, "tls.mode is files and this file is not named");
                 }
-                let given = reader.given(key).and_then(|_| reader.path(key));
-                given.map(|(path, _)| path).unwrap_or_default()
+                let path = reader.explicit(key).and_then(|_| reader.path(key));
+                path.map(|(path, _)| path).unwrap_or_default()
             };
             Tls::Files {
                 cert: file("tls.cert"),
@@ -69,24 +68,25 @@ pub(super) fn tls(
     })
 }
 
-/// Domains that no certificate is had for, because the mode says otherwise.
+/// Warns of domains without effect, because the mode is not ACME.
 fn warn_of_acme(reader: &mut Reader<'_>, mode: &str) {
-    if let (Some((_, origin)), Some((_, decided))) = (reader.given("acme.domains"), reader.given("tls.mode"))
+    if let (Some((_, origin)), Some((_, mode_origin))) =
+        (reader.explicit("acme.domains"), reader.explicit("tls.mode"))
     {
         reader.warnings.push(Fault {
             place: origin.to_string(),
             message: format!(
-                "acme.domains has no effect, because tls.mode is {mode:?} ({decided}): take tls.mode out to have the certificate by ACME, or else acme.domains"
+                "acme.domains has no effect, because tls.mode is {mode:?} ({mode_origin}): take tls.mode out to have the certificate by ACME, or else acme.domains"
             ),
         });
     }
 }
 
-/// Whether domains are named by whoever decides about the mode: nobody says it, or only a source that comes after.
+/// Whether `acme.domains` selects ACME: `tls.mode` is not set, or only in a source of lower precedence.
 fn implies_acme(reader: &Reader<'_>) -> bool {
     let rank = |key: &str| {
-        let given = reader.sources.given.iter().find(|given| given.key == key);
-        given.map(|Given { origin, .. }| match origin {
+        let setting = reader.sources.values.iter().find(|setting| setting.key == key);
+        setting.map(|SettingValue { origin, .. }| match origin {
             Origin::Flag(_) => 0,
             Origin::Environment(_) => 1,
             Origin::File(..) | Origin::Default => 2,
@@ -97,7 +97,7 @@ fn implies_acme(reader: &Reader<'_>) -> bool {
 
 fn acme(reader: &mut Reader<'_>, base_url: Option<&str>) -> Option<Tls> {
     let domains = domains(reader, base_url);
-    let contact = reader.given("acme.contact").and_then(|_| contact(reader));
+    let contact = reader.explicit("acme.contact").and_then(|_| contact(reader));
     let directory = reader.text("acme.directory").and_then(|(text, origin)| {
         let url = Url::parse(&text)
             .ok()
@@ -117,7 +117,7 @@ fn acme(reader: &mut Reader<'_>, base_url: Option<&str>) -> Option<Tls> {
                 .to_owned(),
         });
     }
-    // Without a directory or a domain there is a fault.
+    // If a directory or a domain is missing, a fault was reported.
     (!domains.is_empty()).then_some(Tls::Acme(Plan {
         domains,
         contact,
@@ -125,21 +125,21 @@ fn acme(reader: &mut Reader<'_>, base_url: Option<&str>) -> Option<Tls> {
     }))
 }
 
-/// The names on the certificate, which must hold the host of the service.
+/// The names on the certificate. They must include the host of the service.
 fn domains(reader: &mut Reader<'_>, base_url: Option<&str>) -> Vec<String> {
     let host = base_url.and_then(host_of);
-    if reader.given("acme.domains").is_none() {
-        if host.is_none() && reader.given("base_url").is_none() {
+    if reader.explicit("acme.domains").is_none() {
+        if host.is_none() && reader.explicit("base_url").is_none() {
             reader.missing(
                 "acme.domains",
                 "the certificate authority must be told the name of the service",
             );
         }
-        if let (Some(host), Some((_, origin))) = (&host, reader.given("base_url"))
+        if let Some(host) = &host
             && let Err(problem) = check_domain(host)
         {
-            reader.fault(
-                &origin,
+            reader.fault_at(
+                "base_url",
                 format!("base_url: no certificate can be had by ACME for {host:?}: {problem}"),
             );
         }
@@ -170,7 +170,7 @@ fn domains(reader: &mut Reader<'_>, base_url: Option<&str>) -> Vec<String> {
     domains
 }
 
-/// A name that an authority can find by DNS and check at port 443, in lower case.
+/// Checks that an authority can resolve the name by DNS and validate it at port 443. Returns it in lower case.
 fn check_domain(text: &str) -> Result<String, String> {
     if text.starts_with("*.") {
         return Err("a wildcard cannot be proven at port 443: name each domain".to_owned());
@@ -200,18 +200,18 @@ fn is_host_name(domain: &str) -> bool {
         })
 }
 
-/// The mail address as the `mailto:` URL that authorities take (RFC 8555 section 7.3).
+/// The mail address as a `mailto:` URL (RFC 8555 section 7.3).
 fn contact(reader: &mut Reader<'_>) -> Option<String> {
     let (text, origin) = reader.text("acme.contact")?;
     let address = text.strip_prefix("mailto:").unwrap_or(&text);
-    let is_fit = address.split_once('@').is_some_and(|(who, host)| {
-        !who.is_empty()
+    let is_valid = address.split_once('@').is_some_and(|(name, host)| {
+        !name.is_empty()
             && check_domain(host).is_ok()
-            && who
+            && name
                 .bytes()
                 .all(|byte| byte.is_ascii_graphic() && !b",:?<>\"()".contains(&byte))
     });
-    if !is_fit {
+    if !is_valid {
         reader.fault(
             &origin,
             format!("acme.contact = {text:?} is no mail address, as in admin@example.com"),
@@ -220,7 +220,7 @@ fn contact(reader: &mut Reader<'_>) -> Option<String> {
     Some(format!("mailto:{address}"))
 }
 
-/// The issuer: what is given, or what follows from the rest.
+/// The issuer: the base URL, or the one that follows from the TLS settings.
 pub(super) fn issuer(
     reader: &mut Reader<'_>,
     base_url: Option<&str>,
@@ -233,28 +233,22 @@ pub(super) fn issuer(
     };
     match base_url {
         Some(base_url) => {
-            if reader.sources.is_dev
-                && !Url::parse(base_url).is_ok_and(|url| is_on_this_machine(&url))
-                && let Some((_, origin)) = reader.given("base_url")
-            {
-                reader.fault(
-                    &origin,
+            if reader.sources.is_dev && !Url::parse(base_url).is_ok_and(|url| is_on_this_machine(&url)) {
+                reader.fault_at(
+                    "base_url",
                     format!("base_url = {base_url:?}: the development server is for loopback hosts only, as in https://localhost:{DEV_PORT}; without base_url it finds its own"),
                 );
             }
-            if base_url.starts_with("http:")
-                && tls.is_some_and(|tls| *tls != Tls::Off)
-                && let Some((_, origin)) = reader.given("base_url")
-            {
-                reader.fault(
-                    &origin,
+            if base_url.starts_with("http:") && tls.is_some_and(|tls| *tls != Tls::Off) {
+                reader.fault_at(
+                    "base_url",
                     format!("base_url = {base_url:?}: http is for tls.mode = \"off\" only"),
                 );
             }
             base_url.to_owned()
         }
-        None if reader.given("base_url").is_some() => String::new(),
-        // It may follow from what has a fault.
+        None if reader.explicit("base_url").is_some() => String::new(),
+        // The issuer may follow from a setting with a fault.
         None if tls.is_none() => String::new(),
         None if named.is_some() && !reader.is_unread("base_url") => named.unwrap_or_default(),
         None if reader.sources.is_dev => {

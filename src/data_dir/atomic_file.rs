@@ -1,4 +1,4 @@
-//! Files that appear whole or not at all.
+//! Files that appear complete or not at all.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -9,11 +9,11 @@ use crate::random::Random;
 use crate::store::owner;
 
 const ENDING: &str = ".partial";
-/// The digits of the random part of a name.
+/// The number of digits in the random part of a name.
 const DIGITS: usize = 32;
 
-/// Removes from a folder what processes that are gone left unfinished there, as far as `is_ours` says so of its name and
-/// content. What cannot be looked at or removed stays.
+/// Removes unfinished files of ended processes from a folder, if `is_ours` accepts their name and content. Errors are
+/// ignored: such a file stays.
 pub fn sweep(folder: &Path, is_ours: impl Fn(&str, &mut File) -> bool) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -39,27 +39,27 @@ fn is_unfinished(name: &str) -> bool {
     })
 }
 
-/// A file under a name that nobody looks for; removed when it is dropped before it was put in its place.
+/// A file under a temporary name. It is removed when it is dropped, unless [`AtomicFile::place`] renamed it.
 pub struct AtomicFile {
     path: PathBuf,
-    /// Locked for as long as somebody works at it, by which [`sweep`] tells it from what was left behind.
-    held: Option<File>,
-    is_placed: bool,
+    /// Locked while the process works on the file. [`sweep`] removes files without a lock only.
+    locked_file: Option<File>,
+    is_renamed: bool,
 }
 
 impl AtomicFile {
-    /// A name beside `target` that nobody has, for a file still to be made.
+    /// Chooses an unused name beside `target`. The file does not exist yet.
     pub fn beside(target: &Path, random: &Random) -> Self {
         let mut name = target.as_os_str().to_owned();
         name.push(format!(".{}{ENDING}", random.uuid_v4().simple()));
         Self {
             path: PathBuf::from(name),
-            held: None,
-            is_placed: false,
+            locked_file: None,
+            is_renamed: false,
         }
     }
 
-    /// Makes the file, empty, for its owner only: whom `like` belongs to, when root makes it.
+    /// Creates the empty file with mode 0600. If root creates it, it belongs to the owner of `like`.
     pub fn create(&mut self, like: Option<&Path>) -> io::Result<File> {
         let made = OpenOptions::new()
             .read(true)
@@ -67,37 +67,37 @@ impl AtomicFile {
             .create_new(true)
             .mode(0o600)
             .open(&self.path)?;
-        // Not every file system has locks; on one without, nothing is swept.
+        // Without locks in the file system, nothing is swept.
         let _ = made.lock();
         if made.metadata()?.nlink() == 0 {
-            // Taken for what was left behind before it was locked.
+            // Another process swept the file before it was locked.
             return self.create(like);
         }
-        self.held = Some(made.try_clone()?);
+        self.locked_file = Some(made.try_clone()?);
         if let Some(like) = like {
-            owner::give(&made, like)?;
+            owner::chown_like(&made, like)?;
         }
         Ok(made)
     }
 
-    /// Where it is.
+    /// The temporary path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Gives the file its name, on the disk before this returns. A file that has the name is replaced
-    /// when `may_replace`, and else an error of the kind `AlreadyExists`.
+    /// Renames the file to `target`, durably. If `target` exists, it is replaced if `may_replace` is set; otherwise this
+    /// fails with `AlreadyExists`.
     pub fn place(&mut self, target: &Path, may_replace: bool) -> io::Result<()> {
         File::open(&self.path)?.sync_all()?;
         if may_replace {
             fs::rename(&self.path, target)?;
-            self.is_placed = true;
+            self.is_renamed = true;
         } else {
             match fs::hard_link(&self.path, target) {
-                // A file system without links, as on a memory stick.
+                // The file system has no links, as on a memory stick.
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists && !target.exists() => {
                     fs::rename(&self.path, target)?;
-                    self.is_placed = true;
+                    self.is_renamed = true;
                 }
                 linked => linked?,
             }
@@ -108,8 +108,8 @@ impl AtomicFile {
 
 impl Drop for AtomicFile {
     fn drop(&mut self) {
-        if !self.is_placed {
-            // What was never made cannot be removed, and what has another name by now may lose this one.
+        if !self.is_renamed {
+            // The file may not exist, or may be linked under its final name too.
             let _ = fs::remove_file(&self.path);
         }
     }

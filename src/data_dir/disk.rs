@@ -1,49 +1,48 @@
-//! How much room there is on a disk.
+//! The free space on a disk.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// With fewer bytes free the store can be expected to fail: twice the megabyte that it writes, after it has failed, as
-/// proof that it need not.
+/// With fewer free bytes, the store can be expected to fail. This is twice the megabyte that the store writes as a proof
+/// that it works again.
 pub const LEAST_TO_WRITE: u64 = 2 << 20;
 
-/// What is kept of every disk, at least: more than the store writes at once, which is what its journal holds, with the
-/// pages around it.
+/// The smallest reserve. It exceeds the largest write of the store: the content of its journal, with the pages around it.
 const LEAST_RESERVE: u64 = 16 << 20;
-/// What is kept of a large one.
+/// The reserve of a large disk.
 const MOST_RESERVE: u64 = 64 << 20;
 
-/// The room on a disk, in bytes.
+/// The space on a disk, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// What the owner of what was asked about may still write.
+    /// The bytes that the owner of the file may still write.
     pub free: u64,
-    /// What there is of it, in use or not.
+    /// All bytes, used or free.
     pub total: u64,
 }
 
 impl Space {
-    /// What is kept for those who have begun, and for removing what has expired: a twentieth, 16 MiB at least and 64 MiB
-    /// at most. Whatever can wait is put off while there is less.
+    /// The space that is kept for sign-ins under way and for removing expired rows: a twentieth of the disk, at least
+    /// 16 MiB and at most 64 MiB. With less free space, new sign-ins wait.
     pub fn reserve(&self) -> u64 {
         (self.total / 20).clamp(LEAST_RESERVE, MOST_RESERVE)
     }
 
-    /// How many bytes the reserve lacks.
+    /// The bytes that are missing from the reserve.
     pub fn lacking(&self) -> u64 {
         self.reserve().saturating_sub(self.free)
     }
 }
 
-/// The room for the owner of this file or folder. An error where nobody knows.
+/// The space for the owner of this file or folder. Fails if the file system does not know its size.
 pub fn space(path: &Path) -> io::Result<Space> {
     let found = rustix::fs::statvfs(path)?;
     if found.f_blocks == 0 {
-        // Memory without a bound, for one: it does not know its size.
+        // A file system in memory without a bound, for example.
         return Err(io::ErrorKind::Unsupported.into());
     }
-    // Some file systems keep a share of their room for root. Whoever asks, it is the owner who writes.
+    // Some file systems reserve space for root. The owner of the files writes them, not the caller.
     let blocks = if std::fs::metadata(path)?.uid() == 0 {
         found.f_bfree
     } else {

@@ -1,4 +1,4 @@
-//! Waiting for the data directory while another process has it.
+//! Waits while another process uses the data directory.
 
 use std::path::Path;
 use std::thread;
@@ -8,17 +8,17 @@ use super::{DataDirError, control_socket};
 use crate::control::client;
 use crate::store::OpenError;
 
-/// How long to wait for a process that has the data for a moment: a command, or a service that starts or ends.
+/// How long to wait for a process that uses the directory briefly: a command, or a service that starts or ends.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Whether a service that takes commands has the data directory.
+/// Whether a service that accepts commands uses the data directory.
 pub fn is_served(data_dir: &Path) -> Result<bool, DataDirError> {
     Ok(client::is_there(&control_socket(data_dir))?)
 }
 
-/// Opens a data directory by `open`, once no other process has it. Nothing is opened if `is_over` says that there is
-/// nothing to wait for, as when a service has the directory.
+/// Calls `open` until no other process uses the data directory. Returns `None` once `is_over` returns true, for example
+/// because a service uses the directory.
 pub fn wait_and_open<T>(
     is_over: impl Fn() -> Result<bool, DataDirError>,
     open: impl Fn() -> Result<T, DataDirError>,

@@ -1,4 +1,4 @@
-//! The master key of a data directory: the secrets in the database are sealed under it.
+//! The master key of a data directory. It seals the secrets in the database.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -13,20 +13,20 @@ use crate::random::Random;
 use crate::seal::Sealer;
 use crate::store::owner;
 
-/// The name of its file.
+/// The name of the file.
 pub const MASTER_KEY: &str = "master.key";
 const KEY_BYTES: usize = 32;
 
 /// A master key.
 pub type MasterKey = Zeroizing<[u8; KEY_BYTES]>;
 
-/// The master key of a data directory.
+/// Reads the master key of a data directory.
 pub fn master_key(directory: &Path) -> Result<MasterKey, DataDirError> {
     let path = directory.join(MASTER_KEY);
     read_key(&path)?.ok_or(DataDirError::KeyMissing(path))
 }
 
-/// Encryption under the master key of a data directory whose store was sealed under the key of this fingerprint.
+/// The sealer of a data directory. Fails unless its master key has this fingerprint.
 pub(crate) fn sealer_of(directory: &Path, fingerprint: &str) -> Result<Sealer, DataDirError> {
     let sealer = Sealer::new(&*master_key(directory)?);
     if sealer.fingerprint() == fingerprint {
@@ -36,18 +36,18 @@ pub(crate) fn sealer_of(directory: &Path, fingerprint: &str) -> Result<Sealer, D
     }
 }
 
-/// The master key of a data directory, made if there is none.
-pub(crate) fn read_or_make_key(directory: &Path, random: &Random) -> Result<MasterKey, DataDirError> {
+/// Reads the master key of a data directory, or creates it.
+pub(crate) fn read_or_create_key(directory: &Path, random: &Random) -> Result<MasterKey, DataDirError> {
     let path = directory.join(MASTER_KEY);
     if let Some(key) = read_key(&path)? {
         return Ok(key);
     }
     let key = Sealer::generate(random);
-    place_key(&path, &key, random).map_err(io_error(&path))?;
+    write_key(&path, &key, random).map_err(io_error(&path))?;
     Ok(key)
 }
 
-/// The key in the file; none when there is no file.
+/// Reads the key; `None` if there is no file.
 pub(crate) fn read_key(path: &Path) -> Result<Option<MasterKey>, DataDirError> {
     let text = match fs::read_to_string(path) {
         Ok(text) => Zeroizing::new(text),
@@ -62,14 +62,14 @@ pub(crate) fn read_key(path: &Path) -> Result<Option<MasterKey>, DataDirError> {
         .ok_or_else(|| DataDirError::KeyMalformed(path.to_owned()))
 }
 
-/// The key that these 64 hexadecimal digits stand for.
+/// Parses 64 hexadecimal digits.
 pub(crate) fn from_hex(text: &str) -> Option<MasterKey> {
     if text.len() != 2 * KEY_BYTES || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }
     let mut key = Zeroizing::new([0; KEY_BYTES]);
-    for (place, byte) in key.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(text.get(2 * place..2 * place + 2)?, 16).ok()?;
+    for (index, byte) in key.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(text.get(2 * index..2 * index + 2)?, 16).ok()?;
     }
     Some(key)
 }
@@ -81,8 +81,8 @@ pub(crate) fn to_hex(key: &MasterKey) -> Zeroizing<String> {
     text
 }
 
-/// Writes a key. It appears whole or not at all, and never over another.
-pub(crate) fn place_key(path: &Path, key: &MasterKey, random: &Random) -> io::Result<()> {
+/// Writes a key atomically, and never over another one.
+pub(crate) fn write_key(path: &Path, key: &MasterKey, random: &Random) -> io::Result<()> {
     let mut text = to_hex(key);
     text.push('\n');
     let mut unfinished = AtomicFile::beside(path, random);

@@ -1,4 +1,4 @@
-//! The data directory: the database beside its master key, and what is fixed at the first start.
+//! The data directory: the database, its master key, and the values that the first start fixes.
 
 pub mod atomic_file;
 pub mod disk;
@@ -15,7 +15,7 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use self::master_key::{MASTER_KEY, read_key, read_or_make_key, sealer_of};
+use self::master_key::{MASTER_KEY, read_key, read_or_create_key, sealer_of};
 use crate::admin::installation;
 use crate::clock::Timestamp;
 use crate::control;
@@ -24,46 +24,46 @@ use crate::seal::Sealer;
 use crate::store::engine::redb::journal_of;
 use crate::store::{self, Options, Store, StoreError, owner};
 
-/// The database's name in the data directory.
+/// The file name of the database.
 pub const DATABASE: &str = "idsvc.redb";
-/// The folder of the backups that stay in the data directory.
+/// The folder of the backups in the data directory.
 pub const BACKUPS: &str = "backups";
-/// How the names of backups end.
+/// The ending of the names of backups.
 pub const BACKUP_ENDING: &str = ".backup";
 
 /// Why a data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DataDirError {
-    /// There is none yet, and this is not the moment to make one.
+    /// The directory holds no data, and the caller may not create any.
     #[error("{} holds no data yet: start the service, or name its data directory with --data-dir", .0.display())]
     Absent(PathBuf),
     /// The operating system refused.
     #[error("{} cannot be used: {source}{}", path.display(), remedy(path, source))]
     Io {
-        /// Which file or directory.
+        /// The file or directory.
         path: PathBuf,
-        /// The operating system's word.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The key is there, the database is not.
+    /// The database is missing, but the key is not.
     #[error(
         "{} is missing (or empty) but master.key is there: put the database back; to start anew remove master.key",
         .0.display()
     )]
     DatabaseMissing(PathBuf),
-    /// A process that was killed left the journal, and the database is not there.
+    /// The database is missing, but the journal of a killed process is not.
     #[error(
         "{} holds the last writes of a database that is not there: put the database back; to start anew remove it",
         .0.display()
     )]
     JournalAlone(PathBuf),
-    /// The database is there, the key is not.
+    /// The key is missing, but the database is not.
     #[error(
         "{} is missing, and what the database keeps secret cannot be read without it: put it back from where it was saved, or restore a backup together with its key",
         .0.display()
     )]
     KeyMissing(PathBuf),
-    /// The key's file holds something else.
+    /// The key file is malformed.
     #[error("{} is not a master key (64 hexadecimal digits): put it back from where it was saved", .0.display())]
     KeyMalformed(PathBuf),
     /// The key belongs to another database.
@@ -75,7 +75,7 @@ pub enum DataDirError {
     /// The database cannot be opened.
     #[error(transparent)]
     Open(#[from] store::OpenError),
-    /// Clients and keys cannot be read.
+    /// The clients or keys cannot be read.
     #[error(transparent)]
     Core(#[from] crate::flow::OpenError),
     /// The database cannot be read or written.
@@ -87,22 +87,22 @@ pub enum DataDirError {
         data_dir.display()
     )]
     IssuerChanged {
-        /// Where the service keeps its data.
+        /// The data directory.
         data_dir: PathBuf,
-        /// What the settings say.
+        /// The issuer in the settings.
         configured: String,
-        /// What the first start fixed.
+        /// The issuer that the first start fixed.
         stored: String,
     },
-    /// The development server was pointed at the data of a real service.
+    /// The development server was started on the data of a real service.
     #[error(
         "this data directory was set up without --dev, and the development server would add an example client and user to it: name another with --data-dir"
     )]
     NotForDevelopment,
-    /// Whether a service has it cannot be found out.
+    /// The control socket cannot be checked.
     #[error(transparent)]
     Control(#[from] control::client::ControlError),
-    /// Nobody has said what the issuer is.
+    /// No issuer is configured or stored.
     #[error("this service has no address yet: set base_url (IDSVC_BASE_URL) or start it once")]
     NoIssuer,
 }
@@ -112,33 +112,30 @@ pub struct DataDir {
     path: PathBuf,
     /// The database.
     pub store: Store,
-    /// Encryption under the master key.
+    /// The sealer under the master key.
     pub sealer: Sealer,
 }
 
-/// Where a running server listens for commands.
+/// The path of the socket where a running server accepts commands.
 pub fn control_socket(data_dir: &Path) -> PathBuf {
     data_dir.join(control::SOCKET)
 }
 
-/// The error of a file or folder that the operating system refused.
+/// Turns an error of the operating system into one that names the path.
 pub(crate) fn io_error(path: &Path) -> impl FnOnce(io::Error) -> DataDirError {
     let path = path.to_owned();
     move |source| DataDirError::Io { path, source }
 }
 
-/// What to do about an error of the operating system, where that is known.
+/// The hint for an error of the operating system; empty if none is known.
 fn remedy(path: &Path, error: &io::Error) -> String {
     let known = match error.kind() {
         io::ErrorKind::PermissionDenied => {
-            let closed = [Some(path), path.parent()]
-                .into_iter()
-                .flatten()
-                .find_map(reopening);
-            match closed {
-                Some(command) => return format!(": {command}"),
-                None => ": run this as the user that owns the data directory, or as root",
+            let command = chmod_command(path).or_else(|| chmod_command(path.parent()?));
+            if let Some(command) = command {
+                return format!(": {command}");
             }
+            ": run this as the user that owns the data directory, or as root"
         }
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ": free some space there",
         io::ErrorKind::FileTooLarge => ": raise the limit on the size of files (ulimit -f, LimitFSIZE)",
@@ -148,8 +145,8 @@ fn remedy(path: &Path, error: &io::Error) -> String {
     known.to_owned()
 }
 
-/// The command by which the user that this process runs as opens a file or folder of its own that it has closed to itself.
-pub(crate) fn reopening(path: &Path) -> Option<String> {
+/// The command that restores access to a file or folder, if its owner runs this process and has no access.
+pub(crate) fn chmod_command(path: &Path) -> Option<String> {
     let found = fs::metadata(path).ok()?;
     let (wanted, mode) = if found.is_dir() {
         (Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK, "700")
@@ -169,7 +166,7 @@ fn store_error(error: store::OpenError) -> DataDirError {
     }
 }
 
-/// The sentence about a data directory that others than its owner can get into.
+/// The warning about a data directory that other users can open.
 pub fn exposure(path: &Path) -> Option<String> {
     let mode = fs::metadata(path).ok()?.permissions().mode();
     (mode & 0o077 != 0).then(|| {
@@ -181,10 +178,10 @@ pub fn exposure(path: &Path) -> Option<String> {
 }
 
 impl DataDir {
-    /// Opens the directory; makes it, the database and the master key when `may_create` and there are none.
+    /// Opens the directory. Creates it, the database and the master key if they are missing and `may_create` is set.
     ///
-    /// The key is made once there is a database, and under its lock. So a key without a database is never
-    /// what a start left behind that was cut off: the database was lost.
+    /// The key is created after the database, under the lock of the database. A key without a database therefore means
+    /// that the database was lost, not that the first start was interrupted.
     pub fn open(path: &Path, may_create: bool, random: &Random) -> Result<Self, DataDirError> {
         let database = path.join(DATABASE);
         let has_key = read_key(&path.join(MASTER_KEY))?.is_some();
@@ -206,7 +203,7 @@ impl DataDir {
         let sealer = if let Some(fingerprint) = installation::stored_fingerprint(&store)? {
             sealer_of(path, &fingerprint)?
         } else {
-            let sealer = Sealer::new(&*read_or_make_key(path, random)?);
+            let sealer = Sealer::new(&*read_or_create_key(path, random)?);
             installation::put_fingerprint(&store, &sealer.fingerprint())?;
             sealer
         };
@@ -217,8 +214,8 @@ impl DataDir {
         })
     }
 
-    /// Claims the directory for the development server: a new one, or one that was its own before.
-    pub fn settle_development(&self) -> Result<(), DataDirError> {
+    /// Claims the directory for the development server. Fails if a real service has used it.
+    pub fn claim_for_development(&self) -> Result<(), DataDirError> {
         if installation::is_for_development(&self.store)? {
             return Ok(());
         }
@@ -228,9 +225,9 @@ impl DataDir {
         }
     }
 
-    /// Fixes the issuer the first time, compares it byte for byte afterwards.
-    pub fn settle_issuer(&self, configured: &str) -> Result<(), DataDirError> {
-        let stored = self.issuer_or(Some(configured))?;
+    /// Fixes the issuer at the first start. Later it fails unless `configured` is equal, byte for byte.
+    pub fn fix_or_check_issuer(&self, configured: &str) -> Result<(), DataDirError> {
+        let stored = self.fixed_issuer_or(Some(configured))?;
         if stored == configured {
             return Ok(());
         }
@@ -241,8 +238,8 @@ impl DataDir {
         })
     }
 
-    /// The issuer that was fixed, whatever is configured now; when none was, `configured` is.
-    pub fn issuer_or(&self, configured: Option<&str>) -> Result<String, DataDirError> {
+    /// The fixed issuer. If none is fixed yet, fixes and returns `configured`.
+    pub fn fixed_issuer_or(&self, configured: Option<&str>) -> Result<String, DataDirError> {
         if let Some(stored) = installation::stored_issuer(&self.store)? {
             return Ok(stored);
         }
@@ -252,7 +249,7 @@ impl DataDir {
     }
 }
 
-/// Whether there is a file that is not empty.
+/// Whether the file exists and is not empty.
 fn has_content(path: &Path) -> Result<bool, DataDirError> {
     match fs::metadata(path) {
         Ok(found) => Ok(found.len() != 0),
@@ -261,7 +258,7 @@ fn has_content(path: &Path) -> Result<bool, DataDirError> {
     }
 }
 
-/// Makes a folder for the owner only, if it is not there.
+/// Creates a missing folder with mode 0700.
 pub fn make_folder(path: &Path) -> Result<PathBuf, DataDirError> {
     DirBuilder::new()
         .recursive(true)
@@ -281,14 +278,14 @@ pub fn make_folder(path: &Path) -> Result<PathBuf, DataDirError> {
     Ok(path.to_owned())
 }
 
-/// Makes a folder in a data directory, and that too, if they are not there.
+/// Creates a missing folder in a data directory, and the directory itself.
 pub fn make_folder_in(data_dir: &Path, name: &str) -> Result<PathBuf, DataDirError> {
     let path = make_folder(data_dir)?.join(name);
-    owner::make_folder(&path, 0o700, data_dir).map_err(io_error(&path))?;
+    owner::create_folder(&path, 0o700, data_dir).map_err(io_error(&path))?;
     Ok(path)
 }
 
-/// The name of a backup of that moment: `idsvc-20260102T030405Z.backup`.
+/// The name of a backup at this time: `idsvc-20260102T030405Z.backup`.
 pub fn backup_name(stem: &str, now: Timestamp) -> String {
     let moment = now.rfc3339().replace(['-', ':'], "");
     format!("{stem}-{moment}{BACKUP_ENDING}")
@@ -300,7 +297,7 @@ mod tests {
 
     use super::*;
 
-    /// A data directory that is still to be made.
+    /// A data directory that does not exist yet.
     struct Scratch {
         path: PathBuf,
         _folder: TempDir,
@@ -392,7 +389,7 @@ mod tests {
         let scratch = Scratch::new();
         fs::create_dir(&scratch.path).unwrap();
         drop(Store::open(&scratch.path.join(DATABASE), Options::default()).unwrap());
-        let key = read_or_make_key(&scratch.path, &Random::system()).unwrap();
+        let key = read_or_create_key(&scratch.path, &Random::system()).unwrap();
         assert_eq!(
             scratch.open().unwrap().sealer.fingerprint(),
             Sealer::new(&key).fingerprint()
@@ -444,14 +441,14 @@ mod tests {
     fn the_issuer_is_fixed_once() {
         let scratch = Scratch::new();
         let data = scratch.open().unwrap();
-        assert!(matches!(data.issuer_or(None), Err(DataDirError::NoIssuer)));
-        data.settle_issuer("https://a.example").unwrap();
-        data.settle_issuer("https://a.example").unwrap();
+        assert!(matches!(data.fixed_issuer_or(None), Err(DataDirError::NoIssuer)));
+        data.fix_or_check_issuer("https://a.example").unwrap();
+        data.fix_or_check_issuer("https://a.example").unwrap();
         for configured in [None, Some("https://A.example")] {
-            assert_eq!(data.issuer_or(configured).unwrap(), "https://a.example");
+            assert_eq!(data.fixed_issuer_or(configured).unwrap(), "https://a.example");
         }
         let changed = data
-            .settle_issuer("https://A.example")
+            .fix_or_check_issuer("https://A.example")
             .map_err(|error| error.to_string());
         assert!(
             changed
@@ -464,13 +461,13 @@ mod tests {
     fn the_development_server_keeps_away_from_the_data_of_others() {
         let (own, foreign) = (Scratch::new(), Scratch::new());
         let data = own.open().unwrap();
-        data.settle_development().unwrap();
-        data.settle_issuer("https://localhost:8443").unwrap();
-        data.settle_development().unwrap();
+        data.claim_for_development().unwrap();
+        data.fix_or_check_issuer("https://localhost:8443").unwrap();
+        data.claim_for_development().unwrap();
         let data = foreign.open().unwrap();
-        data.settle_issuer("https://id.example.com").unwrap();
+        data.fix_or_check_issuer("https://id.example.com").unwrap();
         assert!(matches!(
-            data.settle_development(),
+            data.claim_for_development(),
             Err(DataDirError::NotForDevelopment)
         ));
     }

@@ -200,7 +200,7 @@ pub fn fallback(app: &App, request: &FailedRequest) -> HttpResponse {
     let route = route.as_ref().map_or("none", Route::label);
     tracing::error!(%request_id, route, status = status.as_u16(), "a request panicked or timed out");
     let took = (status == StatusCode::SERVICE_UNAVAILABLE).then_some(REQUEST_TIMEOUT);
-    app.metrics.answered(route, status.as_u16(), took);
+    app.metrics.count_request(route, status.as_u16(), took);
     let mut answer = response::no_store(response::empty(status));
     if status == StatusCode::SERVICE_UNAVAILABLE {
         set_retry_after(&mut answer, RETRY_SECONDS);

@@ -157,7 +157,7 @@ fn complete_response(
         context
             .app
             .metrics
-            .answered(label, answer.status().as_u16(), Some(took));
+            .count_request(label, answer.status().as_u16(), Some(took));
     }
     tracing::debug!(
         request_id = %context.request_id,

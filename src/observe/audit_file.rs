@@ -1,8 +1,7 @@
-//! The audit kept in the data directory: one JSON object a line, in a few files of bounded size.
+//! The audit in the data directory: one JSON object a line, in a few files of bounded size.
 //!
-//! Events come as log lines of the target `audit`, so nothing is kept that is not logged. A request hands its
-//! event over and goes on; [a thread](super::background_writer) writes it. If the disk cannot keep up, events are dropped,
-//! and a line says how many.
+//! The events are the log lines of the target `audit`. [A thread](super::background_writer) writes them, so that no
+//! request waits for the disk. If the disk is too slow, events are dropped, and a line says how many.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -22,34 +21,34 @@ use crate::store::owner;
 
 /// The folder in the data directory.
 pub const EVENTS: &str = "events";
-/// The file that is written to; older ones have a number before the ending.
+/// The current file. Older files have a number before the ending.
 pub const CURRENT: &str = "events.jsonl";
-/// How many files there are.
+/// The number of files.
 pub const FILES: u64 = 4;
 /// The target under which the audit logs.
 pub const TARGET: &str = "audit";
 
-/// What most lines take.
+/// The typical length of a line.
 const TYPICAL_BYTES: usize = 320;
 
 /// The thread that writes the events of this process.
 static EVENT_WRITER: OnceLock<BackgroundWriter> = OnceLock::new();
 
-/// Waits until the events so far were written, but no longer than `timeout`.
+/// Waits until all events so far are written, at most for `timeout`.
 pub fn flush(timeout: Duration) {
     if let Some(writer) = EVENT_WRITER.get() {
         writer.flush(timeout);
     }
 }
 
-/// Takes the audit's events out of the log and hands them to the thread that writes.
+/// Picks the audit's events out of the log and passes them to the writing thread.
 pub struct EventLog {
     writer: BackgroundWriter,
     clock: Clock,
 }
 
 impl EventLog {
-    /// Starts the thread that writes below `data_dir`, at most `max_bytes` in all.
+    /// Starts the thread that writes to `data_dir`. The files have at most `max_bytes` in total.
     pub fn start(data_dir: &Path, max_bytes: u64, clock: Clock) -> io::Result<Self> {
         let writer = BackgroundWriter::start("events", EventFile::new(data_dir, max_bytes, clock.clone()))?;
         let _ = EVENT_WRITER.set(writer.clone());
@@ -71,20 +70,20 @@ impl<S: Subscriber> Layer<S> for EventLog {
     }
 }
 
-/// The file that is written to, and the older ones beside it.
+/// The current file, which is rotated when it is full.
 struct EventFile {
     data_dir: PathBuf,
     file: Option<File>,
     file_bytes: u64,
     clock: Clock,
     has_failed: bool,
-    /// Whether the last write ended in the middle of a line, the rest of which belongs into the same file.
+    /// Whether the last write ended in the middle of a line. The rest must go to the same file.
     is_mid_line: bool,
 }
 
 impl Write for EventFile {
     fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
-        let written = self.file().and_then(|mut file| file.write(lines));
+        let written = self.current_file().and_then(|mut file| file.write(lines));
         match &written {
             Ok(bytes) => {
                 self.is_mid_line = lines.get(..*bytes).is_some_and(|text| !text.ends_with(b"\n"));
@@ -128,15 +127,15 @@ impl EventFile {
         }
     }
 
-    /// The file that is written to: a new one if the last is full or was taken away.
-    fn file(&mut self) -> io::Result<&File> {
+    /// The current file. A new one is created if the last one is full or was moved or removed.
+    fn current_file(&mut self) -> io::Result<&File> {
         if let Some(file) = &self.file
             && !self.is_mid_line
         {
             let folder = self.data_dir.join(EVENTS);
             let current = folder.join(CURRENT);
-            match of_same_file(file, &current)? {
-                // A reader cannot find what would be written to it.
+            match size_if_same(file, &current)? {
+                // Readers of the path would not find further lines.
                 None => {
                     tracing::warn!(file = %current.display(), "the file of events was taken away: what happens is in a new one");
                     self.file = None;
@@ -159,17 +158,19 @@ impl EventFile {
     }
 }
 
-/// The size in bytes of what is at `path`, if that is this file.
-fn of_same_file(file: &File, path: &Path) -> io::Result<Option<u64>> {
-    let (own, found) = match (file.metadata()?, fs::metadata(path)) {
-        (own, Ok(found)) => (own, found),
-        (_, Err(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        (_, Err(error)) => return Err(error),
+/// The size of `file`, if it is still at `path`.
+fn size_if_same(file: &File, path: &Path) -> io::Result<Option<u64>> {
+    let own = file.metadata()?;
+    let found = match fs::metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
     };
     let is_same = (own.dev(), own.ino()) == (found.dev(), found.ino());
     Ok(is_same.then_some(found.len()))
 }
 
+/// Renames a file, if it exists.
 fn rename(from: &Path, to: &Path) -> io::Result<()> {
     match fs::rename(from, to) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -177,18 +178,18 @@ fn rename(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// The name of an older file; the higher the number, the older.
+/// The name of an older file. A higher number means an older file.
 pub fn older(number: u64) -> String {
     format!("events.{number}.jsonl")
 }
 
-/// The file that is written to. A line that a killed process left unfinished is ended first.
+/// Opens or creates the current file. If a killed process left an unfinished line, it is ended first.
 fn open(data_dir: &Path) -> io::Result<File> {
     let folder = data_dir.join(EVENTS);
-    owner::make_folder(&folder, 0o700, data_dir)?;
+    owner::create_folder(&folder, 0o700, data_dir)?;
     let mut options = OpenOptions::new();
     options.read(true).append(true);
-    let mut file = owner::open_or_make(&folder.join(CURRENT), &options, data_dir)?;
+    let mut file = owner::open_or_create(&folder.join(CURRENT), &options, data_dir)?;
     let size = file.seek(SeekFrom::End(0))?;
     if size > 0 {
         let mut last = [0];

@@ -1,7 +1,7 @@
 //! Writes lines on a thread of its own, so that no request waits for a disk or for the reader of the log.
 //!
-//! Our own and not `tracing-appender`, which forgets lines that a full disk refuses, cannot flush before a panic
-//! aborts the process, and may block on standard output when it ends.
+//! `tracing-appender` is not used: it drops lines while the disk is full, cannot flush before a panic aborts the process,
+//! and may block on standard output when it ends.
 
 use std::io::{self, ErrorKind, Write};
 use std::iter;
@@ -11,26 +11,26 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-/// How many lines may wait to be written. A line that finds no room is dropped and counted.
+/// The length of the queue in lines. If the queue is full, lines are dropped and counted.
 const QUEUED_LINES: usize = 4096;
-/// How many bytes are written at once. A write of this size to a pipe is not mixed with the writes of other processes
+/// The most bytes in one write. Writes to a pipe up to this size are not mixed with those of other processes
 /// (`PIPE_BUF`, POSIX.1-2017 `write`).
 const CHUNK_BYTES: usize = 4096;
-/// How long lines gather after a batch, so that a busy service does not wake the thread for each line.
+/// The pause after a batch, in which lines gather. A busy service thereby does not wake the thread for each line.
 const GATHER: Duration = Duration::from_millis(20);
-/// How often a flush tries again while the queue is full.
+/// The pause of a flush between two tries while the queue is full.
 const RETRY: Duration = Duration::from_millis(10);
 
-/// Where lines end up.
+/// The destination of the lines.
 pub(crate) trait LineSink: Write + Send + 'static {
-    /// The line that says how many lines are missing.
+    /// The line that says how many lines were lost.
     fn lost_note(&self, lines: u64) -> Vec<u8>;
 
-    /// Is told of lines once when they are lost.
+    /// Called once with the number of lost lines.
     fn count_lost(&self, _lines: u64) {}
 }
 
-/// The way to one such thread.
+/// A handle of the writing thread.
 #[derive(Clone)]
 pub(crate) struct BackgroundWriter {
     queue: SyncSender<Message>,
@@ -44,7 +44,7 @@ enum Message {
 }
 
 impl BackgroundWriter {
-    /// Starts the thread of this name.
+    /// Starts the thread with this name.
     pub(crate) fn start(name: &str, sink: impl LineSink) -> io::Result<Self> {
         let (queue, messages) = sync_channel(QUEUED_LINES);
         let lost = Arc::new(AtomicU64::new(0));
@@ -52,7 +52,7 @@ impl BackgroundWriter {
             sink,
             pending: Vec::new(),
             lost: Arc::clone(&lost),
-            unnoted: 0,
+            unreported: 0,
         };
         let thread = thread::Builder::new()
             .name(name.to_owned())
@@ -64,14 +64,14 @@ impl BackgroundWriter {
         })
     }
 
-    /// Hands over one line with its end, or drops it if too many wait.
+    /// Queues a line with its newline, or drops it if the queue is full.
     pub(crate) fn push(&self, line: &[u8]) {
         if self.queue.try_send(Message::Line(line.to_owned())).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Waits until the lines so far were written, but no longer than `timeout`.
+    /// Waits until all lines so far are written, at most for `timeout`.
     pub(crate) fn flush(&self, timeout: Duration) {
         let deadline = Instant::now() + timeout;
         let (done, is_done) = channel();
@@ -88,7 +88,7 @@ impl BackgroundWriter {
     }
 }
 
-/// Each call hands over one line.
+/// Each call queues one line.
 impl Write for BackgroundWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.push(line);
@@ -102,12 +102,12 @@ impl Write for BackgroundWriter {
 
 struct Worker<S> {
     sink: S,
-    /// Lines that are not written yet. The first one may be cut: its beginning was written.
+    /// Lines that are not written yet. The beginning of the first line may be written already.
     pending: Vec<u8>,
-    /// Lines that were lost since this was last looked at.
+    /// The number of lines that were lost since the last note was prepared.
     lost: Arc<AtomicU64>,
-    /// Lines that were lost and that no note tells of yet.
-    unnoted: u64,
+    /// The number of lost lines without a note.
+    unreported: u64,
 }
 
 impl<S: LineSink> Worker<S> {
@@ -121,7 +121,7 @@ impl<S: LineSink> Worker<S> {
                 }
             }
             self.note_lost();
-            // What cannot be written now is tried again with the next lines.
+            // Lines that cannot be written now are tried again with the next ones.
             let _ = self.write_pending();
             for done in flushes {
                 let _ = done.send(());
@@ -140,14 +140,14 @@ impl<S: LineSink> Worker<S> {
         let lost = self.lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
             self.sink.count_lost(lost);
-            self.unnoted = self.unnoted.saturating_add(lost);
+            self.unreported = self.unreported.saturating_add(lost);
         }
-        if self.unnoted > 0 && self.push(&self.sink.lost_note(self.unnoted)).is_ok() {
-            self.unnoted = 0;
+        if self.unreported > 0 && self.push(&self.sink.lost_note(self.unreported)).is_ok() {
+            self.unreported = 0;
         }
     }
 
-    /// Takes a line in, unless there is no room for it and the lines before it cannot be written.
+    /// Appends a line to the pending ones. Fails if there is no space and they cannot be written.
     fn push(&mut self, line: &[u8]) -> io::Result<()> {
         if self.pending.len().saturating_add(line.len()) > CHUNK_BYTES {
             self.write_pending()?;
@@ -156,7 +156,7 @@ impl<S: LineSink> Worker<S> {
         Ok(())
     }
 
-    /// Writes what is pending. What an error leaves over stays pending, so that no line stays cut.
+    /// Writes the pending lines. After an error the rest stays pending, so that no line stays incomplete.
     fn write_pending(&mut self) -> io::Result<()> {
         while !self.pending.is_empty() {
             match self.sink.write(&self.pending) {
@@ -178,7 +178,7 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_mins(1);
 
-    /// Keeps the chunks that are written while there is room for so many bytes.
+    /// Records the written chunks, up to a number of bytes.
     #[derive(Clone, Default)]
     struct Disk(Arc<Mutex<(usize, Vec<Vec<u8>>)>>);
 
@@ -237,7 +237,7 @@ mod tests {
         drop(stalled);
         writer.flush(TIMEOUT);
         let text = disk.chunks().concat();
-        // The flush that came too early takes the place of a line if the thread had not begun yet.
+        // If the thread has not started yet, the first flush takes the place of a line in the queue.
         let kept = text
             .split(|byte| *byte == b'\n')
             .filter(|line| *line == b"x")
@@ -252,7 +252,7 @@ mod tests {
             sink: disk.clone(),
             pending: Vec::new(),
             lost: Arc::default(),
-            unnoted: 0,
+            unreported: 0,
         }
     }
 

@@ -1,15 +1,15 @@
-//! The fields of a log line as members of a JSON object, for the log and for the audit file.
+//! The fields of a log line as a JSON object, for the log and the audit file.
 
 use std::fmt;
 
 use serde::Serialize;
 use tracing::field::{Field, Visit};
 
-/// A JSON object that is still open. The names are those of fields in code: they need no escapes.
+/// An unfinished JSON object. The names of members come from the code and need no escapes.
 pub(crate) struct JsonObject(Vec<u8>);
 
 impl JsonObject {
-    /// An object without members, with room for so many bytes.
+    /// An empty object, with the given capacity.
     pub(crate) fn with_capacity(bytes: usize) -> Self {
         let mut text = Vec::with_capacity(bytes);
         text.push(b'{');
@@ -22,7 +22,7 @@ impl JsonObject {
         let _ = serde_json::to_writer(&mut self.0, &value);
     }
 
-    /// Adds a member that is an object of what `fill` adds.
+    /// Adds an object as a member. `fill` adds the members of that object.
     pub(crate) fn add_object(&mut self, name: &str, fill: impl FnOnce(&mut Self)) {
         self.begin(name);
         self.0.push(b'{');
@@ -30,7 +30,7 @@ impl JsonObject {
         self.0.push(b'}');
     }
 
-    /// The object, closed.
+    /// The finished object.
     pub(crate) fn into_object(mut self) -> Vec<u8> {
         self.0.push(b'}');
         self.0

@@ -1,7 +1,8 @@
-//! Log lines: to standard error, for people or for machines.
+//! The log on standard error, as text or JSON.
 //!
-//! The reader of standard error may stop reading, and a pipe holds little. So [a thread](super::background_writer) writes
-//! it once the service logs. Everything else that the process says there goes the same way and stays in order.
+//! The reader of standard error may stop reading, and a pipe holds little. Once the service logs, [a
+//! thread](super::background_writer) therefore writes to it. All other output to standard error takes the same way, so
+//! that it stays in order.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::env;
@@ -24,36 +25,35 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, registry};
 
-use super::audit_file;
-use super::audit_file::{EventLog, TARGET};
+use super::audit_file::{self, EventLog, TARGET};
 use super::background_writer::{BackgroundWriter, LineSink};
 use super::json_fields::JsonObject;
 use crate::clock::Clock;
 use crate::config::{Log, LogFormat, Settings};
 
-/// Keeps the audit, and nothing else of the log. For commands that open the store themselves.
+/// Starts the audit without the log, for commands that open the store themselves.
 pub fn keep_events(settings: &Settings) {
     if let Some(events) = events(settings) {
         let _ = registry().with(events).try_init();
     }
 }
 
-/// Keeps the audit in the data directory. A service without its events is better than none.
+/// The layer that writes the audit to the data directory. If it cannot start, the service runs without it.
 fn events(settings: &Settings) -> Option<impl Layer<Registry> + Send + Sync> {
     let started = EventLog::start(&settings.data_dir, settings.events_max_bytes, Clock::System);
     let log = started.ok()?;
     Some(log.with_filter(Targets::new().with_target(TARGET, LevelFilter::INFO)))
 }
 
-/// How long the end of the process waits for the reader of the log.
+/// How long the process waits for the reader of the log before it ends.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a panic waits, which may be the end of the process.
+/// How long a panic waits for the reader of the log. The process may end after it.
 const PANIC_FLUSH_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The thread that writes to standard error, once the service logs.
 static LOG_WRITER: OnceLock<BackgroundWriter> = OnceLock::new();
 
-/// Standard error: by way of the log once there is one, without waiting for its reader.
+/// Standard error. Once the service logs, its thread writes the text, and the caller does not wait.
 pub struct StandardError;
 
 impl Write for StandardError {
@@ -69,7 +69,7 @@ impl Write for StandardError {
     }
 }
 
-/// Waits until the log lines and audit events so far were written, unless nobody reads them.
+/// Waits until all log lines and audit events so far are written, at most for a fixed time each.
 pub fn flush() {
     if let Some(writer) = LOG_WRITER.get() {
         writer.flush(FLUSH_TIMEOUT);
@@ -77,7 +77,7 @@ pub fn flush() {
     audit_file::flush(FLUSH_TIMEOUT);
 }
 
-/// Begins to log, and to keep the audit. Below `info` only our own lines appear; the audit's appear at every level.
+/// Starts the log and the audit. Below `info` only lines of this crate appear. Audit lines appear at every level.
 pub fn start(log: Log, settings: &Settings) -> io::Result<()> {
     let is_terminal = stderr().is_terminal();
     let as_json = match log.format {
@@ -91,14 +91,14 @@ pub fn start(log: Log, settings: &Settings) -> io::Result<()> {
     let lines = if as_json {
         lines.event_format(JsonLines).boxed()
     } else {
-        let has_colours = is_terminal && may_be_coloured(|name| env::var_os(name));
+        let has_colours = is_terminal && allows_colours(|name| env::var_os(name));
         lines.with_ansi(has_colours).boxed()
     };
     let targets = Targets::new()
         .with_default(log.level.min(Level::INFO))
         .with_target("idsvc", log.level)
         .with_target(TARGET, LevelFilter::INFO);
-    // A second subscriber in one process, as in tests, leaves the first in place.
+    // Fails if the process has a subscriber already, as in tests.
     let subscriber = registry().with(events(settings)).with(lines.with_filter(targets));
     if subscriber.try_init().is_ok() {
         let _ = LOG_WRITER.set(writer.clone());
@@ -107,13 +107,13 @@ pub fn start(log: Log, settings: &Settings) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a terminal has colours and nobody said that they are not wanted (<https://no-color.org>), by its environment.
-fn may_be_coloured(variable: impl Fn(&str) -> Option<OsString>) -> bool {
+/// Whether the environment allows colours on a terminal (<https://no-color.org>).
+fn allows_colours(variable: impl Fn(&str) -> Option<OsString>) -> bool {
     let is_plain = variable("NO_COLOR").is_some_and(|wish| !wish.is_empty());
     !is_plain && variable("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// Standard error, as the log's thread writes to it.
+/// Standard error as the destination of the log's thread.
 struct LogSink {
     as_json: bool,
 }
@@ -141,7 +141,7 @@ impl LineSink for LogSink {
     }
 }
 
-/// Has panics written in the order of the log, in the form of Rust's own hook.
+/// Writes panics through the log's thread, in the format of Rust's own hook.
 fn log_panics(writer: BackgroundWriter) {
     panic::set_hook(Box::new(move |panic| {
         let current = thread::current();
@@ -156,11 +156,11 @@ fn log_panics(writer: BackgroundWriter) {
     }));
 }
 
-/// A line is one JSON object. The library's own format puts it together from pieces that are looked at one by one, which
-/// takes three times as long; and a line is written with every token.
+/// Formats a line as one JSON object. The format of `tracing-subscriber` takes three times as long, and every token
+/// writes a line.
 struct JsonLines;
 
-/// What most lines take.
+/// The typical length of a line.
 const TYPICAL_BYTES: usize = 400;
 
 impl<S, N> FormatEvent<S, N> for JsonLines
@@ -181,7 +181,7 @@ where
     }
 }
 
-/// A line with the fields that `fill` adds.
+/// Formats a line. `fill` adds the fields.
 fn json_line(timestamp: &str, level: &str, target: &str, fill: impl FnOnce(&mut JsonObject)) -> Vec<u8> {
     let mut line = JsonObject::with_capacity(TYPICAL_BYTES);
     line.add("timestamp", timestamp);
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn a_terminal_without_colours_gets_none_and_who_wants_none_neither() {
         let of = |set: &[(&str, &str)]| {
-            may_be_coloured(|name| {
+            allows_colours(|name| {
                 let mut set = set.iter();
                 set.find(|(other, _)| *other == name)
                     .map(|(_, value)| value.into())

@@ -1,6 +1,6 @@
-//! What is counted while the service runs, in the text form that Prometheus reads.
+//! The metrics in the text format of Prometheus.
 //!
-//! Labels come from small fixed sets: no part of a request becomes one.
+//! Labels come from small fixed sets. No part of a request becomes a label.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,60 +11,60 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::{Metric, Registry, Unit};
 
 use super::audit;
 
-/// The media type of the text (`OpenMetrics` 1.0).
+/// The media type of the metrics (`OpenMetrics` 1.0).
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// From a refresh to a sign-in on a busy machine, in seconds.
+/// The buckets of the latency in seconds: from a refresh to a sign-in on a busy machine.
 const BUCKETS: [f64; 12] = [
     0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0,
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Answered {
+struct RequestLabels {
     route: &'static str,
     status: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfRoute {
+struct RouteLabel {
     route: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Granted {
+struct GrantLabels {
     grant_type: &'static str,
     outcome: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Ordered {
+struct OrderLabel {
     outcome: &'static str,
 }
 
-/// How an order of a certificate may end.
-const ORDERED: [&str; 2] = ["issued", "failed"];
+/// The outcomes of a certificate order.
+const ORDER_OUTCOMES: [&str; 2] = ["issued", "failed"];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfEvent {
+struct EventLabel {
     event: &'static str,
 }
 
-/// What other parts of the service count themselves, as it is now.
+/// The current values of counters in other parts of the service.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Readings {
     /// Commits of the store.
     pub store_commits: u64,
-    /// Writes that those commits held.
+    /// Writes in those commits.
     pub store_writes: u64,
-    /// Commits that the disk did not take.
+    /// Commits that failed.
     pub store_failures: u64,
-    /// The most writes that shared one commit.
+    /// The largest number of writes in one commit.
     pub store_largest_batch: u64,
-    /// Writes that wait.
+    /// Writes in the queue.
     pub store_queue: u64,
     /// Whether writes can be expected to succeed.
     pub store_is_writable: bool,
@@ -72,16 +72,16 @@ pub struct Readings {
     pub password_queue: u64,
     /// Passwords that are being checked or hashed.
     pub password_running: u64,
-    /// The last second of the certificate in use, in seconds since the epoch; zero without one.
+    /// The end of the validity of the certificate in use, in seconds since the epoch; zero without a certificate.
     pub certificate_not_after: u64,
 }
 
-/// Everything that is counted.
+/// The registered metrics.
 pub struct Metrics {
     registry: Registry,
-    answered: Family<Answered, Counter>,
-    latency: Family<OfRoute, Histogram>,
-    granted: Family<Granted, Counter>,
+    answered: Family<RequestLabels, Counter>,
+    latency: Family<RouteLabel, Histogram>,
+    granted: Family<GrantLabels, Counter>,
     store_commits: Counter,
     store_writes: Counter,
     store_failures: Counter,
@@ -91,127 +91,109 @@ pub struct Metrics {
     password_queue: Gauge<u64, AtomicU64>,
     password_running: Gauge<u64, AtomicU64>,
     certificate_not_after: Gauge<u64, AtomicU64>,
-    certificate_orders: Family<Ordered, Counter>,
-    events: Family<OfEvent, Counter>,
+    certificate_orders: Family<OrderLabel, Counter>,
+    events: Family<EventLabel, Counter>,
 }
 
 impl Default for Metrics {
     fn default() -> Self {
-        let this = Self {
-            registry: Registry::with_prefix("idsvc"),
-            answered: Family::default(),
-            latency: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
-            granted: Family::default(),
-            store_commits: Counter::default(),
-            store_writes: Counter::default(),
-            store_failures: Counter::default(),
-            store_largest_batch: Gauge::default(),
-            store_queue: Gauge::default(),
-            store_writable: Gauge::default(),
-            password_queue: Gauge::default(),
-            password_running: Gauge::default(),
-            certificate_not_after: Gauge::default(),
-            certificate_orders: Family::default(),
-            events: Family::default(),
-        };
-        this.registered()
-    }
-}
-
-impl Metrics {
-    fn registered(mut self) -> Self {
-        // What has not happened yet is zero, so that the first time is a rise.
-        for outcome in ORDERED {
-            drop(self.certificate_orders.get_or_create(&Ordered { outcome }));
-        }
-        let all = &mut self.registry;
-        all.register("requests", "Requests by route and status", self.answered.clone());
+        let mut registry = Registry::with_prefix("idsvc");
+        let all = &mut registry;
+        let answered = register(all, "requests", "Requests by route and status");
+        let latency: Family<RouteLabel, Histogram> = Family::new_with_constructor(|| Histogram::new(BUCKETS));
         all.register_with_unit(
             "request_duration",
             "Time from the end of a request to its answer, by route",
             Unit::Seconds,
-            self.latency.clone(),
+            latency.clone(),
         );
-        all.register(
-            "grants",
-            "Token requests by grant type and outcome",
-            self.granted.clone(),
-        );
-        all.register(
-            "store_commits",
-            "Commits of the store, each of which waited for the disk",
-            self.store_commits.clone(),
-        );
-        all.register(
-            "store_writes",
-            "Writes that the commits held",
-            self.store_writes.clone(),
-        );
-        all.register(
-            "store_failures",
-            "Commits that the disk did not take",
-            self.store_failures.clone(),
-        );
-        all.register(
-            "store_largest_batch",
-            "The most writes that shared one commit",
-            self.store_largest_batch.clone(),
-        );
-        all.register("store_queue", "Writes that wait", self.store_queue.clone());
-        all.register(
-            "store_writable",
-            "Whether writes can be expected to succeed",
-            self.store_writable.clone(),
-        );
-        all.register(
-            "password_queue",
-            "Passwords that wait to be checked or hashed",
-            self.password_queue.clone(),
-        );
-        all.register(
-            "password_running",
-            "Passwords that are being checked or hashed",
-            self.password_running.clone(),
-        );
-        all.register_with_unit(
-            "certificate_not_after",
-            "The last second of the certificate in use, since the epoch; 0 without one",
-            Unit::Seconds,
-            self.certificate_not_after.clone(),
-        );
-        all.register(
-            "certificate_orders",
-            "Certificates ordered by ACME, by outcome",
-            self.certificate_orders.clone(),
-        );
-        all.register("events", "Events of the audit by name", self.events.clone());
-        self
+        let metrics = Self {
+            answered,
+            latency,
+            granted: register(all, "grants", "Token requests by grant type and outcome"),
+            store_commits: register(
+                all,
+                "store_commits",
+                "Commits of the store, each of which waited for the disk",
+            ),
+            store_writes: register(all, "store_writes", "Writes that the commits held"),
+            store_failures: register(all, "store_failures", "Commits that the disk did not take"),
+            store_largest_batch: register(
+                all,
+                "store_largest_batch",
+                "The most writes that shared one commit",
+            ),
+            store_queue: register(all, "store_queue", "Writes that wait"),
+            store_writable: register(all, "store_writable", "Whether writes can be expected to succeed"),
+            password_queue: register(
+                all,
+                "password_queue",
+                "Passwords that wait to be checked or hashed",
+            ),
+            password_running: register(
+                all,
+                "password_running",
+                "Passwords that are being checked or hashed",
+            ),
+            certificate_not_after: {
+                let gauge = Gauge::default();
+                let help = "The last second of the certificate in use, since the epoch; 0 without one";
+                all.register_with_unit("certificate_not_after", help, Unit::Seconds, gauge.clone());
+                gauge
+            },
+            certificate_orders: register(
+                all,
+                "certificate_orders",
+                "Certificates ordered by ACME, by outcome",
+            ),
+            events: register(all, "events", "Events of the audit by name"),
+            registry,
+        };
+        // Counters start at zero, so that the first order is seen as a rise.
+        for outcome in ORDER_OUTCOMES {
+            drop(metrics.certificate_orders.get_or_create(&OrderLabel { outcome }));
+        }
+        metrics
     }
+}
 
-    /// A request was answered, and how long that took, if that is known. `route` is one of a fixed set
-    /// of names.
-    pub fn answered(&self, route: &'static str, status: u16, took: Option<Duration>) {
+/// Registers a metric under its name, with a help text.
+fn register<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+    let metric = M::default();
+    registry.register(name, help, metric.clone());
+    metric
+}
+
+impl Metrics {
+    /// Counts a request, and its duration if that is known. `route` is one of a fixed set of names.
+    pub fn count_request(&self, route: &'static str, status: u16, took: Option<Duration>) {
         let status = u32::from(status);
-        self.answered.get_or_create(&Answered { route, status }).inc();
+        self.answered
+            .get_or_create(&RequestLabels { route, status })
+            .inc();
         if let Some(took) = took {
             let took = took.as_secs_f64();
-            self.latency.get_or_create(&OfRoute { route }).observe(took);
+            self.latency.get_or_create(&RouteLabel { route }).observe(took);
         }
     }
 
-    /// A token request came to an end. Both names are of fixed sets.
-    pub fn granted(&self, grant_type: &'static str, outcome: &'static str) {
-        self.granted.get_or_create(&Granted { grant_type, outcome }).inc();
+    /// Counts a token request. Both names are of fixed sets.
+    pub fn count_grant(&self, grant_type: &'static str, outcome: &'static str) {
+        self.granted
+            .get_or_create(&GrantLabels { grant_type, outcome })
+            .inc();
     }
 
-    /// An order of a certificate came to an end.
-    pub fn ordered(&self, was_issued: bool) {
-        let [issued, failed] = ORDERED;
+    /// Counts a finished certificate order.
+    pub fn count_certificate_order(&self, was_issued: bool) {
+        let [issued, failed] = ORDER_OUTCOMES;
         let outcome = if was_issued { issued } else { failed };
-        self.certificate_orders.get_or_create(&Ordered { outcome }).inc();
+        self.certificate_orders
+            .get_or_create(&OrderLabel { outcome })
+            .inc();
     }
 
-    /// Everything as text.
+    /// All metrics as text.
     pub fn text(&self, readings: &Readings) -> String {
         let totals = [
             (&self.store_commits, readings.store_commits),
@@ -222,7 +204,7 @@ impl Metrics {
             counter.inner().store(total, Ordering::Relaxed);
         }
         for (event, total) in audit::counts() {
-            let counter = self.events.get_or_create(&OfEvent { event });
+            let counter = self.events.get_or_create(&EventLabel { event });
             counter.inner().store(total, Ordering::Relaxed);
         }
         self.store_largest_batch.set(readings.store_largest_batch);
@@ -234,7 +216,7 @@ impl Metrics {
         let mut text = String::new();
         match encode(&mut text, &self.registry) {
             Ok(()) => text,
-            // Writing to memory does not fail.
+            // Writing to a string does not fail.
             Err(_) => String::new(),
         }
     }
@@ -247,10 +229,10 @@ mod tests {
     #[test]
     fn what_was_counted_is_told() {
         let metrics = Metrics::default();
-        metrics.answered("token", 200, Some(Duration::from_millis(3)));
-        metrics.answered("token", 200, Some(Duration::from_millis(30)));
-        metrics.granted("refresh_token", "issued");
-        metrics.ordered(false);
+        metrics.count_request("token", 200, Some(Duration::from_millis(3)));
+        metrics.count_request("token", 200, Some(Duration::from_millis(30)));
+        metrics.count_grant("refresh_token", "issued");
+        metrics.count_certificate_order(false);
         let readings = Readings {
             store_commits: 7,
             store_is_writable: true,

@@ -1,4 +1,4 @@
-//! What the service tells about itself: its log, the audit and the metrics.
+//! The log, the audit and the metrics of the service.
 
 pub mod audit;
 pub mod audit_file;

@@ -87,7 +87,7 @@ fn report(app: &App, names: &str, acceptor: &Acceptor, round: &Round, next_at: T
         Round::Issued { not_after } => {
             let expires = Timestamp::from_seconds(*not_after).rfc3339();
             tracing::info!(domains = names, expires, "new certificate in use");
-            app.metrics.ordered(true);
+            app.metrics.count_certificate_order(true);
             audit::record(&Event::CertificateIssued {
                 domains: names,
                 not_after: *not_after,
@@ -96,7 +96,7 @@ fn report(app: &App, names: &str, acceptor: &Acceptor, round: &Round, next_at: T
         Round::Failed(failure) => {
             let Failure { message, remedy, .. } = failure;
             tracing::error!(error = message, remedy, next_attempt = next, "no new certificate");
-            app.metrics.ordered(false);
+            app.metrics.count_certificate_order(false);
             audit::record(&Event::CertificateFailed {
                 domains: names,
                 reason: message,

@@ -155,7 +155,7 @@ async fn watch_space(app: Arc<App>) {
         }
         was_short = short.is_some();
         let spare = if was_short {
-            app.core.store.spare().await.unwrap_or(0)
+            app.core.store.unused_bytes().await.unwrap_or(0)
         } else {
             0
         };

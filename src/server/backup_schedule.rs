@@ -24,7 +24,7 @@ use crate::data_dir::{BACKUPS, DataDirError, backup_name, make_folder_in};
 use crate::flow::Core;
 use crate::observe::audit;
 use crate::observe::audit::Event;
-use crate::store::backup::{BackupError, Incoming};
+use crate::store::backup::{BackupError, BackupReader};
 
 /// How the names of scheduled backups begin.
 const STEM: &str = "scheduled";
@@ -135,7 +135,7 @@ fn write(core: &Core, folder: &Path, file: &Path, space: MeasureSpace<'_>) -> Re
         });
     }
     let again = BufReader::new(File::open(unfinished.path()).map_err(&failed)?);
-    let mut rows = Incoming::open(again)?.rows(core.sealer.backup_key());
+    let mut rows = BackupReader::open(again)?.rows(core.sealer.backup_key());
     while rows.next_row()?.is_some() {}
     unfinished.place(file, true).map_err(&failed)
 }

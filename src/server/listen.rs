@@ -11,7 +11,7 @@ use crate::net::listener::Listener;
 
 /// The configured connection limits, lowered to what the operating system allows.
 pub fn connection_limits(config: &Config) -> Limits {
-    let configured = config.edge();
+    let configured = config.connection_limits();
     let possible = open_files::connections(configured.max_connections);
     if possible < configured.max_connections {
         tracing::warn!(

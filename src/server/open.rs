@@ -38,7 +38,7 @@ pub async fn open_core(
         tracing::warn!("{exposure}");
     }
     if config.is_dev {
-        data.settle_development().map_err(StartError::new)?;
+        data.claim_for_development().map_err(StartError::new)?;
     }
     let issuer = settle_issuer(&data, config).map_err(|error| match error {
         DataDirError::IssuerChanged { stored, .. } if config.is_dev => StartError {
@@ -78,11 +78,11 @@ pub async fn open_core(
 
 /// The issuer to use: the stored one if [`keeps_stored_issuer`], else the configured one.
 fn settle_issuer(data: &DataDir, config: &Config) -> Result<String, DataDirError> {
-    let stored = data.issuer_or(Some(&config.issuer))?;
+    let stored = data.fixed_issuer_or(Some(&config.issuer))?;
     if keeps_stored_issuer(config, &stored) {
         return Ok(stored);
     }
-    data.settle_issuer(&config.issuer)?;
+    data.fix_or_check_issuer(&config.issuer)?;
     Ok(config.issuer.clone())
 }
 

@@ -1,9 +1,9 @@
 //! A backup: every row of one snapshot as one stream of bytes.
 //!
-//! A line that names the format, a line of JSON ([`Header`]), then for each table its name and its rows, and at
-//! the end the number of rows and an HMAC-SHA256 over everything before it, under a key that is derived from the
-//! master key. The reader trusts no length it is told, keeps one row in memory, and only after the last byte
-//! knows that the stream is whole and was made by this service.
+//! It begins with a line that names the format and a line of JSON ([`Header`]). The name and the rows of each table
+//! follow. It ends with the number of rows and an HMAC-SHA256 over all bytes before it, under a key that is derived from
+//! the master key. The reader trusts no announced length and keeps one row in memory. Only after the last byte it knows
+//! that the stream is complete and was made by this service.
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::{Bound, ControlFlow};
@@ -22,77 +22,77 @@ use super::{OpenError, Options, Store, StoreError};
 use crate::clock::Timestamp;
 
 const FORMAT: &[u8] = b"idsvc backup 1\n";
-const FORMAT_NAME: &[u8] = b"idsvc backup ";
-/// How a file of redb begins: the first line of its magic number.
-const DATABASE_NAME: &[u8] = b"redb\x1a\n";
-/// How many bytes tell a backup from other files.
-pub const NAME_LEN: usize = FORMAT_NAME.len();
+const FORMAT_PREFIX: &[u8] = b"idsvc backup ";
+/// The first line of redb's magic number.
+const DATABASE_PREFIX: &[u8] = b"redb\x1a\n";
+/// The number of bytes that identify a backup.
+pub const SIGNATURE_LEN: usize = FORMAT_PREFIX.len();
 const HEADER_LIMIT: usize = 64 * 1024;
 const KEY_LIMIT: u32 = 64 * 1024;
 const VALUE_LIMIT: u32 = 64 * 1024 * 1024;
 const END: u8 = 0;
-/// How long the end is: its sign, the number of rows, the seal.
+/// The length of the end: its tag, the number of rows, the HMAC.
 const END_LEN: u64 = 1 + 8 + 32;
 const TABLE: u8 = 1;
 const ROW: u8 = 2;
-/// Rows are put into the new database in transactions of about so many bytes.
+/// The approximate size of the transactions that fill a new database.
 const BATCH_BYTES: usize = 8 << 20;
 
-/// What a backup says about itself.
+/// The header of a backup.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Header {
-    /// The schema of the store that was backed up.
+    /// The schema of the store.
     pub schema: u32,
     /// The release that made the backup.
     pub release: String,
-    /// When it was made.
+    /// The time of the backup.
     pub created_at: Timestamp,
     /// The issuer that the first start fixed.
     pub issuer: Option<String>,
-    /// The fingerprint of the master key that the secrets inside are sealed under.
+    /// The fingerprint of the master key that seals the secrets in the backup.
     pub master_key_fingerprint: String,
-    /// How many rows follow.
+    /// The number of rows.
     pub rows: u64,
-    /// The master key itself, where that was asked for.
+    /// The master key, if the backup includes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub master_key: Option<Zeroizing<String>>,
 }
 
-/// Why a backup was not made or cannot be used.
+/// Why a backup cannot be made or used.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     /// The store cannot be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The new database cannot be made.
+    /// The new database cannot be created.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The bytes cannot be written where they are to go.
+    /// The bytes cannot be written.
     #[error("the backup cannot be written: {0}")]
     Unwritable(io::Error),
     /// The bytes cannot be read.
     #[error("the backup cannot be read: {0}")]
     Unreadable(io::Error),
-    /// It begins with something else.
+    /// The file has another format.
     #[error("this is not a backup of idsvc")]
     NotABackup,
-    /// It is a database, as an upgrade copies it.
+    /// The file is a database, such as the copy that an upgrade makes.
     #[error(
         "this is a database and no backup: put it in the place of idsvc.redb while the service is stopped"
     )]
-    ADatabase,
-    /// A later release made it.
+    IsDatabase,
+    /// A newer release made the backup.
     #[error("this backup was made by a newer release ({0}): restore it with that one")]
     Newer(String),
-    /// It ends before its end.
+    /// The end is missing.
     #[error("the backup is cut off: a part of it is missing")]
     CutOff,
-    /// Something in it is not what was written.
+    /// The content is malformed or was changed.
     #[error("the backup is damaged or was changed ({0})")]
     Damaged(&'static str),
 }
 
-/// Writes every row of the snapshot. `header.rows` is set here; `progress` hears the number of rows so far.
+/// Writes every row of the snapshot. Sets `header.rows`, and returns the header.
 pub fn write(
     snapshot: &dyn Snapshot,
     mut header: Header,
@@ -106,7 +106,7 @@ pub fn write(
             Ok(())
         })?;
     }
-    let mut out = Sealing {
+    let mut out = AuthenticatedWriter {
         sink,
         mac: hmac::Context::with_key(key),
     };
@@ -145,7 +145,7 @@ pub fn write(
     Ok(header)
 }
 
-/// Calls `each` for every row of a table, until it fails.
+/// Calls `each` for every row of a table, until `each` fails.
 fn visit(
     snapshot: &dyn Snapshot,
     table: TableId,
@@ -164,34 +164,34 @@ fn visit(
     failed.map_or(Ok(()), Err)
 }
 
-struct Sealing<'a> {
+struct AuthenticatedWriter<'a> {
     sink: &'a mut dyn Write,
     mac: hmac::Context,
 }
 
-impl Sealing<'_> {
+impl AuthenticatedWriter<'_> {
     fn put(&mut self, bytes: &[u8]) -> Result<(), BackupError> {
         self.mac.update(bytes);
         self.sink.write_all(bytes).map_err(BackupError::Unwritable)
     }
 }
 
-/// A backup whose header has been read, and nothing else of it.
-pub struct Incoming<R> {
+/// A backup whose header has been read.
+pub struct BackupReader<R> {
     source: R,
     header: Header,
     beginning: Zeroizing<Vec<u8>>,
 }
 
-impl<R: Read> Incoming<R> {
+impl<R: Read> BackupReader<R> {
     /// Reads the header.
     pub fn open(mut source: R) -> Result<Self, BackupError> {
         let mut beginning = Zeroizing::new(Vec::new());
         read_line(&mut source, &mut beginning, FORMAT.len())?;
         if *beginning != FORMAT {
-            return Err(match beginning.strip_prefix(FORMAT_NAME) {
+            return Err(match beginning.strip_prefix(FORMAT_PREFIX) {
                 Some(_) => BackupError::Newer("another format".to_owned()),
-                None if *beginning == DATABASE_NAME => BackupError::ADatabase,
+                None if *beginning == DATABASE_PREFIX => BackupError::IsDatabase,
                 None => BackupError::NotABackup,
             });
         }
@@ -206,12 +206,12 @@ impl<R: Read> Incoming<R> {
         })
     }
 
-    /// What it says about itself. Not proven before the last row has been read.
+    /// The header. It is authenticated only after the last row has been read.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// The rows, with the key that they must have been written under.
+    /// The rows. `key` is the key that the backup must have been written under.
     pub fn rows(self, key: &hmac::Key) -> Rows<R> {
         let mut mac = hmac::Context::with_key(key);
         mac.update(&self.beginning);
@@ -226,14 +226,13 @@ impl<R: Read> Incoming<R> {
     }
 }
 
-/// Reads the header, and looks whether the end is there: as much as tells a backup from a file that was emptied or cut
-/// off. Nothing is proven by it.
-pub fn glance(mut source: impl Read + Seek) -> Result<Header, BackupError> {
-    let header = Incoming::open(&mut source)?.header;
+/// Reads the header and checks that the end is there. This finds an empty or truncated file, but authenticates nothing.
+pub fn check_ends(mut source: impl Read + Seek) -> Result<Header, BackupError> {
+    let header = BackupReader::open(&mut source)?.header;
     let unreadable = BackupError::Unreadable;
-    let begun = source.stream_position().map_err(unreadable)?;
+    let header_end = source.stream_position().map_err(unreadable)?;
     let length = source.seek(SeekFrom::End(0)).map_err(unreadable)?;
-    let end = length.checked_sub(END_LEN).filter(|end| *end >= begun);
+    let end = length.checked_sub(END_LEN).filter(|end| *end >= header_end);
     let end = end.ok_or(BackupError::CutOff)?;
     source.seek(SeekFrom::Start(end)).map_err(unreadable)?;
     let (mut sign, mut rows) = ([0], [0; 8]);
@@ -246,7 +245,7 @@ pub fn glance(mut source: impl Read + Seek) -> Result<Header, BackupError> {
     }
 }
 
-/// A line with its end, of at most `limit` bytes.
+/// Reads a line with its newline, of at most `limit` bytes.
 fn read_line(source: &mut impl Read, line: &mut Vec<u8>, limit: usize) -> Result<(), BackupError> {
     let mut byte = [0];
     loop {
@@ -269,7 +268,7 @@ fn read_line(source: &mut impl Read, line: &mut Vec<u8>, limit: usize) -> Result
 /// One row: its table, its key, its value.
 pub type Row = (TableId, Vec<u8>, Vec<u8>);
 
-/// The rows of a backup, one after the other.
+/// The rows of a backup.
 pub struct Rows<R> {
     source: R,
     mac: Option<hmac::Context>,
@@ -280,12 +279,12 @@ pub struct Rows<R> {
 }
 
 impl<R: Read> Rows<R> {
-    /// How many rows have been read, and how many there will be.
+    /// The number of rows that were read, and the number that the header announced.
     pub fn progress(&self) -> (u64, u64) {
         (self.read, self.announced)
     }
 
-    /// The next row; none after the last, when the whole backup has proved to be genuine.
+    /// The next row. `None` after the last row, once the whole backup is authenticated.
     pub fn next_row(&mut self) -> Result<Option<Row>, BackupError> {
         loop {
             if self.mac.is_none() {
@@ -323,7 +322,7 @@ impl<R: Read> Rows<R> {
         let made = self.mac.take().map(hmac::Context::sign);
         let mut tag = [0; 32];
         fill(&mut self.source, &mut tag)?;
-        // ring verifies messages, not finished contexts: both tags go through one more HMAC, as messages.
+        // ring compares tags in constant time only for messages, so both tags go through a further HMAC.
         let again = |bytes: &[u8]| hmac::sign(&self.key, bytes);
         let is_genuine =
             made.is_some_and(|made| hmac::verify(&self.key, &tag, again(made.as_ref()).as_ref()).is_ok());
@@ -351,7 +350,7 @@ impl<R: Read> Rows<R> {
     }
 
     fn take(&mut self, length: u32) -> Result<Vec<u8>, BackupError> {
-        let bytes = as_many_as_come(&mut self.source, length).map_err(BackupError::Unreadable)?;
+        let bytes = read_at_most(&mut self.source, length).map_err(BackupError::Unreadable)?;
         if bytes.len() != usize::try_from(length).unwrap_or(usize::MAX) {
             return Err(BackupError::CutOff);
         }
@@ -362,8 +361,8 @@ impl<R: Read> Rows<R> {
     }
 }
 
-/// So many bytes, or fewer where the source ends. Memory grows with what comes, not with what was announced.
-fn as_many_as_come(source: &mut impl Read, announced: u32) -> io::Result<Vec<u8>> {
+/// Reads `announced` bytes, or fewer if the source ends. Memory grows with the bytes read, not with the announcement.
+fn read_at_most(source: &mut impl Read, announced: u32) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     source.take(u64::from(announced)).read_to_end(&mut bytes)?;
     Ok(bytes)
@@ -376,8 +375,7 @@ fn fill(source: &mut impl Read, bytes: &mut [u8]) -> Result<(), BackupError> {
     })
 }
 
-/// Puts the rows into a database file that does not exist yet, and brings it to `schema`. The file is for the
-/// caller to remove when this fails.
+/// Puts the rows into a new database file and upgrades it to `schema`. If this fails, the caller removes the file.
 pub fn restore<R: Read>(
     path: &Path,
     rows: &mut Rows<R>,
@@ -385,7 +383,7 @@ pub fn restore<R: Read>(
     schema: &Schema,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Store, BackupError> {
-    let engine = Redb::open_alone(path, options.cache_bytes)?;
+    let engine = Redb::open_without_journal(path, options.cache_bytes)?;
     let mut is_over = false;
     while !is_over {
         let mut outcome = Ok(());
@@ -421,9 +419,10 @@ pub fn restore<R: Read>(
     Ok(Store::on(Arc::new(engine), options, schema)?)
 }
 
-/// Whether a file that begins with this, and ends there when it is shorter than [`NAME_LEN`], is or was to be a backup.
-pub fn may_be_one(beginning: &[u8]) -> bool {
-    beginning.starts_with(FORMAT_NAME) || FORMAT_NAME.starts_with(beginning)
+/// Whether a file with this beginning is a backup, or was to become one. A beginning that is shorter than
+/// [`SIGNATURE_LEN`] must be the whole file.
+pub fn looks_like_backup(beginning: &[u8]) -> bool {
+    beginning.starts_with(FORMAT_PREFIX) || FORMAT_PREFIX.starts_with(beginning)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! Where everything that lasts is kept.
+//! The database of the service.
 //!
-//! [`Store::read`] looks at a consistent state; [`Store::write`] runs one closure as one transaction on the
-//! writer thread. Tables are typed in [`table`] and live on the byte-level waist of [`backend`].
-//! A refusal by the protocol is a value inside `T` and is committed; only a [`StoreError`] rolls back.
+//! [`Store::read`] shows a consistent state. [`Store::write`] runs one closure as one transaction on the writer thread.
+//! Typed tables ([`table`]) lie on the byte-level interface of [`engine`]. A refusal by the protocol is a value inside
+//! `T` and is committed; only a [`StoreError`] rolls back.
 
 pub mod backup;
 pub mod engine;
@@ -24,86 +24,86 @@ use tokio::sync::oneshot;
 
 use self::engine::redb::Redb;
 use self::engine::writer;
-use self::engine::writer::{MaintenanceTask, Message, Pace, Write, Writer};
+use self::engine::writer::{MaintenanceTask, Message, Write, Writer};
 use self::engine::{Backend, FileId, Snapshot, Tx};
 use self::schema::Schema;
 
 const COMPACTED: &str = "the database is being compacted, and nothing else is done with it";
 const HANGS: &str = "the disk does not answer: a write waits for it";
 
-/// How often a reader looks whether the storage can be read again.
-const GLANCE: Duration = Duration::from_millis(1);
+/// How often a reader tries again while the storage cannot be read.
+const READ_RETRY: Duration = Duration::from_millis(1);
 
-/// Why the store did not do what it was asked.
+/// Why an operation on the store failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The queue of writes is full, or compaction found reads that do not end.
+    /// The queue of writes is full, or a compaction waited too long for reads.
     #[error("the store is busy: too much is waiting, try again later")]
     Busy,
-    /// The storage does not come back from what it is at.
+    /// One operation on the storage takes too long.
     #[error("{0}: try again later")]
     Stalled(#[from] Stalled),
     /// The store has been closed.
     #[error("the store is closed")]
     Closed,
-    /// A row cannot be understood.
+    /// A row cannot be decoded.
     #[error("a row of table {table} is corrupt ({what}): restore a backup")]
     Corrupt {
         /// The table's name.
         table: &'static str,
-        /// What is wrong with the row; holds none of it.
+        /// The problem, without content of the row.
         what: String,
     },
-    /// A row was written by a release that knows more than this one.
+    /// A newer release wrote the row.
     #[error(
         "a row of table {table} has record version {found} and this release reads up to {supported}: install the newer release"
     )]
     NewerRecord {
         /// The table's name.
         table: &'static str,
-        /// The version that the row has.
+        /// The version of the row.
         found: u8,
-        /// The highest version that can be read.
+        /// The highest version that this release reads.
         supported: u8,
     },
-    /// A record cannot be written down.
+    /// A record cannot be encoded.
     #[error("a record for table {table} cannot be encoded: {what}")]
     Unencodable {
         /// The table's name.
         table: &'static str,
-        /// What is wrong with the record.
+        /// The problem.
         what: String,
     },
-    /// A key or a value is larger than the engine takes.
+    /// A key or a value exceeds the limit of the engine.
     #[error("a row of {0} bytes is too large to be stored")]
     TooLarge(usize),
-    /// The disk or the quota is full, or the file is as large as the process may make one.
+    /// The disk or the quota is full, or the file has reached the limit of the process.
     #[error(
         "no space is left where the database is kept, or none that the limit on the size of files (ulimit -f) lets it take: free some, writing resumes by itself"
     )]
     NoSpace,
-    /// The disk takes no writes.
+    /// The disk refuses writes.
     #[error("the database cannot be written to: {0}")]
     ReadOnly(Arc<io::Error>),
     /// The disk failed in another way.
     #[error("the disk that the database is on failed: {0}")]
     Io(Arc<io::Error>),
-    /// The database was opened afresh after a failure while this was under way.
+    /// The database was reopened after a failure during the operation.
     #[error("interrupted by a failure of the disk that the database is on")]
     Interrupted,
-    /// Another process took the file while it was opened afresh.
+    /// Another process opened the file while it was reopened.
     #[error("another process has taken the database: stop it")]
     Taken,
-    /// The engine found its file to be wrong.
+    /// The engine found a damaged file.
     #[error("the database is damaged ({0}): restore a backup")]
     Damaged(String),
-    /// The transaction of that name panicked and was rolled back.
+    /// The transaction panicked and was rolled back.
     #[error("the transaction {0} panicked and was rolled back")]
     Panicked(&'static str),
 }
 
 impl StoreError {
-    /// Whether the storage fails for every transaction alike, and may recover.
+    /// Whether every transaction fails with this error until the storage recovers.
     pub fn is_outage(&self) -> bool {
         match self {
             Self::Stalled(_)
@@ -124,128 +124,128 @@ impl StoreError {
     }
 }
 
-/// What the storage has been at for longer than [`Options::patience`].
+/// An operation on the storage that has taken [`Options::stall_timeout`] or longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}, for {} seconds so far", if *compacts { COMPACTED } else { HANGS }, lasts.as_secs())]
+#[error("{}, for {} seconds so far", if *is_compaction { COMPACTED } else { HANGS }, elapsed.as_secs())]
 pub struct Stalled {
-    /// For how long.
-    pub lasts: Duration,
-    /// Whether it is a compaction, which may last on a disk that works; else the disk hangs.
-    pub compacts: bool,
+    /// Its duration so far.
+    pub elapsed: Duration,
+    /// Whether it is a compaction, which may take long on a working disk. Otherwise the disk hangs.
+    pub is_compaction: bool,
 }
 
 /// Why the store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another process has it open.
+    /// Another process has opened the database.
     #[error("{} is in use by another process: stop that one first", path.display())]
     AlreadyOpen {
         /// The database file.
         path: PathBuf,
     },
-    /// A newer release has upgraded it. The file is left as it was.
+    /// A newer release has upgraded the database. The file was not changed.
     #[error(
         "the database has schema {found} and this release knows up to {supported}: install the newer release, or restore the copy made before the upgrade"
     )]
     Newer {
-        /// The schema that the file has.
+        /// The schema of the file.
         found: u32,
         /// The schema of this release.
         supported: u32,
     },
-    /// It is no database, or a broken one.
+    /// The file is not a database, or is damaged.
     #[error("{} is damaged or not a database ({what}): restore a backup", path.display())]
     Damaged {
         /// The database file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         what: String,
     },
     /// The operating system refused.
     #[error("{} cannot be opened: {source}", path.display())]
     Io {
-        /// The file that was asked for.
+        /// The file.
         path: PathBuf,
-        /// The operating system's word.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// It opened, but reading or upgrading it failed. An upgrade that failed has changed nothing.
+    /// Reading or upgrading the open database failed. A failed upgrade changes nothing.
     #[error("the database cannot be used: {0}")]
     Store(#[from] StoreError),
 }
 
-/// How to keep the store.
+/// The settings of the store.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// How many bytes of the file to keep in memory.
+    /// How many bytes of the file are cached in memory.
     pub cache_bytes: usize,
     /// How many writes may wait before [`StoreError::Busy`].
     pub queue_len: usize,
     /// How many writes may share one commit.
     pub batch_max: usize,
-    /// How long a failed disk is left alone before it is tried again.
+    /// How long to wait before a failed disk is tried again.
     pub retry_pause: Duration,
-    /// How long a transaction may take before the disk counts as one that hangs.
-    pub patience: Duration,
+    /// How long a transaction may take before the disk counts as hanging.
+    pub stall_timeout: Duration,
 }
 
 impl Default for Options {
-    /// 24 MiB of cache, 4096 waiting writes, 512 to a commit, a second between retries,
-    /// ten for a transaction.
+    /// 24 MiB of cache, 4096 waiting writes, 512 writes in a commit, a second between retries, ten seconds for a
+    /// transaction.
     fn default() -> Self {
         Self {
             cache_bytes: 24 << 20,
             queue_len: 4096,
             batch_max: 512,
             retry_pause: Duration::from_secs(1),
-            patience: writer::STALL_TIMEOUT,
+            stall_timeout: writer::STALL_TIMEOUT,
         }
     }
 }
 
-/// What the store has done since it was opened.
+/// The counters of the store since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Commits, each of which waited for the disk.
+    /// Commits. Each one waited for the disk.
     pub commits: u64,
-    /// Writes that those commits held.
+    /// Writes in those commits.
     pub transactions: u64,
-    /// Commits that were begun anew without a write that had failed.
+    /// Commits that were rerun without a failed write.
     pub reruns: u64,
-    /// Commits that the disk did not take.
+    /// Commits that failed.
     pub failures: u64,
-    /// The most writes that shared one commit.
+    /// The largest number of writes in one commit.
     pub largest_batch: u64,
-    /// Writes that wait now.
+    /// Writes in the queue now.
     pub queue_depth: u64,
 }
 
-/// The store. A clone is another handle of the same one; the last to be dropped closes it.
+/// A handle of the store. Clones share the store; dropping the last one closes it.
 #[derive(Clone)]
 pub struct Store {
     writer: Arc<Writer>,
     backend: Arc<dyn Backend>,
-    copy: Option<Arc<Path>>,
+    pre_upgrade_copy: Option<Arc<Path>>,
 }
 
 impl Store {
-    /// Opens the database file, or makes it, and brings it to this release's schema.
+    /// Opens or creates the database file and upgrades it to the schema of this release.
     pub fn open(path: &Path, options: Options) -> Result<Self, OpenError> {
         Self::open_with(path, options, &Schema::CURRENT)
     }
 
-    /// Opens the database file with a schema of one's own.
+    /// Opens or creates the database file and upgrades it to `schema`.
     pub fn open_with(path: &Path, options: Options, schema: &Schema) -> Result<Self, OpenError> {
         schema.inspect(path)?;
         let engine = Redb::open_file(path, options.cache_bytes)?;
-        let copy = schema.keep_copy(&engine, path)?;
+        let copy = schema.copy_before_upgrade(&engine, path)?;
         Ok(Self {
-            copy: copy.map(Arc::from),
+            pre_upgrade_copy: copy.map(Arc::from),
             ..Self::on(Arc::new(engine), options, schema)?
         })
     }
 
-    /// Opens an empty store in memory, by the same code. It is gone when the last handle is dropped.
+    /// Opens an empty store in memory. It is gone when the last handle is dropped.
     pub fn in_memory(options: Options) -> Result<Self, OpenError> {
         Self::on(
             Arc::new(Redb::in_memory(options.cache_bytes)?),
@@ -254,62 +254,45 @@ impl Store {
         )
     }
 
-    /// Starts the writer on an engine and brings what is in it to `schema`.
+    /// Upgrades the content of an engine to `schema` and starts the writer on it.
     pub fn on(backend: Arc<dyn Backend>, options: Options, schema: &Schema) -> Result<Self, OpenError> {
-        schema.bring_up(&*backend)?;
-        let Options {
-            queue_len,
-            batch_max,
-            retry_pause,
-            patience,
-            ..
-        } = options;
-        let pace = Pace {
-            queue_len,
-            batch_max,
-            retry_pause,
-            patience,
-        };
-        let writer = Writer::start(Arc::clone(&backend), pace).map_err(|source| OpenError::Io {
+        schema.upgrade(&*backend)?;
+        let writer = Writer::start(Arc::clone(&backend), options).map_err(|source| OpenError::Io {
             path: PathBuf::from("store-writer thread"),
             source,
         })?;
         Ok(Self {
             writer: Arc::new(writer),
             backend,
-            copy: None,
+            pre_upgrade_copy: None,
         })
     }
 
     /// Runs `work` as one transaction and returns once it is on the disk.
     ///
-    /// `name` says in the log what was written. `work` may run more than once, and runs to its end even when
-    /// the caller no longer waits. An error from it rolls back what it wrote and nothing else. After
-    /// an error of the storage itself the change may or may not have been kept: [`Store::reopenings`] says when to look.
+    /// `name` names the transaction in the log. `work` may run more than once, and runs to its end even if the caller no
+    /// longer waits. An error from `work` rolls back only its own writes. After an error of the storage the change may
+    /// have been kept: [`Store::reopenings`] says when to read it again.
     pub async fn write<T, F>(&self, name: &'static str, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: Fn(&mut dyn Tx) -> Result<T, StoreError> + Send + 'static,
     {
-        let (reply, outcome) = answer();
-        self.writer
-            .submit(Message::Write(Box::new(Write::new(name, work, reply))))?;
-        outcome.await.unwrap_or(Err(StoreError::Closed))
+        self.ask(|reply| Message::Write(Box::new(Write::new(name, work, reply))))
+            .await
     }
 
-    /// [`Store::write`] for work that removes far more than it adds: it is tried while the disk is full, too.
+    /// Like [`Store::write`], for work that removes far more than it adds. It is tried even while the disk is full.
     pub async fn make_room<T, F>(&self, name: &'static str, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: Fn(&mut dyn Tx) -> Result<T, StoreError> + Send + 'static,
     {
-        let (reply, outcome) = answer();
-        let write = Write::new(name, work, reply).to_make_room();
-        self.writer.submit(Message::Write(Box::new(write)))?;
-        outcome.await.unwrap_or(Err(StoreError::Closed))
+        self.ask(|reply| Message::Write(Box::new(Write::new(name, work, reply).freeing_space())))
+            .await
     }
 
-    /// [`Store::write`] for callers that may block: the command line, and start-up.
+    /// Like [`Store::write`], for callers that may block: the command line and start-up.
     pub fn write_blocking<T, F>(&self, name: &'static str, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -322,57 +305,58 @@ impl Store {
         receiver.recv().unwrap_or(Err(StoreError::Closed))
     }
 
-    /// Shows `look` the last committed state. Synchronous: a few rows take microseconds. What is done to the storage as a
-    /// whole is waited for until it has lasted for [`Options::patience`]; from then on this is [`StoreError::Stalled`] at
-    /// once: no thread that serves requests waits for a disk that hangs.
+    /// Shows `look` the last committed state. Synchronous: a few rows take microseconds.
+    ///
+    /// Waits while the storage is compacted or reopened. Fails with [`StoreError::Stalled`] once that has taken
+    /// [`Options::stall_timeout`], so that no thread that serves requests waits for a hanging disk.
     pub fn read<T>(
         &self,
         look: impl FnOnce(&dyn Snapshot) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let mut look = Some(look);
-        let mut seen = Err(StoreError::Closed);
+        let mut result = Err(StoreError::Closed);
         loop {
             let shown = self.backend.read(&mut |snapshot| {
                 if let Some(look) = look.take() {
-                    seen = look(snapshot);
+                    result = look(snapshot);
                 }
                 Ok(())
             });
             match shown {
-                Ok(()) => return seen,
+                Ok(()) => return result,
                 Err(StoreError::Busy) => {}
                 Err(error) => return Err(error),
             }
             if let Some(stalled) = self.stalled() {
                 return Err(stalled.into());
             }
-            thread::sleep(GLANCE);
+            thread::sleep(READ_RETRY);
         }
     }
 
-    /// Where the data is kept as an earlier release left it, if this opening has brought it up.
-    pub fn copy(&self) -> Option<&Path> {
-        self.copy.as_deref()
+    /// The path of the copy that was made before this opening upgraded the database.
+    pub fn pre_upgrade_copy(&self) -> Option<&Path> {
+        self.pre_upgrade_copy.as_deref()
     }
 
-    /// The file that is open; none of a store in memory.
+    /// The open file; none for a store in memory.
     pub fn file(&self) -> Option<FileId> {
         self.backend.file()
     }
 
-    /// Whether writes can be expected to succeed: false from a failed commit until one has succeeded again, and while
-    /// the disk hangs.
+    /// Whether writes can be expected to succeed: false after a failed commit until the next one succeeds, and while the
+    /// disk hangs.
     pub fn is_writable(&self) -> bool {
         !self.writer.meters().unwritable.load(Ordering::Relaxed) && self.stalled().is_none()
     }
 
-    /// What the storage has not come back from, once that is longer than [`Options::patience`]. Until it does, every
-    /// further write is [`StoreError::Stalled`] at once, and during a compaction every read.
+    /// The current operation, once it has taken [`Options::stall_timeout`]. Until it ends, every further write fails with
+    /// [`StoreError::Stalled`] at once, and during a compaction every read too.
     pub fn stalled(&self) -> Option<Stalled> {
         self.writer.meters().stalled()
     }
 
-    /// What has been done so far.
+    /// The counters so far.
     pub fn stats(&self) -> Stats {
         let meters = self.writer.meters();
         Stats {
@@ -385,46 +369,42 @@ impl Store {
         }
     }
 
-    /// How often the disk was opened afresh after an error. What was written before may be there since although it was
-    /// answered with that error, so whoever remembers what is in the store reads it again when this has grown.
+    /// How often the storage was reopened after a failure. A write that failed may be visible since then. A cache of rows
+    /// must therefore be read again when this number has grown.
     pub fn reopenings(&self) -> u64 {
         self.writer.meters().reopenings.load(Ordering::Acquire)
     }
 
-    /// Gives free space in the file back and says whether there was any. Reads and writes wait meanwhile, or are
-    /// [`StoreError::Stalled`].
+    /// Returns free space in the file to the disk. Returns whether there was any. Reads and writes wait during that, or
+    /// fail with [`StoreError::Stalled`].
     pub async fn compact(&self) -> Result<bool, StoreError> {
-        let (reply, outcome) = answer();
-        self.writer
-            .submit(Message::Maintenance(MaintenanceTask::Compact(Box::new(reply))))?;
-        outcome.await.unwrap_or(Err(StoreError::Closed))
+        self.ask(|reply| Message::Maintenance(MaintenanceTask::Compact(reply)))
+            .await
     }
 
-    /// How many bytes of the disk the file has taken; 0 in memory.
-    pub fn taken(&self) -> u64 {
-        self.backend.taken()
+    /// The bytes of the disk that are allocated to the file; 0 in memory.
+    pub fn allocated_bytes(&self) -> u64 {
+        self.backend.allocated_bytes()
     }
 
-    /// How many bytes of the disk the file has taken that hold nothing; 0 in memory. Writes wait while everything in the
-    /// file is looked at.
-    pub async fn spare(&self) -> Result<u64, StoreError> {
-        let (reply, outcome) = answer();
-        self.writer
-            .submit(Message::Maintenance(MaintenanceTask::Measure(Box::new(reply))))?;
-        outcome.await.unwrap_or(Err(StoreError::Closed))
+    /// The allocated bytes that hold no data; 0 in memory. Reads the whole file, and writes wait for that.
+    pub async fn unused_bytes(&self) -> Result<u64, StoreError> {
+        self.ask(|reply| Message::Maintenance(MaintenanceTask::MeasureUnused(reply)))
+            .await
     }
 
-    /// Finishes what is queued, then closes the file and releases the lock on it, for every handle. Blocks.
+    /// Finishes the queued writes, then closes the file and releases the lock on it, for every handle. Blocks.
     pub fn close(self) {
         self.writer.close();
     }
+    /// Sends a message to the writer and waits for its reply.
+    async fn ask<T: Send + 'static>(
+        &self,
+        message: impl FnOnce(writer::Reply<T>) -> Message,
+    ) -> Result<T, StoreError> {
+        let (sender, receiver) = oneshot::channel();
+        let reply = Box::new(move |outcome| drop(sender.send(outcome)));
+        self.writer.submit(message(reply))?;
+        receiver.await.unwrap_or(Err(StoreError::Closed))
+    }
 }
-
-/// Where an outcome goes, and where it is waited for.
-fn answer<T: Send + 'static>() -> (impl FnOnce(Outcome<T>) + Send + 'static, Awaited<T>) {
-    let (sender, receiver) = oneshot::channel();
-    (move |outcome| drop(sender.send(outcome)), receiver)
-}
-
-type Outcome<T> = Result<T, StoreError>;
-type Awaited<T> = oneshot::Receiver<Outcome<T>>;

@@ -1,5 +1,5 @@
-//! Whom a data directory belongs to, all that is in it belongs to: also what root makes there, or else the service
-//! could not open it.
+//! The owner of a data directory owns every file in it. A file that root creates there is given to that owner, so that
+//! the service can open it.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// The folder that a file or folder lies in.
+/// The folder that holds a file or folder.
 pub fn folder_of(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -16,23 +16,23 @@ pub fn folder_of(path: &Path) -> &Path {
     }
 }
 
-/// Gives what root has just made to whom `like` belongs to. What anybody else makes is their own.
+/// Gives a file that root has just created to the owner of `like`. Does nothing for other users.
 ///
-/// `made` must be new: whoever owns the folder may have put a link in the place of anything older.
-pub fn give(made: &File, like: &Path) -> io::Result<()> {
-    let (mine, owner) = (made.metadata()?, fs::metadata(like)?);
-    if mine.uid() == 0 && owner.uid() != 0 {
+/// `made` must be new: the owner of the folder may have replaced an older file by a link.
+pub fn chown_like(made: &File, like: &Path) -> io::Result<()> {
+    let owner = fs::metadata(like)?;
+    if made.metadata()?.uid() == 0 && owner.uid() != 0 {
         fchown(made, Some(owner.uid()), Some(owner.gid()))?;
     }
     Ok(())
 }
 
-/// Opens a file for writing. One that is not there is made, for whom `like` belongs to and nobody else.
-pub fn open_or_make(path: &Path, options: &OpenOptions, like: &Path) -> io::Result<File> {
+/// Opens a file for writing. A missing file is created with mode 0600, for the owner of `like`.
+pub fn open_or_create(path: &Path, options: &OpenOptions, like: &Path) -> io::Result<File> {
     let made = options.clone().create_new(true).mode(0o600).open(path);
     match made {
-        Ok(made) => give(&made, like).map(|()| made),
-        // It may be a link to a file that is not there yet, which stays the affair of whoever made the link.
+        Ok(made) => chown_like(&made, like).map(|()| made),
+        // The path may be a link to a missing file. That file is created, and its owner is not changed.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             options.clone().create(true).mode(0o600).open(path)
         }
@@ -40,13 +40,13 @@ pub fn open_or_make(path: &Path, options: &OpenOptions, like: &Path) -> io::Resu
     }
 }
 
-/// Makes a folder that is not there, for whom `like` belongs to.
-pub fn make_folder(path: &Path, mode: u32, like: &Path) -> io::Result<()> {
+/// Creates a missing folder, for the owner of `like`.
+pub fn create_folder(path: &Path, mode: u32, like: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(mode).create(path) {
         Ok(()) => {
             let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let made = rustix::fs::open(path, flags, rustix::fs::Mode::empty())?;
-            give(&File::from(made), like)
+            chown_like(&File::from(made), like)
         }
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
         Err(error) => Err(error),

@@ -1,35 +1,35 @@
-//! What a row holds: one byte of version, then the record as `MessagePack`.
+//! The format of a row: one byte of version, then the record as `MessagePack`.
 //!
 //! Structures are written with the names of their members, so that a member with a default can be added without a
-//! new version; identifiers and digests are bytes. A row takes about half of what JSON takes, and so do the pages
-//! that a change has to write.
+//! new version. Identifiers and digests are bytes. A row takes about half the space of JSON, and so do the pages that a
+//! change writes.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// How deep a record may be nested: deeper than any JSON that can come in (`serde_json` stops at 128), for that is
-/// nested in a record then.
+/// How deep a record may be nested. It must exceed the depth of JSON input (`serde_json` stops at 128), which is nested
+/// in a record.
 const MAX_DEPTH: usize = 256;
 
-/// Why stored bytes are not a record.
+/// Why stored bytes cannot be decoded.
 #[derive(Debug, thiserror::Error)]
-pub enum Unreadable {
+pub enum DecodeError {
     /// There are no bytes at all.
     #[error("it is empty")]
     Empty,
     /// A version that this release does not know.
     #[error("record version {0} is unknown")]
     Version(u8),
-    /// Not what its version promises. Says no more: the messages of decoders may quote the record.
+    /// The bytes do not fit their version. The decoder's message is left out: it may quote the record.
     #[error("it is not what record version {0} looks like")]
     Malformed(u8),
 }
 
-/// What can be a row.
+/// A type that can be stored as a row.
 pub trait Record: Serialize + DeserializeOwned {
-    /// The version of its shape. Once a shape was released, another one is another version, and the schema gets a step
-    /// that rewrites the table.
+    /// The version of the format. A change to a released format needs a new version, and a migration that rewrites the
+    /// table.
     const VERSION: u8 = 1;
 
     /// Appends the stored form.
@@ -39,39 +39,39 @@ pub trait Record: Serialize + DeserializeOwned {
     }
 
     /// Reads the stored form.
-    fn decode(stored: &[u8]) -> Result<Self, Unreadable> {
+    fn decode(stored: &[u8]) -> Result<Self, DecodeError> {
         match stored.split_first() {
-            None => Err(Unreadable::Empty),
+            None => Err(DecodeError::Empty),
             Some((&version, record)) if version == Self::VERSION => {
-                read_message_pack(record).ok_or(Unreadable::Malformed(version))
+                read_message_pack(record).ok_or(DecodeError::Malformed(version))
             }
-            Some((&version, _)) => Err(Unreadable::Version(version)),
+            Some((&version, _)) => Err(DecodeError::Version(version)),
         }
     }
 }
 
-/// Reads a record that nothing follows.
+/// Reads a record, and refuses bytes after it.
 fn read_message_pack<R: DeserializeOwned>(stored: &[u8]) -> Option<R> {
     let mut reader = rmp_serde::Deserializer::from_read_ref(stored);
     reader.set_max_depth(MAX_DEPTH);
     let record = R::deserialize(&mut reader).ok()?;
-    // The reader does not tell how far it came; where no byte follows, there is no marker of a next value.
+    // The reader does not tell its position. At the end of the input it finds no marker of a next value.
     match u8::deserialize(&mut reader) {
         Err(rmp_serde::decode::Error::InvalidMarkerRead(_)) => Some(record),
         _ => None,
     }
 }
 
-/// For tables whose keys say everything: the row is empty.
+/// An empty row, for tables that need only keys.
 impl Record for () {
     fn encode(&self, _: &mut Vec<u8>) -> Result<(), rmp_serde::encode::Error> {
         Ok(())
     }
 
-    fn decode(stored: &[u8]) -> Result<Self, Unreadable> {
+    fn decode(stored: &[u8]) -> Result<Self, DecodeError> {
         match stored.first() {
             None => Ok(()),
-            Some(version) => Err(Unreadable::Version(*version)),
+            Some(version) => Err(DecodeError::Version(*version)),
         }
     }
 }
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
     use crate::identity::User;
 
-    /// A record with room for any JSON.
+    /// A record that holds any JSON.
     #[derive(Debug, PartialEq, Serialize, serde::Deserialize)]
     struct Row {
         claim: Value,
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_json_can_be_read_can_be_kept() {
+    fn every_readable_json_can_be_stored() {
         let deepest = (1..200)
             .rev()
             .find_map(|depth| serde_json::from_str::<Value>(&nested(depth)).ok())
@@ -129,7 +129,7 @@ mod tests {
                 row.push(byte);
                 row.extend_from_slice(more);
                 let read = String::decode(&row);
-                assert!(matches!(read, Err(Unreadable::Malformed(1))), "{byte} {more:?}");
+                assert!(matches!(read, Err(DecodeError::Malformed(1))), "{byte} {more:?}");
             }
         }
     }
@@ -142,7 +142,7 @@ mod tests {
         row.extend(std::iter::repeat_n(0x91, 1_000_000));
         assert!(matches!(
             User::decode(&row),
-            Err(Unreadable::Malformed(User::VERSION))
+            Err(DecodeError::Malformed(User::VERSION))
         ));
     }
 }

@@ -1,26 +1,26 @@
-//! Which shape the whole store has, and how an older one is brought up.
+//! The schema version of the store, and the upgrade of an older store.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use super::engine::redb::{INSPECTION_CACHE_BYTES, Redb, inspect, sync_folder_of};
+use super::engine::redb::{INSPECTION_CACHE_BYTES, Redb, inspect, remove_file, sync_folder_of};
 use super::engine::{Backend, Snapshot, Tx, Verdict};
 use super::table::Table;
 use super::{OpenError, StoreError};
 use crate::store::owner;
 
-/// Named values about the store itself: the schema, and whatever is fixed at the first start. No release changes its
-/// shape: an older one has to see that the store is too new for it.
+/// Named values about the store itself: the schema, and the values that the first start fixes. No release changes the
+/// format of this table, so that an older release can see that the store is too new for it.
 pub const META: Table<String, String> = Table::new(0, "meta");
 
 const SCHEMA: &str = "schema";
 
-/// One step from a schema to the next, inside the transaction that records it.
+/// A step from one schema to the next. Runs inside the transaction that records the new version.
 pub type Migration = fn(&mut dyn Tx) -> Result<(), StoreError>;
 
-/// The ordered list of steps that led to a release. The first schema is 1; every step adds one.
+/// The schema of a release: the ordered list of its migrations. The first version is 1; every migration adds one.
 #[derive(Clone, Copy, Debug)]
 pub struct Schema {
     migrations: &'static [Migration],
@@ -30,51 +30,51 @@ impl Schema {
     /// The schema of this release.
     pub const CURRENT: Self = Self::new(&[]);
 
-    /// The schema that `migrations` lead to. Steps are only ever added, at the end.
+    /// The schema after `migrations`. New migrations are only appended.
     pub const fn new(migrations: &'static [Migration]) -> Self {
         Self { migrations }
     }
 
-    /// The number that is recorded in the store.
+    /// The version that is recorded in the store.
     pub fn version(&self) -> u32 {
         u32::try_from(self.migrations.len())
             .unwrap_or(u32::MAX)
             .saturating_add(1)
     }
 
-    /// Looks at a database file before it is opened for writing. A newer one is refused and not touched.
+    /// Checks a database file before it is opened for writing. A newer database is refused and not changed.
     pub fn inspect(&self, path: &Path) -> Result<(), OpenError> {
-        inspect(path, |snapshot| self.steps_from(stored(snapshot)?)).map(|_| ())
+        inspect(path, |snapshot| self.migrations_from(stored(snapshot)?)).map(|_| ())
     }
 
-    /// Makes a copy of a database of an earlier schema, beside it and named after the schema that it is about to get:
-    /// `idsvc.redb.before-v2`. Where it is; none when there is nothing to be brought up.
+    /// Copies a database of an earlier schema to a file beside it, which is named after the new schema:
+    /// `idsvc.redb.before-v2`. Returns the path of the copy; none if no upgrade is needed.
     ///
-    /// The database is open, and with that locked, until it has been brought up: of two processes that come with a new
-    /// release at once, one waits for the other or gives up, and neither touches the other's copy.
-    pub fn keep_copy(&self, engine: &Redb, path: &Path) -> Result<Option<PathBuf>, OpenError> {
-        if self.steps_from(stored_in(engine)?)?.is_empty() {
+    /// The database is open, and thereby locked, until the upgrade is done. If two processes of a new release start at
+    /// once, one waits for the other or gives up, and neither changes the other's copy.
+    pub fn copy_before_upgrade(&self, engine: &Redb, path: &Path) -> Result<Option<PathBuf>, OpenError> {
+        if self.migrations_from(stored_in(engine)?)?.is_empty() {
             return Ok(None);
         }
-        engine.make_whole()?;
-        let copy = copy_of(path, self.version());
+        engine.remove_journal()?;
+        let copy = copy_path(path, self.version());
         copy_file(path, &copy)?;
         tracing::info!(copy = %copy.display(), "the database was copied before its new schema");
         Ok(Some(copy))
     }
 
-    /// Brings what is in `backend` to this schema, all steps in one transaction, or changes nothing.
-    pub fn bring_up(&self, backend: &dyn Backend) -> Result<(), OpenError> {
+    /// Runs the missing migrations in one transaction, which changes everything or nothing.
+    pub fn upgrade(&self, backend: &dyn Backend) -> Result<(), OpenError> {
         let found = stored_in(backend)?;
-        let steps = self.steps_from(found)?;
+        let migrations = self.migrations_from(found)?;
         if found == Some(self.version()) {
             return Ok(());
         }
         let mut outcome = Ok(());
         backend.transact(&mut |tx| {
-            outcome = steps
+            outcome = migrations
                 .iter()
-                .try_for_each(|step| step(tx))
+                .try_for_each(|migration| migration(tx))
                 .and_then(|()| meta_put(tx, SCHEMA, &self.version().to_string()));
             if outcome.is_ok() {
                 Verdict::Commit
@@ -85,8 +85,8 @@ impl Schema {
         Ok(outcome?)
     }
 
-    /// The steps still to be taken; none for a store that is new.
-    fn steps_from(&self, found: Option<u32>) -> Result<&'static [Migration], OpenError> {
+    /// The missing migrations; none for a new store.
+    fn migrations_from(&self, found: Option<u32>) -> Result<&'static [Migration], OpenError> {
         let Some(found) = found else { return Ok(&[]) };
         let done = usize::try_from(found.saturating_sub(1)).unwrap_or(usize::MAX);
         self.migrations.get(done..).ok_or(OpenError::Newer {
@@ -96,7 +96,7 @@ impl Schema {
     }
 }
 
-/// The schema that is recorded; `None` in a store that is new.
+/// The recorded version; `None` in a new store.
 pub fn stored(snapshot: &dyn Snapshot) -> Result<Option<u32>, StoreError> {
     let corrupt = |what: &str| StoreError::Corrupt {
         table: META.id().name(),
@@ -112,7 +112,7 @@ pub fn stored(snapshot: &dyn Snapshot) -> Result<Option<u32>, StoreError> {
     }
 }
 
-/// The same of an engine, as it is now.
+/// The recorded version of an engine.
 pub(super) fn stored_in(backend: &dyn Backend) -> Result<Option<u32>, StoreError> {
     let mut found = None;
     backend.read(&mut |snapshot| {
@@ -132,15 +132,15 @@ pub fn meta_put(tx: &mut dyn Tx, name: &str, value: &str) -> Result<(), StoreErr
     META.put(tx, name, &value.to_owned())
 }
 
-fn copy_of(path: &Path, version: u32) -> PathBuf {
+fn copy_path(path: &Path, version: u32) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".before-v{version}"));
     PathBuf::from(name)
 }
 
-/// Copies through a third file, so that an interrupted copy never stands where a whole one did, and one that failed
-/// takes no room. The copy of a file that is open looks like that of a killed process: it is opened and closed once, which
-/// shows besides that it can be.
+/// Copies through a temporary file. An interrupted copy therefore never replaces a complete one, and a failed copy is
+/// removed. The copy of an open file looks like the file of a killed process: opening and closing it once repairs it, and
+/// shows that it can be opened.
 fn copy_file(from: &Path, to: &Path) -> Result<(), OpenError> {
     let mut partial = to.as_os_str().to_owned();
     partial.push(".partial");
@@ -151,7 +151,7 @@ fn copy_file(from: &Path, to: &Path) -> Result<(), OpenError> {
     };
     let copied = write_copy(from, &partial)
         .map_err(io_failed)
-        .and_then(|()| Ok(Redb::open_alone(&partial, INSPECTION_CACHE_BYTES)?.shut()?))
+        .and_then(|()| Ok(Redb::open_without_journal(&partial, INSPECTION_CACHE_BYTES)?.shut()?))
         .and_then(|()| fs::rename(&partial, to).map_err(io_failed));
     if copied.is_err() {
         let _ = fs::remove_file(&partial);
@@ -160,18 +160,15 @@ fn copy_file(from: &Path, to: &Path) -> Result<(), OpenError> {
     sync_folder_of(to).map_err(io_failed)
 }
 
-/// Writes a copy for whom the original belongs to; what a copy that was broken off has left is removed first.
+/// Writes a copy that belongs to the owner of the original. Removes the rest of an interrupted copy first.
 fn write_copy(from: &Path, to: &Path) -> io::Result<()> {
-    match fs::remove_file(to) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
+    remove_file(to)?;
     let mut copy = OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(0o600)
         .open(to)?;
-    owner::give(&copy, from)?;
+    owner::chown_like(&copy, from)?;
     io::copy(&mut File::open(from)?, &mut copy)?;
     copy.sync_all()
 }
@@ -209,6 +206,14 @@ mod tests {
         Store::open_with(path, Options::default(), schema)
     }
 
+    /// Copies the files as a process that is killed now leaves them.
+    fn copy_of_killed(folder: &Folder) -> PathBuf {
+        let copy = folder.path("killed.redb");
+        fs::copy(folder.file(), &copy).unwrap();
+        fs::copy(journal_of(&folder.file()), journal_of(&copy)).unwrap();
+        copy
+    }
+
     fn count(store: &Store) -> Option<u32> {
         store.read(|snapshot| COUNTS.get(snapshot, "upgrades")).unwrap()
     }
@@ -222,7 +227,7 @@ mod tests {
         let folder = Folder::new();
         let store = open(&folder.file(), &SECOND).unwrap();
         assert_eq!((version(&store), count(&store)), (Some(2), None));
-        assert!(!copy_of(&folder.file(), 2).exists());
+        assert!(!copy_path(&folder.file(), 2).exists());
     }
 
     #[test]
@@ -238,14 +243,14 @@ mod tests {
             assert_eq!((version(&store), count(&store)), (Some(2), Some(11)));
             store.close();
         }
-        let copy = copy_of(&folder.file(), 2);
+        let copy = copy_path(&folder.file(), 2);
         let mode = fs::metadata(&copy).unwrap().permissions().mode() & 0o777;
-        assert_eq!(mode, 0o600, "there is in it what is in the store");
+        assert_eq!(mode, 0o600, "the copy is as confidential as the store");
         let copy = open(&copy, &FIRST).unwrap();
         assert_eq!((version(&copy), count(&copy)), (Some(1), Some(10)));
     }
 
-    /// Whoever else comes with the new release meanwhile would begin a copy of its own, in the place of the first.
+    /// Otherwise a second process of the new release would replace the copy by one of its own.
     #[test]
     fn nobody_else_has_the_store_between_its_copy_and_its_new_schema() {
         static FOUND: Mutex<Vec<bool>> = Mutex::new(Vec::new());
@@ -257,7 +262,7 @@ mod tests {
             FOUND
                 .lock()
                 .unwrap()
-                .push(is_locked && copy_of(&path, 2).exists());
+                .push(is_locked && copy_path(&path, 2).exists());
             META.count(tx).map(drop)
         }
         let folder = Folder::new();
@@ -270,17 +275,17 @@ mod tests {
             Err(OpenError::AlreadyOpen { .. })
         ));
         assert!(
-            !copy_of(&folder.file(), 2).exists(),
+            !copy_path(&folder.file(), 2).exists(),
             "the loser has copied what it has not"
         );
         drop(engine);
         open(&folder.file(), &Schema::new(&[look])).unwrap().close();
         assert_eq!(*FOUND.lock().unwrap(), [true]);
         assert_eq!(fs::metadata(folder.file()).unwrap().ino(), before);
-        assert!(open(&copy_of(&folder.file(), 2), &FIRST).is_ok());
+        assert!(open(&copy_path(&folder.file(), 2), &FIRST).is_ok());
     }
 
-    /// The first command of a new release may be one of root's.
+    /// Root may run the first command of a new release.
     #[test]
     fn the_copy_belongs_to_whom_the_store_belongs_to() {
         let folder = Folder::new();
@@ -290,7 +295,7 @@ mod tests {
             chown(folder.file(), Some(64_242), Some(64_243)).unwrap();
         }
         open(&folder.file(), &SECOND).unwrap().close();
-        assert_eq!(owner(&copy_of(&folder.file(), 2)), owner(&folder.file()));
+        assert_eq!(owner(&copy_path(&folder.file(), 2)), owner(&folder.file()));
     }
 
     #[test]
@@ -302,12 +307,9 @@ mod tests {
                 .write_blocking("count", move |tx| COUNTS.put(tx, "upgrades", &count))
                 .unwrap();
         }
-        let killed = folder.path("killed.redb");
-        for of in [PathBuf::clone, |path: &PathBuf| journal_of(path)] {
-            fs::copy(of(&folder.file()), of(&killed)).unwrap();
-        }
+        let killed = copy_of_killed(&folder);
         assert_eq!(count(&open(&killed, &SECOND).unwrap()), Some(5));
-        assert_eq!(count(&open(&copy_of(&killed, 2), &FIRST).unwrap()), Some(4));
+        assert_eq!(count(&open(&copy_path(&killed, 2), &FIRST).unwrap()), Some(4));
     }
 
     #[test]
@@ -347,10 +349,7 @@ mod tests {
         running
             .write_blocking("count", |tx| COUNTS.put(tx, "upgrades", &7))
             .unwrap();
-        let killed = folder.path("killed.redb");
-        for of in [PathBuf::clone, |path: &PathBuf| journal_of(path)] {
-            fs::copy(of(&folder.file()), of(&killed)).unwrap();
-        }
+        let killed = copy_of_killed(&folder);
         assert!(matches!(open(&killed, &FIRST), Err(OpenError::Newer { .. })));
         assert_eq!(count(&open(&killed, &SECOND).unwrap()), Some(7));
     }

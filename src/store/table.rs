@@ -1,4 +1,4 @@
-//! Typed tables: records under keys whose bytes sort as their values do.
+//! Typed tables: records under keys whose bytes sort like their values.
 
 use std::borrow::Borrow;
 use std::marker::PhantomData;
@@ -8,17 +8,17 @@ use uuid::Uuid;
 
 use super::StoreError;
 use super::engine::{Snapshot, TableId, Tx};
-use super::record::{Record, Unreadable};
+use super::record::{DecodeError, Record};
 
 const USUAL_RECORD_LEN: usize = 512;
 const USUAL_KEY_LEN: usize = 48;
 
 /// A value that can be written as a key. The order of the bytes is the order of the values.
 pub trait KeyBytes {
-    /// Appends the key, when nothing follows it.
+    /// Appends the key as the last part.
     fn encode(&self, out: &mut Vec<u8>);
 
-    /// Appends the key so that its end can be found, when another part follows. Differs only for keys of varying length.
+    /// Appends the key before another part, so that its end can be found. Differs only for keys of varying length.
     fn encode_part(&self, out: &mut Vec<u8>) {
         self.encode(out);
     }
@@ -26,7 +26,7 @@ pub trait KeyBytes {
 
 /// A key that can also be read back.
 pub trait Key: KeyBytes + Sized {
-    /// Reads a key that nothing follows; `None` when the bytes are no such key.
+    /// Reads a key that takes all of `bytes`; `None` if the bytes are malformed.
     fn decode(bytes: &[u8]) -> Option<Self> {
         match Self::decode_part(bytes)? {
             (key, []) => Some(key),
@@ -34,7 +34,7 @@ pub trait Key: KeyBytes + Sized {
         }
     }
 
-    /// Reads a key off the front and returns what follows.
+    /// Reads a key from the front and returns the bytes after it.
     fn decode_part(bytes: &[u8]) -> Option<(Self, &[u8])>;
 }
 
@@ -78,8 +78,8 @@ impl<const N: usize> Key for [u8; N] {
     }
 }
 
-/// Text as it is when it comes last. Before another part, zero bytes are escaped as `00 FF` and the text ends with
-/// `00 00`, which sorts below everything that a longer text could have there.
+/// Text as the last part is written as it is. Before another part, zero bytes are escaped as `00 FF`, and the text ends
+/// with `00 00`, which sorts below any continuation of a longer text.
 impl KeyBytes for str {
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.as_bytes());
@@ -166,7 +166,7 @@ impl<A: Key, B: Key> Key for (A, B) {
     }
 }
 
-/// A key of two parts, whose rows can be found by the first.
+/// A key of two parts, whose rows can be found by the first part.
 pub trait Compound: Key {
     /// The part that the rows are grouped by.
     type First: Key;
@@ -192,7 +192,7 @@ impl<K, R> Clone for Table<K, R> {
 impl<K, R> Copy for Table<K, R> {}
 
 impl<K, R> Table<K, R> {
-    /// Declares a table. Neither `index` nor `name` may be another table's; see [`TableId::new`].
+    /// Declares a table. No other table may have the same `index` or `name`; see [`TableId::new`].
     pub const fn new(index: u8, name: &'static str) -> Self {
         Self {
             id: TableId::new(index, name),
@@ -200,7 +200,7 @@ impl<K, R> Table<K, R> {
         }
     }
 
-    /// Which table it is, for work on its bytes.
+    /// The table's id, for access to its bytes.
     pub const fn id(&self) -> TableId {
         self.id
     }
@@ -213,7 +213,7 @@ impl<K: Key, R: Record> Table<K, R> {
         K: Borrow<Q>,
         Q: KeyBytes + ?Sized,
     {
-        match snapshot.get(self.id, &whole(key))? {
+        match snapshot.get(self.id, &encoded(key))? {
             Some(stored) => self.record(&stored).map(Some),
             None => Ok(None),
         }
@@ -225,10 +225,10 @@ impl<K: Key, R: Record> Table<K, R> {
         K: Borrow<Q>,
         Q: KeyBytes + ?Sized,
     {
-        Ok(snapshot.get(self.id, &whole(key))?.is_some())
+        Ok(snapshot.get(self.id, &encoded(key))?.is_some())
     }
 
-    /// Writes a record, over the one that was there.
+    /// Writes a record, or replaces it.
     pub fn put<Q>(&self, tx: &mut dyn Tx, key: &Q, record: &R) -> Result<(), StoreError>
     where
         K: Borrow<Q>,
@@ -241,21 +241,21 @@ impl<K: Key, R: Record> Table<K, R> {
                 table: self.id.name(),
                 what: error.to_string(),
             })?;
-        tx.put(self.id, &whole(key), &stored)
+        tx.put(self.id, &encoded(key), &stored)
     }
 
-    /// Removes a row; says whether there was one.
+    /// Removes a row. Returns whether it existed.
     pub fn remove<Q>(&self, tx: &mut dyn Tx, key: &Q) -> Result<bool, StoreError>
     where
         K: Borrow<Q>,
         Q: KeyBytes + ?Sized,
     {
-        tx.remove(self.id, &whole(key))
+        tx.remove(self.id, &encoded(key))
     }
 
     /// At most `limit` rows of a range of keys, in order.
     ///
-    /// To go on where a scan ended, begin the next one with `Bound::Excluded` of its last key.
+    /// To continue a scan, begin the next one with `Bound::Excluded` of its last key.
     pub fn scan(
         &self,
         snapshot: &dyn Snapshot,
@@ -266,7 +266,7 @@ impl<K: Key, R: Record> Table<K, R> {
         self.collect(snapshot, as_slice(&from), as_slice(&to), limit)
     }
 
-    /// Calls `visit` for every row of a range of keys, in order, until it says `Break`.
+    /// Calls `visit` for every row of a range of keys, in order, until it returns `Break`.
     pub fn visit(
         &self,
         snapshot: &dyn Snapshot,
@@ -279,15 +279,15 @@ impl<K: Key, R: Record> Table<K, R> {
         })
     }
 
-    /// The keys of the rows that are meant. Looks at every row: for what happens so seldom that no index is kept.
+    /// The keys of all rows that `is_match` selects. Reads every row: for rare work that is not worth an index.
     pub fn keys_where(
         &self,
         snapshot: &dyn Snapshot,
-        is_meant: impl Fn(&K, &R) -> bool,
+        is_match: impl Fn(&K, &R) -> bool,
     ) -> Result<Vec<K>, StoreError> {
         let mut keys = Vec::new();
         self.visit(snapshot, .., |key, record| {
-            if is_meant(&key, &record) {
+            if is_match(&key, &record) {
                 keys.push(key);
             }
             Ok(ControlFlow::Continue(()))
@@ -295,7 +295,7 @@ impl<K: Key, R: Record> Table<K, R> {
         Ok(keys)
     }
 
-    /// How many rows there are. Takes time in proportion.
+    /// The number of rows. Reads the encoded table.
     pub fn count(&self, snapshot: &dyn Snapshot) -> Result<u64, StoreError> {
         let mut rows = 0;
         snapshot.range(self.id, Bound::Unbounded, Bound::Unbounded, &mut |_, _| {
@@ -305,7 +305,7 @@ impl<K: Key, R: Record> Table<K, R> {
         Ok(rows)
     }
 
-    /// At most `limit` rows whose key has that first part, in order.
+    /// At most `limit` rows whose key has this first part, in order.
     pub fn scan_prefix<Q>(
         &self,
         snapshot: &dyn Snapshot,
@@ -352,7 +352,7 @@ impl<K: Key, R: Record> Table<K, R> {
 
     fn record(&self, stored: &[u8]) -> Result<R, StoreError> {
         R::decode(stored).map_err(|error| match error {
-            Unreadable::Version(found) if found > R::VERSION => StoreError::NewerRecord {
+            DecodeError::Version(found) if found > R::VERSION => StoreError::NewerRecord {
                 table: self.id.name(),
                 found,
                 supported: R::VERSION,
@@ -365,21 +365,21 @@ impl<K: Key, R: Record> Table<K, R> {
     }
 }
 
-fn whole<Q: KeyBytes + ?Sized>(key: &Q) -> Vec<u8> {
+fn encoded<Q: KeyBytes + ?Sized>(key: &Q) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(USUAL_KEY_LEN);
     key.encode(&mut bytes);
     bytes
 }
 
 fn bounds<K: KeyBytes>(keys: &impl RangeBounds<K>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
-    (keys.start_bound().map(whole), keys.end_bound().map(whole))
+    (keys.start_bound().map(encoded), keys.end_bound().map(encoded))
 }
 
 fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
     bound.as_ref().map(Vec::as_slice)
 }
 
-/// The bytes that keys with this first part begin with, and the first that no longer do.
+/// The bounds of all keys with this first part.
 fn prefix<Q: KeyBytes + ?Sized>(first: &Q) -> (Vec<u8>, Bound<Vec<u8>>) {
     let mut from = Vec::with_capacity(USUAL_KEY_LEN);
     first.encode_part(&mut from);
@@ -405,7 +405,7 @@ mod tests {
     }
 
     fn sorts_and_reads_back<K: Key + Ord + std::fmt::Debug>(one: &K, two: &K) {
-        let (one_bytes, two_bytes) = (whole(one), whole(two));
+        let (one_bytes, two_bytes) = (encoded(one), encoded(two));
         assert_eq!(one.cmp(two), one_bytes.cmp(&two_bytes), "{one:?} and {two:?}");
         assert_eq!(K::decode(&one_bytes).as_ref(), Some(one));
         let mut part = Vec::new();
@@ -436,14 +436,14 @@ mod tests {
         #[test]
         fn no_bytes_make_the_reader_of_keys_panic(bytes in prop::collection::vec(prop::sample::select(vec![0, 1, 0xFF]), 0..40)) {
             if let Some(key) = <((String, Uuid), String)>::decode(&bytes) {
-                prop_assert_eq!(whole(&key), bytes);
+                prop_assert_eq!(encoded(&key), bytes);
             }
         }
 
         #[test]
         fn a_prefix_spans_exactly_the_keys_that_have_it(first in text(), key in (text(), any::<u32>())) {
             let (from, to) = prefix(first.as_str());
-            let bytes = whole(&key);
+            let bytes = encoded(&key);
             let spanned = bytes >= from && match to {
                 Bound::Excluded(to) => bytes < to,
                 _ => true,

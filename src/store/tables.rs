@@ -1,7 +1,7 @@
-//! Every table, one line each. Index 0 is the schema's own (`store::schema`).
+//! All tables. Index 0 belongs to the schema (`store::schema`).
 //!
-//! Keys are chosen so that new rows land side by side at the tree's edge (time-ordered identifiers), and
-//! so that what expires is a range at the other edge.
+//! Time-ordered identifiers as keys put new rows side by side at one edge of the tree. Expired rows are a range at the
+//! other edge.
 
 use uuid::Uuid;
 
@@ -20,13 +20,13 @@ use crate::store::table::Table;
 pub const CLIENTS: Table<String, Client> = Table::new(1, "clients");
 /// Users by UUID.
 pub const USERS: Table<Uuid, User> = Table::new(2, "users");
-/// The user behind a login name (account identifier or e-mail, lower case).
+/// Users by login name (account identifier or e-mail, lower case).
 pub const USERS_BY_LOGIN_NAME: Table<String, Uuid> = Table::new(3, "users_by_login_name");
 /// Signing keys by `kid`.
 pub const SIGNING_KEYS: Table<String, SigningKeyRecord> = Table::new(4, "signing_keys");
 /// Sign-ins under way, by time-ordered id.
 pub const LOGIN_TRANSACTIONS: Table<Uuid, LoginTransaction> = Table::new(5, "login_transactions");
-/// Authorization codes by time-ordered id; kept after redemption, so that a replay is recognised.
+/// Authorization codes by time-ordered id. They stay after redemption, so that a replay is recognised.
 pub const CODES: Table<Uuid, AuthorizationCode> = Table::new(6, "codes");
 /// Refresh families by time-ordered id.
 pub const FAMILIES: Table<Uuid, RefreshFamily> = Table::new(7, "families");
@@ -38,19 +38,19 @@ pub const SESSIONS: Table<Uuid, Session> = Table::new(9, "sessions");
 pub const SESSIONS_BY_USER: Table<(Uuid, Uuid), ()> = Table::new(10, "sessions_by_user");
 /// Remembered consents by (user, client).
 pub const CONSENTS: Table<(Uuid, String), Consent> = Table::new(11, "consents");
-/// Access tokens revoked before they expired: (hour of expiry since the epoch, `jti`).
+/// Access tokens that were revoked before they expired: (hour of expiry since the epoch, `jti`).
 pub const REVOKED_TOKENS: Table<(u32, Uuid), ()> = Table::new(12, "revoked_tokens");
-/// When each API key was last used, by the key's id.
+/// The last use of each API key, by the key's id.
 pub const API_KEY_USES: Table<Uuid, ApiKeyUse> = Table::new(13, "api_key_uses");
-/// Assertions that were used, clients' own and providers' ID tokens: (hour of expiry since the epoch, digest of whose
-/// it is and `jti`).
+/// Used assertions, of clients and of providers (ID tokens): (hour of expiry since the epoch, digest of the issuer and
+/// `jti`).
 pub const USED_ASSERTIONS: Table<(u32, [u8; 32]), ()> = Table::new(14, "used_assertions");
 /// Upstream providers by id.
 pub const PROVIDERS: Table<String, Provider> = Table::new(15, "providers");
-/// The user behind an upstream identity: (issuer, subject).
+/// Users by upstream identity: (issuer, subject).
 pub const USERS_BY_IDENTITY: Table<(String, String), Uuid> = Table::new(16, "users_by_identity");
 
-/// Every table, the schema's own among them: what a backup holds. A test keeps it complete.
+/// Every table, with the schema's own: the content of a backup. A test keeps the list complete.
 pub fn all() -> impl Iterator<Item = TableId> {
     [
         META.id(),

@@ -80,8 +80,8 @@ impl Backend for UnreliableDisk {
         Ok(())
     }
 
-    fn settle(&self) -> Result<(), StoreError> {
-        self.engine.settle()
+    fn checkpoint(&self) -> Result<(), StoreError> {
+        self.engine.checkpoint()
     }
 
     fn recover(&self) -> Result<(), StoreError> {

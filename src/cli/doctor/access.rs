@@ -10,7 +10,7 @@ use rustix::process::geteuid;
 
 use super::finding::Finding;
 use crate::data_dir::master_key::MASTER_KEY;
-use crate::data_dir::{BACKUPS, DATABASE, reopening};
+use crate::data_dir::{BACKUPS, DATABASE, chmod_command};
 use crate::observe::audit_file::{CURRENT, EVENTS};
 use crate::store::engine::redb::journal_of;
 
@@ -48,7 +48,7 @@ pub(super) fn examine(data_dir: &Path, findings: &mut Vec<Finding>) {
         };
         if accessat(CWD, &path, wanted, AtFlags::EACCESS) == Err(Errno::ACCESS) {
             let message = "it cannot be written to by the user that looks";
-            let remedy = reopening(&path).unwrap_or_else(|| {
+            let remedy = chmod_command(&path).unwrap_or_else(|| {
                 "run this as the user of the service, and give that user the file or folder".to_owned()
             });
             findings.push(Finding::mend("permissions", subject, message, remedy));

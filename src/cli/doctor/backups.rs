@@ -10,7 +10,7 @@ use crate::cli::output::moment;
 use crate::clock::Timestamp;
 use crate::config::Config;
 use crate::server::backup_schedule;
-use crate::store::backup::{BackupError, glance};
+use crate::store::backup::{BackupError, check_ends};
 
 /// Checks the newest scheduled backup. `oldest` is the time of the oldest record in the database.
 pub(super) fn examine(
@@ -73,7 +73,9 @@ pub(super) fn examine(
 /// Checks the beginning and the end of a backup.
 fn check_file(file: &Path) -> Option<Finding> {
     let opened = File::open(file).map_err(BackupError::Unreadable);
-    let error = opened.and_then(|opened| glance(BufReader::new(opened))).err()?;
+    let error = opened
+        .and_then(|opened| check_ends(BufReader::new(opened)))
+        .err()?;
     let remedy = match error {
         BackupError::Unreadable(_) => "run this as the user of the service, or give that user the file",
         _ => "remove it: the service makes another one soon, and idsvc backup makes one at once",

@@ -2,7 +2,7 @@
 
 use super::finding::{Finding, Level};
 use crate::config::Config;
-use crate::config::reader::written;
+use crate::config::reader::format_duration;
 use crate::password::PasswordParams;
 
 const OWASP: &str =
@@ -35,7 +35,7 @@ pub(super) fn examine(config: &Config, findings: &mut Vec<Finding>) {
     }
     let session = config.policy().lifetimes.session;
     if session.idle > session.absolute {
-        let (idle, absolute) = (written(session.idle), written(session.absolute));
+        let (idle, absolute) = (format_duration(session.idle), format_duration(session.absolute));
         let message =
             format!("{idle} ends no session: lifetimes.session_absolute, which is {absolute}, does before");
         advise(

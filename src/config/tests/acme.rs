@@ -10,7 +10,7 @@ fn acme(sources: &Sources) -> (Config, Plan) {
 
 #[test]
 fn a_domain_is_all_that_a_public_service_needs() {
-    let (config, plan) = acme(&given(&[("acme.domains", "ID.example.com")], &[], ""));
+    let (config, plan) = acme(&sources_of(&[("acme.domains", "ID.example.com")], &[], ""));
     assert_eq!(config.issuer, "https://id.example.com");
     assert!(config.issuer_is_derived);
     assert_eq!(config.listen, ["0.0.0.0:443".parse().unwrap()]);
@@ -21,7 +21,7 @@ fn a_domain_is_all_that_a_public_service_needs() {
     );
 
     let file = "base_url = \"https://id.example.com/auth\"\n[tls]\nmode = \"acme\"\n[acme]\ncontact = \"a@example.com\"\n";
-    let (config, plan) = acme(&given(&[], &[], file));
+    let (config, plan) = acme(&sources_of(&[], &[], file));
     assert_eq!(
         (config.issuer.as_str(), config.issuer_is_derived),
         ("https://id.example.com/auth", false)
@@ -31,14 +31,14 @@ fn a_domain_is_all_that_a_public_service_needs() {
 }
 
 #[test]
-fn whoever_names_domains_last_has_the_word_about_the_mode() {
+fn the_source_that_names_domains_decides_about_the_mode() {
     let domains = "[acme]\ndomains = [\"id.example.com\"]\n";
     let files = format!("{WHOLE}mode = \"files\"\n{domains}");
     assert!(matches!(
-        resolve(&given(&[], &[], &files)).unwrap().tls,
+        resolve(&sources_of(&[], &[], &files)).unwrap().tls,
         Tls::Files { .. }
     ));
-    let warnings = resolve(&given(&[], &[], &files)).unwrap().warnings;
+    let warnings = resolve(&sources_of(&[], &[], &files)).unwrap().warnings;
     let warnings: Vec<_> = warnings.iter().map(ToString::to_string).collect();
     assert_eq!(
         warnings,
@@ -47,13 +47,17 @@ fn whoever_names_domains_last_has_the_word_about_the_mode() {
           take tls.mode out to have the certificate by ACME, or else acme.domains"
         ]
     );
-    acme(&given(&[("acme.domains", "id.example.com")], &[], &files));
-    acme(&given(&[], &[("IDSVC_ACME_DOMAINS", "id.example.com")], &files));
-    let (config, _) = acme(&given(&[], &[], &format!("{WHOLE}{domains}")));
+    acme(&sources_of(&[("acme.domains", "id.example.com")], &[], &files));
+    acme(&sources_of(
+        &[],
+        &[("IDSVC_ACME_DOMAINS", "id.example.com")],
+        &files,
+    ));
+    let (config, _) = acme(&sources_of(&[], &[], &format!("{WHOLE}{domains}")));
     assert_eq!(config.warnings, []);
     let flags = [("acme.domains", "id.example.com"), ("tls.mode", "files")];
     assert!(matches!(
-        resolve(&given(&flags, &[], WHOLE)).unwrap().tls,
+        resolve(&sources_of(&flags, &[], WHOLE)).unwrap().tls,
         Tls::Files { .. }
     ));
 }
@@ -62,7 +66,7 @@ fn whoever_names_domains_last_has_the_word_about_the_mode() {
 fn what_no_authority_would_take_is_refused_at_once() {
     let fault = |key: &'static str, value: &str| {
         let flags = [("acme.domains", "id.example.com"), (key, value)];
-        faults(&given(
+        faults(&sources_of(
             if key == "acme.domains" {
                 &flags[1..]
             } else {
@@ -116,14 +120,14 @@ fn what_no_authority_would_take_is_refused_at_once() {
         );
     }
     assert!(fault("base_url", "https://other.example").contains("acme.domains lacks other.example"));
-    let nameless = faults(&given(&[("tls.mode", "acme")], &[], ""));
+    let nameless = faults(&sources_of(&[("tls.mode", "acme")], &[], ""));
     assert!(nameless.contains("IDSVC_ACME_DOMAINS or --acme"), "{nameless}");
-    let address = faults(&given(
+    let address = faults(&sources_of(
         &[("tls.mode", "acme"), ("base_url", "https://192.0.2.1")],
         &[],
         "",
     ));
     assert!(address.contains("an address is no domain"), "{address}");
-    let dev = given(&[("acme.domains", "localhost")], &[], "").for_development();
+    let dev = sources_of(&[("acme.domains", "localhost")], &[], "").for_development();
     assert!(faults(&dev).contains("leave --dev out"));
 }

@@ -1,11 +1,12 @@
 mod acme;
 mod network;
+mod settings_table;
 
-use super::reader::{parse_duration, written};
+use super::reader::{format_duration, parse_duration};
 use super::resolve::{check_base_url, resolve, resolve_settings};
 use super::*;
 
-fn given(flags: &[(&'static str, &str)], env: &[(&str, &str)], file: &str) -> Sources {
+fn sources_of(flags: &[(&'static str, &str)], env: &[(&str, &str)], file: &str) -> Sources {
     let flags: Vec<_> = flags
         .iter()
         .map(|(key, value)| (*key, (*value).to_owned()))
@@ -33,11 +34,11 @@ fn a_flag_comes_before_the_environment_and_that_before_the_file() {
     let file = format!("organization = \"file\"\n{WHOLE}");
     let env = [("IDSVC_ORGANIZATION", "environment")];
     let organization = |sources: &Sources| resolve(sources).unwrap().policy().organization;
-    assert_eq!(organization(&given(&[], &[], WHOLE)), "default");
-    assert_eq!(organization(&given(&[], &[], &file)), "file");
-    assert_eq!(organization(&given(&[], &env, &file)), "environment");
+    assert_eq!(organization(&sources_of(&[], &[], WHOLE)), "default");
+    assert_eq!(organization(&sources_of(&[], &[], &file)), "file");
+    assert_eq!(organization(&sources_of(&[], &env, &file)), "environment");
     assert_eq!(
-        organization(&given(&[("organization", "flag")], &env, &file)),
+        organization(&sources_of(&[("organization", "flag")], &env, &file)),
         "flag"
     );
 }
@@ -52,7 +53,7 @@ fn every_environment_variable_reaches_its_setting() {
         ("IDSVC_PASSWORD_MIN_LENGTH", "12"),
         ("IDSVC_ID_TOKEN_ALIAS", "false"),
     ];
-    let config = resolve(&given(&[], &env, "")).unwrap();
+    let config = resolve(&sources_of(&[], &env, "")).unwrap();
     assert_eq!((config.tls.clone(), config.listen.len()), (Tls::Off, 2));
     assert_eq!(config.policy().lifetimes.access_token, Duration::from_mins(15));
     assert_eq!(config.policy().password.min_length, 12);
@@ -61,10 +62,14 @@ fn every_environment_variable_reaches_its_setting() {
 
 #[test]
 fn the_service_name_can_stand_in_a_urn() {
-    let name =
-        |name: &str| resolve(&given(&[("service_name", name)], &[], WHOLE)).map(|c| c.policy().service_name);
+    let name = |name: &str| {
+        resolve(&sources_of(&[("service_name", name)], &[], WHOLE)).map(|c| c.policy().service_name)
+    };
     assert_eq!(
-        resolve(&given(&[], &[], WHOLE)).unwrap().policy().service_name,
+        resolve(&sources_of(&[], &[], WHOLE))
+            .unwrap()
+            .policy()
+            .service_name,
         "service"
     );
     assert_eq!(name("Acme-2").unwrap(), "Acme-2");
@@ -88,10 +93,10 @@ fn the_service_name_can_stand_in_a_urn() {
 #[test]
 fn the_documentation_is_at_the_address_of_a_page() {
     let page = |page: &str| {
-        let config = resolve(&given(&[("service_documentation", page)], &[], WHOLE));
+        let config = resolve(&sources_of(&[("service_documentation", page)], &[], WHOLE));
         config.map(|config| config.policy().service_documentation)
     };
-    let none = resolve(&given(&[], &[], WHOLE)).unwrap().policy();
+    let none = resolve(&sources_of(&[], &[], WHOLE)).unwrap().policy();
     assert_eq!(none.service_documentation, None);
     let fit = "https://docs.example.com/sign-in?lang=en#tokens";
     assert_eq!(page(fit).unwrap().as_deref(), Some(fit));
@@ -111,7 +116,7 @@ fn the_documentation_is_at_the_address_of_a_page() {
 #[test]
 fn an_unknown_key_is_named_with_its_line_and_the_nearest_known_one() {
     let text = format!("{WHOLE}\n[lifetimes]\nacces_token = \"1h\"\n[nonsense]\nx = 1\n");
-    let faults = faults(&given(&[], &[], &text));
+    let faults = faults(&sources_of(&[], &[], &text));
     assert_eq!(
         faults,
         "idsvc.toml line 7: unknown key lifetimes.acces_token: did you mean lifetimes.access_token?\n\
@@ -123,7 +128,7 @@ fn an_unknown_key_is_named_with_its_line_and_the_nearest_known_one() {
 fn all_faults_are_reported_at_once() {
     let text = "region = \"eu\"\nbase_url = \"http://id.example.com\"\nlisten = [\"nowhere\"]\n\
                 [lifetimes]\ncode = \"1h\"\nid_token = true\n[password]\nmemory_kib = 1\n";
-    let faults = faults(&given(&[], &[], text));
+    let faults = faults(&sources_of(&[], &[], text));
     for part in [
         "region = ",
         "base_url",
@@ -142,7 +147,7 @@ fn all_faults_are_reported_at_once() {
 #[test]
 fn a_number_out_of_range_is_reported_once_and_where_it_stands() {
     let text = format!("{WHOLE}[password]\nmemory_kib = 1\niterations = 0\n[limits]\nconnections = -1\n");
-    let faults = faults(&given(&[("password.parallelism", "99")], &[], &text));
+    let faults = faults(&sources_of(&[("password.parallelism", "99")], &[], &text));
     let lines: Vec<_> = faults.lines().collect();
     assert_eq!(lines.len(), 4, "{faults}");
     for part in [
@@ -155,17 +160,17 @@ fn a_number_out_of_range_is_reported_once_and_where_it_stands() {
     }
     let text = format!("{WHOLE}[password]\nmemory_kib = 16\nparallelism = 4\n");
     assert_eq!(
-        super::tests::faults(&given(&[], &[], &text)),
+        super::tests::faults(&sources_of(&[], &[], &text)),
         "idsvc.toml line 7: password.memory_kib must be at least 8 for each of password.parallelism"
     );
 }
 
 #[test]
 fn a_file_that_is_no_toml_is_refused_with_the_line() {
-    let faults = faults(&given(&[], &[], "listen = [\"0.0.0.0:443\"]\nregion us\n"));
+    let faults = faults(&sources_of(&[], &[], "listen = [\"0.0.0.0:443\"]\nregion us\n"));
     assert!(faults.starts_with("idsvc.toml line 2 column 8: "), "{faults}");
     let prose = "This is no TOML, on many lines.\n".repeat(300);
-    let faults = super::tests::faults(&given(&[], &[], &prose));
+    let faults = super::tests::faults(&sources_of(&[], &[], &prose));
     assert!(faults.starts_with("idsvc.toml line 1 column "), "{faults}");
     assert_eq!(faults.lines().count(), 1, "{faults}");
 }
@@ -173,13 +178,13 @@ fn a_file_that_is_no_toml_is_refused_with_the_line() {
 #[test]
 fn a_region_is_us_or_ap_and_fills_the_base_url() {
     let text = WHOLE.replace("id.example", "id.{region}.example");
-    let issuer = |region| resolve(&given(&[("region", region)], &[], &text)).map(|config| config.issuer);
+    let issuer = |region| resolve(&sources_of(&[("region", region)], &[], &text)).map(|config| config.issuer);
     assert_eq!(issuer("us").unwrap(), "https://id.us.example.com");
     assert_eq!(issuer("ap").unwrap(), "https://id.ap.example.com");
     for unknown in ["eu", "US", ""] {
         assert!(issuer(unknown).is_err(), "{unknown}");
     }
-    let missing = faults(&given(&[], &[], &text));
+    let missing = faults(&sources_of(&[], &[], &text));
     assert!(missing.contains("region is not set"), "{missing}");
 }
 
@@ -218,8 +223,12 @@ fn a_base_url_is_an_issuer() {
 
 #[test]
 fn commands_need_no_base_url_and_no_certificate() {
-    let settings =
-        resolve_settings(&given(&[], &[("STATE_DIRECTORY", "/var/lib/idsvc:/other")], "")).unwrap();
+    let settings = resolve_settings(&sources_of(
+        &[],
+        &[("STATE_DIRECTORY", "/var/lib/idsvc:/other")],
+        "",
+    ))
+    .unwrap();
     assert_eq!(settings.base_url, None);
     assert_eq!(settings.data_dir, Path::new("/var/lib/idsvc"));
     let policy = settings.policy("https://id.example.com");
@@ -234,12 +243,12 @@ fn a_list_of_commas_is_no_empty_list() {
     let base = "base_url = \"https://id.example.com\"\ntls.mode = \"self-signed\"\n";
     for key in ["trusted_proxies", "listen", "limits.exempt", "outbound.allow"] {
         for commas in [",", " , ,"] {
-            let faults = faults(&given(&[(key, commas)], &[], base));
+            let faults = faults(&sources_of(&[(key, commas)], &[], base));
             assert!(faults.contains("nothing beside a comma"), "{key}: {faults}");
             assert_eq!(faults.lines().count(), 1, "{faults}");
         }
     }
-    assert!(resolve(&given(&[], &[("IDSVC_TRUSTED_PROXIES", "")], base)).is_ok());
+    assert!(resolve(&sources_of(&[], &[("IDSVC_TRUSTED_PROXIES", "")], base)).is_ok());
 }
 
 #[test]
@@ -259,7 +268,7 @@ fn a_number_beyond_what_toml_holds_is_named() {
         ),
         ("listen = [-inf]", "-inf is no number that can be kept"),
     ] {
-        let faults = faults(&given(&[], &[], &format!("\n{line}\n")));
+        let faults = faults(&sources_of(&[], &[], &format!("\n{line}\n")));
         assert!(
             faults.contains("idsvc.toml line 2 column") && faults.contains(message),
             "{line}: {faults}"
@@ -267,7 +276,7 @@ fn a_number_beyond_what_toml_holds_is_named() {
         assert_eq!(faults.lines().count(), 1, "{faults}");
     }
     let most = "base_url = \"https://id.example.com\"\ntls.mode = \"self-signed\"\nlimits.connections = 9223372036854775807\n";
-    let faults = faults(&given(&[], &[], most));
+    let faults = faults(&sources_of(&[], &[], most));
     assert!(
         faults.contains("limits.connections must be 1 to 1000000"),
         "{faults}"
@@ -278,7 +287,7 @@ fn a_number_beyond_what_toml_holds_is_named() {
 fn a_byte_order_mark_is_passed_over() {
     let file = "\u{feff}base_url = \"https://id.example.com\"\ntls.mode = \"self-signed\"\n";
     assert_eq!(
-        resolve(&given(&[], &[], file)).unwrap().issuer,
+        resolve(&sources_of(&[], &[], file)).unwrap().issuer,
         "https://id.example.com"
     );
 }
@@ -308,13 +317,13 @@ fn times_have_units() {
         assert_eq!(parse_duration(bad), None, "{bad}");
     }
     for text in ["14d", "36h", "90m", "61s", "0s"] {
-        assert_eq!(written(parse_duration(text).unwrap()), text);
+        assert_eq!(format_duration(parse_duration(text).unwrap()), text);
     }
     for text in [
         "lifetimes.access_token = 24\n",
         "lifetimes.access_token = \"24\"\n",
     ] {
-        let faults = faults(&given(&[], &[], &format!("{text}{WHOLE}")));
+        let faults = faults(&sources_of(&[], &[], &format!("{text}{WHOLE}")));
         assert!(
             faults.contains("lifetimes.access_token must be a time with its unit"),
             "{faults}"
@@ -324,7 +333,7 @@ fn times_have_units() {
 
 #[test]
 fn keys_are_not_replaced_faster_than_anybody_can_follow() {
-    let keys = |text: &str| resolve(&given(&[], &[], &format!("{WHOLE}[keys]\n{text}\n")));
+    let keys = |text: &str| resolve(&sources_of(&[], &[], &format!("{WHOLE}[keys]\n{text}\n")));
     let said = |text: &str| keys(text).unwrap_err().to_string();
     assert_eq!(
         said("rotate_every = \"1s\""),
@@ -340,64 +349,8 @@ fn keys_are_not_replaced_faster_than_anybody_can_follow() {
 }
 
 #[test]
-fn the_reference_sets_the_defaults_when_its_keys_are_uncommented() {
-    let text: String = reference::reference()
-        .lines()
-        .map(|line| match line.strip_prefix('#') {
-            Some(key) if !key.is_empty() && !key.starts_with(' ') => format!("{key}\n"),
-            _ => format!("{line}\n"),
-        })
-        .collect();
-    let from_reference = resolve(&given(
-        &[],
-        &[],
-        &text
-            .replace("[tls]", "[tls]\ncert = \"c.pem\"\nkey = \"k.pem\"")
-            .replacen("\nlisten", "\nbase_url = \"https://id.example.com\"\nlisten", 1),
-    ))
-    .unwrap();
-    let from_nothing = resolve(&given(&[], &[], WHOLE)).unwrap();
-    assert_eq!(format!("{from_reference:?}"), format!("{from_nothing:?}"));
-    let uncommented = file::parse(&reference::reference(), Path::new("reference"));
-    assert_eq!(uncommented, file::Parsed::default());
-}
-
-#[test]
-fn examples_are_of_the_form_they_show() {
-    for setting in reference::SETTINGS {
-        let (section, name) = setting
-            .key
-            .split_once('.')
-            .map_or(("", setting.key), |(section, name)| (section, name));
-        let text = if section.is_empty() {
-            format!("{name} = {}", setting.example)
-        } else {
-            format!("[{section}]\n{name} = {}", setting.example)
-        };
-        let parsed = file::parse(&text, Path::new("example"));
-        assert_eq!(
-            (parsed.given.len(), parsed.faults.len()),
-            (1, 0),
-            "{}",
-            setting.key
-        );
-    }
-}
-
-#[test]
-fn the_guide_says_where_each_setting_is() {
-    let guide = include_str!("../../../README.md");
-    for setting in reference::SETTINGS {
-        let section = setting.key.split_once('.').map_or("", |(section, _)| section);
-        let is_told =
-            guide.contains(&format!("`{}`", setting.key)) || guide.contains(&format!("`[{section}]`"));
-        assert!(is_told, "{}", setting.key);
-    }
-}
-
-#[test]
 fn a_misspelt_variable_is_a_warning() {
-    let sources = given(
+    let sources = sources_of(
         &[],
         &[
             ("IDSVC_BASEURL", "x"),
@@ -418,7 +371,7 @@ fn a_misspelt_variable_is_a_warning() {
 #[test]
 fn nothing_is_concluded_from_what_could_not_be_read() {
     for file in ["base_url = \n", "= 1"] {
-        let faults = faults(&given(&[], &[], file));
+        let faults = faults(&sources_of(&[], &[], file));
         assert_eq!(faults.lines().count(), 1, "{faults}");
     }
     let unreadable = Sources::collect(&[], &[], Some(Path::new("/nonexistent/idsvc.toml")));
@@ -433,19 +386,23 @@ fn nothing_is_concluded_from_what_could_not_be_read() {
         "tls.mode = \"off\"\ntrusted_proxies = [\"nowhere\"]\n",
         "tls.mode = \"off\"\ntrusted_proxies = 1\n",
     ] {
-        let faults = faults(&given(&[], &[], &format!("{base_url}{mode}")));
+        let faults = faults(&sources_of(&[], &[], &format!("{base_url}{mode}")));
         assert_eq!(faults.lines().count(), 1, "{mode}: {faults}");
     }
-    let dev = given(&[("base_url", "http://localhost:1")], &[], "tls.mdoe = \"off\"").for_development();
+    let dev = sources_of(&[("base_url", "http://localhost:1")], &[], "tls.mdoe = \"off\"").for_development();
     assert_eq!(faults(&dev).lines().count(), 1, "{}", faults(&dev));
-    let faults = faults(&given(&[], &[], "base_url = 1\ntls.cert = \"\"\ntls.key = \"k\""));
+    let faults = faults(&sources_of(
+        &[],
+        &[],
+        "base_url = 1\ntls.cert = \"\"\ntls.key = \"k\"",
+    ));
     assert!(faults.contains("tls.cert is empty"), "{faults}");
     assert_eq!(faults.lines().count(), 2, "{faults}");
 }
 
 #[test]
 fn an_empty_value_is_said_to_be_empty() {
-    let faults = faults(&given(&[], &[("IDSVC_DATA_DIR", "")], WHOLE));
+    let faults = faults(&sources_of(&[], &[("IDSVC_DATA_DIR", "")], WHOLE));
     assert_eq!(
         faults,
         "IDSVC_DATA_DIR: data_dir is empty: give a value, as in \"/var/lib/idsvc\""
@@ -454,7 +411,7 @@ fn an_empty_value_is_said_to_be_empty() {
 
 #[test]
 fn the_development_server_is_called_by_a_name_of_this_machine() {
-    let dev = |base_url| given(&[("base_url", base_url)], &[], "").for_development();
+    let dev = |base_url| sources_of(&[("base_url", base_url)], &[], "").for_development();
     for base_url in [
         "https://localhost:8443",
         "https://a.localhost",
@@ -470,17 +427,17 @@ fn the_development_server_is_called_by_a_name_of_this_machine() {
 fn paths_are_written_out_and_a_data_directory_is_one() {
     for key in ["data_dir", "theme_dir", "tls.cert", "tls.key", "outbound.ca_file"] {
         for path in ["~", "~/idsvc"] {
-            let said = faults(&given(&[(key, path)], &[], WHOLE));
+            let said = faults(&sources_of(&[(key, path)], &[], WHOLE));
             assert!(
-                said.contains(&format!("{key} = {path:?}: nobody but a shell")),
+                said.contains(&format!("{key} = {path:?}: only a shell expands ~")),
                 "{said}"
             );
         }
     }
     let file = std::env::current_exe().unwrap();
-    let said = faults(&given(&[("data_dir", file.to_str().unwrap())], &[], WHOLE));
+    let said = faults(&sources_of(&[("data_dir", file.to_str().unwrap())], &[], WHOLE));
     assert!(said.contains("is no directory"), "{said}");
-    assert!(resolve(&given(&[("data_dir", "~idsvc")], &[], WHOLE)).is_ok());
+    assert!(resolve(&sources_of(&[("data_dir", "~idsvc")], &[], WHOLE)).is_ok());
 }
 
 #[test]
@@ -489,7 +446,7 @@ fn authorities_that_cannot_be_read_are_a_fault_of_the_service_only() {
         ("/nonexistent/ca.pem", "cannot be read"),
         ("/dev/null", "no certificate authority"),
     ] {
-        let sources = given(&[("outbound.ca_file", file)], &[], WHOLE);
+        let sources = sources_of(&[("outbound.ca_file", file)], &[], WHOLE);
         let said = faults(&sources);
         assert!(
             said.contains(file) && said.contains(problem) && said.lines().count() == 1,

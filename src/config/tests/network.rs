@@ -6,11 +6,13 @@ fn plain_http_is_for_loopback_or_behind_a_proxy() {
         ("IDSVC_BASE_URL", "https://id.example.com"),
         ("IDSVC_TLS_MODE", "off"),
     ];
-    assert!(faults(&given(&[], &base, "")).contains("trusted_proxies"));
-    assert!(resolve(&given(&[("trusted_proxies", "10.0.0.0/8")], &base, "")).is_ok());
-    assert!(resolve(&given(&[("listen", "127.0.0.1:80")], &base, "")).is_ok());
-    assert!(faults(&given(&[("listen", "127.0.0.1:80,0.0.0.0:80")], &base, "")).contains("trusted_proxies"));
-    let unknown = faults(&given(&[("tls.mode", "none")], &[], WHOLE));
+    assert!(faults(&sources_of(&[], &base, "")).contains("trusted_proxies"));
+    assert!(resolve(&sources_of(&[("trusted_proxies", "10.0.0.0/8")], &base, "")).is_ok());
+    assert!(resolve(&sources_of(&[("listen", "127.0.0.1:80")], &base, "")).is_ok());
+    assert!(
+        faults(&sources_of(&[("listen", "127.0.0.1:80,0.0.0.0:80")], &base, "")).contains("trusted_proxies")
+    );
+    let unknown = faults(&sources_of(&[("tls.mode", "none")], &[], WHOLE));
     assert!(
         unknown.contains("the known ones are files, acme, self-signed, off"),
         "{unknown}"
@@ -19,15 +21,15 @@ fn plain_http_is_for_loopback_or_behind_a_proxy() {
 
 #[test]
 fn the_development_server_stays_on_loopback_and_follows_its_port() {
-    let config = resolve(&given(&[], &[], "").for_development()).unwrap();
+    let config = resolve(&sources_of(&[], &[], "").for_development()).unwrap();
     assert_eq!(config.issuer, "https://localhost:8443");
     assert_eq!((config.tls, config.is_dev), (Tls::SelfSigned, true));
     assert_eq!(config.settings.data_dir, Path::new("./idsvc-data/dev"));
-    let moved = resolve(&given(&[("listen", "127.0.0.1:9443")], &[], "").for_development()).unwrap();
+    let moved = resolve(&sources_of(&[("listen", "127.0.0.1:9443")], &[], "").for_development()).unwrap();
     assert_eq!(moved.issuer, "https://localhost:9443");
     for open in ["0.0.0.0:8443", "192.0.2.1:8443", "[::]:8443"] {
         assert!(
-            resolve(&given(&[("listen", open)], &[], "").for_development()).is_err(),
+            resolve(&sources_of(&[("listen", open)], &[], "").for_development()).is_err(),
             "{open}"
         );
     }
@@ -37,7 +39,7 @@ fn the_development_server_stays_on_loopback_and_follows_its_port() {
 fn nobody_trusts_everybody_for_a_proxy() {
     let base = "base_url = \"https://id.example.com\"\ntls.mode = \"off\"\n";
     for all in ["0.0.0.0/0", "::/0", "::ffff:0.0.0.0/96"] {
-        let told = faults(&given(
+        let told = faults(&sources_of(
             &[("trusted_proxies", &format!("10.0.0.0/8,{all}"))],
             &[],
             base,
@@ -50,7 +52,7 @@ fn nobody_trusts_everybody_for_a_proxy() {
     }
 }
 
-/// What no setting changes, as the guide has it.
+/// The fixed limits, which the README promises.
 #[test]
 fn what_a_connection_may_take_is_what_the_guide_says() {
     let base = "base_url = \"https://id.example.com\"\ntls.mode = \"self-signed\"\n";
@@ -65,7 +67,7 @@ fn what_a_connection_may_take_is_what_the_guide_says() {
         max_header_bytes,
         max_concurrent_streams,
         drain_timeout,
-    } = resolve(&given(&[], &[], base)).unwrap().edge();
+    } = resolve(&sources_of(&[], &[], base)).unwrap().connection_limits();
     let guide = include_str!("../../../README.md");
     let seconds = Duration::from_secs;
     for (is_so, said) in [
@@ -105,29 +107,32 @@ fn what_a_connection_may_take_is_what_the_guide_says() {
 #[test]
 fn limits_are_on_and_can_be_lifted_for_a_network_or_altogether() {
     let base = "base_url = \"https://id.example.com\"\ntls.mode = \"self-signed\"\n";
-    let usual = resolve(&given(&[], &[], base)).unwrap();
+    let usual = resolve(&sources_of(&[], &[], base)).unwrap();
     assert!(usual.limits.enabled && usual.limits.exempt.is_empty());
-    let edge = usual.edge();
+    let limits = usual.connection_limits();
     assert_eq!(
-        (edge.max_connections, edge.max_connections_per_address),
+        (limits.max_connections, limits.max_connections_per_address),
         (10_000, 256)
     );
     let lines = "trusted_proxies = [\"::ffff:10.0.0.1\"]\n[limits]\nexempt = [\"192.0.2.0/24\", \"2001:db8::1\", \"::ffff:10.1.0.0/112\"]\n\
                  anonymous_per_address = 1000\nconnections = 7\nconnections_per_address = 3\n";
-    let lifted = resolve(&given(&[], &[], &format!("{base}{lines}"))).unwrap();
+    let lifted = resolve(&sources_of(&[], &[], &format!("{base}{lines}"))).unwrap();
     assert!(lifted.limits.enabled);
     assert_eq!(lifted.limits.anonymous_per_address, 1000);
-    let edge = lifted.edge();
-    assert_eq!((edge.max_connections, edge.max_connections_per_address), (7, 3));
-    let uncounted: Vec<_> = edge.uncounted.iter().map(ToString::to_string).collect();
+    let limits = lifted.connection_limits();
+    assert_eq!(
+        (limits.max_connections, limits.max_connections_per_address),
+        (7, 3)
+    );
+    let uncounted: Vec<_> = limits.uncounted.iter().map(ToString::to_string).collect();
     assert_eq!(
         uncounted,
         ["10.0.0.1/32", "192.0.2.0/24", "2001:db8::1/128", "10.1.0.0/16"]
     );
-    let off = resolve(&given(&[], &[("IDSVC_LIMITS_ENABLED", "false")], base)).unwrap();
-    assert_eq!(off.edge().max_connections_per_address, usize::MAX);
+    let off = resolve(&sources_of(&[], &[("IDSVC_LIMITS_ENABLED", "false")], base)).unwrap();
+    assert_eq!(off.connection_limits().max_connections_per_address, usize::MAX);
     let wrong = "limits.exempt = [\"everybody\"]\nlimits.connections = 0\n";
-    let faults = resolve(&given(&[], &[], &format!("{base}{wrong}"))).unwrap_err();
+    let faults = resolve(&sources_of(&[], &[], &format!("{base}{wrong}"))).unwrap_err();
     assert_eq!(
         faults.to_string(),
         "idsvc.toml line 3: limits.exempt = \"everybody\" is no network, as in 10.0.0.0/8 or 192.0.2.1\n\
@@ -145,12 +150,12 @@ fn the_metrics_have_an_address_of_their_own() {
         "[::]:8443",
         "[::]:443",
     ] {
-        let said = faults(&given(&[("metrics.listen", taken)], &[], &base));
+        let said = faults(&sources_of(&[("metrics.listen", taken)], &[], &base));
         assert!(said.contains("is taken by listen"), "{taken}: {said}");
     }
     for free in ["127.0.0.1:9464", "127.0.0.1:8443", "[::1]:443", "0.0.0.0:0"] {
         assert!(
-            resolve(&given(&[("metrics.listen", free)], &[], &base)).is_ok(),
+            resolve(&sources_of(&[("metrics.listen", free)], &[], &base)).is_ok(),
             "{free}"
         );
     }
@@ -158,7 +163,7 @@ fn the_metrics_have_an_address_of_their_own() {
 
 #[test]
 fn no_address_is_listened_on_twice_and_one_of_ipv4_may_be_written_in_ipv6() {
-    let listen = |addresses: &str| given(&[("listen", addresses)], &[], WHOLE);
+    let listen = |addresses: &str| sources_of(&[("listen", addresses)], &[], WHOLE);
     for both in ["0.0.0.0:443,127.0.0.1:443", "[::]:443,[::]:443"] {
         assert!(faults(&listen(both)).contains("leave one of them out"), "{both}");
     }

@@ -47,7 +47,7 @@ const UNKNOWN: &str = "unknown";
 
 /// Answers with a refusal, and counts it.
 pub(super) fn refused(context: &RequestContext, grant: &'static str, refusal: &Refusal) -> HttpResponse {
-    context.app.metrics.granted(grant, refusal.code.as_str());
+    context.app.metrics.count_grant(grant, refusal.code.as_str());
     error::refused(context, refusal)
 }
 
@@ -58,7 +58,7 @@ pub(super) fn failed(context: &RequestContext, grant: &'static str, failure: &Fa
         failure if error::is_temporary(failure) => "busy",
         _ => "failed",
     };
-    context.app.metrics.granted(grant, outcome);
+    context.app.metrics.count_grant(grant, outcome);
     error::failed(context, failure)
 }
 
@@ -117,7 +117,7 @@ pub(super) async fn issue(
     };
     match answer {
         Ok(Ok(tokens)) => {
-            context.app.metrics.granted(grant, "issued");
+            context.app.metrics.count_grant(grant, "issued");
             response::no_store(response::json(StatusCode::OK, &tokens))
         }
         Ok(Err(refusal)) => refused(context, grant, &refusal),

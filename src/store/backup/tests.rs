@@ -1,4 +1,4 @@
-//! A backup: what is written is what is read, and nothing else is taken for one.
+//! Writing, reading and refusing backups.
 
 use super::*;
 use crate::store::engine::tests::Folder;
@@ -44,13 +44,13 @@ fn backup() -> Vec<u8> {
 }
 
 fn read_all(bytes: &[u8], key: &hmac::Key) -> Result<u64, BackupError> {
-    let mut rows = Incoming::open(bytes)?.rows(key);
+    let mut rows = BackupReader::open(bytes)?.rows(key);
     while rows.next_row()?.is_some() {}
     Ok(rows.progress().0)
 }
 
 fn restored(bytes: &[u8], folder: &Folder, schema: &Schema) -> Result<Store, BackupError> {
-    let mut rows = Incoming::open(bytes)?.rows(&key());
+    let mut rows = BackupReader::open(bytes)?.rows(&key());
     restore(
         &folder.path("restored"),
         &mut rows,
@@ -61,14 +61,17 @@ fn restored(bytes: &[u8], folder: &Folder, schema: &Schema) -> Result<Store, Bac
 }
 
 #[test]
-fn a_glance_tells_a_backup_from_what_is_none_any_more() {
+fn a_check_of_both_ends_finds_an_incomplete_backup() {
     let whole = backup();
-    let glance = |bytes: &[u8]| glance(io::Cursor::new(bytes));
-    assert_eq!(glance(&whole).unwrap().rows, read_all(&whole, &key()).unwrap());
-    assert!(matches!(glance(b""), Err(BackupError::NotABackup)));
+    let check_ends = |bytes: &[u8]| check_ends(io::Cursor::new(bytes));
+    assert_eq!(
+        check_ends(&whole).unwrap().rows,
+        read_all(&whole, &key()).unwrap()
+    );
+    assert!(matches!(check_ends(b""), Err(BackupError::NotABackup)));
     for length in [FORMAT.len() + 1, whole.len() / 2, whole.len() - 1] {
         assert!(
-            matches!(glance(&whole[..length]), Err(BackupError::CutOff)),
+            matches!(check_ends(&whole[..length]), Err(BackupError::CutOff)),
             "{length}"
         );
     }
@@ -132,7 +135,7 @@ fn no_cut_and_no_changed_byte_goes_unnoticed() {
 #[test]
 fn a_length_that_lies_takes_no_memory() {
     for announced in [KEY_LIMIT, VALUE_LIMIT, u32::MAX] {
-        let came = as_many_as_come(&mut b"short".as_slice(), announced).unwrap();
+        let came = read_at_most(&mut b"short".as_slice(), announced).unwrap();
         assert_eq!(came, b"short");
         assert!(came.capacity() < 1024, "{announced}: {}", came.capacity());
     }

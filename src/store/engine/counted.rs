@@ -1,5 +1,4 @@
-//! An engine in memory that counts how often a whole table is gone through: what a command costs does not show in a
-//! small store otherwise.
+//! An engine in memory that counts full scans of tables. A test thereby sees the cost of a command in a small store.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -10,10 +9,10 @@ use super::{Backend, Snapshot, TableId, Tx, Verdict, Visit};
 use crate::store::schema::Schema;
 use crate::store::{Options, Store, StoreError};
 
-/// How often a transaction that writes went through each table from end to end, by the table's name.
+/// The number of full scans by transactions, by the table's name.
 pub(crate) type Passes = Arc<Mutex<BTreeMap<&'static str, usize>>>;
 
-/// An empty store, and what is counted of it.
+/// An empty store, and its counters.
 pub(crate) fn store() -> (Store, Passes) {
     let options = Options::default();
     let passes = Passes::default();
@@ -46,8 +45,8 @@ impl Backend for Counted {
         })
     }
 
-    fn settle(&self) -> Result<(), StoreError> {
-        self.engine.settle()
+    fn checkpoint(&self) -> Result<(), StoreError> {
+        self.engine.checkpoint()
     }
 
     fn recover(&self) -> Result<(), StoreError> {

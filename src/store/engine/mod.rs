@@ -1,7 +1,7 @@
-//! The waist of the store: all that an engine has to offer, in bytes.
+//! The interface between tables and engines: the operations that an engine offers, on bytes.
 //!
-//! Tables, records and keys are made of these few operations in [`crate::store::table`], so a second engine
-//! is one more implementation of [`Backend`] that passes the same tests.
+//! [`crate::store::table`] builds tables, records and keys on these operations. A second engine is a further
+//! implementation of [`Backend`] that passes the same tests.
 
 pub mod redb;
 pub mod writer;
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::store::StoreError;
 
-/// Which table: a small number for finding an opened one, and the name that the file knows.
+/// A table: its number, by which an opened table is found, and its name in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TableId {
     index: u8,
@@ -54,12 +54,12 @@ impl TableId {
     }
 }
 
-/// What [`Snapshot::range`] calls for every row, key before value; `Break` ends the visit.
+/// The callback of [`Snapshot::range`]. It gets key and value of each row; `Break` ends the visit.
 pub type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, StoreError> + 'a;
 
-/// A state of the store that does not change while it is looked at, except by the one who looks.
+/// A consistent state of the store. It changes only by the writes of its own transaction.
 pub trait Snapshot {
-    /// The value under `key`; `None` also when the table was never written to.
+    /// The value under `key`. `None` also if the table was never written to.
     fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
 
     /// Visits the rows between two keys in the order of their bytes.
@@ -72,16 +72,16 @@ pub trait Snapshot {
     ) -> Result<(), StoreError>;
 }
 
-/// A transaction under way. It sees its own writes; nobody else does before the commit.
+/// A transaction. Only the transaction itself sees its writes before the commit.
 pub trait Tx: Snapshot {
-    /// Writes a row, over the one that was there.
+    /// Writes a row, or replaces it.
     fn put(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), StoreError>;
 
-    /// Removes a row; says whether there was one.
+    /// Removes a row. Returns whether it existed.
     fn remove(&mut self, table: TableId, key: &[u8]) -> Result<bool, StoreError>;
 }
 
-/// What tells a file from every other on this machine for as long as somebody has it open, whatever its name is by then.
+/// Identifies a file on this machine while a process has it open, even if it is renamed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileId {
     device: u64,
@@ -89,64 +89,64 @@ pub struct FileId {
 }
 
 impl FileId {
-    /// Of the file that this was read of.
-    pub fn of(found: &Metadata) -> Self {
+    /// The identity of the file with this metadata.
+    pub fn of(metadata: &Metadata) -> Self {
         Self {
-            device: found.dev(),
-            inode: found.ino(),
+            device: metadata.dev(),
+            inode: metadata.ino(),
         }
     }
 }
 
-/// How a transaction is to end.
+/// How a transaction ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Everything written is kept, on the disk before the call returns.
+    /// Keeps all writes. They are on the disk before the call returns.
     Commit,
-    /// Nothing written is kept.
+    /// Discards all writes.
     RollBack,
 }
 
-/// An engine: consistent reads, and one transaction at a time that is wholly kept or wholly lost.
+/// An engine: consistent reads, and one atomic transaction at a time.
 pub trait Backend: Send + Sync {
-    /// Shows the last committed state to `look`; [`StoreError::Busy`] at once while it is compacted, opened afresh or
-    /// closed.
+    /// Shows the last committed state to `look`. Fails with [`StoreError::Busy`] at once while the storage is compacted,
+    /// reopened or closed.
     fn read(&self, look: &mut dyn FnMut(&dyn Snapshot) -> Result<(), StoreError>) -> Result<(), StoreError>;
 
-    /// Runs `work` in one transaction. Only the writer thread calls this once the store is open.
+    /// Runs `work` in one transaction. After the store was opened, only the writer thread calls this.
     fn transact(&self, work: &mut dyn FnMut(&mut dyn Tx) -> Verdict) -> Result<(), StoreError>;
 
-    /// Brings the storage to a state that costs nothing to open: for a moment when nothing is asked of it.
-    fn settle(&self) -> Result<(), StoreError>;
+    /// Brings the storage to a state that opens quickly. The writer calls this while the store is idle.
+    fn checkpoint(&self) -> Result<(), StoreError>;
 
-    /// Opens the storage afresh, which is needed after a failure. Reads under way may fail.
+    /// Reopens the storage, as is needed after a failure. Running reads may fail.
     fn recover(&self) -> Result<(), StoreError>;
 
-    /// Sees whether the disk takes writes, without writing to the storage: after a write of its own that failed that
-    /// could not be read before it was opened afresh.
+    /// Tries whether the disk takes writes, without writing to the storage: after a failed write the storage could not be
+    /// read before it is reopened.
     fn probe(&self) -> Result<(), StoreError> {
         Ok(())
     }
 
-    /// The bytes of the disk that the storage has taken; 0 where nothing lasts.
-    fn taken(&self) -> u64 {
+    /// The bytes of the disk that are allocated to the storage; 0 in memory.
+    fn allocated_bytes(&self) -> u64 {
         0
     }
 
-    /// The bytes of the disk that the storage has taken and that hold nothing, so that it can write as much without
-    /// taking more; never too many. Looks at everything that is in it. Only the writer thread calls this.
-    fn spare(&self) -> Result<u64, StoreError> {
+    /// The allocated bytes that hold no data: the storage can write that much without growing. The number may be too
+    /// small, but never too large. Reads the whole storage. Only the writer thread calls this.
+    fn unused_bytes(&self) -> Result<u64, StoreError> {
         Ok(0)
     }
 
-    /// The file that is open, where there is one.
+    /// The open file, if the storage is a file.
     fn file(&self) -> Option<FileId> {
         None
     }
 
-    /// Moves rows together and gives free space back; nothing is read meanwhile. Says whether anything moved.
+    /// Moves rows together and returns free space to the disk. Reads fail during that. Returns whether anything moved.
     fn compact(&self) -> Result<bool, StoreError>;
 
-    /// Releases the storage and the lock on it. Whatever is asked afterwards fails with [`StoreError::Closed`].
+    /// Releases the storage and the lock on it. Later calls fail with [`StoreError::Closed`].
     fn close(&self);
 }

@@ -1,11 +1,12 @@
-//! When an API key was last used.
+//! The last use of an API key.
 
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
 use crate::store::record::Record;
 
-/// The last use of an API key, kept under the key's id, apart from the client that every request needs.
+/// The last use of an API key, stored under the key's id. It is apart from the client's record, which every request
+/// reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApiKeyUse {
     /// When it was last used, to within the hour.

@@ -1,4 +1,4 @@
-//! What is kept. The two records that are nobody's domain type have a file each.
+//! The types of the stored records. The two that belong to no other module have a file each.
 
 pub mod api_key_use;
 pub mod signing_key;

@@ -1,4 +1,4 @@
-//! A signing key, sealed under the master key.
+//! Signing keys, sealed under the master key.
 
 use std::time::Duration;
 
@@ -8,60 +8,61 @@ use crate::clock::Timestamp;
 use crate::jose::alg::Algorithm;
 use crate::store::record::Record;
 
-/// Where a key stands in its life. Each move carries the moment from which it holds.
+/// The state of a key, with the time of its next or last change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyLifecycle {
-    /// Published, so that verifiers learn it before it signs; it signs from `active_from` on.
+    /// The key is published, so that verifiers know it before it signs. It signs from `active_from` on.
     Announced {
-        /// When it begins to sign.
+        /// The time when the key begins to sign.
         active_from: Timestamp,
     },
-    /// It signs.
+    /// The key signs.
     Active {
-        /// Since when.
+        /// The time when it began to sign.
         since: Timestamp,
     },
-    /// Published while what it signed is of use; it signs no more.
+    /// The key no longer signs. It stays published while its signatures are in use.
     Retired {
-        /// When it leaves the key set and the store.
+        /// The time when it leaves the key set and the store.
         remove_at: Timestamp,
     },
 }
 
-/// A signing key as it is kept, under its `kid`.
+/// A signing key as it is stored, under its `kid`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SigningKeyRecord {
-    /// The one algorithm it signs with.
+    /// Its only algorithm.
     pub alg: Algorithm,
-    /// Where it stands.
+    /// Its state.
     pub standing: KeyLifecycle,
-    /// When it was made or imported.
+    /// The time when it was created or imported.
     pub created_at: Timestamp,
     /// The PKCS#8 document, sealed with the context `signing_keys/{kid}`, base64url.
     pub sealed: String,
-    /// The longest time, in seconds, for which what it signed was of use by the settings under which it signed. Shorter
-    /// settings do not shorten what was signed before them. 0 before it signs.
+    /// How long its signatures may be in use, in seconds: the longest lifetime that was set while it signed. A shorter
+    /// setting does not apply to earlier signatures. 0 before the key signs.
     pub retention: u64,
 }
 
 impl Record for SigningKeyRecord {}
 
 impl SigningKeyRecord {
-    /// From `now` on it signs what is of use for `retention`.
+    /// Lets the key sign from `now` on. Its signatures are in use for `retention`.
     pub fn begin(&mut self, now: Timestamp, retention: Duration) {
         self.standing = KeyLifecycle::Active { since: now };
         self.prolong(retention);
     }
 
-    /// What a key that signs has signed may be of use for `retention`. Says whether that is longer than before.
+    /// Raises the retention to `retention`, if that is longer. Returns whether it is.
     pub fn prolong(&mut self, retention: Duration) -> bool {
         let before = self.retention;
         self.retention = before.max(retention.as_secs());
         self.retention != before
     }
 
-    /// It signs no more, and goes once nothing that it signed is of use: `retention` is that of today's settings.
+    /// Stops signing. The key is removed when its signatures are no longer in use. `retention` is that of the current
+    /// settings.
     pub fn retire(&mut self, now: Timestamp, retention: Duration) {
         self.prolong(retention);
         let remove_at = now + Duration::from_secs(self.retention);

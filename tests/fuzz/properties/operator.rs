@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use idsvc::config::Sources;
 use idsvc::config::file::{self, Origin};
-use idsvc::config::reference;
 use idsvc::config::resolve::{resolve, resolve_settings};
+use idsvc::config::setting_names;
 use idsvc::themes::check::{check_content, check_forms};
 use idsvc::themes::language::parse_language;
 use idsvc::themes::manifest;
@@ -25,10 +25,10 @@ pub(super) fn config_file(data: &[u8]) -> bool {
     let parsed = file::parse(text, path);
     assert_eq!(file::parse(text, path), parsed);
     let most = text.matches('\n').count() + 1;
-    for given in &parsed.given {
-        assert_eq!(reference::find(given.key).unwrap().key, given.key);
-        let Origin::File(_, line) = &given.origin else {
-            panic!("{:?}", given.origin)
+    for setting in &parsed.values {
+        assert_eq!(setting_names::find(setting.key).unwrap().key, setting.key);
+        let Origin::File(_, line) = &setting.origin else {
+            panic!("{:?}", setting.origin)
         };
         assert!((1..=most).contains(line));
     }
@@ -51,7 +51,7 @@ pub(super) fn config_file(data: &[u8]) -> bool {
     let mut is_accepted = false;
     for is_dev in [false, true] {
         let sources = Sources {
-            given: parsed.given.clone(),
+            values: parsed.values.clone(),
             faults: parsed.faults.clone(),
             unread: parsed.unread.clone(),
             is_dev,

@@ -12,7 +12,7 @@ use idsvc::secret::{
     ApiKey, AuthorizationCode, BrowserCookie, ClientSecret, Kind, Lineage, RefreshToken, Secret,
     SessionCookie, UpstreamState,
 };
-use idsvc::store::backup::{BackupError, Header, Incoming};
+use idsvc::store::backup::{BackupError, BackupReader, Header};
 use idsvc::store::record::Record;
 use idsvc::store::records::{ApiKeyUse, SigningKeyRecord};
 use idsvc::store::table::Key;
@@ -147,7 +147,7 @@ static KEY: LazyLock<hmac::Key> = LazyLock::new(|| hmac::Key::new(hmac::HMAC_SHA
 /// input is tried as it is, and once more with a seal that fits.
 pub(super) fn backup(data: &[u8]) -> bool {
     let read = |bytes: &[u8]| -> Result<u64, BackupError> {
-        let mut rows = Incoming::open(bytes)?.rows(&KEY);
+        let mut rows = BackupReader::open(bytes)?.rows(&KEY);
         let mut taken = 0;
         while let Some((table, key, value)) = rows.next_row()? {
             assert!(tables::all().any(|known| known == table));

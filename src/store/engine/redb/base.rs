@@ -1,4 +1,4 @@
-//! What redb itself holds: its last commit, as a snapshot.
+//! A snapshot of redb's last commit, without the rows of the journal.
 
 use std::cell::OnceCell;
 use std::ops::Bound;
@@ -6,22 +6,21 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ::redb::{ReadOnlyTable, ReadTransaction, StorageError, TableDefinition, TableError};
 
-use super::errors::{storage_failed, table_failed, unexpected};
+use super::errors::{engine_failed, unexpected};
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, TableId, Visit};
 
 /// The type of keys and of values in every table.
 pub(super) type Bytes = &'static [u8];
 
-/// The table of that name.
 pub(super) fn definition(name: &str) -> TableDefinition<'_, Bytes, Bytes> {
     TableDefinition::new(name)
 }
 
-/// A table, once it was looked for; `None` if it does not exist.
+/// A table once it was opened; `None` if it does not exist.
 type OpenedTable = OnceCell<Option<Box<ReadOnlyTable<Bytes, Bytes>>>>;
 
-/// One commit of redb's. Each table is opened once.
+/// A snapshot of redb. Each table is opened once.
 pub(super) struct BaseSnapshot {
     transaction: ReadTransaction,
     tables: [OpenedTable; TableId::LIMIT],
@@ -44,7 +43,7 @@ impl BaseSnapshot {
         let opened = match guarded(|| self.transaction.open_table(definition(table.name()))) {
             Ok(opened) => Some(Box::new(opened)),
             Err(TableError::TableDoesNotExist(_)) => None,
-            Err(error) => return Err(table_failed(error)),
+            Err(error) => return Err(engine_failed(error)),
         };
         Ok(cell.get_or_init(|| opened).as_deref())
     }
@@ -55,7 +54,8 @@ impl Snapshot for BaseSnapshot {
         let Some(opened) = self.table(table)? else {
             return Ok(None);
         };
-        guarded(|| Ok(opened.get(key)?.map(|value| value.value().to_vec()))).map_err(storage_failed)
+        let found = call_redb(|| opened.get(key))?;
+        call_redb(|| Ok::<_, StorageError>(found.map(|value| value.value().to_vec())))
     }
 
     fn range(
@@ -68,18 +68,18 @@ impl Snapshot for BaseSnapshot {
         let Some(opened) = self.table(table)?.filter(|_| !is_empty(from, to)) else {
             return Ok(());
         };
-        let mut rows = guarded(|| opened.range::<&[u8]>((from, to))).map_err(storage_failed)?;
+        let mut rows = call_redb(|| opened.range::<&[u8]>((from, to)))?;
         let mut next = || {
-            guarded(|| {
+            call_redb(|| {
                 let row = rows.next().transpose()?;
-                // Some damaged pages are noticed only here.
+                // redb notices some damaged pages only when the bytes are read.
                 if let Some((key, value)) = &row {
                     let _ = (key.value(), value.value());
                 }
-                Ok(row)
+                Ok::<_, StorageError>(row)
             })
         };
-        while let Some((key, value)) = next().map_err(storage_failed)? {
+        while let Some((key, value)) = next()? {
             if visit(key.value(), value.value())?.is_break() {
                 break;
             }
@@ -88,13 +88,20 @@ impl Snapshot for BaseSnapshot {
     }
 }
 
-/// Calls redb where it reads pages: a damaged page can make it panic.
-pub(super) fn guarded<T, E: From<StorageError>>(ask: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
-    catch_unwind(AssertUnwindSafe(ask))
+/// Calls redb, and turns a panic into an error: redb may panic over a damaged page.
+pub(super) fn guarded<T, E: From<StorageError>>(call: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+    catch_unwind(AssertUnwindSafe(call))
         .unwrap_or_else(|_| Err(StorageError::Corrupted("the engine panicked over a page".to_owned()).into()))
 }
 
-/// Whether no key lies between the two. `BTreeMap::range` panics on some of these.
+/// Calls redb as [`guarded`] does, and turns its errors into those of the store.
+pub(super) fn call_redb<T, E: From<StorageError> + Into<::redb::Error>>(
+    call: impl FnOnce() -> Result<T, E>,
+) -> Result<T, StoreError> {
+    guarded(call).map_err(engine_failed)
+}
+
+/// Whether no key can lie between the bounds. `BTreeMap::range` panics on some of these.
 pub(super) fn is_empty(from: Bound<&[u8]>, to: Bound<&[u8]>) -> bool {
     match (from, to) {
         (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,

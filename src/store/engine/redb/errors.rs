@@ -1,10 +1,10 @@
-//! What the engine's errors mean to the store.
+//! Turns the errors of redb and of the operating system into those of the store.
 
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use ::redb::{CommitError, DatabaseError, StorageError, TableError, TransactionError};
+use ::redb::{DatabaseError, Error, StorageError};
 
 use crate::store::{OpenError, StoreError};
 
@@ -24,41 +24,13 @@ pub(super) fn io_failed(error: io::Error) -> StoreError {
     }
 }
 
-pub(super) fn storage_failed(error: StorageError) -> StoreError {
-    match error {
-        StorageError::Io(error) => io_failed(error),
-        StorageError::Corrupted(what) => StoreError::Damaged(what),
-        StorageError::ValueTooLarge(bytes) => StoreError::TooLarge(bytes),
-        StorageError::PreviousIo | StorageError::DatabaseClosed => StoreError::Interrupted,
-        other => StoreError::Damaged(other.to_string()),
-    }
-}
-
-pub(super) fn transaction_failed(error: TransactionError) -> StoreError {
-    match error {
-        TransactionError::Storage(error) => storage_failed(error),
-        other => StoreError::Damaged(other.to_string()),
-    }
-}
-
-pub(super) fn table_failed(error: TableError) -> StoreError {
-    match error {
-        TableError::Storage(error) => storage_failed(error),
-        other => StoreError::Damaged(other.to_string()),
-    }
-}
-
-pub(super) fn commit_failed(error: CommitError) -> StoreError {
-    match error {
-        CommitError::Storage(error) => storage_failed(error),
-        other => StoreError::Damaged(other.to_string()),
-    }
-}
-
-pub(super) fn reopen_failed(error: DatabaseError) -> StoreError {
-    match error {
-        DatabaseError::Storage(error) => storage_failed(error),
-        DatabaseError::DatabaseAlreadyOpen => StoreError::Taken,
+pub(super) fn engine_failed(error: impl Into<Error>) -> StoreError {
+    match error.into() {
+        Error::Io(error) => io_failed(error),
+        Error::Corrupted(what) => StoreError::Damaged(what),
+        Error::ValueTooLarge(bytes) => StoreError::TooLarge(bytes),
+        Error::PreviousIo | Error::DatabaseClosed => StoreError::Interrupted,
+        Error::DatabaseAlreadyOpen => StoreError::Taken,
         other => StoreError::Damaged(other.to_string()),
     }
 }

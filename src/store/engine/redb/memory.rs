@@ -1,4 +1,4 @@
-//! A database in memory.
+//! The storage of a database in memory.
 
 use std::io;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ::redb::StorageBackend;
 use ::redb::backends::InMemoryBackend;
 
-/// Memory that outlives the database in it, so that it can be opened again as a file can.
+/// Memory that outlives the database in it, so that the database can be reopened.
 #[derive(Debug)]
 pub(super) struct Memory(pub(super) Arc<InMemoryBackend>);
 

@@ -1,4 +1,4 @@
-//! The waist on redb: one file that belongs to one process, with a journal beside it, or the same thing in memory.
+//! The engine on redb: a file that belongs to one process, with a journal beside it, or a database in memory.
 
 mod base;
 mod errors;
@@ -20,21 +20,23 @@ use ::redb::{
     Builder, CompactionError, Database, DatabaseError, ReadableDatabase, TransactionError, WriteTransaction,
 };
 
-use self::base::{BaseSnapshot, guarded};
-use self::errors::{io_failed, refused, reopen_failed, storage_failed, transaction_failed, unexpected};
+use self::base::{BaseSnapshot, call_redb, guarded};
+use self::errors::{engine_failed, io_failed, refused, unexpected};
 use self::journal::{Journal, Overlay, ReadSnapshot, WriteTx};
 use self::memory::Memory;
 use super::{Backend, FileId, Snapshot, Tx, Verdict};
 use crate::store::owner;
 use crate::store::{OpenError, StoreError};
 
+pub(in crate::store) use self::journal::remove_file;
+
 const COMPACTION_ATTEMPTS: usize = 100;
-/// What the operating system counts the room of a file in.
+/// The unit of [`MetadataExt::blocks`].
 const BLOCK: u64 = 512;
-/// The page cache of those who only look.
+/// The size of the page cache for a database that is only inspected.
 pub const INSPECTION_CACHE_BYTES: usize = 1 << 20;
 
-/// Makes the database anew from where it is kept, as often as it has to be.
+/// Opens the database. Called again for each reopening.
 pub type Opener = Box<dyn Fn() -> Result<Database, DatabaseError> + Send + Sync>;
 
 enum State {
@@ -49,27 +51,27 @@ impl State {
         begin: impl FnOnce(&Database) -> Result<T, TransactionError>,
     ) -> Result<T, StoreError> {
         match self {
-            Self::Open(database) => guarded(|| begin(database)).map_err(transaction_failed),
+            Self::Open(database) => call_redb(|| begin(database)),
             Self::Failed(error) => Err(error.clone()),
             Self::Closed => Err(StoreError::Closed),
         }
     }
 }
 
-/// What the writer shares with the thread that does a checkpoint.
+/// The state that the writer shares with the checkpoint thread.
 struct Shared {
     state: RwLock<State>,
     overlay: Overlay,
 }
 
 impl Shared {
-    /// Begins a transaction of redb's.
+    /// Begins a redb transaction.
     fn begin_write(&self) -> Result<WriteTransaction, StoreError> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         state.begin(Database::begin_write)
     }
 
-    /// One moment of everything that was committed.
+    /// A snapshot of all committed rows.
     fn snapshot(&self, state: &State) -> Result<ReadSnapshot, StoreError> {
         self.overlay
             .snapshot(|| state.begin(ReadableDatabase::begin_read))
@@ -82,18 +84,18 @@ pub struct Redb {
     shared: Arc<Shared>,
     journal: Mutex<Journal>,
     opened: Opened,
-    /// Where the file is, if it is one.
+    /// `None` for a database in memory.
     path: Option<PathBuf>,
 }
 
-/// The file that an opener opened last.
+/// The file that was opened last.
 type Opened = Arc<Mutex<Option<FileId>>>;
 
 impl Redb {
-    /// Opens the database file, or makes it, readable for its owner only. `cache_bytes` bounds the page cache.
+    /// Opens the database file, or creates it with mode 0600. `cache_bytes` bounds the page cache.
     pub fn open_file(path: &Path, cache_bytes: usize) -> Result<Self, OpenError> {
         let opened = Opened::default();
-        let opener = opener_of(path, cache_bytes, Arc::clone(&opened))?;
+        let opener = file_opener(path, cache_bytes, Arc::clone(&opened))?;
         let engine = Self::open_with(path, opener, Journal::new(Some(path)))?;
         Ok(Self {
             opened,
@@ -102,9 +104,9 @@ impl Redb {
         })
     }
 
-    /// The same without a journal: for a file that is filled and then moved to its place.
-    pub fn open_alone(path: &Path, cache_bytes: usize) -> Result<Self, OpenError> {
-        Self::open(path, opener_of(path, cache_bytes, Opened::default())?)
+    /// Opens a database file without a journal: for a file that is filled and then moved into place.
+    pub fn open_without_journal(path: &Path, cache_bytes: usize) -> Result<Self, OpenError> {
+        Self::open(path, file_opener(path, cache_bytes, Opened::default())?)
     }
 
     /// Opens an empty database in memory.
@@ -114,7 +116,7 @@ impl Redb {
         Self::open(Path::new("memory"), Box::new(opener))
     }
 
-    /// Opens whatever `opener` opens, without a journal; `path` names it in errors.
+    /// Opens the database of `opener`, without a journal. `path` names it in errors.
     pub fn open(path: &Path, opener: Opener) -> Result<Self, OpenError> {
         Self::open_with(path, opener, Journal::new(None))
     }
@@ -141,17 +143,17 @@ impl Redb {
         })
     }
 
-    /// Brings the file up to date and removes the journal: until something is written the file is all there is. After an
-    /// error the journal may be left, and needed.
-    pub fn make_whole(&self) -> Result<(), StoreError> {
-        self.journal().end(&self.shared)
+    /// Writes all rows to the database file and removes the journal. The next write may start a journal again. After an
+    /// error the journal may still be there, and needed.
+    pub fn remove_journal(&self) -> Result<(), StoreError> {
+        self.journal().remove(&self.shared)
     }
 
-    /// Makes the file whole and releases it.
+    /// Removes the journal and releases the file.
     pub fn shut(&self) -> Result<(), StoreError> {
-        let ended = self.make_whole();
+        let removed = self.remove_journal();
         *self.state_mut() = State::Closed;
-        ended
+        removed
     }
 
     fn journal(&self) -> MutexGuard<'_, Journal> {
@@ -190,21 +192,21 @@ impl Backend for Redb {
         journal.commit(&self.shared, changes)
     }
 
-    fn settle(&self) -> Result<(), StoreError> {
-        self.journal().catch_up(&self.shared)
+    fn checkpoint(&self) -> Result<(), StoreError> {
+        self.journal().checkpoint(&self.shared)
     }
 
     fn recover(&self) -> Result<(), StoreError> {
         let mut journal = self.journal();
-        // What came of a checkpoint under way is seen when the database is opened.
+        // Replaying the journal shows whether the checkpoint succeeded.
         let _ = journal.join();
         let mut state = self.state_mut();
         if matches!(*state, State::Closed) {
             return Err(StoreError::Closed);
         }
-        // The old database must be gone before the new one is opened: it holds the lock on the file.
+        // The old database holds the lock on the file, so it is dropped before the new one is opened.
         *state = State::Failed(StoreError::Closed);
-        let reopened = guarded(&self.opener).map_err(reopen_failed).and_then(|database| {
+        let reopened = call_redb(&self.opener).and_then(|database| {
             journal.replay(&database, &self.shared.overlay)?;
             Ok(database)
         });
@@ -221,23 +223,26 @@ impl Backend for Redb {
     }
 
     fn probe(&self) -> Result<(), StoreError> {
-        self.path
-            .as_deref()
-            .map_or(Ok(()), |path| probe::write_beside(path).map_err(io_failed))
+        match &self.path {
+            Some(path) => probe::write_beside(path).map_err(io_failed),
+            None => Ok(()),
+        }
     }
 
-    fn taken(&self) -> u64 {
-        // What the file is long is no measure: there is nothing behind what has never been written.
-        let found = self.path.as_deref().map(std::fs::metadata);
-        found.map_or(0, |found| found.map_or(0, |found| found.blocks() * BLOCK))
+    fn allocated_bytes(&self) -> u64 {
+        // The length of the file is no measure: parts that were never written take no blocks.
+        match self.path.as_deref().map(std::fs::metadata) {
+            Some(Ok(metadata)) => metadata.blocks() * BLOCK,
+            Some(Err(_)) | None => 0,
+        }
     }
 
-    fn spare(&self) -> Result<u64, StoreError> {
+    fn unused_bytes(&self) -> Result<u64, StoreError> {
         let transaction = self.shared.begin_write()?;
-        let stats = guarded(|| transaction.stats()).map_err(storage_failed)?;
+        let stats = call_redb(|| transaction.stats())?;
         drop(transaction);
         let used = stats.allocated_pages().saturating_mul(stats.page_size() as u64);
-        Ok(self.taken().saturating_sub(used))
+        Ok(self.allocated_bytes().saturating_sub(used))
     }
 
     fn file(&self) -> Option<FileId> {
@@ -245,7 +250,7 @@ impl Backend for Redb {
     }
 
     fn compact(&self) -> Result<bool, StoreError> {
-        self.settle()?;
+        self.checkpoint()?;
         let mut state = self.state_mut();
         let database = match &mut *state {
             State::Open(database) => database,
@@ -255,7 +260,7 @@ impl Backend for Redb {
         for _ in 0..COMPACTION_ATTEMPTS {
             match guarded(|| database.compact()) {
                 Ok(moved) => return Ok(moved),
-                Err(CompactionError::Storage(error)) => return Err(storage_failed(error)),
+                Err(CompactionError::Storage(error)) => return Err(engine_failed(error)),
                 Err(CompactionError::TransactionInProgress) => std::thread::yield_now(),
                 Err(_) => return Err(unexpected("a savepoint")),
             }
@@ -270,10 +275,10 @@ impl Backend for Redb {
     }
 }
 
-/// Shows a database file to `look` without changing it; `None` when there is no file or an empty one.
+/// Shows a database file to `look` without changing it. `None` if the file is missing or empty.
 ///
-/// The file is locked against writers meanwhile. One whose process was killed is first repaired by the engine,
-/// which keeps every row; what is only in its journal is not seen, and the schema never is only there.
+/// The file is locked against writers during that. If its process was killed, redb repairs it first and keeps every row.
+/// Rows that are only in the journal are not seen; the schema is always in the file.
 pub fn inspect<T>(
     path: &Path,
     look: impl FnOnce(&dyn Snapshot) -> Result<T, OpenError>,
@@ -298,11 +303,11 @@ pub fn inspect<T>(
         other => other,
     });
     let database = opened.map_err(|error| refused(path, error))?;
-    let begin = || guarded(|| database.begin_read()).map_err(transaction_failed);
-    look(&BaseSnapshot::new(begin()?)).map(Some)
+    let transaction = call_redb(|| database.begin_read())?;
+    look(&BaseSnapshot::new(transaction)).map(Some)
 }
 
-/// Where the journal of the database at `path` is, when there is one.
+/// The path of the journal of the database at `path`.
 pub fn journal_of(path: &Path) -> PathBuf {
     journal::path_beside(path)
 }
@@ -313,14 +318,14 @@ fn builder(cache_bytes: usize) -> Builder {
     builder
 }
 
-/// Makes the file if it is not there. One that goes missing later is not made again.
-fn opener_of(path: &Path, cache_bytes: usize, opened: Opened) -> Result<Opener, OpenError> {
+/// Creates the file if it is missing. The returned opener does not create it again.
+fn file_opener(path: &Path, cache_bytes: usize, opened: Opened) -> Result<Opener, OpenError> {
     let existed = path.exists();
     let mut options = OpenOptions::new();
     options.read(true).write(true).truncate(false);
-    let made = owner::open_or_make(path, &options, owner::folder_of(path))
+    let created = owner::open_or_create(path, &options, owner::folder_of(path))
         .and_then(|_| if existed { Ok(()) } else { sync_folder_of(path) });
-    made.map_err(|source| OpenError::Io {
+    created.map_err(|source| OpenError::Io {
         path: path.to_owned(),
         source,
     })?;
@@ -328,18 +333,18 @@ fn opener_of(path: &Path, cache_bytes: usize, opened: Opened) -> Result<Opener, 
     let may_be_new = AtomicBool::new(true);
     Ok(Box::new(move || {
         let file = OpenOptions::new().read(true).write(true).open(&path)?;
-        let found = file.metadata()?;
-        if !may_be_new.load(Ordering::Relaxed) && found.len() == 0 {
+        let metadata = file.metadata()?;
+        if !may_be_new.load(Ordering::Relaxed) && metadata.len() == 0 {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
         }
         let database = builder(cache_bytes).create_file(file)?;
-        *opened.lock().unwrap_or_else(PoisonError::into_inner) = Some(FileId::of(&found));
+        *opened.lock().unwrap_or_else(PoisonError::into_inner) = Some(FileId::of(&metadata));
         may_be_new.store(false, Ordering::Relaxed);
         Ok(database)
     }))
 }
 
-/// Makes the entry of a new file in its folder durable.
+/// Makes the directory entry of a new file durable.
 pub fn sync_folder_of(path: &Path) -> io::Result<()> {
     File::open(owner::folder_of(path))?.sync_all()
 }

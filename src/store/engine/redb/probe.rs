@@ -1,4 +1,4 @@
-//! Whether the disk takes writes, asked without the database.
+//! Tries whether the disk takes writes, without the database.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 
 use super::journal::remove_file;
 
-/// As much as the writer's proof and its second copy of pages take, so that where this fits, the proof does.
+/// The space of the proof row and of the second copy of its pages. If this fits on the disk, the proof row does.
 const BYTES: usize = 2 << 20;
 
-/// Writes two mebibytes to a file of its own beside the database, from where the database ends, which is what a limit on
-/// the size of files looks at. Nobody finds the file: it has lost its name before anything is in it.
+/// Writes two mebibytes to a temporary file beside the database. They begin at the offset where the database ends, so
+/// that a limit on the size of files applies too. The file is unlinked before it is written.
 pub(super) fn write_beside(database: &Path) -> io::Result<()> {
     let mut name = database.as_os_str().to_owned();
     name.push(".probe");
     let path = PathBuf::from(name);
     let end = fs::metadata(database)?.len();
-    // A process that was killed in between has left the name.
+    // A process that was killed before it unlinked the file has left it.
     remove_file(&path)?;
     let file = OpenOptions::new()
         .write(true)

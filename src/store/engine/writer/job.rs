@@ -1,49 +1,49 @@
-//! One write: the work, its outcome, and where that goes.
+//! A queued write: its work, its outcome and the receiver of the outcome.
 
 use crate::store::StoreError;
 use crate::store::engine::Tx;
 
-/// One queued write: the work, what came of it, and whom to tell.
+/// A queued write, as the writer thread sees it.
 pub trait Job: Send {
-    /// What the transaction is called in the log.
+    /// The name of the transaction in the log.
     fn name(&self) -> &'static str;
 
-    /// Whether it makes room, so that it is to be tried where nothing else is.
-    fn makes_room(&self) -> bool;
+    /// Whether the write frees space. Such a write is tried even while the storage fails.
+    fn frees_space(&self) -> bool;
 
-    /// Does the work and remembers its outcome. Called again when the transaction had to be begun anew.
+    /// Does the work and remembers its outcome. Called again if the transaction is rerun.
     fn run(&mut self, tx: &mut dyn Tx) -> Result<(), StoreError>;
 
-    /// Hands out the remembered outcome, or the error that kept it from being committed.
-    fn answer(self: Box<Self>, committed: Result<(), StoreError>);
+    /// Sends the remembered outcome, or the error that prevented the commit.
+    fn reply(self: Box<Self>, committed: Result<(), StoreError>);
 }
 
-/// A write whose outcome goes to `reply`.
+/// A write that sends its outcome to `reply`.
 pub struct Write<T, F, R> {
     name: &'static str,
-    makes_room: bool,
+    frees_space: bool,
     work: F,
     reply: R,
     outcome: Result<T, StoreError>,
 }
 
 impl<T, F, R> Write<T, F, R> {
-    /// A write that has not been run.
+    /// A write that has not run yet.
     pub fn new(name: &'static str, work: F, reply: R) -> Self {
         Self {
             name,
-            makes_room: false,
+            frees_space: false,
             work,
             reply,
             outcome: Err(StoreError::Closed),
         }
     }
 
-    /// The same as one that makes room.
+    /// Marks the write as one that frees space.
     #[must_use]
-    pub fn to_make_room(self) -> Self {
+    pub fn freeing_space(self) -> Self {
         Self {
-            makes_room: true,
+            frees_space: true,
             ..self
         }
     }
@@ -59,8 +59,8 @@ where
         self.name
     }
 
-    fn makes_room(&self) -> bool {
-        self.makes_room
+    fn frees_space(&self) -> bool {
+        self.frees_space
     }
 
     fn run(&mut self, tx: &mut dyn Tx) -> Result<(), StoreError> {
@@ -68,7 +68,7 @@ where
         self.outcome.as_ref().map(|_| ()).map_err(Clone::clone)
     }
 
-    fn answer(self: Box<Self>, committed: Result<(), StoreError>) {
+    fn reply(self: Box<Self>, committed: Result<(), StoreError>) {
         let this = *self;
         (this.reply)(committed.and(this.outcome));
     }

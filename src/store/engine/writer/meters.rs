@@ -1,46 +1,45 @@
-//! What the writer counts, and since when it has been doing what it does now.
+//! The writer's counters, and the start of its current operation.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::store::Stalled;
 
-/// What the writer has done so far, counted since the store was opened.
+/// What the writer has done since the store was opened.
 #[derive(Debug)]
 pub struct Meters {
-    /// When it was opened.
     opened: Instant,
-    /// How long one transaction may take.
-    patience: Duration,
-    /// When what is done now was begun: milliseconds after it was opened, and one more; zero while nothing is done.
-    begun: AtomicU64,
-    /// Whether that is a compaction.
-    compacts: AtomicBool,
-    /// Transactions of the engine that were committed.
+    /// The longest time that one transaction may take.
+    stall_timeout: Duration,
+    /// The start of the current operation, in milliseconds after `opened` plus one. Zero while the writer is idle.
+    operation_start: AtomicU64,
+    /// Whether the current operation is a compaction.
+    is_compacting: AtomicBool,
+    /// Committed transactions.
     pub commits: AtomicU64,
-    /// Writes that were answered out of those commits.
+    /// Writes in those transactions.
     pub writes: AtomicU64,
-    /// Transactions of the engine that were begun anew because one write in them failed.
+    /// Transactions that were rerun because one of their writes failed.
     pub reruns: AtomicU64,
-    /// Transactions that the storage failed to take.
+    /// Transactions that the storage failed to commit.
     pub failures: AtomicU64,
-    /// How often the storage was opened afresh, and can be read since.
+    /// How often the storage was reopened after a failure.
     pub reopenings: AtomicU64,
-    /// The most writes that ever shared one commit.
+    /// The largest number of writes in one commit.
     pub largest_batch: AtomicU64,
-    /// Writes that wait now.
+    /// Writes in the queue now.
     pub queued: AtomicU64,
-    /// Whether the last commit failed and none has succeeded since.
+    /// Whether the last commit failed.
     pub unwritable: AtomicBool,
 }
 
 impl Meters {
-    pub(super) fn new(patience: Duration) -> Self {
+    pub(super) fn new(stall_timeout: Duration) -> Self {
         Self {
             opened: Instant::now(),
-            patience,
-            begun: AtomicU64::default(),
-            compacts: AtomicBool::default(),
+            stall_timeout,
+            operation_start: AtomicU64::default(),
+            is_compacting: AtomicBool::default(),
             commits: AtomicU64::default(),
             writes: AtomicU64::default(),
             reruns: AtomicU64::default(),
@@ -52,31 +51,32 @@ impl Meters {
         }
     }
 
-    fn elapsed(&self) -> u64 {
+    fn elapsed_millis(&self) -> u64 {
         u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
     pub(super) fn begin(&self) {
-        self.begun.store(self.elapsed() + 1, Ordering::Relaxed);
+        self.operation_start
+            .store(self.elapsed_millis() + 1, Ordering::Relaxed);
     }
 
-    pub(super) fn begin_to_compact(&self) {
-        self.compacts.store(true, Ordering::Relaxed);
+    pub(super) fn begin_compaction(&self) {
+        self.is_compacting.store(true, Ordering::Relaxed);
         self.begin();
     }
 
     pub(super) fn end(&self) {
-        self.begun.store(0, Ordering::Relaxed);
-        self.compacts.store(false, Ordering::Relaxed);
+        self.operation_start.store(0, Ordering::Relaxed);
+        self.is_compacting.store(false, Ordering::Relaxed);
     }
 
-    /// What the storage has not come back from, if that is longer than anybody has patience for.
+    /// The current operation, if it has taken the stall timeout or longer.
     pub fn stalled(&self) -> Option<Stalled> {
-        let begun = self.begun.load(Ordering::Relaxed).checked_sub(1)?;
-        let lasts = Duration::from_millis(self.elapsed().saturating_sub(begun));
-        (lasts >= self.patience).then(|| Stalled {
-            lasts,
-            compacts: self.compacts.load(Ordering::Relaxed),
+        let start = self.operation_start.load(Ordering::Relaxed).checked_sub(1)?;
+        let elapsed = Duration::from_millis(self.elapsed_millis().saturating_sub(start));
+        (elapsed >= self.stall_timeout).then(|| Stalled {
+            elapsed,
+            is_compaction: self.is_compacting.load(Ordering::Relaxed),
         })
     }
 }

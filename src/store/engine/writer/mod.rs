@@ -1,9 +1,8 @@
 //! The one thread that writes.
 //!
-//! It takes everything that is queued, runs it in one transaction, commits once and then answers all. While
-//! one commit waits for the disk the next batch gathers, so the load itself decides how many writes share
-//! a sync; nothing ever waits for a batch to fill. The writer only lets those go first who share its processor,
-//! for as long as that brings more.
+//! It takes everything that is queued, runs it in one transaction, commits once and then sends all replies. The next
+//! batch gathers while a commit waits for the disk, so the load decides how many writes share a sync. The writer does
+//! not wait for a batch to fill. It only yields its processor as long as each yield brings further writes.
 
 mod job;
 mod meters;
@@ -18,50 +17,37 @@ use std::time::Duration;
 
 use self::thread::WriterThread;
 use super::Backend;
-use crate::store::StoreError;
+use crate::store::{Options, StoreError};
 
 pub use self::job::{Job, Write};
 pub use self::meters::Meters;
 #[cfg(test)]
 pub(super) use self::thread::PROOF;
 
-/// How long the storage may take over one transaction before it counts as one that hangs: a frozen file system, or
-/// a network's that does not answer, returns no error.
+/// The storage counts as hanging if one transaction takes longer. A frozen file system, or an unreachable one on the
+/// network, returns no error.
 pub(in crate::store) const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where the outcome goes.
-type Reply<T> = Box<dyn FnOnce(Result<T, StoreError>) + Send>;
+/// Receives the outcome.
+pub(in crate::store) type Reply<T> = Box<dyn FnOnce(Result<T, StoreError>) + Send>;
 
-/// What the writer is sent.
+/// A message to the writer.
 pub enum Message {
-    /// A write, to be run in the next transaction.
+    /// Runs a write in the next transaction.
     Write(Box<dyn Job>),
-    /// To be done between two transactions.
+    /// Runs a task between two transactions.
     Maintenance(MaintenanceTask),
 }
 
-/// What is done to the storage as a whole.
+/// Work on the storage as a whole.
 pub enum MaintenanceTask {
-    /// Compact it. The reply says whether anything moved.
+    /// Compacts the storage. The reply says whether anything moved.
     Compact(Reply<bool>),
-    /// The reply says how many bytes of it hold nothing.
-    Measure(Reply<u64>),
+    /// Replies with the number of allocated bytes that hold no data.
+    MeasureUnused(Reply<u64>),
 }
 
-/// How the writer works.
-#[derive(Clone, Copy, Debug)]
-pub struct Pace {
-    /// How many writes may wait.
-    pub queue_len: usize,
-    /// How many writes may share one commit.
-    pub batch_max: usize,
-    /// How long to leave a failed storage alone before it is tried again.
-    pub retry_pause: Duration,
-    /// How long a transaction may take before the storage counts as one that hangs.
-    pub patience: Duration,
-}
-
-/// The writer thread's handle: the entrance of its queue.
+/// The handle of the writer thread, with the sending end of its queue.
 pub struct Writer {
     queue: RwLock<Option<SyncSender<Message>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -69,22 +55,22 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Starts the thread. It closes `backend` when it ends.
-    pub fn start(backend: Arc<dyn Backend>, pace: Pace) -> io::Result<Self> {
-        let (sender, receiver) = sync_channel(pace.queue_len.max(1));
-        let meters = Arc::new(Meters::new(pace.patience));
+    /// Starts the thread, which closes `backend` when it ends.
+    pub fn start(backend: Arc<dyn Backend>, options: Options) -> io::Result<Self> {
+        let (sender, receiver) = sync_channel(options.queue_len.max(1));
+        let meters = Arc::new(Meters::new(options.stall_timeout));
         let thread = WriterThread {
             backend,
             queue: receiver,
             meters: Arc::clone(&meters),
-            pace,
-            failed: None,
-            // A process that was killed may have left something to settle.
-            is_settled: false,
+            options,
+            failure: None,
+            // A killed process may have left rows in the journal only.
+            is_checkpointed: false,
         };
         let thread = std::thread::Builder::new()
             .name("store-writer".to_owned())
-            .spawn(move || thread.work())?;
+            .spawn(move || thread.run())?;
         Ok(Self {
             queue: RwLock::new(Some(sender)),
             thread: Mutex::new(Some(thread)),
@@ -92,8 +78,8 @@ impl Writer {
         })
     }
 
-    /// Queues a message. [`StoreError::Busy`] when the queue is full, [`StoreError::Stalled`] when the storage hangs,
-    /// [`StoreError::Closed`] after [`Writer::close`].
+    /// Queues a message. Fails with [`StoreError::Busy`] if the queue is full, with [`StoreError::Stalled`] if the storage
+    /// hangs, and with [`StoreError::Closed`] after [`Writer::close`].
     pub fn submit(&self, message: Message) -> Result<(), StoreError> {
         let queue = self.queue.read().unwrap_or_else(PoisonError::into_inner);
         let Some(sender) = queue.as_ref() else {
@@ -112,16 +98,16 @@ impl Writer {
         })
     }
 
-    /// What the writer counts.
+    /// The writer's counters.
     pub fn meters(&self) -> &Meters {
         &self.meters
     }
 
-    /// Takes no more messages, waits until those in the queue are done, and ends the thread.
+    /// Refuses further messages, waits until the queued ones are done, and ends the thread.
     pub fn close(&self) {
         drop(self.queue.write().unwrap_or_else(PoisonError::into_inner).take());
         let handle = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // A write may own the last handle of the store; the thread that drops it cannot wait for itself.
+        // A write may own the last handle of the store. The writer thread then drops it, and cannot wait for itself.
         if let Some(handle) = handle.filter(|handle| handle.thread().id() != std::thread::current().id())
             && handle.join().is_err()
         {

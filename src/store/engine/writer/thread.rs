@@ -1,4 +1,4 @@
-//! The thread: gathers a batch, runs it, answers, and tries a failed storage again.
+//! The writer thread: gathers a batch, runs it, sends the replies, and retries a failed storage.
 
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,76 +8,80 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Job, MaintenanceTask, Message, Meters, Pace};
-use crate::store::StoreError;
+use super::{Job, MaintenanceTask, Message, Meters};
 use crate::store::engine::{Backend, Snapshot, TableId, Tx, Verdict, Visit};
 use crate::store::schema::{META, meta_put};
+use crate::store::{Options, StoreError};
 
-/// What is written, and removed again, as proof that a storage that failed takes writes: as much as many small writes
-/// together. Less would fit into what earlier transactions left free in the file, and prove nothing about a full disk.
+/// The row that is written and removed as proof that a failed storage takes writes again. It is as long as many small
+/// writes together: a shorter row would fit into free pages of the file, and prove nothing about a full disk.
 pub(in crate::store::engine) const PROOF: &str = "proof";
 const PROOF_BYTES: usize = 1_000_000;
 
-/// How long nothing is written before the storage is settled.
-const IDLE: Duration = Duration::from_secs(5);
+/// A checkpoint is made when nothing was written for this long.
+const CHECKPOINT_DELAY: Duration = Duration::from_secs(5);
 
-/// Why nothing is written now.
-pub(super) struct Failed {
+/// The failure that keeps the writer from writing.
+pub(super) struct Failure {
     error: StoreError,
-    /// Whether the storage was opened afresh since, so that it can be read.
-    is_open: bool,
+    /// Whether the storage was reopened since, so that it can be read.
+    is_readable: bool,
     retry_at: Instant,
 }
 
-/// What comes before it is proven that a storage that failed takes writes.
+/// The steps of a recovery, in order. It begins at one of them.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Trial {
-    /// It is opened afresh, and then a file beside it written.
-    Reopened,
-    /// A file beside it is written.
-    Probed,
-    /// Nothing: it has just taken one.
-    Proof,
+enum RecoveryStep {
+    /// Opens the storage again.
+    Reopen,
+    /// Writes a file beside the storage.
+    Probe,
+    /// Writes to the storage itself.
+    Prove,
 }
 
-enum Attempt {
+enum BatchOutcome {
     Committed,
-    Spoiled(usize, StoreError),
-    Broken(StoreError),
+    /// The job at `index` failed, and the batch was rolled back.
+    JobFailed {
+        index: usize,
+        error: StoreError,
+    },
+    StorageFailed(StoreError),
 }
 
 pub(super) struct WriterThread {
     pub(super) backend: Arc<dyn Backend>,
     pub(super) queue: Receiver<Message>,
     pub(super) meters: Arc<Meters>,
-    pub(super) pace: Pace,
-    pub(super) failed: Option<Failed>,
-    /// Whether the storage was settled after the last write.
-    pub(super) is_settled: bool,
+    pub(super) options: Options,
+    pub(super) failure: Option<Failure>,
+    /// Whether a checkpoint was made after the last write.
+    pub(super) is_checkpointed: bool,
 }
 
 impl WriterThread {
-    pub(super) fn work(mut self) {
-        self.forget_proof();
+    pub(super) fn run(mut self) {
+        self.remove_leftover_proof();
         while let Some(message) = self.next_message() {
             let (batch, task) = self.gather(message);
             self.meters.begin();
-            self.run(batch);
+            self.write(batch);
             self.meters.end();
             match task {
                 Some(MaintenanceTask::Compact(reply)) => {
-                    // So that no more than the compaction itself counts as one.
-                    self.settle();
-                    self.meters.begin_to_compact();
-                    let done = self.compact();
+                    // The checkpoint is not part of the compaction that the meters show.
+                    self.checkpoint();
+                    self.meters.begin_compaction();
+                    let moved = self.compact();
                     self.meters.end();
-                    reply(done);
+                    reply(moved);
                 }
-                Some(MaintenanceTask::Measure(reply)) => {
-                    // What was removed is free once that is in the file.
-                    self.settle();
-                    // This only reads, for as long as there is something to look at, and keeps no reader waiting.
-                    reply(self.backend.spare());
+                Some(MaintenanceTask::MeasureUnused(reply)) => {
+                    // The space of removed rows is free after the checkpoint.
+                    self.checkpoint();
+                    // Measuring may take long, but it blocks no reader, so the meters do not show it.
+                    reply(self.backend.unused_bytes());
                 }
                 None => {}
             }
@@ -87,23 +91,22 @@ impl WriterThread {
         self.meters.end();
     }
 
-    /// The writes that the next transaction is made of, and what is to be done after it.
+    /// The writes of the next transaction, and the task that follows it.
     fn gather(&self, first: Message) -> (Vec<Box<dyn Job>>, Option<MaintenanceTask>) {
         let mut batch = Vec::new();
         let mut next = Some(first);
-        // How many there were when others were last let go first.
-        let mut known = 0;
+        let mut len_at_last_yield = 0;
         while let Some(message) = next {
             match message {
                 Message::Write(job) => batch.push(job),
                 Message::Maintenance(task) => return (batch, Some(task)),
             }
-            if batch.len() >= self.pace.batch_max {
+            if batch.len() >= self.options.batch_max {
                 break;
             }
             next = self.queued();
-            if next.is_none() && known < batch.len() {
-                known = batch.len();
+            if next.is_none() && len_at_last_yield < batch.len() {
+                len_at_last_yield = batch.len();
                 thread::yield_now();
                 next = self.queued();
             }
@@ -112,28 +115,28 @@ impl WriterThread {
     }
 
     fn queued(&self) -> Option<Message> {
-        self.queue.try_recv().ok().inspect(|_| self.taken())
+        self.queue.try_recv().ok().inspect(|_| self.count_dequeued())
     }
 
-    fn taken(&self) {
+    fn count_dequeued(&self) {
         self.meters.queued.fetch_sub(1, Ordering::Relaxed);
     }
 
     fn next_message(&mut self) -> Option<Message> {
         loop {
-            let received = match &self.failed {
-                None if self.is_settled => self.queue.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                None => self.queue.recv_timeout(IDLE),
-                Some(failed) => {
-                    let wait = failed.retry_at.saturating_duration_since(Instant::now());
+            let received = match &self.failure {
+                None if self.is_checkpointed => self.queue.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                None => self.queue.recv_timeout(CHECKPOINT_DELAY),
+                Some(failure) => {
+                    let wait = failure.retry_at.saturating_duration_since(Instant::now());
                     if wait.is_zero() {
-                        let trial = if failed.is_open {
-                            Trial::Probed
+                        let first_step = if failure.is_readable {
+                            RecoveryStep::Probe
                         } else {
-                            Trial::Reopened
+                            RecoveryStep::Reopen
                         };
                         self.meters.begin();
-                        self.recover(trial);
+                        self.recover(first_step);
                         self.meters.end();
                     }
                     self.queue.recv_timeout(wait.max(Duration::from_millis(1)))
@@ -141,102 +144,98 @@ impl WriterThread {
             };
             match received {
                 Ok(message) => {
-                    self.taken();
+                    self.count_dequeued();
                     return Some(message);
                 }
-                Err(RecvTimeoutError::Timeout) => self.settle(),
+                Err(RecvTimeoutError::Timeout) => self.checkpoint(),
                 Err(RecvTimeoutError::Disconnected) => return None,
             }
         }
     }
 
-    fn settle(&mut self) {
-        if self.failed.is_some() || self.is_settled {
+    fn checkpoint(&mut self) {
+        if self.failure.is_some() || self.is_checkpointed {
             return;
         }
-        self.is_settled = true;
+        self.is_checkpointed = true;
         self.meters.begin();
-        let done = catch_unwind(AssertUnwindSafe(|| self.backend.settle()));
-        match done {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => self.fail(&error),
-            Err(_) => self.fail(&StoreError::Damaged("the engine panicked".to_owned())),
+        if let Err(error) = catch_panic(|| self.backend.checkpoint()) {
+            self.fail(&error);
         }
         self.meters.end();
     }
 
-    fn run(&mut self, mut batch: Vec<Box<dyn Job>>) {
-        self.is_settled = false;
-        if let Some(failed) = &self.failed {
-            for job in batch.extract_if(.., |job| !job.makes_room()) {
-                job.answer(Err(failed.error.clone()));
+    fn write(&mut self, mut batch: Vec<Box<dyn Job>>) {
+        self.is_checkpointed = false;
+        if let Some(failure) = &self.failure {
+            for job in batch.extract_if(.., |job| !job.frees_space()) {
+                job.reply(Err(failure.error.clone()));
             }
         }
         while !batch.is_empty() {
-            match self.attempt(&mut batch) {
-                Attempt::Committed => {
+            match self.run_batch(&mut batch) {
+                BatchOutcome::Committed => {
                     let size = u64::try_from(batch.len()).unwrap_or(u64::MAX);
                     self.meters.commits.fetch_add(1, Ordering::Relaxed);
                     self.meters.writes.fetch_add(size, Ordering::Relaxed);
                     self.meters.largest_batch.fetch_max(size, Ordering::Relaxed);
                     for job in batch.drain(..) {
-                        job.answer(Ok(()));
+                        job.reply(Ok(()));
                     }
-                    if self.failed.is_some() {
-                        // There may be room for others inside the storage now, whatever the disk has.
-                        self.recover(Trial::Proof);
+                    if self.failure.is_some() {
+                        // The file may have free pages now, even if the disk is still full.
+                        self.recover(RecoveryStep::Prove);
                     }
                 }
-                Attempt::Spoiled(at, error) => {
+                BatchOutcome::JobFailed { index, error } => {
                     self.meters.reruns.fetch_add(1, Ordering::Relaxed);
-                    let job = batch.remove(at);
+                    let job = batch.remove(index);
                     tracing::error!(transaction = job.name(), %error, "a write was rolled back");
-                    job.answer(Err(error));
+                    job.reply(Err(error));
                 }
-                Attempt::Broken(error) => {
+                BatchOutcome::StorageFailed(error) => {
                     self.fail(&error);
                     for job in batch.drain(..) {
-                        job.answer(Err(error.clone()));
+                        job.reply(Err(error.clone()));
                     }
                 }
             }
         }
     }
 
-    /// Runs the batch in one transaction. A write that fails before it changed anything spoils nothing, unless
+    /// Runs the batch in one transaction. A write that fails before it changed anything does not fail the batch, unless
     /// it met a damaged page: the engine may then refuse to commit.
-    fn attempt(&self, batch: &mut [Box<dyn Job>]) -> Attempt {
-        let mut outcome = Attempt::Committed;
-        let done = catch_unwind(AssertUnwindSafe(|| {
+    fn run_batch(&self, batch: &mut [Box<dyn Job>]) -> BatchOutcome {
+        let mut outcome = BatchOutcome::Committed;
+        let committed = catch_panic(|| {
             self.backend.transact(&mut |tx| {
-                for (at, job) in batch.iter_mut().enumerate() {
-                    let mut watched = Watched {
+                for (index, job) in batch.iter_mut().enumerate() {
+                    let mut tracker = ChangeTracker {
                         tx: &mut *tx,
                         changed: false,
                     };
-                    let ran = catch_unwind(AssertUnwindSafe(|| job.run(&mut watched)));
+                    let ran = catch_unwind(AssertUnwindSafe(|| job.run(&mut tracker)));
                     let error = match ran {
                         Ok(Ok(())) => continue,
                         Ok(Err(error)) if error.is_outage() => {
-                            outcome = Attempt::Broken(error);
+                            outcome = BatchOutcome::StorageFailed(error);
                             return Verdict::RollBack;
                         }
-                        Ok(Err(error)) if !watched.changed && !matches!(error, StoreError::Damaged(_)) => {
+                        Ok(Err(error)) if !tracker.changed && !matches!(error, StoreError::Damaged(_)) => {
                             continue;
                         }
                         Ok(Err(error)) => error,
                         Err(_) => StoreError::Panicked(job.name()),
                     };
-                    outcome = Attempt::Spoiled(at, error);
+                    outcome = BatchOutcome::JobFailed { index, error };
                     return Verdict::RollBack;
                 }
                 Verdict::Commit
             })
-        }));
-        match (done, outcome) {
-            (Ok(_), Attempt::Broken(error)) | (Ok(Err(error)), _) => Attempt::Broken(error),
-            (Ok(Ok(())), outcome) => outcome,
-            (Err(_), _) => Attempt::Broken(StoreError::Damaged("the engine panicked".to_owned())),
+        });
+        match committed {
+            Ok(()) => outcome,
+            Err(error) => BatchOutcome::StorageFailed(error),
         }
     }
 
@@ -244,38 +243,34 @@ impl WriterThread {
         tracing::error!(%error, "the store cannot be written to");
         self.meters.failures.fetch_add(1, Ordering::Relaxed);
         self.meters.unwritable.store(true, Ordering::Relaxed);
-        self.recover(Trial::Reopened);
+        self.recover(RecoveryStep::Reopen);
     }
 
-    /// Sees whether the storage takes writes again. What failed is opened afresh, once: it can then be read for as long
-    /// as the disk fails, and is written to only when a file beside it could be, or room was made in it.
-    fn recover(&mut self, trial: Trial) {
-        let mut is_open = trial != Trial::Reopened;
-        let tried = catch_unwind(AssertUnwindSafe(|| {
-            if !is_open {
+    /// Tries whether the storage takes writes again. A failed storage is reopened once, so that it can be read while the
+    /// disk fails. It is written to only after a file beside it could be written, or after space was freed in it.
+    fn recover(&mut self, first_step: RecoveryStep) {
+        let mut is_readable = first_step != RecoveryStep::Reopen;
+        let recovered = catch_panic(|| {
+            if !is_readable {
                 self.reopen()?;
-                is_open = true;
+                is_readable = true;
             }
-            if trial != Trial::Proof {
+            if first_step != RecoveryStep::Prove {
                 self.backend.probe()?;
             }
-            is_open = false;
-            self.prove().inspect_err(|_| is_open = self.reopen().is_ok())
-        }));
-        let error = match tried {
-            Ok(Ok(())) => {
-                tracing::warn!("the store can be written to again");
-                self.meters.unwritable.store(false, Ordering::Relaxed);
-                self.failed = None;
-                return;
-            }
-            Ok(Err(error)) => error,
-            Err(_) => StoreError::Damaged("the engine panicked".to_owned()),
+            is_readable = false;
+            self.prove().inspect_err(|_| is_readable = self.reopen().is_ok())
+        });
+        let Err(error) = recovered else {
+            tracing::warn!("the store can be written to again");
+            self.meters.unwritable.store(false, Ordering::Relaxed);
+            self.failure = None;
+            return;
         };
-        self.failed = Some(Failed {
+        self.failure = Some(Failure {
             error,
-            is_open,
-            retry_at: Instant::now() + self.pace.retry_pause,
+            is_readable,
+            retry_at: Instant::now() + self.options.retry_pause,
         });
     }
 
@@ -285,15 +280,15 @@ impl WriterThread {
         Ok(())
     }
 
-    /// Writes as much as shows that the storage takes writes, and removes it.
+    /// Writes the proof row and removes it.
     fn prove(&self) -> Result<(), StoreError> {
         let filler = "0".repeat(PROOF_BYTES);
         self.commit(&|tx| meta_put(tx, PROOF, &filler))?;
         self.commit(&|tx| META.remove(tx, PROOF).map(|_| ()))
     }
 
-    /// A process that was killed amid its proof has left it behind.
-    fn forget_proof(&mut self) {
+    /// Removes the proof row that a killed process left.
+    fn remove_leftover_proof(&mut self) {
         let mut was_left = false;
         let _ = self.backend.read(&mut |snapshot| {
             was_left = META.contains(snapshot, PROOF)?;
@@ -305,39 +300,44 @@ impl WriterThread {
     }
 
     fn commit(&self, work: &dyn Fn(&mut dyn Tx) -> Result<(), StoreError>) -> Result<(), StoreError> {
-        let mut done = Ok(());
+        let mut outcome = Ok(());
         self.backend.transact(&mut |tx| {
-            done = work(tx);
-            if done.is_ok() {
+            outcome = work(tx);
+            if outcome.is_ok() {
                 Verdict::Commit
             } else {
                 Verdict::RollBack
             }
         })?;
-        done
+        outcome
     }
 
     fn compact(&mut self) -> Result<bool, StoreError> {
-        if let Some(failed) = &self.failed {
-            return Err(failed.error.clone());
+        if let Some(failure) = &self.failure {
+            return Err(failure.error.clone());
         }
-        let done = self.backend.compact();
-        if let Err(error) = &done
+        let compacted = self.backend.compact();
+        if let Err(error) = &compacted
             && !matches!(error, StoreError::Busy)
         {
             self.fail(error);
         }
-        done
+        compacted
     }
 }
 
-/// Sees whether a write changed anything.
-struct Watched<'a> {
+fn catch_panic<T>(work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|_| Err(StoreError::Damaged("the engine panicked".to_owned())))
+}
+
+/// A transaction that records whether the write changed anything.
+struct ChangeTracker<'a> {
     tx: &'a mut dyn Tx,
     changed: bool,
 }
 
-impl Snapshot for Watched<'_> {
+impl Snapshot for ChangeTracker<'_> {
     fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         self.tx.get(table, key)
     }
@@ -353,7 +353,7 @@ impl Snapshot for Watched<'_> {
     }
 }
 
-impl Tx for Watched<'_> {
+impl Tx for ChangeTracker<'_> {
     fn put(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         self.changed = true;
         self.tx.put(table, key, value)

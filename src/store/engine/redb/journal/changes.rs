@@ -1,4 +1,4 @@
-//! The rows that one transaction changed, in memory and as the content of a record.
+//! The rows that a transaction changed, in memory and as the content of a record.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -8,19 +8,18 @@ use ::redb::WriteTransaction;
 use super::RECORD_LIMIT;
 use crate::store::StoreError;
 use crate::store::engine::TableId;
-use crate::store::engine::redb::base::{definition, guarded, is_empty};
-use crate::store::engine::redb::errors::{storage_failed, table_failed};
+use crate::store::engine::redb::base::{call_redb, definition, is_empty};
 
 const PUT: u8 = 1;
 const REMOVE: u8 = 2;
 
-/// What is under a key: `None` where the row was removed.
+/// The new value of a row; `None` if it was removed.
 pub(in crate::store::engine::redb) type Value = Option<Vec<u8>>;
 
 /// Rows by table name and key.
 pub(super) type Tables<T> = BTreeMap<Box<str>, BTreeMap<Vec<u8>, T>>;
 
-/// The last value of each row that was changed.
+/// The last value of each changed row.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(in crate::store::engine::redb) struct Changes(pub(super) Tables<Value>);
 
@@ -34,7 +33,7 @@ impl Changes {
         }
     }
 
-    /// The row, if it was changed.
+    /// The new value of the row, if it was changed.
     pub(super) fn get(&self, table: TableId, key: &[u8]) -> Option<&Value> {
         self.0.get(table.name())?.get(key)
     }
@@ -56,12 +55,12 @@ impl Changes {
         self.0.is_empty()
     }
 
-    /// The number of rows.
+    /// The number of changed rows.
     pub(super) fn len(&self) -> usize {
         self.0.values().map(BTreeMap::len).sum()
     }
 
-    /// Writes all rows in a transaction of redb's.
+    /// Writes all rows in a redb transaction.
     pub(super) fn write_to(&self, transaction: &WriteTransaction) -> Result<(), StoreError> {
         for (table, rows) in &self.0 {
             write_rows(transaction, table, rows.iter())?;
@@ -69,7 +68,7 @@ impl Changes {
         Ok(())
     }
 
-    /// The content of the record; `None` if it is longer than a record may be.
+    /// The content of the record; `None` if it exceeds [`RECORD_LIMIT`].
     pub(super) fn to_content(&self) -> Option<Vec<u8>> {
         let mut content = Vec::new();
         for (table, rows) in &self.0 {
@@ -91,14 +90,14 @@ impl Changes {
         Some(content)
     }
 
-    /// Adds what [`Changes::to_content`] wrote; `None` if the bytes are not that.
+    /// Adds the changes of a content from [`Changes::to_content`]; `None` if it is malformed.
     pub(super) fn add_content(&mut self, mut content: &[u8]) -> Option<()> {
         while let Some((kind, rest)) = content.split_first() {
             content = rest;
-            let table = std::str::from_utf8(part(&mut content)?).ok()?;
-            let key = part(&mut content)?;
+            let table = std::str::from_utf8(read_part(&mut content)?).ok()?;
+            let key = read_part(&mut content)?;
             let value = match *kind {
-                PUT => Some(part(&mut content)?.to_vec()),
+                PUT => Some(read_part(&mut content)?.to_vec()),
                 REMOVE => None,
                 _ => return None,
             };
@@ -108,28 +107,26 @@ impl Changes {
     }
 }
 
-fn part<'a>(content: &mut &'a [u8]) -> Option<&'a [u8]> {
+fn read_part<'a>(content: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (length, rest) = content.split_first_chunk()?;
     let (part, rest) = rest.split_at_checked(usize::try_from(u32::from_be_bytes(*length)).ok()?)?;
     *content = rest;
     Some(part)
 }
 
-/// Writes rows of one table in a transaction of redb's.
+/// Writes rows of one table in a redb transaction.
 pub(super) fn write_rows<'a>(
     transaction: &WriteTransaction,
     table: &str,
     rows: impl Iterator<Item = (&'a Vec<u8>, &'a Value)>,
 ) -> Result<(), StoreError> {
-    let opened = guarded(|| transaction.open_table(definition(table)));
-    let mut opened = opened.map_err(table_failed)?;
+    let mut opened = call_redb(|| transaction.open_table(definition(table)))?;
     for (key, value) in rows {
         let key = key.as_slice();
-        let done = match value {
-            Some(value) => guarded(|| opened.insert(key, value.as_slice()).map(|_| ())),
-            None => guarded(|| opened.remove(key).map(|_| ())),
-        };
-        done.map_err(storage_failed)?;
+        call_redb(|| match value {
+            Some(value) => opened.insert(key, value.as_slice()).map(drop),
+            None => opened.remove(key).map(drop),
+        })?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The journal file: made, appended to, read and removed.
+//! The journal file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -9,7 +9,7 @@ use super::record::{JournalId, JournalPosition, record_len, write_record};
 use crate::store::engine::redb::sync_folder_of;
 use crate::store::owner;
 
-/// The length of the file, always.
+/// The length of the file. It never changes.
 pub(super) const LENGTH: usize = 4 << 20;
 const HALF: u64 = LENGTH as u64 / 2;
 
@@ -17,16 +17,16 @@ pub(super) struct JournalFile {
     database: PathBuf,
     path: PathBuf,
     file: Option<File>,
-    /// The next record; `None` while nothing may be appended.
+    /// The position of the next record; `None` while nothing may be appended.
     position: Option<JournalPosition>,
-    /// Where in the file the next record begins, and where the half ends that is written to.
-    at: u64,
+    /// The offset of the next record, and the end of the half that it is in.
+    offset: u64,
     half_end: u64,
     buffer: Vec<u8>,
 }
 
 impl JournalFile {
-    /// The journal of the database at `path`. Touches nothing.
+    /// The journal of the database at `path`. Opens nothing.
     pub(super) fn beside(path: &Path) -> Self {
         let mut name = path.as_os_str().to_owned();
         name.push(".journal");
@@ -35,7 +35,7 @@ impl JournalFile {
             path: PathBuf::from(name),
             file: None,
             position: None,
-            at: 0,
+            offset: 0,
             half_end: HALF,
             buffer: Vec::new(),
         }
@@ -45,11 +45,11 @@ impl JournalFile {
         &self.path
     }
 
-    /// The whole file. A process may have been killed after it wrote a record and before it synced it, so the file is
-    /// synced first: what is replayed is on the disk.
+    /// Reads the whole file. A process may have been killed between writing a record and syncing it, so the file is
+    /// synced first: replayed records are on the disk.
     pub(super) fn read(&self) -> io::Result<Vec<u8>> {
         let mut file = File::open(&self.path)?;
-        // If the disk refuses, the next write says so.
+        // If the disk fails, the next write reports it.
         let _ = file.sync_all();
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
@@ -61,28 +61,28 @@ impl JournalFile {
     }
 
     pub(super) fn has_room(&self, content: &[u8]) -> bool {
-        self.at + record_len(content) as u64 <= self.half_end
+        self.offset + record_len(content) as u64 <= self.half_end
     }
 
-    /// Appends a record and syncs it. After an error the record may be on the disk in part or whole, and nothing more is
-    /// appended before [`JournalFile::restart`].
+    /// Appends a record and syncs it. After an error the record may be on the disk, whole or in part. Further appends then
+    /// fail until [`JournalFile::restart`].
     pub(super) fn append(&mut self, content: &[u8]) -> io::Result<()> {
         let (Some(position), Some(file)) = (self.position.take(), &self.file) else {
             return Err(io::ErrorKind::NotConnected.into());
         };
         self.buffer.clear();
         write_record(position, content, &mut self.buffer);
-        file.write_all_at(&self.buffer, self.at)?;
+        file.write_all_at(&self.buffer, self.offset)?;
         file.sync_data()?;
-        self.at += self.buffer.len() as u64;
+        self.offset += self.buffer.len() as u64;
         let number = position.number + 1;
         self.position = Some(JournalPosition { number, ..position });
         Ok(())
     }
 
-    /// Makes the file, unless it is open. It is filled with zeros, so that appending needs no room on the disk, and gets
-    /// the owner of the database. Only while redb names no journal: a file that lies there is removed, as it holds
-    /// nothing that is needed, and may be a link or belong to another user.
+    /// Creates the file, unless it is open. It is filled with zeros, so that appending needs no further space, and gets
+    /// the owner of the database. Call this only while redb holds no position. A file that is already there is removed: it
+    /// holds nothing that is needed, and may be a link or belong to another user.
     pub(super) fn prepare(&mut self) -> io::Result<()> {
         if self.file.is_some() {
             return Ok(());
@@ -93,7 +93,7 @@ impl JournalFile {
             .create_new(true)
             .mode(0o600)
             .open(&self.path)?;
-        owner::give(&file, &self.database)?;
+        owner::chown_like(&file, &self.database)?;
         file.write_all_at(&vec![0; LENGTH], 0)?;
         file.sync_all()?;
         sync_folder_of(&self.path)?;
@@ -101,38 +101,38 @@ impl JournalFile {
         Ok(())
     }
 
-    /// Begins with record 0 of `id`. A durable commit of redb's has named that position.
+    /// Starts with record 0 of `id`. Redb must have stored that position durably.
     pub(super) fn restart(&mut self, id: JournalId) {
         self.position = Some(JournalPosition { id, number: 0 });
-        (self.at, self.half_end) = (0, HALF);
+        (self.offset, self.half_end) = (0, HALF);
     }
 
-    /// Goes on in the other half. Redb holds what is there.
+    /// Continues in the other half. Redb must hold the records there.
     pub(super) fn switch_half(&mut self) {
-        (self.at, self.half_end) = if self.half_end == HALF {
+        (self.offset, self.half_end) = if self.half_end == HALF {
             (HALF, LENGTH as u64)
         } else {
             (0, HALF)
         };
     }
 
-    /// Lets go of the file: the one at its path may be another by now.
+    /// Closes the file. The file at its path may be another one now.
     pub(super) fn release(&mut self) {
         self.position = None;
         self.file = None;
     }
 
-    /// Removes the file. Redb holds everything.
+    /// Removes the file. Redb must hold all records.
     pub(super) fn remove(&mut self) -> io::Result<()> {
         self.release();
         remove_file(&self.path)
     }
 }
 
-/// Removes a file that may not be there.
-pub(in crate::store::engine::redb) fn remove_file(path: &Path) -> io::Result<()> {
+/// Removes a file, if it is there.
+pub(in crate::store) fn remove_file(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        done => done,
+        removed => removed,
     }
 }

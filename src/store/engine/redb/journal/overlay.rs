@@ -1,14 +1,14 @@
-//! The rows that the journal holds and redb does not hold yet, in memory.
+//! The rows in memory that the journal holds and redb does not hold yet.
 //!
-//! There are two layers. The *growing* one takes each batch. At a checkpoint it becomes the *frozen* one, which another
-//! thread writes to redb, and a new growing one begins. A row of the growing layer hides the same row of the frozen
-//! layer, and that hides redb's.
+//! There are two layers. The *growing* layer takes each batch. A checkpoint turns it into the *frozen* layer, which
+//! another thread writes to redb, and starts a new growing layer. A row of the growing layer hides the same row of the
+//! frozen layer, which hides the same row of redb.
 //!
-//! A row keeps all its versions for as long as its layer lasts, each with the number of its batch. A snapshot sees the
-//! versions up to the last batch that was published when it began.
+//! A row keeps all its versions until its layer is dropped, each with the number of its batch. A snapshot sees the
+//! versions up to the last batch that was published before it began.
 //!
 //! The commit of a checkpoint changes nothing for a snapshot: it writes the rows of the frozen layer, which hide redb's
-//! rows anyway. What else is committed to redb is committed while both layers are empty.
+//! rows anyway. All other commits to redb happen while both layers are empty.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +22,7 @@ use crate::store::StoreError;
 use crate::store::engine::redb::base::{BaseSnapshot, is_empty};
 use crate::store::engine::{Snapshot, TableId, Visit};
 
-/// The versions of a row with the numbers of their batches, the oldest first.
+/// The versions of a row with the numbers of their batches, oldest first.
 type Versions = Vec<(u64, Value)>;
 
 fn version_at(versions: &Versions, last: u64) -> Option<&Value> {
@@ -50,13 +50,13 @@ impl Layer {
         }
     }
 
-    /// The row, if a batch up to `last` changed it.
+    /// The new value of the row, if a batch up to `last` changed it.
     fn get(&self, last: u64, table: TableId, key: &[u8]) -> Option<Value> {
         let tables = self.tables();
         version_at(tables.get(table.name())?.get(key)?, last).cloned()
     }
 
-    /// The rows between two keys that a batch up to `last` changed, in order. The lock is not held between two of them.
+    /// The rows between two keys that a batch up to `last` changed, in order. The lock is not held between two rows.
     fn range(
         &self,
         last: u64,
@@ -87,16 +87,16 @@ struct Layers {
     growing: Arc<Layer>,
 }
 
-/// Both layers. The writer publishes and freezes; the thread of the checkpoint thaws.
+/// Both layers. The writer publishes and freezes; the checkpoint thread drops the frozen layer.
 #[derive(Default)]
 pub(in crate::store::engine::redb) struct Overlay {
     layers: ArcSwap<Layers>,
-    /// The number of the batch that was published last.
+    /// The number of the last published batch.
     last: AtomicU64,
 }
 
 impl Overlay {
-    /// Everything that was committed. `begin` reads redb.
+    /// A snapshot of all committed rows. `begin` starts a read of redb.
     pub(in crate::store::engine::redb) fn snapshot(
         &self,
         begin: impl Fn() -> Result<ReadTransaction, StoreError>,
@@ -105,7 +105,7 @@ impl Overlay {
             let layers = self.layers.load_full();
             let last = self.last.load(Ordering::Acquire);
             let base = BaseSnapshot::new(begin()?);
-            // If a checkpoint has ended since, redb may show more than the layers had.
+            // If a checkpoint has ended in between, redb may show rows that are newer than `last`.
             if Arc::ptr_eq(&self.layers.load(), &layers) {
                 return Ok(ReadSnapshot { layers, last, base });
             }
@@ -122,33 +122,33 @@ impl Overlay {
         self.layers.load().frozen.is_some()
     }
 
-    /// Shows a batch, all of it at once.
+    /// Publishes a batch atomically.
     pub(super) fn publish(&self, changes: Changes) {
         let number = self.last.load(Ordering::Relaxed) + 1;
         self.layers.load().growing.add(number, changes);
         self.last.store(number, Ordering::Release);
     }
 
-    /// Freezes what was published. No layer may be frozen yet.
+    /// Freezes the growing layer. No layer may be frozen yet.
     pub(super) fn freeze(&self) {
         let frozen = Some(Arc::clone(&self.layers.load().growing));
         let growing = Arc::default();
         self.layers.store(Arc::new(Layers { frozen, growing }));
     }
 
-    /// Drops the frozen layer: redb holds it.
-    pub(super) fn thaw(&self) {
+    /// Drops the frozen layer. Redb must hold its rows.
+    pub(super) fn drop_frozen(&self) {
         let growing = Arc::clone(&self.layers.load().growing);
         let frozen = None;
         self.layers.store(Arc::new(Layers { frozen, growing }));
     }
 
-    /// Drops everything.
+    /// Drops both layers.
     pub(super) fn clear(&self) {
         self.layers.store(Arc::default());
     }
 
-    /// Writes the frozen rows in a transaction of redb's, in the order of their keys.
+    /// Writes the frozen rows in a redb transaction, in the order of their keys.
     pub(super) fn write_frozen_to(&self, transaction: &WriteTransaction) -> Result<(), StoreError> {
         let layers = self.layers.load_full();
         let Some(frozen) = &layers.frozen else {
@@ -164,10 +164,10 @@ impl Overlay {
     }
 }
 
-/// One moment of everything that was committed.
+/// A snapshot of all committed rows.
 pub(in crate::store::engine::redb) struct ReadSnapshot {
     layers: Arc<Layers>,
-    /// The last batch that it sees.
+    /// The number of the last batch that it sees.
     last: u64,
     base: BaseSnapshot,
 }
@@ -202,8 +202,8 @@ impl Snapshot for ReadSnapshot {
     }
 }
 
-/// Visits the rows of two sources in the order of their keys. A row of `upper` replaces the same row of `visit_lower`, or
-/// removes it.
+/// Visits the rows of two sources in the order of their keys. A row of `upper` replaces or removes the same row of
+/// `visit_lower`.
 pub(super) fn merge<K: AsRef<[u8]>, V: AsRef<[u8]>>(
     upper: impl Iterator<Item = (K, Option<V>)>,
     visit_lower: impl FnOnce(&mut Visit<'_>) -> Result<(), StoreError>,

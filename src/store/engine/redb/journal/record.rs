@@ -11,14 +11,14 @@ const ID_LEN: usize = 16;
 const NUMBER_LEN: usize = 8;
 const LENGTH_LEN: usize = 4;
 const DIGEST_LEN: usize = digest::SHA256_OUTPUT_LEN;
-/// The length of what precedes the content.
+/// The length of the record before its content.
 pub(super) const HEAD_LEN: usize = ID_LEN + NUMBER_LEN + LENGTH_LEN + DIGEST_LEN;
 
-/// Drawn at random each time the journal begins anew. Records with another id are leftovers.
+/// Drawn at random each time a journal is started. Records with another id are leftovers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct JournalId(pub(super) [u8; ID_LEN]);
 
-/// The first record that redb does not hold, or the one to be written next.
+/// The position of a record: the first one that redb does not hold, or the next one to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct JournalPosition {
     pub(super) id: JournalId,
@@ -47,7 +47,7 @@ fn digest_of(position: JournalPosition, content: &[u8]) -> digest::Digest {
     context.finish()
 }
 
-/// The bytes of the file that a record takes.
+/// The length of a record in the file.
 pub(super) fn record_len(content: &[u8]) -> usize {
     (HEAD_LEN + content.len()).next_multiple_of(PAGE)
 }
@@ -63,7 +63,7 @@ pub(super) fn write_record(position: JournalPosition, content: &[u8], out: &mut 
     out.resize(out.len().next_multiple_of(PAGE), 0);
 }
 
-/// The number and the content of the whole record at the beginning of `bytes`.
+/// The number and the content of the record at the beginning of `bytes`, if it is complete.
 fn read_record(bytes: &[u8], id: JournalId) -> Option<(u64, &[u8])> {
     let rest = bytes.strip_prefix(&id.0)?;
     let (number, rest) = rest.split_first_chunk::<NUMBER_LEN>()?;
@@ -74,8 +74,8 @@ fn read_record(bytes: &[u8], id: JournalId) -> Option<(u64, &[u8])> {
     (digest_of(JournalPosition { id, number }, content).as_ref() == digest).then_some((number, content))
 }
 
-/// The contents of all whole records from `from` on, in order of their numbers. `None` if a number is missing and a
-/// later one is there.
+/// The contents of all complete records from `from` on, in the order of their numbers. `None` if a number is missing
+/// before the last one.
 pub(super) fn read_records(bytes: &[u8], from: JournalPosition) -> Option<Vec<&[u8]>> {
     let mut contents = BTreeMap::new();
     let mut end = 0;
@@ -85,7 +85,7 @@ pub(super) fn read_records(bytes: &[u8], from: JournalPosition) -> Option<Vec<&[
             continue;
         }
         let found = bytes.get(at..).and_then(|rest| read_record(rest, from.id));
-        // A record that redb holds is no reason to skip what has since been written over its last pages.
+        // A record that redb holds is not skipped whole: newer records may have replaced its last pages.
         let Some((number, content)) = found.filter(|(number, _)| *number >= from.number) else {
             continue;
         };

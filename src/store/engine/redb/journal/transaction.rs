@@ -1,4 +1,4 @@
-//! The transaction under way: its changes in memory, over a snapshot.
+//! A transaction: its changes in memory, over a snapshot.
 
 use std::cell::RefCell;
 use std::ops::Bound;
@@ -11,7 +11,7 @@ use crate::store::engine::{Snapshot, TableId, Tx, Visit};
 pub(in crate::store::engine::redb) struct WriteTx {
     before: ReadSnapshot,
     changes: Changes,
-    /// The row that was read last: most rows are read just before they are written.
+    /// The row that was read last. Most rows are read just before they are written.
     last_read: RefCell<Option<(TableId, Vec<u8>)>>,
 }
 
@@ -58,7 +58,7 @@ impl Tx for WriteTx {
     fn put(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         let last_read = self.last_read.get_mut().as_ref();
         let was_read = last_read.is_some_and(|(last, row)| *last == table && row == key);
-        // A page that cannot be read should fail this write, not the checkpoint with everybody's writes.
+        // An unreadable page should fail this write, not the checkpoint with all writes.
         if !was_read && self.changes.get(table, key).is_none() {
             self.before.get(table, key)?;
         }

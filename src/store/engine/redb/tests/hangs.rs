@@ -1,4 +1,4 @@
-//! Reading on a disk that does not come back from what is done to the storage as a whole.
+//! Reading while a compaction or a close hangs.
 
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
@@ -10,32 +10,34 @@ use crate::store::{Store, StoreError};
 #[test]
 fn a_reader_waits_for_what_is_done_to_the_whole_storage_until_that_lasts_too_long() {
     let compact = |store: Store| drop(wait(store.compact()));
-    for deed in [compact, Store::close] {
-        for patience in [Duration::ZERO, Duration::from_hours(1)] {
+    for operation in [compact, Store::close] {
+        for stall_timeout in [Duration::ZERO, Duration::from_hours(1)] {
             let disk = Disk::new();
-            let store = disk.store_with(patience);
+            let store = disk.store_with(stall_timeout);
             put(&store, "a", "kept").unwrap();
             while !store.is_writable() {
                 std::thread::yield_now();
             }
             disk.hangs.store(true, Ordering::SeqCst);
             std::thread::scope(|scope| {
-                let (doer, reader) = (store.clone(), store.clone());
-                scope.spawn(move || deed(doer));
+                let (worker, reader) = (store.clone(), store.clone());
+                scope.spawn(move || operation(worker));
                 while !disk.keeps_waiting.load(Ordering::SeqCst) {
                     std::thread::yield_now();
                 }
-                let (tell, told) = channel();
-                scope.spawn(move || tell.send(reader.read(|snapshot| Ok(RAW.get(snapshot, "a")?.is_some()))));
-                if patience.is_zero() {
-                    let refused = told.recv_timeout(Duration::from_secs(10));
+                let (sender, receiver) = channel();
+                scope.spawn(move || {
+                    sender.send(reader.read(|snapshot| Ok(RAW.get(snapshot, "a")?.is_some())))
+                });
+                if stall_timeout.is_zero() {
+                    let refused = receiver.recv_timeout(Duration::from_secs(10));
                     disk.hangs.store(false, Ordering::SeqCst);
                     assert!(matches!(refused, Ok(Err(StoreError::Stalled(_)))), "{refused:?}");
                 } else {
-                    let early = told.recv_timeout(Duration::from_millis(50));
+                    let early = receiver.recv_timeout(Duration::from_millis(50));
                     disk.hangs.store(false, Ordering::SeqCst);
                     assert!(early.is_err(), "{early:?}");
-                    let read = told.recv().unwrap();
+                    let read = receiver.recv().unwrap();
                     assert!(matches!(read, Ok(false) | Err(StoreError::Closed)), "{read:?}");
                 }
             });

@@ -1,4 +1,4 @@
-//! The engine on disks that fail.
+//! The engine on failing disks.
 
 mod hangs;
 
@@ -22,7 +22,7 @@ pub(super) struct Disk {
     pub(super) takes_no_writes: Arc<AtomicBool>,
     pub(super) cannot_grow: Arc<AtomicBool>,
     pub(super) hangs: Arc<AtomicBool>,
-    /// Whether a write waits because it hangs.
+    /// Whether a write is waiting while the disk hangs.
     pub(super) keeps_waiting: Arc<AtomicBool>,
 }
 
@@ -38,16 +38,16 @@ impl Disk {
     }
 
     fn store(&self) -> Store {
-        self.store_with(Options::default().patience)
+        self.store_with(Options::default().stall_timeout)
     }
 
-    fn store_with(&self, patience: Duration) -> Store {
+    fn store_with(&self, stall_timeout: Duration) -> Store {
         let disk = self.clone();
         let opener = move || Builder::new().create_with_backend(disk.clone());
         let engine = Redb::open(Path::new("disk"), Box::new(opener)).unwrap();
         let options = Options {
             retry_pause: Duration::ZERO,
-            patience,
+            stall_timeout,
             ..Options::default()
         };
         Store::on(Arc::new(engine), options, &Schema::CURRENT).unwrap()
@@ -127,7 +127,7 @@ fn a_disk_that_takes_no_writes_is_used_again_once_it_does() {
     assert_eq!(get(&store, "a"), Some(note("after")));
 }
 
-/// Waits for a future that another thread brings about.
+/// Waits for a future that another thread completes.
 pub(super) fn wait<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(future)
@@ -154,16 +154,16 @@ fn what_makes_room_is_done_on_a_full_disk_and_others_go_on_in_that_room() {
     assert_eq!(get(&store, "a"), Some(note("after")));
 }
 
-/// A store in memory whose disk is asked beside it.
-struct Beside {
+/// An engine in memory that counts probes and reopenings.
+struct CountingEngine {
     engine: Redb,
     disk: Disk,
     refuses: AtomicBool,
-    asked: AtomicUsize,
-    opened: AtomicUsize,
+    probes: AtomicUsize,
+    reopenings: AtomicUsize,
 }
 
-impl Beside {
+impl CountingEngine {
     fn on(disk: &Disk) -> Arc<Self> {
         let medium = disk.clone();
         let opener = move || Builder::new().create_with_backend(medium.clone());
@@ -171,8 +171,8 @@ impl Beside {
             engine: Redb::open(Path::new("disk"), Box::new(opener)).unwrap(),
             disk: disk.clone(),
             refuses: AtomicBool::new(false),
-            asked: AtomicUsize::new(0),
-            opened: AtomicUsize::new(0),
+            probes: AtomicUsize::new(0),
+            reopenings: AtomicUsize::new(0),
         })
     }
 
@@ -185,7 +185,7 @@ impl Beside {
     }
 }
 
-impl Backend for Beside {
+impl Backend for CountingEngine {
     fn read(&self, look: &mut dyn FnMut(&dyn Snapshot) -> Result<(), StoreError>) -> Result<(), StoreError> {
         self.engine.read(look)
     }
@@ -197,17 +197,17 @@ impl Backend for Beside {
         self.engine.transact(work)
     }
 
-    fn settle(&self) -> Result<(), StoreError> {
-        self.engine.settle()
+    fn checkpoint(&self) -> Result<(), StoreError> {
+        self.engine.checkpoint()
     }
 
     fn recover(&self) -> Result<(), StoreError> {
-        self.opened.fetch_add(1, Ordering::SeqCst);
+        self.reopenings.fetch_add(1, Ordering::SeqCst);
         self.engine.recover()
     }
 
     fn probe(&self) -> Result<(), StoreError> {
-        self.asked.fetch_add(1, Ordering::SeqCst);
+        self.probes.fetch_add(1, Ordering::SeqCst);
         if self.disk.cannot_grow.load(Ordering::SeqCst) {
             return Err(StoreError::NoSpace);
         }
@@ -226,18 +226,18 @@ impl Backend for Beside {
 #[test]
 fn a_store_that_cannot_be_written_to_is_read_for_as_long_as_that_lasts() {
     let disk = Disk::new();
-    let beside = Beside::on(&disk);
-    let store = beside.store();
+    let engine = CountingEngine::on(&disk);
+    let store = engine.store();
     put(&store, "a", "before").unwrap();
     disk.cannot_grow.store(true, Ordering::SeqCst);
     let long = "x".repeat(10 << 20);
     let refused = store.write_blocking("fill", move |tx| RAW.put(tx, "fill", &long));
     assert!(matches!(refused, Err(StoreError::NoSpace)), "{refused:?}");
-    while beside.asked.load(Ordering::SeqCst) < 20 {
+    while engine.probes.load(Ordering::SeqCst) < 20 {
         assert_eq!(get(&store, "a"), Some(note("before")));
     }
     assert_eq!(
-        beside.opened.load(Ordering::SeqCst),
+        engine.reopenings.load(Ordering::SeqCst),
         1,
         "opening it afresh interrupts reads"
     );
@@ -258,13 +258,13 @@ fn a_proof_that_cannot_be_removed_is_not_passed_over() {
         .write_blocking("proof", |tx| meta_put(tx, PROOF, "0000"))
         .unwrap();
     store.close();
-    let beside = Beside::on(&disk);
-    beside.refuses.store(true, Ordering::SeqCst);
-    let store = beside.store();
+    let engine = CountingEngine::on(&disk);
+    engine.refuses.store(true, Ordering::SeqCst);
+    let store = engine.store();
     while store.is_writable() {
         std::thread::yield_now();
     }
-    beside.refuses.store(false, Ordering::SeqCst);
+    engine.refuses.store(false, Ordering::SeqCst);
     while !store.is_writable() {
         std::thread::yield_now();
     }
@@ -281,21 +281,29 @@ fn what_a_file_has_taken_and_holds_nothing_is_known_and_given_back() {
             Verdict::Commit
         });
         changed.unwrap();
-        engine.settle().unwrap();
+        engine.checkpoint().unwrap();
     };
     let long = vec![1; 100_000];
     change(&|tx| (0..50).for_each(|key| tx.put(RAW.id(), &[key], &long).unwrap()));
     change(&|tx| tx.put(RAW.id(), b"last", b"stays").unwrap());
-    let (taken, spare) = (engine.taken(), engine.spare().unwrap());
+    let (allocated, unused) = (engine.allocated_bytes(), engine.unused_bytes().unwrap());
     assert!(
-        taken > 5_000_000 && spare < 1_000_000,
-        "{spare} of {taken} hold nothing"
+        allocated > 5_000_000 && unused < 1_000_000,
+        "{unused} of {allocated} are unused"
     );
     change(&|tx| (0..50).for_each(|key| _ = tx.remove(RAW.id(), &[key]).unwrap()));
-    let spare = engine.spare().unwrap();
-    assert!(spare > 4_000_000, "{spare} of {} hold nothing", engine.taken());
+    let unused = engine.unused_bytes().unwrap();
+    assert!(
+        unused > 4_000_000,
+        "{unused} of {} are unused",
+        engine.allocated_bytes()
+    );
     assert!(engine.compact().unwrap());
-    assert!(engine.taken() < 2_000_000, "{} are taken", engine.taken());
+    assert!(
+        engine.allocated_bytes() < 2_000_000,
+        "{} are taken",
+        engine.allocated_bytes()
+    );
     let seen = engine.read(&mut |snapshot| {
         assert!(snapshot.get(RAW.id(), b"last")?.is_some());
         Ok(())
@@ -327,7 +335,7 @@ fn a_database_that_goes_missing_is_not_made_anew() {
     engine.recover().unwrap();
 }
 
-/// On a full disk the next commit needs that room, also if somebody read while the rows were removed.
+/// The next commit on a full disk needs that space. A read during the removal must not hold it back.
 #[test]
 fn what_a_commit_removes_is_free_once_it_is_committed() {
     const ROWS: u8 = 50;
@@ -341,7 +349,7 @@ fn what_a_commit_removes_is_free_once_it_is_committed() {
         committed.unwrap();
     };
     let open = || Redb::open_file(&folder.file(), 1 << 20).unwrap();
-    let used = |engine: &Redb| engine.taken() - engine.spare().unwrap();
+    let used = |engine: &Redb| engine.allocated_bytes() - engine.unused_bytes().unwrap();
     let large = vec![7; LENGTH];
     commit(&open(), &|tx, key| tx.put(RAW.id(), &[key], &large).unwrap());
     // The first commit goes to redb directly.

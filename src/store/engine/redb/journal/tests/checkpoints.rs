@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use ::redb::{Builder, StorageBackend};
 
 use crate::store::engine::redb::journal::tests::*;
-use crate::store::engine::redb::journal::{CHECKPOINT_TIMEOUT, Journal, MAX_ROWS, MIN_ROWS};
+use crate::store::engine::redb::journal::{CHECKPOINT_TARGET, Journal, MAX_ROWS, MIN_ROWS};
 use crate::store::engine::redb::tests::Disk;
 
-/// One on a disk that can be made to fail, with a journal that cannot.
+/// An engine on a disk that can be made to fail, with a journal that cannot.
 fn engine_on(disk: &Disk, folder: &Folder, max_rows: usize) -> Redb {
     let medium = disk.clone();
     let opener = move || Builder::new().create_with_backend(medium.clone());
@@ -23,7 +23,7 @@ fn engine_on(disk: &Disk, folder: &Folder, max_rows: usize) -> Redb {
     engine
 }
 
-/// Two rows are always written together, and whoever reads finds them the same, whatever is committed meanwhile.
+/// Rows that are always written together are equal in every snapshot, during commits and checkpoints too.
 #[test]
 fn nobody_sees_half_of_a_transaction_while_checkpoints_come_and_go() {
     let folder = Folder::new();
@@ -111,7 +111,7 @@ fn a_checkpoint_that_fails_is_said_to_the_next_write_and_loses_nothing() {
             matches!(failed, StoreError::ReadOnly(_) | StoreError::Interrupted),
             "{failed:?}"
         );
-        // It may have been kept all the same: the engine has said no after the journal had it.
+        // The failed write may have been kept: the engine may fail after the journal took the record.
         disk.takes_no_writes.store(false, Ordering::SeqCst);
         engine.recover().unwrap();
         let found = rows_of(&engine);
@@ -135,10 +135,10 @@ fn what_could_not_be_written_is_seen_for_as_long_as_that_lasts_and_written_then(
         }
     };
     assert!(matches!(failed, StoreError::NoSpace), "{failed:?}");
-    // Whoever does not open it afresh is refused.
+    // The engine refuses writes until it is reopened.
     assert!(matches!(put(&engine, b"", b""), Err(StoreError::Interrupted)));
-    assert!(matches!(engine.settle(), Err(StoreError::Interrupted)));
-    assert!(engine.make_whole().is_err());
+    assert!(matches!(engine.checkpoint(), Err(StoreError::Interrupted)));
+    assert!(engine.remove_journal().is_err());
     for _ in 0..3 {
         engine.recover().unwrap();
         let found = rows_of(&engine).len();
@@ -158,12 +158,12 @@ fn what_could_not_be_written_is_seen_for_as_long_as_that_lasts_and_written_then(
     );
 }
 
-/// Rows in the database, and in the journal alone what replaces some, removes some and adds some. All of them together.
+/// Writes rows to the database, and to the journal only such as replace, remove and add some. Returns the result.
 fn fill(engine: &Redb) -> Rows {
     for key in 0..40_u8 {
         put(engine, &[key], &[1; 2000]).unwrap();
     }
-    engine.settle().unwrap();
+    engine.checkpoint().unwrap();
     for key in (0..60_u8).step_by(2) {
         write(engine, Verdict::Commit, &mut |tx| {
             tx.remove(RAW.id(), &[key + 1]).unwrap();
@@ -176,11 +176,11 @@ fn fill(engine: &Redb) -> Rows {
     rows
 }
 
-/// A disk that fails from a moment on.
+/// A disk that fails after some writes.
 #[derive(Clone, Debug)]
 struct Failing {
     disk: Disk,
-    /// How often it is still written to.
+    /// The number of writes before it fails.
     left: Arc<AtomicUsize>,
 }
 
@@ -189,7 +189,7 @@ impl Failing {
         let medium = self.clone();
         let opener = move || {
             let mut builder = Builder::new();
-            // Less than what a checkpoint changes.
+            // A cache that is smaller than the changes of a checkpoint.
             builder.set_cache_size(64 << 10);
             builder.create_with_backend(medium.clone())
         };
@@ -242,7 +242,7 @@ fn a_disk_that_fails_at_any_moment_of_a_checkpoint_loses_nothing() {
         let engine = disk.engine(&folder);
         let expected = fill(&engine);
         disk.left.store(writes, Ordering::SeqCst);
-        let settled = engine.settle();
+        let settled = engine.checkpoint();
         disk.left.store(usize::MAX, Ordering::SeqCst);
         if settled.is_ok() {
             assert_eq!(rows_of(&engine), expected);
@@ -260,18 +260,18 @@ fn a_disk_that_fails_at_any_moment_of_a_checkpoint_loses_nothing() {
 fn the_size_of_a_checkpoint_follows_the_speed_of_the_disk() {
     let mut journal = Journal::new(None);
     let mut took = |duration| {
-        journal.checkpoint = Some(std::thread::spawn(move || Ok(duration)));
+        journal.checkpoint_thread = Some(std::thread::spawn(move || Ok(duration)));
         journal.join().unwrap();
         journal.max_rows
     };
-    assert_eq!(took(CHECKPOINT_TIMEOUT * 2), MAX_ROWS / 2);
-    assert_eq!(took(CHECKPOINT_TIMEOUT / 2), MAX_ROWS / 2);
+    assert_eq!(took(CHECKPOINT_TARGET * 2), MAX_ROWS / 2);
+    assert_eq!(took(CHECKPOINT_TARGET / 2), MAX_ROWS / 2);
     for _ in 0..20 {
-        took(CHECKPOINT_TIMEOUT * 2);
+        took(CHECKPOINT_TARGET * 2);
     }
-    assert_eq!(took(CHECKPOINT_TIMEOUT * 2), MIN_ROWS);
+    assert_eq!(took(CHECKPOINT_TARGET * 2), MIN_ROWS);
     for _ in 0..20 {
-        took(CHECKPOINT_TIMEOUT / 8);
+        took(CHECKPOINT_TARGET / 8);
     }
-    assert_eq!(took(CHECKPOINT_TIMEOUT / 8), MAX_ROWS);
+    assert_eq!(took(CHECKPOINT_TARGET / 8), MAX_ROWS);
 }

@@ -1,4 +1,4 @@
-//! The format of the file, without a file.
+//! The format of the journal file, tested on bytes in memory.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ fn position(id: u8, number: u64) -> JournalPosition {
     JournalPosition { id, number }
 }
 
-/// The bytes of a journal with these records, and where each of them is.
+/// The bytes of a journal with these records, and the range of each record.
 fn written(first: JournalPosition, contents: &[Vec<u8>]) -> (Vec<u8>, Vec<Range<usize>>) {
     let (mut bytes, mut records) = (Vec::new(), Vec::new());
     for (number, content) in (first.number..).zip(contents) {
@@ -41,7 +41,7 @@ proptest! {
         let whole = records.iter().filter(|record| record.end <= cut).count();
         let mut padded = bytes[..cut].to_vec();
         padded.resize(bytes.len() + 100, 0);
-        // Content that ends in zeros may be whole before its end.
+        // A record whose content ends in zeros may be complete although it was cut.
         let read = read_records(&padded, first).unwrap();
         prop_assert!(read.len() >= whole && read == contents[..read.len()]);
         prop_assert_eq!(read_records(&padded, position(8, 0)), Some(Vec::new()));
@@ -71,14 +71,14 @@ proptest! {
         from in any::<prop::sample::Index>(),
     ) {
         let (bytes, records) = written(position(7, 0), &contents);
-        // The later ones lie at the beginning, as after a switch.
+        // The later records lie at the beginning, as after a switch of halves.
         let cut = cut.index(contents.len());
         let (first, second) = bytes.split_at(records[cut].start);
         let switched = [second, first].concat();
         let from = from.index(contents.len());
         let read = read_records(&switched, position(7, from as u64)).unwrap();
         prop_assert_eq!(read.as_slice(), &contents[from..]);
-        // One is missing, and a later one is not.
+        // A record is missing before the last one.
         let after = position(7, contents.len() as u64 + 1);
         let mut with_gap = switched;
         write_record(after, b"later", &mut with_gap);
@@ -116,7 +116,7 @@ fn a_content_has_a_limit() {
 
 #[test]
 fn what_was_overtaken_hides_nothing_though_it_is_whole_by_chance() {
-    // Its last byte is alone on the second page, and is what every record begins with.
+    // The last byte of the content lies on the second page, and equals the first byte of a record.
     let mut content = vec![1; 4096 - HEAD_LEN];
     content.push(7);
     let (mut bytes, _) = written(position(7, 3), &[content]);

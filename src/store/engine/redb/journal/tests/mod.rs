@@ -1,4 +1,4 @@
-//! What a killed process and a damaged file leave, and what is read meanwhile.
+//! Files that a killed process or a damaged disk leaves, and snapshots during writes.
 
 mod checkpoints;
 mod format;
@@ -50,7 +50,7 @@ fn all(snapshot: &dyn Snapshot) -> Result<Rows, StoreError> {
     between(snapshot, Bound::Unbounded, Bound::Unbounded)
 }
 
-/// An engine that begins a checkpoint after so many rows.
+/// An engine that starts a checkpoint after `max_rows` rows.
 fn engine_of(folder: &Folder, max_rows: usize) -> Redb {
     let engine = Redb::open_file(&folder.file(), 1 << 20).unwrap();
     engine.journal().max_rows = max_rows;
@@ -79,11 +79,11 @@ fn is_within(key: &[u8], from: Bound<&[u8]>, to: Bound<&[u8]>) -> bool {
     RangeBounds::<[u8]>::contains(&(from, to), key)
 }
 
-/// What one of those who read saw, and has to see for as long as it looks.
-fn held(engine: &Redb, expected: &Rows, meanwhile: &mut dyn FnMut()) {
+/// Checks that a snapshot shows `expected` before and after `during`.
+fn snapshot_lasts(engine: &Redb, expected: &Rows, during: &mut dyn FnMut()) {
     let read = engine.read(&mut |snapshot| {
         assert_eq!(&all(snapshot)?, expected);
-        meanwhile();
+        during();
         assert_eq!(&all(snapshot)?, expected, "a snapshot changed");
         for (key, value) in expected {
             assert_eq!(snapshot.get(RAW.id(), key)?.as_ref(), Some(value));
@@ -93,7 +93,7 @@ fn held(engine: &Redb, expected: &Rows, meanwhile: &mut dyn FnMut()) {
     read.unwrap();
 }
 
-/// How a process that is killed now leaves its files: as they are at one moment.
+/// Copies the files as a process that is killed now leaves them.
 fn killed(folder: &Folder, name: &str) -> PathBuf {
     let copy = folder.path(name);
     let files = || [folder.file(), journal_of(&folder.file())].map(|file| fs::read(file).ok());
@@ -135,19 +135,10 @@ fn fill(store: &Store, key: u32, text: &str) {
 }
 
 fn rows(store: &Store) -> Rows {
-    let mut rows = Rows::new();
-    store
-        .read(|snapshot| {
-            snapshot.range(RAW.id(), Bound::Unbounded, Bound::Unbounded, &mut |key, value| {
-                rows.insert(key.to_vec(), value.to_vec());
-                Ok(ControlFlow::Continue(()))
-            })
-        })
-        .unwrap();
-    rows
+    store.read(all).unwrap()
 }
 
-/// So many writes are in the database file, and after them so many are in the journal only.
+/// A store with two writes in the database file and `journaled` writes in the journal only.
 fn store_with_journal(folder: &Folder, journaled: u32) -> Store {
     let store = open(&folder.file()).unwrap();
     for key in 0..2 {
@@ -163,7 +154,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn whatever_is_written_and_whenever_it_is_killed_the_same_rows_come_back(
+    fn rows_survive_a_kill_after_any_writes(
         max_rows in 1..12_u8,
         steps in prop::collection::vec((0..10_u8, 0..30_u8, any::<u16>()), 1..90),
     ) {
@@ -188,9 +179,9 @@ proptest! {
                     tx.put(RAW.id(), &key, &value).unwrap();
                     assert_eq!(tx.get(RAW.id(), &key).unwrap().as_ref(), Some(&value));
                 }).unwrap(),
-                5 => engine.settle().unwrap(),
+                5 => engine.checkpoint().unwrap(),
                 6 => {
-                    // More than a record holds, of which some is seen to be changed before it is known to be too much.
+                    // A batch that is too long for a record. Its changes are seen before the commit.
                     let long = value.repeat(200_000);
                     write(&engine, Verdict::Commit, &mut |tx| {
                         tx.remove(RAW.id(), &key).unwrap();
@@ -204,7 +195,7 @@ proptest! {
                     model.extend((100..103).map(|at| (vec![at], long.clone())));
                 }
                 7 => {
-                    // Between its own changes and those of others a transaction sees the same as everybody.
+                    // A transaction sees its own changes over the committed rows.
                     let (low, high) = (key.clone(), vec![key[0].saturating_add(value[0] % 16)]);
                     let (from, to) = (bound(value[0], &low), bound(value[1], &high));
                     write(&engine, Verdict::Commit, &mut |tx| {
@@ -221,7 +212,7 @@ proptest! {
                 }
                 8 => {
                     let before = model.clone();
-                    held(&engine, &before, &mut || {
+                    snapshot_lasts(&engine, &before, &mut || {
                         for at in 0..=max_rows {
                             put(&engine, &[at], &value).unwrap();
                             model.insert(vec![at], value.clone());
@@ -261,7 +252,7 @@ fn a_kill_at_any_moment_loses_nothing_that_was_answered() {
     let store = open(&folder.file()).unwrap();
     for written in 0..20 {
         let copy = killed(&folder, &format!("killed-{written}.redb"));
-        // Twice: what is killed again before it wrote anything is no worse for it.
+        // Twice: a second kill before the first write changes nothing.
         for _ in 0..2 {
             let revived = open(&copy).unwrap();
             assert_eq!(rows(&revived), rows(&store), "{written}");
@@ -303,27 +294,15 @@ fn a_full_journal_and_a_batch_too_long_for_it_go_to_the_database() {
 fn a_database_at_rest_does_without_its_journal() {
     let folder = Folder::new();
     let engine = Redb::open_file(&folder.file(), 1 << 20).unwrap();
-    let change = |key: &[u8]| {
-        engine
-            .transact(&mut |tx| {
-                tx.put(RAW.id(), key, b"value").unwrap();
-                Verdict::Commit
-            })
-            .unwrap();
-    };
+    let change = |key: &[u8]| put(&engine, key, b"value").unwrap();
     (0..5).for_each(|key: u8| change(&[key]));
     let overtaken = fs::read(journal_of(&folder.file())).unwrap();
-    engine.settle().unwrap();
+    engine.checkpoint().unwrap();
     change(b"newer");
-    engine.settle().unwrap();
+    engine.checkpoint().unwrap();
     fs::write(journal_of(&folder.file()), overtaken).unwrap();
     let revived = Redb::open_file(&killed(&folder, "killed.redb"), 1 << 20).unwrap();
-    revived
-        .read(&mut |snapshot| {
-            assert!(snapshot.get(RAW.id(), b"newer")?.is_some());
-            Ok(())
-        })
-        .unwrap();
+    assert!(rows_of(&revived).contains_key(b"newer".as_slice()));
 }
 
 #[test]
@@ -393,28 +372,14 @@ fn a_database_whose_journal_cannot_be_written_goes_on_without() {
 fn what_is_opened_afresh_lets_go_of_a_journal_that_may_be_another() {
     let folder = Folder::new();
     let engine = Redb::open_file(&folder.file(), 1 << 20).unwrap();
-    let change = |key: u8| {
-        let written = engine.transact(&mut |tx| {
-            tx.put(RAW.id(), &[key], b"value").unwrap();
-            Verdict::Commit
-        });
-        written.unwrap();
-    };
+    let change = |key: u8| put(&engine, &[key], b"value").unwrap();
     (0..5).for_each(change);
     engine.recover().unwrap();
     change(5);
     fs::remove_file(journal_of(&folder.file())).unwrap();
     (6..10).for_each(change);
     let revived = Redb::open_file(&killed(&folder, "killed.redb"), 1 << 20).unwrap();
-    let mut found = 0;
-    let count = revived.read(&mut |snapshot| {
-        snapshot.range(RAW.id(), Bound::Unbounded, Bound::Unbounded, &mut |_, _| {
-            found += 1;
-            Ok(ControlFlow::Continue(()))
-        })
-    });
-    count.unwrap();
-    assert_eq!(found, 10);
+    assert_eq!(rows_of(&revived).len(), 10);
 }
 
 #[test]
@@ -433,7 +398,7 @@ fn a_link_where_the_journal_will_be_leads_nowhere() {
 }
 
 #[test]
-fn whoever_has_lost_the_database_leaves_the_journal_of_the_next() {
+fn a_process_that_lost_the_database_leaves_the_journal_of_the_next() {
     let folder = Folder::new();
     let loser = Redb::open_file(&folder.file(), 1 << 20).unwrap();
     fs::rename(folder.file(), folder.path("away.redb")).unwrap();
@@ -466,7 +431,7 @@ fn what_was_replayed_is_in_the_database_once_it_has_settled() {
     let copy = killed(&folder, "killed.redb");
     let revived = Redb::open_file(&copy, 1 << 20).unwrap();
     assert_eq!(rows_of(&revived).len(), 9);
-    revived.settle().unwrap();
+    revived.checkpoint().unwrap();
     drop(revived);
     fs::remove_file(journal_of(&copy)).unwrap();
     assert_eq!(rows_of(&Redb::open_file(&copy, 1 << 20).unwrap()).len(), 9);
@@ -478,7 +443,7 @@ fn what_a_file_holds_is_measured_with_what_was_replayed() {
     let store = store_with_journal(&folder, 5);
     let copy = killed(&folder, "killed.redb");
     let revived = open(&copy).unwrap();
-    wait(revived.spare()).unwrap();
+    wait(revived.unused_bytes()).unwrap();
     let again = killed_again(&copy);
     fs::remove_file(journal_of(&again)).unwrap();
     assert_eq!(rows(&open(&again).unwrap()), rows(&store));
