@@ -27,7 +27,7 @@
 //! | [`federation`] | upstream providers: whom they vouch for, what they publish | clock, identity, jose, net, oauth, random, route |
 //! | [`store`] | typed tables on a byte-level waist; redb behind it | clock, federation, identity, jose, oauth, random |
 //! | [`observe`] | the log, the audit events, the metrics | clock, config, store |
-//! | [`data_dir`] | the files of one installation: lock, master key, free room, atomic writes, restore | admin, config, control, flow, hex, random, seal, store |
+//! | [`data_dir`] | the files of one installation: lock, master key, free room, atomic writes, restore | admin, clock, config, control, flow, hex, random, seal, store |
 //! | [`flow`] | the use cases: one verb a file, one transaction each | clock, federation, identity, jose, oauth, observe, password, random, seal, secret, store |
 //! | [`admin`] | the verbs of administration, for the command line and the control socket | clock, federation, flow, identity, jose, oauth, observe, password, random, seal, secret, store |
 //! | [`pages`] | what people see: one struct a page, drawn with maud; texts | hex |

@@ -21,7 +21,7 @@ use super::admin_connection::{AdminConnection, AdminConnector, unexpected};
 use super::output::{CliError, Output};
 use super::setting_flags::SettingFlags;
 use crate::admin::installation::SetUp;
-use crate::admin::key::{KeyView, KeyStateView};
+use crate::admin::key::{KeyStateView, KeyView};
 use crate::admin::provider::examine::{Finding as ProviderFinding, FindingStatus};
 use crate::clock::{Clock, Timestamp};
 use crate::config::resolve::resolve;

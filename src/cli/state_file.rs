@@ -112,7 +112,7 @@ pub fn parse(text: &str, sources: &Sources<'_>) -> Result<Declared, Vec<String>>
     let sections = if text.trim_start().starts_with('{') {
         parse_json(text, &mut faults)
     } else {
-        parse_toml(text, &mut faults)
+        toml_sections(text, &mut faults)
     };
     let mut state = DeclaredState::default();
     for (kind, mut entries) in sections {
@@ -260,7 +260,7 @@ fn kind_of(name: &str) -> Result<&'static Kind, String> {
     })
 }
 
-fn parse_toml(text: &str, faults: &mut Vec<String>) -> Sections {
+fn toml_sections(text: &str, faults: &mut Vec<String>) -> Sections {
     let ends = LineEnds::of(text);
     let mut sections = Vec::new();
     let table = match parse_toml(text) {

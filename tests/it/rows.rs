@@ -12,18 +12,18 @@ use idsvc::oauth::Client;
 use idsvc::oauth::code::AuthorizationCode;
 use idsvc::oauth::login::LoginTransaction;
 use idsvc::oauth::refresh::RefreshFamily;
-use idsvc::store::record::{Record, Unreadable};
+use idsvc::store::record::{DecodeError, Record};
 use idsvc::store::records::{ApiKeyUse, SigningKeyRecord};
 use uuid::Uuid;
 
 /// Reads a row and writes it again.
-fn read<R: Record>(row: &[u8]) -> Result<Vec<u8>, Unreadable> {
+fn read<R: Record>(row: &[u8]) -> Result<Vec<u8>, DecodeError> {
     let mut written = Vec::new();
     R::decode(row)?.encode(&mut written).unwrap();
     Ok(written)
 }
 
-type Reader = fn(&[u8]) -> Result<Vec<u8>, Unreadable>;
+type Reader = fn(&[u8]) -> Result<Vec<u8>, DecodeError>;
 
 const READERS: &[(&str, Reader)] = &[
     ("clients", read::<Client>),

@@ -176,7 +176,7 @@ mod tests {
         params.not_before = OffsetDateTime::from_unix_timestamp(1_800_086_400).unwrap();
         let certificate = params.self_signed(&key).unwrap();
         folder
-            .place(&plan, &certificate.pem(), &key.serialize_pem(), NOW)
+            .install(&plan, &certificate.pem(), &key.serialize_pem(), NOW)
             .unwrap();
         let level = |now| check_acme_certificate(&plan, &folder, false, Timestamp::from_seconds(now)).level;
         assert_eq!(level(NOW), Level::Mend);
