@@ -21,7 +21,8 @@ use crate::net::listener::Listener;
 use crate::pages::locale::is_tag;
 use crate::store::owner;
 use crate::themes::folder::LANGUAGES;
-use crate::themes::theme_set::{Themes, check_name};
+use crate::themes::folder::check_name;
+use crate::themes::theme_set::Themes;
 use crate::themes::{Finding, Severity, built_in, starter};
 
 /// The verbs of themes.

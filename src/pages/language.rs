@@ -1,8 +1,45 @@
-//! The texts that a theme adds to one language.
+//! How a language is written, and what a theme adds to its texts.
 
 use std::collections::BTreeMap;
 
-use super::locale::Direction;
+/// How a language is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From left to right.
+    Ltr,
+    /// From right to left.
+    Rtl,
+}
+
+impl Direction {
+    /// The value of HTML's `dir` attribute.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ltr => "ltr",
+            Self::Rtl => "rtl",
+        }
+    }
+
+    /// The direction of a `dir` value.
+    pub fn of(word: &str) -> Option<Self> {
+        [Self::Ltr, Self::Rtl]
+            .into_iter()
+            .find(|direction| direction.as_str() == word)
+    }
+
+    /// The direction of a language's usual script, by the language tag.
+    pub fn of_tag(tag: &str) -> Self {
+        const RTL: [&str; 12] = [
+            "ar", "ckb", "dv", "fa", "he", "ks", "ps", "sd", "syr", "ug", "ur", "yi",
+        ];
+        let language = tag.split('-').next().unwrap_or_default();
+        if RTL.iter().any(|known| known.eq_ignore_ascii_case(language)) {
+            Self::Rtl
+        } else {
+            Self::Ltr
+        }
+    }
+}
 
 /// Texts by name, or texts for scopes by scope.
 pub type Words = BTreeMap<String, String>;

@@ -6,47 +6,8 @@ use std::sync::LazyLock;
 use minijinja::Value;
 
 use super::Text;
+use super::language::{Direction, Language};
 use super::text;
-use crate::pages::language::Language;
-
-/// How a language is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// From left to right.
-    Ltr,
-    /// From right to left.
-    Rtl,
-}
-
-impl Direction {
-    /// The value of HTML's `dir` attribute.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ltr => "ltr",
-            Self::Rtl => "rtl",
-        }
-    }
-
-    /// The direction of a `dir` value.
-    pub fn of(word: &str) -> Option<Self> {
-        [Self::Ltr, Self::Rtl]
-            .into_iter()
-            .find(|direction| direction.as_str() == word)
-    }
-
-    /// The direction of a language's usual script, by the language tag.
-    fn of_tag(tag: &str) -> Self {
-        const RTL: [&str; 12] = [
-            "ar", "ckb", "dv", "fa", "he", "ks", "ps", "sd", "syr", "ug", "ur", "yi",
-        ];
-        let language = tag.split('-').next().unwrap_or_default();
-        if RTL.iter().any(|known| known.eq_ignore_ascii_case(language)) {
-            Self::Rtl
-        } else {
-            Self::Ltr
-        }
-    }
-}
 
 /// A language of pages: a built-in one, or one that a theme or the operator added.
 #[derive(Clone, Debug)]

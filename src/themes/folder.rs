@@ -12,8 +12,8 @@ use std::time::SystemTime;
 
 use super::language::parse_language;
 use super::media::Media;
-use super::theme_set::check_name;
 use super::{Finding, MAX_FILE_BYTES, MAX_FILES, MAX_THEME_BYTES, Source};
+use crate::oauth::client::is_theme_name;
 use crate::pages::language::Language;
 use crate::pages::locale::is_tag;
 
@@ -269,4 +269,19 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
         .collect();
     paths.sort();
     paths
+}
+
+/// Whether an operator's theme may have that name: it is a plain word, and no built-in theme has it.
+pub fn check_name(name: &str) -> Result<(), &'static str> {
+    if built_in::is_built_in(name) {
+        return Err("a built-in theme has this name: choose another");
+    }
+    if name == super::folder::LANGUAGES {
+        return Err("this folder is for languages: choose another name");
+    }
+    if is_theme_name(name) {
+        Ok(())
+    } else {
+        Err("use 1 to 64 lower-case letters, digits and hyphens, no hyphen first")
+    }
 }

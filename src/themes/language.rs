@@ -7,8 +7,8 @@ use toml::Spanned;
 
 use super::finding::Finding;
 use super::reader::Reader;
+use crate::pages::language::Direction;
 use crate::pages::language::{Language, Words};
-use crate::pages::locale::Direction;
 use crate::pages::text;
 use crate::pages::text::{PLACE, PLACE_OPTIONAL};
 

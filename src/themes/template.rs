@@ -12,9 +12,6 @@ use super::{finding, grammar};
 use crate::pages::form::sentence;
 use crate::pages::template_context::TemplateContext;
 
-/// The filters that templates have.
-pub const FILTERS: [&str; 5] = ["asset", "lower", "trim", "upper", "with"];
-
 /// The most instructions for one page. The largest page of the built-in themes takes a tenth.
 const MAX_INSTRUCTIONS: u64 = 20_000;
 /// How deep templates may include each other.

@@ -454,7 +454,7 @@ fn the_contract_names_every_slot_of_every_page_and_no_other() {
 #[test]
 fn the_contract_names_every_filter_and_kind_of_file() {
     let text = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/themes/README.md"));
-    for filter in template::FILTERS {
+    for filter in grammar::FILTERS {
         assert!(
             text.contains(&format!("`{filter}`")) || text.contains(&format!("\\|{filter}")),
             "{filter}"

@@ -79,17 +79,20 @@ fn what_a_connection_may_take_is_what_the_guide_says() {
         (uncounted.is_empty(), "| `limits.exempt` | `[]` |"),
         (
             handshake_timeout == seconds(10),
-            "a TLS handshake has ten seconds",
+            "A TLS handshake has ten seconds",
         ),
         (
             header_timeout == seconds(10) && max_header_bytes == 16 * 1024,
-            "its header has at most 16 KiB and 100 fields (431) and ten seconds to arrive",
+            "Its header has at most 16 KiB and 100 fields (431), and ten seconds to arrive",
         ),
         (
             header_timeout == seconds(10) && idle_timeout == seconds(60),
-            "A connection that comes to no request is ended after ten seconds, one without further requests after a minute",
+            "A connection without any request is ended after ten seconds, and one without further requests after a minute",
         ),
-        (request_timeout == seconds(30), "the answer thirty seconds (503)"),
+        (
+            request_timeout == seconds(30),
+            "The answer has thirty seconds (503)",
+        ),
         (
             max_concurrent_streams == 32,
             "an HTTP/2 connection carries 32 requests at once",

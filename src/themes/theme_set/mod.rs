@@ -12,7 +12,6 @@ use arc_swap::ArcSwap;
 
 use super::folder::{Fingerprint, FolderContents};
 use super::{DEFAULT, Finding, Severity, built_in};
-use crate::oauth::client::is_theme_name;
 use crate::themes::Theme;
 
 /// The most themes that are read from the operator's folder.
@@ -229,20 +228,5 @@ fn load(base_path: &str, folder: Option<&Path>) -> ThemeSet {
         themes,
         refused,
         languages: of_languages.into_iter().map(|(_, finding)| finding).collect(),
-    }
-}
-
-/// Whether an operator's theme may have that name: it is a plain word, and no built-in theme has it.
-pub fn check_name(name: &str) -> Result<(), &'static str> {
-    if built_in::is_built_in(name) {
-        return Err("a built-in theme has this name: choose another");
-    }
-    if name == super::folder::LANGUAGES {
-        return Err("this folder is for languages: choose another name");
-    }
-    if is_theme_name(name) {
-        Ok(())
-    } else {
-        Err("use 1 to 64 lower-case letters, digits and hyphens, no hyphen first")
     }
 }
