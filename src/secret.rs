@@ -77,7 +77,7 @@ impl<K: Kind> Secret<K> {
     /// Creates a secret for the row that `locator` names.
     ///
     /// A `locator` of another length than [`Kind::LOCATOR_LEN`] is truncated or padded with zeros.
-    pub fn mint(locator: &[u8], random: &Random) -> Self {
+    pub fn generate(locator: &[u8], random: &Random) -> Self {
         Self::assemble(locator, &Zeroizing::new(random.bytes()))
     }
 
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_minted_secret_parses_and_keeps_its_locator() {
-        let minted = Secret::<AuthorizationCode>::mint(&[7; 16], &Random::system());
+        let minted = Secret::<AuthorizationCode>::generate(&[7; 16], &Random::system());
         let parsed = Secret::<AuthorizationCode>::parse(minted.reveal()).unwrap();
         assert_eq!(parsed.locator(), [7; 16]);
         assert_eq!(parsed.digest(), minted.digest());
@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn a_changed_character_a_missing_one_and_another_kind_are_malformed() {
         let random = Random::system();
-        let text = Secret::<AuthorizationCode>::mint(&[1; 16], &random)
+        let text = Secret::<AuthorizationCode>::generate(&[1; 16], &random)
             .reveal()
             .to_owned();
         let mut changed = text.clone().into_bytes();
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn nothing_printed_holds_the_secret() {
-        let secret = Secret::<ClientSecret>::mint(&[], &Random::system());
+        let secret = Secret::<ClientSecret>::generate(&[], &Random::system());
         assert_eq!(format!("{secret:?}"), "idsvc_cs_[redacted]");
         assert_eq!(format!("{:?}", secret.digest()), "Digest(idsvc_cs_…)");
         // The same inside other values.

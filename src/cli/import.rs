@@ -171,7 +171,7 @@ fn open(path: &Path) -> Result<Box<dyn Rewind>, CliError> {
     read_all(stream.as_mut(), INPUT_LIMIT).map(|text| -> Box<dyn Rewind> { Box::new(Cursor::new(text)) })
 }
 
-/// Reads the stream to its end. More than `limit` bytes are an error, so that no part is imported as the read_all.
+/// Reads the stream to its end. More than `limit` bytes are an error, so that no part is imported as if it were all.
 fn read_all(stream: &mut dyn Read, limit: u64) -> Result<Vec<u8>, CliError> {
     let mut text = Vec::new();
     let length = stream

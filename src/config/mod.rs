@@ -24,7 +24,7 @@ use ipnet::IpNet;
 use crate::limit::LimitPolicy;
 use crate::net::Limits;
 use crate::net::acme::Plan;
-use crate::net::outbound::Terms;
+use crate::net::outbound::OutboundPolicy;
 use crate::oauth::policy::Policy;
 use crate::password::{PasswordParams, PoolSize};
 
@@ -182,7 +182,7 @@ pub struct Settings {
     /// The folder of the operator's themes. It may be missing.
     pub theme_dir: PathBuf,
     /// How providers and published keys are reached.
-    pub outbound: Terms,
+    pub outbound: OutboundPolicy,
     /// The largest size of the audit in bytes.
     pub events_max_bytes: u64,
     /// The cost of new password hashes.

@@ -14,7 +14,7 @@ use crate::identity::SessionLifetimes;
 use crate::jose::alg::Algorithm;
 use crate::limit::LimitPolicy;
 use crate::net::listener::{conflict_across_listeners, conflict_in_one_listener};
-use crate::net::outbound::{Client, Terms};
+use crate::net::outbound::{Client, OutboundPolicy};
 use crate::oauth::access_token::AccessTokenClaims;
 use crate::oauth::client::is_theme_name;
 use crate::oauth::code;
@@ -162,7 +162,7 @@ pub(super) fn settings(reader: &mut Reader<'_>) -> Settings {
         data_dir,
         base_url: base_url(reader),
         policy_without_issuer,
-        outbound: Terms {
+        outbound: OutboundPolicy {
             ca_file: reader.path("outbound.ca_file").map(|(file, _)| file),
             allow: networks(reader, "outbound.allow"),
         },
@@ -460,7 +460,7 @@ fn metrics_listen(reader: &mut Reader<'_>, listen: &[SocketAddr]) -> Option<Sock
 }
 
 /// Loads the certificate authorities for outbound requests, as a start would.
-fn check_authorities(reader: &mut Reader<'_>, terms: &Terms) {
+fn check_authorities(reader: &mut Reader<'_>, terms: &OutboundPolicy) {
     if let Err(error) = Client::new(terms) {
         reader.fault_at("outbound.ca_file", error.to_string());
     }

@@ -19,7 +19,7 @@ use super::provider::Provider;
 use crate::clock::Timestamp;
 use crate::jose::jwk::JwkSet;
 use crate::net::outbound::{Client, Request};
-pub use crate::net::outbound::{OutboundError, Response, SetupError, Terms};
+pub use crate::net::outbound::{OutboundError, OutboundPolicy, Response, SetupError};
 use crate::oauth::assertion::ASSERTION_TYPE;
 use crate::random::Random;
 
@@ -139,7 +139,7 @@ pub struct Upstreams {
 
 impl Upstreams {
     /// A client with these settings and an empty cache.
-    pub fn new(terms: &Terms, random: &Random) -> Result<Self, SetupError> {
+    pub fn new(terms: &OutboundPolicy, random: &Random) -> Result<Self, SetupError> {
         Ok(Self {
             client: Client::new(terms)?,
             key_sets: Cache::new(random.clone()),

@@ -76,7 +76,11 @@ pub fn refused_bearer(context: &RequestContext, refusal: Option<&Refusal>) -> Ht
         Some(refusal) => {
             let (code, description) = (refusal.code.as_str(), &refusal.description);
             context.log_refusal(code, description);
-            challenge += &format!(", error=\"{code}\", error_description=\"{description}\"");
+            challenge += ", error=\"";
+            challenge += code;
+            challenge += "\", error_description=\"";
+            challenge += description;
+            challenge += "\"";
             if refusal.code == ErrorCode::InsufficientScope {
                 challenge += ", scope=\"openid\"";
             }

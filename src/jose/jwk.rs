@@ -241,10 +241,13 @@ impl PublicKey {
             }
             Material::Ed25519(x) => json!({ "kty": "OKP", "crv": "Ed25519", "x": encode(x) }),
         };
-        jwk["kid"] = json!(self.kid.clone().unwrap_or_else(|| self.thumbprint()));
-        jwk["use"] = json!("sig");
-        if let [algorithm] = self.algorithms {
-            jwk["alg"] = json!(algorithm.as_str());
+        if let Some(members) = jwk.as_object_mut() {
+            let kid = self.kid.clone().unwrap_or_else(|| self.thumbprint());
+            members.insert("kid".to_owned(), json!(kid));
+            members.insert("use".to_owned(), json!("sig"));
+            if let [algorithm] = self.algorithms {
+                members.insert("alg".to_owned(), json!(algorithm.as_str()));
+            }
         }
         jwk
     }

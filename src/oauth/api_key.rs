@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn every_known_form_is_read() {
-        let key = Secret::<ApiKey>::mint(&[5; 16], &Random::seeded(1));
+        let key = Secret::<ApiKey>::generate(&[5; 16], &Random::seeded(1));
         let text = key.reveal();
         for (sent, client_id) in [
             (STANDARD.encode(text), None),
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_client_is_named_plainly_or_form_encoded() {
-        let key = Secret::<ApiKey>::mint(&[5; 16], &Random::seeded(1));
+        let key = Secret::<ApiKey>::generate(&[5; 16], &Random::seeded(1));
         let is_of = |named: &str, client_id: &str| {
             let sent = STANDARD.encode(format!("{named}{}", key.reveal()));
             parse(&sent).unwrap().is_of(client_id)

@@ -214,7 +214,7 @@ mod tests {
     const START: Timestamp = Timestamp::from_seconds(1_000_000);
 
     fn issued() -> (AuthorizationCode, String) {
-        let secret = Secret::<CodeSecret>::mint(Uuid::from_u128(5).as_bytes(), &Random::seeded(1));
+        let secret = Secret::<CodeSecret>::generate(Uuid::from_u128(5).as_bytes(), &Random::seeded(1));
         let code = AuthorizationCode {
             digest: secret.digest(),
             authorization: Authorization {

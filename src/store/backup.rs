@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::engine::redb::Redb;
-use super::engine::{Backend, Snapshot, TableId, Verdict};
+use super::engine::{Backend, CommitDecision, Snapshot, TableId};
 use super::schema::{META, Schema, stored_in};
 use super::tables;
 use super::{OpenError, Options, Store, StoreError};
@@ -400,9 +400,9 @@ pub fn restore<R: Read>(
                 }
             }
             if outcome.is_ok() {
-                Verdict::Commit
+                CommitDecision::Commit
             } else {
-                Verdict::RollBack
+                CommitDecision::RollBack
             }
         })?;
         outcome?;

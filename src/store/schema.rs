@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use super::engine::redb::{INSPECTION_CACHE_BYTES, Redb, inspect, remove_file, sync_folder_of};
-use super::engine::{Backend, Snapshot, Tx, Verdict};
+use super::engine::{Backend, CommitDecision, Snapshot, Tx};
 use super::table::Table;
 use super::{OpenError, StoreError};
 use crate::store::owner;
@@ -77,9 +77,9 @@ impl Schema {
                 .try_for_each(|migration| migration(tx))
                 .and_then(|()| meta_put(tx, SCHEMA, &self.version().to_string()));
             if outcome.is_ok() {
-                Verdict::Commit
+                CommitDecision::Commit
             } else {
-                Verdict::RollBack
+                CommitDecision::RollBack
             }
         })?;
         Ok(outcome?)

@@ -10,6 +10,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use super::built_in;
 use super::language::parse_language;
 use super::media::Media;
 use super::{Finding, MAX_FILE_BYTES, MAX_FILES, MAX_THEME_BYTES, Source};

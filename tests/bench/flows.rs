@@ -175,7 +175,7 @@ impl Bench {
         let return_to = serde_json::json!({"uri": REDIRECT_URI, "explicit": true});
         for _ in 0..count {
             let id = random.uuid_v7(Clock::System.since_epoch());
-            let code = Secret::<secret::AuthorizationCode>::mint(id.as_bytes(), random);
+            let code = Secret::<secret::AuthorizationCode>::generate(id.as_bytes(), random);
             texts.push(code.reveal().to_owned());
             let row = AuthorizationCode {
                 digest: code.digest(),

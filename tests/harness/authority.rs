@@ -16,7 +16,7 @@ use idsvc::clock::Clock;
 use idsvc::net::Limits;
 use idsvc::net::acme::Plan;
 use idsvc::net::listener::Listener;
-use idsvc::net::outbound::Terms;
+use idsvc::net::outbound::OutboundPolicy;
 use idsvc::net::tls::Acceptor;
 use idsvc::random::Random;
 use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, IsCa, Issuer, KeyPair, PublicKeyData};
@@ -170,8 +170,8 @@ impl Authority {
     }
 
     /// The outbound configuration with which the service reaches it.
-    pub(crate) fn terms(&self) -> Terms {
-        Terms {
+    pub(crate) fn terms(&self) -> OutboundPolicy {
+        OutboundPolicy {
             ca_file: Some(self.folder.path().join("certs/self-signed.pem")),
             allow: vec!["127.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()],
         }

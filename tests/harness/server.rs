@@ -16,7 +16,7 @@ use idsvc::jose::keyring::SigningKey;
 use idsvc::jose::rsa_keygen;
 use idsvc::limit::LimitPolicy;
 use idsvc::net::listener::Listener;
-use idsvc::net::outbound::Terms;
+use idsvc::net::outbound::OutboundPolicy;
 use idsvc::net::{Limits, Peer};
 use idsvc::oauth::client::{AuthMethod, Client, ClientMetadata, GrantType, StoredSecret};
 use idsvc::oauth::{Policy, Scope};
@@ -73,7 +73,7 @@ pub(crate) struct Setup {
     /// The names that the service is reached by without a proxy.
     pub(crate) names: Vec<String>,
     /// The way to providers.
-    pub(crate) outbound: Terms,
+    pub(crate) outbound: OutboundPolicy,
     /// The cost of a password hash.
     pub(crate) cost: PasswordParams,
 }
@@ -85,7 +85,7 @@ impl Default for Setup {
             limits: default_limits(),
             trusted_proxies: Vec::new(),
             names: Vec::new(),
-            outbound: Terms::default(),
+            outbound: OutboundPolicy::default(),
             cost: PasswordParams::new(64, 1, 1).unwrap(),
         }
     }
@@ -160,7 +160,7 @@ impl Server {
     }
 
     /// The service with other settings and another way to providers.
-    pub(crate) async fn start_reaching(terms: &Terms, change: impl FnOnce(&mut Policy)) -> Self {
+    pub(crate) async fn start_reaching(terms: &OutboundPolicy, change: impl FnOnce(&mut Policy)) -> Self {
         let mut setup = Setup {
             outbound: terms.clone(),
             ..Setup::default()

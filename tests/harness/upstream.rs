@@ -9,7 +9,7 @@ use idsvc::jose::alg::Algorithm;
 use idsvc::jose::jwt;
 use idsvc::jose::keyring::SigningKey;
 use idsvc::jose::rsa_keygen;
-use idsvc::net::outbound::Terms;
+use idsvc::net::outbound::OutboundPolicy;
 use idsvc::random::Random;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::ServerConfig;
@@ -166,8 +166,8 @@ impl Upstream {
     }
 
     /// How the service reaches it.
-    pub(crate) fn terms(&self) -> Terms {
-        Terms {
+    pub(crate) fn terms(&self) -> OutboundPolicy {
+        OutboundPolicy {
             ca_file: Some(self.folder.path().join("ca.pem")),
             allow: vec!["127.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()],
         }

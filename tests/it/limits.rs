@@ -553,7 +553,7 @@ async fn api_keys_that_are_wrong_are_held_back() {
     let (server, _acme, alice) = scene().await;
     let mint = || {
         let id = Random::system().uuid_v4();
-        (id, Secret::<ApiKey>::mint(id.as_bytes(), &Random::system()))
+        (id, Secret::<ApiKey>::generate(id.as_bytes(), &Random::system()))
     };
     let ((id, key), (_, stranger)) = (mint(), mint());
     let stored = StoredApiKey {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use idsvc::net::outbound::{Client, OutboundError, Request, Response, Terms};
+use idsvc::net::outbound::{Client, OutboundError, OutboundPolicy, Request, Response};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use rustls::ServerConfig;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -41,7 +41,7 @@ async fn scene() -> (Upstream, Client) {
 
 /// A client that trusts the provider's certificate and may not reach private networks.
 fn confined(upstream: &Upstream) -> Client {
-    let terms = Terms {
+    let terms = OutboundPolicy {
         allow: Vec::new(),
         ..upstream.terms()
     };
@@ -128,7 +128,7 @@ async fn nothing_of_this_machine_is_reached_unless_the_operator_allows_it() {
         );
     }
     assert!(upstream.seen("/jwks").is_empty());
-    let narrow = Terms {
+    let narrow = OutboundPolicy {
         allow: vec!["127.0.0.2/32".parse().unwrap()],
         ..upstream.terms()
     };
@@ -306,7 +306,7 @@ async fn dripping(name: &str, is_ca: IsCa) -> (String, TempDir) {
 }
 
 fn trusting(folder: &TempDir) -> Client {
-    let terms = Terms {
+    let terms = OutboundPolicy {
         ca_file: Some(folder.path().join("ca.pem")),
         allow: vec!["127.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()],
     };
@@ -327,7 +327,7 @@ async fn who_sends_letter_by_letter_is_left_after_ten_seconds() {
 async fn a_certificate_has_to_be_trusted_and_of_that_name() {
     let (upstream, _) = scene().await;
     let address = format!("{}/jwks", upstream.issuer);
-    let web_only = Terms {
+    let web_only = OutboundPolicy {
         ca_file: None,
         ..upstream.terms()
     };
@@ -406,7 +406,7 @@ fn a_bad_file_of_authorities_is_refused_by_its_name() {
             Some(content) => std::fs::write(&file, content).unwrap(),
             None => std::fs::remove_file(&file).unwrap(),
         }
-        let terms = Terms {
+        let terms = OutboundPolicy {
             ca_file: Some(file.clone()),
             allow: Vec::new(),
         };

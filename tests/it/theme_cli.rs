@@ -135,7 +135,7 @@ fn a_check_says_what_visitors_would_meet() {
     let (ok, found) = check(&service, &sample("hostile"));
     assert!(!ok);
     for said in [
-        "refused login.html: a form leads to \"https://hostile.example/steal\"",
+        "refused login.html: a form is sent to \"https://hostile.example/steal\"",
         "refused consent.html line 4: the page takes too long to draw",
         "refused error.html line 2: an operation that makes a new value",
         "refused error.html line 3: set",

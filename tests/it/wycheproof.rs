@@ -15,7 +15,7 @@ struct Vectors<G> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Verdict {
+enum CommitDecision {
     Valid,
     Invalid,
     /// Valid by some reading of the standard.
@@ -37,7 +37,7 @@ struct SignatureTest {
     comment: String,
     msg: String,
     sig: String,
-    result: Verdict,
+    result: CommitDecision,
 }
 
 #[derive(Deserialize)]
@@ -52,7 +52,7 @@ struct TokenTest {
     tc_id: u32,
     comment: String,
     jws: String,
-    result: Verdict,
+    result: CommitDecision,
 }
 
 macro_rules! vectors {
@@ -85,7 +85,7 @@ fn check(groups: Vec<SignatureGroup>, alg: Algorithm) -> (usize, usize) {
             // what is merely acceptable leaves out the NULL of the digest's algorithm: RFC 8017 section 9.2 wants it
             assert_eq!(
                 holds,
-                test.result == Verdict::Valid,
+                test.result == CommitDecision::Valid,
                 "{alg} {}: {}",
                 test.tc_id,
                 test.comment
@@ -150,7 +150,7 @@ fn a_token_is_accepted_when_it_is_valid_and_signed_in_a_way_that_is_known() {
     for group in groups {
         let keys = JwkSet::of_jwks(std::slice::from_ref(&group.key));
         for test in group.tests {
-            let expected = test.result == Verdict::Valid && is_known(&test.jws);
+            let expected = test.result == CommitDecision::Valid && is_known(&test.jws);
             let found = is_accepted(&test.jws, &keys);
             assert_eq!(found, expected, "{}: {}", test.tc_id, test.comment);
             accepted += usize::from(found);
@@ -167,7 +167,7 @@ fn a_key_set_with_a_key_that_must_not_be_used_accepts_nothing_by_it() {
     for group in groups {
         let keys = JwkSet::parse(group.key.to_string().as_bytes()).unwrap_or_default();
         for test in group.tests {
-            let expected = test.result == Verdict::Valid && is_known(&test.jws);
+            let expected = test.result == CommitDecision::Valid && is_known(&test.jws);
             let found = is_accepted(&test.jws, &keys);
             assert_eq!(found, expected, "{}: {}", test.tc_id, test.comment);
             accepted += usize::from(found);

@@ -365,7 +365,7 @@ fn execute(tx: &mut dyn Tx, writes: &[PlannedWrite], now: Timestamp) -> Result<(
             PlannedWrite::PutProvider(provider) => provider::store_provider(tx, provider, &mut revocation)?,
             PlannedWrite::PutClient(client) => CLIENTS.put(tx, &client.client_id, client)?,
             PlannedWrite::PutUser(_, user) | PlannedWrite::UpdateDeclaredHash(user) => {
-                super::user::write(tx, user)?
+                super::user::write(tx, user)?;
             }
             PlannedWrite::RemoveProvider(_) | PlannedWrite::RemoveClient(_) | PlannedWrite::RemoveUser(_) => {
             }

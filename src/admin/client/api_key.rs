@@ -42,7 +42,7 @@ pub struct WhichApiKey {
 pub(super) fn generate(admin: Admin<'_>) -> (StoredApiKey, SecretString) {
     let core = admin.core;
     let id = core.random.uuid_v7(core.clock.since_epoch());
-    let key = Secret::<ApiKey>::mint(id.as_bytes(), &core.random);
+    let key = Secret::<ApiKey>::generate(id.as_bytes(), &core.random);
     let stored = StoredApiKey {
         id,
         digest: key.digest(),

@@ -60,7 +60,7 @@ pub(in crate::admin) fn usual_grants(
     vec![GrantType::AuthorizationCode, GrantType::RefreshToken]
 }
 
-/// Checks the record as a whole. AddressList that the client had `before` are not checked. Users cannot sign in at
+/// Checks the record as a whole. Addresses that the client had `before` are not checked. Users cannot sign in at
 /// the providers `exchange_only`.
 pub(in crate::admin) fn check(
     before: Option<&Client>,

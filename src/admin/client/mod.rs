@@ -93,7 +93,7 @@ pub(super) fn secret_of(
         }
         (Digest::of(bytes), None)
     } else {
-        let secret = Secret::<ClientSecret>::mint(&[], &admin.core.random);
+        let secret = Secret::<ClientSecret>::generate(&[], &admin.core.random);
         (secret.digest(), Some(SecretString::new(secret.reveal())))
     };
     (

@@ -17,7 +17,7 @@ use crate::flow::Core;
 use crate::jose::alg::Algorithm;
 use crate::secret::Secret;
 use crate::store::engine::redb::Redb;
-use crate::store::engine::{Backend, Snapshot, Tx, Verdict};
+use crate::store::engine::{Backend, CommitDecision, Snapshot, Tx};
 use crate::store::schema::Schema;
 use crate::store::tables::CLIENTS;
 use crate::store::{Options, Store, StoreError};
@@ -71,7 +71,7 @@ impl Backend for UnreliableDisk {
         }
     }
 
-    fn transact(&self, work: &mut dyn FnMut(&mut dyn Tx) -> Verdict) -> Result<(), StoreError> {
+    fn transact(&self, work: &mut dyn FnMut(&mut dyn Tx) -> CommitDecision) -> Result<(), StoreError> {
         self.engine.transact(work)?;
         if self.fails.load(Ordering::SeqCst) {
             self.is_open.store(false, Ordering::SeqCst);

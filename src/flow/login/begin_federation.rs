@@ -49,7 +49,7 @@ pub async fn begin_federation(
     let LoginContext {
         id, purpose, session, ..
     } = login;
-    let state = Secret::<UpstreamState>::mint(id.as_bytes(), &core.random);
+    let state = Secret::<UpstreamState>::generate(id.as_bytes(), &core.random);
     let nonce = URL_SAFE_NO_PAD.encode(core.random.bytes::<32>());
     let verifier = Zeroizing::new(URL_SAFE_NO_PAD.encode(core.random.bytes::<32>()));
     let must_reauthenticate =

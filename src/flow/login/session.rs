@@ -142,8 +142,8 @@ impl DrawnSession {
         let present = browser.session.as_ref().map_or(id, |presented| presented.id);
         Self {
             id,
-            fresh: Secret::mint(id.as_bytes(), &core.random),
-            renewed: Secret::mint(present.as_bytes(), &core.random),
+            fresh: Secret::generate(id.as_bytes(), &core.random),
+            renewed: Secret::generate(present.as_bytes(), &core.random),
         }
     }
 

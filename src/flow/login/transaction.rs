@@ -182,7 +182,7 @@ pub(in crate::flow) fn new_transaction(
     let (digest, binding) = if let Some(digest) = browser.binding {
         (digest, None)
     } else {
-        let binding = Secret::mint(&[], &core.random);
+        let binding = Secret::generate(&[], &core.random);
         (binding.digest(), Some(binding))
     };
     let transaction = LoginTransaction {
@@ -263,7 +263,7 @@ impl DrawnCode {
         let id = core.random.uuid_v7(core.clock.since_epoch());
         Self {
             id,
-            secret: Secret::mint(id.as_bytes(), &core.random),
+            secret: Secret::generate(id.as_bytes(), &core.random),
             expires_at: now + core.policy.lifetimes.code,
         }
     }

@@ -44,7 +44,7 @@ const MAX_PER_HOST: usize = 32;
 
 /// The `outbound` section of the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Terms {
+pub struct OutboundPolicy {
     /// A PEM file of certificate authorities that are trusted beside those of the web.
     pub ca_file: Option<PathBuf>,
     /// Networks that may be connected to although they are not public.
@@ -156,7 +156,7 @@ pub struct Client {
 
 impl Client {
     /// A client with this configuration.
-    pub fn new(terms: &Terms) -> Result<Self, SetupError> {
+    pub fn new(terms: &OutboundPolicy) -> Result<Self, SetupError> {
         let mut roots = RootCertStore {
             roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
         };

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::sync::{Arc, Mutex};
 
 use super::redb::Redb;
-use super::{Backend, Snapshot, TableId, Tx, Verdict, Visit};
+use super::{Backend, CommitDecision, Snapshot, TableId, Tx, Visit};
 use crate::store::schema::Schema;
 use crate::store::{Options, Store, StoreError};
 
@@ -36,7 +36,7 @@ impl Backend for Counted {
         self.engine.read(look)
     }
 
-    fn transact(&self, work: &mut dyn FnMut(&mut dyn Tx) -> Verdict) -> Result<(), StoreError> {
+    fn transact(&self, work: &mut dyn FnMut(&mut dyn Tx) -> CommitDecision) -> Result<(), StoreError> {
         self.engine.transact(&mut |tx| {
             work(&mut Counting {
                 tx,

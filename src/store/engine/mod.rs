@@ -100,7 +100,7 @@ impl FileId {
 
 /// How a transaction ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum CommitDecision {
     /// Keeps all writes. They are on the disk before the call returns.
     Commit,
     /// Discards all writes.
@@ -114,7 +114,7 @@ pub trait Backend: Send + Sync {
     fn read(&self, look: &mut dyn FnMut(&dyn Snapshot) -> Result<(), StoreError>) -> Result<(), StoreError>;
 
     /// Runs `work` in one transaction. After the store was opened, only the writer thread calls this.
-    fn transact(&self, work: &mut dyn FnMut(&mut dyn Tx) -> Verdict) -> Result<(), StoreError>;
+    fn transact(&self, work: &mut dyn FnMut(&mut dyn Tx) -> CommitDecision) -> Result<(), StoreError>;
 
     /// Brings the storage to a state that opens quickly. The writer calls this while the store is idle.
     fn checkpoint(&self) -> Result<(), StoreError>;

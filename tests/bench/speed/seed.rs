@@ -147,7 +147,7 @@ impl Row {
 
 fn begin_session(user: Uuid, random: &Random, now: Timestamp) -> (Uuid, Session, String) {
     let id = random.uuid_v7(Clock::System.since_epoch());
-    let cookie = Secret::<SessionCookie>::mint(id.as_bytes(), random);
+    let cookie = Secret::<SessionCookie>::generate(id.as_bytes(), random);
     let session = Session {
         digest: cookie.digest(),
         user,

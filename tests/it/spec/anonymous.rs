@@ -255,7 +255,7 @@ async fn a_device_refreshes_with_an_api_key() {
     let (server, acme) = scene().await;
     let random = Random::system();
     let id = random.uuid_v4();
-    let key = Secret::<ApiKey>::mint(id.as_bytes(), &random);
+    let key = Secret::<ApiKey>::generate(id.as_bytes(), &random);
     let stored = StoredApiKey {
         id,
         digest: key.digest(),

@@ -122,7 +122,7 @@ impl World {
         };
         server.provider("up", fields).await;
         let id = Random::system().uuid_v4();
-        let api_key = Secret::<ApiKey>::mint(id.as_bytes(), &Random::system());
+        let api_key = Secret::<ApiKey>::generate(id.as_bytes(), &Random::system());
         let acme = server
             .client_with("acme", |client| {
                 client.grant_types = Way::ALL.iter().map(|(way, _)| way.grant()).collect();
@@ -242,7 +242,7 @@ impl World {
         };
         match (fault, way) {
             ("unknown client", Way::RefreshByKey) => {
-                let stranger = Secret::<ApiKey>::mint(&[1; 16], &Random::system());
+                let stranger = Secret::<ApiKey>::generate(&[1; 16], &Random::system());
                 with_header(basic(stranger.reveal()))
             }
             ("unknown client", Way::Signed) => {

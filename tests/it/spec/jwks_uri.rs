@@ -291,7 +291,7 @@ async fn a_redirect_is_not_followed() {
 #[tokio::test]
 async fn an_address_inside_is_not_asked() {
     let website = Upstream::start().await;
-    let terms = idsvc::net::outbound::Terms {
+    let terms = idsvc::net::outbound::OutboundPolicy {
         allow: Vec::new(),
         ..website.terms()
     };

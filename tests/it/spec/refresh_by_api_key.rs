@@ -14,7 +14,7 @@ const PATH: &str = "/v4/tokens";
 
 fn key() -> (Uuid, Secret<ApiKey>) {
     let id = Random::system().uuid_v4();
-    (id, Secret::mint(id.as_bytes(), &Random::system()))
+    (id, Secret::generate(id.as_bytes(), &Random::system()))
 }
 
 fn holding(id: Uuid, key: &Secret<ApiKey>) -> impl FnOnce(&mut Client) {

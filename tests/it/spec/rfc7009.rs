@@ -86,7 +86,7 @@ async fn a_token_made_up_for_a_known_grant_revokes_nothing() {
         .unwrap();
     let (generation, lineage) = ([0; 4], [0; 16]);
     let locator = [&grant.as_bytes()[..], &generation, &lineage].concat();
-    let invented = Secret::<RefreshToken>::mint(&locator, &Random::system());
+    let invented = Secret::<RefreshToken>::generate(&locator, &Random::system());
     assert_eq!(app.revoke(invented.reveal()).await.status, 200);
     assert!(app.is_welcome(&tokens).await);
     app.refresh(tokens.refresh_token()).await.tokens();

@@ -24,7 +24,7 @@ use self::base::{BaseSnapshot, call_redb, guarded};
 use self::errors::{engine_failed, io_failed, refused, unexpected};
 use self::journal::{Journal, Overlay, ReadSnapshot, WriteTx};
 use self::memory::Memory;
-use super::{Backend, FileId, Snapshot, Tx, Verdict};
+use super::{Backend, CommitDecision, FileId, Snapshot, Tx};
 use crate::store::owner;
 use crate::store::{OpenError, StoreError};
 
@@ -177,7 +177,7 @@ impl Backend for Redb {
         look(&snapshot)
     }
 
-    fn transact(&self, work: &mut dyn FnMut(&mut dyn Tx) -> Verdict) -> Result<(), StoreError> {
+    fn transact(&self, work: &mut dyn FnMut(&mut dyn Tx) -> CommitDecision) -> Result<(), StoreError> {
         let mut journal = self.journal();
         journal.poll_checkpoint(&self.shared)?;
         let state = self.shared.state.read().unwrap_or_else(PoisonError::into_inner);
@@ -186,7 +186,7 @@ impl Backend for Redb {
         let mut open = WriteTx::new(before);
         let verdict = work(&mut open);
         let changes = open.into_changes();
-        if verdict == Verdict::RollBack || changes.is_empty() {
+        if verdict == CommitDecision::RollBack || changes.is_empty() {
             return Ok(());
         }
         journal.commit(&self.shared, changes)

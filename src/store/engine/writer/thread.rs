@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{Job, MaintenanceTask, Message, Meters};
-use crate::store::engine::{Backend, Snapshot, TableId, Tx, Verdict, Visit};
+use crate::store::engine::{Backend, CommitDecision, Snapshot, TableId, Tx, Visit};
 use crate::store::schema::{META, meta_put};
 use crate::store::{Options, StoreError};
 
@@ -219,7 +219,7 @@ impl WriterThread {
                         Ok(Ok(())) => continue,
                         Ok(Err(error)) if error.is_outage() => {
                             outcome = BatchOutcome::StorageFailed(error);
-                            return Verdict::RollBack;
+                            return CommitDecision::RollBack;
                         }
                         Ok(Err(error)) if !tracker.changed && !matches!(error, StoreError::Damaged(_)) => {
                             continue;
@@ -228,9 +228,9 @@ impl WriterThread {
                         Err(_) => StoreError::Panicked(job.name()),
                     };
                     outcome = BatchOutcome::JobFailed { index, error };
-                    return Verdict::RollBack;
+                    return CommitDecision::RollBack;
                 }
-                Verdict::Commit
+                CommitDecision::Commit
             })
         });
         match committed {
@@ -304,9 +304,9 @@ impl WriterThread {
         self.backend.transact(&mut |tx| {
             outcome = work(tx);
             if outcome.is_ok() {
-                Verdict::Commit
+                CommitDecision::Commit
             } else {
-                Verdict::RollBack
+                CommitDecision::RollBack
             }
         })?;
         outcome

@@ -190,7 +190,7 @@ impl Backend for CountingEngine {
         self.engine.read(look)
     }
 
-    fn transact(&self, work: &mut dyn FnMut(&mut dyn Tx) -> Verdict) -> Result<(), StoreError> {
+    fn transact(&self, work: &mut dyn FnMut(&mut dyn Tx) -> CommitDecision) -> Result<(), StoreError> {
         if self.refuses.load(Ordering::SeqCst) {
             return Err(StoreError::NoSpace);
         }
@@ -278,7 +278,7 @@ fn what_a_file_has_taken_and_holds_nothing_is_known_and_given_back() {
     let change = |change: &dyn Fn(&mut dyn Tx)| {
         let changed = engine.transact(&mut |tx| {
             change(tx);
-            Verdict::Commit
+            CommitDecision::Commit
         });
         changed.unwrap();
         engine.checkpoint().unwrap();
@@ -344,7 +344,7 @@ fn what_a_commit_removes_is_free_once_it_is_committed() {
     let commit = |engine: &Redb, work: &dyn Fn(&mut dyn Tx, u8)| {
         let committed = engine.transact(&mut |tx| {
             (0..ROWS).for_each(|key| work(tx, key));
-            Verdict::Commit
+            CommitDecision::Commit
         });
         committed.unwrap();
     };

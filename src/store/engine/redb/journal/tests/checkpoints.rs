@@ -55,7 +55,7 @@ fn nobody_sees_half_of_a_transaction_while_checkpoints_come_and_go() {
         });
         let reads: Vec<_> = reads.collect();
         for number in 1..=600_u32 {
-            write(&engine, Verdict::Commit, &mut |tx| {
+            write(&engine, CommitDecision::Commit, &mut |tx| {
                 for key in keys {
                     tx.put(RAW.id(), &key, &number.to_be_bytes()).unwrap();
                 }
@@ -165,7 +165,7 @@ fn fill(engine: &Redb) -> Rows {
     }
     engine.checkpoint().unwrap();
     for key in (0..60_u8).step_by(2) {
-        write(engine, Verdict::Commit, &mut |tx| {
+        write(engine, CommitDecision::Commit, &mut |tx| {
             tx.remove(RAW.id(), &[key + 1]).unwrap();
             tx.put(RAW.id(), &[key], &[2; 2000]).unwrap();
         })

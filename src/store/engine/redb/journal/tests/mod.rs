@@ -15,12 +15,16 @@ use super::path_beside as journal_of;
 use crate::store::engine::redb::Redb;
 use crate::store::engine::redb::tests::wait;
 use crate::store::engine::tests::{Folder, RAW};
-use crate::store::engine::{Backend, Snapshot, Tx, Verdict};
+use crate::store::engine::{Backend, CommitDecision, Snapshot, Tx};
 use crate::store::{OpenError, Options, Store, StoreError};
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
-fn write(engine: &Redb, verdict: Verdict, work: &mut dyn FnMut(&mut dyn Tx)) -> Result<(), StoreError> {
+fn write(
+    engine: &Redb,
+    verdict: CommitDecision,
+    work: &mut dyn FnMut(&mut dyn Tx),
+) -> Result<(), StoreError> {
     engine.transact(&mut |tx| {
         work(tx);
         verdict
@@ -28,7 +32,7 @@ fn write(engine: &Redb, verdict: Verdict, work: &mut dyn FnMut(&mut dyn Tx)) -> 
 }
 
 fn put(engine: &Redb, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-    write(engine, Verdict::Commit, &mut |tx| {
+    write(engine, CommitDecision::Commit, &mut |tx| {
         tx.put(RAW.id(), key, value).unwrap();
     })
 }
@@ -172,10 +176,10 @@ proptest! {
                     let removed = &mut |tx: &mut dyn Tx| {
                         assert_eq!(tx.remove(RAW.id(), &key).unwrap(), model.contains_key(&key));
                     };
-                    write(&engine, Verdict::Commit, removed).unwrap();
+                    write(&engine, CommitDecision::Commit, removed).unwrap();
                     model.remove(&key);
                 }
-                4 => write(&engine, Verdict::RollBack, &mut |tx| {
+                4 => write(&engine, CommitDecision::RollBack, &mut |tx| {
                     tx.put(RAW.id(), &key, &value).unwrap();
                     assert_eq!(tx.get(RAW.id(), &key).unwrap().as_ref(), Some(&value));
                 }).unwrap(),
@@ -183,7 +187,7 @@ proptest! {
                 6 => {
                     // A batch that is too long for a record. Its changes are seen before the commit.
                     let long = value.repeat(200_000);
-                    write(&engine, Verdict::Commit, &mut |tx| {
+                    write(&engine, CommitDecision::Commit, &mut |tx| {
                         tx.remove(RAW.id(), &key).unwrap();
                         for at in 100..103 {
                             tx.put(RAW.id(), &[at], &long).unwrap();
@@ -198,7 +202,7 @@ proptest! {
                     // A transaction sees its own changes over the committed rows.
                     let (low, high) = (key.clone(), vec![key[0].saturating_add(value[0] % 16)]);
                     let (from, to) = (bound(value[0], &low), bound(value[1], &high));
-                    write(&engine, Verdict::Commit, &mut |tx| {
+                    write(&engine, CommitDecision::Commit, &mut |tx| {
                         tx.put(RAW.id(), &high, &value).unwrap();
                         tx.remove(RAW.id(), &low).unwrap();
                         let mut expected = model.clone();
