@@ -32,6 +32,7 @@ pub mod users;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
+use uuid::Uuid;
 
 pub use self::catalog::Catalog;
 use self::grant_policy::GrantPolicy;
@@ -112,8 +113,8 @@ pub struct Core {
     pub signature_cache: SignatureCache,
     catalog: Arc<ArcSwap<Catalog>>,
     reload_lock: Mutex<()>,
-    /// The record of a made-up user, as it is stored: reading it takes as long as reading that of a user.
-    dummy_user: Vec<u8>,
+    /// The user whose name was found last; read in place of an unknown one.
+    last_found_user: Mutex<Uuid>,
 }
 
 impl Core {
@@ -127,7 +128,6 @@ impl Core {
         passwords: PasswordPool,
     ) -> Result<Self, OpenError> {
         let catalog = ArcSwap::from_pointee(Catalog::load(&store, &sealer, &policy)?);
-        let dummy_user = login::password::dummy_user(clock.now());
         let upstreams = Upstreams::new(&OutboundPolicy::default(), &random)?;
         Ok(Self {
             upstreams,
@@ -140,7 +140,7 @@ impl Core {
             passwords,
             catalog: Arc::new(catalog),
             reload_lock: Mutex::new(()),
-            dummy_user,
+            last_found_user: Mutex::default(),
         })
     }
 

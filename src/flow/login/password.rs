@@ -1,9 +1,8 @@
 //! A user signs in with a stored password.
 
-use std::hint::black_box;
 use std::net::IpAddr;
+use std::sync::PoisonError;
 
-use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use super::session::AuthenticationEvent;
@@ -17,9 +16,7 @@ use crate::flow::{Core, Failure};
 use crate::identity::{AuthenticationMethod, LoginName, User};
 use crate::observe::audit;
 use crate::observe::audit::Event;
-use crate::password::PasswordHash;
 use crate::store::StoreError;
-use crate::store::record::Record;
 use crate::store::tables::{USERS, USERS_BY_LOGIN_NAME};
 
 /// The result of a sign-in with a password.
@@ -133,31 +130,23 @@ async fn verify_password(
     }))
 }
 
-/// The user with this login name. For an unknown name, a missing row is looked for and the record of a made-up user is
-/// read, so that the answer takes as much time.
+/// The user with this login name. For an unknown name, the user who was found last is looked for and read as well, so
+/// that the answer takes as much time. A missing row or a made-up record is read too fast: records differ in size.
 pub fn user_named(core: &Core, name: &LoginName) -> Result<Option<User>, StoreError> {
     core.store.read(|snapshot| {
-        if let Some(uuid) = USERS_BY_LOGIN_NAME.get(snapshot, name.as_str())? {
-            return USERS.get(snapshot, &uuid);
-        }
-        USERS.get(snapshot, &Uuid::nil())?;
-        let _ = black_box(User::decode(black_box(&core.dummy_user)));
-        Ok(None)
+        let found = USERS_BY_LOGIN_NAME.get(snapshot, name.as_str())?;
+        let last_found = {
+            let mut last = core
+                .last_found_user
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            *last = found.unwrap_or(*last);
+            *last
+        };
+        let read = USERS.get(snapshot, &last_found);
+        // A damaged record of that user does not concern an unknown name.
+        if found.is_some() { read } else { Ok(None) }
     })
-}
-
-/// The stored record of a made-up user with a password.
-pub(in crate::flow) fn dummy_user(now: Timestamp) -> Vec<u8> {
-    let hash =
-        "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
-    let user = User {
-        password: PasswordHash::parse(hash).ok(),
-        ..User::local(Uuid::nil(), "nobody@example.com", "default", now)
-    };
-    let mut row = Vec::new();
-    // Writing to memory does not fail.
-    let _ = user.encode(&mut row);
-    row
 }
 
 /// The user continues with the account that is signed in (`prompt=select_account`). `None` if that is no longer
