@@ -89,11 +89,11 @@
 //!
 //! # A refresh
 //!
-//! The token names its family, its generation and the family's lineage. [`flow::token::refresh_token`] loads the
-//! one row of the family, [`oauth::refresh::RefreshFamily::refresh`] decides (newest: rotate; the one before,
-//! its successor unused and the window open: a lost answer, rotate again and drop the sibling; anything older:
-//! revoke the family), the row is put back, the commit is shared with whatever else was waiting, and the tokens
-//! are signed. One get, one put, no index of old tokens.
+//! The token names its family, its generation and the family's lineage. [`flow::token::refresh_token`] reads the row of
+//! the family, and [`oauth::refresh::RefreshFamily::refresh`] decides. The newest generation rotates. The one before it
+//! rotates again while its successor is unused and the retry window is open. Anything older is a replay and revokes the
+//! family. The row is written back, the commit is shared with the other requests that wait, and the tokens are signed.
+//! One get, one put, no index of old tokens; the user's row is read too, for what tokens say of the user.
 //!
 //! # Why the store looks like this
 //!

@@ -26,7 +26,7 @@ pub const PLACE_OPTIONAL: [&str; 1] = ["problem_too_long"];
 
 macro_rules! texts {
     ($($(#[$doc:meta])* pub $name:ident: &'static str,)*) => {
-        /// The texts of one language, borrowed from whoever keeps them: this file, or a theme.
+        /// The texts of one language, borrowed from this module or from a theme.
         #[derive(Clone, Copy, Debug)]
         pub struct Text<'a> {
             $($(#[$doc])* pub $name: &'a str,)*
@@ -83,11 +83,11 @@ texts! {
     pub problem_provider_failed: &'static str,
     /// The provider does not answer.
     pub problem_provider_unavailable: &'static str,
-    /// The provider vouches for somebody who is no user here.
+    /// The provider vouches for a person who is not a user here.
     pub problem_not_admitted: &'static str,
-    /// The application takes neither a password nor, at the moment, the word of a provider.
+    /// The application accepts no password, and none of its providers is in service.
     pub problem_no_way: &'static str,
-    /// Something was asked for on the account page that takes this sign-in.
+    /// An action on the account page needs this sign-in.
     pub problem_reauthentication_required: &'static str,
     /// Heading.
     pub consent_title: &'static str,
@@ -97,7 +97,7 @@ texts! {
     pub consent_user: &'static str,
     /// After it: a warning.
     pub consent_trust: &'static str,
-    /// A yes did not count, since somebody has signed in anew.
+    /// A consent did not count, because a user has signed in since the page was shown.
     pub problem_consent_again: &'static str,
     /// Button.
     pub allow: &'static str,
