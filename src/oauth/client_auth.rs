@@ -72,11 +72,7 @@ pub struct UnusedAssertion {
 impl UnusedAssertion {
     /// The client, after the use was recorded. `is_first` says whether there was no earlier use.
     pub fn recorded(self, is_first: bool) -> Result<AuthenticatedClient, Refusal> {
-        if is_first {
-            Ok(self.client)
-        } else {
-            Err(Refusal::invalid_client("client_assertion was used before"))
-        }
+        if is_first { Ok(self.client) } else { Err(REPLAYED) }
     }
 }
 
@@ -186,6 +182,9 @@ impl Credentials {
         Ok(Self::of(&client_id, AuthMethod::PrivateKeyJwt, proof))
     }
 }
+
+/// The refusal of a client whose assertion was used before (RFC 7523 section 3).
+pub const REPLAYED: Refusal = Refusal::invalid_client("client_assertion was used before");
 
 /// The refusal of a client that uses two methods at once (RFC 6749 section 2.3).
 const AMBIGUOUS: Refusal = Refusal::invalid_request("more than one client authentication method was used");

@@ -209,6 +209,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::oauth::ErrorCode;
     use crate::random::Random;
 
     const START: Timestamp = Timestamp::from_seconds(1_000_000);
@@ -362,7 +363,7 @@ mod tests {
         let end = code.expires_at;
         assert!(matches!(
             code.redeem(&exchange, "web", Uuid::from_u128(9), end),
-            Redemption::Refused(refusal) if refusal.description == "code has expired"
+            Redemption::Refused(refusal) if refusal.code == ErrorCode::InvalidGrant
         ));
     }
 }

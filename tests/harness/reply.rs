@@ -3,6 +3,9 @@
 use bytes::Bytes;
 use http::HeaderMap;
 use http::response::Parts;
+use idsvc::flow::login::transaction::LoginTransactionError;
+use idsvc::oauth::Refusal;
+use idsvc::pages::text::EN;
 use serde_json::Value;
 
 use super::html::{self, Form};
@@ -81,21 +84,21 @@ impl Reply {
         Tokens(self.json())
     }
 
-    /// A refusal of RFC 6749 section 5.2 as one line: status, code, description. Its form is checked.
+    /// A refusal of RFC 6749 section 5.2 as one line: status, code, description. Its form is checked. A test whose request
+    /// has one fault compares the code, with [`Self::error`].
     pub(crate) fn refusal(&self) -> String {
         assert!(self.is_not_stored(), "{self:?}");
         let json = self.json();
         let members: Vec<_> = json.as_object().unwrap().keys().collect();
         assert_eq!(members, ["error", "error_description"]);
         let (error, description) = (text(&json["error"]), text(&json["error_description"]));
-        assert!(description.bytes().all(is_description_char), "{description}");
-        let expected = match error {
-            "invalid_client" => 401,
-            "temporarily_unavailable" if self.status == 429 => 429,
-            "temporarily_unavailable" => 503,
-            _ => 400,
-        };
-        assert_eq!(self.status, expected, "{error}");
+        assert!(is_description(description), "{description}");
+        let is_limit = error == "temporarily_unavailable" && self.status == 429;
+        assert_eq!(
+            self.status,
+            if is_limit { 429 } else { status_of(error) },
+            "{error}"
+        );
         format!("{} {error}: {description}", self.status)
     }
 
@@ -166,23 +169,37 @@ impl Reply {
     pub(crate) fn error_page(&self) -> String {
         assert_eq!(self.header("location"), None);
         let said = html::text_of(self.text(), "p");
-        let headings: &[&str] = if said.starts_with("this sign-in ") {
-            &["This sign-in has ended", "This page needs cookies"]
+        let of_a_sign_in = [
+            LoginTransactionError::Expired,
+            LoginTransactionError::OtherBrowser,
+        ];
+        let headings: &[&str] = if of_a_sign_in.iter().any(|error| error.to_string() == said) {
+            &[EN.error_stale, EN.error_cookies]
         } else {
-            &["Request error"]
+            &[EN.error_request]
         };
         assert!(headings.contains(&&*self.heading()), "{}", self.heading());
         format!("{} {said}", self.status)
     }
 
-    /// The challenge of a protected resource with the status (RFC 6750 section 3).
+    /// The status of that page.
+    pub(crate) fn error_page_status(&self) -> u16 {
+        self.error_page();
+        self.status
+    }
+
+    /// The challenge of a protected resource with the status (RFC 6750 section 3), without its `error_description`. The
+    /// form of that is checked.
     pub(crate) fn challenge(&self) -> String {
         assert!(self.is_not_stored());
-        format!(
-            "{} {}",
-            self.status,
-            self.header("www-authenticate").unwrap_or("no challenge")
-        )
+        let challenge = self.header("www-authenticate").unwrap_or("no challenge");
+        let Some((before, rest)) = challenge.split_once(", error_description=\"") else {
+            assert!(!challenge.contains("error="), "{challenge}");
+            return format!("{} {challenge}", self.status);
+        };
+        let (description, after) = rest.split_once('"').unwrap();
+        assert!(is_description(description), "{challenge}");
+        format!("{} {before}{after}", self.status)
     }
 }
 
@@ -191,9 +208,25 @@ pub(crate) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_else(|| panic!("{value} is no string"))
 }
 
-/// The characters that an `error_description` may contain (RFC 6749 sections 4.1.2.1 and 5.2).
-fn is_description_char(byte: u8) -> bool {
-    matches!(byte, 0x20 | 0x21 | 0x23..=0x5B | 0x5D..=0x7E)
+/// The line of [`Reply::refusal`] for a refusal of the service, where several refusals share its code.
+pub(crate) fn line_of(refusal: &Refusal) -> String {
+    let code = refusal.code.as_str();
+    format!("{} {code}: {}", status_of(code), refusal.description)
+}
+
+/// The status of a refusal with this code (RFC 6749 section 5.2).
+fn status_of(code: &str) -> u16 {
+    match code {
+        "invalid_client" => 401,
+        "temporarily_unavailable" => 503,
+        _ => 400,
+    }
+}
+
+/// Whether it is a sentence of the characters that an `error_description` may contain (RFC 6749 sections 4.1.2.1 and 5.2).
+fn is_description(text: &str) -> bool {
+    let is_char = |byte| matches!(byte, 0x20 | 0x21 | 0x23..=0x5B | 0x5D..=0x7E);
+    !text.is_empty() && text.bytes().all(is_char)
 }
 
 /// An answer to an authorization request, as the client sees it.
@@ -231,7 +264,7 @@ impl Callback {
         assert!(self.names().iter().all(|name| ours.contains(name)), "{self:?}");
         assert_eq!(self.get("iss"), Some(ISSUER));
         let (error, description) = (self.get("error").unwrap(), self.get("error_description").unwrap());
-        assert!(description.bytes().all(is_description_char), "{description}");
+        assert!(is_description(description), "{description}");
         format!("{error}: {description}")
     }
 

@@ -77,7 +77,7 @@ async fn a_replay_is_recognised_for_a_day() {
     let tokens = acme.redeem(&code).await.tokens();
     server.advance(DAY);
     sweep_all(&server).await;
-    assert!(acme.redeem(&code).await.refusal().contains("used before"));
+    assert_eq!(acme.redeem(&code).await.error(), "invalid_grant");
     assert_eq!(
         acme.refresh(tokens.refresh_token()).await.error(),
         "invalid_grant"

@@ -28,13 +28,14 @@ use crate::observe::audit::Event;
 use crate::store::tables::USED_ASSERTIONS;
 
 /// The one answer for a provider that is unknown, disabled, not for token exchange, or not among the client's.
-const NOT_ACCEPTED: Refusal =
+pub const NOT_ACCEPTED: Refusal =
     Refusal::invalid_grant("tokens of this issuer are not accepted from this client");
 const KEYS_UNAVAILABLE: Refusal = Refusal::new(
     ErrorCode::TemporarilyUnavailable,
     "the keys of the provider cannot be fetched at the moment",
 );
-const REPLAYED: Refusal = Refusal::invalid_grant("assertion was used before");
+/// The assertion has a `jti` that was used before.
+pub const REPLAYED: Refusal = Refusal::invalid_grant("assertion was used before");
 
 /// What the transaction did with an assertion that was not refused.
 enum AssertionExchangeResult {

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
+use idsvc::oauth::client_auth::REPLAYED;
+
 use super::Actor;
 use super::stage::{Stage, granted, is_older, text};
 
@@ -73,7 +75,7 @@ impl Robot {
         let (status, body) = stage.present(assertion)?;
         assert_eq!(
             (status, body["error_description"].as_str()),
-            (401, Some("client_assertion was used before"))
+            (401, Some(&*REPLAYED.description))
         );
         Some(())
     }

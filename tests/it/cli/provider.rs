@@ -6,6 +6,7 @@ use std::process::Stdio;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use idsvc::clock::Clock;
+use idsvc::flow::token::jwt_bearer::REPLAYED;
 use idsvc::jose::keyring::SigningKey;
 use idsvc::random::Random;
 use serde_json::{Value, json};
@@ -489,7 +490,7 @@ async fn a_provider_is_trusted_as_long_as_the_operator_says() {
         let replayed = exchange(&running, &web, used);
         assert_eq!(
             (replayed.status, &replayed.json()["error_description"]),
-            (400, &json!("assertion was used before"))
+            (400, &json!(REPLAYED.description))
         );
     }
     service.logged("provider_token_replayed");

@@ -1,6 +1,8 @@
 //! OpenID Connect Core 1.0 section 3.1.2.4: consent.
 
+use idsvc::flow::login::transaction::LoginTransactionError;
 use idsvc::oauth::client::ConsentRequirement;
+use idsvc::pages::text::EN;
 
 use crate::harness::{Person, RelyingParty, Server, scene, write_form};
 
@@ -47,10 +49,10 @@ async fn a_no_is_never_taken_for_a_yes() {
     let third = browser.authorize(&acme.request()).await;
     first.allow().await.callback().code();
     let declined = second.decide("deny").await.callback();
-    assert_eq!(declined.refusal(), "access_denied: the user declined");
+    assert_eq!(declined.error(), "access_denied");
     browser.visit("/logout/confirm").await.decide("logout").await;
     let declined = third.decide("deny").await.callback();
-    assert_eq!(declined.refusal(), "access_denied: the user declined");
+    assert_eq!(declined.error(), "access_denied");
 }
 
 /// A user who says no is heard, and nothing is remembered.
@@ -61,23 +63,20 @@ async fn a_user_who_declines_is_access_denied() {
     let page = browser.authorize(&acme.request()).await.sign_in().await;
     let form = page.decision_form("allow");
     let callback = page.decide("deny").await.callback();
-    assert_eq!(callback.refusal(), "access_denied: the user declined");
+    assert_eq!(callback.error(), "access_denied");
     assert_eq!(callback.get("state"), Some("state of acme"));
     server.advance(10);
     let late = browser.submit(&form).await;
     assert_eq!(
         late.error_page(),
-        "400 this sign-in has expired; go back to the application and start again"
+        format!("400 {}", LoginTransactionError::Expired)
     );
     assert_eq!(browser.authorize(&acme.request()).await.page(), "/consent");
     let silent = browser
         .authorize(&acme.request().with("prompt", "none"))
         .await
         .callback();
-    assert_eq!(
-        silent.refusal(),
-        "consent_required: the user has not consented yet"
-    );
+    assert_eq!(silent.error(), "consent_required");
 }
 
 /// A no that is sent twice by a hasty hand is heard: the browser shows the second answer. Nothing else is taken for it.
@@ -89,7 +88,7 @@ async fn a_no_is_answered_once_more_and_stays_a_no() {
     let (no, yes) = (page.decision_form("deny"), page.decision_form("allow"));
     for form in [&no, &no, &yes] {
         let callback = browser.submit(form).await.callback();
-        assert_eq!(callback.refusal(), "access_denied: the user declined");
+        assert_eq!(callback.error(), "access_denied");
         assert_eq!(callback.get("state"), Some("state of acme"));
     }
     let path = format!("/login?transaction={}", no.value("transaction").unwrap());
@@ -278,7 +277,7 @@ async fn another_browser_or_user_cannot_answer() {
     let thief = bob.browser();
     acme.code(&thief).await;
     let stolen = thief.visit(&page.path).await;
-    let other = "400 this sign-in was begun in another browser, or replaced by one in another tab; go back to the application and start again";
+    let other = format!("400 {}", LoginTransactionError::OtherBrowser);
     assert_eq!(stolen.error_page(), other);
     assert_eq!(thief.submit(&form).await.error_page(), other);
 
@@ -294,6 +293,6 @@ async fn another_browser_or_user_cannot_answer() {
         "alice was asked, carol is signed in"
     );
     assert!(late.text().contains("carol Example"));
-    assert!(late.text().contains("Nothing has been allowed yet"));
+    assert!(late.text().contains(EN.problem_consent_again));
     assert!(!browser.visit(&page.path).await.text().contains("role=\"alert\""));
 }

@@ -6,9 +6,11 @@ use idsvc::admin::user;
 use idsvc::admin::user::{NewPassword, SetPassword, UpdateUser, UserFields};
 use idsvc::oauth::Scope;
 use idsvc::oauth::client::{ConsentRequirement, RefreshPolicy};
+use idsvc::oauth::refresh;
 use idsvc::store::tables::{CONSENTS, FAMILIES, FAMILIES_BY_OWNER};
 use tokio::task::JoinSet;
 
+use crate::harness::reply::line_of;
 use crate::harness::{RelyingParty, START, Server, Tokens, scene};
 
 const DAY: u64 = 24 * 60 * 60;
@@ -141,8 +143,8 @@ async fn another_clients_token_is_refused_and_stays_good() {
     for token in [&first, &second] {
         for thief in [&other, &app] {
             assert_eq!(
-                thief.refresh(token.refresh_token()).await.refusal(),
-                "400 invalid_grant: refresh_token was issued to another client"
+                thief.refresh(token.refresh_token()).await.error(),
+                "invalid_grant"
             );
         }
     }
@@ -165,10 +167,7 @@ async fn an_invented_token_is_refused_and_revokes_nothing() {
         tokens.access_token(),
     ] {
         let refused = acme.refresh(invented).await;
-        assert_eq!(
-            refused.refusal(),
-            "400 invalid_grant: refresh_token is unknown or has expired"
-        );
+        assert_eq!(refused.refusal(), line_of(&refresh::UNKNOWN));
     }
     acme.refresh(token).await.tokens();
 }
@@ -191,10 +190,7 @@ async fn a_scope_narrows_and_never_widens() {
         .refresh(narrow.refresh_token())
         .with("scope", "openid notes.write")
         .await;
-    assert_eq!(
-        wider.refusal(),
-        "400 invalid_scope: scope exceeds what was granted"
-    );
+    assert_eq!(wider.error(), "invalid_scope");
     let malformed = acme.refresh(narrow.refresh_token()).with("scope", "a\"b").await;
     assert_eq!(malformed.error(), "invalid_scope");
     let whole = acme.refresh(narrow.refresh_token()).await.tokens();
@@ -246,8 +242,8 @@ async fn a_grant_whose_offline_access_was_taken_ends_with_its_session() {
     assert!(!is_active(&acme, theirs.refresh_token()).await);
     assert!(is_active(&acme, tokens.refresh_token()).await);
     assert_eq!(
-        acme.refresh(theirs.refresh_token()).await.refusal(),
-        "400 invalid_grant: the session has ended, and this client may no longer have offline_access"
+        acme.refresh(theirs.refresh_token()).await.error(),
+        "invalid_grant"
     );
     let tokens = acme.refresh(tokens.refresh_token()).await.tokens();
     assert_eq!(tokens.scope(), ["openid", "authenticated"]);
@@ -288,8 +284,8 @@ async fn a_token_lasts_ninety_days_from_the_newest_one_on() {
     assert_eq!(tokens.access().claims["auth_time"], START.seconds());
     server.advance(90 * DAY);
     assert_eq!(
-        acme.refresh(tokens.refresh_token()).await.refusal(),
-        "400 invalid_grant: refresh_token has expired"
+        acme.refresh(tokens.refresh_token()).await.error(),
+        "invalid_grant"
     );
 }
 
@@ -305,8 +301,8 @@ async fn a_family_ends_when_the_operator_says() {
     let tokens = acme.refresh(tokens.refresh_token()).await.tokens();
     server.advance(1);
     assert_eq!(
-        acme.refresh(tokens.refresh_token()).await.refusal(),
-        "400 invalid_grant: refresh_token has expired"
+        acme.refresh(tokens.refresh_token()).await.error(),
+        "invalid_grant"
     );
 }
 
@@ -317,10 +313,7 @@ async fn a_disabled_user_or_client_is_refused() {
     let tokens = acme.tokens(&alice.browser()).await;
     server.change_user(&alice, |user| user.enabled = false).await;
     let refused = acme.refresh(tokens.refresh_token()).await;
-    assert_eq!(
-        refused.refusal(),
-        "400 invalid_grant: the user may no longer sign in"
-    );
+    assert_eq!(refused.error(), "invalid_grant");
     assert!(!acme.is_welcome(&tokens).await);
     server.change_user(&alice, |user| user.enabled = true).await;
     let tokens = acme.refresh(tokens.refresh_token()).await.tokens();
@@ -413,10 +406,7 @@ async fn withdrawn_consent_ends_refreshing() {
         .await
         .unwrap();
     let refused = acme.refresh(tokens.refresh_token()).await;
-    assert_eq!(
-        refused.refusal(),
-        "400 invalid_grant: the user has not given consent or has withdrawn it"
-    );
+    assert_eq!(refused.error(), "invalid_grant");
     assert!(!acme.is_welcome(&tokens).await);
     for token in [tokens.access_token(), tokens.refresh_token()] {
         assert!(!is_active(&acme, token).await);
@@ -541,7 +531,7 @@ async fn a_client_has_at_most_fifty_grants_of_one_user() {
     assert!(!acme.is_welcome(&idle).await);
     assert_eq!(
         acme.refresh(idle.refresh_token()).await.refusal(),
-        "400 invalid_grant: refresh_token is unknown or has expired"
+        line_of(&refresh::UNKNOWN)
     );
     assert!(acme.is_welcome(&used).await && other.is_welcome(&elsewhere).await);
     acme.refresh(used.refresh_token()).await.tokens();

@@ -2,8 +2,8 @@
 
 use crate::harness::{Server, scene};
 
-const UNKNOWN: &str = "401 Bearer realm=\"idsvc\", error=\"invalid_token\", \
-                       error_description=\"access token is unknown, expired or revoked\"";
+const UNKNOWN: &str = "401 Bearer realm=\"idsvc\", error=\"invalid_token\"";
+const INVALID: &str = "400 Bearer realm=\"idsvc\", error=\"invalid_request\"";
 
 /// Sections 2.1 and 2.2: in the header, whose scheme has no case, or in the body.
 #[tokio::test]
@@ -46,11 +46,7 @@ async fn beside_a_token_in_the_header_a_body_that_is_no_form_is_not_read() {
     ] {
         let post = || server.post("/oauth2/userinfo").body(media_type, body.clone());
         assert_eq!(post().bearer(token).await.json(), expected, "{media_type} {body}");
-        assert_eq!(
-            post().await.challenge(),
-            "400 Bearer realm=\"idsvc\", error=\"invalid_request\", \
-             error_description=\"Content-Type must be application/x-www-form-urlencoded\""
-        );
+        assert_eq!(post().await.challenge(), INVALID);
     }
 }
 
@@ -85,26 +81,15 @@ async fn a_token_in_two_places_is_an_invalid_request() {
     let tokens = acme.tokens(&alice.browser()).await;
     let token = tokens.access_token();
     let post = || server.post("/oauth2/userinfo");
-    for (call, why) in [
-        (
-            post().bearer(token).with("access_token", token),
-            "the access token was sent in two places",
-        ),
-        (
-            post().and("access_token", token).and("access_token", token),
-            "access_token was sent more than once",
-        ),
-        (post().bearer("a b"), "the Authorization header is malformed"),
-        (post().bearer(""), "the Authorization header is malformed"),
-        (
-            post().bearer(token).header("authorization", "Bearer x"),
-            "the Authorization header is malformed",
-        ),
+    for call in [
+        post().bearer(token).with("access_token", token),
+        post().and("access_token", token).and("access_token", token),
+        post().bearer("a b"),
+        post().bearer(""),
+        post().bearer(token).header("authorization", "Bearer x"),
     ] {
         let reply = call.await;
-        let challenge =
-            format!("400 Bearer realm=\"idsvc\", error=\"invalid_request\", error_description=\"{why}\"");
-        assert_eq!(reply.challenge(), challenge);
+        assert_eq!(reply.challenge(), INVALID);
         assert_eq!(reply.json()["error"], "invalid_request");
     }
 }
@@ -153,7 +138,6 @@ async fn a_token_without_openid_has_insufficient_scope() {
     let reply = acme.userinfo(tokens.access_token()).await;
     assert_eq!(
         reply.challenge(),
-        "403 Bearer realm=\"idsvc\", error=\"insufficient_scope\", \
-         error_description=\"the scope openid is needed\", scope=\"openid\""
+        "403 Bearer realm=\"idsvc\", error=\"insufficient_scope\", scope=\"openid\""
     );
 }

@@ -99,10 +99,7 @@ async fn another_clients_token_is_refused_and_stays() {
     let other = server.client("other").await;
     let tokens = acme.tokens(&alice.browser()).await;
     for token in [tokens.access_token(), tokens.refresh_token()] {
-        assert_eq!(
-            other.revoke(token).await.refusal(),
-            "400 invalid_grant: token was issued to another client"
-        );
+        assert_eq!(other.revoke(token).await.error(), "invalid_grant");
     }
     assert!(acme.is_welcome(&tokens).await);
     acme.refresh(tokens.refresh_token()).await.tokens();
@@ -118,20 +115,11 @@ async fn who_revokes_has_to_say_who_it_is() {
         .post("/oauth2/revoke")
         .with("token", tokens.refresh_token())
         .await;
-    assert_eq!(
-        anonymous.refusal(),
-        "401 invalid_client: client authentication is missing"
-    );
+    assert_eq!(anonymous.error(), "invalid_client");
     let wrong = acme.revoke(tokens.refresh_token()).basic("acme", "wrong").await;
-    assert_eq!(
-        wrong.refusal(),
-        "401 invalid_client: client authentication failed"
-    );
+    assert_eq!(wrong.error(), "invalid_client");
     assert!(wrong.header("www-authenticate").unwrap().starts_with("Basic "));
-    assert_eq!(
-        acme.revoke("").await.refusal(),
-        "400 invalid_request: token is missing"
-    );
+    assert_eq!(acme.revoke("").await.error(), "invalid_request");
     assert!(acme.is_welcome(&tokens).await);
     let own = app.tokens(&alice.browser()).await;
     assert_eq!(app.revoke(own.refresh_token()).await.status, 200);

@@ -1,10 +1,12 @@
 //! RFC 7523 section 2.1: a provider that delays its keys cannot delay a change by the operator.
 
 use idsvc::admin::provider::ProviderFields;
+use idsvc::flow::token::jwt_bearer::NOT_ACCEPTED;
 use idsvc::oauth::client::{Client, GrantType};
 use serde_json::json;
 
-use super::rfc7523_exchange::{NOT_ACCEPTED, Scene, scene_with};
+use super::rfc7523_exchange::{Scene, scene_with};
+use crate::harness::reply::line_of;
 use crate::harness::{Reply, until};
 
 /// What comes of an exchange during which the operator does this.
@@ -47,12 +49,9 @@ async fn the_client_gets_what_it_may_have_by_then() {
     let refusal = stopped.await.refusal();
     assert!(refusal.starts_with("400 unauthorized_client: "), "{refusal}");
     let parted = amid_a_change_of_the_client(|client| client.providers.clear());
-    assert_eq!(parted.await.refusal(), NOT_ACCEPTED);
+    assert_eq!(parted.await.refusal(), line_of(&NOT_ACCEPTED));
     let disabled = amid_a_change_of_the_client(|client| client.enabled = false);
-    assert_eq!(
-        disabled.await.refusal(),
-        "401 invalid_client: client authentication failed"
-    );
+    assert_eq!(disabled.await.error(), "invalid_client");
 }
 
 #[tokio::test]
@@ -67,7 +66,10 @@ async fn the_provider_counts_as_its_record_says_by_then() {
         enabled: Some(false),
         ..ProviderFields::default()
     };
-    assert_eq!(amid_a_change_of_the_provider(disabled).await, NOT_ACCEPTED);
+    assert_eq!(
+        amid_a_change_of_the_provider(disabled).await,
+        line_of(&NOT_ACCEPTED)
+    );
     let rekeyed = ProviderFields {
         jwks_uri: Some("https://up.example/other".to_owned()),
         ..ProviderFields::default()

@@ -1,15 +1,17 @@
 //! RFC 7523 section 3: how long it is remembered that a provider's token was exchanged.
 
+use idsvc::federation::id_token::TokenProblem;
 use idsvc::federation::provider::Provider;
+use idsvc::flow::token::jwt_bearer::REPLAYED;
 use idsvc::store::tables::USED_ASSERTIONS;
 use serde_json::json;
 
-use super::rfc7523_exchange::{Scene, scene_with};
+use super::rfc7523_exchange::{Scene, of_problem, scene_with};
 use crate::harness::START;
+use crate::harness::reply::line_of;
 use crate::harness::sweep_all;
 
 const DAY: u64 = 24 * 3600;
-const REPLAYED: &str = "400 invalid_grant: assertion was used before";
 
 async fn scene() -> Scene {
     scene_with(|fields| fields.max_age = Some(Provider::LONGEST_AGE)).await
@@ -30,12 +32,16 @@ async fn a_use_is_remembered_for_as_long_as_the_token_may_be_exchanged() {
         scene.exchange(&token).await.tokens();
         scene.server.advance(7 * DAY + 30);
         sweep_all(&scene.server).await;
-        assert_eq!(scene.exchange(&token).await.refusal(), REPLAYED, "{exp}");
+        assert_eq!(
+            scene.exchange(&token).await.refusal(),
+            line_of(&REPLAYED),
+            "{exp}"
+        );
         assert_eq!(remembered(&scene), 1);
         scene.server.advance(1);
         assert_eq!(
             scene.exchange(&token).await.refusal(),
-            "400 invalid_grant: assertion: token is older than this provider's tokens may be"
+            of_problem(TokenProblem::TooOld)
         );
         scene.server.advance(DAY);
         sweep_all(&scene.server).await;

@@ -19,7 +19,6 @@ async fn the_example_of_the_document_is_redeemed() {
         .through()
         .await
         .code();
-    let wrong = "400 invalid_grant: code_verifier does not match code_challenge";
     for verifier in [
         CHALLENGE,
         "short",
@@ -28,14 +27,11 @@ async fn the_example_of_the_document_is_redeemed() {
         &"x".repeat(129),
     ] {
         assert_eq!(
-            acme.redeem(&code).with("code_verifier", verifier).await.refusal(),
-            wrong
+            acme.redeem(&code).with("code_verifier", verifier).await.error(),
+            "invalid_grant"
         );
     }
-    assert_eq!(
-        acme.redeem(&code).await.refusal(),
-        "400 invalid_grant: code_verifier is missing"
-    );
+    assert_eq!(acme.redeem(&code).await.error(), "invalid_grant");
     acme.redeem(&code).with("code_verifier", VERIFIER).await.tokens();
 }
 
@@ -61,10 +57,7 @@ async fn a_verifier_has_43_to_128_unreserved_characters() {
         "a".repeat(42) + "é",
     ] {
         let refused = redeem(&verifier).await;
-        assert_eq!(
-            refused.refusal(),
-            "400 invalid_grant: code_verifier does not match code_challenge"
-        );
+        assert_eq!(refused.error(), "invalid_grant");
     }
     for verifier in ["a".repeat(43), "-._~".repeat(32)] {
         redeem(&verifier).await.tokens();
@@ -78,32 +71,17 @@ async fn only_s256_is_accepted() {
     let app = server.public_client("app").await;
     for party in [&acme, &app] {
         let request = party.request().with_challenge();
-        for (request, refusal) in [
-            (
-                request.clone().with("code_challenge_method", "plain"),
-                "code_challenge_method must be S256",
-            ),
-            (
-                request.clone().with("code_challenge_method", "s256"),
-                "code_challenge_method must be S256",
-            ),
-            (
-                request.clone().without("code_challenge_method"),
-                "code_challenge_method must be S256",
-            ),
-            (
-                request.clone().without("code_challenge"),
-                "code_challenge is missing",
-            ),
-            (
-                request
-                    .clone()
-                    .with("code_challenge", VERIFIER.trim_end_matches('k')),
-                "code_challenge is not the base64url of a SHA-256 digest",
-            ),
+        for request in [
+            request.clone().with("code_challenge_method", "plain"),
+            request.clone().with("code_challenge_method", "s256"),
+            request.clone().without("code_challenge_method"),
+            request.clone().without("code_challenge"),
+            request
+                .clone()
+                .with("code_challenge", VERIFIER.trim_end_matches('k')),
         ] {
             let callback = alice.browser().authorize(&request).await.callback();
-            assert_eq!(callback.refusal(), format!("invalid_request: {refusal}"));
+            assert_eq!(callback.error(), "invalid_request");
         }
     }
 }
@@ -123,8 +101,8 @@ async fn a_challenge_is_demanded_of_public_clients_and_where_it_is_required() {
             .without("code_challenge")
             .without("code_challenge_method");
         assert_eq!(
-            alice.browser().authorize(&request).await.callback().refusal(),
-            "invalid_request: code_challenge is missing; this client must use PKCE with S256"
+            alice.browser().authorize(&request).await.callback().error(),
+            "invalid_request"
         );
         party.tokens(&alice.browser()).await;
     }
@@ -150,10 +128,7 @@ async fn a_client_that_has_to_use_pkce_by_now_brings_no_sign_in_without_it_to_an
         } else {
             redeemed
         };
-        assert_eq!(
-            redeemed.await.refusal(),
-            "400 invalid_grant: this client must use PKCE, and the authorization request had no code_challenge"
-        );
+        assert_eq!(redeemed.await.error(), "invalid_grant");
     }
 }
 
@@ -163,7 +138,7 @@ async fn a_verifier_without_a_challenge_is_refused() {
     let (_server, acme, alice) = scene().await;
     let code = acme.code(&alice.browser()).await;
     assert_eq!(
-        acme.redeem(&code).with("code_verifier", VERIFIER).await.refusal(),
-        "400 invalid_grant: code_verifier was sent but the authorization request had no code_challenge"
+        acme.redeem(&code).with("code_verifier", VERIFIER).await.error(),
+        "invalid_grant"
     );
 }

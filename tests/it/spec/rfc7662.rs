@@ -234,24 +234,18 @@ async fn who_asks_has_to_authenticate() {
     let app = server.public_client("app").await;
     let tokens = app.tokens(&alice.browser()).await;
     assert_eq!(
-        app.introspect(tokens.access_token()).await.refusal(),
-        "401 invalid_client: introspection is for clients that authenticate"
+        app.introspect(tokens.access_token()).await.error(),
+        "invalid_client"
     );
     let anonymous = server
         .post("/oauth2/introspect")
         .with("token", tokens.access_token())
         .await;
-    assert_eq!(
-        anonymous.refusal(),
-        "401 invalid_client: client authentication is missing"
-    );
+    assert_eq!(anonymous.error(), "invalid_client");
     let wrong = acme
         .introspect(tokens.access_token())
         .basic("acme", "wrong")
         .await;
     assert_eq!(wrong.error(), "invalid_client");
-    assert_eq!(
-        acme.introspect("").await.refusal(),
-        "400 invalid_request: token is missing"
-    );
+    assert_eq!(acme.introspect("").await.error(), "invalid_request");
 }
