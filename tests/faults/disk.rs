@@ -6,6 +6,7 @@ use std::io::Write as _;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use idsvc::pages::text::EN;
 use idsvc::random::Random;
 
 use super::kiosk::{Kiosk, is_ready, put_off, until_ready};
@@ -436,7 +437,7 @@ fn of_a_disk_that_is_nearly_full_strangers_get_nothing_and_others_what_they_need
             let answer = running.request("GET", path, &[], "").unwrap();
             put_off(&answer);
             assert!(
-                answer.body.contains("<h1>Something went wrong</h1>"),
+                answer.body.contains(&format!("<h1>{}</h1>", EN.error_server)),
                 "{answer:?}"
             );
         }

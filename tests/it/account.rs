@@ -10,7 +10,10 @@ use idsvc::flow::account::ActionResult;
 use idsvc::flow::account::change_password::{NewPassword, PasswordChange, change_password};
 use idsvc::flow::browser::Browser as Sender;
 use idsvc::identity::{Device, User};
+use idsvc::oauth::authorize::UntrustedRedirect;
 use idsvc::oauth::client::ConsentRequirement;
+use idsvc::oauth::parameters::ParameterError;
+use idsvc::pages::text::EN;
 use idsvc::password::{Memory, hash};
 use idsvc::store::tables::{CONSENTS, LOGIN_TRANSACTIONS, USERS};
 use serde_json::json;
@@ -87,11 +90,11 @@ async fn a_visitor_signs_in_and_comes_back() {
     let (_server, acme, alice) = scene().await;
     let browser = alice.browser();
     let login = browser.visit("/account").await;
-    assert!(login.text().contains("your account"), "it says what for");
+    assert!(login.text().contains(EN.account_name), "it says what for");
     let arrived = login.clone().sign_in().await;
     assert_eq!(
         (arrived.page(), arrived.heading().as_str()),
-        ("/account", "Your account")
+        ("/account", EN.account_title)
     );
     assert!(
         arrived
@@ -132,7 +135,10 @@ async fn no_request_can_name_the_page() {
         ))
         .await;
     assert_eq!(page.status, 400);
-    assert!(page.text().contains("client_id names no client"));
+    assert!(
+        page.text()
+            .contains(&UntrustedRedirect::UnknownClient.to_string())
+    );
     let reply = server
         .post("/oauth2/token")
         .with("grant_type", "authorization_code")
@@ -156,6 +162,11 @@ async fn looking_ahead_begins_no_sign_in() {
     assert_eq!(count(), 1);
 }
 
+/// The page for a request with a parameter that it has twice.
+fn duplicate(name: &str) -> String {
+    format!("400 {}", ParameterError::Duplicate(name.to_owned()))
+}
+
 /// Sends a form several times, each time with another of these fields in it twice.
 async fn refused_twice(browser: &Browser, form: Form, names: &[&str]) {
     for name in names {
@@ -163,7 +174,7 @@ async fn refused_twice(browser: &Browser, form: Form, names: &[&str]) {
         let value = form.value(name).unwrap().to_owned();
         form.fields.push(((*name).to_owned(), value));
         let page = browser.submit(&form).await;
-        assert_eq!(page.error_page(), format!("400 {name} was sent more than once"));
+        assert_eq!(page.error_page(), duplicate(name));
     }
 }
 
@@ -183,10 +194,7 @@ async fn a_field_sent_twice_is_refused_on_every_page() {
     let names = ["username", "password", "transaction", "csrf"];
     refused_twice(&browser, form, &names).await;
     let link = format!("{}&transaction=x", login.path);
-    assert_eq!(
-        browser.visit(&link).await.error_page(),
-        "400 transaction was sent more than once"
-    );
+    assert_eq!(browser.visit(&link).await.error_page(), duplicate("transaction"));
     login.sign_in().await.callback().code();
     let consent = browser.authorize(&careful.request()).await;
     let names = ["decision", "transaction", "csrf"];
@@ -222,7 +230,7 @@ async fn a_new_password_ends_everything_else() {
     let done = here.submit(&new_password(&page, &alice.password, NEW)).await;
     let told = audit.take(&["signed_out", "password_changed"]);
     assert_eq!((done.status, done.page()), (200, "/account"));
-    assert!(done.text().contains("Your password has been changed"));
+    assert!(done.text().contains(EN.account_password_changed));
     assert_ne!(here.cookie(SESSION).unwrap(), before);
     let left = sessions(&done);
     assert!(left.len() == 1 && left[0] != id);
@@ -237,10 +245,7 @@ async fn a_new_password_ends_everything_else() {
         BTreeSet::from([&*theirs, &*id]),
         "every session that ended is accounted for, this browser's too"
     );
-    assert_eq!(
-        acme.redeem(&pending).await.refusal(),
-        "400 invalid_grant: the user has signed out"
-    );
+    assert_eq!(acme.redeem(&pending).await.error(), "invalid_grant");
     assert!(applications(&done).is_empty());
     for tokens in [&abroad, &online, &own] {
         assert!(!acme.is_welcome(tokens).await);
@@ -270,7 +275,7 @@ async fn a_wrong_present_password_changes_nothing() {
     for wrong in ["", "wrong", "the password of bob", &"p".repeat(10_000)] {
         let again = browser.submit(&new_password(&page, wrong, NEW)).await;
         assert_eq!((again.status, again.page()), (200, "/account"));
-        assert!(again.text().contains("That is not your current password"));
+        assert!(again.text().contains(EN.problem_current_password));
         assert!(!again.text().contains(NEW), "nothing typed comes back");
     }
     let after = stored(&server, &alice);
@@ -290,23 +295,30 @@ async fn an_unfit_new_password_is_refused_with_the_reason() {
         "{}",
         page.text()
     );
+    let too_long = EN.problem_too_long.replace("{}", "512");
     for (unfit, reason) in [
-        ("elevenchars", "too short"),
-        ("", "too short"),
-        (&*"é".repeat(257), "at most 512 bytes"),
-        ("password1234", "too easy to guess"),
-        ("123456789012", "too easy to guess"),
-        ("Alice@Example.com", "too easy to guess"),
-        (ISSUER, "too easy to guess"),
-        (&*alice.password, "the one you already have"),
+        ("elevenchars", EN.problem_too_short),
+        ("", EN.problem_too_short),
+        (&*"é".repeat(257), &too_long),
+        ("password1234", EN.problem_guessable),
+        ("123456789012", EN.problem_guessable),
+        ("Alice@Example.com", EN.problem_guessable),
+        (ISSUER, EN.problem_guessable),
+        (&*alice.password, EN.problem_same_password),
     ] {
         let again = browser.submit(&new_password(&page, &alice.password, unfit)).await;
         assert!(again.text().contains(reason), "{unfit}");
     }
     let wrong = browser.submit(&new_password(&page, NEW, NEW)).await;
-    assert!(wrong.text().contains("That is not your current password"));
+    assert!(wrong.text().contains(EN.problem_current_password));
     let form = new_password(&page, &alice.password, "twelve chars");
-    assert!(browser.submit(&form).await.text().contains("has been changed"));
+    assert!(
+        browser
+            .submit(&form)
+            .await
+            .text()
+            .contains(EN.account_password_changed)
+    );
 }
 
 /// Of two that change it at once from two browsers, one wins, and the other is signed out.
@@ -320,7 +332,7 @@ async fn of_two_changes_at_once_one_wins() {
         new_password(&second, &alice.password, "the choice of two"),
     );
     let (first, second) = tokio::join!(one.submit(&first), two.submit(&second));
-    let changed = [&first, &second].map(|page| page.text().contains("has been changed"));
+    let changed = [&first, &second].map(|page| page.text().contains(EN.account_password_changed));
     assert!(changed[0] != changed[1], "{changed:?}");
     let signed_in = [is_signed_in(&one, &acme).await, is_signed_in(&two, &acme).await];
     assert_eq!(signed_in, changed);
@@ -378,7 +390,7 @@ async fn without_a_password_there_is_none_to_change() {
             .contains("type=\"password\"")
     );
     let refused = browser.submit(&form).await;
-    assert!(refused.text().contains("That is not your current password"));
+    assert!(refused.text().contains(EN.problem_current_password));
     assert_eq!(stored(&server, &alice).password, None);
 }
 
@@ -398,14 +410,14 @@ async fn the_page_tells_browsers_apart() {
     let page = at_account(&here).await;
     assert_eq!(sessions(&page).len(), 2);
     let text = page.text();
-    assert!(text.contains("Firefox (Android)") && text.contains("Unknown browser"));
+    assert!(text.contains("Firefox (Android)") && text.contains(EN.account_unknown_device));
     assert_eq!(
         text.matches("127.0.0.1").count(),
         4,
         "in words and in the buttons' labels"
     );
     assert!(text.contains("2027-01-15 08:00 UTC") && text.contains("2027-01-15 09:30 UTC"));
-    assert!(text.find("This browser") < text.find("Firefox (Android)"));
+    assert!(text.find(EN.account_this_browser) < text.find("Firefox (Android)"));
     assert!(!text.contains("145.0"), "no version is kept");
 }
 
@@ -421,7 +433,7 @@ async fn one_browser_is_signed_out() {
     let page = at_account(&here).await;
     assert_eq!(sessions(&page).len(), 3);
     let done = here.submit(&form(&page, "sessions").with("session", &id)).await;
-    assert!(done.text().contains("Signed out there"));
+    assert!(done.text().contains(EN.account_signed_out));
     assert!(!sessions(&done).contains(&id));
     assert!(!is_signed_in(&gone, &acme).await && !acme.is_welcome(&theirs).await);
     assert!(is_signed_in(&here, &acme).await && is_signed_in(&kept, &acme).await);
@@ -493,7 +505,7 @@ async fn this_browser_is_signed_out() {
         .await;
     assert_eq!(
         (bye.page(), bye.heading().as_str()),
-        ("/logged-out", "You are signed out")
+        ("/logged-out", EN.logged_out_title)
     );
     assert_eq!(browser.cookie(SESSION), None);
     assert!(!is_signed_in(&browser, &acme).await);
@@ -539,7 +551,7 @@ async fn after_ten_minutes_the_user_is_asked_again() {
         let asked = here.submit(deed).await;
         assert_eq!(asked.page(), "/login");
         assert_eq!(asked.login_form().value("username"), Some("alice@example.com"));
-        assert!(asked.text().contains("Nothing has been done yet"));
+        assert!(asked.text().contains(EN.problem_reauthentication_required));
     }
     assert!(is_signed_in(&other, &acme).await && acme.is_welcome(&tokens).await);
     let asked = here.submit(&others).await;
@@ -547,10 +559,7 @@ async fn after_ten_minutes_the_user_is_asked_again() {
     assert_eq!(wrong.page(), "/login");
     let page = wrong.sign_in().await;
     assert_eq!(page.page(), "/account");
-    assert!(
-        page.text()
-            .contains("Nothing has been ended yet: press the button once more")
-    );
+    assert!(page.text().contains(EN.account_action_pending));
     assert!(
         is_signed_in(&other, &acme).await,
         "nothing was done behind the user's back"
@@ -582,7 +591,7 @@ async fn what_is_asked_for_without_a_session_is_said_not_to_be_done() {
     ] {
         let asked = browser.submit(&deed).await;
         assert!(
-            asked.text().contains("Nothing has been done yet"),
+            asked.text().contains(EN.problem_reauthentication_required),
             "{}",
             asked.text()
         );
@@ -618,24 +627,19 @@ async fn a_way_on_from_a_sign_in_that_has_ended() {
     assert_eq!(login.sign_in().await.page(), "/account");
     let gone = format!("/login?transaction={}", uuid::Uuid::nil());
     let page = browser.visit(&gone).await;
-    assert_eq!(
-        (page.status, page.heading().as_str()),
-        (400, "This sign-in has ended")
+    assert_eq!((page.status, page.heading().as_str()), (400, EN.error_stale));
+    let link = format!(
+        "<a class=\"button button-quiet\" href=\"/account\">{}</a>",
+        EN.account_title
     );
-    assert!(
-        page.text()
-            .contains("<a class=\"button button-quiet\" href=\"/account\">Your account</a>")
-    );
+    assert!(page.text().contains(&link));
     let link = browser
         .fetch(&acme.request().with("prompt", "login").path())
         .await;
     let other = alice.browser();
     for path in [&gone, link.location()] {
         let page = other.visit(path).await;
-        assert_eq!(
-            (page.status, page.heading().as_str()),
-            (400, "This page needs cookies")
-        );
+        assert_eq!((page.status, page.heading().as_str()), (400, EN.error_cookies));
         assert!(page.text().contains("href=\"/account\""));
     }
 }
@@ -660,8 +664,8 @@ async fn an_application_is_disconnected() {
     let page = at_account(&here).await;
     assert_eq!(applications(&page), ["careful", "acme"]);
     let text = page.text();
-    assert!(text.contains("Careful &amp; Sons") && text.contains("See your email address"));
-    assert!(text.contains("Keep this access while you are away") && !text.contains(">authenticated<"));
+    assert!(text.contains("Careful &amp; Sons") && text.contains(EN.scope_email));
+    assert!(text.contains(EN.scope_offline_access) && !text.contains(">authenticated<"));
     let shown = user::show(server.admin(), "alice@example.com").unwrap();
     let shown = json!(shown.applications.unwrap());
     let scope = "openid email offline_access";
@@ -678,7 +682,7 @@ async fn an_application_is_disconnected() {
     let done = here
         .submit(&form(&page, "applications").with("client", "careful"))
         .await;
-    assert!(done.text().contains("no access any more"));
+    assert!(done.text().contains(EN.account_disconnected));
     assert_eq!(applications(&done), ["acme"]);
     assert!(!careful.is_welcome(&theirs).await);
     assert_eq!(
@@ -709,10 +713,7 @@ async fn an_application_that_was_disconnected_has_no_use_of_a_code_that_it_kept(
     let page = here.visit("/account").await;
     here.submit(&form(&page, "applications").with("client", "acme"))
         .await;
-    assert_eq!(
-        acme.redeem(&kept).await.refusal(),
-        "400 invalid_grant: code is unknown or has expired"
-    );
+    assert_eq!(acme.redeem(&kept).await.error(), "invalid_grant");
     acme.redeem(&his).await.tokens();
 }
 
@@ -787,7 +788,7 @@ async fn a_form_from_elsewhere_does_nothing() {
     for (form, headers) in tries {
         let refused = browser.submit_with(&form, headers).await;
         assert_eq!(refused.status, 400, "{form:?} {headers:?}");
-        assert!(refused.text().contains("Nothing was changed"));
+        assert!(refused.text().contains(EN.problem_expired_account));
     }
     assert!(is_signed_in(&other, &acme).await);
     let twice = browser.submit_with(&deed.clone().with("csrf", "x"), &own).await;
@@ -845,7 +846,7 @@ async fn a_language_is_chosen_and_given_back() {
         .await;
     assert_eq!(
         (back.heading().as_str(), browser.cookie(LANGUAGE)),
-        ("Your account", None)
+        (EN.account_title, None)
     );
     for nonsense in ["tlh", "de de de", &"x-".repeat(2_000)] {
         browser.set_cookie(LANGUAGE, nonsense);
@@ -949,15 +950,21 @@ async fn guesses_at_the_present_password_are_limited() {
     let elsewhere = at_account(&other).await;
     for _ in 0..10 {
         let refused = browser.submit(&new_password(&page, "a guess", NEW)).await;
-        assert!(refused.text().contains("That is not your current password"));
+        assert!(refused.text().contains(EN.problem_current_password));
     }
     let right = new_password(&page, &alice.password, NEW);
     let held = browser.submit(&right).await;
     assert_eq!((held.status, held.header("retry-after")), (429, Some("300")));
-    assert!(held.text().contains("Too many attempts"));
+    assert!(held.text().contains(EN.problem_throttled));
     assert_eq!(stored(&server, &alice).password, alice.user.password);
     let refused = other.submit(&new_password(&elsewhere, "wrong", NEW)).await;
     assert_eq!(refused.status, 200, "another session is counted by itself");
     server.advance(5 * MINUTE);
-    assert!(browser.submit(&right).await.text().contains("has been changed"));
+    assert!(
+        browser
+            .submit(&right)
+            .await
+            .text()
+            .contains(EN.account_password_changed)
+    );
 }

@@ -73,13 +73,10 @@ async fn a_removed_providers_name_brings_nothing_back() {
         scene.server.provider("up", registered(&namesake)).await;
         scene.take_only(Some("up")).await;
         assert_eq!(
-            scene.acme.refresh(tokens.refresh_token()).await.refusal(),
-            "400 invalid_grant: refresh_token has been revoked"
+            scene.acme.refresh(tokens.refresh_token()).await.error(),
+            "invalid_grant"
         );
-        assert_eq!(
-            scene.acme.redeem(&code).await.refusal(),
-            "400 invalid_grant: code is unknown or has expired"
-        );
+        assert_eq!(scene.acme.redeem(&code).await.error(), "invalid_grant");
         Question::of(&browser.authorize(&scene.acme.request()).await, &namesake);
         scene.acme.refresh(typed.refresh_token()).await.tokens();
     }
@@ -112,8 +109,8 @@ async fn a_link_is_taken_away_under_every_name_of_its_issuer() {
         });
         assert_eq!(audit.take(&["administered"]), [told]);
         assert_eq!(
-            scene.acme.refresh(second.refresh_token()).await.refusal(),
-            "400 invalid_grant: refresh_token has been revoked"
+            scene.acme.refresh(second.refresh_token()).await.error(),
+            "invalid_grant"
         );
         Question::of(&browser.authorize(&scene.acme.request()).await, &scene.upstream);
     }
@@ -137,10 +134,7 @@ async fn a_code_does_not_outlive_the_link_that_it_stood_on() {
         provider: "up".to_owned(),
     };
     user::unlink(scene.server.admin(), request).await.unwrap();
-    assert_eq!(
-        scene.acme.redeem(&code).await.refusal(),
-        "400 invalid_grant: code is unknown or has expired"
-    );
+    assert_eq!(scene.acme.redeem(&code).await.error(), "invalid_grant");
     let tokens = scene.acme.redeem(&typed).await.tokens();
     assert_eq!(
         (&tokens.0["uuid"], &tokens.0["amr"]),
@@ -171,8 +165,8 @@ async fn a_grant_for_offline_use_ends_with_the_link_that_it_stood_on() {
     user::unlink(scene.server.admin(), request).await.unwrap();
     assert!(!scene.acme.is_welcome(&vouched).await);
     assert_eq!(
-        scene.acme.refresh(vouched.refresh_token()).await.refusal(),
-        "400 invalid_grant: refresh_token has been revoked"
+        scene.acme.refresh(vouched.refresh_token()).await.error(),
+        "invalid_grant"
     );
     scene.acme.refresh(typed.refresh_token()).await.tokens();
 }
@@ -200,8 +194,8 @@ async fn another_issuer_under_a_providers_name_ends_what_stood_on_the_word_of_th
     update(registered(&Upstream::start_other().await)).await;
     assert!(!scene.acme.is_welcome(&tokens).await);
     assert_eq!(
-        scene.acme.refresh(tokens.refresh_token()).await.refusal(),
-        "400 invalid_grant: refresh_token has been revoked"
+        scene.acme.refresh(tokens.refresh_token()).await.error(),
+        "invalid_grant"
     );
 }
 

@@ -3,6 +3,7 @@
 use idsvc::admin::provider::ProviderFields;
 use idsvc::admin::user;
 use idsvc::federation::provider::LinkPolicy;
+use idsvc::flow::login::transaction::LoginTransactionError;
 use idsvc::oauth::client::{Client, PkceRequirement};
 use idsvc::store::engine::Snapshot;
 use idsvc::store::tables::SESSIONS;
@@ -111,7 +112,8 @@ async fn a_client_that_changes_meanwhile_gets_no_code_for_what_it_was() {
         let change = async || scene.server.change_client(&scene.acme, change).await;
         let back = scene.come_back_after(&json!({}), change).await;
         assert_eq!(back.status, 400, "{at}: {}", back.text());
-        assert!(back.text().contains("this sign-in has expired"), "{at}");
+        let expired = LoginTransactionError::Expired.to_string();
+        assert!(back.text().contains(&expired), "{at}");
         assert!(scene.is_nobody_in(), "{at}");
         assert!(user::list(scene.server.admin(), 10).unwrap().is_empty(), "{at}");
     }

@@ -12,6 +12,7 @@ use idsvc::admin::provider::examine::{FindingStatus, ProviderReport, examine};
 use idsvc::admin::user;
 use idsvc::federation::provider::LinkPolicy;
 use idsvc::jose::jwt;
+use idsvc::pages::text::EN;
 use idsvc::store::tables::{FAMILIES, SESSIONS};
 use serde_json::json;
 
@@ -56,7 +57,7 @@ async fn userinfo_fills_what_the_id_token_leaves_out_and_speaks_of_the_same_pers
     let question = scene.ask(&browser).await;
     scene.vouch(&question, "u-3", &json!({}));
     let screen = browser.visit(&question.answer("code=c")).await;
-    assert!(screen.text().contains("did not work"));
+    assert!(screen.text().contains(EN.problem_provider_failed));
 }
 
 #[tokio::test]
@@ -321,9 +322,7 @@ async fn who_may_not_come_in_is_told_so() {
     scene.vouch(&question, "u-1", &json!({}));
     let screen = browser.visit(&question.answer("code=c")).await;
     assert!(
-        screen
-            .text()
-            .contains("You cannot sign in here with your account"),
+        screen.text().contains(EN.problem_not_admitted),
         "{}",
         screen.text()
     );
@@ -350,9 +349,7 @@ async fn a_disabled_user_is_not_let_in_by_a_provider() {
         scene.vouch(&question, subject, &json!({"email": "ann@up.example"}));
         let screen = browser.visit(&question.answer("code=c")).await;
         assert!(
-            screen
-                .text()
-                .contains("You cannot sign in here with your account"),
+            screen.text().contains(EN.problem_not_admitted),
             "{}",
             screen.text()
         );

@@ -5,6 +5,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use idsvc::admin::provider::ProviderFields;
 use idsvc::admin::user;
 use idsvc::federation::provider::UpstreamAuth;
+use idsvc::pages::text::EN;
 use idsvc::store::tables::LOGIN_TRANSACTIONS;
 use serde_json::json;
 
@@ -148,9 +149,7 @@ async fn the_page_offers_what_the_application_takes() {
     let screen = alice.browser().authorize(&scene.acme.request()).await;
     assert_eq!(screen.page(), "/login");
     assert!(
-        screen
-            .text()
-            .contains("Continue with <bdi class=\"name\">Up &amp; Co</bdi>"),
+        screen.text().contains("<bdi class=\"name\">Up &amp; Co</bdi>"),
         "{}",
         screen.text()
     );
@@ -352,14 +351,14 @@ async fn a_demanded_sign_in_is_demanded_there_too() {
     scene.vouch(&question, "u-1", &json!({"iat": now, "auth_time": now - 131}));
     let screen = browser.visit(&question.answer("code=c")).await;
     assert!(
-        screen.text().contains("did not work"),
+        screen.text().contains(EN.problem_provider_failed),
         "an old sign-in there is none here"
     );
     let question = Question::of(&browser.authorize(&request).await, &scene.upstream);
     scene.vouch(&question, "u-1", &json!({"iat": now}));
     let screen = browser.visit(&question.answer("code=c")).await;
     assert!(
-        screen.text().contains("did not work"),
+        screen.text().contains(EN.problem_provider_failed),
         "nor is one of an age that nobody tells"
     );
     let question = Question::of(&browser.authorize(&request).await, &scene.upstream);
@@ -386,7 +385,7 @@ async fn the_time_that_people_take_at_the_provider_does_not_count() {
             scene.vouch(&question, "u-1", &dated);
             let screen = browser.visit(&question.answer("code=c")).await;
             assert_eq!(
-                !screen.text().contains("did not work"),
+                !screen.text().contains(EN.problem_provider_failed),
                 is_believed,
                 "{max_age}, {since}: {}",
                 screen.text()
@@ -409,7 +408,11 @@ async fn a_provider_that_asks_nobody_anew_is_not_believed() {
         let now = START.seconds();
         scene.vouch(&question, "u-1", &json!({"iat": now, "auth_time": now - age}));
         let screen = browser.visit(&question.answer("code=c")).await;
-        assert_eq!(!screen.text().contains("did not work"), is_believed, "{age}");
+        assert_eq!(
+            !screen.text().contains(EN.problem_provider_failed),
+            is_believed,
+            "{age}"
+        );
     }
 }
 
