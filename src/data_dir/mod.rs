@@ -418,10 +418,7 @@ mod tests {
         std::os::unix::fs::symlink("/nowhere/at/all", &scratch.path).unwrap();
         let said = scratch.open().err().unwrap().to_string();
         fs::remove_file(&scratch.path).unwrap();
-        assert!(
-            said.ends_with("cannot be used: it is a symbolic link to /nowhere/at/all, which is not there"),
-            "{said}"
-        );
+        assert!(said.contains("symbolic link to /nowhere/at/all"), "{said}");
     }
 
     #[test]
@@ -447,14 +444,11 @@ mod tests {
         for configured in [None, Some("https://A.example")] {
             assert_eq!(data.fixed_issuer_or(configured).unwrap(), "https://a.example");
         }
-        let changed = data
-            .fix_or_check_issuer("https://A.example")
-            .map_err(|error| error.to_string());
-        assert!(
-            changed
-                .unwrap_err()
-                .contains("idsvc config set-issuer https://A.example --i-know")
-        );
+        assert!(matches!(
+            data.fix_or_check_issuer("https://A.example"),
+            Err(DataDirError::IssuerChanged { configured, stored, .. })
+                if configured == "https://A.example" && stored == "https://a.example"
+        ));
     }
 
     #[test]

