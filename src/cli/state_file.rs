@@ -335,7 +335,7 @@ fn parse_json(text: &str, faults: &mut Vec<String>) -> Sections {
         Ok(sections) => sections,
         Err(error) => {
             let message = error.to_string();
-            // The message already begins with the place.
+            // serde_json ends its message with the place. It is cut off, because the fault begins with the place.
             let message = message.split(" at line ").next().unwrap_or_default();
             faults.push(format!(
                 "line {} column {}: {message}",

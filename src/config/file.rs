@@ -223,7 +223,7 @@ fn parse_value(key: &str, value: &Spanned<DeValue<'_>>, origin: Origin) -> Resul
     })
 }
 
-/// The key of the setting, or the most similar key.
+/// The setting that `key` probably means: the one with exactly this key, or else the one with the most similar key.
 fn probable_key(key: &str) -> Option<&'static str> {
     match setting_names::find(key) {
         Some(setting) => Some(setting.key),

@@ -70,7 +70,8 @@ pub fn restore(
     if fs::metadata(&database).is_ok_and(|found| found.len() != 0) {
         return Err(RestoreError::NotEmpty(database));
     }
-    // The journal of a killed process holds the last writes of a database that was moved away.
+    // The database may have been moved away without its journal. After a kill, only the journal holds the last writes, so
+    // nothing is restored beside it.
     let journal = journal_of(&database);
     if journal.exists() {
         return Err(RestoreError::NotEmpty(journal));

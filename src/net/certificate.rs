@@ -66,7 +66,7 @@ impl Pair {
         Ok(Some(pair))
     }
 
-    /// Parses both from one PEM text, which was read from `file` or will be written to it.
+    /// Parses the chain and the private key from one PEM text, which was read from `file` or will be written to it.
     pub fn from_pem(pem: &[u8], file: &Path) -> Result<Self, TlsError> {
         Ok(Self {
             chain: chain_in(pem, file)?,

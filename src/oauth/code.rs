@@ -9,7 +9,7 @@ use crate::clock::Timestamp;
 use crate::identity::{AuthenticationMethod, UpstreamToken};
 use crate::oauth::error::Refusal;
 use crate::oauth::openid::claims::ClaimsRequest;
-use crate::oauth::pkce::CodeChallenge;
+use crate::oauth::pkce::{CodeChallenge, check_verifier};
 use crate::oauth::redirect_uri::MatchedRedirectUri;
 use crate::oauth::scope::Scope;
 use crate::secret::{AuthorizationCode as CodeSecret, Digest, Malformed, Secret};
@@ -158,9 +158,10 @@ impl AuthorizationCode {
         if is_expired && self.redeemed.is_none() {
             return Redemption::Refused(Refusal::invalid_grant("code has expired"));
         }
+        let verifier = exchange.code_verifier.as_ref().map(|verifier| verifier.as_str());
         if let Err(refusal) = self
             .check_redirect_uri(exchange)
-            .and_then(|()| self.check_verifier(exchange))
+            .and_then(|()| check_verifier(self.code_challenge.as_ref(), verifier))
         {
             return Redemption::Refused(refusal);
         }
@@ -180,22 +181,6 @@ impl AuthorizationCode {
             )),
             None => Err(Refusal::invalid_grant(
                 "redirect_uri is missing; it was in the authorization request",
-            )),
-        }
-    }
-
-    /// RFC 7636 section 4.6. A verifier without a challenge is refused too, because the client believes that the
-    /// request was protected (RFC 9700 section 2.1.1).
-    fn check_verifier(&self, exchange: &CodeExchange) -> Result<(), Refusal> {
-        match (&self.code_challenge, &exchange.code_verifier) {
-            (None, None) => Ok(()),
-            (Some(challenge), Some(verifier)) if challenge.is_met_by(verifier) => Ok(()),
-            (Some(_), Some(_)) => Err(Refusal::invalid_grant(
-                "code_verifier does not match code_challenge",
-            )),
-            (Some(_), None) => Err(Refusal::invalid_grant("code_verifier is missing")),
-            (None, Some(_)) => Err(Refusal::invalid_grant(
-                "code_verifier was sent but the authorization request had no code_challenge",
             )),
         }
     }

@@ -6,6 +6,8 @@ use ring::digest;
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
 
+use crate::oauth::error::Refusal;
+
 /// `code_challenge` under `code_challenge_method=S256` (RFC 7636 section 4.2).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -35,6 +37,22 @@ impl CodeChallenge {
                 .all(|b| b.is_ascii_alphanumeric() || b"-._~".contains(&b));
         let made = challenge_of(code_verifier);
         well_formed & bool::from(made.as_bytes().ct_eq(self.0.as_bytes()))
+    }
+}
+
+/// Checks the verifier of a token request (RFC 7636 section 4.6). A verifier without a challenge is refused too, because
+/// the client believes that the request was protected (RFC 9700 section 2.1.1).
+pub fn check_verifier(challenge: Option<&CodeChallenge>, code_verifier: Option<&str>) -> Result<(), Refusal> {
+    match (challenge, code_verifier) {
+        (None, None) => Ok(()),
+        (Some(challenge), Some(verifier)) if challenge.is_met_by(verifier) => Ok(()),
+        (Some(_), Some(_)) => Err(Refusal::invalid_grant(
+            "code_verifier does not match code_challenge",
+        )),
+        (Some(_), None) => Err(Refusal::invalid_grant("code_verifier is missing")),
+        (None, Some(_)) => Err(Refusal::invalid_grant(
+            "code_verifier was sent but the authorization request had no code_challenge",
+        )),
     }
 }
 

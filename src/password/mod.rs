@@ -4,9 +4,9 @@
 //! A password is compared as typed, byte for byte in UTF-8. It is not normalised, so two keyboards that compose an
 //! accented letter differently give two passwords.
 
+mod export_formats;
+mod foreign_hash;
 mod guess;
-mod import_formats;
-mod imported;
 pub mod pool;
 pub mod strength;
 
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
-use self::imported::ImportedHash;
+use self::foreign_hash::ImportedHash;
 
 pub use self::pool::{Busy, PasswordCheck, PasswordPool, PoolSize};
 pub use self::strength::{PasswordPolicy, PasswordProblem};

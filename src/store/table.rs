@@ -18,7 +18,8 @@ pub trait KeyBytes {
     /// Appends the key as the last part.
     fn encode(&self, out: &mut Vec<u8>);
 
-    /// Appends the key before another part, so that its end can be found. Differs only for keys of varying length.
+    /// Appends the key as a part that other parts follow. A key of varying length gets a terminator, by which a reader
+    /// finds its end. For a key of fixed length this is [`Self::encode`].
     fn encode_part(&self, out: &mut Vec<u8>) {
         self.encode(out);
     }

@@ -218,7 +218,7 @@ fn form_problems(page: &[Tag<'_>], content: &[Tag<'_>]) -> Vec<String> {
     }
     for href in links(content).difference(&links(page)) {
         problems.push(format!(
-            "a link to {href:?} is missing: print its part, or write a link with this href"
+            "the link to {href:?} is missing: print the variable that holds it, or write a link with this href"
         ));
     }
     for form in &wanted {
@@ -226,7 +226,7 @@ fn form_problems(page: &[Tag<'_>], content: &[Tag<'_>]) -> Vec<String> {
         let parts = parts.join(", ");
         match found.iter().filter(|other| other.replaces(form)).count() {
             0 => problems.push(format!(
-                "a form is missing or incomplete: print its part, or write a form with method=\"post\", \
+                "a form is missing or incomplete: print the variable that holds it, or write a form with method=\"post\", \
                  action=\"{{{{ action }}}}\" and {parts}"
             )),
             1 => {}

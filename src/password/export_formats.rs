@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use serde_json::Value;
 
-use super::imported::decode;
+use super::foreign_hash::decode;
 use super::{InvalidPasswordHash, PasswordHash};
 
 use InvalidPasswordHash::{Malformed, Unknown};
