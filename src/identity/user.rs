@@ -11,60 +11,51 @@ use crate::clock::Timestamp;
 use crate::password::PasswordHash;
 use crate::secret::{DeclaredHash, Digest};
 
-/// A user, with the standard claims of OpenID Connect Core 5.1 and the members of the token response. Every refresh
-/// reads one, so the names in the row are short.
+/// A user, with the standard claims of OpenID Connect Core 5.1 and the members of the token response.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct User {
     /// The user's identifier in the platform: `sub` and `uuid` in every token.
-    #[serde(rename = "id")]
     pub uuid: Uuid,
     /// The account identifier. It is unique as a [`LoginName`], so its case does not matter.
-    #[serde(rename = "acct")]
     pub account_id: String,
     /// The e-mail address; none for a user without one.
-    #[serde(rename = "mail", skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub email: Option<String>,
     /// Whether the address was verified.
-    #[serde(default, rename = "mail_ok", skip_serializing_if = "Not::not")]
+    #[serde(default, skip_serializing_if = "Not::not")]
     pub email_verified: bool,
     /// The telephone number. OpenID Connect Core 5.1 recommends E.164.
-    #[serde(rename = "tel", skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub phone_number: Option<String>,
     /// Whether the number was verified.
-    #[serde(default, rename = "tel_ok", skip_serializing_if = "Not::not")]
+    #[serde(default, skip_serializing_if = "Not::not")]
     pub phone_number_verified: bool,
     /// `user`, `anonymous`, `client`, or what the operator chose.
-    #[serde(rename = "type")]
     pub user_type: String,
     /// The venue the user belongs to, `venueId` in tokens.
-    #[serde(rename = "venue", skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub venue_id: Option<String>,
     /// The organization the user belongs to.
-    #[serde(rename = "org")]
     pub organization: String,
     /// Where the record came from: `LOCAL`, `ANONYMOUS`, `IMPORT`, or a provider's id.
-    #[serde(rename = "src")]
     pub source: String,
     /// The remaining standard and private claims by name (`name`, `given_name`, `address`, …).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub claims: BTreeMap<String, Value>,
     /// The hash of the password; none if the user cannot sign in with a password.
-    #[serde(rename = "pw", skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub password: Option<PasswordHash>,
     /// The digest of the hash that a file last set. The password may have changed since.
-    #[serde(rename = "pw_by", skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub declared_hash: Option<Digest<DeclaredHash>>,
     /// The accounts of the user at upstream providers.
-    #[serde(default, rename = "ids", skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub identities: Vec<LinkedIdentity>,
     /// Whether the user may sign in and get tokens.
-    #[serde(rename = "on")]
     pub enabled: bool,
     /// When the record was made.
-    #[serde(rename = "from")]
     pub created_at: Timestamp,
     /// When the record last changed: the `updated_at` claim.
-    #[serde(rename = "at")]
     pub updated_at: Timestamp,
 }
 
