@@ -5,7 +5,7 @@ use std::io::Write;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use super::{SecretString, installation, record_command};
+use super::{Admin, SecretString, installation};
 use crate::flow::Core;
 use crate::store::backup::{self, BackupError, Header};
 use crate::store::schema::{meta_get, stored};
@@ -18,9 +18,9 @@ pub struct BackUp {
 }
 
 /// Writes a backup for an administrator, from one snapshot: writes during the backup are not in it. Blocks.
-pub fn write(core: &Core, request: BackUp, sink: &mut dyn Write) -> Result<Header, BackupError> {
-    let header = copy(core, request, sink)?;
-    record_command("backup", &header.master_key_fingerprint);
+pub fn write(admin: Admin<'_>, request: BackUp, sink: &mut dyn Write) -> Result<Header, BackupError> {
+    let header = copy(admin.core, request, sink)?;
+    admin.record("backup", &header.master_key_fingerprint);
     Ok(header)
 }
 

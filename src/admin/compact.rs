@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Admin, AdminResult, record_command};
+use super::{Admin, AdminResult};
 
 /// The disk space of the database, in bytes. 0 in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +38,6 @@ pub async fn compact(admin: Admin<'_>) -> AdminResult<Compacted> {
     let bytes_before = store.allocated_bytes();
     store.compact().await?;
     let bytes = store.allocated_bytes();
-    record_command("compact", "database");
+    admin.record("compact", "database");
     Ok(Compacted { bytes_before, bytes })
 }

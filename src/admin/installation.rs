@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Admin, AdminResult, record_command};
+use super::{Admin, AdminResult};
 use crate::clock::Timestamp;
 use crate::flow::clock_watermark;
 use crate::oauth::refresh::RefreshFamily;
@@ -111,7 +111,7 @@ pub async fn set_issuer(admin: Admin<'_>, issuer: String) -> AdminResult<IssuerV
         })
         .await?;
     if view.previous_issuer.as_ref() != Some(&view.issuer) {
-        record_command("config set-issuer", &view.issuer);
+        admin.record("config set-issuer", &view.issuer);
     }
     Ok(view)
 }

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Admin, AdminError, AdminRefusal, AdminResult, SecretString, TxResult, record_command};
+use super::{Admin, AdminError, AdminRefusal, AdminResult, SecretString, TxResult};
 use crate::clock::Timestamp;
 use crate::flow::rotate_keys::{self, Introduction};
 use crate::jose::alg::Algorithm;
@@ -108,13 +108,14 @@ pub fn list(admin: Admin<'_>) -> AdminResult<Vec<KeyView>> {
 
 /// The answer after a key was introduced. `alternative` completes the hint if another key is announced already.
 fn view_introduction(
+    admin: Admin<'_>,
     command: &'static str,
     introduction: Introduction,
     alternative: &str,
 ) -> Result<KeyView, AdminRefusal> {
     match introduction {
         Introduction::Placed { kid, record } => {
-            record_command(command, &kid);
+            admin.record(command, &kid);
             Ok(KeyView::of(&kid, &record))
         }
         Introduction::Known { kid } => {
@@ -131,6 +132,7 @@ fn view_introduction(
 /// Makes a new key and introduces it.
 pub async fn rotate(admin: Admin<'_>, request: RotateKey) -> AdminResult<KeyView> {
     Ok(view_introduction(
+        admin,
         "key rotate",
         rotate_keys::rotate(admin.core, request.alg, request.at_once).await?,
         &format!(
@@ -145,6 +147,7 @@ pub async fn import(admin: Admin<'_>, request: ImportKey) -> AdminResult<KeyView
     let key = SigningKey::from_pem(request.pem.reveal(), request.alg)
         .map_err(|error| AdminRefusal::new(error.to_string()))?;
     Ok(view_introduction(
+        admin,
         "key import",
         rotate_keys::introduce(admin.core, &key, request.at_once).await?,
         "with --now, the imported key signs until that one takes over",
@@ -195,7 +198,7 @@ pub async fn retire(admin: Admin<'_>, kid: String) -> AdminResult<KeyView> {
         })
         .await;
     let view = core.reload_after::<_, AdminError>(written)??;
-    record_command("key retire", &view.kid);
+    admin.record("key retire", &view.kid);
     Ok(view)
 }
 

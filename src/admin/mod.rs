@@ -18,6 +18,7 @@ pub mod user;
 
 use std::fmt;
 
+use rustix::process::geteuid;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use zeroize::Zeroizing;
 
@@ -30,11 +31,47 @@ use crate::observe::audit::Event;
 use crate::password::Busy;
 use crate::store::StoreError;
 
-/// What all commands work on.
+/// Who carries out a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Actor {
+    /// The user of this machine with this uid.
+    Uid(u32),
+}
+
+impl Actor {
+    /// The user that this process runs as.
+    pub fn of_process() -> Self {
+        Self::Uid(geteuid().as_raw())
+    }
+}
+
+impl fmt::Display for Actor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Uid(uid) => write!(f, "uid {uid}"),
+        }
+    }
+}
+
+/// What all commands work on, and for whom.
 #[derive(Clone, Copy)]
 pub struct Admin<'a> {
     /// The service's core.
     pub core: &'a Core,
+    /// Who carries out the command.
+    pub actor: Actor,
+}
+
+impl Admin<'_> {
+    /// Records in the audit log that a command was carried out.
+    fn record(self, command: &str, subject: &str) {
+        let actor = &self.actor.to_string();
+        audit::record(&Event::Administered {
+            command,
+            subject,
+            actor,
+        });
+    }
 }
 
 /// Why a command was refused. Nothing was changed.
@@ -100,11 +137,6 @@ fn all_or_none(faults: &[String]) -> Result<(), AdminRefusal> {
     } else {
         Err(AdminRefusal::new(faults.join("\n")))
     }
-}
-
-/// Records in the audit log that a command was carried out.
-fn record_command(command: &str, subject: &str) {
-    audit::record(&Event::Administered { command, subject });
 }
 
 /// Where the operator's input comes from, so that a refusal names settings as they were written.
@@ -221,7 +253,10 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn admin(core: &Core) -> Admin<'_> {
-        Admin { core }
+        Admin {
+            core,
+            actor: Actor::Uid(1000),
+        }
     }
 
     pub(crate) fn refusal<T: fmt::Debug>(result: AdminResult<T>) -> AdminRefusal {

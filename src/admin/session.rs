@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::user::find;
-use super::{Admin, AdminRefusal, AdminResult, TxResult, record_command};
+use super::{Admin, AdminRefusal, AdminResult, TxResult};
 use crate::clock::Timestamp;
 use crate::flow::login::session;
 use crate::flow::or_refuse;
@@ -118,7 +118,7 @@ pub async fn revoke(admin: Admin<'_>, request: RevokeSessions) -> AdminResult<Re
             }
         })
         .await??;
-    record_command("session revoke", &subject.to_string());
+    admin.record("session revoke", &subject.to_string());
     Ok(Revoked { revoked_sessions })
 }
 

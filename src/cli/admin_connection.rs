@@ -9,7 +9,7 @@ use tokio::runtime::Runtime;
 use super::Global;
 use super::change_summary::ChangeSummary;
 use super::output::{CliError, Output};
-use crate::admin::Admin;
+use crate::admin::{Actor, Admin};
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::config::resolve::resolve_settings;
@@ -141,7 +141,7 @@ impl AdminConnection {
     /// Carries out one command. A refusal is an error.
     pub fn ask(&self, command: Command) -> Result<Reply, CliError> {
         let reply = if let Some(core) = &self.core {
-            self.runtime.block_on(control::execute(Admin { core }, command))
+            self.runtime.block_on(control::execute(admin_of(core), command))
         } else {
             let socket = control_socket(&self.settings.data_dir);
             let reply = client::ask(&socket, &command).map_err(CliError::refused)?;
@@ -168,7 +168,8 @@ impl AdminConnection {
         let (source, sink) = UnixStream::pair().map_err(CliError::refused)?;
         let mut source = BufReader::new(source);
         std::thread::scope(|scope| {
-            let writer = scope.spawn(move || control::stream_reply(core, command, &mut BufWriter::new(sink)));
+            let writer = scope
+                .spawn(move || control::stream_reply(admin_of(core), command, &mut BufWriter::new(sink)));
             let taken = take(&mut source);
             // Closes the stream, so that a writer that still runs gets an error and ends.
             drop(source);
@@ -179,6 +180,14 @@ impl AdminConnection {
                 _ => taken,
             }
         })
+    }
+}
+
+/// The administrator who opened the store.
+fn admin_of(core: &Core) -> Admin<'_> {
+    Admin {
+        core,
+        actor: Actor::of_process(),
     }
 }
 

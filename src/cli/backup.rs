@@ -13,8 +13,8 @@ use super::change_summary::ChangeSummary;
 use super::output::{CliError, Output, moment, yes_no};
 use super::progress::Progress;
 use super::value_parsers::{unreadable, unwritable};
-use crate::admin::SecretString;
 use crate::admin::backup::BackUp;
+use crate::admin::{Actor, SecretString};
 use crate::clock::Clock;
 use crate::control::protocol::Command;
 use crate::data_dir;
@@ -334,6 +334,7 @@ pub fn restore(
     audit::record(&Event::Administered {
         command: "restore",
         subject: &header.master_key_fingerprint,
+        actor: &Actor::of_process().to_string(),
     });
     show_restored(&header, &data_dir, length, output).map_err(|error| {
         ChangeSummary::plain(format!("the backup was restored into {}", data_dir.display())).unshown(error)

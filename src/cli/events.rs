@@ -34,7 +34,7 @@ pub struct Events {
     /// Show only events of this name; may be repeated
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(NAMES))]
     pub event: Vec<String>,
-    /// Show only events about this user, client, session or command; a user that was removed goes by its uuid
+    /// Show only events about this user, client, session, command or actor; a user that was removed goes by its uuid
     #[arg(long, value_name = "TEXT")]
     pub about: Option<String>,
     /// Show only what happened within this time, as in 24h

@@ -94,13 +94,13 @@ async fn dispatch(admin: Admin<'_>, command: Command) -> AdminResult<Reply> {
 }
 
 /// Writes the bytes that follow the reply to a command.
-pub fn stream_reply(core: &Core, command: Command, sink: &mut dyn Write) -> Result<(), StreamError> {
+pub fn stream_reply(admin: Admin<'_>, command: Command, sink: &mut dyn Write) -> Result<(), StreamError> {
     match command {
         Command::BackUp(request) => {
-            backup::write(core, request, sink)?;
+            backup::write(admin, request, sink)?;
             Ok(())
         }
-        Command::Export(with_hashes) => stream_export(core, with_hashes, sink),
+        Command::Export(with_hashes) => stream_export(admin.core, with_hashes, sink),
         _ => Ok(()),
     }
 }
@@ -131,9 +131,10 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
+    use crate::admin::Actor;
     use crate::admin::apply::Exported;
     use crate::admin::key::RotateKey;
-    use crate::admin::tests::core;
+    use crate::admin::tests::{admin, core};
     use crate::identity::{LinkedIdentity, User};
     use crate::store::tables::USERS;
 
@@ -145,11 +146,14 @@ mod tests {
         let socket = server::ControlSocket::bind(&path).unwrap();
         let serving = Arc::clone(&core);
         let server = tokio::spawn(socket.serve(
-            move |command| {
+            move |actor, command| {
                 let core = Arc::clone(&serving);
-                async move { execute(Admin { core: &core }, command).await }
+                async move {
+                    assert_eq!(actor, Actor::of_process());
+                    execute(Admin { core: &core, actor }, command).await
+                }
             },
-            |_, _| Ok(()),
+            |_, _, _| Ok(()),
             std::future::pending(),
         ));
         let add: Command = serde_json::from_str(
@@ -187,15 +191,12 @@ mod tests {
             let add =
                 format!(r#"{{"user_add":{{"email":"{name}@example.com","password":"none","fields":{{}}}}}}"#);
             let add = serde_json::from_str(&add).unwrap();
-            let reply = execute(Admin { core: &core }, add).await;
+            let reply = execute(admin(&core), add).await;
             assert!(matches!(reply, Reply::User(_)), "{reply:?}");
         }
-        assert_eq!(
-            execute(Admin { core: &core }, Command::Export(false)).await,
-            Reply::Bytes
-        );
+        assert_eq!(execute(admin(&core), Command::Export(false)).await, Reply::Bytes);
         let mut streamed = Vec::new();
-        stream_reply(&core, Command::Export(false), &mut streamed).unwrap();
+        stream_reply(admin(&core), Command::Export(false), &mut streamed).unwrap();
         let lines: Vec<ExportLine> = streamed
             .split_inclusive(|byte| *byte == b'\n')
             .map(|line| serde_json::from_slice(line).unwrap())
@@ -208,7 +209,7 @@ mod tests {
         assert_eq!(lines[3], ExportLine::End, "nothing is left out");
         for room in [0, 10, streamed.len() - 1] {
             let mut short = vec![0; room];
-            let cut = stream_reply(&core, Command::Export(false), &mut short.as_mut_slice());
+            let cut = stream_reply(admin(&core), Command::Export(false), &mut short.as_mut_slice());
             assert!(matches!(cut, Err(StreamError::Unwritable(_))), "{room}: {cut:?}");
         }
     }
@@ -237,7 +238,7 @@ mod tests {
         });
         written.await.unwrap();
         let mut streamed = Vec::new();
-        stream_reply(&core, Command::Export(true), &mut streamed).unwrap();
+        stream_reply(admin(&core), Command::Export(true), &mut streamed).unwrap();
         let left_out = LeftOut {
             brought: 1,
             links: 2,
@@ -258,8 +259,8 @@ mod tests {
         let path = directory.path().join(SOCKET);
         let socket = server::ControlSocket::bind(&path).unwrap();
         let server = tokio::spawn(socket.serve(
-            |_| async { Reply::Failed("not reached".to_owned()) },
-            |_, _| Ok(()),
+            |_, _| async { Reply::Failed("not reached".to_owned()) },
+            |_, _, _| Ok(()),
             std::future::pending(),
         ));
         let mut stream = tokio::net::UnixStream::connect(&path).await.unwrap();
@@ -295,8 +296,8 @@ mod tests {
         let path = deep.join(SOCKET);
         let socket = server::ControlSocket::bind(&path).unwrap();
         let server = tokio::spawn(socket.serve(
-            |_| async { Reply::Failed("reached".to_owned()) },
-            |_, _| Ok(()),
+            |_, _| async { Reply::Failed("reached".to_owned()) },
+            |_, _, _| Ok(()),
             std::future::pending(),
         ));
         let reply = client::ask(&path, &Command::KeyList).unwrap();

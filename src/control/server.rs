@@ -18,6 +18,7 @@ use zeroize::Zeroizing;
 
 use super::protocol::{Command, Reply, StreamError};
 use super::wire;
+use crate::admin::Actor;
 
 /// The most time for reading a command.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
@@ -67,8 +68,12 @@ impl ControlSocket {
     /// byte, the error is the reply.
     pub async fn serve<F>(
         self,
-        execute: impl Fn(Command) -> F + Clone + Send + Sync + 'static,
-        stream_reply: impl Fn(Command, &mut dyn Write) -> Result<(), StreamError> + Clone + Send + Sync + 'static,
+        execute: impl Fn(Actor, Command) -> F + Clone + Send + Sync + 'static,
+        stream_reply: impl Fn(Actor, Command, &mut dyn Write) -> Result<(), StreamError>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
         shutdown: impl Future<Output = ()> + Send,
     ) where
         F: Future<Output = Reply> + Send + 'static,
@@ -86,12 +91,12 @@ impl ControlSocket {
                 }
                 accepted = self.accept(&permits) => {
                     let (stream, permit) = accepted;
-                    if !self.is_trusted(&stream) {
+                    let Some(actor) = self.trusted_peer(&stream) else {
                         continue;
-                    }
+                    };
                     let (execute, stream_reply) = (execute.clone(), stream_reply.clone());
                     conversations.spawn(async move {
-                        if let Err(error) = converse(stream, execute, stream_reply).await {
+                        if let Err(error) = converse(stream, actor, execute, stream_reply).await {
                             tracing::debug!(%error, "a command was not answered");
                         }
                         drop(permit);
@@ -121,14 +126,15 @@ impl ControlSocket {
         }
     }
 
-    /// Whether the peer runs as the user that the service runs as, or as root.
-    fn is_trusted(&self, stream: &UnixStream) -> bool {
-        let uid = stream.peer_cred().map(|peer| peer.uid());
-        let is_trusted = uid.as_ref().is_ok_and(|uid| *uid == 0 || *uid == self.owner);
-        if !is_trusted {
-            tracing::warn!(?uid, "refused a command from another user");
+    /// The peer, if it runs as the user that the service runs as, or as root.
+    fn trusted_peer(&self, stream: &UnixStream) -> Option<Actor> {
+        match stream.peer_cred().map(|peer| peer.uid()) {
+            Ok(uid) if uid == 0 || uid == self.owner => Some(Actor::Uid(uid)),
+            uid => {
+                tracing::warn!(?uid, "refused a command from another user");
+                None
+            }
         }
-        is_trusted
     }
 }
 
@@ -141,8 +147,9 @@ impl Drop for ControlSocket {
 
 async fn converse<F>(
     mut stream: UnixStream,
-    execute: impl Fn(Command) -> F,
-    stream_reply: impl Fn(Command, &mut dyn Write) -> Result<(), StreamError> + Send + 'static,
+    actor: Actor,
+    execute: impl Fn(Actor, Command) -> F,
+    stream_reply: impl Fn(Actor, Command, &mut dyn Write) -> Result<(), StreamError> + Send + 'static,
 ) -> io::Result<()>
 where
     F: Future<Output = Reply>,
@@ -152,7 +159,7 @@ where
     let mut streamed_command = None;
     let reply = match serde_json::from_slice::<Command>(&line) {
         Ok(command) => {
-            let reply = execute(command.clone()).await;
+            let reply = execute(actor, command.clone()).await;
             if reply == Reply::Bytes {
                 streamed_command = Some(command);
             }
@@ -176,7 +183,7 @@ where
             unsent_reply: Some(line),
             stream: &stream,
         });
-        let streamed = stream_reply(command, &mut sink);
+        let streamed = stream_reply(actor, command, &mut sink);
         // On an error the buffered bytes are dropped, so that an error before the first sent byte can be the reply.
         let (mut writer, buffered) = sink.into_parts();
         match streamed {
@@ -249,8 +256,8 @@ mod tests {
             socket.owner = OTHER_USER;
         }
         let serving = tokio::spawn(socket.serve(
-            |_| std::future::ready(Reply::Failed("heard".to_owned())),
-            |_, _| Ok(()),
+            |_, _| std::future::ready(Reply::Failed("heard".to_owned())),
+            |_, _, _| Ok(()),
             std::future::pending(),
         ));
         let asking = std::thread::spawn(move || {
@@ -278,18 +285,19 @@ mod tests {
         let mut socket = ControlSocket::bind(&path).unwrap();
         socket.finish_timeout = Duration::from_millis(50);
         let (ended, end) = mpsc::channel();
-        let stream_reply = move |_: Command, to: &mut dyn Write| {
+        let stream_reply = move |_, _: Command, to: &mut dyn Write| {
             while to.write_all(&[0; 4096]).is_ok() {}
             let _ = ended.send(());
             Ok(())
         };
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let serving =
-            tokio::spawn(
-                socket.serve(|_| std::future::ready(Reply::Bytes), stream_reply, async move {
-                    drop(stopped.await);
-                }),
-            );
+        let serving = tokio::spawn(socket.serve(
+            |_, _| std::future::ready(Reply::Bytes),
+            stream_reply,
+            async move {
+                drop(stopped.await);
+            },
+        ));
         let mut stream = UnixStream::connect(&path).await.unwrap();
         stream
             .write_all(&wire::to_line(&Command::Export(false)).unwrap())
@@ -306,7 +314,7 @@ mod tests {
     async fn an_error_before_the_first_byte_is_the_reply() {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("control.sock");
-        let stream_reply = |command: Command, to: &mut dyn Write| {
+        let stream_reply = |_, command: Command, to: &mut dyn Write| {
             to.write_all(b"{}").unwrap();
             match command {
                 Command::Export(true) => Err(StreamError::Store(StoreError::Interrupted)),
@@ -315,7 +323,7 @@ mod tests {
         };
         let socket = ControlSocket::bind(&path).unwrap();
         let serving = tokio::spawn(socket.serve(
-            |_| std::future::ready(Reply::Bytes),
+            |_, _| std::future::ready(Reply::Bytes),
             stream_reply,
             std::future::pending(),
         ));

@@ -143,10 +143,9 @@ fn evaluate(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::Admin;
     use crate::admin::client;
     use crate::admin::client::AddClient;
-    use crate::admin::tests::core;
+    use crate::admin::tests::{admin, core};
     use crate::clock::Timestamp;
     use crate::flow::Core;
     use crate::identity::Consent;
@@ -164,7 +163,7 @@ mod tests {
                 ..ClientFields::default()
             },
         };
-        client::add(Admin { core }, request).await.unwrap();
+        client::add(admin(core), request).await.unwrap();
         Client::clone(core.catalog().client("web").unwrap())
     }
 
@@ -211,7 +210,7 @@ mod tests {
             admitted.unwrap().is_ok()
         };
         for enabled in [false, true] {
-            let admin = Admin { core: &core };
+            let admin = admin(&core);
             client::set_enabled(admin, "web".to_owned(), enabled)
                 .await
                 .unwrap();

@@ -203,24 +203,30 @@ events! { 'a
         file: &'a str,
     }
     /// An administrator changed something.
-    Administered = "administered": info(command, subject) {
+    Administered = "administered": info(command, subject, actor) {
         /// The command.
         command: &'a str,
         /// The object of the command: the uuid of a user, the identifier of a client, provider, session or key, the
         /// fingerprint of the master key, or another description.
         subject: &'a str,
+        /// Who carried the command out, as in `uid 0`.
+        actor: &'a str,
     }
     /// `idsvc apply` changed a record. Recorded as `administered`.
-    Applied: info(command = "apply", subject, kind) {
+    Applied: info(command = "apply", subject, actor, kind) {
         /// `provider`, `client` or `user`.
         kind: &'a str,
         /// The record, as for [`Event::Administered`].
         subject: &'a str,
+        /// Who applied the state, as for [`Event::Administered`].
+        actor: &'a str,
     }
     /// An administrator unlinked a user from a provider. Recorded as `administered`.
-    Unlinked: info(command = "user unlink", subject = %user, provider) {
+    Unlinked: info(command = "user unlink", subject = %user, actor, provider) {
         /// The user.
         user: Uuid,
+        /// Who removed the link, as for [`Event::Administered`].
+        actor: &'a str,
         /// The provider.
         provider: &'a str,
     }

@@ -229,6 +229,7 @@ mod tests {
             audit::record(&audit::Event::Administered {
                 command: "client add",
                 subject: "a \"quoted\"\nname",
+                actor: "uid 0",
             });
         });
         writer.flush(Duration::from_mins(1));
@@ -241,7 +242,7 @@ mod tests {
             lines,
             [
                 serde_json::json!({"time": 5, "event": "tokens_issued", "user": uuid::Uuid::nil(), "client_id": "web", "grant_type": "refresh_token", "jti": uuid::Uuid::nil()}),
-                serde_json::json!({"time": 5, "event": "administered", "command": "client add", "subject": "a \"quoted\"\nname"}),
+                serde_json::json!({"time": 5, "event": "administered", "command": "client add", "subject": "a \"quoted\"\nname", "actor": "uid 0"}),
             ]
         );
     }

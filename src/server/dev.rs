@@ -4,7 +4,7 @@ use zeroize::Zeroizing;
 
 use crate::admin::client::{AddClient, RotateSecret, UpdateClient};
 use crate::admin::user::{AddUser, NewPassword, SetPassword, UserFields};
-use crate::admin::{Admin, AdminError, client, user};
+use crate::admin::{Actor, Admin, AdminError, client, user};
 use crate::app::DevSite;
 use crate::flow::Core;
 use crate::oauth::ClientFields;
@@ -50,7 +50,10 @@ pub struct Example {
 
 /// Adds the client and the user if they are missing, and gives both a new secret.
 pub async fn prepare(core: &Core) -> Result<Example, AdminError> {
-    let admin = Admin { core };
+    let admin = Admin {
+        core,
+        actor: Actor::of_process(),
+    };
     let secret = prepare_client(admin).await?;
     let password = prepare_user(admin).await?;
     Ok(Example {
@@ -147,7 +150,7 @@ mod tests {
         let second = prepare(&core).await.unwrap();
         assert_ne!(first.password, second.password);
         assert_ne!(first.site.client_secret, second.site.client_secret);
-        let admin = Admin { core: &core };
+        let admin = crate::admin::tests::admin(&core);
         assert_eq!(user::list(admin, usize::MAX).unwrap().len(), 1);
         let alice = user::show(admin, USER).unwrap();
         assert!(alice.email_verified && alice.phone_number_verified);

@@ -188,12 +188,16 @@ fn serve_commands(
     let path = control_socket(&config.settings.data_dir);
     let socket = ControlSocket::bind(&path).map_err(|error| StartError::new(io_error(&path)(error)))?;
     let (execute_app, stream_app) = (Arc::clone(app), Arc::clone(app));
-    let execute = move |command| {
+    let execute = move |actor, command| {
         let app = Arc::clone(&execute_app);
-        async move { control::execute(Admin { core: &app.core }, command).await }
+        async move {
+            let core = &app.core;
+            control::execute(Admin { core, actor }, command).await
+        }
     };
-    let stream_reply = move |command, sink: &mut dyn Write| {
-        control::stream_reply(&stream_app.core, command, sink)
+    let stream_reply = move |actor, command, sink: &mut dyn Write| {
+        let core = &stream_app.core;
+        control::stream_reply(Admin { core, actor }, command, sink)
             .inspect_err(|error| tracing::warn!(%error, "the reply to a command was broken off"))
     };
     Ok(tokio::spawn(socket.serve(

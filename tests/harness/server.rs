@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use idsvc::admin::provider;
 use idsvc::admin::provider::{AddProvider, ProviderFields, ProviderView, UpdateProvider};
-use idsvc::admin::{Admin, SecretString};
+use idsvc::admin::{Actor, Admin, SecretString};
 use idsvc::app::App;
 use idsvc::clock::{Clock, Timestamp};
 use idsvc::config::{Settings, default_limits};
@@ -318,7 +318,10 @@ impl Server {
 
     /// An administrator at work.
     pub(crate) fn admin(&self) -> Admin<'_> {
-        Admin { core: &self.app.core }
+        Admin {
+            core: &self.app.core,
+            actor: Actor::of_process(),
+        }
     }
 
     /// Adds a user with a password and every claim of `profile`, `address` and `phone`.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use idsvc::admin::Actor;
 use idsvc::data_dir::DataDirError;
 
 use crate::harness::process::{Service, request, said, shown};
@@ -346,6 +347,9 @@ fn what_happened_can_be_read_with_a_service_and_without_one() {
         .filter(|event| event["event"] != "backed_up")
         .map(|event| {
             assert!(event["time"].as_u64().is_some());
+            if event["event"] == "administered" {
+                assert_eq!(event["actor"], Actor::of_process().to_string());
+            }
             (
                 event["event"].as_str().unwrap(),
                 event["command"].as_str().unwrap_or_default(),

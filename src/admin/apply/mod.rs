@@ -338,8 +338,9 @@ pub async fn apply(admin: Admin<'_>, request: Apply) -> AdminResult<Applied> {
         })
         .await;
     let (applied, written) = admin.core.reload_after::<_, AdminError>(written)??;
+    let actor = &admin.actor.to_string();
     for (kind, subject) in &written {
-        audit::record(&Event::Applied { kind, subject });
+        audit::record(&Event::Applied { kind, subject, actor });
     }
     Ok(applied)
 }

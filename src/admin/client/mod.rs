@@ -15,10 +15,7 @@ use serde::{Deserialize, Serialize};
 use self::check::{apply, check, check_client_id, usual_grants};
 pub use self::view::ClientView;
 use super::grant_revocation::GrantRevocation;
-use super::{
-    Admin, AdminError, AdminRefusal, AdminResult, InputSource, SecretString, TxResult, all_or_none,
-    record_command,
-};
+use super::{Admin, AdminError, AdminRefusal, AdminResult, InputSource, SecretString, TxResult, all_or_none};
 use crate::flow::or_refuse;
 use crate::flow::rotate_keys;
 use crate::jose::alg::Algorithm;
@@ -206,7 +203,7 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> AdminResult<ClientView
         })
         .await;
     core.reload_after::<_, AdminError>(written)??;
-    record_command("client add", &view.client_id);
+    admin.record("client add", &view.client_id);
     Ok(view)
 }
 
@@ -273,7 +270,7 @@ async fn change(
         })
         .await;
     let client = core.reload_after::<_, AdminError>(written)??;
-    record_command(command, &subject);
+    admin.record(command, &subject);
     Ok(ClientView::of(&client, &core.policy.issuer, None, now))
 }
 
@@ -359,7 +356,7 @@ pub async fn remove(admin: Admin<'_>, client_id: String) -> AdminResult<String> 
         })
         .await;
     admin.core.reload_after::<_, AdminError>(written)??;
-    record_command("client remove", &subject);
+    admin.record("client remove", &subject);
     Ok(subject)
 }
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::user::{put, reserved_user_type};
-use super::{Admin, AdminResult, check_account_id, check_text, claim, record_command};
+use super::{Admin, AdminResult, check_account_id, check_text, claim};
 use crate::clock::Timestamp;
 use crate::flow::or_refuse;
 use crate::identity::claim::looks_like_email;
@@ -404,7 +404,7 @@ pub async fn users(admin: Admin<'_>, request: ImportUsers) -> AdminResult<Import
         })
         .await?;
     if report.added + report.updated > 0 && (skip_bad || report.bad.is_empty()) {
-        record_command(
+        admin.record(
             "user import",
             &format!("{} added, {} updated", report.added, report.updated),
         );

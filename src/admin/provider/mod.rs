@@ -13,10 +13,7 @@ pub use self::view::ProviderView;
 use super::client::check::lets_nobody_in;
 use super::client::exchange_only;
 use super::grant_revocation::GrantRevocation;
-use super::{
-    Admin, AdminError, AdminRefusal, AdminResult, InputSource, SecretString, TxResult, all_or_none,
-    record_command,
-};
+use super::{Admin, AdminError, AdminRefusal, AdminResult, InputSource, SecretString, TxResult, all_or_none};
 use crate::federation::Provider;
 pub use crate::federation::provider::ProviderFields;
 use crate::flow::or_refuse;
@@ -116,7 +113,7 @@ pub async fn add(admin: Admin<'_>, request: AddProvider) -> AdminResult<Provider
         })
         .await;
     core.reload_after::<_, AdminError>(written)??;
-    record_command("provider add", &view.id);
+    admin.record("provider add", &view.id);
     Ok(view)
 }
 
@@ -180,7 +177,7 @@ pub async fn update(admin: Admin<'_>, request: UpdateProvider) -> AdminResult<Pr
         })
         .await;
     core.reload_after::<_, AdminError>(written)??;
-    record_command("provider update", &id);
+    admin.record("provider update", &id);
     Ok(view)
 }
 
@@ -269,7 +266,7 @@ pub async fn remove(admin: Admin<'_>, id: String) -> AdminResult<String> {
         })
         .await;
     core.reload_after::<_, AdminError>(written)??;
-    record_command("provider remove", &subject);
+    admin.record("provider remove", &subject);
     Ok(subject)
 }
 

@@ -14,7 +14,6 @@ use self::password::hash;
 pub use self::view::UserView;
 use super::{
     Admin, AdminRefusal, AdminResult, TxResult, all_or_none, check_account_id, check_text, claim, provider,
-    record_command,
 };
 use crate::flow::account::view::applications;
 use crate::flow::login::session;
@@ -208,7 +207,7 @@ pub async fn add(admin: Admin<'_>, request: AddUser) -> AdminResult<UserView> {
     core.store
         .write("user add", move |tx| put(tx, None, &user))
         .await??;
-    record_command("user add", &view.uuid.to_string());
+    admin.record("user add", &view.uuid.to_string());
     Ok(view)
 }
 
@@ -258,7 +257,7 @@ async fn change(
             Ok(Ok(user))
         })
         .await??;
-    record_command(command, &user.uuid.to_string());
+    admin.record(command, &user.uuid.to_string());
     Ok(UserView::of(&user, None))
 }
 
@@ -359,6 +358,7 @@ pub async fn unlink(admin: Admin<'_>, request: Unlink) -> AdminResult<UserView> 
         .await??;
     audit::record(&Event::Unlinked {
         user: user.uuid,
+        actor: &admin.actor.to_string(),
         provider: &provider,
     });
     Ok(UserView::of(&user, None))
@@ -376,7 +376,7 @@ pub async fn remove(admin: Admin<'_>, who: String) -> AdminResult<UserView> {
             Ok(Ok(user))
         })
         .await??;
-    record_command("user remove", &user.uuid.to_string());
+    admin.record("user remove", &user.uuid.to_string());
     Ok(UserView::of(&user, None))
 }
 

@@ -168,10 +168,9 @@ pub fn record(user: Uuid, matched: UserMatch, provider: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::Admin;
     use crate::admin::provider;
     use crate::admin::provider::{AddProvider, ProviderFields, UpdateProvider};
-    use crate::admin::tests::core;
+    use crate::admin::tests::{admin, core};
     use crate::flow::Core;
 
     async fn register(core: &Core, issuer: &str) -> Provider {
@@ -189,7 +188,7 @@ mod tests {
         };
         let id = id.to_owned();
         provider::add(
-            Admin { core },
+            admin(core),
             AddProvider {
                 id,
                 client_secret: None,
@@ -207,7 +206,7 @@ mod tests {
             client_secret: None,
             fields,
         };
-        provider::update(Admin { core }, request).await.unwrap();
+        provider::update(admin(core), request).await.unwrap();
     }
 
     async fn enable(core: &Core, provider: &Provider, enabled: bool) {
@@ -263,9 +262,7 @@ mod tests {
         let core = core();
         let first = register(&core, "https://a.example").await;
         assert!(is_admitted(&core, &first));
-        provider::remove(Admin { core: &core }, first.id.clone())
-            .await
-            .unwrap();
+        provider::remove(admin(&core), first.id.clone()).await.unwrap();
         assert!(!is_admitted(&core, &first));
         let namesake = register(&core, "https://b.example").await;
         assert!(!is_admitted(&core, &first) && is_admitted(&core, &namesake));
@@ -334,9 +331,7 @@ mod tests {
         let core = core();
         let first = register(&core, "https://a.example").await;
         let (user, _) = arrives(&core, &first, "u-1", "First").await.unwrap();
-        provider::remove(Admin { core: &core }, first.id.clone())
-            .await
-            .unwrap();
+        provider::remove(admin(&core), first.id.clone()).await.unwrap();
         let policy = LinkPolicy::VerifiedEmail;
         let again = register_as(&core, "next", "https://a.example", policy).await;
         let (later, matched) = arrives(&core, &again, "u-1", "Second").await.unwrap();

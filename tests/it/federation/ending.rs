@@ -105,7 +105,8 @@ async fn a_link_is_taken_away_under_every_name_of_its_issuer() {
         let view = user::unlink(scene.server.admin(), request).await.unwrap();
         assert!(view.identities.is_empty());
         let told = json!({
-            "event": "administered", "command": "user unlink", "subject": uuid(&second), "provider": name
+            "event": "administered", "actor": scene.server.admin().actor.to_string(), "command": "user unlink",
+            "subject": uuid(&second), "provider": name
         });
         assert_eq!(audit.take(&["administered"]), [told]);
         assert_eq!(

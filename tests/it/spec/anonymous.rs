@@ -1,6 +1,5 @@
 //! `urn:{service_name}:oauth2:grant-type:anonymous`: a user for the holder of a device.
 
-use idsvc::admin::Admin;
 use idsvc::admin::user::list;
 use idsvc::flow::sweep::{Cursor, sweep};
 use idsvc::identity::User;
@@ -91,10 +90,7 @@ async fn a_device_gets_a_user_of_its_own() {
         "nobody signed in"
     );
     assert_ne!(uuid_of(&ask(&acme).await.tokens()), uuid);
-    let admin = Admin {
-        core: &server.app.core,
-    };
-    let listed = list(admin, 10).unwrap();
+    let listed = list(server.admin(), 10).unwrap();
     assert!(
         listed
             .iter()
