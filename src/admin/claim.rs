@@ -4,10 +4,10 @@
 
 use serde_json::{Map, Value};
 
-use super::InputSource;
 use crate::identity::User;
 use crate::identity::claim::{MAX_DEPTH, is_shallow_enough, looks_like_email};
 use crate::oauth::openid::claims::{BY_SCOPE, carrying_scope};
+use crate::oauth::{Fault, FaultCode};
 
 /// Whether the claim is a text: all claims of the scope `profile` are, except `updated_at`.
 fn is_text(name: &str) -> bool {
@@ -71,12 +71,26 @@ pub(super) const RESERVED: [&str; 40] = [
 
 const MAX_VALUE_BYTES: usize = 4096;
 
-/// Sets one claim of the user; an empty value removes it. The fault is a sentence that names the claim.
-pub fn set(user: &mut User, name: &str, value: &str) -> Result<(), String> {
-    refuse_reserved(name, InputSource::Flags)?;
+/// The fault of a claim. Some claims are members of the record, the others are in its member `claims`.
+fn fault(name: &str, rule: impl std::fmt::Display) -> Fault {
+    FaultCode::Invalid.at([member_of(name)], format!("claim {name} {rule}"))
+}
+
+/// The member of the record that a claim is in.
+fn member_of(name: &str) -> &str {
+    match name {
+        "email" | "email_verified" | "phone_number" | "phone_number_verified" => name,
+        _ => "claims",
+    }
+}
+
+/// Sets one claim of the user; an empty value removes it.
+pub fn set(user: &mut User, name: &str, value: &str) -> Result<(), Fault> {
+    refuse_reserved(name)?;
     check_claim_name(name)?;
     if value.len() > MAX_VALUE_BYTES {
-        return Err(format!("claim {name} is longer than {MAX_VALUE_BYTES} bytes"));
+        let detail = format!("claim {name} is longer than {MAX_VALUE_BYTES} bytes");
+        return Err(FaultCode::TooLong.at([member_of(name)], detail));
     }
     match name {
         "email" => set_email(user, value),
@@ -113,43 +127,47 @@ pub(super) fn clear_unfounded_verification(user: &mut User) {
 }
 
 /// The faults of a user with a verified address that the user does not have.
-pub(super) fn unfounded_verification(user: &User) -> Vec<String> {
+pub(super) fn unfounded_verification(user: &User) -> Vec<Fault> {
     let mut faults = Vec::new();
+    let mut refuse = |fields| {
+        let [verified, address] = fields;
+        let detail = format!("{verified} is true, and the user has no {address}");
+        faults.push(FaultCode::NotAllowed.at(fields, detail));
+    };
     if user.email_verified && user.email.is_none() {
-        faults.push("email_verified is true, and the user has no email".to_owned());
+        refuse(["email_verified", "email"]);
     }
     if user.phone_number_verified && user.phone_number.is_none() {
-        faults.push("phone_number_verified is true, and the user has no phone_number".to_owned());
+        refuse(["phone_number_verified", "phone_number"]);
     }
     faults
 }
 
 /// Refuses a name that no claim can have.
-pub(super) fn check_claim_name(name: &str) -> Result<(), String> {
+pub(super) fn check_claim_name(name: &str) -> Result<(), Fault> {
     if name.is_empty() || name.len() > 128 || name.chars().any(|c| c.is_control() || c.is_whitespace()) {
-        return Err("a claim has a name of up to 128 characters without spaces".to_owned());
+        let detail = "a claim has a name of up to 128 characters without spaces";
+        return Err(FaultCode::Invalid.at(["claims"], detail));
     }
     Ok(())
 }
 
 /// Sets one claim to a JSON value of a file. A text stays a text.
-pub fn set_value(user: &mut User, name: &str, value: &Value) -> Result<(), String> {
-    refuse_reserved(name, InputSource::File)?;
+pub fn set_value(user: &mut User, name: &str, value: &Value) -> Result<(), Fault> {
+    refuse_reserved(name)?;
     let must_be_text = is_text(name) || matches!(name, "email" | "phone_number");
     match value {
-        Value::Null => Err(format!("claim {name} is null: leave it out")),
+        Value::Null => Err(fault(name, "is null: leave it out")),
         Value::String(text) if must_be_text => set(user, name, text),
         Value::Bool(_) if matches!(name, "email_verified" | "phone_number_verified") => {
             set(user, name, &value.to_string())
         }
         Value::Object(_) if name == "address" => set(user, name, &value.to_string()),
-        _ if must_be_text => Err(format!("claim {name} must be a text")),
+        _ if must_be_text => Err(fault(name, "must be a text")),
         _ if matches!(name, "email_verified" | "phone_number_verified") => {
-            Err(format!("claim {name} must be true or false"))
+            Err(fault(name, "must be true or false"))
         }
-        _ if name == "address" || name.starts_with("address.") => {
-            Err("claim address must be an object".to_owned())
-        }
+        _ if name == "address" || name.starts_with("address.") => Err(fault("address", "must be an object")),
         _ => {
             // This checks the name and the length. Then the value is stored as it is.
             set(user, name, &value.to_string())?;
@@ -159,29 +177,28 @@ pub fn set_value(user: &mut User, name: &str, value: &Value) -> Result<(), Strin
     }
 }
 
-/// Refuses a claim that the service sets, and names the setting for it.
-fn refuse_reserved(name: &str, input: InputSource) -> Result<(), String> {
+/// Refuses a claim that the service sets, and names the member of the record that sets it.
+fn refuse_reserved(name: &str) -> Result<(), Fault> {
     if !RESERVED.contains(&name) {
         return Ok(());
     }
-    let instead = match name {
-        "user_type" => input.wording("use --user-type", "set user_type beside claims"),
-        "venueId" => input.wording("use --venue-id", "set venue_id beside claims"),
-        "organization" => input.wording("use --organization", "set organization beside claims"),
-        _ => "choose another name",
-    };
-    Err(format!("claim {name} belongs to the service: {instead}"))
+    let detail = format!("claim {name} belongs to the service");
+    Err(match name {
+        "venueId" => FaultCode::NotAllowed.at(["claims", "venue_id"], detail),
+        "user_type" | "organization" => FaultCode::NotAllowed.at(["claims", name], detail),
+        _ => FaultCode::NotAllowed.at(["claims"], detail),
+    })
 }
 
-fn set_email(user: &mut User, value: &str) -> Result<(), String> {
+fn set_email(user: &mut User, value: &str) -> Result<(), Fault> {
     if !value.is_empty() && !looks_like_email(value) {
-        return Err(format!("claim email = {value:?} is no e-mail address"));
+        return Err(fault("email", format!("= {value:?} is no e-mail address")));
     }
     user.set_email((!value.is_empty()).then(|| value.to_owned()));
     Ok(())
 }
 
-fn set_other(user: &mut User, name: &str, value: &str) -> Result<(), String> {
+fn set_other(user: &mut User, name: &str, value: &str) -> Result<(), Fault> {
     if value.is_empty() {
         user.claims.remove(name);
         return Ok(());
@@ -193,25 +210,20 @@ fn set_other(user: &mut User, name: &str, value: &str) -> Result<(), String> {
         serde_json::from_str(value).unwrap_or_else(|_| Value::from(value))
     };
     if !is_shallow_enough(&typed) {
-        return Err(format!("claim {name} is nested more than {MAX_DEPTH} deep"));
+        return Err(fault(name, format!("is nested more than {MAX_DEPTH} deep")));
     }
     user.claims.insert(name.to_owned(), typed);
     Ok(())
 }
 
-fn check_standard(name: &str, value: &str) -> Result<(), String> {
-    match name {
-        _ if value.trim().is_empty() || value == "null" => {
-            Err(format!("claim {name} = {value:?} says nothing: leave it out"))
-        }
-        "birthdate" if !is_birthdate(value) => Err(format!(
-            "claim birthdate = {value:?} must be YYYY-MM-DD, or YYYY for the year alone"
-        )),
-        "profile" | "picture" | "website" if url::Url::parse(value).is_err() => {
-            Err(format!("claim {name} = {value:?} must be a URL"))
-        }
-        _ => Ok(()),
-    }
+fn check_standard(name: &str, value: &str) -> Result<(), Fault> {
+    let rule = match name {
+        _ if value.trim().is_empty() || value == "null" => "says nothing: leave it out",
+        "birthdate" if !is_birthdate(value) => "must be YYYY-MM-DD, or YYYY for the year alone",
+        "profile" | "picture" | "website" if url::Url::parse(value).is_err() => "must be a URL",
+        _ => return Ok(()),
+    };
+    Err(fault(name, format!("= {value:?} {rule}")))
 }
 
 /// ISO 8601-1 `YYYY-MM-DD`, with the year 0000 if it is omitted, or `YYYY` (OpenID Connect Core 5.1).
@@ -247,24 +259,22 @@ fn is_day(year: u16, month: u16, day: u16) -> bool {
         .is_ok_and(|month| time::Date::from_calendar_date(i32::from(year), month, day).is_ok())
 }
 
-fn boolean(name: &str, value: &str) -> Result<bool, String> {
+fn boolean(name: &str, value: &str) -> Result<bool, Fault> {
     match value {
         "true" => Ok(true),
         "false" | "" => Ok(false),
-        _ => Err(format!("claim {name} = {value:?} must be true or false")),
+        _ => Err(fault(name, format!("= {value:?} must be true or false"))),
     }
 }
 
-fn set_whole_address(user: &mut User, value: &str) -> Result<(), String> {
+fn set_whole_address(user: &mut User, value: &str) -> Result<(), Fault> {
     if value.is_empty() {
         user.claims.remove("address");
         return Ok(());
     }
     let problem = || {
-        format!(
-            "claim address must be a JSON object with strings as {}",
-            ADDRESS.join(", ")
-        )
+        let rule = format!("must be a JSON object with strings as {}", ADDRESS.join(", "));
+        fault("address", rule)
     };
     let Ok(Value::Object(members)) = serde_json::from_str(value) else {
         return Err(problem());
@@ -277,12 +287,10 @@ fn set_whole_address(user: &mut User, value: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn set_address_member(user: &mut User, member: &str, value: &str) -> Result<(), String> {
+fn set_address_member(user: &mut User, member: &str, value: &str) -> Result<(), Fault> {
     if !ADDRESS.contains(&member) {
-        return Err(format!(
-            "claim address.{member} is unknown: the address has {}",
-            ADDRESS.join(", ")
-        ));
+        let rule = format!("is unknown: the address has {}", ADDRESS.join(", "));
+        return Err(fault(&format!("address.{member}"), rule));
     }
     let address = user
         .claims
@@ -399,12 +407,8 @@ mod tests {
             Timestamp::from_seconds(0),
         );
         for value in [" ", "null"] {
-            assert!(
-                set(&mut user, "name", value)
-                    .unwrap_err()
-                    .contains("says nothing"),
-                "{value:?}"
-            );
+            let refused = set(&mut user, "name", value).unwrap_err();
+            assert_eq!(refused.code, FaultCode::Invalid, "{value:?}");
         }
         assert!(user.claims.is_empty());
         set(&mut user, "name", "Null").unwrap();

@@ -4,13 +4,17 @@ use std::cmp::Reverse;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Admin, AdminError, AdminRefusal, AdminResult, SecretString, TxResult};
+use super::{Admin, AdminError, AdminRefusal, AdminResult, SecretString, TxResult, not_found};
 use crate::clock::Timestamp;
 use crate::flow::rotate_keys::{self, Introduction};
 use crate::jose::alg::Algorithm;
 use crate::jose::keyring::SigningKey;
+use crate::oauth::FaultCode;
 use crate::store::records::{KeyLifecycle, SigningKeyRecord};
 use crate::store::tables::{CLIENTS, SIGNING_KEYS};
+
+/// The kind of record in faults.
+const KIND: &str = "key";
 
 /// A signing key as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,12 +110,11 @@ pub fn list(admin: Admin<'_>) -> AdminResult<Vec<KeyView>> {
     Ok(keys)
 }
 
-/// The answer after a key was introduced. `alternative` completes the hint if another key is announced already.
+/// The answer after a key was introduced.
 fn view_introduction(
     admin: Admin<'_>,
     command: &'static str,
     introduction: Introduction,
-    alternative: &str,
 ) -> Result<KeyView, AdminRefusal> {
     match introduction {
         Introduction::Placed { kid, record } => {
@@ -119,39 +122,28 @@ fn view_introduction(
             Ok(KeyView::of(&kid, &record))
         }
         Introduction::Known { kid } => {
-            let refusal = AdminRefusal::new(format!("key {kid} is here already"));
-            Err(refusal.with_hint("idsvc key list shows where it stands"))
+            let detail = format!("key {kid} is here already");
+            Err(FaultCode::AlreadyExists.of(KIND, &kid, detail).into())
         }
-        Introduction::AnotherIsAnnounced { kid } => Err(AdminRefusal::new(format!(
-            "key {kid} of the same algorithm is announced already"
-        ))
-        .with_hint(format!("idsvc key retire {kid} takes it back; {alternative}"))),
+        Introduction::AnotherIsAnnounced { kid } => {
+            let detail = format!("key {kid} of the same algorithm is announced already");
+            Err(FaultCode::Conflict.of(KIND, &kid, detail).into())
+        }
     }
 }
 
 /// Makes a new key and introduces it.
 pub async fn rotate(admin: Admin<'_>, request: RotateKey) -> AdminResult<KeyView> {
-    Ok(view_introduction(
-        admin,
-        "key rotate",
-        rotate_keys::rotate(admin.core, request.alg, request.at_once).await?,
-        &format!(
-            "idsvc key rotate --alg {} --now puts it to work at once",
-            request.alg
-        ),
-    )?)
+    let introduction = rotate_keys::rotate(admin.core, request.alg, request.at_once).await?;
+    Ok(view_introduction(admin, "key rotate", introduction)?)
 }
 
 /// Introduces a key from a PEM file.
 pub async fn import(admin: Admin<'_>, request: ImportKey) -> AdminResult<KeyView> {
     let key = SigningKey::from_pem(request.pem.reveal(), request.alg)
-        .map_err(|error| AdminRefusal::new(error.to_string()))?;
-    Ok(view_introduction(
-        admin,
-        "key import",
-        rotate_keys::introduce(admin.core, &key, request.at_once).await?,
-        "with --now, the imported key signs until that one takes over",
-    )?)
+        .map_err(|error| FaultCode::Invalid.at(["pem"], error.to_string()))?;
+    let introduction = rotate_keys::introduce(admin.core, &key, request.at_once).await?;
+    Ok(view_introduction(admin, "key import", introduction)?)
 }
 
 /// Takes a key out of service. An active key stays published until what it signed has expired. An announced or
@@ -164,8 +156,7 @@ pub async fn retire(admin: Admin<'_>, kid: String) -> AdminResult<KeyView> {
         .store
         .write("key retire", move |tx| -> TxResult<KeyView> {
             let Some(mut record) = SIGNING_KEYS.get(&*tx, &kid)? else {
-                let refusal = AdminRefusal::new(format!("there is no key {kid}"));
-                return Ok(Err(refusal.with_hint("idsvc key list shows all")));
+                return Ok(Err(not_found(KIND, &kid).into()));
             };
             match record.standing {
                 KeyLifecycle::Announced { .. } | KeyLifecycle::Retired { .. } => {
@@ -185,12 +176,8 @@ pub async fn retire(admin: Admin<'_>, kid: String) -> AdminResult<KeyView> {
                     Some((client_id, _)) => format!("client {client_id}"),
                     None => "the service".to_owned(),
                 };
-                let refusal = AdminRefusal::new(format!(
-                    "key {kid} is the one that signs {alg}, which {who} needs"
-                ));
-                return Ok(Err(refusal.with_hint(format!(
-                    "replace it with idsvc key rotate --alg {alg} --now"
-                ))));
+                let detail = format!("key {kid} is the one that signs {alg}, which {who} needs");
+                return Ok(Err(FaultCode::InUse.of(KIND, &kid, detail).into()));
             }
             record.retire(now, retention);
             SIGNING_KEYS.put(tx, &kid, &record)?;
@@ -207,7 +194,7 @@ mod tests {
     use super::*;
     use crate::admin::client;
     use crate::admin::client::tests::request;
-    use crate::admin::tests::{admin, core, refusal};
+    use crate::admin::tests::{admin, assert_faults, core, refusal};
 
     fn eddsa(at_once: bool) -> RotateKey {
         RotateKey {
@@ -232,8 +219,9 @@ mod tests {
         let mut web = request("web");
         web.fields.id_token_signed_response_alg = Some(Algorithm::EdDsa);
         client::add(admin(&core), web).await.unwrap();
-        let refused = refusal(retire(admin(&core), key.kid.clone()).await).message;
-        assert!(refused.ends_with("which client web needs"), "{refused}");
+        let refused = refusal(retire(admin(&core), key.kid.clone()).await);
+        assert_faults(&refused, &[(FaultCode::InUse, &[])]);
+        assert!(refused[0].detail.contains("client web"), "{refused:?}");
         client::remove(admin(&core), "web".to_owned()).await.unwrap();
         let retired = retire(admin(&core), key.kid.clone()).await.unwrap();
         let remove_at = core.clock.now() + core.policy.key_retention();
@@ -253,7 +241,7 @@ mod tests {
         assert!(core.catalog().keyring().verifier(&leaked.kid).is_none());
         assert_eq!(list(admin(&core)).unwrap()[0].kid, good.kid);
         let unknown = refusal(retire(admin(&core), leaked.kid).await);
-        assert!(unknown.message.contains("there is no key"));
+        assert_faults(&unknown, &[(FaultCode::NotFound, &[])]);
     }
 
     #[tokio::test]
@@ -268,12 +256,8 @@ mod tests {
         )
         .await
         .unwrap();
-        assert!(
-            refusal(retire(admin(&core), key.kid).await)
-                .hint
-                .unwrap()
-                .contains("key rotate --alg ES256")
-        );
+        let refused = refusal(retire(admin(&core), key.kid).await);
+        assert_faults(&refused, &[(FaultCode::InUse, &[])]);
     }
 
     #[tokio::test]
@@ -289,13 +273,8 @@ mod tests {
         );
         assert!(json["active_from"].is_u64());
         let twice = refusal(rotate(admin(&core), eddsa(false)).await);
-        assert_eq!(
-            twice.hint.unwrap(),
-            format!(
-                "idsvc key retire {} takes it back; idsvc key rotate --alg EdDSA --now puts it to work at once",
-                second.kid
-            )
-        );
+        assert_faults(&twice, &[(FaultCode::Conflict, &[])]);
+        assert_eq!(twice[0].subject.as_ref().unwrap().id, second.kid);
         let made = SigningKey::generate_ed25519(&core.random).unwrap();
         let pem = pem_of(made.pkcs8());
         let bring = |at_once| ImportKey {
@@ -303,17 +282,11 @@ mod tests {
             alg: None,
             at_once,
         };
-        let third = refusal(import(admin(&core), bring(false)).await).hint.unwrap();
-        assert!(
-            third.ends_with("with --now, the imported key signs until that one takes over"),
-            "{third}"
-        );
+        let third = refusal(import(admin(&core), bring(false)).await);
+        assert_eq!(third, twice);
         import(admin(&core), bring(true)).await.unwrap();
         let again = refusal(import(admin(&core), bring(true)).await);
-        assert_eq!(
-            again.hint.as_deref(),
-            Some("idsvc key list shows where it stands")
-        );
+        assert_faults(&again, &[(FaultCode::AlreadyExists, &[])]);
         retire(admin(&core), second.kid).await.unwrap();
         assert_eq!(list(admin(&core)).unwrap().len(), 2);
     }
@@ -332,10 +305,7 @@ mod tests {
             alg: None,
             at_once: false,
         };
-        assert!(
-            refusal(import(admin(&core), request).await)
-                .message
-                .contains("no private key")
-        );
+        let refused = refusal(import(admin(&core), request).await);
+        assert_faults(&refused, &[(FaultCode::Invalid, &["pem"])]);
     }
 }

@@ -1,7 +1,7 @@
 //! The commands of administration: one function each, one transaction each.
 //!
-//! The same functions serve the command line, over the control socket or on the store itself. A refusal names
-//! everything that is wrong at once and says what to do.
+//! The same functions serve the command line, over the control socket or on the store itself. A refusal lists
+//! everything that is wrong at once, as data: the caller knows how to mend it.
 
 pub mod apply;
 pub mod backup;
@@ -25,7 +25,8 @@ use zeroize::Zeroizing;
 use crate::flow::rotate_keys::RotateError;
 use crate::flow::{Core, OpenError};
 use crate::identity::LoginName;
-use crate::oauth::fields::check_text;
+use crate::oauth::fields::{check_text, in_words};
+use crate::oauth::{Fault, FaultCode};
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::password::Busy;
@@ -74,35 +75,24 @@ impl Admin<'_> {
     }
 }
 
-/// Why a command was refused. Nothing was changed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[error("{message}")]
-pub struct AdminRefusal {
-    /// Everything that is wrong, one line each.
-    pub message: String,
-    /// What to do about it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hint: Option<String>,
-}
+/// Why a command was refused: everything that is wrong. Nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AdminRefusal(pub Vec<Fault>);
 
-impl AdminRefusal {
-    /// A refusal without a hint.
-    pub fn new(message: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-            hint: None,
-        }
-    }
-
-    /// Adds a hint.
-    #[must_use]
-    pub fn with_hint(self, hint: impl Into<String>) -> Self {
-        Self {
-            hint: Some(hint.into()),
-            ..self
-        }
+impl From<Fault> for AdminRefusal {
+    fn from(fault: Fault) -> Self {
+        Self(vec![fault])
     }
 }
+
+impl fmt::Display for AdminRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let details: Vec<_> = self.0.iter().map(|fault| fault.detail.as_str()).collect();
+        f.write_str(&details.join("\n"))
+    }
+}
+
+impl std::error::Error for AdminRefusal {}
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
@@ -124,38 +114,41 @@ pub enum AdminError {
     Reload(#[from] OpenError),
 }
 
+impl From<Fault> for AdminError {
+    fn from(fault: Fault) -> Self {
+        Self::Refused(fault.into())
+    }
+}
+
 /// The result of a command.
 pub type AdminResult<T> = Result<T, AdminError>;
 
 /// The result of a transaction. A refusal must not write anything.
 type TxResult<T> = Result<Result<T, AdminRefusal>, StoreError>;
 
-/// Refuses the command if there are faults, with all of them in one message.
-fn all_or_none(faults: &[String]) -> Result<(), AdminRefusal> {
+/// Refuses the command if there are faults.
+fn all_or_none(faults: Vec<Fault>) -> Result<(), AdminRefusal> {
     if faults.is_empty() {
         Ok(())
     } else {
-        Err(AdminRefusal::new(faults.join("\n")))
+        Err(AdminRefusal(faults))
     }
 }
 
-/// Where the operator's input comes from, so that a refusal names settings as they were written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum InputSource {
-    /// The flags of a command.
-    Flags,
-    /// The keys of a state file.
-    File,
+/// Names the record that faults are about.
+fn about(kind: &str, id: &str, faults: Vec<Fault>) -> impl Iterator<Item = Fault> {
+    faults.into_iter().map(move |fault| fault.about(kind, id))
 }
 
-impl InputSource {
-    /// The wording for this source.
-    const fn wording(self, for_flags: &'static str, for_file: &'static str) -> &'static str {
-        match self {
-            Self::Flags => for_flags,
-            Self::File => for_file,
-        }
-    }
+/// The fault of a name that no record of this kind has.
+fn not_found(kind: &str, id: &str) -> Fault {
+    FaultCode::NotFound.of(kind, id, format!("there is no {} {id}", in_words(kind)))
+}
+
+/// The fault of a name that a record of this kind has already.
+fn already_exists(kind: &str, id: &str) -> Fault {
+    let detail = format!("there is a {kind} {id} already");
+    FaultCode::AlreadyExists.of(kind, id, detail)
 }
 
 /// A secret from or for the operator. `Debug` does not print it.
@@ -198,19 +191,23 @@ impl<'de> Deserialize<'de> for SecretString {
 }
 
 /// Refuses a secret with control characters. A line break at the end is probably no part of it.
-fn check_secret(faults: &mut Vec<String>, what: &str, secret: &SecretString) {
+fn check_secret(faults: &mut Vec<Fault>, field: &str, secret: &SecretString) {
     if secret.reveal().chars().any(char::is_control) {
-        faults.push(format!(
-            "{what} has a line break or another control character in it: give one without"
-        ));
+        let detail = format!(
+            "the {} has a line break or another control character in it",
+            in_words(field)
+        );
+        faults.push(FaultCode::Invalid.at([field], detail));
     }
 }
 
 /// Checks an account identifier, which is a login name as well.
-fn check_account_id(faults: &mut Vec<String>, field: &str, id: &str) {
-    check_text(faults, field, id);
+fn check_account_id(faults: &mut Vec<Fault>, id: &str) {
+    const FIELD: &str = "account_id";
+    check_text(faults, FIELD, id);
     if !LoginName::new(id).is_storable() {
-        faults.push(format!("{field} is longer than {} bytes", LoginName::LONGEST));
+        let detail = format!("account id is longer than {} bytes", LoginName::LONGEST);
+        faults.push(FaultCode::TooLong.at([FIELD], detail));
     }
 }
 
@@ -259,11 +256,30 @@ pub(crate) mod tests {
         }
     }
 
-    pub(crate) fn refusal<T: fmt::Debug>(result: AdminResult<T>) -> AdminRefusal {
+    /// The faults of a refused command.
+    pub(crate) fn refusal<T: fmt::Debug>(result: AdminResult<T>) -> Vec<Fault> {
         match result {
-            Err(AdminError::Refused(refusal)) => refusal,
+            Err(AdminError::Refused(AdminRefusal(faults))) => faults,
             other => panic!("not refused: {other:?}"),
         }
+    }
+
+    /// Asserts on the code and the fields of each fault.
+    pub(crate) fn assert_faults(faults: &[Fault], expected: &[(FaultCode, &[&str])]) {
+        let found: Vec<_> = faults
+            .iter()
+            .map(|fault| {
+                (
+                    fault.code,
+                    fault.fields.iter().map(String::as_str).collect::<Vec<_>>(),
+                )
+            })
+            .collect();
+        let expected: Vec<_> = expected
+            .iter()
+            .map(|(code, fields)| (*code, fields.to_vec()))
+            .collect();
+        assert_eq!(found, expected, "{faults:?}");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::user::find;
-use super::{Admin, AdminRefusal, AdminResult, TxResult};
+use super::{Admin, AdminResult, TxResult, not_found};
 use crate::clock::Timestamp;
 use crate::flow::login::session;
 use crate::flow::or_refuse;
@@ -103,8 +103,7 @@ pub async fn revoke(admin: Admin<'_>, request: RevokeSessions) -> AdminResult<Re
                         if end_families_of_removed(tx, *id, now)? {
                             return Ok(Ok((*id, 0)));
                         }
-                        return Ok(Err(AdminRefusal::new(format!("there is no session {id}"))
-                            .with_hint("idsvc session list WHO shows those of a user")));
+                        return Ok(Err(not_found("session", &id.to_string()).into()));
                     };
                     session::end(tx, *id, &session, now)?;
                     Ok(Ok((*id, usize::from(is_live(&session)))))

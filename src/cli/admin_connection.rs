@@ -9,7 +9,7 @@ use tokio::runtime::Runtime;
 use super::Global;
 use super::change_summary::ChangeSummary;
 use super::output::{CliError, Output};
-use crate::admin::{Actor, Admin};
+use crate::admin::{Actor, Admin, AdminRefusal};
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::config::resolve::resolve_settings;
@@ -193,7 +193,7 @@ fn admin_of(core: &Core) -> Admin<'_> {
 
 fn refusal_to_error(reply: Reply) -> Result<Reply, CliError> {
     match reply {
-        Reply::Refused(refusal) => Err(refusal.into()),
+        Reply::Refused(AdminRefusal(faults)) => Err(CliError::Faults(faults)),
         Reply::Failed(message) => Err(CliError::refused(message)),
         reply => Ok(reply),
     }

@@ -94,7 +94,7 @@ impl ChangeSummary {
         let cause = match error {
             CliError::BrokenPipe => String::new(),
             CliError::Unwritable(_) => format!("{error}\n"),
-            CliError::Refused { .. } | CliError::Misused(_) => return error,
+            CliError::Refused { .. } | CliError::Faults(_) | CliError::Misused(_) => return error,
         };
         let Self { done, lost, remedies } = self;
         let separator = if remedies.is_empty() { "" } else { ": " };

@@ -13,11 +13,12 @@ use super::admin_connection::{AdminConnection, AdminConnector, unexpected};
 use super::change_summary::ChangeSummary;
 use super::output::{CliError, Output};
 use super::progress::Progress;
-use super::value_parsers;
+use super::{refusal, value_parsers};
 use crate::admin::import;
 use crate::admin::import::{BadLine, ImportUsers, Imported};
 use crate::control::protocol::{Command, Reply};
 use crate::identity::LoginName;
+use crate::oauth::{Fault, FaultCode};
 
 /// The flags of `idsvc user import`.
 #[derive(Debug, Args)]
@@ -130,7 +131,7 @@ impl LineReader<'_> {
                 let is_over = chunk.lines.is_empty() && chunk.bad.is_empty();
                 return Ok((!is_over).then_some(chunk));
             };
-            let reason = if u64::try_from(line.len()).is_ok_and(|length| length > LINE_LIMIT) {
+            let detail = if u64::try_from(line.len()).is_ok_and(|length| length > LINE_LIMIT) {
                 format!("it is longer than {LINE_LIMIT} bytes")
             } else {
                 match std::str::from_utf8(&line) {
@@ -146,7 +147,8 @@ impl LineReader<'_> {
                     Err(_) => "it is not UTF-8".to_owned(),
                 }
             };
-            chunk.bad.push(BadLine { line: number, reason });
+            let faults = vec![FaultCode::Invalid.at([], detail)];
+            chunk.bad.push(BadLine { line: number, faults });
         }
         Ok(Some(chunk))
     }
@@ -230,7 +232,7 @@ impl KnownUsers {
             if let Some(first) = names.iter().find_map(|name| known.get(name)) {
                 bad.push(BadLine {
                     line: *number,
-                    reason: format!("the same user as in line {first}"),
+                    faults: vec![import::same_user_as(*first)],
                 });
                 return false;
             }
@@ -330,9 +332,7 @@ pub fn run(
         }
         return Err(CliError::Refused {
             message: message.join("\n"),
-            hint: Some(
-                "nothing was imported: mend these lines, or add --skip-bad to import the others".to_owned(),
-            ),
+            hint: Some(hint(&checked.bad)),
         });
     }
     let done = if request.dry_run {
@@ -380,8 +380,20 @@ fn show(done: &Imported, is_dry_run: bool, output: &mut Output<'_>) -> Result<()
     Ok(())
 }
 
+fn hint(bad: &[BadLine]) -> String {
+    let mut hint =
+        "nothing was imported: mend these lines, or add --skip-bad to import the others".to_owned();
+    let is_here_already = |fault: &Fault| fault.code == FaultCode::AlreadyExists && fault.fields.is_empty();
+    if bad.iter().flat_map(|bad| &bad.faults).any(is_here_already) {
+        hint += "; --existing skip leaves users who are here already, --existing update changes them";
+    }
+    hint
+}
+
 fn sentence(bad: &BadLine) -> String {
-    format!("line {}: {}", bad.line, bad.reason)
+    let faults = bad.faults.iter().map(|fault| fault.clone().about("user", ""));
+    let sentences: Vec<_> = faults.map(|fault| refusal::sentence(&fault, true)).collect();
+    format!("line {}: {}", bad.line, sentences.join("; "))
 }
 
 fn broken_off(so_far: &Imported, error: &CliError) -> CliError {

@@ -16,6 +16,7 @@ pub mod output;
 pub mod progress;
 mod prompt;
 pub mod provider;
+mod refusal;
 pub mod serve;
 pub mod session;
 mod setting_flags;

@@ -7,8 +7,9 @@ use comfy_table::{Table, presets};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::admin::AdminRefusal;
+use super::refusal;
 use crate::clock::Timestamp;
+use crate::oauth::Fault;
 use crate::oauth::fields::Form;
 use crate::server::StartError;
 
@@ -25,6 +26,8 @@ pub enum CliError {
         /// What to do about it.
         hint: Option<String>,
     },
+    /// The service or the store refused the command: exit code 1.
+    Faults(Vec<Fault>),
     /// The command line is wrong: exit code 2.
     Misused(String),
     /// The reader of standard output has closed it.
@@ -37,6 +40,7 @@ impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused { message, .. } | Self::Misused(message) => f.write_str(message),
+            Self::Faults(faults) => f.write_str(&refusal::message(faults, None)),
             Self::BrokenPipe => f.write_str("nobody reads the output"),
             Self::Unwritable(error) => write!(f, "standard output cannot be written to: {error}"),
         }
@@ -50,15 +54,6 @@ impl CliError {
         Self::Refused {
             message: message.to_string(),
             hint: None,
-        }
-    }
-}
-
-impl From<AdminRefusal> for CliError {
-    fn from(refusal: AdminRefusal) -> Self {
-        Self::Refused {
-            message: refusal.message,
-            hint: refusal.hint,
         }
     }
 }
@@ -175,7 +170,12 @@ impl Output<'_> {
         if message.contains(EMFILE_SUFFIX) {
             self.say("hint: raise the limit on open files (ulimit -n, LimitNOFILE=)");
         }
-        if let CliError::Refused { hint: Some(hint), .. } = error {
+        let hint = match error {
+            CliError::Refused { hint, .. } => hint.clone(),
+            CliError::Faults(faults) => refusal::hint(faults, None),
+            CliError::Misused(_) | CliError::BrokenPipe | CliError::Unwritable(_) => None,
+        };
+        if let Some(hint) = hint {
             self.say(&format!("hint: {hint}"));
         }
     }

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use super::admin_connection::{AdminConnector, unexpected};
 use super::key::warn_of_new_keys;
 use super::output::{CliError, Output};
+use super::refusal::{StateFile, hint, message};
 use super::state_file::{Declared, Sources, parse};
 use super::value_parsers::{read_limited, unreadable, warn_of_claims};
 use crate::admin::apply::{Action, Applied, Apply as Request, Change, Exported, LeftOut, SecretChange};
@@ -78,17 +79,15 @@ pub fn apply(
     let mapped = providers.flat_map(|provider| provider.fields.claims.iter().flatten().map(|(ours, _)| ours));
     warn_of_claims(claims.chain(mapped).map(String::as_str), output);
     // A later refusal names the place in the file, too.
+    let state_file = StateFile {
+        name: &file,
+        places: &places,
+    };
     let locate = |error: CliError| match error {
-        CliError::Refused { message, hint } => {
-            let lines = message.lines().map(|line| match places.of(line) {
-                Some(place) => format!("{file}: {place}: {line}"),
-                None => line.to_owned(),
-            });
-            CliError::Refused {
-                message: lines.collect::<Vec<_>>().join("\n"),
-                hint,
-            }
-        }
+        CliError::Faults(faults) => CliError::Refused {
+            message: message(&faults, Some(&state_file)),
+            hint: hint(&faults, Some(&state_file)),
+        },
         other => other,
     };
     let command = |dry_run, only| {

@@ -10,12 +10,13 @@ use toml::de::DeValue;
 use super::output::CliError;
 use super::provider::read_logo;
 use super::value_parsers::{KeyForm, read_keys, read_secret};
-use crate::admin::apply::{DeclaredState, clients, providers, subject, users};
+use crate::admin::apply::{DeclaredState, clients, providers, users};
 use crate::config::file::{LineEnds, SyntaxFault, parse_toml};
 use crate::config::setting_names::nearest;
 use crate::federation::provider::ProviderFields;
 use crate::jose::json;
 use crate::oauth::ClientFields;
+use crate::oauth::fault::RecordName;
 use crate::oauth::fields::Form;
 
 /// A kind of record.
@@ -59,24 +60,45 @@ pub struct Declared {
     pub places: Places,
 }
 
-/// The places of the entries, by their names in refusals.
+/// The places of the entries, by the records that they declare.
 #[derive(Default)]
-pub struct Places(Vec<(String, String)>);
+pub struct Places(Vec<(RecordName, String)>);
 
 impl Places {
-    /// The place of the entry that a line of a refusal is about. Of two entries with one name it is the second.
-    pub fn of(&self, line: &str) -> Option<&str> {
-        let longest = |line: &str, in_case: fn(&str) -> String| {
-            let named = self
-                .0
-                .iter()
-                .filter(|(subject, _)| line.starts_with(&in_case(subject)));
-            named.max_by_key(|(subject, _)| subject.len())
+    /// The place of the entry that declares a record. Of two entries with one name it is the second.
+    pub fn of(&self, record: &RecordName) -> Option<&str> {
+        let find = |in_case: fn(&str) -> String| {
+            let is_meant = |(declared, _): &&(RecordName, String)| {
+                declared.kind == record.kind && in_case(&declared.id) == in_case(&record.id)
+            };
+            self.0.iter().rev().find(is_meant)
         };
-        // Refusals have the name of a user in lower case.
-        let found = longest(line, str::to_owned).or_else(|| longest(&line.to_lowercase(), str::to_lowercase));
+        // A fault may have the name of a user in lower case.
+        let found = find(str::to_owned).or_else(|| find(str::to_lowercase));
         found.map(|(_, place)| place.as_str())
     }
+}
+
+/// Keys that name a file or a variable, and the fields that it is read into.
+pub(super) const SOURCES: [(&str, &str); 9] = [
+    ("secret_file", "secret"),
+    ("secret_env", "secret"),
+    ("client_secret_file", "client_secret"),
+    ("client_secret_env", "client_secret"),
+    ("logo_file", "logo"),
+    ("password_file", "password"),
+    ("password_env", "password"),
+    ("public_key_file", "keys"),
+    ("jwks_file", "keys"),
+];
+
+/// The keys that set this field of a record.
+pub(super) fn keys_of(kind: &str, field: &str) -> Vec<String> {
+    let kinds = KINDS.iter().filter(|known| known.name == kind);
+    let keys = kinds.flat_map(|kind| kind.keys.concat()).map(|(key, _)| key);
+    keys.filter(|key| *key == field || SOURCES.contains(&(key, field)))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Reads the files and variables that a state refers to.
@@ -124,7 +146,11 @@ pub fn parse(text: &str, sources: &Sources<'_>) -> Result<Declared, Vec<String>>
                 .iter()
                 .filter_map(|key| entry.members.get(*key)?.as_str());
             let name = names.next().unwrap_or_default();
-            places.0.push((subject(kind.name, name), entry.place.clone()));
+            let record = RecordName {
+                kind: kind.name.to_owned(),
+                id: name.to_owned(),
+            };
+            places.0.push((record, entry.place.clone()));
         }
         match kind.name {
             "provider" => state.provider = Some(convert(entries, &mut faults)),
@@ -207,17 +233,7 @@ fn advice(key: &str, kind: &str, known: &[&str]) -> String {
 
 /// Replaces each key that names a file or a variable by its content.
 fn read_sources(entry: &mut Entry, sources: &Sources<'_>, faults: &mut Vec<String>) {
-    for (named, target) in [
-        ("secret_file", "secret"),
-        ("secret_env", "secret"),
-        ("client_secret_file", "client_secret"),
-        ("client_secret_env", "client_secret"),
-        ("logo_file", "logo"),
-        ("password_file", "password"),
-        ("password_env", "password"),
-        ("public_key_file", "keys"),
-        ("jwks_file", "keys"),
-    ] {
+    for (named, target) in SOURCES {
         let at = entry.at(named);
         let Some(Value::String(source)) = entry.members.remove(named) else {
             continue;

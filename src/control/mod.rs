@@ -136,6 +136,7 @@ mod tests {
     use crate::admin::key::RotateKey;
     use crate::admin::tests::{admin, core};
     use crate::identity::{LinkedIdentity, User};
+    use crate::oauth::FaultCode;
     use crate::store::tables::USERS;
 
     #[tokio::test(flavor = "multi_thread")]
@@ -167,7 +168,7 @@ mod tests {
         let Some(Reply::Refused(refusal)) = client::ask(&path, &add).unwrap() else {
             panic!("added twice")
         };
-        assert!(refusal.message.contains("already"));
+        assert_eq!(refusal.0[0].code, FaultCode::AlreadyExists);
         let rotate = Command::KeyRotate(RotateKey {
             alg: crate::jose::alg::Algorithm::EdDsa,
             at_once: false,

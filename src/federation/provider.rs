@@ -13,6 +13,7 @@ use crate::clock::Timestamp;
 use crate::jose::alg::Algorithm;
 use crate::oauth::fields::{Field, Form, Plain, fields};
 use crate::oauth::scope::Scope;
+use crate::oauth::{Fault, FaultCode};
 use crate::route::Route;
 
 /// How the service authenticates at a provider's token endpoint (OpenID Connect Core 9).
@@ -72,7 +73,7 @@ impl Field for Option<Logo> {
     type Change = String;
     const FORM: Form = Form::Text;
 
-    fn change(&mut self, to: String, _: &str, faults: &mut Vec<String>) {
+    fn change(&mut self, to: String, _: &str, faults: &mut Vec<Fault>) {
         *self = match Logo::read(to) {
             Ok(logo) => logo,
             Err(fault) => {
@@ -87,22 +88,26 @@ impl Logo {
     const MAX_BYTES: usize = 64 * 1024;
 
     /// The image of a file in base64; none if the text is empty.
-    fn read(data: String) -> Result<Option<Self>, String> {
+    fn read(data: String) -> Result<Option<Self>, Fault> {
         if data.is_empty() {
             return Ok(None);
         }
         let bytes = STANDARD
             .decode(&data)
-            .map_err(|_| "the logo is not base64".to_owned())?;
+            .map_err(|_| FaultCode::Invalid.at(["logo"], "the logo is not base64"))?;
         if bytes.len() > Self::MAX_BYTES {
-            return Err(format!("the logo is larger than {} bytes", Self::MAX_BYTES));
+            let detail = format!("the logo is larger than {} bytes", Self::MAX_BYTES);
+            return Err(FaultCode::TooLong.at(["logo"], detail));
         }
         let media_type = match bytes.as_slice() {
             [0x89, b'P', b'N', b'G', ..] => "image/png",
             [0xff, 0xd8, 0xff, ..] => "image/jpeg",
             [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => "image/webp",
             [b'<', ..] if String::from_utf8_lossy(&bytes).contains("<svg") => "image/svg+xml",
-            _ => return Err("the logo is neither PNG nor JPEG nor WebP nor SVG".to_owned()),
+            _ => {
+                let detail = "the logo is neither PNG nor JPEG nor WebP nor SVG";
+                return Err(FaultCode::Invalid.at(["logo"], detail));
+            }
         };
         let media_type = media_type.to_owned();
         Ok(Some(Self { media_type, data }))

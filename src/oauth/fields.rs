@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::jose::jwk::{JwkSet, PublicKey};
+use crate::oauth::fault::{Fault, FaultCode};
 use crate::oauth::scope::Scope;
 
 /// The form of a value in a file.
@@ -72,7 +73,7 @@ pub trait Field {
     const FORM: Form;
 
     /// Applies a change. Faults of the new value are added to `faults`, with `name`.
-    fn change(&mut self, to: Self::Change, name: &str, faults: &mut Vec<String>);
+    fn change(&mut self, to: Self::Change, name: &str, faults: &mut Vec<Fault>);
 }
 
 /// A value that is stored as it was sent.
@@ -93,7 +94,7 @@ impl<T: Plain> Field for T {
     type Change = T;
     const FORM: Form = T::FORM;
 
-    fn change(&mut self, to: T, _: &str, _: &mut Vec<String>) {
+    fn change(&mut self, to: T, _: &str, _: &mut Vec<Fault>) {
         *self = to;
     }
 }
@@ -102,7 +103,7 @@ impl<T: Plain> Field for Option<T> {
     type Change = T;
     const FORM: Form = T::FORM;
 
-    fn change(&mut self, to: T, _: &str, _: &mut Vec<String>) {
+    fn change(&mut self, to: T, _: &str, _: &mut Vec<Fault>) {
         *self = Some(to);
     }
 }
@@ -111,7 +112,7 @@ impl<T: Plain + Ord> Field for BTreeSet<T> {
     type Change = Vec<T>;
     const FORM: Form = Form::Texts;
 
-    fn change(&mut self, to: Vec<T>, _: &str, _: &mut Vec<String>) {
+    fn change(&mut self, to: Vec<T>, _: &str, _: &mut Vec<Fault>) {
         *self = to.into_iter().collect();
     }
 }
@@ -120,7 +121,7 @@ impl Field for String {
     type Change = Self;
     const FORM: Form = Form::Text;
 
-    fn change(&mut self, to: Self, _: &str, _: &mut Vec<String>) {
+    fn change(&mut self, to: Self, _: &str, _: &mut Vec<Fault>) {
         *self = to;
     }
 }
@@ -130,9 +131,9 @@ impl Field for Option<String> {
     type Change = String;
     const FORM: Form = Form::Text;
 
-    fn change(&mut self, to: String, name: &str, faults: &mut Vec<String>) {
+    fn change(&mut self, to: String, name: &str, faults: &mut Vec<Fault>) {
         if !to.is_empty() {
-            check_text(faults, &name.replace('_', " "), &to);
+            check_text(faults, name, &to);
         }
         *self = Some(to).filter(|text| !text.is_empty());
     }
@@ -143,7 +144,7 @@ impl Field for Vec<String> {
     type Change = Self;
     const FORM: Form = Form::Texts;
 
-    fn change(&mut self, to: Self, _: &str, _: &mut Vec<String>) {
+    fn change(&mut self, to: Self, _: &str, _: &mut Vec<Fault>) {
         self.clear();
         for text in to {
             if !text.is_empty() && !self.contains(&text) {
@@ -158,7 +159,7 @@ impl Field for BTreeSet<String> {
     type Change = Vec<String>;
     const FORM: Form = Form::Texts;
 
-    fn change(&mut self, to: Vec<String>, _: &str, _: &mut Vec<String>) {
+    fn change(&mut self, to: Vec<String>, _: &str, _: &mut Vec<Fault>) {
         *self = to.into_iter().filter(|text| !text.is_empty()).collect();
     }
 }
@@ -168,13 +169,12 @@ impl Field for BTreeMap<String, String> {
     type Change = Self;
     const FORM: Form = Form::Table;
 
-    fn change(&mut self, to: Self, name: &str, faults: &mut Vec<String>) {
-        let name = name.trim_end_matches('s').replace('_', " ");
+    fn change(&mut self, to: Self, name: &str, faults: &mut Vec<Fault>) {
         for (key, text) in to {
             if text.is_empty() {
                 self.remove(&key);
             } else {
-                check_text(faults, &name, &text);
+                check_text(faults, name, &text);
                 self.insert(key, text);
             }
         }
@@ -186,16 +186,14 @@ impl Field for Scope {
     type Change = Vec<String>;
     const FORM: Form = Form::Texts;
 
-    fn change(&mut self, to: Vec<String>, name: &str, faults: &mut Vec<String>) {
-        let name = name.replace('_', " ");
+    fn change(&mut self, to: Vec<String>, name: &str, faults: &mut Vec<Fault>) {
         *self = to.join(" ").parse().unwrap_or_else(|error| {
-            faults.push(format!("{name}: {error}"));
+            faults.push(FaultCode::Invalid.at([name], format!("{}: {error}", in_words(name))));
             Self::empty()
         });
         for marker in self.iter().filter(|value| Self::is_marker(value)) {
-            faults.push(format!(
-                "{name}: {marker} is granted by the service and cannot be registered"
-            ));
+            let detail = format!("{marker} is granted by the service and cannot be registered");
+            faults.push(FaultCode::NotAllowed.at([name], detail));
         }
     }
 }
@@ -205,7 +203,7 @@ impl Field for Option<Scope> {
     type Change = Vec<String>;
     const FORM: Form = Form::Texts;
 
-    fn change(&mut self, to: Vec<String>, name: &str, faults: &mut Vec<String>) {
+    fn change(&mut self, to: Vec<String>, name: &str, faults: &mut Vec<Fault>) {
         let mut scope = Scope::empty();
         scope.change(to, name, faults);
         *self = Some(scope).filter(|scope| !scope.is_empty());
@@ -217,12 +215,12 @@ impl Field for Vec<Value> {
     type Change = Self;
     const FORM: Form = Form::Tables;
 
-    fn change(&mut self, to: Self, _: &str, faults: &mut Vec<String>) {
+    fn change(&mut self, to: Self, name: &str, faults: &mut Vec<Fault>) {
         self.clear();
         if !to.is_empty() {
             match jwks_of(&json!({ "keys": to }).to_string()) {
                 Ok(keys) => *self = keys,
-                Err(fault) => faults.push(fault),
+                Err(problem) => faults.push(FaultCode::Invalid.at([name], problem)),
             }
         }
     }
@@ -247,17 +245,25 @@ pub fn jwk_of(key: &PublicKey) -> Value {
 }
 
 /// Checks a text that people read: it must not be empty or too long, or have control characters.
-pub fn check_text(faults: &mut Vec<String>, field: &str, text: &str) {
+pub fn check_text(faults: &mut Vec<Fault>, field: &str, text: &str) {
     const LONGEST: usize = 1024;
+    let mut refuse = |code: FaultCode, rule: &str| {
+        faults.push(code.at([field], format!("{} {rule}", in_words(field))));
+    };
     if text.trim().is_empty() {
-        faults.push(format!("{field} is empty"));
+        refuse(FaultCode::Invalid, "is empty");
     }
     if text.chars().any(char::is_control) {
-        faults.push(format!("{field} has control characters"));
+        refuse(FaultCode::Invalid, "has control characters");
     }
     if text.len() > LONGEST {
-        faults.push(format!("{field} is longer than {LONGEST} bytes"));
+        refuse(FaultCode::TooLong, &format!("is longer than {LONGEST} bytes"));
     }
+}
+
+/// The name of a field in a sentence.
+pub fn in_words(field: &str) -> String {
+    field.replace('_', " ")
 }
 
 /// Makes the record, the type of its changes, and the names and forms of the fields from a list of fields.
@@ -299,7 +305,7 @@ macro_rules! fields {
             ), )* ];
 
             /// Applies the change to a record. Faults are added to `faults`.
-            pub fn apply(self, record: &mut $record, faults: &mut Vec<String>) {
+            pub fn apply(self, record: &mut $record, faults: &mut Vec<$crate::oauth::Fault>) {
                 $( if let Some(to) = self.$field {
                     let name = $crate::oauth::fields::fields!(@name $field $($name)?);
                     $crate::oauth::fields::Field::change(&mut record.$field, to, name, faults);

@@ -150,7 +150,7 @@ fn a_client_acts_for_itself_by_key_and_a_used_assertion_stays_used_through_a_cra
     ];
     let bare = service.run(&add);
     assert_eq!(code(&bare), Some(1));
-    assert!(said(&bare).contains("--public-key-file, --jwks-file or --jwks-uri"));
+    assert!(said(&bare).contains("add --public-key-file, --jwks-file, --jwks-uri or --max-scope"));
     let with_key = ["--jwks-file", file.to_str().unwrap(), "--json"];
     let robot = service.json(&[&add[..], &with_key].concat());
     assert!(robot.get("client_secret").is_none());

@@ -84,6 +84,17 @@ fn sources() -> Vec<Source> {
     sources.collect()
 }
 
+/// Several programs call the verbs of administration, and only the command line has flags and commands.
+#[test]
+fn administration_names_no_flag_and_no_command() {
+    for source in sources() {
+        if room(&source.path) == "admin" && !is_test_file(&source.path) {
+            let named = [" --", "\"--", "idsvc "].map(|word| source.code.contains(word));
+            assert_eq!(named, [false; 3], "{}", source.path);
+        }
+    }
+}
+
 fn is_test_file(path: &str) -> bool {
     path.ends_with("tests.rs") || path.contains("/tests/")
 }

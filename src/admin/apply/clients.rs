@@ -6,23 +6,22 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::{Plan, PlannedWrite, SecretChange, about, check_keys, export_fields, members, refuse_duplicates};
+use super::{Plan, PlannedWrite, SecretChange, check_keys, export_fields, members, refuse_duplicates};
+pub(super) use crate::admin::client::KIND;
 use crate::admin::client::check::{apply, check, check_client_id, usual_grants};
 use crate::admin::client::{secret_of, usable_algorithms};
-use crate::admin::{Admin, InputSource, SecretString};
+use crate::admin::{Admin, SecretString, about};
 use crate::clock::Timestamp;
 use crate::federation::Provider;
 use crate::flow::rotate_keys;
 use crate::jose::alg::Algorithm;
 use crate::oauth::client::{Client, StoredSecret};
 use crate::oauth::fields::Form;
-use crate::oauth::{ClientFields, ClientMetadata};
+use crate::oauth::{ClientFields, ClientMetadata, Fault, FaultCode};
 use crate::secret::{ClientSecret, Digest};
 use crate::store::StoreError;
 use crate::store::engine::Snapshot;
 use crate::store::tables::{CLIENTS, PROVIDERS};
-
-pub(super) const KIND: &str = "client";
 
 /// The keys of an entry beside [`ClientFields::FIELDS`], including those for files and variables.
 pub const KEYS: &[(&str, Form)] = &[
@@ -69,14 +68,14 @@ pub(super) struct PreparedClient {
     generated_secret: (StoredSecret, Option<SecretString>),
     indispensable: Vec<Algorithm>,
     /// Faults of the record as a whole, to be reported with those of the plan.
-    faults: Vec<String>,
+    faults: Vec<Fault>,
 }
 
 /// Builds the record of each declared client as if it were new.
 pub(super) fn prepare(
     admin: Admin<'_>,
     declared: Vec<DeclaredClient>,
-    faults: &mut Vec<String>,
+    faults: &mut Vec<Fault>,
 ) -> Vec<PreparedClient> {
     refuse_duplicates(
         KIND,
@@ -93,7 +92,7 @@ pub(super) fn prepare(
     all
 }
 
-fn prepare_one(admin: Admin<'_>, entry: DeclaredClient, faults: &mut Vec<String>) -> PreparedClient {
+fn prepare_one(admin: Admin<'_>, entry: DeclaredClient, faults: &mut Vec<Fault>) -> PreparedClient {
     let core = admin.core;
     let now = core.clock.now();
     check_client_id(&entry.client_id, faults);
@@ -109,12 +108,13 @@ fn prepare_one(admin: Admin<'_>, entry: DeclaredClient, faults: &mut Vec<String>
     apply(fields, &mut client, faults);
     let mut record_faults = Vec::new();
     if !names_grants {
-        let usual = usual_grants(&client.redirect_uris, InputSource::File, &mut record_faults);
+        let usual = usual_grants(&client.redirect_uris, &mut record_faults);
         client.grant_types = usual.into_iter().collect();
     }
     let declared_secrets = match (entry.secret, entry.secret_sha256) {
         (Some(_), Some(_)) => {
-            faults.push("secret_sha256 beside another secret: give one of them".to_owned());
+            let detail = "there are both a secret and digests of secrets";
+            faults.push(FaultCode::NotAllowed.at(["secret_sha256", "secret"], detail));
             None
         }
         (Some(secret), None) => Some(vec![secret_of(admin, Some(secret), faults).0]),
@@ -135,7 +135,7 @@ fn prepare_one(admin: Admin<'_>, entry: DeclaredClient, faults: &mut Vec<String>
             .as_ref()
             .is_some_and(|secrets| !secrets.is_empty())
     {
-        faults.push("a public client has no secret".to_owned());
+        faults.push(FaultCode::NotAllowed.at(["secret"], "a public client has no secret"));
     }
     PreparedClient {
         client_id: entry.client_id,
@@ -226,26 +226,17 @@ pub(super) fn plan(
         if let (Some(uuid), Some(before)) = (entry.uuid, &before)
             && uuid != before.client_uuid
         {
-            faults.push(format!(
-                "it is there with another client_uuid, {}",
-                before.client_uuid
-            ));
+            let detail = format!("it is there with another uuid, {}", before.client_uuid);
+            faults.push(FaultCode::NotAllowed.at(["client_uuid"], detail));
         }
         let usable = usable_algorithms(snapshot, &entry.indispensable)?;
-        check(
-            before.as_ref(),
-            &client,
-            &usable,
-            &exchange_only,
-            InputSource::File,
-            &mut faults,
-        );
+        check(before.as_ref(), &client, &usable, &exchange_only, &mut faults);
         for id in client
             .providers
             .iter()
             .filter(|id| !plan.providers.contains_key(*id))
         {
-            faults.push(format!("there is no provider {id}"));
+            faults.push(FaultCode::NotFound.at(["providers"], format!("there is no provider {id}")));
         }
         plan.faults.extend(about(KIND, &entry.client_id, faults));
         client.updated_at = before.as_ref().map_or(now, |before| before.updated_at);

@@ -24,8 +24,8 @@ use crate::federation::Provider;
 use crate::flow::users::{remove_login_names, remove_user};
 use crate::flow::{Core, or_refuse};
 use crate::identity::User;
-use crate::oauth::Client;
 use crate::oauth::fields::Form;
+use crate::oauth::{Client, Fault, FaultCode};
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::StoreError;
@@ -139,9 +139,10 @@ impl Applied {
         };
         match self.removed().find(|record| !confirmed.contains(record)) {
             None => Ok(()),
-            Some((kind, id)) => Err(AdminRefusal::new(format!(
-                "{kind} {id} was added after you were asked what to remove: nothing was changed, run it again"
-            ))),
+            Some((kind, id)) => {
+                let detail = format!("{kind} {id} was added after you were asked what to remove");
+                Err(FaultCode::Conflict.of(&kind, &id, detail).into())
+            }
         }
     }
 }
@@ -199,7 +200,7 @@ impl PlannedWrite {
 struct Plan {
     writes: Vec<PlannedWrite>,
     applied: Applied,
-    faults: Vec<String>,
+    faults: Vec<Fault>,
     /// The issuers of the providers after the change, by id.
     providers: BTreeMap<String, String>,
 }
@@ -296,7 +297,7 @@ pub async fn apply(admin: Admin<'_>, request: Apply) -> AdminResult<Applied> {
         Some(declared) => Some(users::prepare(admin, declared, &mut faults).await?),
         None => None,
     };
-    all_or_none(&faults)?;
+    all_or_none(faults)?;
     let now = admin.core.clock.now();
     let plan = move |snapshot: &dyn Snapshot| -> Result<Plan, StoreError> {
         let mut plan = Plan::default();
@@ -318,7 +319,7 @@ pub async fn apply(admin: Admin<'_>, request: Apply) -> AdminResult<Applied> {
     };
     if dry_run {
         let plan = admin.core.store.read(plan)?;
-        all_or_none(&plan.faults)?;
+        all_or_none(plan.faults)?;
         return Ok(plan.applied);
     }
     let written = admin
@@ -326,7 +327,7 @@ pub async fn apply(admin: Admin<'_>, request: Apply) -> AdminResult<Applied> {
         .store
         .write("apply", move |tx: &mut dyn Tx| -> TxResult<(Applied, Vec<_>)> {
             let plan = plan(&*tx)?;
-            or_refuse!(all_or_none(&plan.faults));
+            or_refuse!(all_or_none(plan.faults));
             or_refuse!(plan.applied.check_confirmed(only.as_deref()));
             execute(tx, &plan.writes, now)?;
             let written = plan
@@ -416,25 +417,14 @@ pub fn export(
 }
 
 /// Adds a fault for each record that is declared twice.
-fn refuse_duplicates(kind: &str, ids: impl Iterator<Item = String>, faults: &mut Vec<String>) {
+fn refuse_duplicates(kind: &str, ids: impl Iterator<Item = String>, faults: &mut Vec<Fault>) {
     let mut known = std::collections::HashSet::new();
     for id in ids {
         if known.contains(&id) {
-            faults.extend(about(kind, &id, vec!["it is declared twice".to_owned()]));
+            faults.push(FaultCode::AlreadyExists.of(kind, &id, "it is declared twice"));
         }
         known.insert(id);
     }
-}
-
-/// The start of a refusal's lines about this record.
-pub fn subject(kind: &str, id: &str) -> String {
-    format!("{kind} {id}: ")
-}
-
-/// Puts the record that faults are about before each of them.
-fn about(kind: &str, id: &str, faults: Vec<String>) -> impl Iterator<Item = String> {
-    let subject = subject(kind, id);
-    faults.into_iter().map(move |fault| format!("{subject}{fault}"))
 }
 
 /// The members of a record as JSON.
@@ -464,9 +454,10 @@ fn export_fields(
 }
 
 /// Refuses public keys that are given in two ways.
-fn check_keys(keys: Option<&Vec<Value>>, jwks_uri: Option<&String>, faults: &mut Vec<String>) {
+fn check_keys(keys: Option<&Vec<Value>>, jwks_uri: Option<&String>, faults: &mut Vec<Fault>) {
     if keys.is_some_and(|keys| !keys.is_empty()) && jwks_uri.is_some() {
-        faults.push("keys beside jwks_uri: give one of them".to_owned());
+        let detail = "there are both keys and an address of published keys";
+        faults.push(FaultCode::NotAllowed.at(["keys", "jwks_uri"], detail));
     }
 }
 

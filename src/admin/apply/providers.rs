@@ -4,20 +4,20 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{
-    Plan, PlannedWrite, SecretChange, about, check_keys, clients, export_fields, members, refuse_duplicates,
+    Plan, PlannedWrite, SecretChange, check_keys, clients, export_fields, members, refuse_duplicates,
 };
 use crate::admin::provider;
+pub(super) use crate::admin::provider::KIND;
 use crate::admin::provider::check::{NO_CLAIM, apply, check, check_id};
 use crate::admin::provider::other_with_issuer;
-use crate::admin::{Admin, AdminResult, InputSource, SecretString};
+use crate::admin::{Admin, AdminResult, SecretString, about};
 use crate::clock::Timestamp;
 use crate::federation::provider::{Provider, ProviderFields, ProviderSettings};
 use crate::oauth::fields::Form;
+use crate::oauth::{Fault, FaultCode};
 use crate::store::StoreError;
 use crate::store::engine::Snapshot;
 use crate::store::tables::{CLIENTS, PROVIDERS};
-
-pub(super) const KIND: &str = "provider";
 
 /// The keys of an entry beside [`ProviderFields::FIELDS`], including those for files and variables.
 pub const KEYS: &[(&str, Form)] = &[
@@ -53,7 +53,7 @@ pub(super) struct PreparedProvider {
 pub(super) fn prepare(
     admin: Admin<'_>,
     declared: Vec<DeclaredProvider>,
-    faults: &mut Vec<String>,
+    faults: &mut Vec<Fault>,
 ) -> AdminResult<Vec<PreparedProvider>> {
     refuse_duplicates(KIND, declared.iter().map(|entry| entry.id.clone()), faults);
     let mut all = Vec::new();
@@ -68,7 +68,7 @@ pub(super) fn prepare(
 fn prepare_one(
     admin: Admin<'_>,
     entry: DeclaredProvider,
-    faults: &mut Vec<String>,
+    faults: &mut Vec<Fault>,
 ) -> AdminResult<PreparedProvider> {
     let core = admin.core;
     check_id(&entry.id, faults);
@@ -131,7 +131,7 @@ pub(super) fn plan(
         let before = PROVIDERS.get(snapshot, id)?;
         let mut provider = entry.merge(before.as_ref());
         let mut faults = Vec::new();
-        check(&provider, InputSource::File, &mut faults);
+        check(&provider, &mut faults);
         plan.faults.extend(about(KIND, id, faults));
         plan.providers.insert(id.clone(), provider.issuer.clone());
         if before.as_ref() == Some(&provider) {
@@ -169,8 +169,9 @@ pub(super) fn plan(
         if let Some(other) =
             other_with_issuer(&plan.providers, id, issuer).filter(|other| *other < id.as_str())
         {
-            plan.faults
-                .push(format!("{KIND} {id}: provider {other} has the same issuer"));
+            let detail = format!("provider {other} has the same issuer");
+            let fault = FaultCode::AlreadyExists.at(["issuer"], detail);
+            plan.faults.push(fault.about(KIND, id));
         }
     }
     Ok(())
@@ -190,9 +191,11 @@ pub(super) fn refuse_orphans(snapshot: &dyn Snapshot, plan: &mut Plan) -> Result
     let mut faults = Vec::new();
     let closed = clients::exchange_only(snapshot, plan)?;
     for client_id in provider::shut_out(snapshot, &closed)? {
-        let subject = super::subject(clients::KIND, &client_id);
-        if !is_planned(&client_id) && !plan.faults.iter().any(|fault| fault.starts_with(&subject)) {
-            faults.push(format!("{subject}nobody could sign in at its providers any more"));
+        let detail = "nobody could sign in at its providers any more";
+        let fault = FaultCode::NotAllowed.at(["password_sign_in", "providers"], detail);
+        let fault = fault.about(clients::KIND, &client_id);
+        if !is_planned(&client_id) && plan.faults.iter().all(|known| known.subject != fault.subject) {
+            faults.push(fault);
         }
     }
     for (client_id, client) in CLIENTS.scan(snapshot, .., usize::MAX)? {
@@ -204,7 +207,7 @@ pub(super) fn refuse_orphans(snapshot: &dyn Snapshot, plan: &mut Plan) -> Result
             .iter()
             .filter(|id| !plan.providers.contains_key(*id))
         {
-            faults.push(format!("{KIND} {id}: client {client_id} names it"));
+            faults.push(FaultCode::InUse.of(KIND, id, format!("client {client_id} names it")));
         }
     }
     plan.faults.extend(faults);

@@ -6,21 +6,21 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::{Plan, PlannedWrite, SecretChange, about, members, refuse_duplicates};
-use crate::admin::import::UserLine;
+use super::{Plan, PlannedWrite, SecretChange, members, refuse_duplicates};
+use crate::admin::import::{UserLine, no_name, read_hash};
+pub(super) use crate::admin::user::KIND;
 use crate::admin::user::check_chosen;
-use crate::admin::{Admin, AdminResult, SecretString};
+use crate::admin::{Admin, AdminRefusal, AdminResult, SecretString, about};
 use crate::clock::Timestamp;
 use crate::flow::check_password::check_password;
 use crate::flow::or_refuse;
 use crate::identity::{LoginName, User};
 use crate::oauth::fields::Form;
+use crate::oauth::{Fault, FaultCode};
 use crate::password::{PasswordHash, SALT_LEN};
 use crate::store::StoreError;
 use crate::store::engine::Snapshot;
 use crate::store::tables::{USERS, USERS_BY_LOGIN_NAME};
-
-pub(super) const KIND: &str = "user";
 
 /// The keys of an entry, including those for files and variables that passwords are read from.
 pub const KEYS: &[(&str, Form)] = &[
@@ -73,7 +73,7 @@ enum DeclaredPassword {
 pub(super) async fn prepare(
     admin: Admin<'_>,
     declared: Vec<DeclaredUser>,
-    faults: &mut Vec<String>,
+    faults: &mut Vec<Fault>,
 ) -> AdminResult<Vec<PreparedUser>> {
     let core = admin.core;
     let name_of = |entry: &DeclaredUser| entry.line.name().unwrap_or_default().to_owned();
@@ -89,15 +89,16 @@ pub(super) async fn prepare(
     for ((entry, name), new_uuid) in declared.into_iter().zip(names).zip(new_uuids) {
         let mut own = Vec::new();
         if name.is_empty() {
-            own.push("neither email nor account_id: the user would have no name".to_owned());
+            own.push(no_name());
         }
         let password = match (&entry.password, &entry.line.password_hash) {
             (Some(_), Some(_)) => {
-                own.push("password_hash beside another password: give one of them".to_owned());
+                let detail = "there are both a password and a hash";
+                own.push(FaultCode::NotAllowed.at(["password_hash", "password"], detail));
                 None
             }
-            (None, Some(hash)) => PasswordHash::import(hash)
-                .map_err(|problem| own.push(problem.to_string()))
+            (None, Some(hash)) => read_hash(hash)
+                .map_err(|fault| own.push(fault))
                 .ok()
                 .map(DeclaredPassword::Hash),
             (Some(password), None) => {
@@ -123,7 +124,7 @@ async fn hash_if_changed(
     admin: Admin<'_>,
     line: &UserLine,
     password: &SecretString,
-    faults: &mut Vec<String>,
+    faults: &mut Vec<Fault>,
 ) -> AdminResult<Option<PasswordHash>> {
     let core = admin.core;
     let existing = core.store.read(|snapshot| line.existing(snapshot))?;
@@ -164,11 +165,12 @@ pub(super) fn plan(
         match merge(snapshot, entry, now)? {
             Ok(change) => {
                 if !kept.insert(change.after.uuid) {
-                    faults.push("another entry means the same user".to_owned());
+                    let detail = "another entry means the same user";
+                    faults.push(FaultCode::AlreadyExists.at(["uuid", "account_id", "email"], detail));
                 }
                 puts.push(change);
             }
-            Err(fault) => faults.push(fault),
+            Err(AdminRefusal(refused)) => faults = refused,
         }
         plan.faults.extend(about(KIND, &entry.name, faults));
     }
@@ -225,19 +227,20 @@ fn merge(
     snapshot: &dyn Snapshot,
     entry: &PreparedUser,
     now: Timestamp,
-) -> Result<Result<UserChange, String>, StoreError> {
+) -> Result<Result<UserChange, AdminRefusal>, StoreError> {
     let before = or_refuse!(entry.line.existing(snapshot)?);
     let mut user = or_refuse!(entry.line.to_user(None, entry.new_uuid, &entry.organization, now));
     if let Some(uuid) = entry.line.uuid
         && before.as_ref().is_some_and(|before| before.uuid != uuid)
     {
-        return Ok(Err("it is there under another uuid".to_owned()));
+        let fault = FaultCode::NotAllowed.at(["uuid"], "it is there under another uuid");
+        return Ok(Err(fault.into()));
     }
     let namesake = before
         .as_ref()
         .and_then(|before| entry.line.federated_namesake(before));
     if let Some(fault) = namesake.or_else(|| entry.line.reserved_user_type(before.as_ref())) {
-        return Ok(Err(fault));
+        return Ok(Err(fault.into()));
     }
     User::LOCAL.clone_into(&mut user.source);
     if let Some(before) = &before {
@@ -277,11 +280,9 @@ fn check_names(
                 stored.is_some_and(|owner| owner != user.uuid && !released.contains(&owner));
             let is_declared_for_another = owners.get(&name).is_some_and(|owner| *owner != user.uuid);
             if is_stored_for_another || is_declared_for_another {
-                plan.faults.extend(about(
-                    KIND,
-                    &user.account_id,
-                    vec![format!("another user has the name {}", name.as_str())],
-                ));
+                let detail = format!("another user has the name {}", name.as_str());
+                let fault = FaultCode::AlreadyExists.at(["account_id", "email"], detail);
+                plan.faults.push(fault.about(KIND, &user.account_id));
             }
             owners.insert(name, user.uuid);
         }

@@ -3,9 +3,10 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{change, unknown};
-use crate::admin::{Admin, AdminRefusal, AdminResult, SecretString};
+use super::{KIND, NEEDS_REFRESH, change};
+use crate::admin::{Admin, AdminResult, SecretString, not_found};
 use crate::clock::Timestamp;
+use crate::oauth::FaultCode;
 use crate::oauth::client::{GrantType, StoredApiKey};
 use crate::secret::{ApiKey, Secret};
 use crate::store::tables::{API_KEY_USES, CLIENTS};
@@ -18,7 +19,7 @@ const MOST_KEYS: usize = 20;
 pub struct ApiKeyView {
     /// The client it belongs to.
     pub client_id: String,
-    /// Its id, for `client api-key revoke`.
+    /// Its id.
     pub id: Uuid,
     /// The key, in the answer that adds it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -63,15 +64,13 @@ pub async fn add(admin: Admin<'_>, client_id: String) -> AdminResult<ApiKeyView>
     };
     change(admin, "client api-key add", client_id, move |_, client| {
         if !client.may_use(GrantType::RefreshToken) {
-            let refusal =
-                "an API key is for refreshing, and this client may not: it lacks the grant refresh_token";
-            return Ok(Err(AdminRefusal::new(refusal)));
+            let fault = FaultCode::NotAllowed.at(["grant_types"], NEEDS_REFRESH);
+            return Ok(Err(fault.about(KIND, &client.client_id).into()));
         }
         if client.api_keys.len() >= MOST_KEYS {
-            let refusal = AdminRefusal::new(format!("this client has {MOST_KEYS} keys already"));
-            return Ok(Err(refusal.with_hint(
-                "idsvc client api-key revoke removes those that are not used",
-            )));
+            let detail = format!("this client has {MOST_KEYS} API keys already");
+            let fault = FaultCode::TooMany.at(["api_keys"], detail);
+            return Ok(Err(fault.about(KIND, &client.client_id).into()));
         }
         client.api_keys.push(stored.clone());
         Ok(Ok(()))
@@ -99,7 +98,7 @@ pub fn list(admin: Admin<'_>, client_id: &str) -> AdminResult<Vec<ApiKeyView>> {
         }
         Ok(Some(views))
     })?;
-    Ok(views.ok_or_else(|| unknown(client_id))?)
+    Ok(views.ok_or_else(|| not_found(KIND, client_id))?)
 }
 
 /// Revokes a key. It is refused from now on.
@@ -113,8 +112,10 @@ pub async fn revoke(admin: Admin<'_>, which: WhichApiKey) -> AdminResult<WhichAp
             let before = client.api_keys.len();
             client.api_keys.retain(|key| key.id != id);
             if client.api_keys.len() == before {
-                let refusal = AdminRefusal::new(format!("client {} has no API key {id}", client.client_id));
-                return Ok(Err(refusal.with_hint("idsvc client api-key list shows all")));
+                let detail = format!("client {} has no API key {id}", client.client_id);
+                return Ok(Err(FaultCode::NotFound
+                    .of("api_key", &id.to_string(), detail)
+                    .into()));
             }
             Ok(Ok(()))
         },
@@ -132,7 +133,7 @@ pub async fn revoke(admin: Admin<'_>, which: WhichApiKey) -> AdminResult<WhichAp
 mod tests {
     use super::*;
     use crate::admin::client::{AddClient, add as add_client};
-    use crate::admin::tests::{admin, core, refusal};
+    use crate::admin::tests::{admin, assert_faults, core, refusal};
     use crate::oauth::ClientFields;
 
     fn tv(fields: ClientFields) -> AddClient {
@@ -170,7 +171,10 @@ mod tests {
         };
         revoke(admin, which.clone()).await.unwrap();
         assert!(core.catalog().api_key(&key.digest()).is_none());
-        assert!(refusal(revoke(admin, which).await).message.contains("no API key"));
+        assert_faults(
+            &refusal(revoke(admin, which).await),
+            &[(FaultCode::NotFound, &[])],
+        );
     }
 
     #[tokio::test]
@@ -183,15 +187,13 @@ mod tests {
             ..ClientFields::default()
         };
         add_client(admin, tv(never_refreshing)).await.unwrap();
-        assert!(
-            refusal(add(admin, "tv".to_owned()).await)
-                .message
-                .contains("refresh_token")
+        assert_faults(
+            &refusal(add(admin, "tv".to_owned()).await),
+            &[(FaultCode::NotAllowed, &["grant_types"])],
         );
-        assert!(
-            refusal(add(admin, "nobody".to_owned()).await)
-                .message
-                .contains("nobody")
+        assert_faults(
+            &refusal(add(admin, "nobody".to_owned()).await),
+            &[(FaultCode::NotFound, &[])],
         );
     }
 }

@@ -15,12 +15,14 @@ use serde::{Deserialize, Serialize};
 use self::check::{apply, check, check_client_id, usual_grants};
 pub use self::view::ClientView;
 use super::grant_revocation::GrantRevocation;
-use super::{Admin, AdminError, AdminRefusal, AdminResult, InputSource, SecretString, TxResult, all_or_none};
+use super::{
+    Admin, AdminError, AdminResult, SecretString, TxResult, about, all_or_none, already_exists, not_found,
+};
 use crate::flow::or_refuse;
 use crate::flow::rotate_keys;
 use crate::jose::alg::Algorithm;
-use crate::oauth::ClientFields;
 use crate::oauth::client::{Client, GrantType, StoredSecret};
+use crate::oauth::{ClientFields, Fault, FaultCode};
 use crate::secret::{ClientSecret, Digest, Secret};
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
@@ -68,25 +70,27 @@ pub struct RotateSecret {
     pub keep_old_seconds: Option<u64>,
 }
 
-fn unknown(client_id: &str) -> AdminRefusal {
-    AdminRefusal::new(format!("there is no client {client_id}")).with_hint("idsvc client list shows all")
-}
+/// The kind of record in faults.
+pub(super) const KIND: &str = "client";
+/// The fault of an API key for a client that may not refresh.
+const NEEDS_REFRESH: &str =
+    "an API key is for refreshing, for which the client needs the grant refresh_token";
 
 /// The secret to store, and a generated one to show.
 pub(super) fn secret_of(
     admin: Admin<'_>,
     chosen: Option<SecretString>,
-    faults: &mut Vec<String>,
+    faults: &mut Vec<Fault>,
 ) -> (StoredSecret, Option<SecretString>) {
     let (digest, shown) = if let Some(chosen) = chosen {
         let bytes = chosen.reveal().as_bytes();
         if !(SECRET_MIN_BYTES..=SECRET_MAX_BYTES).contains(&bytes.len()) {
-            faults.push(format!(
-                "a secret has {SECRET_MIN_BYTES} to {SECRET_MAX_BYTES} bytes"
-            ));
+            let detail = format!("a secret has {SECRET_MIN_BYTES} to {SECRET_MAX_BYTES} bytes");
+            faults.push(FaultCode::Invalid.at(["secret"], detail));
         }
         if bytes.iter().any(|byte| !(0x20..0x7f).contains(byte)) {
-            faults.push("a secret is printable ASCII (RFC 6749 appendix A.2)".to_owned());
+            let detail = "a secret is printable ASCII (RFC 6749 appendix A.2)";
+            faults.push(FaultCode::Invalid.at(["secret"], detail));
         }
         (Digest::of(bytes), None)
     } else {
@@ -131,21 +135,14 @@ fn check_in(
     before: Option<&Client>,
     client: &Client,
     indispensable: &[Algorithm],
-    mut faults: Vec<String>,
+    mut faults: Vec<Fault>,
 ) -> TxResult<()> {
     let (usable, exchange_only) = (
         usable_algorithms(snapshot, indispensable)?,
         exchange_only(snapshot)?,
     );
-    check(
-        before,
-        client,
-        &usable,
-        &exchange_only,
-        InputSource::Flags,
-        &mut faults,
-    );
-    Ok(all_or_none(&faults))
+    check(before, client, &usable, &exchange_only, &mut faults);
+    Ok(all_or_none(about(KIND, &client.client_id, faults).collect()))
 }
 
 /// Registers a client. Only this answer shows a generated secret.
@@ -160,14 +157,14 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> AdminResult<ClientView
     let names_grants = request.fields.grant_types.is_some();
     apply(request.fields, &mut client, &mut faults);
     if !names_grants {
-        let usual = usual_grants(&client.redirect_uris, InputSource::Flags, &mut faults);
+        let usual = usual_grants(&client.redirect_uris, &mut faults);
         client.grant_types = usual.into_iter().collect();
     }
     let mut shown = None;
     let needs_secret = !client.has_keys() || client.max_scope.is_some();
     if client.is_public() {
         if request.secret.is_some() {
-            faults.push("a public client has no secret".to_owned());
+            faults.push(FaultCode::NotAllowed.at(["secret"], "a public client has no secret"));
         }
     } else if needs_secret || request.secret.is_some() {
         let (stored, made) = secret_of(admin, request.secret, &mut faults);
@@ -181,7 +178,7 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> AdminResult<ClientView
         client.api_keys.push(stored);
         api_key = Some(made);
         if !client.may_use(GrantType::RefreshToken) {
-            faults.push("an API key is for refreshing: the client needs the grant refresh_token".to_owned());
+            faults.push(FaultCode::NotAllowed.at(["grant_types"], NEEDS_REFRESH));
         }
     }
     let indispensable = rotate_keys::indispensable(core);
@@ -195,8 +192,7 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> AdminResult<ClientView
             or_refuse!(check_in(&*tx, None, &client, &indispensable, faults.clone())?);
             or_refuse!(check_providers(&*tx, &client)?);
             if CLIENTS.contains(&*tx, &client.client_id)? {
-                let refusal = AdminRefusal::new(format!("there is a client {} already", client.client_id));
-                return Ok(Err(refusal.with_hint("idsvc client update changes it")));
+                return Ok(Err(already_exists(KIND, &client.client_id).into()));
             }
             CLIENTS.put(tx, &client.client_id, &client)?;
             Ok(Ok(()))
@@ -211,10 +207,8 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> AdminResult<ClientView
 fn check_providers(snapshot: &dyn Snapshot, client: &Client) -> TxResult<()> {
     for id in &client.providers {
         if !PROVIDERS.contains(snapshot, id)? {
-            let refusal = AdminRefusal::new(format!("there is no provider {id}"));
-            return Ok(Err(refusal.with_hint(
-                "idsvc provider list shows all, idsvc provider add adds one",
-            )));
+            let fault = FaultCode::NotFound.at(["providers"], format!("there is no provider {id}"));
+            return Ok(Err(fault.about(KIND, &client.client_id).into()));
         }
     }
     Ok(Ok(()))
@@ -237,7 +231,7 @@ pub fn show(admin: Admin<'_>, client_id: &str) -> AdminResult<ClientView> {
         .core
         .store
         .read(|snapshot| CLIENTS.get(snapshot, client_id))?;
-    let client = client.ok_or_else(|| unknown(client_id))?;
+    let client = client.ok_or_else(|| not_found(KIND, client_id))?;
     Ok(ClientView::of(
         &client,
         &admin.core.policy.issuer,
@@ -260,7 +254,7 @@ async fn change(
         .store
         .write(command, move |tx: &mut dyn Tx| -> TxResult<Client> {
             let Some(mut client) = CLIENTS.get(&*tx, &client_id)? else {
-                return Ok(Err(unknown(&client_id)));
+                return Ok(Err(not_found(KIND, &client_id).into()));
             };
             or_refuse!(change(&*tx, &mut client)?);
             or_refuse!(check_providers(&*tx, &client)?);
@@ -309,16 +303,16 @@ pub async fn set_enabled(admin: Admin<'_>, client_id: String, enabled: bool) -> 
 pub async fn rotate_secret(admin: Admin<'_>, request: RotateSecret) -> AdminResult<ClientView> {
     let mut faults = Vec::new();
     let (stored, shown) = secret_of(admin, request.secret, &mut faults);
-    all_or_none(&faults)?;
+    all_or_none(about(KIND, &request.client_id, faults).collect())?;
     let now = stored.created_at;
     let keep = Duration::from_secs(request.keep_old_seconds.unwrap_or(0));
     let command = "client rotate-secret";
     let view = change(admin, command, request.client_id, move |_, client| {
         if client.is_public() {
-            return Ok(Err(AdminRefusal::new(format!(
-                "client {} is public and has no secret",
-                client.client_id
-            ))));
+            let detail = format!("client {} is public and has no secret", client.client_id);
+            return Ok(Err(FaultCode::NotAllowed
+                .of(KIND, &client.client_id, detail)
+                .into()));
         }
         let end = now + keep;
         for secret in &mut client.secrets {
@@ -348,7 +342,7 @@ pub async fn remove(admin: Admin<'_>, client_id: String) -> AdminResult<String> 
         .store
         .write("client remove", move |tx| -> TxResult<()> {
             let Some(client) = CLIENTS.get(&*tx, &client_id)? else {
-                return Ok(Err(unknown(&client_id)));
+                return Ok(Err(not_found(KIND, &client_id).into()));
             };
             let mut revocation = GrantRevocation::default();
             remove_client(tx, &client, &mut revocation)?;

@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use crate::admin::client::*;
 use crate::admin::provider;
 use crate::admin::provider::{AddProvider, ProviderFields};
-use crate::admin::tests::{admin, core, refusal};
+use crate::admin::tests::{admin, assert_faults, core, refusal};
 use crate::oauth::authorize::{AuthorizationRequest, ResponseMode, ResponseTarget};
 use crate::oauth::client::{AuthMethod, ConsentRequirement, RefreshPolicy};
 use crate::oauth::login::{LoginProgress, LoginPurpose, LoginTransaction};
@@ -56,7 +56,10 @@ async fn all_that_is_wrong_is_said_at_once() {
     bad.fields.default_scope = Some(vec!["openid".to_owned()]);
     bad.fields.id_token_signed_response_alg = Some(Algorithm::EdDsa);
     bad.secret = Some(SecretString::new("short"));
-    assert_eq!(refusal(add(admin(&core), bad).await).message.lines().count(), 6);
+    let refused = refusal(add(admin(&core), bad).await);
+    assert_eq!(refused.len(), 6, "{refused:?}");
+    let subjects = refused.iter().map(|fault| &fault.subject.as_ref().unwrap().id);
+    assert!(subjects.into_iter().all(|id| id == "a b"), "{refused:?}");
     assert!(list(admin(&core)).unwrap().is_empty());
 }
 
@@ -93,13 +96,13 @@ async fn a_client_whose_people_could_do_nothing_is_refused() {
     unasked.client_id = "unasked".to_owned();
     unasked.fields.redirect_uris = None;
     unasked.fields.grant_types = Some(vec![GrantType::JwtBearer]);
-    for (bad, expected) in [
-        (closed, "nobody could sign in"),
-        (unasked.clone(), "asked for consent"),
+    let shut: &[&str] = &["password_sign_in", "providers"];
+    for (bad, fields) in [
+        (closed, shut),
+        (unasked.clone(), &["consent", "grant_types", "redirect_uris"]),
     ] {
-        let said = refusal(add(admin(&core), bad).await).message;
-        assert!(said.contains(expected), "{said}");
-        assert_eq!(said.lines().count(), 1, "{said}");
+        let refused = refusal(add(admin(&core), bad).await);
+        assert_faults(&refused, &[(FaultCode::NotAllowed, fields)]);
     }
     unasked.fields.consent = None;
     add(admin(&core), unasked).await.unwrap();
@@ -107,8 +110,8 @@ async fn a_client_whose_people_could_do_nothing_is_refused() {
         password_sign_in: Some(false),
         ..ClientFields::default()
     };
-    let said = refusal(update(admin(&core), change_of("exchanging", fields)).await).message;
-    assert!(said.contains("nobody could sign in"), "{said}");
+    let refused = refusal(update(admin(&core), change_of("exchanging", fields)).await);
+    assert_faults(&refused, &[(FaultCode::NotAllowed, shut)]);
 }
 
 #[tokio::test]
@@ -116,7 +119,7 @@ async fn a_name_is_taken_once() {
     let core = core();
     add(admin(&core), request("web")).await.unwrap();
     let refused = refusal(add(admin(&core), request("web")).await);
-    assert_eq!(refused.message, "there is a client web already");
+    assert_faults(&refused, &[(FaultCode::AlreadyExists, &[])]);
 }
 
 #[tokio::test]
@@ -222,29 +225,32 @@ async fn a_client_gets_nothing_that_is_for_others() {
     };
     add(admin(&core), robot).await.unwrap();
     let refused = async |client_id: &str, fields: ClientFields| {
-        refusal(update(admin(&core), change_of(client_id, fields)).await).message
+        refusal(update(admin(&core), change_of(client_id, fields)).await)
     };
     let reuse = ClientFields {
         refresh_policy: Some(RefreshPolicy::Reuse),
         ..ClientFields::default()
     };
-    assert_eq!(
-        refused("phone", reuse).await,
-        "the refresh policy reuse is for clients that authenticate, not for public ones"
+    assert_faults(
+        &refused("phone", reuse).await,
+        &[(FaultCode::NotAllowed, &["refresh_policy"])],
     );
     let beyond = ClientFields {
         max_scope: Some(vec!["read".to_owned(), "write".to_owned()]),
         ..ClientFields::default()
     };
-    assert_eq!(
-        refused("robot", beyond).await,
-        "max scope names values that are not allowed: name them with --scope, beside every other scope that the client keeps"
+    assert_faults(
+        &refused("robot", beyond).await,
+        &[(FaultCode::NotAllowed, &["max_scope", "scope"])],
     );
     let unknown = ClientFields {
         providers: Some(vec!["corp".to_owned()]),
         ..ClientFields::default()
     };
-    assert_eq!(refused("phone", unknown).await, "there is no provider corp");
+    assert_faults(
+        &refused("phone", unknown).await,
+        &[(FaultCode::NotFound, &["providers"])],
+    );
 }
 
 #[tokio::test]
@@ -295,18 +301,16 @@ async fn a_client_whose_address_could_not_be_registered_any_more_keeps_it_until_
     let kept = update(admin(&core), change(None)).await.unwrap();
     assert_eq!(kept.redirect_uris, [OLD]);
     let refused = update(admin(&core), change(Some(&[OLD, "https:/app.example/other"]))).await;
-    let refused = refusal(refused).message;
+    let refused = refusal(refused);
+    assert_faults(&refused, &[(FaultCode::Invalid, &["redirect_uris"])]);
     assert!(
-        refused.contains(r#"redirect URI "https:/app.example/other""#) && !refused.contains(OLD),
-        "{refused}"
+        refused[0].detail.contains("https:/app.example/other"),
+        "{refused:?}"
     );
     let mended = change(Some(&["https://app.example/cb"]));
     update(admin(&core), mended).await.unwrap();
-    let refused = refusal(update(admin(&core), change(Some(&[OLD]))).await).message;
-    assert!(
-        refused.contains(OLD),
-        "what is gone does not come back: {refused}"
-    );
+    let refused = refusal(update(admin(&core), change(Some(&[OLD]))).await);
+    assert_faults(&refused, &[(FaultCode::Invalid, &["redirect_uris"])]);
 }
 
 #[tokio::test]
@@ -315,11 +319,8 @@ async fn a_removed_client_is_gone() {
     add(admin(&core), request("web")).await.unwrap();
     remove(admin(&core), "web".to_owned()).await.unwrap();
     assert!(core.catalog().client("web").is_none());
-    assert!(
-        refusal(remove(admin(&core), "web".to_owned()).await)
-            .message
-            .contains("there is no client web")
-    );
+    let refused = refusal(remove(admin(&core), "web".to_owned()).await);
+    assert_faults(&refused, &[(FaultCode::NotFound, &[])]);
 }
 
 #[tokio::test]
@@ -369,10 +370,12 @@ async fn an_address_leaves_to_answers_what_they_add() {
     let mut taken = request("web");
     taken.fields.redirect_uris = Some(vec!["https://app.example/cb?code=1".to_owned()]);
     taken.fields.post_logout_redirect_uris = Some(vec!["https://app.example/?state=1".to_owned()]);
-    let refused = refusal(add(admin(&core), taken.clone()).await).message;
-    for part in ["the parameter code,", "the parameter state,"] {
-        assert!(refused.contains(part), "{refused}");
-    }
+    let refused = refusal(add(admin(&core), taken.clone()).await);
+    let expected: [(FaultCode, &[&str]); 2] = [
+        (FaultCode::Invalid, &["redirect_uris"]),
+        (FaultCode::Invalid, &["post_logout_redirect_uris"]),
+    ];
+    assert_faults(&refused, &expected);
     taken.fields.redirect_uris = Some(vec!["https://app.example/cb?to=code".to_owned()]);
     taken.fields.post_logout_redirect_uris = Some(vec!["https://app.example/?code=1".to_owned()]);
     add(admin(&core), taken).await.unwrap();
@@ -394,8 +397,8 @@ async fn a_secret_is_taken_away_where_a_key_is_left() {
             ..ClientFields::default()
         },
     };
-    let refused = refusal(update(admin(&core), without(None)).await).message;
-    assert!(refused.contains("nothing to authenticate with"), "{refused}");
+    let refused = refusal(update(admin(&core), without(None)).await);
+    assert_faults(&refused, &[(FaultCode::Required, &["keys", "jwks_uri"])]);
     let is_good = || {
         let digest = Digest::of(secret.reveal().as_bytes());
         let catalog = core.catalog();
@@ -466,18 +469,17 @@ async fn a_client_without_grants_has_to_be_meant() {
         api.fields.grant_types = grant_types;
         api
     };
-    assert_eq!(
-        refusal(add(admin(&core), of(None)).await).message,
-        "the client has no grant: name a --redirect-uri for sign-ins, or --no-grants for an API that only \
-         introspects tokens"
+    assert_faults(
+        &refusal(add(admin(&core), of(None)).await),
+        &[(FaultCode::Required, &["redirect_uris", "grant_types"])],
     );
     let public = AddClient {
         public: true,
         ..of(Some(Vec::new()))
     };
-    assert_eq!(
-        refusal(add(admin(&core), public).await).message,
-        "a client without grants only introspects tokens, which is for clients that authenticate"
+    assert_faults(
+        &refusal(add(admin(&core), public).await),
+        &[(FaultCode::NotAllowed, &["grant_types"])],
     );
     let view = add(admin(&core), of(Some(Vec::new()))).await.unwrap();
     assert!(view.grant_types.is_empty() && view.client_secret.is_some());

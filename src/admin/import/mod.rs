@@ -10,12 +10,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::user::{put, reserved_user_type};
-use super::{Admin, AdminResult, check_account_id, check_text, claim};
+use super::user::{KIND, put, reserved_user_type};
+use super::{Admin, AdminRefusal, AdminResult, already_exists, check_account_id, check_text, claim};
 use crate::clock::Timestamp;
 use crate::flow::or_refuse;
 use crate::identity::claim::looks_like_email;
 use crate::identity::{LoginName, User};
+use crate::oauth::{Fault, FaultCode};
 use crate::password::PasswordHash;
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
@@ -56,7 +57,7 @@ pub struct BadLine {
     /// Its number, from 1 on.
     pub line: u64,
     /// What is wrong with it.
-    pub reason: String,
+    pub faults: Vec<Fault>,
 }
 
 /// The result of an import or of a check.
@@ -123,7 +124,7 @@ impl UserLine {
     pub(super) fn existing(
         &self,
         snapshot: &dyn Snapshot,
-    ) -> Result<Result<Option<User>, String>, StoreError> {
+    ) -> Result<Result<Option<User>, AdminRefusal>, StoreError> {
         let mut owners = Vec::new();
         if let Some(uuid) = self.uuid
             && USERS.contains(snapshot, &uuid)?
@@ -140,25 +141,31 @@ impl UserLine {
         match owners.as_slice() {
             [] => Ok(Ok(None)),
             [one] => Ok(Ok(USERS.get(snapshot, one)?)),
-            _ => Ok(Err("its names belong to different users".to_owned())),
+            _ => {
+                let detail = "its names belong to different users";
+                Ok(Err(FaultCode::AlreadyExists
+                    .at(["uuid", "account_id", "email"], detail)
+                    .into()))
+            }
         }
     }
 
     /// The fault of a line that names a user of a provider without their UUID. The provider chose the name of that
     /// user, so the name alone does not show that the operator means them.
-    pub(super) fn federated_namesake(&self, before: &User) -> Option<String> {
+    pub(super) fn federated_namesake(&self, before: &User) -> Option<Fault> {
         let is_namesake = before.comes_from_provider() && self.uuid != Some(before.uuid);
         is_namesake.then(|| {
-            format!(
+            let detail = format!(
                 "provider {} brought a user of this name: name its uuid, {}, to mean it, or remove it",
                 before.source, before.uuid
-            )
+            );
+            FaultCode::AlreadyExists.at(["uuid"], detail)
         })
     }
 
     /// The fault of a user type that is reserved. A new user with a UUID comes from an export of another
     /// installation, and keeps the type that they have there.
-    pub(super) fn reserved_user_type(&self, before: Option<&User>) -> Option<String> {
+    pub(super) fn reserved_user_type(&self, before: Option<&User>) -> Option<Fault> {
         let user_type = self
             .user_type
             .as_deref()
@@ -173,14 +180,13 @@ impl UserLine {
         new_uuid: Uuid,
         organization: &str,
         now: Timestamp,
-    ) -> Result<User, String> {
+    ) -> Result<User, AdminRefusal> {
         let mut faults = Vec::new();
         if let Some(seconds) = self.created_at
             && Timestamp::from_seconds(seconds) > now + CLOCK_SKEW
         {
-            faults.push(format!(
-                "created_at is in seconds since 1970, and {seconds} lies ahead"
-            ));
+            let detail = format!("the time of creation is in seconds since 1970, and {seconds} lies ahead");
+            faults.push(FaultCode::Invalid.at(["created_at"], detail));
         }
         let mut user = if let Some(user) = before {
             user.clone()
@@ -195,17 +201,18 @@ impl UserLine {
         if let Some(uuid) = self.uuid
             && uuid != user.uuid
         {
-            faults.push(format!("the user is there under another uuid, {}", user.uuid));
+            let detail = format!("the user is there under another uuid, {}", user.uuid);
+            faults.push(FaultCode::NotAllowed.at(["uuid"], detail));
         }
         if let Some(email) = &self.email {
             if !looks_like_email(email) {
-                faults.push(format!("{email:?} is no e-mail address"));
+                faults.push(FaultCode::Invalid.at(["email"], format!("{email:?} is no e-mail address")));
             }
             user.set_email(Some(email.clone()));
         }
         match (&self.account_id, &self.email, before) {
             (Some(id), _, _) => {
-                check_account_id(&mut faults, "account_id", id);
+                check_account_id(&mut faults, id);
                 user.account_id.clone_from(id);
             }
             (None, Some(email), None) => user.account_id.clone_from(email),
@@ -237,7 +244,8 @@ impl UserLine {
                 name.as_str(),
                 "email" | "email_verified" | "phone_number" | "phone_number_verified"
             ) {
-                faults.push(format!("{name} stands beside claims, not in them"));
+                let detail = format!("{name} stands beside the claims, not in them");
+                faults.push(FaultCode::NotAllowed.at(["claims", name.as_str()], detail));
             } else if let Err(fault) = claim::set_value(&mut user, name, value) {
                 faults.push(fault);
             }
@@ -250,9 +258,31 @@ impl UserLine {
         if faults.is_empty() {
             Ok(user)
         } else {
-            Err(faults.join("; "))
+            Err(AdminRefusal(faults))
         }
     }
+}
+
+/// The hash of a password in a line of an import or an entry of a state file.
+pub(super) fn read_hash(hash: &Value) -> Result<PasswordHash, Fault> {
+    let fault = |problem| FaultCode::Invalid.at(["password_hash"], format!("{problem}"));
+    PasswordHash::import(hash).map_err(fault)
+}
+
+/// The fault of a user without an e-mail address and an account identifier.
+pub(super) fn no_name() -> Fault {
+    FaultCode::Required.at(
+        ["email", "account_id"],
+        "a user needs an e-mail address or an account identifier",
+    )
+}
+
+/// The fault of a line about the user of an earlier line.
+pub fn same_user_as(line: u64) -> Fault {
+    FaultCode::AlreadyExists.at(
+        ["uuid", "account_id", "email"],
+        format!("the same user as in line {line}"),
+    )
 }
 
 /// A line that could be read.
@@ -264,22 +294,22 @@ struct ParsedLine {
 }
 
 impl ParsedLine {
-    fn read(line: u64, text: &str, new_uuid: Uuid) -> Result<Self, String> {
+    fn read(line: u64, text: &str, new_uuid: Uuid) -> Result<Self, Fault> {
         // serde also reads a struct from a JSON array, by the order of its members. Such a line is a mistake.
         if !text.starts_with('{') {
-            return Err("a line is one JSON object, no list and nothing else".to_owned());
+            return Err(FaultCode::Invalid.at([], "a line is one JSON object, no list and nothing else"));
         }
         let fields: UserLine = serde_json::from_str(text).map_err(|error| {
             let message = error.to_string();
             // serde counts from the start of this line, so its line number is always 1.
-            message.replace(" at line 1 column", ", at column")
+            FaultCode::Invalid.at([], message.replace(" at line 1 column", ", at column"))
         })?;
         let password = match &fields.password_hash {
-            Some(hash) => Some(PasswordHash::import(hash).map_err(|problem| problem.to_string())?),
+            Some(hash) => Some(read_hash(hash)?),
             None => None,
         };
-        if fields.email.is_none() && fields.account_id.is_none() {
-            return Err("neither email nor account_id: the user would have no name".to_owned());
+        if fields.name().is_none() {
+            return Err(no_name());
         }
         Ok(Self {
             line,
@@ -296,14 +326,14 @@ impl ParsedLine {
         existing: Existing,
         organization: &str,
         now: Timestamp,
-    ) -> Result<Result<ImportAction, String>, StoreError> {
+    ) -> Result<Result<ImportAction, AdminRefusal>, StoreError> {
         let before = or_refuse!(self.fields.existing(snapshot)?);
         let mut user = or_refuse!(
             self.fields
                 .to_user(before.as_ref(), self.new_uuid, organization, now)
         );
         if let Some(fault) = self.fields.reserved_user_type(before.as_ref()) {
-            return Ok(Err(fault));
+            return Ok(Err(fault.into()));
         }
         let Some(before) = before else {
             if let Some(hash) = &self.password {
@@ -316,13 +346,10 @@ impl ParsedLine {
         Ok(match existing {
             _ if is_repeated && existing != Existing::Update => Ok(ImportAction::Keep),
             Existing::Skip => Ok(ImportAction::Keep),
-            Existing::Refuse => Err(format!(
-                "there is a user {} already: --existing skip leaves them, --existing update changes them",
-                before.account_id
-            )),
+            Existing::Refuse => Err(already_exists(KIND, &before.account_id).into()),
             Existing::Update => {
                 if let Some(fault) = self.fields.federated_namesake(&before) {
-                    return Ok(Err(fault));
+                    return Ok(Err(fault.into()));
                 }
                 if let Some(hash) = &self.password {
                     user.take_declared(hash);
@@ -368,7 +395,10 @@ pub async fn users(admin: Admin<'_>, request: ImportUsers) -> AdminResult<Import
     for ((line, text), new_uuid) in lines.into_iter().zip(new_uuids) {
         match ParsedLine::read(line, &text, new_uuid) {
             Ok(parsed_line) => parsed.push(parsed_line),
-            Err(reason) => report.bad.push(BadLine { line, reason }),
+            Err(fault) => report.bad.push(BadLine {
+                line,
+                faults: vec![fault],
+            }),
         }
     }
     refuse_repeats(&mut parsed, &mut report.bad);
@@ -393,21 +423,16 @@ pub async fn users(admin: Admin<'_>, request: ImportUsers) -> AdminResult<Import
                     ImportAction::Keep => Ok(()),
                 };
                 // `refuse_repeats` and the plan refuse names that are taken, so this does not happen.
-                if let Err(refusal) = put {
-                    report.bad.push(BadLine {
-                        line,
-                        reason: refusal.message,
-                    });
+                if let Err(AdminRefusal(faults)) = put {
+                    report.bad.push(BadLine { line, faults });
                 }
             }
             Ok(report)
         })
         .await?;
     if report.added + report.updated > 0 && (skip_bad || report.bad.is_empty()) {
-        admin.record(
-            "user import",
-            &format!("{} added, {} updated", report.added, report.updated),
-        );
+        let done = format!("{} added, {} updated", report.added, report.updated);
+        admin.record("user import", &done);
     }
     Ok(report)
 }
@@ -425,7 +450,7 @@ fn refuse_repeats(parsed: &mut Vec<ParsedLine>, bad: &mut Vec<BadLine>) {
         if let Some(first) = keys.iter().find_map(|key| seen.get(key)) {
             bad.push(BadLine {
                 line: parsed_line.line,
-                reason: format!("the same user as in line {first}"),
+                faults: vec![same_user_as(*first)],
             });
             return false;
         }
@@ -458,9 +483,9 @@ fn plan(
                 }
                 actions.push((parsed_line.line, action));
             }
-            Err(reason) => report.bad.push(BadLine {
+            Err(AdminRefusal(faults)) => report.bad.push(BadLine {
                 line: parsed_line.line,
-                reason,
+                faults,
             }),
         }
     }

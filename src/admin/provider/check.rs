@@ -1,12 +1,13 @@
 //! Checks the settings of a provider.
 
 use crate::admin::claim::{RESERVED, check_claim_name};
-use crate::admin::{InputSource, SecretString, check_secret, check_text};
+use crate::admin::{SecretString, check_secret, check_text};
 use crate::federation::metadata::https;
 use crate::federation::provider::{Provider, ProviderFields};
 use crate::identity::User;
 use crate::oauth::access_token::AccessTokenClaims;
 use crate::oauth::scope::Scope;
+use crate::oauth::{Fault, FaultCode};
 use crate::random::Random;
 use crate::seal::Sealer;
 
@@ -21,7 +22,7 @@ pub(in crate::admin) fn apply(
     secret: Option<SecretString>,
     provider: &mut Provider,
     (sealer, random): (&Sealer, &Random),
-    faults: &mut Vec<String>,
+    faults: &mut Vec<Fault>,
 ) {
     let brings_keys = fields.keys.as_ref().is_some_and(|keys| !keys.is_empty());
     if fields.embed_token.as_deref() == Some(NO_CLAIM) {
@@ -39,7 +40,7 @@ pub(in crate::admin) fn apply(
         provider.keys.clear();
     }
     if let Some(secret) = secret {
-        check_secret(faults, "the client secret", &secret);
+        check_secret(faults, "client_secret", &secret);
         let context = Provider::secret_context(&provider.id);
         let sealed = || sealer.seal_text(&context, secret.reveal(), random);
         provider.sealed_secret = (!secret.reveal().is_empty()).then(sealed);
@@ -50,102 +51,65 @@ pub(in crate::admin) fn apply(
 }
 
 /// Checks an id, which becomes a part of addresses, of `amr` and of account identifiers.
-pub(in crate::admin) fn check_id(id: &str, faults: &mut Vec<String>) {
+pub(in crate::admin) fn check_id(id: &str, faults: &mut Vec<Fault>) {
     let is_fit = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let is_name = !id.is_empty() && id.len() <= 64 && id.bytes().all(is_fit) && !id.starts_with('-');
     if !is_name {
-        faults.push(format!(
-            "provider id {id:?}: use 1 to 64 lower-case letters, digits and -, as in google"
-        ));
+        let detail =
+            format!("provider id {id:?}: use 1 to 64 lower-case letters, digits and -, as in google");
+        faults.push(FaultCode::Invalid.at(["id"], detail));
     }
     let words = ["credential", "anonymous", "client"];
     if words.contains(&id) || User::OWN_SOURCES.iter().any(|word| word.eq_ignore_ascii_case(id)) {
-        faults.push(format!(
-            "provider id {id:?} has a meaning of its own in tokens: choose another"
-        ));
+        let detail = format!("provider id {id:?} has a meaning of its own in tokens: choose another");
+        faults.push(FaultCode::Invalid.at(["id"], detail));
     }
 }
 
 /// Checks the record as a whole.
-pub(in crate::admin) fn check(provider: &Provider, input: InputSource, faults: &mut Vec<String>) {
+pub(in crate::admin) fn check(provider: &Provider, faults: &mut Vec<Fault>) {
     if provider.issuer.is_empty() {
-        faults.push(format!(
-            "the issuer is missing: name it {}",
-            input.wording("with --issuer", "in issuer")
-        ));
+        faults.push(FaultCode::Required.at(["issuer"], "the issuer is missing"));
     } else if https(&provider.issuer).is_none_or(|url| url.query().is_some()) {
-        faults.push(format!(
+        let detail = format!(
             "issuer {:?} is not an https address without query and fragment",
             provider.issuer
-        ));
+        );
+        faults.push(FaultCode::Invalid.at(["issuer"], detail));
     }
     if let Some(uri) = &provider.jwks_uri
         && https(uri).is_none()
     {
-        faults.push(format!("jwks uri {uri:?} is not an https address"));
+        let detail = format!("jwks uri {uri:?} is not an https address");
+        faults.push(FaultCode::Invalid.at(["jwks_uri"], detail));
     }
     if provider.algs.is_empty() {
-        faults.push(format!(
-            "no algorithm is accepted: name one {}",
-            input.wording("with --alg", "in algs")
-        ));
+        faults.push(FaultCode::Required.at(["algs"], "no algorithm is accepted"));
     }
-    let lists = [
-        provider.audiences.len(),
-        provider.domains.len(),
-        provider.claims.len(),
-    ];
-    if lists.into_iter().any(|len| len > MAX_LIST_LEN) {
-        faults.push(format!("more than {MAX_LIST_LEN} values in one list"));
+    for (field, length) in [
+        ("audiences", provider.audiences.len()),
+        ("domains", provider.domains.len()),
+        ("claims", provider.claims.len()),
+    ] {
+        if length > MAX_LIST_LEN {
+            let detail = format!("there are more than {MAX_LIST_LEN} {field}");
+            faults.push(FaultCode::TooMany.at([field], detail));
+        }
     }
     for audience in &provider.audiences {
-        check_text(faults, "audience", audience);
-    }
-    if provider.exchange && provider.accepted_audiences().is_empty() {
-        faults.push(format!(
-            "exchange needs an audience: name one {}",
-            input.wording(
-                "with --audience, or a --client-id",
-                "in audiences, or a client_id"
-            )
-        ));
+        check_text(faults, "audiences", audience);
     }
     if !(1..=Provider::LONGEST_AGE).contains(&provider.max_age) {
-        faults.push("max age is 1 second to 7 days".to_owned());
+        faults.push(FaultCode::Invalid.at(["max_age"], "max age is 1 second to 7 days"));
     }
-    if !provider.exchange && !provider.signs_people_in() {
-        faults.push(format!(
-            "the provider is for nothing: name {}",
-            input.wording(
-                "a --client-id for sign-ins, or allow --exchange",
-                "a client_id for sign-ins, or set exchange = true"
-            )
-        ));
-    }
-    let has_secret = provider.sealed_secret.is_some();
-    if provider.signs_people_in() && provider.auth_method.uses_secret() && !has_secret {
-        faults.push(format!(
-            "sign-ins need the secret that belongs to the client id: {}",
-            input.wording(
-                "--client-secret-file, or --auth-method private_key_jwt",
-                "client_secret_file or client_secret_env, or auth_method = \"private_key_jwt\""
-            )
-        ));
-    }
-    if has_secret && provider.client_id.is_none() {
-        faults.push(format!(
-            "a client secret belongs to a client id: name it {}",
-            input.wording("with --client-id", "in client_id")
-        ));
-    }
+    check_purpose(provider, faults);
     if let Some(claim) = &provider.embed_token {
         let name = claim.as_str();
         let is_ours = name == Provider::EMBEDDED_TOKEN;
         let is_taken = RESERVED.contains(&name) || AccessTokenClaims::MEMBERS.contains(&name);
         if !is_ours && (is_taken || check_claim_name(name).is_err()) {
-            faults.push(format!(
-                "claim {claim} belongs to the service: choose another name"
-            ));
+            let detail = format!("claim {claim} belongs to the service");
+            faults.push(FaultCode::NotAllowed.at(["embed_token"], detail));
         }
     }
     for domain in &provider.domains {
@@ -155,13 +119,38 @@ pub(in crate::admin) fn check(provider: &Provider, input: InputSource, faults: &
                 .bytes()
                 .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.');
         if !is_plain {
-            faults.push(format!("domain {domain:?}: write it as in example.com"));
+            let detail = format!("domain {domain:?}: write it as in example.com");
+            faults.push(FaultCode::Invalid.at(["domains"], detail));
         }
     }
     for (ours, theirs) in &provider.claims {
         if RESERVED.contains(&ours.as_str()) || check_claim_name(ours).is_err() || theirs.is_empty() {
-            faults.push(format!("claim {ours}={theirs}: no such claim can be filled"));
+            let detail = format!("claim {ours}={theirs}: no such claim can be filled");
+            faults.push(FaultCode::Invalid.at(["claims"], detail));
         }
+    }
+}
+
+/// Checks that the provider is for something, and has what that needs.
+fn check_purpose(provider: &Provider, faults: &mut Vec<Fault>) {
+    if provider.exchange && provider.accepted_audiences().is_empty() {
+        let detail = "an exchange of tokens needs an audience";
+        faults.push(FaultCode::Required.at(["audiences", "client_id"], detail));
+    }
+    if !provider.exchange && !provider.signs_people_in() {
+        let detail =
+            "the provider is neither for sign-ins, which need a client id, nor for an exchange of tokens";
+        faults.push(FaultCode::Required.at(["client_id", "exchange"], detail));
+    }
+    let has_secret = provider.sealed_secret.is_some();
+    if provider.signs_people_in() && provider.auth_method.uses_secret() && !has_secret {
+        let detail = "sign-ins need the secret that belongs to the client id, or the authentication method \
+                      private_key_jwt";
+        faults.push(FaultCode::Required.at(["client_secret", "auth_method"], detail));
+    }
+    if has_secret && provider.client_id.is_none() {
+        let detail = "a client secret belongs to a client id";
+        faults.push(FaultCode::Required.at(["client_id"], detail));
     }
 }
 
@@ -176,10 +165,8 @@ mod tests {
             let mut provider = Provider::new("google".to_owned(), Timestamp::from_seconds(1));
             provider.embed_token = Some(name.to_owned());
             let mut faults = Vec::new();
-            check(&provider, InputSource::Flags, &mut faults);
-            faults.contains(&format!(
-                "claim {name} belongs to the service: choose another name"
-            ))
+            check(&provider, &mut faults);
+            faults.iter().any(|fault| fault.fields == ["embed_token"])
         };
         for name in AccessTokenClaims::MEMBERS {
             assert!(is_refused(name), "{name}");

@@ -13,10 +13,13 @@ pub use self::view::ProviderView;
 use super::client::check::lets_nobody_in;
 use super::client::exchange_only;
 use super::grant_revocation::GrantRevocation;
-use super::{Admin, AdminError, AdminRefusal, AdminResult, InputSource, SecretString, TxResult, all_or_none};
+use super::{
+    Admin, AdminError, AdminResult, SecretString, TxResult, about, all_or_none, already_exists, not_found,
+};
 use crate::federation::Provider;
 pub use crate::federation::provider::ProviderFields;
 use crate::flow::or_refuse;
+use crate::oauth::FaultCode;
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::{CLIENTS, PROVIDERS};
@@ -45,9 +48,8 @@ pub struct UpdateProvider {
     pub fields: ProviderFields,
 }
 
-fn unknown(id: &str) -> AdminRefusal {
-    AdminRefusal::new(format!("there is no provider {id}")).with_hint("idsvc provider list shows all")
-}
+/// The kind of record in faults.
+pub(super) const KIND: &str = "provider";
 
 /// The other provider that has this issuer, among `issuers` by id. An issuer belongs to one provider, since the
 /// issuer of a token tells which record the token is checked with.
@@ -74,9 +76,10 @@ pub(super) fn issuers(snapshot: &dyn Snapshot) -> Result<BTreeMap<String, String
 fn check_issuer(snapshot: &dyn Snapshot, provider: &Provider) -> TxResult<()> {
     Ok(
         match other_with_issuer(&issuers(snapshot)?, &provider.id, &provider.issuer) {
-            Some(id) => {
-                let refusal = AdminRefusal::new(format!("provider {id} has this issuer already"));
-                Err(refusal.with_hint(format!("idsvc provider update {id} changes it")))
+            Some(other) => {
+                let detail = format!("provider {other} has this issuer already");
+                let fault = FaultCode::AlreadyExists.at(["issuer"], detail);
+                Err(fault.about(KIND, &provider.id).into())
             }
             None => Ok(()),
         },
@@ -97,15 +100,14 @@ pub async fn add(admin: Admin<'_>, request: AddProvider) -> AdminResult<Provider
     let mut provider = Provider::new(id, now);
     let sealing = (&core.sealer, &core.random);
     apply(fields, client_secret, &mut provider, sealing, &mut faults);
-    check(&provider, InputSource::Flags, &mut faults);
-    all_or_none(&faults)?;
+    check(&provider, &mut faults);
+    all_or_none(about(KIND, &provider.id, faults).collect())?;
     let view = ProviderView::of(&provider, &core.policy.issuer);
     let written = core
         .store
         .write("provider add", move |tx| -> TxResult<()> {
             if PROVIDERS.contains(&*tx, &provider.id)? {
-                let refusal = AdminRefusal::new(format!("there is a provider {} already", provider.id));
-                return Ok(Err(refusal.with_hint("idsvc provider update changes it")));
+                return Ok(Err(already_exists(KIND, &provider.id).into()));
             }
             or_refuse!(check_issuer(&*tx, &provider)?);
             PROVIDERS.put(tx, &provider.id, &provider)?;
@@ -135,7 +137,7 @@ pub fn show(admin: Admin<'_>, id: &str) -> AdminResult<ProviderView> {
 /// The record of one provider.
 pub(super) fn find(admin: Admin<'_>, id: &str) -> AdminResult<Provider> {
     let provider = admin.core.store.read(|snapshot| PROVIDERS.get(snapshot, id))?;
-    Ok(provider.ok_or_else(|| unknown(id))?)
+    Ok(provider.ok_or_else(|| not_found(KIND, id))?)
 }
 
 /// Changes a provider. The secret is sealed before the transaction, which may run twice.
@@ -152,20 +154,18 @@ pub async fn update(admin: Admin<'_>, request: UpdateProvider) -> AdminResult<Pr
     let mut faults = Vec::new();
     let sealing = (&core.sealer, &core.random);
     apply(fields, client_secret, &mut changed, sealing, &mut faults);
-    check(&changed, InputSource::Flags, &mut faults);
-    all_or_none(&faults)?;
+    check(&changed, &mut faults);
+    all_or_none(about(KIND, &id, faults).collect())?;
     changed.updated_at = now;
     let view = ProviderView::of(&changed, &core.policy.issuer);
     let written = core
         .store
         .write("provider update", move |tx| -> TxResult<()> {
             match PROVIDERS.get(&*tx, &changed.id)? {
-                None => return Ok(Err(unknown(&changed.id))),
+                None => return Ok(Err(not_found(KIND, &changed.id).into())),
                 Some(found) if found != before => {
-                    let refusal = format!("provider {} was changed by another command just now", changed.id);
-                    return Ok(Err(
-                        AdminRefusal::new(refusal).with_hint("look at it and try again")
-                    ));
+                    let detail = format!("provider {} was changed by another command just now", changed.id);
+                    return Ok(Err(FaultCode::Conflict.of(KIND, &changed.id, detail).into()));
                 }
                 Some(_) => {}
             }
@@ -198,17 +198,17 @@ fn check_clients(snapshot: &dyn Snapshot, changed: &Provider) -> TxResult<()> {
     let mut after = exchange_only(snapshot)?;
     after.insert(id.clone());
     let shut_out = shut_out(snapshot, &after)?;
-    let Some(client_id) = shut_out.first() else {
+    if shut_out.is_empty() {
         return Ok(Ok(()));
-    };
-    let refusal = AdminRefusal::new(format!(
+    }
+    let detail = format!(
         "provider {id} is where people sign in for client {}, and nowhere else",
         shut_out.join(", ")
-    ));
-    let hint = format!(
-        "idsvc client update {client_id} --password-sign-in yes, or --provider with another one that has a --client-id"
     );
-    Ok(Err(refusal.with_hint(hint)))
+    Ok(Err(FaultCode::InUse
+        .at(["client_id"], detail)
+        .about(KIND, id)
+        .into()))
 }
 
 /// Stores a provider. If its id belonged to another issuer, what began there is added to `revocation`.
@@ -241,10 +241,11 @@ pub async fn remove(admin: Admin<'_>, id: String) -> AdminResult<String> {
     let core = admin.core;
     let now = core.clock.now();
     let subject = id.clone();
-    let written = core.store
+    let written = core
+        .store
         .write("provider remove", move |tx| -> TxResult<()> {
             if !PROVIDERS.contains(&*tx, &id)? {
-                return Ok(Err(unknown(&id)));
+                return Ok(Err(not_found(KIND, &id).into()));
             }
             let clients = CLIENTS.scan(&*tx, .., usize::MAX)?;
             let named_by: Vec<_> = clients
@@ -252,13 +253,9 @@ pub async fn remove(admin: Admin<'_>, id: String) -> AdminResult<String> {
                 .filter(|(_, client)| client.providers.contains(&id))
                 .map(|(client_id, _)| client_id)
                 .collect();
-            if let Some(client_id) = named_by.first() {
-                let refusal =
-                    AdminRefusal::new(format!("provider {id} is named by client {}", named_by.join(", ")));
-                let hint = format!(
-                    "idsvc client update {client_id} --provider OTHER, or '' for none; the grant jwt-bearer needs one, so name another or take that grant away with --grant"
-                );
-                return Ok(Err(refusal.with_hint(hint)));
+            if !named_by.is_empty() {
+                let detail = format!("provider {id} is named by client {}", named_by.join(", "));
+                return Ok(Err(FaultCode::InUse.of(KIND, &id, detail).into()));
             }
             let mut revocation = GrantRevocation::default();
             remove_provider(tx, &id, &mut revocation)?;
@@ -277,7 +274,7 @@ mod tests {
     use super::*;
     use crate::admin::client;
     use crate::admin::client::tests::request;
-    use crate::admin::tests::{admin, core, refusal};
+    use crate::admin::tests::{admin, assert_faults, core, refusal};
     use crate::oauth::ClientFields;
 
     fn fields(issuer: &str) -> ProviderFields {
@@ -322,8 +319,7 @@ mod tests {
             fields: corp.clone(),
         };
         let refused = refusal(add(admin(&core), with("zzzzzzzz\n")).await);
-        let told = "the client secret has a line break";
-        assert!(refused.message.starts_with(told), "{refused}");
+        assert_faults(&refused, &[(FaultCode::Invalid, &["client_secret"])]);
         add(admin(&core), with("zzzzzzzz")).await.unwrap();
         let mut sso = request("sso");
         sso.fields.providers = Some(vec!["corp".to_owned()]);
@@ -338,10 +334,7 @@ mod tests {
             },
         };
         let refused = refusal(update(admin(&core), close.clone()).await);
-        assert_eq!(
-            refused.message,
-            "provider corp is where people sign in for client sso, and nowhere else"
-        );
+        assert_faults(&refused, &[(FaultCode::InUse, &["client_id"])]);
         let allow = client::UpdateClient {
             client_id: "sso".to_owned(),
             no_secret: false,
@@ -367,7 +360,7 @@ mod tests {
             fields: fields("https://partner.example"),
         };
         let refused = refusal(update(admin(&core), request).await);
-        assert_eq!(refused.message, "provider partner has this issuer already");
+        assert_faults(&refused, &[(FaultCode::AlreadyExists, &["issuer"])]);
         assert_eq!(show(admin(&core), "corp").unwrap().issuer, "https://corp.example");
     }
 
@@ -388,7 +381,7 @@ mod tests {
             async move { drop(go) },
         );
         assert_eq!(first.unwrap().name.as_deref(), Some("One"));
-        assert!(refusal(second).message.contains("another command"));
+        assert_faults(&refusal(second), &[(FaultCode::Conflict, &[])]);
         assert_eq!(show(admin(&core), "corp").unwrap().name.as_deref(), Some("One"));
     }
 }

@@ -13,7 +13,8 @@ pub(super) use self::password::check_chosen;
 use self::password::hash;
 pub use self::view::UserView;
 use super::{
-    Admin, AdminRefusal, AdminResult, TxResult, all_or_none, check_account_id, check_text, claim, provider,
+    Admin, AdminRefusal, AdminResult, TxResult, about, all_or_none, already_exists, check_account_id,
+    check_text, claim, not_found, provider,
 };
 use crate::flow::account::view::applications;
 use crate::flow::login::session;
@@ -21,11 +22,15 @@ use crate::flow::or_refuse;
 use crate::flow::users::{end_sessions_and_families, remove_login_names, remove_user};
 use crate::identity::claim::looks_like_email;
 use crate::identity::{LinkedIdentity, LoginName, User};
+use crate::oauth::{Fault, FaultCode};
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::{USERS, USERS_BY_IDENTITY, USERS_BY_LOGIN_NAME};
+
+/// The kind of record in faults.
+pub(super) const KIND: &str = "user";
 
 /// The fields of a user that an operator sets. A missing field keeps its value or its default. An empty text removes
 /// it.
@@ -105,14 +110,11 @@ pub(super) fn find(snapshot: &dyn Snapshot, who: &str) -> Result<Result<User, Ad
             None => None,
         },
     };
-    Ok(found.ok_or_else(|| {
-        AdminRefusal::new(format!("there is no user {who}"))
-            .with_hint("name a user by e-mail address, account identifier or uuid; idsvc user list shows all")
-    }))
+    Ok(found.ok_or_else(|| not_found(KIND, who).into()))
 }
 
-fn apply_fields(user: &mut User, fields: &UserFields, faults: &mut Vec<String>) {
-    fn optional(faults: &mut Vec<String>, field: &str, text: &str) -> Option<String> {
+fn apply_fields(user: &mut User, fields: &UserFields, faults: &mut Vec<Fault>) {
+    fn optional(faults: &mut Vec<Fault>, field: &str, text: &str) -> Option<String> {
         if !text.is_empty() {
             check_text(faults, field, text);
         }
@@ -121,14 +123,14 @@ fn apply_fields(user: &mut User, fields: &UserFields, faults: &mut Vec<String>) 
     // Addresses are set first, since `email_verified` and `phone_number_verified` are about the new ones.
     let is_address = |(name, _): &&(String, String)| matches!(name.as_str(), "email" | "phone_number");
     let (addresses, others): (Vec<_>, Vec<_>) = fields.claims.iter().partition(is_address);
-    let set = |user: &mut User, faults: &mut Vec<String>, name: &str, value: &str| {
+    let set = |user: &mut User, faults: &mut Vec<Fault>, name: &str, value: &str| {
         faults.extend(claim::set(user, name, value).err());
     };
     for (name, value) in addresses {
         set(user, faults, name, value);
     }
     if let Some(number) = &fields.phone_number {
-        user.set_phone_number(optional(faults, "phone number", number));
+        user.set_phone_number(optional(faults, "phone_number", number));
     }
     claim::clear_unfounded_verification(user);
     for (name, value) in others {
@@ -138,10 +140,10 @@ fn apply_fields(user: &mut User, fields: &UserFields, faults: &mut Vec<String>) 
         set(user, faults, "name", name);
     }
     if let Some(venue) = &fields.venue_id {
-        user.venue_id = optional(faults, "venue id", venue);
+        user.venue_id = optional(faults, "venue_id", venue);
     }
     if let Some(user_type) = &fields.user_type {
-        check_text(faults, "user type", user_type);
+        check_text(faults, "user_type", user_type);
         faults.extend(reserved_user_type(Some(user), user_type));
         user.user_type.clone_from(user_type);
     }
@@ -154,14 +156,17 @@ fn apply_fields(user: &mut User, fields: &UserFields, faults: &mut Vec<String>) 
 }
 
 /// The fault of a user type that is reserved for clients or for anonymous users. A user who has it already keeps it.
-pub(super) fn reserved_user_type(before: Option<&User>, user_type: &str) -> Option<String> {
+pub(super) fn reserved_user_type(before: Option<&User>, user_type: &str) -> Option<Fault> {
     let has_it = before.is_some_and(|user| user.user_type == user_type);
     let owners = match user_type {
         User::CLIENT_TYPE => "clients that act for themselves",
         User::ANONYMOUS_TYPE => "users of devices",
         _ => return None,
     };
-    (!has_it).then(|| format!("user type {user_type} is that of {owners}: choose another"))
+    (!has_it).then(|| {
+        let detail = format!("user type {user_type} is that of {owners}");
+        FaultCode::NotAllowed.at(["user_type"], detail)
+    })
 }
 
 /// Stores a user with their login names. Refuses a name that another user has.
@@ -169,8 +174,7 @@ pub(super) fn put(tx: &mut dyn Tx, before: Option<&User>, user: &User) -> TxResu
     for name in user.login_names() {
         let owner = USERS_BY_LOGIN_NAME.get(&*tx, name.as_str())?;
         if owner.is_some_and(|owner| owner != user.uuid) {
-            let refusal = AdminRefusal::new(format!("there is a user {} already", name.as_str()));
-            return Ok(Err(refusal.with_hint("idsvc user update changes it")));
+            return Ok(Err(already_exists(KIND, name.as_str()).into()));
         }
     }
     if let Some(before) = before {
@@ -192,10 +196,12 @@ pub async fn add(admin: Admin<'_>, request: AddUser) -> AdminResult<UserView> {
     let core = admin.core;
     let mut faults = Vec::new();
     if !looks_like_email(&request.email) {
-        faults.push(format!("{:?} is no e-mail address", request.email));
+        let detail = format!("{:?} is no e-mail address", request.email);
+        faults.push(FaultCode::Invalid.at(["email"], detail));
     }
     if request.fields.claims.iter().any(|(name, _)| name == "email") {
-        faults.push("claim email is the address the user is added by: leave it out".to_owned());
+        let detail = "claim email is the address the user is added by: leave it out";
+        faults.push(FaultCode::Invalid.at(["claims"], detail));
     }
     let now = core.clock.now();
     let uuid = core.random.uuid_v7(core.clock.since_epoch());
@@ -269,6 +275,7 @@ pub async fn update(admin: Admin<'_>, request: UpdateUser) -> AdminResult<UserVi
         account_id,
         fields,
     } = request;
+    let name = who.clone();
     let change_user = move |user: &mut User| {
         let mut faults = Vec::new();
         if let Some(email) = &email
@@ -277,11 +284,11 @@ pub async fn update(admin: Admin<'_>, request: UpdateUser) -> AdminResult<UserVi
             faults.push(fault);
         }
         if let Some(account_id) = &account_id {
-            check_account_id(&mut faults, "account id", account_id);
+            check_account_id(&mut faults, account_id);
             user.account_id.clone_from(account_id);
         }
         apply_fields(user, &fields, &mut faults);
-        all_or_none(&faults)
+        all_or_none(about(KIND, &name, faults).collect())
     };
     change(admin, "user update", who, change_user, false).await
 }
@@ -337,11 +344,12 @@ pub async fn unlink(admin: Admin<'_>, request: Unlink) -> AdminResult<UserView> 
             };
             let removed: Vec<_> = user.identities.extract_if(.., is_linked).collect();
             if removed.is_empty() {
-                let refusal = format!(
+                let detail = format!(
                     "user {} is not linked to provider {}",
                     request.who, request.provider
                 );
-                return Ok(Err(AdminRefusal::new(refusal)));
+                let fault = FaultCode::NotFound.at(["identities"], detail);
+                return Ok(Err(fault.about(KIND, &request.who).into()));
             }
             user.updated_at = now;
             or_refuse!(put(tx, Some(&before), &user)?);

@@ -3,8 +3,10 @@
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use crate::admin::{Admin, AdminResult, SecretString, all_or_none, check_secret};
+use super::KIND;
+use crate::admin::{Admin, AdminResult, SecretString, about, all_or_none, check_secret};
 use crate::identity::User;
+use crate::oauth::{Fault, FaultCode};
 use crate::password::{PasswordHash, SALT_LEN};
 use crate::random::Random;
 
@@ -38,11 +40,11 @@ pub(in crate::admin) fn check_chosen(
     admin: Admin<'_>,
     user: &User,
     password: &SecretString,
-    faults: &mut Vec<String>,
+    faults: &mut Vec<Fault>,
 ) {
-    check_secret(faults, "the password", password);
+    check_secret(faults, "password", password);
     if let Err(problem) = admin.core.policy.check_password(user, password.reveal()) {
-        faults.push(problem.to_string());
+        faults.push(FaultCode::Invalid.at(["password"], problem.to_string()));
     }
 }
 
@@ -51,7 +53,7 @@ pub(super) async fn hash(
     admin: Admin<'_>,
     user: &User,
     password: NewPassword,
-    mut faults: Vec<String>,
+    mut faults: Vec<Fault>,
 ) -> AdminResult<(Option<PasswordHash>, Option<SecretString>)> {
     let (password, is_generated) = match password {
         NewPassword::Given(password) => (Some(password), false),
@@ -61,7 +63,7 @@ pub(super) async fn hash(
     if let (Some(password), false) = (&password, is_generated) {
         check_chosen(admin, user, password, &mut faults);
     }
-    all_or_none(&faults)?;
+    all_or_none(about(KIND, &user.account_id, faults).collect())?;
     let Some(password) = password else {
         return Ok((None, None));
     };

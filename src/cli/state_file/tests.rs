@@ -126,15 +126,16 @@ fn an_entry_without_a_name_has_its_place_and_every_other_has_one_for_later() {
     let text = "[[client]]\nclient_id = \"a\"\n[[client]]\nclient_id = \"a:b\"\n[[user]]\nemail = \"A@example.com\"\n\
                 [[client]]\nclient_id = \"a\"\n[[client]]\nclient_id = \"A\"\n";
     let places = parse(text, &sources).unwrap().places;
-    for (line, place) in [
-        ("client a: it is declared twice", Some("line 7")),
-        ("client a:b: there is no provider x", Some("line 3")),
-        ("user a@example.com: it is declared twice", Some("line 5")),
-        ("client A: it is disabled", Some("line 9")),
-        ("provider corp: client a names it", None),
-        ("the store is full", None),
+    for (kind, id, place) in [
+        ("client", "a", Some("line 7")),
+        ("client", "a:b", Some("line 3")),
+        ("user", "a@example.com", Some("line 5")),
+        ("client", "A", Some("line 9")),
+        ("provider", "corp", None),
     ] {
-        assert_eq!(places.of(line), place, "{line}");
+        let (kind, id) = (kind.to_owned(), id.to_owned());
+        let record = RecordName { kind, id };
+        assert_eq!(places.of(&record), place, "{record}");
     }
 }
 

@@ -314,7 +314,7 @@ fn every_fault_of_a_provider_is_named_at_once() {
         "claim iss=iss",
         "claim scope belongs to the service",
         "scope: scope values are printable ASCII",
-        "the provider is for nothing",
+        "add --client-id or --exchange",
     ] {
         assert!(said.contains(fault), "{fault} is not in {said}");
     }
@@ -335,7 +335,7 @@ const CASES: &str = "
 1 | UP --jwks-file nowhere                                        | nowhere cannot be read
 1 | UP --logo-file symmetric                                      | neither PNG nor
 1 | UP --client-id x                                              | sign-ins need the secret that belongs to the client id
-1 | provider add up --issuer https://a.example --exchange         | exchange needs an audience
+1 | provider add up --issuer https://a.example --exchange         | add --audience or --client-id
 1 | provider add local --issuer https://a.example                 | has a meaning of its own
 1 | provider add credential --issuer https://a.example            | has a meaning of its own
 1 | provider add anonymous --issuer https://a.example             | has a meaning of its own
@@ -346,8 +346,8 @@ const CASES: &str = "
 2 | provider update up                                            | nothing to change
 2 | provider update up --enable --disable                         | --disable
 1 | provider update down --enable                                 | there is no provider down
-1 | provider update up --exchange=false                           | the provider is for nothing
-1 | provider update up --audience ''                              | exchange needs an audience
+1 | provider update up --exchange=false                           | add --client-id or --exchange
+1 | provider update up --audience ''                              | add --audience or --client-id
 1 | client add shop --grant jwt-bearer --provider down            | down
 0 | client add shop --grant jwt-bearer --provider up              |
 2 | provider remove up                                            | --yes

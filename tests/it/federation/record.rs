@@ -12,6 +12,7 @@ use idsvc::admin::provider::examine::{FindingStatus, ProviderReport, examine};
 use idsvc::admin::user;
 use idsvc::federation::provider::LinkPolicy;
 use idsvc::jose::jwt;
+use idsvc::oauth::FaultCode;
 use idsvc::pages::text::EN;
 use idsvc::store::tables::{FAMILIES, SESSIONS};
 use serde_json::json;
@@ -278,16 +279,15 @@ async fn nobody_whom_a_provider_brought_is_taken_for_somebody_declared() {
         };
         import::users(scene.server.admin(), request).await.unwrap()
     };
-    let expected = format!(
-        "provider up brought a user of this name: name its uuid, {}, to mean it, or remove it",
-        uuid(&evil)
-    );
-    assert_eq!(
-        declare(meaning(None)).await.unwrap_err(),
-        format!("user admin@example.com: {expected}")
-    );
+    let refused = declare(meaning(None)).await.unwrap_err();
     let report = bring(meaning(None), Existing::Update).await;
-    assert_eq!(report.bad[0].reason, expected);
+    let fault = &report.bad[0].faults[0];
+    assert_eq!(
+        (fault.code, &fault.fields[..]),
+        (FaultCode::AlreadyExists, &["uuid".to_owned()][..])
+    );
+    assert_eq!(refused, fault.detail);
+    assert!(refused.contains(&uuid(&evil)), "{refused}");
     assert_eq!(bring(meaning(None), Existing::Skip).await.unchanged, 1);
     let user_type = || {
         let user = user::show(scene.server.admin(), &uuid(&evil)).unwrap();
