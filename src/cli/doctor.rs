@@ -19,6 +19,7 @@ use self::finding::{Finding, Level, show};
 use super::Global;
 use super::admin_connection::{AdminConnection, AdminConnector, unexpected};
 use super::output::{CliError, Output};
+use super::provider;
 use super::setting_flags::SettingFlags;
 use crate::admin::installation::SetUp;
 use crate::admin::key::{KeyStateView, KeyView};
@@ -190,22 +191,21 @@ fn examine_store(
         let Reply::ProviderReport(report) = session.ask(Command::ProviderTest(provider.id))? else {
             return Err(unexpected());
         };
-        let found = report.findings.into_iter();
+        let found = report.findings.iter();
         findings.extend(found.map(|finding| provider_finding(&report.provider, finding)));
     }
     Ok(oldest)
 }
 
-fn provider_finding(id: &str, found: ProviderFinding) -> Finding {
+fn provider_finding(id: &str, found: &ProviderFinding) -> Finding {
     let finding = Finding::good("provider", id, format!("{}: {}", found.check, found.seen));
     let level = match found.standing {
         FindingStatus::Ok => return finding,
         FindingStatus::Warning => Level::Advice,
         FindingStatus::Failed => Level::Mend,
     };
-    let remedy = found
-        .remedy
-        .unwrap_or_else(|| format!("idsvc provider test {id} shows more"));
+    let remedy =
+        provider::remedy(id, found).unwrap_or_else(|| format!("idsvc provider test {id} shows more"));
     finding.at_level(level, remedy)
 }
 

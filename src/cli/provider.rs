@@ -12,11 +12,12 @@ use serde::Serialize;
 
 use super::admin_connection::{AdminConnector, unexpected};
 use super::output::{CliError, Output, field_facts, moment, yes_no};
+use super::refusal::flags_of;
 use super::value_parsers::{
     KeyForm, algorithm, change, read_keys, read_secret, seconds, unreadable, warn_of_claims, words,
 };
 use crate::admin::SecretString;
-use crate::admin::provider::examine::{FindingStatus, ProviderReport};
+use crate::admin::provider::examine::{Finding, FindingStatus, ProviderReport};
 use crate::admin::provider::{AddProvider, ProviderFields, ProviderView, UpdateProvider};
 use crate::control::protocol::{Command, Reply};
 use crate::jose::alg::Algorithm;
@@ -300,7 +301,7 @@ fn show_report(report: &ProviderReport, output: &mut Output<'_>) -> Result<(), C
                     finding.check.clone(),
                     label(finding.standing).to_owned(),
                     finding.seen.clone(),
-                    finding.remedy.clone().unwrap_or_default(),
+                    remedy(&report.provider, finding).unwrap_or_default(),
                 ]
             }),
         )
@@ -314,6 +315,21 @@ fn show_report(report: &ProviderReport, output: &mut Output<'_>) -> Result<(), C
         "provider {} does not work",
         report.provider
     )))
+}
+
+/// What to do about a finding, with the flags of the members that it is about.
+pub(super) fn remedy(id: &str, finding: &Finding) -> Option<String> {
+    let remedy = finding.remedy.as_ref()?;
+    let flags = finding
+        .fields
+        .iter()
+        .flat_map(|field| flags_of("provider", field));
+    let what = match flags.collect::<Vec<_>>().join(", ") {
+        _ if finding.fields.is_empty() => return Some(remedy.clone()),
+        none if none.is_empty() => "it".to_owned(),
+        flags => flags,
+    };
+    Some(format!("{remedy}; idsvc provider update {id} changes {what}"))
 }
 
 fn list(views: &[ProviderView], output: &mut Output<'_>) -> Result<(), CliError> {
@@ -372,4 +388,32 @@ fn show(view: &ProviderView, is_new: bool, output: &mut Output<'_>) -> Result<()
         ));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_remedy_names_the_command_and_the_flags() {
+        let remedy_for = |fields: &[&str]| {
+            let finding = Finding {
+                check: "keys".to_owned(),
+                standing: FindingStatus::Failed,
+                seen: "none".to_owned(),
+                remedy: Some("look".to_owned()),
+                fields: fields.iter().map(|&field| field.to_owned()).collect(),
+            };
+            remedy("up", &finding).unwrap()
+        };
+        assert_eq!(remedy_for(&[]), "look");
+        assert_eq!(
+            remedy_for(&["enabled"]),
+            "look; idsvc provider update up changes it"
+        );
+        assert_eq!(
+            remedy_for(&["client_secret", "algs"]),
+            "look; idsvc provider update up changes --client-secret-file, --alg"
+        );
+    }
 }

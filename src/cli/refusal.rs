@@ -67,7 +67,7 @@ pub(super) fn sentence(fault: &Fault, is_file: bool) -> String {
 }
 
 /// The flags that set this field of a record. A flag has the name of its field, or of a file that is read into it.
-fn flags_of(kind: &str, field: &str) -> Vec<String> {
+pub(super) fn flags_of(kind: &str, field: &str) -> Vec<String> {
     let command = Cli::command();
     let verbs = command.find_subcommand(kind).into_iter();
     let arguments = verbs.flat_map(|noun| noun.get_subcommands().flat_map(clap::Command::get_arguments));

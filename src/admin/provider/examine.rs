@@ -46,6 +46,9 @@ pub struct Finding {
     pub seen: String,
     /// What the operator can do.
     pub remedy: Option<String>,
+    /// The members of the provider's record that it is about.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fields: Vec<String>,
 }
 
 /// All checks, in the order of a sign-in.
@@ -75,7 +78,15 @@ impl Findings {
             standing,
             seen: seen.into(),
             remedy,
+            fields: Vec::new(),
         });
+    }
+
+    /// Names the members of the record that the last finding is about.
+    fn about<const N: usize>(&mut self, fields: [&str; N]) {
+        if let Some(finding) = self.0.last_mut() {
+            finding.fields = fields.map(str::to_owned).into();
+        }
     }
 
     fn ok(&mut self, check: &str, seen: impl Into<String>) {
@@ -99,8 +110,8 @@ pub async fn examine(admin: Admin<'_>, id: &str) -> AdminResult<ProviderReport> 
     if provider.enabled {
         findings.ok("record", "enabled");
     } else {
-        let remedy = format!("idsvc provider update {id} --enable");
-        findings.warn("record", "disabled: nobody comes in by it", remedy);
+        findings.warn("record", "disabled: nobody comes in by it", "enable it");
+        findings.about(["enabled"]);
     }
     check_clients(admin, &provider, &mut findings)?;
     let metadata = discover(core, &provider, &mut findings).await;
@@ -131,10 +142,7 @@ fn check_clients(admin: Admin<'_>, provider: &Provider, findings: &mut Findings)
         .map(|(name, _)| name)
         .collect();
     if names.is_empty() {
-        let remedy = format!(
-            "idsvc client update CLIENT --provider {}, with a --provider for each that it has already",
-            provider.id
-        );
+        let remedy = "add it to the providers of a client";
         findings.warn("clients", "no client names this provider", remedy);
     } else {
         findings.ok("clients", names.join(", "));
@@ -157,8 +165,9 @@ async fn discover(core: &Core, provider: &Provider, findings: &mut Findings) -> 
             findings.fail(
                 CHECK,
                 seen,
-                "compare --issuer with what the provider's documentation says",
+                "compare the issuer with what the provider's documentation says",
             );
+            findings.about(["issuer"]);
             return None;
         }
         Err(problem) => {
@@ -175,9 +184,9 @@ async fn discover(core: &Core, provider: &Provider, findings: &mut Findings) -> 
             Some(metadata)
         }
         Err(problem) => {
-            let remedy =
-                "the issuer in the record has to be the one in the document, letter for letter: --issuer";
+            let remedy = "the issuer in the record has to be the one in the document, letter for letter";
             findings.fail(CHECK, problem.to_string(), remedy);
+            findings.about(["issuer"]);
             None
         }
     }
@@ -248,8 +257,9 @@ async fn check_keys(core: &Core, provider: &Provider, metadata: Option<&Metadata
                 findings.fail(
                     CHECK,
                     seen,
-                    "compare --jwks-uri with what the provider's documentation says",
+                    "compare the jwks uri with what the provider's documentation says",
                 );
+                findings.about(["jwks_uri"]);
                 return;
             }
             Err(problem) => {
@@ -265,11 +275,8 @@ async fn check_keys(core: &Core, provider: &Provider, metadata: Option<&Metadata
     let count = set.keys.iter().filter(is_usable).count();
     if count == 0 {
         let seen = format!("none of the {} usable keys is for {wanted}", set.keys.len());
-        findings.fail(
-            CHECK,
-            seen,
-            format!("idsvc provider update {} --alg ALG", provider.id),
-        );
+        findings.fail(CHECK, seen, "accept an algorithm of these keys");
+        findings.about(["algs"]);
     } else {
         findings.ok(CHECK, format!("{count} for {wanted}"));
     }
@@ -277,7 +284,6 @@ async fn check_keys(core: &Core, provider: &Provider, metadata: Option<&Metadata
 
 /// Compares the provider's metadata with its record.
 fn check_metadata(provider: &Provider, metadata: &Metadata, findings: &mut Findings) {
-    let id = &provider.id;
     let signs =
         |alg: &crate::jose::alg::Algorithm| metadata.id_token_algs.iter().any(|name| name == alg.as_str());
     if !metadata.id_token_algs.is_empty() && !provider.algs.iter().any(signs) {
@@ -285,18 +291,16 @@ fn check_metadata(provider: &Provider, metadata: &Metadata, findings: &mut Findi
             "the provider signs ID tokens with {}",
             metadata.id_token_algs.join(", ")
         );
-        findings.fail("algorithm", seen, format!("idsvc provider update {id} --alg ALG"));
+        findings.fail("algorithm", seen, "accept one of these algorithms");
+        findings.about(["algs"]);
     }
     let method = provider.auth_method.as_str();
     if metadata.auth_methods.iter().any(|name| name == method) {
         findings.ok("authentication", method);
     } else {
         let seen = format!("{method} is not among {}", metadata.auth_methods.join(", "));
-        findings.warn(
-            "authentication",
-            seen,
-            format!("idsvc provider update {id} --auth-method METHOD"),
-        );
+        findings.warn("authentication", seen, "choose another method of authentication");
+        findings.about(["auth_method"]);
     }
     let challenges = &metadata.code_challenge_methods;
     if !challenges.is_empty() && !challenges.iter().any(|name| name == "S256") {
@@ -359,8 +363,9 @@ async fn check_credentials(core: &Core, provider: &Provider, metadata: &Metadata
                 findings.fail(
                     CHECK,
                     seen,
-                    "compare --client-id, --client-secret-file and --auth-method with what is registered there",
+                    "compare the client id, its secret and the method of authentication with what is registered there",
                 );
+                findings.about(["client_id", "client_secret", "auth_method"]);
             } else {
                 findings.warn(
                     CHECK,

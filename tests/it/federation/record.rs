@@ -425,6 +425,17 @@ async fn a_provider_is_examined_step_by_step() {
             .filter(|finding| finding.standing == FindingStatus::Failed)
             .all(|finding| finding.remedy.is_some())
     );
+    let fields = |check: &str| {
+        let mut findings = report.findings.iter();
+        findings
+            .find(|finding| finding.check == check)
+            .unwrap()
+            .fields
+            .join(" ")
+    };
+    assert_eq!(fields("keys"), "algs");
+    assert_eq!(fields("redirect uri"), "");
+    assert_eq!(fields("credentials"), "client_id client_secret auth_method");
     scene.upstream.say("/.well-known/openid-configuration", Say::Json(json!({
         "issuer": "https://other.example", "authorization_endpoint": "https://a.example/", "token_endpoint": "https://a.example/", "jwks_uri": "https://a.example/",
     })));
