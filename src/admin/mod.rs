@@ -201,10 +201,14 @@ fn check_secret(faults: &mut Vec<Fault>, field: &str, secret: &SecretString) {
     }
 }
 
-/// Checks an account identifier, which is a login name as well.
+/// Checks an account identifier, which is a login name as well. `provider:subject` is for users of providers.
 fn check_account_id(faults: &mut Vec<Fault>, id: &str) {
     const FIELD: &str = "account_id";
     check_text(faults, FIELD, id);
+    if id.split('@').next().is_some_and(|name| name.contains(':')) {
+        let detail = "account id has a colon, which is for users of providers";
+        faults.push(FaultCode::Invalid.at([FIELD], detail));
+    }
     if !LoginName::new(id).is_storable() {
         let detail = format!("account id is longer than {} bytes", LoginName::LONGEST);
         faults.push(FaultCode::TooLong.at([FIELD], detail));

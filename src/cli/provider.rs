@@ -20,6 +20,7 @@ use crate::admin::SecretString;
 use crate::admin::provider::examine::{Finding, FindingStatus, ProviderReport};
 use crate::admin::provider::{AddProvider, ProviderFields, ProviderView, UpdateProvider};
 use crate::control::protocol::{Command, Reply};
+use crate::federation::provider::AddressPolicy;
 use crate::jose::alg::Algorithm;
 
 /// The verbs of providers.
@@ -121,6 +122,12 @@ pub struct Fields {
     /// Create a user for an unknown person
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub create_users: Option<bool>,
+    /// Which of the provider's e-mail addresses count as those of its people [default: never]
+    #[arg(long, value_name = "POLICY", value_parser = words(&[
+        ("never", "None"),
+        ("verified", "Those that the provider has verified, of its domains where it has any"),
+    ]))]
+    pub addresses: Option<String>,
     /// When an unknown person becomes an existing user [default: never]
     #[arg(long, value_name = "POLICY", value_parser = words(&[
         ("never", "Never"),
@@ -134,7 +141,7 @@ pub struct Fields {
         help = "The claim of access tokens that holds the provider's access token, or off [default: upstream_access_token]"
     )]
     pub embed_token: Option<String>,
-    /// An e-mail domain whose people are sent straight there; may be repeated
+    /// An e-mail domain of its people, who are sent straight there; may be repeated
     #[arg(long = "domain", value_name = "DOMAIN")]
     pub domains: Option<Vec<String>>,
     /// A claim whose name differs there, as in nickname=login; may be repeated
@@ -376,6 +383,14 @@ fn show(view: &ProviderView, is_new: bool, output: &mut Output<'_>) -> Result<()
     facts.push(("updated_at", moment(view.updated_at)));
     output.facts(&facts)?;
     if is_new {
+        output.hint(match view.addresses {
+            AddressPolicy::Never => {
+                "\nIts e-mail addresses are not given to applications. If it may speak for them: --addresses verified"
+            }
+            AddressPolicy::Verified => {
+                "\nThe e-mail addresses that it has verified are given to applications as those of its users"
+            }
+        });
         if signs_people_in {
             output.hint(&format!(
                 "\nRegister at the provider the redirect URI {}",

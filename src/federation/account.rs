@@ -23,9 +23,8 @@ pub enum AccountDecision {
 pub struct EmailOwner<'a> {
     /// The user.
     pub user: &'a User,
-    /// Whether the address in the record is trusted: the operator set it, or a provider with
-    /// [`LinkPolicy::VerifiedEmail`] did. Another provider could create a user with the address of a victim and wait
-    /// for the victim's sign-in.
+    /// Whether the address in the record is trusted: the operator set it, or a provider that vouches for it did. Another
+    /// provider could create a user with the address of a victim and wait for the victim's sign-in.
     pub is_email_trusted: bool,
     /// Whether the user and the provider that created the user are enabled.
     pub is_enabled: bool,
@@ -46,9 +45,8 @@ pub fn decide(
     (uuid, organization): (Uuid, &str),
     now: Timestamp,
 ) -> AccountDecision {
-    let verified = profile.email.as_deref().filter(|_| profile.email_verified);
     let is_theirs = |user: &User| {
-        let same = user.email.as_deref().zip(verified);
+        let same = user.email.as_deref().zip(profile.email.as_deref());
         user.email_verified
             && email_owner.is_some_and(|email_owner| email_owner.is_email_trusted)
             && same.is_some_and(|(one, other)| one.eq_ignore_ascii_case(other))
@@ -71,8 +69,8 @@ pub fn decide(
     if !provider.create_users {
         return AccountDecision::Refused;
     }
-    let account_id = match verified {
-        Some(email) if email_owner.is_none() => email.to_owned(),
+    let account_id = match &profile.email {
+        Some(email) if email_owner.is_none() => email.clone(),
         _ => format!("{}:{}", provider.id, identity.subject),
     };
     let mut user = User::federated(uuid, account_id, &provider.id, organization, now);

@@ -16,10 +16,8 @@ const MAX_VALUE_BYTES: usize = 4096;
 /// The claims of a provider that are stored in the record of a user, with the types of the record.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Profile {
-    /// The e-mail address.
+    /// The e-mail address, if the provider has verified it and vouches for it.
     pub email: Option<String>,
-    /// Whether the provider has verified it.
-    pub email_verified: bool,
     /// The telephone number.
     pub phone_number: Option<String>,
     /// Whether the provider has verified it.
@@ -36,9 +34,10 @@ impl Profile {
             let claim = provider.claims.get(name).map_or(name, String::as_str);
             claims.get(claim).filter(|value| !value.is_null())
         };
-        let email = source("email")
-            .and_then(Value::as_str)
-            .filter(|text| looks_like_email(text));
+        let is_verified = |name: &str| source(name).is_some_and(is_true);
+        let email = source("email").and_then(Value::as_str).filter(|text| {
+            looks_like_email(text) && is_verified("email_verified") && provider.vouches_for(text)
+        });
         let phone_number = source("phone_number")
             .and_then(Value::as_str)
             .filter(|text| is_text(text) && text.len() <= 64);
@@ -52,10 +51,8 @@ impl Profile {
             }
         }
         Self {
-            email_verified: email.is_some() && source("email_verified").is_some_and(is_true),
             email: email.map(ToOwned::to_owned),
-            phone_number_verified: phone_number.is_some()
-                && source("phone_number_verified").is_some_and(is_true),
+            phone_number_verified: phone_number.is_some() && is_verified("phone_number_verified"),
             phone_number: phone_number.map(ToOwned::to_owned),
             claims: others,
         }
@@ -71,7 +68,6 @@ impl Profile {
     pub fn or(mut self, other: Self) -> Self {
         if self.email.is_none() {
             self.email = other.email;
-            self.email_verified = other.email_verified;
         }
         if self.phone_number.is_none() {
             self.phone_number = other.phone_number;
@@ -89,7 +85,7 @@ impl Profile {
         let before = user.clone();
         if self.email.is_some() {
             user.email.clone_from(&self.email);
-            user.email_verified = self.email_verified;
+            user.email_verified = true;
         }
         if self.phone_number.is_some() {
             user.phone_number.clone_from(&self.phone_number);

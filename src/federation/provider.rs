@@ -48,6 +48,17 @@ impl UpstreamAuth {
     }
 }
 
+/// Which e-mail addresses of a provider count as those of its users.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AddressPolicy {
+    /// None.
+    #[default]
+    Never,
+    /// Those that the provider has verified.
+    Verified,
+}
+
 /// When a new account of a provider is linked to an existing user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -115,6 +126,7 @@ impl Logo {
 }
 
 impl Plain for UpstreamAuth {}
+impl Plain for AddressPolicy {}
 impl Plain for LinkPolicy {}
 
 fields! {
@@ -153,11 +165,14 @@ fields! {
     max_age: u64 = Provider::MAX_AGE;
     /// Whether an unknown account becomes a new user.
     create_users: bool;
+    /// Which of its e-mail addresses count as those of its users. `link` = `verified-email` implies `verified`.
+    addresses: AddressPolicy;
     /// When an unknown account is linked to an existing user.
     link: LinkPolicy;
     /// The claim of access tokens that contains the provider's access token; none to drop that token.
     embed_token: Option<String> = Some(Provider::EMBEDDED_TOKEN.to_owned());
-    /// The e-mail domains of users who are redirected to the provider without a page, if a client sends `login_hint`.
+    /// The e-mail domains of its users. With `login_hint`, users of these domains are redirected to the provider without
+    /// a page. If there are any, addresses of other domains do not count as those of its users.
     domains: Vec<String>;
     /// Claims with another name at the provider: the name here, then the name there.
     claims: BTreeMap<String, String>;
@@ -245,6 +260,22 @@ impl Provider {
     /// The greatest age of an exchanged token.
     pub fn longest_age(&self) -> Duration {
         Duration::from_secs(self.max_age)
+    }
+
+    /// The policy for addresses in force.
+    pub fn address_policy(&self) -> AddressPolicy {
+        match self.link {
+            LinkPolicy::VerifiedEmail => AddressPolicy::Verified,
+            LinkPolicy::Never => self.addresses,
+        }
+    }
+
+    /// Whether an address that the provider has verified counts as that of its user.
+    pub fn vouches_for(&self, verified_email: &str) -> bool {
+        match self.address_policy() {
+            AddressPolicy::Never => false,
+            AddressPolicy::Verified => self.domains.is_empty() || self.serves_domain_of(verified_email),
+        }
     }
 
     /// Whether the domain of this address is one of the provider's. Case does not matter.

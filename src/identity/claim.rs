@@ -17,9 +17,9 @@ const MAX_EMAIL_BYTES: usize = 254;
 /// Whether the text has one `@` between two parts. This finds typing errors; it does not verify the address.
 pub fn looks_like_email(text: &str) -> bool {
     let is_plain = !text.chars().any(|c| c.is_whitespace() || c.is_control());
-    let is_split = text
-        .split_once('@')
-        .is_some_and(|(local, domain)| !local.is_empty() && !domain.is_empty() && !domain.contains('@'));
+    let is_split = text.split_once('@').is_some_and(|(local, domain)| {
+        !local.is_empty() && !local.contains(':') && !domain.is_empty() && !domain.contains('@')
+    });
     is_plain && is_split && text.len() <= MAX_EMAIL_BYTES
 }
 
@@ -48,6 +48,7 @@ mod tests {
             "a@",
             "a@b@c",
             "a b@c",
+            "google:1@b",
             &format!("{}@b", "a".repeat(254)),
         ] {
             assert!(!looks_like_email(bad), "{bad}");

@@ -43,6 +43,8 @@ pub struct CommonClaims {
     pub source: String,
     /// The e-mail address; empty when there is none.
     pub email: String,
+    /// Whether the address was verified. Without that it may belong to another person.
+    pub email_verified: bool,
     /// The subject's identifier in the platform.
     pub uuid: Uuid,
 }
@@ -81,7 +83,7 @@ impl AccessTokenClaims<'_> {
 
     /// Every member that an access token may have, without the provider's token. That one cannot have any of these
     /// names.
-    pub const MEMBERS: [&'static str; 19] = [
+    pub const MEMBERS: [&'static str; 20] = [
         "iss",
         "iat",
         "jti",
@@ -94,6 +96,7 @@ impl AccessTokenClaims<'_> {
         "phone_number",
         "source",
         "email",
+        "email_verified",
         "uuid",
         "sub",
         "aud",
@@ -177,6 +180,7 @@ mod tests {
             phone_number: Some("+3212345678".to_owned()),
             source: "LOCAL".to_owned(),
             email: "alice@example.com".to_owned(),
+            email_verified: true,
             uuid: Uuid::from_u128(2),
         };
         let claims = AccessTokenClaims {

@@ -19,7 +19,7 @@ pub struct ProviderView {
     pub has_secret: bool,
     /// The redirect URI of this service, to be registered at the provider.
     pub redirect_uri: String,
-    /// Its settings without the picture. The audiences are the accepted ones.
+    /// Its settings without the picture. The audiences are the accepted ones, and `addresses` is the policy in force.
     #[serde(flatten)]
     pub settings: ProviderSettings,
     /// When the record was made.
@@ -45,6 +45,7 @@ impl ProviderView {
             redirect_uri: provider.redirect_uri(issuer),
             settings: ProviderSettings {
                 logo: None,
+                addresses: provider.address_policy(),
                 audiences: provider.accepted_audiences().to_vec(),
                 ..provider.settings.clone()
             },

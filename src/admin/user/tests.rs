@@ -52,6 +52,25 @@ async fn a_login_name_belongs_to_one_user() {
 }
 
 #[tokio::test]
+async fn an_account_identifier_of_a_provider_user_is_not_for_others() {
+    let core = core();
+    refusal(add(admin(&core), request("google:1@example.com")).await);
+    let bob = add(admin(&core), request("bob@example.com")).await.unwrap();
+    let rename = |account_id: &str| UpdateUser {
+        who: bob.uuid.to_string(),
+        email: None,
+        account_id: Some(account_id.to_owned()),
+        fields: UserFields::default(),
+    };
+    for account_id in ["google:1", "google:1@example.com", "google:@"] {
+        refusal(update(admin(&core), rename(account_id)).await);
+    }
+    update(admin(&core), rename("bob@[IPv6:2001:db8::1]"))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
 async fn a_new_address_can_be_signed_in_with_and_the_account_stays() {
     let core = core();
     add(admin(&core), request("alice@example.com")).await.unwrap();

@@ -5,7 +5,7 @@ use uuid::Uuid;
 use crate::clock::Timestamp;
 use crate::federation::account::{AccountDecision, EmailOwner, decide};
 use crate::federation::profile::Profile;
-use crate::federation::provider::{LinkPolicy, Provider};
+use crate::federation::provider::Provider;
 use crate::identity::{LinkedIdentity, LoginName, User};
 use crate::observe::audit;
 use crate::observe::audit::Event;
@@ -107,7 +107,8 @@ fn to_email_owner<'a>(snapshot: &dyn Snapshot, user: &'a User) -> Result<EmailOw
     if user.comes_from_provider() {
         let source = source_of(snapshot, user)?;
         is_enabled &= source.as_ref().is_none_or(|source| source.enabled);
-        is_email_trusted = source.is_some_and(|source| source.link == LinkPolicy::VerifiedEmail);
+        let email = user.email.as_deref().unwrap_or_default();
+        is_email_trusted = source.is_some_and(|source| source.vouches_for(email));
     }
     Ok(EmailOwner {
         user,
@@ -171,6 +172,7 @@ mod tests {
     use crate::admin::provider;
     use crate::admin::provider::{AddProvider, ProviderFields, UpdateProvider};
     use crate::admin::tests::{admin, core};
+    use crate::federation::provider::LinkPolicy;
     use crate::flow::Core;
 
     async fn register(core: &Core, issuer: &str) -> Provider {
@@ -329,10 +331,10 @@ mod tests {
     #[tokio::test]
     async fn users_stay_with_their_issuer_when_the_provider_gets_another_id() {
         let core = core();
-        let first = register(&core, "https://a.example").await;
+        let policy = LinkPolicy::VerifiedEmail;
+        let first = register_as(&core, "corp", "https://a.example", policy).await;
         let (user, _) = arrives(&core, &first, "u-1", "First").await.unwrap();
         provider::remove(admin(&core), first.id.clone()).await.unwrap();
-        let policy = LinkPolicy::VerifiedEmail;
         let again = register_as(&core, "next", "https://a.example", policy).await;
         let (later, matched) = arrives(&core, &again, "u-1", "Second").await.unwrap();
         assert_eq!((later.uuid, matched), (user.uuid, UserMatch::Updated));

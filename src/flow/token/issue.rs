@@ -72,6 +72,7 @@ pub fn issue_tokens(
         }],
         phone_number: user.phone_number,
         source: user.source,
+        email_verified: user.email.is_some() && user.email_verified,
         email: user.email.unwrap_or_default(),
         uuid: user.uuid,
     };
@@ -198,6 +199,7 @@ pub fn issue_tokens_for_client(
         phone_number: None,
         source: KIND.to_ascii_uppercase(),
         email: String::new(),
+        email_verified: false,
         uuid: client.client_uuid,
     };
     let grant = Grant {

@@ -7,6 +7,7 @@ mod record;
 mod sign_in;
 
 use idsvc::admin::provider::ProviderFields;
+use idsvc::federation::provider::AddressPolicy;
 use idsvc::oauth::client::Client;
 use serde_json::{Value, json};
 use url::Url;
@@ -29,6 +30,7 @@ fn registered(upstream: &Upstream) -> ProviderFields {
         name: Some("Up & Co".to_owned()),
         client_id: Some(AT_PROVIDER.to_owned()),
         create_users: Some(true),
+        addresses: Some(AddressPolicy::Verified),
         ..ProviderFields::default()
     }
 }

@@ -3,9 +3,9 @@
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use idsvc::admin::provider::ProviderFields;
-use idsvc::admin::user::{Unlink, show, unlink};
+use idsvc::admin::user::{AddUser, NewPassword, Unlink, UserFields, add, show, unlink};
 use idsvc::federation::id_token::TokenProblem;
-use idsvc::federation::provider::LinkPolicy;
+use idsvc::federation::provider::{AddressPolicy, LinkPolicy};
 use idsvc::flow::token::jwt_bearer::{NOT_ACCEPTED, REPLAYED};
 use idsvc::jose::alg::Algorithm;
 use idsvc::jose::jwt;
@@ -46,6 +46,7 @@ fn trusting(upstream: &Upstream) -> ProviderFields {
         audiences: Some(vec![APP.to_owned()]),
         exchange: Some(true),
         create_users: Some(true),
+        addresses: Some(AddressPolicy::Verified),
         ..ProviderFields::default()
     }
 }
@@ -182,7 +183,7 @@ async fn whoever_has_no_address_is_known_by_provider_and_subject() {
         tokens.0["account_id"], "up:u-2",
         "an unverified address names no account"
     );
-    assert_eq!(tokens.0["email"], "bob@up.example");
+    assert_eq!(tokens.0["email"], "");
     let upper = scene
         .exchange(&scene.token(&json!({"sub": "U-2"})))
         .await
@@ -190,6 +191,40 @@ async fn whoever_has_no_address_is_known_by_provider_and_subject() {
     assert_eq!(
         upper.0["account_id"], upper.0["uuid"],
         "subjects that differ in case are two people"
+    );
+}
+
+/// Whoever runs such a provider can write any address into a token.
+#[tokio::test]
+async fn an_address_is_given_only_if_its_provider_vouches_for_it() {
+    let scene = scene_with(|fields| fields.addresses = None).await;
+    let claims = json!({"email": "boss@example.com", "email_verified": true});
+    let tokens = scene.exchange(&scene.token(&claims)).await.tokens();
+    let access = scene.acme.verify(tokens.access_token()).await.claims;
+    for said in [&tokens.0, &access] {
+        assert_eq!(
+            (&said["account_id"], &said["email"], &said["email_verified"]),
+            (&json!("up:u-1"), &json!(""), &json!(false))
+        );
+    }
+    let boss = AddUser {
+        email: "boss@example.com".to_owned(),
+        password: NewPassword::Generated,
+        fields: UserFields::default(),
+    };
+    add(scene.server.admin(), boss).await.unwrap();
+
+    let fields = |fields: &mut ProviderFields| fields.domains = Some(vec!["up.example".to_owned()]);
+    let scene = scene_with(fields).await;
+    let given = async |subject: &str, email: &str| {
+        let claims = json!({"sub": subject, "email": email, "email_verified": true});
+        let tokens = scene.exchange(&scene.token(&claims)).await.tokens();
+        (tokens.0["email"].clone(), tokens.0["email_verified"].clone())
+    };
+    assert_eq!(given("u-1", "boss@example.com").await, (json!(""), json!(false)));
+    assert_eq!(
+        given("u-2", "ann@UP.example").await,
+        (json!("ann@UP.example"), json!(true))
     );
 }
 
@@ -621,10 +656,14 @@ async fn keys_from_a_file_need_no_network() {
 }
 
 #[tokio::test]
-async fn a_provider_that_may_not_link_prepares_no_account_for_another_to_link_to() {
+async fn a_provider_that_may_not_vouch_prepares_no_account_for_another_to_link_to() {
     let scene = scene_with(|fields| fields.link = Some(LinkPolicy::VerifiedEmail)).await;
     let sly = Upstream::start_other().await;
-    scene.server.provider("sly", trusting(&sly)).await;
+    let fields = ProviderFields {
+        addresses: None,
+        ..trusting(&sly)
+    };
+    scene.server.provider("sly", fields).await;
     scene
         .server
         .change_client(&scene.acme, |client| {
