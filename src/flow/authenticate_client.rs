@@ -20,16 +20,16 @@ use crate::store::tables::{API_KEY_USES, USED_ASSERTIONS};
 const RECORD_INTERVAL: Duration = Duration::from_hours(1);
 
 /// Checks credentials against the client that they name. An assertion can be used once: its use is on disk before the
-/// client is accepted.
+/// client is accepted. It must be addressed to the issuer or to this `endpoint`.
 pub async fn authenticate_client(
     core: &Core,
     credentials: &Credentials,
-    token_endpoint: &str,
+    endpoint: &str,
     now: Timestamp,
 ) -> Result<Answer<AuthenticatedClient>, Failure> {
     let recipient = Recipient {
         issuer: &core.policy.issuer,
-        token_endpoint,
+        endpoint,
     };
     let published = or_refuse!(published_keys(core, credentials, now).await);
     // Fetching published keys may take long. So the record of the client is read after that.

@@ -6,7 +6,7 @@ use ring::digest;
 use serde::Deserialize;
 
 use crate::clock::Timestamp;
-use crate::jose::claims::{Audience, numeric_date, optional_numeric_date};
+use crate::jose::claims::{numeric_date, optional_numeric_date};
 use crate::jose::jwk::JwkSet;
 use crate::jose::jwt::{self, ExpectedTyp, JwtError};
 use crate::oauth::access_token::hour_of;
@@ -26,8 +26,8 @@ const LONGEST: Duration = Duration::from_hours(1);
 pub struct Recipient<'a> {
     /// The issuer identifier.
     pub issuer: &'a str,
-    /// The address of the token endpoint.
-    pub token_endpoint: &'a str,
+    /// The address of the endpoint that the assertion was sent to.
+    pub endpoint: &'a str,
 }
 
 /// The issuer of an assertion. A `jti` is unique for each issuer.
@@ -78,7 +78,7 @@ impl ReplayKey {
 struct Claims {
     iss: String,
     sub: String,
-    aud: Audience,
+    aud: String,
     #[serde(deserialize_with = "numeric_date")]
     exp: Timestamp,
     #[serde(default, deserialize_with = "optional_numeric_date")]
@@ -88,17 +88,10 @@ struct Claims {
     jti: String,
 }
 
-/// Every value must name this service. Another recipient of the assertion could otherwise use it here.
-fn is_for(audience: &Audience, recipient: Recipient<'_>, demand: AssertionAudience) -> bool {
-    let is_this_service = |value: &String| value == recipient.issuer || value == recipient.token_endpoint;
-    match (audience, demand) {
-        (Audience::One(value), AssertionAudience::Strict) => value == recipient.issuer,
-        (Audience::Several(_), AssertionAudience::Strict) => false,
-        (Audience::One(value), AssertionAudience::Any) => is_this_service(value),
-        (Audience::Several(values), AssertionAudience::Any) => {
-            !values.is_empty() && values.iter().all(is_this_service)
-        }
-    }
+/// A list of audiences is refused: another recipient of the assertion could use it here.
+fn is_for(audience: &str, recipient: Recipient<'_>, demand: AssertionAudience) -> bool {
+    let is_for_endpoint = audience == recipient.endpoint && demand == AssertionAudience::Any;
+    audience == recipient.issuer || is_for_endpoint
 }
 
 /// Checks an assertion of `client`, whose keys are `keys`. Details are sent only after the signature was verified.
@@ -121,7 +114,8 @@ pub fn check(
     let claims = match verified {
         Ok(claims) => claims,
         Err(JwtError::Claims) => {
-            let problem = "client_assertion needs iss, sub, aud, exp and jti, each of its type";
+            let problem =
+                "client_assertion needs iss, sub, aud, exp and jti, each of its type and aud with one value";
             return Err(Refusal::invalid_client(problem));
         }
         Err(problem) => {

@@ -8,15 +8,16 @@ use crate::oauth::client_auth::{AuthenticatedClient, Credentials};
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::route::Route;
 
-/// Reads the form and authenticates the client that sent it, in this order.
+/// Reads the form and authenticates the client that sent it to this endpoint, in this order.
 pub async fn authenticate_form(
     context: &RequestContext,
+    endpoint: &Route,
 ) -> Result<Answer<(Parameters, AuthenticatedClient)>, Failure> {
     let parameters = match context.form() {
         Ok(parameters) => parameters,
         Err(refusal) => return Ok(Err(refusal)),
     };
-    let client = authenticate(context, &parameters).await?;
+    let client = authenticate(context, &parameters, endpoint).await?;
     Ok(client.map(|client| (parameters, client)))
 }
 
@@ -26,15 +27,16 @@ pub async fn authenticate_form(
 pub async fn authenticate(
     context: &RequestContext,
     parameters: &Parameters,
+    endpoint: &Route,
 ) -> Result<Answer<AuthenticatedClient>, Failure> {
     let credentials = match credentials(context, parameters) {
         Ok(credentials) => credentials,
         Err(refusal) => return Ok(Err(refusal)),
     };
-    let token_endpoint = context.app.url(&Route::Token);
+    let endpoint = context.app.url(endpoint);
     context.record_client_id(&credentials.client_id);
     let name = credentials.client_id.as_bytes();
-    let authentication = authenticate_client(&context.app.core, &credentials, &token_endpoint, context.now);
+    let authentication = authenticate_client(&context.app.core, &credentials, &endpoint, context.now);
     let catalog = context.app.core.catalog();
     let client = catalog.client(&credentials.client_id);
     if client.is_some_and(|client| credentials.suffice_unproven(client)) {

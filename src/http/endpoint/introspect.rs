@@ -8,10 +8,11 @@ use crate::http::context::RequestContext;
 use crate::http::error;
 use crate::http::response::{self, HttpResponse};
 use crate::oauth::error::Refusal;
+use crate::route::Route;
 
 /// Introspects a token for a confidential client. A public client is refused: it has not proven who it is.
 pub async fn respond(context: &RequestContext) -> HttpResponse {
-    let (parameters, client) = match authenticate_form(context).await {
+    let (parameters, client) = match authenticate_form(context, &Route::Introspect).await {
         Ok(Ok((_, client))) if client.is_public() => {
             let refusal = Refusal::invalid_client("introspection is for clients that authenticate");
             return error::refused(context, &refusal);

@@ -8,10 +8,11 @@ use crate::http::context::RequestContext;
 use crate::http::error;
 use crate::http::response::{self, HttpResponse};
 use crate::oauth::error::Refusal;
+use crate::route::Route;
 
 /// Revokes a token. An invalid token gets the same answer (RFC 7009 section 2.2). A token of another client is refused.
 pub async fn respond(context: &RequestContext) -> HttpResponse {
-    let (parameters, client) = match authenticate_form(context).await {
+    let (parameters, client) = match authenticate_form(context, &Route::Revoke).await {
         Ok(Ok(parsed)) => parsed,
         Ok(Err(refusal)) => return error::refused(context, &refusal),
         Err(failure) => return error::failed(context, &failure),

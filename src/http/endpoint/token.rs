@@ -17,6 +17,7 @@ use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::error::Refusal;
 use crate::oauth::scope::Scope;
 use crate::oauth::token::{self, TokenRequest, TokenResponse};
+use crate::route::Route;
 
 /// Answers a token request: parses it, authenticates the client, checks the grant, then issues the tokens.
 pub async fn respond(context: &RequestContext) -> HttpResponse {
@@ -27,7 +28,7 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
     };
     let asked = token::grant_type(&parameters, service_name);
     let grant = asked.as_ref().map_or(UNKNOWN, |grant| grant.as_str());
-    let client = match authenticate(context, &parameters).await {
+    let client = match authenticate(context, &parameters, &Route::Token).await {
         Ok(Ok(client)) => client,
         Ok(Err(refusal)) => return refused(context, grant, &refusal),
         Err(failure) => return failed(context, grant, &failure),

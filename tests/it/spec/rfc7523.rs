@@ -118,7 +118,8 @@ async fn a_client_gets_a_token_for_itself() {
             "access_token": null, "jti": null, "token_type": "bearer", "expires_in": 86400,
             "scope": "notes.read", "account_id": "robot", "user_type": "client", "venueId": null,
             "organization": "default", "amr": [{"authority": "client"}], "iss": ISSUER,
-            "phone_number": null, "source": "CLIENT", "iat": START.seconds(), "email": "", "uuid": client,
+            "phone_number": null, "source": "CLIENT", "iat": START.seconds(), "email": "",
+            "email_verified": false, "uuid": client,
         })
     );
     let access = robot.party.verify(tokens.access_token()).await.claims;
@@ -391,6 +392,8 @@ async fn claims_that_are_missing_or_wrong_are_refused() {
         json!({"aud": "https://evil.example"}),
         json!({"aud": []}),
         json!({"aud": [ISSUER, "https://evil.example"]}),
+        json!({"aud": [ISSUER]}),
+        json!({"aud": format!("{ISSUER}/oauth2/introspect")}),
         json!({"exp": now - 30}),
         json!({"exp": now + 3631}),
         json!({"exp": "soon"}),
@@ -410,7 +413,6 @@ async fn claims_that_are_missing_or_wrong_are_refused() {
         json!({"iat": now + 30, "nbf": now + 30}),
         json!({"iat": null}),
         json!({"aud": token_endpoint}),
-        json!({"aud": [token_endpoint, ISSUER]}),
     ] {
         robot.ask(&robot.claiming(&right)).await.tokens();
     }
@@ -420,11 +422,20 @@ async fn claims_that_are_missing_or_wrong_are_refused() {
             client.assertion_audience = AssertionAudience::Strict;
         })
         .await;
-    for aud in [json!(token_endpoint), json!([ISSUER])] {
-        let reply = robot.ask(&robot.claiming(&json!({"aud": aud}))).await;
-        assert_eq!(reply.error(), "invalid_client");
-    }
-    robot.ask(&robot.assertion()).await.tokens();
+    let reply = robot.ask(&robot.claiming(&json!({"aud": token_endpoint}))).await;
+    assert_eq!(reply.error(), "invalid_client");
+    let tokens = robot.ask(&robot.assertion()).await.tokens();
+    let introspect = async |aud: &str| {
+        let asked = robot.post("/oauth2/introspect", &robot.claiming(&json!({ "aud": aud })));
+        asked.with("token", tokens.access_token()).await
+    };
+    let change = async |change: fn(&mut Client)| robot.server.change_client(&robot.party, change).await;
+    change(|client| client.assertion_audience = AssertionAudience::Any).await;
+    let endpoint = format!("{ISSUER}/oauth2/introspect");
+    assert_eq!(introspect(&endpoint).await.json()["active"], true);
+    assert_eq!(introspect(&token_endpoint).await.error(), "invalid_client");
+    change(|client| client.grant_types.clear()).await;
+    assert_eq!(introspect(&endpoint).await.json()["active"], false);
 }
 
 #[tokio::test]
