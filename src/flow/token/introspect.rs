@@ -27,14 +27,15 @@ pub struct LiveAccessToken {
 /// Checks an access token of this service: its signature, its times, and that neither it nor its grant was revoked.
 ///
 /// A grant counts as long as [`GrantPolicy::admit`](crate::flow::grant_policy::GrantPolicy::admit) would issue more
-/// tokens for it. A token that a client got for itself is valid as long as the record of that client exists.
+/// tokens for it. A token that a client got for itself is valid as long as the client may get such tokens. Scope values
+/// that the client may no longer have are left out.
 pub fn live_access_token(
     core: &Core,
     token: &str,
     now: Timestamp,
 ) -> Result<Option<LiveAccessToken>, StoreError> {
     let catalog = core.catalog();
-    let Some(claims) =
+    let Some(mut claims) =
         signed_access_token(core, &catalog, token).filter(|token| token.is_current(&core.policy.issuer, now))
     else {
         return Ok(None);
@@ -42,12 +43,14 @@ pub fn live_access_token(
     let Some(client) = catalog.client(&claims.client_id).filter(|client| client.enabled) else {
         return Ok(None);
     };
+    claims.scope = claims.scope.kept_within(&client.scope);
     core.store.read(|snapshot| {
         if REVOKED_TOKENS.contains(snapshot, &(hour_of(claims.exp), claims.jti))? {
             return Ok(None);
         }
         if claims.grant_id == client.own_grant {
-            return Ok(Some(LiveAccessToken { claims, grant: None }));
+            let may_get = client.may_use(GrantType::ClientCredentials);
+            return Ok(may_get.then_some(LiveAccessToken { claims, grant: None }));
         }
         let Some(family) = FAMILIES
             .get(snapshot, &claims.grant_id)?
@@ -143,7 +146,7 @@ fn refresh_token(
     let authorization = family.authorization;
     Ok(Introspection::Active(Box::new(Active {
         active: true,
-        scope: authorization.scope,
+        scope: authorization.scope.kept_within(&client.scope),
         client_id: authorization.client_id,
         username: Some(user.account_id),
         token_type: None,

@@ -107,6 +107,20 @@ async fn an_inactive_token_is_only_said_to_be_so() {
     assert_eq!(verdict(&acme, tokens.refresh_token()).await, inactive);
 }
 
+/// Section 2.2: `scope` is what the token is good for now, not what it was issued with.
+#[tokio::test]
+async fn a_token_is_good_for_no_more_than_its_client_may_still_have() {
+    let (server, acme, alice) = scene().await;
+    let reading = acme.request().with("scope", "openid notes.read");
+    let tokens = acme.tokens_for(&alice.browser(), &reading).await;
+    server
+        .change_client(&acme, |client| client.scope = "openid".parse().unwrap())
+        .await;
+    for token in [tokens.access_token(), tokens.refresh_token()] {
+        assert_eq!(verdict(&acme, token).await["scope"], "openid authenticated");
+    }
+}
+
 /// Section 4: that a token was active a moment ago says nothing of one that differs from it, nor of its key.
 #[tokio::test]
 async fn a_token_that_was_active_is_judged_anew_each_time() {
