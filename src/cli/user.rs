@@ -173,9 +173,9 @@ pub struct Set {
     /// The password.
     #[command(flatten)]
     pub password: PasswordFlags,
-    /// End the user's sessions and refresh tokens too
+    /// Leave the user signed in everywhere [default: sessions and refresh tokens end]
     #[arg(long)]
-    pub sign_out: bool,
+    pub keep_sessions: bool,
 }
 
 /// The most users that are listed as text without `--limit`.
@@ -274,7 +274,7 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
             Command::UserSetPassword(SetPassword {
                 who: set.who,
                 password,
-                sign_out: set.sign_out,
+                keep_sessions: set.keep_sessions,
             })
         }
         Verb::Import(request) => return super::import::run(&request, connector, output),

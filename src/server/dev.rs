@@ -8,7 +8,6 @@ use crate::admin::{Actor, Admin, AdminError, client, user};
 use crate::app::DevSite;
 use crate::flow::Core;
 use crate::oauth::ClientFields;
-use crate::oauth::client::PkceRequirement;
 use crate::route::Route;
 
 /// The identifier of the example client.
@@ -68,7 +67,6 @@ async fn prepare_client(admin: Admin<'_>) -> Result<Zeroizing<String>, AdminErro
         client_name: Some("Example".to_owned()),
         redirect_uris: Some(vec![Route::DevCallback.url(issuer)]),
         post_logout_redirect_uris: Some(vec![format!("{issuer}/")]),
-        pkce: Some(PkceRequirement::Required),
         ..ClientFields::default()
     };
     let client_id = CLIENT.to_owned();
@@ -106,7 +104,7 @@ async fn prepare_user(admin: Admin<'_>) -> Result<Zeroizing<String>, AdminError>
     let set = SetPassword {
         who: USER.to_owned(),
         password: NewPassword::Generated,
-        sign_out: false,
+        keep_sessions: false,
     };
     let view = match user::set_password(admin, set).await {
         Ok(view) => {

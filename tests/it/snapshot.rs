@@ -246,7 +246,7 @@ fn the_commands_of_users() {
             "user show nobody@example.com",
             "user update alice@example.com --venue-id 7 --claim address.locality=Ghent --json",
             "user update alice@example.com",
-            "user set-password alice@example.com --password-stdin --sign-out <password",
+            "user set-password alice@example.com --password-stdin <password",
             "user disable bob@example.com",
             "user enable bob@example.com --json",
             "user unlink bob@example.com corp",

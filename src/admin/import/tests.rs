@@ -159,7 +159,7 @@ async fn a_hash_gives_its_password_once() {
     let chosen = user::SetPassword {
         who: "a@example.com".to_owned(),
         password: user::NewPassword::Generated,
-        sign_out: false,
+        keep_sessions: true,
     };
     user::set_password(admin(&core), chosen).await.unwrap();
     for (hash, updated) in [(first, 0), (second, 1), (second, 0)] {

@@ -84,8 +84,8 @@ pub struct SetPassword {
     pub who: String,
     /// The password.
     pub password: NewPassword,
-    /// Whether the user's sessions and refresh tokens end.
-    pub sign_out: bool,
+    /// Whether the user's sessions and refresh tokens stay. Somebody else may have known the old password.
+    pub keep_sessions: bool,
 }
 
 /// A request to remove the links between a user and a provider.
@@ -316,7 +316,7 @@ pub async fn set_password(admin: Admin<'_>, request: SetPassword) -> AdminResult
         "user set-password",
         request.who,
         change_user,
-        request.sign_out,
+        !request.keep_sessions,
     )
     .await?;
     Ok(UserView {

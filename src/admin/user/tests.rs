@@ -343,7 +343,7 @@ async fn a_password_that_no_browser_sends_is_not_given_to_anybody() {
         let set = SetPassword {
             who: "alice@example.com".to_owned(),
             password: given(untypable),
-            sign_out: false,
+            keep_sessions: true,
         };
         for refused in [
             refusal(add(admin(&core), bob).await),
@@ -382,7 +382,7 @@ async fn a_password_that_is_soon_guessed_is_not_given_to_anybody() {
     let set = |password| SetPassword {
         who: "alice@wonderland.org".to_owned(),
         password,
-        sign_out: false,
+        keep_sessions: true,
     };
     for soon in ["ALICE@wonderland.org", "Liddell1865", "        "] {
         let refused = refusal(set_password(admin(&core), set(given(soon))).await);

@@ -413,20 +413,20 @@ async fn withdrawn_consent_ends_refreshing() {
     }
 }
 
-/// A grant for offline use outlives its session, but not an operator who signs the user out.
+/// A grant for offline use outlives its session, but not an operator who sets the password.
 #[tokio::test]
-async fn an_operator_who_signs_a_user_out_ends_offline_grants_too() {
+async fn an_operator_who_sets_a_password_ends_sessions_and_offline_grants() {
     let (server, acme, alice) = scene().await;
     let offline = acme.request().with("scope", "openid offline_access");
     let tokens = acme.tokens_for(&alice.browser(), &offline).await;
-    for sign_out in [false, true] {
+    for keep_sessions in [true, false] {
         let request = SetPassword {
             who: alice.sub(),
             password: NewPassword::Generated,
-            sign_out,
+            keep_sessions,
         };
         user::set_password(server.admin(), request).await.unwrap();
-        assert_ne!(acme.is_welcome(&tokens).await, sign_out);
+        assert_eq!(acme.is_welcome(&tokens).await, keep_sessions);
     }
     assert_eq!(acme.refresh(tokens.refresh_token()).await.refusal(), REVOKED);
 }

@@ -46,7 +46,7 @@ async fn choose(core: &Core, password: NewPassword) {
     let chosen = SetPassword {
         who: "alice@example.com".to_owned(),
         password,
-        sign_out: false,
+        keep_sessions: true,
     };
     user::set_password(admin(core), chosen).await.unwrap();
 }
