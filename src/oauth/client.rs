@@ -133,7 +133,6 @@ impl Client {
         };
         if is_public {
             client.token_endpoint_auth_methods.insert(AuthMethod::None);
-            client.pkce = PkceRequirement::Required;
         }
         client
     }

@@ -101,7 +101,7 @@ impl FromStr for GrantType {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AssertionAudience {
-    /// The issuer or the token endpoint (RFC 7523 section 3).
+    /// The issuer or the address of the endpoint that is called (RFC 7523 section 3).
     #[default]
     Any,
     /// Only the issuer.
@@ -112,11 +112,11 @@ pub enum AssertionAudience {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PkceRequirement {
-    /// A code challenge may be left out.
+    /// A request without a code challenge is refused (OAuth 2.1 section 7.6).
     #[default]
-    Optional,
-    /// A request without a code challenge is refused.
     Required,
+    /// A code challenge may be left out, for software that cannot send one.
+    Optional,
 }
 
 /// Whether the user is asked before a client gets tokens.

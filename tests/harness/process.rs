@@ -76,7 +76,7 @@ impl Service {
     /// A service whose one client is `web`, with a secret and the redirect URI `https://app.example/cb`.
     pub(crate) fn with_client() -> Self {
         let service = Self::new();
-        let add = "client add web --redirect-uri https://app.example/cb --json";
+        let add = "client add web --redirect-uri https://app.example/cb --pkce optional --json";
         service.json(&add.split(' ').collect::<Vec<_>>());
         service
     }

@@ -18,7 +18,7 @@ use idsvc::limit::LimitPolicy;
 use idsvc::net::listener::Listener;
 use idsvc::net::outbound::OutboundPolicy;
 use idsvc::net::{Limits, Peer};
-use idsvc::oauth::client::{AuthMethod, Client, ClientMetadata, GrantType, StoredSecret};
+use idsvc::oauth::client::{AuthMethod, Client, ClientMetadata, GrantType, PkceRequirement, StoredSecret};
 use idsvc::oauth::{Policy, Scope};
 use idsvc::password::{PasswordParams, PasswordPool, PoolSize};
 use idsvc::random::Random;
@@ -259,6 +259,7 @@ impl Server {
                 scope,
                 default_scope: "openid notes.read".parse().unwrap(),
                 grant_types: [GrantType::AuthorizationCode, GrantType::RefreshToken].into(),
+                pkce: PkceRequirement::Optional,
                 ..ClientMetadata::default()
             },
             enabled: true,

@@ -24,7 +24,15 @@ use rustix::termios::{LocalModes, tcgetattr};
 use crate::harness::Jwt;
 use crate::harness::process::{Running, Service, said, shown};
 
-const ADD_WEB: [&str; 5] = ["client", "add", "web", "--redirect-uri", "https://app.example/cb"];
+const ADD_WEB: [&str; 7] = [
+    "client",
+    "add",
+    "web",
+    "--redirect-uri",
+    "https://app.example/cb",
+    "--pkce",
+    "optional",
+];
 
 pub(crate) fn code(output: &Output) -> Option<i32> {
     output.status.code()

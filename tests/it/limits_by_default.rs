@@ -19,7 +19,7 @@ const TOLERANCE: usize = 3;
 /// A service as it is after its installation, with one client and one user: also the client's secret.
 fn scene() -> (Service, String) {
     let service = Service::new().without("IDSVC_LIMITS_EXEMPT");
-    let add = "client add web --redirect-uri https://app.example/cb --grant authorization_code --grant anonymous \
+    let add = "client add web --redirect-uri https://app.example/cb --pkce optional --grant authorization_code --grant anonymous \
                --json";
     let web = service.json(&add.split_whitespace().collect::<Vec<_>>());
     let mut child = service

@@ -166,6 +166,8 @@ fn register(service: &Service, upstream: &Upstream, secrets: &mut Secrets) -> Re
         "web",
         "--redirect-uri",
         REDIRECT_URI,
+        "--pkce",
+        "optional",
         "--api-key",
     ];
     for grant in ["authorization_code", "refresh_token", "anonymous", "jwt-bearer"] {
@@ -188,6 +190,8 @@ fn register(service: &Service, upstream: &Upstream, secrets: &mut Secrets) -> Re
         "own",
         "--redirect-uri",
         REDIRECT_URI,
+        "--pkce",
+        "optional",
         "--secret-file",
         &own_file,
     ];

@@ -40,6 +40,8 @@ fn service_with_client(theme: &str) -> Service {
         "web",
         "--redirect-uri",
         REDIRECT_URI,
+        "--pkce",
+        "optional",
         "--theme",
         theme,
         "--consent",

@@ -447,7 +447,7 @@ fn a_token_is_revoked_once() {
 #[test]
 fn what_ends_a_sign_in_is_accounted_for() {
     let service = Service::new();
-    let add = "client add web --redirect-uri https://app.example/cb --json";
+    let add = "client add web --redirect-uri https://app.example/cb --pkce optional --json";
     let web = service.json(&add.split(' ').collect::<Vec<_>>());
     let alice = "user add alice@example.com --generate-password --json";
     let alice = service.json(&alice.split(' ').collect::<Vec<_>>());

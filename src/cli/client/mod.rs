@@ -26,7 +26,7 @@ use crate::themes::theme_set::Themes;
 pub enum Verb {
     /// Register a client
     #[command(
-        after_help = "Examples:\n  idsvc client add web --redirect-uri https://app.example/cb --pkce required\n  idsvc client add phone --public --redirect-uri com.example.app:/cb"
+        after_help = "Examples:\n  idsvc client add web --redirect-uri https://app.example/cb\n  idsvc client add phone --public --redirect-uri com.example.app:/cb"
     )]
     Add(Box<Add>),
     /// Show all clients
@@ -127,9 +127,9 @@ pub struct Fields {
     /// Where the client publishes its public keys (https), with which its assertions are checked
     #[arg(long, value_name = "URL", conflicts_with_all = ["public_key_file", "jwks_file"])]
     pub jwks_uri: Option<String>,
-    /// Whom assertions must be addressed to: the issuer or the token endpoint, or strictly the issuer
+    /// Whom assertions must be addressed to: the issuer or the endpoint that is called, or strictly the issuer
     #[arg(long, value_parser = words(&[
-        ("any", "The issuer or the token endpoint"),
+        ("any", "The issuer or the address of the endpoint that is called"),
         ("strict", "The issuer, and nobody else"),
     ]))]
     pub assertion_audience: Option<String>,
@@ -140,10 +140,10 @@ pub struct Fields {
     /// A scope value that the client may be granted for itself with a secret; may be repeated
     #[arg(long, value_name = "SCOPE", requires = "allow_secret_credentials")]
     pub max_scope: Option<Vec<String>>,
-    /// Whether PKCE is demanded of a client with a secret
+    /// Whether PKCE is demanded of a client with a secret [default: required]
     #[arg(long, value_parser = words(&[
         ("required", "A request without a challenge is refused"),
-        ("optional", "A challenge may be left out"),
+        ("optional", "A challenge may be left out, for software that cannot send one"),
     ]))]
     pub pkce: Option<String>,
     /// Whether people are asked for consent

@@ -604,7 +604,7 @@ fn register(server: &Server, robot: &SigningKey) -> Value {
     );
     server.json(&add.split(' ').collect::<Vec<_>>());
     let add = format!(
-        "client add {CLIENT} --redirect-uri {REDIRECT_URI} --grant authorization_code --grant refresh_token \
+        "client add {CLIENT} --redirect-uri {REDIRECT_URI} --pkce optional --grant authorization_code --grant refresh_token \
          --grant anonymous --grant jwt-bearer --provider partner --grant client_credentials --allow-secret-credentials --max-scope services:all \
          --scope openid --scope services:all --scope offline_access --api-key"
     );

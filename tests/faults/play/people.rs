@@ -163,7 +163,8 @@ impl Actor for Administrator {
             }
             _ => {
                 let name = format!("client-{}", self.count);
-                let words = format!("client add {name} --redirect-uri https://app.example/cb --json");
+                let words =
+                    format!("client add {name} --redirect-uri https://app.example/cb --pkce optional --json");
                 stage.command(&words)?;
                 self.added.push(name);
                 stage.did("clients added");

@@ -29,7 +29,7 @@ pub(crate) struct Cast {
 impl Cast {
     /// Registers a client for users and anonymous users, a client with a key, and users with a password.
     pub(crate) fn register(service: &Service, people: &[String]) -> Self {
-        let flags = "--redirect-uri https://app.example/cb --grant authorization_code --grant refresh_token \
+        let flags = "--redirect-uri https://app.example/cb --pkce optional --grant authorization_code --grant refresh_token \
                      --grant anonymous --scope services:all --default-scope services:all";
         let client = Kiosk::register_as(service, "load", flags);
         let robot = SigningKey::generate_es256(&Random::system()).unwrap();

@@ -151,7 +151,7 @@ fn a_provider_has_the_same_life_with_and_without_a_service() {
             "has_secret": true, "auth_method": "client_secret_basic",
             "redirect_uri": format!("http://127.0.0.1:{port}/federation/google/callback"),
             "scope": "openid profile email", "audiences": ["ids"], "algs": ["RS256"], "keys": [],
-            "jwks_uri": null, "exchange": false, "max_age": 3600, "create_users": false, "link": "never",
+            "jwks_uri": null, "exchange": false, "max_age": 3600, "create_users": false, "addresses": "never", "link": "never",
             "embed_token": "upstream_access_token", "domains": [], "claims": {}, "enabled": true,
             "created_at": null, "updated_at": null,
         })

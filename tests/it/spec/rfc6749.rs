@@ -77,6 +77,7 @@ async fn a_code_brings_tokens_and_the_answer_says_for_whom() {
             "phone_number": "+32470123456",
             "source": "LOCAL",
             "email": "alice@example.com",
+            "email_verified": true,
             "uuid": alice.sub(),
         })
     );
@@ -143,6 +144,7 @@ async fn the_answer_shows_the_users_record_as_it_is() {
         let names = [
             "account_id",
             "email",
+            "email_verified",
             "phone_number",
             "user_type",
             "venueId",
@@ -151,7 +153,7 @@ async fn the_answer_shows_the_users_record_as_it_is() {
         ];
         names.map(|name| json[name].clone())
     };
-    let expected = json!(["bob", "", null, "kiosk", "venue-7", "north", "IMPORT"]);
+    let expected = json!(["bob", "", false, null, "kiosk", "venue-7", "north", "IMPORT"]);
     assert_eq!(json!(shown(&tokens.0)), expected);
     assert_eq!(json!(shown(&tokens.access().claims)), expected);
 }
