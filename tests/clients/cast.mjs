@@ -51,7 +51,7 @@ export async function atTheCode(party, parameters) {
 export async function enter() {
   server = await Server.start();
   alice = await server.addAlice();
-  web = await server.addClient('web', 'https://app.example/cb', '--post-logout-redirect-uri', SIGNED_OUT);
+  web = await server.addClient('web', 'https://app.example/cb', '--pkce', 'optional', '--post-logout-redirect-uri', SIGNED_OUT);
   other = await server.addClient('other', 'https://other.example/cb', '--consent', 'require');
   native = await server.addClient('native', 'com.example.app:/cb', '--public');
 }

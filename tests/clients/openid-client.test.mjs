@@ -99,7 +99,7 @@ describe('authorization code', () => {
     assert.match(refresh_token, /^idsvc_rt_/);
     assert.deepEqual(
       Object.keys(shared).sort(),
-      ['account_id', 'amr', 'email', 'iat', 'iss', 'jti', 'organization', 'phone_number', 'scope', 'source', 'user_type', 'uuid', 'venueId'],
+      ['account_id', 'amr', 'email', 'email_verified', 'iat', 'iss', 'jti', 'organization', 'phone_number', 'scope', 'source', 'user_type', 'uuid', 'venueId'],
     );
     for (const [name, value] of Object.entries(shared)) assert.deepEqual(payload[name], value, name);
 

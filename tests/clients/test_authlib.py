@@ -185,7 +185,7 @@ class ExchangeTest(unittest.TestCase):
         cls.addClassCleanup(cls.upstream.stop)
         cls.server = Server(cls.upstream.flags).start()
         cls.addClassCleanup(cls.server.stop)
-        trust = ("--exchange", "--audience", cls.THERE["client_id"], "--create-users")
+        trust = ("--exchange", "--audience", cls.THERE["client_id"], "--create-users", "--addresses", "verified")
         cls.server.command("provider", "add", "partner", "--issuer", cls.upstream.issuer, *trust)
         grants = ("--grant", "authorization_code", "--grant", "refresh_token", "--grant", "jwt-bearer")
         cls.app = cls.server.add_client("app", REDIRECT_URI, "--provider", "partner", *grants)
