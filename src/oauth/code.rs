@@ -158,7 +158,7 @@ impl AuthorizationCode {
         if is_expired && self.redeemed.is_none() {
             return Redemption::Refused(Refusal::invalid_grant("code has expired"));
         }
-        let verifier = exchange.code_verifier.as_ref().map(|verifier| verifier.as_str());
+        let verifier = exchange.code_verifier.as_deref();
         if let Err(refusal) = self
             .check_redirect_uri(exchange)
             .and_then(|()| check_verifier(self.code_challenge.as_ref(), verifier))
