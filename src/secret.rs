@@ -1,8 +1,8 @@
 //! Secrets as two types: a [`Secret`] is shown once to its holder; only its [`Digest`] is stored.
 //!
-//! The text of a secret is a prefix that names its kind, then base64url of `locator ‖ 32 random bytes ‖ checksum`. The
+//! The text of a secret is a prefix that names its kind, then base64url of `locator ‖ 32 secret bytes ‖ checksum`. The
 //! prefix lets a secret scanner find a leaked secret. The checksum reveals a typing error without access to the store.
-//! The locator names the row that the secret belongs to, and is not secret. The 256 random bits are.
+//! The locator names the row that the secret belongs to, and is not secret. The 256 secret bits are.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 
 use crate::random::Random;
 
-const RANDOM_LEN: usize = 32;
+const SECRET_LEN: usize = 32;
 const CHECKSUM_LEN: usize = 4;
 
 /// The purpose of a secret. Digests of different kinds cannot be compared.
@@ -64,7 +64,8 @@ kinds! {
 /// A secret in the clear. It cannot be printed by accident: only [`Secret::reveal`] returns its text.
 pub struct Secret<K> {
     text: Zeroizing<String>,
-    locator: Vec<u8>,
+    /// The locator and the secret bytes.
+    payload: Zeroizing<Vec<u8>>,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -81,22 +82,22 @@ impl<K: Kind> Secret<K> {
         Self::assemble(locator, &Zeroizing::new(random.bytes()))
     }
 
-    /// Creates a secret from random bytes. If the locator is known only inside a transaction, the bytes are drawn before
-    /// it: a transaction may run twice and must not read entropy.
-    pub fn assemble(locator: &[u8], random: &[u8; RANDOM_LEN]) -> Self {
-        let mut locator = locator.to_vec();
-        locator.resize(K::LOCATOR_LEN, 0);
-        let mut payload = Zeroizing::new(Vec::with_capacity(K::LOCATOR_LEN + RANDOM_LEN + CHECKSUM_LEN));
-        payload.extend_from_slice(&locator);
-        payload.extend_from_slice(random);
+    /// Creates a secret from its secret bytes. If the locator is known only inside a transaction, the bytes are drawn
+    /// before it: a transaction may run twice and must not read entropy.
+    pub fn assemble(locator: &[u8], secret: &[u8; SECRET_LEN]) -> Self {
+        let mut payload = Zeroizing::new(Vec::with_capacity(K::LOCATOR_LEN + SECRET_LEN + CHECKSUM_LEN));
+        payload.extend_from_slice(locator);
+        payload.resize(K::LOCATOR_LEN, 0);
+        payload.extend_from_slice(secret);
         let checksum = checksum::<K>(&payload);
         payload.extend_from_slice(&checksum);
         let mut text = Zeroizing::new(String::with_capacity(K::PREFIX.len() + payload.len() * 4 / 3 + 3));
         text.push_str(K::PREFIX);
         URL_SAFE_NO_PAD.encode_string(payload.as_slice(), &mut text);
+        payload.truncate(K::LOCATOR_LEN + SECRET_LEN);
         Self {
             text,
-            locator,
+            payload,
             kind: PhantomData,
         }
     }
@@ -104,28 +105,33 @@ impl<K: Kind> Secret<K> {
     /// Parses a presented secret. This checks only its form.
     pub fn parse(text: &str) -> Result<Self, Malformed> {
         let encoded = text.strip_prefix(K::PREFIX).ok_or(Malformed)?;
-        let wanted = K::LOCATOR_LEN + RANDOM_LEN + CHECKSUM_LEN;
+        let wanted = K::LOCATOR_LEN + SECRET_LEN + CHECKSUM_LEN;
         if encoded.len() != (wanted * 4).div_ceil(3) {
             return Err(Malformed);
         }
-        let bytes = Zeroizing::new(URL_SAFE_NO_PAD.decode(encoded).map_err(|_| Malformed)?);
-        let (payload, found) = bytes
-            .split_at_checked(K::LOCATOR_LEN + RANDOM_LEN)
+        let mut payload = Zeroizing::new(URL_SAFE_NO_PAD.decode(encoded).map_err(|_| Malformed)?);
+        let (checked, found) = payload
+            .split_at_checked(K::LOCATOR_LEN + SECRET_LEN)
             .ok_or(Malformed)?;
-        if found != checksum::<K>(payload) {
+        if found != checksum::<K>(checked) {
             return Err(Malformed);
         }
-        let locator = payload.get(..K::LOCATOR_LEN).ok_or(Malformed)?.to_vec();
+        payload.truncate(K::LOCATOR_LEN + SECRET_LEN);
         Ok(Self {
             text: Zeroizing::new(text.to_owned()),
-            locator,
+            payload,
             kind: PhantomData,
         })
     }
 
     /// The [`Kind::LOCATOR_LEN`] bytes that name the row of the secret.
     pub fn locator(&self) -> &[u8] {
-        &self.locator
+        self.payload.get(..K::LOCATOR_LEN).unwrap_or_default()
+    }
+
+    /// The 32 bytes that make the secret hard to guess.
+    pub fn secret_bytes(&self) -> &[u8] {
+        self.payload.get(K::LOCATOR_LEN..).unwrap_or_default()
     }
 
     /// The digest that is stored.
@@ -143,7 +149,7 @@ impl<K> Clone for Secret<K> {
     fn clone(&self) -> Self {
         Self {
             text: self.text.clone(),
-            locator: self.locator.clone(),
+            payload: self.payload.clone(),
             kind: PhantomData,
         }
     }
