@@ -59,7 +59,7 @@
 //! 5. **Addresses come from the configuration.** Neither `Host` nor a forwarded header makes a URL. A redirect
 //!    URI matches by equality; a client's [`oauth::redirect_uri::MatchedRedirectUri`] exists only after that match, and before
 //!    it exists no error is sent anywhere but to the person at the browser.
-//! 6. **A secret's digest is all that is kept**, and neither type can be printed.
+//! 6. **A secret's digest is all that is kept**, and neither type can be printed. Refresh tokens are not kept at all.
 //! 7. **One policy for all grants.** [`flow::grant_policy`] decides for every grant whether this subject may get a token for this
 //!    client now, inside the transaction that issues; introspection and `UserInfo` ask it too.
 //!
@@ -89,11 +89,24 @@
 //!
 //! # A refresh
 //!
-//! The token names its family, its generation and the family's lineage. [`flow::token::refresh_token`] reads the row of
-//! the family, and [`oauth::refresh::RefreshFamily::refresh`] decides. The newest generation rotates. The one before it
-//! rotates again while its successor is unused and the retry window is open. Anything older is a replay and revokes the
-//! family. The row is written back, the commit is shared with the other requests that wait, and the tokens are signed.
-//! One get, one put, no index of old tokens; the user's row is read too, for what tokens say of the user.
+//! The token names its family, its generation and the family's lineage, and contains an HMAC over them. It is derived,
+//! not stored. [`flow::token::refresh_token`] verifies the HMAC and reads the row of the family, and
+//! [`oauth::refresh::RefreshFamily::refresh`] decides. The newest generation rotates, and the row is written back. The
+//! one before it is a retry while its successor is unused and the retry window is open: it gets that successor, and
+//! nothing is written. Anything older is a replay and revokes the family. The commit is shared with the other requests
+//! that wait. The new token is derived and the access token is signed after it. One get, one put, no index of old
+//! tokens; the user's row is read too, for what tokens say of the user.
+//!
+//! A retry is decided by a transaction too. So it comes after the rotation that it repeats, or after the revocation, and
+//! its answer follows a commit that includes them. A transaction without changes costs no write.
+//!
+//! The keys ([`oauth::refresh_keys`]) are rows of a table of their own, sealed, and in memory in [`flow::Catalog`]. The
+//! token contains the number of its key, and the row that of the newest token's key: a retry after a rotation of keys
+//! gets what the first use got, from every process that reads the same store. The key with the highest number derives
+//! new tokens. [`flow::rotate_keys::refresh_keys`] makes the first key at the first start and another one as often as
+//! signing keys change. At that moment it reads all families, and removes the older keys that no live one names. A used
+//! token of a removed key is refused as unknown, and does not end its family. Backups contain the keys. If they are lost,
+//! everybody has to sign in again.
 //!
 //! # Why the store looks like this
 //!

@@ -2,7 +2,8 @@
 //!
 //! The text of a secret is a prefix that names its kind, then base64url of `locator ‖ 32 secret bytes ‖ checksum`. The
 //! prefix lets a secret scanner find a leaked secret. The checksum reveals a typing error without access to the store.
-//! The locator names the row that the secret belongs to, and is not secret. The 256 secret bits are.
+//! The locator names the row that the secret belongs to, and is not secret. The 256 secret bits are random, except those
+//! of a refresh token: they are derived ([`crate::oauth::refresh_keys`]), and no digest of the token is stored.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -41,8 +42,8 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// A refresh token (RFC 6749 section 1.5). Locator: family id, generation, lineage.
-    RefreshToken "idsvc_rt_" 36;
+    /// A refresh token (RFC 6749 section 1.5). Locator: family id, key number, generation, lineage.
+    RefreshToken "idsvc_rt_" 40;
     /// An authorization code (RFC 6749 section 4.1.2). Locator: the code's id.
     AuthorizationCode "idsvc_ac_" 16;
     /// An API key for the refresh endpoint. Locator: the key's id.

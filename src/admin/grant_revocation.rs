@@ -89,8 +89,10 @@ mod tests {
     use crate::flow::Core;
     use crate::identity::{Consent, Device, Session};
     use crate::oauth::ClientFields;
+    use crate::oauth::client::Client;
     use crate::oauth::openid::claims::ClaimsRequest;
-    use crate::oauth::refresh::{FamilyEntropy, RefreshFamily};
+    use crate::oauth::refresh::RefreshFamily;
+    use crate::oauth::refresh_keys::RefreshKeys;
     use crate::oauth::scope::Scope;
     use crate::secret::Digest;
     use crate::store::engine::counted;
@@ -181,12 +183,11 @@ mod tests {
                             scope: Scope::default(),
                             claims: ClaimsRequest::default(),
                         };
-                        let entropy = FamilyEntropy {
-                            token: [1; 32],
-                            lineage: [2; 16],
-                        };
                         let id = next();
-                        let (family, _) = RefreshFamily::start(id, authorization, &lifetimes, &entropy, now);
+                        let keys = RefreshKeys::new([(1, vec![1; 32].into())]);
+                        let first = keys.first_token(id, [2; 16]).unwrap();
+                        let record = Client::new(client, Uuid::nil(), Uuid::nil(), false, now);
+                        let family = RefreshFamily::start(&first, authorization, &record, &lifetimes, now);
                         FAMILIES.put(tx, &id, &family)?;
                         let consent = Consent {
                             scope: "openid".to_owned(),

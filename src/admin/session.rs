@@ -131,9 +131,11 @@ mod tests {
     use crate::admin::user::{AddUser, NewPassword, UserFields};
     use crate::identity::{AuthenticationMethod, Device};
     use crate::oauth::Scope;
+    use crate::oauth::client::Client;
     use crate::oauth::code::Authorization;
     use crate::oauth::openid::claims::ClaimsRequest;
-    use crate::oauth::refresh::{FamilyEntropy, RefreshFamily};
+    use crate::oauth::refresh::RefreshFamily;
+    use crate::oauth::refresh_keys::RefreshKeys;
     use crate::secret::Digest;
     use crate::store::tables::SESSIONS_BY_USER;
 
@@ -200,12 +202,10 @@ mod tests {
             scope: Scope::of(["openid"]).unwrap(),
             claims: ClaimsRequest::default(),
         };
-        let entropy = FamilyEntropy {
-            token: [1; 32],
-            lineage: [2; 16],
-        };
-        let lifetimes = core.policy.lifetimes;
-        let (family, _) = RefreshFamily::start(id, authorization, &lifetimes, &entropy, now);
+        let keys = RefreshKeys::new([(1, vec![1; 32].into())]);
+        let first = keys.first_token(id, [2; 16]).unwrap();
+        let client = Client::new("web", Uuid::nil(), Uuid::nil(), false, now);
+        let family = RefreshFamily::start(&first, authorization, &client, &core.policy.lifetimes, now);
         core.store
             .write("test", move |tx| {
                 FAMILIES.put(tx, &id, &family)?;

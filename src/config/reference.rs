@@ -227,9 +227,10 @@ pub const SETTINGS: &[Setting] = &[
         "lifetimes.refresh_absolute",
         Kind::Duration,
         ("TIME", "How long a sign-in can be refreshed in all"),
-        Some(r#""off""#),
+        None,
         r#""365d""#,
-        "How long one sign-in can be refreshed in all; off for no bound.",
+        "How long one sign-in can be refreshed in all; off for no bound.\n\
+         Left out: a year for public clients, no bound for the others.",
     ),
     setting(
         "lifetimes.code",
@@ -277,7 +278,7 @@ pub const SETTINGS: &[Setting] = &[
         ("TIME", "How long a replaced refresh token is good for a retry"),
         Some(r#""120s""#),
         r#""120s""#,
-        "How long a replaced refresh token stays good for the retry of a lost answer.",
+        "How long a replaced refresh token stays good for a retry, until its successor is used. A retry gets that successor again.",
     ),
     setting(
         "anonymous.retention",
@@ -358,7 +359,7 @@ pub const SETTINGS: &[Setting] = &[
         Some(r#""90d""#),
         r#""off""#,
         "How long a signing key signs before a new one takes its place by itself: an hour or more, and longer than\n\
-         keys.announce; off for never.",
+         keys.announce; off for never. Keys of refresh tokens change as often.",
     ),
     setting(
         "keys.announce",

@@ -106,12 +106,20 @@ fn key_rotation(reader: &mut Reader<'_>) -> KeyRotation {
 
 pub(super) fn settings(reader: &mut Reader<'_>) -> Settings {
     const SECOND: Duration = Duration::from_secs(1);
+    const YEAR: Duration = Duration::from_hours(365 * 24);
+    let refresh_absolute = reader
+        .duration_or_off("lifetimes.refresh_absolute")
+        .map(|(bound, _)| bound);
+    let is_bound_set = reader.value("lifetimes.refresh_absolute").is_some();
     let lifetimes = Lifetimes {
         access_token: reader.duration("lifetimes.access_token", SECOND),
         refresh_token: reader.duration("lifetimes.refresh_token", SECOND),
-        refresh_absolute: reader
-            .duration_or_off("lifetimes.refresh_absolute")
-            .map(|(bound, _)| bound),
+        refresh_absolute,
+        refresh_absolute_public: if is_bound_set {
+            refresh_absolute
+        } else {
+            Some(YEAR)
+        },
         code: reader.duration("lifetimes.code", SECOND),
         id_token: reader.duration("lifetimes.id_token", SECOND),
         login_transaction: reader.duration("lifetimes.login_transaction", SECOND),

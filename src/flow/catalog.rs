@@ -6,6 +6,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::rotate_keys::open_signing_key;
+use super::rotate_keys::refresh_keys::open_refresh_key;
 use super::{Failure, OpenError};
 use crate::federation::Provider;
 use crate::jose::alg::Algorithm;
@@ -13,12 +14,13 @@ use crate::jose::jwk::JwkSet;
 use crate::jose::jwt::Encoder;
 use crate::jose::keyring::{KeyState, Keyring};
 use crate::oauth::login::ResolvedPurpose;
+use crate::oauth::refresh_keys::RefreshKeys;
 use crate::oauth::{Client, Policy};
 use crate::seal::Sealer;
 use crate::secret::{ApiKey, Digest};
 use crate::store::Store;
 use crate::store::records::KeyLifecycle;
-use crate::store::tables::{CLIENTS, PROVIDERS, SIGNING_KEYS};
+use crate::store::tables::{CLIENTS, PROVIDERS, REFRESH_KEYS, SIGNING_KEYS};
 
 /// `typ` of ID tokens.
 pub const ID_TOKEN_TYP: &str = "JWT";
@@ -31,6 +33,7 @@ pub struct Catalog {
     providers: BTreeMap<String, Arc<Provider>>,
     origins: HashSet<String>,
     keyring: Keyring,
+    refresh_keys: RefreshKeys,
     access_tokens: Vec<(Algorithm, Encoder)>,
     id_tokens: Vec<(Algorithm, Encoder)>,
     /// How often the store had been reopened when this was read.
@@ -41,11 +44,12 @@ impl Catalog {
     /// Reads all of them from the store.
     pub fn load(store: &Store, sealer: &Sealer, policy: &Policy) -> Result<Self, OpenError> {
         let reopenings = store.reopenings();
-        let (clients, providers, records) = store.read(|snapshot| {
+        let (clients, providers, records, refresh_keys) = store.read(|snapshot| {
             Ok((
                 CLIENTS.scan(snapshot, .., usize::MAX)?,
                 PROVIDERS.scan(snapshot, .., usize::MAX)?,
                 SIGNING_KEYS.scan(snapshot, .., usize::MAX)?,
+                REFRESH_KEYS.scan(snapshot, .., usize::MAX)?,
             ))
         })?;
         let clients: HashMap<_, _> = clients
@@ -77,6 +81,10 @@ impl Catalog {
             keys.push((open_signing_key(sealer, &kid, &record)?, state));
         }
         let keyring = Keyring::new(keys);
+        let refresh_keys: Vec<_> = refresh_keys
+            .into_iter()
+            .map(|(number, record)| Ok((number, open_refresh_key(sealer, number, &record)?)))
+            .collect::<Result<_, OpenError>>()?;
         let encoders = |typ: &str| -> Vec<_> {
             let signers = Algorithm::ALL.into_iter().filter_map(|alg| keyring.signer(alg));
             signers.map(|key| (key.alg(), Encoder::new(key, typ))).collect()
@@ -92,6 +100,7 @@ impl Catalog {
                 .collect(),
             origins,
             keyring,
+            refresh_keys: RefreshKeys::new(refresh_keys),
             access_tokens,
             id_tokens,
             reopenings,
@@ -165,6 +174,11 @@ impl Catalog {
     /// The signing keys.
     pub fn keyring(&self) -> &Keyring {
         &self.keyring
+    }
+
+    /// The keys from which refresh tokens are derived.
+    pub fn refresh_keys(&self) -> &RefreshKeys {
+        &self.refresh_keys
     }
 
     /// The encoder that signs access tokens with this algorithm.

@@ -68,6 +68,9 @@ pub enum Failure {
     /// There is no key to sign with.
     #[error("no active signing key for {0}: run idsvc key rotate")]
     NoKey(&'static str),
+    /// There is no key to derive refresh tokens from.
+    #[error("the key of a refresh token is missing: restore a backup")]
+    NoRefreshKey,
     /// Signing failed.
     #[error(transparent)]
     Sign(#[from] SignError),

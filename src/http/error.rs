@@ -172,7 +172,7 @@ pub fn is_temporary(failure: &Failure) -> bool {
     match failure {
         Failure::Busy | Failure::Store(StoreError::Busy | StoreError::Closed) => true,
         Failure::Store(error) => error.is_outage(),
-        Failure::Throttled { .. } | Failure::NoKey(_) | Failure::Sign(_) => false,
+        Failure::Throttled { .. } | Failure::NoKey(_) | Failure::NoRefreshKey | Failure::Sign(_) => false,
     }
 }
 

@@ -21,6 +21,7 @@ pub mod pkce;
 pub mod policy;
 pub mod redirect_uri;
 pub mod refresh;
+pub mod refresh_keys;
 pub mod scope;
 pub mod token;
 

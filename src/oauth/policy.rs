@@ -42,8 +42,10 @@ pub struct Lifetimes {
     pub access_token: Duration,
     /// Each refresh token.
     pub refresh_token: Duration,
-    /// A refresh family; none for no limit.
+    /// A refresh family of a confidential client; none for no limit.
     pub refresh_absolute: Option<Duration>,
+    /// A refresh family of a public client; none for no limit.
+    pub refresh_absolute_public: Option<Duration>,
     /// Authorization codes.
     pub code: Duration,
     /// ID tokens.

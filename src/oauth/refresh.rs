@@ -1,53 +1,33 @@
 //! Refresh families: RFC 6749 section 6, with the rotation of RFC 9700 section 4.14.2.
 //!
-//! Every sign-in starts a family, which is one row that each refresh updates in place. A token names its family and its
-//! generation. It also contains the family's lineage, a secret that all tokens of the family share. The row keeps the
-//! digest of the lineage. An old token is therefore known to be genuine without a list of old tokens, and a family
-//! cannot be revoked with an invented token.
+//! Every sign-in starts a family, which is one row that each refresh updates in place. The row says which generation of
+//! tokens is the newest, and from which key that token is derived ([`crate::oauth::refresh_keys`]). It contains no token
+//! and no digest of one.
 //!
-//! A response may be lost. The predecessor of the newest token therefore stays valid until the newest token is used or
-//! the retry window ends. A retry issues another token; the unused one that it replaces is a sibling. During the window
-//! a sibling is refused, because it may be the late response to a repeated request. Every other use of an old token is
-//! a replay and ends the family.
+//! A response may be lost, and a client may send several refreshes at once. The predecessor of the newest token
+//! therefore stays valid until the newest token is used or the retry window ends. A retry is answered with the newest
+//! token again and changes nothing. Every other use of an old token is a replay and ends the family.
+//!
+//! All tokens of a family contain its lineage, and the row has the digest of that. So a copy of the store together with
+//! its keys still makes no token.
 
 use std::ops::Not;
 use std::time::Duration;
 
-use serde::de::IgnoredAny;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
-use zeroize::Zeroizing;
 
 use crate::clock::{EARLIEST, Timestamp};
-use crate::oauth::client::RefreshPolicy;
+use crate::oauth::client::{Client, RefreshPolicy};
 use crate::oauth::code::Authorization;
 use crate::oauth::error::Refusal;
 use crate::oauth::policy::Lifetimes;
+use crate::oauth::refresh_keys::RefreshTokenId;
 use crate::oauth::scope::Scope;
-use crate::secret::{Digest, Kind, Lineage, Malformed, RefreshToken, Secret};
+use crate::secret::{Digest, Lineage};
 
-const LINEAGE_LEN: usize = 16;
-
-/// One token of a family.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Generation {
-    #[serde(rename = "n")]
-    number: u32,
-    #[serde(rename = "d")]
-    digest: Digest<RefreshToken>,
-}
-
-/// The token before the newest one.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Predecessor {
-    #[serde(rename = "gen")]
-    generation: Generation,
-    /// When it was first used.
-    #[serde(rename = "at")]
-    used_at: Timestamp,
-}
-
-/// A stored refresh family. Every refresh reads and writes one, so the names in the row are short.
+/// A stored refresh family. Every refresh reads and writes one, so the names in the row are short. A refresh does not
+/// make the row longer, because a longer row could split a full page of the store.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RefreshFamily {
     /// What was granted, to whom, by whom.
@@ -66,77 +46,27 @@ pub struct RefreshFamily {
     /// When the family was revoked, if it was.
     #[serde(rename = "end", skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<Timestamp>,
+    /// When the family began or was last refreshed. A retry does not count.
+    #[serde(rename = "use")]
+    pub last_used_at: Timestamp,
+    /// The number of the key that the newest token is derived from.
+    pub key: u32,
+    /// The generation of the newest token.
+    #[serde(rename = "gen")]
+    generation: u32,
+    /// Whether the newest token was used, by a client that keeps it ([`RefreshPolicy::Reuse`]).
+    #[serde(rename = "used")]
+    newest_was_used: bool,
     #[serde(rename = "line")]
     lineage: Digest<Lineage>,
-    #[serde(rename = "new")]
-    current: Generation,
-    #[serde(rename = "old", skip_serializing_if = "Option::is_none")]
-    predecessor: Option<Predecessor>,
-    /// When the token was last used, if the client keeps it ([`RefreshPolicy::Reuse`]).
-    #[serde(rename = "use", skip_serializing_if = "Option::is_none")]
-    reused_at: Option<Timestamp>,
-    /// Reserves the space of `predecessor` or `reused_at` until one of them is set.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[serde(rename = "room")]
-    padding: Option<PredecessorPadding>,
 }
 
-/// As many bytes as a predecessor takes. A row that never grows does not split a full page of the store.
-#[derive(Clone, Debug)]
-struct PredecessorPadding;
-
-impl Serialize for PredecessorPadding {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_bytes(&[0; 50])
-    }
-}
-
-impl<'de> Deserialize<'de> for PredecessorPadding {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        IgnoredAny::deserialize(deserializer).map(|_| Self)
-    }
-}
-
-/// A refresh token as a client presents it.
-#[derive(Clone)]
-pub struct PresentedRefreshToken {
-    /// The family it names.
-    pub family: Uuid,
-    generation: u32,
-    lineage: Zeroizing<[u8; LINEAGE_LEN]>,
-    digest: Digest<RefreshToken>,
-    secret: Secret<RefreshToken>,
-}
-
-impl PresentedRefreshToken {
-    /// Reads a token. Only its form is checked.
-    pub fn parse(text: &str) -> Result<Self, Malformed> {
-        let secret = Secret::<RefreshToken>::parse(text)?;
-        let (family, rest) = secret.locator().split_at_checked(16).ok_or(Malformed)?;
-        let (generation, lineage) = rest.split_at_checked(4).ok_or(Malformed)?;
-        Ok(Self {
-            family: Uuid::from_slice(family).map_err(|_| Malformed)?,
-            generation: u32::from_be_bytes(generation.try_into().map_err(|_| Malformed)?),
-            lineage: Zeroizing::new(lineage.try_into().map_err(|_| Malformed)?),
-            digest: secret.digest(),
-            secret,
-        })
-    }
-}
-
-/// Random bytes for the first token of a family, drawn before the transaction that uses them.
-pub struct FamilyEntropy {
-    /// For the token.
-    pub token: [u8; 32],
-    /// For the lineage of the family.
-    pub lineage: [u8; LINEAGE_LEN],
-}
-
-/// The result of presenting a refresh token.
+/// The result of presenting a refresh token. The response contains the newest token of the family.
 pub enum Refresh {
-    /// The token is valid: the updated family and the token to issue. Under [`RefreshPolicy::Reuse`] that is the
-    /// presented token.
-    Granted(Box<RefreshFamily>, Secret<RefreshToken>),
+    /// The token is valid: the updated family.
+    Granted(Box<RefreshFamily>),
+    /// The token is valid for a retry: the family, which does not change.
+    Repeated(Box<RefreshFamily>),
     /// The token had been replaced: the revoked family.
     Replayed(Box<RefreshFamily>),
     /// The token is not valid. The family does not change.
@@ -147,13 +77,13 @@ pub enum Refresh {
 #[derive(Clone, Copy, Debug)]
 pub struct RefreshContext<'a> {
     /// The client that was authenticated.
-    pub client_id: &'a str,
-    /// Whether its refresh tokens rotate.
-    pub policy: RefreshPolicy,
+    pub client: &'a Client,
     /// How long tokens last.
     pub lifetimes: &'a Lifetimes,
     /// How long a replaced token stays valid, for the retry of a lost response.
     pub retry_window: Duration,
+    /// The number of the key for new tokens.
+    pub key: u32,
 }
 
 /// A change of the session that a family is bound to.
@@ -168,42 +98,41 @@ pub enum BindingChange {
 /// What a presented token is in its family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TokenState {
-    Current,
+    Newest,
+    /// The one before the newest, which is unused, during the retry window.
     Predecessor,
-    /// Replaced by a retry without having been used.
-    Sibling,
     Replaced,
     Unknown,
 }
 
 impl RefreshFamily {
-    /// Starts a family under `id` and makes its first token.
+    /// Starts a family with its first token.
     pub fn start(
-        id: Uuid,
+        first: &RefreshTokenId,
         authorization: Authorization,
+        client: &Client,
         lifetimes: &Lifetimes,
-        entropy: &FamilyEntropy,
         now: Timestamp,
-    ) -> (Self, Secret<RefreshToken>) {
-        let token = token(id, 0, &entropy.lineage, &entropy.token);
+    ) -> Self {
         let bound_to_session =
             authorization.session.is_some() && !authorization.scope.contains(Scope::OFFLINE_ACCESS);
-        let family = Self {
+        Self {
             authorization,
             bound_to_session,
             created_at: now,
-            expires_at: expiry(lifetimes, now, now),
+            expires_at: expiry(client, lifetimes, now, now),
             revoked_at: None,
-            lineage: Digest::of(&entropy.lineage),
-            current: Generation {
-                number: 0,
-                digest: token.digest(),
-            },
-            predecessor: None,
-            reused_at: None,
-            padding: Some(PredecessorPadding),
-        };
-        (family, token)
+            last_used_at: now,
+            key: first.key,
+            generation: first.generation,
+            newest_was_used: false,
+            lineage: Digest::of(first.lineage.as_slice()),
+        }
+    }
+
+    /// What the newest token of the family names, given another token of it.
+    pub fn newest_token(&self, other: &RefreshTokenId) -> RefreshTokenId {
+        other.with(self.key, self.generation)
     }
 
     /// The session with which the family ends.
@@ -228,13 +157,6 @@ impl RefreshFamily {
         })
     }
 
-    /// When the family began or was last refreshed, to within the retry window.
-    pub fn last_used_at(&self) -> Timestamp {
-        let rotated_at = self.predecessor.as_ref().map(|last| last.used_at);
-        let refreshed_at = rotated_at.max(self.reused_at);
-        refreshed_at.map_or(self.created_at, |at| at.max(self.created_at))
-    }
-
     /// Whether the family is neither revoked nor expired.
     pub fn is_live(&self, now: Timestamp) -> bool {
         self.revoked_at.is_none() && now < self.expires_at
@@ -246,58 +168,52 @@ impl RefreshFamily {
     }
 
     /// Whether the token is active for introspection: the newest one, or its predecessor during the retry window.
-    pub fn accepts(&self, token: &PresentedRefreshToken, retry_window: Duration, now: Timestamp) -> bool {
+    pub fn accepts(&self, token: &RefreshTokenId, retry_window: Duration, now: Timestamp) -> bool {
         self.is_live(now)
             && matches!(
                 self.state_of(token, retry_window, now),
-                TokenState::Current | TokenState::Predecessor
+                TokenState::Newest | TokenState::Predecessor
             )
     }
 
     /// Whether the token belongs to this family, even if it was replaced.
-    pub fn knows(&self, token: &PresentedRefreshToken) -> bool {
-        self.lineage == Digest::of(token.lineage.as_slice()) && token.generation <= self.current.number
+    pub fn knows(&self, token: &RefreshTokenId) -> bool {
+        let is_newest = token.generation == self.generation && token.key == self.key;
+        (is_newest || token.generation < self.generation)
+            && self.lineage == Digest::of(token.lineage.as_slice())
     }
 
-    fn state_of(&self, token: &PresentedRefreshToken, retry_window: Duration, now: Timestamp) -> TokenState {
-        // The digest covers the whole token, so the lineage need not be compared.
-        if token.generation == self.current.number && token.digest == self.current.digest {
-            return TokenState::Current;
-        }
+    fn state_of(&self, token: &RefreshTokenId, retry_window: Duration, now: Timestamp) -> TokenState {
         if !self.knows(token) {
             return TokenState::Unknown;
         }
-        let Some(last) = &self.predecessor else {
-            return TokenState::Replaced;
-        };
-        if now > last.used_at + retry_window {
-            return TokenState::Replaced;
+        if token.generation == self.generation {
+            return TokenState::Newest;
         }
-        if token.generation == last.generation.number && token.digest == last.generation.digest {
-            return TokenState::Predecessor;
-        }
-        let is_between = last.generation.number < token.generation && token.generation < self.current.number;
-        if is_between {
-            TokenState::Sibling
+        let is_predecessor = token.generation.checked_add(1) == Some(self.generation);
+        if is_predecessor && !self.newest_was_used && self.may_retry(retry_window, now) {
+            TokenState::Predecessor
         } else {
             TokenState::Replaced
         }
     }
 
-    /// Checks a presented token and updates the family. The next token is made from `random`.
+    /// Whether the retry window is open. A first use ahead of `now` counts as recent by at most one window: requests
+    /// that are sent at once are not decided in the order in which they arrived. Further ahead the clock was set back,
+    /// and the window has ended. A clock before [`EARLIEST`] says nothing ([`Timestamp::is_ahead_of`]).
+    fn may_retry(&self, retry_window: Duration, now: Timestamp) -> bool {
+        let is_ahead = now >= EARLIEST && self.last_used_at > now + retry_window;
+        !is_ahead && now <= self.last_used_at + retry_window
+    }
+
+    /// Checks a presented token and updates the family.
     #[must_use]
-    pub fn refresh(
-        mut self,
-        token: &PresentedRefreshToken,
-        context: RefreshContext<'_>,
-        random: &[u8; 32],
-        now: Timestamp,
-    ) -> Refresh {
+    pub fn refresh(mut self, token: &RefreshTokenId, context: RefreshContext<'_>, now: Timestamp) -> Refresh {
         let state = self.state_of(token, context.retry_window, now);
         if state == TokenState::Unknown {
             return Refresh::Refused(UNKNOWN);
         }
-        if self.authorization.client_id != context.client_id {
+        if self.authorization.client_id != context.client.client_id {
             return Refresh::Refused(Refusal::invalid_grant(
                 "refresh_token was issued to another client",
             ));
@@ -308,61 +224,35 @@ impl RefreshFamily {
         if now >= self.expires_at {
             return Refresh::Refused(Refusal::invalid_grant("refresh_token has expired"));
         }
-        match (state, context.policy) {
-            (TokenState::Sibling, _) => Refresh::Refused(Refusal::invalid_grant(
-                "refresh_token has been replaced by that of a repeated request",
-            )),
+        match (state, context.client.refresh_policy) {
             (TokenState::Replaced | TokenState::Unknown, _) => {
                 self.revoke(now);
-                Refresh::Replayed(Box::new(self))
+                return Refresh::Replayed(Box::new(self));
             }
-            (TokenState::Current, RefreshPolicy::Reuse) => {
-                self.reused_at = Some(now);
-                self.padding = None;
-                self.prolong(context.lifetimes, now);
-                Refresh::Granted(Box::new(self), token.secret.clone())
+            (TokenState::Predecessor, _) => return Refresh::Repeated(Box::new(self)),
+            (TokenState::Newest, RefreshPolicy::Reuse) => self.newest_was_used = true,
+            (TokenState::Newest, RefreshPolicy::Rotate) => {
+                let Some(next) = self.generation.checked_add(1) else {
+                    return Refresh::Refused(Refusal::invalid_grant("refresh_token has been used too often"));
+                };
+                self.generation = next;
+                self.key = context.key;
+                self.newest_was_used = false;
             }
-            (TokenState::Current, RefreshPolicy::Rotate) => {
-                let used = self.current.clone();
-                self.predecessor = Some(Predecessor {
-                    generation: used,
-                    used_at: now,
-                });
-                self.padding = None;
-                self.succeed(token, context.lifetimes, random, now)
-            }
-            (TokenState::Predecessor, _) => self.succeed(token, context.lifetimes, random, now),
         }
-    }
-
-    /// Issues the next token, which becomes the newest one.
-    fn succeed(
-        mut self,
-        token: &PresentedRefreshToken,
-        lifetimes: &Lifetimes,
-        random: &[u8; 32],
-        now: Timestamp,
-    ) -> Refresh {
-        let Some(number) = self.current.number.checked_add(1) else {
-            return Refresh::Refused(Refusal::invalid_grant("refresh_token has been used too often"));
-        };
-        let next = self::token(token.family, number, token.lineage.as_slice(), random);
-        self.current = Generation {
-            number,
-            digest: next.digest(),
-        };
-        self.prolong(lifetimes, now);
-        Refresh::Granted(Box::new(self), next)
+        self.last_used_at = now;
+        self.prolong(context, now);
+        Refresh::Granted(Box::new(self))
     }
 
     /// Sets the expiry of the newest token. If the family was created while the clock was ahead, it counts as created
     /// now. If the clock is certainly behind, the expiry is not shortened: the token would expire as soon as the clock
     /// is right.
-    fn prolong(&mut self, lifetimes: &Lifetimes, now: Timestamp) {
+    fn prolong(&mut self, context: RefreshContext<'_>, now: Timestamp) {
         if self.created_at.is_ahead_of(now) {
             self.created_at = now;
         }
-        let end = expiry(lifetimes, self.created_at, now);
+        let end = expiry(context.client, context.lifetimes, self.created_at, now);
         self.expires_at = if now < EARLIEST {
             end.max(self.expires_at)
         } else {
@@ -374,19 +264,14 @@ impl RefreshFamily {
 /// The refusal for a token that names no family, or the wrong one.
 pub const UNKNOWN: Refusal = Refusal::invalid_grant("refresh_token is unknown or has expired");
 
-fn expiry(lifetimes: &Lifetimes, created_at: Timestamp, now: Timestamp) -> Timestamp {
+fn expiry(client: &Client, lifetimes: &Lifetimes, created_at: Timestamp, now: Timestamp) -> Timestamp {
     let sliding = now + lifetimes.refresh_token;
-    lifetimes
-        .refresh_absolute
-        .map_or(sliding, |absolute| sliding.min(created_at + absolute))
-}
-
-fn token(family: Uuid, generation: u32, lineage: &[u8], random: &[u8; 32]) -> Secret<RefreshToken> {
-    let mut locator = Vec::with_capacity(RefreshToken::LOCATOR_LEN);
-    locator.extend_from_slice(family.as_bytes());
-    locator.extend_from_slice(&generation.to_be_bytes());
-    locator.extend_from_slice(lineage);
-    Secret::assemble(&locator, random)
+    let absolute = if client.is_public() {
+        lifetimes.refresh_absolute_public
+    } else {
+        lifetimes.refresh_absolute
+    };
+    absolute.map_or(sliding, |absolute| sliding.min(created_at + absolute))
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ use crate::oauth::client::{Client, GrantType};
 use crate::oauth::code::{self, CodeExchange};
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::parameters::Parameters;
-use crate::oauth::refresh::{self, PresentedRefreshToken};
+use crate::oauth::refresh;
+use crate::oauth::refresh_keys::PresentedRefreshToken;
 use crate::oauth::scope::{InvalidScope, Scope};
 
 /// A token request, one variant for each grant.

@@ -132,6 +132,13 @@ events! { 'a
         /// The family that was revoked.
         family: Uuid,
     }
+    /// A refresh was repeated during the retry window. The answer had the same refresh token.
+    RefreshRepeated = "refresh_repeated": info(client_id, %family) {
+        /// The client that repeated it.
+        client_id: &'a str,
+        /// The family.
+        family: Uuid,
+    }
     /// A replaced refresh token was used again. Its family was revoked.
     RefreshTokenReplayed = "refresh_token_replayed": warn(client_id, %family) {
         /// The client that presented it.

@@ -12,7 +12,7 @@ use crate::oauth::Client;
 use crate::oauth::code::AuthorizationCode;
 use crate::oauth::login::LoginTransaction;
 use crate::oauth::refresh::RefreshFamily;
-use crate::store::records::{ApiKeyUse, SigningKeyRecord};
+use crate::store::records::{ApiKeyUse, RefreshKeyRecord, SigningKeyRecord};
 use crate::store::schema::META;
 use crate::store::table::Table;
 
@@ -49,6 +49,8 @@ pub const USED_ASSERTIONS: Table<(u32, [u8; 32]), ()> = Table::new(14, "used_ass
 pub const PROVIDERS: Table<String, Provider> = Table::new(15, "providers");
 /// Users by upstream identity: (issuer, subject).
 pub const USERS_BY_IDENTITY: Table<(String, String), Uuid> = Table::new(16, "users_by_identity");
+/// The keys from which refresh tokens are derived, by number.
+pub const REFRESH_KEYS: Table<u32, RefreshKeyRecord> = Table::new(17, "refresh_keys");
 
 /// Every table, with the schema's own: the content of a backup. A test keeps the list complete.
 pub fn all() -> impl Iterator<Item = TableId> {
@@ -70,6 +72,7 @@ pub fn all() -> impl Iterator<Item = TableId> {
         USED_ASSERTIONS.id(),
         PROVIDERS.id(),
         USERS_BY_IDENTITY.id(),
+        REFRESH_KEYS.id(),
     ]
     .into_iter()
 }

@@ -30,7 +30,8 @@ use idsvc::oauth::client_auth::{AuthenticatedClient, Credentials};
 use idsvc::oauth::code::{Authorization, AuthorizationCode, CodeExchange};
 use idsvc::oauth::openid::claims::ClaimsRequest;
 use idsvc::oauth::parameters::Parameters;
-use idsvc::oauth::refresh::{FamilyEntropy, PresentedRefreshToken, RefreshFamily};
+use idsvc::oauth::refresh::RefreshFamily;
+use idsvc::oauth::refresh_keys::PresentedRefreshToken;
 use idsvc::oauth::token::TokenResponse;
 use idsvc::pages::Login;
 use idsvc::password::{PasswordParams, PasswordPool, PoolSize};
@@ -144,18 +145,16 @@ impl Bench {
 
     /// Starts so many families and returns their tokens.
     fn families(&self, count: usize, scope: &str) -> Vec<String> {
-        let random = &self.core.random;
+        let (random, catalog) = (&self.core.random, self.core.catalog());
         let mut rows = Vec::new();
         let mut tokens = Vec::new();
         for _ in 0..count {
             let id = random.uuid_v7(Clock::System.since_epoch());
-            let entropy = FamilyEntropy {
-                token: random.bytes(),
-                lineage: random.bytes(),
-            };
+            let first = catalog.refresh_keys().first_token(id, random.bytes()).unwrap();
             let lifetimes = &self.core.policy.lifetimes;
-            let (family, token) =
-                RefreshFamily::start(id, self.authorization(scope), lifetimes, &entropy, self.now);
+            let authorization = self.authorization(scope);
+            let family = RefreshFamily::start(&first, authorization, &self.client, lifetimes, self.now);
+            let token = catalog.refresh_keys().derive(&first).unwrap();
             tokens.push(token.reveal().to_owned());
             rows.push((id, family));
         }

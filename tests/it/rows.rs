@@ -13,7 +13,7 @@ use idsvc::oauth::code::AuthorizationCode;
 use idsvc::oauth::login::LoginTransaction;
 use idsvc::oauth::refresh::RefreshFamily;
 use idsvc::store::record::{DecodeError, Record};
-use idsvc::store::records::{ApiKeyUse, SigningKeyRecord};
+use idsvc::store::records::{ApiKeyUse, RefreshKeyRecord, SigningKeyRecord};
 use uuid::Uuid;
 
 /// Reads a row and writes it again.
@@ -29,6 +29,7 @@ const READERS: &[(&str, Reader)] = &[
     ("clients", read::<Client>),
     ("users", read::<User>),
     ("signing_keys", read::<SigningKeyRecord>),
+    ("refresh_keys", read::<RefreshKeyRecord>),
     ("login_transactions", read::<LoginTransaction>),
     ("codes", read::<AuthorizationCode>),
     ("families", read::<RefreshFamily>),

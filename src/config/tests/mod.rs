@@ -5,6 +5,7 @@ mod settings_table;
 use super::reader::{format_duration, parse_duration};
 use super::resolve::{check_base_url, resolve, resolve_settings};
 use super::*;
+use crate::oauth::policy::Lifetimes;
 
 fn sources_of(flags: &[(&'static str, &str)], env: &[(&str, &str)], file: &str) -> Sources {
     let flags: Vec<_> = flags
@@ -58,6 +59,26 @@ fn every_environment_variable_reaches_its_setting() {
     assert_eq!(config.policy().lifetimes.access_token, Duration::from_mins(15));
     assert_eq!(config.policy().password.min_length, 12);
     assert!(!config.policy().id_token_alias);
+}
+
+#[test]
+fn a_sign_in_at_a_public_client_can_be_refreshed_for_a_year_unless_the_operator_says_otherwise() {
+    let bounds = |flags: &[(&'static str, &str)]| {
+        let policy = resolve(&sources_of(flags, &[], WHOLE)).unwrap().policy();
+        let Lifetimes {
+            refresh_absolute,
+            refresh_absolute_public,
+            ..
+        } = policy.lifetimes;
+        (refresh_absolute, refresh_absolute_public)
+    };
+    let days = |days: u64| Some(Duration::from_hours(24 * days));
+    assert_eq!(bounds(&[]), (None, days(365)));
+    assert_eq!(bounds(&[("lifetimes.refresh_absolute", "off")]), (None, None));
+    assert_eq!(
+        bounds(&[("lifetimes.refresh_absolute", "30d")]),
+        (days(30), days(30))
+    );
 }
 
 #[test]

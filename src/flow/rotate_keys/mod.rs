@@ -1,6 +1,7 @@
-//! The lifecycle of signing keys. They are made at the first start and announced before they sign. They stay
+//! The lifecycle of keys: those of refresh tokens ([`refresh_keys`]), and the signing keys. Signing keys are made at the first start and announced before they sign. They stay
 //! published until the tokens that they signed have expired, and the sessions that their ID tokens name are over.
 
+pub mod refresh_keys;
 #[cfg(test)]
 mod tests;
 
@@ -24,9 +25,9 @@ use crate::store::engine::{Snapshot, Tx};
 use crate::store::records::{KeyLifecycle, SigningKeyRecord};
 use crate::store::tables::SIGNING_KEYS;
 
-/// A stored signing key cannot be read.
+/// A stored key cannot be read.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("signing key {kid} cannot be read ({what}): restore a backup, or the master.key that belongs to it")]
+#[error("key {kid} cannot be read ({what}): restore a backup, or the master.key that belongs to it")]
 pub struct KeyUnreadable {
     /// Which key.
     pub kid: String,
@@ -147,8 +148,9 @@ pub fn indispensable(core: &Core) -> Vec<Algorithm> {
 }
 
 /// Makes the keys that are missing, as at the first start, and records how long the tokens of the other keys are
-/// valid by the current settings. Returns the algorithms of the new keys.
+/// valid by the current settings. Returns the algorithms of the new signing keys.
 pub async fn ensure_keys(core: &Core) -> Result<Vec<Algorithm>, RotateError> {
+    refresh_keys::ensure(core).await?;
     let mut made = Vec::new();
     let retention = core.policy.key_retention();
     for alg in indispensable(core) {
@@ -350,11 +352,12 @@ fn due_keys(snapshot: &dyn Snapshot, now: Timestamp, announce: Duration) -> Resu
     Ok(due)
 }
 
-/// Makes the changes that keys are due for: announces successors, activates announced keys and removes retired ones.
-/// Returns whether there was a change.
+/// Makes the changes that keys are due for: announces successors, activates announced keys, removes retired ones, and
+/// rotates the key of refresh tokens. Returns whether there was a change.
 pub async fn keep(core: &Core) -> Result<bool, RotateError> {
     let has_advanced = advance(core).await?;
-    Ok(announce_successors(core).await? || has_advanced)
+    let has_announced = announce_successors(core).await?;
+    Ok(refresh_keys::keep(core).await? || has_announced || has_advanced)
 }
 
 async fn advance(core: &Core) -> Result<bool, RotateError> {

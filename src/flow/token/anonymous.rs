@@ -35,7 +35,7 @@ pub async fn create_anonymous_user(
     let scope = or_refuse!(user_scope(scope.as_ref(), client, Scope::ANONYMOUS));
     let uuid = core.random.uuid_v7(core.clock.since_epoch());
     let user = User::anonymous(uuid, &core.policy.organization, now);
-    let (drawn, bearer) = (DrawnFamily::draw(core), client.clone());
+    let (drawn, bearer) = (DrawnFamily::draw(core)?, client.clone());
     let written = core
         .store
         .write("create_anonymous_user", move |tx| {

@@ -32,7 +32,7 @@ pub async fn redeem_code(
 ) -> Result<Answer<TokenResponse>, Failure> {
     let grant_policy = core.grant_policy();
     or_refuse!(grant_policy.check_grant(client, GrantType::AuthorizationCode));
-    let (drawn, redeemer) = (DrawnFamily::draw(core), client.clone());
+    let (drawn, redeemer) = (DrawnFamily::draw(core)?, client.clone());
     let exchanged = core
         .store
         .write("redeem_code", move |tx| {

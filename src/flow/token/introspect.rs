@@ -10,7 +10,8 @@ use crate::oauth::access_token::{AccessTokenClaims, PresentedAccessToken, hour_o
 use crate::oauth::client::GrantType;
 use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::introspection::{Active, Introspection};
-use crate::oauth::refresh::{PresentedRefreshToken, RefreshFamily};
+use crate::oauth::refresh::RefreshFamily;
+use crate::oauth::refresh_keys::{PresentedRefreshToken, RefreshTokenId};
 use crate::store::StoreError;
 use crate::store::engine::Snapshot;
 use crate::store::tables::{FAMILIES, REVOKED_TOKENS};
@@ -102,6 +103,9 @@ pub fn introspect(
     now: Timestamp,
 ) -> Result<Introspection, Failure> {
     if let Ok(token) = PresentedRefreshToken::parse(token) {
+        let Some(token) = core.catalog().refresh_keys().verify(&token) else {
+            return Ok(Introspection::INACTIVE);
+        };
         return Ok(core
             .store
             .read(|snapshot| refresh_token(core, snapshot, client, &token, now))?);
@@ -128,7 +132,7 @@ fn refresh_token(
     core: &Core,
     snapshot: &dyn Snapshot,
     client: &AuthenticatedClient,
-    token: &PresentedRefreshToken,
+    token: &RefreshTokenId,
     now: Timestamp,
 ) -> Result<Introspection, StoreError> {
     let Some(mut family) = FAMILIES.get(snapshot, &token.family)? else {

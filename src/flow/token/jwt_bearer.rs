@@ -68,7 +68,7 @@ pub async fn exchange_assertion(
     } = verified;
     let scope = or_refuse!(user_scope(scope.as_ref(), &client, Scope::AUTHENTICATED));
     let uuid = core.random.uuid_v7(core.clock.since_epoch());
-    let drawn = DrawnFamily::draw(core);
+    let drawn = DrawnFamily::draw(core)?;
     let profile = Profile::read(&subject.claims, &provider);
     let (policy, bearer) = (Arc::clone(&core.policy), client.clone());
     let issuing = Arc::clone(&provider);

@@ -10,9 +10,8 @@ use crate::identity::User;
 use crate::oauth::client::{Client, GrantType};
 use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::error::Refusal;
-use crate::oauth::refresh::{
-    self, BindingChange, PresentedRefreshToken, Refresh, RefreshContext, RefreshFamily,
-};
+use crate::oauth::refresh::{self, BindingChange, Refresh, RefreshContext, RefreshFamily};
+use crate::oauth::refresh_keys::{PresentedRefreshToken, RefreshTokenId};
 use crate::oauth::scope::Scope;
 use crate::oauth::token::{TokenResponse, narrowed_scope};
 use crate::observe::audit;
@@ -27,7 +26,11 @@ const NO_LONGER_OFFLINE: Refusal =
 
 /// What the transaction did with a token that was not refused.
 enum RefreshResult {
-    Granted(Box<ApprovedGrant>),
+    Granted {
+        approved: Box<ApprovedGrant>,
+        newest: RefreshTokenId,
+        is_retry: bool,
+    },
     Replayed,
 }
 
@@ -52,6 +55,10 @@ pub(in crate::flow) fn admit(
 
 /// Checks the token and swaps it in one transaction, then issues tokens. The client may use the grant: its endpoint
 /// has checked that.
+///
+/// A retry is decided by the same transaction, which writes nothing. So it is answered after the rotation that it
+/// repeats was committed, and not if the family has been revoked. The new token is derived after the commit: the
+/// transaction decides which one it is.
 pub async fn rotate_refresh_token(
     core: &Core,
     client: &AuthenticatedClient,
@@ -64,7 +71,12 @@ pub async fn rotate_refresh_token(
         client.may_use(GrantType::RefreshToken),
         "the endpoint checks the grant"
     );
-    let random = core.random.bytes();
+    let (token, key) = {
+        let catalog = core.catalog();
+        let keys = catalog.refresh_keys();
+        let token = or_refuse!(keys.verify(&token).ok_or(refresh::UNKNOWN));
+        (token, keys.newest().ok_or(Failure::NoRefreshKey)?)
+    };
     let (policy, bearer, id) = (Arc::clone(&core.policy), client.clone(), token.family);
     let refreshed = core
         .store
@@ -73,13 +85,14 @@ pub async fn rotate_refresh_token(
                 return Ok(Err(refresh::UNKNOWN));
             };
             let context = RefreshContext {
-                client_id: &bearer.client_id,
-                policy: bearer.refresh_policy,
+                client: &bearer,
                 lifetimes: &policy.lifetimes,
                 retry_window: policy.refresh_retry_window,
+                key,
             };
-            let (mut family, next) = match family.refresh(&token, context, &random, now) {
-                Refresh::Granted(family, next) => (family, next),
+            let (mut family, is_retry) = match family.refresh(&token, context, now) {
+                Refresh::Granted(family) => (family, false),
+                Refresh::Repeated(family) => (family, true),
                 Refresh::Replayed(family) => {
                     FAMILIES.put(tx, &id, &family)?;
                     return Ok(Ok(RefreshResult::Replayed));
@@ -89,30 +102,53 @@ pub async fn rotate_refresh_token(
             let granted = &family.authorization.scope;
             let scope = or_refuse!(narrowed_scope(granted, scope.as_ref(), &bearer.scope));
             let (user, bound) = or_refuse!(admit(&grant_policy, &*tx, &bearer, &mut family)?);
-            let index_key = |session| (session, (bearer.client_id.clone(), id));
-            match bound {
-                Some(BindingChange::Bound(session)) => FAMILIES_BY_OWNER.put(tx, &index_key(session), &())?,
-                Some(BindingChange::Released(session)) => {
-                    FAMILIES_BY_OWNER.remove(tx, &index_key(session))?;
+            let upstream_token = family.authorization.upstream_token.take();
+            family.authorization.upstream_token = upstream_token.filter(|token| token.is_current(now));
+            if !is_retry {
+                let index_key = |session| (session, (bearer.client_id.clone(), id));
+                match bound {
+                    Some(BindingChange::Bound(session)) => {
+                        FAMILIES_BY_OWNER.put(tx, &index_key(session), &())?;
+                    }
+                    Some(BindingChange::Released(session)) => {
+                        FAMILIES_BY_OWNER.remove(tx, &index_key(session))?;
+                    }
+                    None => {}
                 }
-                None => {}
+                FAMILIES.put(tx, &id, &family)?;
             }
-            let token = family.authorization.upstream_token.take();
-            family.authorization.upstream_token = token.filter(|token| token.is_current(now));
-            FAMILIES.put(tx, &id, &family)?;
-            Ok(Ok(RefreshResult::Granted(Box::new(ApprovedGrant {
-                grant_type: GrantType::RefreshToken,
-                user,
-                authorization: family.authorization,
-                scope,
-                family: id,
-                nonce: None,
-                refresh_token: Some(next),
-            }))))
+            Ok(Ok(RefreshResult::Granted {
+                newest: family.newest_token(&token),
+                is_retry,
+                approved: Box::new(ApprovedGrant {
+                    grant_type: GrantType::RefreshToken,
+                    user,
+                    authorization: family.authorization,
+                    scope,
+                    family: id,
+                    nonce: None,
+                    refresh_token: None,
+                }),
+            }))
         })
         .await?;
     match or_refuse!(refreshed) {
-        RefreshResult::Granted(approved) => issue_tokens(core, client, *approved, now).map(Ok),
+        RefreshResult::Granted {
+            mut approved,
+            newest,
+            is_retry,
+        } => {
+            if is_retry {
+                audit::record(&Event::RefreshRepeated {
+                    client_id: &client.client_id,
+                    family: id,
+                });
+            }
+            // Read again: the keys may have rotated before this retry, after it was verified.
+            let derived = core.catalog().refresh_keys().derive(&newest);
+            approved.refresh_token = Some(derived.ok_or(Failure::NoRefreshKey)?);
+            issue_tokens(core, client, *approved, now).map(Ok)
+        }
         RefreshResult::Replayed => {
             audit::record(&Event::RefreshTokenReplayed {
                 client_id: &client.client_id,

@@ -7,7 +7,7 @@ use crate::flow::{Answer, Core, Failure};
 use crate::oauth::access_token::hour_of;
 use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::error::Refusal;
-use crate::oauth::refresh::PresentedRefreshToken;
+use crate::oauth::refresh_keys::PresentedRefreshToken;
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::tables::{FAMILIES, REVOKED_TOKENS};
@@ -26,7 +26,7 @@ pub async fn revoke(
     now: Timestamp,
 ) -> Result<Answer<()>, Failure> {
     let (token_type, revoked) = match PresentedRefreshToken::parse(token) {
-        Ok(token) => ("refresh_token", revoke_family(core, client, token, now).await?),
+        Ok(token) => ("refresh_token", revoke_family(core, client, &token, now).await?),
         Err(_) => (
             "access_token",
             revoke_access_token(core, client, token, now).await?,
@@ -45,9 +45,12 @@ pub async fn revoke(
 async fn revoke_family(
     core: &Core,
     client: &AuthenticatedClient,
-    token: PresentedRefreshToken,
+    token: &PresentedRefreshToken,
     now: Timestamp,
 ) -> Result<Answer<bool>, Failure> {
+    let Some(token) = core.catalog().refresh_keys().verify(token) else {
+        return Ok(Ok(false));
+    };
     let owner = client.client_id.clone();
     let revoked = core
         .store

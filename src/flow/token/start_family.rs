@@ -6,13 +6,15 @@ use uuid::Uuid;
 
 use super::issue::ApprovedGrant;
 use crate::clock::Timestamp;
-use crate::flow::Core;
 use crate::flow::login::session;
+use crate::flow::{Core, Failure};
 use crate::identity::User;
 use crate::oauth::client::{Client, GrantType};
 use crate::oauth::code::Authorization;
 use crate::oauth::policy::Policy;
-use crate::oauth::refresh::{FamilyEntropy, RefreshFamily};
+use crate::oauth::refresh::RefreshFamily;
+use crate::oauth::refresh_keys::RefreshTokenId;
+use crate::secret::{RefreshToken, Secret};
 use crate::store::StoreError;
 use crate::store::engine::Tx;
 use crate::store::tables::{FAMILIES, FAMILIES_BY_OWNER};
@@ -24,20 +26,25 @@ const MAX_PER_USER_AND_CLIENT: usize = 50;
 pub(in crate::flow) struct DrawnFamily {
     /// Its id.
     pub(in crate::flow) id: Uuid,
-    entropy: FamilyEntropy,
+    first: RefreshTokenId,
+    token: Secret<RefreshToken>,
     policy: Arc<Policy>,
 }
 
 impl DrawnFamily {
-    pub(in crate::flow) fn draw(core: &Core) -> Self {
-        Self {
-            id: core.random.uuid_v7(core.clock.since_epoch()),
-            entropy: FamilyEntropy {
-                token: core.random.bytes(),
-                lineage: core.random.bytes(),
-            },
+    pub(in crate::flow) fn draw(core: &Core) -> Result<Self, Failure> {
+        let id = core.random.uuid_v7(core.clock.since_epoch());
+        let catalog = core.catalog();
+        let keys = catalog.refresh_keys();
+        let first = keys
+            .first_token(id, core.random.bytes())
+            .ok_or(Failure::NoRefreshKey)?;
+        Ok(Self {
+            id,
+            token: keys.derive(&first).ok_or(Failure::NoRefreshKey)?,
+            first,
             policy: Arc::clone(&core.policy),
-        }
+        })
     }
 
     /// Stores the family and its index rows, and returns what is to be issued for it. A client that may not refresh
@@ -51,8 +58,7 @@ impl DrawnFamily {
         now: Timestamp,
     ) -> Result<ApprovedGrant, StoreError> {
         let lifetimes = &self.policy.lifetimes;
-        let (family, token) =
-            RefreshFamily::start(self.id, authorization.clone(), lifetimes, &self.entropy, now);
+        let family = RefreshFamily::start(&self.first, authorization.clone(), client, lifetimes, now);
         make_room(tx, &authorization, now)?;
         FAMILIES.put(tx, &self.id, &family)?;
         for key in session::owner_keys(self.id, &family) {
@@ -66,7 +72,7 @@ impl DrawnFamily {
             authorization,
             family: self.id,
             nonce: None,
-            refresh_token: may_refresh.then_some(token),
+            refresh_token: may_refresh.then(|| self.token.clone()),
         })
     }
 }
@@ -91,7 +97,7 @@ fn make_room(tx: &mut dyn Tx, authorization: &Authorization, now: Timestamp) -> 
         }
         if let Some(family) = FAMILIES.get(&*tx, &id)? {
             let used_at = if family.is_live(now) {
-                family.last_used_at()
+                family.last_used_at
             } else {
                 Timestamp::from_seconds(0)
             };

@@ -1,237 +1,319 @@
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 
 use super::*;
 use crate::identity::AuthenticationMethod;
 use crate::oauth::openid::claims::ClaimsRequest;
-use crate::random::Random;
+use crate::oauth::refresh_keys::RefreshKeys;
 
 const START: Timestamp = Timestamp::from_seconds(1_000_000);
 const WINDOW: Duration = Duration::from_mins(2);
+const SECOND: Duration = Duration::from_secs(1);
+const DAY: Duration = Duration::from_hours(24);
 
-fn entropy(random: &Random) -> FamilyEntropy {
-    FamilyEntropy {
-        token: random.bytes(),
-        lineage: random.bytes(),
-    }
+fn keys(newest: u32) -> RefreshKeys {
+    RefreshKeys::new((1..=newest).map(|number| (number, vec![7; 32].into())))
 }
 
-fn start(random: &Random) -> (RefreshFamily, Secret<RefreshToken>) {
+fn client(id: &str, policy: RefreshPolicy) -> Client {
+    let mut client = Client::new(id, Uuid::nil(), Uuid::nil(), false, START);
+    client.refresh_policy = policy;
+    client
+}
+
+fn lifetimes() -> Lifetimes {
+    crate::config::Settings::default().policy("").lifetimes
+}
+
+fn start_at(now: Timestamp) -> (RefreshFamily, RefreshTokenId) {
     let authorization = Authorization {
         client_id: "web".to_owned(),
         user: Uuid::from_u128(1),
         session: Some(Uuid::from_u128(2)),
-        auth_time: Some(START),
+        auth_time: Some(now),
         factor: AuthenticationMethod::Password,
         upstream_token: None,
         scope: "openid".parse().unwrap(),
         claims: ClaimsRequest::default(),
     };
-    RefreshFamily::start(
-        Uuid::from_u128(7),
-        authorization,
-        &crate::config::Settings::default().policy("").lifetimes,
-        &entropy(random),
-        START,
-    )
+    let first = keys(1).first_token(Uuid::from_u128(7), [3; 16]).unwrap();
+    let web = client("web", RefreshPolicy::Rotate);
+    let family = RefreshFamily::start(&first, authorization, &web, &lifetimes(), now);
+    (family, first)
 }
 
-fn present(family: &RefreshFamily, token: &str, client_id: &str, random: &Random, now: Timestamp) -> Refresh {
-    let lifetimes = crate::config::Settings::default().policy("").lifetimes;
+fn start() -> (RefreshFamily, RefreshTokenId) {
+    start_at(START)
+}
+
+fn present_as(
+    client: &Client,
+    family: &RefreshFamily,
+    token: &RefreshTokenId,
+    key: u32,
+    now: Timestamp,
+) -> Refresh {
     let context = RefreshContext {
-        client_id,
-        policy: RefreshPolicy::Rotate,
-        lifetimes: &lifetimes,
+        client,
+        lifetimes: &lifetimes(),
         retry_window: WINDOW,
+        key,
     };
-    let token = PresentedRefreshToken::parse(token).unwrap();
-    family.clone().refresh(&token, context, &random.bytes(), now)
+    family.clone().refresh(token, context, now)
 }
 
-fn granted(refresh: Refresh) -> (RefreshFamily, String) {
+fn present(family: &RefreshFamily, token: &RefreshTokenId, now: Timestamp) -> Refresh {
+    present_as(&client("web", RefreshPolicy::Rotate), family, token, 1, now)
+}
+
+fn granted(refresh: Refresh, token: &RefreshTokenId) -> (RefreshFamily, RefreshTokenId) {
     match refresh {
-        Refresh::Granted(family, token) => (*family, token.reveal().to_owned()),
+        Refresh::Granted(family) => {
+            let newest = family.newest_token(token);
+            (*family, newest)
+        }
         _ => panic!("not granted"),
     }
 }
 
+/// The token that a retry is answered with.
+fn repeated(refresh: Refresh, token: &RefreshTokenId) -> RefreshTokenId {
+    match refresh {
+        Refresh::Repeated(family) => family.newest_token(token),
+        _ => panic!("not repeated"),
+    }
+}
+
+fn text(token: &RefreshTokenId) -> String {
+    keys(9).derive(token).unwrap().reveal().to_owned()
+}
+
 #[test]
-fn a_lost_answer_can_be_fetched_again_within_the_window() {
-    let random = Random::seeded(1);
-    let (family, first) = start(&random);
-    let (family, lost) = granted(present(&family, first.reveal(), "web", &random, START));
-    let (family, second) = granted(present(&family, first.reveal(), "web", &random, START + WINDOW));
-    assert!(matches!(
-        present(&family, &lost, "web", &random, START + WINDOW),
-        Refresh::Refused(_)
-    ));
-    granted(present(&family, &second, "web", &random, START));
+fn a_retry_within_the_window_gets_the_same_successor() {
+    let (family, first) = start();
+    let (family, second) = granted(present(&family, &first, START), &first);
+    for later in [Duration::ZERO, WINDOW] {
+        let again = repeated(present(&family, &first, START + later), &first);
+        assert_eq!(text(&again), text(&second));
+    }
+    granted(present(&family, &second, START + WINDOW), &second);
 }
 
 #[test]
 fn no_refresh_makes_the_row_longer() {
-    let random = Random::seeded(3);
-    let row = |family: &RefreshFamily| rmp_serde::to_vec_named(family).unwrap();
-    let (family, token) = start(&random);
-    let length = row(&family).len();
-    let (mut family, mut token) = (
-        rmp_serde::from_slice::<RefreshFamily>(&row(&family)).unwrap(),
-        token.reveal().to_owned(),
-    );
-    for _ in 0..3 {
-        (family, token) = granted(present(&family, &token, "web", &random, START));
-        assert_eq!(row(&family).len(), length);
+    for policy in [RefreshPolicy::Rotate, RefreshPolicy::Reuse] {
+        let row = |family: &RefreshFamily| rmp_serde::to_vec_named(family).unwrap();
+        let (mut family, mut token) = start();
+        let length = row(&family).len();
+        for _ in 0..3 {
+            let refreshed = present_as(&client("web", policy), &family, &token, 1, START);
+            (family, token) = granted(refreshed, &token);
+            assert_eq!(row(&family).len(), length);
+        }
     }
 }
 
 #[test]
-fn a_sibling_that_turns_up_when_the_window_is_over_ends_the_family() {
-    let random = Random::seeded(6);
-    let (family, first) = start(&random);
-    let (family, sibling) = granted(present(&family, first.reveal(), "web", &random, START));
-    let (family, _) = granted(present(&family, first.reveal(), "web", &random, START));
-    let late = START + WINDOW + Duration::from_secs(1);
-    assert!(matches!(
-        present(&family, &sibling, "web", &random, late),
-        Refresh::Replayed(_)
-    ));
-}
-
-#[test]
 fn a_used_token_outside_the_window_ends_the_family() {
-    let random = Random::seeded(2);
-    let (family, first) = start(&random);
-    let (family, _) = granted(present(&family, first.reveal(), "web", &random, START));
-    let late = START + WINDOW + Duration::from_secs(1);
-    let Refresh::Replayed(family) = present(&family, first.reveal(), "web", &random, late) else {
+    let (family, first) = start();
+    let (family, _) = granted(present(&family, &first, START), &first);
+    let late = START + WINDOW + SECOND;
+    let Refresh::Replayed(family) = present(&family, &first, late) else {
         panic!("not a replay");
     };
     assert!(!family.is_live(late));
 }
 
 #[test]
-fn a_predecessor_whose_successor_was_used_ends_the_family() {
-    let random = Random::seeded(3);
-    let (family, first) = start(&random);
-    let (family, second) = granted(present(&family, first.reveal(), "web", &random, START));
-    let (family, _) = granted(present(&family, &second, "web", &random, START));
-    assert!(matches!(
-        present(&family, first.reveal(), "web", &random, START),
-        Refresh::Replayed(_)
-    ));
+fn a_token_whose_successor_was_used_ends_the_family() {
+    let (family, first) = start();
+    let (family, second) = granted(present(&family, &first, START), &first);
+    let (family, third) = granted(present(&family, &second, START), &second);
+    assert!(matches!(present(&family, &first, START), Refresh::Replayed(_)));
+    repeated(present(&family, &second, START), &second);
+    granted(present(&family, &third, START), &third);
+}
+
+/// A client that is changed to keep its token uses the successor without replacing it.
+#[test]
+fn a_successor_that_its_client_keeps_was_used_too() {
+    let (family, first) = start();
+    let (family, second) = granted(present(&family, &first, START), &first);
+    let keeps = client("web", RefreshPolicy::Reuse);
+    repeated(present_as(&keeps, &family, &first, 1, START), &first);
+    let (family, kept) = granted(present_as(&keeps, &family, &second, 2, START), &second);
+    assert_eq!(text(&kept), text(&second), "under its own key");
+    let replayed = present_as(&keeps, &family, &first, 1, START);
+    assert!(matches!(replayed, Refresh::Replayed(_)));
+}
+
+/// Requests that are sent at once are decided in any order, and each has the time of its arrival.
+#[test]
+fn a_retry_that_arrived_before_the_first_use_was_decided_is_one() {
+    let now = EARLIEST + DAY;
+    let (family, first) = start_at(now);
+    let (family, second) = granted(present(&family, &first, now), &first);
+    let again = repeated(present(&family, &first, now - SECOND), &first);
+    assert_eq!(text(&again), text(&second));
 }
 
 #[test]
-fn an_invented_old_token_cannot_end_a_family() {
-    let random = Random::seeded(4);
-    let (family, first) = start(&random);
-    let (family, _) = granted(present(&family, first.reveal(), "web", &random, START));
-    let invented = token(Uuid::from_u128(7), 0, &[0; LINEAGE_LEN], &random.bytes());
-    assert!(matches!(
-        present(&family, invented.reveal(), "web", &random, START),
-        Refresh::Refused(_)
-    ));
+fn a_clock_that_was_set_back_does_not_prolong_the_window() {
+    let now = EARLIEST + DAY;
+    let (family, first) = start_at(now);
+    let (family, second) = granted(present(&family, &first, now), &first);
+    repeated(present(&family, &first, now - WINDOW), &first);
+    let before = now - WINDOW - SECOND;
+    assert!(matches!(present(&family, &first, before), Refresh::Replayed(_)));
+    granted(present(&family, &second, before), &second);
 }
 
-/// All tokens of a family contain its lineage, so the holder of an old token knows it.
+/// A machine without a clock battery that lost its power in a refresh.
 #[test]
-fn a_token_with_the_lineage_and_an_invented_secret_is_refused() {
-    let random = Random::seeded(7);
-    let (family, first) = start(&random);
-    let (family, _) = granted(present(&family, first.reveal(), "web", &random, START));
-    let lineage = PresentedRefreshToken::parse(first.reveal()).unwrap().lineage;
-    let presented = |generation| {
-        let invented = token(
-            Uuid::from_u128(7),
-            generation,
-            lineage.as_slice(),
-            &random.bytes(),
-        );
-        present(&family, invented.reveal(), "web", &random, START)
-    };
-    assert!(matches!(presented(0), Refresh::Replayed(_)), "the one before");
-    assert!(matches!(presented(1), Refresh::Replayed(_)), "the newest");
-    assert!(matches!(presented(2), Refresh::Refused(_)), "there is none yet");
+fn a_clock_that_is_behind_for_certain_ends_no_family() {
+    let (family, first) = start_at(EARLIEST);
+    let (family, second) = granted(present(&family, &first, EARLIEST), &first);
+    let again = repeated(present(&family, &first, Timestamp::from_seconds(0)), &first);
+    assert_eq!(text(&again), text(&second));
 }
 
 #[test]
-fn another_client_cannot_end_a_family_with_an_old_token() {
-    let random = Random::seeded(5);
-    let (family, first) = start(&random);
-    let (family, second) = granted(present(&family, first.reveal(), "web", &random, START));
-    let (family, _) = granted(present(&family, &second, "web", &random, START));
-    assert!(matches!(
-        present(&family, first.reveal(), "other", &random, START),
-        Refresh::Refused(_)
-    ));
+fn a_retry_gets_the_same_successor_though_keys_were_rotated() {
+    let web = client("web", RefreshPolicy::Rotate);
+    let (family, first) = start();
+    let (family, second) = granted(present_as(&web, &family, &first, 2, START), &first);
+    let again = repeated(present_as(&web, &family, &first, 3, START), &first);
+    assert_eq!(text(&again), text(&second));
+    let (family, third) = granted(present_as(&web, &family, &second, 3, START), &second);
+    assert_eq!((second.key, third.key, family.key), (2, 3, 3));
+}
+
+/// None of these was issued: each needs a key or a lineage that leaked.
+#[test]
+fn a_token_of_another_lineage_key_or_generation_is_unknown() {
+    let (family, first) = start();
+    let (family, second) = granted(present(&family, &first, START), &first);
+    let other = keys(1).first_token(Uuid::from_u128(7), [4; 16]).unwrap();
+    for token in [
+        other.clone(),
+        other.with(1, 1),
+        second.with(2, 1),
+        second.with(1, 2),
+    ] {
+        assert!(!family.knows(&token));
+        for late in [START, START + 2 * WINDOW] {
+            assert!(matches!(present(&family, &token, late), Refresh::Refused(_)));
+        }
+    }
+    granted(present(&family, &second, START), &second);
+}
+
+#[test]
+fn another_client_can_neither_retry_nor_end_a_family() {
+    let (family, first) = start();
+    let other = client("other", RefreshPolicy::Rotate);
+    let (family, second) = granted(present(&family, &first, START), &first);
+    for token in [&first, &second] {
+        for now in [START, START + 2 * WINDOW] {
+            let refused = present_as(&other, &family, token, 1, now);
+            assert!(matches!(refused, Refresh::Refused(_)));
+        }
+    }
+}
+
+#[test]
+fn a_retry_after_the_end_of_the_family_is_refused() {
+    let (family, first) = start();
+    let (mut family, _) = granted(present(&family, &first, START), &first);
+    family.revoke(START);
+    assert!(matches!(present(&family, &first, START), Refresh::Refused(_)));
 }
 
 #[test]
 fn a_token_issued_while_the_clock_was_ahead_lasts_as_long_as_others_from_its_next_use_on() {
-    let random = Random::seeded(7);
-    let (mut family, token) = start(&random);
-    let now = EARLIEST + Duration::from_hours(24);
-    family.created_at = now + Duration::from_hours(24 * 365 * 73);
-    family.expires_at = family.created_at + Duration::from_hours(24 * 90);
-    let (family, _) = granted(present(&family, token.reveal(), "web", &random, now));
+    let (mut family, token) = start();
+    let now = EARLIEST + DAY;
+    family.created_at = now + DAY * 365 * 73;
+    family.expires_at = family.created_at + DAY * 90;
+    let (family, _) = granted(present(&family, &token, now), &token);
     assert_eq!(family.created_at, now);
-    assert_eq!(family.expires_at, now + Duration::from_hours(24 * 90));
+    assert_eq!(family.expires_at, now + DAY * 90);
 }
 
 #[test]
 fn a_clock_that_is_behind_for_certain_shortens_nothing() {
-    let random = Random::seeded(8);
-    let (mut family, token) = start(&random);
+    let (mut family, token) = start();
     family.created_at = EARLIEST;
-    family.expires_at = EARLIEST + Duration::from_hours(24 * 90);
+    family.expires_at = EARLIEST + DAY * 90;
     let (created_at, expires_at) = (family.created_at, family.expires_at);
     let epoch = Timestamp::from_seconds(0);
-    let (family, _) = granted(present(&family, token.reveal(), "web", &random, epoch));
+    let (family, _) = granted(present(&family, &token, epoch), &token);
     assert_eq!((family.created_at, family.expires_at), (created_at, expires_at));
 }
 
 #[test]
 fn ninety_days_count_from_the_newest_token_and_an_absolute_bound_caps_them() {
-    let lifetimes = Lifetimes {
-        refresh_absolute: Some(Duration::from_hours(24 * 100)),
-        ..crate::config::Settings::default().policy("").lifetimes
+    let web = client("web", RefreshPolicy::Rotate);
+    let app = Client::new("app", Uuid::nil(), Uuid::nil(), true, START);
+    let of = |client, lifetimes: Lifetimes, days| expiry(client, &lifetimes, START, START + DAY * days);
+    let bounded = Lifetimes {
+        refresh_absolute: Some(DAY * 100),
+        ..lifetimes()
     };
-    let days = |n: u64| Duration::from_hours(24 * n);
-    assert_eq!(expiry(&lifetimes, START, START + days(5)), START + days(95));
-    assert_eq!(expiry(&lifetimes, START, START + days(50)), START + days(100));
+    assert_eq!(of(&web, bounded, 5), START + DAY * 95);
+    assert_eq!(of(&web, bounded, 50), START + DAY * 100);
+    assert_eq!(of(&web, lifetimes(), 300), START + DAY * 390);
+    assert_eq!(
+        of(&app, lifetimes(), 275),
+        START + DAY * 365,
+        "a year, if nothing is set"
+    );
+    assert_eq!(
+        of(&app, lifetimes(), 300),
+        START + DAY * 365,
+        "a year, if nothing is set"
+    );
 }
 
 proptest! {
-    /// For every sequence of presented tokens, at most one unused token is valid, and a revoked family stays revoked.
+    /// For every sequence of presented tokens, the family has one newest token, each generation has one text, only the
+    /// first use of a token changes the family, and a revoked family stays revoked.
     #[test]
-    fn at_most_one_unused_token_is_good(steps in proptest::collection::vec((0_usize..12, 0_u64..100), 1..40)) {
-        let random = Random::seeded(9);
-        let (mut family, first) = start(&random);
-        let mut tokens = vec![first.reveal().to_owned()];
-        let mut used = std::collections::HashSet::new();
+    fn each_token_has_one_successor(steps in proptest::collection::vec((0_usize..4, 0_u64..100, 1_u32..4), 1..40)) {
+        let web = client("web", RefreshPolicy::Rotate);
+        let (mut family, first) = start();
+        let mut tokens = vec![first];
         let mut now = START;
-        for (pick, pause) in steps {
+        for (back, pause, key) in steps {
             now = now + Duration::from_secs(pause);
-            let text = tokens[pick % tokens.len()].clone();
+            let newest = tokens.len() - 1;
+            let presented = newest.saturating_sub(back);
+            let token = tokens[presented].clone();
             let was_revoked = family.revoked_at.is_some();
-            match present(&family, &text, "web", &random, now) {
-                Refresh::Granted(next, token) => {
-                    prop_assert!(!was_revoked);
+            let used_at = family.last_used_at;
+            match present_as(&web, &family, &token, key, now) {
+                Refresh::Granted(next) => {
+                    prop_assert!(!was_revoked && presented == newest);
+                    tokens.push(next.newest_token(&token));
                     family = *next;
-                    used.insert(text);
-                    tokens.push(token.reveal().to_owned());
                 }
-                Refresh::Replayed(next) => family = *next,
-                Refresh::Refused(refusal) => {
-                    prop_assert!(was_revoked || refusal.description.contains("repeated request"));
+                Refresh::Repeated(same) => {
+                    prop_assert!(!was_revoked && presented + 1 == newest && now <= used_at + WINDOW);
+                    prop_assert_eq!(text(&same.newest_token(&token)), text(&tokens[newest]));
                 }
+                Refresh::Replayed(next) => {
+                    prop_assert!(!was_revoked && presented < newest);
+                    family = *next;
+                }
+                Refresh::Refused(_) => prop_assert!(was_revoked),
             }
-            let good: Vec<_> = tokens
-                .iter()
-                .filter(|token| !used.contains(*token))
-                .filter(|token| family.accepts(&PresentedRefreshToken::parse(token).unwrap(), WINDOW, now))
-                .collect();
-            prop_assert!(good.len() <= 1);
-            prop_assert_eq!(good.is_empty(), family.revoked_at.is_some());
+            let texts: BTreeSet<_> = tokens.iter().map(text).collect();
+            prop_assert_eq!(texts.len(), tokens.len());
+            let accepted: Vec<_> = tokens.iter().filter(|token| family.accepts(token, WINDOW, now)).collect();
+            let retryable = usize::from(now <= family.last_used_at + WINDOW && tokens.len() > 1);
+            let expected = if family.revoked_at.is_some() { 0 } else { 1 + retryable };
+            prop_assert_eq!(accepted.len(), expected);
         }
     }
 }

@@ -1,9 +1,11 @@
-//! The types of the stored records. The two that belong to no other module have a file each.
+//! The types of the stored records. Those that belong to no other module have a file each.
 
 pub mod api_key_use;
+pub mod refresh_key;
 pub mod signing_key;
 
 pub use api_key_use::ApiKeyUse;
+pub use refresh_key::RefreshKeyRecord;
 pub use signing_key::{KeyLifecycle, SigningKeyRecord};
 
 use crate::federation::Provider;

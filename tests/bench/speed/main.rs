@@ -218,7 +218,7 @@ impl<'a> Bench<'a> {
             .unwrap();
         let (pool, password) = pool(&runtime);
         drop(pool);
-        let Seed { tokens, sessions } = seed(&server.database(), users, &password);
+        let Seed { tokens, sessions } = seed(&server.data_dir(), users, &password);
         let started = server.start();
         Self {
             options,

@@ -3,17 +3,20 @@
 use std::path::Path;
 
 use idsvc::clock::{Clock, Timestamp};
+use idsvc::data_dir::DataDir;
+use idsvc::flow::rotate_keys::refresh_keys::open_refresh_key;
 use idsvc::identity::{AuthenticationMethod, LoginName, Session, User};
+use idsvc::oauth::client::Client;
 use idsvc::oauth::code::Authorization;
 use idsvc::oauth::openid::claims::ClaimsRequest;
-use idsvc::oauth::refresh::{FamilyEntropy, RefreshFamily};
+use idsvc::oauth::refresh::RefreshFamily;
+use idsvc::oauth::refresh_keys::RefreshKeys;
 use idsvc::password::PasswordHash;
 use idsvc::random::Random;
 use idsvc::secret::{Secret, SessionCookie};
 use idsvc::store::tables::{
-    FAMILIES, FAMILIES_BY_OWNER, SESSIONS, SESSIONS_BY_USER, USERS, USERS_BY_LOGIN_NAME,
+    FAMILIES, FAMILIES_BY_OWNER, REFRESH_KEYS, SESSIONS, SESSIONS_BY_USER, USERS, USERS_BY_LOGIN_NAME,
 };
-use idsvc::store::{Options, Store};
 use uuid::Uuid;
 
 use crate::CLIENT;
@@ -34,10 +37,17 @@ pub(crate) struct Seed {
     pub(crate) sessions: Vec<String>,
 }
 
-/// Writes so many users, each with a refresh family, straight into the database.
-pub(crate) fn seed(database: &Path, users: usize, password: &PasswordHash) -> Seed {
-    let store = Store::open(database, Options::default()).unwrap();
+/// Writes so many users, each with a refresh family, straight into the database of a service that was started once.
+pub(crate) fn seed(data_dir: &Path, users: usize, password: &PasswordHash) -> Seed {
     let (random, now) = (Random::system(), Clock::System.now());
+    let DataDir { store, sealer, .. } = DataDir::open(data_dir, false, &random).unwrap();
+    let keys = store
+        .read(|snapshot| REFRESH_KEYS.scan(snapshot, .., usize::MAX))
+        .unwrap();
+    let keys = keys
+        .iter()
+        .map(|(number, record)| (*number, open_refresh_key(&sealer, *number, record).unwrap()));
+    let keys = RefreshKeys::new(keys);
     let mut seed = Seed {
         tokens: Vec::new(),
         sessions: Vec::new(),
@@ -47,7 +57,7 @@ pub(crate) fn seed(database: &Path, users: usize, password: &PasswordHash) -> Se
     for start in (0..users).step_by(BATCH) {
         let mut rows = Vec::new();
         for number in start..users.min(start + BATCH) {
-            let row = Row::draw(number, password, &random, now);
+            let row = Row::draw(number, password, &keys, &random, now);
             if number.is_multiple_of(every) && number >= people {
                 seed.tokens.push(row.token.clone());
             }
@@ -106,7 +116,13 @@ struct Row {
 }
 
 impl Row {
-    fn draw(number: usize, password: &PasswordHash, random: &Random, now: Timestamp) -> Self {
+    fn draw(
+        number: usize,
+        password: &PasswordHash,
+        keys: &RefreshKeys,
+        random: &Random,
+        now: Timestamp,
+    ) -> Self {
         let made_at = Clock::System.since_epoch();
         let uuid = random.uuid_v7(made_at);
         let mut user = User::local(uuid, &name_of(number), "default", now);
@@ -125,22 +141,19 @@ impl Row {
             scope: "services:all offline_access".parse().unwrap(),
             claims: ClaimsRequest::default(),
         };
-        let entropy = FamilyEntropy {
-            token: random.bytes(),
-            lineage: random.bytes(),
-        };
-        let (family, token) = RefreshFamily::start(
-            family_id,
+        let first = keys.first_token(family_id, random.bytes()).unwrap();
+        let family = RefreshFamily::start(
+            &first,
             authorization,
+            &Client::new(CLIENT, uuid, uuid, false, now),
             &idsvc::config::Settings::default().policy("").lifetimes,
-            &entropy,
             now,
         );
         Self {
             user,
             family_id,
             family,
-            token: token.reveal().to_owned(),
+            token: keys.derive(&first).unwrap().reveal().to_owned(),
         }
     }
 }

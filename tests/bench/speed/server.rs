@@ -50,8 +50,8 @@ impl Server {
         self.folder.path().join(name)
     }
 
-    pub(crate) fn database(&self) -> PathBuf {
-        self.folder.path().join("data/idsvc.redb")
+    pub(crate) fn data_dir(&self) -> PathBuf {
+        self.folder.path().join("data")
     }
 
     fn prepared(&self, mut command: Command, arguments: &[&str]) -> Command {

@@ -23,8 +23,6 @@ struct Family {
     replaced: Option<String>,
     /// The code that it began with, and when that was made.
     code: Option<(String, Instant)>,
-    /// Another token made of the one that `refresh` was made of. Only one of the two may be good.
-    rival: Option<String>,
 }
 
 /// The answers that one party received so far.
@@ -121,7 +119,7 @@ impl Party {
         }
         let mut family = self.alive.swap_remove(at);
         match stage.below(2) {
-            0 if family.replaced.is_some() && family.rival.is_none() => {
+            0 if family.replaced.is_some() => {
                 let replaced = family.replaced.take().unwrap();
                 refused(&stage.refresh(&replaced)?, "a replaced token");
                 stage.did("replays refused");
@@ -131,25 +129,6 @@ impl Party {
                 stage.did("families revoked");
             }
         }
-        self.bury(family);
-        Some(())
-    }
-
-    /// Sees that of two tokens made of one only the later is good. Presented after its successor was used,
-    /// the earlier one is a replay and ends the family.
-    fn settle(&mut self, at: usize, stage: &Stage<'_>) -> Option<()> {
-        let Some(rival) = self.alive[at].rival.clone() else {
-            return Some(());
-        };
-        if stage.is_heads() {
-            refused(&stage.refresh(&rival)?, "the earlier of two successors");
-            self.alive[at].rival = None;
-            return self.alive[at].refresh(stage);
-        }
-        let mut family = self.alive.swap_remove(at);
-        family.refresh(stage)?;
-        refused(&stage.refresh(&rival)?, "the earlier of two successors");
-        stage.did("replays refused");
         self.bury(family);
         Some(())
     }
@@ -164,33 +143,36 @@ impl Family {
             before: None,
             replaced: None,
             code,
-            rival: None,
         }
     }
 
-    /// An answer that does not come leaves the family as it is: the token stays good for a retry.
+    /// An answer that does not come leaves the family as it is: the token stays good for a retry. The one before it may
+    /// have become a replay.
     fn refresh(&mut self, stage: &Stage<'_>) -> Option<()> {
+        let before = self.before.take();
         let body = granted(stage.refresh(&self.refresh)?, "an answered token");
-        self.move_on(&body);
+        self.replaced = before.or(self.replaced.take());
+        self.before = Some(std::mem::replace(&mut self.refresh, text(&body["refresh_token"])));
+        self.take_access(&body);
         stage.did("refreshes");
         Some(())
     }
 
-    fn move_on(&mut self, body: &serde_json::Value) {
-        let used = std::mem::replace(&mut self.refresh, text(&body["refresh_token"]));
-        self.replaced = self.before.replace(used).or(self.replaced.take());
-        self.access = text(&body["access_token"]);
-        self.is_in_doubt = false;
-    }
-
-    /// Makes two successors of one token, as after a lost answer.
-    fn fork(&mut self, stage: &Stage<'_>) -> Option<()> {
-        let first = granted(stage.refresh(&self.refresh)?, "an answered token");
-        let second = granted(stage.refresh(&self.refresh)?, "a token whose answer was lost");
-        self.rival = Some(text(&first["refresh_token"]));
-        self.move_on(&second);
+    /// Asks for the newest answer again, as if it had been lost.
+    fn retry(&mut self, stage: &Stage<'_>) -> Option<()> {
+        let Some(before) = &self.before else {
+            return self.refresh(stage);
+        };
+        let body = granted(stage.refresh(before)?, "a token whose answer was lost");
+        assert_eq!(text(&body["refresh_token"]), self.refresh, "another successor");
+        self.take_access(&body);
         stage.did("retries");
         Some(())
+    }
+
+    fn take_access(&mut self, body: &serde_json::Value) {
+        self.access = text(&body["access_token"]);
+        self.is_in_doubt = false;
     }
 }
 
@@ -212,20 +194,10 @@ impl Actor for Party {
                 stage.did("access tokens revoked");
             }
             6..=7 if alive > 0 => {
-                let at = stage.below(alive);
-                if self.alive[at].rival.is_some() {
-                    self.settle(at, stage)?;
-                } else {
-                    self.alive[at].fork(stage)?;
-                }
+                self.alive[stage.below(alive)].retry(stage)?;
             }
             _ if alive > 0 => {
-                let at = stage.below(alive);
-                if self.alive[at].rival.is_some() {
-                    self.settle(at, stage)?;
-                } else {
-                    self.alive[at].refresh(stage)?;
-                }
+                self.alive[stage.below(alive)].refresh(stage)?;
             }
             _ => self.begin(stage)?,
         }
@@ -240,11 +212,10 @@ impl Actor for Party {
                 let is_active = stage.is_active(&family.access)?;
                 assert_eq!(is_active, !is_withdrawn, "an answered access token");
             }
-            if family.rival.is_some() {
-                self.settle(at, stage)?;
-            } else {
-                family.refresh(stage)?;
+            if stage.is_heads() {
+                family.retry(stage)?;
             }
+            family.refresh(stage)?;
             stage.found("live families");
         }
         for (refresh, access) in &self.dead {

@@ -1,33 +1,28 @@
 //! An actor that sends the same refresh token several times at once.
 //!
-//! Until a successor is used, every use of the token is a first use or the retry of one, so all that are answered
-//! are granted; the successor made last is good and its siblings are refused without harm. Nobody knows the order in
-//! which the answers were made, and after a lost answer not even whether the last of them was seen.
+//! Until the successor is used, every use of the token is a first use or the retry of one, so all that are answered
+//! are granted, with the same successor. After a lost answer nobody knows whether there is one.
 
 use std::thread;
 
 use super::Actor;
-use super::stage::{Stage, granted, refused, text};
+use super::stage::{Stage, StatusAndBody, granted, refused, text};
 
 const MOST_ALIVE: usize = 4;
 const MOST_REMEMBERED: usize = 10;
-const MOST_SUCCESSORS: usize = 8;
+const MOST_ANSWERS: usize = 8;
 
-/// A refresh family of which `token` is good: it is the newest, or its successors were not used.
+/// A refresh family of which `token` is good: it is the newest, or its successor was not used.
 struct Family {
     token: String,
-    /// The successors of the token. At most one of them is good.
-    successors: Vec<Successor>,
+    successor: Option<String>,
+    /// The access tokens of the answers.
+    access: Vec<String>,
     /// Whether there may be a successor that was not received.
     is_lost: bool,
 }
 
-struct Successor {
-    refresh: String,
-    access: String,
-}
-
-/// Sends a token two or three times in parallel, and finds the good successor later.
+/// Sends a token two or three times in parallel, and goes on with the successor later.
 #[derive(Default)]
 pub(super) struct ParallelRefresher {
     alive: Vec<Family>,
@@ -39,9 +34,18 @@ impl Family {
     fn of(token: String) -> Self {
         Self {
             token,
-            successors: Vec::new(),
+            successor: None,
+            access: Vec::new(),
             is_lost: false,
         }
+    }
+
+    fn take(&mut self, told: StatusAndBody) {
+        let body = granted(told, "a token whose successor was not used");
+        let successor = text(&body["refresh_token"]);
+        let known = self.successor.get_or_insert_with(|| successor.clone());
+        assert_eq!(*known, successor, "a token has two successors");
+        self.access.push(text(&body["access_token"]));
     }
 
     fn send_at_once(&mut self, stage: &Stage<'_>) -> Option<()> {
@@ -55,11 +59,7 @@ impl Family {
         let mut are_answered = true;
         for answer in answers {
             if let Some(told) = answer {
-                let body = granted(told, "one of several uses of a token at once");
-                self.successors.push(Successor {
-                    refresh: text(&body["refresh_token"]),
-                    access: text(&body["access_token"]),
-                });
+                self.take(told);
             } else {
                 are_answered = false;
                 self.is_lost = true;
@@ -68,87 +68,58 @@ impl Family {
         are_answered.then(|| stage.did("parallel refreshes"))
     }
 
-    /// The indexes of the successors that introspection calls active. Introspection changes nothing.
-    fn good(&self, stage: &Stage<'_>) -> Option<Vec<usize>> {
-        let is_active = stage.is_active(&self.token)?;
-        assert!(is_active, "a token whose successors were not used");
-        let mut good = Vec::new();
-        for (at, successor) in self.successors.iter().enumerate() {
-            let is_active = stage.is_active(&successor.access)?;
-            assert!(is_active, "an answered access token of a live family");
-            if stage.is_active(&successor.refresh)? {
-                good.push(at);
-            }
+    /// Everything that was answered is good. Introspection changes nothing.
+    fn check(&self, stage: &Stage<'_>) -> Option<()> {
+        for token in [&self.token]
+            .into_iter()
+            .chain(&self.successor)
+            .chain(&self.access)
+        {
+            let is_active = stage.is_active(token)?;
+            assert!(is_active, "a token of a live family");
         }
-        assert!(good.len() < 2, "{} successors of one token are good", good.len());
-        assert!(
-            self.is_lost || self.successors.is_empty() || good.len() == 1,
-            "all successors are known, and none is good"
-        );
-        Some(good)
+        Some(())
     }
 
-    /// Uses the token once more. Its earlier successors are worthless then.
+    /// Uses the token once more.
     fn retry(&mut self, stage: &Stage<'_>) -> Option<()> {
         let Some(told) = stage.refresh(&self.token) else {
             self.is_lost = true;
             return None;
         };
-        let body = granted(told, "a token whose successors were not used");
-        let before = std::mem::replace(self, Self::of(text(&body["refresh_token"])));
-        for successor in before.successors {
-            superseded(stage, &successor.refresh)?;
-        }
+        self.take(told);
         Some(())
     }
 
-    /// Uses the good successor. The token and its other successors are replays from then on.
-    fn go_on(&mut self, at: usize, stage: &Stage<'_>) -> Option<Vec<String>> {
-        let successors = self.successors.iter();
-        let mut replays: Vec<_> = successors.map(|successor| successor.refresh.clone()).collect();
-        let good = replays.swap_remove(at);
-        for sibling in &replays {
-            superseded(stage, sibling)?;
-        }
-        replays.push(std::mem::replace(&mut self.token, good));
-        self.successors.clear();
+    /// Uses the successor. The token is a replay from then on.
+    fn go_on(&mut self, successor: String, stage: &Stage<'_>) -> Option<String> {
+        let replay = std::mem::replace(&mut self.token, successor);
+        self.successor = None;
         self.is_lost = true;
-        let body = granted(stage.refresh(&self.token)?, "the good one of several successors");
+        let body = granted(stage.refresh(&self.token)?, "the successor of a token");
         *self = Self::of(text(&body["refresh_token"]));
-        Some(replays)
+        Some(replay)
     }
 }
 
-/// Fails unless the token is refused because a repeated request replaced it.
-fn superseded(stage: &Stage<'_>, token: &str) -> Option<()> {
-    let told = stage.refresh(token)?;
-    refused(&told, "the sibling of a good token");
-    assert_eq!(
-        told.1["error_description"],
-        "refresh_token has been replaced by that of a repeated request"
-    );
-    Some(())
-}
-
 impl ParallelRefresher {
-    /// Finds the good token of a family and continues with it, or ends the family with a replay.
+    /// Continues with the successor of a token, or ends the family with a replay.
     fn sort_out(&mut self, at: usize, stage: &Stage<'_>) -> Option<()> {
         let family = &mut self.alive[at];
-        let good = family.good(stage)?;
-        if !family.successors.is_empty() {
+        family.check(stage)?;
+        if family.successor.is_some() {
             stage.found("parallel successors");
         }
         if family.is_lost {
             stage.found("parallel answers lost");
         }
-        let Some(&good) = good.first().filter(|_| stage.below(3) > 0) else {
+        let Some(successor) = family.successor.clone().filter(|_| stage.below(3) > 0) else {
             return family.retry(stage);
         };
-        let replays = family.go_on(good, stage)?;
+        let replay = family.go_on(successor, stage)?;
         if stage.is_heads() {
             let ending = self.alive.swap_remove(at);
-            let replay = &replays[stage.below(replays.len())];
-            refused(&stage.refresh(replay)?, "a token whose successor was used");
+            refused(&stage.refresh(&replay)?, "a token whose successor was used");
             self.dead.push(ending.token);
         }
         Some(())
@@ -165,8 +136,8 @@ impl Actor for ParallelRefresher {
         }
         let at = stage.below(alive);
         let family = &mut self.alive[at];
-        let is_full = family.successors.len() >= MOST_SUCCESSORS;
-        let is_open = family.is_lost || !family.successors.is_empty();
+        let is_full = family.access.len() >= MOST_ANSWERS;
+        let is_open = family.is_lost || family.successor.is_some();
         if is_full || is_open && stage.is_heads() {
             self.sort_out(at, stage)?;
             stage.did("successors sorted out");

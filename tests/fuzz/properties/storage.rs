@@ -7,14 +7,15 @@ use idsvc::identity::{Consent, Session, User};
 use idsvc::oauth::Client;
 use idsvc::oauth::code::AuthorizationCode as CodeRecord;
 use idsvc::oauth::login::LoginTransaction;
-use idsvc::oauth::refresh::{PresentedRefreshToken, RefreshFamily};
+use idsvc::oauth::refresh::RefreshFamily;
+use idsvc::oauth::refresh_keys::{PresentedRefreshToken, RefreshKeys};
 use idsvc::secret::{
     ApiKey, AuthorizationCode, BrowserCookie, ClientSecret, Kind, Lineage, RefreshToken, Secret,
     SessionCookie, UpstreamState,
 };
 use idsvc::store::backup::{BackupError, BackupReader, Header};
 use idsvc::store::record::Record;
-use idsvc::store::records::{ApiKeyUse, SigningKeyRecord};
+use idsvc::store::records::{ApiKeyUse, RefreshKeyRecord, SigningKeyRecord};
 use idsvc::store::table::Key;
 use idsvc::store::tables;
 use ring::hmac;
@@ -48,7 +49,17 @@ pub(super) fn refresh_token(data: &[u8]) -> bool {
     };
     let made = Secret::<RefreshToken>::assemble(locator, random);
     let read = PresentedRefreshToken::parse(made.reveal()).unwrap();
-    assert_eq!(read.family.as_bytes().as_slice(), &locator[..16]);
+    let number = u32::from_be_bytes(locator[16..20].try_into().unwrap());
+    let keys = RefreshKeys::new([(number, vec![7; 32].into())]);
+    assert!(keys.verify(&read).is_none(), "it was not derived");
+    let derived =
+        Secret::<RefreshToken>::assemble(locator, hmac::sign(&KEY, locator).as_ref().try_into().unwrap());
+    let derived = PresentedRefreshToken::parse(derived.reveal()).unwrap();
+    let id = keys.verify(&derived).unwrap();
+    assert_eq!(id.family.as_bytes().as_slice(), &locator[..16]);
+    let again = keys.derive(&id).unwrap();
+    assert_eq!(again.locator(), locator);
+    assert_eq!(again.secret_bytes(), hmac::sign(&KEY, locator).as_ref());
     assert!(accepts::<RefreshToken>(made.reveal()));
     if let [at, other, ..] = rest {
         let mut changed = made.reveal().as_bytes().to_vec();
@@ -81,7 +92,7 @@ pub(super) fn stored_record(data: &[u8]) -> bool {
     let Some((table, row)) = data.split_first() else {
         return false;
     };
-    match table % 13 {
+    match table % 14 {
         0 => check_record::<Client>(row),
         1 => check_record::<User>(row),
         2 => check_record::<SigningKeyRecord>(row),
@@ -94,6 +105,7 @@ pub(super) fn stored_record(data: &[u8]) -> bool {
         9 => check_record::<Provider>(row),
         10 => check_record::<String>(row),
         11 => check_record::<Uuid>(row),
+        12 => check_record::<RefreshKeyRecord>(row),
         _ => check_record::<()>(row),
     }
 }

@@ -26,4 +26,5 @@ mod rfc7636;
 mod rfc7662;
 mod rfc8414;
 mod rfc9207;
+mod rfc9700_retry;
 mod rp_initiated_logout;

@@ -8,7 +8,6 @@ use idsvc::oauth::Scope;
 use idsvc::oauth::client::{ConsentRequirement, RefreshPolicy};
 use idsvc::oauth::refresh;
 use idsvc::store::tables::{CONSENTS, FAMILIES, FAMILIES_BY_OWNER};
-use tokio::task::JoinSet;
 
 use crate::harness::reply::line_of;
 use crate::harness::{RelyingParty, START, Server, Tokens, scene};
@@ -69,36 +68,6 @@ async fn a_refreshed_id_token_tells_of_the_same_sign_in() {
         (Some("n-1"), None)
     );
     assert_eq!(second.access().claims["auth_time"], START.seconds());
-}
-
-/// RFC 9700 section 4.14.2: an answer that was lost on its way may be asked for again for two minutes, and
-/// the one that was lost is worthless then.
-#[tokio::test]
-async fn a_lost_answer_may_be_asked_for_again() {
-    let (server, acme, alice) = scene().await;
-    let first = acme.tokens(&alice.browser()).await;
-    let lost = acme.refresh(first.refresh_token()).await.tokens();
-    server.advance(120);
-    let again = acme.refresh(first.refresh_token()).await.tokens();
-    assert_ne!(lost.refresh_token(), again.refresh_token());
-    assert!(!is_active(&acme, lost.refresh_token()).await);
-    let next = acme.refresh(again.refresh_token()).await.tokens();
-    assert!(acme.is_welcome(&next).await);
-    assert_eq!(acme.refresh(lost.refresh_token()).await.refusal(), REPLAYED);
-    assert!(!acme.is_welcome(&next).await);
-}
-
-/// RFC 9700 section 4.14.2: the retry window counts from the first use, not from the last retry.
-#[tokio::test]
-async fn a_retry_does_not_prolong_the_window() {
-    let (server, acme, alice) = scene().await;
-    let first = acme.tokens(&alice.browser()).await;
-    acme.refresh(first.refresh_token()).await.tokens();
-    server.advance(100);
-    let again = acme.refresh(first.refresh_token()).await.tokens();
-    server.advance(21);
-    assert_eq!(acme.refresh(first.refresh_token()).await.refusal(), REPLAYED);
-    assert_eq!(acme.refresh(again.refresh_token()).await.refusal(), REVOKED);
 }
 
 /// RFC 9700 section 4.14.2: an old token after the window revokes the family, access tokens too.
@@ -474,39 +443,6 @@ async fn a_client_registered_for_reuse_keeps_its_token() {
     }
     server.advance(90 * DAY);
     assert_eq!(acme.refresh(first.refresh_token()).await.error(), "invalid_grant");
-}
-
-/// RFC 9700 section 4.14.2: refreshes at the same moment never leave two tokens that both go on.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_refreshes_at_once_leave_one_token() {
-    let (_server, acme, alice) = scene().await;
-    let first = acme.tokens(&alice.browser()).await;
-    let mut refreshes = JoinSet::new();
-    for _ in 0..32 {
-        refreshes.spawn(acme.refresh(first.refresh_token()).into_future());
-    }
-    let answers: Vec<_> = refreshes
-        .join_all()
-        .await
-        .iter()
-        .map(crate::harness::Reply::tokens)
-        .collect();
-    let mut live = Vec::new();
-    for tokens in &answers {
-        if is_active(&acme, tokens.refresh_token()).await {
-            live.push(tokens.refresh_token());
-        }
-    }
-    assert_eq!(live.len(), 1);
-    let next = acme.refresh(live[0]).await.tokens();
-    let mut dead = answers
-        .iter()
-        .map(Tokens::refresh_token)
-        .filter(|token| *token != live[0]);
-    assert_eq!(acme.refresh(dead.next().unwrap()).await.refusal(), REPLAYED);
-    for token in dead.chain([first.refresh_token(), next.refresh_token()]) {
-        assert_eq!(acme.refresh(token).await.refusal(), REVOKED);
-    }
 }
 
 /// A client that signs its user in over and over keeps fifty grants of that user. The one in use stays, of this
