@@ -25,6 +25,7 @@ mod kill;
 mod kiosk;
 mod play;
 mod restart;
+mod retry;
 mod room;
 mod shim;
 mod timing;
