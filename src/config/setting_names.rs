@@ -1,5 +1,7 @@
 //! The names of settings: in the file, in the environment and as flags. Also finds the most similar name.
 
+use strsim::osa_distance;
+
 use super::reference::{SETTINGS, Setting};
 
 /// The setting with this key.
@@ -40,27 +42,8 @@ impl Setting {
 pub fn nearest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let limit = (wrong.chars().count() / 3).max(2);
     known
-        .map(|name| (distance(wrong, name), name))
+        .map(|name| (osa_distance(wrong, name), name))
         .filter(|(far, _)| *far <= limit)
         .min()
         .map(|(_, name)| name)
-}
-
-/// The number of characters to insert, remove or replace to turn one text into the other (Levenshtein).
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (line, from) in one.chars().enumerate() {
-        let mut diagonal = line;
-        let mut left = line.saturating_add(1);
-        let mut next = vec![left];
-        for (above, to) in row.iter().skip(1).zip(&other) {
-            let replaced = diagonal.saturating_add(usize::from(from != *to));
-            left = replaced.min(above.saturating_add(1)).min(left.saturating_add(1));
-            next.push(left);
-            diagonal = *above;
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or(0)
 }

@@ -20,7 +20,7 @@ use uuid::Uuid;
 use crate::clock::{EARLIEST, Timestamp};
 use crate::oauth::client::{Client, RefreshPolicy};
 use crate::oauth::code::Authorization;
-use crate::oauth::error::Refusal;
+use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::policy::Lifetimes;
 use crate::oauth::refresh_keys::RefreshTokenId;
 use crate::oauth::scope::Scope;
@@ -259,6 +259,21 @@ impl RefreshFamily {
             end
         };
     }
+}
+
+/// The scope of a refreshed access token: the requested scope, which must not exceed the granted one (RFC 6749 section
+/// 6), without values that the client may no longer have.
+pub fn narrowed_scope(granted: &Scope, asked: Option<&Scope>, allowed: &Scope) -> Result<Scope, Refusal> {
+    if asked.is_some_and(|asked| !asked.is_within(granted)) {
+        return Err(Refusal::new(
+            ErrorCode::InvalidScope,
+            "scope exceeds what was granted",
+        ));
+    }
+    let is_asked = |value: &str| asked.is_none_or(|asked| asked.contains(value));
+    Ok(granted
+        .kept_within(allowed)
+        .filter(|value| Scope::is_marker(value) || is_asked(value)))
 }
 
 /// The refusal for a token that names no family, or the wrong one.

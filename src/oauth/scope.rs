@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use strsim::osa_distance;
 
 /// A list of distinct scope values in the order in which they were named.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,6 +42,17 @@ impl Scope {
         "address",
         Self::OFFLINE_ACCESS,
     ];
+
+    /// The standard value that `value` is probably meant to be: one differs from it by one typing error. A plural is
+    /// another word.
+    pub fn misspelled_standard(value: &str) -> Option<&'static str> {
+        let is_meant = |standard: &&str| {
+            value != *standard
+                && value.strip_suffix('s') != Some(standard)
+                && osa_distance(&value.to_ascii_lowercase(), standard) <= 1
+        };
+        Self::STANDARD.into_iter().find(is_meant)
+    }
 
     /// No scope at all.
     pub const fn empty() -> Self {
@@ -173,6 +185,23 @@ mod tests {
     fn a_scope_keeps_its_order_and_drops_repetitions() {
         let scope: Scope = "openid  email openid services:all".parse().unwrap();
         assert_eq!(scope.to_string(), "openid email services:all");
+    }
+
+    #[test]
+    fn a_typing_error_in_a_standard_value_is_noticed_and_another_word_is_not() {
+        for (value, meant) in [
+            ("opnid", "openid"),
+            ("opneid", "openid"),
+            ("OpenID", "openid"),
+            ("e-mail", "email"),
+            ("adress", "address"),
+            ("offline-access", "offline_access"),
+        ] {
+            assert_eq!(Scope::misspelled_standard(value), Some(meant), "{value}");
+        }
+        for value in ["openid", "emails", "profiles", "notes.read", "phone2fa"] {
+            assert_eq!(Scope::misspelled_standard(value), None, "{value}");
+        }
     }
 
     #[test]

@@ -103,21 +103,6 @@ impl TokenRequest {
     }
 }
 
-/// The scope of a refreshed access token: the requested scope, which must not exceed the granted one (RFC 6749 section
-/// 6), without values that the client may no longer have.
-pub fn narrowed_scope(granted: &Scope, asked: Option<&Scope>, allowed: &Scope) -> Result<Scope, Refusal> {
-    if asked.is_some_and(|asked| !asked.is_within(granted)) {
-        return Err(Refusal::new(
-            ErrorCode::InvalidScope,
-            "scope exceeds what was granted",
-        ));
-    }
-    let is_asked = |value: &str| asked.is_none_or(|asked| asked.contains(value));
-    Ok(granted
-        .kept_within(allowed)
-        .filter(|value| Scope::is_marker(value) || is_asked(value)))
-}
-
 /// The scope of a user who signs in without an authorization request: the requested one, or the client's default with
 /// `openid`. The service adds `marker`; the other marker cannot be requested.
 pub fn user_scope(asked: Option<&Scope>, client: &Client, marker: &str) -> Result<Scope, Refusal> {
@@ -188,29 +173,6 @@ pub struct TokenResponse {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_scope_narrows_and_never_widens() {
-        let granted: Scope = "openid email authenticated".parse().unwrap();
-        let narrowed = |asked: Option<&str>, allowed: &str| {
-            let asked = asked.map(|asked| asked.parse().unwrap());
-            narrowed_scope(&granted, asked.as_ref(), &allowed.parse().unwrap())
-        };
-        assert_eq!(
-            narrowed(Some("email"), "openid email").unwrap().to_string(),
-            "email authenticated"
-        );
-        assert_eq!(narrowed(None, "openid email profile").unwrap(), granted);
-        let anonymous: Scope = "openid anonymous".parse().unwrap();
-        let kept = narrowed_scope(&anonymous, Some(&"openid".parse().unwrap()), &Scope::empty());
-        assert_eq!(kept.unwrap().to_string(), "anonymous");
-        assert_eq!(
-            narrowed(None, "openid").unwrap().to_string(),
-            "openid authenticated"
-        );
-        let wider = narrowed(Some("email profile"), "openid email profile");
-        assert_eq!(wider.unwrap_err().code, ErrorCode::InvalidScope);
-    }
 
     #[test]
     fn a_scope_of_spaces_counts_as_omitted() {

@@ -11,6 +11,7 @@ use crate::oauth::client_metadata::ClientFields;
 use crate::oauth::redirect_uri::{
     LOGOUT_PARAMETERS, RESPONSE_PARAMETERS, check_query, check_registrable, is_origin,
 };
+use crate::oauth::scope::Scope;
 use crate::oauth::{Fault, FaultCode};
 
 const MOST_URIS: usize = 100;
@@ -71,6 +72,13 @@ pub(in crate::admin) fn check(
         if !client.scope.contains(scope) {
             let detail = format!("scope text {scope:?} is for a scope that the client may not ask for");
             faults.push(FaultCode::NotAllowed.at(["scope_texts", "scope"], detail));
+        }
+    }
+    for value in client.scope.iter() {
+        let is_new = before.is_none_or(|before| !before.scope.contains(value));
+        if let Some(meant) = Scope::misspelled_standard(value).filter(|_| is_new) {
+            let detail = format!("scope {value} is unknown: did you mean {meant}?");
+            faults.push(FaultCode::Invalid.at(["scope"], detail));
         }
     }
     if !client.default_scope.is_within(&client.scope) {

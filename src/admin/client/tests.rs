@@ -48,6 +48,19 @@ async fn a_client_with_a_redirect_uri_may_sign_people_in() {
 }
 
 #[tokio::test]
+async fn a_misspelled_scope_is_refused() {
+    let core = core();
+    let mut bad = request("web");
+    bad.fields.scope = Some(vec!["opnid".to_owned(), "openid".to_owned()]);
+    let refused = refusal(add(admin(&core), bad).await);
+    assert_eq!(
+        (refused[0].code, &*refused[0].fields),
+        (FaultCode::Invalid, &["scope".to_owned()][..])
+    );
+    assert!(refused[0].detail.contains("did you mean openid"));
+}
+
+#[tokio::test]
 async fn all_that_is_wrong_is_said_at_once() {
     let core = core();
     let mut bad = request("a b");

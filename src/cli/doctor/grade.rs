@@ -8,6 +8,7 @@ use crate::clock::Timestamp;
 use crate::jose::alg::Algorithm;
 use crate::oauth::client::{AssertionAudience, AuthMethod, GrantType, PkceRequirement};
 use crate::oauth::redirect_uri::{check_registrable, is_origin, is_private_by_name};
+use crate::oauth::scope::Scope;
 
 // OAuth 2.1 is a draft whose section numbers change, so these name the rule instead.
 const OAUTH_PKCE: &str = "OAuth 2.1: a code challenge with every authorization request";
@@ -35,6 +36,15 @@ pub(super) fn check_client(client: &ClientView, now: Timestamp) -> Vec<Finding> 
             )
             .by(OAUTH_PKCE),
         );
+    }
+    for value in client.scope.iter() {
+        if let Some(meant) = Scope::misspelled_standard(value) {
+            let message =
+                format!("it may ask for the scope {value}, which is unknown: {meant} is probably meant");
+            let remedy =
+                format!("idsvc client update {id} --scope {meant}, beside every other scope that it keeps");
+            findings.push(advice(&message, remedy));
+        }
     }
     findings.extend(check_schemes(client));
     findings.extend(check_old_addresses(client));
@@ -195,6 +205,15 @@ mod tests {
             );
         }
         assert_eq!(remedies.len(), 3);
+    }
+
+    #[test]
+    fn a_scope_that_nobody_knows_is_named_with_the_one_that_is_meant() {
+        let remedies = remedies(&view(&serde_json::json!({"scope": "openid profil"})), 0);
+        assert!(
+            remedies.iter().any(|remedy| remedy.contains("--scope profile")),
+            "{remedies:?}"
+        );
     }
 
     #[test]

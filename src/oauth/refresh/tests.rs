@@ -317,3 +317,26 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_scope_narrows_and_never_widens() {
+    let granted: Scope = "openid email authenticated".parse().unwrap();
+    let narrowed = |asked: Option<&str>, allowed: &str| {
+        let asked = asked.map(|asked| asked.parse().unwrap());
+        narrowed_scope(&granted, asked.as_ref(), &allowed.parse().unwrap())
+    };
+    assert_eq!(
+        narrowed(Some("email"), "openid email").unwrap().to_string(),
+        "email authenticated"
+    );
+    assert_eq!(narrowed(None, "openid email profile").unwrap(), granted);
+    let anonymous: Scope = "openid anonymous".parse().unwrap();
+    let kept = narrowed_scope(&anonymous, Some(&"openid".parse().unwrap()), &Scope::empty());
+    assert_eq!(kept.unwrap().to_string(), "anonymous");
+    assert_eq!(
+        narrowed(None, "openid").unwrap().to_string(),
+        "openid authenticated"
+    );
+    let wider = narrowed(Some("email profile"), "openid email profile");
+    assert_eq!(wider.unwrap_err().code, ErrorCode::InvalidScope);
+}
