@@ -87,7 +87,10 @@ async fn a_client_that_comes_again_has_none_of_the_tokens_of_the_one_that_went()
     let now = core.clock.now();
     let with_uuid = DeclaredClient {
         client_uuid: Some(uuid::Uuid::from_u128(1)),
-        ..web()
+        ..web_with(|fields| {
+            fields.grant_types = Some(vec![GrantType::AuthorizationCode, GrantType::ClientCredentials]);
+            fields.max_scope = Some(vec!["openid".to_owned()]);
+        })
     };
     let token_of = |client: &Client| {
         let made = issue_tokens_for_client(&core, client, Scope::empty(), now).unwrap();
