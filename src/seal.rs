@@ -2,6 +2,10 @@
 //!
 //! A sealed value is a version byte, a random nonce of 96 bits, and the ciphertext and tag of AES-256-GCM. The context
 //! (the table and the row) is authenticated too, so that a sealed value opens only in its place.
+//!
+//! What every browser may have sealed, without having authenticated, is sealed under the key of the hour. So no key seals
+//! more than the requests of an hour: AES-GCM with random nonces allows 2^32 values for one key (NIST SP 800-38D section
+//! 8.3).
 
 use std::fmt;
 
@@ -22,6 +26,7 @@ const MASTER_KEY_LEN: usize = 32;
 /// Seals and opens values under one master key.
 pub struct Sealer {
     key: LessSafeKey,
+    derived: hkdf::Prk,
     backup_key: hmac::Key,
     fingerprint: String,
 }
@@ -53,11 +58,10 @@ impl Sealer {
     )]
     pub fn new(master_key: &[u8; MASTER_KEY_LEN]) -> Self {
         let derived = hkdf::Salt::new(HKDF_SHA256, &[]).extract(master_key);
-        let key = derived
-            .expand(&[b"idsvc seal v1"], &AES_256_GCM)
-            .expect("32 bytes");
+        let key = aead_key(&derived, &[b"idsvc seal v1"]);
         let backup_key = derived
             .expand(&[b"idsvc backup v1"], hmac::HMAC_SHA256)
+            .map(hmac::Key::from)
             .expect("32 bytes");
         let mut identity = Zeroizing::new([0; 32]);
         derived
@@ -65,8 +69,9 @@ impl Sealer {
             .and_then(|expanded| expanded.fill(identity.as_mut_slice()))
             .expect("32 bytes");
         Self {
-            key: LessSafeKey::new(UnboundKey::from(key)),
-            backup_key: hmac::Key::from(backup_key),
+            key,
+            derived,
+            backup_key,
             fingerprint: hexadecimal_digest(identity.as_slice()),
         }
     }
@@ -86,43 +91,36 @@ impl Sealer {
     ///
     /// # Panics
     /// When `plain` is longer than 64 GiB, the limit of AES-GCM for one nonce.
-    #[expect(clippy::expect_used, reason = "sealing fails beyond 64 GiB only")]
     pub fn seal(&self, context: &str, plain: &[u8], random: &Random) -> Vec<u8> {
-        let nonce = random.bytes::<NONCE_LEN>();
-        let mut sealed = Vec::with_capacity(1 + NONCE_LEN + plain.len() + AES_256_GCM.tag_len());
-        sealed.push(VERSION);
-        sealed.extend_from_slice(&nonce);
-        let mut text = Zeroizing::new(plain.to_vec());
-        let tag = self
-            .key
-            .seal_in_place_separate_tag(Nonce::assume_unique_for_key(nonce), Aad::from(context), &mut text)
-            .expect("less than 64 GiB");
-        sealed.extend_from_slice(&text);
-        sealed.extend_from_slice(tag.as_ref());
-        sealed
+        seal_with(&self.key, context, plain, random)
     }
 
     /// Opens a value that [`Sealer::seal`] sealed with the same `context`.
     pub fn open(&self, context: &str, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealError> {
-        let (version, rest) = sealed.split_first().ok_or(SealError::DoesNotOpen)?;
-        if *version != VERSION {
-            return Err(SealError::UnknownVersion);
-        }
-        let (nonce, text) = rest
-            .split_first_chunk::<NONCE_LEN>()
-            .ok_or(SealError::DoesNotOpen)?;
-        let mut plain = Zeroizing::new(text.to_vec());
-        let length = self
-            .key
-            .open_in_place(
-                Nonce::assume_unique_for_key(*nonce),
-                Aad::from(context),
-                &mut plain,
-            )
-            .map_err(|_| SealError::DoesNotOpen)?
-            .len();
-        plain.truncate(length);
-        Ok(plain)
+        open_with(&self.key, context, sealed)
+    }
+
+    /// Seals `plain` under the key of an hour, which the result names. The result is base64url.
+    ///
+    /// # Panics
+    /// As [`Sealer::seal`].
+    pub fn seal_in_hour(&self, hour: u32, context: &str, plain: &[u8], random: &Random) -> String {
+        let hour = hour.to_be_bytes();
+        let sealed = seal_with(&self.key_of_hour(hour), context, plain, random);
+        URL_SAFE_NO_PAD.encode([hour.as_slice(), &sealed].concat())
+    }
+
+    /// Opens a value that [`Sealer::seal_in_hour`] sealed with the same `context`. The content has to say whether it is
+    /// still valid.
+    pub fn open_of_hour(&self, context: &str, sealed: &str) -> Result<Zeroizing<Vec<u8>>, SealError> {
+        let sealed = URL_SAFE_NO_PAD.decode(sealed);
+        let sealed = sealed.map_err(|_| SealError::DoesNotOpen)?;
+        let (hour, sealed) = sealed.split_first_chunk().ok_or(SealError::DoesNotOpen)?;
+        open_with(&self.key_of_hour(*hour), context, sealed)
+    }
+
+    fn key_of_hour(&self, hour: [u8; 4]) -> LessSafeKey {
+        aead_key(&self.derived, &[b"idsvc seal of an hour v1", &hour])
     }
 
     /// Seals a text. The result is base64url.
@@ -142,6 +140,51 @@ impl Sealer {
         let text = std::str::from_utf8(&plain).map_err(|_| SealError::DoesNotOpen)?;
         Ok(Zeroizing::new(text.to_owned()))
     }
+}
+
+#[expect(
+    clippy::expect_used,
+    reason = "expanding fails beyond 8160 bytes only, and these are 32"
+)]
+fn aead_key(derived: &hkdf::Prk, info: &[&[u8]]) -> LessSafeKey {
+    let key = derived.expand(info, &AES_256_GCM).expect("32 bytes");
+    LessSafeKey::new(UnboundKey::from(key))
+}
+
+#[expect(clippy::expect_used, reason = "sealing fails beyond 64 GiB only")]
+fn seal_with(key: &LessSafeKey, context: &str, plain: &[u8], random: &Random) -> Vec<u8> {
+    let nonce = random.bytes::<NONCE_LEN>();
+    let mut sealed = Vec::with_capacity(1 + NONCE_LEN + plain.len() + AES_256_GCM.tag_len());
+    sealed.push(VERSION);
+    sealed.extend_from_slice(&nonce);
+    let mut text = Zeroizing::new(plain.to_vec());
+    let tag = key
+        .seal_in_place_separate_tag(Nonce::assume_unique_for_key(nonce), Aad::from(context), &mut text)
+        .expect("less than 64 GiB");
+    sealed.extend_from_slice(&text);
+    sealed.extend_from_slice(tag.as_ref());
+    sealed
+}
+
+fn open_with(key: &LessSafeKey, context: &str, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealError> {
+    let (version, rest) = sealed.split_first().ok_or(SealError::DoesNotOpen)?;
+    if *version != VERSION {
+        return Err(SealError::UnknownVersion);
+    }
+    let (nonce, text) = rest
+        .split_first_chunk::<NONCE_LEN>()
+        .ok_or(SealError::DoesNotOpen)?;
+    let mut plain = Zeroizing::new(text.to_vec());
+    let length = key
+        .open_in_place(
+            Nonce::assume_unique_for_key(*nonce),
+            Aad::from(context),
+            &mut plain,
+        )
+        .map_err(|_| SealError::DoesNotOpen)?
+        .len();
+    plain.truncate(length);
+    Ok(plain)
 }
 
 fn hexadecimal_digest(bytes: &[u8]) -> String {
@@ -205,6 +248,36 @@ mod tests {
         assert_eq!(sealer(1).open("keys/2", &sealed), Err(SealError::DoesNotOpen));
         assert_eq!(sealer(1).open("", &sealed), Err(SealError::DoesNotOpen));
         assert_eq!(sealer(2).open("keys/1", &sealed), Err(SealError::DoesNotOpen));
+    }
+
+    #[test]
+    fn what_is_sealed_in_an_hour_opens_later_and_under_no_other_key_or_context() {
+        let random = Random::system();
+        let sealed = sealer(1).seal_in_hour(7, "a", b"secret", &random);
+        assert_eq!(
+            sealer(1).open_of_hour("a", &sealed).unwrap().as_slice(),
+            b"secret"
+        );
+        assert!(sealer(1).open_of_hour("b", &sealed).is_err());
+        assert!(sealer(2).open_of_hour("a", &sealed).is_err());
+        let bytes = URL_SAFE_NO_PAD.decode(&sealed).unwrap();
+        assert!(
+            sealer(1).open("a", &bytes[4..]).is_err(),
+            "it is not the key of stored secrets"
+        );
+        for position in 0..bytes.len() {
+            let mut changed = bytes.clone();
+            changed[position] ^= 1;
+            assert!(
+                sealer(1)
+                    .open_of_hour("a", &URL_SAFE_NO_PAD.encode(changed))
+                    .is_err(),
+                "byte {position}"
+            );
+            let cut = URL_SAFE_NO_PAD.encode(&bytes[..position]);
+            assert!(sealer(1).open_of_hour("a", &cut).is_err(), "cut at {position}");
+        }
+        assert!(sealer(1).open_of_hour("a", "!").is_err());
     }
 
     #[test]
