@@ -54,7 +54,7 @@ pub struct App {
     pub unreachable: ArcSwapOption<String>,
     /// The data directory; `None` if the data is in memory.
     data_dir: Option<PathBuf>,
-    /// Unused bytes in the database file when they were last measured, minus what sign-ins have reserved since.
+    /// Unused bytes in the database file when they were last measured, minus what anonymous users have reserved since.
     spare_bytes: AtomicU64,
     documents: ArcSwapOption<PublishedDocuments>,
     /// Random, so that request ids differ between processes.
@@ -64,9 +64,9 @@ pub struct App {
     request_slots: Arc<Semaphore>,
 }
 
-/// The most bytes that the database grows by when a sign-in begins: the longest request and the pages that change with
-/// it.
-const MAX_LOGIN_GROWTH: u64 = 32 << 10;
+/// The most bytes that the database grows by when an anonymous user is created: the rows and the pages that change with
+/// them.
+const MAX_USER_GROWTH: u64 = 32 << 10;
 
 /// The public documents, written again when clients, keys or languages have changed.
 pub struct PublishedDocuments {
@@ -244,11 +244,11 @@ impl App {
         self.spare_bytes.store(spare, Ordering::Relaxed);
     }
 
-    /// Whether the disk has space for a new sign-in. The reserve is kept for sign-ins under way and for removing expired
-    /// rows. A sign-in that is accepted counts with the most bytes that it can take.
-    pub fn has_disk_for_login(&self) -> bool {
+    /// Whether the disk has space for a new anonymous user. The reserve is kept for users who sign in and for removing
+    /// expired rows. A user who is accepted counts with the most bytes that the database can grow by.
+    pub fn has_disk_for_user(&self) -> bool {
         self.low_disk_space()
-            .is_none_or(|space| reserve_disk_for_login(&self.spare_bytes, space))
+            .is_none_or(|space| reserve_disk_for_user(&self.spare_bytes, space))
     }
 
     fn space(&self) -> Option<Space> {
@@ -320,10 +320,10 @@ impl App {
     }
 }
 
-/// Reserves [`MAX_LOGIN_GROWTH`] of the unused bytes, if the rest still covers what the reserve lacks.
-fn reserve_disk_for_login(spare: &AtomicU64, space: Space) -> bool {
+/// Reserves [`MAX_USER_GROWTH`] of the unused bytes, if the rest still covers what the reserve lacks.
+fn reserve_disk_for_user(spare: &AtomicU64, space: Space) -> bool {
     let taken = spare.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |spare| {
-        let left = spare.checked_sub(MAX_LOGIN_GROWTH)?;
+        let left = spare.checked_sub(MAX_USER_GROWTH)?;
         (left >= space.lacking()).then_some(left)
     });
     taken.is_ok()
@@ -334,18 +334,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn on_a_disk_that_is_nearly_full_new_sign_ins_share_what_the_database_has_beyond_the_reserve() {
+    fn on_a_disk_that_is_nearly_full_anonymous_users_share_what_the_database_has_beyond_the_reserve() {
         let space = Space {
             free: 10 << 20,
             total: 64 << 20,
         };
         assert_eq!(space.lacking(), 6 << 20);
-        let spare = AtomicU64::new(space.lacking() + 3 * MAX_LOGIN_GROWTH);
+        let spare = AtomicU64::new(space.lacking() + 3 * MAX_USER_GROWTH);
         assert_eq!(
-            (0..10).filter(|_| reserve_disk_for_login(&spare, space)).count(),
+            (0..10).filter(|_| reserve_disk_for_user(&spare, space)).count(),
             3
         );
         assert_eq!(spare.load(Ordering::Relaxed), space.lacking());
-        assert!(!reserve_disk_for_login(&AtomicU64::new(0), space));
+        assert!(!reserve_disk_for_user(&AtomicU64::new(0), space));
     }
 }

@@ -69,19 +69,26 @@
 //! `http::endpoint::authorize`. [`flow::login::authorize`] finds the client in the in-memory
 //! [`flow::Catalog`], matches the redirect URI, parses the rest into an
 //! [`oauth::authorize::AuthorizationRequest`], reads the session from a snapshot and asks
-//! [`oauth::login::ResolvedPurpose::next_step`]. Nobody is signed in: a login transaction is written, bound to the digest
-//! of a cookie, and the browser goes to `/login`. `http::screen::login` draws [`pages::Login`]; the form comes back;
+//! [`oauth::login::ResolvedPurpose::next_step`]. Nobody is signed in: a login transaction is sealed, bound to the digest
+//! of a cookie, and the browser goes with it to `/login`. `http::screen::login` draws [`pages::Login`]; the form comes back;
 //! [`flow::login::password`] checks the password on the pool and then, in one transaction, starts the session, asks
-//! `next_step` again, and writes the code. The browser goes to the client with `code`, `state` and `iss`. The
-//! client redeems the code: [`flow::token::authorization_code`] consumes it and starts a refresh family in one
-//! transaction, and [`flow::token::issue`] signs.
+//! `next_step` again, and writes the code and an [`oauth::login::LoginRecord`]. The browser goes to the client with
+//! `code`, `state` and `iss`. The client redeems the code: [`flow::token::authorization_code`] consumes it and starts a
+//! refresh family in one transaction, and [`flow::token::issue`] signs.
 //!
 //! At a provider it goes on like this: the page links to `/federation/{provider}/start`, where
-//! [`flow::login::begin_federation`] writes the question (digest of `state`, `nonce`, sealed verifier) into the same login
-//! transaction. The answer comes to `…/callback`; [`flow::login::finish_federation`] takes the question out of the transaction
-//! before anything is asked, redeems the code, has [`federation::id_token`] check the token against the provider's
-//! record and [`federation::account`] decide whose account it is, and joins the way of the password in
-//! [`flow::login::start_session`]. An exchanged token meets the same two rules in [`flow::token::jwt_bearer`].
+//! [`flow::login::begin_federation`] seals the question (digest of `state`, `nonce`, verifier), which the browser keeps
+//! beside the transaction in cookies. The answer comes to `…/callback`; [`flow::login::finish_federation`] opens the
+//! question, redeems the code, has [`federation::id_token`] check the token against the provider's record and
+//! [`federation::account`] decide whose account it is, and joins the way of the password in
+//! [`flow::login::start_session`]. The same transaction marks the answer as used. An exchanged token meets the same two
+//! rules in [`flow::token::jwt_bearer`].
+//!
+//! Until a user has authenticated, nothing is stored: the browser keeps the sign-in in addresses, forms and cookies. A
+//! browser may send again what it keeps. Before the user has authenticated, that is the same as to begin again. After
+//! that, the record says in which session the sign-in was settled, when it was answered, and what was refused: a form from
+//! the history signs nobody in again, and a refusal stays. A code is issued only after the session was checked in the same
+//! transaction, so a page that is sent again in a live session gives no more than a new authorization request.
 //!
 //! A sign-in can be for the account page as well: [`oauth::login::LoginPurpose`] says what it is for, and all that differs
 //! between purposes is a method of it. A sign-in for the account page ends in the session, without a code. What users do

@@ -8,7 +8,7 @@ use crate::identity::AuthenticationMethod;
 use crate::oauth::code::Authorization;
 use crate::store::StoreError;
 use crate::store::engine::Tx;
-use crate::store::tables::{CONSENTS, FAMILIES, LOGIN_TRANSACTIONS, SESSIONS};
+use crate::store::tables::{CONSENTS, FAMILIES, SESSIONS};
 
 /// The clients and providers whose grants end in one transaction.
 ///
@@ -31,7 +31,7 @@ impl GrantRevocation {
         self.providers.insert(id.to_owned());
     }
 
-    /// Ends sessions, refresh families, codes, consents and sign-ins in progress.
+    /// Ends sessions, refresh families, codes and consents.
     ///
     /// Reads each of these tables once, however many clients and providers there are. There is no index for this,
     /// since it happens once in the life of a client or a provider.
@@ -51,13 +51,6 @@ impl GrantRevocation {
         if !self.clients.is_empty() {
             for key in CONSENTS.keys_where(&*tx, |(_, client), _| self.clients.contains(client))? {
                 CONSENTS.remove(tx, &key)?;
-            }
-            let under_way = LOGIN_TRANSACTIONS.keys_where(&*tx, |_, sign_in| {
-                let client_id = sign_in.purpose.client_id();
-                client_id.is_some_and(|client_id| self.clients.contains(client_id))
-            });
-            for id in under_way? {
-                LOGIN_TRANSACTIONS.remove(tx, &id)?;
             }
         }
         if self.clients.is_empty() && self.providers.is_empty() {
@@ -102,7 +95,7 @@ mod tests {
     const NAMES: [&str; 4] = ["kept", "one", "three", "two"];
     const OUTSIDE: &str = "nobody";
     /// Of the codes, only those of the last minutes are read.
-    const REVOKED_FROM: [&str; 5] = ["sessions", "families", "codes", "consents", "login_transactions"];
+    const REVOKED_FROM: [&str; 4] = ["sessions", "families", "codes", "consents"];
 
     fn declared(clients: &[&str], providers: &[(&str, &str)]) -> Apply {
         let client = |id: &&str| DeclaredClient {
@@ -233,7 +226,7 @@ mod tests {
         let (core, passes) = clients_and_providers_with_grants().await;
         let left = declared(&["kept"], &[("kept", "kept"), ("one", "elsewhere")]);
         apply(admin(&core), left.clone()).await.unwrap();
-        assert_eq!(passes_of(&passes), [1, 1, 0, 1, 1]);
+        assert_eq!(passes_of(&passes), [1, 1, 0, 1]);
         let pairs = |all: &[(&str, &str)]| -> Vec<_> {
             all.iter()
                 .map(|(client, by)| ((*client).to_owned(), (*by).to_owned()))
@@ -257,17 +250,17 @@ mod tests {
         assert_eq!(consents.len(), NAMES.len() + 1);
         assert!(consents.iter().all(|((_, client), _)| client == "kept"));
         apply(admin(&core), left).await.unwrap();
-        assert_eq!(passes_of(&passes), [0; 5], "nothing is removed");
+        assert_eq!(passes_of(&passes), [0; 4], "nothing is removed");
     }
 
     #[tokio::test]
     async fn a_removal_reads_only_the_tables_that_can_have_its_grants() {
         let (core, passes) = clients_and_providers_with_grants().await;
         client::remove(admin(&core), "one".to_owned()).await.unwrap();
-        assert_eq!(passes_of(&passes), [0, 1, 0, 1, 1]);
+        assert_eq!(passes_of(&passes), [0, 1, 0, 1]);
         assert!(alive(&core).iter().all(|(client, _)| client != "one"));
         provider::remove(admin(&core), "one".to_owned()).await.unwrap();
-        assert_eq!(passes_of(&passes), [1, 1, 0, 0, 0]);
+        assert_eq!(passes_of(&passes), [1, 1, 0, 0]);
         let update = |fields| UpdateProvider {
             id: "two".to_owned(),
             client_secret: None,
@@ -278,13 +271,13 @@ mod tests {
             ..ProviderFields::default()
         };
         provider::update(admin(&core), update(renamed)).await.unwrap();
-        assert_eq!(passes_of(&passes), [0; 5]);
+        assert_eq!(passes_of(&passes), [0; 4]);
         let moved = ProviderFields {
             issuer: Some("https://moved.example".to_owned()),
             ..ProviderFields::default()
         };
         provider::update(admin(&core), update(moved)).await.unwrap();
-        assert_eq!(passes_of(&passes), [1, 1, 0, 0, 0]);
+        assert_eq!(passes_of(&passes), [1, 1, 0, 0]);
         let left: BTreeMap<_, usize> = alive(&core)
             .into_iter()
             .fold(BTreeMap::new(), |mut left, (_, by)| {

@@ -397,7 +397,7 @@ pub const SETTINGS: &[Setting] = &[
         ("BOOL", "Limit what single addresses, names and clients may do"),
         Some("true"),
         "true",
-        "Whether failed sign-ins, failed client authentication, sign-ins begun, anonymous users, connections, requests,\n\
+        "Whether failed sign-ins, failed client authentication, answers of providers, anonymous users, connections, requests,\n\
          bodies and waiting passwords are limited for single addresses, names and clients. What all of them together may\n\
          take is bounded in any case.",
     ),

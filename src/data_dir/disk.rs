@@ -23,8 +23,8 @@ pub struct Space {
 }
 
 impl Space {
-    /// The space that is kept for sign-ins under way and for removing expired rows: a twentieth of the disk, at least
-    /// 16 MiB and at most 64 MiB. With less free space, new sign-ins wait.
+    /// The space that is kept for users who sign in and for removing expired rows: a twentieth of the disk, at least
+    /// 16 MiB and at most 64 MiB. With less free space, new anonymous users wait.
     pub fn reserve(&self) -> u64 {
         (self.total / 20).clamp(LEAST_RESERVE, MOST_RESERVE)
     }

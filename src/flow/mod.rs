@@ -36,6 +36,7 @@ use uuid::Uuid;
 
 pub use self::catalog::Catalog;
 use self::grant_policy::GrantPolicy;
+use self::login::finish_federation::PendingAnswers;
 use crate::clock::Clock;
 use crate::federation::Upstreams;
 use crate::federation::upstreams::{OutboundPolicy, SetupError};
@@ -116,6 +117,8 @@ pub struct Core {
     pub signature_cache: SignatureCache,
     catalog: Arc<ArcSwap<Catalog>>,
     reload_lock: Mutex<()>,
+    /// The answers of providers that are being checked now.
+    pending_answers: PendingAnswers,
     /// The user whose name was found last; read in place of an unknown one.
     last_found_user: Mutex<Uuid>,
 }
@@ -143,6 +146,7 @@ impl Core {
             passwords,
             catalog: Arc::new(catalog),
             reload_lock: Mutex::new(()),
+            pending_answers: PendingAnswers::default(),
             last_found_user: Mutex::default(),
         })
     }

@@ -28,7 +28,7 @@ use crate::store::engine::{Snapshot, TableId, Tx, Visit};
 use crate::store::record::Record;
 use crate::store::table::{Key, Table};
 use crate::store::tables::{
-    CODES, FAMILIES, FAMILIES_BY_OWNER, LOGIN_TRANSACTIONS, REVOKED_TOKENS, SESSIONS, SESSIONS_BY_USER,
+    CODES, FAMILIES, FAMILIES_BY_OWNER, LOGIN_RECORDS, REVOKED_TOKENS, SESSIONS, SESSIONS_BY_USER,
     USED_ASSERTIONS, USERS,
 };
 
@@ -182,7 +182,7 @@ fn sweep_page(tx: &mut dyn Tx, cursor: Cursor, policy: &Policy, now: Timestamp) 
         ..Page::default()
     };
     let first_login = (now - policy.lifetimes.login_transaction).first_id();
-    remove_before(tx, LOGIN_TRANSACTIONS, first_login, &mut page.swept)?;
+    remove_before(tx, LOGIN_RECORDS, first_login, &mut page.swept)?;
     let hour = hour_of(now);
     remove_before(tx, REVOKED_TOKENS, (hour, Uuid::nil()), &mut page.swept)?;
     remove_before(tx, USED_ASSERTIONS, (hour, [0; 32]), &mut page.swept)?;

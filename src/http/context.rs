@@ -191,22 +191,15 @@ impl RequestContext {
         self.from
     }
 
-    /// Refuses a new sign-in if its address has begun too many, or if the disk is nearly full.
-    pub fn admit_sign_in(&self) -> Result<(), Failure> {
-        self.count_sign_in()?;
-        self.require_disk_for_login()
+    /// Counts an answer of a provider, and refuses it if its address has sent too many.
+    pub fn count_provider_answer(&self) -> Result<(), Failure> {
+        let counted = self.app.limits.receive_provider_answer(self.from, self.now);
+        counted.map_err(throttled)
     }
 
-    /// Counts a sign-in, and refuses it if its address has begun too many. A sign-in that goes on at a provider is counted
-    /// again, but needs no more space on the disk.
-    pub fn count_sign_in(&self) -> Result<(), Failure> {
-        let begun = self.app.limits.begin_sign_in(self.from, self.now);
-        begun.map_err(throttled)
-    }
-
-    /// Refuses a new sign-in if the disk is nearly full.
-    pub fn require_disk_for_login(&self) -> Result<(), Failure> {
-        if self.app.has_disk_for_login() {
+    /// Refuses a new anonymous user if the disk is nearly full.
+    pub fn require_disk_for_user(&self) -> Result<(), Failure> {
+        if self.app.has_disk_for_user() {
             Ok(())
         } else {
             Err(StoreError::NoSpace.into())

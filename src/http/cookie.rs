@@ -36,20 +36,9 @@ impl Cookie {
         }
     }
 
-    /// A `Set-Cookie` value; without `max_age` the cookie ends with the browser. `None` when `value` has
-    /// characters that a cookie cannot have (RFC 6265 section 4.1.1).
+    /// As [`set_cookie`].
     pub fn set(self, value: &str, max_age: Option<Duration>) -> Option<HeaderValue> {
-        if !value.bytes().all(is_cookie_octet) {
-            return None;
-        }
-        let age = max_age.map_or_else(String::new, |age| format!("; Max-Age={}", age.as_secs()));
-        let text = format!(
-            "{}={value}; Path=/; Secure; HttpOnly; SameSite=Lax{age}",
-            self.name()
-        );
-        let mut header = HeaderValue::from_str(&text).ok()?;
-        header.set_sensitive(true);
-        Some(header)
+        set_cookie(self.name(), value, max_age)
     }
 
     /// A `Set-Cookie` value that makes the browser forget the cookie.
@@ -57,21 +46,38 @@ impl Cookie {
         self.set("", Some(Duration::ZERO))
     }
 
-    /// The value that the browser sent. HTTP/2 may split the header (RFC 9113 section 8.2.3). Two different values are a
-    /// sign of an attack: then the cookie is ignored.
+    /// The value that the browser sent. Two different values are a sign of an attack: then the cookie is ignored.
     pub fn read(self, headers: &HeaderMap) -> Option<&str> {
-        let mut values = headers
-            .get_all(COOKIE)
-            .iter()
-            .filter_map(|header| header.to_str().ok())
-            .flat_map(|header| header.split(';'))
-            .filter_map(|pair| pair.trim_matches([' ', '\t']).split_once('='))
+        let mut values = pairs(headers)
             .filter(|(name, _)| *name == self.name())
             .map(|(_, value)| value);
         let value = values.next()?;
         let is_unique = values.all(|other| other == value);
         (is_unique && !value.is_empty()).then_some(value)
     }
+}
+
+/// A `Set-Cookie` value; without `max_age` the cookie ends with the browser. `None` when `value` has characters that a
+/// cookie cannot have (RFC 6265 section 4.1.1).
+pub fn set_cookie(name: &str, value: &str, max_age: Option<Duration>) -> Option<HeaderValue> {
+    if !value.bytes().all(is_cookie_octet) {
+        return None;
+    }
+    let age = max_age.map_or_else(String::new, |age| format!("; Max-Age={}", age.as_secs()));
+    let text = format!("{name}={value}; Path=/; Secure; HttpOnly; SameSite=Lax{age}");
+    let mut header = HeaderValue::from_str(&text).ok()?;
+    header.set_sensitive(true);
+    Some(header)
+}
+
+/// The names and values of all cookies. HTTP/2 may split the header (RFC 9113 section 8.2.3).
+pub fn pairs(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
+    headers
+        .get_all(COOKIE)
+        .iter()
+        .filter_map(|header| header.to_str().ok())
+        .flat_map(|header| header.split(';'))
+        .filter_map(|pair| pair.trim_matches([' ', '\t']).split_once('='))
 }
 
 fn is_cookie_octet(byte: u8) -> bool {

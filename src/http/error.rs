@@ -143,7 +143,7 @@ fn json_error(status: StatusCode, code: ErrorCode, description: &str) -> HttpRes
 /// A failure as people see it.
 pub fn failed_page(context: &RequestContext, failure: &Failure) -> HttpResponse {
     if let Failure::Throttled { seconds } = failure {
-        context.log_refusal("throttled", "too many sign-ins begun");
+        context.log_refusal("throttled", "too many answers of providers");
         let mut answer = context.unlogged_error_page(StatusCode::TOO_MANY_REQUESTS, Heading::Busy, "");
         set_retry_after(&mut answer, *seconds);
         return answer;

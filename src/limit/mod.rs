@@ -9,7 +9,7 @@
 //! | failed sign-ins | 10, 5 minutes | the name that was typed, whether a user has it or not |
 //! | | 30, 20 seconds | the address |
 //! | | 10, 5 minutes | the known browser of this user, instead of the name and the address |
-//! | sign-ins begun | 300, half a second | the address |
+//! | answers of providers | 300, half a second | the address |
 //! | failed client authentication | 20, 10 seconds | the client's name at the address |
 //! | | 200, 1 second | the address; a public client that presents nothing is not counted |
 //! | anonymous users | as configured | the address; the client |
@@ -53,7 +53,7 @@ use crate::random::Random;
 
 const ACCOUNT: Rule = Rule::new(10, Duration::from_mins(5));
 const SIGN_IN: Rule = Rule::new(30, Duration::from_secs(20));
-const BEGUN: Rule = Rule::new(300, Duration::from_millis(500));
+const PROVIDER_ANSWER: Rule = Rule::new(300, Duration::from_millis(500));
 const CLIENT: Rule = Rule::new(20, Duration::from_secs(10));
 const CLIENT_AUTH_BY_IP: Rule = Rule::new(200, Duration::from_secs(1));
 const REFUSAL_LOG: Rule = Rule::new(100, Duration::from_secs(1));
@@ -95,7 +95,7 @@ pub struct Limiter {
     digest_key: Zeroizing<[u8; 32]>,
     accounts: Buckets,
     sign_ins: Buckets,
-    begun: Buckets,
+    provider_answers: Buckets,
     clients: Buckets,
     client_auth_by_ip: Buckets,
     refusal_logs: Buckets,
@@ -135,7 +135,7 @@ impl Limiter {
             digest_key: Zeroizing::new(random.bytes()),
             accounts: Buckets::new(ACCOUNT),
             sign_ins: Buckets::new(SIGN_IN),
-            begun: Buckets::new(BEGUN),
+            provider_answers: Buckets::new(PROVIDER_ANSWER),
             clients: Buckets::new(CLIENT),
             client_auth_by_ip: Buckets::new(CLIENT_AUTH_BY_IP),
             refusal_logs: Buckets::new(REFUSAL_LOG),
@@ -170,11 +170,11 @@ impl Limiter {
         charge_all(charges, now)
     }
 
-    /// Charges a sign-in that begins. A login transaction is stored for it.
-    pub fn begin_sign_in(&self, from: IpAddr, now: Timestamp) -> Result<(), RetryAfter> {
+    /// Charges an answer of a provider. The provider is asked for tokens for it.
+    pub fn receive_provider_answer(&self, from: IpAddr, now: Timestamp) -> Result<(), RetryAfter> {
         let mut charges = Vec::new();
         if !self.is_exempt(from) {
-            charges.extend(self.network_keys(from).map(|key| (&self.begun, key)));
+            charges.extend(self.network_keys(from).map(|key| (&self.provider_answers, key)));
         }
         charge_all(charges, now).map(|_| ())
     }

@@ -120,7 +120,7 @@ fn an_exempt_network_and_a_service_without_limits_are_not_limited() {
         assert_eq!(failures(&limiter, 500, |_| "alice".to_owned(), |_| from), 500);
         for _ in 0..500 {
             limiter.authentication_failed(b"web", from, NOW);
-            assert_eq!(limiter.begin_sign_in(from, NOW), Ok(()));
+            assert_eq!(limiter.receive_provider_answer(from, NOW), Ok(()));
             assert!(limiter.create_anonymous_user("web", from, NOW).is_ok());
         }
         assert_eq!(limiter.may_authenticate(b"web", from, NOW), Ok(()));
@@ -219,7 +219,7 @@ fn more_addresses_than_there_are_places_fill_the_tables_and_leave_nothing_beside
         let (from, name) = (lone_address(number), number.to_be_bytes());
         let client = number.to_string();
         let _ = limiter.try_password(&client, None, from, NOW);
-        let _ = limiter.begin_sign_in(from, NOW);
+        let _ = limiter.receive_provider_answer(from, NOW);
         let _ = limiter.create_anonymous_user(&client, from, NOW);
         limiter.authentication_failed(&name, from, NOW);
         let _ = limiter.may_authenticate(&name, from, NOW);
@@ -238,7 +238,7 @@ fn more_addresses_than_there_are_places_fill_the_tables_and_leave_nothing_beside
         digest_key: _,
         accounts,
         sign_ins,
-        begun,
+        provider_answers,
         clients,
         client_auth_by_ip,
         refusal_logs,
@@ -252,7 +252,7 @@ fn more_addresses_than_there_are_places_fill_the_tables_and_leave_nothing_beside
     let tables = [
         accounts,
         sign_ins,
-        begun,
+        provider_answers,
         clients,
         client_auth_by_ip,
         refusal_logs,

@@ -101,7 +101,7 @@ impl ResponseTarget {
 }
 
 /// A refused request, and where the error is sent.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedRequest {
     /// Where the response is sent.
     pub target: ResponseTarget,
@@ -168,6 +168,8 @@ pub fn response_target(
 pub struct AuthorizationRequest {
     /// The client that asks.
     pub client_id: String,
+    /// The identifier of its record. A client that is registered later under the same `client_id` gets no response.
+    pub client_uuid: Uuid,
     /// Where the response is sent.
     pub target: ResponseTarget,
     /// The scope to grant: the requested values that the client may have.
@@ -239,6 +241,7 @@ impl AuthorizationRequest {
         };
         Ok(Self {
             client_id: client.client_id.clone(),
+            client_uuid: client.client_uuid,
             scope: requested_scope(parameters, client)?,
             nonce: nonce(parameters)?,
             code_challenge: code_challenge(parameters, client)?,
@@ -258,6 +261,7 @@ impl AuthorizationRequest {
     /// client must now use PKCE, no code is issued without a challenge.
     pub fn may_be_answered(&self, client: &Client) -> bool {
         client.enabled
+            && client.client_uuid == self.client_uuid
             && client
                 .match_redirect_uri(Some(self.target.return_to.uri()))
                 .is_ok()

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
+use zeroize::Zeroizing;
 
 use crate::clock::Timestamp;
 use crate::identity::{AuthenticationMethod, Consent, Session};
@@ -180,15 +181,20 @@ impl ResolvedPurpose {
     }
 }
 
-/// A sign-in in progress, bound to the browser in which it began.
+/// A sign-in in progress, bound to the browser in which it began. The browser keeps it, sealed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LoginTransaction {
+    /// Its time-ordered id, which says when it began.
+    pub id: Uuid,
     /// The digest of the cookie of the browser it belongs to.
     pub browser: Digest<BrowserCookie>,
     /// What it is for.
     pub purpose: LoginPurpose,
-    /// When it expires.
-    pub expires_at: Timestamp,
+}
+
+/// What is stored of a sign-in, by the id of its transaction, once a user has authenticated in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoginRecord {
     /// What the user has done since the request.
     pub progress: LoginProgress,
     /// When it was first answered since the last sign-in. The user may submit a form twice, and the browser shows the
@@ -196,15 +202,12 @@ pub struct LoginTransaction {
     pub answered_at: Option<Timestamp>,
     /// The refusal that was sent to the client. It stays the response.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub refused: Option<RefusedRequest>,
-    /// The request to a provider whose response is expected. It is accepted once.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub upstream: Option<UpstreamSignIn>,
+    pub refusal: Option<Refusal>,
 }
 
 /// The parts of an authorization request to a provider that the response must match (OpenID Connect Core 3.1.2.1, RFC
-/// 7636).
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// 7636). The browser keeps them, sealed.
+#[derive(Clone, Serialize, Deserialize)]
 pub struct UpstreamSignIn {
     /// The provider.
     pub provider: String,
@@ -215,8 +218,8 @@ pub struct UpstreamSignIn {
     pub state: Digest<UpstreamState>,
     /// `nonce`.
     pub nonce: String,
-    /// `code_verifier`, sealed with [`UpstreamSignIn::context`], base64url.
-    pub sealed_verifier: String,
+    /// `code_verifier`.
+    pub code_verifier: Zeroizing<String>,
     /// When the request was sent.
     pub asked_at: Timestamp,
     /// When the user was asked to authenticate again, if that was required.
@@ -225,9 +228,9 @@ pub struct UpstreamSignIn {
 }
 
 impl UpstreamSignIn {
-    /// The context that the verifier is sealed with.
-    pub fn context(transaction: Uuid) -> String {
-        format!("login_transactions/{transaction}/code_verifier")
+    /// The context that the question of a login transaction is sealed with.
+    pub fn sealing_context(transaction: Uuid) -> String {
+        format!("login_transaction/{transaction}/upstream_sign_in")
     }
 }
 
@@ -257,32 +260,27 @@ impl LoginProgress {
     }
 }
 
-impl LoginTransaction {
-    /// How long an answered transaction repeats its response.
+impl LoginRecord {
+    /// How long an answered sign-in repeats its response.
     const REPEATABLE: Duration = Duration::from_secs(10);
 
-    /// Whether its pages may still be used, at least to sign in again.
-    pub fn is_open(&self, now: Timestamp) -> bool {
-        now < self.expires_at && (self.refused.is_none() || self.is_in_progress(now))
-    }
-
-    /// Whether it continues: until it is answered, and for [`Self::REPEATABLE`] longer.
+    /// Whether the sign-in continues: until it is answered, and for [`Self::REPEATABLE`] longer.
     pub fn is_in_progress(&self, now: Timestamp) -> bool {
         self.answered_at.is_none_or(|at| now < at + Self::REPEATABLE)
     }
 
     /// Allows a new response after a new sign-in, unless the client was sent a refusal.
     pub fn reopen(&mut self) {
-        if self.refused.is_none() {
+        if self.refusal.is_none() {
             self.answered_at = None;
         }
     }
 
     /// Records the refusal of the client's request. The first refusal is kept and returned.
-    pub fn refuse(&mut self, refused: RefusedRequest, now: Timestamp) -> RefusedRequest {
+    pub fn refuse(&mut self, refusal: Refusal, now: Timestamp) -> Refusal {
         self.reopen();
         self.answered_at.get_or_insert(now);
-        self.refused.get_or_insert(refused).clone()
+        self.refusal.get_or_insert(refusal).clone()
     }
 }
 

@@ -147,7 +147,7 @@ async fn watch_space(app: Arc<App>) {
                 tracing::warn!(
                     free = space.free,
                     kept = space.reserve(),
-                    "the disk is nearly full: sign-ins that begin are answered with 503 unless the database file has unused room"
+                    "the disk is nearly full: new anonymous users are answered with 503 unless the database file has unused room"
                 );
             }
             None if was_short => tracing::info!("the disk has room again"),

@@ -10,7 +10,7 @@ use crate::federation::Provider;
 use crate::identity::{Consent, Session, User};
 use crate::oauth::Client;
 use crate::oauth::code::AuthorizationCode;
-use crate::oauth::login::LoginTransaction;
+use crate::oauth::login::LoginRecord;
 use crate::oauth::refresh::RefreshFamily;
 use crate::store::records::{ApiKeyUse, RefreshKeyRecord, SigningKeyRecord};
 use crate::store::schema::META;
@@ -24,8 +24,8 @@ pub const USERS: Table<Uuid, User> = Table::new(2, "users");
 pub const USERS_BY_LOGIN_NAME: Table<String, Uuid> = Table::new(3, "users_by_login_name");
 /// Signing keys by `kid`.
 pub const SIGNING_KEYS: Table<String, SigningKeyRecord> = Table::new(4, "signing_keys");
-/// Sign-ins under way, by time-ordered id.
-pub const LOGIN_TRANSACTIONS: Table<Uuid, LoginTransaction> = Table::new(5, "login_transactions");
+/// Sign-ins in which a user has authenticated, by the time-ordered id of the login transaction.
+pub const LOGIN_RECORDS: Table<Uuid, LoginRecord> = Table::new(5, "login_records");
 /// Authorization codes by time-ordered id. They stay after redemption, so that a replay is recognised.
 pub const CODES: Table<Uuid, AuthorizationCode> = Table::new(6, "codes");
 /// Refresh families by time-ordered id.
@@ -42,8 +42,8 @@ pub const CONSENTS: Table<(Uuid, String), Consent> = Table::new(11, "consents");
 pub const REVOKED_TOKENS: Table<(u32, Uuid), ()> = Table::new(12, "revoked_tokens");
 /// The last use of each API key, by the key's id.
 pub const API_KEY_USES: Table<Uuid, ApiKeyUse> = Table::new(13, "api_key_uses");
-/// Used assertions, of clients and of providers (ID tokens): (hour of expiry since the epoch, digest of the issuer and
-/// `jti`).
+/// What may be used once and was used: assertions of clients, ID tokens and answers of providers. (Hour of expiry since
+/// the epoch, digest of the issuer and `jti`, or of `state`.)
 pub const USED_ASSERTIONS: Table<(u32, [u8; 32]), ()> = Table::new(14, "used_assertions");
 /// Upstream providers by id.
 pub const PROVIDERS: Table<String, Provider> = Table::new(15, "providers");
@@ -60,7 +60,7 @@ pub fn all() -> impl Iterator<Item = TableId> {
         USERS.id(),
         USERS_BY_LOGIN_NAME.id(),
         SIGNING_KEYS.id(),
-        LOGIN_TRANSACTIONS.id(),
+        LOGIN_RECORDS.id(),
         CODES.id(),
         FAMILIES.id(),
         FAMILIES_BY_OWNER.id(),

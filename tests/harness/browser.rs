@@ -52,6 +52,14 @@ impl Browser {
             .cloned()
     }
 
+    /// All cookies.
+    pub(crate) fn cookies(&self) -> BTreeMap<String, String> {
+        self.cookies
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
     /// Sets a cookie, as a thief of the cookie would.
     pub(crate) fn set_cookie(&self, name: &str, value: &str) {
         self.cookies

@@ -15,7 +15,7 @@ use idsvc::oauth::client::ConsentRequirement;
 use idsvc::oauth::parameters::ParameterError;
 use idsvc::pages::text::EN;
 use idsvc::password::{Memory, hash};
-use idsvc::store::tables::{CONSENTS, LOGIN_TRANSACTIONS, USERS};
+use idsvc::store::tables::{CONSENTS, USERS};
 use serde_json::json;
 use zeroize::Zeroizing;
 
@@ -146,20 +146,6 @@ async fn no_request_can_name_the_page() {
         .with("code", "x")
         .await;
     assert_eq!(reply.error(), "invalid_client");
-}
-
-/// Looking at the page without a session writes a sign-in under way; a page that only looks changes nothing.
-#[tokio::test]
-async fn looking_ahead_begins_no_sign_in() {
-    let (server, _acme, alice) = scene().await;
-    let count = || {
-        let store = &server.app.core.store;
-        store.read(|snapshot| LOGIN_TRANSACTIONS.count(snapshot)).unwrap()
-    };
-    assert_eq!(server.call("HEAD", "/account").await.status, 405);
-    assert_eq!(count(), 0);
-    at_account(&alice.browser()).await;
-    assert_eq!(count(), 1);
 }
 
 /// The page for a request with a parameter that it has twice.

@@ -20,7 +20,6 @@ use idsvc::password::{Memory, PasswordParams, PoolSize, hash};
 use idsvc::random::Random;
 use idsvc::secret::{ApiKey, Secret};
 use idsvc::store::engine::Tx;
-use idsvc::store::tables::LOGIN_TRANSACTIONS;
 use idsvc::store::{Options, StoreError};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -31,9 +30,7 @@ use tokio::task::JoinSet;
 use crate::harness::server::Setup;
 use crate::harness::token::signed;
 use crate::harness::wire::Call;
-use crate::harness::{
-    Audit, Browser, ISSUER, Person, RelyingParty, START, Screen, Server, until, write_form,
-};
+use crate::harness::{Browser, ISSUER, Person, RelyingParty, START, Screen, Server, until, write_form};
 
 const GRANT: &str = "urn:service:oauth2:grant-type:anonymous";
 const HERE: &str = "192.0.2.1";
@@ -377,41 +374,6 @@ async fn a_clock_that_jumps_locks_nobody_out() {
     };
     millis.fetch_sub(24 * 60 * 60 * 1_000, Ordering::SeqCst);
     assert_eq!(fail(&alice, &acme, "alice@example.com", 12).await, 10);
-}
-
-#[tokio::test]
-async fn sign_ins_that_nobody_finishes_are_bounded() {
-    let (server, acme, alice) = scene().await;
-    let signed_in = alice.browser().at(HERE);
-    acme.code(&signed_in).await;
-    for _ in 0..299 {
-        let browser = alice.browser().at(HERE);
-        assert_eq!(browser.fetch(&acme.request().path()).await.status, 303);
-    }
-    let browser = alice.browser().at(HERE);
-    let audit = Audit::listen();
-    let page = browser.fetch(&acme.request().path()).await;
-    assert_eq!(page.status, 429);
-    let refusals = audit.refusals();
-    assert_eq!(refusals.len(), 1, "{refusals:?}");
-    assert_eq!(refusals[0]["error"], "throttled");
-    assert_eq!(
-        (page.header("retry-after"), page.heading().as_str()),
-        (Some("1"), EN.error_busy)
-    );
-    let account = alice.browser().at(HERE).fetch("/account").await;
-    assert_eq!(account.status, 429, "its page begins sign-ins too");
-    let begun = server
-        .app
-        .core
-        .store
-        .read(|snapshot| LOGIN_TRANSACTIONS.count(snapshot))
-        .unwrap();
-    assert_eq!(begun, 300);
-    signed_in.authorize(&acme.request()).await.callback().code();
-    acme.code(&alice.browser().at(ELSEWHERE)).await;
-    server.advance(1);
-    acme.code(&alice.browser().at(HERE)).await;
 }
 
 fn from(call: Call, place: &str) -> Call {
@@ -962,7 +924,7 @@ async fn a_full_queue_of_writes_is_a_503() {
     assert!((4095..=4096 + 512).contains(&waiting.len()), "{}", waiting.len());
     let reply = acme.refresh(tokens.refresh_token()).await;
     assert_eq!((reply.status, reply.header("retry-after")), (503, Some("2")));
-    let page = alice.browser().authorize(&acme.request()).await;
+    let page = alice.browser().authorize(&acme.request()).await.sign_in().await;
     assert_eq!((page.status, page.header("retry-after")), (503, Some("2")));
     assert!(!page.text().contains("Too many people"), "it is not their doing");
     drop(release);

@@ -35,6 +35,7 @@ mod rows;
 mod rsa_keygen;
 mod secrets;
 mod shared;
+mod sign_in_state;
 mod snapshot;
 mod spec;
 mod state;

@@ -10,7 +10,7 @@ use idsvc::federation::Provider;
 use idsvc::identity::{Consent, Session, User};
 use idsvc::oauth::Client;
 use idsvc::oauth::code::AuthorizationCode;
-use idsvc::oauth::login::LoginTransaction;
+use idsvc::oauth::login::LoginRecord;
 use idsvc::oauth::refresh::RefreshFamily;
 use idsvc::store::record::{DecodeError, Record};
 use idsvc::store::records::{ApiKeyUse, RefreshKeyRecord, SigningKeyRecord};
@@ -30,7 +30,7 @@ const READERS: &[(&str, Reader)] = &[
     ("users", read::<User>),
     ("signing_keys", read::<SigningKeyRecord>),
     ("refresh_keys", read::<RefreshKeyRecord>),
-    ("login_transactions", read::<LoginTransaction>),
+    ("login_records", read::<LoginRecord>),
     ("codes", read::<AuthorizationCode>),
     ("families", read::<RefreshFamily>),
     ("sessions", read::<Session>),

@@ -7,14 +7,15 @@ use std::time::Duration;
 use idsvc::clock::Timestamp;
 use idsvc::flow::sweep::{Cursor, sweep};
 use idsvc::identity::{Device, UpstreamToken};
+use idsvc::oauth::login::LoginRecord;
 use idsvc::oauth::refresh::RefreshFamily;
 use idsvc::store::engine::Tx;
 use idsvc::store::tables::{
-    CODES, FAMILIES, FAMILIES_BY_OWNER, LOGIN_TRANSACTIONS, REVOKED_TOKENS, SESSIONS, SESSIONS_BY_USER,
+    CODES, FAMILIES, FAMILIES_BY_OWNER, LOGIN_RECORDS, REVOKED_TOKENS, SESSIONS, SESSIONS_BY_USER,
 };
 use uuid::Uuid;
 
-use crate::harness::{Server, scene, sweep_all};
+use crate::harness::{START, Server, scene, sweep_all};
 
 const MINUTE: u64 = 60;
 const DAY: u64 = 24 * 60 * MINUTE;
@@ -25,7 +26,7 @@ fn rows(server: &Server) -> [u64; 7] {
     store
         .read(|snapshot| {
             Ok([
-                LOGIN_TRANSACTIONS.count(snapshot)?,
+                LOGIN_RECORDS.count(snapshot)?,
                 CODES.count(snapshot)?,
                 FAMILIES.count(snapshot)?,
                 FAMILIES_BY_OWNER.count(snapshot)?,
@@ -153,13 +154,16 @@ async fn a_revoked_access_token_stays_revoked_as_long_as_it_would_have_lived() {
 
 #[tokio::test]
 async fn more_rows_than_a_page_holds_are_all_seen() {
-    let server = Server::start_with_limits(|limits| limits.enabled = false).await;
-    let (acme, alice) = (server.client("acme").await, server.user("alice").await);
-    let browser = alice.browser();
-    let kept = acme.tokens(&browser).await;
-    for _ in 0..1_100 {
-        browser.authorize(&acme.request().with("prompt", "login")).await;
-    }
+    let (server, acme, alice) = scene().await;
+    let kept = acme.tokens(&alice.browser()).await;
+    let core = &server.app.core;
+    let put = |tx: &mut dyn Tx| {
+        (0..1_100).try_for_each(|number| {
+            let id = Uuid::from_u128(START.first_id().as_u128() + number);
+            LOGIN_RECORDS.put(tx, &id, &LoginRecord::default())
+        })
+    };
+    core.store.write("fill", put).await.unwrap();
     assert_eq!(rows(&server)[0], 1_101);
     server.advance(31 * MINUTE);
     assert!(sweep_all(&server).await >= 1_101);

@@ -4,11 +4,7 @@ use crate::admin::client::*;
 use crate::admin::provider;
 use crate::admin::provider::{AddProvider, ProviderFields};
 use crate::admin::tests::{admin, assert_faults, core, refusal};
-use crate::oauth::authorize::{AuthorizationRequest, ResponseMode, ResponseTarget};
 use crate::oauth::client::{AuthMethod, ConsentRequirement, RefreshPolicy};
-use crate::oauth::login::{LoginProgress, LoginPurpose, LoginTransaction};
-use crate::oauth::parameters::Parameters;
-use crate::store::tables::LOGIN_TRANSACTIONS;
 
 /// A client with a secret and one redirect URI.
 pub(in crate::admin) fn request(client_id: &str) -> AddClient {
@@ -334,47 +330,6 @@ async fn a_removed_client_is_gone() {
     assert!(core.catalog().client("web").is_none());
     let refused = refusal(remove(admin(&core), "web".to_owned()).await);
     assert_faults(&refused, &[(FaultCode::NotFound, &[])]);
-}
-
-#[tokio::test]
-async fn a_sign_in_under_way_ends_with_its_client() {
-    let core = core();
-    for id in ["web", "other"] {
-        add(admin(&core), request(id)).await.unwrap();
-        let client = core.catalog().client(id).unwrap().clone();
-        let target = ResponseTarget {
-            return_to: client.match_redirect_uri(None).unwrap(),
-            response_mode: ResponseMode::Query,
-            state: None,
-        };
-        let parameters =
-            Parameters::parse(format!("response_type=code&client_id={id}&scope=openid").as_bytes()).unwrap();
-        let request = AuthorizationRequest::parse(&parameters, &client, target, &|_| None).unwrap();
-        let transaction = LoginTransaction {
-            browser: Digest::of(b"x"),
-            purpose: LoginPurpose::Code(Box::new(request)),
-            expires_at: core.clock.now() + Duration::from_mins(1),
-            progress: LoginProgress::default(),
-            answered_at: None,
-            refused: None,
-            upstream: None,
-        };
-        let key = core.random.uuid_v4();
-        core.store
-            .write("test", move |tx| LOGIN_TRANSACTIONS.put(tx, &key, &transaction))
-            .await
-            .unwrap();
-    }
-    remove(admin(&core), "web".to_owned()).await.unwrap();
-    let left = core
-        .store
-        .read(|snapshot| LOGIN_TRANSACTIONS.scan(snapshot, .., usize::MAX))
-        .unwrap();
-    let left: Vec<_> = left
-        .iter()
-        .filter_map(|(_, transaction)| transaction.purpose.client_id())
-        .collect();
-    assert_eq!(left, ["other"]);
 }
 
 #[tokio::test]

@@ -74,7 +74,7 @@ fn check_space(data_dir: &Path, database_size: u64, space: Space) -> Finding {
     } else if space.lacking() > 0 {
         let kept = space.reserve() >> 20;
         format!(
-            "make room for {lacking} MiB soon: with fewer than {kept} free, sign-ins that begin are answered with 503 unless the database file has unused room, and no backup is made; {reason}"
+            "make room for {lacking} MiB soon: with fewer than {kept} free, new anonymous users are answered with 503 unless the database file has unused room, and no backup is made; {reason}"
         )
     } else {
         format!("make room for {lacking} MiB: {reason}")
@@ -120,7 +120,7 @@ mod tests {
         );
         let short = found(mib, LEAST_TO_WRITE).remedy.unwrap();
         assert!(
-            short.starts_with("make room for 254 MiB soon: with fewer than 64 free, sign-ins that begin are answered with 503"),
+            short.starts_with("make room for 254 MiB soon: with fewer than 64 free, new anonymous users are answered with 503"),
             "{short}"
         );
         let full = found(mib, LEAST_TO_WRITE - 1).remedy.unwrap();

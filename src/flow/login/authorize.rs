@@ -1,7 +1,5 @@
 //! A client sends a browser with an authorization request: RFC 6749 section 4.1.1, OpenID Connect Core 3.1.2.
 
-use std::sync::Arc;
-
 use super::session;
 use super::transaction;
 use super::transaction::{BrowserRedirect, Destination, DrawnCode, StepResult};
@@ -12,23 +10,20 @@ use crate::flow::{Core, Failure};
 use crate::jose::alg::Algorithm;
 use crate::jose::jwt::{self, ExpectedTyp};
 use crate::oauth::authorize::{AuthorizationRequest, UntrustedRedirect, response_target};
-use crate::oauth::login::{LoginProgress, LoginPurpose, LoginStep, ResolvedPurpose};
+use crate::oauth::login::{LoginPurpose, LoginRecord};
 use crate::oauth::openid::id_token::IdTokenHint;
 use crate::oauth::parameters::Parameters;
 use crate::store::StoreError;
 use crate::store::engine::Snapshot;
-use crate::store::tables::LOGIN_TRANSACTIONS;
 
 /// Answers an authorization request: with a code, a refusal, or a page.
 ///
-/// A request whose redirect URI cannot be trusted comes back as [`UntrustedRedirect`] and is shown to the user.
-/// `admit` is called before a login transaction is stored. Transactions need disk space, and every browser can begin
-/// one.
+/// A request whose redirect URI cannot be trusted comes back as [`UntrustedRedirect`] and is shown to the user. Only a
+/// code is stored. What a page needs of the request, the browser keeps.
 pub async fn begin_authorization(
     core: &Core,
     parameters: &Parameters,
     browser: &Browser,
-    admit: impl FnOnce() -> Result<(), Failure>,
     now: Timestamp,
 ) -> Result<Result<BrowserRedirect, UntrustedRedirect>, Failure> {
     let catalog = core.catalog();
@@ -54,68 +49,53 @@ pub async fn begin_authorization(
 
     let lifetimes = core.policy.lifetimes.session;
     let presented = browser.session.clone();
-    let decide = move |snapshot: &dyn Snapshot, purpose: &ResolvedPurpose| {
-        let live = session::find(snapshot, presented.as_ref(), lifetimes, now)?;
-        let step = transaction::next_step(snapshot, purpose, live.as_ref(), LoginProgress::default(), now)?;
-        Ok::<_, StoreError>((live, step))
-    };
-    let client_uuid = client.client_uuid;
     let purpose = LoginPurpose::Code(Box::new(request));
-    let Some(resolved) = purpose.clone().resolve(Some(Arc::clone(client))) else {
-        return Ok(Err(UntrustedRedirect::UnknownClient));
+    let asked = purpose.clone();
+    let decide = move |snapshot: &dyn Snapshot| {
+        let Some(purpose) = transaction::resolve(snapshot, &asked)? else {
+            return Ok(None);
+        };
+        let live = session::find(snapshot, presented.as_ref(), lifetimes, now)?;
+        let step = transaction::next_step(snapshot, &purpose, live.as_ref(), &LoginRecord::default(), now)?;
+        Ok::<_, StoreError>(Some((step, live)))
     };
-    // Most refusals, as of prompt=none, write nothing.
-    let (_, foreseen) = core.store.read(|snapshot| decide(snapshot, &resolved))?;
-    match foreseen {
-        LoginStep::Refuse(refused) => {
-            return Ok(Ok(BrowserRedirect::to(Destination::Respond(
-                refused.response(issuer),
-            ))));
-        }
-        LoginStep::SignIn | LoginStep::AskConsent => admit()?,
-        LoginStep::IssueCode(_) | LoginStep::OpenAccount { .. } => {}
-    }
+    let foreseen = core.store.read(|snapshot| decide(snapshot))?;
     let code = DrawnCode::draw(core, now);
     let slot = code.slot();
-    let id = core.random.uuid_v7(core.clock.since_epoch());
-    let (transaction, binding) = transaction::new_transaction(core, purpose, browser, now);
-    let result = core
-        .store
-        .write("begin_authorization", move |tx| {
-            let resolved = transaction::resolve(&*tx, &transaction.purpose)?;
-            let is_same = |purpose: &ResolvedPurpose| {
-                let client = purpose.code_request().map(|(_, client)| client);
-                client.is_some_and(|client| client.client_uuid == client_uuid)
-            };
-            let Some(resolved) = resolved.filter(is_same) else {
-                return Ok(None);
-            };
-            let (live, step) = decide(&*tx, &resolved)?;
-            if matches!(step, LoginStep::SignIn | LoginStep::AskConsent) {
-                LOGIN_TRANSACTIONS.put(tx, &id, &transaction)?;
-            }
-            let result = match step {
-                LoginStep::SignIn => StepResult::SignIn,
-                LoginStep::AskConsent => StepResult::AskConsent,
-                LoginStep::IssueCode(grant) => {
+    let result = match foreseen.map(|(step, _)| StepResult::without_code(step)) {
+        None => None,
+        Some(Ok(result)) => Some(result),
+        Some(Err(_)) => {
+            core.store
+                .write("begin_authorization", move |tx| {
+                    let Some((step, live)) = decide(&*tx)? else {
+                        return Ok(None);
+                    };
+                    let grant = match StepResult::without_code(step) {
+                        Ok(result) => return Ok(Some(result)),
+                        Err(grant) => grant,
+                    };
                     if let Some(live) = &live {
                         session::touch(tx, live, lifetimes, now)?;
                     }
-                    StepResult::Issued(transaction::issue(tx, *grant, slot)?)
-                }
-                LoginStep::Refuse(refused) => StepResult::Refused(refused),
-                LoginStep::OpenAccount { action_pending } => StepResult::OpenAccount { action_pending },
-            };
-            Ok(Some(result))
-        })
-        .await?;
+                    let target = transaction::issue(tx, *grant, slot)?;
+                    Ok(Some(StepResult::Issued(target)))
+                })
+                .await?
+        }
+    };
     // The client has been removed or replaced since the request was checked.
     let Some(result) = result else {
         return Ok(Err(UntrustedRedirect::UnknownClient));
     };
-    let binding = binding.filter(|_| matches!(result, StepResult::SignIn | StepResult::AskConsent));
+    let (sealed, binding) = match result {
+        StepResult::SignIn | StepResult::AskConsent => {
+            transaction::begin_transaction(core, purpose, browser, now)?
+        }
+        _ => Default::default(),
+    };
     Ok(Ok(BrowserRedirect {
-        destination: result.destination(id, &code, issuer),
+        destination: result.destination(sealed, &code, issuer),
         binding,
         session: None,
     }))

@@ -2,18 +2,17 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use super::transaction;
+use super::sealed;
 use super::transaction::LoginContext;
 use crate::clock::Timestamp;
 use crate::federation::authorization::{AuthorizationParameters, address};
-use crate::flow::browser::Browser;
 use crate::flow::{Core, Failure};
 use crate::oauth::login::UpstreamSignIn;
 use crate::oauth::pkce::challenge_of;
 use crate::secret::{Secret, UpstreamState};
-use crate::store::tables::LOGIN_TRANSACTIONS;
 
 /// Why a user cannot sign in at the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,15 +29,34 @@ pub enum FederationProblem {
     NotAdmitted,
 }
 
-/// Stores a question to the provider and returns the address that the browser takes it to. The answer to an earlier
-/// question of the same sign-in will be refused.
+/// What a browser keeps while its user is at a provider.
+#[derive(Clone, Debug)]
+pub struct KeptSignIn {
+    /// The id of the login transaction.
+    pub id: Uuid,
+    /// The question to the provider ([`UpstreamSignIn`]), sealed.
+    pub question: String,
+    /// The login transaction, sealed.
+    pub transaction: String,
+}
+
+/// A redirect to a provider.
+#[derive(Debug)]
+pub struct ProviderRedirect {
+    /// The address at the provider.
+    pub address: String,
+    /// What the browser keeps until it comes back.
+    pub kept: KeptSignIn,
+}
+
+/// Makes a question to the provider. The answer to an earlier question of the same sign-in will be refused, because the
+/// browser keeps only the last question.
 pub async fn begin_federation(
     core: &Core,
-    browser: &Browser,
     login: LoginContext,
     provider: &str,
     now: Timestamp,
-) -> Result<Result<String, FederationProblem>, Failure> {
+) -> Result<Result<ProviderRedirect, FederationProblem>, Failure> {
     let offered = core.catalog().offered_for(&login.purpose);
     let Some(provider) = offered.into_iter().find(|offered| offered.id == provider) else {
         return Ok(Err(FederationProblem::NotOffered));
@@ -46,46 +64,36 @@ pub async fn begin_federation(
     let Ok(metadata) = core.upstreams.metadata(&provider, now).await else {
         return Ok(Err(FederationProblem::Unavailable));
     };
-    let LoginContext {
-        id, purpose, session, ..
-    } = login;
+    let LoginContext { purpose, session, .. } = login;
+    let id = login.transaction.id;
     let state = Secret::<UpstreamState>::generate(id.as_bytes(), &core.random);
     let nonce = URL_SAFE_NO_PAD.encode(core.random.bytes::<32>());
     let verifier = Zeroizing::new(URL_SAFE_NO_PAD.encode(core.random.bytes::<32>()));
     let must_reauthenticate =
         purpose.requires_reauthentication(session.as_ref().map(|live| &live.session), now);
-    let context = UpstreamSignIn::context(id);
-    let question = UpstreamSignIn {
-        provider: provider.id.clone(),
-        issuer: provider.issuer.clone(),
-        state: state.digest(),
-        nonce: nonce.clone(),
-        sealed_verifier: core.sealer.seal_text(&context, &verifier, &core.random),
-        asked_at: now,
-        proof_asked_at: must_reauthenticate.then_some(now),
-    };
-    let browser = browser.clone();
-    let is_stored = core
-        .store
-        .write("begin_federation", move |tx| {
-            let Ok(mut transaction) = transaction::open_transaction(&*tx, id, &browser, now)? else {
-                return Ok(false);
-            };
-            transaction.upstream = Some(question.clone());
-            LOGIN_TRANSACTIONS.put(tx, &id, &transaction)?;
-            Ok(true)
-        })
-        .await?;
-    if !is_stored {
-        return Ok(Err(FederationProblem::NotOffered));
-    }
-    let question = AuthorizationParameters {
+    let parameters = AuthorizationParameters {
         state: state.reveal(),
         nonce: &nonce,
         code_challenge: &challenge_of(&verifier),
         redirect_uri: &provider.redirect_uri(&core.policy.issuer),
     };
     let request = purpose.code_request().map(|(request, _)| request);
-    let address = address(&provider, &metadata, &question, request, must_reauthenticate);
-    Ok(Ok(address.into()))
+    let address = address(&provider, &metadata, &parameters, request, must_reauthenticate);
+    let question = UpstreamSignIn {
+        provider: provider.id.clone(),
+        issuer: provider.issuer.clone(),
+        state: state.digest(),
+        nonce,
+        code_verifier: verifier,
+        asked_at: now,
+        proof_asked_at: must_reauthenticate.then_some(now),
+    };
+    Ok(Ok(ProviderRedirect {
+        address: address.into(),
+        kept: KeptSignIn {
+            id,
+            question: sealed::seal(core, &UpstreamSignIn::sealing_context(id), &question, now)?,
+            transaction: login.sealed,
+        },
+    }))
 }

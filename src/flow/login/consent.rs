@@ -37,8 +37,7 @@ pub async fn give_consent(
         CONSENTS.put(tx, &key, &Consent { scope, given_at: now })?;
         Ok(progress)
     };
-    let expected = Some(live.id);
-    let destination = transaction::advance_login(core, browser, login.id, expected, now, remember).await?;
+    let destination = transaction::advance_login(core, browser, login, now, remember).await?;
     if destination.is_ok() {
         record(live, request, true);
     }
@@ -56,7 +55,7 @@ pub async fn decline(
         target: request.target.clone(),
         refusal: Refusal::new(ErrorCode::AccessDenied, "the user declined"),
     };
-    let destination = transaction::refuse(core, login.id, refused, now).await?;
+    let destination = transaction::refuse(core, login, refused, now).await?;
     if let Some(live) = &login.session {
         record(live, request, false);
     }

@@ -1,18 +1,17 @@
 //! A user comes back from a provider: OpenID Connect Core 3.1.2.5 to 3.1.3.8.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use uuid::Uuid;
-use zeroize::Zeroizing;
 
-use super::begin_federation::FederationProblem;
-use super::federated_user;
+use super::begin_federation::{FederationProblem, KeptSignIn};
 use super::federated_user::ProviderAccount;
 use super::redeem_upstream_code::redeem;
 use super::session::AuthenticationEvent;
 use super::start_session::{SessionStart, start_session};
-use super::transaction;
 use super::transaction::{BrowserRedirect, Destination, LoginContext, LoginTransactionError};
+use super::{federated_user, sealed, transaction};
 use crate::clock::Timestamp;
 use crate::federation::Provider;
 use crate::federation::authorization::{Callback, ProviderResponse, direct_provider};
@@ -23,122 +22,140 @@ use crate::federation::upstreams::UpstreamTokens;
 use crate::flow::browser::Browser;
 use crate::flow::{Core, Failure, upstream_token};
 use crate::identity::{AuthenticationMethod, UpstreamToken};
+use crate::oauth::access_token::hour_of;
 use crate::oauth::authorize::RefusedRequest;
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::login::{ResolvedPurpose, UpstreamSignIn};
 use crate::observe::audit;
 use crate::observe::audit::Event;
-use crate::secret::{Digest, Secret, UpstreamState};
-use crate::store::tables::{LOGIN_TRANSACTIONS, USERS_BY_IDENTITY};
+use crate::secret::{Secret, UpstreamState};
+use crate::store::tables::{USED_ASSERTIONS, USERS_BY_IDENTITY};
 
 /// The result of a provider's answer.
 #[derive(Debug)]
 pub enum CallbackResult {
     /// The user is signed in, or the client gets a refusal.
     Redirect(BrowserRedirect),
-    /// The user is not signed in and may try again on the sign-in page of this transaction.
-    TryAgain(Uuid, FederationProblem),
+    /// The user is not signed in and may try again on the sign-in page of this sealed transaction.
+    TryAgain(String, FederationProblem),
     /// The answer belongs to no sign-in that can be continued.
     TransactionError(LoginTransactionError),
 }
 
-/// The `state` of a provider's answer. It is not verified yet.
-pub struct PresentedState {
-    /// The login transaction that it names.
-    pub transaction: Uuid,
-    digest: Digest<UpstreamState>,
-}
-
-/// Reads a `state`. `None` if it is malformed.
-pub fn parse_state(state: &str) -> Option<PresentedState> {
+/// The login transaction that the `state` of a provider's answer names. `None` if it is malformed. Nothing of it is
+/// verified yet.
+pub fn transaction_of(state: &str) -> Option<Uuid> {
     let state = Secret::<UpstreamState>::parse(state).ok()?;
-    Some(PresentedState {
-        transaction: Uuid::from_slice(state.locator()).ok()?,
-        digest: state.digest(),
-    })
-}
-
-/// The question that a provider's answer belongs to, taken out of the login transaction.
-enum TakenQuestion {
-    Asked(UpstreamSignIn),
-    AnsweredBefore,
+    Uuid::from_slice(state.locator()).ok()
 }
 
 /// Takes a provider's answer. It is accepted once, in the browser that was sent there, and for the last question. If
 /// the answer comes again, the sign-in continues.
+///
+/// `kept` is what the browser has kept of the transaction that `state` names. `admit` is called before the provider is
+/// asked. That the answer was used is stored when its user has authenticated. An answer with which nobody could sign in may
+/// come again: the provider redeems its code once (RFC 6749 section 4.1.2).
 pub async fn finish_federation(
     core: &Core,
     browser: &Browser,
     provider: &str,
     callback: Callback,
+    kept: Option<KeptSignIn>,
+    admit: impl FnOnce() -> Result<(), Failure>,
     now: Timestamp,
 ) -> Result<CallbackResult, Failure> {
-    let Some(state) = parse_state(&callback.state) else {
+    let Ok(state) = Secret::<UpstreamState>::parse(&callback.state) else {
         return Ok(CallbackResult::TransactionError(LoginTransactionError::Expired));
     };
-    let id = state.transaction;
-    let question = match take_question(core, browser, provider, state, now).await? {
-        Ok(TakenQuestion::Asked(question)) => question,
-        // The browser sent it twice, or this service's own answer was lost.
-        Ok(TakenQuestion::AnsweredBefore) => {
-            return Ok(CallbackResult::Redirect(BrowserRedirect::to(
-                Destination::SignIn(id),
-            )));
-        }
-        Err(error) => return Ok(CallbackResult::TransactionError(error)),
+    let Some(kept) = kept else {
+        return Ok(CallbackResult::TransactionError(
+            LoginTransactionError::OtherBrowser,
+        ));
     };
-    let login = match transaction::load_login(core, browser, id, now)? {
+    let login = match transaction::load_login(core, browser, &kept.transaction, now)? {
         Ok(login) => login,
         Err(error) => return Ok(CallbackResult::TransactionError(error)),
     };
+    let context = UpstreamSignIn::sealing_context(login.transaction.id);
+    let question: Option<UpstreamSignIn> = sealed::open(core, &context, &kept.question);
+    let is_answered =
+        |question: &UpstreamSignIn| question.provider == provider && question.state == state.digest();
+    let Some(question) = question.filter(is_answered) else {
+        return Ok(CallbackResult::TransactionError(LoginTransactionError::Expired));
+    };
+    let Some(_pending) = core.pending_answers.begin(&question) else {
+        return Ok(CallbackResult::Redirect(continue_sign_in(&login)));
+    };
+    if is_used(core, &login, &question)? {
+        return Ok(CallbackResult::Redirect(continue_sign_in(&login)));
+    }
     let offered = core.catalog().offered_for(&login.purpose);
     let was_asked = |offered: &&Arc<Provider>| offered.id == provider && offered.issuer == question.issuer;
     let Some(provider) = offered.iter().find(was_asked) else {
-        return Ok(CallbackResult::TryAgain(id, FederationProblem::NotOffered));
+        return Ok(CallbackResult::TryAgain(
+            login.sealed,
+            FederationProblem::NotOffered,
+        ));
     };
+    admit()?;
     let check = CallbackCheck {
         core,
         provider,
-        transaction: id,
         question: &question,
         max_age: login.purpose.max_age(),
         now,
     };
     match check.verify_callback(callback).await {
-        Ok(verified) => sign_in_user(core, browser, &login, provider, verified, now).await,
+        Ok(verified) => sign_in_user(core, browser, login, provider, &question, verified, now).await,
         Err(FederationProblem::Cancelled) if is_only_way(&login.purpose, &offered) => {
-            cancel(core, &login, now).await
+            cancel(core, login, now).await
         }
-        Err(problem) => Ok(CallbackResult::TryAgain(id, problem)),
+        Err(problem) => Ok(CallbackResult::TryAgain(login.sealed, problem)),
     }
 }
 
-async fn take_question(
-    core: &Core,
-    browser: &Browser,
-    provider: &str,
-    state: PresentedState,
-    now: Timestamp,
-) -> Result<Result<TakenQuestion, LoginTransactionError>, Failure> {
-    let id = state.transaction;
-    let (browser, provider) = (browser.clone(), provider.to_owned());
+/// The answers that are being checked now, by the digest of `state`: a user may tap twice.
+#[derive(Default)]
+pub(in crate::flow) struct PendingAnswers(Mutex<BTreeSet<[u8; 32]>>);
+
+impl PendingAnswers {
+    /// Begins to check the answer to this question, until the result is dropped. `None` if it is being checked already.
+    fn begin(&self, question: &UpstreamSignIn) -> Option<PendingAnswer<'_>> {
+        let state = *question.state.as_bytes();
+        let mut pending = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        pending.insert(state).then(|| PendingAnswer(self, state))
+    }
+}
+
+/// An answer that is being checked.
+struct PendingAnswer<'a>(&'a PendingAnswers, [u8; 32]);
+
+impl Drop for PendingAnswer<'_> {
+    fn drop(&mut self) {
+        let PendingAnswers(pending) = self.0;
+        let mut pending = pending.lock().unwrap_or_else(PoisonError::into_inner);
+        pending.remove(&self.1);
+    }
+}
+
+/// The key under which an answer that was used is stored until its sign-in has expired.
+fn use_key(core: &Core, login: &LoginContext, question: &UpstreamSignIn) -> (u32, [u8; 32]) {
+    let begun_at = Timestamp::of_id(login.transaction.id);
+    let expires_at = begun_at + core.policy.lifetimes.login_transaction;
+    (hour_of(expires_at), *question.state.as_bytes())
+}
+
+/// Whether the answer to this question has signed a user in. Then the browser sent it twice, or this service's own answer
+/// was lost.
+fn is_used(core: &Core, login: &LoginContext, question: &UpstreamSignIn) -> Result<bool, Failure> {
+    let key = use_key(core, login, question);
     Ok(core
         .store
-        .write("take_upstream_answer", move |tx| {
-            let mut transaction = or_refuse!(transaction::open_transaction(&*tx, id, &browser, now)?);
-            if transaction.upstream.is_none() {
-                return Ok(Ok(TakenQuestion::AnsweredBefore));
-            }
-            let is_answered = |question: &mut UpstreamSignIn| {
-                question.provider == provider && question.state == state.digest
-            };
-            let Some(question) = transaction.upstream.take_if(is_answered) else {
-                return Ok(Err(LoginTransactionError::Expired));
-            };
-            LOGIN_TRANSACTIONS.put(tx, &id, &transaction)?;
-            Ok(Ok(TakenQuestion::Asked(question)))
-        })
-        .await?)
+        .read(|snapshot| USED_ASSERTIONS.contains(snapshot, &key))?)
+}
+
+fn continue_sign_in(login: &LoginContext) -> BrowserRedirect {
+    BrowserRedirect::to(Destination::SignIn(login.sealed.clone()))
 }
 
 /// Whether a user who cancels at the provider has no other way to sign in.
@@ -149,11 +166,14 @@ fn is_only_way(purpose: &ResolvedPurpose, offered: &[Arc<Provider>]) -> bool {
 }
 
 /// The user cancelled at the only provider: the client gets a refusal.
-async fn cancel(core: &Core, login: &LoginContext, now: Timestamp) -> Result<CallbackResult, Failure> {
+async fn cancel(core: &Core, login: LoginContext, now: Timestamp) -> Result<CallbackResult, Failure> {
     let request = match &login.purpose {
         ResolvedPurpose::Code { request, .. } => request,
         ResolvedPurpose::Account(_) => {
-            return Ok(CallbackResult::TryAgain(login.id, FederationProblem::Cancelled));
+            return Ok(CallbackResult::TryAgain(
+                login.sealed,
+                FederationProblem::Cancelled,
+            ));
         }
     };
     let refused = RefusedRequest {
@@ -163,7 +183,7 @@ async fn cancel(core: &Core, login: &LoginContext, now: Timestamp) -> Result<Cal
             "the user did not sign in at the provider",
         ),
     };
-    let destination = transaction::refuse(core, login.id, refused, now).await?;
+    let destination = transaction::refuse(core, &login, refused, now).await?;
     Ok(CallbackResult::Redirect(BrowserRedirect::to(destination)))
 }
 
@@ -180,7 +200,6 @@ struct VerifiedIdentity {
 struct CallbackCheck<'a> {
     core: &'a Core,
     provider: &'a Provider,
-    transaction: Uuid,
     question: &'a UpstreamSignIn,
     max_age: Option<u64>,
     now: Timestamp,
@@ -210,12 +229,7 @@ impl CallbackCheck<'_> {
                 return Err(self.fail(&format!("the provider answers {error}")));
             }
         };
-        let context = UpstreamSignIn::context(self.transaction);
-        let verifier: Zeroizing<String> = core
-            .sealer
-            .open_text(&context, &question.sealed_verifier)
-            .map_err(|_| self.fail(&"the code verifier does not open under this master key"))?;
-        let tokens = redeem(core, provider, &metadata, (&code, &verifier), now)
+        let tokens = redeem(core, provider, &metadata, (&code, &question.code_verifier), now)
             .await
             .map_err(|problem| {
                 self.fail(&problem);
@@ -282,8 +296,9 @@ async fn complete_profile(
 async fn sign_in_user(
     core: &Core,
     browser: &Browser,
-    login: &LoginContext,
+    login: LoginContext,
     provider: &Arc<Provider>,
+    question: &UpstreamSignIn,
     verified: VerifiedIdentity,
     now: Timestamp,
 ) -> Result<CallbackResult, Failure> {
@@ -305,7 +320,11 @@ async fn sign_in_user(
     let uuid = core.random.uuid_v7(core.clock.since_epoch());
     let (asked, policy) = (Arc::clone(provider), Arc::clone(&core.policy));
     let identity = (provider.issuer.clone(), subject.subject.clone());
-    let started = start_session(core, browser, login.id, event, now, move |tx| {
+    let key = use_key(core, &login, question);
+    let started = start_session(core, browser, &login, event, now, move |tx| {
+        if USED_ASSERTIONS.contains(&*tx, &key)? {
+            return Ok(None);
+        }
         let account = ProviderAccount {
             provider: &asked,
             subject: &subject.subject,
@@ -317,6 +336,7 @@ async fn sign_in_user(
         let Some((user, matched)) = found.filter(|(user, _)| user.enabled) else {
             return Ok(None);
         };
+        USED_ASSERTIONS.put(tx, &key, &())?;
         federated_user::save(tx, &user, matched)?;
         Ok(Some((user, matched)))
     })
@@ -324,6 +344,9 @@ async fn sign_in_user(
     let client_id = login.purpose.audit_name();
     let started = match started {
         SessionStart::Started(started) => started,
+        SessionStart::NoUser if is_used(core, &login, question)? => {
+            return Ok(CallbackResult::Redirect(continue_sign_in(&login)));
+        }
         SessionStart::NoUser => {
             if let Some(from) = browser.device.address {
                 let user = core
@@ -335,7 +358,10 @@ async fn sign_in_user(
                     client_id,
                 });
             }
-            return Ok(CallbackResult::TryAgain(login.id, FederationProblem::NotAdmitted));
+            return Ok(CallbackResult::TryAgain(
+                login.sealed,
+                FederationProblem::NotAdmitted,
+            ));
         }
         SessionStart::TransactionError(error) => return Ok(CallbackResult::TransactionError(error)),
     };

@@ -101,7 +101,7 @@ async fn verify_password(
     let event = AuthenticationEvent::by_password(now);
     let authority = event.factor.authority().to_owned();
     let uuid = user.uuid;
-    let started = start_session(core, browser, login.id, event, now, move |tx| {
+    let started = start_session(core, browser, login, event, now, move |tx| {
         let user = USERS.get(&*tx, &uuid)?;
         let is_checked = |user: &User| user.enabled && user.password.as_ref() == Some(&checked);
         let Some(mut user) = user.filter(is_checked) else {
@@ -161,8 +161,6 @@ pub async fn continue_as(
         return Ok(None);
     };
     let progress = login.progress.settled_in(chosen.id);
-    let expected = Some(chosen.id);
-    let destination =
-        transaction::advance_login(core, browser, login.id, expected, now, move |_, _| Ok(progress));
+    let destination = transaction::advance_login(core, browser, login, now, move |_, _| Ok(progress));
     Ok(destination.await?.ok().map(BrowserRedirect::to))
 }

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::session;
 use super::session::{AuthenticationEvent, DrawnSession, EndedSessions, LiveSession, NewSession};
 use super::transaction;
-use super::transaction::{BrowserRedirect, DrawnCode, LoginTransactionError, StepResult};
+use super::transaction::{BrowserRedirect, DrawnCode, LoginContext, LoginTransactionError, StepResult};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::{Core, Failure};
@@ -51,7 +51,7 @@ struct WrittenSession<T> {
 pub(in crate::flow) async fn start_session<T, F>(
     core: &Core,
     browser: &Browser,
-    id: Uuid,
+    login: &LoginContext,
     event: AuthenticationEvent,
     now: Timestamp,
     identify: F,
@@ -66,17 +66,14 @@ where
     let code_slot = code.slot();
     let policy = Arc::clone(&core.policy);
     let browser = browser.clone();
+    let transaction = Arc::clone(&login.transaction);
     let written = core
         .store
         .write("start_session", move |tx| {
-            let mut transaction = match transaction::open_transaction(&*tx, id, &browser, now)? {
-                Ok(transaction) => transaction,
-                Err(error) => return Ok(SessionStart::TransactionError(error)),
-            };
+            let mut record = transaction::find_record(&*tx, transaction.id)?;
             let lifetimes = policy.lifetimes.session;
-            let signed_in = session::find(&*tx, browser.session.as_ref(), lifetimes, now)?;
-            if !transaction::accepts_authentication(&*tx, &transaction, signed_in.is_some(), lifetimes, now)?
-            {
+            let is_signed_in = session::find(&*tx, browser.session.as_ref(), lifetimes, now)?.is_some();
+            if !transaction::accepts_authentication(&*tx, &record, is_signed_in, lifetimes, now)? {
                 return Ok(SessionStart::TransactionError(LoginTransactionError::Expired));
             }
             let purpose = transaction::resolve(&*tx, &transaction.purpose)?;
@@ -98,11 +95,11 @@ where
                 session: started.session,
                 user,
             };
-            transaction.reopen();
-            transaction.progress = transaction.progress.settled_in(live.id);
-            let step = transaction::next_step(&*tx, &purpose, Some(&live), transaction.progress, now)?;
+            record.reopen();
+            record.progress = record.progress.settled_in(live.id);
+            let step = transaction::next_step(&*tx, &purpose, Some(&live), &record, now)?;
             Ok(SessionStart::Started(WrittenSession {
-                step: transaction::take_step(tx, step, id, &mut transaction, code_slot, now)?,
+                step: transaction::take_step(tx, step, transaction.id, record, code_slot, now)?,
                 session: live.id,
                 user: live.user,
                 ended: started.ended,
@@ -117,7 +114,9 @@ where
     };
     session::record_ended(core, written.ended, now);
     let redirect = BrowserRedirect {
-        destination: written.step.destination(id, &code, &core.policy.issuer),
+        destination: written
+            .step
+            .destination(login.sealed.clone(), &code, &core.policy.issuer),
         binding: None,
         session: Some(drawn.cookie(written.session)),
     };

@@ -4,6 +4,9 @@
 //! taking the next step. The step that answers the request also ends the transaction. For a moment after that, the
 //! transaction can be answered once more.
 //!
+//! The browser keeps the transaction, sealed, in the addresses and forms of the pages. The store has a [`LoginRecord`] of
+//! it once a user has authenticated, so a request without a session writes nothing.
+//!
 //! The answer to a sign-in sets the cookie of the session. If the session is alive but the browser has no cookie, the
 //! answer was lost. Then a new sign-in in the same transaction gets another answer.
 
@@ -11,8 +14,8 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::session;
 use super::session::LiveSession;
+use super::{sealed, session};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::{Core, Failure};
@@ -20,22 +23,23 @@ use crate::identity::SessionLifetimes;
 use crate::oauth::authorize::{AuthorizationResponse, RefusedRequest, ResponseTarget};
 use crate::oauth::code::AuthorizationCode;
 use crate::oauth::login::{
-    CodeGrant, LoginProgress, LoginPurpose, LoginStep, LoginTransaction, ResolvedPurpose, SignedIn,
+    CodeGrant, LoginProgress, LoginPurpose, LoginRecord, LoginStep, LoginTransaction, ResolvedPurpose,
+    SignedIn,
 };
 use crate::secret::{AuthorizationCode as CodeSecret, BrowserCookie, Digest, Secret, SessionCookie};
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
-use crate::store::tables::{CLIENTS, CODES, CONSENTS, LOGIN_TRANSACTIONS, SESSIONS};
+use crate::store::tables::{CLIENTS, CODES, CONSENTS, LOGIN_RECORDS, SESSIONS};
 
 /// Where the browser goes next.
 #[derive(Debug)]
 pub enum Destination {
     /// To the client, with the answer.
     Respond(AuthorizationResponse),
-    /// To the sign-in page.
-    SignIn(Uuid),
-    /// To the consent page.
-    AskConsent(Uuid),
+    /// To the sign-in page of this sealed transaction.
+    SignIn(String),
+    /// To the consent page of this sealed transaction.
+    AskConsent(String),
     /// To the account page.
     Account {
         /// Whether it says that an action was not done: see [`crate::oauth::login::AccountLogin::action_pending`].
@@ -80,8 +84,10 @@ pub enum LoginTransactionError {
 
 /// A login transaction, with what its pages need.
 pub struct LoginContext {
-    /// Its id.
-    pub id: Uuid,
+    /// The transaction.
+    pub transaction: Arc<LoginTransaction>,
+    /// The same, sealed.
+    pub sealed: String,
     /// What it is for.
     pub purpose: ResolvedPurpose,
     /// What has happened in it.
@@ -111,60 +117,54 @@ impl LoginContext {
 /// session is over, a password form that is sent again from the browser's history is refused.
 pub(in crate::flow) fn accepts_authentication(
     snapshot: &dyn Snapshot,
-    transaction: &LoginTransaction,
+    record: &LoginRecord,
     is_signed_in: bool,
     lifetimes: SessionLifetimes,
     now: Timestamp,
 ) -> Result<bool, StoreError> {
-    let Some(settled) = transaction.progress.settled_session else {
-        return Ok(transaction.is_in_progress(now));
+    let is_in_progress = record.is_in_progress(now);
+    let Some(settled) = record.progress.settled_session else {
+        return Ok(is_in_progress);
     };
     let session = SESSIONS.get(snapshot, &settled)?;
     let lives = session.is_some_and(|session| session.is_live(lifetimes, now));
-    Ok(lives && (!is_signed_in || transaction.is_in_progress(now)))
+    let may_sign_in_again = !is_signed_in && record.refusal.is_none();
+    Ok(lives && (may_sign_in_again || is_in_progress))
 }
 
-/// Finds a transaction for a page of this browser.
+/// Opens a transaction for a page of this browser.
 pub fn load_login(
     core: &Core,
     browser: &Browser,
-    id: Uuid,
+    sealed: &str,
     now: Timestamp,
 ) -> Result<Result<LoginContext, LoginTransactionError>, Failure> {
+    let transaction = or_refuse!(open_transaction(core, browser, sealed, now));
     let catalog = core.catalog();
+    let client = transaction.purpose.client_id().and_then(|id| catalog.client(id));
+    let Some(purpose) = transaction.purpose.clone().resolve(client.cloned()) else {
+        return Ok(Err(LoginTransactionError::Expired));
+    };
     let lifetimes = core.policy.lifetimes.session;
     Ok(core.store.read(|snapshot| {
-        let transaction = or_refuse!(open_transaction(snapshot, id, browser, now)?);
+        let record = find_record(snapshot, transaction.id)?;
         let session = session::find(snapshot, browser.session.as_ref(), lifetimes, now)?;
         let accepts_authentication =
-            accepts_authentication(snapshot, &transaction, session.is_some(), lifetimes, now)?;
-        let can_continue = session.is_some() && transaction.is_in_progress(now);
+            accepts_authentication(snapshot, &record, session.is_some(), lifetimes, now)?;
+        let can_continue = session.is_some() && record.is_in_progress(now);
         if !accepts_authentication && !can_continue {
             return Ok(Err(LoginTransactionError::Expired));
         }
-        let LoginTransaction {
-            purpose,
-            progress,
-            refused,
-            ..
-        } = transaction;
-        let client = purpose.client_id().and_then(|id| catalog.client(id)).cloned();
-        let Some(purpose) = purpose.resolve(client) else {
-            return Ok(Err(LoginTransactionError::Expired));
-        };
-        let is_refused = refused.is_some();
-        let step = match refused {
-            Some(refused) => LoginStep::Refuse(Box::new(refused)),
-            None => next_step(snapshot, &purpose, session.as_ref(), progress, now)?,
-        };
+        let step = next_step(snapshot, &purpose, session.as_ref(), &record, now)?;
         if !accepts_authentication && matches!(step, LoginStep::SignIn) {
             return Ok(Err(LoginTransactionError::Expired));
         }
         Ok(Ok(LoginContext {
-            id,
+            transaction: Arc::new(transaction),
+            sealed: sealed.to_owned(),
             purpose,
-            progress,
-            is_refused,
+            progress: record.progress,
+            is_refused: record.refusal.is_some(),
             session,
             step,
             accepts_authentication,
@@ -172,13 +172,16 @@ pub fn load_login(
     })?)
 }
 
-/// A new login transaction, bound to the browser. Also returns the binding cookie if the browser has none yet.
-pub(in crate::flow) fn new_transaction(
+/// The context that transactions are sealed with.
+const SEALING_CONTEXT: &str = "login_transaction";
+
+/// Seals a new transaction, bound to the browser. Also returns the binding cookie if the browser has none yet.
+pub(in crate::flow) fn begin_transaction(
     core: &Core,
     purpose: LoginPurpose,
     browser: &Browser,
     now: Timestamp,
-) -> (LoginTransaction, Option<Secret<BrowserCookie>>) {
+) -> Result<(String, Option<Secret<BrowserCookie>>), StoreError> {
     let (digest, binding) = if let Some(digest) = browser.binding {
         (digest, None)
     } else {
@@ -186,34 +189,36 @@ pub(in crate::flow) fn new_transaction(
         (binding.digest(), Some(binding))
     };
     let transaction = LoginTransaction {
+        id: core.random.uuid_v7(core.clock.since_epoch()),
         browser: digest,
         purpose,
-        expires_at: now + core.policy.lifetimes.login_transaction,
-        progress: LoginProgress::default(),
-        answered_at: None,
-        refused: None,
-        upstream: None,
     };
-    (transaction, binding)
+    Ok((sealed::seal(core, SEALING_CONTEXT, &transaction, now)?, binding))
 }
 
-/// The transaction with this id, if it may be continued in this browser now.
-pub(in crate::flow) fn open_transaction(
-    snapshot: &dyn Snapshot,
-    id: Uuid,
+/// Opens a transaction, if it may be continued in this browser now.
+fn open_transaction(
+    core: &Core,
     browser: &Browser,
+    sealed: &str,
     now: Timestamp,
-) -> Result<Result<LoginTransaction, LoginTransactionError>, StoreError> {
-    let transaction = LOGIN_TRANSACTIONS.get(snapshot, &id)?;
-    let is_open =
-        |transaction: &LoginTransaction| transaction.is_open(now) && !Timestamp::of_id(id).is_ahead_of(now);
-    let Some(transaction) = transaction.filter(is_open) else {
-        return Ok(Err(LoginTransactionError::Expired));
-    };
+) -> Result<LoginTransaction, LoginTransactionError> {
+    let transaction: Option<LoginTransaction> = sealed::open(core, SEALING_CONTEXT, sealed);
+    let lifetime = core.policy.lifetimes.login_transaction;
+    let transaction = transaction.filter(|transaction| {
+        let begun_at = Timestamp::of_id(transaction.id);
+        now < begun_at + lifetime && !begun_at.is_ahead_of(now)
+    });
+    let transaction = transaction.ok_or(LoginTransactionError::Expired)?;
     if browser.binding != Some(transaction.browser) {
-        return Ok(Err(LoginTransactionError::OtherBrowser));
+        return Err(LoginTransactionError::OtherBrowser);
     }
-    Ok(Ok(transaction))
+    Ok(transaction)
+}
+
+/// What is stored of a sign-in. Nothing until a user has authenticated in it.
+pub(in crate::flow) fn find_record(snapshot: &dyn Snapshot, id: Uuid) -> Result<LoginRecord, StoreError> {
+    Ok(LOGIN_RECORDS.get(snapshot, &id)?.unwrap_or_default())
 }
 
 /// The purpose of a sign-in, with the client as it is now. The client may have been disabled, removed or changed
@@ -229,14 +234,20 @@ pub(in crate::flow) fn resolve(
     Ok(purpose.clone().resolve(client.map(Arc::new)))
 }
 
-/// Decides the next step, by the user's stored consent.
+/// Decides the next step, by the user's stored consent. After a refusal the client gets no other answer.
 pub(in crate::flow) fn next_step(
     snapshot: &dyn Snapshot,
     purpose: &ResolvedPurpose,
     session: Option<&LiveSession>,
-    progress: LoginProgress,
+    record: &LoginRecord,
     now: Timestamp,
 ) -> Result<LoginStep, StoreError> {
+    if let (Some(refusal), Some((request, _))) = (&record.refusal, purpose.code_request()) {
+        return Ok(LoginStep::Refuse(Box::new(RefusedRequest {
+            target: request.target.clone(),
+            refusal: refusal.clone(),
+        })));
+    }
     let consent = match (session, purpose.code_request()) {
         (Some(live), Some((_, client))) => {
             CONSENTS.get(snapshot, &(live.user.uuid, client.client_id.clone()))?
@@ -248,7 +259,7 @@ pub(in crate::flow) fn next_step(
         session: &live.session,
         consent: consent.as_ref(),
     });
-    Ok(purpose.next_step(signed_in, progress, now))
+    Ok(purpose.next_step(signed_in, record.progress, now))
 }
 
 /// A code drawn before the transaction that may issue it.
@@ -295,11 +306,22 @@ pub(in crate::flow) enum StepResult {
 }
 
 impl StepResult {
+    /// The result of a step that writes nothing. If the step is to issue a code, its contents.
+    pub(in crate::flow) fn without_code(step: LoginStep) -> Result<Self, Box<CodeGrant>> {
+        match step {
+            LoginStep::SignIn => Ok(Self::SignIn),
+            LoginStep::AskConsent => Ok(Self::AskConsent),
+            LoginStep::Refuse(refused) => Ok(Self::Refused(refused)),
+            LoginStep::OpenAccount { action_pending } => Ok(Self::OpenAccount { action_pending }),
+            LoginStep::IssueCode(grant) => Err(grant),
+        }
+    }
+
     /// Where the browser goes.
-    pub(in crate::flow) fn destination(self, id: Uuid, code: &DrawnCode, issuer: &str) -> Destination {
+    pub(in crate::flow) fn destination(self, sealed: String, code: &DrawnCode, issuer: &str) -> Destination {
         match self {
-            Self::SignIn => Destination::SignIn(id),
-            Self::AskConsent => Destination::AskConsent(id),
+            Self::SignIn => Destination::SignIn(sealed),
+            Self::AskConsent => Destination::AskConsent(sealed),
             Self::Issued(target) => Destination::Respond(target.code(code.secret.reveal(), issuer)),
             Self::Refused(refused) => Destination::Respond(refused.response(issuer)),
             Self::OpenAccount { action_pending } => Destination::Account { action_pending },
@@ -307,51 +329,50 @@ impl StepResult {
     }
 }
 
-/// Takes a step: issues the code, or records the refusal. After a refusal the client gets no other answer.
+/// Takes a step of a user who is signed in: issues the code, or records the refusal.
 pub(in crate::flow) fn take_step(
     tx: &mut dyn Tx,
     step: LoginStep,
     id: Uuid,
-    transaction: &mut LoginTransaction,
+    mut record: LoginRecord,
     slot: CodeSlot,
     now: Timestamp,
 ) -> Result<StepResult, StoreError> {
-    let refused = transaction.refused.clone().map(Box::new);
-    let result = match refused.map_or(step, LoginStep::Refuse) {
-        LoginStep::SignIn => StepResult::SignIn,
-        LoginStep::AskConsent => StepResult::AskConsent,
-        LoginStep::OpenAccount { action_pending } => {
-            transaction.answered_at.get_or_insert(now);
-            StepResult::OpenAccount { action_pending }
+    if matches!(step, LoginStep::OpenAccount { .. } | LoginStep::IssueCode(_)) {
+        record.answered_at.get_or_insert(now);
+    }
+    let result = match StepResult::without_code(step) {
+        Err(grant) => StepResult::Issued(issue(tx, *grant, slot)?),
+        Ok(StepResult::Refused(mut refused)) => {
+            refused.refusal = record.refuse(refused.refusal, now);
+            StepResult::Refused(refused)
         }
-        LoginStep::IssueCode(grant) => {
-            transaction.answered_at.get_or_insert(now);
-            StepResult::Issued(issue(tx, *grant, slot)?)
-        }
-        LoginStep::Refuse(refused) => StepResult::Refused(Box::new(transaction.refuse(*refused, now))),
+        Ok(result) => result,
     };
-    LOGIN_TRANSACTIONS.put(tx, &id, transaction)?;
+    LOGIN_RECORDS.put(tx, &id, &record)?;
     Ok(result)
 }
 
-/// Sends the client a refusal, even if the transaction has ended since the page was drawn.
+/// Sends the client a refusal, even if the transaction has ended since the page was drawn. It is recorded if a user is
+/// signed in. Otherwise the browser can continue the sign-in, which is the same as to begin it again.
 pub(in crate::flow) async fn refuse(
     core: &Core,
-    id: Uuid,
-    refused: RefusedRequest,
+    login: &LoginContext,
+    mut refused: RefusedRequest,
     now: Timestamp,
 ) -> Result<Destination, Failure> {
-    let refused = core
-        .store
-        .write("refuse_authorization", move |tx| {
-            let Some(mut transaction) = LOGIN_TRANSACTIONS.get(&*tx, &id)? else {
-                return Ok(refused.clone());
-            };
-            let refused = transaction.refuse(refused.clone(), now);
-            LOGIN_TRANSACTIONS.put(tx, &id, &transaction)?;
-            Ok(refused)
-        })
-        .await?;
+    if login.session.is_some() {
+        let (id, refusal) = (login.transaction.id, refused.refusal);
+        refused.refusal = core
+            .store
+            .write("refuse_authorization", move |tx| {
+                let mut record = find_record(&*tx, id)?;
+                let refusal = record.refuse(refusal.clone(), now);
+                LOGIN_RECORDS.put(tx, &id, &record)?;
+                Ok(refusal)
+            })
+            .await?;
+    }
     Ok(Destination::Respond(refused.response(&core.policy.issuer)))
 }
 
@@ -379,25 +400,27 @@ pub(in crate::flow) fn issue(
 pub async fn continue_login(
     core: &Core,
     browser: &Browser,
-    login: LoginContext,
+    login: &LoginContext,
     now: Timestamp,
 ) -> Result<BrowserRedirect, Failure> {
-    let (id, progress) = (login.id, login.progress);
-    let expected = login.session.map(|live| live.id);
-    let destination = advance_login(core, browser, id, expected, now, move |_, _| Ok(progress)).await?;
-    Ok(BrowserRedirect::to(
-        destination.unwrap_or(Destination::SignIn(id)),
-    ))
+    let progress = login.progress;
+    let destination = match (&login.step, &login.session) {
+        (_, Some(_)) => advance_login(core, browser, login, now, move |_, _| Ok(progress))
+            .await?
+            .unwrap_or_else(|_| Destination::SignIn(login.sealed.clone())),
+        (LoginStep::Refuse(refused), None) => Destination::Respond(refused.response(&core.policy.issuer)),
+        (_, None) => Destination::SignIn(login.sealed.clone()),
+    };
+    Ok(BrowserRedirect::to(destination))
 }
 
 /// Runs `advance` on the transaction, then takes the next step, all in one write.
 ///
-/// `expected` is the session that the page was drawn for. If it is another one now, the user is asked to sign in.
+/// If the browser's session is another one than when the page was drawn, the user is asked to sign in.
 pub(in crate::flow) async fn advance_login<F>(
     core: &Core,
     browser: &Browser,
-    id: Uuid,
-    expected: Option<Uuid>,
+    login: &LoginContext,
     now: Timestamp,
     advance: F,
 ) -> Result<Result<Destination, LoginTransactionError>, Failure>
@@ -407,28 +430,30 @@ where
     let code = DrawnCode::draw(core, now);
     let slot = code.slot();
     let lifetimes = core.policy.lifetimes.session;
-    let browser = browser.clone();
+    let presented = browser.session.clone();
+    let transaction = Arc::clone(&login.transaction);
+    let expected = login.session.as_ref().map(|live| live.id);
     let result = core
         .store
         .write("carry_on_authorization", move |tx| {
-            let mut transaction = or_refuse!(open_transaction(&*tx, id, &browser, now)?);
-            if !transaction.is_in_progress(now) {
+            let mut record = find_record(&*tx, transaction.id)?;
+            if !record.is_in_progress(now) {
                 return Ok(Err(LoginTransactionError::Expired));
             }
             let Some(purpose) = resolve(&*tx, &transaction.purpose)? else {
                 return Ok(Err(LoginTransactionError::Expired));
             };
-            let live = session::find(&*tx, browser.session.as_ref(), lifetimes, now)?
-                .filter(|live| expected.is_none_or(|expected| expected == live.id));
-            if let Some(live) = &live {
-                if transaction.refused.is_none() {
-                    transaction.progress = advance(tx, live)?;
-                }
-                session::touch(tx, live, lifetimes, now)?;
+            let live = session::find(&*tx, presented.as_ref(), lifetimes, now)?;
+            let Some(live) = live.filter(|live| Some(live.id) == expected) else {
+                return Ok(Ok(StepResult::SignIn));
+            };
+            if record.refusal.is_none() {
+                record.progress = advance(tx, &live)?;
             }
-            let step = next_step(&*tx, &purpose, live.as_ref(), transaction.progress, now)?;
-            take_step(tx, step, id, &mut transaction, slot, now).map(Ok)
+            session::touch(tx, &live, lifetimes, now)?;
+            let step = next_step(&*tx, &purpose, Some(&live), &record, now)?;
+            take_step(tx, step, transaction.id, record, slot, now).map(Ok)
         })
         .await?;
-    Ok(result.map(|result| result.destination(id, &code, &core.policy.issuer)))
+    Ok(result.map(|result| result.destination(login.sealed.clone(), &code, &core.policy.issuer)))
 }

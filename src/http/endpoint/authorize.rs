@@ -24,16 +24,7 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
     if context.method() == Method::POST {
         return repeat_as_get(context, &Route::Authorize);
     }
-    let admit = || context.admit_sign_in();
-    match begin_authorization(
-        &context.app.core,
-        &parameters,
-        &context.browser(),
-        admit,
-        context.now,
-    )
-    .await
-    {
+    match begin_authorization(&context.app.core, &parameters, &context.browser(), context.now).await {
         Ok(Ok(redirect)) => browser_redirect::send(context, redirect),
         Ok(Err(untrusted)) => {
             context.log_detail(refusal_log(untrusted, &parameters));

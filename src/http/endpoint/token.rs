@@ -83,7 +83,7 @@ async fn anonymous(
     client: &AuthenticatedClient,
     scope: Option<Scope>,
 ) -> Result<Answer<TokenResponse>, Failure> {
-    context.require_disk_for_login()?;
+    context.require_disk_for_user()?;
     let (limits, from) = (&context.app.limits, context.client_address());
     let attempt = limits
         .create_anonymous_user(&client.client_id, from, context.now)

@@ -108,20 +108,15 @@ impl AccountAction {
                 let session = context.cookie(Cookie::Session).unwrap_or_default();
                 account_notice::redirect(context, notice, session)
             }
-            Ok(ActionResult::SignInRequired) => sign_in(context, true).await,
+            Ok(ActionResult::SignInRequired) => sign_in(context, true),
             Err(failure) => error::failed_page(context, &failure),
         }
     }
 }
 
-/// Sends the browser to sign in, unless a limit forbids it. If an action was asked for, the pages say that it was not
-/// done.
-async fn sign_in(context: &RequestContext, action_pending: bool) -> HttpResponse {
-    let begun = match context.admit_sign_in() {
-        Ok(()) => begin::sign_in(&context.app.core, &context.browser(), action_pending, context.now).await,
-        Err(failure) => Err(failure),
-    };
-    match begun {
+/// Sends the browser to sign in. If an action was asked for, the pages say that it was not done.
+fn sign_in(context: &RequestContext, action_pending: bool) -> HttpResponse {
+    match begin::sign_in(&context.app.core, &context.browser(), action_pending, context.now) {
         Ok(redirect) => browser_redirect::send(context, redirect),
         Err(failure) => error::failed_page(context, &failure),
     }
@@ -136,7 +131,7 @@ async fn submit_new_password(context: &RequestContext, typed: NewPassword) -> Ht
     let (core, limits, from) = (&context.app.core, &context.app.limits, typed.from);
     let live = match session::signed_in(core, &context.browser(), context.now) {
         Ok(Some(live)) => live,
-        Ok(None) => return sign_in(context, false).await,
+        Ok(None) => return sign_in(context, false),
         Err(failure) => return error::failed_page(context, &failure),
     };
     let name = LoginName::new(&live.user.account_id);
@@ -188,7 +183,7 @@ async fn show_password_change(
             AccountNotice::Guessable
         }
         Ok(ActionResult::Done(PasswordChange::Unchanged)) => AccountNotice::SamePassword,
-        Ok(ActionResult::SignInRequired) => return sign_in(context, false).await,
+        Ok(ActionResult::SignInRequired) => return sign_in(context, false),
         Err(Failure::Busy) => AccountNotice::Busy,
         Err(failure) => return error::failed_page(context, &failure),
     };
@@ -211,7 +206,7 @@ fn set_language(context: &RequestContext, language: Option<String>) -> HttpRespo
 async fn show(context: &RequestContext, notice: Option<AccountNotice>) -> HttpResponse {
     match view(&context.app.core, &context.browser(), context.now).await {
         Ok(ActionResult::Done(account)) => draw(context, *account, notice),
-        Ok(ActionResult::SignInRequired) => sign_in(context, notice == Some(AccountNotice::Expired)).await,
+        Ok(ActionResult::SignInRequired) => sign_in(context, notice == Some(AccountNotice::Expired)),
         Err(failure) => error::failed_page(context, &failure),
     }
 }

@@ -2,7 +2,6 @@
 
 use ::http::StatusCode;
 use ::http::header::{HeaderValue, SET_COOKIE};
-use uuid::Uuid;
 
 use super::account_notice;
 use crate::flow::login::transaction::{BrowserRedirect, Destination};
@@ -18,8 +17,10 @@ use crate::secret::{Secret, SessionCookie};
 pub fn send(context: &RequestContext, redirect: BrowserRedirect) -> HttpResponse {
     let mut answer = match redirect.destination {
         Destination::Respond(response) => deliver(context, response),
-        Destination::SignIn(id) => response::redirect_303(&page_address(context, &Route::Login, id)),
-        Destination::AskConsent(id) => response::redirect_303(&page_address(context, &Route::Consent, id)),
+        Destination::SignIn(sealed) => response::redirect_303(&page_address(context, &Route::Login, &sealed)),
+        Destination::AskConsent(sealed) => {
+            response::redirect_303(&page_address(context, &Route::Consent, &sealed))
+        }
         Destination::Account {
             action_pending: false,
         } => response::redirect_303(&context.app.path(&Route::Account)),
@@ -75,9 +76,9 @@ pub fn repeat_as_get(context: &RequestContext, route: &Route) -> HttpResponse {
     }
 }
 
-/// The address of a page of a transaction.
-pub fn page_address(context: &RequestContext, page: &Route, id: Uuid) -> String {
-    format!("{}?transaction={id}", context.app.path(page))
+/// The address of a page of a sealed transaction.
+pub fn page_address(context: &RequestContext, page: &Route, sealed: &str) -> String {
+    format!("{}?transaction={sealed}", context.app.path(page))
 }
 
 /// Sends the answer to the client in the response mode that it asked for.

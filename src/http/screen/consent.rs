@@ -28,7 +28,7 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
     let core = &context.app.core;
     let (request, client) = match &login.purpose {
         ResolvedPurpose::Code { request, client } => (request, client),
-        ResolvedPurpose::Account(_) => return login_context::continue_login(context, login).await,
+        ResolvedPurpose::Account(_) => return login_context::continue_login(context, &login).await,
     };
     let is_from_us = context.method() == Method::POST && context.is_from_own_page();
     let decision = parameters.get("decision").filter(|_| is_from_us);
@@ -41,10 +41,10 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
         };
     }
     let (LoginStep::AskConsent, Some(live)) = (&login.step, &login.session) else {
-        return login_context::continue_login(context, login).await;
+        return login_context::continue_login(context, &login).await;
     };
     let cookie = context.cookie(Cookie::Browser).unwrap_or_default();
-    let form = form(login.id, live.id);
+    let form = form(login.transaction.id, live.id);
     let is_allowed = decision == Some("allow");
     if is_allowed && csrf::is_valid(parameters.get("csrf"), cookie, &form) {
         return match give_consent(core, &browser, &login, request, live, context.now).await {
@@ -56,7 +56,7 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
     let scope = request.scope_for_consent();
     let page = Consent {
         action: context.app.path(&Route::Consent),
-        transaction: login.id.to_string(),
+        transaction: login.sealed.clone(),
         csrf: csrf::token(cookie, &form),
         client_name: client.display_name().to_owned(),
         user: person(&live.user),

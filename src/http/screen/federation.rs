@@ -5,14 +5,12 @@ use ::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderValue};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use uuid::Uuid;
 
-use super::browser_redirect;
-use super::login_context;
 use super::login_context::LoginRequest;
+use super::{browser_redirect, kept_sign_in, login_context};
 use crate::federation::authorization::Callback;
 use crate::flow::login::begin_federation::{FederationProblem, begin_federation};
-use crate::flow::login::finish_federation::{CallbackResult, finish_federation, parse_state};
+use crate::flow::login::finish_federation::{CallbackResult, finish_federation, transaction_of};
 use crate::flow::login::transaction::LoginTransactionError;
 use crate::http::context::RequestContext;
 use crate::http::error;
@@ -22,20 +20,23 @@ use crate::route::Route;
 
 /// Sends the browser to the provider.
 pub async fn start(context: &RequestContext, provider: &str) -> HttpResponse {
-    let LoginRequest { browser, login, .. } = match login_context::load(context) {
+    let LoginRequest { login, .. } = match login_context::load(context) {
         Ok(request) => request,
         Err(page) => return *page,
     };
     if !login.accepts_authentication {
         return login_context::transaction_error(context, LoginTransactionError::Expired);
     }
-    let id = login.id;
-    if let Err(failure) = context.count_sign_in() {
-        return error::failed_page(context, &failure);
-    }
-    match begin_federation(&context.app.core, &browser, login, provider, context.now).await {
-        Ok(Ok(address)) => response::no_store(response::redirect_303(&address)),
-        Ok(Err(problem)) => back_to_login(context, id, problem),
+    let sealed = login.sealed.clone();
+    match begin_federation(&context.app.core, login, provider, context.now).await {
+        Ok(Ok(redirect)) => {
+            let mut answer = response::no_store(response::redirect_303(&redirect.address));
+            for cookie in kept_sign_in::keep(context, &redirect.kept) {
+                browser_redirect::append_cookie(&mut answer, Some(cookie));
+            }
+            answer
+        }
+        Ok(Err(problem)) => back_to_login(context, &sealed, problem),
         Err(failure) => error::failed_page(context, &failure),
     }
 }
@@ -50,29 +51,43 @@ pub async fn callback(context: &RequestContext, provider: &str) -> HttpResponse 
         let message = "This is not the answer of an identity provider.";
         return context.error_page(StatusCode::BAD_REQUEST, Heading::Request, message);
     };
-    if let Some(state) = parse_state(&callback.state) {
-        login_context::set_page_style(context, state.transaction);
+    let id = transaction_of(&callback.state);
+    let kept = id.and_then(|id| kept_sign_in::find(context, id));
+    if let Some(kept) = &kept {
+        login_context::set_page_style(context, &kept.transaction);
     }
-    match finish_federation(
+    let admit = || context.count_provider_answer();
+    let mut answer = match finish_federation(
         &context.app.core,
         &context.browser(),
         provider,
         callback,
+        kept,
+        admit,
         context.now,
     )
     .await
     {
         Ok(CallbackResult::Redirect(redirect)) => browser_redirect::send(context, redirect),
-        Ok(CallbackResult::TryAgain(id, problem)) => back_to_login(context, id, problem),
-        Ok(CallbackResult::TransactionError(error)) => login_context::transaction_error(context, error),
-        Err(failure) => error::failed_page(context, &failure),
+        Ok(CallbackResult::TryAgain(sealed, problem)) => back_to_login(context, &sealed, problem),
+        Ok(CallbackResult::TransactionError(error)) => {
+            return login_context::transaction_error(context, error);
+        }
+        Err(failure) => return error::failed_page(context, &failure),
+    };
+    for cookie in id
+        .into_iter()
+        .flat_map(|id| kept_sign_in::after_answer(context, id))
+    {
+        browser_redirect::append_cookie(&mut answer, Some(cookie));
     }
+    answer
 }
 
 /// Redirects to the sign-in page, which says what went wrong. Because of the redirect, a reload does not send the
 /// provider's answer again.
-fn back_to_login(context: &RequestContext, id: Uuid, problem: FederationProblem) -> HttpResponse {
-    let address = browser_redirect::page_address(context, &Route::Login, id);
+fn back_to_login(context: &RequestContext, sealed: &str, problem: FederationProblem) -> HttpResponse {
+    let address = browser_redirect::page_address(context, &Route::Login, sealed);
     response::redirect_303(&format!("{address}&problem={}", problem_name(problem)))
 }
 

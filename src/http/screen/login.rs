@@ -43,17 +43,17 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
         Ok(request) => request,
         Err(page) => return *page,
     };
-    let id = login.id;
+    let id = login.transaction.id;
     if context.method() != Method::POST {
         let problem = parameters.get("problem").and_then(federation::problem_named);
         return match login.step {
             LoginStep::SignIn => match direct_provider(context, &login).filter(|_| problem.is_none()) {
                 Some(provider) => {
-                    response::redirect_303(&browser_redirect::page_address(context, &provider, id))
+                    response::redirect_303(&browser_redirect::page_address(context, &provider, &login.sealed))
                 }
                 None => draw(context, &login, problem, None),
             },
-            _ => login_context::continue_login(context, login).await,
+            _ => login_context::continue_login(context, &login).await,
         };
     }
     if !login.accepts_authentication {
@@ -72,7 +72,7 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
     if parameters.get("decision") == Some("continue") {
         return match password::continue_as(&context.app.core, &browser, &login, context.now).await {
             Ok(Some(redirect)) => browser_redirect::send(context, redirect),
-            Ok(None) => redraw(context, id, LoginProblem::Expired, None),
+            Ok(None) => redraw(context, &login.sealed, LoginProblem::Expired, None),
             Err(failure) => error::failed_page(context, &failure),
         };
     }
@@ -108,7 +108,7 @@ async fn sign_in_with_password(
     username: &str,
 ) -> HttpResponse {
     let (core, limits, from) = (&context.app.core, &context.app.limits, credentials.from);
-    let draw_again = |problem| redraw(context, login.id, problem, Some(username));
+    let draw_again = |problem| redraw(context, &login.sealed, problem, Some(username));
     let user = match password::user_named(core, &credentials.name) {
         Ok(user) => user,
         Err(error) => return error::failed_page(context, &error.into()),
@@ -162,7 +162,7 @@ fn provider_choices(context: &RequestContext, login: &LoginContext) -> Vec<Provi
         let start = Route::FederationStart(provider.id.clone());
         let logo = Route::FederationLogo(provider.id.clone());
         ProviderChoice {
-            href: browser_redirect::page_address(context, &start, login.id),
+            href: browser_redirect::page_address(context, &start, &login.sealed),
             name: provider.display_name().to_owned(),
             logo: provider.logo.as_ref().map(|_| context.app.path(&logo)),
         }
@@ -171,8 +171,13 @@ fn provider_choices(context: &RequestContext, login: &LoginContext) -> Vec<Provi
 }
 
 /// Draws the page again and says why.
-fn redraw(context: &RequestContext, id: Uuid, problem: LoginProblem, username: Option<&str>) -> HttpResponse {
-    match login_context::reload(context, id) {
+fn redraw(
+    context: &RequestContext,
+    sealed: &str,
+    problem: LoginProblem,
+    username: Option<&str>,
+) -> HttpResponse {
+    match login_context::reload(context, sealed) {
         Ok(login) => draw(context, &login, Some(problem), username),
         Err(page) => *page,
     }
@@ -206,8 +211,8 @@ fn draw(
     let username = typed.or(purpose.login_hint()).unwrap_or_default();
     let page = Login {
         action: context.app.path(&Route::Login),
-        transaction: login.id.to_string(),
-        csrf: csrf::token(cookie, &form(login.id)),
+        transaction: login.sealed.clone(),
+        csrf: csrf::token(cookie, &form(login.transaction.id)),
         username: username.chars().take(MAX_USERNAME).collect(),
         problem,
         issuer: context.app.core.policy.issuer.clone(),

@@ -1,7 +1,6 @@
 //! Loads the sign-in that a form or an address belongs to.
 
 use ::http::StatusCode;
-use uuid::Uuid;
 
 use super::browser_redirect;
 use crate::flow::browser::Browser;
@@ -27,9 +26,8 @@ pub struct LoginRequest {
 /// Loads the sign-in that the request names; a page if it cannot.
 pub fn load(context: &RequestContext) -> Result<LoginRequest, Box<HttpResponse>> {
     let parameters = context.page_parameters()?;
-    let id = parameters.get("transaction").and_then(|text| text.parse().ok());
     let browser = context.browser();
-    let login = reload(context, id.unwrap_or(Uuid::nil()))?;
+    let login = reload(context, parameters.get("transaction").unwrap_or_default())?;
     Ok(LoginRequest {
         parameters,
         browser,
@@ -37,9 +35,9 @@ pub fn load(context: &RequestContext) -> Result<LoginRequest, Box<HttpResponse>>
     })
 }
 
-/// Loads a sign-in by its id, such as again after an attempt; a page if it cannot.
-pub fn reload(context: &RequestContext, id: Uuid) -> Result<LoginContext, Box<HttpResponse>> {
-    match transaction::load_login(&context.app.core, &context.browser(), id, context.now) {
+/// Loads a sealed sign-in, such as again after an attempt; a page if it cannot.
+pub fn reload(context: &RequestContext, sealed: &str) -> Result<LoginContext, Box<HttpResponse>> {
+    match transaction::load_login(&context.app.core, &context.browser(), sealed, context.now) {
         Ok(Ok(login)) => {
             set_page_style_for(context, &login);
             Ok(login)
@@ -58,7 +56,7 @@ pub fn transaction_error(context: &RequestContext, error: LoginTransactionError)
 }
 
 /// Sends the browser to the next step of the sign-in, without new input from the user.
-pub async fn continue_login(context: &RequestContext, login: LoginContext) -> HttpResponse {
+pub async fn continue_login(context: &RequestContext, login: &LoginContext) -> HttpResponse {
     match transaction::continue_login(&context.app.core, &context.browser(), login, context.now).await {
         Ok(redirect) => browser_redirect::send(context, redirect),
         Err(failure) => error::failed_page(context, &failure),
@@ -66,8 +64,9 @@ pub async fn continue_login(context: &RequestContext, login: LoginContext) -> Ht
 }
 
 /// Sets the theme and languages of the client of a sign-in, if this browser has begun it.
-pub fn set_page_style(context: &RequestContext, id: Uuid) {
-    if let Ok(Ok(login)) = transaction::load_login(&context.app.core, &context.browser(), id, context.now) {
+pub fn set_page_style(context: &RequestContext, sealed: &str) {
+    if let Ok(Ok(login)) = transaction::load_login(&context.app.core, &context.browser(), sealed, context.now)
+    {
         set_page_style_for(context, &login);
     }
 }

@@ -10,6 +10,7 @@ pub mod device_cookie;
 pub mod error;
 pub mod federation;
 pub mod home;
+mod kept_sign_in;
 pub mod login;
 pub mod login_context;
 pub mod logout;

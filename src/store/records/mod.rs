@@ -12,15 +12,19 @@ use crate::federation::Provider;
 use crate::identity::{Consent, Session, User};
 use crate::oauth::Client;
 use crate::oauth::code::AuthorizationCode;
-use crate::oauth::login::LoginTransaction;
+use crate::oauth::login::{LoginRecord, LoginTransaction, UpstreamSignIn};
 use crate::oauth::refresh::RefreshFamily;
 use crate::store::record::Record;
 
 impl Record for AuthorizationCode {}
 impl Record for Client {}
 impl Record for Consent {}
-impl Record for LoginTransaction {}
+impl Record for LoginRecord {}
 impl Record for Provider {}
 impl Record for RefreshFamily {}
 impl Record for Session {}
 impl Record for User {}
+
+// These are not stored. Browsers keep them in the same form, sealed.
+impl Record for LoginTransaction {}
+impl Record for UpstreamSignIn {}

@@ -6,7 +6,7 @@ use idsvc::federation::Provider;
 use idsvc::identity::{Consent, Session, User};
 use idsvc::oauth::Client;
 use idsvc::oauth::code::AuthorizationCode as CodeRecord;
-use idsvc::oauth::login::LoginTransaction;
+use idsvc::oauth::login::LoginRecord;
 use idsvc::oauth::refresh::RefreshFamily;
 use idsvc::oauth::refresh_keys::{PresentedRefreshToken, RefreshKeys};
 use idsvc::secret::{
@@ -96,7 +96,7 @@ pub(super) fn stored_record(data: &[u8]) -> bool {
         0 => check_record::<Client>(row),
         1 => check_record::<User>(row),
         2 => check_record::<SigningKeyRecord>(row),
-        3 => check_record::<LoginTransaction>(row),
+        3 => check_record::<LoginRecord>(row),
         4 => check_record::<CodeRecord>(row),
         5 => check_record::<RefreshFamily>(row),
         6 => check_record::<Session>(row),

@@ -9,7 +9,7 @@ use idsvc::pages::text::{DE, EN};
 use serde_json::json;
 
 use super::{AT_PROVIDER, Question, Scene, open, registered, scene, scene_with};
-use crate::harness::{START, Say, Tokens, Upstream};
+use crate::harness::{Audit, START, Say, Tokens, Upstream};
 
 #[tokio::test]
 async fn an_application_without_passwords_takes_none() {
@@ -409,15 +409,19 @@ async fn a_page_without_a_way_in_says_so() {
 }
 
 #[tokio::test]
-async fn questions_without_end_are_held_back() {
-    let scene = scene_with(open, |_| {}).await;
+async fn made_up_answers_without_end_are_held_back_before_the_provider_is_asked() {
+    let scene = scene().await;
     let browser = scene.visitor();
-    let screen = browser.authorize(&scene.acme.request()).await;
-    let start = screen.path.replace("/login?", "/federation/up/start?");
-    for _ in 0..299 {
-        assert_eq!(browser.fetch(&start).await.status, 303);
+    let answer = scene.ask(&browser).await.answer("code=made-up");
+    let audit = Audit::listen();
+    for _ in 0..300 {
+        assert_eq!(browser.fetch(&answer).await.status, 303);
     }
-    let held_back = browser.fetch(&start).await;
+    let held_back = browser.fetch(&answer).await;
     assert_eq!(held_back.status, 429);
     assert!(held_back.header("retry-after").is_some());
+    assert_eq!(scene.upstream.seen("/token").len(), 300);
+    let refusals = audit.refusals();
+    assert_eq!(refusals.len(), 1, "{refusals:?}");
+    assert_eq!(refusals[0]["error"], "throttled");
 }

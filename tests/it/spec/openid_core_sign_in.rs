@@ -436,8 +436,10 @@ async fn sign_in_behind(
     let now = core.clock.now();
     let binding = browser.cookie(BINDING);
     let here = Sender::of(None, binding.as_deref(), Device::default());
-    let id = form.value("transaction").unwrap().parse().unwrap();
-    let login = transaction::load_login(core, &here, id, now).unwrap().unwrap();
+    let sealed = form.value("transaction").unwrap();
+    let login = transaction::load_login(core, &here, sealed, now)
+        .unwrap()
+        .unwrap();
     let name = LoginName::new("alice@example.com");
     let user = user_named(core, &name).unwrap();
     let credentials = PasswordCredentials {

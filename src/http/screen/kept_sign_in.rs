@@ -1,0 +1,98 @@
+//! The cookies that keep a sign-in while its user is at a provider.
+//!
+//! A provider returns only `state`, and some limit its length. So the browser keeps the sealed transaction and the sealed
+//! question in cookies that are named after the transaction: several tabs may be at providers at once. A long
+//! transaction takes several cookies.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ::http::header::HeaderValue;
+use uuid::Uuid;
+
+use crate::flow::login::begin_federation::KeptSignIn;
+use crate::http::context::RequestContext;
+use crate::http::cookie;
+
+const PREFIX: &str = "__Host-idsvc_provider_";
+
+/// The most bytes of a value. Browsers keep 4,096 bytes of a name and its value (RFC 6265bis section 5.7).
+const MAX_PART: usize = 3_900;
+
+/// The most bytes of the values of all these cookies. The oldest are removed to make room: a website can begin a sign-in in
+/// a browser as often as it wants, and the cookies must fit into the header of a request. One long sign-in may take more.
+const MAX_TOTAL: usize = 6 * 1024;
+
+/// Between the question and the transaction.
+const SEPARATOR: char = '.';
+
+/// The `Set-Cookie` values that keep this sign-in in the browser.
+pub(super) fn keep(context: &RequestContext, kept: &KeptSignIn) -> Vec<HeaderValue> {
+    let value = format!("{}{SEPARATOR}{}", kept.question, kept.transaction);
+    let lifetime = context.app.core.policy.lifetimes.login_transaction;
+    // Sealed values are base64url.
+    let parts = value.as_bytes().chunks(MAX_PART).map(String::from_utf8_lossy);
+    let parts: Vec<_> = parts.collect();
+    let mut cookies = Vec::new();
+    for (number, part) in parts.iter().enumerate() {
+        cookies.extend(cookie::set_cookie(&name(kept.id, number), part, Some(lifetime)));
+    }
+    let mut total = value.len();
+    // The ids are ordered by time.
+    for (id, known) in present(context).into_iter().rev() {
+        let is_same = id == kept.id;
+        if !is_same {
+            total += known.values().map(|value| value.len()).sum::<usize>();
+        }
+        for number in known.into_keys() {
+            let is_replaced = is_same && number < parts.len();
+            if !is_replaced && (is_same || total > MAX_TOTAL) {
+                cookies.extend(cookie::set_cookie(&name(id, number), "", Some(Duration::ZERO)));
+            }
+        }
+    }
+    cookies
+}
+
+/// The sign-in that the browser has kept of this transaction.
+pub(super) fn find(context: &RequestContext, id: Uuid) -> Option<KeptSignIn> {
+    let parts = present(context).remove(&id)?;
+    let value: String = parts.into_values().collect();
+    let (question, transaction) = value.split_once(SEPARATOR)?;
+    Some(KeptSignIn {
+        id,
+        question: question.to_owned(),
+        transaction: transaction.to_owned(),
+    })
+}
+
+/// The `Set-Cookie` values after the provider's answer: a long sign-in is removed, because its cookies and the address of
+/// the next page do not fit into one header. Others stay, so that an answer that comes again continues the sign-in.
+pub(super) fn after_answer(context: &RequestContext, id: Uuid) -> Vec<HeaderValue> {
+    let parts = present(context).remove(&id).unwrap_or_default();
+    let is_long = parts.len() > 1;
+    let removal = |number| cookie::set_cookie(&name(id, number), "", Some(Duration::ZERO));
+    parts
+        .into_keys()
+        .filter(|_| is_long)
+        .filter_map(removal)
+        .collect()
+}
+
+/// The parts of the sign-ins that the browser has kept, by the transaction's id.
+fn present(context: &RequestContext) -> BTreeMap<Uuid, BTreeMap<usize, &str>> {
+    let mut found: BTreeMap<Uuid, BTreeMap<usize, &str>> = BTreeMap::new();
+    for (name, value) in cookie::pairs(context.headers()) {
+        let name = name.strip_prefix(PREFIX).and_then(|name| name.split_once('_'));
+        if let Some((id, number)) = name
+            && let (Ok(id), Ok(number)) = (id.parse(), number.parse())
+        {
+            found.entry(id).or_default().insert(number, value);
+        }
+    }
+    found
+}
+
+fn name(id: Uuid, number: usize) -> String {
+    format!("{PREFIX}{}_{number}", id.simple())
+}
