@@ -154,11 +154,9 @@ mod tests {
                     let began = Session {
                         digest: Digest::of(b"cookie"),
                         user,
-                        auth_time: now,
-                        is_undated: false,
+                        auth_time: Some(now),
                         was_asked_anew: false,
                         factor: factor.clone(),
-                        upstream_token: None,
                         created_at: now,
                         last_used_at: now,
                         device: Device::default(),

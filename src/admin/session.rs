@@ -23,8 +23,8 @@ pub struct SessionView {
     pub session: Uuid,
     /// The user who is signed in.
     pub user: Uuid,
-    /// When the user last proved who they are.
-    pub auth_time: Timestamp,
+    /// When the user last authenticated. `None` if the provider did not say.
+    pub auth_time: Option<Timestamp>,
     /// The method: `credential`, or the provider.
     pub authority: String,
     /// When the session began.
@@ -157,11 +157,9 @@ mod tests {
                     let session = Session {
                         digest: Digest::of(b"x"),
                         user: alice,
-                        auth_time: now,
-                        is_undated: false,
+                        auth_time: Some(now),
                         was_asked_anew: false,
                         factor: AuthenticationMethod::Password,
-                        upstream_token: None,
                         created_at: now - age,
                         last_used_at: now - age,
                         device: Device::default(),

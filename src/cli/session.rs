@@ -67,7 +67,7 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
             views.iter().map(|view| {
                 [
                     view.session.to_string(),
-                    moment(view.auth_time),
+                    moment(view.created_at),
                     view.authority.clone(),
                     moment(view.last_used_at),
                     view.device.clone().unwrap_or_default(),

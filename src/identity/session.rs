@@ -80,18 +80,13 @@ pub struct Session {
     pub digest: Digest<SessionCookie>,
     /// Who is signed in.
     pub user: Uuid,
-    /// When the user last authenticated.
-    pub auth_time: Timestamp,
-    /// Whether `auth_time` is a guess, because the provider did not say when the user authenticated. The provider may
-    /// have used an old session.
-    pub is_undated: bool,
-    /// Whether the provider was asked to authenticate the user again. It is used if `auth_time` is a guess.
+    /// When the user authenticated. `None` if the provider did not say: it may have used an old session.
+    pub auth_time: Option<Timestamp>,
+    /// Whether the provider was asked to authenticate the user again. It counts if there is no `auth_time`.
     pub was_asked_anew: bool,
     /// How the user authenticated.
     pub factor: AuthenticationMethod,
-    /// The access token of the provider.
-    pub upstream_token: Option<UpstreamToken>,
-    /// When the session began.
+    /// When the session began or was last renewed by a sign-in.
     pub created_at: Timestamp,
     /// When the session was last used, as precisely as [`Session::is_due_for_touch`] records it.
     pub last_used_at: Timestamp,
@@ -118,7 +113,9 @@ impl Session {
 
     /// Whether the user authenticated recently.
     pub fn is_fresh(&self, now: Timestamp) -> bool {
-        (!self.is_undated || self.was_asked_anew) && now.since(self.auth_time) < Self::FRESH
+        let asked_at = self.was_asked_anew.then_some(self.created_at);
+        let authenticated_at = self.auth_time.or(asked_at);
+        authenticated_at.is_some_and(|at| now.since(at) < Self::FRESH)
     }
 
     /// Whether the session may be used.
@@ -134,14 +131,13 @@ impl Session {
 
     /// Whether it has data that is needed only while the user is signed in.
     pub fn has_browser_data(&self) -> bool {
-        self.upstream_token.is_some() || self.device != Device::default()
+        self.device != Device::default()
     }
 
     /// The session without that data. An expired session is stored like this for the grants that end with it.
     #[must_use]
     pub fn without_browser_data(self) -> Self {
         Self {
-            upstream_token: None,
             device: Device::default(),
             ..self
         }
@@ -166,11 +162,9 @@ mod tests {
         let session = Session {
             digest: Digest::of(b"x"),
             user: Uuid::from_u128(1),
-            auth_time: start,
-            is_undated: false,
+            auth_time: Some(start),
             was_asked_anew: false,
             factor: AuthenticationMethod::Password,
-            upstream_token: None,
             created_at: start,
             last_used_at: start,
             device: Device::default(),

@@ -276,14 +276,19 @@ impl AuthorizationRequest {
     /// Whether the user has to sign in again although a session is live: a new authentication is demanded, or
     /// `max_age` is and the age of the sign-in is unknown.
     pub fn requires_sign_in(&self, session: &Session, now: Timestamp) -> bool {
-        self.requires_reauthentication(session, now) || (session.is_undated && self.max_age.is_some())
+        self.requires_reauthentication(session, now)
+            || (session.auth_time.is_none() && self.max_age.is_some())
     }
 
     /// Whether the user has to authenticate again although a session is live: `prompt=login`, or a sign-in older than
     /// `max_age`. Zero always asks for a new one (OpenID Connect Core 3.1.2.1). If the age of the sign-in is unknown,
     /// the provider decides.
     pub fn requires_reauthentication(&self, session: &Session, now: Timestamp) -> bool {
-        let is_older = |age| !session.is_undated && now.since(session.auth_time) > Duration::from_secs(age);
+        let is_older = |age| {
+            session
+                .auth_time
+                .is_some_and(|at| now.since(at) > Duration::from_secs(age))
+        };
         self.prompt.login || self.max_age.is_some_and(|age| age == 0 || is_older(age))
     }
 

@@ -179,6 +179,8 @@ fields! {
     providers: BTreeSet<String>;
     /// Whether users may sign in with a stored password.
     password_sign_in: bool = true;
+    /// Whether a public client gets the access tokens of providers. Its tokens are in the hands of users.
+    embed_upstream_token: bool;
     /// The `aud` of its access tokens; the issuer when there is none.
     audience: Option<String>;
     /// The algorithm of its ID tokens; RS256 when there is none (OpenID Connect Registration 2).

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use crate::clock::Timestamp;
-use crate::identity::{AuthenticationMethod, Consent, Session};
+use crate::identity::{AuthenticationMethod, Consent, Session, UpstreamToken};
 use crate::oauth::authorize::{AuthorizationRequest, RefusedRequest, ResponseTarget};
 use crate::oauth::client::{Client, ConsentRequirement};
 use crate::oauth::code::Authorization;
@@ -203,6 +203,9 @@ pub struct LoginRecord {
     /// The refusal that was sent to the client. It stays the response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refusal: Option<Refusal>,
+    /// The access token of the provider at which the user signed in for this request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upstream_token: Option<UpstreamToken>,
 }
 
 /// The parts of an authorization request to a provider that the response must match (OpenID Connect Core 3.1.2.1, RFC
@@ -267,6 +270,14 @@ impl LoginRecord {
     /// Whether the sign-in continues: until it is answered, and for [`Self::REPEATABLE`] longer.
     pub fn is_in_progress(&self, now: Timestamp) -> bool {
         self.answered_at.is_none_or(|at| now < at + Self::REPEATABLE)
+    }
+
+    /// Sets the progress. The provider's token is for the session of its own sign-in.
+    pub fn advance(&mut self, progress: LoginProgress) {
+        if progress.settled_session != self.progress.settled_session {
+            self.upstream_token = None;
+        }
+        self.progress = progress;
     }
 
     /// Allows a new response after a new sign-in, unless the client was sent a refusal.
@@ -376,16 +387,15 @@ fn next_step_to_code(
             LoginStep::AskConsent
         };
     }
-    let upstream_token = session.upstream_token.clone();
     let scope = request.scope.filter(|value| client.scope.contains(value));
     LoginStep::IssueCode(Box::new(CodeGrant {
         authorization: Authorization {
             client_id: request.client_id.clone(),
             user: session.user,
             session: Some(signed_in.id),
-            auth_time: Some(session.auth_time),
+            auth_time: session.auth_time,
             factor: session.factor.clone(),
-            upstream_token: upstream_token.filter(|token| token.is_current(now)).map(Box::new),
+            upstream_token: None,
             scope: scope.with(Scope::AUTHENTICATED),
             claims: request.claims.clone(),
         },

@@ -72,11 +72,9 @@ impl Bench {
         let signed_in = Session {
             digest: Digest::of(b"unused"),
             user: user.uuid,
-            auth_time: now,
-            is_undated: false,
+            auth_time: Some(now),
             was_asked_anew: false,
             factor: AuthenticationMethod::Password,
-            upstream_token: None,
             created_at: now,
             last_used_at: now,
             device: Device::default(),

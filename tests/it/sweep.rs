@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use idsvc::clock::Timestamp;
 use idsvc::flow::sweep::{Cursor, sweep};
-use idsvc::identity::{Device, UpstreamToken};
+use idsvc::identity::Device;
 use idsvc::oauth::login::LoginRecord;
 use idsvc::oauth::refresh::RefreshFamily;
 use idsvc::store::engine::Tx;
@@ -229,24 +229,19 @@ async fn an_expired_session_that_a_grant_keeps_tells_nothing_of_its_browser() {
     };
     let told = || {
         let (_, session) = kept();
-        (session.device.address, session.upstream_token)
+        session.device.address
     };
     let (id, mut session) = kept();
     let address = Some(IpAddr::from([192, 0, 2, 1]));
-    let token = UpstreamToken {
-        sealed: "sealed".to_owned(),
-        expires_at: core.clock.now() + Duration::from_secs(90 * DAY),
-    };
     session.device.address = address;
-    session.upstream_token = Some(token.clone());
     let put = move |tx: &mut dyn Tx| SESSIONS.put(tx, &id, &session);
     core.store.write("test", put).await.unwrap();
     sweep_all(&server).await;
-    assert_eq!(told(), (address, Some(token)));
+    assert_eq!(told(), address);
 
     server.advance(DAY);
     sweep_all(&server).await;
-    assert_eq!(told(), (None, None));
+    assert_eq!(told(), None);
     assert_eq!(kept().1.device, Device::default());
     let transactions = || core.store.stats().transactions;
     let before = transactions();

@@ -162,6 +162,9 @@ pub struct Fields {
         value_parser = words(&[("yes", "It is so"), ("no", "It is not")]).map(|word| word == "yes")
     )]
     pub password_sign_in: Option<bool>,
+    /// Give a public client the access tokens of providers too
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub embed_upstream_token: Option<bool>,
     /// The audience of access tokens [default: the issuer]
     #[arg(long)]
     pub audience: Option<String>,

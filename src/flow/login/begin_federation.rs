@@ -23,6 +23,8 @@ pub enum FederationProblem {
     Unavailable,
     /// The provider's answer is not valid, or is an error.
     Failed,
+    /// The provider does not say when the user authenticated, which the client demands.
+    Undated,
     /// The user cancelled there.
     Cancelled,
     /// The account at the provider is linked to no user, and the provider may not create users.

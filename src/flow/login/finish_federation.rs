@@ -15,7 +15,7 @@ use super::{federated_user, sealed, transaction};
 use crate::clock::Timestamp;
 use crate::federation::Provider;
 use crate::federation::authorization::{Callback, ProviderResponse, direct_provider};
-use crate::federation::id_token::{self, IdTokenUse, VerifiedIdToken};
+use crate::federation::id_token::{self, IdTokenUse, TokenProblem, VerifiedIdToken};
 use crate::federation::metadata::Metadata;
 use crate::federation::profile::Profile;
 use crate::federation::upstreams::UpstreamTokens;
@@ -108,7 +108,18 @@ pub async fn finish_federation(
     match check.verify_callback(callback).await {
         Ok(verified) => sign_in_user(core, browser, login, provider, &question, verified, now).await,
         Err(FederationProblem::Cancelled) if is_only_way(&login.purpose, &offered) => {
-            cancel(core, login, now).await
+            let refusal = Refusal::new(
+                ErrorCode::AccessDenied,
+                "the user did not sign in at the provider",
+            );
+            refuse(core, login, FederationProblem::Cancelled, refusal, now).await
+        }
+        Err(FederationProblem::Undated) => {
+            let refusal = Refusal::new(
+                ErrorCode::UnmetAuthenticationRequirements,
+                "the provider does not say when the user signed in there",
+            );
+            refuse(core, login, FederationProblem::Undated, refusal, now).await
         }
         Err(problem) => Ok(CallbackResult::TryAgain(login.sealed, problem)),
     }
@@ -165,25 +176,19 @@ fn is_only_way(purpose: &ResolvedPurpose, offered: &[Arc<Provider>]) -> bool {
         && direct_provider(purpose, offered).is_some()
 }
 
-/// The user cancelled at the only provider: the client gets a refusal.
-async fn cancel(core: &Core, login: LoginContext, now: Timestamp) -> Result<CallbackResult, Failure> {
-    let request = match &login.purpose {
-        ResolvedPurpose::Code { request, .. } => request,
-        ResolvedPurpose::Account(_) => {
-            return Ok(CallbackResult::TryAgain(
-                login.sealed,
-                FederationProblem::Cancelled,
-            ));
-        }
+/// The client gets a refusal. Without a client, the user may try again.
+async fn refuse(
+    core: &Core,
+    login: LoginContext,
+    problem: FederationProblem,
+    refusal: Refusal,
+    now: Timestamp,
+) -> Result<CallbackResult, Failure> {
+    let target = match &login.purpose {
+        ResolvedPurpose::Code { request, .. } => request.target.clone(),
+        ResolvedPurpose::Account(_) => return Ok(CallbackResult::TryAgain(login.sealed, problem)),
     };
-    let refused = RefusedRequest {
-        target: request.target.clone(),
-        refusal: Refusal::new(
-            ErrorCode::AccessDenied,
-            "the user did not sign in at the provider",
-        ),
-    };
-    let destination = transaction::refuse(core, &login, refused, now).await?;
+    let destination = transaction::refuse(core, &login, RefusedRequest { target, refusal }, now).await?;
     Ok(CallbackResult::Redirect(BrowserRedirect::to(destination)))
 }
 
@@ -245,8 +250,18 @@ impl CallbackCheck<'_> {
             asked_at: question.asked_at,
             proof_asked_at: question.proof_asked_at,
         };
-        let subject = id_token::check(&tokens.id_token, provider, &keys, purpose, now)
-            .map_err(|problem| self.fail(&problem))?;
+        let subject = match id_token::check(&tokens.id_token, provider, &keys, purpose, now) {
+            Ok(subject) => subject,
+            Err(problem) => {
+                let failed = self.fail(&problem);
+                let is_undated = problem == TokenProblem::SignInUndated;
+                return Err(if is_undated {
+                    FederationProblem::Undated
+                } else {
+                    failed
+                });
+            }
+        };
         let profile = complete_profile(core, provider, &metadata, &tokens, &subject)
             .await
             .map_err(|problem| self.fail(&problem))?;
@@ -312,8 +327,7 @@ async fn sign_in_user(
         factor: AuthenticationMethod::Federated {
             provider: provider.id.clone(),
         },
-        auth_time: subject.auth_time.unwrap_or(now),
-        is_undated: subject.auth_time.is_none(),
+        auth_time: subject.auth_time,
         was_asked_anew,
         upstream_token: token,
     };

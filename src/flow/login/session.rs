@@ -104,10 +104,8 @@ pub fn touch(
 pub(in crate::flow) struct AuthenticationEvent {
     /// The method.
     pub(in crate::flow) factor: AuthenticationMethod,
-    /// When.
-    pub(in crate::flow) auth_time: Timestamp,
-    /// Whether `auth_time` is a guess: see [`Session::is_undated`].
-    pub(in crate::flow) is_undated: bool,
+    /// When, if that is known.
+    pub(in crate::flow) auth_time: Option<Timestamp>,
     /// Whether the user was asked to authenticate again: see [`Session::was_asked_anew`].
     pub(in crate::flow) was_asked_anew: bool,
     /// The access token of the provider that vouched for the user.
@@ -119,8 +117,7 @@ impl AuthenticationEvent {
     pub(in crate::flow) fn by_password(now: Timestamp) -> Self {
         Self {
             factor: AuthenticationMethod::Password,
-            auth_time: now,
-            is_undated: false,
+            auth_time: Some(now),
             was_asked_anew: false,
             upstream_token: None,
         }
@@ -216,10 +213,8 @@ pub(in crate::flow) fn start(
         digest,
         user,
         auth_time: event.auth_time,
-        is_undated: event.is_undated,
         was_asked_anew: event.was_asked_anew,
         factor: event.factor,
-        upstream_token: event.upstream_token,
         created_at: now,
         last_used_at: now,
         device,

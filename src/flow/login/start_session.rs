@@ -97,6 +97,7 @@ where
             };
             record.reopen();
             record.progress = record.progress.settled_in(live.id);
+            record.upstream_token.clone_from(&event.upstream_token);
             let step = transaction::next_step(&*tx, &purpose, Some(&live), &record, now)?;
             Ok(SessionStart::Started(WrittenSession {
                 step: transaction::take_step(tx, step, transaction.id, record, code_slot, now)?,

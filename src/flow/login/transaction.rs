@@ -259,7 +259,12 @@ pub(in crate::flow) fn next_step(
         session: &live.session,
         consent: consent.as_ref(),
     });
-    Ok(purpose.next_step(signed_in, record.progress, now))
+    let mut step = purpose.next_step(signed_in, record.progress, now);
+    if let LoginStep::IssueCode(grant) = &mut step {
+        let token = record.upstream_token.clone();
+        grant.authorization.upstream_token = token.filter(|token| token.is_current(now)).map(Box::new);
+    }
+    Ok(step)
 }
 
 /// A code drawn before the transaction that may issue it.
@@ -448,7 +453,8 @@ where
                 return Ok(Ok(StepResult::SignIn));
             };
             if record.refusal.is_none() {
-                record.progress = advance(tx, &live)?;
+                let progress = advance(tx, &live)?;
+                record.advance(progress);
             }
             session::touch(tx, &live, lifetimes, now)?;
             let step = next_step(&*tx, &purpose, Some(&live), &record, now)?;

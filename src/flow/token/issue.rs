@@ -77,7 +77,7 @@ pub fn issue_tokens(
         uuid: user.uuid,
     };
     let expires_in = policy.lifetimes.access_token;
-    let embedded = embedded_token(core, &catalog, &authorization, now);
+    let embedded = embedded_token(core, &catalog, client, &authorization, now);
     let grant = Grant {
         auth_time: authorization.auth_time,
         id: family,
@@ -134,9 +134,13 @@ pub fn issue_tokens(
 fn embedded_token(
     core: &Core,
     catalog: &Catalog,
+    client: &Client,
     authorization: &Authorization,
     now: Timestamp,
 ) -> Option<(String, Zeroizing<String>)> {
+    if client.is_public() && !client.embed_upstream_token {
+        return None;
+    }
     let token = authorization.upstream_token.as_deref()?;
     let AuthenticationMethod::Federated { provider } = &authorization.factor else {
         return None;

@@ -258,7 +258,7 @@ fn session_line(id: Uuid, session: &Session, is_current: bool) -> SessionLine {
         id: id.to_string(),
         device: session.device.name(),
         address: session.device.address.map(|address| address.to_string()),
-        signed_in_at: session.auth_time.rfc3339(),
+        signed_in_at: session.created_at.rfc3339(),
         last_used_at: session.last_used_at.rfc3339(),
         is_current,
     }

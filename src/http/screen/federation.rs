@@ -96,7 +96,7 @@ const fn problem_name(problem: FederationProblem) -> &'static str {
     match problem {
         FederationProblem::NotOffered => "not_offered",
         FederationProblem::Unavailable => "unavailable",
-        FederationProblem::Failed => "failed",
+        FederationProblem::Failed | FederationProblem::Undated => "failed",
         FederationProblem::Cancelled => "cancelled",
         FederationProblem::NotAdmitted => "not_admitted",
     }

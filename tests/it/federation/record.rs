@@ -18,7 +18,7 @@ use idsvc::store::tables::{FAMILIES, SESSIONS};
 use serde_json::json;
 
 use super::{AT_PROVIDER, Question, open, registered, scene, scene_with, tied, uuid};
-use crate::harness::{Audit, Say, Upstream};
+use crate::harness::{Audit, RelyingParty, Say, Tokens, Upstream};
 
 #[tokio::test]
 async fn userinfo_fills_what_the_id_token_leaves_out_and_speaks_of_the_same_person() {
@@ -138,6 +138,42 @@ async fn the_upstreams_access_token_is_a_claim_until_it_expires_and_sealed_at_re
     let tokens = scene.tokens(&scene.visitor(), "u-1", &json!({})).await;
     let access = scene.acme.verify(tokens.access_token()).await.claims;
     assert!(access.get("upstream_access_token").is_none());
+}
+
+/// Who signs in for one application has not agreed that others act for them at the provider.
+#[tokio::test]
+async fn the_upstreams_access_token_is_for_the_application_whose_request_brought_it() {
+    let scene = scene().await;
+    let (other, public) = (
+        scene.server.client_with("other", tied).await,
+        scene.server.public_client("public").await,
+    );
+    let has_token = async |party: &RelyingParty, tokens: &Tokens| {
+        let access = party.verify(tokens.access_token()).await.claims;
+        access.get("upstream_access_token").is_some()
+    };
+    let browser = scene.visitor();
+    let tokens = scene.tokens(&browser, "u-1", &json!({})).await;
+    assert!(has_token(&scene.acme, &tokens).await);
+    for party in [&scene.acme, &other] {
+        let by_single_sign_on = party.tokens(&browser).await;
+        assert!(!has_token(party, &by_single_sign_on).await);
+    }
+    for embeds in [false, true] {
+        scene
+            .server
+            .change_client(&public, |client| {
+                tied(client);
+                client.embed_upstream_token = embeds;
+            })
+            .await;
+        let browser = scene.visitor();
+        let question = Question::of(&browser.authorize(&public.request()).await, &scene.upstream);
+        scene.vouch(&question, "u-1", &json!({}));
+        let code = browser.visit(&question.answer("code=c")).await.callback().code();
+        let tokens = public.redeem(&code).await.tokens();
+        assert_eq!(has_token(&public, &tokens).await, embeds);
+    }
 }
 
 /// The documents of a provider that is no longer registered are neither fetched again nor kept.
