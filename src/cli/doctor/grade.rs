@@ -37,15 +37,7 @@ pub(super) fn check_client(client: &ClientView, now: Timestamp) -> Vec<Finding> 
             .by(OAUTH_PKCE),
         );
     }
-    for value in client.scope.iter() {
-        if let Some(meant) = Scope::misspelled_standard(value) {
-            let message =
-                format!("it may ask for the scope {value}, which is unknown: {meant} is probably meant");
-            let remedy =
-                format!("idsvc client update {id} --scope {meant}, beside every other scope that it keeps");
-            findings.push(advice(&message, remedy));
-        }
-    }
+    findings.extend(check_scope(client));
     findings.extend(check_schemes(client));
     findings.extend(check_old_addresses(client));
     let uses_secret = client.auth_methods.contains(&AuthMethod::ClientSecretBasic);
@@ -167,6 +159,19 @@ fn check_old_addresses(client: &ClientView) -> impl Iterator<Item = Finding> {
     uris.chain(origins).map(move |(message, flags)| {
         let remedy = format!("name those that are in use with idsvc client update {id} {flags}");
         Finding::advice("client", id, message, remedy)
+    })
+}
+
+/// Advice about scope values that are probably misspelled.
+fn check_scope(client: &ClientView) -> impl Iterator<Item = Finding> {
+    let id = &client.client_id;
+    client.scope.iter().filter_map(move |value| {
+        let meant = Scope::misspelled_standard(value)?;
+        let message =
+            format!("it may ask for the scope {value}, which is unknown: {meant} is probably meant");
+        let remedy =
+            format!("idsvc client update {id} --scope {meant}, beside every other scope that it keeps");
+        Some(Finding::advice("client", id, &message, remedy))
     })
 }
 
