@@ -432,7 +432,8 @@ pub const SETTINGS: &[Setting] = &[
         ("COUNT", "Open connections in all"),
         Some("10000"),
         "50000",
-        "Open connections in all; more wait. The hard limit of open files (ulimit -Hn, LimitNOFILE) must be above it.",
+        "Open connections in all; one more closes an idle one of the address that has most. The hard limit of open\n\
+         files (ulimit -Hn, LimitNOFILE) must be above it.",
     ),
     setting(
         "limits.connections_per_address",

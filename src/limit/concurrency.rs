@@ -71,6 +71,20 @@ impl ConcurrencyLimit {
         }
         Some(permit(Some(address)))
     }
+
+    /// The most that a network around this address holds, measured by the limit of the network. An exempt address counts
+    /// as one that holds one.
+    pub fn share_of(&self, address: IpAddr) -> usize {
+        if any_contains(&self.exempt, address) {
+            return 1;
+        }
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let shares = Network::all_around(address).map(|network| {
+            let amount = held.get(&network).copied().unwrap_or(0);
+            amount.div_ceil((network.multiplier as usize).max(1))
+        });
+        shares.max().unwrap_or(0)
+    }
 }
 
 impl Drop for Permit {

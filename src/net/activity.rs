@@ -25,9 +25,18 @@ pub const BYTES_PER_REQUEST: usize = 1280 * 1024;
 /// The bytes that one HTTP/2 connection reads before it yields to others: a thousand of the smallest frames.
 const BYTES_PER_TURN: usize = 16 * 1024;
 
+/// How long a TLS handshake or a response may make no progress before the connection counts as idle.
+const STALL_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// What a connection is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
+    /// Nothing has arrived.
+    Accepted,
+    /// A part of the TLS handshake has arrived.
+    Handshaking,
+    /// The TLS handshake is done, and the first request is awaited.
+    Secured,
     /// The header of a request is awaited.
     Reading,
     /// This number of requests is in progress.
@@ -71,10 +80,10 @@ struct ResponseProgress {
 }
 
 impl Activity {
-    /// A connection that waits for its first request.
+    /// A connection from which nothing has arrived.
     pub(super) fn new() -> Self {
         Self(Arc::new(Mutex::new(State {
-            phase: Phase::Reading,
+            phase: Phase::Accepted,
             since: Instant::now(),
             frame_bytes: 0,
             sending: Vec::new(),
@@ -86,7 +95,7 @@ impl Activity {
     pub fn serving(&self) -> Serving {
         self.change(|phase| match phase {
             Phase::Serving(count) => Phase::Serving(count.saturating_add(1)),
-            Phase::Reading | Phase::Idle => Phase::Serving(1),
+            _ => Phase::Serving(1),
         });
         Serving(self.clone())
     }
@@ -109,9 +118,38 @@ impl Activity {
 
     fn byte_read(&self) {
         self.change(|phase| match phase {
-            Phase::Idle => Phase::Reading,
-            phase => phase,
+            Phase::Serving(count) => Phase::Serving(count),
+            _ => Phase::Reading,
         });
+    }
+
+    fn handshake_read(&self) {
+        let mut current = self.state();
+        if matches!(current.phase, Phase::Accepted | Phase::Handshaking) {
+            current.phase = Phase::Handshaking;
+            current.since = Instant::now();
+        }
+    }
+
+    /// Ends the TLS handshake.
+    pub fn secured(&self) {
+        self.change(|_| Phase::Secured);
+    }
+
+    /// Since when nothing has been in progress on this connection. None while something makes progress.
+    pub fn idle_since(&self, now: Instant) -> Option<Instant> {
+        let current = self.state();
+        let stalled =
+            |since: Instant| (now.saturating_duration_since(since) >= STALL_TIMEOUT).then_some(since);
+        match (
+            current.phase,
+            current.sending.iter().map(|progress| progress.since).max(),
+        ) {
+            (Phase::Reading | Phase::Serving(_), _) => None,
+            (Phase::Handshaking, _) => stalled(current.since),
+            (_, Some(taken)) => stalled(current.since.max(taken)),
+            (_, None) => Some(current.since),
+        }
     }
 
     /// Counts bytes of frames, and returns whether the peer may send this many.
@@ -120,7 +158,7 @@ impl Activity {
         current.frame_bytes = current.frame_bytes.saturating_add(bytes);
         let requests = match current.phase {
             Phase::Serving(count) => count,
-            Phase::Reading | Phase::Idle => 0,
+            _ => 0,
         };
         let limit = BYTES_BETWEEN_REQUESTS.saturating_add(requests.saturating_mul(BYTES_PER_REQUEST));
         current.frame_bytes <= limit
@@ -162,9 +200,9 @@ impl Activity {
         let left =
             |since: Instant, limit: Duration| limit.saturating_sub(now.saturating_duration_since(since));
         let phase = match current.phase {
-            Phase::Reading => Some((Overdue::Reading, left(current.since, timeouts.reading))),
-            Phase::Idle => Some((Overdue::Idle, left(current.since, timeouts.idle))),
             Phase::Serving(_) => None,
+            Phase::Idle => Some((Overdue::Idle, left(current.since, timeouts.idle))),
+            _ => Some((Overdue::Reading, left(current.since, timeouts.reading))),
         };
         let oldest = current.sending.iter().map(|progress| progress.since).min();
         let response = oldest.map(|since| (Overdue::Sending, left(since, timeouts.sending)));
@@ -254,17 +292,19 @@ impl Drop for Sending {
     }
 }
 
-/// The protocol of a connection.
+/// The protocol of a stream.
 #[derive(Clone, Copy, Debug)]
 pub enum Protocol {
+    /// TLS, where the bytes of the handshake are reported.
+    Tls,
     /// HTTP/1, where each byte belongs to a request.
     Http1,
     /// HTTP/2, where a peer can send frames without a request.
     Http2,
 }
 
-/// A stream that reports to an [`Activity`] what it reads: on HTTP/1 the first byte of a request, on HTTP/2 the number of
-/// bytes. On HTTP/2 it yields to other connections, and fails when the peer sends too many bytes without a request.
+/// A stream that reports to an [`Activity`] what it reads: with TLS the progress of the handshake, on HTTP/1 the first byte
+/// of a request, on HTTP/2 the number of bytes. On HTTP/2 it yields to other connections, and fails when the peer sends too many bytes without a request.
 #[derive(Debug)]
 pub struct MonitoredStream<IO> {
     inner: IO,
@@ -301,8 +341,9 @@ impl<IO: AsyncRead + Unpin> AsyncRead for MonitoredStream<IO> {
         let polled = Pin::new(&mut self.inner).poll_read(context, buffer);
         let read = buffer.filled().len().saturating_sub(before);
         match self.protocol {
-            Protocol::Http1 if read > 0 => self.activity.byte_read(),
-            Protocol::Http1 => {}
+            Protocol::Tls | Protocol::Http1 if read == 0 => {}
+            Protocol::Tls => self.activity.handshake_read(),
+            Protocol::Http1 => self.activity.byte_read(),
             Protocol::Http2 => {
                 self.bytes_in_turn = self.bytes_in_turn.saturating_add(read);
                 if !self.activity.frames_read(read) {
@@ -381,6 +422,30 @@ mod tests {
         assert_eq!(activity.overdue(waiting(LONG, SHORT)).await, Overdue::Idle);
         activity.byte_read();
         assert_eq!(activity.overdue(waiting(SHORT, LONG)).await, Overdue::Reading);
+    }
+
+    #[test]
+    fn what_makes_progress_is_not_idle_and_what_has_stalled_is() {
+        let activity = Activity::new();
+        let idle_now_and_later = || {
+            let now = Instant::now();
+            [now, now + STALL_TIMEOUT].map(|moment| activity.idle_since(moment).is_some())
+        };
+        assert_eq!(idle_now_and_later(), [true, true], "nothing has arrived");
+        activity.handshake_read();
+        assert_eq!(idle_now_and_later(), [false, true]);
+        activity.secured();
+        activity.handshake_read();
+        assert_eq!(idle_now_and_later(), [true, true], "no request has arrived");
+        activity.byte_read();
+        assert_eq!(idle_now_and_later(), [false, false]);
+        let serving = activity.serving();
+        let sending = activity.sending();
+        assert_eq!(idle_now_and_later(), [false, false]);
+        drop(serving);
+        assert_eq!(idle_now_and_later(), [false, true]);
+        drop(sending);
+        assert_eq!(idle_now_and_later(), [true, true]);
     }
 
     #[test]

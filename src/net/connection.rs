@@ -52,6 +52,7 @@ pub async fn serve(
     stream: TcpStream,
     tls: Option<Acceptor>,
     service: Guarded,
+    activity: Activity,
     limits: &Limits,
     mut draining: Draining,
 ) {
@@ -61,8 +62,9 @@ pub async fn serve(
         return;
     }
     let Some(acceptor) = tls else {
-        return http_1(stream, service, limits, draining).await;
+        return http_1(stream, service, activity, limits, draining).await;
     };
+    let stream = MonitoredStream::new(stream, activity.clone(), Protocol::Tls);
     let handshake = tokio::time::timeout(limits.handshake_timeout, acceptor.accept(stream));
     let mut stream = tokio::select! {
         handshake = handshake => match handshake {
@@ -78,22 +80,23 @@ pub async fn serve(
         },
         () = draining.begun_since(LAST_REQUEST_TIMEOUT) => return,
     };
+    activity.secured();
     match stream.get_ref().1.alpn_protocol() {
-        Some(HTTP_2) => http_2(stream, service, limits, draining).await,
+        Some(HTTP_2) => http_2(stream, service, activity, limits, draining).await,
         // The check ends with the handshake (RFC 8737 section 3).
         Some(ACME_TLS_1) => {
             tracing::debug!(peer = %peer.addr, "answered a certificate authority's check");
             let _ = tokio::time::timeout(CLOSE_TIMEOUT, stream.shutdown()).await;
         }
-        _ => http_1(stream, service, limits, draining).await,
+        _ => http_1(stream, service, activity, limits, draining).await,
     }
 }
 
-async fn http_1<IO>(stream: IO, service: Guarded, limits: &Limits, draining: Draining)
+async fn http_1<IO>(stream: IO, service: Guarded, activity: Activity, limits: &Limits, draining: Draining)
 where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let (activity, peer) = (Activity::new(), service.peer);
+    let peer = service.peer;
     let header = usize::from(limits.max_header_bytes);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -117,11 +120,11 @@ where
     .await;
 }
 
-async fn http_2<IO>(stream: IO, service: Guarded, limits: &Limits, draining: Draining)
+async fn http_2<IO>(stream: IO, service: Guarded, activity: Activity, limits: &Limits, draining: Draining)
 where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let (activity, peer) = (Activity::new(), service.peer);
+    let peer = service.peer;
     let connection = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .max_header_list_size(u32::from(limits.max_header_bytes))

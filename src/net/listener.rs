@@ -1,6 +1,7 @@
 //! The listening sockets: how connections are accepted, limited and ended.
 
 use std::io;
+use std::mem;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -16,14 +17,18 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
 use super::connection::{Guarded, RequestHandler};
+use super::open_connections::{Eviction, OpenConnections};
 use super::tls::Acceptor;
 use super::{FailedRequest, Fallback, Limits, Peer, connection, drain};
-use crate::limit::concurrency::ConcurrencyLimit;
+use crate::limit::concurrency::Permit;
 
 /// How long to wait if no connection can be accepted, for example without free file descriptors.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(75);
 /// How many failures are logged as one line.
 const FAILURES_PER_LOG_LINE: u64 = 100;
+
+/// How long a connection at the limit waits before another idle one is looked for.
+const EVICTION_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How many connections may wait to be accepted. The kernel limits it to `net.core.somaxconn`.
 const BACKLOG: u32 = 65_535;
@@ -143,28 +148,27 @@ impl Listener {
     ) {
         let (drain, draining) = drain::channel();
         let limits = Arc::new(self.limits);
-        let per_address = ConcurrencyLimit::new(
-            limits.max_connections_per_address,
-            limits.max_connections,
-            limits.uncounted.clone(),
-        );
-        let mut queue = AcceptQueue::new(self.sockets, limits.max_connections);
+        let open = OpenConnections::new(&limits);
+        let mut queue = AcceptQueue::new(self.sockets, limits.max_connections, open.clone());
         let mut connections = JoinSet::new();
-        let admit = |connections: &mut JoinSet<()>, accepted: Accepted| {
+        let admit = |connections: &mut JoinSet<()>, (newcomer, slot): (Newcomer, OwnedSemaphorePermit)| {
             let peer = Peer {
-                addr: SocketAddr::new(accepted.from.ip().to_canonical(), accepted.from.port()),
+                addr: newcomer.from,
                 tls: tls.is_some(),
-            };
-            let Some(address_permit) = ConcurrencyLimit::take(&per_address, peer.addr.ip(), 1) else {
-                tracing::debug!(peer = %peer.addr, "closed, too many connections from one address");
-                return;
             };
             let (tls, draining) = (tls.clone(), draining.clone());
             let service = Guarded::new(Arc::clone(&service), peer, self.fallback.clone());
             let limits = Arc::clone(&limits);
+            let connection = open.enter(newcomer.from.ip(), newcomer.address_permit);
             connections.spawn(async move {
-                connection::serve(accepted.stream, tls, service, &limits, draining).await;
-                drop((address_permit, accepted.permit));
+                let activity = connection.activity();
+                tokio::select! {
+                    () = connection::serve(newcomer.stream, tls, service, activity, &limits, draining) => {}
+                    () = connection.evicted() => {
+                        tracing::debug!(peer = %peer.addr, "idle connection closed for a new one");
+                    }
+                }
+                drop((connection, slot));
             });
         };
         let mut shutdown = pin!(shutdown);
@@ -176,13 +180,13 @@ impl Listener {
                         tracing::error!(%error, "a connection ended in a panic");
                     }
                 }
-                accepted = queue.next() => admit(&mut connections, accepted),
+                admitted = queue.next() => admit(&mut connections, admitted),
             }
         }
         if self.is_inherited {
             drop(queue);
         } else {
-            queue.drain(|accepted| admit(&mut connections, accepted));
+            queue.drain(|admitted| admit(&mut connections, admitted));
         }
         drain.begin();
         drain::finish(connections, limits.drain_timeout).await;
@@ -223,64 +227,115 @@ fn bind_ipv6_only(address: SocketAddr) -> io::Result<TcpListener> {
 /// shorter (`net.core.somaxconn`).
 const MAX_DRAINED: usize = 8192;
 
-struct Accepted {
-    permit: OwnedSemaphorePermit,
+/// A connection that is counted for its address, but has no slot yet.
+struct Newcomer {
     stream: TcpStream,
     from: SocketAddr,
+    address_permit: Permit,
 }
 
 /// The connections of all sockets, in turn.
 struct AcceptQueue {
     sockets: Vec<TcpListener>,
     turn: usize,
-    permits: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
+    open: OpenConnections,
+    /// The connection that waits for a slot.
+    waiting: Option<Newcomer>,
     failures: u64,
 }
 
 impl AcceptQueue {
-    fn new(sockets: Vec<TcpListener>, max_connections: usize) -> Self {
-        let permits = Arc::new(Semaphore::new(max_connections.min(Semaphore::MAX_PERMITS)));
+    fn new(sockets: Vec<TcpListener>, max_connections: usize, open: OpenConnections) -> Self {
+        let slots = Arc::new(Semaphore::new(max_connections.min(Semaphore::MAX_PERMITS)));
         Self {
             sockets,
             turn: 0,
-            permits,
+            slots,
+            open,
+            waiting: None,
             failures: 0,
         }
     }
 
-    /// The next connection, as soon as the limit permits one. No connection is lost when the future is dropped.
-    async fn next(&mut self) -> Accepted {
-        let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else {
-            return std::future::pending().await;
-        };
+    /// The next connection, and its slot. If all slots are taken, an idle connection is closed. No connection is lost when
+    /// the future is dropped.
+    async fn next(&mut self) -> (Newcomer, OwnedSemaphorePermit) {
         loop {
-            match self.accept().await {
-                Ok((stream, from)) => {
-                    self.failures = 0;
-                    return Accepted { permit, stream, from };
-                }
-                Err(error) if concerns_one_connection(&error) => {}
-                Err(error) => {
-                    if self.failures.is_multiple_of(FAILURES_PER_LOG_LINE) {
-                        tracing::error!(%error, "cannot accept connections, trying on");
-                    }
-                    self.failures = self.failures.saturating_add(1);
-                    tokio::time::sleep(ACCEPT_RETRY_INTERVAL).await;
-                }
+            if self.waiting.is_none() {
+                self.waiting = self.newcomer().await;
+            }
+            if let Some(slot) = self.slot().await
+                && let Some(newcomer) = self.waiting.take()
+            {
+                return (newcomer, slot);
             }
         }
     }
 
+    /// A slot for the connection that waits. None if the connection was closed instead, or waits on.
+    async fn slot(&mut self) -> Option<OwnedSemaphorePermit> {
+        let from = self.waiting.as_ref()?.from;
+        if let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() {
+            return Some(slot);
+        }
+        if self.open.evict_for(from.ip()) == Eviction::NewcomerHoldsMore {
+            tracing::debug!(peer = %from, "closed, no other address has more connections");
+            self.waiting = None;
+            return None;
+        }
+        let freed = Arc::clone(&self.slots).acquire_owned();
+        tokio::time::timeout(EVICTION_INTERVAL, freed).await.ok()?.ok()
+    }
+
+    async fn newcomer(&mut self) -> Option<Newcomer> {
+        match self.accept().await {
+            Ok((stream, from)) => {
+                self.failures = 0;
+                self.count(stream, from)
+            }
+            Err(error) if concerns_one_connection(&error) => None,
+            Err(error) => {
+                if self.failures.is_multiple_of(FAILURES_PER_LOG_LINE) {
+                    tracing::error!(%error, "cannot accept connections, trying on");
+                }
+                self.failures = self.failures.saturating_add(1);
+                tokio::time::sleep(ACCEPT_RETRY_INTERVAL).await;
+                None
+            }
+        }
+    }
+
+    /// Counts a connection for its address. At the limit of the address it is closed.
+    fn count(&self, stream: TcpStream, from: SocketAddr) -> Option<Newcomer> {
+        let from = SocketAddr::new(from.ip().to_canonical(), from.port());
+        let Some(address_permit) = self.open.take(from.ip()) else {
+            tracing::debug!(peer = %from, "closed, too many connections from one address");
+            return None;
+        };
+        Some(Newcomer {
+            stream,
+            from,
+            address_permit,
+        })
+    }
+
     /// Accepts the connections that wait in the kernel's queues, up to the limit, and closes the sockets.
-    fn drain(self, mut admit: impl FnMut(Accepted)) {
-        for socket in self.sockets {
+    fn drain(mut self, mut admit: impl FnMut((Newcomer, OwnedSemaphorePermit))) {
+        let slot = || Arc::clone(&self.slots).try_acquire_owned().ok();
+        if let Some(newcomer) = self.waiting.take()
+            && let Some(slot) = slot()
+        {
+            admit((newcomer, slot));
+        }
+        for socket in mem::take(&mut self.sockets) {
             // Accepts without the runtime, which may not know yet which connections wait.
             let Ok(socket) = socket.into_std() else {
                 continue;
             };
             // The loop is bounded, because peers may fill the queue as fast as it is emptied.
             for _ in 0..MAX_DRAINED {
-                let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
+                let Some(slot) = slot() else {
                     break;
                 };
                 match socket.accept() {
@@ -288,8 +343,10 @@ impl AcceptQueue {
                         let stream = stream
                             .set_nonblocking(true)
                             .and_then(|()| TcpStream::from_std(stream));
-                        if let Ok(stream) = stream {
-                            admit(Accepted { permit, stream, from });
+                        if let Ok(stream) = stream
+                            && let Some(newcomer) = self.count(stream, from)
+                        {
+                            admit((newcomer, slot));
                         }
                     }
                     Err(error) if concerns_one_connection(&error) => {}

@@ -17,6 +17,7 @@ pub mod listener;
 pub mod notify;
 #[cfg(all(target_feature = "crt-static", target_env = "gnu"))]
 pub mod nss;
+pub mod open_connections;
 pub mod outbound;
 pub mod self_signed;
 pub mod tls;
@@ -93,7 +94,7 @@ impl fmt::Debug for Fallback {
 /// The limits of one peer, and of all peers together.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Open connections in all. At the limit, new ones wait in the kernel's queue.
+    /// Open connections in all. At the limit, an idle one is closed for a new one. If none is idle, new ones wait.
     pub max_connections: usize,
     /// Open connections from one IPv4 address or IPv6 /64. An IPv6 /48 may have eight times as many, but no network may
     /// have more than half of all. Further connections are closed at once.

@@ -11,7 +11,7 @@ use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::server::{ClientHello, ProducesTickets, ResolvesServerCert};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
@@ -285,7 +285,10 @@ impl Acceptor {
 
     /// The handshake with the current certificate. With an authority that checks a challenge, it selects the protocol
     /// `acme-tls/1`.
-    pub async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+    pub async fn accept<IO>(&self, stream: IO) -> io::Result<TlsStream<IO>>
+    where
+        IO: AsyncRead + AsyncWrite + Unpin,
+    {
         let current = || Arc::clone(&self.0.current.load().config);
         let Some(responder) = &self.0.challenges else {
             return TlsAcceptor::from(current()).accept(stream).await;
