@@ -5,6 +5,7 @@
 //! are reported at once.
 
 pub mod file;
+mod listen;
 pub mod reader;
 pub mod reference;
 pub mod reference_text;
@@ -280,6 +281,8 @@ pub struct Config {
     pub issuer_is_derived: bool,
     /// The addresses to listen on; never empty.
     pub listen: Vec<SocketAddr>,
+    /// The addresses where plain HTTP is redirected to the issuer; empty if it is not.
+    pub redirect_listen: Vec<SocketAddr>,
     /// How connections are secured.
     pub tls: Tls,
     /// Networks of proxies whose `Forwarded` headers are trusted.

@@ -93,6 +93,15 @@ pub const SETTINGS: &[Setting] = &[
         "The addresses to listen on.",
     ),
     setting(
+        "redirect_port",
+        Kind::Number,
+        ("PORT", "The port whose plain HTTP is redirected to the issuer"),
+        None,
+        "80",
+        "A port for plain HTTP, on the addresses of listen. Its requests are redirected to the same path at the issuer.\n\
+         Left out: none.",
+    ),
+    setting(
         "trusted_proxies",
         Kind::List,
         (

@@ -1,19 +1,19 @@
 //! Turns the sources into checked values. The first source counts, and all faults are collected.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ipnet::{IpNet, Ipv4Net};
 use url::Url;
 
+use super::listen::{listen, metrics_listen, redirect_listen};
 use super::reader::{Reader, format_duration};
 use super::tls::{issuer, tls};
-use super::{Backups, Config, ConfigError, DEV_PORT, Log, LogFormat, Settings, Sources, Tls};
+use super::{Backups, Config, ConfigError, Log, LogFormat, Settings, Sources, Tls};
 use crate::identity::SessionLifetimes;
 use crate::jose::alg::Algorithm;
 use crate::limit::LimitPolicy;
-use crate::net::listener::{conflict_across_listeners, conflict_in_one_listener};
 use crate::net::outbound::{Client, OutboundPolicy};
 use crate::oauth::access_token::AccessTokenClaims;
 use crate::oauth::client::is_theme_name;
@@ -46,7 +46,8 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
     let has_proxies = !trusted_proxies.is_empty() || reader.faults.len() > before;
     let tls = tls(&mut reader, settings.base_url.as_deref(), &listen, has_proxies);
     let backups = backups(&mut reader);
-    let metrics_listen = metrics_listen(&mut reader, &listen);
+    let redirect_listen = redirect_listen(&mut reader, &listen, tls.as_ref());
+    let metrics_listen = metrics_listen(&mut reader, &listen, &redirect_listen);
     check_authorities(&mut reader, &settings.outbound);
     let log = log(&mut reader);
     let issuer = issuer(&mut reader, settings.base_url.as_deref(), tls.as_ref(), &listen);
@@ -55,6 +56,7 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
         settings,
         issuer,
         listen,
+        redirect_listen,
         // An unknown mode is a fault, so that no configuration is returned.
         tls: tls.unwrap_or(Tls::Off),
         trusted_proxies,
@@ -338,50 +340,6 @@ pub fn check_base_url(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn listen(reader: &mut Reader<'_>) -> Vec<SocketAddr> {
-    let is_dev = reader.sources.is_dev;
-    if is_dev && reader.explicit("listen").is_none() {
-        return vec![SocketAddr::from(([127, 0, 0, 1], DEV_PORT))];
-    }
-    let before = reader.faults.len();
-    let (texts, origin) = reader.list("listen");
-    let mut addresses: Vec<SocketAddr> = Vec::new();
-    for text in &texts {
-        match address(text) {
-            Some(address) if is_dev && !address.ip().is_loopback() => reader.fault(
-                &origin,
-                format!("listen = {text:?}: the development server listens on loopback only, as on 127.0.0.1:{DEV_PORT}"),
-            ),
-            Some(address) => {
-                if let Some(taken) = addresses.iter().find(|taken| conflict_in_one_listener(**taken, address)) {
-                    reader.fault(
-                        &origin,
-                        format!("listen = {text:?} is taken by {taken} in the same list: leave one of them out"),
-                    );
-                }
-                addresses.push(address);
-            }
-            None => reader.fault(
-                &origin,
-                format!("listen = {text:?} is no address with a port, as in 0.0.0.0:443 or [::]:443"),
-            ),
-        }
-    }
-    if texts.is_empty() && reader.faults.len() == before {
-        reader.fault(&origin, "listen is empty: name at least one address");
-    }
-    addresses
-}
-
-/// Parses an address with a port. An IPv4-mapped IPv6 address (RFC 4291 section 2.5.5.2) becomes an IPv4 address.
-fn address(text: &str) -> Option<SocketAddr> {
-    let parsed: SocketAddr = text.parse().ok()?;
-    Some(match parsed.ip().to_canonical() {
-        IpAddr::V4(ip) => SocketAddr::from((ip, parsed.port())),
-        IpAddr::V6(_) => parsed,
-    })
-}
-
 /// A list of networks. A single address is a network too.
 fn networks(reader: &mut Reader<'_>, key: &str) -> Vec<IpNet> {
     let (texts, origin) = reader.list(key);
@@ -442,29 +400,6 @@ pub(super) fn limits(reader: &mut Reader<'_>) -> LimitPolicy {
 
 fn connections(reader: &mut Reader<'_>, key: &str) -> usize {
     usize::try_from(reader.number_within(key, 1..=MOST_CONNECTIONS)).unwrap_or(1)
-}
-
-fn metrics_listen(reader: &mut Reader<'_>, listen: &[SocketAddr]) -> Option<SocketAddr> {
-    let (text, origin) = reader.text("metrics.listen").filter(|(text, _)| text != "off")?;
-    let Some(address) = address(&text) else {
-        reader.fault(
-            &origin,
-            format!(
-                "metrics.listen = {text:?} is no address with a port, as in 127.0.0.1:9464; off for none"
-            ),
-        );
-        return None;
-    };
-    if let Some(taken) = listen
-        .iter()
-        .find(|taken| conflict_across_listeners(**taken, address))
-    {
-        reader.fault(
-            &origin,
-            format!("metrics.listen = {text:?} is taken by listen = \"{taken}\": give it another port"),
-        );
-    }
-    Some(address)
 }
 
 /// Loads the certificate authorities for outbound requests, as a start would.

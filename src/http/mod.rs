@@ -11,6 +11,7 @@ pub mod error;
 pub mod headers;
 pub mod metrics;
 pub mod preview;
+pub mod redirect;
 pub mod request;
 pub mod response;
 pub mod screen;

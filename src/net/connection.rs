@@ -1,6 +1,8 @@
 //! One connection: the TLS handshake, the choice of the HTTP version, the requests, the end.
 
 use std::convert::Infallible;
+use std::future::ready;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -8,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONNECTION, HeaderValue};
+use http::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body_util::Full;
 use hyper::body::{Body, Incoming};
@@ -18,6 +20,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
+use tokio_rustls::server::TlsStream;
 
 use super::activity::{Activity, MonitoredStream, Overdue, Protocol, Timeouts};
 use super::alpn::{ACME_TLS_1, HTTP_2};
@@ -47,6 +50,29 @@ const MAX_RESET_STREAMS: usize = 20;
 /// Streams that hyper may reset because of the peer's errors. More end the connection.
 const MAX_LOCAL_RESETS: usize = 256;
 
+/// The body of the answer to plain HTTP.
+const PLAIN_HTTP: &str =
+    "This port speaks HTTPS, and the request came without TLS. Use an address that begins with https://\n";
+
+/// What a peer begins with at a port for TLS.
+enum Opening {
+    Tls(Box<TlsStream<MonitoredStream<TcpStream>>>),
+    PlainHttp(TcpStream),
+}
+
+/// The TLS handshake, unless the first byte is that of a request without TLS: a method begins with a letter (RFC 9110
+/// section 9), and a TLS record with a number below 32 (RFC 8446 section 5.1).
+async fn open(stream: TcpStream, acceptor: &Acceptor, activity: &Activity) -> io::Result<Opening> {
+    let mut first = [0];
+    stream.peek(&mut first).await?;
+    if first[0].is_ascii_alphabetic() {
+        return Ok(Opening::PlainHttp(stream));
+    }
+    let stream = MonitoredStream::new(stream, activity.clone(), Protocol::Tls);
+    let stream = acceptor.accept(stream).await?;
+    Ok(Opening::Tls(Box::new(stream)))
+}
+
 /// Serves one connection to its end. An error of the peer ends this connection only.
 pub async fn serve(
     stream: TcpStream,
@@ -64,11 +90,10 @@ pub async fn serve(
     let Some(acceptor) = tls else {
         return http_1(stream, service, activity, limits, draining).await;
     };
-    let stream = MonitoredStream::new(stream, activity.clone(), Protocol::Tls);
-    let handshake = tokio::time::timeout(limits.handshake_timeout, acceptor.accept(stream));
-    let mut stream = tokio::select! {
-        handshake = handshake => match handshake {
-            Ok(Ok(stream)) => stream,
+    let opening = tokio::time::timeout(limits.handshake_timeout, open(stream, &acceptor, &activity));
+    let opening = tokio::select! {
+        opening = opening => match opening {
+            Ok(Ok(opening)) => opening,
             Ok(Err(error)) => {
                 tracing::debug!(peer = %peer.addr, %error, "no TLS handshake");
                 return;
@@ -79,6 +104,13 @@ pub async fn serve(
             }
         },
         () = draining.begun_since(LAST_REQUEST_TIMEOUT) => return,
+    };
+    let mut stream = match opening {
+        Opening::Tls(stream) => stream,
+        Opening::PlainHttp(stream) => {
+            tracing::debug!(peer = %peer.addr, "plain HTTP instead of TLS");
+            return http_1(stream, service.refusing_plain_http(), activity, limits, draining).await;
+        }
     };
     activity.secured();
     match stream.get_ref().1.alpn_protocol() {
@@ -247,6 +279,25 @@ impl Guarded {
             service,
             peer,
             fallback,
+        }
+    }
+
+    /// Answers requests that came without TLS to a port for TLS.
+    fn refusing_plain_http(self) -> Self {
+        let refuse = |_: Request<Incoming>, _: Peer| -> ResponseFuture {
+            let mut response = Response::new(Full::from(PLAIN_HTTP));
+            *response.status_mut() = StatusCode::BAD_REQUEST;
+            let headers = response.headers_mut();
+            headers.insert(
+                CONTENT_TYPE,
+                HeaderValue::from_static("text/plain; charset=utf-8"),
+            );
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+            Box::pin(ready(response))
+        };
+        Self {
+            service: Arc::new(refuse),
+            ..self
         }
     }
 

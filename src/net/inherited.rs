@@ -9,8 +9,10 @@ use std::net::{SocketAddr, TcpListener};
 use listenfd::ListenFd;
 use rustix::net::sockopt::socket_acceptconn;
 
-/// The name (`FileDescriptorName=`) of sockets for the metrics. All other sockets are for the public.
+/// The name (`FileDescriptorName=`) of sockets for the metrics.
 pub const METRICS: &str = "metrics";
+/// The name of sockets whose plain HTTP is redirected. Sockets with any other name are for the public.
+pub const REDIRECT: &str = "redirect";
 
 /// Why the sockets cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +38,8 @@ pub struct Inherited {
     pub public: Vec<TcpListener>,
     /// For the metrics.
     pub metrics: Vec<TcpListener>,
+    /// For the redirect.
+    pub redirect: Vec<TcpListener>,
 }
 
 /// The number of the first descriptor (`SD_LISTEN_FDS_START`).
@@ -60,10 +64,10 @@ impl Inherited {
                 name: name.to_owned(),
                 source,
             })?;
-            if name == METRICS {
-                inherited.metrics.push(socket);
-            } else {
-                inherited.public.push(socket);
+            match name {
+                METRICS => inherited.metrics.push(socket),
+                REDIRECT => inherited.redirect.push(socket),
+                _ => inherited.public.push(socket),
             }
         }
         Ok(inherited)

@@ -6,7 +6,7 @@ use super::StartError;
 use super::open_files;
 use crate::config::Config;
 use crate::net::Limits;
-use crate::net::inherited::{METRICS, addresses};
+use crate::net::inherited::{METRICS, REDIRECT, addresses};
 use crate::net::listener::Listener;
 
 /// The configured connection limits, lowered to what the operating system allows.
@@ -47,22 +47,59 @@ pub async fn metrics(
     handed_over: Vec<TcpListener>,
     limits: Limits,
 ) -> Result<Option<Listener>, StartError> {
-    let Some(address) = config.metrics_listen else {
-        if !handed_over.is_empty() {
-            tracing::warn!(
-                sockets = ?addresses(&handed_over),
-                "the service manager handed over a socket named {METRICS}, but metrics.listen is off: nobody answers there"
-            );
-        }
-        return Ok(None);
-    };
     let limits = Limits {
         max_connections: open_files::METRICS_CONNECTIONS,
         ..limits
     };
-    bind_or_inherit(handed_over, &[address], "metrics.listen", limits)
-        .await
-        .map(Some)
+    optional(
+        config.metrics_listen.as_slice(),
+        handed_over,
+        METRICS,
+        "metrics.listen",
+        limits,
+    )
+    .await
+}
+
+/// The listener whose plain HTTP is redirected, if the settings name a port for it.
+pub async fn redirect(
+    config: &Config,
+    handed_over: Vec<TcpListener>,
+    limits: Limits,
+) -> Result<Option<Listener>, StartError> {
+    let limits = Limits {
+        max_connections: open_files::REDIRECT_CONNECTIONS,
+        ..limits
+    };
+    optional(
+        &config.redirect_listen,
+        handed_over,
+        REDIRECT,
+        "redirect_port",
+        limits,
+    )
+    .await
+}
+
+async fn optional(
+    configured: &[SocketAddr],
+    handed_over: Vec<TcpListener>,
+    name: &str,
+    key: &str,
+    limits: Limits,
+) -> Result<Option<Listener>, StartError> {
+    if !configured.is_empty() {
+        return bind_or_inherit(handed_over, configured, key, limits)
+            .await
+            .map(Some);
+    }
+    if !handed_over.is_empty() {
+        tracing::warn!(
+            sockets = ?addresses(&handed_over),
+            "the service manager handed over a socket named {name}, but {key} is off: nobody answers there"
+        );
+    }
+    Ok(None)
 }
 
 /// Takes over the sockets from the service manager. Without any it binds the configured addresses.

@@ -4,8 +4,10 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// The most connections for collecting metrics.
 pub(crate) const METRICS_CONNECTIONS: usize = 32;
-/// The files kept for the database, logs, backups, commands, outgoing connections and [`METRICS_CONNECTIONS`].
-const RESERVE: u64 = 128 + METRICS_CONNECTIONS as u64;
+/// The most connections whose requests are redirected.
+pub(crate) const REDIRECT_CONNECTIONS: usize = 64;
+/// The files kept for the database, logs, backups, commands, outgoing connections, and the connections above.
+const RESERVE: u64 = 128 + METRICS_CONNECTIONS as u64 + REDIRECT_CONNECTIONS as u64;
 
 /// The most connections that the operating system lets this process have, at most `wanted`.
 ///
@@ -41,9 +43,9 @@ mod tests {
 
     #[test]
     fn some_files_are_kept_for_other_uses() {
-        assert_eq!(connections_within(1024), 864);
+        assert_eq!(connections_within(1024), 800);
         assert_eq!(connections_within(10), 1);
-        assert_eq!(connections_within(u64::MAX), usize::MAX - 160);
+        assert_eq!(connections_within(u64::MAX), usize::MAX - 224);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Runs the service, from its settings to the last answer.
 
+use std::future::ready;
 use std::io::Write;
 use std::sync::Arc;
 
@@ -60,7 +61,8 @@ async fn serve_until_stopped(
     let hangup = signal(SignalKind::hangup()).map_err(StartError::new)?;
     let limits = listen::connection_limits(config);
     let listener = listen::public(config, inherited.public, limits.clone()).await?;
-    let metrics = listen::metrics(config, inherited.metrics, limits).await?;
+    let metrics = listen::metrics(config, inherited.metrics, limits.clone()).await?;
+    let redirect = listen::redirect(config, inherited.redirect, limits).await?;
     // A fault in the operator's certificate ends the first start before it stores anything.
     let file_certificate = certificate_from_files(config)?;
     let Some((core, store)) = open_core(config, &stops).await? else {
@@ -88,6 +90,9 @@ async fn serve_until_stopped(
     let mut tasks = background_tasks::start(&app, config, tls.as_ref(), hangup)?;
     if let Some(metrics) = metrics {
         serve_metrics(metrics, Arc::clone(&app), tls.clone(), stops.clone());
+    }
+    if let Some(redirect) = redirect {
+        serve_redirect(redirect, Arc::clone(&app), stops.clone());
     }
     tracing::info!(issuer = %app.core.policy.issuer, listening = listening.join(" "), data_dir = %config.settings.data_dir.display(), "ready");
     notify::ready();
@@ -176,6 +181,12 @@ fn serve_metrics(listener: Listener, app: Arc<App>, tls: Option<Acceptor>, stops
         let (app, not_after) = (Arc::clone(&app), tls.as_ref().and_then(Acceptor::not_after));
         async move { http::metrics::expose(&app, not_after, &request) }
     };
+    tokio::spawn(async move { listener.serve(None, service, stop_requested(stops, 1)).await });
+}
+
+/// Redirects plain HTTP to the issuer until the process is told to stop.
+fn serve_redirect(listener: Listener, app: Arc<App>, stops: watch::Receiver<u32>) {
+    let service = move |request, _| ready(http::redirect::to_issuer(&app, &request));
     tokio::spawn(async move { listener.serve(None, service, stop_requested(stops, 1)).await });
 }
 

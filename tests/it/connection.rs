@@ -20,6 +20,7 @@ use tokio::task::JoinSet;
 
 use crate::harness::Server;
 use crate::harness::frames::{PREFACE, SETTINGS, frame};
+use crate::harness::process::request;
 use crate::harness::tls::{HTTP_1, HTTP_2, Target, ask, issue, serve, service};
 
 const FORM: &str = "application/x-www-form-urlencoded";
@@ -347,5 +348,38 @@ async fn a_request_that_does_not_name_one_host_is_refused() {
             answer.starts_with(&format!("HTTP/{version} {status} ")),
             "{request}{answer}"
         );
+    }
+}
+
+#[tokio::test]
+async fn plain_http_is_redirected_to_the_same_path_at_the_issuer_whatever_host_it_names() {
+    let redirect_port = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let service = service(64).with("IDSVC_REDIRECT_PORT", &redirect_port.to_string());
+    let certificate = issue(&service);
+    let target = Target::new(service.port, &[certificate], HTTP_1);
+    let _running = serve(&service, &target).await;
+    let issuer = format!("https://localhost:{}", service.port);
+    for (method, asked, path) in [
+        (
+            "GET",
+            "/oauth2/authorize?state=a%2Fb",
+            "/oauth2/authorize?state=a%2Fb",
+        ),
+        ("POST", "/oauth2/token", "/oauth2/token"),
+        ("GET", "http://evil.example/login", "/login"),
+        ("GET", "//evil.example/", "//evil.example/"),
+        ("OPTIONS", "*", "/"),
+    ] {
+        let headers = [("X-Forwarded-Host", "evil.example")];
+        let reply = tokio::task::spawn_blocking(move || request(redirect_port, method, asked, &headers, ""))
+            .await
+            .unwrap()
+            .unwrap();
+        assert_eq!(reply.status, 308, "{asked}");
+        assert_eq!(reply.header("location"), Some(format!("{issuer}{path}").as_str()));
     }
 }

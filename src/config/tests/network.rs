@@ -173,3 +173,36 @@ fn no_address_is_listened_on_twice_and_one_of_ipv4_may_be_written_in_ipv6() {
     let free = resolve(&listen("127.0.0.2:443,[::ffff:127.0.0.1]:443,[::]:443")).unwrap();
     assert_eq!(free.listen[1].to_string(), "127.0.0.1:443");
 }
+
+#[test]
+fn the_redirect_has_a_port_of_its_own_on_the_addresses_of_the_service() {
+    let base = format!("listen = [\"[::]:443\", \"0.0.0.0:443\", \"[::]:8443\"]\n{WHOLE}");
+    let redirect = |port: &str, file: &str| resolve(&sources_of(&[("redirect_port", port)], &[], file));
+    assert!(
+        resolve(&sources_of(&[], &[], &base))
+            .unwrap()
+            .redirect_listen
+            .is_empty()
+    );
+    let addresses: Vec<_> = ["[::]:80", "0.0.0.0:80"].map(|text| text.parse().unwrap()).into();
+    assert_eq!(redirect("80", &base).unwrap().redirect_listen, addresses);
+    for (port, file, reason) in [
+        ("443", base.clone(), "is taken by listen"),
+        ("0", base.clone(), "must be 1 to 65535"),
+        (
+            "80",
+            format!("{base}[metrics]\nlisten = \"127.0.0.1:80\"\n"),
+            "is taken by redirect_port",
+        ),
+        (
+            "8080",
+            "base_url = \"https://id.example.com\"\nlisten = [\"127.0.0.1:80\"]\ntls.mode = \"off\"\n"
+                .to_owned(),
+            "tls.mode is",
+        ),
+    ] {
+        let said = redirect(port, &file).unwrap_err().to_string();
+        assert!(said.contains(reason), "{port}: {said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+}

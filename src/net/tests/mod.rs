@@ -331,12 +331,34 @@ async fn a_silent_tls_peer_is_dropped() {
     };
     let server = Server::start(limits, Some(acceptor)).await;
     assert_eq!(rest(&mut server.plain().await).await, "");
-    let mut plain_http = server.plain().await;
-    plain_http.write_all(GET).await.unwrap();
-    assert!(!rest(&mut plain_http).await.contains("HTTP/1.1"));
     let mut peer = secured(&server, &certificate, &[]).await.unwrap();
     let text = ask(&mut peer, GET, "from 127.0.0.1").await;
     assert!(text.contains("tls=true"), "{text}");
+}
+
+#[tokio::test]
+async fn plain_http_at_the_port_for_tls_is_a_400_in_words_and_then_closed() {
+    let directory = TempDir::new().unwrap();
+    let (acceptor, certificate) = self_signed(&directory);
+    let server = Server::start(Limits::default(), Some(acceptor)).await;
+    for request in [
+        GET,
+        b"POST /slow HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\na=b",
+    ] {
+        let mut peer = server.plain().await;
+        peer.write_all(request).await.unwrap();
+        let text = rest(&mut peer).await;
+        assert!(text.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{text}");
+        assert!(text.contains("connection: close\r\n"), "{text}");
+        let (_, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(body.contains("https://"), "{text}");
+    }
+    // Neither TLS nor HTTP.
+    let mut peer = server.plain().await;
+    peer.write_all(&[0x80, 0x2e, 1, 0, 2]).await.unwrap();
+    assert!(!rest(&mut peer).await.contains("HTTP/1.1"));
+    let mut peer = secured(&server, &certificate, &[]).await.unwrap();
+    ask(&mut peer, GET, "from 127.0.0.1").await;
 }
 
 #[tokio::test]
