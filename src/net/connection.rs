@@ -22,10 +22,11 @@ use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio_rustls::server::TlsStream;
 
-use super::activity::{Activity, MonitoredStream, Overdue, Protocol, Timeouts};
+use super::activity::{Activity, Overdue, Timeouts};
 use super::alpn::{ACME_TLS_1, HTTP_2};
 use super::answer::{self, ResponseBody};
 use super::drain::Draining;
+use super::monitored_stream::{MonitoredStream, Protocol};
 use super::tls::Acceptor;
 use super::{Fallback, Limits, Peer};
 

@@ -14,6 +14,7 @@ pub mod connection;
 pub mod drain;
 pub mod inherited;
 pub mod listener;
+pub mod monitored_stream;
 pub mod notify;
 #[cfg(all(target_feature = "crt-static", target_env = "gnu"))]
 pub mod nss;
