@@ -32,7 +32,7 @@
 //! | [`admin`] | the verbs of administration, for the command line and the control socket | clock, federation, flow, identity, jose, oauth, observe, password, random, seal, secret, store |
 //! | [`pages`] | what people see: one struct a page, drawn with maud from what `http/screen` hands it; texts | hex |
 //! | [`themes`] | what a theme is, and the themes of one installation | hex, oauth, pages |
-//! | [`net`] | sockets, TLS, certificates by ACME, HTTP connections, draining; the one HTTPS client | limit |
+//! | [`net`] | sockets, TLS, certificates by ACME, HTTP connections, draining; the one HTTPS client | limit, random |
 //! | [`app`] | the running service, built once | data_dir, flow, hex, limit, oauth, observe, pages, route, themes |
 //! | [`http`] | endpoints for programs, screens for people | app, clock, federation, flow, identity, limit, net, oauth, observe, pages, password, route, secret, store, themes |
 //! | [`config`] | flag before environment before file before default | identity, jose, limit, net, oauth, password |

@@ -13,6 +13,7 @@ pub mod challenge;
 pub mod connection;
 pub mod drain;
 pub mod inherited;
+pub mod key_exchange;
 pub mod listener;
 pub mod monitored_stream;
 pub mod notify;

@@ -18,6 +18,7 @@ use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 use super::alpn::{HTTP_1_0, HTTP_1_1, HTTP_2};
 use super::certificate::{self, Pair};
 use super::challenge::Challenges;
+use super::key_exchange::crypto_provider;
 use super::self_signed;
 use super::tls_error::TlsError;
 use super::validity::{ExpiryWarning, Validity};
@@ -328,7 +329,7 @@ fn server_config(
     certificates: Arc<dyn ResolvesServerCert>,
     tickets: Arc<dyn ProducesTickets>,
 ) -> Result<ServerConfig, TlsError> {
-    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let mut config = ServerConfig::builder_with_provider(Arc::new(crypto_provider()))
         .with_safe_default_protocol_versions()
         .map_err(TlsError::Setup)?
         .with_no_client_auth()

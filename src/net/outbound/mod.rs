@@ -29,6 +29,7 @@ use url::{Host, Url};
 use zeroize::Zeroizing;
 
 use super::alpn::HTTP_1_1;
+use super::key_exchange::crypto_provider;
 
 /// The largest known key sets and token answers have some tens of kibibytes.
 const MAX_BODY_BYTES: usize = 512 * 1024;
@@ -163,7 +164,7 @@ impl Client {
         if let Some(file) = &terms.ca_file {
             add_authorities(&mut roots, file)?;
         }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let provider = Arc::new(crypto_provider());
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
             .with_root_certificates(roots)

@@ -3,6 +3,7 @@
 mod cap;
 mod certificates;
 mod http_2;
+mod key_exchange;
 mod stopping;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -14,6 +15,8 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
+use rustls::crypto::CryptoProvider;
+use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, RootCertStore};
@@ -130,20 +133,29 @@ fn certificate_in(directory: &Path) -> CertificateDer<'static> {
     CertificateDer::from_pem_file(directory.join("self-signed.pem")).unwrap()
 }
 
+/// A client that trusts this certificate.
+fn client_config(provider: CryptoProvider, certificate: &CertificateDer<'static>) -> ClientConfig {
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate.clone()).unwrap();
+    ClientConfig::builder_with_provider(Arc::new(provider))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth()
+}
+
 async fn secured(
     server: &Server,
     certificate: &CertificateDer<'static>,
     protocols: &[&[u8]],
 ) -> std::io::Result<TlsStream<TcpStream>> {
-    let mut roots = RootCertStore::empty();
-    roots.add(certificate.clone()).unwrap();
-    let mut config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let mut config = client_config(default_provider(), certificate);
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-    let connector = TlsConnector::from(Arc::new(config));
+    connect(server, &Arc::new(config)).await
+}
+
+async fn connect(server: &Server, config: &Arc<ClientConfig>) -> std::io::Result<TlsStream<TcpStream>> {
+    let connector = TlsConnector::from(Arc::clone(config));
     let name = ServerName::try_from("localhost").unwrap();
     in_time(connector.connect(name, server.plain().await)).await
 }
