@@ -245,7 +245,7 @@ fn follow(
 /// Prints one event on one line: as JSON with `--json`, else the time, the name, and the other members by name.
 fn show(event: &Value, output: &mut Output<'_>) -> Result<(), CliError> {
     if output.json {
-        return output.exact(&event.to_string());
+        return output.json_line(event);
     }
     let time = event.get("time").and_then(Value::as_u64).unwrap_or_default();
     let name = event.get("event").and_then(Value::as_str).unwrap_or_default();

@@ -22,6 +22,7 @@ pub mod session;
 mod setting_flags;
 pub mod state;
 pub mod state_file;
+pub mod terminal_text;
 pub mod theme;
 pub mod user;
 pub mod value_parsers;

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::refusal;
+use super::terminal_text::{escape_json, printable, without_controls};
 use crate::clock::Timestamp;
 use crate::oauth::Fault;
 use crate::oauth::fields::Form;
@@ -102,8 +103,12 @@ impl Output<'_> {
     /// Prints the one JSON document of a command.
     pub fn document(&mut self, document: &impl Serialize) -> Result<(), CliError> {
         let text = serde_json::to_string_pretty(document).map_err(CliError::refused)?;
-        writeln!(self.out, "{text}")?;
-        Ok(self.out.flush()?)
+        self.exact(&escape_json(&text))
+    }
+
+    /// Prints one of several JSON documents, on a line of its own.
+    pub fn json_line(&mut self, document: &Value) -> Result<(), CliError> {
+        self.exact(&escape_json(&document.to_string()))
     }
 
     /// Refuses `--json` for a command whose result is text and has no JSON form.
@@ -208,21 +213,6 @@ impl Output<'_> {
     }
 }
 
-/// A part of a line, such as a table cell: without control characters, and without line ends, which could fake another line.
-pub fn printable(text: &str) -> String {
-    without_controls(text).replace('\n', " ")
-}
-
-/// The text without control characters and without characters that change the direction of writing (Unicode Standard
-/// Annex #9 section 2). A terminal would obey them.
-fn without_controls(text: &str) -> String {
-    let is_control = |c: char| {
-        c.is_control() && c != '\n'
-            || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    text.replace(is_control, "\u{fffd}")
-}
-
 /// A time as in RFC 3339, in UTC.
 pub fn moment(moment: Timestamp) -> String {
     moment.rfc3339()
@@ -316,6 +306,7 @@ mod tests {
         output.table(&["A"], [["\u{9b}31m\nMEND".to_owned()]]).unwrap();
         output.line("one\ntwo \u{202e}eno\u{2069}\u{200f}").unwrap();
         output.exact("{\"as\": \"\u{9b}\"}").unwrap();
+        output.json_line(&serde_json::json!({"as": "\u{9b}"})).unwrap();
         output.say("warning: \r\u{85}all is well");
         output.complain(&CliError::Refused {
             message: "no\nnot \u{7}".to_owned(),
@@ -323,7 +314,7 @@ mod tests {
         });
         assert_eq!(
             String::from_utf8(out).unwrap(),
-            "name  a\u{fffd}[2J b\n A\n \u{fffd}31m MEND\none\ntwo \u{fffd}eno\u{fffd}\u{fffd}\n{\"as\": \"\u{9b}\"}\n"
+            "name  a\u{fffd}[2J b\n A\n \u{fffd}31m MEND\none\ntwo \u{fffd}eno\u{fffd}\u{fffd}\n{\"as\": \"\u{9b}\"}\n{\"as\":\"\\u009b\"}\n"
         );
         assert_eq!(
             String::from_utf8(err).unwrap(),

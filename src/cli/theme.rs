@@ -12,7 +12,8 @@ use serde_json::json;
 
 use super::admin_connection::AdminConnector;
 use super::change_summary::ChangeSummary;
-use super::output::{CliError, Output, printable, yes_no};
+use super::output::{CliError, Output, yes_no};
+use super::terminal_text::printable;
 use super::value_parsers::unwritable;
 use crate::data_dir;
 use crate::http::preview::{self, Previewed};

@@ -34,6 +34,17 @@ after(async () => {
 
 afterEach(dismiss);
 
+describe('the connection', () => {
+  it('is agreed on by a key exchange that resists quantum computers', async () => {
+    const page = await visitor();
+    const session = await page.context().newCDPSession(page);
+    await session.send('Network.enable');
+    const received = new Promise((resolve) => session.once('Network.responseReceived', resolve));
+    await page.goto(website.start('web'));
+    assert.equal((await received).response.securityDetails.keyExchangeGroup, 'X25519MLKEM768');
+  });
+});
+
 describe('signing in', () => {
   it('shows what was wrong, keeps the name, and goes on with the right password', async () => {
     const page = await visitor();

@@ -3,7 +3,8 @@
 use serde::Serialize;
 use serde_json::json;
 
-use crate::cli::output::{CliError, Output, printable};
+use crate::cli::output::{CliError, Output};
+use crate::cli::terminal_text::printable;
 
 /// How serious a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
