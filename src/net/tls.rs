@@ -9,7 +9,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use rustls::ServerConfig;
 use rustls::crypto::ring;
-use rustls::server::{ClientHello, ProducesTickets, ResolvesServerCert};
+use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::server::TlsStream;
@@ -35,7 +35,6 @@ pub struct Acceptor(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     source: Source,
-    tickets: Arc<dyn ProducesTickets>,
     current: ArcSwap<Current>,
     /// The fingerprint of the pair in `current`. Locked while `current` is replaced.
     fingerprint: Mutex<Option<u64>>,
@@ -177,15 +176,14 @@ impl Acceptor {
 
     fn new(source: Source, now_unix_seconds: u64) -> Result<Self, TlsError> {
         let pair = source.read(now_unix_seconds)?;
-        let tickets = ring::Ticketer::new().map_err(TlsError::Setup)?;
         let current = match &pair {
             Some(pair) => {
-                let current = Current::of(pair, Arc::clone(&tickets))?;
+                let current = Current::of(pair)?;
                 source.warn(pair, now_unix_seconds);
                 current
             }
             None => Current {
-                config: Arc::new(server_config(Arc::new(NoCertificate), Arc::clone(&tickets))?),
+                config: Arc::new(server_config(Arc::new(NoCertificate))?),
                 validity: None,
             },
         };
@@ -199,7 +197,6 @@ impl Acceptor {
         };
         Ok(Self(Arc::new(Inner {
             source,
-            tickets,
             current: ArcSwap::from_pointee(current),
             fingerprint: Mutex::new(pair.map(|pair| pair.fingerprint())),
             challenges,
@@ -235,7 +232,7 @@ impl Acceptor {
         if *fingerprint == found {
             return Ok(false);
         }
-        let current = Current::of(&pair, Arc::clone(&inner.tickets))?;
+        let current = Current::of(&pair)?;
         inner.source.warn(&pair, now_unix_seconds);
         inner.current.store(Arc::new(current));
         *fingerprint = found;
@@ -305,10 +302,10 @@ impl Acceptor {
 }
 
 impl Current {
-    fn of(pair: &Pair, tickets: Arc<dyn ProducesTickets>) -> Result<Self, TlsError> {
+    fn of(pair: &Pair) -> Result<Self, TlsError> {
         let certified = SingleCertAndKey::from(pair.certified_key()?);
         Ok(Self {
-            config: Arc::new(server_config(Arc::new(certified), tickets)?),
+            config: Arc::new(server_config(Arc::new(certified))?),
             validity: pair.validity(),
         })
     }
@@ -324,18 +321,16 @@ impl ResolvesServerCert for NoCertificate {
     }
 }
 
-/// TLS 1.2 and 1.3, without client certificates, with session tickets that take no memory here.
-fn server_config(
-    certificates: Arc<dyn ResolvesServerCert>,
-    tickets: Arc<dyn ProducesTickets>,
-) -> Result<ServerConfig, TlsError> {
+/// TLS 1.2 and 1.3, without client certificates, with session tickets that take no memory here. Each configuration has a
+/// ticket key of its own: no session outlives the certificate that it began with.
+fn server_config(certificates: Arc<dyn ResolvesServerCert>) -> Result<ServerConfig, TlsError> {
     let mut config = ServerConfig::builder_with_provider(Arc::new(crypto_provider()))
         .with_safe_default_protocol_versions()
         .map_err(TlsError::Setup)?
         .with_no_client_auth()
         .with_cert_resolver(certificates);
     config.alpn_protocols = vec![HTTP_2.to_vec(), HTTP_1_1.to_vec(), HTTP_1_0.to_vec()];
-    config.ticketer = tickets;
+    config.ticketer = ring::Ticketer::new().map_err(TlsError::Setup)?;
     Ok(config)
 }
 

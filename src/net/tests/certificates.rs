@@ -1,5 +1,8 @@
 //! Certificates that change under running connections.
 
+use rustls::HandshakeKind;
+use rustls::version::{TLS12, TLS13};
+
 use super::*;
 
 #[tokio::test]
@@ -56,4 +59,47 @@ async fn a_watched_certificate_is_exchanged_without_being_asked() {
     })
     .await;
     watch.abort();
+}
+
+#[tokio::test]
+async fn a_session_ends_with_the_certificate_that_it_began_with() {
+    let (old, new) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let now = UnixTime::now().as_secs();
+    let (_, old_certificate) = self_signed(&old);
+    let (_, new_certificate) = self_signed(&new);
+    let files = ["certs/self-signed.pem", "certs/self-signed.key"];
+    let [certificate, key] = files.map(|file| old.path().join(file));
+    let acceptor = Acceptor::from_files(&certificate, &key, None, now).unwrap();
+    let server = Server::start(Limits::default(), Some(acceptor.clone())).await;
+    let clients = [&TLS12, &TLS13].map(|version| {
+        let mut roots = RootCertStore::empty();
+        roots.add(old_certificate.clone()).unwrap();
+        roots.add(new_certificate.clone()).unwrap();
+        let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_protocol_versions(&[version])
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Arc::new(config)
+    });
+    let handshakes = async || {
+        let mut kinds = Vec::new();
+        for client in &clients {
+            let mut peer = connect(&server, client).await.unwrap();
+            kinds.push(peer.get_ref().1.handshake_kind().unwrap());
+            // The tickets arrive with the answer.
+            ask(&mut peer, GET, "from 127.0.0.1").await;
+        }
+        kinds
+    };
+    assert_eq!(handshakes().await, [HandshakeKind::Full; 2]);
+    assert_eq!(handshakes().await, [HandshakeKind::Resumed; 2]);
+    assert!(!acceptor.reload(now).unwrap());
+    assert_eq!(handshakes().await, [HandshakeKind::Resumed; 2]);
+    for (file, to) in files.into_iter().zip([&certificate, &key]) {
+        std::fs::copy(new.path().join(file), to).unwrap();
+    }
+    assert!(acceptor.reload(now).unwrap());
+    assert_eq!(handshakes().await, [HandshakeKind::Full; 2]);
+    assert_eq!(handshakes().await, [HandshakeKind::Resumed; 2]);
 }
