@@ -20,7 +20,9 @@ use super::protocol::{Command, Reply, StreamError};
 use super::wire;
 use crate::admin::Actor;
 
-/// The most time for reading a command.
+/// The most time for the first byte of a command. The command line sends it at once, and a silent peer keeps others waiting.
+const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(1);
+/// The most time for the rest of a command.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most time for writing a reply.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -154,6 +156,7 @@ async fn converse<F>(
 where
     F: Future<Output = Reply>,
 {
+    tokio::time::timeout(FIRST_BYTE_TIMEOUT, stream.readable()).await??;
     let line =
         tokio::time::timeout(READ_TIMEOUT, wire::read_line(&mut stream, wire::COMMAND_LIMIT)).await??;
     let mut streamed_command = None;
@@ -308,6 +311,31 @@ mod tests {
         serving.await.unwrap();
         let ended = tokio::task::spawn_blocking(move || end.recv_timeout(Duration::from_mins(1)));
         ended.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn silent_connections_keep_a_command_waiting_for_a_second_at_most() {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("control.sock");
+        let serving = tokio::spawn(ControlSocket::bind(&path).unwrap().serve(
+            |_, _| std::future::ready(Reply::Failed("heard".to_owned())),
+            |_, _, _| Ok(()),
+            std::future::pending(),
+        ));
+        let mut silent = Vec::new();
+        for _ in 0..MAX_CONCURRENT {
+            silent.push(UnixStream::connect(&path).await.unwrap());
+        }
+        let asked = tokio::task::spawn_blocking(move || client::ask(&path, &Command::KeyList));
+        let reply = tokio::time::timeout(READ_TIMEOUT / 2, asked)
+            .await
+            .unwrap()
+            .unwrap();
+        assert!(matches!(reply, Ok(Some(Reply::Failed(text))) if text == "heard"));
+        for mut stream in silent {
+            assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
+        }
+        serving.abort();
     }
 
     #[tokio::test]
