@@ -56,7 +56,7 @@ impl Rule {
 }
 
 /// How long to wait before the next attempt, in milliseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RetryAfter(u64);
 
 impl RetryAfter {

@@ -203,11 +203,11 @@ impl Limiter {
         if self.is_exempt(from) {
             return Ok(());
         }
-        self.clients.check(|| self.client_at(name, from), now)?;
-        for network in Network::all_around(from) {
-            self.client_auth_by_ip.check(|| self.network_key(network), now)?;
-        }
-        Ok(())
+        let client = self.clients.check(|| self.client_at(name, from), now);
+        let networks = Network::all_around(from)
+            .map(|network| self.client_auth_by_ip.check(|| self.network_key(network), now));
+        let waits = networks.chain([client]).filter_map(Result::err);
+        waits.max().map_or(Ok(()), Err)
     }
 
     /// Charges wrong credentials of this client from this address.
@@ -287,13 +287,17 @@ impl Limiter {
     }
 }
 
-/// Charges all of these buckets, or none of them.
+/// Charges all of these buckets, or none of them if one is full. Of several full ones, the longest wait is the answer: a
+/// shorter one would end in another refusal.
 fn charge_all(charges: Vec<(&Buckets, Key)>, now: Timestamp) -> Result<Attempt<'_>, RetryAfter> {
     let mut attempt = Attempt { charged: Vec::new() };
-    for (buckets, key) in charges {
-        if let Err(retry_after) = buckets.take(key, now) {
+    let mut charges = charges.into_iter();
+    while let Some((buckets, key)) = charges.next() {
+        if let Err(wait) = buckets.take(key, now) {
             attempt.refund(now);
-            return Err(retry_after);
+            // A refused attempt takes no slot of the other tables, so they are only checked.
+            let other_waits = charges.filter_map(|(buckets, key)| buckets.check(|| key, now).err());
+            return Err(other_waits.fold(wait, RetryAfter::max));
         }
         attempt.charged.push((buckets, key));
     }

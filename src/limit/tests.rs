@@ -158,6 +158,39 @@ fn a_client_that_fails_at_one_address_is_heard_at_another() {
 }
 
 #[test]
+fn of_several_full_buckets_the_longest_wait_is_the_answer() {
+    let from = ip("192.0.2.1");
+    let limiter = limiter(|_| {});
+    for at in 0..200_u32 {
+        limiter.authentication_failed(&at.to_be_bytes(), from, NOW);
+    }
+    let wait_of = |name: &[u8]| limiter.may_authenticate(name, from, NOW).unwrap_err().seconds();
+    assert_eq!(wait_of(b"web"), 1, "the address");
+    for _ in 0..20 {
+        limiter.authentication_failed(b"web", from, NOW);
+    }
+    assert_eq!(wait_of(b"web"), 10, "the client");
+    let crowd = |at: usize| format!("user {at}");
+    assert_eq!(failures(&limiter, 30, crowd, |_| from), 30);
+    assert_eq!(
+        failures(&limiter, 10, |_| "alice".to_owned(), |_| ip("192.0.2.2")),
+        10
+    );
+    let password = |name: &str| limiter.try_password(name, None, from, NOW).unwrap_err().seconds();
+    assert_eq!((password("bob"), password("alice")), (20, 300));
+    // What was refused is not charged.
+    let later = NOW + Duration::from_mins(5);
+    assert!(limiter.try_password("alice", None, from, later).is_ok());
+    assert_eq!(
+        limiter
+            .try_password("alice", None, from, later)
+            .unwrap_err()
+            .seconds(),
+        300
+    );
+}
+
+#[test]
 fn anonymous_users_are_limited_for_the_address_and_for_the_client() {
     let limiter = limiter(|policy| {
         policy.anonymous_per_address = 3;
