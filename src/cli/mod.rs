@@ -28,7 +28,7 @@ pub mod user;
 pub mod value_parsers;
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -142,6 +142,19 @@ pub enum Noun {
 impl Global {
     /// The sources of settings: these flags, `flags` as dotted key and value, the environment and the file.
     pub fn sources(&self, flags: Vec<(&'static str, String)>) -> Sources {
+        self.collect(flags, Sources::collect)
+    }
+
+    /// The sources of settings for the development server.
+    pub fn sources_for_development(&self, flags: Vec<(&'static str, String)>) -> Sources {
+        self.collect(flags, Sources::collect_for_development)
+    }
+
+    fn collect(
+        &self,
+        flags: Vec<(&'static str, String)>,
+        collect: impl FnOnce(&[(&'static str, String)], &[(String, String)], Option<&Path>) -> Sources,
+    ) -> Sources {
         let (mut flags, mut variables, mut faults) = (flags, Vec::new(), Vec::new());
         if let Some(directory) = &self.data_dir {
             match directory.to_str() {
@@ -157,7 +170,7 @@ impl Global {
                 _ => {}
             }
         }
-        let mut sources = Sources::collect(&flags, &variables, self.config.as_deref());
+        let mut sources = collect(&flags, &variables, self.config.as_deref());
         sources.faults.extend(faults);
         sources
     }

@@ -26,10 +26,12 @@ pub struct Serve {
 
 /// Runs the service until it is told to stop.
 pub fn run(serve: &Serve, global: &Global, output: &mut Output<'_>) -> Result<(), CliError> {
-    let mut sources = global.sources(serve.settings.clone().into_given());
-    if serve.dev {
-        sources = sources.for_development();
-    }
+    let flags = serve.settings.clone().into_given();
+    let sources = if serve.dev {
+        global.sources_for_development(flags)
+    } else {
+        global.sources(flags)
+    };
     let config = resolve(&sources).map_err(CliError::refused)?;
     let inherited = Inherited::take().map_err(CliError::refused)?;
     log::start(config.log, &config.settings)

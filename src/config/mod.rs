@@ -107,6 +107,28 @@ impl Sources {
         variables: &[(String, String)],
         named: Option<&Path>,
     ) -> Self {
+        let usual = || USUAL_FILES.into_iter().map(Path::new).find(|path| path.exists());
+        let file = named
+            .or_else(|| variable(variables, CONFIG_VARIABLE).map(Path::new))
+            .or_else(usual);
+        Self::with_file(flags, variables, file)
+    }
+
+    /// The same for the development server, which reads no file but the one of `--config`. Others are those of an
+    /// installed service, and lead into its data directory.
+    pub fn collect_for_development(
+        flags: &[(&'static str, String)],
+        variables: &[(String, String)],
+        named: Option<&Path>,
+    ) -> Self {
+        Self::with_file(flags, variables, named).for_development()
+    }
+
+    fn with_file(
+        flags: &[(&'static str, String)],
+        variables: &[(String, String)],
+        file: Option<&Path>,
+    ) -> Self {
         let mut sources = Self::default();
         for (key, value) in flags {
             if let Some(setting) = setting_names::find(key) {
@@ -121,39 +143,24 @@ impl Sources {
         let (values, warnings) = file::from_environment(variables);
         sources.values.extend(values);
         sources.warnings = warnings;
-        let variable = |name: &str| {
-            let found = variables
-                .iter()
-                .find(|(known, value)| known == name && !value.is_empty());
-            found.map(|(_, value)| value.as_str())
-        };
-        sources.state_directory = variable(STATE_VARIABLE)
+        sources.state_directory = variable(variables, STATE_VARIABLE)
             .and_then(|list| list.split(':').next())
             .map(PathBuf::from);
-        let named = named
-            .map(Path::to_owned)
-            .or_else(|| variable(CONFIG_VARIABLE).map(PathBuf::from));
-        sources.read_file(named);
+        if let Some(path) = file {
+            sources.read_file(path);
+        }
         sources
     }
 
-    fn read_file(&mut self, named: Option<PathBuf>) {
-        let Some(path) = named.or_else(|| {
-            USUAL_FILES
-                .map(PathBuf::from)
-                .into_iter()
-                .find(|path| path.exists())
-        }) else {
-            return;
-        };
-        self.take(match std::fs::read_to_string(&path) {
-            Ok(text) => file::parse(&text, &path),
+    fn read_file(&mut self, path: &Path) {
+        self.take(match std::fs::read_to_string(path) {
+            Ok(text) => file::parse(&text, path),
             Err(error) => ParsedFile::unreadable(vec![Fault {
                 place: path.display().to_string(),
                 message: format!("the configuration file cannot be read: {error}"),
             }]),
         });
-        self.file = Some(path);
+        self.file = Some(path.to_owned());
     }
 
     fn take(&mut self, parsed: ParsedFile) {
@@ -167,6 +174,14 @@ impl Sources {
     pub fn for_development(self) -> Self {
         Self { is_dev: true, ..self }
     }
+}
+
+/// The value of an environment variable, unless it is empty.
+fn variable<'a>(variables: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    let found = variables.iter().find(|(known, _)| known == name);
+    found
+        .map(|(_, value)| value.as_str())
+        .filter(|value| !value.is_empty())
 }
 
 /// The settings that every command needs.

@@ -25,6 +25,7 @@ mod import;
 mod limits;
 mod limits_by_default;
 mod limits_for_all;
+mod local_files;
 mod log;
 mod outbound;
 mod packages;
