@@ -19,26 +19,27 @@
 //! | [`secret`] | secrets in the clear and their digests, as different types | random |
 //! | [`seal`] | encryption at rest under the master key | hex, random |
 //! | [`route`] | every path of the service, once | nothing |
+//! | [`files`] | files and folders, opened without following links; who owns them | nothing |
 //! | [`limit`] | rate limits and concurrency limits by address and by name, bounded in memory | clock, random |
 //! | [`jose`] | JWS, JWT, JWK and signing keys on ring | clock, random |
 //! | [`password`] | password hashes, the pool that computes them, hashes of other systems, strength | nothing |
 //! | [`identity`] | users, sessions, consents | clock, password, secret |
 //! | [`oauth`] | the RFCs as types and pure decisions | clock, identity, jose, password, secret |
 //! | [`federation`] | upstream providers: whom they vouch for, what they publish | clock, identity, jose, net, oauth, random, route |
-//! | [`store`] | typed tables on a byte-level waist; redb behind it | clock, federation, identity, jose, oauth, random |
-//! | [`observe`] | the log, the audit events, the metrics | clock, config, store |
-//! | [`data_dir`] | the files of one installation: lock, master key, free room, atomic writes, restore | admin, clock, config, control, flow, hex, random, seal, store |
+//! | [`store`] | typed tables on a byte-level waist; redb behind it | clock, federation, files, identity, jose, oauth, random |
+//! | [`observe`] | the log, the audit events, the metrics | clock, config, files |
+//! | [`data_dir`] | the files of one installation: lock, master key, free room, atomic writes, restore | admin, clock, config, control, files, flow, hex, random, seal, store |
 //! | [`flow`] | the use cases: one verb a file, one transaction each | clock, federation, identity, jose, oauth, observe, password, random, seal, secret, store |
 //! | [`admin`] | the verbs of administration, for the command line and the control socket | clock, federation, flow, identity, jose, oauth, observe, password, random, seal, secret, store |
 //! | [`pages`] | what people see: one struct a page, drawn with maud from what `http/screen` hands it; texts | hex |
 //! | [`themes`] | what a theme is, and the themes of one installation | hex, oauth, pages |
-//! | [`net`] | sockets, TLS, certificates by ACME, HTTP connections, draining; the one HTTPS client | limit, random |
+//! | [`net`] | sockets, TLS, certificates by ACME, HTTP connections, draining; the one HTTPS client | files, limit, random |
 //! | [`app`] | the running service, built once | data_dir, flow, hex, limit, oauth, observe, pages, route, themes |
 //! | [`http`] | endpoints for programs, screens for people | app, clock, federation, flow, identity, limit, net, oauth, observe, pages, password, route, secret, store, themes |
 //! | [`config`] | flag before environment before file before default | identity, jose, limit, net, oauth, password |
-//! | [`control`] | administration over a unix socket, or on the store itself | admin, flow, store |
-//! | [`server`] | what `serve` does: listen, answer, housekeeping, backups, certificates, shutdown | admin, app, clock, config, control, data_dir, flow, http, net, oauth, observe, password, random, route, store, themes |
-//! | [`cli`] | the commands: parsing and printing; composes everything | admin, clock, config, control, data_dir, federation, flow, http, identity, jose, net, oauth, observe, pages, password, random, route, seal, server, store, themes |
+//! | [`control`] | administration over a unix socket, or on the store itself | admin, files, flow, store |
+//! | [`server`] | what `serve` does: listen, answer, housekeeping, backups, certificates, shutdown | admin, app, clock, config, control, data_dir, files, flow, http, net, oauth, observe, password, random, route, store, themes |
+//! | [`cli`] | the commands: parsing and printing; composes everything | admin, clock, config, control, data_dir, federation, files, flow, http, identity, jose, net, oauth, observe, pages, password, random, route, seal, server, store, themes |
 //!
 //! No two rooms import each other, not by way of others either. Two imports may surprise. [`federation`] imports `net`,
 //! because [`federation::Upstreams`] fetches and caches what providers publish; the rules beside it stay pure. `net`
@@ -141,6 +142,7 @@ pub mod config;
 pub mod control;
 pub mod data_dir;
 pub mod federation;
+pub mod files;
 pub mod flow;
 pub mod hex;
 pub mod http;

@@ -1,11 +1,13 @@
 //! Runs `idsvc backup` and `idsvc restore`.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, IsTerminal, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use rustix::fs::FileType;
 use serde_json::json;
 
 use super::admin_connection::AdminConnector;
@@ -23,13 +25,13 @@ use crate::data_dir::atomic_file::AtomicFile;
 use crate::data_dir::master_key;
 use crate::data_dir::restore;
 use crate::data_dir::{BACKUP_ENDING, BACKUPS, DATABASE, backup_name};
+use crate::files::{Folder, owner};
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::observe::log;
 use crate::random::Random;
 use crate::seal::Sealer;
 use crate::store::backup::{BackupError, BackupReader, Header, SIGNATURE_LEN, looks_like_backup};
-use crate::store::owner;
 
 /// How the names of backups begin that the operator asked for.
 const STEM: &str = "idsvc";
@@ -165,8 +167,8 @@ pub fn run(backup: &Backup, connector: &AdminConnector<'_>, output: &mut Output<
     let mut file = if let Some(file) = &backup.file {
         file.clone()
     } else {
-        let folder = data_dir::make_folder_in(&data_dir, BACKUPS).map_err(CliError::refused)?;
-        folder.join(backup_name(STEM, now))
+        data_dir::make_folder_in(&data_dir, BACKUPS).map_err(CliError::refused)?;
+        data_dir.join(BACKUPS).join(backup_name(STEM, now))
     };
     let may_replace = is_named && backup.replace;
     if file.is_dir() {
@@ -177,21 +179,23 @@ pub fn run(backup: &Backup, connector: &AdminConnector<'_>, output: &mut Output<
             inside.display()
         )));
     }
-    if is_named && is_backup_there(&file)? && !may_replace {
+    let at_file = |error| unwritable(&file, &error);
+    let folder = Folder::open_below(&data_dir, owner::folder_of(&file)).map_err(at_file)?;
+    if is_named && is_backup_there(&folder, &file)? && !may_replace {
         return Err(exists(&file));
     }
-    atomic_file::sweep(owner::folder_of(&file), |_, left| {
-        begins_as_backup(left).unwrap_or(false)
-    });
-    let mut unfinished = AtomicFile::beside(&file, &random);
-    let at_file = |error| unwritable(&file, &error);
-    let owner_folder = is_within(&file, &data_dir).then_some(data_dir.as_path());
-    let mut sink = BufWriter::new(unfinished.create(owner_folder).map_err(at_file)?);
+    atomic_file::sweep(&folder, |_, left| begins_as_backup(left).unwrap_or(false));
+    let mut unfinished = AtomicFile::new(&folder, name_of(&file), &random);
+    let made = unfinished.create().map_err(at_file)?;
+    if is_within(&file, &data_dir) {
+        owner::chown_like(&made, &data_dir).map_err(at_file)?;
+    }
+    let mut sink = BufWriter::new(made);
     let (header, bytes) = session.take_bytes(request, |mut source| {
         copy(&mut source, &mut sink, &sealer, "backup")
     })?;
     drop(sink);
-    let mut again = File::open(unfinished.path()).map_err(at_file)?;
+    let mut again = unfinished.open().map_err(at_file)?;
     copy(
         &mut BufReader::new(&mut again),
         &mut io::sink(),
@@ -200,10 +204,10 @@ pub fn run(backup: &Backup, connector: &AdminConnector<'_>, output: &mut Output<
     )?;
     if may_replace {
         // A file that appeared during the backup is kept unless it is a backup too.
-        is_backup_there(&file)?;
+        is_backup_there(&folder, &file)?;
     }
     let mut attempt = 1_u32;
-    while let Err(error) = unfinished.place(&file, may_replace) {
+    while let Err(error) = unfinished.place(name_of(&file), may_replace) {
         match error.kind() {
             io::ErrorKind::AlreadyExists if is_named => return Err(exists(&file)),
             // Another backup has the time of the same second in its name.
@@ -249,6 +253,10 @@ fn show(header: &Header, file: &str, bytes: u64, output: &mut Output<'_>) -> Res
     ])
 }
 
+fn name_of(file: &Path) -> &OsStr {
+    file.file_name().unwrap_or_default()
+}
+
 fn is_within(file: &Path, data_dir: &Path) -> bool {
     match (owner::folder_of(file).canonicalize(), data_dir.canonicalize()) {
         (Ok(folder), Ok(data_dir)) => folder.starts_with(data_dir),
@@ -263,12 +271,12 @@ fn begins_as_backup(file: &mut File) -> io::Result<bool> {
 }
 
 /// Whether a backup or an empty file has this name. Any other file is refused, so that it is not replaced by mistake.
-fn is_backup_there(file: &Path) -> Result<bool, CliError> {
-    let is_backup = match fs::symlink_metadata(file) {
+fn is_backup_there(folder: &Folder, file: &Path) -> Result<bool, CliError> {
+    let is_backup = match folder.stat(name_of(file)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-        Ok(found) if !found.is_file() => Ok(false),
+        Ok(found) if !FileType::from_raw_mode(found.st_mode).is_file() => Ok(false),
         found => found
-            .and_then(|_| File::open(file))
+            .and_then(|_| folder.file(name_of(file)))
             .and_then(|mut file| begins_as_backup(&mut file)),
     };
     match is_backup {

@@ -19,6 +19,7 @@ use crate::clock::{Clock, Timestamp};
 use crate::config::reader::parse_duration;
 use crate::control::protocol::{Command, Reply};
 use crate::data_dir::{DATABASE, DataDirError, io_error};
+use crate::files::{self, owner};
 use crate::observe::audit::NAMES;
 use crate::observe::audit_file::{CURRENT, EVENTS, FILES, older};
 
@@ -82,8 +83,10 @@ struct EventFile {
 }
 
 impl EventFile {
+    /// Opens a file in the folder of the events, which is in the data directory.
     fn open(path: &Path) -> io::Result<Option<Self>> {
-        match File::open(path) {
+        let data_dir = owner::folder_of(owner::folder_of(path));
+        match files::open_below(data_dir, path) {
             Ok(file) => Ok(Some(Self {
                 inode: file.metadata()?.ino(),
                 file: BufReader::new(file),
@@ -110,7 +113,8 @@ impl EventFile {
 
     /// Whether the path now has another file, or the file was cut. New events are then read from its beginning.
     fn is_replaced(&self, path: &Path) -> bool {
-        std::fs::metadata(path).is_ok_and(|found| found.ino() != self.inode || found.len() < self.position)
+        path.symlink_metadata()
+            .is_ok_and(|found| found.ino() != self.inode || found.len() < self.position)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Runs `idsvc theme …`.
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use super::output::{CliError, Output, yes_no};
 use super::terminal_text::printable;
 use super::value_parsers::unwritable;
 use crate::data_dir;
+use crate::files::{Folder, owner};
 use crate::http::preview::{self, Previewed};
 use crate::net::Limits;
 use crate::net::listener::Listener;
 use crate::pages::locale::is_tag;
-use crate::store::owner;
-use crate::themes::folder::LANGUAGES;
 use crate::themes::folder::check_name;
+use crate::themes::folder::LANGUAGES;
 use crate::themes::theme_set::Themes;
 use crate::themes::{Finding, Severity, built_in, starter};
 
@@ -152,7 +152,11 @@ struct ThemeRow {
 
 fn list(connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
     let settings = connector.settings(output)?;
-    let themes = Themes::open("", &settings.theme, Some(&settings.theme_dir));
+    let themes = Themes::open(
+        "",
+        &settings.theme,
+        Some(&settings.theme_dir),
+    );
     let theme_set = themes.current();
     let names = theme_set.names().into_iter();
     let rows: Vec<_> = names
@@ -220,7 +224,8 @@ fn create(new: &New, connector: &AdminConnector<'_>, output: &mut Output<'_>) ->
         return Err(CliError::refused(format!("{} is there already", path.display())));
     }
     for (name, text) in &files {
-        write(&path.join(name), text, data_dir)?;
+        let file = path.join(name);
+        write(&file, text, data_dir).map_err(|error| unwritable(&file, &error))?;
     }
     let made = format!("{} is made", path.display());
     let shown = if output.json {
@@ -237,29 +242,17 @@ fn create(new: &New, connector: &AdminConnector<'_>, output: &mut Output<'_>) ->
     Ok(())
 }
 
-/// Writes a new file. In the data directory it gets the owner of that directory.
-fn write(path: &Path, text: &str, data_dir: Option<&Path>) -> Result<(), CliError> {
-    let write = || {
-        make_folders(owner::folder_of(path), data_dir)?;
-        let mut file = fs::File::create_new(path)?;
-        if let Some(data_dir) = data_dir {
-            owner::chown_like(&file, data_dir)?;
-        }
-        file.write_all(text.as_bytes())
-    };
-    write().map_err(|error| unwritable(path, &error))
-}
-
-/// Creates missing folders.
-fn make_folders(path: &Path, data_dir: Option<&Path>) -> std::io::Result<()> {
+/// Writes a new file, and creates missing folders. In the data directory both get the owner of that directory.
+fn write(path: &Path, text: &str, data_dir: Option<&Path>) -> io::Result<()> {
+    let parent = owner::folder_of(path);
     let Some(data_dir) = data_dir else {
-        return fs::create_dir_all(path);
+        fs::create_dir_all(parent)?;
+        return fs::File::create_new(path)?.write_all(text.as_bytes());
     };
-    if path.is_dir() {
-        return Ok(());
-    }
-    make_folders(owner::folder_of(path), Some(data_dir))?;
-    owner::create_folder(path, 0o777, data_dir)
+    let folder = Folder::create_below(data_dir, parent, 0o777)?;
+    let mut file = folder.create_file(path.file_name().unwrap_or_default(), 0o666)?;
+    folder.give_to_owner(&file)?;
+    file.write_all(text.as_bytes())
 }
 
 fn serious(findings: &[Finding]) -> impl Iterator<Item = &Finding> {

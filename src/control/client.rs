@@ -9,6 +9,7 @@ use zeroize::Zeroizing;
 
 use super::protocol::{Command, Reply};
 use super::wire;
+use crate::files;
 
 /// The most time for a reply. A large RSA key takes some seconds.
 const REPLY_TIMEOUT: Duration = Duration::from_mins(2);
@@ -47,7 +48,7 @@ pub fn is_there(path: &Path) -> Result<bool, ControlError> {
 
 /// Connects to the server. Returns `None` if none listens.
 fn connect(path: &Path) -> Result<Option<UnixStream>, ControlError> {
-    let connected = wire::short_path(path).and_then(|(short, _folder)| UnixStream::connect(short));
+    let connected = files::locate(path).and_then(|socket| UnixStream::connect(files::path_of(&socket)));
     match connected {
         Ok(stream) => Ok(Some(stream)),
         Err(error) => match error.kind() {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::net::Shutdown;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -19,6 +19,7 @@ use zeroize::Zeroizing;
 use super::protocol::{Command, Reply, StreamError};
 use super::wire;
 use crate::admin::Actor;
+use crate::files;
 
 /// The most time for the first byte of a command. The command line sends it at once, and a silent peer keeps others waiting.
 const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -54,8 +55,9 @@ impl ControlSocket {
         }
         let (short, _folder) = wire::short_path(path)?;
         let listener = UnixListener::bind(&short)?;
-        fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
-        let owner = fs::metadata(path)?.uid();
+        let bound = files::locate(path)?;
+        fs::set_permissions(files::path_of(&bound), fs::Permissions::from_mode(0o600))?;
+        let owner = rustix::fs::fstat(&bound)?.st_uid;
         Ok(Self {
             listener,
             path: path.to_owned(),

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::access::check_writers;
 use super::{DataDirError, control_socket};
 use crate::control::client;
 use crate::store::OpenError;
@@ -12,8 +13,11 @@ use crate::store::OpenError;
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Whether a service that accepts commands uses the data directory.
+/// Whether a service that accepts commands uses the data directory. Fails if others could have put its socket there.
 pub fn is_served(data_dir: &Path) -> Result<bool, DataDirError> {
+    if data_dir.exists() {
+        check_writers(data_dir)?;
+    }
     Ok(client::is_there(&control_socket(data_dir))?)
 }
 

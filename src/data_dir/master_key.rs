@@ -1,17 +1,17 @@
 //! The master key of a data directory. It seals the secrets in the database.
 
-use std::fs;
-use std::io::{self, Write as _};
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 
 use zeroize::Zeroizing;
 
 use super::atomic_file::AtomicFile;
 use super::{DataDirError, io_error};
+use crate::files::{self, Folder};
 use crate::hex;
 use crate::random::Random;
 use crate::seal::Sealer;
-use crate::store::owner;
 
 /// The name of the file.
 pub const MASTER_KEY: &str = "master.key";
@@ -43,20 +43,26 @@ pub(crate) fn read_or_create_key(directory: &Path, random: &Random) -> Result<Ma
         return Ok(key);
     }
     let key = Sealer::generate(random);
-    write_key(&path, &key, random).map_err(io_error(&path))?;
+    write_key(directory, &key, random).map_err(io_error(&path))?;
     Ok(key)
 }
 
-/// Reads the key; `None` if there is no file.
+/// Reads the key of a data directory; `None` if there is no file.
 pub(crate) fn read_key(path: &Path) -> Result<Option<MasterKey>, DataDirError> {
-    let text = match fs::read_to_string(path) {
-        Ok(text) => Zeroizing::new(text),
+    parse_key(path, files::open_to_read(path))
+}
+
+/// Reads a key from the opened file at a path; `None` if there is no file.
+pub(crate) fn parse_key(path: &Path, file: io::Result<File>) -> Result<Option<MasterKey>, DataDirError> {
+    let mut text = Zeroizing::new(String::new());
+    match file.and_then(|mut file| file.read_to_string(&mut text)) {
+        Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
             return Err(DataDirError::KeyMalformed(path.to_owned()));
         }
         Err(error) => return Err(io_error(path)(error)),
-    };
+    }
     from_hex(text.trim())
         .map(Some)
         .ok_or_else(|| DataDirError::KeyMalformed(path.to_owned()))
@@ -81,13 +87,14 @@ pub(crate) fn to_hex(key: &MasterKey) -> Zeroizing<String> {
     text
 }
 
-/// Writes a key atomically, and never over another one.
-pub(crate) fn write_key(path: &Path, key: &MasterKey, random: &Random) -> io::Result<()> {
+/// Writes the key of a data directory atomically, and never over another one.
+pub(crate) fn write_key(directory: &Path, key: &MasterKey, random: &Random) -> io::Result<()> {
     let mut text = to_hex(key);
     text.push('\n');
-    let mut unfinished = AtomicFile::beside(path, random);
-    unfinished
-        .create(Some(owner::folder_of(path)))?
-        .write_all(text.as_bytes())?;
-    unfinished.place(path, false)
+    let folder = Folder::open(directory)?;
+    let mut unfinished = AtomicFile::new(&folder, MASTER_KEY, random);
+    let mut file = unfinished.create()?;
+    folder.give_to_owner(&file)?;
+    file.write_all(text.as_bytes())?;
+    unfinished.place(MASTER_KEY, false)
 }

@@ -1,5 +1,6 @@
 //! The data directory: the database, its master key, and the values that the first start fixes.
 
+pub mod access;
 pub mod atomic_file;
 pub mod disk;
 pub mod lock;
@@ -8,21 +9,19 @@ pub mod restore;
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, AtFlags, CWD, accessat};
-use rustix::io::Errno;
-use rustix::process::geteuid;
-
+use self::access::{OTHER_WRITERS, check_writers, chmod_command};
 use self::master_key::{MASTER_KEY, read_key, read_or_create_key, sealer_of};
 use crate::admin::installation;
 use crate::clock::Timestamp;
 use crate::control;
+use crate::files::{self, Folder};
 use crate::random::Random;
 use crate::seal::Sealer;
 use crate::store::engine::redb::journal_of;
-use crate::store::{self, Options, Store, StoreError, owner};
+use crate::store::{self, Options, Store, StoreError};
 
 /// The file name of the database.
 pub const DATABASE: &str = "idsvc.redb";
@@ -44,6 +43,33 @@ pub enum DataDirError {
         path: PathBuf,
         /// The error of the operating system.
         source: io::Error,
+    },
+    /// Other users can write to the directory.
+    #[error(
+        "{folder} can be written to by {writers} ({mode:03o}), who could replace what is in it: chmod {right:03o} {folder}",
+        folder = path.display(),
+        right = mode & !OTHER_WRITERS
+    )]
+    WritableByOthers {
+        /// The directory.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+        /// Who they are.
+        writers: &'static str,
+    },
+    /// The directory belongs to a user who is neither root nor the one that runs the process.
+    #[error(
+        "{folder} belongs to user {owner}, and this process runs as user {user}: run it as the owner or as root, or give the directory to this user with chown -R {user} {folder}",
+        folder = path.display()
+    )]
+    ForeignOwner {
+        /// The directory.
+        path: PathBuf,
+        /// The numbers of the owner and of this process.
+        owner: u32,
+        /// The user of this process.
+        user: u32,
     },
     /// The database is missing, but the key is not.
     #[error(
@@ -129,6 +155,9 @@ pub(crate) fn io_error(path: &Path) -> impl FnOnce(io::Error) -> DataDirError {
 
 /// The hint for an error of the operating system; empty if none is known.
 fn remedy(path: &Path, error: &io::Error) -> String {
+    if files::is_of_link(error) {
+        return ": put what it leads to in its place".to_owned();
+    }
     let known = match error.kind() {
         io::ErrorKind::PermissionDenied => {
             let command = chmod_command(path).or_else(|| chmod_command(path.parent()?));
@@ -145,18 +174,6 @@ fn remedy(path: &Path, error: &io::Error) -> String {
     known.to_owned()
 }
 
-/// The command that restores access to a file or folder, if its owner runs this process and has no access.
-pub(crate) fn chmod_command(path: &Path) -> Option<String> {
-    let found = fs::metadata(path).ok()?;
-    let (wanted, mode) = if found.is_dir() {
-        (Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK, "700")
-    } else {
-        (Access::READ_OK | Access::WRITE_OK, "600")
-    };
-    let is_closed = accessat(CWD, path, wanted, AtFlags::EACCESS) == Err(Errno::ACCESS);
-    (is_closed && found.uid() == geteuid().as_raw()).then(|| format!("chmod {mode} {}", path.display()))
-}
-
 fn store_error(error: store::OpenError) -> DataDirError {
     match error {
         store::OpenError::Io { path, source } if !remedy(&path, &source).is_empty() => {
@@ -166,23 +183,15 @@ fn store_error(error: store::OpenError) -> DataDirError {
     }
 }
 
-/// The warning about a data directory that other users can open.
-pub fn exposure(path: &Path) -> Option<String> {
-    let mode = fs::metadata(path).ok()?.permissions().mode();
-    (mode & 0o077 != 0).then(|| {
-        format!(
-            "the data directory is open to other users: chmod 700 {}",
-            path.display()
-        )
-    })
-}
-
 impl DataDir {
     /// Opens the directory. Creates it, the database and the master key if they are missing and `may_create` is set.
     ///
     /// The key is created after the database, under the lock of the database. A key without a database therefore means
     /// that the database was lost, not that the first start was interrupted.
     pub fn open(path: &Path, may_create: bool, random: &Random) -> Result<Self, DataDirError> {
+        if path.exists() {
+            check_writers(path)?;
+        }
         let database = path.join(DATABASE);
         let has_key = read_key(&path.join(MASTER_KEY))?.is_some();
         if !has_content(&database)? {
@@ -190,7 +199,7 @@ impl DataDir {
             if has_key {
                 return Err(DataDirError::DatabaseMissing(database));
             }
-            if journal.exists() {
+            if is_there(&journal)? {
                 return Err(DataDirError::JournalAlone(journal));
             }
             if !may_create {
@@ -199,7 +208,9 @@ impl DataDir {
         }
         make_folder(path)?;
         let store = Store::open(&database, Options::default()).map_err(store_error)?;
-        fs::set_permissions(&database, Permissions::from_mode(0o600)).map_err(io_error(&database))?;
+        files::open_to_read(&database)
+            .and_then(|file| file.set_permissions(Permissions::from_mode(0o600)))
+            .map_err(io_error(&database))?;
         let sealer = if let Some(fingerprint) = installation::stored_fingerprint(&store)? {
             sealer_of(path, &fingerprint)?
         } else {
@@ -249,17 +260,20 @@ impl DataDir {
     }
 }
 
-/// Whether the file exists and is not empty.
+/// Whether the file exists and is not empty. A link is not empty.
 fn has_content(path: &Path) -> Result<bool, DataDirError> {
-    match fs::metadata(path) {
-        Ok(found) => Ok(found.len() != 0),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(io_error(path)(error)),
-    }
+    let found = files::metadata_of(path).map_err(io_error(path))?;
+    Ok(found.is_some_and(|found| found.len() != 0))
 }
 
-/// Creates a missing folder with mode 0700.
-pub fn make_folder(path: &Path) -> Result<PathBuf, DataDirError> {
+/// Whether there is a file or a link of that name.
+fn is_there(path: &Path) -> Result<bool, DataDirError> {
+    let found = files::metadata_of(path).map_err(io_error(path))?;
+    Ok(found.is_some())
+}
+
+/// Creates a missing data directory with mode 0700. One that others can write to is refused.
+pub fn make_folder(path: &Path) -> Result<(), DataDirError> {
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -275,14 +289,14 @@ pub fn make_folder(path: &Path) -> Result<PathBuf, DataDirError> {
             _ => error,
         })
         .map_err(io_error(path))?;
-    Ok(path.to_owned())
+    check_writers(path)
 }
 
-/// Creates a missing folder in a data directory, and the directory itself.
-pub fn make_folder_in(data_dir: &Path, name: &str) -> Result<PathBuf, DataDirError> {
-    let path = make_folder(data_dir)?.join(name);
-    owner::create_folder(&path, 0o700, data_dir).map_err(io_error(&path))?;
-    Ok(path)
+/// Opens a folder in a data directory. A missing one is created, and the directory too.
+pub fn make_folder_in(data_dir: &Path, name: &str) -> Result<Folder, DataDirError> {
+    make_folder(data_dir)?;
+    let path = data_dir.join(name);
+    Folder::create_below(data_dir, &path, 0o700).map_err(io_error(&path))
 }
 
 /// The name of a backup at this time: `idsvc-20260102T030405Z.backup`.
@@ -419,19 +433,6 @@ mod tests {
         let said = scratch.open().err().unwrap().to_string();
         fs::remove_file(&scratch.path).unwrap();
         assert!(said.contains("symbolic link to /nowhere/at/all"), "{said}");
-    }
-
-    #[test]
-    fn a_directory_that_is_open_to_others_is_noticed() {
-        let scratch = Scratch::new();
-        drop(scratch.open().unwrap());
-        assert_eq!(exposure(&scratch.path), None);
-        fs::set_permissions(&scratch.path, Permissions::from_mode(0o750)).unwrap();
-        let said = exposure(&scratch.path).unwrap();
-        assert!(
-            said.ends_with(&format!("chmod 700 {}", scratch.path.display())),
-            "{said}"
-        );
     }
 
     #[test]

@@ -10,6 +10,7 @@ use super::master_key::{self, MASTER_KEY, MasterKey};
 use super::{DATABASE, DataDirError};
 use crate::config::Settings;
 use crate::data_dir;
+use crate::files::Folder;
 use crate::flow::Catalog;
 use crate::random::Random;
 use crate::seal::Sealer;
@@ -67,13 +68,13 @@ pub fn restore(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Header, RestoreError> {
     let database = directory.join(DATABASE);
-    if fs::metadata(&database).is_ok_and(|found| found.len() != 0) {
+    if data_dir::has_content(&database)? {
         return Err(RestoreError::NotEmpty(database));
     }
     // The database may have been moved away without its journal. After a kill, only the journal holds the last writes, so
     // nothing is restored beside it.
     let journal = journal_of(&database);
-    if journal.exists() {
+    if data_dir::is_there(&journal)? {
         return Err(RestoreError::NotEmpty(journal));
     }
     if is_served(directory)? {
@@ -88,17 +89,18 @@ pub fn restore(
     }
     let key = find_key(directory, key_file, &header)?;
     let sealer = Sealer::new(&key);
-    let folder = TargetFolder::create(directory)?;
+    let target = TargetFolder::create(directory)?;
     let directory_lock = File::open(directory).map_err(data_dir::io_error(directory))?;
     // Without locks in the file system, nothing is swept.
     if matches!(directory_lock.try_lock(), Err(TryLockError::WouldBlock)) {
         return Err(RestoreError::UnderWay(directory.to_owned()));
     }
-    atomic_file::sweep(directory, |name, _| name.starts_with(DATABASE));
-    let mut unfinished = AtomicFile::beside(&database, random);
+    let folder = Folder::open(directory).map_err(data_dir::io_error(directory))?;
+    atomic_file::sweep(&folder, |name, _| name.starts_with(DATABASE));
+    let mut unfinished = AtomicFile::new(&folder, DATABASE, random);
     let mut rows = incoming.rows(sealer.backup_key());
     let store = backup::restore(
-        unfinished.path(),
+        &unfinished.path(),
         &mut rows,
         Options::default(),
         &Schema::CURRENT,
@@ -108,14 +110,14 @@ pub fn restore(
     Catalog::load(&store, &sealer, &Settings::default().policy(&issuer))?;
     store.close();
     let key_path = directory.join(MASTER_KEY);
-    let is_key_new = !key_path.exists();
+    let is_key_new = !data_dir::is_there(&key_path)?;
     if is_key_new {
-        master_key::write_key(&key_path, &key, random).map_err(data_dir::io_error(&key_path))?;
+        master_key::write_key(directory, &key, random).map_err(data_dir::io_error(&key_path))?;
     }
-    if fs::metadata(&database).is_ok_and(|found| found.len() == 0) {
+    if data_dir::is_there(&database)? && !data_dir::has_content(&database)? {
         fs::remove_file(&database).map_err(data_dir::io_error(&database))?;
     }
-    if let Err(error) = unfinished.place(&database, false) {
+    if let Err(error) = unfinished.place(DATABASE, false) {
         if is_key_new && error.kind() != io::ErrorKind::AlreadyExists {
             // A key without its database would make the next restore fail.
             let _ = fs::remove_file(&key_path);
@@ -125,7 +127,7 @@ pub fn restore(
             _ => data_dir::io_error(&database)(error).into(),
         });
     }
-    folder.keep();
+    target.keep();
     Ok(header)
 }
 
@@ -134,7 +136,12 @@ fn find_key(directory: &Path, key_file: Option<&Path>, header: &Header) -> Resul
     let fingerprint = header.master_key_fingerprint.clone();
     // A key in the directory is never replaced, so it must be the right one.
     for path in [Some(own.as_path()), key_file].into_iter().flatten() {
-        match master_key::read_key(path)? {
+        let found = if path == own {
+            master_key::read_key(path)
+        } else {
+            master_key::parse_key(path, File::open(path))
+        };
+        match found? {
             Some(key) if Sealer::new(&key).fingerprint() == fingerprint => return Ok(key),
             Some(_) => {
                 return Err(RestoreError::OtherKey {

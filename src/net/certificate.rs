@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -13,7 +12,7 @@ use rustls::sign::CertifiedKey;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::x509::X509Version;
 
-use super::certificate_file::{chain_in, key_in, read, read_chain, read_key};
+use super::certificate_file::{self, CertificateFolder, chain_in, key_in, read_chain, read_key};
 use super::tls_error::TlsError;
 use super::validity::{ExpiryWarning, Validity};
 
@@ -51,16 +50,16 @@ impl Pair {
         })
     }
 
-    /// Reads both from one PEM file. None if there is no file. The certificate may have expired, but it must be for at
+    /// Reads both from the file of ACME. None if there is no file. The certificate may have expired, but it must be for at
     /// least one of these domains: until there is one for all domains, the old one stays in use.
-    pub fn read_for_some(file: &Path, domains: &[String]) -> Result<Option<Self>, TlsError> {
-        let pem = match read(file) {
-            Err(TlsError::Unreadable { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-                return Ok(None);
-            }
-            pem => pem?,
+    pub(super) fn read_for_some(
+        folder: &CertificateFolder,
+        domains: &[String],
+    ) -> Result<Option<Self>, TlsError> {
+        let Some(pem) = folder.read(certificate_file::ACME)? else {
+            return Ok(None);
         };
-        let pair = Self::from_pem(&pem, file)?;
+        let pair = Self::from_pem(&pem, &folder.path_of(certificate_file::ACME))?;
         let first_match = domains.chunks(1).find(|domain| pair.is_for(domain));
         pair.check_for(first_match.unwrap_or(domains))?;
         Ok(Some(pair))

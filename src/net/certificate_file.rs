@@ -1,14 +1,15 @@
 //! Reading and writing the files of certificates and keys.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use zeroize::Zeroizing;
 
 use super::tls_error::TlsError;
+use crate::files::Folder;
 
 /// The certificates in a PEM file, in their order; at least one.
 pub(super) fn read_chain(certificate_file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
@@ -41,7 +42,7 @@ pub(super) fn key_in(pem: &[u8], file: &Path) -> Result<PrivateKeyDer<'static>, 
 }
 
 /// The content of a file without the byte order mark, which would hide the first line of PEM.
-pub(super) fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
+fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
     const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
     let mut bytes = fs::read(file).map_err(|source| TlsError::Unreadable {
         file: file.to_owned(),
@@ -58,42 +59,72 @@ fn is_encrypted(pem: &[u8]) -> bool {
     String::from_utf8_lossy(pem).contains("ENCRYPTED")
 }
 
-/// Makes the folder of certificates, for its owner only, if it does not exist.
-pub(super) fn make_folder(directory: &Path) -> Result<(), TlsError> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(directory)
-        .map_err(|source| TlsError::Unwritable {
-            file: directory.to_owned(),
-            source,
-        })
+/// The file of the certificate that ACME brought, with its key.
+pub(super) const ACME: &str = "acme.pem";
+
+/// The folder `certs/` of a data directory, with the files that the service makes.
+#[derive(Clone, Debug)]
+pub(super) struct CertificateFolder {
+    data_dir: PathBuf,
+    path: PathBuf,
 }
 
-/// Writes beside `file` and renames, so that a reader never sees half of it. The file is on the disk when this returns.
-pub(super) fn write(file: &Path, bytes: &[u8], mode: u32) -> Result<(), TlsError> {
-    let beside = file.with_extension("new");
-    let write = || -> io::Result<()> {
-        if let Err(error) = fs::remove_file(&beside)
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            return Err(error);
+impl CertificateFolder {
+    pub(super) fn of(data_dir: &Path) -> Self {
+        Self {
+            data_dir: data_dir.to_owned(),
+            path: data_dir.join("certs"),
         }
-        let mut open = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(mode)
-            .open(&beside)?;
-        open.write_all(bytes)?;
-        open.sync_all()?;
-        fs::rename(&beside, file)?;
-        match file.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => File::open(folder)?.sync_all(),
-            _ => Ok(()),
+    }
+
+    pub(super) fn path_of(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// The content of a file; `None` if there is none.
+    pub(super) fn read(&self, name: &str) -> Result<Option<Zeroizing<Vec<u8>>>, TlsError> {
+        let found = Folder::open_below(&self.data_dir, &self.path).and_then(|folder| folder.read(name));
+        match found {
+            Ok(bytes) => Ok(Some(bytes.into())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(TlsError::Unreadable {
+                file: self.path_of(name),
+                source,
+            }),
         }
-    };
-    write().map_err(|source| TlsError::Unwritable {
-        file: file.to_owned(),
-        source,
-    })
+    }
+
+    /// Writes a file beside the one of this name and renames it, so that a reader never sees half of it. The file is on the
+    /// disk when this returns. A missing folder is created, for its owner only.
+    pub(super) fn write(&self, name: &str, bytes: &[u8], mode: u32) -> Result<(), TlsError> {
+        let beside = Path::new(name).with_extension("new");
+        let write = |folder: Folder| -> io::Result<()> {
+            if let Err(error) = folder.remove(&beside)
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                return Err(error);
+            }
+            let mut file = folder.create_file(&beside, mode)?;
+            file.write_all(bytes)?;
+            file.sync_all()?;
+            folder.rename(&beside, name)?;
+            folder.sync()
+        };
+        fs::create_dir_all(&self.data_dir)
+            .and_then(|()| Folder::create_below(&self.data_dir, &self.path, 0o700))
+            .and_then(write)
+            .map_err(|source| TlsError::Unwritable {
+                file: self.path_of(name),
+                source,
+            })
+    }
+
+    /// Removes a file.
+    pub(super) fn remove(&self, name: &str) -> Result<(), TlsError> {
+        let removed = Folder::open_below(&self.data_dir, &self.path).and_then(|folder| folder.remove(name));
+        removed.map_err(|source| TlsError::Unwritable {
+            file: self.path_of(name),
+            source,
+        })
+    }
 }

@@ -1,6 +1,5 @@
 //! The self-signed certificate for development.
 
-use std::fs;
 use std::path::Path;
 
 use rcgen::{
@@ -9,9 +8,12 @@ use rcgen::{
 use time::OffsetDateTime;
 
 use super::certificate::Pair;
-use super::certificate_file::{make_folder, write};
+use super::certificate_file::{CertificateFolder, chain_in, key_in};
 use super::tls_error::TlsError;
 use super::validity::Validity;
+
+const CERTIFICATE: &str = "self-signed.pem";
+const KEY: &str = "self-signed.key";
 
 const DAY: u64 = 24 * 60 * 60;
 /// Browsers accept at most 398 days.
@@ -25,9 +27,7 @@ const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 /// The self-signed certificate in `directory/certs`. A new one is made if it is missing, unusable, for other names, or
 /// about to expire.
 pub fn self_signed(directory: &Path, names: &[String], now_unix_seconds: u64) -> Result<Pair, TlsError> {
-    let directory = directory.join("certs");
-    let certificate_file = directory.join("self-signed.pem");
-    let key_file = directory.join("self-signed.key");
+    let folder = CertificateFolder::of(directory);
     let mut all_names: Vec<String> = LOCAL_NAMES.map(str::to_owned).to_vec();
     for name in names {
         if !all_names.contains(name) {
@@ -35,8 +35,9 @@ pub fn self_signed(directory: &Path, names: &[String], now_unix_seconds: u64) ->
         }
     }
     let heading = format!("self-signed, for development: {}\n", all_names.join(" "));
-    if let Ok(pair) = Pair::read(&certificate_file, &key_file)
-        && fs::read(&certificate_file).is_ok_and(|pem| pem.starts_with(heading.as_bytes()))
+    if let (Ok(Some(chain)), Ok(Some(key))) = (folder.read(CERTIFICATE), folder.read(KEY))
+        && chain.starts_with(heading.as_bytes())
+        && let Ok(pair) = pair(&folder, &chain, &key)
         && pair
             .validity()
             .is_some_and(|validity| is_fresh(validity, now_unix_seconds))
@@ -45,11 +46,21 @@ pub fn self_signed(directory: &Path, names: &[String], now_unix_seconds: u64) ->
         return Ok(pair);
     }
     let (chain, key) = make(all_names, now_unix_seconds)?;
-    make_folder(&directory)?;
-    write(&key_file, key.as_bytes(), 0o600)?;
-    write(&certificate_file, (heading + &chain).as_bytes(), 0o644)?;
-    tracing::info!(file = %certificate_file.display(), "made a self-signed certificate");
-    Pair::read(&certificate_file, &key_file)
+    folder.write(KEY, key.as_bytes(), 0o600)?;
+    folder.write(CERTIFICATE, (heading + &chain).as_bytes(), 0o644)?;
+    let made = pair(&folder, chain.as_bytes(), key.as_bytes())?;
+    tracing::info!(file = %made.certificate_file.display(), "made a self-signed certificate");
+    Ok(made)
+}
+
+fn pair(folder: &CertificateFolder, chain: &[u8], key: &[u8]) -> Result<Pair, TlsError> {
+    let (certificate_file, key_file) = (folder.path_of(CERTIFICATE), folder.path_of(KEY));
+    Ok(Pair {
+        chain: chain_in(chain, &certificate_file)?,
+        private_key: key_in(key, &key_file)?,
+        certificate_file,
+        key_file,
+    })
 }
 
 fn is_fresh(validity: Validity, now_unix_seconds: u64) -> bool {
@@ -81,6 +92,7 @@ fn make(names: Vec<String>, now_unix_seconds: u64) -> Result<(String, String), T
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
     use std::path::PathBuf;
 

@@ -17,6 +17,7 @@ use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
 use super::alpn::{HTTP_1_0, HTTP_1_1, HTTP_2};
 use super::certificate::{self, Pair};
+use super::certificate_file::CertificateFolder;
 use super::challenge::Challenges;
 use super::key_exchange::crypto_provider;
 use super::self_signed;
@@ -67,7 +68,7 @@ enum Source {
         names: Vec<String>,
     },
     Acme {
-        file: PathBuf,
+        folder: CertificateFolder,
         domains: Vec<String>,
     },
 }
@@ -81,7 +82,7 @@ impl Source {
                 self_signed::self_signed(directory, names, now_unix_seconds).map(Some)
             }
             // The ACME task replaces a certificate that cannot be used, and logs why.
-            Self::Acme { file, domains } => Ok(Pair::read_for_some(file, domains).unwrap_or_default()),
+            Self::Acme { folder, domains } => Ok(Pair::read_for_some(folder, domains).unwrap_or_default()),
         }
     }
 
@@ -164,11 +165,11 @@ impl Acceptor {
         Self::new(source, now_unix_seconds)
     }
 
-    /// Uses the certificate that ACME stored in `file`, if it is for these domains. Without a certificate, only the
-    /// authority's handshakes succeed.
-    pub fn acme(file: &Path, domains: &[String], now_unix_seconds: u64) -> Result<Self, TlsError> {
+    /// Uses the certificate that ACME stored in a data directory, if it is for these domains. Without a certificate, only
+    /// the authority's handshakes succeed.
+    pub fn acme(data_dir: &Path, domains: &[String], now_unix_seconds: u64) -> Result<Self, TlsError> {
         let source = Source::Acme {
-            file: file.to_owned(),
+            folder: CertificateFolder::of(data_dir),
             domains: domains.to_vec(),
         };
         Self::new(source, now_unix_seconds)

@@ -3,13 +3,13 @@
 //! The events are the log lines of the target `audit`. [A thread](super::background_writer) writes them, so that no
 //! request waits for the disk. If the disk is too slow, events are dropped, and a line says how many.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use rustix::fs::OFlags;
 use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 
@@ -17,7 +17,7 @@ use super::audit;
 use super::background_writer::{BackgroundWriter, LineSink};
 use super::json_fields::JsonObject;
 use crate::clock::Clock;
-use crate::store::owner;
+use crate::files::Folder;
 
 /// The folder in the data directory.
 pub const EVENTS: &str = "events";
@@ -132,19 +132,19 @@ impl EventFile {
         if let Some(file) = &self.file
             && !self.is_mid_line
         {
-            let folder = self.data_dir.join(EVENTS);
-            let current = folder.join(CURRENT);
-            match size_if_same(file, &current)? {
+            let folder = folder(&self.data_dir)?;
+            match size_if_same(file, &folder)? {
                 // Readers of the path would not find further lines.
                 None => {
+                    let current = folder.path().join(CURRENT);
                     tracing::warn!(file = %current.display(), "the file of events was taken away: what happens is in a new one");
                     self.file = None;
                 }
                 Some(size) if size >= self.file_bytes => {
                     for number in (1..FILES - 1).rev() {
-                        rename(&folder.join(older(number)), &folder.join(older(number + 1)))?;
+                        rename(&folder, &older(number), &older(number + 1))?;
                     }
-                    rename(&current, &folder.join(older(1)))?;
+                    rename(&folder, CURRENT, &older(1))?;
                     self.file = None;
                 }
                 Some(_) => {}
@@ -158,21 +158,21 @@ impl EventFile {
     }
 }
 
-/// The size of `file`, if it is still at `path`.
-fn size_if_same(file: &File, path: &Path) -> io::Result<Option<u64>> {
-    let own = file.metadata()?;
-    let found = match fs::metadata(path) {
+/// The size of `file`, if it is still the current one.
+fn size_if_same(file: &File, folder: &Folder) -> io::Result<Option<u64>> {
+    let own = rustix::fs::fstat(file)?;
+    let found = match folder.stat(CURRENT) {
         Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    let is_same = (own.dev(), own.ino()) == (found.dev(), found.ino());
-    Ok(is_same.then_some(found.len()))
+    let is_same = (own.st_dev, own.st_ino) == (found.st_dev, found.st_ino);
+    Ok(is_same.then_some(u64::try_from(found.st_size).unwrap_or(0)))
 }
 
 /// Renames a file, if it exists.
-fn rename(from: &Path, to: &Path) -> io::Result<()> {
-    match fs::rename(from, to) {
+fn rename(folder: &Folder, from: &str, to: &str) -> io::Result<()> {
+    match folder.rename(from, to) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
     }
@@ -183,13 +183,20 @@ pub fn older(number: u64) -> String {
     format!("events.{number}.jsonl")
 }
 
+/// The folder of the events, which is created if it is missing.
+fn folder(data_dir: &Path) -> io::Result<Folder> {
+    Folder::create_below(data_dir, &data_dir.join(EVENTS), 0o700)
+}
+
 /// Opens or creates the current file. If a killed process left an unfinished line, it is ended first.
 fn open(data_dir: &Path) -> io::Result<File> {
-    let folder = data_dir.join(EVENTS);
-    owner::create_folder(&folder, 0o700, data_dir)?;
-    let mut options = OpenOptions::new();
-    options.read(true).append(true);
-    let mut file = owner::open_or_create(&folder.join(CURRENT), &options, data_dir)?;
+    let folder = folder(data_dir)?;
+    match folder.create_file(CURRENT, 0o600) {
+        Ok(made) => folder.give_to_owner(&made)?,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error),
+    }
+    let mut file = folder.open_file(CURRENT, OFlags::RDWR.union(OFlags::APPEND))?;
     let size = file.seek(SeekFrom::End(0))?;
     if size > 0 {
         let mut last = [0];
@@ -204,6 +211,8 @@ fn open(data_dir: &Path) -> io::Result<File> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use serde_json::Value;
     use tempfile::TempDir;
     use tracing_subscriber::layer::SubscriberExt;

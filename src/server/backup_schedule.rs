@@ -3,7 +3,7 @@
 //! A backup is due when the newest one is older than the interval, by the time in its name. So a service that was off
 //! makes one when it starts.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,6 +21,7 @@ use crate::data_dir::atomic_file;
 use crate::data_dir::atomic_file::AtomicFile;
 use crate::data_dir::disk::{Space, space};
 use crate::data_dir::{BACKUPS, DataDirError, backup_name, make_folder_in};
+use crate::files::Folder;
 use crate::flow::Core;
 use crate::observe::audit;
 use crate::observe::audit::Event;
@@ -52,9 +53,10 @@ enum ScheduleError {
     Io { path: PathBuf, source: io::Error },
 }
 
-fn io_error(path: &Path) -> impl Fn(io::Error) -> ScheduleError {
+fn io_error(path: impl Into<PathBuf>) -> impl Fn(io::Error) -> ScheduleError {
+    let path = path.into();
     move |source| ScheduleError::Io {
-        path: path.to_owned(),
+        path: path.clone(),
         source,
     }
 }
@@ -100,9 +102,10 @@ fn back_up_if_due(
     }
     // Removes the unfinished file of a killed process.
     atomic_file::sweep(&folder, |name, _| name.starts_with(STEM));
-    let file = folder.join(backup_name(STEM, now));
+    let name = backup_name(STEM, now);
+    let file = folder.path().join(&name);
     loop {
-        match write(core, &folder, &file, space) {
+        match write(core, &folder, &name, space) {
             Err(ScheduleError::DiskFull(_)) if free_space(&folder, space, now)? => {}
             written => break written?,
         }
@@ -113,31 +116,33 @@ fn back_up_if_due(
     let all = oldest_first(scheduled(&folder)?, now);
     let surplus = all.len().saturating_sub(keep);
     for old in all.iter().filter(|backup| backup.file != file).take(surplus) {
-        remove(&old.file);
+        remove(&folder, old);
     }
     Ok(Some(file))
 }
 
 /// Writes a backup under a temporary name, verifies it, and renames it.
-fn write(core: &Core, folder: &Path, file: &Path, space: MeasureSpace<'_>) -> Result<(), ScheduleError> {
-    let failed = io_error(file);
-    let mut unfinished = AtomicFile::beside(file, &core.random);
+fn write(core: &Core, folder: &Folder, name: &str, space: MeasureSpace<'_>) -> Result<(), ScheduleError> {
+    let failed = io_error(folder.path().join(name));
+    let mut unfinished = AtomicFile::new(folder, name, &core.random);
+    let file = unfinished.create().map_err(&failed)?;
+    folder.give_to_owner(&file).map_err(&failed)?;
     let sink = SpaceCheckingWriter {
-        file: unfinished.create(Some(folder)).map_err(&failed)?,
-        folder,
+        file,
+        folder: folder.path(),
         space,
         written_since_measured: MEASURE_INTERVAL,
     };
     if let Err(error) = backup::copy(core, BackUp::default(), &mut BufWriter::new(sink)) {
-        return Err(match space(folder) {
+        return Err(match space(folder.path()) {
             Ok(space) if space.lacking() > 0 => ScheduleError::DiskFull(space),
             _ => error.into(),
         });
     }
-    let again = BufReader::new(File::open(unfinished.path()).map_err(&failed)?);
+    let again = BufReader::new(unfinished.open().map_err(&failed)?);
     let mut rows = BackupReader::open(again)?.rows(core.sealer.backup_key());
     while rows.next_row()?.is_some() {}
-    unfinished.place(file, true).map_err(&failed)
+    unfinished.place(name, true).map_err(&failed)
 }
 
 /// Writes to a file, and fails when the disk has less free space than the reserve. If the disk cannot be measured, the
@@ -169,29 +174,33 @@ impl Write for SpaceCheckingWriter<'_> {
 
 /// Removes the oldest backup unless it is the only one, and says whether that freed space. Nothing is removed if a
 /// backup as large as the newest would not fit even without all the others.
-fn free_space(folder: &Path, space: MeasureSpace<'_>, now: Timestamp) -> Result<bool, ScheduleError> {
+fn free_space(folder: &Folder, space: MeasureSpace<'_>, now: Timestamp) -> Result<bool, ScheduleError> {
     let existing = oldest_first(scheduled(folder)?, now);
-    let (Some((newest, older)), Ok(before)) = (existing.split_last(), space(folder)) else {
+    let (Some((newest, older)), Ok(before)) = (existing.split_last(), space(folder.path())) else {
         return Ok(false);
     };
-    let size = |file: &Path| fs::metadata(file).map_or(0, |found| found.len());
-    let removable: u64 = older.iter().map(|backup| size(&backup.file)).sum();
-    if before.free + removable < before.reserve() + size(&newest.file) {
+    let size = |backup: &ScheduledBackup| {
+        let found = folder.stat(backup.name());
+        found.map_or(0, |found| u64::try_from(found.st_size).unwrap_or(0))
+    };
+    let removable: u64 = older.iter().map(size).sum();
+    if before.free + removable < before.reserve() + size(newest) {
         return Ok(false);
     }
-    let Some(removed) = older.iter().find(|backup| remove(&backup.file)) else {
+    let Some(removed) = older.iter().find(|backup| remove(folder, backup)) else {
         return Ok(false);
     };
     tracing::warn!(file = %removed.file.display(), "an old backup was removed to make room for a new one");
     // A snapshot may hold the space of the file. In that case no further backup is removed.
-    Ok(space(folder).is_ok_and(|after| after.free > before.free))
+    Ok(space(folder.path()).is_ok_and(|after| after.free > before.free))
 }
 
 /// Removes an old backup. If that fails, a log message asks the operator to remove it.
-fn remove(file: &Path) -> bool {
-    fs::remove_file(file)
+fn remove(folder: &Folder, backup: &ScheduledBackup) -> bool {
+    folder
+        .remove(backup.name())
         .inspect_err(|error| {
-            tracing::warn!(file = %file.display(), %error, "an old backup cannot be removed: remove it by hand");
+            tracing::warn!(file = %backup.file.display(), %error, "an old backup cannot be removed: remove it by hand");
         })
         .is_ok()
 }
@@ -205,12 +214,22 @@ pub struct ScheduledBackup {
     pub file: PathBuf,
 }
 
+impl ScheduledBackup {
+    fn name(&self) -> &Path {
+        self.file.file_name().map_or(&self.file, Path::new)
+    }
+}
+
 /// The scheduled backups of a data directory, or why they cannot be read.
 pub fn backups_of(data_dir: &Path) -> Result<Vec<ScheduledBackup>, String> {
-    match scheduled(&data_dir.join(BACKUPS)) {
-        Err(ScheduleError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        found => found.map_err(|error| error.to_string()),
-    }
+    let path = data_dir.join(BACKUPS);
+    let folder = match Folder::open_below(data_dir, &path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        opened => opened.map_err(io_error(path)),
+    };
+    folder
+        .and_then(|folder| scheduled(&folder))
+        .map_err(|error| error.to_string())
 }
 
 /// The newest backup whose time is not ahead of the clock.
@@ -225,13 +244,11 @@ fn oldest_first(mut existing: Vec<ScheduledBackup>, now: Timestamp) -> Vec<Sched
 }
 
 /// The scheduled backups in a folder.
-fn scheduled(folder: &Path) -> Result<Vec<ScheduledBackup>, ScheduleError> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).map_err(io_error(folder))? {
-        let file = entry.map_err(io_error(folder))?.path();
-        found.extend(time_of(&file).map(|at| ScheduledBackup { at, file }));
-    }
-    Ok(found)
+fn scheduled(folder: &Folder) -> Result<Vec<ScheduledBackup>, ScheduleError> {
+    let entries = folder.entries().map_err(io_error(folder.path()))?;
+    let files = entries.into_iter().map(|(name, _)| folder.path().join(name));
+    let backups = files.filter_map(|file| time_of(&file).map(|at| ScheduledBackup { at, file }));
+    Ok(backups.collect())
 }
 
 /// The time in a name such as `scheduled-20260102T030405Z.backup`.
@@ -244,6 +261,8 @@ fn time_of(path: &Path) -> Option<Timestamp> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use tempfile::TempDir;
 
     use super::*;
@@ -305,7 +324,8 @@ mod tests {
     #[test]
     fn the_operators_files_stay_and_what_was_cut_off_goes() {
         let (data, core) = (TempDir::new().unwrap(), core());
-        let folder = make_folder_in(data.path(), BACKUPS).unwrap();
+        make_folder_in(data.path(), BACKUPS).unwrap();
+        let folder = data.path().join(BACKUPS);
         for file in [
             "idsvc-20260102T030405Z.backup",
             "scheduled-notes.backup",

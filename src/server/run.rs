@@ -22,7 +22,6 @@ use crate::data_dir::{control_socket, io_error};
 use crate::flow::Core;
 use crate::http::error::fallback;
 use crate::http::{self, respond};
-use crate::net::acme::folder::Folder;
 use crate::net::inherited::Inherited;
 use crate::net::listener::Listener;
 use crate::net::notify;
@@ -121,7 +120,7 @@ fn certificate_from_files(config: &Config) -> Result<Option<Acceptor>, StartErro
 fn managed_certificate(config: &Config) -> Result<Option<Acceptor>, StartError> {
     let (data_dir, now) = (&config.settings.data_dir, Clock::System.now().seconds());
     match &config.tls {
-        Tls::Acme(plan) => Acceptor::acme(&Folder::of(data_dir).certificate_file(), &plan.domains, now)
+        Tls::Acme(plan) => Acceptor::acme(data_dir, &plan.domains, now)
             .map(Some)
             .map_err(StartError::new),
         Tls::SelfSigned => {
@@ -169,7 +168,13 @@ fn build_app(config: &Config, core: Core, example: Option<Example>) -> App {
         config.trusted_proxies.clone(),
         config.limits.clone(),
         example.map(|example| example.site),
-        |base_path| Themes::open(base_path, &settings.theme, Some(&settings.theme_dir)),
+        |base_path| {
+            Themes::open(
+                base_path,
+                &settings.theme,
+                Some(&settings.theme_dir),
+            )
+        },
     )
     .with_data_in(settings.data_dir.clone())
     .with_names(names)

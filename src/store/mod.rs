@@ -6,7 +6,7 @@
 
 pub mod backup;
 pub mod engine;
-pub mod owner;
+
 pub mod record;
 pub mod records;
 pub mod schema;

@@ -1,6 +1,6 @@
 //! The schema version of the store, and the upgrade of an older store.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use super::engine::redb::{INSPECTION_CACHE_BYTES, Redb, inspect, remove_file, sy
 use super::engine::{Backend, CommitDecision, Snapshot, Tx};
 use super::table::Table;
 use super::{OpenError, StoreError};
-use crate::store::owner;
+use crate::files::{self, owner};
 
 /// Named values about the store itself: the schema, and the values that the first start fixes. No release changes the
 /// format of this table, so that an older release can see that the store is too new for it.
@@ -169,7 +169,7 @@ fn write_copy(from: &Path, to: &Path) -> io::Result<()> {
         .mode(0o600)
         .open(to)?;
     owner::chown_like(&copy, from)?;
-    io::copy(&mut File::open(from)?, &mut copy)?;
+    io::copy(&mut files::open_to_read(from)?, &mut copy)?;
     copy.sync_all()
 }
 

@@ -9,8 +9,10 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use super::finding::Finding;
+use crate::data_dir::access::chmod_command;
 use crate::data_dir::master_key::MASTER_KEY;
-use crate::data_dir::{BACKUPS, DATABASE, chmod_command};
+use crate::data_dir::{BACKUPS, DATABASE};
+use crate::files::SymbolicLink;
 use crate::observe::audit_file::{CURRENT, EVENTS};
 use crate::store::engine::redb::journal_of;
 
@@ -30,8 +32,24 @@ pub(super) fn examine(data_dir: &Path, findings: &mut Vec<Finding>) {
         events,
         current,
     ] {
-        let Ok(found) = fs::metadata(&path) else { continue };
+        // The operator may have put a link in the place of the directory.
+        let found = if path == data_dir {
+            fs::metadata(&path)
+        } else {
+            fs::symlink_metadata(&path)
+        };
+        let Ok(found) = found else { continue };
         let subject = path.display().to_string();
+        if found.is_symlink() {
+            let remedy = "put what it leads to in its place";
+            findings.push(Finding::mend(
+                "permissions",
+                subject,
+                SymbolicLink.to_string(),
+                remedy,
+            ));
+            continue;
+        }
         // Root can use every file, so the owner is checked instead.
         if geteuid().is_root() {
             if owner.uid() != 0 && found.uid() != owner.uid() {

@@ -1,6 +1,5 @@
 //! Checks the scheduled backups: whether the newest is recent and readable.
 
-use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
@@ -9,6 +8,7 @@ use super::finding::{Finding, Level};
 use crate::cli::output::moment;
 use crate::clock::Timestamp;
 use crate::config::Config;
+use crate::files::{self, owner};
 use crate::server::backup_schedule;
 use crate::store::backup::{BackupError, check_ends};
 
@@ -72,7 +72,8 @@ pub(super) fn examine(
 
 /// Checks the beginning and the end of a backup.
 fn check_file(file: &Path) -> Option<Finding> {
-    let opened = File::open(file).map_err(BackupError::Unreadable);
+    let data_dir = owner::folder_of(owner::folder_of(file));
+    let opened = files::open_below(data_dir, file).map_err(BackupError::Unreadable);
     let error = opened
         .and_then(|opened| check_ends(BufReader::new(opened)))
         .err()?;
@@ -134,7 +135,7 @@ mod tests {
                 .unwrap()
                 .contains("start the service")
         );
-        let folder = make_folder_in(data, BACKUPS).unwrap();
+        let folder = make_folder_in(data, BACKUPS).unwrap().path().to_owned();
         let made = folder.join(crate::data_dir::backup_name("scheduled", hours(1)));
         let mut whole = Vec::new();
         backup::copy(&core(), BackUp::default(), &mut whole).unwrap();

@@ -39,13 +39,15 @@ pub(super) fn check_mode(path: &Path, forbidden: u32, what: &str, findings: &mut
 pub(super) fn examine(data_dir: &Path, findings: &mut Vec<Finding>) {
     let database = data_dir.join(DATABASE);
     check_mode(data_dir, BEYOND_OWNER, "the data directory", findings);
-    check_mode(&database, BEYOND_OWNER, "the database", findings);
-    check_mode(
-        &data_dir.join(MASTER_KEY),
-        BEYOND_OWNER,
-        "the master key",
-        findings,
-    );
+    for (file, what) in [
+        (&database, "the database"),
+        (&data_dir.join(MASTER_KEY), "the master key"),
+    ] {
+        // The remedy would change what a link leads to.
+        if !file.is_symlink() {
+            check_mode(file, BEYOND_OWNER, what, findings);
+        }
+    }
     if let Ok(space) = space(data_dir) {
         findings.push(check_space(data_dir, file_size(&database), space));
     }

@@ -1,8 +1,6 @@
 //! The two files of ACME in `certs/`: the certificate with its key, and the [`State`]. Each is written atomically, and
 //! only its owner can read it.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use instant_acme::CertificateIdentifier;
@@ -12,12 +10,11 @@ use zeroize::Zeroizing;
 use super::Plan;
 use super::schedule::{Held, Schedule};
 use crate::net::certificate::Pair;
-use crate::net::certificate_file;
+use crate::net::certificate_file::{ACME, CertificateFolder};
 use crate::net::tls_error::TlsError;
 use crate::net::validity::ExpiryWarning;
 
 const MODE: u32 = 0o600;
-const CERTIFICATE: &str = "acme.pem";
 const STATE: &str = "acme.json";
 /// Written and removed again, to check that the disk has room for a certificate with its chain and key.
 const PROBE: &str = "acme-room";
@@ -25,7 +22,7 @@ const PROBE_BYTES: usize = 16 * 1024;
 
 /// The folder `certs/` of a data directory.
 #[derive(Clone, Debug)]
-pub struct Folder(PathBuf);
+pub struct Folder(CertificateFolder);
 
 /// The state that survives a restart, beside the certificate. If the file is lost, another account is opened.
 #[derive(Default, Serialize, Deserialize)]
@@ -51,24 +48,27 @@ pub struct SavedAccount {
 impl Folder {
     /// The folder of this data directory.
     pub fn of(data_dir: &Path) -> Self {
-        Self(data_dir.join("certs"))
+        Self(CertificateFolder::of(data_dir))
     }
 
     /// The file of the certificate and its key.
     pub fn certificate_file(&self) -> PathBuf {
-        self.0.join(CERTIFICATE)
+        self.0.path_of(ACME)
     }
 
     /// The current certificate, which must be for at least one of the domains. None if there is no file.
     pub fn held(&self, plan: &Plan) -> Result<Option<Held>, TlsError> {
         let file = self.certificate_file();
-        let Some(pair) = Pair::read_for_some(&file, &plan.domains)? else {
+        let Some(pair) = Pair::read_for_some(&self.0, &plan.domains)? else {
             return Ok(None);
         };
         let unreadable = || TlsError::NotPem(file.clone());
         let leaf = pair.chain.first().ok_or_else(unreadable)?;
         let heading = format!("{}\n", plan.line());
-        let is_ordered_so = fs::read(&file).is_ok_and(|pem| pem.starts_with(heading.as_bytes()));
+        let is_ordered_so = self
+            .0
+            .read(ACME)?
+            .is_some_and(|pem| pem.starts_with(heading.as_bytes()));
         let identifier = CertificateIdentifier::try_from(leaf);
         Ok(Some(Held {
             fingerprint: pair.fingerprint(),
@@ -81,9 +81,8 @@ impl Folder {
     /// Fails if a certificate could not be written. Call it before an order: authorities issue the same certificate only a
     /// few times a week, and one that cannot be written counts too.
     pub fn check_disk_space(&self) -> Result<(), TlsError> {
-        let file = self.0.join(PROBE);
         self.write(PROBE, &[b' '; PROBE_BYTES])?;
-        fs::remove_file(&file).map_err(|source| TlsError::Unwritable { file, source })
+        self.0.remove(PROBE)
     }
 
     /// Installs a certificate with its key, both PEM, if it is for all domains of the plan. A certificate that clients
@@ -93,42 +92,38 @@ impl Folder {
         let file = self.certificate_file();
         let pair = Pair::from_pem(text.as_bytes(), &file)?;
         pair.check_for(&plan.domains)?;
-        let held = Pair::read_for_some(&file, &plan.domains).unwrap_or_default();
+        let held = Pair::read_for_some(&self.0, &plan.domains).unwrap_or_default();
         if held.is_some_and(|held| !held.expiry_warning(now).is_some_and(ExpiryWarning::is_refused)) {
             pair.check_acceptance(now)?;
         }
-        self.write(CERTIFICATE, text.as_bytes())
+        self.write(ACME, text.as_bytes())
     }
 
     /// The state, or the default if the file is missing or cannot be parsed.
     pub fn state(&self) -> Result<State, TlsError> {
-        let file = self.0.join(STATE);
-        match fs::read(&file).map(Zeroizing::new) {
-            Ok(text) => Ok(serde_json::from_slice(&text).unwrap_or_default()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(State::default()),
-            Err(source) => Err(TlsError::Unreadable { file, source }),
-        }
+        let text = self.0.read(STATE)?.unwrap_or_default();
+        Ok(serde_json::from_slice(&text).unwrap_or_default())
     }
 
     /// Writes the state.
     pub fn save(&self, state: &State) -> Result<(), TlsError> {
         let text = serde_json::to_vec(state).map(Zeroizing::new);
         let text = text.map_err(|error| TlsError::Unwritable {
-            file: self.0.join(STATE),
+            file: self.0.path_of(STATE),
             source: error.into(),
         })?;
         self.write(STATE, &text)
     }
 
     fn write(&self, name: &str, bytes: &[u8]) -> Result<(), TlsError> {
-        certificate_file::make_folder(&self.0)?;
-        certificate_file::write(&self.0.join(name), bytes, MODE)
+        self.0.write(name, bytes, MODE)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     use rcgen::{CertificateParams, KeyPair};
     use tempfile::TempDir;
@@ -178,6 +173,28 @@ mod tests {
         assert!(matches!(refused, Err(TlsError::KeyMismatch { .. })));
         assert!(folder.install(&two, "<html>", &key, NOW).is_err());
         assert!(folder.held(&two).unwrap().unwrap().is_as_planned);
+    }
+
+    #[test]
+    fn no_link_is_followed_where_certificates_are_kept() {
+        let (scratch, plan) = (TempDir::new().unwrap(), plan(&["a.example"]));
+        let (data_dir, outside) = (scratch.path().join("data"), scratch.path().join("outside"));
+        let folder = Folder::of(&data_dir);
+        let (chain, key) = certificate(&["a.example"]);
+        folder.install(&plan, &chain, &key, NOW).unwrap();
+        fs::create_dir(&outside).unwrap();
+        fs::rename(folder.certificate_file(), outside.join("mine.pem")).unwrap();
+        symlink(outside.join("mine.pem"), folder.certificate_file()).unwrap();
+        assert!(matches!(folder.held(&plan), Err(TlsError::Unreadable { .. })));
+        let before = fs::read(outside.join("mine.pem")).unwrap();
+        folder.install(&plan, &chain, &key, NOW).unwrap();
+        assert!(!folder.certificate_file().is_symlink());
+        fs::remove_dir_all(data_dir.join("certs")).unwrap();
+        symlink(&outside, data_dir.join("certs")).unwrap();
+        assert!(folder.held(&plan).is_err() && folder.state().is_err());
+        assert!(folder.install(&plan, &chain, &key, NOW).is_err() && folder.check_disk_space().is_err());
+        assert_eq!(fs::read(outside.join("mine.pem")).unwrap(), before);
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
     }
 
     #[test]

@@ -43,7 +43,7 @@ impl Site {
     /// Starts it on what lies in the folder.
     async fn start(authority: &Authority, plan: Plan, data_dir: &Path) -> Self {
         let certs = Certs::of(data_dir);
-        let acceptor = Acceptor::acme(&certs.certificate_file(), &plan.domains, now()).unwrap();
+        let acceptor = Acceptor::acme(data_dir, &plan.domains, now()).unwrap();
         let listener = Listener::bind(&["127.0.0.1:0".parse().unwrap()], Limits::default())
             .await
             .unwrap();

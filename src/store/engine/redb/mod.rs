@@ -25,7 +25,7 @@ use self::errors::{engine_failed, io_failed, refused, unexpected};
 use self::journal::{Journal, Overlay, ReadSnapshot, WriteTx};
 use self::memory::Memory;
 use super::{Backend, CommitDecision, FileId, Snapshot, Tx};
-use crate::store::owner;
+use crate::files::{self, owner};
 use crate::store::{OpenError, StoreError};
 
 pub(in crate::store) use self::journal::remove_file;
@@ -283,9 +283,10 @@ pub fn inspect<T>(
     path: &Path,
     look: impl FnOnce(&dyn Snapshot) -> Result<T, OpenError>,
 ) -> Result<Option<T>, OpenError> {
-    match std::fs::metadata(path) {
-        Ok(found) if found.len() == 0 => return Ok(None),
-        Ok(_) => {}
+    let found = files::open_to_read(path).and_then(|file| Ok((file.metadata()?.len(), file)));
+    let file = match found {
+        Ok((0, _)) => return Ok(None),
+        Ok((_, file)) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(source) => {
             return Err(OpenError::Io {
@@ -293,12 +294,15 @@ pub fn inspect<T>(
                 source,
             });
         }
-    }
+    };
     let engine = builder(INSPECTION_CACHE_BYTES);
-    let opened = guarded(|| match engine.open_read_only(path) {
+    // The library opens a path only, and would follow a link that was put there by now.
+    let safe_path = files::path_of(&file);
+    let opened = guarded(|| match engine.open_read_only(&safe_path) {
         Err(DatabaseError::RepairAborted) => {
-            drop(engine.open(path)?);
-            engine.open_read_only(path)
+            let file = files::open(path, OpenOptions::new().read(true).write(true))?;
+            drop(engine.create_file(file)?);
+            engine.open_read_only(&safe_path)
         }
         other => other,
     });
@@ -320,7 +324,7 @@ fn builder(cache_bytes: usize) -> Builder {
 
 /// Creates the file if it is missing. The returned opener does not create it again.
 fn file_opener(path: &Path, cache_bytes: usize, opened: Opened) -> Result<Opener, OpenError> {
-    let existed = path.exists();
+    let existed = path.symlink_metadata().is_ok();
     let mut options = OpenOptions::new();
     options.read(true).write(true).truncate(false);
     let created = owner::open_or_create(path, &options, owner::folder_of(path))
@@ -332,7 +336,7 @@ fn file_opener(path: &Path, cache_bytes: usize, opened: Opened) -> Result<Opener
     let path = path.to_owned();
     let may_be_new = AtomicBool::new(true);
     Ok(Box::new(move || {
-        let file = OpenOptions::new().read(true).write(true).open(&path)?;
+        let file = files::open(&path, OpenOptions::new().read(true).write(true))?;
         let metadata = file.metadata()?;
         if !may_be_new.load(Ordering::Relaxed) && metadata.len() == 0 {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());

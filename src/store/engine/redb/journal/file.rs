@@ -6,8 +6,8 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::record::{JournalId, JournalPosition, record_len, write_record};
+use crate::files::{self, owner};
 use crate::store::engine::redb::sync_folder_of;
-use crate::store::owner;
 
 /// The length of the file. It never changes.
 pub(super) const LENGTH: usize = 4 << 20;
@@ -48,7 +48,7 @@ impl JournalFile {
     /// Reads the whole file. A process may have been killed between writing a record and syncing it, so the file is
     /// synced first: replayed records are on the disk.
     pub(super) fn read(&self) -> io::Result<Vec<u8>> {
-        let mut file = File::open(&self.path)?;
+        let mut file = files::open_to_read(&self.path)?;
         // If the disk fails, the next write reports it.
         let _ = file.sync_all();
         let mut bytes = Vec::new();
