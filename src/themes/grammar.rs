@@ -3,7 +3,7 @@
 //! minijinja's fuel counts instructions, not memory, and constants are computed while a template is compiled:
 //! `{{ "a" * 99999999 }}` costs two instructions and a hundred megabytes. So a template is checked before it is compiled.
 //! All constructs that make new values, call functions or capture output are refused. The rest needs no more memory than
-//! its input.
+//! its input. [`template_bounds`] keeps the parser itself from too deep a recursion.
 
 use std::collections::BTreeSet;
 
@@ -11,6 +11,7 @@ use minijinja::machinery::{Span, ast, parse};
 use minijinja::value::ValueKind;
 
 use super::finding::{Finding, Severity};
+use super::template_bounds;
 
 /// The filters that templates have.
 pub const FILTERS: [&str; 5] = ["asset", "lower", "trim", "upper", "with"];
@@ -22,6 +23,9 @@ pub fn check(file: &str, source: &str, names: &mut BTreeSet<String>) -> Vec<Find
         names,
         findings: Vec::new(),
     };
+    if let Some(finding) = template_bounds::check(file, source) {
+        return vec![finding];
+    }
     match parse(source, file, minijinja::syntax::SyntaxConfig::default()) {
         Ok(root) => checker.statement(&root),
         Err(error) => {
@@ -78,8 +82,8 @@ impl Checker<'_> {
                 self.statements(&choice.false_body);
             }
             Stmt::Block(block) => self.statements(&block.body),
-            Stmt::Extends(extends) => self.expression(&extends.name),
-            Stmt::Include(include) => self.expression(&include.name),
+            Stmt::Extends(extends) => self.template_name(&extends.name),
+            Stmt::Include(include) => self.template_name(&include.name),
             Stmt::WithBlock(with) => self.forbid(with.span(), "with"),
             Stmt::Set(set) => self.forbid(set.span(), "set"),
             Stmt::SetBlock(set) => self.forbid(set.span(), "set"),
@@ -88,6 +92,17 @@ impl Checker<'_> {
             Stmt::Import(import) => self.forbid(import.span(), "import"),
             Stmt::FromImport(import) => self.forbid(import.span(), "from"),
             Stmt::Do(call) => self.forbid(call.span(), "do"),
+        }
+    }
+
+    /// A name that is computed could be chosen by the reader of the page.
+    fn template_name(&mut self, name: &ast::Expr<'_>) {
+        if !matches!(name, ast::Expr::Const(constant) if constant.value.kind() == ValueKind::String) {
+            let line = usize::from(name.span().start_line);
+            self.refuse(
+                line,
+                "write the name of the template in quotes: it cannot be computed",
+            );
         }
     }
 
@@ -201,6 +216,8 @@ mod tests {
             "{% import \"a\" as b %}",
             "{% from \"a\" import b %}",
             "{% include [\"a\", x] %}",
+            "{% include x %}",
+            "{% extends \"a\" if x else \"b\" %}",
             "{% do x() %}",
             "{% macro m() %}{% endmacro %}",
             "{{ [x] }}",

@@ -18,6 +18,7 @@ pub mod starter;
 pub mod style;
 mod tags;
 pub mod template;
+pub mod template_bounds;
 pub mod tokens;
 
 pub mod folder;
