@@ -5,7 +5,9 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use minijinja::value::ValueKind;
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value, escape_formatter};
+use minijinja::{
+    AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior, Value, escape_formatter,
+};
 
 use super::finding::{Finding, Severity};
 use super::{finding, grammar};
@@ -14,6 +16,9 @@ use crate::pages::template_context::TemplateContext;
 
 /// The most instructions for one page. The largest page of the built-in themes takes a tenth.
 const MAX_INSTRUCTIONS: u64 = 20_000;
+/// The most bytes that one page may print and pass through filters. Instructions do not measure them: one may print a
+/// page's whole content, and what is outside of the blocks of a template with `extends` is printed nowhere.
+const MAX_BYTES_OF_WORK: usize = 1024 * 1024;
 /// How deep templates may include each other.
 const MAX_INCLUDE_DEPTH: usize = 24;
 /// The most bytes of a page.
@@ -42,6 +47,7 @@ impl Templates {
         environment.set_recursion_limit(MAX_INCLUDE_DEPTH);
         environment.set_formatter(|out, state, value| match value.kind() {
             ValueKind::String | ValueKind::Number | ValueKind::Bool | ValueKind::Undefined => {
+                charge(state, value.as_str().unwrap_or_default())?;
                 escape_formatter(out, state, value)
             }
             _ => Err(Error::new(
@@ -49,13 +55,21 @@ impl Templates {
                 "a list cannot be printed: repeat over it with for",
             )),
         });
-        environment.add_filter("upper", |text: &str| text.to_uppercase());
-        environment.add_filter("lower", |text: &str| text.to_lowercase());
-        environment.add_filter("trim", |text: &str| text.trim().to_owned());
-        environment.add_filter("with", |text: &str, name: &str| {
+        environment.add_filter("upper", |state: &mut State<'_, '_>, text: &str| {
+            charge(state, text).map(|()| text.to_uppercase())
+        });
+        environment.add_filter("lower", |state: &mut State<'_, '_>, text: &str| {
+            charge(state, text).map(|()| text.to_lowercase())
+        });
+        environment.add_filter("trim", |state: &mut State<'_, '_>, text: &str| {
+            charge(state, text).map(|()| text.trim().to_owned())
+        });
+        environment.add_filter("with", |state: &mut State<'_, '_>, text: &str, name: &str| {
+            charge(state, text)?;
+            charge(state, name)?;
             // maud does not escape an apostrophe, which would end an attribute in apostrophes.
             let sentence = sentence(text, name).into_string().replace('\'', "&#x27;");
-            Value::from_safe_string(sentence)
+            Ok(Value::from_safe_string(sentence))
         });
         environment.add_filter("asset", move |file: &str| {
             assets.get(file).cloned().ok_or_else(|| {
@@ -107,6 +121,19 @@ impl Templates {
             .map_err(|error| fault(&error))?;
         String::from_utf8(page.0).map_err(|_| Finding::refused(name, "the page is no text"))
     }
+}
+
+/// The bytes that the page has printed or passed through filters.
+struct Work(usize);
+
+/// Counts bytes as work. Fails if they are too many, before anything is done with them.
+fn charge(state: &mut State<'_, '_>, text: &str) -> Result<(), Error> {
+    let work = state.get_or_insert_extension(Work(0));
+    work.0 = work.0.saturating_add(text.len());
+    if work.0 > MAX_BYTES_OF_WORK {
+        return Err(Error::from(ErrorKind::OutOfFuel));
+    }
+    Ok(())
 }
 
 /// The buffer of a page, with a limit on its size.
@@ -251,6 +278,35 @@ mod tests {
                 .unwrap_err()
                 .contains("at most 64000 bytes")
         );
+    }
+
+    /// Each of these keeps to the bound on instructions.
+    #[test]
+    fn bytes_are_work_wherever_they_are_printed_or_changed() {
+        let long = "é".repeat(1000);
+        let texts = "{% for t in things %}".repeat(2);
+        let ends = "{% endfor %}".repeat(2);
+        let work = |tag: &str| format!("{texts}\n{tag}{ends}").replace("LONG", &format!("'{long}'"));
+        let is_too_long = "page.html line 2: the page takes too long to draw";
+        for tag in [
+            "{% if LONG|upper == 'x' %}{% endif %}",
+            "{% if LONG|lower == 'x' %}{% endif %}",
+            "{% if LONG|trim == 'x' %}{% endif %}",
+            "{% if 'x'|with(LONG) == 'x' %}{% endif %}",
+            "{% if LONG|with('x') == 'x' %}{% endif %}",
+        ] {
+            assert_eq!(page(&work(tag)).unwrap_err(), is_too_long, "{tag}");
+        }
+        let unprinted = draw(&[
+            (
+                "page.html",
+                &format!("{{% extends 'layout.html' %}}{}", work("{{ LONG }}")),
+            ),
+            ("layout.html", "<main>"),
+        ]);
+        assert_eq!(unprinted.unwrap_err(), is_too_long);
+        let short = work("{% if 'x'|upper == 'x' %}{% endif %}").replacen("{% for t in things %}", "", 1);
+        assert!(page(&short.replacen("{% endfor %}", "", 1)).is_ok());
     }
 
     #[test]
