@@ -62,7 +62,13 @@ pub struct App {
     request_count: AtomicU32,
     body_memory: Arc<Semaphore>,
     request_slots: Arc<Semaphore>,
+    /// Permits for pages that are drawn by templates.
+    pub template_permits: Semaphore,
 }
+
+/// The most pages that are drawn by templates at a time. A template may take milliseconds, and the layout of the service
+/// takes microseconds. Only the requests for such pages wait.
+pub const MAX_TEMPLATE_PAGES: usize = 2;
 
 /// The most bytes that the database grows by when an anonymous user is created: the rows and the pages that change with
 /// them.
@@ -198,6 +204,7 @@ impl App {
             request_count: AtomicU32::new(0),
             body_memory: Arc::new(Semaphore::new(ALL_BODIES_KIB)),
             request_slots: Arc::new(Semaphore::new(ALL_REQUESTS)),
+            template_permits: Semaphore::new(MAX_TEMPLATE_PAGES),
         }
     }
 

@@ -12,6 +12,7 @@ use bytes::Bytes;
 
 use super::client_address;
 use super::cookie::Cookie;
+use super::drawing::draw_beside_workers;
 use super::headers;
 use super::request;
 use super::request::{MediaType, Parameters};
@@ -373,7 +374,12 @@ impl RequestContext {
     /// Draws a page. It is never stored, and loads only files of this service and of origins that its theme names.
     pub fn page<P: Page>(&self, status: StatusCode, page: &P, ui_locales: Option<&str>) -> HttpResponse {
         self.with_page_style(ui_locales, |theme, locale| {
-            let drawn = theme.draw(page, locale);
+            let draw = || theme.draw(page, locale);
+            let drawn = if theme.has_templates() {
+                draw_beside_workers(&self.app.template_permits, draw)
+            } else {
+                draw()
+            };
             if let Some(fault) = drawn.fault {
                 tracing::warn!(theme = %theme.name(), place = %fault.place, "a page cannot be drawn, the default theme stands in: {}", fault.message);
             }

@@ -6,6 +6,7 @@
 pub mod client_address;
 pub mod context;
 pub mod cookie;
+mod drawing;
 pub mod endpoint;
 pub mod error;
 pub mod headers;

@@ -197,6 +197,11 @@ impl Theme {
         })
     }
 
+    /// Whether it has templates, which take longer than the layout of the service.
+    pub fn has_templates(&self) -> bool {
+        self.templates.is_some()
+    }
+
     /// Draws a page by the theme's template, or by the layout of the service if the theme has no template for it. If the
     /// template fails, the default theme draws the page.
     pub fn draw<P: Page>(&self, page: &P, locale: &Locale) -> RenderedPage {
