@@ -1,9 +1,9 @@
 //! The languages of pages, and which one a reader gets.
 
-use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use minijinja::Value;
+use minijinja::value::{Enumerator, Object};
 
 use super::Text;
 use super::language::{Direction, Language};
@@ -16,9 +16,7 @@ pub struct Locale {
     name: String,
     direction: Direction,
     base: &'static Text<'static>,
-    texts: BTreeMap<String, String>,
-    scopes: BTreeMap<String, String>,
-    values: Value,
+    language: Arc<Language>,
 }
 
 /// The most language ranges of one request that are considered.
@@ -46,24 +44,18 @@ impl Locale {
 
     /// A language with the texts of a theme or the operator in place of the built-in ones. In a language that is not built
     /// in, missing texts are English.
-    pub fn new(tag: &str, language: Language) -> Self {
-        let base = built_in_text(tag).unwrap_or(&text::EN);
-        let values: BTreeMap<&str, Value> = base
-            .with(&language.texts)
-            .entries()
-            .map(|(name, text)| (name, Value::from(text)))
-            .collect();
+    pub fn new(tag: &str, language: impl Into<Arc<Language>>) -> Self {
+        let language = language.into();
         let known = Self::NAMES.iter().find(|(known, _)| *known == tag);
         Self {
             tag: tag.to_owned(),
             name: language
                 .name
+                .clone()
                 .unwrap_or_else(|| known.map_or(tag, |(_, name)| name).to_owned()),
             direction: language.direction.unwrap_or_else(|| Direction::of_tag(tag)),
-            base,
-            texts: language.texts,
-            scopes: language.scopes,
-            values: Value::from(values),
+            base: built_in_text(tag).unwrap_or(&text::EN),
+            language,
         }
     }
 
@@ -90,21 +82,24 @@ impl Locale {
 
     /// The texts in this language.
     pub fn text(&self) -> Text<'_> {
-        if self.texts.is_empty() {
+        if self.language.texts.is_empty() {
             *self.base
         } else {
-            self.base.with(&self.texts)
+            self.base.with(&self.language.texts)
         }
     }
 
     /// The theme's words for a scope.
     pub fn scope(&self, name: &str) -> Option<&str> {
-        self.scopes.get(name).map(String::as_str)
+        self.language.scopes.get(name).map(String::as_str)
     }
 
     /// The texts for templates.
     pub fn values(&self) -> Value {
-        self.values.clone()
+        Value::from_object(TextValues {
+            base: self.base,
+            language: Arc::clone(&self.language),
+        })
     }
 
     /// The texts that are missing in this language, and therefore English.
@@ -113,7 +108,29 @@ impl Locale {
             return Vec::new();
         }
         let names = self.base.entries().map(|(name, _)| name);
-        names.filter(|name| !self.texts.contains_key(*name)).collect()
+        names
+            .filter(|name| !self.language.texts.contains_key(*name))
+            .collect()
+    }
+}
+
+/// The texts for templates. Those that a theme leaves as they are take no memory.
+#[derive(Debug)]
+struct TextValues {
+    base: &'static Text<'static>,
+    language: Arc<Language>,
+}
+
+impl Object for TextValues {
+    fn get_value(self: &Arc<Self>, name: &Value) -> Option<Value> {
+        let name = name.as_str()?;
+        let (_, built_in) = self.base.entries().find(|(known, _)| *known == name)?;
+        let own = self.language.texts.get(name);
+        Some(own.map_or_else(|| Value::from(built_in), |own| Value::from(own.as_str())))
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        Enumerator::Values(self.base.entries().map(|(name, _)| Value::from(name)).collect())
     }
 }
 
@@ -207,6 +224,8 @@ fn thousandths(parameter: &str) -> Option<u16> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     fn built_in() -> Vec<Locale> {
@@ -313,6 +332,27 @@ mod tests {
             (austrian.text().password, austrian.missing().len()),
             ("Passwort", 0)
         );
+    }
+
+    #[test]
+    fn languages_that_change_nothing_share_their_texts() {
+        let language = Arc::new(Language {
+            texts: BTreeMap::from([("sign_in".to_owned(), "Aanmelden".to_owned())]),
+            ..Language::default()
+        });
+        let locales: Vec<_> = ["nl", "nl-BE"]
+            .map(|tag| Locale::new(tag, Arc::clone(&language)))
+            .into();
+        assert_eq!(Arc::strong_count(&language), 1 + locales.len());
+        let values = locales[0].values();
+        assert_eq!(Arc::strong_count(&language), 2 + locales.len());
+        let text = |name: &str| values.get_attr(name).unwrap();
+        assert_eq!(
+            (text("sign_in").as_str(), text("password").as_str()),
+            (Some("Aanmelden"), Some("Password"))
+        );
+        assert!(text("nothing").is_undefined());
+        assert_eq!(values.len(), Some(Locale::english().text().entries().count()));
     }
 
     #[test]

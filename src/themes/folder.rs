@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::built_in;
@@ -61,7 +62,7 @@ pub struct FolderContents {
     /// The themes that could be read.
     pub sources: Vec<Source>,
     /// The languages for all themes, by tag.
-    pub languages: BTreeMap<String, Language>,
+    pub languages: BTreeMap<String, Arc<Language>>,
     /// What could not be read: the name of the theme and why.
     pub faults: Vec<(String, Finding)>,
 }
@@ -117,7 +118,7 @@ fn read_languages(folder: &Path, read: &mut FolderContents) {
         };
         match language {
             Ok(language) => {
-                read.languages.insert(tag.to_owned(), language);
+                read.languages.insert(tag.to_owned(), Arc::new(language));
             }
             Err(findings) => {
                 let findings = findings.into_iter();

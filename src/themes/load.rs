@@ -15,7 +15,7 @@ use super::media::Media;
 use super::policy::{ContentSecurityPolicy, ResourceKind};
 use super::sample;
 use super::template::Templates;
-use super::{File, LAYOUT, STYLE, Source, Theme, style};
+use super::{File, LAYOUT, MAX_LANGUAGES, STYLE, Source, Theme, style};
 use crate::hex;
 use crate::pages::Locale;
 use crate::pages::language::Language;
@@ -34,8 +34,8 @@ impl Theme {
             let message = "the file is missing: every theme has one";
             vec![Finding::refused("theme.toml", message)]
         })?;
-        let manifest = manifest::parse(text("theme.toml", manifest)?, &base)?;
-        let languages = languages(&manifest, source)?;
+        let mut manifest = manifest::parse(text("theme.toml", manifest)?, &base)?;
+        let languages = languages(std::mem::take(&mut manifest.languages), source)?;
         let mut files = served_files(source)?;
         let own_style = source.files.get("theme.css");
         let own_style = own_style.map_or(Ok(""), |style| text("theme.css", style))?;
@@ -135,8 +135,10 @@ fn text<'a>(name: &str, bytes: &'a [u8]) -> Result<&'a str, Vec<Finding>> {
 }
 
 /// The languages of a theme. `theme.toml` overrides the theme's language files, and these override the operator's.
-fn languages(manifest: &Manifest, source: &Source) -> Result<BTreeMap<String, Language>, Vec<Finding>> {
-    let mut languages = manifest.languages.clone();
+fn languages(
+    mut languages: BTreeMap<String, Language>,
+    source: &Source,
+) -> Result<BTreeMap<String, Arc<Language>>, Vec<Finding>> {
     for (name, bytes) in &source.files {
         let Some(tag) = name
             .strip_prefix("locales/")
@@ -150,15 +152,26 @@ fn languages(manifest: &Manifest, source: &Source) -> Result<BTreeMap<String, La
         }
         let language = parse_language(name, text(name, bytes)?)?;
         languages.entry(tag.to_owned()).or_default().underlay(&language);
+        if languages.len() > MAX_LANGUAGES {
+            let message = format!("a theme has at most {MAX_LANGUAGES} languages");
+            return Err(vec![Finding::at_line(Severity::Refused, name, 1, message)]);
+        }
     }
+    let own = languages
+        .into_iter()
+        .map(|(tag, language)| (tag, Arc::new(language)));
+    let mut languages: BTreeMap<String, Arc<Language>> = own.collect();
     for (tag, language) in &source.languages {
-        languages.entry(tag.clone()).or_default().underlay(language);
+        languages
+            .entry(tag.clone())
+            .and_modify(|own| Arc::make_mut(own).underlay(language))
+            .or_insert_with(|| Arc::clone(language));
     }
     Ok(languages)
 }
 
-fn locales(mut languages: BTreeMap<String, Language>, findings: &mut Vec<Finding>) -> Vec<Locale> {
-    let mut make = |tag: &str, language: Language| {
+fn locales(mut languages: BTreeMap<String, Arc<Language>>, findings: &mut Vec<Finding>) -> Vec<Locale> {
+    let mut make = |tag: &str, language: Arc<Language>| {
         let locale = Locale::new(tag, language);
         let missing = locale.missing();
         if !missing.is_empty() {

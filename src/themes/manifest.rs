@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::CONTRACT;
 use super::finding::Finding;
 use super::language::RawWords;
 use super::policy::{ContentSecurityPolicy, ResourceKind};
 use super::reader::Reader;
 use super::tokens::{COLOURS, Colour, Palette, Tokens, is_font_stack, is_length};
+use super::{CONTRACT, MAX_LANGUAGES};
 use crate::pages::language::{Language, Words};
 use crate::pages::locale::is_tag;
 
@@ -169,6 +169,20 @@ impl Reader<'_> {
                 self.fault(0, format!("{tag:?} is no language tag, as in de or pt-BR"));
             }
         }
+        // By their places in the file: the first one too many is named.
+        let first_word = |words: &RawWords| words.values().map(|word| word.span().start).min();
+        let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+        for (tag, words) in texts.iter().chain(&scopes) {
+            let place = first_word(words).unwrap_or(0);
+            let known = places.entry(tag).or_insert(place);
+            *known = place.min(*known);
+        }
+        let mut places: Vec<usize> = places.into_values().collect();
+        places.sort_unstable();
+        if let Some(place) = places.get(MAX_LANGUAGES) {
+            self.fault(*place, format!("a theme has at most {MAX_LANGUAGES} languages"));
+            return BTreeMap::new();
+        }
         for (tag, words) in texts {
             languages.entry(tag).or_default().texts = self.texts(words);
         }
@@ -300,6 +314,27 @@ mod tests {
             "line 13: nonsense ",
         ] {
             assert!(found.contains(part), "{part}\n{found}");
+        }
+    }
+
+    #[test]
+    fn a_hundred_languages_are_read_and_one_more_is_named_with_its_line() {
+        let letters = || (b'a'..=b'z').map(char::from);
+        let tags: Vec<_> = letters()
+            .flat_map(|first| letters().map(move |second| format!("{first}{second}")))
+            .collect();
+        let text = |count: usize| {
+            let texts = tags[..count]
+                .iter()
+                .map(|tag| format!("[texts.{tag}]\nsign_in = \"x\"\n[scopes.{tag}]\na = \"x\"\n"));
+            format!("contract = 1\n{}", texts.collect::<String>())
+        };
+        let read = parse(&text(MAX_LANGUAGES), &Manifest::default()).unwrap();
+        assert_eq!(read.languages.len(), MAX_LANGUAGES);
+        let place = format!("theme.toml line {}: ", 1 + 4 * MAX_LANGUAGES + 2);
+        for count in [MAX_LANGUAGES + 1, tags.len()] {
+            let found = faults(&text(count));
+            assert!(found.len() == 1 && found[0].starts_with(&place), "{found:?}");
         }
     }
 

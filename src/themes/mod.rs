@@ -62,6 +62,8 @@ const LAYOUT: &str = "layout.html";
 pub const MAX_FILES: usize = 200;
 /// The most bytes of one file.
 pub const MAX_FILE_BYTES: u64 = 2 * 1024 * 1024;
+/// The most languages of one theme, and the most that the operator adds to all themes.
+pub const MAX_LANGUAGES: usize = 100;
 /// The most bytes of one theme.
 pub const MAX_THEME_BYTES: u64 = 8 * 1024 * 1024;
 
@@ -73,7 +75,7 @@ pub struct Source {
     /// The content of its files.
     pub files: BTreeMap<String, Cow<'static, [u8]>>,
     /// Languages that the operator adds to every theme by `locales/TAG.toml`, by tag.
-    pub languages: BTreeMap<String, Language>,
+    pub languages: BTreeMap<String, Arc<Language>>,
 }
 
 impl Source {
