@@ -32,7 +32,7 @@
 //! | [`flow`] | the use cases: one verb a file, one transaction each | clock, federation, identity, jose, oauth, observe, password, random, seal, secret, store |
 //! | [`admin`] | the verbs of administration, for the command line and the control socket | clock, federation, flow, identity, jose, oauth, observe, password, random, seal, secret, store |
 //! | [`pages`] | what people see: one struct a page, drawn with maud from what `http/screen` hands it; texts | hex |
-//! | [`themes`] | what a theme is, and the themes of one installation | hex, oauth, pages |
+//! | [`themes`] | what a theme is, and the themes of one installation | files, hex, oauth, pages |
 //! | [`net`] | sockets, TLS, certificates by ACME, HTTP connections, draining; the one HTTPS client | files, limit, random |
 //! | [`app`] | the running service, built once | data_dir, flow, hex, limit, oauth, observe, pages, route, themes |
 //! | [`http`] | endpoints for programs, screens for people | app, clock, federation, flow, identity, limit, net, oauth, observe, pages, password, route, secret, store, themes |

@@ -14,6 +14,7 @@ use crate::config::resolve::{check_base_url, resolve};
 use crate::config::{Config, ConfigError, Fault, Tls};
 use crate::control::protocol::{Command, Reply};
 use crate::net::certificate::{CertificateWarnings, examine};
+use crate::themes::folder::ThemeFolder;
 use crate::themes::theme_set::Themes;
 
 /// The verbs of settings.
@@ -134,7 +135,12 @@ fn check_tls(config: &Config) -> Result<Vec<String>, ConfigError> {
 /// Checks the theme as a start would. Returns a warning if the default theme would replace it.
 fn check_theme(config: &Config) -> Option<String> {
     let settings = &config.settings;
-    let theme_set = Themes::open("", &settings.theme, Some(&settings.theme_dir)).current();
+    let theme_set = Themes::open(
+        "",
+        &settings.theme,
+        Some(ThemeFolder::new(&settings.theme_dir, &settings.data_dir)),
+    )
+    .current();
     if theme_set.theme(&settings.theme).is_some() {
         return None;
     }

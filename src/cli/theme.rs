@@ -22,7 +22,7 @@ use crate::net::Limits;
 use crate::net::listener::Listener;
 use crate::pages::locale::is_tag;
 use crate::themes::folder::check_name;
-use crate::themes::folder::LANGUAGES;
+use crate::themes::folder::{LANGUAGES, ThemeFolder};
 use crate::themes::theme_set::Themes;
 use crate::themes::{Finding, Severity, built_in, starter};
 
@@ -111,7 +111,9 @@ impl ThemeLocation {
 
     /// Opens all themes of the folder. An error if this theme is not one of them.
     fn open(&self) -> Result<Themes, CliError> {
-        let themes = Themes::open("", &self.name, Some(&self.folder));
+        let data_dir = self.data_dir.as_ref().unwrap_or(&self.folder);
+        let folder = ThemeFolder::new(&self.folder, data_dir);
+        let themes = Themes::open("", &self.name, Some(folder));
         if themes.current().names().contains(self.name.as_str()) {
             return Ok(themes);
         }
@@ -155,7 +157,7 @@ fn list(connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), C
     let themes = Themes::open(
         "",
         &settings.theme,
-        Some(&settings.theme_dir),
+        Some(ThemeFolder::new(&settings.theme_dir, &settings.data_dir)),
     );
     let theme_set = themes.current();
     let names = theme_set.names().into_iter();

@@ -26,6 +26,7 @@ use crate::net::inherited::Inherited;
 use crate::net::listener::Listener;
 use crate::net::notify;
 use crate::net::tls::Acceptor;
+use crate::themes::folder::ThemeFolder;
 use crate::themes::theme_set::Themes;
 
 /// The values that the development server prints once it listens.
@@ -172,7 +173,7 @@ fn build_app(config: &Config, core: Core, example: Option<Example>) -> App {
             Themes::open(
                 base_path,
                 &settings.theme,
-                Some(&settings.theme_dir),
+                Some(ThemeFolder::new(&settings.theme_dir, &settings.data_dir)),
             )
         },
     )

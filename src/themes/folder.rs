@@ -1,20 +1,23 @@
 //! Reads themes from the operator's folder.
 //!
-//! The folder may be writable for users who may not read the rest of the machine. So links out of a theme are refused,
-//! only regular files are opened, and files, themes and folders have size limits.
+//! The folder may be writable for users who may not read the rest of the machine, and may change it while it is read. So
+//! it is walked by descriptors, which follow no link. What is checked is the open file: it is regular, and has no other
+//! name, which could stand outside. Files, themes and folders have size limits.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::Read as _;
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
+
+use rustix::fs::{FileType, Stat};
 
 use super::built_in;
 use super::language::parse_language;
 use super::media::Media;
-use super::{Finding, MAX_FILE_BYTES, MAX_FILES, MAX_THEME_BYTES, Source};
+use super::{Finding, MAX_FILE_BYTES, MAX_FILES, MAX_LANGUAGES, MAX_THEME_BYTES, Source};
+use crate::files::Folder;
 use crate::oauth::client::is_theme_name;
 use crate::pages::language::Language;
 use crate::pages::locale::is_tag;
@@ -31,28 +34,55 @@ const MAX_FAULTS: usize = 20;
 /// The most files in a fingerprint.
 const MAX_FINGERPRINT_FILES: usize = 20_000;
 
+/// Why a link is not read.
+const LINK: &str = "it is a link, and none is followed: put what it leads to in its place";
+
+/// The operator's folder of themes. It may be missing.
+#[derive(Clone, Debug)]
+pub struct ThemeFolder {
+    path: PathBuf,
+    data_dir: PathBuf,
+}
+
+impl ThemeFolder {
+    /// The folder at a path. Below the data directory, the path must not lead through links.
+    pub fn new(path: &Path, data_dir: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            data_dir: data_dir.to_owned(),
+        }
+    }
+
+    fn open(&self) -> io::Result<Folder> {
+        Folder::open_below(&self.data_dir, &self.path)
+    }
+}
+
 /// The state of a folder: its files with their sizes and modification times.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Fingerprint(Vec<(PathBuf, u64, Option<SystemTime>)>);
+pub struct Fingerprint(Vec<(PathBuf, i64, (i64, i64))>);
 
 /// Takes the fingerprint of a folder. No file is opened.
-pub fn fingerprint(folder: &Path) -> Fingerprint {
-    fn collect(folder: &Path, depth: usize, into: &mut Vec<(PathBuf, u64, Option<SystemTime>)>) {
-        for path in entries(folder) {
+pub fn fingerprint(folder: &ThemeFolder) -> Fingerprint {
+    fn collect(folder: &Folder, depth: usize, into: &mut Vec<(PathBuf, i64, (i64, i64))>) {
+        for (name, stat) in entries(folder) {
             if into.len() >= MAX_FINGERPRINT_FILES {
                 return;
             }
-            let Ok(metadata) = fs::metadata(&path) else {
-                continue;
-            };
-            if metadata.is_dir() && depth > 0 {
-                collect(&path, depth - 1, into);
+            if is_folder(&stat)
+                && depth > 0
+                && let Ok(inner) = folder.folder(&name)
+            {
+                collect(&inner, depth - 1, into);
             }
-            into.push((path, metadata.len(), metadata.modified().ok()));
+            let changed = (stat.st_mtime, stat.st_mtime_nsec.cast_signed());
+            into.push((folder.path().join(name), stat.st_size, changed));
         }
     }
     let mut files = Vec::new();
-    collect(folder, MAX_DEPTH + 1, &mut files);
+    if let Ok(folder) = folder.open() {
+        collect(&folder, MAX_DEPTH + 1, &mut files);
+    }
     Fingerprint(files)
 }
 
@@ -68,47 +98,59 @@ pub struct FolderContents {
 }
 
 /// Reads every theme and language of a folder. A missing folder is empty.
-pub fn read(folder: &Path, most_themes: usize) -> FolderContents {
+pub fn read(folder: &ThemeFolder, most_themes: usize) -> FolderContents {
     let mut read = FolderContents::default();
-    let Ok(root) = folder.canonicalize() else {
+    let Ok(folder) = folder.open() else {
         return read;
     };
-    for path in entries(folder).into_iter().filter(|path| path.is_dir()) {
-        let name = file_name(&path);
-        let mut fault = |name: &str, finding| read.faults.push((name.to_owned(), finding));
-        if !path.canonicalize().is_ok_and(|path| path.starts_with(&root)) {
-            fault(
-                &name,
-                Finding::refused(&name, "the folder is a link that leads out of theme_dir"),
-            );
-        } else if name == LANGUAGES {
-            read_languages(&path, &mut read);
+    for (name, stat) in entries(&folder) {
+        let mut refuse = |message: &str| {
+            read.faults.push((name.clone(), Finding::refused(&name, message)));
+        };
+        if is_link(&stat) {
+            refuse(LINK);
+            continue;
+        }
+        if !is_folder(&stat) {
+            continue;
+        }
+        let inner = match folder.folder(&name) {
+            Ok(inner) => inner,
+            Err(error) => {
+                refuse(&read_error(&error));
+                continue;
+            }
+        };
+        if name == LANGUAGES {
+            read_languages(&inner, &mut read);
         } else if let Err(problem) = check_name(&name) {
-            fault(&name, Finding::refused(&name, problem));
+            refuse(problem);
         } else if read.sources.len() >= most_themes {
-            fault(
-                &name,
-                Finding::refused(&name, format!("more than {most_themes} themes are not read")),
-            );
+            refuse(&format!("more than {most_themes} themes are not read"));
         } else {
-            match read_theme(&path, &name) {
+            match read_theme(&inner, &name) {
                 Ok(source) => read.sources.push(source),
-                Err(findings) => findings.into_iter().for_each(|finding| fault(&name, finding)),
+                Err(findings) => {
+                    let faults = findings.into_iter().map(|finding| (name.clone(), finding));
+                    read.faults.extend(faults);
+                }
             }
         }
     }
     read
 }
 
-fn read_languages(folder: &Path, read: &mut FolderContents) {
-    for path in entries(folder) {
-        let name = file_name(&path);
+fn read_languages(folder: &Folder, read: &mut FolderContents) {
+    for (name, _) in entries(folder) {
         let Some(tag) = name.strip_suffix(".toml") else {
             continue;
         };
         let file = format!("theme_dir/{LANGUAGES}/{name}");
-        let language = if is_tag(tag) {
-            read_file(&path, folder, MAX_TEXT_FILE_BYTES)
+        let language = if read.languages.len() >= MAX_LANGUAGES {
+            let message = format!("more than {MAX_LANGUAGES} languages are not read");
+            Err(vec![Finding::refused(&file, message)])
+        } else if is_tag(tag) {
+            read_file(folder, &name, MAX_TEXT_FILE_BYTES)
                 .and_then(|bytes| String::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned()))
                 .map_err(|message| vec![Finding::refused(&file, message)])
                 .and_then(|text| parse_language(&file, &text))
@@ -130,18 +172,8 @@ fn read_languages(folder: &Path, read: &mut FolderContents) {
 }
 
 /// Reads one theme from its folder.
-pub fn read_theme(folder: &Path, name: &str) -> Result<Source, Vec<Finding>> {
-    let mut reader = ThemeReader {
-        root: folder.canonicalize().map_err(|error| {
-            vec![Finding::refused(
-                name,
-                format!("the folder cannot be read: {error}"),
-            )]
-        })?,
-        files: BTreeMap::new(),
-        bytes: 0,
-        faults: Vec::new(),
-    };
+fn read_theme(folder: &Folder, name: &str) -> Result<Source, Vec<Finding>> {
+    let mut reader = ThemeReader::default();
     reader.folder(folder, "", MAX_DEPTH);
     if reader.faults.is_empty() {
         Ok(Source {
@@ -154,31 +186,34 @@ pub fn read_theme(folder: &Path, name: &str) -> Result<Source, Vec<Finding>> {
     }
 }
 
+#[derive(Default)]
 struct ThemeReader {
-    root: PathBuf,
     files: BTreeMap<String, Cow<'static, [u8]>>,
     bytes: u64,
     faults: Vec<Finding>,
 }
 
 impl ThemeReader {
-    fn folder(&mut self, folder: &Path, prefix: &str, depth: usize) {
-        for path in entries(folder) {
+    fn folder(&mut self, folder: &Folder, prefix: &str, depth: usize) {
+        for (own_name, stat) in entries(folder) {
             if self.faults.len() >= MAX_FAULTS {
                 return;
             }
-            let name = format!("{prefix}{}", file_name(&path));
-            if !path.canonicalize().is_ok_and(|path| path.starts_with(&self.root)) {
-                self.refuse(&name, "it is a link to a missing file, or out of the theme");
-            } else if path.is_dir() && depth > 0 {
-                self.folder(&path, &format!("{name}/"), depth - 1);
+            let name = format!("{prefix}{own_name}");
+            if is_link(&stat) {
+                self.refuse(&name, LINK);
+            } else if is_folder(&stat) && depth > 0 {
+                match folder.folder(&own_name) {
+                    Ok(inner) => self.folder(&inner, &format!("{name}/"), depth - 1),
+                    Err(error) => self.refuse(&name, &read_error(&error)),
+                }
             } else if is_theme_file(&name) {
-                self.file(&path, name);
+                self.file(folder, &own_name, name);
             }
         }
     }
 
-    fn file(&mut self, path: &Path, name: String) {
+    fn file(&mut self, folder: &Folder, own_name: &str, name: String) {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'/');
         if !name.bytes().all(is_plain) {
             return self.refuse(&name, "names of files are letters, digits and . - _");
@@ -192,7 +227,7 @@ impl ThemeReader {
         } else {
             MAX_FILE_BYTES
         };
-        match read_file(path, &self.root, largest) {
+        match read_file(folder, own_name, largest) {
             Err(message) => self.refuse(&name, &message),
             Ok(bytes) => {
                 self.bytes = self.bytes.saturating_add(bytes.len() as u64);
@@ -225,25 +260,21 @@ fn has_extension(name: &str, extension: &str) -> bool {
 /// Some editors write it at the beginning of a UTF-8 text. No other kind of file begins with it.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// Reads a regular file within `root`, up to `largest` bytes. A pipe is not opened: opening it could wait for ever. A byte
-/// order mark is removed, because the text may be appended to another.
-fn read_file(path: &Path, root: &Path, largest: u64) -> Result<Vec<u8>, String> {
-    let read_error = |error: std::io::Error| format!("it cannot be read: {error}");
-    let root = root.canonicalize().map_err(read_error)?;
-    let path = path.canonicalize().map_err(read_error)?;
-    if !path.starts_with(&root) {
-        return Err("it is a link that leads out of its folder".to_owned());
-    }
-    let metadata = fs::metadata(&path).map_err(read_error)?;
-    if !metadata.is_file() {
-        return Err("it is not a regular file".to_owned());
+/// Reads a regular file, up to `largest` bytes. A byte order mark is removed, because the text may be appended to another.
+fn read_file(folder: &Folder, name: &str, largest: u64) -> Result<Vec<u8>, String> {
+    let file = folder.file(name).map_err(|error| read_error(&error))?;
+    let metadata = file.metadata().map_err(|error| read_error(&error))?;
+    if metadata.nlink() != 1 {
+        return Err(
+            "it has another name too, which may be outside of the theme: copy it instead of linking it"
+                .to_owned(),
+        );
     }
     let expected = usize::try_from(metadata.len().min(largest)).unwrap_or(0);
     let mut bytes = Vec::with_capacity(expected);
-    let mut file = File::open(&path)
-        .map_err(read_error)?
-        .take(largest.saturating_add(1));
-    file.read_to_end(&mut bytes).map_err(read_error)?;
+    file.take(largest.saturating_add(1))
+        .read_to_end(&mut bytes)
+        .map_err(|error| read_error(&error))?;
     if bytes.len() as u64 > largest {
         return Err(format!("it is larger than {} KiB", largest / 1024));
     }
@@ -253,24 +284,24 @@ fn read_file(path: &Path, root: &Path, largest: u64) -> Result<Vec<u8>, String> 
     Ok(bytes)
 }
 
-fn file_name(path: &Path) -> String {
-    path.file_name()
-        .map(|name| name.to_string_lossy().into_owned())
-        .unwrap_or_default()
+fn read_error(error: &io::Error) -> String {
+    format!("it cannot be read: {error}")
 }
 
-/// The paths in a folder in alphabetical order, without hidden ones.
-fn entries(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(folder) else {
-        return Vec::new();
-    };
-    let mut paths: Vec<PathBuf> = entries
-        .filter_map(Result::ok)
-        .map(|entry| entry.path())
-        .filter(|path| !file_name(path).starts_with('.'))
-        .collect();
-    paths.sort();
-    paths
+fn is_folder(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode).is_dir()
+}
+
+fn is_link(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode).is_symlink()
+}
+
+/// The names in a folder in alphabetical order, without hidden ones. A name that is not UTF-8 is refused later: no theme
+/// or file may have it.
+fn entries(folder: &Folder) -> impl Iterator<Item = (String, Stat)> + use<> {
+    let entries = folder.entries().unwrap_or_default().into_iter();
+    let named = entries.map(|(name, stat)| (name.to_string_lossy().into_owned(), stat));
+    named.filter(|(name, _)| !name.starts_with('.'))
 }
 
 /// Whether an operator's theme may have that name: it is a plain word, and no built-in theme has it.

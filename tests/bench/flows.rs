@@ -11,7 +11,7 @@
 )]
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -40,6 +40,7 @@ use idsvc::seal::Sealer;
 use idsvc::secret::{self, Digest, Secret};
 use idsvc::store::tables::{CLIENTS, CODES, FAMILIES, SESSIONS, USERS};
 use idsvc::store::{Options, Store};
+use idsvc::themes::folder::ThemeFolder;
 use idsvc::themes::theme_set::Themes;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -303,14 +304,8 @@ fn minting(criterion: &mut Criterion, bench: &Bench) {
 /// The sign-in page by the built-in layout, by the built-in theme with a layout of its own, and by a theme that lays
 /// out every field by hand. Each goal is 100 microseconds.
 fn pages(criterion: &mut Criterion) {
-    let themes = Themes::open(
-        "",
-        "default",
-        Some(&PathBuf::from(concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/tests/themes"
-        ))),
-    );
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/themes"));
+    let themes = Themes::open("", "default", Some(ThemeFolder::new(folder, folder)));
     let page = Login::sample();
     for name in ["default", "horizon", "foreign"] {
         let theme = themes.theme(Some(name));

@@ -19,6 +19,7 @@ use crate::control::protocol::{Command, Reply};
 use crate::jose::alg::Algorithm;
 use crate::oauth::ClientFields;
 use crate::oauth::client::GrantType;
+use crate::themes::folder::ThemeFolder;
 use crate::themes::theme_set::Themes;
 
 /// The verbs of clients.
@@ -325,12 +326,13 @@ fn warn_of_theme(
     let Some(theme) = theme.filter(|theme| !theme.is_empty()) else {
         return Ok(());
     };
-    let folder = connector.settings(output)?.theme_dir;
-    let theme_set = Themes::open("", theme, Some(&folder)).current();
+    let settings = connector.settings(output)?;
+    let folder = ThemeFolder::new(&settings.theme_dir, &settings.data_dir);
+    let theme_set = Themes::open("", theme, Some(folder)).current();
     if !theme_set.names().contains(theme) {
         output.say(&format!(
             "warning: there is no theme {theme} yet, neither built in nor in {}",
-            folder.display()
+            settings.theme_dir.display()
         ));
     }
     Ok(())

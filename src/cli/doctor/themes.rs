@@ -5,13 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::finding::{Finding, Level};
 use crate::admin::client::ClientView;
 use crate::config::Settings;
-use crate::themes::folder::LANGUAGES;
+use crate::themes::folder::{LANGUAGES, ThemeFolder};
 use crate::themes::theme_set::{ThemeSet, Themes};
 use crate::themes::{DEFAULT, Severity};
 
 /// Checks every existing theme, and every theme that the settings or a client name.
 pub(super) fn examine(settings: &Settings, clients: &[ClientView], findings: &mut Vec<Finding>) {
-    let theme_set = Themes::open("", &settings.theme, Some(&settings.theme_dir)).current();
+    let theme_set = Themes::open(
+        "",
+        &settings.theme,
+        Some(ThemeFolder::new(&settings.theme_dir, &settings.data_dir)),
+    )
+    .current();
     let mut named: BTreeMap<&str, String> = BTreeMap::new();
     for client in clients.iter().rev() {
         if let Some(theme) = &client.theme {

@@ -5,12 +5,11 @@
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 
-use super::folder::{Fingerprint, FolderContents};
+use super::folder::{Fingerprint, FolderContents, ThemeFolder};
 use super::{DEFAULT, Finding, Severity, built_in};
 use crate::themes::Theme;
 
@@ -66,7 +65,7 @@ impl ThemeSet {
 pub struct Themes {
     base_path: String,
     chosen: String,
-    folder: Option<PathBuf>,
+    folder: Option<ThemeFolder>,
     current: ArcSwap<ThemeSet>,
     watch: Mutex<FolderWatch>,
 }
@@ -86,10 +85,13 @@ impl Themes {
     }
 
     /// The built-in themes and those in `folder`, which may not exist yet. `chosen` is the theme of clients that name none.
-    pub fn open(base_path: &str, chosen: &str, folder: Option<&Path>) -> Self {
+    pub fn open(base_path: &str, chosen: &str, folder: Option<ThemeFolder>) -> Self {
         let mut watch = FolderWatch::default();
-        let loaded = folder.map(super::folder::fingerprint).unwrap_or_default();
-        let themes = load(base_path, folder);
+        let loaded = folder
+            .as_ref()
+            .map(super::folder::fingerprint)
+            .unwrap_or_default();
+        let themes = load(base_path, folder.as_ref());
         watch.report(&themes);
         if themes.theme(chosen).is_none() {
             watch.log_missing(chosen);
@@ -99,7 +101,7 @@ impl Themes {
         Self {
             base_path: base_path.to_owned(),
             chosen: chosen.to_owned(),
-            folder: folder.map(Path::to_owned),
+            folder,
             current: ArcSwap::from_pointee(themes),
             watch: Mutex::new(watch),
         }
@@ -190,7 +192,7 @@ impl FolderWatch {
 }
 
 /// Loads the built-in themes and those of the folder.
-fn load(base_path: &str, folder: Option<&Path>) -> ThemeSet {
+fn load(base_path: &str, folder: Option<&ThemeFolder>) -> ThemeSet {
     let mut refused: BTreeMap<String, Vec<Finding>> = BTreeMap::new();
     let FolderContents {
         sources,

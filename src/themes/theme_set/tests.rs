@@ -2,6 +2,9 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use tempfile::TempDir;
 
 use super::*;
@@ -13,6 +16,10 @@ impl Folder {
         Self(TempDir::new().unwrap())
     }
 
+    fn as_themes(&self) -> ThemeFolder {
+        ThemeFolder::new(self.0.path(), self.0.path())
+    }
+
     fn write(&self, path: &str, text: impl AsRef<[u8]>) {
         let path = self.0.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -21,7 +28,7 @@ impl Folder {
 }
 
 fn refused(folder: &Folder, name: &str) -> String {
-    let themes = load("", Some(folder.0.path()));
+    let themes = load("", Some(&folder.as_themes()));
     assert!(themes.theme(name).is_none());
     let findings = themes.refused(name).unwrap_or_default();
     findings
@@ -43,7 +50,7 @@ fn a_theme_is_read_from_its_folder_and_what_is_not_its_own_is_left_alone() {
     folder.write("acme/.git/config.css", "x");
     folder.write("acme/script.js", "alert(1)");
     folder.write("stray.css", "x");
-    let themes = Themes::open("/id", "acme", Some(folder.0.path()));
+    let themes = Themes::open("/id", "acme", Some(folder.as_themes()));
     let theme = themes.theme(None);
     assert_eq!((theme.name(), theme.product_name()), ("acme", "Acme"));
     assert!(theme.file("img/a.svg").is_some());
@@ -67,26 +74,56 @@ fn a_theme_is_read_from_its_folder_and_what_is_not_its_own_is_left_alone() {
 }
 
 #[test]
-fn no_link_leads_out_of_a_theme() {
+fn no_link_is_followed_in_a_theme() {
     let folder = Folder::new();
+    let path = |name: &str| folder.0.path().join(name);
     folder.write("outside.css", "secret");
     folder.write("acme/theme.toml", "contract = 1");
-    symlink("../outside.css", folder.0.path().join("acme/theme.css")).unwrap();
-    assert!(refused(&folder, "acme").contains("theme.css: it is a link"));
-    fs::remove_file(folder.0.path().join("acme/theme.css")).unwrap();
-    symlink("/etc", folder.0.path().join("acme/etc")).unwrap();
-    assert!(refused(&folder, "acme").contains("etc: it is a link"));
-    fs::remove_file(folder.0.path().join("acme/etc")).unwrap();
     folder.write("acme/real.css", "a{}");
-    symlink("real.css", folder.0.path().join("acme/theme.css")).unwrap();
-    assert!(
-        load("", Some(folder.0.path())).theme("acme").is_some(),
-        "links within a theme are its own business"
-    );
-    let elsewhere = Folder::new();
-    elsewhere.write("theme.toml", "contract = 1");
-    symlink(elsewhere.0.path(), folder.0.path().join("away")).unwrap();
-    assert!(refused(&folder, "away").contains("leads out of theme_dir"));
+    for target in ["../outside.css", "real.css", "missing.css", "/etc"] {
+        symlink(target, path("acme/theme.css")).unwrap();
+        assert!(
+            refused(&folder, "acme").contains("theme.css: it is a link"),
+            "{target}"
+        );
+        fs::remove_file(path("acme/theme.css")).unwrap();
+    }
+    fs::hard_link(path("outside.css"), path("acme/theme.css")).unwrap();
+    assert!(refused(&folder, "acme").contains("theme.css: it has another name too"));
+    fs::remove_file(path("acme/theme.css")).unwrap();
+    assert!(load("", Some(&folder.as_themes())).theme("acme").is_some());
+    symlink("acme", path("away")).unwrap();
+    assert!(refused(&folder, "away").contains("away: it is a link"));
+}
+
+/// Whoever can write to a theme could replace a file by a link after it was checked, and a browser got the private key.
+#[test]
+fn a_file_that_becomes_a_link_while_it_is_read_leads_nowhere() {
+    let folder = Folder::new();
+    let path = |name: &str| folder.0.path().join(name);
+    folder.write("outside.css", "secret");
+    folder.write("acme/theme.toml", "contract = 1");
+    folder.write("acme/theme.css", "a{}");
+    symlink("../outside.css", path("link")).unwrap();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Each exchange puts the link in the place of the file, or the file in that of the link.
+            while !is_over.load(Ordering::Relaxed) {
+                let (one, other) = (path("link"), path("acme/theme.css"));
+                renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE).unwrap();
+            }
+        });
+        for _ in 0..2000 {
+            let read = super::super::folder::read(&folder.as_themes(), 1);
+            let served = read
+                .sources
+                .iter()
+                .filter_map(|source| source.files.get("theme.css"));
+            assert!(served.into_iter().all(|css| &**css == b"a{}"));
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
 }
 
 /// The log shows a piece of a text that cannot be read.
@@ -96,9 +133,9 @@ fn no_link_leads_out_of_the_languages() {
     folder.write("outside.toml", "[texts]\nsign_in = \"Aanmelden\"");
     folder.write("locales/de.toml", "[texts]\nsign_in = \"Herein\"");
     symlink("../outside.toml", folder.0.path().join("locales/nl.toml")).unwrap();
-    let themes = load("", Some(folder.0.path()));
+    let themes = load("", Some(&folder.as_themes()));
     let said = themes.unread_languages();
-    assert!(said[0].message.contains("leads out of its folder"), "{said:?}");
+    assert!(said[0].message.contains("symbolic link"), "{said:?}");
     let default = themes.default_theme();
     assert_eq!(default.locale(Some("nl de"), None).text().sign_in, "Herein");
 }
@@ -119,6 +156,15 @@ fn what_is_too_much_is_refused() {
         folder.write(&format!("many/{number}.css"), "");
     }
     assert!(refused(&folder, "many").contains("at most 200 files"));
+    folder.write("babel/theme.toml", "contract = 1");
+    for (first, second) in (b'a'..=b'd').flat_map(|first| (b'a'..=b'z').map(move |second| (first, second))) {
+        let file = format!("{}{}.toml", char::from(first), char::from(second));
+        folder.write(&format!("babel/locales/{file}"), "");
+        folder.write(&format!("locales/{file}"), "");
+    }
+    assert!(refused(&folder, "babel").contains("locales/dw.toml line 1: a theme has at most 100 languages"));
+    let themes = load("", Some(&folder.as_themes()));
+    assert_eq!(themes.unread_languages().len(), 4, "of 104");
     folder.write("odd/theme.toml", "contract = 1");
     folder.write("odd/a b.css", "");
     assert!(refused(&folder, "odd").contains("a b.css: names of files"));
@@ -137,7 +183,7 @@ fn what_is_too_much_is_refused() {
 fn nobody_takes_the_name_of_a_built_in_theme() {
     let folder = Folder::new();
     folder.write("default/theme.toml", "contract = 1\nproduct_name = \"Mine\"");
-    let themes = load("", Some(folder.0.path()));
+    let themes = load("", Some(&folder.as_themes()));
     assert_eq!(themes.theme("default").unwrap().product_name(), "idsvc");
     assert!(themes.refused("default").unwrap()[0].message.contains("built-in"));
 }
@@ -146,7 +192,7 @@ fn nobody_takes_the_name_of_a_built_in_theme() {
 fn a_change_is_read_when_it_has_settled() {
     let folder = Folder::new();
     folder.write("acme/theme.toml", "contract = 1\nproduct_name = \"One\"");
-    let themes = Themes::open("", "acme", Some(folder.0.path()));
+    let themes = Themes::open("", "acme", Some(folder.as_themes()));
     assert!(!themes.refresh());
     folder.write("acme/theme.toml", "contract = 1\nproduct_name = \"Twenty\"");
     assert!(!themes.refresh(), "it may be in the middle of being written");
@@ -167,7 +213,7 @@ fn a_language_file_that_is_wrong_leaves_the_themes_alone() {
     folder.write("locales/nl.toml", "[texts]\nsign_in = \"Aanmelden\"");
     folder.write("locales/xx.toml", "[texts]\nnonsense = 1");
     folder.write("locales/not_a_tag.toml", "");
-    let themes = load("", Some(folder.0.path()));
+    let themes = load("", Some(&folder.as_themes()));
     let default = themes.default_theme();
     assert_eq!(default.locale(Some("nl"), None).text().sign_in, "Aanmelden");
     assert_eq!(default.locales().len(), 7);
@@ -195,7 +241,7 @@ fn a_byte_order_mark_is_no_part_of_a_text() {
     );
     marked("acme/locales/en.toml", "[texts]\nsign_in = \"Enter\"");
     marked("locales/de.toml", "[texts]\nsign_in = \"Herein\"");
-    let themes = load("", Some(folder.0.path()));
+    let themes = load("", Some(&folder.as_themes()));
     let theme = themes.theme("acme").unwrap();
     assert_eq!(themes.findings("acme"), []);
     let style = &theme.file("theme.css").unwrap().bytes;
@@ -208,7 +254,7 @@ fn a_byte_order_mark_is_no_part_of_a_text() {
 fn a_folder_that_is_not_there_holds_nothing_until_it_is() {
     let folder = Folder::new();
     let later = folder.0.path().join("later");
-    let themes = Themes::open("", "acme", Some(&later));
+    let themes = Themes::open("", "acme", Some(ThemeFolder::new(&later, &later)));
     assert_eq!(themes.theme(None).name(), "default");
     folder.write("later/acme/theme.toml", "contract = 1");
     assert!(!themes.refresh() && themes.refresh());
