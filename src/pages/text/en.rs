@@ -27,7 +27,7 @@ pub static EN: Text<'static> = Text {
     consent_lead: "{} is asking to:",
     consent_user: "You are signed in as {}.",
     consent_trust: "Allow this only if you trust the application.",
-    problem_consent_again: "Nothing has been allowed yet: somebody has signed in anew meanwhile. Look at it once more.",
+    problem_consent_again: "Nothing has been allowed yet: another user has signed in. Please check again.",
     allow: "Allow",
     deny: "Deny",
     scope_openid: "Know who you are",
