@@ -29,7 +29,7 @@ use crate::oauth::fields::{check_text, in_words};
 use crate::oauth::{Fault, FaultCode};
 use crate::observe::audit;
 use crate::observe::audit::Event;
-use crate::password::Busy;
+use crate::password::NotComputed;
 use crate::store::StoreError;
 
 /// Who carries out a command.
@@ -105,7 +105,7 @@ pub enum AdminError {
     Store(#[from] StoreError),
     /// Too many passwords are being hashed.
     #[error(transparent)]
-    Busy(#[from] Busy),
+    Busy(#[from] NotComputed),
     /// A key was not made or introduced.
     #[error(transparent)]
     Key(#[from] RotateError),

@@ -407,7 +407,7 @@ pub const SETTINGS: &[Setting] = &[
         Some("true"),
         "true",
         "Whether failed sign-ins, failed client authentication, answers of providers, anonymous users, connections, requests,\n\
-         bodies and waiting passwords are limited for single addresses, names and clients. What all of them together may\n\
+         bodies and typed passwords are limited for single addresses, names and clients. What all of them together may\n\
          take is bounded in any case.",
     ),
     setting(

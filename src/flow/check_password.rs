@@ -3,7 +3,8 @@
 use zeroize::Zeroizing;
 
 use super::Core;
-use crate::password::{Busy, PasswordCheck, PasswordHash};
+use crate::limit::password_attempt::PasswordAttempt;
+use crate::password::{NotComputed, PasswordCheck, PasswordHash};
 
 /// Verifies a typed password on the password threads. Without a hash, as for an unknown user, it does not match.
 ///
@@ -13,10 +14,11 @@ pub async fn check_password(
     core: &Core,
     hash: Option<PasswordHash>,
     typed: Zeroizing<String>,
-) -> Result<PasswordCheck, Busy> {
+    attempt: PasswordAttempt,
+) -> Result<PasswordCheck, NotComputed> {
     let fits = typed.len() <= core.policy.password.max_bytes;
     let typed = if fits { typed } else { Zeroizing::default() };
-    let verdict = core.passwords.verify(hash, typed).await?;
+    let verdict = core.passwords.verify(hash, typed, attempt).await?;
     Ok(PasswordCheck {
         matches: verdict.matches && fits,
         rehash_needed: verdict.rehash_needed && fits,

@@ -43,7 +43,7 @@ use crate::federation::upstreams::{OutboundPolicy, SetupError};
 use crate::jose::keyring::SignError;
 use crate::jose::signature_cache::SignatureCache;
 use crate::oauth::{Policy, Refusal};
-use crate::password::PasswordPool;
+use crate::password::{NotComputed, PasswordPool};
 use crate::random::Random;
 use crate::seal::Sealer;
 use crate::store::{Store, StoreError};
@@ -77,9 +77,14 @@ pub enum Failure {
     Sign(#[from] SignError),
 }
 
-impl From<crate::password::Busy> for Failure {
-    fn from(_: crate::password::Busy) -> Self {
-        Self::Busy
+impl From<NotComputed> for Failure {
+    fn from(reason: NotComputed) -> Self {
+        match reason {
+            NotComputed::Busy => Self::Busy,
+            NotComputed::Throttled(wait) => Self::Throttled {
+                seconds: wait.seconds(),
+            },
+        }
     }
 }
 

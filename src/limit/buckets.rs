@@ -86,6 +86,11 @@ impl Key {
             multiplier,
         }
     }
+
+    /// A number that identifies the bucket.
+    pub fn tag(self) -> u64 {
+        self.tag
+    }
 }
 
 /// Buckets with the same rule.
@@ -135,6 +140,17 @@ impl Buckets {
             }
             Ok(())
         })
+        .unwrap_or(Ok(()))
+    }
+
+    /// How long this bucket takes to empty, in milliseconds.
+    pub fn fill(&self, key: Key, now: Timestamp) -> u64 {
+        let now = millis(now);
+        self.with_slot(key, now, |slot| {
+            let own = if slot.tag == key.tag { slot.empty_at } else { 0 };
+            own.saturating_sub(now)
+        })
+        .unwrap_or_default()
     }
 
     /// Takes one, unless the bucket is full.
@@ -142,9 +158,10 @@ impl Buckets {
         let now = millis(now);
         self.with_slot(key, now, |slot| {
             let empty_at = self.admit(key, slot.empty_at, now)?;
-            self.fill(slot, key, empty_at);
+            self.set(slot, key, empty_at);
             Ok(())
         })
+        .unwrap_or(Ok(()))
     }
 
     /// Charges one that was not [taken](Buckets::take) before. A full bucket stays full.
@@ -153,10 +170,8 @@ impl Buckets {
         self.with_slot(key, now, |slot| {
             let more = slot.empty_at.max(now).saturating_add(self.cost(key));
             let full = now.saturating_add(self.rule.capacity_ms);
-            self.fill(slot, key, more.min(full).max(slot.empty_at));
-            Ok(())
-        })
-        .unwrap_or_default();
+            self.set(slot, key, more.min(full).max(slot.empty_at));
+        });
     }
 
     /// Takes back the charge of [`Buckets::take`].
@@ -165,16 +180,14 @@ impl Buckets {
             if slot.tag == key.tag {
                 slot.empty_at = slot.empty_at.saturating_sub(self.cost(key));
             }
-            Ok(())
-        })
-        .unwrap_or_default();
+        });
     }
 
     fn cost(&self, key: Key) -> u64 {
         (self.rule.interval_ms / u64::from(key.multiplier.max(1))).max(1)
     }
 
-    fn fill(&self, slot: &mut Slot, key: Key, empty_at: u64) {
+    fn set(&self, slot: &mut Slot, key: Key, empty_at: u64) {
         *slot = Slot {
             tag: key.tag,
             empty_at,
@@ -193,19 +206,15 @@ impl Buckets {
     }
 
     /// Works on the slot of a key: its own, or the least filled one that it would take over.
-    fn with_slot(
-        &self,
-        key: Key,
-        now: u64,
-        work: impl FnOnce(&mut Slot) -> Result<(), RetryAfter>,
-    ) -> Result<(), RetryAfter> {
+    fn with_slot<T>(&self, key: Key, now: u64, work: impl FnOnce(&mut Slot) -> T) -> Option<T> {
         let shard = usize::try_from(key.set).unwrap_or(0) % SHARDS;
-        let Some(shard) = self.shards.get(shard) else {
-            return Ok(());
-        };
-        let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shard = self
+            .shards
+            .get(shard)?
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         shard.notice_time(now);
-        shard.slot(key).map_or(Ok(()), work)
+        shard.slot(key).map(work)
     }
 }
 

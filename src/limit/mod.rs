@@ -9,6 +9,7 @@
 //! | failed sign-ins | 10, 5 minutes | the name that was typed, whether a user has it or not |
 //! | | 30, 20 seconds | the address |
 //! | | 10, 5 minutes | the known browser of this user, instead of the name and the address |
+//! | passwords typed, right or wrong | 300, half a second | the address; in known browsers the user instead |
 //! | answers of providers | 300, half a second | the address |
 //! | failed client authentication | 20, 10 seconds | the client's name at the address |
 //! | | 200, 1 second | the address; a public client that presents nothing is not counted |
@@ -16,7 +17,7 @@
 //! | refusals that are logged | 100, 1 second | the address |
 //!
 //! An address is an IPv4 address or an IPv6 /64. The /48 around it may do and hold eight times as much. No network may
-//! hold more than half of what there is.
+//! hold more than half of what there is. Passwords are also counted by the /32 around it, which may do 500 times as much.
 //!
 //! # Guessing, and locking people out
 //!
@@ -25,13 +26,20 @@
 //! carries a sealed cookie, and a request with this cookie has a bucket of its own. A stolen cookie gives its thief ten
 //! guesses. A cookie is valid only until the user's password changes.
 //!
-//! An attempt is charged before the password is checked and refunded if the password was right. Parallel attempts
-//! therefore get no more guesses than sequential ones. A refund returns only what the same attempt took, so signing in
-//! to one's own account in between buys no guesses at another.
+//! Only a wrong password is a failure. [`PasswordAttempt`] is charged on the thread that checks it, after the check. The
+//! attempts for one name are checked one after the other. So parallel attempts get no more guesses than sequential ones,
+//! and right passwords are never refused because others are being checked. A failure stays charged, so signing in to
+//! one's own account in between buys no guesses at another.
+//!
+//! # Who is checked first
+//!
+//! What a network tried and failed lately is its rank in the queue of passwords. A refused attempt counts, too. So an
+//! attacker with many addresses falls behind all people who type a password now and then.
 
 pub mod buckets;
 pub mod concurrency;
 pub mod network;
+pub mod password_attempt;
 
 #[cfg(test)]
 mod tests;
@@ -48,11 +56,13 @@ use zeroize::Zeroizing;
 use self::buckets::{Buckets, Key, RetryAfter, Rule};
 use self::concurrency::{ConcurrencyLimit, Permit};
 use self::network::{Network, any_contains, subscriber_of};
+use self::password_attempt::PasswordAttempt;
 use crate::clock::Timestamp;
 use crate::random::Random;
 
 const ACCOUNT: Rule = Rule::new(10, Duration::from_mins(5));
 const SIGN_IN: Rule = Rule::new(30, Duration::from_secs(20));
+const TYPED_PASSWORD: Rule = Rule::new(300, Duration::from_millis(500));
 const PROVIDER_ANSWER: Rule = Rule::new(300, Duration::from_millis(500));
 const CLIENT: Rule = Rule::new(20, Duration::from_secs(10));
 const CLIENT_AUTH_BY_IP: Rule = Rule::new(200, Duration::from_secs(1));
@@ -62,10 +72,6 @@ const REFUSAL_LOG: Rule = Rule::new(100, Duration::from_secs(1));
 pub const ALL_BODIES_KIB: usize = 64 * 1024;
 /// Memory for the request bodies of one address, in KiB.
 const BODIES_KIB: usize = 8 * 1024;
-/// The length of the queue for password checks.
-const ALL_PASSWORDS: usize = 64;
-/// Passwords of one address that may be in that queue or being checked.
-const PASSWORDS: usize = 16;
 
 /// Requests of all addresses that may be in progress. Each takes less than 20 KiB with the largest header, without its
 /// body.
@@ -93,8 +99,9 @@ pub struct Limiter {
     policy: LimitPolicy,
     /// Keys the digests of bucket names, so that an attacker cannot choose names that collide.
     digest_key: Zeroizing<[u8; 32]>,
-    accounts: Buckets,
-    sign_ins: Buckets,
+    accounts: Arc<Buckets>,
+    sign_ins: Arc<Buckets>,
+    typed_passwords: Buckets,
     provider_answers: Buckets,
     clients: Buckets,
     client_auth_by_ip: Buckets,
@@ -104,7 +111,6 @@ pub struct Limiter {
     anonymous_addresses: Buckets,
     anonymous_clients: Buckets,
     bodies: Arc<ConcurrencyLimit>,
-    passwords: Arc<ConcurrencyLimit>,
     requests: Arc<ConcurrencyLimit>,
 }
 
@@ -133,8 +139,9 @@ impl Limiter {
         };
         Self {
             digest_key: Zeroizing::new(random.bytes()),
-            accounts: Buckets::new(ACCOUNT),
-            sign_ins: Buckets::new(SIGN_IN),
+            accounts: Arc::new(Buckets::new(ACCOUNT)),
+            sign_ins: Arc::new(Buckets::new(SIGN_IN)),
+            typed_passwords: Buckets::new(TYPED_PASSWORD),
             provider_answers: Buckets::new(PROVIDER_ANSWER),
             clients: Buckets::new(CLIENT),
             client_auth_by_ip: Buckets::new(CLIENT_AUTH_BY_IP),
@@ -143,31 +150,58 @@ impl Limiter {
             anonymous_addresses: Buckets::new(Rule::hourly(policy.anonymous_per_address)),
             anonymous_clients: Buckets::new(Rule::hourly(policy.anonymous_per_client)),
             bodies: concurrency(BODIES_KIB, ALL_BODIES_KIB),
-            passwords: concurrency(PASSWORDS, ALL_PASSWORDS),
             requests: concurrency(REQUESTS, ALL_REQUESTS),
             policy,
         }
     }
 
-    /// Charges the check of a password. `known_browser` identifies a browser in which this user has signed in before.
+    /// Charges a password that was typed, right or wrong, and refuses it if there were too many or too many failed.
+    /// `known_browser` identifies a browser in which this user has signed in before.
     pub fn try_password(
         &self,
         name: &str,
         known_browser: Option<&[u8]>,
         from: IpAddr,
         now: Timestamp,
-    ) -> Result<Attempt<'_>, RetryAfter> {
-        let mut charges = Vec::new();
+    ) -> Result<PasswordAttempt, RetryAfter> {
         if self.is_exempt(from) {
-            return charge_all(charges, now);
+            return Ok(PasswordAttempt::unlimited(now));
         }
-        if let Some(browser) = known_browser {
-            charges.push((&self.accounts, self.key_of(&[b"browser", browser])));
-        } else {
-            charges.extend(self.network_keys(from).map(|key| (&self.sign_ins, key)));
-            charges.push((&self.accounts, self.key_of(&[b"account", name.as_bytes()])));
+        let (senders, subject) = match known_browser {
+            // Counted by the user: one user can have many browsers.
+            Some(browser) => (
+                vec![self.key_of(&[b"user", name.as_bytes()])],
+                self.key_of(&[b"browser", browser]),
+            ),
+            None => (
+                Network::all_up_to_provider(from)
+                    .map(|network| self.network_key(network))
+                    .collect(),
+                self.key_of(&[b"account", name.as_bytes()]),
+            ),
+        };
+        let mut failures = vec![(Arc::clone(&self.accounts), subject)];
+        if known_browser.is_none() {
+            failures.extend(senders.iter().map(|key| (Arc::clone(&self.sign_ins), *key)));
         }
-        charge_all(charges, now)
+        let fill = |key: &Key| {
+            self.typed_passwords
+                .fill(*key, now)
+                .saturating_add(self.sign_ins.fill(*key, now))
+        };
+        let attempt = PasswordAttempt {
+            is_known: known_browser.is_some(),
+            rank: senders.iter().map(fill).max().unwrap_or_default(),
+            subject: Some(subject.tag()),
+            failures,
+            now,
+        };
+        let charges = senders.into_iter().map(|key| (&self.typed_passwords, key));
+        let too_many_typed = charge_all(charges.collect(), now).err();
+        match too_many_typed.max(attempt.may_check().err()) {
+            Some(longest_wait) => Err(longest_wait),
+            None => Ok(attempt),
+        }
     }
 
     /// Charges an answer of a provider. The provider is asked for tokens for it.
@@ -239,11 +273,6 @@ impl Limiter {
     /// Reserves memory for a body of `kib` KiB until the permit is dropped.
     pub fn permit_for_body(&self, kib: usize, from: IpAddr) -> Option<Permit> {
         ConcurrencyLimit::take(&self.bodies, from, kib)
-    }
-
-    /// Reserves a place in the queue for password checks until the permit is dropped.
-    pub fn permit_for_password(&self, from: IpAddr) -> Option<Permit> {
-        ConcurrencyLimit::take(&self.passwords, from, 1)
     }
 
     /// Counts a request as in progress until the permit is dropped.

@@ -7,8 +7,12 @@ use ipnet::IpNet;
 /// A site may take as much as this many subscribers.
 pub const SITE_MULTIPLIER: u32 = 8;
 
+/// A provider may take as much as this many subscribers, where providers are counted.
+pub const PROVIDER_MULTIPLIER: u32 = 500;
+
 const SUBSCRIBER_PREFIX: u32 = 64;
 const SITE_PREFIX: u32 = 48;
+const PROVIDER_PREFIX: u32 = 32;
 
 /// A network that is counted. Both fields identify it: the first /64 of a /48 has the same address as the /48.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,6 +36,15 @@ impl Network {
         });
         std::iter::once(subscriber).chain(site)
     }
+
+    /// The same, and the IPv6 /32 around the site, which holds 65,536 sites and can be had by one attacker.
+    pub fn all_up_to_provider(address: IpAddr) -> impl Iterator<Item = Self> {
+        let provider = ipv6_prefix(address, PROVIDER_PREFIX).map(|address| Self {
+            address,
+            multiplier: PROVIDER_MULTIPLIER,
+        });
+        Self::all_around(address).chain(provider)
+    }
 }
 
 /// Whether one of the networks contains the address. The unspecified address stands for an unknown one, and no network
@@ -51,9 +64,13 @@ pub fn subscriber_of(address: IpAddr) -> IpAddr {
 /// The IPv6 /48 around an address. A provider often gives a whole /48 to one customer, who can then switch between
 /// 65,536 subscriber networks. IPv4 has no such network.
 fn site_of(address: IpAddr) -> Option<IpAddr> {
+    ipv6_prefix(address, SITE_PREFIX)
+}
+
+fn ipv6_prefix(address: IpAddr, length: u32) -> Option<IpAddr> {
     match address.to_canonical() {
         IpAddr::V4(_) => None,
-        IpAddr::V6(address) => Some(prefix(address, SITE_PREFIX)),
+        IpAddr::V6(address) => Some(prefix(address, length)),
     }
 }
 

@@ -19,7 +19,7 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// How many of `count` failed sign-ins are checked.
+/// How many of `count` wrong passwords are checked.
 fn failures(
     limiter: &Limiter,
     count: usize,
@@ -27,7 +27,8 @@ fn failures(
     from: impl Fn(usize) -> IpAddr,
 ) -> usize {
     (0..count)
-        .filter(|at| limiter.try_password(&name(*at), None, from(*at), NOW).is_ok())
+        .filter_map(|at| limiter.try_password(&name(at), None, from(at), NOW).ok())
+        .map(|attempt| attempt.count_failure())
         .count()
 }
 
@@ -67,17 +68,14 @@ fn one_address_is_held_back_whatever_names_it_tries() {
 }
 
 #[test]
-fn a_refused_attempt_is_charged_to_nobody() {
+fn an_attempt_that_is_refused_for_its_name_is_no_failure_of_its_address() {
     let limiter = limiter(|_| {});
     let elsewhere = ip("198.51.100.7");
     assert_eq!(
         failures(&limiter, 10, |_| "alice".to_owned(), |_| ip("192.0.2.1")),
         10
     );
-    assert_eq!(
-        failures(&limiter, 1_000, |_| "alice".to_owned(), |_| elsewhere),
-        0
-    );
+    assert_eq!(failures(&limiter, 200, |_| "alice".to_owned(), |_| elsewhere), 0);
     assert_eq!(
         failures(&limiter, 100, |at| format!("user {at}"), |_| elsewhere),
         30
@@ -87,14 +85,81 @@ fn a_refused_attempt_is_charged_to_nobody() {
 #[test]
 fn signing_in_to_ones_own_account_in_between_buys_no_guesses() {
     let limiter = limiter(|_| {});
-    let mut looked_at = 0;
+    let mut checked = 0;
     for _ in 0..100 {
-        if let Ok(own) = limiter.try_password("mallory", None, ip("192.0.2.1"), NOW) {
-            own.refund(NOW);
-        }
-        looked_at += usize::from(limiter.try_password("alice", None, ip("192.0.2.1"), NOW).is_ok());
+        let _right = limiter.try_password("mallory", None, ip("192.0.2.1"), NOW);
+        checked += failures(&limiter, 1, |_| "alice".to_owned(), |_| ip("192.0.2.1"));
     }
-    assert_eq!(looked_at, 10);
+    assert_eq!(checked, 10);
+}
+
+#[test]
+fn right_passwords_are_no_failures_however_many_are_checked_at_once() {
+    let limiter = limiter(|_| {});
+    let attempts = || (0..64).map(|_| limiter.try_password("alice", None, ip("192.0.2.1"), NOW));
+    assert!(attempts().all(|attempt| attempt.is_ok()));
+    assert_eq!(
+        failures(&limiter, 64, |_| "alice".to_owned(), |_| ip("192.0.2.1")),
+        10
+    );
+}
+
+/// Others may fail between the arrival of an attempt and its turn.
+#[test]
+fn an_attempt_that_waits_sees_what_fails_before_it() {
+    let limiter = limiter(|_| {});
+    let waiting = limiter.try_password("alice", None, ip("192.0.2.1"), NOW).unwrap();
+    assert_eq!(waiting.may_check(), Ok(()));
+    assert_eq!(
+        failures(&limiter, 64, |_| "alice".to_owned(), |_| ip("192.0.2.2")),
+        10
+    );
+    assert_eq!(waiting.may_check().unwrap_err().seconds(), 300);
+}
+
+#[test]
+fn passwords_that_are_typed_are_limited_right_or_wrong() {
+    let limiter = limiter(|_| {});
+    let (here, elsewhere) = (ip("192.0.2.1"), ip("198.51.100.7"));
+    let typed = |known: Option<&[u8]>, from| {
+        (0..400)
+            .filter(|_| limiter.try_password("alice", known, from, NOW).is_ok())
+            .count()
+    };
+    assert_eq!(typed(None, here), 300);
+    assert_eq!(typed(None, elsewhere), 300);
+    assert_eq!(typed(Some(b"one"), here), 300);
+    assert_eq!(typed(Some(b"two"), here), 0, "a user is counted once");
+}
+
+#[test]
+fn a_network_that_tries_or_fails_much_has_a_higher_rank() {
+    let limiter = limiter(|_| {});
+    let rank = |from: &str| limiter.try_password("alice", None, ip(from), NOW).unwrap().rank;
+    let (first, second) = (rank("192.0.2.1"), rank("192.0.2.1"));
+    assert_eq!((first, rank("192.0.2.2")), (0, 0));
+    assert!(second > first);
+    failures(&limiter, 1, |_| "bob".to_owned(), |_| ip("192.0.2.2"));
+    assert!(rank("192.0.2.2") > rank("192.0.2.1"));
+    let many_sites = |at: usize| ip(&format!("2001:db8:{at:x}::1"));
+    failures(&limiter, 1_000, |at| format!("user {at}"), many_sites);
+    assert!(rank("2001:db8:ffff::1") > rank("2001:db9::1"));
+}
+
+/// One attacker can have a whole /32.
+#[test]
+fn guesses_of_a_whole_ipv6_provider_are_bounded() {
+    let limiter = limiter(|_| {});
+    let site = |at: usize| ip(&format!("2001:db8:{at:x}::1"));
+    assert_eq!(
+        failures(&limiter, 20_000, |at| format!("user {at}"), site),
+        30 * 500
+    );
+    assert!(
+        limiter
+            .try_password("alice", None, ip("2001:db9::1"), NOW)
+            .is_ok()
+    );
 }
 
 #[test]
@@ -106,9 +171,12 @@ fn a_browser_that_is_known_passes_and_is_counted_by_itself() {
         failures(&limiter, 100, |_| "alice".to_owned(), |_| ip("192.0.2.2")),
         10
     );
-    let with = |browser: &[u8]| limiter.try_password("alice", Some(browser), from, NOW).is_ok();
-    assert_eq!((0..100).filter(|_| with(b"one")).count(), 10);
-    assert!(with(b"two"));
+    let with = |browser: &[u8]| {
+        let attempt = limiter.try_password("alice", Some(browser), from, NOW);
+        attempt.map(|attempt| attempt.count_failure())
+    };
+    assert_eq!((0..100).filter(|_| with(b"one").is_ok()).count(), 10);
+    assert_eq!(with(b"two"), Ok(()));
 }
 
 #[test]
@@ -180,14 +248,9 @@ fn of_several_full_buckets_the_longest_wait_is_the_answer() {
     assert_eq!((password("bob"), password("alice")), (20, 300));
     // What was refused is not charged.
     let later = NOW + Duration::from_mins(5);
-    assert!(limiter.try_password("alice", None, from, later).is_ok());
-    assert_eq!(
-        limiter
-            .try_password("alice", None, from, later)
-            .unwrap_err()
-            .seconds(),
-        300
-    );
+    let attempt = limiter.try_password("alice", None, from, later).unwrap();
+    attempt.count_failure();
+    assert_eq!(attempt.may_check().unwrap_err().seconds(), 300);
 }
 
 #[test]
@@ -214,11 +277,6 @@ fn anonymous_users_are_limited_for_the_address_and_for_the_client() {
 #[test]
 fn one_address_cannot_hold_everything() {
     let limiter = limiter(|_| {});
-    let places: Vec<_> = (0..100)
-        .filter_map(|_| limiter.permit_for_password(ip("192.0.2.1")))
-        .collect();
-    assert_eq!(places.len(), 16);
-    assert!(limiter.permit_for_password(ip("192.0.2.2")).is_some());
     let room: Vec<_> = (0..1_000)
         .filter_map(|_| limiter.permit_for_body(64, ip("192.0.2.1")))
         .collect();
@@ -240,7 +298,7 @@ fn lone_address(number: u32) -> IpAddr {
     }
 }
 
-/// An attacker with three addresses and three names for each slot of a table fills the eight tables. Besides them, only
+/// An attacker with three addresses and three names for each slot of a table fills the nine tables. Besides them, only
 /// the permits take memory.
 #[test]
 fn more_addresses_than_there_are_places_fill_the_tables_and_leave_nothing_besides() {
@@ -251,7 +309,9 @@ fn more_addresses_than_there_are_places_fill_the_tables_and_leave_nothing_beside
     for number in 0..ADDRESSES {
         let (from, name) = (lone_address(number), number.to_be_bytes());
         let client = number.to_string();
-        let _ = limiter.try_password(&client, None, from, NOW);
+        if let Ok(attempt) = limiter.try_password(&client, None, from, NOW) {
+            attempt.count_failure();
+        }
         let _ = limiter.receive_provider_answer(from, NOW);
         let _ = limiter.create_anonymous_user(&client, from, NOW);
         limiter.authentication_failed(&name, from, NOW);
@@ -259,7 +319,6 @@ fn more_addresses_than_there_are_places_fill_the_tables_and_leave_nothing_beside
         limiter.note_refusal(from, NOW);
         held.push_back([
             limiter.permit_for_body(64, from),
-            limiter.permit_for_password(from),
             limiter.permit_for_request(from),
         ]);
         if held.len() > AT_ONCE {
@@ -271,6 +330,7 @@ fn more_addresses_than_there_are_places_fill_the_tables_and_leave_nothing_beside
         digest_key: _,
         accounts,
         sign_ins,
+        typed_passwords,
         provider_answers,
         clients,
         client_auth_by_ip,
@@ -279,12 +339,12 @@ fn more_addresses_than_there_are_places_fill_the_tables_and_leave_nothing_beside
         anonymous_addresses,
         anonymous_clients,
         bodies,
-        passwords,
         requests,
     } = &limiter;
     let tables = [
         accounts,
         sign_ins,
+        typed_passwords,
         provider_answers,
         clients,
         client_auth_by_ip,
@@ -292,11 +352,11 @@ fn more_addresses_than_there_are_places_fill_the_tables_and_leave_nothing_beside
         anonymous_addresses,
         anonymous_clients,
     ];
-    assert_eq!(tables.map(bytes), [most_bytes(); 8]);
-    for limit in [bodies, passwords, requests] {
+    assert_eq!(tables.map(bytes), [most_bytes(); 9]);
+    for limit in [bodies, requests] {
         // Half of the addresses also hold in the name of their IPv6 /48.
         assert_eq!(holders(limit), AT_ONCE + AT_ONCE / 2);
     }
     drop(held);
-    assert_eq!([bodies, passwords, requests].map(|limit| holders(limit)), [0; 3]);
+    assert_eq!([bodies, requests].map(|limit| holders(limit)), [0; 2]);
 }

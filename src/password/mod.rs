@@ -8,6 +8,8 @@ mod export_formats;
 mod foreign_hash;
 mod guess;
 pub mod pool;
+mod pool_size;
+mod queue;
 pub mod strength;
 
 use std::fmt;
@@ -22,7 +24,8 @@ use zeroize::Zeroizing;
 
 use self::foreign_hash::ImportedHash;
 
-pub use self::pool::{Busy, PasswordCheck, PasswordPool, PoolSize};
+pub use self::pool::{NotComputed, PasswordCheck, PasswordPool};
+pub use self::pool_size::PoolSize;
 pub use self::strength::{PasswordPolicy, PasswordProblem};
 
 /// The most memory of a hash, in KiB: 256 MiB.

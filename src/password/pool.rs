@@ -1,9 +1,8 @@
-//! Threads that compute password hashes, with a short queue.
+//! Threads that compute password hashes, with a fair queue.
 //!
 //! A hash takes tens of milliseconds and tens of megabytes. On threads of its own it delays no other request. The
 //! queue is bounded, so a flood of sign-ins is refused quickly and the heap does not grow.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,45 +12,22 @@ use std::thread::{self, JoinHandle};
 use futures_channel::oneshot::{self, Receiver, Sender};
 use zeroize::Zeroizing;
 
+use super::pool_size::PoolSize;
+use super::queue::Queue;
 use super::{Memory, ParsedHash, PasswordHash, PasswordParams, SALT_LEN, hash};
+use crate::limit::buckets::RetryAfter;
+use crate::limit::password_attempt::PasswordAttempt;
 
-/// How many hashes are computed at once, and how many may wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PoolSize {
-    /// The number of threads. Zero counts as one.
-    pub threads: usize,
-    /// The length of the queue, without the hashes being computed.
-    pub waiting: usize,
-}
-
-impl PoolSize {
-    /// The default length of the queue.
-    pub const WAITING: usize = 64;
-
-    /// A thread for each core, but no more than `memory_budget_kib` allows.
-    pub fn fitting(params: PasswordParams, memory_budget_kib: u64) -> Self {
-        let cores = thread::available_parallelism().map_or(1, usize::from);
-        let fitting =
-            usize::try_from(memory_budget_kib / u64::from(params.memory_kib())).unwrap_or(usize::MAX);
-        Self {
-            threads: cores.min(fitting).max(1),
-            waiting: Self::WAITING,
-        }
-    }
-}
-
-impl Default for PoolSize {
-    /// A thread for each core.
-    fn default() -> Self {
-        Self::fitting(PasswordParams::default(), u64::MAX)
-    }
-}
-
-/// No hash can be computed now: the queue is full, memory is short, or the pool is closing. The response is 503 with
-/// `Retry-After`.
+/// Why a hash was not computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("too many passwords are being checked, try again in a moment")]
-pub struct Busy;
+pub enum NotComputed {
+    /// The queue is full, memory is short, or the pool is closing. The response is 503 with `Retry-After`.
+    #[error("too many passwords are being checked, try again in a moment")]
+    Busy,
+    /// While this attempt waited, others failed and reached a limit. The response is 429 with `Retry-After`.
+    #[error("too many passwords were wrong, try again in {} s", .0.seconds())]
+    Throttled(RetryAfter),
+}
 
 /// The result of checking a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,22 +46,13 @@ pub struct PasswordPool {
 }
 
 struct Shared {
-    queue: Mutex<Queue>,
+    state: Mutex<State>,
     changed: Condvar,
 }
 
-struct Queue {
-    waiting: VecDeque<Box<dyn Job>>,
-    running: usize,
-    /// The most jobs that may run and wait together.
-    limit: usize,
+struct State {
+    queue: Queue<Box<dyn Job>>,
     closed: bool,
-}
-
-impl Queue {
-    fn is_full(&self) -> bool {
-        self.waiting.len().saturating_add(self.running) >= self.limit
-    }
 }
 
 trait Job: Send {
@@ -115,14 +82,12 @@ impl PasswordPool {
     pub fn start(params: PasswordParams, size: PoolSize) -> io::Result<Self> {
         let threads = size.threads.max(1);
         let limit = size.waiting.saturating_add(threads);
-        let queue = Queue {
-            waiting: VecDeque::new(),
-            running: 0,
-            limit,
+        let state = State {
+            queue: Queue::new(limit),
             closed: false,
         };
         let shared = Arc::new(Shared {
-            queue: Mutex::new(queue),
+            state: Mutex::new(state),
             changed: Condvar::new(),
         });
         let mut pool = Self {
@@ -142,8 +107,8 @@ impl PasswordPool {
 
     /// How many jobs are waiting, and how many are running.
     pub fn load(&self) -> (usize, usize) {
-        let queue = self.shared.lock();
-        (queue.waiting.len(), queue.running)
+        let state = self.shared.lock();
+        (state.queue.waiting(), state.queue.running())
     }
 
     /// The cost of the hashes that this pool makes.
@@ -151,33 +116,30 @@ impl PasswordPool {
         self.params
     }
 
-    /// Checks a password against a user's hash. For an unknown user or an unreadable hash it computes a dummy hash at
-    /// the current cost, so that the response takes as long, and the password does not match.
+    /// Checks a password against a user's hash, and charges the attempt if it is wrong. For an unknown user or an
+    /// unreadable hash it computes a dummy hash at the current cost, so that the response takes as long, and the
+    /// password does not match.
     ///
-    /// A job whose future is dropped before it starts is not computed.
+    /// A job whose future is dropped before it starts is not computed and not charged.
     pub async fn verify(
         &self,
         hash: Option<PasswordHash>,
         password: Zeroizing<String>,
-    ) -> Result<PasswordCheck, Busy> {
+        attempt: PasswordAttempt,
+    ) -> Result<PasswordCheck, NotComputed> {
         let params = self.params;
+        let charged = attempt.clone();
         let work = move |memory: &mut Memory| {
-            let known = hash
-                .as_ref()
-                .and_then(|hash| ParsedHash::read(hash.as_str()).ok());
-            let is_known = known.is_some();
-            let parsed = match known {
-                Some(parsed) => parsed,
-                None => ParsedHash::read(PasswordHash::dummy(params).as_str()).ok()?,
-            };
-            let matches = parsed.matches(password.as_bytes(), memory).ok()? && is_known;
-            let rehash_needed = matches && hash.is_some_and(|hash| hash.needs_rehash(params));
-            Some(PasswordCheck {
-                matches,
-                rehash_needed,
-            })
+            charged.may_check().map_err(NotComputed::Throttled)?;
+            let check = check(hash.as_ref(), &password, params, memory).ok_or(NotComputed::Busy)?;
+            if !check.matches {
+                charged.count_failure();
+            }
+            Ok(check)
         };
-        self.submit(work)?.await.ok().flatten().ok_or(Busy)
+        self.submit(&attempt, work)
+            .await
+            .unwrap_or(Err(NotComputed::Busy))
     }
 
     /// Hashes a new password. `salt` is fresh and random.
@@ -185,38 +147,58 @@ impl PasswordPool {
         &self,
         password: Zeroizing<String>,
         salt: [u8; SALT_LEN],
-    ) -> Result<PasswordHash, Busy> {
+    ) -> Result<PasswordHash, NotComputed> {
         let params = self.params;
         let work = move |memory: &mut Memory| hash(params, password.as_bytes(), salt, memory).ok();
-        self.submit(work)?.await.ok().flatten().ok_or(Busy)
+        let answer = self.submit(&PasswordAttempt::trusted(), work).await;
+        answer.ok().flatten().ok_or(NotComputed::Busy)
     }
 
-    fn submit<T, F>(&self, work: F) -> Result<Receiver<T>, Busy>
+    /// Queues a job. If it loses its place, its answer is canceled.
+    fn submit<T, F>(&self, attempt: &PasswordAttempt, work: F) -> Receiver<T>
     where
         T: Send + 'static,
         F: FnOnce(&mut Memory) -> T + Send + 'static,
     {
         let (answer, receiver) = oneshot::channel();
-        let mut queue = self.shared.lock();
-        if queue.is_full() {
-            queue.waiting.retain(|job| !job.is_abandoned());
+        let mut state = self.shared.lock();
+        if !state.closed {
+            let job: Box<dyn Job> = Box::new(Task { answer, work });
+            let refused = state.queue.push(attempt, job, |job| job.is_abandoned());
+            drop(state);
+            drop(refused);
+            self.shared.changed.notify_one();
         }
-        if queue.closed || queue.is_full() {
-            return Err(Busy);
-        }
-        queue.waiting.push_back(Box::new(Task { answer, work }));
-        drop(queue);
-        self.shared.changed.notify_one();
-        Ok(receiver)
+        receiver
     }
+}
+
+fn check(
+    hash: Option<&PasswordHash>,
+    password: &str,
+    params: PasswordParams,
+    memory: &mut Memory,
+) -> Option<PasswordCheck> {
+    let known = hash.and_then(|hash| ParsedHash::read(hash.as_str()).ok());
+    let is_known = known.is_some();
+    let parsed = match known {
+        Some(parsed) => parsed,
+        None => ParsedHash::read(PasswordHash::dummy(params).as_str()).ok()?,
+    };
+    let matches = parsed.matches(password.as_bytes(), memory).ok()? && is_known;
+    let rehash_needed = matches && hash.is_some_and(|hash| hash.needs_rehash(params));
+    Some(PasswordCheck {
+        matches,
+        rehash_needed,
+    })
 }
 
 impl Drop for PasswordPool {
     fn drop(&mut self) {
         let unanswered = {
-            let mut queue = self.shared.lock();
-            queue.closed = true;
-            std::mem::take(&mut queue.waiting)
+            let mut state = self.shared.lock();
+            state.closed = true;
+            state.queue.drain()
         };
         self.shared.changed.notify_all();
         drop(unanswered);
@@ -237,8 +219,8 @@ impl fmt::Debug for PasswordPool {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs jobs until the pool closes. The thread lowers its priority, because a hash takes a hundred times as long as
@@ -251,29 +233,26 @@ impl Shared {
             tracing::warn!(%error, "hashing passwords does not step back behind other work: allow setpriority");
         }
         let mut memory = Memory::default();
-        while let Some(job) = self.next() {
+        while let Some((subject, job)) = self.next() {
             if catch_unwind(AssertUnwindSafe(|| job.run(&mut memory))).is_err() {
                 memory = Memory::default();
             }
             memory.shrink_to(params);
-            self.lock().running -= 1;
+            self.lock().queue.finish(subject);
         }
     }
 
     /// Waits for a job that was not abandoned. Returns `None` when the pool closes.
-    fn next(&self) -> Option<Box<dyn Job>> {
-        let mut queue = self.lock();
+    fn next(&self) -> Option<(Option<u64>, Box<dyn Job>)> {
+        let mut state = self.lock();
         loop {
-            if queue.closed {
+            if state.closed {
                 return None;
             }
-            match queue.waiting.pop_front() {
-                Some(job) if job.is_abandoned() => {}
-                Some(job) => {
-                    queue.running += 1;
-                    return Some(job);
-                }
-                None => queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner),
+            match state.queue.pop() {
+                Some((subject, job)) if job.is_abandoned() => state.queue.finish(subject),
+                Some(next) => return Some(next),
+                None => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
             }
         }
     }
@@ -307,11 +286,18 @@ mod tests {
         Zeroizing::new(password.to_owned())
     }
 
-    fn check(matches: bool, rehash_needed: bool) -> PasswordCheck {
+    fn result(matches: bool, rehash_needed: bool) -> PasswordCheck {
         PasswordCheck {
             matches,
             rehash_needed,
         }
+    }
+
+    fn submit<T: Send + 'static>(
+        pool: &PasswordPool,
+        work: impl FnOnce(&mut Memory) -> T + Send + 'static,
+    ) -> Receiver<T> {
+        pool.submit(&PasswordAttempt::trusted(), work)
     }
 
     /// Holds one thread of the pool until the returned sender is dropped.
@@ -322,7 +308,7 @@ mod tests {
             started.send(()).unwrap();
             let _ = held.recv();
         };
-        std::mem::forget(pool.submit(work).unwrap());
+        std::mem::forget(submit(pool, work));
         running.recv().unwrap();
         release
     }
@@ -331,19 +317,29 @@ mod tests {
     fn a_hashed_password_verifies_and_another_does_not() {
         let pool = pool(2, 8);
         let hash = wait(pool.hash(typed("correct horse"), [1; SALT_LEN])).unwrap();
-        let right = wait(pool.verify(Some(hash.clone()), typed("correct horse"))).unwrap();
-        assert_eq!(right, check(true, false));
-        let wrong = wait(pool.verify(Some(hash), typed("battery staple"))).unwrap();
-        assert_eq!(wrong, check(false, false));
+        let right = wait(pool.verify(
+            Some(hash.clone()),
+            typed("correct horse"),
+            PasswordAttempt::trusted(),
+        ))
+        .unwrap();
+        assert_eq!(right, result(true, false));
+        let wrong =
+            wait(pool.verify(Some(hash), typed("battery staple"), PasswordAttempt::trusted())).unwrap();
+        assert_eq!(wrong, result(false, false));
     }
 
     #[test]
     fn an_unknown_user_costs_a_hash_and_never_matches() {
         let pool = pool(1, 8);
         for password in ["", "unknown account.", "correct horse"] {
-            assert!(!wait(pool.verify(None, typed(password))).unwrap().matches);
+            assert!(
+                !wait(pool.verify(None, typed(password), PasswordAttempt::trusted()))
+                    .unwrap()
+                    .matches
+            );
         }
-        let blocks = wait(pool.submit(|memory| format!("{memory:?}")).unwrap()).unwrap();
+        let blocks = wait(submit(&pool, |memory| format!("{memory:?}"))).unwrap();
         assert_eq!(blocks, "Memory(32 KiB)");
     }
 
@@ -356,7 +352,7 @@ mod tests {
             fields.nth(16).unwrap().parse::<i32>().unwrap()
         };
         let mine = niceness();
-        let theirs = wait(pool(1, 8).submit(move |_| niceness()).unwrap()).unwrap();
+        let theirs = wait(submit(&pool(1, 8), move |_| niceness())).unwrap();
         assert_eq!((theirs, niceness()), ((mine + 5).min(19), mine));
     }
 
@@ -365,29 +361,41 @@ mod tests {
         let pool = pool(1, 8);
         let other = PasswordParams::new(64, 1, 1).unwrap();
         let old = hash(other, b"correct horse", [1; SALT_LEN], &mut Memory::default()).unwrap();
-        let right = wait(pool.verify(Some(old.clone()), typed("correct horse"))).unwrap();
-        assert_eq!(right, check(true, true));
-        let wrong = wait(pool.verify(Some(old), typed("wrong"))).unwrap();
-        assert_eq!(wrong, check(false, false));
+        let right = wait(pool.verify(
+            Some(old.clone()),
+            typed("correct horse"),
+            PasswordAttempt::trusted(),
+        ))
+        .unwrap();
+        assert_eq!(right, result(true, true));
+        let wrong = wait(pool.verify(Some(old), typed("wrong"), PasswordAttempt::trusted())).unwrap();
+        assert_eq!(wrong, result(false, false));
     }
 
     #[test]
     fn a_malformed_hash_matches_nothing() {
         let pool = pool(1, 8);
         let broken: PasswordHash = serde_json::from_str("\"!\"").unwrap();
-        assert!(!wait(pool.verify(Some(broken), typed("!"))).unwrap().matches);
+        assert!(
+            !wait(pool.verify(Some(broken), typed("!"), PasswordAttempt::trusted()))
+                .unwrap()
+                .matches
+        );
     }
 
     #[test]
     fn a_full_queue_is_busy_until_a_place_is_free() {
         let pool = pool(1, 2);
         let release = occupy(&pool);
-        let waiting = [pool.submit(|_| 1).unwrap(), pool.submit(|_| 2).unwrap()];
-        assert_eq!(wait(pool.verify(None, typed("x"))), Err(Busy));
-        assert_eq!(wait(pool.hash(typed("x"), [0; SALT_LEN])), Err(Busy));
+        let waiting = [submit(&pool, |_| 1), submit(&pool, |_| 2)];
+        assert_eq!(
+            wait(pool.verify(None, typed("x"), PasswordAttempt::trusted())),
+            Err(NotComputed::Busy)
+        );
+        assert_eq!(wait(pool.hash(typed("x"), [0; SALT_LEN])), Err(NotComputed::Busy));
         drop(release);
         assert_eq!(waiting.map(wait), [Ok(1), Ok(2)]);
-        let again = pool.submit(|_| 3).unwrap();
+        let again = submit(&pool, |_| 3);
         assert_eq!(wait(again), Ok(3));
     }
 
@@ -397,12 +405,10 @@ mod tests {
         let release = occupy(&pool);
         let computed = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&computed);
-        let dropped = pool
-            .submit(move |_| count.fetch_add(1, Ordering::SeqCst))
-            .unwrap();
-        assert!(pool.submit(|_| ()).is_err());
+        let dropped = submit(&pool, move |_| count.fetch_add(1, Ordering::SeqCst));
+        assert_eq!(wait(submit(&pool, |_| ())), Err(oneshot::Canceled));
         drop(dropped);
-        let kept = pool.submit(|_| "kept").unwrap();
+        let kept = submit(&pool, |_| "kept");
         drop(release);
         assert_eq!(wait(kept), Ok("kept"));
         assert_eq!(computed.load(Ordering::SeqCst), 0);
@@ -414,11 +420,8 @@ mod tests {
         let release = occupy(&pool);
         let computed = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&computed);
-        drop(
-            pool.submit(move |_| count.fetch_add(1, Ordering::SeqCst))
-                .unwrap(),
-        );
-        let last = pool.submit(|_| ()).unwrap();
+        drop(submit(&pool, move |_| count.fetch_add(1, Ordering::SeqCst)));
+        let last = submit(&pool, |_| ());
         drop(release);
         assert_eq!(wait(last), Ok(()));
         assert_eq!(computed.load(Ordering::SeqCst), 0);
@@ -428,11 +431,11 @@ mod tests {
     fn verification_is_a_future_of_any_runtime() {
         let pool = pool(1, 4);
         let release = occupy(&pool);
-        let mut future = pin!(pool.verify(None, typed("x")));
+        let mut future = pin!(pool.verify(None, typed("x"), PasswordAttempt::trusted()));
         let mut context = Context::from_waker(Waker::noop());
         assert_eq!(future.as_mut().poll(&mut context), Poll::Pending);
         drop(release);
-        wait(pool.submit(|_| ()).unwrap()).unwrap();
+        wait(submit(&pool, |_| ())).unwrap();
         assert!(matches!(
             future.poll(&mut context),
             Poll::Ready(Ok(PasswordCheck { matches: false, .. }))
@@ -442,40 +445,26 @@ mod tests {
     #[test]
     fn a_panic_is_one_refusal_and_the_thread_lives_on() {
         let pool = pool(1, 4);
-        let failed = pool.submit(|_| -> u8 { panic!("a fault in one job") }).unwrap();
+        let failed = submit(&pool, |_| -> u8 { panic!("a fault in one job") });
         assert_eq!(wait(failed), Err(oneshot::Canceled));
-        assert!(!wait(pool.verify(None, typed("x"))).unwrap().matches);
-        assert_eq!(pool.shared.lock().waiting.len(), 0);
+        assert!(
+            !wait(pool.verify(None, typed("x"), PasswordAttempt::trusted()))
+                .unwrap()
+                .matches
+        );
+        assert_eq!(pool.load().0, 0);
     }
 
     #[test]
     fn closing_answers_waiting_jobs_and_joins_the_threads() {
         let pool = pool(2, 4);
         let releases = [occupy(&pool), occupy(&pool)];
-        let waiting = pool.submit(|_| ()).unwrap();
+        let waiting = submit(&pool, |_| ());
         let shared = Arc::downgrade(&pool.shared);
         let closing = thread::spawn(move || drop(pool));
         assert_eq!(wait(waiting), Err(oneshot::Canceled));
         drop(releases);
         closing.join().unwrap();
         assert!(shared.upgrade().is_none());
-    }
-
-    #[test]
-    fn the_size_follows_cores_and_memory_and_is_never_zero() {
-        let params = PasswordParams::default();
-        let cores = thread::available_parallelism().unwrap().get();
-        assert_eq!(PoolSize::fitting(params, 0).threads, 1);
-        assert_eq!(
-            PoolSize::fitting(params, u64::from(params.memory_kib())).threads,
-            1
-        );
-        assert_eq!(
-            PoolSize::default(),
-            PoolSize {
-                threads: cores,
-                waiting: 64
-            }
-        );
     }
 }

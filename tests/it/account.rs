@@ -10,6 +10,7 @@ use idsvc::flow::account::ActionResult;
 use idsvc::flow::account::change_password::{NewPassword, PasswordChange, change_password};
 use idsvc::flow::browser::Browser as Sender;
 use idsvc::identity::{Device, User};
+use idsvc::limit::password_attempt::PasswordAttempt;
 use idsvc::oauth::authorize::UntrustedRedirect;
 use idsvc::oauth::client::ConsentRequirement;
 use idsvc::oauth::parameters::ParameterError;
@@ -349,7 +350,7 @@ async fn a_hash_that_is_made_anew_meanwhile_keeps_nobody_from_a_new_password() {
             let _ = wait.recv();
             USERS.put(tx, &user.uuid, &user)
         }),
-        change_password(core, &here, typed, core.clock.now()),
+        change_password(core, &here, typed, PasswordAttempt::trusted(), core.clock.now()),
         async { go.send(()).unwrap() },
     );
     made_anew.unwrap();

@@ -16,7 +16,7 @@ use idsvc::net::{FailedRequest, Peer};
 use idsvc::oauth::client::{AuthMethod, Client, GrantType, StoredApiKey};
 use idsvc::observe::metrics::Readings;
 use idsvc::pages::text::EN;
-use idsvc::password::{Memory, PasswordParams, PoolSize, hash};
+use idsvc::password::{Memory, PasswordParams, hash};
 use idsvc::random::Random;
 use idsvc::secret::{ApiKey, Secret};
 use idsvc::store::engine::Tx;
@@ -26,6 +26,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
+use zeroize::Zeroizing;
 
 use crate::harness::server::Setup;
 use crate::harness::token::signed;
@@ -723,12 +724,12 @@ async fn one_address_cannot_take_all_the_room_for_bodies() {
     assert_eq!(from(acme.refresh("x"), ELSEWHERE).await.status, 400);
 }
 
-/// Nor do all the subnets of one IPv6 /48 take the room for bodies, or the places for passwords, from others.
+/// Nor do all the subnets of one IPv6 /48 take the room for bodies from others.
 #[tokio::test]
 async fn one_site_of_ipv6_cannot_take_all_the_room_for_bodies() {
     const BODY: usize = 64 * 1024;
     const BODIES: usize = 1024;
-    let (server, acme, alice) = scene().await;
+    let (server, acme, _alice) = scene().await;
     let subnet = |number: usize| format!("2001:db8:77:{:x}::1", number % 8);
     let from_site = |number| subnet(number).parse().unwrap();
     let held: Vec<_> = (0..BODIES)
@@ -739,33 +740,84 @@ async fn one_site_of_ipv6_cannot_take_all_the_room_for_bodies() {
     for elsewhere in [ELSEWHERE, "2001:db8:78::1"] {
         assert_eq!(from(acme.refresh("x"), elsewhere).await.status, 400);
     }
-    let waiting: Vec<_> = (0..2 * PoolSize::WAITING)
-        .filter_map(|number| server.app.limits.permit_for_password(from_site(number)))
-        .collect();
-    assert_eq!(waiting.len(), PoolSize::WAITING / 2);
-    acme.code(&alice.browser().at(ELSEWHERE)).await;
 }
 
-/// Passwords of one address that wait leave places for those of others.
+/// A server on which a password check takes longer than all else that a sign-in does, so that the queue fills.
+async fn slow_scene() -> (Server, RelyingParty, Person) {
+    let setup = Setup {
+        trusted_proxies: vec!["127.0.0.0/8".parse().unwrap()],
+        cost: PasswordParams::new(16 * 1024, 1, 1).unwrap(),
+        ..Setup::default()
+    };
+    let server = setup.start().await;
+    let acme = server.client("acme").await;
+    let alice = server.user("alice").await;
+    (server, acme, alice)
+}
+
+/// These people sign in at once from one address, each in a new browser.
+async fn sign_in_at_once(acme: &RelyingParty, people: impl Iterator<Item = &Person>) {
+    let mut forms = Vec::new();
+    for person in people {
+        forms.push(person.browser().at(HERE).authorize(&acme.request()).await);
+    }
+    let under_way: JoinSet<_> = forms.into_iter().map(Screen::sign_in).collect();
+    for page in under_way.join_all().await {
+        page.callback().code();
+    }
+}
+
 #[tokio::test]
-async fn one_address_cannot_take_the_whole_queue_of_passwords() {
-    let (server, acme, alice) = scene().await;
-    let waiting: Vec<_> = (0..100)
-        .filter_map(|_| server.app.limits.permit_for_password(HERE.parse().unwrap()))
-        .collect();
-    assert_eq!(waiting.len(), 16);
-    let page = sign_in_at(
-        &alice.browser(),
-        &acme,
-        HERE,
-        "alice@example.com",
-        &alice.password,
-    )
-    .await;
-    assert_eq!((page.status, page.header("retry-after")), (503, Some("2")));
-    acme.code(&alice.browser().at(ELSEWHERE)).await;
-    drop(waiting);
-    acme.code(&alice.browser().at(HERE)).await;
+async fn people_of_one_address_who_sign_in_at_once_all_get_in() {
+    let (server, acme, _alice) = slow_scene().await;
+    let mut people = Vec::new();
+    for number in 0..64 {
+        people.push(server.user(&format!("person-{number}")).await);
+    }
+    sign_in_at_once(&acme, people.iter()).await;
+}
+
+#[tokio::test]
+async fn right_passwords_for_one_name_at_once_all_get_in() {
+    let (_server, acme, alice) = slow_scene().await;
+    sign_in_at_once(&acme, std::iter::repeat_n(&alice, 16)).await;
+}
+
+/// The queue is kept full by wrong passwords from 1,100 addresses.
+#[tokio::test]
+async fn a_known_browser_gets_in_while_others_fill_the_queue_of_passwords() {
+    let (server, acme, alice) = slow_scene().await;
+    let browser = alice.browser().at(HERE);
+    acme.code(&browser).await;
+    let mut flood = JoinSet::new();
+    for number in 0..1_100 {
+        let app = Arc::clone(&server.app);
+        flood.spawn(async move {
+            for guess in 0.. {
+                let from = address(number).parse().unwrap();
+                let name = format!("user {number} {guess}");
+                let now = app.core.clock.now();
+                let Ok(attempt) = app.limits.try_password(&name, None, from, now) else {
+                    return;
+                };
+                let passwords = &app.core.passwords;
+                if passwords
+                    .verify(None, Zeroizing::default(), attempt)
+                    .await
+                    .is_err()
+                {
+                    // As long as an attacker's next request may take.
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        });
+    }
+    for _ in 0..20 {
+        until(async || server.app.core.passwords.load().0 >= 64).await;
+        let page = browser.authorize(&acme.request().with("prompt", "login")).await;
+        page.sign_in().await.callback().code();
+    }
+    flood.shutdown().await;
 }
 
 /// More people sign in at once than passwords can be checked, from many addresses of which none takes more than its
@@ -775,15 +827,7 @@ async fn a_full_queue_of_passwords_is_a_page_that_says_so() {
     const AT_ONCE: usize = 150;
     const EACH: usize = 10;
     const PLACES: usize = 1 + 64;
-    let setup = Setup {
-        trusted_proxies: vec!["127.0.0.0/8".parse().unwrap()],
-        // Much dearer than everything else that a sign-in does: the queue fills faster than it is worked off.
-        cost: PasswordParams::new(16 * 1024, 1, 1).unwrap(),
-        ..Setup::default()
-    };
-    let server = setup.start().await;
-    let acme = server.client("acme").await;
-    let alice = server.user("alice").await;
+    let (_server, acme, alice) = slow_scene().await;
     let mut forms = Vec::new();
     for number in 0..AT_ONCE {
         let browser = alice.browser().at(&address(number / EACH));

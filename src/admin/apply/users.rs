@@ -15,6 +15,7 @@ use crate::clock::Timestamp;
 use crate::flow::check_password::check_password;
 use crate::flow::or_refuse;
 use crate::identity::{LoginName, User};
+use crate::limit::password_attempt::PasswordAttempt;
 use crate::oauth::fields::Form;
 use crate::oauth::{Fault, FaultCode};
 use crate::password::{PasswordHash, SALT_LEN};
@@ -131,7 +132,8 @@ async fn hash_if_changed(
     if let Ok(Some(user)) = existing
         && user.password.is_some()
     {
-        let verdict = check_password(core, user.password, password.to_zeroizing()).await?;
+        let attempt = PasswordAttempt::trusted();
+        let verdict = check_password(core, user.password, password.to_zeroizing(), attempt).await?;
         if verdict.matches {
             return Ok(None);
         }

@@ -2,6 +2,7 @@ use crate::admin::SecretString;
 use crate::admin::tests::{admin, assert_faults, core, refusal};
 use crate::admin::user::*;
 use crate::identity::LinkedIdentity;
+use crate::limit::password_attempt::PasswordAttempt;
 
 fn request(email: &str) -> AddUser {
     AddUser {
@@ -23,7 +24,7 @@ async fn a_generated_password_is_shown_once_and_works() {
         .unwrap();
     let verdict = core
         .passwords
-        .verify(user.password, password.to_zeroizing())
+        .verify(user.password, password.to_zeroizing(), PasswordAttempt::trusted())
         .await
         .unwrap();
     assert!(verdict.matches);

@@ -13,6 +13,7 @@ use crate::flow::login::session;
 use crate::flow::login::session::{AuthenticationEvent, DrawnSession, NewSession};
 use crate::flow::{Core, Failure};
 use crate::identity::User;
+use crate::limit::password_attempt::PasswordAttempt;
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::password::PasswordProblem;
@@ -58,10 +59,11 @@ pub async fn change_password(
     core: &Core,
     browser: &Browser,
     typed: NewPassword,
+    attempt: PasswordAttempt,
     now: Timestamp,
 ) -> Result<ActionResult<PasswordChange>, Failure> {
     for _ in 0..2 {
-        if let Some(result) = try_change(core, browser, &typed, now).await? {
+        if let Some(result) = try_change(core, browser, &typed, &attempt, now).await? {
             return Ok(result);
         }
     }
@@ -73,6 +75,7 @@ async fn try_change(
     core: &Core,
     browser: &Browser,
     typed: &NewPassword,
+    attempt: &PasswordAttempt,
     now: Timestamp,
 ) -> Result<Option<ActionResult<PasswordChange>>, Failure> {
     let Some(live) = session::signed_in(core, browser, now)? else {
@@ -84,7 +87,7 @@ async fn try_change(
     }
     let user = live.user.uuid;
     let checked = live.user.password;
-    let verdict = check_password(core, checked.clone(), typed.current.clone()).await?;
+    let verdict = check_password(core, checked.clone(), typed.current.clone(), attempt.clone()).await?;
     if !verdict.matches {
         let from = typed.from;
         audit::record(&Event::PasswordChangeFailed { user, from });

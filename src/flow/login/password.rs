@@ -14,6 +14,7 @@ use crate::flow::browser::Browser;
 use crate::flow::check_password::check_password;
 use crate::flow::{Core, Failure};
 use crate::identity::{AuthenticationMethod, LoginName, User};
+use crate::limit::password_attempt::PasswordAttempt;
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::StoreError;
@@ -58,16 +59,17 @@ pub async fn sign_in(
     login: &LoginContext,
     user: Option<User>,
     credentials: &PasswordCredentials,
+    attempt: &PasswordAttempt,
     now: Timestamp,
 ) -> Result<SignIn, Failure> {
     if !login.purpose.accepts(&AuthenticationMethod::Password) {
         return Ok(SignIn::Expired);
     }
-    if let Some(result) = verify_password(core, browser, login, user, credentials, now).await? {
+    if let Some(result) = verify_password(core, browser, login, user, credentials, attempt, now).await? {
         return Ok(result);
     }
     let user = user_named(core, &credentials.name)?;
-    let result = verify_password(core, browser, login, user, credentials, now).await?;
+    let result = verify_password(core, browser, login, user, credentials, attempt, now).await?;
     Ok(result.unwrap_or(SignIn::Expired))
 }
 
@@ -78,11 +80,12 @@ async fn verify_password(
     login: &LoginContext,
     user: Option<User>,
     credentials: &PasswordCredentials,
+    attempt: &PasswordAttempt,
     now: Timestamp,
 ) -> Result<Option<SignIn>, Failure> {
     let enabled = user.as_ref().filter(|user| user.enabled);
     let hash = enabled.and_then(|user| user.password.clone());
-    let verdict = check_password(core, hash.clone(), credentials.password.clone()).await?;
+    let verdict = check_password(core, hash.clone(), credentials.password.clone(), attempt.clone()).await?;
     let client_id = login.purpose.audit_name();
     let (Some(user), Some(checked), true) = (&user, hash, verdict.matches) else {
         audit::record(&Event::SignInFailed {

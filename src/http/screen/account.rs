@@ -122,7 +122,7 @@ fn sign_in(context: &RequestContext, action_pending: bool) -> HttpResponse {
     }
 }
 
-/// Changes the password, unless too many passwords were wrong in this session or too many requests of this address wait.
+/// Changes the password, unless too many passwords were wrong in this session or too many wait.
 /// Failures in other browsers do not count here.
 ///
 /// If the session is over, the form may have been sent twice, and the first time changed the password and ended the
@@ -137,25 +137,14 @@ async fn submit_new_password(context: &RequestContext, typed: NewPassword) -> Ht
     let name = LoginName::new(&live.user.account_id);
     let attempt = match limits.try_password(name.as_str(), Some(live.id.as_bytes()), from, context.now) {
         Ok(attempt) => attempt,
-        Err(wait) => {
-            context.log_refusal("throttled", "too many wrong passwords");
-            let mut page = show(context, Some(AccountNotice::Throttled)).await;
-            error::set_retry_after(&mut page, wait.seconds());
-            return page;
-        }
+        Err(wait) => return throttled(context, wait.seconds()).await,
     };
     // Looked up before the change: the device cookie is only valid for the old password.
     let names = live.user.login_names();
     let known_as = names
         .into_iter()
         .find(|name| device_cookie::device_id(context, name, Some(&live.user)).is_some());
-    let outcome = match limits.permit_for_password(from) {
-        Some(_permit) => change_password(core, &context.browser(), typed, context.now).await,
-        None => Err(Failure::Busy),
-    };
-    if !matches!(outcome, Ok(ActionResult::Done(PasswordChange::WrongPassword))) {
-        attempt.refund(context.now);
-    }
+    let outcome = change_password(core, &context.browser(), typed, attempt, context.now).await;
     show_password_change(context, outcome, &known_as.unwrap_or(name)).await
 }
 
@@ -185,9 +174,17 @@ async fn show_password_change(
         Ok(ActionResult::Done(PasswordChange::Unchanged)) => AccountNotice::SamePassword,
         Ok(ActionResult::SignInRequired) => return sign_in(context, false),
         Err(Failure::Busy) => AccountNotice::Busy,
+        Err(Failure::Throttled { seconds }) => return throttled(context, seconds).await,
         Err(failure) => return error::failed_page(context, &failure),
     };
     show(context, Some(notice)).await
+}
+
+async fn throttled(context: &RequestContext, seconds: u64) -> HttpResponse {
+    context.log_refusal("throttled", "too many wrong passwords");
+    let mut page = show(context, Some(AccountNotice::Throttled)).await;
+    error::set_retry_after(&mut page, seconds);
+    page
 }
 
 /// Stores the language in this browser, not in the user's record, so that the sign-in page has it too. The `locale` claim

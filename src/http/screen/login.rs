@@ -99,7 +99,7 @@ fn log_alternate_origin(context: &RequestContext, origin: &str) -> LoginProblem 
     LoginProblem::Elsewhere
 }
 
-/// Signs in with a password, unless too many passwords were wrong or too many requests of this address wait.
+/// Signs in with a password, unless too many were wrong or too many wait.
 async fn sign_in_with_password(
     context: &RequestContext,
     browser: &Browser,
@@ -115,23 +115,17 @@ async fn sign_in_with_password(
     };
     let known = device_cookie::device_id(context, &credentials.name, user.as_ref());
     let known = known.as_ref().map(<[u8; 16]>::as_slice);
+    let throttled = |seconds| {
+        context.log_refusal("throttled", "too many failed sign-ins");
+        let mut page = draw_again(LoginProblem::Throttled);
+        error::set_retry_after(&mut page, seconds);
+        page
+    };
     let attempt = match limits.try_password(credentials.name.as_str(), known, from, context.now) {
         Ok(attempt) => attempt,
-        Err(wait) => {
-            context.log_refusal("throttled", "too many failed sign-ins");
-            let mut page = draw_again(LoginProblem::Throttled);
-            error::set_retry_after(&mut page, wait.seconds());
-            return page;
-        }
+        Err(wait) => return throttled(wait.seconds()),
     };
-    let outcome = match limits.permit_for_password(from) {
-        Some(_permit) => password::sign_in(core, browser, login, user, credentials, context.now).await,
-        None => Err(Failure::Busy),
-    };
-    if !matches!(outcome, Ok(SignIn::Refused)) {
-        attempt.refund(context.now);
-    }
-    match outcome {
+    match password::sign_in(core, browser, login, user, credentials, &attempt, context.now).await {
         Ok(SignIn::Done { redirect, user }) => {
             let mut answer = browser_redirect::send(context, redirect);
             let cookie = device_cookie::issue(context, &credentials.name, &user);
@@ -141,6 +135,7 @@ async fn sign_in_with_password(
         Ok(SignIn::Refused) => draw_again(LoginProblem::Credentials),
         Ok(SignIn::Expired) => draw_again(LoginProblem::Expired),
         Err(Failure::Busy) => draw_again(LoginProblem::Busy),
+        Err(Failure::Throttled { seconds }) => throttled(seconds),
         Err(failure) => error::failed_page(context, &failure),
     }
 }

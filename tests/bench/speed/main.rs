@@ -30,6 +30,7 @@ use idsvc::jose::alg::Algorithm;
 use idsvc::jose::jwt::Encoder;
 use idsvc::jose::keyring::SigningKey;
 use idsvc::jose::rsa_keygen;
+use idsvc::limit::password_attempt::PasswordAttempt;
 use idsvc::password::{PasswordHash, PasswordParams, PasswordPool, PoolSize};
 use idsvc::random::Random;
 use serde_json::{Value, json};
@@ -52,7 +53,7 @@ pub(crate) const GRANT_ANONYMOUS: &str = "urn:service:oauth2:grant-type:anonymou
 pub(crate) const PROVIDER: &str = "https://partner.example";
 
 /// So many sign-ins at once leave no place in the queue of passwords.
-const MORE_THAN_THE_QUEUE: usize = 96;
+const MORE_THAN_THE_QUEUE: usize = 3 * PoolSize::WAITING / 2;
 const USAGE: &str = "usage: tests/bench/run [--users N[,N]...] [--seconds N] [--connections N] [--only WORD] \
                      [--refreshes N]; at least ten users for each connection";
 
@@ -155,7 +156,9 @@ impl Costs {
             rs256: cost_of(|| drop(rs256.sign(b"the signing input of a token").unwrap())),
             password: cost_of(|| {
                 let wrong = Zeroizing::new("wrong".to_owned());
-                runtime.block_on(pool.verify(Some(hash.clone()), wrong)).unwrap();
+                runtime
+                    .block_on(pool.verify(Some(hash.clone()), wrong, PasswordAttempt::trusted()))
+                    .unwrap();
             }),
         }
     }

@@ -9,6 +9,7 @@ use idsvc::flow::login::password::{PasswordCredentials, SignIn, sign_in, user_na
 use idsvc::flow::login::transaction;
 use idsvc::flow::login::transaction::LoginTransactionError;
 use idsvc::identity::{Device, LoginName, User};
+use idsvc::limit::password_attempt::PasswordAttempt;
 use idsvc::oauth::Client;
 use idsvc::oauth::client::ConsentRequirement;
 use idsvc::password::{Memory, PasswordParams, PasswordPool, PoolSize, hash};
@@ -447,6 +448,7 @@ async fn sign_in_behind(
         password: Zeroizing::new(alice.password.clone()),
         from: Ipv4Addr::LOCALHOST.into(),
     };
+    let attempt = PasswordAttempt::trusted();
     let (go, wait) = mpsc::channel();
     let (changed, signed_in, ()) = tokio::join!(
         biased;
@@ -455,7 +457,7 @@ async fn sign_in_behind(
             let _ = wait.recv();
             change(tx)
         }),
-        sign_in(core, &here, &login, user, &credentials, now),
+        sign_in(core, &here, &login, user, &credentials, &attempt, now),
         async { go.send(()).unwrap() },
     );
     changed.unwrap();
