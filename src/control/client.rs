@@ -48,7 +48,7 @@ pub fn is_there(path: &Path) -> Result<bool, ControlError> {
 
 /// Connects to the server. Returns `None` if none listens.
 fn connect(path: &Path) -> Result<Option<UnixStream>, ControlError> {
-    let connected = files::locate(path).and_then(|socket| UnixStream::connect(files::path_of(&socket)));
+    let connected = files::locate(path).and_then(|socket| UnixStream::connect(files::path_of(&socket, path)));
     match connected {
         Ok(stream) => Ok(Some(stream)),
         Err(error) => match error.kind() {

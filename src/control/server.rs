@@ -56,7 +56,7 @@ impl ControlSocket {
         let (short, _folder) = wire::short_path(path)?;
         let listener = UnixListener::bind(&short)?;
         let bound = files::locate(path)?;
-        fs::set_permissions(files::path_of(&bound), fs::Permissions::from_mode(0o600))?;
+        fs::set_permissions(files::path_of(&bound, path), fs::Permissions::from_mode(0o600))?;
         let owner = rustix::fs::fstat(&bound)?.st_uid;
         Ok(Self {
             listener,

@@ -45,9 +45,15 @@ pub fn locate(path: &Path) -> io::Result<OwnedFd> {
     Ok(found)
 }
 
-/// A path that leads to an open file, for libraries that open paths only. Keep the file open meanwhile.
-pub fn path_of(file: &impl AsRawFd) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+/// A path that leads to the file that was opened at `path`, for libraries that open paths only. Keep the file open
+/// meanwhile. Where `/proc` is missing, as in an empty root directory, it is `path`.
+pub fn path_of(file: &impl AsRawFd, path: &Path) -> PathBuf {
+    let by_descriptor = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    if by_descriptor.exists() {
+        by_descriptor
+    } else {
+        path.to_owned()
+    }
 }
 
 /// The metadata of a file, or of the link at this path; `None` if there is neither.

@@ -297,7 +297,7 @@ pub fn inspect<T>(
     };
     let engine = builder(INSPECTION_CACHE_BYTES);
     // The library opens a path only, and would follow a link that was put there by now.
-    let safe_path = files::path_of(&file);
+    let safe_path = files::path_of(&file, path);
     let opened = guarded(|| match engine.open_read_only(&safe_path) {
         Err(DatabaseError::RepairAborted) => {
             let file = files::open(path, OpenOptions::new().read(true).write(true))?;
