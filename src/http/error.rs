@@ -59,6 +59,7 @@ fn status_of(code: ErrorCode) -> StatusCode {
         | ErrorCode::AccessDenied
         | ErrorCode::UnsupportedResponseType
         | ErrorCode::LoginRequired
+        | ErrorCode::InteractionRequired
         | ErrorCode::ConsentRequired
         | ErrorCode::RequestNotSupported
         | ErrorCode::RequestUriNotSupported

@@ -268,6 +268,12 @@ impl AuthorizationRequest {
             && (self.code_challenge.is_some() || !client.requires_pkce())
     }
 
+    /// Whether the user must choose to continue in a live session: the client demands it, or is a native application,
+    /// which another application on the user's machine can pretend to be (RFC 8252 section 8.6).
+    pub fn requires_choice(&self, client: &Client) -> bool {
+        self.prompt.select_account || (client.is_public() && self.target.return_to.is_native())
+    }
+
     /// Whether this user may be the one signed in.
     pub fn may_be(&self, user: Uuid) -> bool {
         self.subject.is_none_or(|subject| subject == user) || self.other_subjects.contains(&user)

@@ -35,6 +35,8 @@ pub enum ErrorCode {
     /// OpenID Connect Core 3.1.2.6.
     LoginRequired,
     /// OpenID Connect Core 3.1.2.6.
+    InteractionRequired,
+    /// OpenID Connect Core 3.1.2.6.
     ConsentRequired,
     /// OpenID Connect Core 3.1.2.6.
     RequestNotSupported,
@@ -63,6 +65,7 @@ impl ErrorCode {
             Self::InvalidToken => "invalid_token",
             Self::InsufficientScope => "insufficient_scope",
             Self::LoginRequired => "login_required",
+            Self::InteractionRequired => "interaction_required",
             Self::ConsentRequired => "consent_required",
             Self::RequestNotSupported => "request_not_supported",
             Self::RequestUriNotSupported => "request_uri_not_supported",

@@ -119,12 +119,11 @@ impl ResolvedPurpose {
         }
     }
 
-    /// Whether the sign-in page may offer to continue in this session: the client requested a choice of account, and
-    /// this account is allowed.
+    /// Whether the sign-in page may offer to continue in this session: the user must choose, and this account is allowed.
     pub fn may_continue_in(&self, session: &Session, now: Timestamp) -> bool {
         match self {
             Self::Code { request, client } => {
-                request.prompt.select_account
+                request.requires_choice(client)
                     && client.accepts(&session.factor)
                     && request.may_be(session.user)
                     && !request.requires_sign_in(session, now)
@@ -366,8 +365,13 @@ fn next_step_to_code(
     if !is_settled && request.requires_sign_in(session, now) {
         return sign_in_or_refuse("the sign-in is older than max_age");
     }
-    if !is_settled && request.prompt.select_account {
-        return LoginStep::SignIn;
+    if !is_settled && request.requires_choice(client) {
+        return if request.prompt.none {
+            let why = "a native application gets no code without the user";
+            refuse(ErrorCode::InteractionRequired, why)
+        } else {
+            LoginStep::SignIn
+        };
     }
     if !request.may_be(session.user) {
         return if is_settled {

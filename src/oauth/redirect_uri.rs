@@ -19,6 +19,16 @@ impl MatchedRedirectUri {
         &self.uri
     }
 
+    /// Whether it leads to an application on the user's machine: a loopback address or a private-use scheme (RFC 8252
+    /// section 7). Another application there can take its place.
+    pub fn is_native(&self) -> bool {
+        Url::parse(&self.uri).is_ok_and(|url| match url.scheme() {
+            "https" => false,
+            "http" => is_on_this_machine(&url),
+            _ => true,
+        })
+    }
+
     /// Whether the request contained it. Then the token request must contain it too (RFC 6749 section 4.1.3).
     pub fn was_explicit(&self) -> bool {
         self.explicit

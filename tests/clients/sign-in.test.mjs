@@ -15,7 +15,8 @@ describe('sessions', () => {
   it('sign in to a second client without asking, and keep auth_time and sid', async () => {
     const browser = new Browser(server);
     const first = await (await RelyingParty.discover(server, web)).signIn(browser, alice);
-    const second = await (await RelyingParty.discover(server, native)).signIn(browser);
+    const client = await server.addClient('second', 'https://second.example/cb');
+    const second = await (await RelyingParty.discover(server, client)).signIn(browser);
     assert.ok(first.claims().sid && first.claims().auth_time);
     assert.equal(second.claims().sid, first.claims().sid);
     assert.equal(second.claims().auth_time, first.claims().auth_time);

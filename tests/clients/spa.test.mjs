@@ -103,6 +103,7 @@ describe('an application in the browser', () => {
     assert.deepEqual(await shown(page), { token: null, problem: null });
     await server.command('client', 'update', 'spa', '--consent', 'skip');
     await leaveBy(page, '#in');
+    await page.locator('button[value=continue]').click();
     assert.ok((await shown(page)).token);
   });
 

@@ -24,6 +24,7 @@ mod rfc7523_meanwhile;
 mod rfc7523_replay;
 mod rfc7636;
 mod rfc7662;
+mod rfc8252;
 mod rfc8414;
 mod rfc9207;
 mod rfc9700_retry;
