@@ -57,9 +57,9 @@ pub struct IssuerView {
     pub previous_issuer: Option<String>,
 }
 
-/// What the store was set up for.
+/// What `doctor` checks of an open store: what it was set up for, and how it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SetUp {
+pub struct InstallationState {
     /// The issuer from the next start on.
     pub issuer: String,
     /// Whether it belongs to the development server.
@@ -76,14 +76,14 @@ pub struct SetUp {
     pub stalled: Option<u64>,
 }
 
-/// Reads what the store was set up for.
-pub fn set_up(admin: Admin<'_>) -> AdminResult<SetUp> {
+/// Reads what `doctor` checks of an open store.
+pub fn installation_state(admin: Admin<'_>) -> AdminResult<InstallationState> {
     let (store, now) = (&admin.core.store, admin.core.clock.now());
     let lifetime = admin.core.policy.lifetimes.refresh_token;
     let outlasts =
         |family: &RefreshFamily| family.is_live(now) && (family.expires_at - lifetime).is_ahead_of(now);
     let outlasting = store.read(|snapshot| FAMILIES.keys_where(snapshot, |_, family| outlasts(family)))?;
-    Ok(SetUp {
+    Ok(InstallationState {
         issuer: stored_issuer(store)?.unwrap_or_else(|| admin.core.policy.issuer.clone()),
         for_development: is_for_development(store)?,
         master_key_fingerprint: stored_fingerprint(store)?,

@@ -171,8 +171,9 @@ fn set_issuer(
     check_base_url(&issuer).map_err(|message| CliError::Misused(format!("{issuer:?}: {message}")))?;
     if !request.i_know {
         // Without a change of the issuer nothing ends, so --i-know is not needed.
-        if let Ok(Reply::SetUp(set_up)) = connector.ask(Command::SetUp, output)
-            && set_up.issuer == issuer
+        if let Ok(Reply::InstallationState(installation_state)) =
+            connector.ask(Command::InstallationState, output)
+            && installation_state.issuer == issuer
         {
             let previous_issuer = Some(issuer.clone());
             let view = IssuerView {

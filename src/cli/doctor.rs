@@ -21,7 +21,7 @@ use super::admin_connection::{AdminConnection, AdminConnector, unexpected};
 use super::output::{CliError, Output};
 use super::provider;
 use super::setting_flags::SettingFlags;
-use crate::admin::installation::SetUp;
+use crate::admin::installation::InstallationState;
 use crate::admin::key::{KeyStateView, KeyView};
 use crate::admin::provider::examine::{Finding as ProviderFinding, FindingStatus};
 use crate::clock::{Clock, Timestamp};
@@ -67,9 +67,12 @@ pub fn run(
     }
     let reached = connector
         .session(&Command::KeyList, output)
-        .and_then(|session| Ok((set_up(&session)?, session)));
+        .and_then(|session| Ok((installation_state(&session)?, session)));
     let is_running = reached.as_ref().is_ok_and(|(_, session)| session.is_running());
-    if reached.as_ref().is_ok_and(|(set_up, _)| set_up.for_development) {
+    if reached
+        .as_ref()
+        .is_ok_and(|(installation_state, _)| installation_state.for_development)
+    {
         sources = sources.for_development();
         findings.push(Finding::advice(
             "data",
@@ -96,19 +99,25 @@ pub fn run(
             None
         }
     };
-    let examined = reached.and_then(|(set_up, session)| {
+    let examined = reached.and_then(|(installation_state, session)| {
         let data_dir = &session.settings().data_dir;
         access::examine(data_dir, &mut findings);
-        open_files::examine(data_dir, &set_up, &mut findings);
-        findings.extend(clock::examine_outlasting(set_up.outlasting));
+        open_files::examine(data_dir, &installation_state, &mut findings);
+        findings.extend(clock::examine_outlasting(installation_state.outlasting));
         if let Some(config) = &config {
-            findings.push(check_issuer(&set_up.issuer, config));
+            findings.push(check_issuer(&installation_state.issuer, config));
         }
         findings.extend(disk::examine_database(&session)?);
         let settings = config
             .as_ref()
             .map_or(session.settings(), |config| &config.settings);
-        examine_store(&session, settings, now, set_up.clock_watermark, &mut findings)
+        examine_store(
+            &session,
+            settings,
+            now,
+            installation_state.clock_watermark,
+            &mut findings,
+        )
     });
     let oldest = examined.unwrap_or_else(|error| {
         let message = error.to_string();
@@ -128,9 +137,9 @@ pub fn run(
     show(&findings, request.all, output)
 }
 
-fn set_up(session: &AdminConnection) -> Result<SetUp, CliError> {
-    match session.ask(Command::SetUp)? {
-        Reply::SetUp(set_up) => Ok(set_up),
+fn installation_state(session: &AdminConnection) -> Result<InstallationState, CliError> {
+    match session.ask(Command::InstallationState)? {
+        Reply::InstallationState(installation_state) => Ok(installation_state),
         _ => Err(unexpected()),
     }
 }

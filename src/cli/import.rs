@@ -27,8 +27,8 @@ pub struct Import {
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// What happens to users who are there already and differ
-    #[arg(long, value_enum, default_value_t = Existing::Refuse)]
-    pub existing: Existing,
+    #[arg(long, value_enum, default_value_t = ExistingUsers::Refuse)]
+    pub existing: ExistingUsers,
     /// Import the good lines though others are bad
     #[arg(long)]
     pub skip_bad: bool,
@@ -39,7 +39,7 @@ pub struct Import {
 
 /// What happens to lines about existing users.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Existing {
+pub enum ExistingUsers {
     /// Their lines are bad.
     Refuse,
     /// They stay as they are.
@@ -267,9 +267,9 @@ fn pass(
     let mut total = Imported::default();
     let mut progress = Progress::of(if write { "import" } else { "check" });
     let existing = match request.existing {
-        Existing::Refuse => import::Existing::Refuse,
-        Existing::Skip => import::Existing::Skip,
-        Existing::Update => import::Existing::Update,
+        ExistingUsers::Refuse => import::ExistingUsers::Refuse,
+        ExistingUsers::Skip => import::ExistingUsers::Skip,
+        ExistingUsers::Update => import::ExistingUsers::Update,
     };
     let mut work = || -> Result<(), CliError> {
         let mut input = LineReader::of(source)?;
@@ -311,7 +311,7 @@ pub fn run(
     let source = source.as_mut();
     let first = Command::UserImport(ImportUsers {
         lines: Vec::new(),
-        existing: import::Existing::Refuse,
+        existing: import::ExistingUsers::Refuse,
         skip_bad: false,
         write: !request.dry_run,
     });

@@ -14,7 +14,7 @@ use super::output::{CliError, Output};
 use super::refusal::{StateFile, hint, message};
 use super::state_file::{Declared, Sources, parse};
 use super::value_parsers::{read_limited, unreadable, warn_of_claims};
-use crate::admin::apply::{Action, Applied, Apply as Request, Change, Exported, LeftOut, SecretChange};
+use crate::admin::apply::{Action, Applied, Apply as Request, Change, Exported, NotExported, SecretChange};
 use crate::admin::client::ClientView;
 use crate::control::protocol::{Command, ExportLine, Reply};
 
@@ -201,7 +201,7 @@ struct ExportedState {
     client: Vec<Map<String, Value>>,
     user: Vec<Map<String, Value>>,
     #[serde(skip)]
-    left_out: LeftOut,
+    not_exported: NotExported,
 }
 
 /// Runs `idsvc export`. It prints only a complete export, because half a state looks like a whole one.
@@ -225,7 +225,7 @@ pub fn export(
         }
     }
     let exported = session.take_bytes(command, read_export)?;
-    warn_of_left_out(&exported.left_out, output);
+    warn_of_left_out(&exported.not_exported, output);
     let text = if output.json {
         serde_json::to_string_pretty(&exported).map_err(CliError::refused)?
     } else {
@@ -246,12 +246,12 @@ fn print(text: &str, output: &mut Output<'_>) -> Result<(), CliError> {
 }
 
 /// Warns of records that an export cannot hold.
-fn warn_of_left_out(left_out: &LeftOut, output: &mut Output<'_>) {
+fn warn_of_left_out(not_exported: &NotExported, output: &mut Output<'_>) {
     for (count, what) in [
-        (left_out.brought, "users whom a provider brought"),
-        (left_out.links, "links of users to providers"),
+        (not_exported.brought, "users whom a provider brought"),
+        (not_exported.links, "links of users to providers"),
         (
-            left_out.from_devices,
+            not_exported.from_devices,
             "users of devices who have got a name or a password",
         ),
     ] {
@@ -272,7 +272,7 @@ fn read_export(source: &mut dyn BufRead) -> Result<ExportedState, CliError> {
             ExportLine::Record(Exported::Provider(entry)) => exported.provider.push(entry),
             ExportLine::Record(Exported::Client(entry)) => exported.client.push(entry),
             ExportLine::Record(Exported::User(entry)) => exported.user.push(entry),
-            ExportLine::LeftOut(left_out) => exported.left_out = left_out,
+            ExportLine::NotExported(not_exported) => exported.not_exported = not_exported,
             ExportLine::End => return Ok(exported),
         }
     }

@@ -12,7 +12,7 @@ use std::io::Write;
 use std::ops::ControlFlow;
 
 use crate::admin::apply;
-use crate::admin::apply::LeftOut;
+use crate::admin::apply::NotExported;
 use crate::admin::backup;
 use crate::admin::client::ClientView;
 use crate::admin::client::api_key;
@@ -83,7 +83,7 @@ async fn dispatch(admin: Admin<'_>, command: Command) -> AdminResult<Reply> {
         Command::KeyImport(request) => Reply::Key(key::import(admin, request).await?),
         Command::SessionList(who) => Reply::Sessions(session::list(admin, &who)?),
         Command::SessionRevoke(request) => Reply::Revoked(session::revoke(admin, request).await?),
-        Command::SetUp => Reply::SetUp(installation::set_up(admin)?),
+        Command::InstallationState => Reply::InstallationState(installation::installation_state(admin)?),
         Command::DatabaseSize => Reply::DatabaseSize(compact::measure(admin).await?),
         Command::Compact => Reply::Compacted(compact::compact(admin).await?),
         Command::SetIssuer(issuer) => Reply::Issuer(installation::set_issuer(admin, issuer).await?),
@@ -109,15 +109,15 @@ pub fn stream_reply(admin: Admin<'_>, command: Command, sink: &mut dyn Write) ->
 fn stream_export(core: &Core, with_hashes: bool, sink: &mut dyn Write) -> Result<(), StreamError> {
     let mut write = |line: &ExportLine| sink.write_all(&wire::to_line(line)?);
     let mut written = Ok(());
-    let left_out = apply::export(core, with_hashes, &mut |record| {
+    let not_exported = apply::export(core, with_hashes, &mut |record| {
         written = write(&ExportLine::Record(record));
         match written {
             Ok(()) => ControlFlow::Continue(()),
             Err(_) => ControlFlow::Break(()),
         }
     })?;
-    if written.is_ok() && left_out != LeftOut::default() {
-        written = write(&ExportLine::LeftOut(left_out));
+    if written.is_ok() && not_exported != NotExported::default() {
+        written = write(&ExportLine::NotExported(not_exported));
     }
     written
         .and_then(|()| write(&ExportLine::End))
@@ -240,7 +240,7 @@ mod tests {
         written.await.unwrap();
         let mut streamed = Vec::new();
         stream_reply(admin(&core), Command::Export(true), &mut streamed).unwrap();
-        let left_out = LeftOut {
+        let not_exported = NotExported {
             brought: 1,
             links: 2,
             from_devices: 1,
@@ -250,7 +250,10 @@ mod tests {
             .map(|line| serde_json::from_slice(line).unwrap())
             .collect();
         assert!(matches!(lines[0], ExportLine::Record(Exported::User(_))));
-        assert_eq!(lines[1..], [ExportLine::LeftOut(left_out), ExportLine::End]);
+        assert_eq!(
+            lines[1..],
+            [ExportLine::NotExported(not_exported), ExportLine::End]
+        );
     }
 
     #[tokio::test]

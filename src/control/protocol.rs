@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::admin::AdminRefusal;
-use crate::admin::apply::{Applied, Apply, Exported, LeftOut};
+use crate::admin::apply::{Applied, Apply, Exported, NotExported};
 use crate::admin::backup::BackUp;
 use crate::admin::client::api_key::{ApiKeyView, WhichApiKey};
 use crate::admin::client::{AddClient, ClientView, RotateSecret, UpdateClient};
 use crate::admin::compact::{Compacted, DatabaseSize};
 use crate::admin::import::{ImportUsers, Imported};
-use crate::admin::installation::{IssuerView, SetUp};
+use crate::admin::installation::{InstallationState, IssuerView};
 use crate::admin::key::{ImportKey, KeyView, RotateKey};
 use crate::admin::provider::examine::ProviderReport;
 use crate::admin::provider::{AddProvider, ProviderView, UpdateProvider};
@@ -92,7 +92,7 @@ pub enum Command {
     /// `session revoke`.
     SessionRevoke(RevokeSessions),
     /// Asks for the issuer and the state of the service, for `doctor`.
-    SetUp,
+    InstallationState,
     /// Asks for the size of the database and of its unused part, for `doctor`.
     #[serde(rename = "room")]
     DatabaseSize,
@@ -122,7 +122,7 @@ impl Command {
             | Self::ProviderTest(_)
             | Self::KeyList
             | Self::SessionList(_)
-            | Self::SetUp
+            | Self::InstallationState
             | Self::DatabaseSize
             | Self::Export(_)
             | Self::BackUp(_) => true,
@@ -186,7 +186,7 @@ pub enum Reply {
     /// The previous and the new issuer.
     Issuer(IssuerView),
     /// The issuer and the state of the service.
-    SetUp(SetUp),
+    InstallationState(InstallationState),
     /// The size of the database and of its unused part.
     #[serde(rename = "room")]
     DatabaseSize(DatabaseSize),
@@ -209,7 +209,7 @@ pub enum ExportLine {
     /// A provider, client or user.
     Record(Exported),
     /// Counts the records that the export leaves out. An export without such records has no such line.
-    LeftOut(LeftOut),
+    NotExported(NotExported),
     /// The last line. An export without it is incomplete.
     End,
 }

@@ -21,7 +21,8 @@ use super::wire;
 use crate::admin::Actor;
 use crate::files;
 
-/// The most time for the first byte of a command. The command line sends it at once, and a silent peer keeps others waiting.
+/// The most time for the first byte of a command. The command line sends it at once, and a silent peer keeps others
+/// waiting.
 const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The most time for the rest of a command.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,7 +1,7 @@
 //! Opens, creates and renames files without following symbolic links.
 //!
 //! The data directory belongs to the user of the service, and theme folders to people who may not read the rest of the
-//! machine. A link in there could lead a command of root's, or the service, to any other file. So a path is walked by
+//! machine. A link in there could lead the service, or a command that root runs, to any other file. So a path is walked by
 //! descriptors: each name is opened in the folder before it with `O_NOFOLLOW`, and the descriptor is what is checked.
 
 pub mod owner;

@@ -226,7 +226,10 @@ pub(super) fn plan(
         if let (Some(uuid), Some(before)) = (entry.uuid, &before)
             && uuid != before.client_uuid
         {
-            let detail = format!("it is there with another uuid, {}", before.client_uuid);
+            let detail = format!(
+                "the stored client has the uuid {}, which cannot be changed",
+                before.client_uuid
+            );
             faults.push(FaultCode::NotAllowed.at(["client_uuid"], detail));
         }
         let usable = usable_algorithms(snapshot, &entry.indispensable)?;

@@ -161,7 +161,7 @@ pub enum Exported {
 
 /// What an export leaves out, because a file cannot declare it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeftOut {
+pub struct NotExported {
     /// Users who were created by a provider.
     pub brought: u64,
     /// Links of other users to providers.
@@ -183,7 +183,8 @@ enum PlannedWrite {
 }
 
 impl PlannedWrite {
-    /// The record for the audit log: its kind, and the identifier that does not change with its name.
+    /// How the audit log names the changed record: its kind, and the identifier that stays when its name changes. `None` for
+    /// a change that is not audited.
     fn audited_record(&self) -> Option<(&'static str, String)> {
         Some(match self {
             Self::PutProvider(provider) => (providers::KIND, provider.id.clone()),
@@ -382,8 +383,8 @@ pub fn export(
     core: &Core,
     with_hashes: bool,
     take: &mut dyn FnMut(Exported) -> ControlFlow<()>,
-) -> Result<LeftOut, StoreError> {
-    let mut left_out = LeftOut::default();
+) -> Result<NotExported, StoreError> {
+    let mut not_exported = NotExported::default();
     let mut flow = ControlFlow::Continue(());
     // After a `Break`, `take` must not be called again.
     core.store.read(|snapshot| {
@@ -403,17 +404,17 @@ pub fn export(
         }
         USERS.visit(snapshot, .., |_, user| {
             if users::is_declarable(&user) {
-                left_out.links += user.identities.len() as u64;
+                not_exported.links += user.identities.len() as u64;
                 flow = take(Exported::User(users::export(&user, with_hashes)));
             } else if user.comes_from_provider() {
-                left_out.brought += 1;
+                not_exported.brought += 1;
             } else if !user.is_anonymous() {
-                left_out.from_devices += 1;
+                not_exported.from_devices += 1;
             }
             Ok(flow)
         })
     })?;
-    Ok(left_out)
+    Ok(not_exported)
 }
 
 /// Adds a fault for each record that is declared twice.

@@ -28,7 +28,7 @@ const CLOCK_SKEW: Duration = Duration::from_mins(5);
 /// What happens if a line is about a user who is here already and differs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Existing {
+pub enum ExistingUsers {
     /// The line is refused.
     #[default]
     Refuse,
@@ -44,7 +44,7 @@ pub struct ImportUsers {
     /// Each line with its number.
     pub lines: Vec<(u64, String)>,
     /// What happens to users who are here already.
-    pub existing: Existing,
+    pub existing: ExistingUsers,
     /// Whether good lines are imported even if others are bad.
     pub skip_bad: bool,
     /// Whether users are stored. If not, the lines are only checked.
@@ -323,7 +323,7 @@ impl ParsedLine {
     fn decide(
         &self,
         snapshot: &dyn Snapshot,
-        existing: Existing,
+        existing: ExistingUsers,
         organization: &str,
         now: Timestamp,
     ) -> Result<Result<ImportAction, AdminRefusal>, StoreError> {
@@ -344,10 +344,10 @@ impl ParsedLine {
         // The password is not compared: the stored one may have been rehashed or changed since an earlier import.
         let is_repeated = before == user && before.source == User::IMPORT;
         Ok(match existing {
-            _ if is_repeated && existing != Existing::Update => Ok(ImportAction::Keep),
-            Existing::Skip => Ok(ImportAction::Keep),
-            Existing::Refuse => Err(already_exists(KIND, &before.account_id).into()),
-            Existing::Update => {
+            _ if is_repeated && existing != ExistingUsers::Update => Ok(ImportAction::Keep),
+            ExistingUsers::Skip => Ok(ImportAction::Keep),
+            ExistingUsers::Refuse => Err(already_exists(KIND, &before.account_id).into()),
+            ExistingUsers::Update => {
                 if let Some(fault) = self.fields.federated_namesake(&before) {
                     return Ok(Err(fault.into()));
                 }
@@ -464,7 +464,7 @@ type Planned = (Imported, Vec<(u64, ImportAction)>);
 fn plan(
     snapshot: &dyn Snapshot,
     parsed: &[ParsedLine],
-    existing: Existing,
+    existing: ExistingUsers,
     organization: &str,
     now: Timestamp,
     mut report: Imported,

@@ -5,7 +5,7 @@ use crate::admin::user;
 fn request(lines: &[&str], write: bool) -> ImportUsers {
     ImportUsers {
         lines: (1..).zip(lines.iter().map(|line| (*line).to_owned())).collect(),
-        existing: Existing::Refuse,
+        existing: ExistingUsers::Refuse,
         skip_bad: false,
         write,
     }
@@ -111,19 +111,25 @@ async fn a_user_who_differs_is_refused_skipped_or_changed_as_told() {
         existing,
         ..request(&[line], true)
     };
-    let refused = users(admin(&core), told(Existing::Refuse)).await.unwrap();
+    let refused = users(admin(&core), told(ExistingUsers::Refuse)).await.unwrap();
     assert_bad(&refused, FaultCode::AlreadyExists, &[]);
     assert_eq!(
-        users(admin(&core), told(Existing::Skip)).await.unwrap().unchanged,
+        users(admin(&core), told(ExistingUsers::Skip))
+            .await
+            .unwrap()
+            .unchanged,
         1
     );
     assert_eq!(user::show(admin(&core), "a@example.com").unwrap().venue_id, None);
     assert_eq!(
-        users(admin(&core), told(Existing::Update)).await.unwrap().updated,
+        users(admin(&core), told(ExistingUsers::Update))
+            .await
+            .unwrap()
+            .updated,
         1
     );
     assert_eq!(
-        users(admin(&core), told(Existing::Update))
+        users(admin(&core), told(ExistingUsers::Update))
             .await
             .unwrap()
             .unchanged,
@@ -143,7 +149,7 @@ async fn a_user_who_differs_is_refused_skipped_or_changed_as_told() {
 async fn a_hash_gives_its_password_once() {
     let core = core();
     let with = |hash: &str| ImportUsers {
-        existing: Existing::Update,
+        existing: ExistingUsers::Update,
         ..request(
             &[&format!(
                 r#"{{"email":"a@example.com","password_hash":"{hash}"}}"#
@@ -174,7 +180,7 @@ async fn a_line_between_two_users_is_bad() {
     let two = [r#"{"email":"a@example.com"}"#, r#"{"email":"b@example.com"}"#];
     users(admin(&core), request(&two, true)).await.unwrap();
     let between = ImportUsers {
-        existing: Existing::Update,
+        existing: ExistingUsers::Update,
         ..request(
             &[r#"{"account_id":"a@example.com","email":"b@example.com"}"#],
             true,
@@ -207,7 +213,7 @@ async fn a_type_that_is_no_persons_is_bad() {
     let uuid = user::show(admin(&core), "alice@example.com").unwrap().uuid;
     let named = format!(r#"{{"email":"alice@example.com","uuid":"{uuid}","user_type":"client"}}"#);
     let update = ImportUsers {
-        existing: Existing::Update,
+        existing: ExistingUsers::Update,
         ..request(&[&named], true)
     };
     let report = users(admin(&core), update).await.unwrap();

@@ -5,13 +5,13 @@ use std::io;
 use std::path::Path;
 
 use super::finding::{Finding, Level};
-use crate::admin::installation::SetUp;
+use crate::admin::installation::InstallationState;
 use crate::data_dir::DATABASE;
 use crate::data_dir::master_key::sealer_of;
 use crate::store::engine::FileId;
 
 /// Checks the master key and the database against those that the service was started with.
-pub(super) fn examine(data_dir: &Path, running: &SetUp, findings: &mut Vec<Finding>) {
+pub(super) fn examine(data_dir: &Path, running: &InstallationState, findings: &mut Vec<Finding>) {
     if let Some(fingerprint) = &running.master_key_fingerprint {
         let subject = "master key";
         findings.push(match sealer_of(data_dir, fingerprint) {

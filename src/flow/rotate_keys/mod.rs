@@ -1,5 +1,7 @@
-//! The lifecycle of keys: those of refresh tokens ([`refresh_keys`]), and the signing keys. Signing keys are made at the first start and announced before they sign. They stay
-//! published until the tokens that they signed have expired, and the sessions that their ID tokens name are over.
+//! The lifecycle of keys: those of refresh tokens ([`refresh_keys`]), and the signing keys.
+//!
+//! Signing keys are made at the first start and announced before they sign. They stay published until the tokens that
+//! they signed have expired, and the sessions that their ID tokens name are over.
 
 pub mod refresh_keys;
 #[cfg(test)]

@@ -96,7 +96,7 @@ fn no_link_is_followed_in_a_theme() {
     assert!(refused(&folder, "away").contains("away: it is a link"));
 }
 
-/// Whoever can write to a theme could replace a file by a link after it was checked, and a browser got the private key.
+/// A link in the place of a file that was just checked would lead a browser to the private key.
 #[test]
 fn a_file_that_becomes_a_link_while_it_is_read_leads_nowhere() {
     let folder = Folder::new();

@@ -6,7 +6,7 @@ use base64::Engine;
 use idsvc::admin::apply::users::DeclaredUser;
 use idsvc::admin::apply::{Apply, DeclaredState, apply};
 use idsvc::admin::import;
-use idsvc::admin::import::{Existing, ImportUsers, UserLine};
+use idsvc::admin::import::{ExistingUsers, ImportUsers, UserLine};
 use idsvc::admin::provider::ProviderFields;
 use idsvc::admin::provider::examine::{FindingStatus, ProviderReport, examine};
 use idsvc::admin::user;
@@ -315,7 +315,7 @@ async fn nobody_whom_a_provider_brought_is_taken_for_somebody_declared() {
         import::users(scene.server.admin(), request).await.unwrap()
     };
     let refused = declare(meaning(None)).await.unwrap_err();
-    let report = bring(meaning(None), Existing::Update).await;
+    let report = bring(meaning(None), ExistingUsers::Update).await;
     let fault = &report.bad[0].faults[0];
     assert_eq!(
         (fault.code, &fault.fields[..]),
@@ -323,7 +323,7 @@ async fn nobody_whom_a_provider_brought_is_taken_for_somebody_declared() {
     );
     assert_eq!(refused, fault.detail);
     assert!(refused.contains(&uuid(&evil)), "{refused}");
-    assert_eq!(bring(meaning(None), Existing::Skip).await.unchanged, 1);
+    assert_eq!(bring(meaning(None), ExistingUsers::Skip).await.unchanged, 1);
     let user_type = || {
         let user = user::show(scene.server.admin(), &uuid(&evil)).unwrap();
         user.user_type
@@ -332,7 +332,7 @@ async fn nobody_whom_a_provider_brought_is_taken_for_somebody_declared() {
     let meant = meaning(Some(&uuid(&evil)));
     assert_eq!(declare(meant.clone()).await.unwrap().changes.len(), 1);
     assert_eq!(user_type(), "admin");
-    assert_eq!(bring(meant, Existing::Update).await.bad, []);
+    assert_eq!(bring(meant, ExistingUsers::Update).await.bad, []);
 }
 
 #[tokio::test]

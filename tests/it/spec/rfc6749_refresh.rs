@@ -279,22 +279,23 @@ async fn a_family_ends_when_the_operator_says() {
 #[tokio::test]
 async fn a_disabled_user_or_client_is_refused() {
     let (server, acme, alice) = scene().await;
-    let tokens = acme.tokens(&alice.browser()).await;
-    server.change_user(&alice, |user| user.enabled = false).await;
-    let refused = acme.refresh(tokens.refresh_token()).await;
-    assert_eq!(refused.error(), "invalid_grant");
-    assert!(!acme.is_welcome(&tokens).await);
-    server.change_user(&alice, |user| user.enabled = true).await;
-    let tokens = acme.refresh(tokens.refresh_token()).await.tokens();
-    server.change_client(&acme, |client| client.enabled = false).await;
-    assert_eq!(
-        acme.refresh(tokens.refresh_token()).await.error(),
-        "invalid_client"
-    );
-    assert!(!acme.is_welcome(&tokens).await);
-    server.change_client(&acme, |client| client.enabled = true).await;
-    assert!(acme.is_welcome(&tokens).await);
-    acme.refresh(tokens.refresh_token()).await.tokens();
+    for is_retry in [false, true] {
+        let tokens = acme.tokens(&alice.browser()).await;
+        if is_retry {
+            acme.refresh(tokens.refresh_token()).await.tokens();
+        }
+        let refused = async || acme.refresh(tokens.refresh_token()).await.error();
+        server.change_user(&alice, |user| user.enabled = false).await;
+        assert_eq!(refused().await, "invalid_grant");
+        assert!(!acme.is_welcome(&tokens).await);
+        server.change_user(&alice, |user| user.enabled = true).await;
+        server.change_client(&acme, |client| client.enabled = false).await;
+        assert_eq!(refused().await, "invalid_client");
+        assert!(!acme.is_welcome(&tokens).await);
+        server.change_client(&acme, |client| client.enabled = true).await;
+        assert!(acme.is_welcome(&tokens).await);
+        acme.refresh(tokens.refresh_token()).await.tokens();
+    }
 }
 
 /// Section 6: the answer shows the user as the record is now.

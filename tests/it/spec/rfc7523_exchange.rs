@@ -194,7 +194,7 @@ async fn whoever_has_no_address_is_known_by_provider_and_subject() {
     );
 }
 
-/// Whoever runs such a provider can write any address into a token.
+/// A provider can write any address into its tokens.
 #[tokio::test]
 async fn an_address_is_given_only_if_its_provider_vouches_for_it() {
     let scene = scene_with(|fields| fields.addresses = None).await;
