@@ -1,5 +1,7 @@
 //! What is fixed at the first start: the issuer and the master key's fingerprint.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Admin, AdminResult};
@@ -72,6 +74,8 @@ pub struct InstallationState {
     pub clock_watermark: Option<Timestamp>,
     /// How many refresh tokens expire later than one that is issued now.
     pub outlasting: usize,
+    /// Scope values that clients asked the running service for and that do not exist, by `client_id`.
+    pub unknown_scopes: BTreeMap<String, Vec<String>>,
     /// For how many seconds the disk has delayed a write, if it hangs.
     pub stalled: Option<u64>,
 }
@@ -90,6 +94,7 @@ pub fn installation_state(admin: Admin<'_>) -> AdminResult<InstallationState> {
         database: store.file(),
         clock_watermark: clock_watermark::read(admin.core, now)?,
         outlasting: outlasting.len(),
+        unknown_scopes: admin.core.unknown_scopes.list(&admin.core.catalog()),
         stalled: store.stalled().map(|stalled| stalled.elapsed.as_secs()),
     })
 }

@@ -104,6 +104,7 @@ pub fn run(
         access::examine(data_dir, &mut findings);
         open_files::examine(data_dir, &installation_state, &mut findings);
         findings.extend(clock::examine_outlasting(installation_state.outlasting));
+        findings.extend(grade::examine_unknown_scopes(&installation_state.unknown_scopes));
         if let Some(config) = &config {
             findings.push(check_issuer(&installation_state.issuer, config));
         }

@@ -32,6 +32,7 @@ pub struct Catalog {
     api_keys: HashMap<[u8; 32], (Uuid, Arc<Client>)>,
     providers: BTreeMap<String, Arc<Provider>>,
     origins: HashSet<String>,
+    scopes: HashSet<String>,
     keyring: Keyring,
     refresh_keys: RefreshKeys,
     access_tokens: Vec<(Algorithm, Encoder)>,
@@ -61,6 +62,8 @@ impl Catalog {
             .filter(|client| client.enabled)
             .flat_map(|client| client.origins())
             .collect();
+        let scopes = clients.values().flat_map(|client| client.scope.iter());
+        let scopes = scopes.map(ToOwned::to_owned).collect();
         let with_keys = clients.values().filter(|client| !client.jwks.is_empty());
         let client_keys = with_keys
             .map(|client| (client.client_id.clone(), Arc::new(JwkSet::of_jwks(&client.jwks))))
@@ -99,6 +102,7 @@ impl Catalog {
                 .map(|(id, provider)| (id, Arc::new(provider)))
                 .collect(),
             origins,
+            scopes,
             keyring,
             refresh_keys: RefreshKeys::new(refresh_keys),
             access_tokens,
@@ -169,6 +173,11 @@ impl Catalog {
     /// Whether scripts of this origin may call the endpoints that clients call.
     pub fn allows_origin(&self, origin: &str) -> bool {
         self.origins.contains(origin)
+    }
+
+    /// Whether a client, enabled or not, may ask for this scope value.
+    pub fn has_scope(&self, value: &str) -> bool {
+        self.scopes.contains(value)
     }
 
     /// The signing keys.

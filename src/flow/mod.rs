@@ -26,6 +26,7 @@ pub mod login;
 pub mod rotate_keys;
 pub mod sweep;
 pub mod token;
+pub mod unknown_scopes;
 pub mod upstream_token;
 pub mod users;
 
@@ -37,6 +38,7 @@ use uuid::Uuid;
 pub use self::catalog::Catalog;
 use self::grant_policy::GrantPolicy;
 use self::login::finish_federation::PendingAnswers;
+use self::unknown_scopes::UnknownScopes;
 use crate::clock::Clock;
 use crate::federation::Upstreams;
 use crate::federation::upstreams::{OutboundPolicy, SetupError};
@@ -120,6 +122,8 @@ pub struct Core {
     pub upstreams: Upstreams,
     /// Signatures of access tokens that were verified before.
     pub signature_cache: SignatureCache,
+    /// Scope values that clients ask for and that do not exist.
+    pub unknown_scopes: UnknownScopes,
     catalog: Arc<ArcSwap<Catalog>>,
     reload_lock: Mutex<()>,
     /// The answers of providers that are being checked now.
@@ -143,6 +147,7 @@ impl Core {
         Ok(Self {
             upstreams,
             signature_cache: SignatureCache::default(),
+            unknown_scopes: UnknownScopes::default(),
             store,
             clock,
             random,

@@ -54,7 +54,7 @@ pub fn grant_type(parameters: &Parameters, service_name: &str) -> Result<GrantTy
 }
 
 /// The requested scope. Without a value it counts as omitted, as every parameter does.
-pub(super) fn scope(parameters: &Parameters) -> Result<Option<Scope>, Refusal> {
+pub fn scope(parameters: &Parameters) -> Result<Option<Scope>, Refusal> {
     let scope: Option<Scope> = parameters
         .get("scope")
         .map(str::parse)

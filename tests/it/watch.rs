@@ -10,6 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use idsvc::admin::Actor;
 use idsvc::data_dir::DataDirError;
+use serde_json::Value;
 
 use crate::harness::process::{Service, request, said, shown};
 use crate::harness::tls;
@@ -44,6 +45,48 @@ fn the_doctor_says_the_same_with_a_service_and_without_one() {
         shown(&online)
     );
     assert!(shown(&online).contains("FAPI 2.0 Security Profile section 5.3.2.1"));
+}
+
+#[test]
+fn the_doctor_names_clients_that_ask_for_scopes_that_do_not_exist() {
+    let service = Service::with_client();
+    let mut running = service.serve();
+    let findings = || {
+        let report = service.json(&["doctor", "--backup-interval", "off", "--json"]);
+        let findings = report["findings"].as_array().unwrap().clone();
+        let about_unknown = |finding: &Value| finding["message"].as_str().unwrap().contains("opnid");
+        findings.into_iter().filter(about_unknown).collect::<Vec<_>>()
+    };
+    for scope in ["openid", "opnid+email+openid", "opnid+documents:read"] {
+        running.request("GET", &format!("{TARGET}&scope={scope}"), &[], "");
+    }
+    let [finding] = &findings()[..] else {
+        panic!("{:?}", findings())
+    };
+    assert_eq!(
+        (finding["subject"].as_str(), finding["level"].as_str()),
+        (Some("web"), Some("advice"))
+    );
+    assert!(
+        finding["message"]
+            .as_str()
+            .unwrap()
+            .ends_with(": opnid documents:read"),
+        "{finding}"
+    );
+    assert!(
+        finding["remedy"]
+            .as_str()
+            .unwrap()
+            .contains("openid is probably meant"),
+        "{finding}"
+    );
+
+    for number in 0..20 {
+        running.request("GET", &format!("{TARGET}&scope=invented{number}"), &[], "");
+    }
+    assert_eq!(findings(), [] as [Value; 0], "the last ones replace the first");
+    running.kill();
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Checks a client against OAuth 2.1 and the FAPI 2.0 Security Profile.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::finding::Finding;
@@ -173,6 +174,28 @@ fn check_scope(client: &ClientView) -> impl Iterator<Item = Finding> {
             format!("idsvc client update {id} --scope {meant}, beside every other scope that it keeps");
         Some(Finding::advice("client", id, &message, remedy))
     })
+}
+
+/// Names clients whose authorization requests hold scope values that do not exist.
+pub(super) fn examine_unknown_scopes(unknown: &BTreeMap<String, Vec<String>>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (client_id, values) in unknown {
+        let message = format!(
+            "its sign-ins ask for scope values that no client may have, and do not get them: {}",
+            values.join(" ")
+        );
+        let mut meant = values
+            .iter()
+            .filter_map(|value| Scope::misspelled_standard(value));
+        let remedy = match meant.next() {
+            Some(meant) => format!("correct the spelling in the application: {meant} is probably meant"),
+            None => format!(
+                "correct the application, or allow them with idsvc client update {client_id} --scope, beside those that it has"
+            ),
+        };
+        findings.push(Finding::advice("client", client_id, message, remedy));
+    }
+    findings
 }
 
 #[cfg(test)]

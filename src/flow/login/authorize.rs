@@ -13,6 +13,7 @@ use crate::oauth::authorize::{AuthorizationRequest, UntrustedRedirect, response_
 use crate::oauth::login::{LoginPurpose, LoginRecord};
 use crate::oauth::openid::id_token::IdTokenHint;
 use crate::oauth::parameters::Parameters;
+use crate::oauth::token;
 use crate::store::StoreError;
 use crate::store::engine::Snapshot;
 
@@ -46,6 +47,10 @@ pub async fn begin_authorization(
             ))));
         }
     };
+
+    if let Ok(Some(requested)) = token::scope(parameters) {
+        core.unknown_scopes.note(&catalog, client_id, &requested);
+    }
 
     let lifetimes = core.policy.lifetimes.session;
     let presented = browser.session.clone();
