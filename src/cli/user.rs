@@ -14,6 +14,7 @@ use crate::admin::SecretString;
 use crate::admin::user;
 use crate::admin::user::{AddUser, NewPassword, SetPassword, UpdateUser, UserFields, UserView};
 use crate::control::protocol::{Command, Reply};
+use crate::store::records::FailedPasswords;
 
 /// The verbs of users.
 #[derive(Debug, Subcommand)]
@@ -159,6 +160,9 @@ pub struct Update {
     /// A new account identifier
     #[arg(long)]
     pub account_id: Option<String>,
+    /// Count wrong passwords from zero again, and accept the right one from any browser
+    #[arg(long)]
+    pub reset_failed_passwords: bool,
     /// The other changed fields.
     #[command(flatten)]
     pub fields: Fields,
@@ -247,10 +251,12 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
                 who,
                 email,
                 account_id,
+                reset_failed_passwords,
                 fields,
             } = *update;
             let fields = change(&fields)?;
-            if email.is_none() && account_id.is_none() && fields == UserFields::default() {
+            let is_same = email.is_none() && account_id.is_none() && fields == UserFields::default();
+            if is_same && !reset_failed_passwords {
                 let message = "nothing to change: name at least one flag, see idsvc user update --help";
                 return Err(CliError::Misused(message.to_owned()));
             }
@@ -258,6 +264,7 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
                 who,
                 email,
                 account_id,
+                reset_failed_passwords,
                 fields,
             }))
         }
@@ -378,6 +385,9 @@ fn show(view: &UserView, output: &mut Output<'_>) -> Result<(), CliError> {
         ("created_at", moment(view.created_at)),
         ("updated_at", moment(view.updated_at)),
     ];
+    if let Some(failed) = &view.failed_passwords {
+        facts.push(("failed_passwords", failures(failed)));
+    }
     for (name, value) in &view.claims {
         let text = value
             .as_str()
@@ -391,8 +401,25 @@ fn show(view: &UserView, output: &mut Output<'_>) -> Result<(), CliError> {
         facts.push(("application", text));
     }
     output.facts(&facts)?;
+    if view.failed_passwords.is_some_and(|failed| failed.is_at_limit()) {
+        let account = &view.account_id;
+        output.hint(&format!(
+            "\nThe password is refused in browsers in which the user has not signed in before.\nSet another one with idsvc user set-password {account}, or keep it with idsvc user update {account} --reset-failed-passwords."
+        ));
+    }
     if view.password.is_some() {
         output.hint("\nThe password is shown this once; only its hash is kept.");
     }
     Ok(())
+}
+
+/// The wrong passwords in a row, in words.
+fn failures(failed: &FailedPasswords) -> String {
+    let last = moment(failed.last_failed_at);
+    let limit = if failed.is_at_limit() {
+        ", which is the limit"
+    } else {
+        ""
+    };
+    format!("{} in a row{limit}, the last one at {last}", failed.count)
 }

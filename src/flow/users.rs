@@ -9,10 +9,11 @@ use crate::identity::User;
 use crate::store::StoreError;
 use crate::store::engine::Tx;
 use crate::store::tables::{
-    CONSENTS, FAMILIES, FAMILIES_BY_OWNER, USERS, USERS_BY_IDENTITY, USERS_BY_LOGIN_NAME,
+    CONSENTS, FAILED_PASSWORDS, FAMILIES, FAMILIES_BY_OWNER, USERS, USERS_BY_IDENTITY, USERS_BY_LOGIN_NAME,
 };
 
-/// Removes a user with everything that belongs to them: names, identities, sessions, consents, refresh families.
+/// Removes a user with everything that belongs to them: names, identities, sessions, consents, refresh families,
+/// the count of wrong passwords.
 pub fn remove_user(tx: &mut dyn Tx, user: &User, now: Timestamp) -> Result<(), StoreError> {
     end_sessions_and_families(tx, user.uuid, now)?;
     for (key, ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &user.uuid, usize::MAX)? {
@@ -31,6 +32,7 @@ pub fn remove_user(tx: &mut dyn Tx, user: &User, now: Timestamp) -> Result<(), S
         USERS_BY_IDENTITY.remove(tx, &(identity.issuer.clone(), identity.subject.clone()))?;
     }
     remove_login_names(tx, user)?;
+    FAILED_PASSWORDS.remove(tx, &user.uuid)?;
     USERS.remove(tx, &user.uuid).map(|_| ())
 }
 

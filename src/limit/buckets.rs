@@ -48,6 +48,11 @@ impl Rule {
         }
     }
 
+    /// The time in which one is forgotten, in milliseconds.
+    pub const fn interval_ms(self) -> u64 {
+        self.interval_ms
+    }
+
     /// Allows `count` within an hour, all of them at once if need be.
     pub const fn hourly(count: u32) -> Self {
         let count = if count == 0 { 1 } else { count as u64 };

@@ -2,13 +2,15 @@
 //!
 //! [`Buckets`] count what was done within a time, a [`ConcurrencyLimit`] counts what is held at one moment. Both are
 //! bounded in memory, know only addresses and names, and are told the time. The counts live in memory: a restart
-//! forgets them.
+//! forgets them. Only wrong passwords in a row are counted in the store. That count holds for exempt senders too, and
+//! does not go down with time.
 //!
 //! | what | burst, then one every | counted by |
 //! |---|---|---|
 //! | failed sign-ins | 10, 5 minutes | the name that was typed, whether a user has it or not |
 //! | | 30, 20 seconds | the address |
 //! | | 10, 5 minutes | the known browser of this user, instead of the name and the address |
+//! | | 100 in a row | the user, in the store ([`password_attempt::AccountFailures`]); known browsers are let in |
 //! | passwords typed, right or wrong | 300, half a second | the address; in known browsers the user instead |
 //! | answers of providers | 300, half a second | the address |
 //! | failed client authentication | 20, 10 seconds | the client's name at the address |
@@ -61,6 +63,8 @@ use crate::clock::Timestamp;
 use crate::random::Random;
 
 const ACCOUNT: Rule = Rule::new(10, Duration::from_mins(5));
+/// How many failures under one name are many for the user who reads of them.
+const FAILED_OFTEN: u64 = 5;
 const SIGN_IN: Rule = Rule::new(30, Duration::from_secs(20));
 const TYPED_PASSWORD: Rule = Rule::new(300, Duration::from_millis(500));
 const PROVIDER_ANSWER: Rule = Rule::new(300, Duration::from_millis(500));
@@ -165,7 +169,7 @@ impl Limiter {
         now: Timestamp,
     ) -> Result<PasswordAttempt, RetryAfter> {
         if self.is_exempt(from) {
-            return Ok(PasswordAttempt::unlimited(now));
+            return Ok(PasswordAttempt::unlimited(known_browser.is_some(), now));
         }
         let (senders, subject) = match known_browser {
             // Counted by the user: one user can have many browsers.
@@ -177,7 +181,7 @@ impl Limiter {
                 Network::all_up_to_provider(from)
                     .map(|network| self.network_key(network))
                     .collect(),
-                self.key_of(&[b"account", name.as_bytes()]),
+                self.account_key(name),
             ),
         };
         let mut failures = vec![(Arc::clone(&self.accounts), subject)];
@@ -190,11 +194,10 @@ impl Limiter {
                 .saturating_add(self.sign_ins.fill(*key, now))
         };
         let attempt = PasswordAttempt {
-            is_known: known_browser.is_some(),
             rank: senders.iter().map(fill).max().unwrap_or_default(),
             subject: Some(subject.tag()),
             failures,
-            now,
+            ..PasswordAttempt::unlimited(known_browser.is_some(), now)
         };
         let charges = senders.into_iter().map(|key| (&self.typed_passwords, key));
         let too_many_typed = charge_all(charges.collect(), now).err();
@@ -202,6 +205,12 @@ impl Limiter {
             Some(longest_wait) => Err(longest_wait),
             None => Ok(attempt),
         }
+    }
+
+    /// Whether strangers have failed under this name so often that its user may need to know what follows from it. Names
+    /// that nobody has are no different.
+    pub fn has_failed_often(&self, name: &str, now: Timestamp) -> bool {
+        self.accounts.fill(self.account_key(name), now) >= FAILED_OFTEN * ACCOUNT.interval_ms()
     }
 
     /// Charges an answer of a provider. The provider is asked for tokens for it.
@@ -282,6 +291,10 @@ impl Limiter {
 
     fn is_exempt(&self, from: IpAddr) -> bool {
         !self.policy.enabled || any_contains(&self.policy.exempt, from)
+    }
+
+    fn account_key(&self, name: &str) -> Key {
+        self.key_of(&[b"account", name.as_bytes()])
     }
 
     fn client_at(&self, name: &[u8], from: IpAddr) -> Key {

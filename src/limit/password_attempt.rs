@@ -1,9 +1,19 @@
 //! An attempt to prove a password, as its limits see it.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use super::buckets::{Buckets, Key, RetryAfter};
 use crate::clock::Timestamp;
+
+/// The wrong passwords of one account in a row. They are stored.
+pub trait AccountFailures: Debug + Send + Sync {
+    /// Whether there are as many as there may be. `None` if they cannot be read.
+    fn are_at_limit(&self) -> Option<bool>;
+
+    /// Counts one more, without waiting for the disk.
+    fn add(&self);
+}
 
 /// A password that was typed, from its arrival to the result of the check.
 ///
@@ -18,25 +28,35 @@ pub struct PasswordAttempt {
     /// The name or browser whose failures are counted. `None` if none are.
     pub subject: Option<u64>,
     pub(super) failures: Vec<(Arc<Buckets>, Key)>,
+    /// The failures of the account in the store. `None` if they do not matter.
+    pub(super) account: Option<Arc<dyn AccountFailures>>,
     pub(super) now: Timestamp,
 }
 
 impl PasswordAttempt {
     /// The attempt of an operator, or of a user who has just proven the password.
     pub fn trusted() -> Self {
-        Self {
-            is_known: true,
-            ..Self::unlimited(Timestamp::from_seconds(0))
-        }
+        Self::unlimited(true, Timestamp::from_seconds(0))
     }
 
-    pub(super) fn unlimited(now: Timestamp) -> Self {
+    /// An attempt that no bucket counts.
+    pub(super) fn unlimited(is_known: bool, now: Timestamp) -> Self {
         Self {
-            is_known: false,
+            is_known,
             rank: 0,
             subject: None,
             failures: Vec::new(),
+            account: None,
             now,
+        }
+    }
+
+    /// The same attempt. These failures of its account count as well.
+    #[must_use]
+    pub fn at_account(self, failures: Arc<dyn AccountFailures>) -> Self {
+        Self {
+            account: Some(failures),
+            ..self
         }
     }
 
@@ -47,10 +67,26 @@ impl PasswordAttempt {
         longest.max().map_or(Ok(()), Err)
     }
 
-    /// Charges a wrong password.
+    /// Whether the right password is accepted. If the account is at its limit, a known browser is needed. `None` if that
+    /// cannot be read.
+    pub fn may_match(&self) -> Option<bool> {
+        match &self.account {
+            Some(failures) if !self.is_known => failures.are_at_limit().map(|is_at_limit| !is_at_limit),
+            _ => Some(true),
+        }
+    }
+
+    /// Charges a wrong password in memory.
     pub fn count_failure(&self) {
         for (buckets, key) in &self.failures {
             buckets.add(*key, self.now);
+        }
+    }
+
+    /// Counts a wrong password for the account, in the store.
+    pub fn store_failure(&self) {
+        if let Some(failures) = &self.account {
+            failures.add();
         }
     }
 }

@@ -186,6 +186,10 @@ fn an_exempt_network_and_a_service_without_limits_are_not_limited() {
     for limiter in [exempt, off] {
         let from = ip("192.0.2.1");
         assert_eq!(failures(&limiter, 500, |_| "alice".to_owned(), |_| from), 500);
+        for browser in [None, Some(&b"browser"[..])] {
+            let attempt = limiter.try_password("alice", browser, from, NOW).unwrap();
+            assert_eq!(attempt.is_known, browser.is_some());
+        }
         for _ in 0..500 {
             limiter.authentication_failed(b"web", from, NOW);
             assert_eq!(limiter.receive_provider_answer(from, NOW), Ok(()));

@@ -65,6 +65,12 @@ events! { 'a
         /// The client that sent the browser.
         client_id: &'a str,
     }
+    /// A user has reached the limit of wrong passwords in a row. Known browsers, and no others, are still let in with the
+    /// right password.
+    PasswordLimitReached = "password_limit_reached": warn(%user) {
+        /// The user.
+        user: Uuid,
+    }
     /// A user answered the consent page.
     ConsentAnswered = "consent_answered": info(%user, client_id, allowed) {
         /// The user.

@@ -20,6 +20,8 @@ pub struct Login {
     pub username: String,
     /// Why the page is shown again.
     pub problem: Option<LoginProblem>,
+    /// Whether many attempts with this user name have failed.
+    pub has_failed_often: bool,
     /// The address of the service, for users who opened the page under another one.
     pub issuer: String,
     /// The application that asked for the sign-in.
@@ -129,6 +131,7 @@ impl Login {
             csrf: "b1x0Jm5vYQ".to_owned(),
             username: String::new(),
             problem: None,
+            has_failed_often: false,
             issuer: "https://id.example.com".to_owned(),
             client_name: "Acme Notes".to_owned(),
             takes_password: true,
@@ -170,7 +173,13 @@ impl Login {
             problem: Some(LoginProblem::ProviderCancelled),
             ..Self::sample()
         };
-        let mut samples = vec![Self::sample(), choice, offered, without_password];
+        let failed_often = Self {
+            username: "alice@example.com".to_owned(),
+            problem: Some(LoginProblem::Credentials),
+            has_failed_often: true,
+            ..Self::sample()
+        };
+        let mut samples = vec![Self::sample(), choice, offered, without_password, failed_often];
         samples.extend(failed);
         samples
     }
@@ -208,6 +217,7 @@ impl Login {
                         LoginProblem::Elsewhere => (sentence_with_link(problem.text(text), &self.issuer)),
                         _ => (problem.text(text)),
                     }
+                    @if self.has_failed_often { " " (text.problem_failed_often) }
                 }
             }
         }
@@ -310,7 +320,12 @@ impl Page for Login {
         context.text("account_id", user.map_or("", |user| &user.account_id));
         context.text("problem_kind", self.problem.map_or("", LoginProblem::kind));
         let problem_text = self.problem.map_or("", |problem| problem.text(text));
-        context.text("problem_text", &problem_text.replace(PLACE, &self.issuer));
+        let mut problem_text = problem_text.replace(PLACE, &self.issuer);
+        if self.has_failed_often {
+            problem_text.push(' ');
+            problem_text.push_str(text.problem_failed_often);
+        }
+        context.text("problem_text", &problem_text);
         context.flag("takes_password", self.takes_password);
         context.list(
             "provider_list",

@@ -65,15 +65,14 @@ struct Task<T, F> {
     work: F,
 }
 
-impl<T: Send, F: FnOnce(&mut Memory) -> T + Send> Job for Task<T, F> {
+impl<T: Send, F: FnOnce(&mut Memory, Sender<T>) + Send> Job for Task<T, F> {
     fn is_abandoned(&self) -> bool {
         self.answer.is_canceled()
     }
 
     fn run(self: Box<Self>, memory: &mut Memory) {
         let Self { answer, work } = *self;
-        // Sending fails if the caller has stopped waiting.
-        let _ = answer.send(work(memory));
+        work(memory, answer);
     }
 }
 
@@ -118,7 +117,10 @@ impl PasswordPool {
 
     /// Checks a password against a user's hash, and charges the attempt if it is wrong. For an unknown user or an
     /// unreadable hash it computes a dummy hash at the current cost, so that the response takes as long, and the
-    /// password does not match.
+    /// password does not match. If the account is at its limit, a right password counts as a wrong one.
+    ///
+    /// The failure is stored after the answer, so that it takes no time of it. The next attempt for the same name waits
+    /// until it is queued to be stored.
     ///
     /// A job whose future is dropped before it starts is not computed and not charged.
     pub async fn verify(
@@ -129,13 +131,13 @@ impl PasswordPool {
     ) -> Result<PasswordCheck, NotComputed> {
         let params = self.params;
         let charged = attempt.clone();
-        let work = move |memory: &mut Memory| {
-            charged.may_check().map_err(NotComputed::Throttled)?;
-            let check = check(hash.as_ref(), &password, params, memory).ok_or(NotComputed::Busy)?;
-            if !check.matches {
-                charged.count_failure();
+        let work = move |memory: &mut Memory, answer: Sender<_>| {
+            let result = check_within_limits(&charged, hash.as_ref(), &password, params, memory);
+            let is_wrong = matches!(result, Ok(check) if !check.matches);
+            let _ = answer.send(result);
+            if is_wrong {
+                charged.store_failure();
             }
-            Ok(check)
         };
         self.submit(&attempt, work)
             .await
@@ -149,16 +151,19 @@ impl PasswordPool {
         salt: [u8; SALT_LEN],
     ) -> Result<PasswordHash, NotComputed> {
         let params = self.params;
-        let work = move |memory: &mut Memory| hash(params, password.as_bytes(), salt, memory).ok();
+        let work = move |memory: &mut Memory, answer: Sender<_>| {
+            let _ = answer.send(hash(params, password.as_bytes(), salt, memory).ok());
+        };
         let answer = self.submit(&PasswordAttempt::trusted(), work).await;
         answer.ok().flatten().ok_or(NotComputed::Busy)
     }
 
-    /// Queues a job. If it loses its place, its answer is canceled.
+    /// Queues a job. If it loses its place, its answer is canceled. Sending the answer fails if the caller has stopped
+    /// waiting.
     fn submit<T, F>(&self, attempt: &PasswordAttempt, work: F) -> Receiver<T>
     where
         T: Send + 'static,
-        F: FnOnce(&mut Memory) -> T + Send + 'static,
+        F: FnOnce(&mut Memory, Sender<T>) + Send + 'static,
     {
         let (answer, receiver) = oneshot::channel();
         let mut state = self.shared.lock();
@@ -171,6 +176,27 @@ impl PasswordPool {
         }
         receiver
     }
+}
+
+/// Checks a password if the limits of the attempt allow it, and charges it in memory if it is wrong.
+fn check_within_limits(
+    attempt: &PasswordAttempt,
+    hash: Option<&PasswordHash>,
+    password: &str,
+    params: PasswordParams,
+    memory: &mut Memory,
+) -> Result<PasswordCheck, NotComputed> {
+    attempt.may_check().map_err(NotComputed::Throttled)?;
+    let may_match = attempt.may_match().ok_or(NotComputed::Busy)?;
+    let check = check(hash, password, params, memory).ok_or(NotComputed::Busy)?;
+    if check.matches && may_match {
+        return Ok(check);
+    }
+    attempt.count_failure();
+    Ok(PasswordCheck {
+        matches: false,
+        rehash_needed: false,
+    })
 }
 
 fn check(
@@ -297,7 +323,8 @@ mod tests {
         pool: &PasswordPool,
         work: impl FnOnce(&mut Memory) -> T + Send + 'static,
     ) -> Receiver<T> {
-        pool.submit(&PasswordAttempt::trusted(), work)
+        let answered = |memory: &mut Memory, answer: Sender<T>| drop(answer.send(work(memory)));
+        pool.submit(&PasswordAttempt::trusted(), answered)
     }
 
     /// Holds one thread of the pool until the returned sender is dropped.

@@ -299,10 +299,20 @@ impl Store {
         F: Fn(&mut dyn Tx) -> Result<T, StoreError> + Send + 'static,
     {
         let (sender, receiver) = std::sync::mpsc::sync_channel(1);
-        let reply = move |outcome| drop(sender.send(outcome));
-        self.writer
-            .submit(Message::Write(Box::new(Write::new(name, work, reply))))?;
+        self.enqueue(name, work, move |outcome| drop(sender.send(outcome)))?;
         receiver.recv().unwrap_or(Err(StoreError::Closed))
+    }
+
+    /// Like [`Store::write`], for callers that do not wait. The writer thread calls `reply` with the outcome.
+    /// [`Store::close`] waits for the write.
+    pub fn enqueue<T, F, R>(&self, name: &'static str, work: F, reply: R) -> Result<(), StoreError>
+    where
+        T: Send + 'static,
+        F: Fn(&mut dyn Tx) -> Result<T, StoreError> + Send + 'static,
+        R: FnOnce(Result<T, StoreError>) + Send + 'static,
+    {
+        self.writer
+            .submit(Message::Write(Box::new(Write::new(name, work, reply))))
     }
 
     /// Shows `look` the last committed state. Synchronous: a few rows take microseconds.

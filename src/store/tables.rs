@@ -12,7 +12,7 @@ use crate::oauth::Client;
 use crate::oauth::code::AuthorizationCode;
 use crate::oauth::login::LoginRecord;
 use crate::oauth::refresh::RefreshFamily;
-use crate::store::records::{ApiKeyUse, RefreshKeyRecord, SigningKeyRecord};
+use crate::store::records::{ApiKeyUse, FailedPasswords, RefreshKeyRecord, SigningKeyRecord};
 use crate::store::schema::META;
 use crate::store::table::Table;
 
@@ -51,6 +51,8 @@ pub const PROVIDERS: Table<String, Provider> = Table::new(15, "providers");
 pub const USERS_BY_IDENTITY: Table<(String, String), Uuid> = Table::new(16, "users_by_identity");
 /// The keys from which refresh tokens are derived, by number.
 pub const REFRESH_KEYS: Table<u32, RefreshKeyRecord> = Table::new(17, "refresh_keys");
+/// The wrong passwords of a user in a row, by the user's UUID.
+pub const FAILED_PASSWORDS: Table<Uuid, FailedPasswords> = Table::new(18, "failed_passwords");
 
 /// Every table, with the schema's own: the content of a backup. A test keeps the list complete.
 pub fn all() -> impl Iterator<Item = TableId> {
@@ -73,6 +75,7 @@ pub fn all() -> impl Iterator<Item = TableId> {
         PROVIDERS.id(),
         USERS_BY_IDENTITY.id(),
         REFRESH_KEYS.id(),
+        FAILED_PASSWORDS.id(),
     ]
     .into_iter()
 }

@@ -63,7 +63,11 @@ pub fn all() -> Vec<Sample> {
     let mut all = Vec::new();
     let problems = LoginProblem::ALL.map(LoginProblem::kind);
     all.extend(states(
-        &[&["first", "choice", "providers", "providers-only"][..], &problems].concat(),
+        &[
+            &["first", "choice", "providers", "providers-only", "failed-often"][..],
+            &problems,
+        ]
+        .concat(),
         Login::samples(),
     ));
     all.extend(states(&["first", "again"], Consent::samples()));

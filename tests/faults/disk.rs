@@ -383,6 +383,43 @@ fn a_full_disk_puts_writes_off_until_there_is_room_and_readiness_says_so() {
     );
 }
 
+/// A wrong password is answered without waiting for the disk. While the disk fails, it may not be counted.
+#[test]
+fn a_wrong_password_is_answered_while_the_disk_fails_and_the_next_are_counted_once_it_is_back() {
+    let faults = Faults::none();
+    let service = faults
+        .over(Service::new())
+        .without("IDSVC_LIMITS_EXEMPT")
+        .with("IDSVC_PASSWORD_MEMORY_KIB", "64");
+    service.json(&[
+        "user",
+        "add",
+        "alice@example.com",
+        "--generate-password",
+        "--json",
+    ]);
+    let running = service.serve();
+    let fail = || running.type_in("/account", "alice@example.com", "wrong").0.status;
+    let counted = || {
+        let shown = service.json(&["user", "show", "alice@example.com", "--json"]);
+        shown["failed_passwords"]["count"].as_u64().unwrap_or(0)
+    };
+    faults.set(Fault::Write, ENOSPC);
+    assert_eq!(fail(), 200);
+    wait_until(|| !is_ready(&running));
+    faults.set(Fault::Write, 0);
+    until_ready(&running);
+    let before = counted();
+    assert!(before <= 1, "one met the failing disk: {before}");
+    for _ in 0..5 {
+        assert_eq!(fail(), 200);
+    }
+    wait_until(|| counted() == before + 5);
+    let log = service.log();
+    let errors = log.lines().filter(|line| line.contains("ERROR")).count();
+    assert!(errors <= 3, "an outage fills the log: {log}");
+}
+
 /// New anonymous users are refused while there is only room for users who sign in and for what expires.
 #[test]
 fn of_a_disk_that_is_nearly_full_strangers_get_nothing_and_others_what_they_need() {

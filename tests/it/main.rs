@@ -13,6 +13,7 @@ mod acme;
 mod backup;
 mod cli;
 mod connection;
+mod failed_passwords;
 mod federation;
 #[expect(
     dead_code,

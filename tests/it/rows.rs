@@ -13,7 +13,7 @@ use idsvc::oauth::code::AuthorizationCode;
 use idsvc::oauth::login::LoginRecord;
 use idsvc::oauth::refresh::RefreshFamily;
 use idsvc::store::record::{DecodeError, Record};
-use idsvc::store::records::{ApiKeyUse, RefreshKeyRecord, SigningKeyRecord};
+use idsvc::store::records::{ApiKeyUse, FailedPasswords, RefreshKeyRecord, SigningKeyRecord};
 use uuid::Uuid;
 
 /// Reads a row and writes it again.
@@ -36,6 +36,7 @@ const READERS: &[(&str, Reader)] = &[
     ("sessions", read::<Session>),
     ("consents", read::<Consent>),
     ("api-key-use", read::<ApiKeyUse>),
+    ("failed_passwords", read::<FailedPasswords>),
     ("providers", read::<Provider>),
     ("users_by_login_name", read::<Uuid>),
 ];

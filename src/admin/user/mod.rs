@@ -27,7 +27,7 @@ use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
-use crate::store::tables::{USERS, USERS_BY_IDENTITY, USERS_BY_LOGIN_NAME};
+use crate::store::tables::{FAILED_PASSWORDS, USERS, USERS_BY_IDENTITY, USERS_BY_LOGIN_NAME};
 
 /// The kind of record in faults.
 pub(super) const KIND: &str = "user";
@@ -73,6 +73,8 @@ pub struct UpdateUser {
     pub email: Option<String>,
     /// A new account identifier.
     pub account_id: Option<String>,
+    /// Whether the count of wrong passwords starts again at zero.
+    pub reset_failed_passwords: bool,
     /// What else changes.
     pub fields: UserFields,
 }
@@ -183,8 +185,13 @@ pub(super) fn put(tx: &mut dyn Tx, before: Option<&User>, user: &User) -> TxResu
     write(tx, user).map(Ok)
 }
 
-/// Stores a user with their login names, which no other user has.
+/// Stores a user with their login names, which no other user has. With another password, the count of wrong ones starts
+/// again at zero.
 pub(super) fn write(tx: &mut dyn Tx, user: &User) -> Result<(), StoreError> {
+    let before = USERS.get(&*tx, &user.uuid)?;
+    if before.is_some_and(|before| before.password != user.password) {
+        FAILED_PASSWORDS.remove(tx, &user.uuid)?;
+    }
     for name in user.login_names() {
         USERS_BY_LOGIN_NAME.put(tx, name.as_str(), &user.uuid)?;
     }
@@ -226,26 +233,27 @@ pub fn list(admin: Admin<'_>, limit: usize) -> AdminResult<Vec<UserView>> {
     Ok(users.iter().map(|(_, user)| UserView::of(user, None)).collect())
 }
 
-/// One user, with the applications that their account page shows.
+/// One user, with the applications that their account page shows, and the count of wrong passwords.
 pub fn show(admin: Admin<'_>, who: &str) -> AdminResult<UserView> {
     let (catalog, now) = (admin.core.catalog(), admin.core.clock.now());
     let read = |snapshot: &dyn Snapshot| -> TxResult<UserView> {
         let user = or_refuse!(find(snapshot, who)?);
         Ok(Ok(UserView {
             applications: Some(applications(snapshot, &catalog, user.uuid, now)?),
+            failed_passwords: FAILED_PASSWORDS.get(snapshot, &user.uuid)?,
             ..UserView::of(&user, None)
         }))
     };
     Ok(admin.core.store.read(read)??)
 }
 
-/// Changes a user by `change`, which may refuse, in one transaction.
+/// Changes a user by `change`, which may refuse, and does `more`, in one transaction.
 async fn change(
     admin: Admin<'_>,
     command: &'static str,
     who: String,
     change: impl Fn(&mut User) -> Result<(), AdminRefusal> + Send + 'static,
-    sign_out: bool,
+    more: impl Fn(&mut dyn Tx, Uuid) -> Result<(), StoreError> + Send + 'static,
 ) -> AdminResult<UserView> {
     let now = admin.core.clock.now();
     let user = admin
@@ -257,9 +265,7 @@ async fn change(
             or_refuse!(change(&mut user));
             user.updated_at = now;
             or_refuse!(put(tx, Some(&before), &user)?);
-            if sign_out {
-                end_sessions_and_families(tx, user.uuid, now)?;
-            }
+            more(tx, user.uuid)?;
             Ok(Ok(user))
         })
         .await??;
@@ -273,6 +279,7 @@ pub async fn update(admin: Admin<'_>, request: UpdateUser) -> AdminResult<UserVi
         who,
         email,
         account_id,
+        reset_failed_passwords,
         fields,
     } = request;
     let name = who.clone();
@@ -290,7 +297,13 @@ pub async fn update(admin: Admin<'_>, request: UpdateUser) -> AdminResult<UserVi
         apply_fields(user, &fields, &mut faults);
         all_or_none(about(KIND, &name, faults).collect())
     };
-    change(admin, "user update", who, change_user, false).await
+    let reset = move |tx: &mut dyn Tx, user| {
+        if reset_failed_passwords {
+            FAILED_PASSWORDS.remove(tx, &user)?;
+        }
+        Ok(())
+    };
+    change(admin, "user update", who, change_user, reset).await
 }
 
 /// Enables or disables a user. Tokens of a disabled user cannot be refreshed.
@@ -300,7 +313,7 @@ pub async fn set_enabled(admin: Admin<'_>, who: String, enabled: bool) -> AdminR
         user.enabled = enabled;
         Ok(())
     };
-    change(admin, command, who, change_user, false).await
+    change(admin, command, who, change_user, |_, _| Ok(())).await
 }
 
 /// Sets or removes a user's password. Only this answer shows a generated one.
@@ -311,14 +324,14 @@ pub async fn set_password(admin: Admin<'_>, request: SetPassword) -> AdminResult
         user.password.clone_from(&hash);
         Ok(())
     };
-    let view = change(
-        admin,
-        "user set-password",
-        request.who,
-        change_user,
-        !request.keep_sessions,
-    )
-    .await?;
+    let now = admin.core.clock.now();
+    let sign_out = move |tx: &mut dyn Tx, user| {
+        if !request.keep_sessions {
+            end_sessions_and_families(tx, user, now)?;
+        }
+        Ok(())
+    };
+    let view = change(admin, "user set-password", request.who, change_user, sign_out).await?;
     Ok(UserView {
         password: shown,
         ..view

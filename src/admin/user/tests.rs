@@ -43,6 +43,7 @@ async fn a_login_name_belongs_to_one_user() {
         who: bob.uuid.to_string(),
         email: Some("alice@example.com".to_owned()),
         account_id: None,
+        reset_failed_passwords: false,
         fields: UserFields::default(),
     };
     refusal(update(admin(&core), rename).await);
@@ -61,6 +62,7 @@ async fn an_account_identifier_of_a_provider_user_is_not_for_others() {
         who: bob.uuid.to_string(),
         email: None,
         account_id: Some(account_id.to_owned()),
+        reset_failed_passwords: false,
         fields: UserFields::default(),
     };
     for account_id in ["google:1", "google:1@example.com", "google:@"] {
@@ -83,6 +85,7 @@ async fn a_new_address_can_be_signed_in_with_and_the_account_stays() {
         who: "alice@example.com".to_owned(),
         email: Some("al@example.com".to_owned()),
         account_id: None,
+        reset_failed_passwords: false,
         fields,
     };
     update(admin(&core), request).await.unwrap();
@@ -99,6 +102,7 @@ async fn a_name_that_was_given_up_is_free() {
         who: alice.uuid.to_string(),
         email: Some("alice@example.org".to_owned()),
         account_id: Some("alice".to_owned()),
+        reset_failed_passwords: false,
         fields: UserFields::default(),
     };
     update(admin(&core), rename).await.unwrap();
@@ -127,6 +131,7 @@ async fn what_is_said_of_an_address_is_said_of_the_one_that_comes_along() {
         who: "alice@example.com".to_owned(),
         email: None,
         account_id: None,
+        reset_failed_passwords: false,
         fields,
     };
     for (number, claims) in [("+1556", &[][..]), ("+1557", &[verified]), ("", &[])] {
@@ -156,6 +161,7 @@ async fn nobody_is_given_a_type_that_is_no_persons_and_who_has_it_keeps_it() {
         who: "alice@example.com".to_owned(),
         email: None,
         account_id: None,
+        reset_failed_passwords: false,
         fields,
     };
     let alice = add(admin(&core), request("alice@example.com")).await.unwrap();
@@ -192,6 +198,7 @@ async fn a_name_that_is_typed_too_long_is_nobodys() {
         who: "alice@example.com".to_owned(),
         email: None,
         account_id: Some(account_id),
+        reset_failed_passwords: false,
         fields: UserFields::default(),
     };
     let refused = refusal(update(admin(&core), rename("x".repeat(600))).await);
@@ -218,6 +225,7 @@ async fn a_users_name_is_its_own_also_where_the_user_is_a_devices() {
         who: uuid.to_string(),
         email: None,
         account_id: Some(account_id.to_owned()),
+        reset_failed_passwords: false,
         fields: UserFields::default(),
     };
     let refused = refusal(update(admin(&core), rename("Alice@example.com")).await);
@@ -284,6 +292,7 @@ async fn an_unlinked_user_with_anothers_name_takes_it_away_from_nobody() {
         who: uuid.to_string(),
         email: None,
         account_id: Some("kiosk".to_owned()),
+        reset_failed_passwords: false,
         fields: UserFields::default(),
     };
     update(admin(&core), rename).await.unwrap();

@@ -10,6 +10,7 @@ use crate::admin::SecretString;
 use crate::clock::Timestamp;
 use crate::flow::account::view::Application;
 use crate::identity::{LinkedIdentity, User};
+use crate::store::records::FailedPasswords;
 
 /// A user as it is shown: without the hash of the password.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -47,6 +48,9 @@ pub struct UserView {
     /// The applications with access, in the answer to `user show`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applications: Option<Vec<Application>>,
+    /// The wrong passwords in a row, in the answer to `user show`. `None` if the last password was right.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_passwords: Option<FailedPasswords>,
     /// Whether the user may be given tokens.
     pub enabled: bool,
     /// When the record was made.
@@ -73,6 +77,7 @@ impl UserView {
             claims: user.claims.clone(),
             identities: user.identities.clone(),
             applications: None,
+            failed_passwords: None,
             enabled: user.enabled,
             created_at: user.created_at,
             updated_at: user.updated_at,

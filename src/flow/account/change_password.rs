@@ -11,14 +11,14 @@ use crate::flow::browser::Browser;
 use crate::flow::check_password::check_password;
 use crate::flow::login::session;
 use crate::flow::login::session::{AuthenticationEvent, DrawnSession, NewSession};
-use crate::flow::{Core, Failure};
+use crate::flow::{Core, Failure, failed_passwords};
 use crate::identity::User;
 use crate::limit::password_attempt::PasswordAttempt;
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::password::PasswordProblem;
 use crate::secret::{Secret, SessionCookie};
-use crate::store::tables::USERS;
+use crate::store::tables::{FAILED_PASSWORDS, USERS};
 
 /// What a user types to change the password.
 pub struct NewPassword {
@@ -86,8 +86,9 @@ async fn try_change(
         return done(PasswordChange::Rejected(problem));
     }
     let user = live.user.uuid;
-    let checked = live.user.password;
-    let verdict = check_password(core, checked.clone(), typed.current.clone(), attempt.clone()).await?;
+    let checked = live.user.password.clone();
+    let attempt = failed_passwords::counted(core, attempt, Some(&live.user), checked.clone(), now);
+    let verdict = check_password(core, checked.clone(), typed.current.clone(), attempt).await?;
     if !verdict.matches {
         let from = typed.from;
         audit::record(&Event::PasswordChangeFailed { user, from });
@@ -118,6 +119,7 @@ async fn try_change(
             user.password = Some(hash.clone());
             user.updated_at = now;
             USERS.put(tx, &user.uuid, &user)?;
+            FAILED_PASSWORDS.remove(tx, &user.uuid)?;
             let ended = session::end_all(tx, user.uuid, None, now)?;
             session::end_families(tx, user.uuid, now)?;
             let new = NewSession {

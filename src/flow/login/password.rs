@@ -12,13 +12,13 @@ use super::transaction::{BrowserRedirect, LoginContext};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::check_password::check_password;
-use crate::flow::{Core, Failure};
+use crate::flow::{Core, Failure, failed_passwords};
 use crate::identity::{AuthenticationMethod, LoginName, User};
 use crate::limit::password_attempt::PasswordAttempt;
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::StoreError;
-use crate::store::tables::{USERS, USERS_BY_LOGIN_NAME};
+use crate::store::tables::{FAILED_PASSWORDS, USERS, USERS_BY_LOGIN_NAME};
 
 /// The result of a sign-in with a password.
 #[derive(Debug)]
@@ -30,7 +30,8 @@ pub enum SignIn {
         /// The user's record as it is now.
         user: Box<User>,
     },
-    /// The password is wrong, or the user is unknown or disabled. The answer is the same for each.
+    /// The password is wrong or no longer accepted from strangers, or the user is unknown or disabled. The answer is the
+    /// same for each.
     Refused,
     /// The transaction has ended, or its client no longer accepts passwords.
     Expired,
@@ -85,7 +86,8 @@ async fn verify_password(
 ) -> Result<Option<SignIn>, Failure> {
     let enabled = user.as_ref().filter(|user| user.enabled);
     let hash = enabled.and_then(|user| user.password.clone());
-    let verdict = check_password(core, hash.clone(), credentials.password.clone(), attempt.clone()).await?;
+    let attempt = failed_passwords::counted(core, attempt, user.as_ref(), hash.clone(), now);
+    let verdict = check_password(core, hash.clone(), credentials.password.clone(), attempt).await?;
     let client_id = login.purpose.audit_name();
     let (Some(user), Some(checked), true) = (&user, hash, verdict.matches) else {
         audit::record(&Event::SignInFailed {
@@ -114,6 +116,7 @@ async fn verify_password(
             user.password = Some(hash.clone());
             USERS.put(tx, &uuid, &user)?;
         }
+        FAILED_PASSWORDS.remove(tx, &uuid)?;
         Ok(Some((user, ())))
     });
     let started = match started.await? {

@@ -28,6 +28,14 @@ use crate::route::Route;
 /// The most characters of a user name that the page repeats.
 const MAX_USERNAME: usize = 256;
 
+/// What the page remembers of an attempt.
+struct FailedAttempt<'a> {
+    /// The user name as it was typed.
+    username: &'a str,
+    /// Whether many attempts of strangers with this name have failed.
+    has_failed_often: bool,
+}
+
 /// Shows the page, or checks what was typed. Without a transaction, as in a bookmark, the address leads to the account
 /// page.
 pub async fn respond(context: &RequestContext) -> HttpResponse {
@@ -108,20 +116,27 @@ async fn sign_in_with_password(
     username: &str,
 ) -> HttpResponse {
     let (core, limits, from) = (&context.app.core, &context.app.limits, credentials.from);
-    let draw_again = |problem| redraw(context, &login.sealed, problem, Some(username));
+    let name = credentials.name.as_str();
     let user = match password::user_named(core, &credentials.name) {
         Ok(user) => user,
         Err(error) => return error::failed_page(context, &error.into()),
     };
     let known = device_cookie::device_id(context, &credentials.name, user.as_ref());
     let known = known.as_ref().map(<[u8; 16]>::as_slice);
+    let draw_again = |problem| {
+        let attempt = FailedAttempt {
+            username,
+            has_failed_often: known.is_none() && limits.has_failed_often(name, context.now),
+        };
+        redraw(context, &login.sealed, problem, Some(&attempt))
+    };
     let throttled = |seconds| {
         context.log_refusal("throttled", "too many failed sign-ins");
         let mut page = draw_again(LoginProblem::Throttled);
         error::set_retry_after(&mut page, seconds);
         page
     };
-    let attempt = match limits.try_password(credentials.name.as_str(), known, from, context.now) {
+    let attempt = match limits.try_password(name, known, from, context.now) {
         Ok(attempt) => attempt,
         Err(wait) => return throttled(wait.seconds()),
     };
@@ -170,10 +185,10 @@ fn redraw(
     context: &RequestContext,
     sealed: &str,
     problem: LoginProblem,
-    username: Option<&str>,
+    attempt: Option<&FailedAttempt<'_>>,
 ) -> HttpResponse {
     match login_context::reload(context, sealed) {
-        Ok(login) => draw(context, &login, Some(problem), username),
+        Ok(login) => draw(context, &login, Some(problem), attempt),
         Err(page) => *page,
     }
 }
@@ -182,7 +197,7 @@ fn draw(
     context: &RequestContext,
     login: &LoginContext,
     problem: Option<LoginProblem>,
-    typed: Option<&str>,
+    attempt: Option<&FailedAttempt<'_>>,
 ) -> HttpResponse {
     let purpose = &login.purpose;
     let cookie = context.cookie(Cookie::Browser).unwrap_or_default();
@@ -203,13 +218,16 @@ fn draw(
     } else {
         Some(LoginProblem::NoWay)
     };
+    let typed = attempt.map(|attempt| attempt.username);
     let username = typed.or(purpose.login_hint()).unwrap_or_default();
+    let is_about_attempts = matches!(problem, Some(LoginProblem::Credentials | LoginProblem::Throttled));
     let page = Login {
         action: context.app.path(&Route::Login),
         transaction: login.sealed.clone(),
         csrf: csrf::token(cookie, &form(login.transaction.id)),
         username: username.chars().take(MAX_USERNAME).collect(),
         problem,
+        has_failed_often: is_about_attempts && attempt.is_some_and(|attempt| attempt.has_failed_often),
         issuer: context.app.core.policy.issuer.clone(),
         client_name,
         takes_password,

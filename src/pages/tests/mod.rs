@@ -319,6 +319,7 @@ fn hostile_values_stay_text_on_every_page() {
         csrf: evil(),
         username: evil(),
         problem: Some(LoginProblem::Credentials),
+        has_failed_often: true,
         issuer: evil(),
         client_name: evil(),
         continue_as: Some(evil_person()),

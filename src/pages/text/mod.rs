@@ -67,6 +67,8 @@ texts! {
     pub problem_credentials: &'static str,
     /// The sign-in was not looked at: too many attempts.
     pub problem_throttled: &'static str,
+    /// After either of them, if many attempts with this name have failed.
+    pub problem_failed_often: &'static str,
     /// The sign-in was not looked at: too much to do.
     pub problem_busy: &'static str,
     /// The form was too old.

@@ -1,10 +1,12 @@
 //! The types of the stored records. Those that belong to no other module have a file each.
 
 pub mod api_key_use;
+pub mod failed_passwords;
 pub mod refresh_key;
 pub mod signing_key;
 
 pub use api_key_use::ApiKeyUse;
+pub use failed_passwords::FailedPasswords;
 pub use refresh_key::RefreshKeyRecord;
 pub use signing_key::{KeyLifecycle, SigningKeyRecord};
 

@@ -15,7 +15,7 @@ use idsvc::secret::{
 };
 use idsvc::store::backup::{BackupError, BackupReader, Header};
 use idsvc::store::record::Record;
-use idsvc::store::records::{ApiKeyUse, RefreshKeyRecord, SigningKeyRecord};
+use idsvc::store::records::{ApiKeyUse, FailedPasswords, RefreshKeyRecord, SigningKeyRecord};
 use idsvc::store::table::Key;
 use idsvc::store::tables;
 use ring::hmac;
@@ -92,7 +92,7 @@ pub(super) fn stored_record(data: &[u8]) -> bool {
     let Some((table, row)) = data.split_first() else {
         return false;
     };
-    match table % 14 {
+    match table % 15 {
         0 => check_record::<Client>(row),
         1 => check_record::<User>(row),
         2 => check_record::<SigningKeyRecord>(row),
@@ -106,7 +106,8 @@ pub(super) fn stored_record(data: &[u8]) -> bool {
         10 => check_record::<String>(row),
         11 => check_record::<Uuid>(row),
         12 => check_record::<RefreshKeyRecord>(row),
-        _ => check_record::<()>(row),
+        13 => check_record::<()>(row),
+        _ => check_record::<FailedPasswords>(row),
     }
 }
 

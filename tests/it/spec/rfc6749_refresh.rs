@@ -321,6 +321,7 @@ async fn a_refresh_shows_all_that_the_operator_changed() {
         who: alice.user.uuid.to_string(),
         email: some("new@example.com"),
         account_id: some("new-name"),
+        reset_failed_passwords: false,
         fields: UserFields {
             phone_number: some("+41791234567"),
             user_type: some("robot"),
