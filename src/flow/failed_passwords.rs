@@ -1,8 +1,8 @@
 //! Counts the wrong passwords of each user in a row, in the store.
 //!
-//! After [`FailedPasswords::LIMIT`] of them a stranger is let in no more: the right password gets the answer of a wrong
-//! one. A known browser is let in, and a new password or an operator ends the row (NIST SP 800-63B-4 section 3.2.2). The
-//! count is in the store, so a restart does not end it. Wrong passwords in known browsers and on the account page count
+//! After [`FailedPasswords::LIMIT`] of them, the right password gets the answer of a wrong one, except in a known browser
+//! (NIST SP 800-63B-4 section 3.2.2). The right password, a new one or an operator resets the count. It is in the store, so
+//! it survives a restart. Wrong passwords in known browsers and on the account page count
 //! too: a thief of the browser can type them.
 //!
 //! Only names of users with a password are counted. So a request that names nobody writes nothing, and there are as many

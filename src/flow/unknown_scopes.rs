@@ -1,7 +1,7 @@
 //! Remembers the scope values that clients ask for and that do not exist, so that `doctor` can name them.
 //!
-//! An authorization request may hold any scope value, and those that the client may not have are left out without a word
-//! (RFC 6749 section 3.3). A developer who writes `opnid` would otherwise look for a long time.
+//! Scope values that a client may not have are ignored in an authorization request (RFC 6749 section 3.3), so nothing else
+//! tells a developer who writes `opnid`.
 //!
 //! Anybody can send a request in a client's name. So what is remembered is a hint, it is bounded, and nothing of it is
 //! stored.
