@@ -1,4 +1,4 @@
-//! A backup: every row of one snapshot as one stream of bytes.
+//! A backup: the rows of one snapshot, except those of sign-ins, as one stream of bytes.
 //!
 //! It begins with a line that names the format and a line of JSON ([`Header`]). The name and the rows of each table
 //! follow. It ends with the number of rows and an HMAC-SHA256 over all bytes before it, under a key that is derived from
@@ -92,7 +92,7 @@ pub enum BackupError {
     Damaged(&'static str),
 }
 
-/// Writes every row of the snapshot. Sets `header.rows`, and returns the header.
+/// Writes the rows of the snapshot. Sets `header.rows`, and returns the header.
 pub fn write(
     snapshot: &dyn Snapshot,
     mut header: Header,
@@ -100,7 +100,7 @@ pub fn write(
     sink: &mut dyn Write,
 ) -> Result<Header, BackupError> {
     header.rows = 0;
-    for table in tables::all() {
+    for table in tables::backed_up() {
         visit(snapshot, table, |_, _| {
             header.rows = header.rows.saturating_add(1);
             Ok(())
@@ -115,7 +115,7 @@ pub fn write(
         Zeroizing::new(serde_json::to_vec(&header).map_err(|error| BackupError::Unwritable(error.into()))?);
     out.put(&text)?;
     out.put(b"\n")?;
-    for table in tables::all() {
+    for table in tables::backed_up() {
         let mut is_named = false;
         visit(snapshot, table, |key, value| {
             if !is_named {
@@ -254,7 +254,7 @@ fn read_line(source: &mut impl Read, line: &mut Vec<u8>, limit: usize) -> Result
             Ok(0) => return Err(BackupError::CutOff),
             Ok(_) => line.extend_from_slice(&byte),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(BackupError::Unreadable(error)),
+            Err(error) => return Err(unreadable(error)),
         }
         if byte == *b"\n" {
             return Ok(());
@@ -336,7 +336,7 @@ impl<R: Read> Rows<R> {
         match self.source.read(&mut more) {
             Ok(0) => Ok(()),
             Ok(_) => Err(BackupError::Damaged("something follows its end")),
-            Err(error) => Err(BackupError::Unreadable(error)),
+            Err(error) => Err(unreadable(error)),
         }
     }
 
@@ -350,7 +350,7 @@ impl<R: Read> Rows<R> {
     }
 
     fn take(&mut self, length: u32) -> Result<Vec<u8>, BackupError> {
-        let bytes = read_at_most(&mut self.source, length).map_err(BackupError::Unreadable)?;
+        let bytes = read_at_most(&mut self.source, length).map_err(unreadable)?;
         if bytes.len() != usize::try_from(length).unwrap_or(usize::MAX) {
             return Err(BackupError::CutOff);
         }
@@ -371,8 +371,16 @@ fn read_at_most(source: &mut impl Read, announced: u32) -> io::Result<Vec<u8>> {
 fn fill(source: &mut impl Read, bytes: &mut [u8]) -> Result<(), BackupError> {
     source.read_exact(bytes).map_err(|error| match error.kind() {
         io::ErrorKind::UnexpectedEof => BackupError::CutOff,
-        _ => BackupError::Unreadable(error),
+        _ => unreadable(error),
     })
+}
+
+/// The error of a source. One that decrypts says `InvalidData` of what was changed.
+fn unreadable(error: io::Error) -> BackupError {
+    match error.kind() {
+        io::ErrorKind::InvalidData => BackupError::Damaged("its encryption does not fit"),
+        _ => BackupError::Unreadable(error),
+    }
 }
 
 /// Puts the rows into a new database file and upgrades it to `schema`. If this fails, the caller removes the file.

@@ -1,9 +1,11 @@
 //! Writing, reading and refusing backups.
 
 use super::*;
+use crate::oauth::login::LoginRecord;
 use crate::store::engine::tests::Folder;
+use crate::store::record::Record;
 use crate::store::schema::{meta_get, meta_put, stored};
-use crate::store::tables::USERS_BY_LOGIN_NAME;
+use crate::store::tables::{LOGIN_RECORDS, USERS_BY_LOGIN_NAME};
 use uuid::Uuid;
 
 fn key() -> hmac::Key {
@@ -30,6 +32,7 @@ fn backup() -> Vec<u8> {
             for number in 0..3_u128 {
                 USERS_BY_LOGIN_NAME.put(tx, &format!("user-{number}"), &Uuid::from_u128(number))?;
             }
+            LOGIN_RECORDS.put(tx, &Uuid::from_u128(1), &LoginRecord::default())?;
             Ok(())
         })
         .unwrap();
@@ -58,6 +61,58 @@ fn restored(bytes: &[u8], folder: &Folder, schema: &Schema) -> Result<Store, Bac
         schema,
         &mut |_, _| {},
     )
+}
+
+/// A row of a sign-in, as the backups of older releases have them.
+fn with_sign_in(whole: &[u8]) -> Vec<u8> {
+    let end = whole.len() - usize::try_from(END_LEN).unwrap();
+    let header = FORMAT.len()
+        + whole[FORMAT.len()..]
+            .iter()
+            .position(|byte| *byte == b'\n')
+            .unwrap();
+    let changed = Header {
+        rows: 6,
+        ..header_of(whole)
+    };
+    let mut out = FORMAT.to_vec();
+    out.extend_from_slice(&serde_json::to_vec(&changed).unwrap());
+    out.extend_from_slice(&whole[header..end]);
+    let name = LOGIN_RECORDS.id().name();
+    let mut row = Vec::new();
+    LoginRecord::default().encode(&mut row).unwrap();
+    out.extend_from_slice(&[TABLE, u8::try_from(name.len()).unwrap()]);
+    out.extend_from_slice(name.as_bytes());
+    out.push(ROW);
+    out.extend_from_slice(&16_u32.to_be_bytes());
+    out.extend_from_slice(&u32::try_from(row.len()).unwrap().to_be_bytes());
+    out.extend_from_slice(Uuid::from_u128(7).as_bytes());
+    out.extend_from_slice(&row);
+    out.push(END);
+    out.extend_from_slice(&6_u64.to_be_bytes());
+    let tag = hmac::sign(&key(), &out);
+    [&out, tag.as_ref()].concat()
+}
+
+fn header_of(whole: &[u8]) -> Header {
+    BackupReader::open(whole).unwrap().header().clone()
+}
+
+#[test]
+fn a_backup_holds_no_sign_in_and_an_older_one_with_sign_ins_is_restored() {
+    let whole = backup();
+    let name = LOGIN_RECORDS.id().name().as_bytes();
+    assert!(!whole.windows(name.len()).any(|part| part == name));
+    assert_eq!(header_of(&whole).rows, 5);
+    let folder = Folder::new();
+    let store = restored(&with_sign_in(&whole), &folder, &Schema::CURRENT).unwrap();
+    let found = store.read(|snapshot| {
+        Ok((
+            LOGIN_RECORDS.get(snapshot, &Uuid::from_u128(7))?,
+            USERS_BY_LOGIN_NAME.count(snapshot)?,
+        ))
+    });
+    assert_eq!(found.unwrap(), (Some(LoginRecord::default()), 3));
 }
 
 #[test]
@@ -130,6 +185,37 @@ fn no_cut_and_no_changed_byte_goes_unnoticed() {
     assert!(matches!(read_all(&longer, &key()), Err(BackupError::Damaged(_))));
     let foreign = hmac::Key::new(hmac::HMAC_SHA256, &[8; 32]);
     assert!(matches!(read_all(&whole, &foreign), Err(BackupError::Damaged(_))));
+}
+
+#[test]
+fn a_change_that_the_source_notices_is_no_error_of_the_disk() {
+    struct Source<'a>(&'a [u8], io::ErrorKind);
+    impl Read for Source<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            match self.0.read(buffer)? {
+                0 => Err(self.1.into()),
+                count => Ok(count),
+            }
+        }
+    }
+    let whole = backup();
+    let read = |end, kind| {
+        let mut rows = BackupReader::open(Source(&whole[..end], kind))?.rows(&key());
+        while rows.next_row()?.is_some() {}
+        Ok(())
+    };
+    for end in 0..=whole.len() {
+        let changed = read(end, io::ErrorKind::InvalidData);
+        assert!(
+            matches!(changed, Err(BackupError::Damaged(_))),
+            "{end}: {changed:?}"
+        );
+        let failed = read(end, io::ErrorKind::Other);
+        assert!(
+            matches!(failed, Err(BackupError::Unreadable(_))),
+            "{end}: {failed:?}"
+        );
+    }
 }
 
 #[test]
