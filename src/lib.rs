@@ -18,6 +18,7 @@
 //! | [`hex`] | bytes as hexadecimal digits | nothing |
 //! | [`secret`] | secrets in the clear and their digests, as different types | random |
 //! | [`seal`] | encryption at rest under the master key | hex, random |
+//! | [`age`] | files encrypted to recipients or with a passphrase, as the tool age does | random |
 //! | [`route`] | every path of the service, once | nothing |
 //! | [`files`] | files and folders, opened without following links; who owns them | nothing |
 //! | [`limit`] | rate limits and concurrency limits by address and by name, bounded in memory | clock, random |
@@ -36,10 +37,10 @@
 //! | [`net`] | sockets, TLS, certificates by ACME, HTTP connections, draining; the one HTTPS client | files, limit, random |
 //! | [`app`] | the running service, built once | data_dir, flow, hex, limit, oauth, observe, pages, route, themes |
 //! | [`http`] | endpoints for programs, screens for people | app, clock, federation, flow, identity, limit, net, oauth, observe, pages, password, route, secret, store, themes |
-//! | [`config`] | flag before environment before file before default | identity, jose, limit, net, oauth, password |
+//! | [`config`] | flag before environment before file before default | age, identity, jose, limit, net, oauth, password |
 //! | [`control`] | administration over a unix socket, or on the store itself | admin, files, flow, store |
-//! | [`server`] | what `serve` does: listen, answer, housekeeping, backups, certificates, shutdown | admin, app, clock, config, control, data_dir, files, flow, http, net, oauth, observe, password, random, route, store, themes |
-//! | [`cli`] | the commands: parsing and printing; composes everything | admin, clock, config, control, data_dir, federation, files, flow, http, identity, jose, net, oauth, observe, pages, password, random, route, seal, server, store, themes |
+//! | [`server`] | what `serve` does: listen, answer, housekeeping, backups, certificates, shutdown | admin, age, app, clock, config, control, data_dir, files, flow, http, net, oauth, observe, password, random, route, store, themes |
+//! | [`cli`] | the commands: parsing and printing; composes everything | admin, age, clock, config, control, data_dir, federation, files, flow, http, identity, jose, net, oauth, observe, pages, password, random, route, seal, server, store, themes |
 //!
 //! No two rooms import each other, not by way of others either. Two imports may surprise. [`federation`] imports `net`,
 //! because [`federation::Upstreams`] fetches and caches what providers publish; the rules beside it stay pure. `net`
@@ -131,10 +132,11 @@
 //! [`flow::sweep`] needs no index of expiry times, it walks the old end of each table and passes over rows that
 //! still live. Records are `MessagePack` behind a version byte ([`store::record`]): with the names of members, as JSON
 //! has them, so that a shape can grow, and half as long, which is half the pages that a change reads, checks, writes
-//! and syncs. A released shape is never edited, a backup is one loop over all tables (`store::backup`), and
-//! `store::schema` upgrades a file before anything listens, after copying it.
+//! and syncs. A released shape is never edited, a backup is one loop over all tables except that of sign-ins
+//! (`store::backup`), and `store::schema` upgrades a file before anything listens, after copying it.
 
 pub mod admin;
+pub mod age;
 pub mod app;
 pub mod cli;
 pub mod clock;

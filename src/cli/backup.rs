@@ -1,34 +1,31 @@
-//! Runs `idsvc backup` and `idsvc restore`.
+//! Runs `idsvc backup`.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufReader, BufWriter, IsTerminal, Read, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use rustix::fs::FileType;
 use serde_json::json;
 
-use super::admin_connection::AdminConnector;
+use super::admin_connection::{AdminConnection, AdminConnector};
+use super::backup_encryption;
 use super::change_summary::ChangeSummary;
 use super::output::{CliError, Output, moment, yes_no};
 use super::progress::Progress;
 use super::value_parsers::{unreadable, unwritable};
+use crate::admin::SecretString;
 use crate::admin::backup::BackUp;
-use crate::admin::{Actor, SecretString};
+use crate::age::{self, EncryptingWriter, FileKey, Recipients};
 use crate::clock::Clock;
 use crate::control::protocol::Command;
 use crate::data_dir;
 use crate::data_dir::atomic_file;
 use crate::data_dir::atomic_file::AtomicFile;
 use crate::data_dir::master_key;
-use crate::data_dir::restore;
-use crate::data_dir::{BACKUP_ENDING, BACKUPS, DATABASE, backup_name};
+use crate::data_dir::{BACKUP_ENDING, BACKUPS, backup_name};
 use crate::files::{Folder, owner};
-use crate::observe::audit;
-use crate::observe::audit::Event;
-use crate::observe::log;
 use crate::random::Random;
 use crate::seal::Sealer;
 use crate::store::backup::{BackupError, BackupReader, Header, SIGNATURE_LEN, looks_like_backup};
@@ -48,17 +45,12 @@ pub struct Backup {
     /// Replace the file if there is one, which has to be a backup
     #[arg(long)]
     pub replace: bool,
-}
-
-/// The flags of `idsvc restore`.
-#[derive(Debug, Args)]
-pub struct Restore {
-    /// The backup, - for standard input
-    #[arg(value_name = "FILE")]
-    pub file: PathBuf,
-    /// The master key that belongs to the backup [default: master.key in the data directory, or the one in the backup]
+    /// Encrypt the backup to this recipient of age (age1…); may be repeated, and any one of them can restore it
+    #[arg(long, value_name = "RECIPIENT", conflicts_with = "passphrase_file")]
+    pub to: Vec<String>,
+    /// Encrypt the backup with the passphrase in this file, - for standard input
     #[arg(long, value_name = "FILE")]
-    pub master_key: Option<PathBuf>,
+    pub passphrase_file: Option<PathBuf>,
 }
 
 /// Copies the bytes that are read to `sink`, and counts them.
@@ -111,21 +103,79 @@ fn copy(
     let header = read();
     drop(progress);
     match (header, tee.unwritable.take()) {
-        (_, Some(error)) if error.kind() == io::ErrorKind::BrokenPipe => Err(CliError::refused(
-            "the reader of the backup has closed the pipe: the backup is not whole",
-        )),
-        (_, Some(error)) => Err(CliError::refused(BackupError::Unwritable(error))),
+        (_, Some(error)) => Err(not_written(error)),
         (Err(BackupError::CutOff), None) => Err(CliError::Refused {
             message: "the backup was broken off".to_owned(),
             hint: Some("the log of the service says why".to_owned()),
         }),
         (Err(error), None) => Err(CliError::refused(error)),
         (Ok(header), None) => {
-            tee.sink
-                .flush()
-                .map_err(|error| CliError::refused(BackupError::Unwritable(error)))?;
+            tee.sink.flush().map_err(not_written)?;
             Ok((header, tee.bytes))
         }
+    }
+}
+
+fn not_written(error: io::Error) -> CliError {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => {
+            CliError::refused("the reader of the backup has closed the pipe: the backup is not whole")
+        }
+        _ => CliError::refused(BackupError::Unwritable(error)),
+    }
+}
+
+/// What is backed up, and for whom it is encrypted.
+struct Source<'a> {
+    session: AdminConnection,
+    request: Command,
+    sealer: Sealer,
+    recipients: Option<&'a Recipients>,
+    random: Random,
+}
+
+/// A backup that was written.
+struct Written {
+    header: Header,
+    /// The number of bytes, encrypted ones if it is encrypted.
+    bytes: u64,
+    /// The key of the encrypted file, to verify it.
+    key: Option<FileKey>,
+}
+
+impl Source<'_> {
+    fn write(&self, sink: &mut dyn Write) -> Result<Written, CliError> {
+        let Some(recipients) = self.recipients else {
+            let (header, bytes) = self.write_plain(sink)?;
+            return Ok(Written {
+                header,
+                bytes,
+                key: None,
+            });
+        };
+        let (mut encrypted, key) = EncryptingWriter::new(sink, recipients, &self.random);
+        let (header, _) = self.write_plain(&mut encrypted)?;
+        Ok(Written {
+            header,
+            bytes: encrypted.finish().map_err(not_written)?,
+            key: Some(key),
+        })
+    }
+
+    fn write_plain(&self, sink: &mut dyn Write) -> Result<(Header, u64), CliError> {
+        self.session.take_bytes(self.request.clone(), |mut source| {
+            copy(&mut source, sink, &self.sealer, "backup")
+        })
+    }
+
+    /// Reads a backup that was written to its end.
+    fn verify(&self, written: &Written, file: &mut File) -> Result<(), CliError> {
+        let mut source: Box<dyn Read + '_> = Box::new(BufReader::new(file));
+        if let Some(key) = &written.key {
+            let decrypted = age::decrypt(source, key);
+            source = Box::new(decrypted.map_err(CliError::refused)?);
+        }
+        copy(&mut source, &mut io::sink(), &self.sealer, "verify").map(|_| ())
     }
 }
 
@@ -143,36 +193,52 @@ pub fn run(backup: &Backup, connector: &AdminConnector<'_>, output: &mut Output<
             "a backup is no text for a terminal: name a file, or send standard output to one".to_owned(),
         ));
     }
+    let recipients = backup_encryption::recipients(&backup.to, backup.passphrase_file.as_deref())?;
     let mut request = Command::BackUp(BackUp::default());
     let session = connector.session(&request, output)?;
     let data_dir = session.settings().data_dir.clone();
     let key = master_key::master_key(&data_dir).map_err(CliError::refused)?;
-    let sealer = Sealer::new(&key);
     if backup.with_master_key {
         request = Command::BackUp(BackUp {
             master_key: Some(SecretString::new(master_key::to_hex(&key).as_str())),
         });
     }
-    if is_piped {
-        let out = &mut *output.out;
-        let (header, bytes) =
-            session.take_bytes(request, |mut source| copy(&mut source, out, &sealer, "backup"))?;
+    let source = Source {
+        session,
+        request,
+        sealer: Sealer::new(&key),
+        recipients: recipients.as_ref(),
+        random: Random::system(),
+    };
+    let header = if is_piped {
+        let Written { header, bytes, .. } = source.write(output.out)?;
         output.say(&format!("the backup has {} rows, {bytes} bytes", header.rows));
-        output.hint(&advice(&header, &data_dir));
-        return Ok(());
-    }
-    let random = Random::system();
+        header
+    } else {
+        let (written, file) = write_file(backup, &source, &data_dir)?;
+        let name = file.display().to_string();
+        show(&written, &name, output)
+            .map_err(|error| ChangeSummary::plain(format!("the backup {name} was made")).unshown(error))?;
+        written.header
+    };
+    output.hint(&advice(&header, &data_dir, recipients.as_ref()));
+    Ok(())
+}
+
+/// Writes a backup to the file that is named, or to a new one. Returns its path, too.
+fn write_file(backup: &Backup, source: &Source<'_>, data_dir: &Path) -> Result<(Written, PathBuf), CliError> {
     let now = Clock::System.now();
+    let new_name = backup_name(STEM, now, source.recipients.is_some());
     let is_named = backup.file.is_some();
     let mut file = if let Some(file) = &backup.file {
         file.clone()
     } else {
-        data_dir::make_folder_in(&data_dir, BACKUPS).map_err(CliError::refused)?;
-        data_dir.join(BACKUPS).join(backup_name(STEM, now))
+        data_dir::make_folder_in(data_dir, BACKUPS).map_err(CliError::refused)?;
+        data_dir.join(BACKUPS).join(&new_name)
     };
     let may_replace = is_named && backup.replace;
     if file.is_dir() {
-        let inside = file.join(backup_name(STEM, now));
+        let inside = file.join(&new_name);
         return Err(CliError::refused(format!(
             "{} is a directory: name a file in it, as in {}",
             file.display(),
@@ -180,28 +246,20 @@ pub fn run(backup: &Backup, connector: &AdminConnector<'_>, output: &mut Output<
         )));
     }
     let at_file = |error| unwritable(&file, &error);
-    let folder = Folder::open_below(&data_dir, owner::folder_of(&file)).map_err(at_file)?;
+    let folder = Folder::open_below(data_dir, owner::folder_of(&file)).map_err(at_file)?;
     if is_named && is_backup_there(&folder, &file)? && !may_replace {
         return Err(exists(&file));
     }
     atomic_file::sweep(&folder, |_, left| begins_as_backup(left).unwrap_or(false));
-    let mut unfinished = AtomicFile::new(&folder, name_of(&file), &random);
+    let mut unfinished = AtomicFile::new(&folder, name_of(&file), &source.random);
     let made = unfinished.create().map_err(at_file)?;
-    if is_within(&file, &data_dir) {
-        owner::chown_like(&made, &data_dir).map_err(at_file)?;
+    if is_within(&file, data_dir) {
+        owner::chown_like(&made, data_dir).map_err(at_file)?;
     }
     let mut sink = BufWriter::new(made);
-    let (header, bytes) = session.take_bytes(request, |mut source| {
-        copy(&mut source, &mut sink, &sealer, "backup")
-    })?;
+    let written = source.write(&mut sink)?;
     drop(sink);
-    let mut again = unfinished.open().map_err(at_file)?;
-    copy(
-        &mut BufReader::new(&mut again),
-        &mut io::sink(),
-        &sealer,
-        "verify",
-    )?;
+    source.verify(&written, &mut unfinished.open().map_err(at_file)?)?;
     if may_replace {
         // A file that appeared during the backup is kept unless it is a backup too.
         is_backup_there(&folder, &file)?;
@@ -213,21 +271,16 @@ pub fn run(backup: &Backup, connector: &AdminConnector<'_>, output: &mut Output<
             // Another backup has the time of the same second in its name.
             io::ErrorKind::AlreadyExists => {
                 attempt = attempt.saturating_add(1);
-                file.set_file_name(
-                    backup_name(STEM, now).replace(BACKUP_ENDING, &format!("-{attempt}{BACKUP_ENDING}")),
-                );
+                file.set_file_name(new_name.replace(BACKUP_ENDING, &format!("-{attempt}{BACKUP_ENDING}")));
             }
             _ => return Err(unwritable(&file, &error)),
         }
     }
-    let name = file.display().to_string();
-    show(&header, &name, bytes, output)
-        .map_err(|error| ChangeSummary::plain(format!("the backup {name} was made")).unshown(error))?;
-    output.hint(&advice(&header, &data_dir));
-    Ok(())
+    Ok((written, file))
 }
 
-fn show(header: &Header, file: &str, bytes: u64, output: &mut Output<'_>) -> Result<(), CliError> {
+fn show(written: &Written, file: &str, output: &mut Output<'_>) -> Result<(), CliError> {
+    let Written { header, bytes, key } = written;
     if output.json {
         return output.document(&json!({
             "file": file,
@@ -237,6 +290,7 @@ fn show(header: &Header, file: &str, bytes: u64, output: &mut Output<'_>) -> Res
             "schema": header.schema,
             "issuer": header.issuer,
             "verified": true,
+            "encrypted": key.is_some(),
             "holds_master_key": header.master_key.is_some(),
             "master_key_fingerprint": header.master_key_fingerprint,
         }));
@@ -248,6 +302,7 @@ fn show(header: &Header, file: &str, bytes: u64, output: &mut Output<'_>) -> Res
         ("created_at", moment(header.created_at)),
         ("issuer", header.issuer.clone().unwrap_or_default()),
         ("verified", yes_no(true)),
+        ("encrypted", yes_no(key.is_some())),
         ("holds_master_key", yes_no(header.master_key.is_some())),
         ("master_key_fingerprint", header.master_key_fingerprint.clone()),
     ])
@@ -266,8 +321,9 @@ fn is_within(file: &Path, data_dir: &Path) -> bool {
 
 fn begins_as_backup(file: &mut File) -> io::Result<bool> {
     let mut beginning = Vec::new();
-    file.take(SIGNATURE_LEN as u64).read_to_end(&mut beginning)?;
-    Ok(looks_like_backup(&beginning))
+    let length = SIGNATURE_LEN.max(age::SIGNATURE_LEN) as u64;
+    file.take(length).read_to_end(&mut beginning)?;
+    Ok(looks_like_backup(&beginning) || age::looks_encrypted(&beginning))
 }
 
 /// Whether a backup or an empty file has this name. Any other file is refused, so that it is not replaced by mistake.
@@ -296,91 +352,21 @@ fn exists(file: &Path) -> CliError {
     ))
 }
 
-fn advice(header: &Header, data_dir: &Path) -> String {
-    if header.master_key.is_some() {
-        "\nThe master key is in the backup: any reader of the file can sign tokens. Keep it as you keep a password."
-            .to_owned()
-    } else {
-        format!(
+fn advice(header: &Header, data_dir: &Path, recipients: Option<&Recipients>) -> String {
+    if header.master_key.is_none() {
+        return format!(
             "\nThe master key is not in the backup, and a restore needs it: keep a copy of {} in another place.",
             data_dir.join(master_key::MASTER_KEY).display()
-        )
+        );
     }
-}
-
-/// Runs `idsvc restore`.
-pub fn restore(
-    request: &Restore,
-    connector: &AdminConnector<'_>,
-    output: &mut Output<'_>,
-) -> Result<(), CliError> {
-    let settings = connector.settings(output)?;
-    let data_dir = settings.data_dir.clone();
-    let stdin = io::stdin();
-    let mut file;
-    let mut locked;
-    let (source, length): (&mut dyn Read, _) = if request.file.as_os_str() == "-" {
-        locked = stdin.lock();
-        (&mut locked, None)
-    } else {
-        let opened = File::open(&request.file).map_err(|error| unreadable(&request.file, &error))?;
-        let length = opened.metadata().ok().map(|metadata| metadata.len());
-        file = BufReader::new(opened);
-        (&mut file, length)
+    let reader = match recipients {
+        None => "any reader of the file can sign tokens. Keep it as you keep a password.",
+        Some(Recipients::Keys(_)) => {
+            "any holder of an identity that the backup is encrypted to can sign tokens. Keep the identity as you keep a password."
+        }
+        Some(Recipients::Passphrase(_)) => {
+            "anybody who has the file and the passphrase can sign tokens. Keep the passphrase in another place."
+        }
     };
-    let mut progress = Progress::of("restore");
-    let restored = restore::restore(
-        &data_dir,
-        source,
-        request.master_key.as_deref(),
-        &Random::system(),
-        &mut |done, of| progress.show(done, of),
-    );
-    drop(progress);
-    let header = restored.map_err(CliError::refused)?;
-    log::keep_events(&settings);
-    audit::record(&Event::Administered {
-        command: "restore",
-        subject: &header.master_key_fingerprint,
-        actor: &Actor::of_process().to_string(),
-    });
-    show_restored(&header, &data_dir, length, output).map_err(|error| {
-        ChangeSummary::plain(format!("the backup was restored into {}", data_dir.display())).unshown(error)
-    })?;
-    output.hint(&format!(
-        "\nStart the service. Changes after {} are lost: users whose tokens were refreshed since then sign in again.",
-        moment(header.created_at)
-    ));
-    if fs::metadata(&data_dir).is_ok_and(|made| made.uid() == 0) {
-        output.hint(&format!(
-            "The data belongs to root. A service that runs as another user has to be given it first: chown -R USER: {}",
-            data_dir.display()
-        ));
-    }
-    Ok(())
-}
-
-fn show_restored(
-    header: &Header,
-    data_dir: &Path,
-    length: Option<u64>,
-    output: &mut Output<'_>,
-) -> Result<(), CliError> {
-    if output.json {
-        return output.document(&json!({
-            "data_dir": data_dir,
-            "rows": header.rows,
-            "bytes": length,
-            "created_at": header.created_at,
-            "issuer": header.issuer,
-            "master_key_fingerprint": header.master_key_fingerprint,
-        }));
-    }
-    output.facts(&[
-        ("data_dir", data_dir.display().to_string()),
-        ("database", data_dir.join(DATABASE).display().to_string()),
-        ("rows", header.rows.to_string()),
-        ("created_at", moment(header.created_at)),
-        ("issuer", header.issuer.clone().unwrap_or_default()),
-    ])
+    format!("\nThe master key is in the backup: {reader}")
 }

@@ -2,6 +2,7 @@
 
 pub mod admin_connection;
 pub mod backup;
+mod backup_encryption;
 pub mod change_summary;
 pub mod client;
 pub mod compact;
@@ -17,6 +18,7 @@ pub mod progress;
 mod prompt;
 pub mod provider;
 mod refusal;
+pub mod restore;
 pub mod serve;
 pub mod session;
 mod setting_flags;
@@ -123,14 +125,14 @@ pub enum Noun {
     Events(events::Events),
     /// Save the database to a file, while the service runs or not
     #[command(
-        after_help = "Examples:\n  idsvc backup\n  idsvc backup /mnt/backup/idsvc.backup --replace\n  idsvc backup - | gzip >idsvc.backup.gz"
+        after_help = "Examples:\n  idsvc backup\n  idsvc backup /mnt/backup/idsvc.backup --replace\n  idsvc backup --to age1…\n  idsvc backup - | gzip >idsvc.backup.gz"
     )]
     Backup(backup::Backup),
     /// Put a backup into an empty data directory
     #[command(
-        after_help = "Examples:\n  idsvc restore /mnt/backup/idsvc.backup --master-key /media/key/master.key\n  gunzip <idsvc.backup.gz | idsvc restore -"
+        after_help = "Examples:\n  idsvc restore /mnt/backup/idsvc.backup --master-key /media/key/master.key\n  idsvc restore idsvc.backup.age --master-key master.key --identity key.txt\n  gunzip <idsvc.backup.gz | idsvc restore -"
     )]
-    Restore(backup::Restore),
+    Restore(restore::Restore),
     /// Give room that the database no longer needs back to the disk, while the service runs or not
     Compact,
     /// Completion scripts for shells
@@ -237,7 +239,7 @@ pub fn run(cli: Cli, output: &mut Output<'_>) -> Result<(), CliError> {
         Noun::Doctor(request) => doctor::run(&request, &cli.global, &connector, output),
         Noun::Events(request) => events::run(request, &connector, output),
         Noun::Backup(request) => backup::run(&request, &connector, output),
-        Noun::Restore(request) => backup::restore(&request, &connector, output),
+        Noun::Restore(request) => restore::run(&request, &connector, output),
         Noun::Compact => compact::run(&connector, output),
         Noun::Completions(completions) => completions::run(&completions, output),
         Noun::Man(request) => man::run(&request, output),

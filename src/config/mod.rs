@@ -4,12 +4,14 @@
 //! printed reference follow from it. [`Sources`] collects the values, [`resolve`] checks and converts them. All faults
 //! are reported at once.
 
+mod backups;
 pub mod file;
 mod listen;
 pub mod reader;
 pub mod reference;
 pub mod reference_text;
 pub mod resolve;
+mod setting;
 pub mod setting_names;
 #[cfg(test)]
 mod tests;
@@ -22,6 +24,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
+use crate::age::Recipients;
 use crate::limit::LimitPolicy;
 use crate::net::Limits;
 use crate::net::acme::Plan;
@@ -276,12 +279,14 @@ pub struct Log {
 }
 
 /// The settings of scheduled backups.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Backups {
     /// The time between two backups; none to make no backups.
     pub interval: Option<Duration>,
     /// The number of backups that are kept, at least one.
     pub keep: usize,
+    /// Whom they are encrypted to, if they are encrypted.
+    pub recipients: Option<Recipients>,
 }
 
 /// The settings of `idsvc serve`.

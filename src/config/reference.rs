@@ -1,39 +1,7 @@
 //! The table of all settings. The file's keys, the environment's names, the flags and `idsvc config reference` follow
 //! from it.
 
-/// The type of a setting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A string.
-    Text,
-    /// A whole number, zero or more.
-    Number,
-    /// A span of time: `"24h"`, `"90d"`, `"60s"`, `"30m"`.
-    Duration,
-    /// `true` or `false`.
-    Flag,
-    /// Several strings; comma-separated in the environment.
-    List,
-}
-
-/// One setting.
-#[derive(Clone, Copy, Debug)]
-pub struct Setting {
-    /// The key in the file, dotted.
-    pub key: &'static str,
-    /// The type of the value.
-    pub kind: Kind,
-    /// The name of the value in the help of the flag.
-    pub value_name: &'static str,
-    /// The help of the flag. Empty if the flag belongs to every command.
-    pub help: &'static str,
-    /// The default as TOML, if there is one.
-    pub default: Option<&'static str>,
-    /// An example as TOML.
-    pub example: &'static str,
-    /// The explanation in the reference.
-    pub doc: &'static str,
-}
+pub use super::setting::{Kind, Setting};
 
 const fn setting(
     key: &'static str,
@@ -468,6 +436,29 @@ pub const SETTINGS: &[Setting] = &[
         Some("7"),
         "30",
         "How many of these backups are kept.",
+    ),
+    setting(
+        "backup.to",
+        Kind::List,
+        (
+            "RECIPIENT",
+            "A recipient of age (age1…) that backups are encrypted to",
+        ),
+        Some("[]"),
+        r#"["age1n4eqzg9cm6awzpf5r7m7hpmh5kt4j4cswrvnk8fjmdfxezrcyv8qjcenzd"]"#,
+        "Recipients of age that these backups are encrypted to. Any one of their identities restores one.",
+    ),
+    setting(
+        "backup.passphrase_file",
+        Kind::Text,
+        (
+            "FILE",
+            "The file of the passphrase that backups are encrypted with",
+        ),
+        None,
+        r#""/etc/idsvc/backup-passphrase""#,
+        "The file of a passphrase that these backups are encrypted with, instead of backup.to; read at the start.\n\
+         An encryption takes 128 MiB of memory.",
     ),
     setting(
         "events.max_mib",

@@ -7,10 +7,11 @@ use std::time::Duration;
 use ipnet::{IpNet, Ipv4Net};
 use url::Url;
 
+use super::backups::backups;
 use super::listen::{listen, metrics_listen, redirect_listen};
 use super::reader::{Reader, format_duration};
 use super::tls::{issuer, tls};
-use super::{Backups, Config, ConfigError, Log, LogFormat, Settings, Sources, Tls};
+use super::{Config, ConfigError, Log, LogFormat, Settings, Sources, Tls};
 use crate::identity::SessionLifetimes;
 use crate::jose::alg::Algorithm;
 use crate::limit::LimitPolicy;
@@ -27,7 +28,6 @@ pub const REGIONS: [&str; 2] = ["us", "ap"];
 
 const DEV_DATA_DIR: &str = "./idsvc-data/dev";
 const EVENTS_MIB: std::ops::RangeInclusive<u64> = 1..=65_536;
-const SHORTEST_BACKUP_INTERVAL: Duration = Duration::from_mins(1);
 /// Keys stay published while their signatures are in use. Shorter rotations would pile them up in the key set.
 const SHORTEST_ROTATION: Duration = Duration::from_hours(1);
 const MOST_WORKERS: u64 = 1024;
@@ -406,25 +406,6 @@ fn connections(reader: &mut Reader<'_>, key: &str) -> usize {
 fn check_authorities(reader: &mut Reader<'_>, terms: &OutboundPolicy) {
     if let Err(error) = Client::new(terms) {
         reader.fault_at("outbound.ca_file", error.to_string());
-    }
-}
-
-/// The settings of backups. The development server makes none.
-fn backups(reader: &mut Reader<'_>) -> Backups {
-    let (interval, keep) = (
-        reader.duration_or_off("backup.interval"),
-        reader.number_within("backup.keep", 1..=1000),
-    );
-    if let Some((interval, origin)) = &interval
-        && *interval < SHORTEST_BACKUP_INTERVAL
-    {
-        reader.fault(origin, "backup.interval must be at least a minute, or off");
-    }
-    Backups {
-        interval: interval
-            .map(|(interval, _)| interval)
-            .filter(|_| !reader.sources.is_dev),
-        keep: usize::try_from(keep).unwrap_or(1),
     }
 }
 

@@ -29,6 +29,8 @@ pub const DATABASE: &str = "idsvc.redb";
 pub const BACKUPS: &str = "backups";
 /// The ending of the names of backups.
 pub const BACKUP_ENDING: &str = ".backup";
+/// What the names of encrypted backups have after [`BACKUP_ENDING`].
+pub const ENCRYPTED_ENDING: &str = ".age";
 
 /// Why a data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -299,10 +301,11 @@ pub fn make_folder_in(data_dir: &Path, name: &str) -> Result<Folder, DataDirErro
     Folder::create_below(data_dir, &path, 0o700).map_err(io_error(&path))
 }
 
-/// The name of a backup at this time: `idsvc-20260102T030405Z.backup`.
-pub fn backup_name(stem: &str, now: Timestamp) -> String {
+/// The name of a backup at this time: `idsvc-20260102T030405Z.backup`, or `….backup.age`.
+pub fn backup_name(stem: &str, now: Timestamp, is_encrypted: bool) -> String {
     let moment = now.rfc3339().replace(['-', ':'], "");
-    format!("{stem}-{moment}{BACKUP_ENDING}")
+    let encrypted = if is_encrypted { ENCRYPTED_ENDING } else { "" };
+    format!("{stem}-{moment}{BACKUP_ENDING}{encrypted}")
 }
 
 #[cfg(test)]

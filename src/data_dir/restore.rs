@@ -58,15 +58,8 @@ pub enum RestoreError {
     Core(#[from] crate::flow::OpenError),
 }
 
-/// Restores a backup to a temporary file, upgrades it to the schema of this release and opens it. Then it is moved into
-/// `directory`. The master key comes from the directory, `key_file` or the backup, in this order.
-pub fn restore(
-    directory: &Path,
-    source: &mut dyn Read,
-    key_file: Option<&Path>,
-    random: &Random,
-    progress: &mut dyn FnMut(u64, u64),
-) -> Result<Header, RestoreError> {
+/// Checks that a directory has no database and no running service. Returns the path that its database will have.
+pub fn check_target(directory: &Path) -> Result<PathBuf, RestoreError> {
     let database = directory.join(DATABASE);
     if data_dir::has_content(&database)? {
         return Err(RestoreError::NotEmpty(database));
@@ -80,6 +73,19 @@ pub fn restore(
     if is_served(directory)? {
         return Err(RestoreError::Served(directory.to_owned()));
     }
+    Ok(database)
+}
+
+/// Restores a backup to a temporary file, upgrades it to the schema of this release and opens it. Then it is moved into
+/// `directory`. The master key comes from the directory, `key_file` or the backup, in this order.
+pub fn restore(
+    directory: &Path,
+    source: &mut dyn Read,
+    key_file: Option<&Path>,
+    random: &Random,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Header, RestoreError> {
+    let database = check_target(directory)?;
     let incoming = BackupReader::open(source)?;
     let header = incoming.header().clone();
     let supported = Schema::CURRENT.version();

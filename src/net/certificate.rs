@@ -212,13 +212,13 @@ pub struct CertificateWarnings {
     pub exposure: Option<String>,
 }
 
-/// The warning about a private key that other users can read or change.
-pub fn exposure_warning(key_file: &Path) -> Option<String> {
-    let mode = fs::metadata(key_file).ok()?.permissions().mode() & 0o777;
+/// The warning about a file with a secret that other users can read or change. `what` names the secret.
+pub fn exposure_warning(file: &Path, what: &str) -> Option<String> {
+    let mode = fs::metadata(file).ok()?.permissions().mode() & 0o777;
     let right = mode & !BEYOND_GROUP;
-    let file = key_file.display();
+    let file = file.display();
     (mode != right)
-        .then(|| format!("{file}: the private key is open to others ({mode:03o}): chmod {right:03o} {file}"))
+        .then(|| format!("{file}: {what} is open to others ({mode:03o}): chmod {right:03o} {file}"))
 }
 
 /// All errors in the operator's files, or else the warnings about them. `host` is the host of the service.
@@ -240,7 +240,7 @@ pub fn examine(
             Ok(CertificateWarnings {
                 expiry: pair.expiry_warning(now_unix_seconds),
                 mismatch: host.and_then(|host| pair.mismatch_warning(host)),
-                exposure: exposure_warning(key_file),
+                exposure: exposure_warning(key_file, "the private key"),
             })
         }
         (chain, key) => Err([chain.err(), key.err()].into_iter().flatten().collect()),

@@ -91,7 +91,7 @@ impl Source {
         let Self::Files { host, key, .. } = self else {
             return;
         };
-        if let Some(exposure) = certificate::exposure_warning(key) {
+        if let Some(exposure) = certificate::exposure_warning(key, "the private key") {
             tracing::warn!("{exposure}");
         }
         self.warn_of(self.expiry_warning(pair.validity(), now_unix_seconds));

@@ -54,7 +54,7 @@ pub(crate) fn start(
             Arc::clone(app),
             data_dir,
             interval,
-            config.backups,
+            config.backups.clone(),
         ));
     }
     tasks.spawn(housekeeping(Arc::clone(app)));

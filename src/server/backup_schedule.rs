@@ -4,7 +4,7 @@
 //! makes one when it starts.
 
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Write};
+use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +14,14 @@ use time::format_description::parse_borrowed;
 
 use crate::admin::backup;
 use crate::admin::backup::BackUp;
+use crate::age::{self, AgeError, EncryptingWriter, FileKey, Recipients};
 use crate::app::App;
 use crate::clock::Timestamp;
 use crate::config::Backups;
 use crate::data_dir::atomic_file;
 use crate::data_dir::atomic_file::AtomicFile;
 use crate::data_dir::disk::{Space, space};
-use crate::data_dir::{BACKUPS, DataDirError, backup_name, make_folder_in};
+use crate::data_dir::{BACKUPS, DataDirError, ENCRYPTED_ENDING, backup_name, make_folder_in};
 use crate::files::Folder;
 use crate::flow::Core;
 use crate::observe::audit;
@@ -49,6 +50,8 @@ enum ScheduleError {
     Folder(#[from] DataDirError),
     #[error(transparent)]
     Backup(#[from] BackupError),
+    #[error(transparent)]
+    Encryption(#[from] AgeError),
     #[error("{} cannot be read or written: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
 }
@@ -63,10 +66,11 @@ fn io_error(path: impl Into<PathBuf>) -> impl Fn(io::Error) -> ScheduleError {
 
 /// Makes each backup when it is due, until the task is aborted.
 pub async fn run(app: Arc<App>, data_dir: PathBuf, interval: Duration, settings: Backups) {
+    let settings = Arc::new(settings);
     loop {
-        let (worker, folder) = (Arc::clone(&app), data_dir.clone());
+        let (worker, folder, settings) = (Arc::clone(&app), data_dir.clone(), Arc::clone(&settings));
         let made = tokio::task::spawn_blocking(move || {
-            back_up_if_due(&worker.core, &folder, interval, settings.keep, &space)
+            back_up_if_due(&worker.core, &folder, interval, &settings, &space)
         });
         let result = match made.await {
             Ok(made) => made.map_err(|error| error.to_string()),
@@ -91,7 +95,7 @@ fn back_up_if_due(
     core: &Core,
     data_dir: &Path,
     interval: Duration,
-    keep: usize,
+    settings: &Backups,
     space: MeasureSpace<'_>,
 ) -> Result<Option<PathBuf>, ScheduleError> {
     let now = core.clock.now();
@@ -102,10 +106,11 @@ fn back_up_if_due(
     }
     // Removes the unfinished file of a killed process.
     atomic_file::sweep(&folder, |name, _| name.starts_with(STEM));
-    let name = backup_name(STEM, now);
+    let recipients = settings.recipients.as_ref();
+    let name = backup_name(STEM, now, recipients.is_some());
     let file = folder.path().join(&name);
     loop {
-        match write(core, &folder, &name, space) {
+        match write(core, &folder, &name, recipients, space) {
             Err(ScheduleError::DiskFull(_)) if free_space(&folder, space, now)? => {}
             written => break written?,
         }
@@ -114,7 +119,7 @@ fn back_up_if_due(
         file: &file.display().to_string(),
     });
     let all = oldest_first(scheduled(&folder)?, now);
-    let surplus = all.len().saturating_sub(keep);
+    let surplus = all.len().saturating_sub(settings.keep);
     for old in all.iter().filter(|backup| backup.file != file).take(surplus) {
         remove(&folder, old);
     }
@@ -122,7 +127,13 @@ fn back_up_if_due(
 }
 
 /// Writes a backup under a temporary name, verifies it, and renames it.
-fn write(core: &Core, folder: &Folder, name: &str, space: MeasureSpace<'_>) -> Result<(), ScheduleError> {
+fn write(
+    core: &Core,
+    folder: &Folder,
+    name: &str,
+    recipients: Option<&Recipients>,
+    space: MeasureSpace<'_>,
+) -> Result<(), ScheduleError> {
     let failed = io_error(folder.path().join(name));
     let mut unfinished = AtomicFile::new(folder, name, &core.random);
     let file = unfinished.create().map_err(&failed)?;
@@ -133,16 +144,39 @@ fn write(core: &Core, folder: &Folder, name: &str, space: MeasureSpace<'_>) -> R
         space,
         written_since_measured: MEASURE_INTERVAL,
     };
-    if let Err(error) = backup::copy(core, BackUp::default(), &mut BufWriter::new(sink)) {
-        return Err(match space(folder.path()) {
+    let key =
+        write_rows(core, recipients, BufWriter::new(sink)).map_err(|error| match space(folder.path()) {
             Ok(space) if space.lacking() > 0 => ScheduleError::DiskFull(space),
             _ => error.into(),
-        });
-    }
+        })?;
     let again = BufReader::new(unfinished.open().map_err(&failed)?);
-    let mut rows = BackupReader::open(again)?.rows(core.sealer.backup_key());
-    while rows.next_row()?.is_some() {}
+    match key {
+        Some(key) => verify(core, age::decrypt(again, &key)?)?,
+        None => verify(core, again)?,
+    }
     unfinished.place(name, true).map_err(&failed)
+}
+
+/// Writes a backup. Returns the key of the file if it is encrypted.
+fn write_rows(
+    core: &Core,
+    recipients: Option<&Recipients>,
+    mut sink: impl Write,
+) -> Result<Option<FileKey>, BackupError> {
+    let Some(recipients) = recipients else {
+        backup::copy(core, BackUp::default(), &mut sink)?;
+        return Ok(None);
+    };
+    let (mut encrypted, key) = EncryptingWriter::new(sink, recipients, &core.random);
+    backup::copy(core, BackUp::default(), &mut encrypted)?;
+    encrypted.finish().map_err(BackupError::Unwritable)?;
+    Ok(Some(key))
+}
+
+fn verify(core: &Core, source: impl Read) -> Result<(), BackupError> {
+    let mut rows = BackupReader::open(source)?.rows(core.sealer.backup_key());
+    while rows.next_row()?.is_some() {}
+    Ok(())
 }
 
 /// Writes to a file, and fails when the disk has less free space than the reserve. If the disk cannot be measured, the
@@ -215,6 +249,12 @@ pub struct ScheduledBackup {
 }
 
 impl ScheduledBackup {
+    /// Whether its name is that of an encrypted one.
+    pub fn is_encrypted(&self) -> bool {
+        let path = self.file.as_os_str().as_encoded_bytes();
+        path.ends_with(ENCRYPTED_ENDING.as_bytes())
+    }
+
     fn name(&self) -> &Path {
         self.file.file_name().map_or(&self.file, Path::new)
     }
@@ -251,10 +291,11 @@ fn scheduled(folder: &Folder) -> Result<Vec<ScheduledBackup>, ScheduleError> {
     Ok(backups.collect())
 }
 
-/// The time in a name such as `scheduled-20260102T030405Z.backup`.
+/// The time in a name such as `scheduled-20260102T030405Z.backup`, or `….backup.age`.
 fn time_of(path: &Path) -> Option<Timestamp> {
     let format = parse_borrowed::<2>("scheduled-[year][month][day]T[hour][minute][second]Z.backup").ok()?;
-    let at = PrimitiveDateTime::parse(path.file_name()?.to_str()?, &format).ok()?;
+    let name = path.file_name()?.to_str()?;
+    let at = PrimitiveDateTime::parse(name.strip_suffix(ENCRYPTED_ENDING).unwrap_or(name), &format).ok()?;
     let seconds = at.assume_utc().unix_timestamp().try_into().ok()?;
     Some(Timestamp::from_seconds(seconds))
 }
@@ -280,8 +321,16 @@ mod tests {
         }
     }
 
+    fn keeping(keep: usize) -> Backups {
+        Backups {
+            interval: Some(HOUR),
+            keep,
+            recipients: None,
+        }
+    }
+
     fn back_up(core: &Core, data: &TempDir, keep: usize, space: MeasureSpace<'_>) -> Option<PathBuf> {
-        back_up_if_due(core, data.path(), HOUR, keep, space).unwrap()
+        back_up_if_due(core, data.path(), HOUR, &keeping(keep), space).unwrap()
     }
 
     /// Makes `count` backups, one an hour.
@@ -309,13 +358,39 @@ mod tests {
     }
 
     #[test]
+    fn encrypted_backups_are_verified_and_counted_like_others() {
+        const PLAIN: &str = "idsvc backup";
+        let (data, core) = (TempDir::new().unwrap(), core());
+        let recipient = "age16ua0d5zkwf58egyk2zwxgc2kpq5uawsrk252pv8cdmwh7eh9devshc397d";
+        let encrypting = Backups {
+            recipients: Some(Recipients::Keys(vec![recipient.parse().unwrap()])),
+            ..keeping(2)
+        };
+        let mut made = hourly(&core, &data, 2, 2);
+        for _ in 0..2 {
+            let file = back_up_if_due(&core, data.path(), HOUR, &encrypting, &disk(1 << 30)).unwrap();
+            made.push(file.unwrap());
+            core.clock.advance(HOUR);
+        }
+        assert_eq!(kept(&made), [false, false, true, true]);
+        assert!(made[3].to_str().unwrap().ends_with("Z.backup.age"));
+        let bytes = fs::read(&made[3]).unwrap();
+        assert!(age::looks_encrypted(&bytes) && !bytes.is_empty());
+        assert!(!bytes.windows(PLAIN.len()).any(|part| part == PLAIN.as_bytes()));
+        let existing = backups_of(data.path()).unwrap();
+        assert_eq!(newest(&existing, core.clock.now()).unwrap().file, made[3]);
+        made.extend(hourly(&core, &data, 1, 2));
+        assert_eq!(kept(&made), [false, false, false, true, true]);
+    }
+
+    #[test]
     fn names_ahead_of_the_clock_put_off_no_backup_and_push_none_out() {
         let (data, core) = (TempDir::new().unwrap(), core());
         let first = hourly(&core, &data, 1, 2).remove(0);
         let ahead = data
             .path()
             .join(BACKUPS)
-            .join(backup_name(STEM, core.clock.now() + HOUR * 24));
+            .join(backup_name(STEM, core.clock.now() + HOUR * 24, false));
         fs::write(&ahead, "x").unwrap();
         let second = hourly(&core, &data, 1, 2).remove(0);
         assert_eq!(kept(&[first, second, ahead]), [true, true, false]);
@@ -347,7 +422,7 @@ mod tests {
         let mut made = hourly(&core, &data, 4, 7);
         let size = fs::metadata(&made[3]).unwrap().len();
         let full = |space: MeasureSpace<'_>| {
-            let error = back_up_if_due(&core, data.path(), HOUR, 7, space).unwrap_err();
+            let error = back_up_if_due(&core, data.path(), HOUR, &keeping(7), space).unwrap_err();
             assert!(matches!(error, ScheduleError::DiskFull(_)), "{error}");
         };
         full(&disk(size / 2));
@@ -371,11 +446,13 @@ mod tests {
     #[test]
     fn a_name_tells_the_time() {
         let at = Timestamp::from_seconds(1_767_323_045);
-        assert_eq!(backup_name(STEM, at), "scheduled-20260102T030405Z.backup");
-        assert_eq!(
-            time_of(Path::new("/a/scheduled-20260102T030405Z.backup")),
-            Some(at)
-        );
+        for (is_encrypted, name) in [
+            (false, "scheduled-20260102T030405Z.backup"),
+            (true, "scheduled-20260102T030405Z.backup.age"),
+        ] {
+            assert_eq!(backup_name(STEM, at, is_encrypted), name);
+            assert_eq!(time_of(&Path::new("/a").join(name)), Some(at));
+        }
         for odd in ["", "20260102T0304", "2026é102T03040Z", "99999999T999999Z"] {
             assert_eq!(
                 time_of(Path::new(&format!("scheduled-{odd}.backup"))),

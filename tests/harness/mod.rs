@@ -10,6 +10,7 @@ pub(crate) mod relying_party;
 pub(crate) mod reply;
 pub(crate) mod report;
 pub(crate) mod server;
+pub(crate) mod terminal;
 pub(crate) mod tls;
 pub(crate) mod token;
 pub(crate) mod upstream;

@@ -10,7 +10,6 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Output, Stdio};
-use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -18,11 +17,10 @@ use idsvc::clock::Clock;
 use idsvc::jose::jwt;
 use idsvc::jose::keyring::SigningKey;
 use idsvc::random::Random;
-use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
-use rustix::termios::{LocalModes, tcgetattr};
 
 use crate::harness::Jwt;
 use crate::harness::process::{Running, Service, said, shown};
+use crate::harness::terminal::OnTerminal;
 
 const ADD_WEB: [&str; 7] = [
     "client",
@@ -807,38 +805,21 @@ fn whoever_ends_a_command_at_its_password_prompt_has_the_terminal_back() {
             &["user", "add", "alice@example.com", "--password-stdin"],
         ] {
             let service = Service::new();
-            let mut terminal = fs::File::from(openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap());
-            unlockpt(&terminal).unwrap();
-            let name = ptsname(&terminal, Vec::new()).unwrap().into_string().unwrap();
-            let inner = fs::File::options().read(true).write(true).open(name).unwrap();
-            let shows = || tcgetattr(&inner).unwrap().local_modes.contains(LocalModes::ECHO);
-            let wrapped = service.command(words);
-            let mut child = std::process::Command::new("setsid")
-                .arg("--ctty")
-                .arg(wrapped.get_program())
-                .args(words)
-                .env("IDSVC_DATA_DIR", service.folder.path().join("data"))
-                .stdin(inner.try_clone().unwrap())
-                .stderr(Stdio::null())
-                .spawn()
-                .unwrap();
-            let begun = Instant::now();
-            while shows() {
-                assert!(begun.elapsed() < Duration::from_mins(1) && child.try_wait().unwrap().is_none());
-                std::thread::sleep(Duration::from_millis(10));
-            }
+            let mut program = OnTerminal::start(&service.command(words));
+            program.wait_for_prompt();
+            assert!(!program.shows_input(), "{words:?}");
             if let Some(key) = key {
-                terminal.write_all(key.as_bytes()).unwrap();
+                program.type_in(key);
             } else {
-                let id = child.id().to_string();
+                let id = program.id().to_string();
                 let sent = std::process::Command::new("kill")
                     .args(["-s", signal, &id])
                     .status();
                 assert!(sent.unwrap().success());
             }
-            let status = child.wait().unwrap();
+            let status = program.end();
             assert_eq!(status.signal(), Some(number), "{words:?}: {status}");
-            assert!(shows(), "{words:?}");
+            assert!(program.shows_input(), "{words:?}");
         }
     }
 }

@@ -10,7 +10,9 @@
 
 mod account;
 mod acme;
+mod age_vectors;
 mod backup;
+mod backup_encryption;
 mod cli;
 mod connection;
 mod failed_passwords;

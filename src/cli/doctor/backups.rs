@@ -1,15 +1,15 @@
 //! Checks the scheduled backups: whether the newest is recent and readable.
 
-use std::io::BufReader;
-use std::path::Path;
+use std::io::{self, BufReader, Read};
 
 use super::clock::TOLERANCE;
 use super::finding::{Finding, Level};
+use crate::age::{AgeError, Header, SHORTEST_PAYLOAD};
 use crate::cli::output::moment;
 use crate::clock::Timestamp;
 use crate::config::Config;
 use crate::files::{self, owner};
-use crate::server::backup_schedule;
+use crate::server::backup_schedule::{self, ScheduledBackup};
 use crate::store::backup::{BackupError, check_ends};
 
 /// Checks the newest scheduled backup. `oldest` is the time of the oldest record in the database.
@@ -48,9 +48,14 @@ pub(super) fn examine(
     }
     let (message, is_late) = match backup_schedule::newest(&made, latest) {
         Some(newest) => {
-            findings.extend(check_file(&newest.file));
+            findings.extend(check_file(newest));
+            let encrypted = if newest.is_encrypted() {
+                "encrypted"
+            } else {
+                "not encrypted"
+            };
             (
-                format!("the newest is of {}", moment(newest.at)),
+                format!("the newest is of {}, {encrypted}", moment(newest.at)),
                 is_late(newest.at),
             )
         }
@@ -70,24 +75,52 @@ pub(super) fn examine(
     });
 }
 
-/// Checks the beginning and the end of a backup.
-fn check_file(file: &Path) -> Option<Finding> {
+/// Why a backup is not in order.
+#[derive(Debug, thiserror::Error)]
+enum BadBackup {
+    #[error(transparent)]
+    Plain(#[from] BackupError),
+    #[error(transparent)]
+    Encrypted(#[from] AgeError),
+}
+
+/// Checks the beginning and the end of a backup. Of an encrypted one only the beginning can be checked.
+fn check_file(backup: &ScheduledBackup) -> Option<Finding> {
+    let file = &backup.file;
     let data_dir = owner::folder_of(owner::folder_of(file));
-    let opened = files::open_below(data_dir, file).map_err(BackupError::Unreadable);
-    let error = opened
-        .and_then(|opened| check_ends(BufReader::new(opened)))
-        .err()?;
+    let opened = files::open_below(data_dir, file).map_err(|error| BackupError::Unreadable(error).into());
+    let checked = opened.and_then(|opened| {
+        let source = BufReader::new(opened);
+        if backup.is_encrypted() {
+            return check_encrypted(source).map_err(BadBackup::from);
+        }
+        check_ends(source).map(|_| ()).map_err(BadBackup::from)
+    });
+    let error = checked.err()?;
     let remedy = match error {
-        BackupError::Unreadable(_) => "run this as the user of the service, or give that user the file",
+        BadBackup::Plain(BackupError::Unreadable(_)) | BadBackup::Encrypted(AgeError::Unreadable(_)) => {
+            "run this as the user of the service, or give that user the file"
+        }
         _ => "remove it: the service makes another one soon, and idsvc backup makes one at once",
     };
     let subject = file.display().to_string();
     Some(Finding::mend("backup", subject, error.to_string(), remedy))
 }
 
+/// Checks that the header of an encrypted file can be read, and that a payload follows it.
+fn check_encrypted(mut source: impl Read) -> Result<(), AgeError> {
+    Header::read(&mut source)?;
+    let payload = io::copy(&mut source.take(SHORTEST_PAYLOAD), &mut io::sink());
+    if payload.map_err(AgeError::Unreadable)? < SHORTEST_PAYLOAD {
+        return Err(AgeError::CutOff);
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::io::Write as _;
     use std::time::Duration;
 
     use tempfile::TempDir;
@@ -96,9 +129,11 @@ mod tests {
     use crate::admin::backup;
     use crate::admin::backup::BackUp;
     use crate::admin::tests::core;
+    use crate::age::{EncryptingWriter, Recipients};
     use crate::config::Sources;
     use crate::config::resolve::resolve;
     use crate::data_dir::{BACKUPS, make_folder_in};
+    use crate::random::Random;
 
     #[test]
     fn a_service_that_has_had_the_time_for_a_backup_has_one() {
@@ -136,12 +171,34 @@ mod tests {
                 .contains("start the service")
         );
         let folder = make_folder_in(data, BACKUPS).unwrap().path().to_owned();
-        let made = folder.join(crate::data_dir::backup_name("scheduled", hours(1)));
+        let made = folder.join(crate::data_dir::backup_name("scheduled", hours(1), false));
         let mut whole = Vec::new();
         backup::copy(&core(), BackUp::default(), &mut whole).unwrap();
         fs::write(&made, &whole).unwrap();
-        assert_eq!(look(Some(hours(3)), true).level, Level::Good);
+        let good = look(Some(hours(3)), true);
+        assert_eq!(good.level, Level::Good);
+        assert!(good.message.ends_with(", not encrypted"), "{}", good.message);
         for left in [&whole[..0], &whole[..whole.len() - 1]] {
+            fs::write(&made, left).unwrap();
+            let broken = look(Some(hours(3)), true);
+            assert_eq!(
+                (broken.level, &broken.subject[..]),
+                (Level::Mend, made.to_str().unwrap())
+            );
+        }
+        fs::remove_file(&made).unwrap();
+        let recipient = "age16ua0d5zkwf58egyk2zwxgc2kpq5uawsrk252pv8cdmwh7eh9devshc397d";
+        let recipients = Recipients::Keys(vec![recipient.parse().unwrap()]);
+        let made = folder.join(crate::data_dir::backup_name("scheduled", hours(1), true));
+        let mut encrypted = Vec::new();
+        let (mut writer, _) = EncryptingWriter::new(&mut encrypted, &recipients, &Random::system());
+        writer.write_all(&whole).unwrap();
+        writer.finish().unwrap();
+        fs::write(&made, &encrypted).unwrap();
+        let good = look(Some(hours(3)), true);
+        assert_eq!(good.level, Level::Good);
+        assert!(good.message.ends_with(", encrypted"), "{}", good.message);
+        for left in [&encrypted[..0], &encrypted[..100], &encrypted[..190], &whole] {
             fs::write(&made, left).unwrap();
             let broken = look(Some(hours(3)), true);
             assert_eq!(
@@ -152,6 +209,7 @@ mod tests {
         let ahead = folder.join(crate::data_dir::backup_name(
             "scheduled",
             now + Duration::from_hours(1),
+            false,
         ));
         fs::rename(&made, &ahead).unwrap();
         let early = look(None, true);

@@ -16,6 +16,7 @@ pub(crate) type Target = (&'static str, fn(&[u8]) -> bool);
 
 /// Every target. Its seeds lie in `tests/fuzz/seeds`, in a folder of its name.
 pub(crate) const TARGETS: &[Target] = &[
+    ("age_header", storage::age_header),
     ("authorize_query", authorization::authorize_query),
     ("backup", storage::backup),
     ("basic_header", request::basic_header),

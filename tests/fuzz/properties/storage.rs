@@ -1,7 +1,9 @@
 //! What is kept, and the secrets that lead to it.
 
+use std::io::Read as _;
 use std::sync::LazyLock;
 
+use idsvc::age::{self, AgeError, DecryptingReader, Header as AgeHeader, Identities};
 use idsvc::federation::Provider;
 use idsvc::identity::{Consent, Session, User};
 use idsvc::oauth::Client;
@@ -189,3 +191,35 @@ pub(super) fn backup(data: &[u8]) -> bool {
     assert!(read(&changed).is_err());
     true
 }
+
+/// An encrypted file has one spelling of its header, which is read to its end and no further, and nothing comes out of
+/// it without the key.
+pub(super) fn age_header(data: &[u8]) -> bool {
+    let mut rest = data;
+    let Ok(header) = AgeHeader::read(&mut rest) else {
+        return false;
+    };
+    assert!(age::looks_encrypted(data));
+    assert_eq!([header.encode().as_slice(), rest].concat(), data);
+    match header.unlock(&IDENTITY) {
+        Ok(key) => {
+            header.verify(&key).unwrap();
+            if let Ok(mut payload) = DecryptingReader::new(rest, &key) {
+                let mut plain = Vec::new();
+                let _ = payload.read_to_end(&mut plain);
+                assert!(plain.len() <= rest.len());
+            }
+        }
+        Err(error) => assert!(!matches!(
+            error,
+            AgeError::Unreadable(_) | AgeError::WrongPassphrase
+        )),
+    }
+    true
+}
+
+/// The identity of the specification, to which one of the seeds is encrypted.
+static IDENTITY: LazyLock<Identities> = LazyLock::new(|| {
+    let text = "AGE-SECRET-KEY-1GFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPQ4EGAEX";
+    Identities::Keys(age::identities(text).unwrap())
+});
