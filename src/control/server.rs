@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::Semaphore;
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
 use zeroize::Zeroizing;
 
@@ -157,7 +158,7 @@ async fn converse<F>(
     stream_reply: impl Fn(Actor, Command, &mut dyn Write) -> Result<(), StreamError> + Send + 'static,
 ) -> io::Result<()>
 where
-    F: Future<Output = Reply>,
+    F: Future<Output = Reply> + Send + 'static,
 {
     tokio::time::timeout(FIRST_BYTE_TIMEOUT, stream.readable()).await??;
     let line =
@@ -165,7 +166,7 @@ where
     let mut streamed_command = None;
     let reply = match serde_json::from_slice::<Command>(&line) {
         Ok(command) => {
-            let reply = execute(actor, command.clone()).await;
+            let reply = on_blocking_thread(execute(actor, command.clone())).await?;
             if reply == Reply::Bytes {
                 streamed_command = Some(command);
             }
@@ -202,6 +203,30 @@ where
     })
     .await
     .map_err(io::Error::other)?
+}
+
+/// Carries out a command on a thread that may block: it reads and compares many rows without a pause, and requests would
+/// wait for that. If the returned future is dropped, the command ends at its next pause.
+async fn on_blocking_thread<F>(command: F) -> io::Result<Reply>
+where
+    F: Future<Output = Reply> + Send + 'static,
+{
+    let (waiting, stopped) = oneshot::channel::<()>();
+    let runtime = Handle::current();
+    let thread = tokio::task::spawn_blocking(move || {
+        runtime.block_on(async {
+            tokio::select! {
+                reply = command => Ok(reply),
+                _ = stopped => Err(io::ErrorKind::Interrupted.into()),
+            }
+        })
+    });
+    let reply = thread.await.unwrap_or_else(|error| match error.try_into_panic() {
+        Ok(panic) => std::panic::resume_unwind(panic),
+        Err(error) => Err(io::Error::other(error)),
+    });
+    drop(waiting);
+    reply
 }
 
 /// Writes the bytes that follow a reply. The reply is sent before the first of them.
@@ -374,5 +399,33 @@ mod tests {
         }
         serving.abort();
         let _ = serving.await;
+    }
+
+    /// The runtime of this test has one thread.
+    #[tokio::test]
+    async fn a_command_that_blocks_keeps_no_request_waiting() {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("control.sock");
+        let (begun, mut has_begun) = tokio::sync::mpsc::channel(1);
+        let (proceed, blocked) = mpsc::channel();
+        let blocked = Arc::new(std::sync::Mutex::new(blocked));
+        let serving = tokio::spawn(ControlSocket::bind(&path).unwrap().serve(
+            move |_, _| {
+                let (begun, blocked) = (begun.clone(), Arc::clone(&blocked));
+                async move {
+                    begun.send(()).await.unwrap();
+                    blocked.lock().unwrap().recv().unwrap();
+                    Reply::Failed("heard".to_owned())
+                }
+            },
+            |_, _, _| Ok(()),
+            std::future::pending(),
+        ));
+        let asked = tokio::task::spawn_blocking(move || client::ask(&path, &Command::KeyList));
+        has_begun.recv().await.unwrap();
+        proceed.send(()).unwrap();
+        let reply = asked.await.unwrap().unwrap();
+        assert_eq!(reply, Some(Reply::Failed("heard".to_owned())));
+        serving.abort();
     }
 }
