@@ -55,7 +55,8 @@
 //!    to one writer thread, which runs everything that waits in one transaction and commits once. The
 //!    closure may run twice, so it reads neither clock nor entropy: both are drawn before it.
 //! 3. **Nothing slow happens inside a transaction.** Passwords are hashed on threads of their own, tokens are
-//!    signed after the commit.
+//!    signed after the commit. Commands run on threads that may block, and what concerns all users goes in pages and
+//!    batches of a hundred.
 //! 4. **Who presents something is settled before anything is consumed.** A code or refresh token in another
 //!    client's hands changes nothing.
 //! 5. **Addresses come from the configuration.** Neither `Host` nor a forwarded header makes a URL. A redirect

@@ -124,7 +124,7 @@ mod tests {
             },
             dry_run: false,
             prune: true,
-            only: None,
+            ..Apply::default()
         }
     }
 

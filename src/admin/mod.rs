@@ -12,6 +12,7 @@ mod grant_revocation;
 pub mod import;
 pub mod installation;
 pub mod key;
+pub mod page;
 pub mod provider;
 pub mod session;
 pub mod user;

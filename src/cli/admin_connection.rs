@@ -1,19 +1,22 @@
 //! Carries out commands, through the running server or on the store if none runs.
 
 use std::cell::RefCell;
-use std::io::{BufRead, BufReader, BufWriter};
+use std::io::{BufRead, BufReader, BufWriter, Read};
+use std::marker::PhantomData;
 use std::os::unix::net::UnixStream;
 
+use serde::de::DeserializeOwned;
 use tokio::runtime::Runtime;
 
 use super::Global;
 use super::change_summary::ChangeSummary;
 use super::output::{CliError, Output};
+use super::progress::Progress;
 use crate::admin::{Actor, Admin, AdminRefusal};
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::config::resolve::resolve_settings;
-use crate::control::protocol::{Command, Reply, StreamError};
+use crate::control::protocol::{Command, Reply, ReplyLine, StreamError};
 use crate::control::{self, client};
 use crate::data_dir::access::exposure;
 use crate::data_dir::lock::{is_served, wait_and_open};
@@ -151,6 +154,16 @@ impl AdminConnection {
         refusal_to_error(reply)
     }
 
+    /// Carries out one command whose reply is followed by records, and passes them to `take`.
+    pub fn take_records<T: DeserializeOwned, R>(
+        &self,
+        command: Command,
+        what: &'static str,
+        take: impl FnOnce(&mut Records<'_, T>) -> Result<R, CliError>,
+    ) -> Result<R, CliError> {
+        self.take_bytes(command, |source| take(&mut Records::of(source, what)))
+    }
+
     /// Carries out one command whose reply is followed by bytes, and passes them to `take`.
     pub fn take_bytes<T>(
         &self,
@@ -181,6 +194,70 @@ impl AdminConnection {
                 _ => taken,
             }
         })
+    }
+}
+
+/// The longest line of a record, in bytes. No file or flag brings one that long in.
+const RECORD_LIMIT: u64 = 16 << 20;
+
+/// The records that follow a reply, one at a time.
+pub struct Records<'a, T> {
+    source: &'a mut dyn BufRead,
+    what: &'static str,
+    line: Vec<u8>,
+    count: u64,
+    is_over: bool,
+    progress: Progress,
+    record: PhantomData<T>,
+}
+
+impl<'a, T: DeserializeOwned> Records<'a, T> {
+    /// Reads the records of a reply. `what` names it in messages.
+    pub fn of(source: &'a mut dyn BufRead, what: &'static str) -> Self {
+        Self {
+            source,
+            what,
+            line: Vec::new(),
+            count: 0,
+            is_over: false,
+            progress: Progress::of_output(what),
+            record: PhantomData,
+        }
+    }
+
+    /// The next record, or `None` after the last one. A reply without an end is an error.
+    fn next_record(&mut self) -> Result<Option<T>, CliError> {
+        if self.is_over {
+            return Ok(None);
+        }
+        self.line.clear();
+        (&mut self.source)
+            .take(RECORD_LIMIT)
+            .read_until(b'\n', &mut self.line)
+            .map_err(|error| CliError::refused(format!("the {} was broken off: {error}", self.what)))?;
+        match serde_json::from_slice(&self.line) {
+            Ok(ReplyLine::Record(record)) => {
+                self.count += 1;
+                self.progress.show(self.count, None);
+                Ok(Some(record))
+            }
+            Ok(ReplyLine::End) => {
+                self.is_over = true;
+                Ok(None)
+            }
+            Err(_) => Err(CliError::Refused {
+                message: format!("the {} was broken off", self.what),
+                hint: Some("the log of the service says why".to_owned()),
+            }),
+        }
+    }
+}
+
+impl<T: DeserializeOwned> Iterator for Records<'_, T> {
+    type Item = Result<T, CliError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_record().transpose()
     }
 }
 
@@ -230,4 +307,28 @@ fn open(settings: &Settings, command: &Command) -> Result<Core, DataDirError> {
 /// The error about a reply that belongs to another command.
 pub(super) fn unexpected() -> CliError {
     CliError::refused("the running service gave another kind of answer: it is of another release, restart it")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_without_an_end_are_refused() {
+        let whole = "{\"record\":7}\n{\"record\":8}\n\"end\"\n";
+        let read = |text: &str| {
+            let mut source = text.as_bytes();
+            let records = Records::<u8>::of(&mut source, "list");
+            records.collect::<Result<Vec<_>, _>>()
+        };
+        assert_eq!(read(whole).unwrap(), [7, 8]);
+        for end in 0..whole.len() - 2 {
+            let said = read(&whole[..end]).unwrap_err().to_string();
+            assert!(said.contains("the list was broken off"), "{end}: {said}");
+        }
+        let mut endless = BufReader::new(std::io::repeat(b'7'));
+        let mut records = Records::<u8>::of(&mut endless, "list");
+        assert!(records.next().unwrap().is_err());
+        assert_eq!(records.line.len() as u64, RECORD_LIMIT);
+    }
 }

@@ -96,7 +96,7 @@ fn copy(
         let mut rows = incoming.rows(sealer.backup_key());
         while rows.next_row()?.is_some() {
             let (done, of) = rows.progress();
-            progress.show(done, of);
+            progress.show(done, Some(of));
         }
         Ok(header)
     };

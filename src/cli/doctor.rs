@@ -21,6 +21,7 @@ use super::admin_connection::{AdminConnection, AdminConnector, unexpected};
 use super::output::{CliError, Output};
 use super::provider;
 use super::setting_flags::SettingFlags;
+use crate::admin::client::ClientView;
 use crate::admin::installation::InstallationState;
 use crate::admin::key::{KeyStateView, KeyView};
 use crate::admin::provider::examine::{Finding as ProviderFinding, FindingStatus};
@@ -173,9 +174,8 @@ fn examine_store(
     let Reply::Keys(keys) = session.ask(Command::KeyList)? else {
         return Err(unexpected());
     };
-    let Reply::Clients(clients) = session.ask(Command::ClientList)? else {
-        return Err(unexpected());
-    };
+    let clients: Vec<ClientView> =
+        session.take_records(Command::ClientList, "list", |clients| clients.collect())?;
     let created = keys
         .iter()
         .map(|key| key.created_at)

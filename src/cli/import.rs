@@ -1,9 +1,8 @@
 //! Runs `idsvc user import`: it checks every line, then writes the users.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs::File;
-use std::io::{BufRead, BufReader, Cursor, Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
@@ -11,8 +10,10 @@ use serde_json::{Value, json};
 
 use super::admin_connection::{AdminConnection, AdminConnector, unexpected};
 use super::change_summary::ChangeSummary;
+use super::name_index::{NameIndex, names_of};
 use super::output::{CliError, Output};
 use super::progress::Progress;
+use super::rewind::{Rewind, open, rewind, unreadable};
 use super::{refusal, value_parsers};
 use crate::admin::import;
 use crate::admin::import::{BadLine, ImportUsers, Imported};
@@ -51,16 +52,12 @@ pub enum ExistingUsers {
 /// The longest line, in bytes.
 const LINE_LIMIT: u64 = 64 * 1024;
 /// The most lines, and about the most bytes, of one transaction.
-const CHUNK_LINES: usize = 500;
+const CHUNK_LINES: usize = 100;
 const CHUNK_BYTES: usize = 256 * 1024;
-/// The most bytes from standard input or a pipe. They are kept in memory, because the input is read twice.
-const INPUT_LIMIT: u64 = 2 << 30;
 /// The most bad lines that are printed as text.
 const MAX_SHOWN: usize = 20;
-
-/// A source that can be read twice.
-trait Rewind: Read + Seek {}
-impl<T: Read + Seek> Rewind for T {}
+/// The most bad lines that are kept for the document of `--json`. The others are counted.
+const MAX_KEPT: usize = 10_000;
 
 /// Some lines of the input, and those of them that are bad.
 #[derive(Default)]
@@ -84,7 +81,7 @@ struct LineReader<'a> {
 
 impl LineReader<'_> {
     fn of(source: &mut dyn Rewind) -> Result<LineReader<'_>, CliError> {
-        source.seek(SeekFrom::Start(0)).map_err(unreadable)?;
+        rewind(source)?;
         Ok(LineReader {
             source: BufReader::new(source),
             number: 0,
@@ -154,46 +151,23 @@ impl LineReader<'_> {
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "the shape that map_err wants")]
-fn unreadable(error: std::io::Error) -> CliError {
-    CliError::refused(format!("the input cannot be read: {error}"))
-}
-
-fn open(path: &Path) -> Result<Box<dyn Rewind>, CliError> {
-    let mut stream: Box<dyn Read> = if path.as_os_str() == "-" {
-        Box::new(std::io::stdin().lock())
-    } else {
-        let mut file = File::open(path).map_err(|error| value_parsers::unreadable(path, &error))?;
-        // A pipe has no position and can be read only once.
-        if file.stream_position().is_ok() {
-            return Ok(Box::new(file));
-        }
-        Box::new(file)
-    };
-    read_all(stream.as_mut(), INPUT_LIMIT).map(|text| -> Box<dyn Rewind> { Box::new(Cursor::new(text)) })
-}
-
-/// Reads the stream to its end. More than `limit` bytes are an error, so that no part is imported as if it were all.
-fn read_all(stream: &mut dyn Read, limit: u64) -> Result<Vec<u8>, CliError> {
-    let mut text = Vec::new();
-    let length = stream
-        .take(limit + 1)
-        .read_to_end(&mut text)
-        .map_err(unreadable)?;
-    if length as u64 > limit {
-        return Err(CliError::refused(format!(
-            "more than {} MiB come in: put them into a file and name that",
-            limit >> 20
-        )));
-    }
-    Ok(text)
-}
-
-fn count_lines(source: &mut dyn Rewind) -> Result<u64, CliError> {
+/// Reads all lines. Returns their number, and the names of their users.
+fn survey(source: &mut dyn Rewind) -> Result<(u64, NameIndex), CliError> {
     let mut lines = LineReader::of(source)?;
+    let mut index = NameIndex::default();
     let mut line = Vec::new();
-    while lines.next_line(&mut line)?.is_some() {}
-    Ok(lines.number)
+    while lines.next_line(&mut line)?.is_some() {
+        if u64::try_from(line.len()).is_ok_and(|length| length <= LINE_LIMIT) {
+            let text = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&line);
+            index.add(
+                &serde_json::from_slice::<Names>(text)
+                    .unwrap_or_default()
+                    .login_names(),
+            );
+        }
+    }
+    index.sort();
+    Ok((lines.number, index))
 }
 
 /// The names of a user and the claims, as a line has them.
@@ -206,7 +180,15 @@ struct Names {
     claims: Value,
 }
 
-/// The users and claims of earlier lines. They show a second line about the same user in another transaction.
+impl Names {
+    fn login_names(&self) -> Vec<LoginName> {
+        let names = [&self.uuid, &self.account_id, &self.email];
+        names_of(names.map(Option::as_deref))
+    }
+}
+
+/// The users of earlier lines that occur again, and the claims. They show a second line about the same user in another
+/// transaction.
 #[derive(Default)]
 struct KnownUsers {
     users: HashMap<LoginName, u64>,
@@ -215,20 +197,16 @@ struct KnownUsers {
 
 impl KnownUsers {
     /// Moves lines about a user of an earlier chunk to the bad ones.
-    fn remove_duplicates(&mut self, chunk: &mut Chunk) {
+    fn remove_duplicates(&mut self, chunk: &mut Chunk, index: &NameIndex) {
         let (known, bad) = (&mut self.users, &mut chunk.bad);
         let mut new = Vec::new();
         chunk.lines.retain(|(number, text)| {
-            let names: Names = serde_json::from_str(text).unwrap_or_default();
-            if let Value::Object(claims) = names.claims {
+            let line: Names = serde_json::from_str(text).unwrap_or_default();
+            let mut names = line.login_names();
+            names.retain(|name| index.occurrences(name) > 1);
+            if let Value::Object(claims) = line.claims {
                 self.claims.extend(claims.into_iter().map(|(name, _)| name));
             }
-            let names = [names.uuid, names.account_id, names.email];
-            let names: Vec<_> = names
-                .into_iter()
-                .flatten()
-                .map(|name| LoginName::new(&name))
-                .collect();
             if let Some(first) = names.iter().find_map(|name| known.get(name)) {
                 bad.push(BadLine {
                     line: *number,
@@ -245,14 +223,35 @@ impl KnownUsers {
     }
 }
 
-fn add(total: &mut Imported, mut part: Imported, chunk: Chunk) {
-    total.added += part.added;
-    total.updated += part.updated;
-    total.unchanged += part.unchanged;
-    total.passwords += part.passwords;
-    part.bad.extend(chunk.bad);
-    part.bad.sort_by_key(|bad| bad.line);
-    total.bad.append(&mut part.bad);
+/// What was imported so far, with the first bad lines and the number of all.
+#[derive(Default)]
+struct Total {
+    imported: Imported,
+    bad_count: usize,
+}
+
+impl Total {
+    fn add(&mut self, mut part: Imported, chunk: Chunk) {
+        let total = &mut self.imported;
+        total.added += part.added;
+        total.updated += part.updated;
+        total.unchanged += part.unchanged;
+        total.passwords += part.passwords;
+        part.bad.extend(chunk.bad);
+        part.bad.sort_by_key(|bad| bad.line);
+        self.bad_count += part.bad.len();
+        part.bad.truncate(MAX_KEPT - total.bad.len());
+        total.bad.append(&mut part.bad);
+    }
+
+    /// The first bad lines as sentences.
+    fn bad_lines(&self) -> Vec<String> {
+        let mut lines: Vec<_> = self.imported.bad.iter().take(MAX_SHOWN).map(sentence).collect();
+        if self.bad_count > MAX_SHOWN {
+            lines.push(format!("and {} more bad lines", self.bad_count - MAX_SHOWN));
+        }
+        lines
+    }
 }
 
 /// Checks or writes all lines. On an error it also returns what was imported.
@@ -261,10 +260,10 @@ fn pass(
     write: bool,
     session: &AdminConnection,
     source: &mut dyn Rewind,
-    lines: u64,
+    (lines, index): (u64, &NameIndex),
     known: &mut KnownUsers,
-) -> Result<Imported, (Imported, CliError)> {
-    let mut total = Imported::default();
+) -> Result<Total, (Total, CliError)> {
+    let mut total = Total::default();
     let mut progress = Progress::of(if write { "import" } else { "check" });
     let existing = match request.existing {
         ExistingUsers::Refuse => import::ExistingUsers::Refuse,
@@ -274,7 +273,7 @@ fn pass(
     let mut work = || -> Result<(), CliError> {
         let mut input = LineReader::of(source)?;
         while let Some(mut chunk) = input.next_chunk()? {
-            known.remove_duplicates(&mut chunk);
+            known.remove_duplicates(&mut chunk, index);
             let command = Command::UserImport(ImportUsers {
                 lines: std::mem::take(&mut chunk.lines),
                 existing,
@@ -290,8 +289,8 @@ fn pass(
                     "the input or the users changed during the import",
                 ));
             }
-            add(&mut total, part, chunk);
-            progress.show(input.number, lines);
+            total.add(part, chunk);
+            progress.show(input.number, Some(lines));
         }
         Ok(())
     };
@@ -316,65 +315,56 @@ pub fn run(
         write: !request.dry_run,
     });
     let session = connector.session(&first, output)?;
-    let lines = count_lines(source)?;
+    let (lines, index) = survey(source)?;
+    let survey = (lines, &index);
     let mut known = KnownUsers::default();
-    let checked = pass(request, false, &session, source, lines, &mut known).map_err(|(_, error)| error)?;
+    let checked = pass(request, false, &session, source, survey, &mut known).map_err(|(_, error)| error)?;
     value_parsers::warn_of_claims(known.claims.iter().map(String::as_str), output);
     drop(known);
-    if !checked.bad.is_empty() && !request.skip_bad {
+    if checked.bad_count > 0 && !request.skip_bad {
         if output.json {
             // The import is refused even if the output cannot be written.
             let _ = output.document(&document(&checked, false));
         }
-        let mut message: Vec<String> = checked.bad.iter().take(MAX_SHOWN).map(sentence).collect();
-        if checked.bad.len() > MAX_SHOWN {
-            message.push(format!("and {} more bad lines", checked.bad.len() - MAX_SHOWN));
-        }
         return Err(CliError::Refused {
-            message: message.join("\n"),
-            hint: Some(hint(&checked.bad)),
+            message: checked.bad_lines().join("\n"),
+            hint: Some(hint(&checked.imported.bad)),
         });
     }
     let done = if request.dry_run {
         checked
     } else {
         let known = &mut KnownUsers::default();
-        pass(request, true, &session, source, lines, known)
-            .map_err(|(so_far, error)| broken_off(&so_far, &error))?
+        pass(request, true, &session, source, survey, known)
+            .map_err(|(so_far, error)| broken_off(&so_far.imported, &error))?
     };
     show(&done, request.dry_run, output).map_err(|error| {
-        if request.dry_run || done.added + done.updated == 0 {
+        let Imported { added, updated, .. } = done.imported;
+        if request.dry_run || added + updated == 0 {
             return error;
         }
-        let summary = format!(
-            "users were imported: {} added, {} updated, {} bad",
-            done.added,
-            done.updated,
-            done.bad.len()
-        );
+        let bad = done.bad_count;
+        let summary = format!("users were imported: {added} added, {updated} updated, {bad} bad");
         ChangeSummary::plain(summary).unshown(error)
     })
 }
 
-fn show(done: &Imported, is_dry_run: bool, output: &mut Output<'_>) -> Result<(), CliError> {
+fn show(done: &Total, is_dry_run: bool, output: &mut Output<'_>) -> Result<(), CliError> {
     if output.json {
         return output.document(&document(done, !is_dry_run));
     }
-    for bad in done.bad.iter().take(MAX_SHOWN) {
-        output.say(&sentence(bad));
-    }
-    if done.bad.len() > MAX_SHOWN {
-        output.say(&format!("and {} more bad lines", done.bad.len() - MAX_SHOWN));
+    for line in done.bad_lines() {
+        output.say(&line);
     }
     output.facts(&[
-        ("added", done.added.to_string()),
-        ("updated", done.updated.to_string()),
-        ("unchanged", done.unchanged.to_string()),
-        ("bad", done.bad.len().to_string()),
+        ("added", done.imported.added.to_string()),
+        ("updated", done.imported.updated.to_string()),
+        ("unchanged", done.imported.unchanged.to_string()),
+        ("bad", done.bad_count.to_string()),
     ])?;
     if is_dry_run {
         output.hint("Nothing was imported: this was a dry run.");
-    } else if done.passwords > 0 {
+    } else if done.imported.passwords > 0 {
         output.hint("They sign in with the passwords they have; each is hashed anew at the first sign-in.");
     }
     Ok(())
@@ -398,31 +388,21 @@ fn sentence(bad: &BadLine) -> String {
 
 fn broken_off(so_far: &Imported, error: &CliError) -> CliError {
     let written = so_far.added + so_far.updated;
-    let message = format!("{error}\nbroken off after {written} users had been imported");
+    let message =
+        format!("{error}\nonly a part of the file was imported: {written} users were added or updated");
     CliError::Refused {
         message,
         hint: Some("run the same command again: it goes on where this ended".to_owned()),
     }
 }
 
-fn document(done: &Imported, is_imported: bool) -> serde_json::Value {
+fn document(done: &Total, is_imported: bool) -> serde_json::Value {
     json!({
         "imported": is_imported,
-        "added": done.added,
-        "updated": done.updated,
-        "unchanged": done.unchanged,
-        "bad": done.bad,
+        "added": done.imported.added,
+        "updated": done.imported.updated,
+        "unchanged": done.imported.unchanged,
+        "bad_count": done.bad_count,
+        "bad": done.imported.bad,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn too_much_input_is_refused_and_not_cut_off() {
-        assert_eq!(read_all(&mut &b"12345678"[..], 8).unwrap(), b"12345678");
-        let refused = read_all(&mut &b"123456789"[..], 8).unwrap_err().to_string();
-        assert!(refused.contains("put them into a file"), "{refused}");
-    }
 }

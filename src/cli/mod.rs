@@ -3,6 +3,7 @@
 pub mod admin_connection;
 pub mod backup;
 mod backup_encryption;
+mod change_list;
 pub mod change_summary;
 pub mod client;
 pub mod compact;
@@ -10,20 +11,25 @@ pub mod completions;
 pub mod config;
 pub mod doctor;
 pub mod events;
+pub mod export;
 pub mod import;
 pub mod key;
 pub mod man;
+mod name_index;
 pub mod output;
 pub mod progress;
 mod prompt;
 pub mod provider;
 mod refusal;
 pub mod restore;
+mod rewind;
 pub mod serve;
 pub mod session;
 mod setting_flags;
 pub mod state;
+mod state_batches;
 pub mod state_file;
+mod state_reader;
 pub mod terminal_text;
 pub mod theme;
 pub mod user;
@@ -115,7 +121,7 @@ pub enum Noun {
     )]
     Apply(state::Apply),
     /// Print providers, clients and users as apply reads them
-    Export(state::Export),
+    Export(export::Export),
     /// Look at settings, files, keys and clients, and say what must be done
     Doctor(doctor::Doctor),
     /// Show what happened: sign-ins, tokens, changes by administrators
@@ -235,7 +241,7 @@ pub fn run(cli: Cli, output: &mut Output<'_>) -> Result<(), CliError> {
         Noun::Theme(verb) => theme::run(verb, &connector, output),
         Noun::Config(verb) => config::run(verb, &cli.global, &connector, output),
         Noun::Apply(request) => state::apply(&request, &connector, output),
-        Noun::Export(request) => state::export(&request, &connector, output),
+        Noun::Export(request) => export::run(&request, &connector, output),
         Noun::Doctor(request) => doctor::run(&request, &cli.global, &connector, output),
         Noun::Events(request) => events::run(request, &connector, output),
         Noun::Backup(request) => backup::run(&request, &connector, output),

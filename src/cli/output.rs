@@ -1,9 +1,9 @@
 //! Prints results on standard output, as JSON or as text, and messages on standard error.
 
 use std::fmt;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 
-use comfy_table::{Table, presets};
+use comfy_table::{ColumnConstraint, Table, Width, presets};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -16,6 +16,8 @@ use crate::server::StartError;
 
 /// The end of the standard library's message for `EMFILE`.
 const EMFILE_SUFFIX: &str = "(os error 24)";
+/// The most rows of a table that are in memory.
+const TABLE_PART_ROWS: usize = 500;
 
 /// Why a command failed.
 #[derive(Debug)]
@@ -132,18 +134,56 @@ impl Output<'_> {
         Ok(self.out.flush()?)
     }
 
+    /// Prints the one JSON document of a command, an array, one element at a time. After an error it has no end.
+    pub fn array<T: Serialize>(
+        &mut self,
+        elements: impl IntoIterator<Item = Result<T, CliError>>,
+    ) -> Result<(), CliError> {
+        let mut out = BufWriter::new(&mut *self.out);
+        let mut array = JsonArray::begin(&mut out, "")?;
+        for element in elements {
+            array.push(&mut out, &element?, escape_json)?;
+        }
+        array.end(&mut out)?;
+        writeln!(out)?;
+        Ok(out.flush()?)
+    }
+
     /// Prints a table. Without rows it has only its head.
     pub fn table<R: IntoIterator<Item = String>>(
         &mut self,
         head: &[&str],
         rows: impl IntoIterator<Item = R>,
     ) -> Result<(), CliError> {
-        let mut table = Table::new();
-        table.load_preset(presets::NOTHING).set_header(head);
-        for row in rows {
-            table.add_row(row.into_iter().map(|cell| printable(&cell)).collect::<Vec<_>>());
+        self.long_table(head, rows.into_iter().map(Ok))
+    }
+
+    /// Prints a table of any length, some rows at a time. The first of them set the widths of the columns.
+    pub fn long_table<R: IntoIterator<Item = String>>(
+        &mut self,
+        head: &[&str],
+        rows: impl IntoIterator<Item = Result<R, CliError>>,
+    ) -> Result<(), CliError> {
+        let mut rows = rows.into_iter().peekable();
+        let mut part = Table::new();
+        part.set_header(head);
+        let mut widths: Option<Vec<u16>> = None;
+        loop {
+            part.load_preset(presets::NOTHING);
+            for row in rows.by_ref().take(TABLE_PART_ROWS) {
+                part.add_row(row?.into_iter().map(|cell| printable(&cell)).collect::<Vec<_>>());
+            }
+            let widths = widths.get_or_insert_with(|| part.column_max_content_widths());
+            for (column, width) in part.column_iter_mut().zip(widths) {
+                let width = width.saturating_add(column.padding_width());
+                column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(width)));
+            }
+            self.line(&part.trim_fmt())?;
+            if rows.peek().is_none() {
+                return Ok(());
+            }
+            part = Table::new();
         }
-        self.line(&table.trim_fmt())
     }
 
     /// Prints names and values, one pair a line. Pairs with an empty value are left out.
@@ -213,6 +253,47 @@ impl Output<'_> {
     }
 }
 
+/// A JSON array that is written one element at a time, in the form of [`serde_json::to_string_pretty`].
+pub struct JsonArray {
+    indent: &'static str,
+    is_empty: bool,
+}
+
+impl JsonArray {
+    /// Begins an array on a line that is indented by `indent`.
+    pub fn begin(out: &mut dyn Write, indent: &'static str) -> io::Result<Self> {
+        out.write_all(b"[")?;
+        Ok(Self {
+            indent,
+            is_empty: true,
+        })
+    }
+
+    /// Writes an element, after `change` was applied to its text.
+    pub fn push(
+        &mut self,
+        out: &mut dyn Write,
+        element: &impl Serialize,
+        change: impl FnOnce(&str) -> String,
+    ) -> Result<(), CliError> {
+        let text = serde_json::to_string_pretty(element).map_err(CliError::refused)?;
+        let separator = if self.is_empty { "" } else { "," };
+        self.is_empty = false;
+        let line_start = format!("\n{}  ", self.indent);
+        // Line ends within strings are escaped.
+        let text = change(&text).replace('\n', &line_start);
+        Ok(write!(out, "{separator}{line_start}{text}")?)
+    }
+
+    /// Ends the array.
+    pub fn end(self, out: &mut dyn Write) -> io::Result<()> {
+        if !self.is_empty {
+            write!(out, "\n{}", self.indent)?;
+        }
+        out.write_all(b"]")
+    }
+}
+
 /// A time as in RFC 3339, in UTC.
 pub fn moment(moment: Timestamp) -> String {
     moment.rfc3339()
@@ -278,6 +359,35 @@ mod tests {
             Err(CliError::BrokenPipe)
         ));
         assert!(matches!(output.document(&1), Err(CliError::BrokenPipe)));
+    }
+
+    #[test]
+    fn an_array_of_any_length_looks_like_a_document() {
+        for length in 0..3 {
+            let values: Vec<_> = (0..length)
+                .map(|n| serde_json::json!({"n": [n], "text": "a\nb\u{9b}", "none": {}}))
+                .collect();
+            let print = |print: &dyn Fn(&mut Output<'_>) -> Result<(), CliError>| {
+                let (mut out, mut err) = (Vec::new(), Vec::new());
+                print(&mut Output::new(&mut out, &mut err)).unwrap();
+                String::from_utf8(out).unwrap()
+            };
+            let whole = print(&|output| output.document(&values));
+            assert_eq!(print(&|output| output.array(values.iter().map(Ok))), whole);
+        }
+    }
+
+    #[test]
+    fn the_rows_of_a_long_table_stand_below_each_other() {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let count = 2 * TABLE_PART_ROWS + 1;
+        let rows = (0..count).map(|n| [if n == 0 { "wide" } else { "é" }.to_owned(), n.to_string()]);
+        Output::new(&mut out, &mut err).table(&["A", "B"], rows).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(text.lines().count(), count + 1);
+        for (n, line) in text.lines().skip(2).enumerate() {
+            assert_eq!(line, format!(" é     {}", n + 1));
+        }
     }
 
     #[test]

@@ -94,7 +94,7 @@ pub fn run(
         &mut *source,
         request.master_key.as_deref(),
         &Random::system(),
-        &mut |done, of| progress.show(done, of),
+        &mut |done, of| progress.show(done, Some(of)),
     );
     drop(progress);
     let header = restored.map_err(CliError::refused)?;

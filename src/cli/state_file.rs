@@ -20,9 +20,9 @@ use crate::oauth::fault::RecordName;
 use crate::oauth::fields::Form;
 
 /// A kind of record.
-struct Kind {
+pub(super) struct Kind {
     /// The name of its section.
-    name: &'static str,
+    pub(super) name: &'static str,
     /// The keys of an entry, and the forms of their values.
     keys: [&'static [(&'static str, Form)]; 2],
     /// Groups of keys. An entry needs at least one key of each group.
@@ -53,6 +53,7 @@ const KINDS: [Kind; 3] = [
 ];
 
 /// A state, and the places of its entries in the file.
+#[derive(Default)]
 pub struct Declared {
     /// The state.
     pub state: DeclaredState,
@@ -65,6 +66,19 @@ pub struct Declared {
 pub struct Places(Vec<(RecordName, String)>);
 
 impl Places {
+    fn add(&mut self, kind: &Kind, entry: &Entry) {
+        let mut names = kind
+            .names
+            .iter()
+            .filter_map(|key| entry.members.get(*key)?.as_str());
+        let name = names.next().unwrap_or_default();
+        let record = RecordName {
+            kind: kind.name.to_owned(),
+            id: name.to_owned(),
+        };
+        self.0.push((record, entry.place.clone()));
+    }
+
     /// The place of the entry that declares a record. Of two entries with one name it is the second.
     pub fn of(&self, record: &RecordName) -> Option<&str> {
         let find = |in_case: fn(&str) -> String| {
@@ -110,7 +124,7 @@ pub struct Sources<'a> {
 }
 
 /// An entry of the file, with the lines of its keys.
-struct Entry {
+pub(super) struct Entry {
     /// Its place, as messages name it.
     place: String,
     members: Map<String, Value>,
@@ -118,6 +132,19 @@ struct Entry {
 }
 
 impl Entry {
+    /// The entry of a JSON file with this number, from 1 on.
+    pub(super) fn of_json(section: &str, number: usize, item: Value) -> Result<Self, String> {
+        let Value::Object(mut members) = item else {
+            return Err(format!("{section} {number}: it is no object"));
+        };
+        members.retain(|_, value| !value.is_null());
+        Ok(Self {
+            place: format!("{section} {number}"),
+            members,
+            lines: BTreeMap::new(),
+        })
+    }
+
     fn at(&self, key: &str) -> String {
         self.lines
             .get(key)
@@ -128,41 +155,53 @@ impl Entry {
 /// Parses a state. Returns all faults at once.
 pub fn parse(text: &str, sources: &Sources<'_>) -> Result<Declared, Vec<String>> {
     let mut faults = Vec::new();
-    let mut places = Places::default();
     // JSON may begin with a byte order mark, too (RFC 8259 section 8.1).
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let sections = if text.trim_start().starts_with('{') {
         parse_json(text, &mut faults)
     } else {
-        toml_sections(text, &mut faults)
+        toml_sections(text, 0, &mut faults)
     };
-    let mut state = DeclaredState::default();
-    for (kind, mut entries) in sections {
-        for entry in &mut entries {
-            check_keys(kind, entry, &mut faults);
-            read_sources(entry, sources, &mut faults);
-            let mut names = kind
-                .names
-                .iter()
-                .filter_map(|key| entry.members.get(*key)?.as_str());
-            let name = names.next().unwrap_or_default();
-            let record = RecordName {
-                kind: kind.name.to_owned(),
-                id: name.to_owned(),
-            };
-            places.0.push((record, entry.place.clone()));
-        }
-        match kind.name {
-            "provider" => state.provider = Some(convert(entries, &mut faults)),
-            "client" => state.client = Some(convert(entries, &mut faults)),
-            "user" => state.user = Some(convert(entries, &mut faults)),
-            _ => {}
-        }
+    let mut declared = Declared::default();
+    for section in sections {
+        declared.add(section, sources, &mut faults);
     }
     if faults.is_empty() {
-        Ok(Declared { state, places })
+        Ok(declared)
     } else {
         Err(faults)
+    }
+}
+
+impl Declared {
+    /// Adds the entries of a section.
+    pub(super) fn add(
+        &mut self,
+        (kind, mut entries): Section,
+        sources: &Sources<'_>,
+        faults: &mut Vec<String>,
+    ) {
+        for entry in &mut entries {
+            check_keys(kind, entry, faults);
+            read_sources(entry, sources, faults);
+            self.places.add(kind, entry);
+        }
+        let state = &mut self.state;
+        match kind.name {
+            "provider" => state
+                .provider
+                .get_or_insert_default()
+                .extend(convert(entries, faults)),
+            "client" => state
+                .client
+                .get_or_insert_default()
+                .extend(convert(entries, faults)),
+            "user" => state
+                .user
+                .get_or_insert_default()
+                .extend(convert(entries, faults)),
+            _ => {}
+        }
     }
 }
 
@@ -260,9 +299,10 @@ fn read_sources(entry: &mut Entry, sources: &Sources<'_>, faults: &mut Vec<Strin
     }
 }
 
-type Sections = Vec<(&'static Kind, Vec<Entry>)>;
+/// Entries of one kind.
+pub(super) type Section = (&'static Kind, Vec<Entry>);
 
-fn kind_of(name: &str) -> Result<&'static Kind, String> {
+pub(super) fn kind_of(name: &str) -> Result<&'static Kind, String> {
     if let Some(kind) = KINDS.iter().find(|kind| kind.name == name) {
         return Ok(kind);
     }
@@ -276,8 +316,10 @@ fn kind_of(name: &str) -> Result<&'static Kind, String> {
     })
 }
 
-fn toml_sections(text: &str, faults: &mut Vec<String>) -> Sections {
+/// The sections of a text that begins after `lines_before` lines of the file.
+pub(super) fn toml_sections(text: &str, lines_before: usize, faults: &mut Vec<String>) -> Vec<Section> {
     let ends = LineEnds::of(text);
+    let line_of = |offset| ends.line_of(offset) + lines_before;
     let mut sections = Vec::new();
     let table = match parse_toml(text) {
         Ok(table) => table,
@@ -286,12 +328,13 @@ fn toml_sections(text: &str, faults: &mut Vec<String>) -> Sections {
             column,
             message,
         }) => {
+            let line = line + lines_before;
             faults.push(format!("line {line} column {column}: {message}"));
             return sections;
         }
     };
     for (name, value) in &table {
-        let line = ends.line_of(name.span().start);
+        let line = line_of(name.span().start);
         let kind = match kind_of(name.get_ref()) {
             Ok(kind) => kind,
             Err(fault) => {
@@ -305,7 +348,7 @@ fn toml_sections(text: &str, faults: &mut Vec<String>) -> Sections {
         };
         let mut entries = Vec::new();
         for item in items {
-            let line = ends.line_of(item.span().start);
+            let line = line_of(item.span().start);
             let DeValue::Table(members) = item.get_ref() else {
                 faults.push(format!("line {line}: a {} is a table", kind.name));
                 continue;
@@ -318,7 +361,7 @@ fn toml_sections(text: &str, faults: &mut Vec<String>) -> Sections {
                     .collect(),
                 lines: members
                     .iter()
-                    .map(|(key, _)| (key.get_ref().to_string(), ends.line_of(key.span().start)))
+                    .map(|(key, _)| (key.get_ref().to_string(), line_of(key.span().start)))
                     .collect(),
             });
         }
@@ -346,18 +389,19 @@ fn to_json(value: &DeValue<'_>) -> Value {
     }
 }
 
-fn parse_json(text: &str, faults: &mut Vec<String>) -> Sections {
+/// A syntax error with its place in front.
+pub(super) fn json_fault(error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    // serde_json ends its message with the place. It is cut off, because the fault begins with the place.
+    let message = message.split(" at line ").next().unwrap_or_default();
+    format!("line {} column {}: {message}", error.line(), error.column())
+}
+
+fn parse_json(text: &str, faults: &mut Vec<String>) -> Vec<Section> {
     let sections = match json::object(text.as_bytes()) {
         Ok(sections) => sections,
         Err(error) => {
-            let message = error.to_string();
-            // serde_json ends its message with the place. It is cut off, because the fault begins with the place.
-            let message = message.split(" at line ").next().unwrap_or_default();
-            faults.push(format!(
-                "line {} column {}: {message}",
-                error.line(),
-                error.column()
-            ));
+            faults.push(json_fault(&error));
             return Vec::new();
         }
     };
@@ -374,21 +418,12 @@ fn parse_json(text: &str, faults: &mut Vec<String>) -> Sections {
             faults.push(format!("{name}: the section is an array of objects"));
             continue;
         };
-        let mut entries = Vec::new();
-        for (number, item) in (1..).zip(items) {
-            match item {
-                Value::Object(mut members) => {
-                    members.retain(|_, value| !value.is_null());
-                    entries.push(Entry {
-                        place: format!("{name} {number}"),
-                        members,
-                        lines: BTreeMap::new(),
-                    });
-                }
-                _ => faults.push(format!("{name} {number}: it is no object")),
-            }
-        }
-        all.push((kind, entries));
+        let entries = (1..).zip(items).filter_map(|(number, item)| {
+            Entry::of_json(&name, number, item)
+                .map_err(|fault| faults.push(fault))
+                .ok()
+        });
+        all.push((kind, entries.collect()));
     }
     all
 }

@@ -4,15 +4,16 @@ use std::io::{self, IsTerminal, Read};
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
+use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use super::admin_connection::{AdminConnector, unexpected};
+use super::admin_connection::{AdminConnector, Records, unexpected};
 use super::output::{CliError, Output, moment, yes_no};
 use super::prompt;
 use super::value_parsers::{change, warn_of_claims, without_line_end};
 use crate::admin::SecretString;
 use crate::admin::user;
-use crate::admin::user::{AddUser, NewPassword, SetPassword, UpdateUser, UserFields, UserView};
+use crate::admin::user::{AddUser, ListUsers, NewPassword, SetPassword, UpdateUser, UserFields, UserView};
 use crate::control::protocol::{Command, Reply};
 use crate::store::records::FailedPasswords;
 
@@ -83,9 +84,24 @@ pub struct Unlink {
 /// The flags of `list`.
 #[derive(Debug, Args)]
 pub struct List {
+    /// Show only users whose name, address, telephone number, account identifier or uuid contains this, in any case
+    #[arg(long, value_name = "TEXT")]
+    pub search: Option<String>,
+    /// Show only users that are disabled
+    #[arg(long)]
+    pub disabled: bool,
+    /// Show only users of devices, without a name to sign in with
+    #[arg(long)]
+    pub anonymous: bool,
+    /// Show only users whom this provider brought or who are linked to it
+    #[arg(long, value_name = "PROVIDER")]
+    pub provider: Option<String>,
     /// Show at most so many [default: 500, and all with --json]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: Option<u32>,
+    /// Go on after the user with this uuid
+    #[arg(long, value_name = "UUID")]
+    pub after: Option<Uuid>,
 }
 
 /// Where a password comes from. Without a flag it is asked for on the terminal.
@@ -183,7 +199,7 @@ pub struct Set {
 }
 
 /// The most users that are listed as text without `--limit`.
-const DEFAULT_LIMIT: usize = 500;
+const DEFAULT_LIMIT: u32 = 500;
 /// The most bytes that are read as a password. The policy has a lower limit.
 const PASSWORD_LIMIT: u64 = 8192;
 
@@ -227,7 +243,6 @@ impl PasswordFlags {
 
 /// Runs a verb.
 pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
-    let mut limit = usize::MAX;
     let command = match verb {
         Verb::Add(add) => {
             let password = add.password.choose()?;
@@ -237,14 +252,7 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
                 fields: change(&add.fields)?,
             }))
         }
-        Verb::List(list) => {
-            limit = match list.limit {
-                Some(limit) => usize::try_from(limit).unwrap_or(usize::MAX),
-                None if output.json => usize::MAX,
-                None => DEFAULT_LIMIT,
-            };
-            Command::UserList(limit)
-        }
+        Verb::List(request) => return list(request, connector, output),
         Verb::Show(which) => Command::UserShow(which.who),
         Verb::Update(update) => {
             let Update {
@@ -309,7 +317,6 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
     warn_of_claims(set.map(|(name, _)| name.as_str()), output);
     connector.run(command, output, |reply, output| match reply {
         Reply::User(view) => show(&view, output),
-        Reply::Users(views) => list(&views, limit, output),
         Reply::UserRemoved(uuid, account_id) if output.json => {
             output.document(&serde_json::json!({ "uuid": uuid, "account_id": account_id, "removed": true }))
         }
@@ -324,34 +331,65 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
     })
 }
 
-fn list(views: &[UserView], limit: usize, output: &mut Output<'_>) -> Result<(), CliError> {
-    if output.json {
-        return output.document(&views);
-    }
-    output.table(
-        &["ACCOUNT", "E-MAIL", "NAME", "TYPE", "ENABLED", "UUID"],
-        views.iter().map(|view| {
-            [
-                view.account_id.clone(),
-                view.email.clone().unwrap_or_default(),
-                view.claims
-                    .get("name")
-                    .and_then(|name| name.as_str())
-                    .unwrap_or_default()
-                    .to_owned(),
-                view.user_type.clone(),
-                yes_no(view.enabled),
-                view.uuid.to_string(),
-            ]
-        }),
-    )?;
-    if views.is_empty() {
-        output.hint("no user yet: idsvc user add EMAIL");
-    }
-    if views.len() >= limit {
-        output.hint(&format!("there may be more than {limit}: --limit shows them"));
+/// Runs `user list`. One record at a time is in memory.
+fn list(request: List, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
+    let limit = match request.limit {
+        None if output.json => None,
+        limit => Some(limit.unwrap_or(DEFAULT_LIMIT)),
+    };
+    let wanted = ListUsers {
+        search: request.search,
+        disabled: request.disabled,
+        anonymous: request.anonymous,
+        provider: request.provider,
+        after: request.after,
+        // One more than is shown tells whether the list goes on.
+        limit: limit.map(|limit| u64::from(limit) + 1),
+    };
+    let is_of_all = wanted
+        == ListUsers {
+            limit: wanted.limit,
+            ..ListUsers::default()
+        };
+    let most = limit
+        .and_then(|limit| usize::try_from(limit).ok())
+        .unwrap_or(usize::MAX);
+    let command = Command::UserList(wanted);
+    let connection = connector.session(&command, output)?;
+    let mut last = None;
+    let goes_on = connection.take_records(command, "list", |records: &mut Records<'_, UserView>| {
+        let shown = records.by_ref().take(most);
+        let views = shown.inspect(|view| last = view.as_ref().ok().map(|view| view.uuid).or(last));
+        if output.json {
+            output.array(views)?;
+        } else {
+            let rows = views.map(|view| view.map(table_row));
+            output.long_table(&["ACCOUNT", "E-MAIL", "NAME", "TYPE", "ENABLED", "UUID"], rows)?;
+        }
+        Ok(records.next().transpose()?.is_some())
+    })?;
+    match last {
+        None if is_of_all => output.hint("no user yet: idsvc user add EMAIL"),
+        None => output.hint("there is no such user"),
+        Some(last) if goes_on => output.say(&format!(
+            "there are more: the same command with --after {last} goes on, and --limit COUNT shows more at once"
+        )),
+        Some(_) => {}
     }
     Ok(())
+}
+
+fn table_row(view: UserView) -> [String; 6] {
+    let name = view.claims.get("name").and_then(|name| name.as_str());
+    let name = name.unwrap_or_default().to_owned();
+    [
+        view.account_id,
+        view.email.unwrap_or_default(),
+        name,
+        view.user_type,
+        yes_no(view.enabled),
+        view.uuid.to_string(),
+    ]
 }
 
 fn show(view: &UserView, output: &mut Output<'_>) -> Result<(), CliError> {

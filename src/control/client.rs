@@ -29,6 +29,12 @@ pub enum ControlError {
     /// The reply took longer than two minutes.
     #[error("the running service did not answer in time")]
     TimedOut,
+    /// The command is longer than a server reads. A stopped service has no such limit.
+    #[error(
+        "the command is longer than {} MiB, the most that a running service reads: stop the service and run the command again",
+        wire::COMMAND_LIMIT >> 20
+    )]
+    TooLong,
     /// The reply cannot be parsed.
     #[error("the running service is of another release: restart it")]
     OtherRelease,
@@ -66,7 +72,11 @@ pub fn ask_for_bytes(path: &Path, command: &Command) -> Result<Option<(Reply, Re
     let Some(stream) = connect(path)? else {
         return Ok(None);
     };
-    let (line, stream) = converse(stream, command).map_err(|error| match error.kind() {
+    let command = wire::to_line(command).map_err(|error| ControlError::HungUp(error.into()))?;
+    if command.len() > wire::COMMAND_LIMIT {
+        return Err(ControlError::TooLong);
+    }
+    let (line, stream) = converse(stream, &command).map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ControlError::TimedOut,
         _ => ControlError::HungUp(error),
     })?;
@@ -75,10 +85,10 @@ pub fn ask_for_bytes(path: &Path, command: &Command) -> Result<Option<(Reply, Re
 }
 
 /// Sends the command and reads the line of the reply.
-fn converse(mut stream: UnixStream, command: &Command) -> io::Result<(Zeroizing<Vec<u8>>, ReplyBytes)> {
+fn converse(mut stream: UnixStream, command: &[u8]) -> io::Result<(Zeroizing<Vec<u8>>, ReplyBytes)> {
     stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
     stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
-    stream.write_all(&wire::to_line(command)?)?;
+    stream.write_all(command)?;
     let mut stream = BufReader::new(stream);
     let mut line = Zeroizing::new(Vec::new());
     (&mut stream)

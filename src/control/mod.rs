@@ -8,22 +8,26 @@ pub mod protocol;
 pub mod server;
 mod wire;
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::ops::ControlFlow;
 
+use serde::Serialize;
+
 use crate::admin::apply;
-use crate::admin::apply::NotExported;
+use crate::admin::apply::{Exported, NotExported};
 use crate::admin::backup;
 use crate::admin::client::ClientView;
 use crate::admin::client::api_key;
 use crate::admin::import;
+use crate::admin::page::Page;
 use crate::admin::provider::ProviderView;
 use crate::admin::user::UserView;
 use crate::admin::{
     Admin, AdminError, AdminResult, client as clients, compact, installation, key, provider, session, user,
 };
-use crate::control::protocol::{Command, ExportLine, Reply, StreamError};
+use crate::control::protocol::{Command, Reply, ReplyLine, StreamError};
 use crate::flow::Core;
+use crate::store::StoreError;
 
 /// The socket's name in the data directory.
 pub const SOCKET: &str = "control.sock";
@@ -46,7 +50,6 @@ async fn dispatch(admin: Admin<'_>, command: Command) -> AdminResult<Reply> {
     let provider_reply = |view: ProviderView| Reply::Provider(Box::new(view));
     Ok(match command {
         Command::ClientAdd(request) => client_reply(clients::add(admin, *request).await?),
-        Command::ClientList => Reply::Clients(clients::list(admin)?),
         Command::ClientShow(client_id) => client_reply(clients::show(admin, &client_id)?),
         Command::ClientUpdate(request) => client_reply(clients::update(admin, *request).await?),
         Command::ClientRemove(client_id) => Reply::ClientRemoved(clients::remove(admin, client_id).await?),
@@ -59,7 +62,6 @@ async fn dispatch(admin: Admin<'_>, command: Command) -> AdminResult<Reply> {
         Command::ApiKeyList(client_id) => Reply::ApiKeys(api_key::list(admin, &client_id)?),
         Command::ApiKeyRevoke(which) => Reply::ApiKeyRevoked(api_key::revoke(admin, which).await?),
         Command::UserAdd(request) => user_reply(user::add(admin, *request).await?),
-        Command::UserList(limit) => Reply::Users(user::list(admin, limit)?),
         Command::UserShow(who) => user_reply(user::show(admin, &who)?),
         Command::UserUpdate(request) => user_reply(user::update(admin, *request).await?),
         Command::UserRemove(who) => {
@@ -89,7 +91,7 @@ async fn dispatch(admin: Admin<'_>, command: Command) -> AdminResult<Reply> {
         Command::SetIssuer(issuer) => Reply::Issuer(installation::set_issuer(admin, issuer).await?),
         Command::Apply(request) => Reply::Applied(apply::apply(admin, *request).await?),
         // The caller sends the bytes after this reply, with `stream_reply`.
-        Command::Export(_) | Command::BackUp(_) => Reply::Bytes,
+        Command::ClientList | Command::UserList(_) | Command::Export(_) | Command::BackUp(_) => Reply::Bytes,
     })
 }
 
@@ -101,28 +103,70 @@ pub fn stream_reply(admin: Admin<'_>, command: Command, sink: &mut dyn Write) ->
             Ok(())
         }
         Command::Export(with_hashes) => stream_export(admin.core, with_hashes, sink),
+        Command::UserList(mut request) => {
+            let limit = request.limit.unwrap_or(u64::MAX);
+            stream_pages(request.after, limit, sink, |after| {
+                request.after = after;
+                user::page(admin, &request)
+            })
+        }
+        Command::ClientList => stream_pages(None, u64::MAX, sink, |after| clients::page(admin, after)),
         _ => Ok(()),
     }
 }
 
-/// Writes one record at a time, so that the service never holds all of them in memory.
+fn write_line<T: Serialize>(sink: &mut dyn Write, line: &ReplyLine<T>) -> Result<(), StreamError> {
+    let line = wire::to_line(line).map_err(io::Error::from);
+    line.and_then(|line| sink.write_all(&line))
+        .map_err(StreamError::Unwritable)
+}
+
+fn write_end(sink: &mut dyn Write) -> Result<(), StreamError> {
+    write_line(sink, &ReplyLine::<()>::End)?;
+    sink.flush().map_err(StreamError::Unwritable)
+}
+
+/// Writes the records of a list, page by page. No snapshot is open while the reader is waited for.
+fn stream_pages<T: Serialize, K>(
+    mut after: Option<K>,
+    limit: u64,
+    sink: &mut dyn Write,
+    mut read: impl FnMut(Option<K>) -> Result<Page<T, K>, StoreError>,
+) -> Result<(), StreamError> {
+    let mut remaining = limit;
+    while remaining > 0 {
+        let page = read(after)?;
+        for record in page.records {
+            if remaining == 0 {
+                break;
+            }
+            write_line(sink, &ReplyLine::Record(record))?;
+            remaining -= 1;
+        }
+        if page.next.is_none() {
+            break;
+        }
+        after = page.next;
+    }
+    write_end(sink)
+}
+
+/// Writes the records of an export, one at a time and from one snapshot. Records of different moments may contradict each
+/// other: a name that moves to another user could be in the file twice, and `apply` would refuse it.
 fn stream_export(core: &Core, with_hashes: bool, sink: &mut dyn Write) -> Result<(), StreamError> {
-    let mut write = |line: &ExportLine| sink.write_all(&wire::to_line(line)?);
     let mut written = Ok(());
     let not_exported = apply::export(core, with_hashes, &mut |record| {
-        written = write(&ExportLine::Record(record));
+        written = write_line(sink, &ReplyLine::Record(record));
         match written {
             Ok(()) => ControlFlow::Continue(()),
             Err(_) => ControlFlow::Break(()),
         }
     })?;
-    if written.is_ok() && not_exported != NotExported::default() {
-        written = write(&ExportLine::NotExported(not_exported));
+    written?;
+    if not_exported != NotExported::default() {
+        write_line(sink, &ReplyLine::Record(Exported::NotExported(not_exported)))?;
     }
-    written
-        .and_then(|()| write(&ExportLine::End))
-        .and_then(|()| sink.flush())
-        .map_err(StreamError::Unwritable)
+    write_end(sink)
 }
 
 #[cfg(test)]
@@ -132,7 +176,6 @@ mod tests {
 
     use super::*;
     use crate::admin::Actor;
-    use crate::admin::apply::Exported;
     use crate::admin::key::RotateKey;
     use crate::admin::tests::{admin, core};
     use crate::identity::{LinkedIdentity, User};
@@ -198,16 +241,16 @@ mod tests {
         assert_eq!(execute(admin(&core), Command::Export(false)).await, Reply::Bytes);
         let mut streamed = Vec::new();
         stream_reply(admin(&core), Command::Export(false), &mut streamed).unwrap();
-        let lines: Vec<ExportLine> = streamed
+        let lines: Vec<ReplyLine<Exported>> = streamed
             .split_inclusive(|byte| *byte == b'\n')
             .map(|line| serde_json::from_slice(line).unwrap())
             .collect();
-        let is_user = |line: &ExportLine| matches!(line, ExportLine::Record(Exported::User(_)));
+        let is_user = |line: &ReplyLine<Exported>| matches!(line, ReplyLine::Record(Exported::User(_)));
         assert_eq!(
             (lines.len(), lines.iter().filter(|line| is_user(line)).count()),
             (4, 3)
         );
-        assert_eq!(lines[3], ExportLine::End, "nothing is left out");
+        assert_eq!(lines[3], ReplyLine::End, "nothing is left out");
         for room in [0, 10, streamed.len() - 1] {
             let mut short = vec![0; room];
             let cut = stream_reply(admin(&core), Command::Export(false), &mut short.as_mut_slice());
@@ -245,14 +288,17 @@ mod tests {
             links: 2,
             from_devices: 1,
         };
-        let lines: Vec<ExportLine> = streamed
+        let lines: Vec<ReplyLine<Exported>> = streamed
             .split_inclusive(|byte| *byte == b'\n')
             .map(|line| serde_json::from_slice(line).unwrap())
             .collect();
-        assert!(matches!(lines[0], ExportLine::Record(Exported::User(_))));
+        assert!(matches!(lines[0], ReplyLine::Record(Exported::User(_))));
         assert_eq!(
             lines[1..],
-            [ExportLine::NotExported(not_exported), ExportLine::End]
+            [
+                ReplyLine::Record(Exported::NotExported(not_exported)),
+                ReplyLine::End
+            ]
         );
     }
 
@@ -278,6 +324,9 @@ mod tests {
         let mut reply = Vec::new();
         let _ = stream.read_to_end(&mut reply).await;
         assert!(reply.is_empty());
+        let too_long = Command::UserShow("x".repeat(wire::COMMAND_LIMIT));
+        let asked = tokio::task::spawn_blocking(move || client::ask(&path, &too_long));
+        assert!(matches!(asked.await.unwrap(), Err(client::ControlError::TooLong)));
         server.abort();
         let _ = server.await;
     }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::admin::AdminRefusal;
-use crate::admin::apply::{Applied, Apply, Exported, NotExported};
+use crate::admin::apply::{Applied, Apply};
 use crate::admin::backup::BackUp;
 use crate::admin::client::api_key::{ApiKeyView, WhichApiKey};
 use crate::admin::client::{AddClient, ClientView, RotateSecret, UpdateClient};
@@ -17,7 +17,7 @@ use crate::admin::key::{ImportKey, KeyView, RotateKey};
 use crate::admin::provider::examine::ProviderReport;
 use crate::admin::provider::{AddProvider, ProviderView, UpdateProvider};
 use crate::admin::session::{RevokeSessions, Revoked, SessionView};
-use crate::admin::user::{AddUser, SetPassword, Unlink, UpdateUser, UserView};
+use crate::admin::user::{AddUser, ListUsers, SetPassword, Unlink, UpdateUser, UserView};
 use crate::store::StoreError;
 use crate::store::backup::BackupError;
 
@@ -27,7 +27,7 @@ use crate::store::backup::BackupError;
 pub enum Command {
     /// `client add`.
     ClientAdd(Box<AddClient>),
-    /// `client list`.
+    /// `client list`. The clients follow the reply.
     ClientList,
     /// `client show`.
     ClientShow(String),
@@ -49,8 +49,8 @@ pub enum Command {
     ApiKeyRevoke(WhichApiKey),
     /// `user add`.
     UserAdd(Box<AddUser>),
-    /// `user list`, with the most users to return.
-    UserList(usize),
+    /// `user list`. The users follow the reply.
+    UserList(ListUsers),
     /// `user show`.
     UserShow(String),
     /// `user update`.
@@ -102,7 +102,7 @@ pub enum Command {
     SetIssuer(String),
     /// `apply`.
     Apply(Box<Apply>),
-    /// `export`, with hashes or without. One [`ExportLine`] for each record follows the reply, then [`ExportLine::End`].
+    /// `export`, with hashes or without. The records follow the reply.
     Export(bool),
     /// `backup`. The bytes of the backup follow the reply.
     BackUp(BackUp),
@@ -149,8 +149,6 @@ impl Command {
 pub enum Reply {
     /// One client.
     Client(Box<ClientView>),
-    /// All clients.
-    Clients(Vec<ClientView>),
     /// The identifier of the removed client.
     ClientRemoved(String),
     /// One API key.
@@ -161,8 +159,6 @@ pub enum Reply {
     ApiKeyRevoked(WhichApiKey),
     /// One user.
     User(Box<UserView>),
-    /// Several users.
-    Users(Vec<UserView>),
     /// The uuid and account identifier of the removed user.
     UserRemoved(Uuid, String),
     /// One provider.
@@ -202,15 +198,13 @@ pub enum Reply {
     Failed(String),
 }
 
-/// A line of an export.
+/// A line after [`Reply::Bytes`], for a reply of many records.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ExportLine {
-    /// A provider, client or user.
-    Record(Exported),
-    /// Counts the records that the export leaves out. An export without such records has no such line.
-    NotExported(NotExported),
-    /// The last line. An export without it is incomplete.
+pub enum ReplyLine<T> {
+    /// A record.
+    Record(T),
+    /// The last line. A reply without it is incomplete.
     End,
 }
 
@@ -221,10 +215,10 @@ pub enum StreamError {
     #[error("the backup was not finished: {0}")]
     Backup(BackupError),
     /// The store cannot be read.
-    #[error("the export was not finished: {0}")]
+    #[error("the list was not finished: {0}")]
     Store(#[from] StoreError),
-    /// The reader has closed the connection.
-    #[error("nobody reads what was asked for: {0}")]
+    /// The reader has closed the connection, or is too slow.
+    #[error("the reply was not read to its end: {0}")]
     Unwritable(io::Error),
 }
 

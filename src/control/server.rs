@@ -8,7 +8,7 @@ use std::os::unix::net;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::{UnixListener, UnixStream};
@@ -31,6 +31,8 @@ const READ_TIMEOUT: Duration = Duration::from_secs(10);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the reader of the bytes after a reply may pause.
 const STREAM_STALL_TIMEOUT: Duration = Duration::from_mins(2);
+/// The most time for an export. It reads one snapshot, and the database file grows while that is open.
+const EXPORT_TIMEOUT: Duration = Duration::from_mins(10);
 /// The most commands at the same time. Further ones wait.
 const MAX_CONCURRENT: usize = 16;
 /// How long running commands may go on when the service stops. systemd waits longer for the service.
@@ -44,6 +46,7 @@ pub struct ControlSocket {
     listener: UnixListener,
     path: PathBuf,
     owner: u32,
+    export_timeout: Duration,
     finish_timeout: Duration,
 }
 
@@ -64,6 +67,7 @@ impl ControlSocket {
             listener,
             path: path.to_owned(),
             owner,
+            export_timeout: EXPORT_TIMEOUT,
             finish_timeout: FINISH_TIMEOUT,
         })
     }
@@ -101,8 +105,9 @@ impl ControlSocket {
                         continue;
                     };
                     let (execute, stream_reply) = (execute.clone(), stream_reply.clone());
+                    let export_timeout = self.export_timeout;
                     conversations.spawn(async move {
-                        if let Err(error) = converse(stream, actor, execute, stream_reply).await {
+                        if let Err(error) = converse(stream, actor, export_timeout, execute, stream_reply).await {
                             tracing::debug!(%error, "a command was not answered");
                         }
                         drop(permit);
@@ -154,6 +159,7 @@ impl Drop for ControlSocket {
 async fn converse<F>(
     mut stream: UnixStream,
     actor: Actor,
+    export_timeout: Duration,
     execute: impl Fn(Actor, Command) -> F,
     stream_reply: impl Fn(Actor, Command, &mut dyn Write) -> Result<(), StreamError> + Send + 'static,
 ) -> io::Result<()>
@@ -184,11 +190,13 @@ where
     let stream = stream.into_std()?;
     stream.set_nonblocking(false)?;
     stream.set_write_timeout(Some(STREAM_STALL_TIMEOUT))?;
+    let deadline = matches!(command, Command::Export(_)).then(|| Instant::now() + export_timeout);
     let _shutdown = ShutdownOnDrop(stream.try_clone()?);
     tokio::task::spawn_blocking(move || {
         let mut sink = BufWriter::new(ReplyWriter {
             unsent_reply: Some(line),
             stream: &stream,
+            deadline,
         });
         let streamed = stream_reply(actor, command, &mut sink);
         // On an error the buffered bytes are dropped, so that an error before the first sent byte can be the reply.
@@ -233,12 +241,17 @@ where
 struct ReplyWriter<'a> {
     unsent_reply: Option<Zeroizing<Vec<u8>>>,
     stream: &'a net::UnixStream,
+    /// The moment after which nothing more is written.
+    deadline: Option<Instant>,
 }
 
 impl Write for ReplyWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if let Some(reply) = self.unsent_reply.take() {
             self.stream.write_all(&reply)?;
+        }
+        if self.deadline.is_some_and(|deadline| deadline < Instant::now()) {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "the reader is too slow"));
         }
         self.stream.write(bytes)
     }
@@ -399,6 +412,31 @@ mod tests {
         }
         serving.abort();
         let _ = serving.await;
+    }
+
+    #[tokio::test]
+    async fn an_export_that_takes_too_long_is_broken_off() {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("control.sock");
+        let mut socket = ControlSocket::bind(&path).unwrap();
+        socket.export_timeout = Duration::from_millis(50);
+        let stream_reply = |_, _: Command, to: &mut dyn Write| loop {
+            to.write_all(&[0; 4096]).map_err(StreamError::Unwritable)?;
+        };
+        let serving = tokio::spawn(socket.serve(
+            |_, _| std::future::ready(Reply::Bytes),
+            stream_reply,
+            std::future::pending(),
+        ));
+        // This reader never pauses.
+        let read = tokio::task::spawn_blocking(move || {
+            let (_, mut bytes) = client::ask_for_bytes(&path, &Command::Export(false))
+                .unwrap()
+                .unwrap();
+            io::copy(&mut bytes, &mut io::sink()).unwrap()
+        });
+        assert!(read.await.unwrap() > 0);
+        serving.abort();
     }
 
     /// The runtime of this test has one thread.

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use zeroize::Zeroizing;
 
-/// The longest command, in bytes: enough for a file of declared state.
+/// The longest command, in bytes: enough for the declared providers and clients of a large service.
 pub(super) const COMMAND_LIMIT: usize = 32 << 20;
-/// The longest reply, in bytes: enough for all users of a large service.
-pub(super) const REPLY_LIMIT: u64 = 1 << 30;
+/// The longest reply, in bytes: enough for the changes that the longest command makes.
+pub(super) const REPLY_LIMIT: u64 = 128 << 20;
 
 /// The longest path that the address of a socket holds on all supported systems (`unix(7)`: 108 on Linux, less elsewhere).
 const PATH_LIMIT: usize = 100;

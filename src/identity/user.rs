@@ -184,6 +184,13 @@ impl User {
 
     /// Texts that others know of the user: names, addresses, the organization.
     pub fn known_by(&self) -> Vec<&str> {
+        self.names_and_addresses()
+            .chain([self.organization.as_str()])
+            .collect()
+    }
+
+    /// The account identifier, the addresses and the names of the user.
+    pub fn names_and_addresses(&self) -> impl Iterator<Item = &str> {
         let claims = [
             "name",
             "given_name",
@@ -196,12 +203,11 @@ impl User {
             .into_iter()
             .filter_map(|name| self.claims.get(name)?.as_str());
         let addresses = [&self.email, &self.phone_number].into_iter().flatten();
-        [&self.account_id, &self.organization]
+        [&self.account_id]
             .into_iter()
             .chain(addresses)
             .map(String::as_str)
             .chain(claims)
-            .collect()
     }
 
     /// The name by which pages address the user.

@@ -149,7 +149,13 @@ mod tests {
         assert_ne!(first.password, second.password);
         assert_ne!(first.site.client_secret, second.site.client_secret);
         let admin = crate::admin::tests::admin(&core);
-        assert_eq!(user::list(admin, usize::MAX).unwrap().len(), 1);
+        assert_eq!(
+            user::page(admin, &user::ListUsers::default())
+                .unwrap()
+                .records
+                .len(),
+            1
+        );
         let alice = user::show(admin, USER).unwrap();
         assert!(alice.email_verified && alice.phone_number_verified);
         assert_eq!(alice.claims.len(), 14);

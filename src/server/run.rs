@@ -1,7 +1,7 @@
 //! Runs the service, from its settings to the last answer.
 
 use std::future::ready;
-use std::io::Write;
+use std::io::{self, Write};
 use std::sync::Arc;
 
 use tokio::signal::unix::{SignalKind, signal};
@@ -17,6 +17,7 @@ use crate::app::App;
 use crate::clock::Clock;
 use crate::config::{Config, Tls};
 use crate::control;
+use crate::control::protocol::StreamError;
 use crate::control::server::ControlSocket;
 use crate::data_dir::{control_socket, io_error};
 use crate::flow::Core;
@@ -214,8 +215,11 @@ fn serve_commands(
     };
     let stream_reply = move |actor, command, sink: &mut dyn Write| {
         let core = &stream_app.core;
-        control::stream_reply(Admin { core, actor }, command, sink)
-            .inspect_err(|error| tracing::warn!(%error, "the reply to a command was broken off"))
+        control::stream_reply(Admin { core, actor }, command, sink).inspect_err(|error| match error {
+            // Such as `idsvc user list | head`.
+            StreamError::Unwritable(closed) if closed.kind() == io::ErrorKind::BrokenPipe => {}
+            _ => tracing::warn!(%error, "the reply to a command was broken off"),
+        })
     };
     Ok(tokio::spawn(socket.serve(
         execute,

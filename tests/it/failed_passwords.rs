@@ -230,7 +230,7 @@ async fn an_operator_resets_the_count_with_or_without_a_new_password() {
             state: serde_json::from_value(state).unwrap(),
             dry_run: false,
             prune: false,
-            only: None,
+            ..apply::Apply::default()
         }
     };
     apply::apply(server.admin(), declared(NEW)).await.unwrap();

@@ -13,6 +13,7 @@ use std::ops::ControlFlow;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use uuid::Uuid;
 
 use self::clients::DeclaredClient;
 use self::providers::DeclaredProvider;
@@ -45,7 +46,7 @@ pub struct DeclaredState {
 }
 
 /// A request to apply a declared state.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Apply {
     /// The state.
     pub state: DeclaredState,
@@ -57,6 +58,10 @@ pub struct Apply {
     /// missing, all that are not declared may be removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only: Option<Vec<(String, String)>>,
+    /// Users who are removed as well, by uuid, as far as a file can declare them: of a file that is applied in parts, the
+    /// service never sees all users at once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remove_users: Vec<Uuid>,
 }
 
 /// What happens to a record.
@@ -157,6 +162,8 @@ pub enum Exported {
     Client(Map<String, Value>),
     /// A user, in the order in which they were added.
     User(Map<String, Value>),
+    /// Counts the records that the export leaves out. It comes last. An export without such records has none.
+    NotExported(NotExported),
 }
 
 /// What an export leaves out, because a file cannot declare it.
@@ -285,6 +292,7 @@ pub async fn apply(admin: Admin<'_>, request: Apply) -> AdminResult<Applied> {
         dry_run,
         prune,
         only,
+        remove_users,
     } = request;
     let mut faults = Vec::new();
     let providers = match state.provider {
@@ -315,6 +323,11 @@ pub async fn apply(admin: Admin<'_>, request: Apply) -> AdminResult<Applied> {
         }
         if let Some(users) = &users {
             users::plan(snapshot, users, prune, now, &mut plan)?;
+        }
+        for uuid in &remove_users {
+            if let Some(user) = USERS.get(snapshot, uuid)?.filter(users::is_declarable) {
+                users::plan_removal(user, &mut plan);
+            }
         }
         Ok(plan)
     };

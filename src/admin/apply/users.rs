@@ -212,10 +212,15 @@ pub(super) fn plan(
             .push(PlannedWrite::PutUser(before.map(Box::new), Box::new(user)));
     }
     for user in removed {
-        plan.note(KIND, &user.account_id, Some(&Map::new()), None);
-        plan.writes.push(PlannedWrite::RemoveUser(Box::new(user)));
+        plan_removal(user, plan);
     }
     Ok(())
+}
+
+/// Plans the removal of a user.
+pub(super) fn plan_removal(user: User, plan: &mut Plan) {
+    plan.note(KIND, &user.account_id, Some(&Map::new()), None);
+    plan.writes.push(PlannedWrite::RemoveUser(Box::new(user)));
 }
 
 /// A user before and after the change.
@@ -294,7 +299,12 @@ fn check_names(
 
 /// Whether a file can declare the user: an operator added or imported them.
 pub(super) fn is_declarable(user: &User) -> bool {
-    user.source == User::LOCAL || user.source == User::IMPORT
+    is_declared_in_files(&user.source)
+}
+
+/// Whether a file can declare users with this `source`.
+pub fn is_declared_in_files(source: &str) -> bool {
+    [User::LOCAL, User::IMPORT].contains(&source)
 }
 
 /// A user as an entry of a file.

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use self::check::{apply, check, check_client_id, usual_grants};
 pub use self::view::ClientView;
 use super::grant_revocation::GrantRevocation;
+use super::page::Page;
 use super::{
     Admin, AdminError, AdminResult, SecretString, TxResult, about, all_or_none, already_exists, not_found,
 };
@@ -214,15 +215,12 @@ fn check_providers(snapshot: &dyn Snapshot, client: &Client) -> TxResult<()> {
     Ok(Ok(()))
 }
 
-/// Every client, by identifier.
-pub fn list(admin: Admin<'_>) -> AdminResult<Vec<ClientView>> {
+/// A page of the clients after one, in the order of their identifiers.
+pub fn page(admin: Admin<'_>, after: Option<String>) -> Result<Page<ClientView, String>, StoreError> {
     let now = admin.core.clock.now();
-    let clients = admin
-        .core
-        .store
-        .read(|snapshot| CLIENTS.scan(snapshot, .., usize::MAX))?;
-    let view = |client: &Client| ClientView::of(client, &admin.core.policy.issuer, None, now);
-    Ok(clients.iter().map(|(_, client)| view(client)).collect())
+    Page::read(&admin.core.store, CLIENTS, after, |client| {
+        Some(ClientView::of(&client, &admin.core.policy.issuer, None, now))
+    })
 }
 
 /// One client.

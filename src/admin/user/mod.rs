@@ -1,5 +1,6 @@
 //! Users: add, show, update, remove, set the password.
 
+mod list;
 mod password;
 mod view;
 
@@ -8,6 +9,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+pub use self::list::{ListUsers, page};
 pub use self::password::NewPassword;
 pub(super) use self::password::check_chosen;
 use self::password::hash;
@@ -222,15 +224,6 @@ pub async fn add(admin: Admin<'_>, request: AddUser) -> AdminResult<UserView> {
         .await??;
     admin.record("user add", &view.uuid.to_string());
     Ok(view)
-}
-
-/// Every user, in the order in which they were added.
-pub fn list(admin: Admin<'_>, limit: usize) -> AdminResult<Vec<UserView>> {
-    let users = admin
-        .core
-        .store
-        .read(|snapshot| USERS.scan(snapshot, .., limit))?;
-    Ok(users.iter().map(|(_, user)| UserView::of(user, None)).collect())
 }
 
 /// One user, with the applications that their account page shows, and the count of wrong passwords.

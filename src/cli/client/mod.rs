@@ -263,7 +263,7 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
             }))
         }
         Verb::ApiKey(verb) => return api_key::run(verb, connector, output),
-        Verb::List => Command::ClientList,
+        Verb::List => return list(connector, output),
         Verb::Show(which) => Command::ClientShow(which.id),
         Verb::Update(update) => {
             let fields = update.fields.into_fields()?;
@@ -305,7 +305,6 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
     warn_of_theme(fields.theme.as_deref(), connector, output)?;
     connector.run(command, output, |reply, output| match reply {
         Reply::Client(view) => show(&view, is_add, output),
-        Reply::Clients(views) => list(&views, output),
         Reply::ClientRemoved(client_id) if output.json => {
             output.document(&serde_json::json!({ "client_id": client_id, "removed": true }))
         }

@@ -2,35 +2,46 @@
 
 use crate::admin::SecretString;
 use crate::admin::client::ClientView;
+use crate::cli::admin_connection::{AdminConnector, Records};
 use crate::cli::output::{CliError, Output, field_facts, moment, yes_no};
+use crate::control::protocol::Command;
 use crate::oauth::ClientFields;
 use crate::oauth::client::{GrantType, PkceRequirement, RefreshPolicy};
 
-pub(super) fn list(views: &[ClientView], output: &mut Output<'_>) -> Result<(), CliError> {
-    if output.json {
-        return output.document(&views);
-    }
-    output.table(
-        &["CLIENT", "NAME", "KIND", "ENABLED", "REDIRECT URIS"],
-        views.iter().flat_map(|view| {
-            let mut uris = view.redirect_uris.iter().cloned();
-            let first = [
-                view.client_id.clone(),
-                view.client_name.clone().unwrap_or_default(),
-                if view.public { "public" } else { "confidential" }.to_owned(),
-                yes_no(view.enabled),
-                uris.next().unwrap_or_default(),
-            ];
-            // Each further URI gets its own row, in the last column.
-            let further =
-                uris.map(|uri| std::array::from_fn(|at| if at == 4 { uri.clone() } else { String::new() }));
-            std::iter::once(first).chain(further).collect::<Vec<_>>()
-        }),
-    )?;
-    if views.is_empty() {
+/// Runs `client list`. One record at a time is in memory.
+pub(super) fn list(connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
+    let command = Command::ClientList;
+    let connection = connector.session(&command, output)?;
+    let mut is_empty = true;
+    connection.take_records(command, "list", |records: &mut Records<'_, ClientView>| {
+        let views = records.inspect(|_| is_empty = false);
+        if output.json {
+            return output.array(views);
+        }
+        let rows = views.flat_map(|view| match view {
+            Ok(view) => table_rows(&view).map(Ok).collect(),
+            Err(error) => vec![Err(error)],
+        });
+        output.long_table(&["CLIENT", "NAME", "KIND", "ENABLED", "REDIRECT URIS"], rows)
+    })?;
+    if is_empty {
         output.hint("no client yet: idsvc client add ID --redirect-uri URI");
     }
     Ok(())
+}
+
+fn table_rows(view: &ClientView) -> impl Iterator<Item = [String; 5]> {
+    let mut uris = view.redirect_uris.iter().cloned();
+    let first = [
+        view.client_id.clone(),
+        view.client_name.clone().unwrap_or_default(),
+        if view.public { "public" } else { "confidential" }.to_owned(),
+        yes_no(view.enabled),
+        uris.next().unwrap_or_default(),
+    ];
+    // Each further URI gets its own row, in the last column.
+    let further = uris.map(|uri| std::array::from_fn(|at| if at == 4 { uri.clone() } else { String::new() }));
+    std::iter::once(first).chain(further)
 }
 
 pub(super) fn show(view: &ClientView, is_new: bool, output: &mut Output<'_>) -> Result<(), CliError> {

@@ -37,7 +37,7 @@ impl Scene {
                 state: nothing,
                 dry_run: false,
                 prune: true,
-                only: None,
+                ..Apply::default()
             };
             let applied = apply(self.server.admin(), request).await.unwrap();
             assert_eq!(applied.changes[0].id, id);

@@ -241,7 +241,10 @@ async fn the_id_token_is_checked_in_full() {
     let hs256 = URL_SAFE_NO_PAD.encode(r#"{"alg":"HS256"}"#);
     assert!(forge(format!("{hs256}.PAYLOAD.{}", URL_SAFE_NO_PAD.encode([1; 32]))).await);
     assert!(
-        user::list(scene.server.admin(), 10).unwrap().is_empty(),
+        user::page(scene.server.admin(), &user::ListUsers::default())
+            .unwrap()
+            .records
+            .is_empty(),
         "nobody came in"
     );
 }

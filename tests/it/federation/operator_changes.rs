@@ -74,7 +74,12 @@ async fn nobody_comes_in_by_a_provider_that_is_disabled_meanwhile() {
     let back = scene.come_back_after(&json!({}), change).await;
     assert_eq!(back.page(), "/login", "{}", back.text());
     assert!(scene.is_nobody_in());
-    assert!(user::list(scene.server.admin(), 10).unwrap().is_empty());
+    assert!(
+        user::page(scene.server.admin(), &user::ListUsers::default())
+            .unwrap()
+            .records
+            .is_empty()
+    );
 }
 
 #[tokio::test]
@@ -91,7 +96,9 @@ async fn nobody_is_linked_or_made_by_a_policy_that_is_taken_back_meanwhile() {
     let back = scene.come_back_after(&ours, change).await;
     assert_eq!(back.page(), "/login", "{}", back.text());
     assert!(scene.is_nobody_in());
-    let users = user::list(scene.server.admin(), 10).unwrap();
+    let users = user::page(scene.server.admin(), &user::ListUsers::default())
+        .unwrap()
+        .records;
     assert_eq!((users.len(), users[0].uuid), (1, alice.user.uuid));
     assert!(users[0].identities.is_empty());
 }
@@ -115,6 +122,12 @@ async fn a_client_that_changes_meanwhile_gets_no_code_for_what_it_was() {
         let expired = LoginTransactionError::Expired.to_string();
         assert!(back.text().contains(&expired), "{at}");
         assert!(scene.is_nobody_in(), "{at}");
-        assert!(user::list(scene.server.admin(), 10).unwrap().is_empty(), "{at}");
+        assert!(
+            user::page(scene.server.admin(), &user::ListUsers::default())
+                .unwrap()
+                .records
+                .is_empty(),
+            "{at}"
+        );
     }
 }

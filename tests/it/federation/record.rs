@@ -91,7 +91,12 @@ async fn a_claim_nested_without_measure_is_left_out_and_its_user_is_shown() {
     let nested = |depth: usize| (0..depth).fold(json!(1), |inner, _| json!({"a": inner}));
     let claims = json!({"name": "Ann", "address": nested(110), "emp_no": nested(65)});
     scene.tokens(&scene.visitor(), "u-1", &claims).await;
-    let shown = serde_json::to_value(user::list(scene.server.admin(), 9).unwrap()).unwrap();
+    let shown = serde_json::to_value(
+        user::page(scene.server.admin(), &user::ListUsers::default())
+            .unwrap()
+            .records,
+    )
+    .unwrap();
     assert_eq!(shown[0]["claims"], json!({"name": "Ann"}));
 }
 
@@ -298,7 +303,7 @@ async fn nobody_whom_a_provider_brought_is_taken_for_somebody_declared() {
             },
             dry_run: false,
             prune: false,
-            only: None,
+            ..Apply::default()
         };
         apply(scene.server.admin(), request)
             .await

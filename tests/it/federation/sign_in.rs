@@ -27,7 +27,9 @@ async fn the_application_notices_nothing_but_the_amr() {
     let id = scene.acme.verify(tokens.id_token()).await.claims;
     assert_eq!(id["amr"], json!(["fed"]));
     assert!(id["sid"].is_string());
-    let users = user::list(scene.server.admin(), 10).unwrap();
+    let users = user::page(scene.server.admin(), &user::ListUsers::default())
+        .unwrap()
+        .records;
     assert_eq!(users.len(), 1);
     assert_eq!(users[0].claims["name"], "Ann Up");
     let again = scene.acme.refresh(tokens.refresh_token()).await.tokens();

@@ -1,6 +1,6 @@
 //! `urn:{service_name}:oauth2:grant-type:anonymous`: a user for the holder of a device.
 
-use idsvc::admin::user::list;
+use idsvc::admin::user::{ListUsers, page};
 use idsvc::flow::sweep::{Cursor, sweep};
 use idsvc::identity::User;
 use idsvc::oauth::client::{AuthMethod, Client, ConsentRequirement, GrantType, StoredApiKey};
@@ -90,7 +90,7 @@ async fn a_device_gets_a_user_of_its_own() {
         "nobody signed in"
     );
     assert_ne!(uuid_of(&ask(&acme).await.tokens()), uuid);
-    let listed = list(server.admin(), 10).unwrap();
+    let listed = page(server.admin(), &ListUsers::default()).unwrap().records;
     assert!(
         listed
             .iter()

@@ -58,7 +58,7 @@ fn request(client: Option<Vec<DeclaredClient>>, user: Option<Vec<DeclaredUser>>,
         },
         dry_run: false,
         prune,
-        only: None,
+        ..Apply::default()
     }
 }
 
@@ -94,7 +94,7 @@ async fn what_is_declared_comes_about_once() {
         [(Action::Add, "web"), (Action::Add, "a@example.com")]
     );
     assert!(planned.changes[0].client_secret.is_none());
-    assert!(client::list(admin(&core)).unwrap().is_empty());
+    assert!(client::page(admin(&core), None).unwrap().records.is_empty());
     let first = apply(admin(&core), wanted.clone()).await.unwrap();
     assert_eq!(first.changes.len(), 2);
     assert!(
@@ -187,12 +187,24 @@ async fn pruning_reaches_declared_kinds_only_and_no_user_of_a_device() {
         .await
         .unwrap();
     assert_eq!(actions(&applied), [(Action::Remove, "web")]);
-    assert_eq!(user::list(admin(&core), 10).unwrap().len(), 2);
+    assert_eq!(
+        user::page(admin(&core), &user::ListUsers::default())
+            .unwrap()
+            .records
+            .len(),
+        2
+    );
     let applied = apply(admin(&core), request(None, Some(Vec::new()), true))
         .await
         .unwrap();
     assert_eq!(actions(&applied), [(Action::Remove, "a@example.com")]);
-    assert_eq!(user::list(admin(&core), 10).unwrap().len(), 1);
+    assert_eq!(
+        user::page(admin(&core), &user::ListUsers::default())
+            .unwrap()
+            .records
+            .len(),
+        1
+    );
 }
 
 #[tokio::test]
@@ -244,7 +256,7 @@ async fn everything_that_is_wrong_is_said_and_nothing_is_done() {
     ];
     assert_faults(&refused, &expected);
     assert_eq!(subjects(&refused), ["client x", "user no address"]);
-    assert!(client::list(admin(&core)).unwrap().is_empty());
+    assert!(client::page(admin(&core), None).unwrap().records.is_empty());
 }
 
 #[tokio::test]
@@ -310,7 +322,7 @@ async fn an_export_applied_changes_nothing_and_a_copy_of_it_is_the_same() {
                 Exported::User(entry) => {
                     users.push(serde_json::from_value(Value::Object(entry)).unwrap());
                 }
-                Exported::Provider(entry) => panic!("{entry:?}"),
+                other => panic!("{other:?}"),
             }
         }
         DeclaredState {
@@ -323,7 +335,7 @@ async fn an_export_applied_changes_nothing_and_a_copy_of_it_is_the_same() {
         state,
         dry_run: false,
         prune: true,
-        only: None,
+        ..Apply::default()
     };
     let unchanged = apply(admin(&one), applied(state())).await.unwrap();
     assert_eq!((unchanged.changes, unchanged.unchanged), (Vec::new(), 3));
@@ -449,7 +461,7 @@ async fn a_refusal_names_the_fields_of_each_record() {
         },
         dry_run: true,
         prune: false,
-        only: None,
+        ..Apply::default()
     };
     let refused = refusal(apply(admin(&core), wanted).await);
     let found: Vec<_> = refused

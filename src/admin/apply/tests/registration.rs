@@ -286,7 +286,7 @@ async fn a_secret_that_goes_is_told_apart_from_one_that_comes() {
         },
         dry_run: false,
         prune: false,
-        only: None,
+        ..Apply::default()
     };
     let told = |applied: &Applied| -> Vec<(String, Option<SecretChange>)> {
         let fields = applied.changes.iter().flat_map(|change| &change.fields);

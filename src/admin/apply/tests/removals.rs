@@ -11,7 +11,7 @@ async fn what_came_after_the_question_is_not_removed() {
         ..web()
     };
     let there = || -> Vec<_> {
-        let clients = client::list(admin(&core)).unwrap().into_iter();
+        let clients = client::page(admin(&core), None).unwrap().records.into_iter();
         clients.map(|client| client.client_id).collect()
     };
     let declared = |names: &[&str], prune| {
@@ -29,6 +29,7 @@ async fn what_came_after_the_question_is_not_removed() {
     assert_eq!(shown.len(), 2);
     let answered = |only: &[(String, String)]| Apply {
         only: Some(only.to_vec()),
+        remove_users: Vec::new(),
         ..declared(&["web"], true)
     };
     apply(admin(&core), declared(&["late"], false)).await.unwrap();

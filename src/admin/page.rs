@@ -1,0 +1,52 @@
+//! Reads a table in pages, so that a list of any length takes the memory of one page.
+
+use std::ops::{Bound, ControlFlow};
+
+use crate::store::record::Record;
+use crate::store::table::{Key, Table};
+use crate::store::{Store, StoreError};
+
+/// The most rows of one page. The longest records have some tens of KiB.
+const PAGE_ROWS: usize = 100;
+
+/// Some records of a list, from one short snapshot.
+#[derive(Debug)]
+pub struct Page<T, K> {
+    /// The records, in the order of their keys.
+    pub records: Vec<T>,
+    /// The key after which the next page begins. `None` at the end of the table.
+    pub next: Option<K>,
+}
+
+impl<T, K: Key> Page<T, K> {
+    /// Reads the rows after a key and keeps what `select` makes of them.
+    ///
+    /// A list is as long as its reader is slow. A snapshot of that duration would keep replaced pages of the file, which
+    /// would grow. So each page has its own snapshot: a record that is added or changed in the meantime is in the list as
+    /// it was before or as it is after, and no other record is missing or repeated.
+    pub(super) fn read<R: Record>(
+        store: &Store,
+        table: Table<K, R>,
+        after: Option<K>,
+        mut select: impl FnMut(R) -> Option<T>,
+    ) -> Result<Self, StoreError> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut page = Self {
+            records: Vec::new(),
+            next: None,
+        };
+        let mut rows = 0;
+        store.read(|snapshot| {
+            table.visit(snapshot, (from, Bound::Unbounded), |key, record| {
+                rows += 1;
+                page.records.extend(select(record));
+                if rows < PAGE_ROWS {
+                    return Ok(ControlFlow::Continue(()));
+                }
+                page.next = Some(key);
+                Ok(ControlFlow::Break(()))
+            })
+        })?;
+        Ok(page)
+    }
+}

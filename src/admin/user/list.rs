@@ -1,0 +1,217 @@
+//! Lists users, a page at a time.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::UserView;
+use crate::admin::Admin;
+use crate::admin::page::Page;
+use crate::identity::User;
+use crate::store::StoreError;
+use crate::store::tables::USERS;
+
+/// Which users a list has. By default it has all of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ListUsers {
+    /// A text that a name, an address, the account identifier or the uuid contains, in any case.
+    pub search: Option<String>,
+    /// Whether only disabled users are in the list.
+    pub disabled: bool,
+    /// Whether only anonymous users are in the list.
+    pub anonymous: bool,
+    /// The id of the provider that created the user or has an account linked to the user.
+    pub provider: Option<String>,
+    /// The user after whom the list begins.
+    pub after: Option<Uuid>,
+    /// The most users of the list.
+    pub limit: Option<u64>,
+}
+
+impl ListUsers {
+    /// Whether the list has this user. `search` is the searched text in lower case.
+    fn has(&self, user: &User, search: Option<&str>) -> bool {
+        let is_of = |provider: &String| {
+            let mut linked = user.identities.iter().map(|identity| &identity.provider);
+            user.source == *provider || linked.any(|linked| linked == provider)
+        };
+        let is_found = |text: &str| {
+            let mut names = user.names_and_addresses();
+            names.any(|name| name.to_lowercase().contains(text)) || user.uuid.to_string().contains(text)
+        };
+        (!self.disabled || !user.enabled)
+            && (!self.anonymous || user.is_anonymous())
+            && self.provider.as_ref().is_none_or(is_of)
+            && search.is_none_or(is_found)
+    }
+}
+
+/// The first page of the list, in the order in which the users were added. The next one is that of a list that begins
+/// after it.
+pub fn page(admin: Admin<'_>, request: &ListUsers) -> Result<Page<UserView, Uuid>, StoreError> {
+    let search = request.search.as_ref().map(|text| text.to_lowercase());
+    Page::read(&admin.core.store, USERS, request.after, |user| {
+        request
+            .has(&user, search.as_deref())
+            .then(|| UserView::of(&user, None))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::tests::{admin, core};
+    use crate::clock::Timestamp;
+    use crate::flow::Core;
+    use crate::identity::LinkedIdentity;
+
+    /// The uuid of the user with this number. Users are listed by number.
+    fn uuid(number: u32) -> Uuid {
+        Uuid::from_u128(u128::from(number) << 64)
+    }
+
+    fn local(number: u32) -> User {
+        User::local(
+            uuid(number),
+            &format!("u{number}@example.com"),
+            "org",
+            Timestamp::from_seconds(0),
+        )
+    }
+
+    async fn put(core: &Core, users: impl IntoIterator<Item = User>) {
+        let users: Vec<_> = users.into_iter().collect();
+        let written = core.store.write("test", move |tx| {
+            users.iter().try_for_each(|user| USERS.put(tx, &user.uuid, user))
+        });
+        written.await.unwrap();
+    }
+
+    /// The numbers of the users on a page, and the request for the next one.
+    fn numbers(core: &Core, mut request: ListUsers) -> (Vec<u128>, Option<ListUsers>) {
+        let page = page(admin(core), &request).unwrap();
+        let numbers = page.records.iter().map(|user| user.uuid.as_u128() >> 64);
+        request.after = page.next;
+        (numbers.collect(), page.next.map(|_| request))
+    }
+
+    fn all_numbers(core: &Core, request: ListUsers) -> Vec<u128> {
+        let (mut all, mut next) = (Vec::new(), Some(request));
+        while let Some(request) = next {
+            let (page, after) = numbers(core, request);
+            all.extend(page);
+            next = after;
+        }
+        all
+    }
+
+    #[tokio::test]
+    async fn a_list_has_the_users_that_are_asked_for() {
+        let core = core();
+        let user = |number| {
+            let mut user = local(number);
+            match number {
+                7 => user.enabled = false,
+                8 => user.phone_number = Some("+32 9 876".to_owned()),
+                9 => drop(user.claims.insert("name".to_owned(), "Zoë ÉLAN".into())),
+                250 => user = User::anonymous(user.uuid, "org", user.created_at),
+                251 => {
+                    user = User::federated(user.uuid, "corp:1".to_owned(), "corp", "org", user.created_at);
+                }
+                252 => user.identities.push(LinkedIdentity {
+                    issuer: "https://corp.example".to_owned(),
+                    subject: "1".to_owned(),
+                    provider: "corp".to_owned(),
+                    linked_at: user.created_at,
+                }),
+                _ => {}
+            }
+            user
+        };
+        put(&core, (0..253).map(user)).await;
+        let all = ListUsers::default();
+        assert_eq!(all_numbers(&core, all.clone()), (0..253).collect::<Vec<_>>());
+        let search = |text: &str| {
+            let search = Some(text.to_owned());
+            all_numbers(
+                &core,
+                ListUsers {
+                    search,
+                    ..all.clone()
+                },
+            )
+        };
+        assert_eq!(search("U12@EXAMPLE"), [12]);
+        assert_eq!(search("élan"), [9]);
+        assert_eq!(search("9 876"), [8]);
+        assert_eq!(search("-0000000000FB-"), [] as [u128; 0]);
+        assert_eq!(search("00000000-0000-00FB"), [251]);
+        assert_eq!(search("corp:"), [251]);
+        assert_eq!(search("").len(), 253);
+        let (disabled, anonymous) = (true, true);
+        let (provider, after) = (Some("corp".to_owned()), Some(uuid(251)));
+        for (request, expected) in [
+            (ListUsers { after, ..all.clone() }, vec![252]),
+            (
+                ListUsers {
+                    disabled,
+                    ..all.clone()
+                },
+                vec![7],
+            ),
+            (
+                ListUsers {
+                    anonymous,
+                    ..all.clone()
+                },
+                vec![250],
+            ),
+            (
+                ListUsers {
+                    provider: provider.clone(),
+                    ..all.clone()
+                },
+                vec![251, 252],
+            ),
+            (
+                ListUsers {
+                    disabled,
+                    provider,
+                    ..all
+                },
+                vec![],
+            ),
+        ] {
+            assert_eq!(all_numbers(&core, request), expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_list_has_each_user_once_while_others_come_and_go() {
+        let core = core();
+        put(&core, (0..1000).filter(|number| number % 2 == 0).map(local)).await;
+        let (mut listed, mut next) = (Vec::new(), Some(ListUsers::default()));
+        let mut round = 0;
+        while let Some(request) = next {
+            let (page, after) = numbers(&core, request);
+            listed.extend(page);
+            // The last user of the page goes as well, which is the one after whom the next page begins.
+            let last = u32::try_from(*listed.last().unwrap()).unwrap();
+            let gone = [last, (last + 100) / 4 * 4 + 2].map(uuid);
+            core.store
+                .write("test", move |tx| {
+                    gone.iter().try_for_each(|uuid| USERS.remove(tx, uuid).map(drop))
+                })
+                .await
+                .unwrap();
+            put(&core, [round * 2 + 1, last + 51].map(local)).await;
+            round += 1;
+            next = after;
+        }
+        assert!(round > 4);
+        assert!(listed.is_sorted_by(|one, next| one < next), "{listed:?}");
+        let stood = (0..1000).filter(|number| number % 4 == 0);
+        let missing: Vec<_> = stood.filter(|number| !listed.contains(number)).collect();
+        assert_eq!(missing, [] as [u128; 0]);
+    }
+}

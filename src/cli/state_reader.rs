@@ -1,0 +1,333 @@
+//! Reads a file of declared state one entry at a time, so that a file of any size takes the memory of one entry.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::io::{BufRead, BufReader, Read};
+
+use serde::Deserializer as _;
+use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
+
+use super::export::{FIRST_LINE, LAST_LINE};
+use super::output::CliError;
+use super::rewind::{Rewind, rewind, unreadable};
+use super::state_file::{Entry, Section, json_fault, kind_of, toml_sections};
+use crate::jose::json::Strict;
+
+/// The longest entry, in bytes. A command to the service has room for a batch of them.
+const ENTRY_LIMIT: usize = 256 << 10;
+const BYTE_ORDER_MARK: &str = "\u{feff}";
+
+/// What the callback of [`read`] gets: some entries of one kind, or what is wrong with them.
+pub(super) type Taken = Result<Section, String>;
+type Take<'a> = dyn FnMut(Taken) -> Result<(), CliError> + 'a;
+
+/// Reads all entries, in TOML or JSON, and passes them to `take`. `file` names the file in errors.
+pub(super) fn read(source: &mut dyn Rewind, file: &str, take: &mut Take<'_>) -> Result<(), CliError> {
+    rewind(source)?;
+    let mut source = BufReader::new(source);
+    let start = source.fill_buf().map_err(unreadable)?;
+    if start.starts_with(BYTE_ORDER_MARK.as_bytes()) {
+        source.consume(BYTE_ORDER_MARK.len());
+    }
+    let start = source.fill_buf().map_err(unreadable)?;
+    if start.trim_ascii_start().starts_with(b"{") {
+        read_json(&mut source, take)
+    } else {
+        read_toml(&mut source, file, take)
+    }
+}
+
+/// Whether these lines are those of an export that was broken off. In TOML half a state looks like a whole one.
+pub(super) fn is_cut_off<'a>(lines: impl Iterator<Item = &'a str>) -> bool {
+    let mut end = ExportEnd::default();
+    lines.for_each(|line| end.look_at(line));
+    end.is_missing()
+}
+
+/// The error about an export that was broken off.
+pub(super) fn cut_off(file: &str) -> CliError {
+    CliError::Refused {
+        message: format!("{file} is an export that was broken off: its last line is missing"),
+        hint: Some("export it again".to_owned()),
+    }
+}
+
+#[derive(Default)]
+struct ExportEnd {
+    has_begun: bool,
+    has_ended: bool,
+}
+
+impl ExportEnd {
+    fn look_at(&mut self, line: &str) {
+        match line.trim_end() {
+            FIRST_LINE => self.has_begun = true,
+            LAST_LINE => self.has_ended = true,
+            _ => {}
+        }
+    }
+
+    fn is_missing(&self) -> bool {
+        self.has_begun && !self.has_ended
+    }
+}
+
+/// Cuts the text before each entry, and parses each part for itself.
+fn read_toml(source: &mut dyn BufRead, file: &str, take: &mut Take<'_>) -> Result<(), CliError> {
+    let mut end = ExportEnd::default();
+    let mut part = String::new();
+    let (mut lines_before, mut lines) = (0, 0);
+    let mut open_string = None;
+    let mut flush = |part: &mut String, lines_before| {
+        let mut faults = Vec::new();
+        for section in toml_sections(part, lines_before, &mut faults) {
+            take(Ok(section))?;
+        }
+        part.clear();
+        faults.into_iter().try_for_each(|fault| take(Err(fault)))
+    };
+    loop {
+        let mut line = Vec::new();
+        let room = ENTRY_LIMIT.saturating_sub(part.len());
+        let limit = u64::try_from(room).unwrap_or(u64::MAX).saturating_add(1);
+        let count = source
+            .take(limit)
+            .read_until(b'\n', &mut line)
+            .map_err(unreadable)?;
+        if count > room {
+            return Err(CliError::refused(format!(
+                "{file}: line {}: the entry is longer than {ENTRY_LIMIT} bytes",
+                lines_before + 1
+            )));
+        }
+        let line = str::from_utf8(&line)
+            .map_err(|_| CliError::refused(format!("{file}: line {}: it is not UTF-8", lines + 1)))?;
+        if count == 0 || (open_string.is_none() && begins_entry(line)) {
+            flush(&mut part, lines_before)?;
+            lines_before = lines;
+        }
+        if count == 0 {
+            return if end.is_missing() {
+                Err(cut_off(file))
+            } else {
+                Ok(())
+            };
+        }
+        lines += 1;
+        end.look_at(line);
+        open_string = open_string_after(line, open_string);
+        part.push_str(line);
+    }
+}
+
+/// Whether an entry begins on this line, such as `[[user]]`. An array within an entry, such as `[[user.claims.list]]`, is a
+/// part of that entry.
+fn begins_entry(line: &str) -> bool {
+    let header = line.trim_start().strip_prefix("[[");
+    let name = header.and_then(|header| header.split("]]").next());
+    name.is_some_and(|name| {
+        name.trim()
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
+    })
+}
+
+/// The delimiter of the multi-line string in which a line ends, if it ends in one (TOML 1.0.0, section String).
+fn open_string_after(line: &str, mut open: Option<&'static str>) -> Option<&'static str> {
+    let mut rest = line;
+    while let Some(first) = rest.chars().next() {
+        let mut length = first.len_utf8();
+        match open {
+            None if first == '#' => return None,
+            None => {
+                let delimiters = ["\"\"\"", "'''", "\"", "'"];
+                open = delimiters
+                    .into_iter()
+                    .find(|delimiter| rest.starts_with(delimiter));
+                length = open.map_or(length, str::len);
+            }
+            Some(delimiter) if rest.starts_with(delimiter) => {
+                open = None;
+                length = delimiter.len();
+            }
+            Some(delimiter) if first == '\\' && delimiter.starts_with('"') => {
+                length += rest.chars().nth(1).map_or(0, char::len_utf8);
+            }
+            Some(_) => {}
+        }
+        rest = rest.get(length..).unwrap_or_default();
+    }
+    open.filter(|delimiter| delimiter.len() == 3)
+}
+
+fn read_json(source: &mut dyn BufRead, take: &mut Take<'_>) -> Result<(), CliError> {
+    let mut failed = None;
+    let mut reader = serde_json::Deserializer::from_reader(source);
+    let visitor = StateVisitor {
+        take,
+        failed: &mut failed,
+    };
+    let read = reader.deserialize_map(visitor).and_then(|()| reader.end());
+    match (failed, read) {
+        (Some(error), _) => Err(error),
+        (None, Ok(())) => Ok(()),
+        (None, Err(error)) => take(Err(json_fault(&error))),
+    }
+}
+
+/// Reads the sections of a state. An error of the callback is kept in `failed`, since it is none of JSON.
+struct StateVisitor<'a, 'b> {
+    take: &'a mut Take<'b>,
+    failed: &'a mut Option<CliError>,
+}
+
+impl<'de> Visitor<'de> for StateVisitor<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut names = HashSet::new();
+        while let Some(name) = map.next_key::<String>()? {
+            if !names.insert(name.clone()) {
+                return Err(A::Error::custom(format!("{name} occurs twice")));
+            }
+            map.next_value_seed(SectionSeed {
+                name: &name,
+                take: &mut *self.take,
+                failed: &mut *self.failed,
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads the entries of a section.
+struct SectionSeed<'a, 'b> {
+    name: &'a str,
+    take: &'a mut Take<'b>,
+    failed: &'a mut Option<CliError>,
+}
+
+impl SectionSeed<'_, '_> {
+    fn pass<E: serde::de::Error>(&mut self, taken: Taken) -> Result<(), E> {
+        (self.take)(taken).map_err(|error| {
+            *self.failed = Some(error);
+            E::custom("the reader has stopped")
+        })
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for SectionSeed<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for SectionSeed<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an array of objects")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut entries: A) -> Result<(), A::Error> {
+        let kind = match kind_of(self.name) {
+            Ok(kind) => kind,
+            Err(fault) => return self.pass(Err(fault)),
+        };
+        // A section without entries is declared all the same.
+        self.pass(Ok((kind, Vec::new())))?;
+        let mut number = 0;
+        while let Some(Strict(item)) = entries.next_element()? {
+            number += 1;
+            let entry = Entry::of_json(self.name, number, item);
+            self.pass(entry.map(|entry| (kind, vec![entry])))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::*;
+
+    /// The kinds and numbers of entries, or the fault.
+    fn parts(text: &str) -> Vec<String> {
+        let mut parts = Vec::new();
+        let read = read(&mut Cursor::new(text.as_bytes().to_vec()), "file", &mut |taken| {
+            parts.push(match taken {
+                Ok((kind, entries)) => format!("{} {}", kind.name, entries.len()),
+                Err(fault) => fault,
+            });
+            Ok(())
+        });
+        parts.extend(read.err().map(|error| error.to_string()));
+        parts
+    }
+
+    #[test]
+    fn a_text_is_cut_before_each_entry_and_not_within_a_string() {
+        let text = "# [[user]]\n[[client]]\nclient_id = \"a\\\"\"\nscope = ['x', \"\"]\n\n  [[user]] # ''' \"\"\"\nemail = \"\"\"\n[[user]]\n\\\"\"\"\"\n[user.claims]\nname = '''\n[[client]]'''\n[[user]]\nemail = 'b'\n";
+        assert_eq!(parts(text), ["client 1", "user 1", "user 1"]);
+        let nested = "[[user]]\nemail = \"a\"\n[user.claims]\nx = [\n[[\"y\"]],\n]\n[[user.claims.z]]\na = 1\n[[user]]\nemail = \"b\"";
+        assert_eq!(parts(nested), ["user 1", "user 1"]);
+        assert_eq!(parts(&format!("\u{feff}{text}")).len(), 3);
+        let faulty = format!("{text}x = = 1\n[[cleint]]\n[[user]]\nemail = \"c\"");
+        let faults = parts(&faulty);
+        assert!(faults[2].starts_with("line 15 column 5"), "{faults:?}");
+        assert!(
+            faults[3].starts_with("line 16: unknown section cleint"),
+            "{faults:?}"
+        );
+        assert_eq!(faults[4], "user 1");
+    }
+
+    #[test]
+    fn an_object_is_read_entry_by_entry() {
+        let text = "\u{feff} {\"client\": [], \"user\": [{\"email\": \"a\"}, {\"email\": null}]}";
+        assert_eq!(parts(text), ["client 0", "user 0", "user 1", "user 1"]);
+        for (text, fault) in [
+            ("{\"user\": [{\"email\": \"a\"}, 7]}", "user 2: it is no object"),
+            ("{\"user\": [{\"email\": \"a\"}", "line 1 column "),
+            ("{\"user\": [], \"user\": []}", "line 1 column "),
+            ("{\"user\": [{\"a\": 1, \"a\": 2}]}", "line 1 column "),
+            ("{\"cleint\": []}", "unknown section cleint"),
+            ("{\"user\": {}}", "line 1 column "),
+            ("{\"user\": []} {}", "line 1 column "),
+        ] {
+            let found = parts(text);
+            assert!(
+                found.last().is_some_and(|last| last.starts_with(fault)),
+                "{text}: {found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_export_without_its_last_line_is_refused() {
+        let entry = "[[user]]\nemail = \"a\"\n";
+        let whole = format!("{FIRST_LINE}\n{entry}{LAST_LINE}\n");
+        assert_eq!(parts(&whole), ["user 1"]);
+        assert!(!is_cut_off(whole.lines()) && !is_cut_off(entry.lines()));
+        assert_eq!(parts(&format!("{whole}{entry}")), ["user 1", "user 1"]);
+        let cut = format!("{FIRST_LINE}\n{entry}");
+        assert!(is_cut_off(cut.lines()));
+        assert!(parts(&cut)[1].contains("broken off"));
+    }
+
+    #[test]
+    fn an_entry_without_end_is_refused() {
+        let text = format!("[[user]]\nemail = \"{}", "a".repeat(ENTRY_LIMIT));
+        assert_eq!(
+            parts(&text),
+            ["file: line 1: the entry is longer than 262144 bytes"]
+        );
+    }
+}
