@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Seek};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::admin_connection::AdminConnector;
 use super::output::{CliError, Output, moment};
+use super::progress::Progress;
 use crate::clock::{Clock, Timestamp};
 use crate::config::reader::parse_duration;
 use crate::control::protocol::{Command, Reply};
@@ -111,6 +112,16 @@ impl EventFile {
         Ok(is_whole.then(|| std::mem::take(&mut self.unfinished)))
     }
 
+    /// Goes back to the beginning. Returns the position after the last whole line that was read.
+    fn rewind(&mut self) -> io::Result<u64> {
+        let unfinished = u64::try_from(self.unfinished.len()).unwrap_or(u64::MAX);
+        let end = self.position.saturating_sub(unfinished);
+        self.file.rewind()?;
+        self.position = 0;
+        self.unfinished.clear();
+        Ok(end)
+    }
+
     /// Whether the path now has another file, or the file was cut. New events are then read from its beginning.
     fn is_replaced(&self, path: &Path) -> bool {
         path.symlink_metadata()
@@ -178,32 +189,38 @@ pub fn run(
     let unreadable =
         |error: io::Error| CliError::refused(format!("{} cannot be read: {error}", folder.display()));
     let current = folder.join(CURRENT);
-    let mut last = VecDeque::new();
-    let mut reading = None;
-    for (path, mut file) in open_files(&folder, EventFile::open).map_err(unreadable)? {
+    let mut files = open_files(&folder, EventFile::open).map_err(unreadable)?;
+    let mut count: usize = 0;
+    let (mut lines, mut progress) = (0, Progress::of("events"));
+    for (_, file) in &mut files {
         while let Some(line) = file.next_line().map_err(unreadable)? {
-            if let Some(event) = request.matching_event(&line, earliest) {
-                last.push_back(event);
-                if last.len() > request.limit {
-                    last.pop_front();
-                }
-            }
+            count += usize::from(request.matching_event(&line, earliest).is_some());
+            lines += 1;
+            progress.show(lines, None);
         }
-        reading = (path == current).then_some(file);
     }
+    drop(progress);
+    let skipped = count.saturating_sub(request.limit);
+    // The events are read again, so that one at a time is in memory.
+    let mut last = LastEvents::of(&mut files).map_err(unreadable)?;
+    let mut events = std::iter::from_fn(|| last.next_event(request, earliest).transpose())
+        .map(|event| event.map_err(unreadable))
+        .skip(skipped);
+    if output.json && !request.follow {
+        return output.array(events);
+    }
+    events.try_for_each(|event| show(&event?, output))?;
     if request.follow {
-        for event in &last {
-            show(event, output)?;
-        }
-        return follow(request, reading, &current, &unreadable, output);
+        let newest = files.pop().filter(|(path, _)| *path == current);
+        return follow(
+            request,
+            newest.map(|(_, file)| file),
+            &current,
+            &unreadable,
+            output,
+        );
     }
-    if output.json {
-        return output.document(&last);
-    }
-    for event in &last {
-        show(event, output)?;
-    }
-    if last.is_empty() {
+    if count == 0 {
         let hint = "nothing of the kind has happened yet: idsvc events --follow waits for what happens";
         match &request.about {
             Some(_) if request.about_user.is_none() => output.hint(&format!(
@@ -213,6 +230,43 @@ pub fn run(
         }
     }
     Ok(())
+}
+
+/// The events of files that were read before, without those that came since.
+struct LastEvents<'a> {
+    /// Each file with the position where it was read to.
+    files: VecDeque<(&'a mut EventFile, u64)>,
+}
+
+impl<'a> LastEvents<'a> {
+    fn of(files: &'a mut [(PathBuf, EventFile)]) -> io::Result<Self> {
+        let files = files.iter_mut().map(|(_, file)| {
+            let end = file.rewind()?;
+            Ok((file, end))
+        });
+        Ok(Self {
+            files: files.collect::<io::Result<_>>()?,
+        })
+    }
+
+    /// The next event that the flags ask for.
+    fn next_event(&mut self, request: &Events, earliest: Timestamp) -> io::Result<Option<Value>> {
+        while let Some((file, end)) = self.files.front_mut() {
+            let line = if file.position < *end {
+                file.next_line()?
+            } else {
+                None
+            };
+            let Some(line) = line else {
+                self.files.pop_front();
+                continue;
+            };
+            if let Some(event) = request.matching_event(&line, earliest) {
+                return Ok(Some(event));
+            }
+        }
+        Ok(None)
+    }
 }
 
 /// Prints new events, across the change of files, until the output is closed.
