@@ -10,6 +10,7 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
+mod broken_off;
 mod clock;
 mod damage;
 mod disk;
@@ -23,6 +24,7 @@ mod flood;
 mod harness;
 mod kill;
 mod kiosk;
+mod lists;
 mod play;
 mod restart;
 mod retry;
