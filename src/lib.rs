@@ -19,6 +19,7 @@
 //! | [`secret`] | secrets in the clear and their digests, as different types | random |
 //! | [`seal`] | encryption at rest under the master key | hex, random |
 //! | [`age`] | files encrypted to recipients or with a passphrase, as the tool age does | random |
+//! | [`background`] | threads for long work, which requests come before | nothing |
 //! | [`route`] | every path of the service, once | nothing |
 //! | [`files`] | files and folders, opened without following links; who owns them | nothing |
 //! | [`limit`] | rate limits and concurrency limits by address and by name, bounded in memory | clock, random |
@@ -38,9 +39,9 @@
 //! | [`app`] | the running service, built once | data_dir, flow, hex, limit, oauth, observe, pages, route, themes |
 //! | [`http`] | endpoints for programs, screens for people | app, clock, federation, flow, identity, limit, net, oauth, observe, pages, password, route, secret, store, themes |
 //! | [`config`] | flag before environment before file before default | age, identity, jose, limit, net, oauth, password |
-//! | [`control`] | administration over a unix socket, or on the store itself | admin, files, flow, store |
-//! | [`server`] | what `serve` does: listen, answer, housekeeping, backups, certificates, shutdown | admin, age, app, clock, config, control, data_dir, files, flow, http, net, oauth, observe, password, random, route, store, themes |
-//! | [`cli`] | the commands: parsing and printing; composes everything | admin, age, clock, config, control, data_dir, federation, files, flow, http, identity, jose, net, oauth, observe, pages, password, random, route, seal, server, store, themes |
+//! | [`control`] | administration over a unix socket, or on the store itself | admin, background, files, flow, store |
+//! | [`server`] | what `serve` does: listen, answer, housekeeping, backups, certificates, shutdown | admin, age, app, background, clock, config, control, data_dir, files, flow, http, net, oauth, observe, password, random, route, store, themes |
+//! | [`cli`] | the commands: parsing and printing; composes everything | admin, age, background, clock, config, control, data_dir, federation, files, flow, http, identity, jose, net, oauth, observe, pages, password, random, route, seal, server, store, themes |
 //!
 //! No two rooms import each other, not by way of others either. Two imports may surprise. [`federation`] imports `net`,
 //! because [`federation::Upstreams`] fetches and caches what providers publish; the rules beside it stay pure. `net`
@@ -139,6 +140,7 @@
 pub mod admin;
 pub mod age;
 pub mod app;
+pub mod background;
 pub mod cli;
 pub mod clock;
 pub mod config;

@@ -18,6 +18,7 @@ use super::value_parsers::{unreadable, unwritable};
 use crate::admin::SecretString;
 use crate::admin::backup::BackUp;
 use crate::age::{self, EncryptingWriter, FileKey, Recipients};
+use crate::background;
 use crate::clock::Clock;
 use crate::control::protocol::Command;
 use crate::data_dir;
@@ -25,6 +26,7 @@ use crate::data_dir::atomic_file;
 use crate::data_dir::atomic_file::AtomicFile;
 use crate::data_dir::master_key;
 use crate::data_dir::{BACKUP_ENDING, BACKUPS, backup_name};
+use crate::files::slice_writer::SliceWriter;
 use crate::files::{Folder, owner};
 use crate::random::Random;
 use crate::seal::Sealer;
@@ -193,6 +195,7 @@ pub fn run(backup: &Backup, connector: &AdminConnector<'_>, output: &mut Output<
             "a backup is no text for a terminal: name a file, or send standard output to one".to_owned(),
         ));
     }
+    background::lower_priority();
     let recipients = backup_encryption::recipients(&backup.to, backup.passphrase_file.as_deref())?;
     let mut request = Command::BackUp(BackUp::default());
     let session = connector.session(&request, output)?;
@@ -256,7 +259,7 @@ fn write_file(backup: &Backup, source: &Source<'_>, data_dir: &Path) -> Result<(
     if is_within(&file, data_dir) {
         owner::chown_like(&made, data_dir).map_err(at_file)?;
     }
-    let mut sink = BufWriter::new(made);
+    let mut sink = BufWriter::new(SliceWriter::new(made, || Ok(())));
     let written = source.write(&mut sink)?;
     drop(sink);
     source.verify(&written, &mut unfinished.open().map_err(at_file)?)?;

@@ -20,6 +20,7 @@ use zeroize::Zeroizing;
 use super::protocol::{Command, Reply, StreamError};
 use super::wire;
 use crate::admin::Actor;
+use crate::background;
 use crate::files;
 
 /// The most time for the first byte of a command. The command line sends it at once, and a silent peer keeps others
@@ -192,7 +193,7 @@ where
     stream.set_write_timeout(Some(STREAM_STALL_TIMEOUT))?;
     let deadline = matches!(command, Command::Export(_)).then(|| Instant::now() + export_timeout);
     let _shutdown = ShutdownOnDrop(stream.try_clone()?);
-    tokio::task::spawn_blocking(move || {
+    background::run(move || {
         let mut sink = BufWriter::new(ReplyWriter {
             unsent_reply: Some(line),
             stream: &stream,
@@ -209,8 +210,7 @@ where
             Err(_) => Ok(()),
         }
     })
-    .await
-    .map_err(io::Error::other)?
+    .await?
 }
 
 /// Carries out a command on a thread that may block: it reads and compares many rows without a pause, and requests would

@@ -5,6 +5,7 @@
 //! descriptors: each name is opened in the folder before it with `O_NOFOLLOW`, and the descriptor is what is checked.
 
 pub mod owner;
+pub mod slice_writer;
 
 use std::ffi::OsString;
 use std::fs::{File, Metadata, OpenOptions};

@@ -3,7 +3,6 @@
 //! A backup is due when the newest one is older than the interval, by the time in its name. So a service that was off
 //! makes one when it starts.
 
-use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,6 +15,7 @@ use crate::admin::backup;
 use crate::admin::backup::BackUp;
 use crate::age::{self, AgeError, EncryptingWriter, FileKey, Recipients};
 use crate::app::App;
+use crate::background;
 use crate::clock::Timestamp;
 use crate::config::Backups;
 use crate::data_dir::atomic_file;
@@ -23,6 +23,7 @@ use crate::data_dir::atomic_file::AtomicFile;
 use crate::data_dir::disk::{Space, space};
 use crate::data_dir::{BACKUPS, DataDirError, ENCRYPTED_ENDING, backup_name, make_folder_in};
 use crate::files::Folder;
+use crate::files::slice_writer::SliceWriter;
 use crate::flow::Core;
 use crate::observe::audit;
 use crate::observe::audit::Event;
@@ -32,8 +33,6 @@ use crate::store::backup::{BackupError, BackupReader};
 const STEM: &str = "scheduled";
 /// How often the schedule is checked.
 const CHECK_INTERVAL: Duration = Duration::from_mins(1);
-/// After how many written bytes the free space is measured again.
-const MEASURE_INTERVAL: usize = 1 << 20;
 /// The longest pause after a failed attempt.
 const MAX_RETRY_PAUSE: Duration = Duration::from_hours(1);
 
@@ -69,9 +68,8 @@ pub async fn run(app: Arc<App>, data_dir: PathBuf, interval: Duration, settings:
     let settings = Arc::new(settings);
     loop {
         let (worker, folder, settings) = (Arc::clone(&app), data_dir.clone(), Arc::clone(&settings));
-        let made = tokio::task::spawn_blocking(move || {
-            back_up_if_due(&worker.core, &folder, interval, &settings, &space)
-        });
+        let made =
+            background::run(move || back_up_if_due(&worker.core, &folder, interval, &settings, &space));
         let result = match made.await {
             Ok(made) => made.map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
@@ -138,12 +136,11 @@ fn write(
     let mut unfinished = AtomicFile::new(folder, name, &core.random);
     let file = unfinished.create().map_err(&failed)?;
     folder.give_to_owner(&file).map_err(&failed)?;
-    let sink = SpaceCheckingWriter {
-        file,
-        folder: folder.path(),
-        space,
-        written_since_measured: MEASURE_INTERVAL,
-    };
+    // If the disk cannot be measured, the write goes on.
+    let sink = SliceWriter::new(file, || match space(folder.path()) {
+        Ok(space) if space.lacking() > 0 => Err(io::ErrorKind::StorageFull.into()),
+        _ => Ok(()),
+    });
     let key =
         write_rows(core, recipients, BufWriter::new(sink)).map_err(|error| match space(folder.path()) {
             Ok(space) if space.lacking() > 0 => ScheduleError::DiskFull(space),
@@ -177,33 +174,6 @@ fn verify(core: &Core, source: impl Read) -> Result<(), BackupError> {
     let mut rows = BackupReader::open(source)?.rows(core.sealer.backup_key());
     while rows.next_row()?.is_some() {}
     Ok(())
-}
-
-/// Writes to a file, and fails when the disk has less free space than the reserve. If the disk cannot be measured, the
-/// write goes on.
-struct SpaceCheckingWriter<'a> {
-    file: File,
-    folder: &'a Path,
-    space: MeasureSpace<'a>,
-    written_since_measured: usize,
-}
-
-impl Write for SpaceCheckingWriter<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.written_since_measured >= MEASURE_INTERVAL {
-            if (self.space)(self.folder).is_ok_and(|space| space.lacking() > 0) {
-                return Err(io::ErrorKind::StorageFull.into());
-            }
-            self.written_since_measured = 0;
-        }
-        let written = self.file.write(bytes)?;
-        self.written_since_measured += written;
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
-    }
 }
 
 /// Removes the oldest backup unless it is the only one, and says whether that freed space. Nothing is removed if a

@@ -97,6 +97,10 @@ pub(crate) trait Script: Send {
     fn next(&mut self) -> Option<String>;
     /// Reads the answer.
     fn take(&mut self, reply: &Reply) -> Next;
+    /// The time from one request to the next. Without one, each follows the answer to the one before.
+    fn pace(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// What was measured.
@@ -298,7 +302,13 @@ async fn drive(
     let mut stream = connect(server, number).await;
     let (mut driven, mut buffer) = (Driven::default(), Vec::new());
     let mut start = Instant::now();
+    let mut due = start + script.pace().unwrap_or_default() * u32::try_from(number % 64).unwrap() / 64;
     while !over.load(Ordering::SeqCst) {
+        if let Some(pace) = script.pace() {
+            // A request that is late is measured from when it was due.
+            tokio::time::sleep_until(due.into()).await;
+            (start, due) = (due, due + pace);
+        }
         let Some(request) = script.next() else { break };
         loop {
             stream.write_all(request.as_bytes()).await.unwrap();

@@ -13,6 +13,7 @@
     reason = "a benchmark ends at the first surprise and prints what it found"
 )]
 
+mod beside_backup;
 mod load;
 mod report;
 mod scripts;
@@ -315,6 +316,7 @@ impl<'a> Bench<'a> {
         );
         self.beside_sign_ins(&mut run, idle);
         self.after_refreshes(&mut run);
+        self.beside_backup(&mut run);
         run
     }
 
