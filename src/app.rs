@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwapOption;
@@ -54,8 +54,6 @@ pub struct App {
     pub unreachable: ArcSwapOption<String>,
     /// The data directory; `None` if the data is in memory.
     data_dir: Option<PathBuf>,
-    /// Unused bytes in the database file when they were last measured, minus what anonymous users have reserved since.
-    spare_bytes: AtomicU64,
     documents: ArcSwapOption<PublishedDocuments>,
     /// Random, so that request ids differ between processes.
     process_tag: u32,
@@ -69,10 +67,6 @@ pub struct App {
 /// The most pages that are drawn by templates at a time. A template may take milliseconds, and the layout of the service
 /// takes microseconds. Only the requests for such pages wait.
 pub const MAX_TEMPLATE_PAGES: usize = 2;
-
-/// The most bytes that the database grows by when an anonymous user is created: the rows and the pages that change with
-/// them.
-const MAX_USER_GROWTH: u64 = 32 << 10;
 
 /// The public documents, written again when clients, keys or languages have changed.
 pub struct PublishedDocuments {
@@ -199,7 +193,6 @@ impl App {
             dev,
             unreachable: ArcSwapOption::empty(),
             data_dir: None,
-            spare_bytes: AtomicU64::new(0),
             documents: ArcSwapOption::empty(),
             request_count: AtomicU32::new(0),
             body_memory: Arc::new(Semaphore::new(ALL_BODIES_KIB)),
@@ -227,39 +220,41 @@ impl App {
         self
     }
 
-    /// The bytes that the store can still write, if they are too few to go on.
-    pub fn free_bytes_if_low(&self) -> Option<u64> {
-        let free = self
-            .space()?
-            .free
-            .saturating_add(self.spare_bytes.load(Ordering::Relaxed));
-        (free < LEAST_TO_WRITE).then_some(free)
-    }
-
     /// A permit for one request; `None` if this address, or all addresses together, have too many under way.
     pub fn permit_for_request(&self, from: IpAddr) -> Option<RequestPermit> {
         RequestPermit::of(&self.request_slots, 1, self.limits.permit_for_request(from)?)
     }
 
-    /// The space on the disk with the data, if it is below the reserve.
-    pub fn low_disk_space(&self) -> Option<Space> {
-        self.space().filter(|space| space.lacking() > 0)
+    /// The space on the disk with the data; `None` if the data is in memory, or the disk does not answer or cannot be
+    /// measured.
+    pub fn disk(&self) -> Option<Space> {
+        let data_dir = self.data_dir.as_deref()?;
+        match self.core.store.stalled() {
+            Some(_) => None,
+            None => space(data_dir).ok(),
+        }
     }
 
-    /// Sets how many bytes of the database file are unused. They count as free space.
-    pub fn set_spare_bytes(&self, spare: u64) {
-        self.spare_bytes.store(spare, Ordering::Relaxed);
+    /// The same. The free bytes include the unused ones of the database file.
+    pub fn space(&self) -> Option<Space> {
+        let disk = self.disk()?;
+        let free = disk.free.saturating_add(self.core.store.unused_bytes());
+        Some(Space { free, ..disk })
     }
 
-    /// Whether the disk has space for a new anonymous user. The reserve is kept for users who sign in and for removing
-    /// expired rows. A user who is accepted counts with the most bytes that the database can grow by.
+    /// What is wrong if a write may fail because the disk has too little space.
+    pub fn full_disk(&self) -> Option<String> {
+        let free = self.space().filter(|space| space.free < LEAST_TO_WRITE)?.free;
+        let (free, least) = (free >> 20, LEAST_TO_WRITE >> 20);
+        Some(format!(
+            "the disk is nearly full: {free} MiB are free where the data is, and {least} are needed"
+        ))
+    }
+
+    /// Whether there is space for a new anonymous user. The reserve is kept for users who sign in and for removing
+    /// expired rows.
     pub fn has_disk_for_user(&self) -> bool {
-        self.low_disk_space()
-            .is_none_or(|space| reserve_disk_for_user(&self.spare_bytes, space))
-    }
-
-    fn space(&self) -> Option<Space> {
-        space(self.data_dir.as_deref()?).ok()
+        self.space().is_none_or(|space| space.lacking() == 0)
     }
 
     /// A permit for a body of so many bytes from this address; `None` if too many are being read. The limit for all keeps
@@ -324,35 +319,5 @@ impl App {
             ui_locales: &ui_locales,
         };
         metadata.document().to_string()
-    }
-}
-
-/// Reserves [`MAX_USER_GROWTH`] of the unused bytes, if the rest still covers what the reserve lacks.
-fn reserve_disk_for_user(spare: &AtomicU64, space: Space) -> bool {
-    let taken = spare.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |spare| {
-        let left = spare.checked_sub(MAX_USER_GROWTH)?;
-        (left >= space.lacking()).then_some(left)
-    });
-    taken.is_ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn on_a_disk_that_is_nearly_full_anonymous_users_share_what_the_database_has_beyond_the_reserve() {
-        let space = Space {
-            free: 10 << 20,
-            total: 64 << 20,
-        };
-        assert_eq!(space.lacking(), 6 << 20);
-        let spare = AtomicU64::new(space.lacking() + 3 * MAX_USER_GROWTH);
-        assert_eq!(
-            (0..10).filter(|_| reserve_disk_for_user(&spare, space)).count(),
-            3
-        );
-        assert_eq!(spare.load(Ordering::Relaxed), space.lacking());
-        assert!(!reserve_disk_for_user(&AtomicU64::new(0), space));
     }
 }

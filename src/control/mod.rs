@@ -86,7 +86,7 @@ async fn dispatch(admin: Admin<'_>, command: Command) -> AdminResult<Reply> {
         Command::SessionList(who) => Reply::Sessions(session::list(admin, &who)?),
         Command::SessionRevoke(request) => Reply::Revoked(session::revoke(admin, request).await?),
         Command::InstallationState => Reply::InstallationState(installation::installation_state(admin)?),
-        Command::DatabaseSize => Reply::DatabaseSize(compact::measure(admin).await?),
+        Command::DatabaseSize => Reply::DatabaseSize(compact::measure(admin)),
         Command::Compact => Reply::Compacted(compact::compact(admin).await?),
         Command::SetIssuer(issuer) => Reply::Issuer(installation::set_issuer(admin, issuer).await?),
         Command::Apply(request) => Reply::Applied(apply::apply(admin, *request).await?),

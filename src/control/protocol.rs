@@ -93,7 +93,7 @@ pub enum Command {
     SessionRevoke(RevokeSessions),
     /// Asks for the issuer and the state of the service, for `doctor`.
     InstallationState,
-    /// Asks for the size of the database and of its unused part, for `doctor`.
+    /// Asks for the size of the database and of its rows, for `doctor`.
     #[serde(rename = "room")]
     DatabaseSize,
     /// `compact`.

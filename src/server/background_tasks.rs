@@ -13,6 +13,7 @@ use super::{acme_task, backup_schedule};
 use crate::app::App;
 use crate::clock::{Clock, uptime};
 use crate::config::{Config, Tls};
+use crate::data_dir::disk::RESERVE;
 use crate::flow::{Core, clock_watermark, rotate_keys, sweep};
 use crate::net::acme::folder::Folder;
 use crate::net::acme::renewal::Renewal;
@@ -23,6 +24,8 @@ const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(30);
 const THEME_INTERVAL: Duration = Duration::from_secs(1);
 /// How often the free space is measured.
 const SPACE_INTERVAL: Duration = Duration::from_secs(1);
+/// The pause after a change of the free space was logged.
+const SPACE_LOG_PAUSE: Duration = Duration::from_mins(1);
 /// How often the store is checked for a stall.
 const STALL_INTERVAL: Duration = Duration::from_secs(5);
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_mins(1);
@@ -135,32 +138,27 @@ async fn watch_disk(app: Arc<App>) {
     }
 }
 
-/// Measures the unused part of the database while the disk is nearly full, and gives the number to the app. That takes
-/// at most a twentieth of the time.
+/// Logs when the disk is nearly full and when it has room again, at most once a minute.
 async fn watch_space(app: Arc<App>) {
     let mut was_short = false;
     loop {
-        let begun = Instant::now();
-        let short = app.low_disk_space();
-        match &short {
-            Some(space) if !was_short => {
-                tracing::warn!(
-                    free = space.free,
-                    kept = space.reserve(),
-                    "the disk is nearly full: new anonymous users are answered with 503 unless the database file has unused room"
-                );
-            }
-            None if was_short => tracing::info!("the disk has room again"),
-            _ => {}
+        tokio::time::sleep(SPACE_INTERVAL).await;
+        let Some(space) = app.space() else { continue };
+        let is_short = space.lacking() > 0;
+        if is_short == was_short {
+            continue;
         }
-        was_short = short.is_some();
-        let spare = if was_short {
-            app.core.store.unused_bytes().await.unwrap_or(0)
+        was_short = is_short;
+        if is_short {
+            tracing::warn!(
+                free = space.free,
+                kept = RESERVE,
+                "the disk is nearly full: new anonymous users are answered with 503, and no backup is made"
+            );
         } else {
-            0
-        };
-        app.set_spare_bytes(spare);
-        tokio::time::sleep(SPACE_INTERVAL.max(begun.elapsed() * 20)).await;
+            tracing::info!(free = space.free, "the disk has room again");
+        }
+        tokio::time::sleep(SPACE_LOG_PAUSE).await;
     }
 }
 

@@ -20,7 +20,7 @@ use crate::clock::Timestamp;
 use crate::config::Backups;
 use crate::data_dir::atomic_file;
 use crate::data_dir::atomic_file::AtomicFile;
-use crate::data_dir::disk::{Space, space};
+use crate::data_dir::disk::{RESERVE, Space, space};
 use crate::data_dir::{BACKUPS, DataDirError, ENCRYPTED_ENDING, backup_name, make_folder_in};
 use crate::files::Folder;
 use crate::files::slice_writer::SliceWriter;
@@ -42,7 +42,7 @@ enum ScheduleError {
     #[error(
         "only {} MiB are free in its folder, and {} are kept for the service: the incomplete backup is removed",
         .0.free >> 20,
-        .0.reserve() >> 20
+        RESERVE >> 20
     )]
     DiskFull(Space),
     #[error(transparent)]
@@ -188,7 +188,7 @@ fn free_space(folder: &Folder, space: MeasureSpace<'_>, now: Timestamp) -> Resul
         found.map_or(0, |found| u64::try_from(found.st_size).unwrap_or(0))
     };
     let removable: u64 = older.iter().map(size).sum();
-    if before.free + removable < before.reserve() + size(newest) {
+    if before.free + removable < RESERVE + size(newest) {
         return Ok(false);
     }
     let Some(removed) = older.iter().find(|backup| remove(folder, backup)) else {
@@ -285,8 +285,8 @@ mod tests {
     fn disk(room: u64) -> impl Fn(&Path) -> io::Result<Space> {
         move |folder| {
             let files = fs::read_dir(folder)?.map(|entry| entry.unwrap().metadata().unwrap().len());
-            let (free, total) = (0, 1 << 26);
-            let free = (Space { free, total }.reserve() + room).saturating_sub(files.sum());
+            let total = 1 << 26;
+            let free = (RESERVE + room).saturating_sub(files.sum());
             Ok(Space { free, total })
         }
     }
@@ -397,7 +397,7 @@ mod tests {
         };
         full(&disk(size / 2));
         assert_eq!(kept(&made), [true; 4], "it would not be enough");
-        let reserve = disk(0)(&data.path().join(BACKUPS)).unwrap().reserve();
+        let reserve = RESERVE;
         full(&|_| {
             Ok(Space {
                 free: reserve - 1,

@@ -24,7 +24,7 @@ use tokio::sync::oneshot;
 
 use self::engine::redb::Redb;
 use self::engine::writer;
-use self::engine::writer::{MaintenanceTask, Message, Write, Writer};
+use self::engine::writer::{Message, Write, Writer};
 use self::engine::{Backend, FileId, Snapshot, Tx};
 use self::schema::Schema;
 
@@ -388,8 +388,7 @@ impl Store {
     /// Returns free space in the file to the disk. Returns whether there was any. Reads and writes wait during that, or
     /// fail with [`StoreError::Stalled`].
     pub async fn compact(&self) -> Result<bool, StoreError> {
-        self.ask(|reply| Message::Maintenance(MaintenanceTask::Compact(reply)))
-            .await
+        self.ask(Message::Compact).await
     }
 
     /// The bytes of the disk that are allocated to the file; 0 in memory.
@@ -397,16 +396,22 @@ impl Store {
         self.backend.allocated_bytes()
     }
 
-    /// The allocated bytes that hold no data; 0 in memory. Reads the whole file, and writes wait for that.
-    pub async fn unused_bytes(&self) -> Result<u64, StoreError> {
-        self.ask(|reply| Message::Maintenance(MaintenanceTask::MeasureUnused(reply)))
-            .await
+    /// The bytes of all rows, as of the last checkpoint. Reads no row.
+    pub fn live_bytes(&self) -> u64 {
+        self.backend.live_bytes()
+    }
+
+    /// The bytes that the file can still take without growing; 0 in memory. The number may be too small: rows may take
+    /// three times their bytes, so of a large file whose rows have a sixth of its bytes half is unused.
+    pub fn unused_bytes(&self) -> u64 {
+        self.backend.unused_bytes()
     }
 
     /// Finishes the queued writes, then closes the file and releases the lock on it, for every handle. Blocks.
     pub fn close(self) {
         self.writer.close();
     }
+
     /// Sends a message to the writer and waits for its reply.
     async fn ask<T: Send + 'static>(
         &self,

@@ -15,6 +15,7 @@ mod clock;
 mod damage;
 mod disk;
 mod flood;
+mod full_disk;
 #[expect(
     dead_code,
     unused_imports,

@@ -67,7 +67,7 @@ fn what_a_killed_service_wrote_last_is_in_the_copy_that_an_upgrade_makes() {
 fn an_upgrade_without_room_for_its_copy_is_refused_and_takes_no_room() {
     let service = Service::new();
     let data = service.folder.path().join("data");
-    let Some(room) = Room::mount(&data, "64m") else {
+    let Some(room) = Room::mount(&data, "160m") else {
         return report("upgrade", "NOT RUN: file systems cannot be mounted here");
     };
     let service = service.by(&room.wrapper());

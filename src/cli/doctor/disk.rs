@@ -9,14 +9,14 @@ use crate::cli::admin_connection::{AdminConnection, unexpected};
 use crate::cli::output::CliError;
 use crate::control::protocol::{Command, Reply};
 use crate::data_dir::DATABASE;
-use crate::data_dir::disk::{LEAST_TO_WRITE, Space, space};
+use crate::data_dir::disk::{LEAST_TO_WRITE, RESERVE, Space, space};
 use crate::data_dir::master_key::MASTER_KEY;
 
 /// The mode bits of group and others.
 pub(super) const BEYOND_OWNER: u32 = 0o077;
 /// The least free space, in bytes.
 const MIN_FREE_SPACE: u64 = 256 << 20;
-/// The smallest database whose unused part is measured. Measuring reads all of the file.
+/// The smallest database that is worth a compaction.
 const MIN_COMPACT_SIZE: u64 = 64 << 20;
 
 /// Checks that a file or folder has none of the mode bits in `forbidden`.
@@ -71,10 +71,10 @@ fn check_space(data_dir: &Path, database_size: u64, space: Space) -> Finding {
     let remedy = if space.free < LEAST_TO_WRITE {
         let least = LEAST_TO_WRITE >> 20;
         format!(
-            "make room for {lacking} MiB now: with fewer than {least} the service can no longer write, and says that it is not ready; {reason}"
+            "make room for {lacking} MiB now: with fewer than {least} free a write may fail, and the service says that it is not ready, unless the database file has unused room; {reason}"
         )
     } else if space.lacking() > 0 {
-        let kept = space.reserve() >> 20;
+        let kept = RESERVE >> 20;
         format!(
             "make room for {lacking} MiB soon: with fewer than {kept} free, new anonymous users are answered with 503 unless the database file has unused room, and no backup is made; {reason}"
         )
@@ -84,23 +84,25 @@ fn check_space(data_dir: &Path, database_size: u64, space: Space) -> Finding {
     Finding::mend("disk", subject, message, remedy)
 }
 
-/// Checks how much of a large database is unused.
+/// Checks how much of a large database holds rows.
 pub(super) fn examine_database(session: &AdminConnection) -> Result<Option<Finding>, CliError> {
-    if file_size(&session.settings().data_dir.join(DATABASE)) < MIN_COMPACT_SIZE {
-        return Ok(None);
-    }
     match session.ask(Command::DatabaseSize)? {
-        Reply::DatabaseSize(size) => Ok(check_unused(size.taken, size.spare)),
+        Reply::DatabaseSize(size) => Ok(check_live(size.taken, size.live)),
         _ => Err(unexpected()),
     }
 }
 
-fn check_unused(size: u64, unused: u64) -> Option<Finding> {
-    if size < MIN_COMPACT_SIZE || unused <= size / 2 {
+/// The pages of a compact database are at least half full. So a file of four times its rows is half empty.
+fn check_live(size: u64, live: u64) -> Option<Finding> {
+    if size < MIN_COMPACT_SIZE || live >= size / 4 {
         return None;
     }
-    let message = format!("{} of its {} MiB hold nothing", unused >> 20, size >> 20);
-    let remedy = "idsvc compact gives them back to the disk; requests wait while it runs";
+    let message = format!(
+        "its rows are {} MiB, and the file takes {}",
+        live >> 20,
+        size >> 20
+    );
+    let remedy = "idsvc compact gives the rest back to the disk; requests wait while it runs";
     Some(Finding::advice("data", "database", message, remedy))
 }
 
@@ -122,12 +124,12 @@ mod tests {
         );
         let short = found(mib, LEAST_TO_WRITE).remedy.unwrap();
         assert!(
-            short.starts_with("make room for 254 MiB soon: with fewer than 64 free, new anonymous users are answered with 503"),
+            short.starts_with("make room for 224 MiB soon: with fewer than 64 free, new anonymous users are answered with 503"),
             "{short}"
         );
         let full = found(mib, LEAST_TO_WRITE - 1).remedy.unwrap();
         assert!(
-            full.starts_with("make room for 255 MiB now: with fewer than 2 the service can no longer write")
+            full.starts_with("make room for 225 MiB now: with fewer than 32 free a write may fail")
                 && full.ends_with("need 256 MiB"),
             "{full}"
         );
@@ -136,11 +138,11 @@ mod tests {
     #[test]
     fn a_large_database_that_is_mostly_empty_is_named_with_the_command_that_helps() {
         let mib = 1_u64 << 20;
-        for (size, unused) in [(63, 63), (64, 32), (0, 0)] {
-            assert_eq!(check_unused(size * mib, unused * mib), None);
+        for (size, live) in [(63, 1), (64, 16), (0, 0)] {
+            assert_eq!(check_live(size * mib, live * mib), None);
         }
-        let found = check_unused(64 * mib, 33 * mib).unwrap();
-        assert_eq!(found.message, "33 of its 64 MiB hold nothing");
+        let found = check_live(64 * mib, 15 * mib).unwrap();
+        assert_eq!(found.message, "its rows are 15 MiB, and the file takes 64");
         assert!(found.remedy.unwrap().starts_with("idsvc compact "));
     }
 }

@@ -20,8 +20,8 @@ pub fn readiness(app: &App) -> HttpResponse {
         format!("{stalled}\n")
     } else if !core.store.is_writable() {
         "the store cannot be written to\n".to_owned()
-    } else if let Some(free) = app.free_bytes_if_low() {
-        format!("the disk is full: {free} bytes are free where the data is\n")
+    } else if let Some(full) = app.full_disk() {
+        format!("{full}\n")
     } else if core
         .catalog()
         .access_token_encoder(core.policy.access_token_alg)

@@ -133,10 +133,15 @@ pub trait Backend: Send + Sync {
         0
     }
 
-    /// The allocated bytes that hold no data: the storage can write that much without growing. The number may be too
-    /// small, but never too large. Reads the whole storage. Only the writer thread calls this.
-    fn unused_bytes(&self) -> Result<u64, StoreError> {
-        Ok(0)
+    /// The bytes of all rows, as of the last checkpoint.
+    fn live_bytes(&self) -> u64 {
+        0
+    }
+
+    /// The allocated bytes that the storage can still write without growing. The number may be too small, but not too
+    /// large. Reads no row.
+    fn unused_bytes(&self) -> u64 {
+        0
     }
 
     /// The open file, if the storage is a file.

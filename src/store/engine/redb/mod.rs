@@ -3,6 +3,7 @@
 mod base;
 mod errors;
 mod journal;
+mod live;
 mod memory;
 mod probe;
 #[cfg(test)]
@@ -12,7 +13,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard, TryLockError};
 
 use ::redb::backends::InMemoryBackend;
@@ -22,7 +23,7 @@ use ::redb::{
 
 use self::base::{BaseSnapshot, call_redb, guarded};
 use self::errors::{engine_failed, io_failed, refused, unexpected};
-use self::journal::{Journal, Overlay, ReadSnapshot, WriteTx};
+use self::journal::{Journal, LARGEST_COMMIT, Overlay, ReadSnapshot, WriteTx};
 use self::memory::Memory;
 use super::{Backend, CommitDecision, FileId, Snapshot, Tx};
 use crate::files::{self, owner};
@@ -33,6 +34,8 @@ pub(in crate::store) use self::journal::remove_file;
 const COMPACTION_ATTEMPTS: usize = 100;
 /// The unit of [`MetadataExt::blocks`].
 const BLOCK: u64 = 512;
+/// The pages of the commit that is being written, and those that the one before it replaced.
+const MAX_IN_TRANSIT: u64 = 2 * LARGEST_COMMIT;
 /// The size of the page cache for a database that is only inspected.
 pub const INSPECTION_CACHE_BYTES: usize = 1 << 20;
 
@@ -62,6 +65,8 @@ impl State {
 struct Shared {
     state: RwLock<State>,
     overlay: Overlay,
+    /// The bytes of all rows in redb's last commit.
+    live_bytes: AtomicU64,
 }
 
 impl Shared {
@@ -123,6 +128,7 @@ impl Redb {
 
     fn open_with(path: &Path, opener: Opener, mut journal: Journal) -> Result<Self, OpenError> {
         let database = guarded(&opener).map_err(|error| refused(path, error))?;
+        let live_bytes = live::read_or_count(&database).map_err(OpenError::Store)?;
         let overlay = Overlay::default();
         journal.replay(&database, &overlay).map_err(|error| match error {
             StoreError::Damaged(what) => OpenError::Damaged {
@@ -136,6 +142,7 @@ impl Redb {
             shared: Arc::new(Shared {
                 state: RwLock::new(State::Open(database)),
                 overlay,
+                live_bytes: AtomicU64::new(live_bytes),
             }),
             journal: Mutex::new(journal),
             opened: Opened::default(),
@@ -208,6 +215,9 @@ impl Backend for Redb {
         *state = State::Failed(StoreError::Closed);
         let reopened = call_redb(&self.opener).and_then(|database| {
             journal.replay(&database, &self.shared.overlay)?;
+            if let Some(live_bytes) = live::read(&database)? {
+                self.shared.live_bytes.store(live_bytes, Ordering::Relaxed);
+            }
             Ok(database)
         });
         match reopened {
@@ -237,12 +247,13 @@ impl Backend for Redb {
         }
     }
 
-    fn unused_bytes(&self) -> Result<u64, StoreError> {
-        let transaction = self.shared.begin_write()?;
-        let stats = call_redb(|| transaction.stats())?;
-        drop(transaction);
-        let used = stats.allocated_pages().saturating_mul(stats.page_size() as u64);
-        Ok(self.allocated_bytes().saturating_sub(used))
+    fn live_bytes(&self) -> u64 {
+        self.shared.live_bytes.load(Ordering::Relaxed)
+    }
+
+    fn unused_bytes(&self) -> u64 {
+        let taken = live::most_taken_by(self.live_bytes()).saturating_add(MAX_IN_TRANSIT);
+        self.allocated_bytes().saturating_sub(taken)
     }
 
     fn file(&self) -> Option<FileId> {

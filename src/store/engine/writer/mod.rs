@@ -35,16 +35,8 @@ pub(in crate::store) type Reply<T> = Box<dyn FnOnce(Result<T, StoreError>) + Sen
 pub enum Message {
     /// Runs a write in the next transaction.
     Write(Box<dyn Job>),
-    /// Runs a task between two transactions.
-    Maintenance(MaintenanceTask),
-}
-
-/// Work on the storage as a whole.
-pub enum MaintenanceTask {
-    /// Compacts the storage. The reply says whether anything moved.
+    /// Compacts the storage between two transactions. The reply says whether anything moved.
     Compact(Reply<bool>),
-    /// Replies with the number of allocated bytes that hold no data.
-    MeasureUnused(Reply<u64>),
 }
 
 /// The handle of the writer thread, with the sending end of its queue.

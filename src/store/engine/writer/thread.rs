@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Job, MaintenanceTask, Message, Meters};
+use super::{Job, Message, Meters, Reply};
 use crate::store::engine::{Backend, CommitDecision, Snapshot, TableId, Tx, Visit};
 use crate::store::schema::{META, meta_put};
 use crate::store::{Options, StoreError};
@@ -64,26 +64,17 @@ impl WriterThread {
     pub(super) fn run(mut self) {
         self.remove_leftover_proof();
         while let Some(message) = self.next_message() {
-            let (batch, task) = self.gather(message);
+            let (batch, compaction) = self.gather(message);
             self.meters.begin();
             self.write(batch);
             self.meters.end();
-            match task {
-                Some(MaintenanceTask::Compact(reply)) => {
-                    // The checkpoint is not part of the compaction that the meters show.
-                    self.checkpoint();
-                    self.meters.begin_compaction();
-                    let moved = self.compact();
-                    self.meters.end();
-                    reply(moved);
-                }
-                Some(MaintenanceTask::MeasureUnused(reply)) => {
-                    // The space of removed rows is free after the checkpoint.
-                    self.checkpoint();
-                    // Measuring may take long, but it blocks no reader, so the meters do not show it.
-                    reply(self.backend.unused_bytes());
-                }
-                None => {}
+            if let Some(reply) = compaction {
+                // The checkpoint is not part of the compaction that the meters show.
+                self.checkpoint();
+                self.meters.begin_compaction();
+                let moved = self.compact();
+                self.meters.end();
+                reply(moved);
             }
         }
         self.meters.begin();
@@ -91,15 +82,15 @@ impl WriterThread {
         self.meters.end();
     }
 
-    /// The writes of the next transaction, and the task that follows it.
-    fn gather(&self, first: Message) -> (Vec<Box<dyn Job>>, Option<MaintenanceTask>) {
+    /// The writes of the next transaction, and the compaction that follows it.
+    fn gather(&self, first: Message) -> (Vec<Box<dyn Job>>, Option<Reply<bool>>) {
         let mut batch = Vec::new();
         let mut next = Some(first);
         let mut len_at_last_yield = 0;
         while let Some(message) = next {
             match message {
                 Message::Write(job) => batch.push(job),
-                Message::Maintenance(task) => return (batch, Some(task)),
+                Message::Compact(reply) => return (batch, Some(reply)),
             }
             if batch.len() >= self.options.batch_max {
                 break;

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use ::redb::WriteTransaction;
+use ::redb::{StorageError, WriteTransaction};
 
 use super::RECORD_LIMIT;
 use crate::store::StoreError;
 use crate::store::engine::TableId;
 use crate::store::engine::redb::base::{call_redb, definition, is_empty};
+use crate::store::engine::redb::live::row_bytes;
 
 const PUT: u8 = 1;
 const REMOVE: u8 = 2;
@@ -60,12 +61,13 @@ impl Changes {
         self.0.values().map(BTreeMap::len).sum()
     }
 
-    /// Writes all rows in a redb transaction.
-    pub(super) fn write_to(&self, transaction: &WriteTransaction) -> Result<(), StoreError> {
+    /// Writes all rows in a redb transaction. Returns by how many bytes they grew.
+    pub(super) fn write_to(&self, transaction: &WriteTransaction) -> Result<i64, StoreError> {
+        let mut growth = 0;
         for (table, rows) in &self.0 {
-            write_rows(transaction, table, rows.iter())?;
+            growth += write_rows(transaction, table, rows.iter())?;
         }
-        Ok(())
+        Ok(growth)
     }
 
     /// The content of the record; `None` if it exceeds [`RECORD_LIMIT`].
@@ -114,19 +116,25 @@ fn read_part<'a>(content: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(part)
 }
 
-/// Writes rows of one table in a redb transaction.
+/// Writes rows of one table in a redb transaction. Returns by how many bytes the table grew.
 pub(super) fn write_rows<'a>(
     transaction: &WriteTransaction,
     table: &str,
     rows: impl Iterator<Item = (&'a Vec<u8>, &'a Value)>,
-) -> Result<(), StoreError> {
+) -> Result<i64, StoreError> {
     let mut opened = call_redb(|| transaction.open_table(definition(table)))?;
+    let mut growth = 0;
     for (key, value) in rows {
         let key = key.as_slice();
-        call_redb(|| match value {
-            Some(value) => opened.insert(key, value.as_slice()).map(drop),
-            None => opened.remove(key).map(drop),
+        let replaced = call_redb(|| {
+            let replaced = match value {
+                Some(value) => opened.insert(key, value.as_slice())?,
+                None => opened.remove(key)?,
+            };
+            Ok::<_, StorageError>(replaced.map(|row| row.value().len()))
         })?;
+        let bytes = |value: Option<usize>| value.map_or(0, |value| row_bytes(key.len(), value));
+        growth += bytes(value.as_ref().map(Vec::len)) - bytes(replaced);
     }
-    Ok(())
+    Ok(growth)
 }

@@ -58,6 +58,7 @@ mod transaction;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -66,9 +67,9 @@ use ::redb::{Database, Durability, ReadableDatabase, TableDefinition, TableError
 use self::changes::Changes;
 use self::file::{JournalFile, LENGTH};
 use self::record::{JournalId, JournalPosition};
-use super::Shared;
 use super::base::{Bytes, call_redb, guarded};
 use super::errors::{engine_failed, io_failed, unexpected};
+use super::{Shared, live};
 use crate::random::Random;
 use crate::store::StoreError;
 
@@ -90,6 +91,8 @@ const CHECKPOINT_TARGET: Duration = Duration::from_secs(1);
 /// would not fit into redb's cache.
 const MIN_ROWS: usize = 64;
 const MAX_ROWS: usize = 4096;
+/// The largest commit of a checkpoint, in bytes: each row is in a page of its own.
+pub(super) const LARGEST_COMMIT: u64 = MAX_ROWS as u64 * 4096;
 
 /// How long the journal is suspended after its file could not be written.
 const RETRY_PAUSE: Duration = Duration::from_mins(10);
@@ -173,11 +176,11 @@ impl Journal {
         let is_open = position.is_some();
         let position = position.or_else(|| self.start_new());
         let transaction = shared.begin_write()?;
-        changes.write_to(&transaction)?;
+        let growth = changes.write_to(&transaction)?;
         // A failed commit may still be on the disk.
         let was_stored = self.is_position_stored;
         self.is_position_stored |= position.is_some();
-        commit_durably(transaction, position, was_stored)?;
+        shared.commit_durably(transaction, growth, position, was_stored)?;
         self.is_position_stored = position.is_some();
         self.has_committed = true;
         if let (false, Some(file), Some(position)) = (is_open, &mut self.file, position) {
@@ -341,34 +344,40 @@ impl Shared {
     fn write_frozen(&self, position: Option<JournalPosition>) -> Result<Duration, StoreError> {
         let begun = Instant::now();
         let transaction = self.begin_write()?;
-        self.overlay.write_frozen_to(&transaction)?;
-        commit_durably(transaction, position, true)?;
+        let growth = self.overlay.write_frozen_to(&transaction)?;
+        self.commit_durably(transaction, growth, position, true)?;
         self.overlay.drop_frozen();
         Ok(begun.elapsed())
     }
-}
 
-/// Commits durably, together with the position of the journal. If `position` is `None` and one `was_stored`, that one is
-/// removed.
-fn commit_durably(
-    mut transaction: WriteTransaction,
-    position: Option<JournalPosition>,
-    was_stored: bool,
-) -> Result<(), StoreError> {
-    if position.is_some() || was_stored {
-        let mut table = call_redb(|| transaction.open_table(TABLE))?;
-        call_redb(|| match position {
-            Some(position) => table.insert(POSITION, position.to_bytes().as_slice()).map(drop),
-            None => table.remove(POSITION).map(drop),
-        })?;
+    /// Commits durably, together with the position of the journal and with the bytes of all rows, which grew by `growth`.
+    /// If `position` is `None` and one `was_stored`, that one is removed.
+    fn commit_durably(
+        &self,
+        mut transaction: WriteTransaction,
+        growth: i64,
+        position: Option<JournalPosition>,
+        was_stored: bool,
+    ) -> Result<(), StoreError> {
+        if position.is_some() || was_stored {
+            let mut table = call_redb(|| transaction.open_table(TABLE))?;
+            call_redb(|| match position {
+                Some(position) => table.insert(POSITION, position.to_bytes().as_slice()).map(drop),
+                None => table.remove(POSITION).map(drop),
+            })?;
+        }
+        let counted = self.live_bytes.load(Ordering::Relaxed);
+        let live_bytes = live::update(&transaction, counted, growth)?;
+        transaction
+            .set_durability(Durability::Immediate)
+            .map_err(|_| unexpected("durability"))?;
+        // Two-phase commit makes the commit atomic, quick repair makes opening after a crash fast.
+        transaction.set_two_phase_commit(true);
+        transaction.set_quick_repair(true);
+        call_redb(|| transaction.commit())?;
+        self.live_bytes.store(live_bytes, Ordering::Relaxed);
+        Ok(())
     }
-    transaction
-        .set_durability(Durability::Immediate)
-        .map_err(|_| unexpected("durability"))?;
-    // Two-phase commit makes the commit atomic, quick repair makes opening after a crash fast.
-    transaction.set_two_phase_commit(true);
-    transaction.set_quick_repair(true);
-    call_redb(|| transaction.commit())
 }
 
 fn read_position(database: &Database) -> Result<Option<JournalPosition>, StoreError> {

@@ -148,19 +148,20 @@ impl Overlay {
         self.layers.store(Arc::default());
     }
 
-    /// Writes the frozen rows in a redb transaction, in the order of their keys.
-    pub(super) fn write_frozen_to(&self, transaction: &WriteTransaction) -> Result<(), StoreError> {
+    /// Writes the frozen rows in a redb transaction, in the order of their keys. Returns by how many bytes they grew.
+    pub(super) fn write_frozen_to(&self, transaction: &WriteTransaction) -> Result<i64, StoreError> {
+        let mut growth = 0;
         let layers = self.layers.load_full();
         let Some(frozen) = &layers.frozen else {
-            return Ok(());
+            return Ok(growth);
         };
         for (table, rows) in frozen.tables().iter() {
             let newest = rows
                 .iter()
                 .filter_map(|(key, versions)| Some((key, &versions.last()?.1)));
-            write_rows(transaction, table, newest)?;
+            growth += write_rows(transaction, table, newest)?;
         }
-        Ok(())
+        Ok(growth)
     }
 }
 

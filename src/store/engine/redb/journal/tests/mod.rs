@@ -13,7 +13,6 @@ use proptest::prelude::*;
 use super::file::LENGTH;
 use super::path_beside as journal_of;
 use crate::store::engine::redb::Redb;
-use crate::store::engine::redb::tests::wait;
 use crate::store::engine::tests::{Folder, RAW};
 use crate::store::engine::{Backend, CommitDecision, Snapshot, Tx};
 use crate::store::{OpenError, Options, Store, StoreError};
@@ -439,16 +438,4 @@ fn what_was_replayed_is_in_the_database_once_it_has_settled() {
     drop(revived);
     fs::remove_file(journal_of(&copy)).unwrap();
     assert_eq!(rows_of(&Redb::open_file(&copy, 1 << 20).unwrap()).len(), 9);
-}
-
-#[test]
-fn what_a_file_holds_is_measured_with_what_was_replayed() {
-    let folder = Folder::new();
-    let store = store_with_journal(&folder, 5);
-    let copy = killed(&folder, "killed.redb");
-    let revived = open(&copy).unwrap();
-    wait(revived.unused_bytes()).unwrap();
-    let again = killed_again(&copy);
-    fs::remove_file(journal_of(&again)).unwrap();
-    assert_eq!(rows(&open(&again).unwrap()), rows(&store));
 }
