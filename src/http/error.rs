@@ -11,6 +11,7 @@ use crate::app::App;
 use crate::flow::Failure;
 use crate::net::{FailedRequest, REQUEST_TIMEOUT};
 use crate::oauth::error::{ErrorCode, Refusal};
+use crate::observe::metrics::Shortage;
 use crate::pages::Heading;
 use crate::route::{Route, strip_issuer_path};
 use crate::store::StoreError;
@@ -104,8 +105,8 @@ pub fn failed(context: &RequestContext, failure: &Failure) -> HttpResponse {
         set_retry_after(&mut answer, *seconds);
         return answer;
     }
-    if is_temporary(failure) {
-        return busy(context);
+    if let Some(shortage) = shortage_of(failure) {
+        return busy(context, shortage);
     }
     log_failure(context, failure);
     let description = format!("request {}", context.request_id);
@@ -123,15 +124,57 @@ pub fn too_large(context: &RequestContext) -> HttpResponse {
     json_error(StatusCode::PAYLOAD_TOO_LARGE, code, description)
 }
 
-/// The answer when too many requests are under way: 503 with `Retry-After`.
-pub fn busy(context: &RequestContext) -> HttpResponse {
-    let (code, description) = (
-        ErrorCode::TemporarilyUnavailable,
-        "the service is busy; try again",
-    );
-    context.log_refusal(code.as_str(), description);
-    with_retry_after(json_error(StatusCode::SERVICE_UNAVAILABLE, code, description))
+/// The answer to a request for which something is lacking: 503 with `Retry-After`.
+pub fn busy(context: &RequestContext, shortage: Shortage) -> HttpResponse {
+    let code = ErrorCode::TemporarilyUnavailable;
+    let description = describe(shortage);
+    note_shortage(context, shortage);
+    let mut answer = json_error(StatusCode::SERVICE_UNAVAILABLE, code, description);
+    set_retry_after(&mut answer, retry_seconds(shortage));
+    answer
 }
+
+fn describe(shortage: Shortage) -> &'static str {
+    match shortage {
+        Shortage::Room => "the service has no room to store more; try again later",
+        Shortage::Store => "the service cannot store anything at this moment; try again",
+        _ => "the service is busy; try again",
+    }
+}
+
+/// In how many seconds a request may succeed. Room comes at the earliest when expired rows are removed, every minute.
+fn retry_seconds(shortage: Shortage) -> u64 {
+    match shortage {
+        Shortage::Room => 60,
+        _ => RETRY_SECONDS,
+    }
+}
+
+/// Counts a request for which something is lacking, and logs it. While the store takes no writes, almost every request is
+/// refused, so that is logged once a minute.
+pub fn note_shortage(context: &RequestContext, shortage: Shortage) {
+    context.app.metrics.count_refusal(shortage);
+    match shortage {
+        Shortage::Room | Shortage::Store => {
+            if let Some(left_out) = context.app.limits.note_outage(context.now) {
+                tracing::warn!(
+                    reason = shortage.reason(),
+                    left_out = (left_out > 0).then_some(left_out),
+                    "requests are refused: {}",
+                    if shortage == Shortage::Room {
+                        NO_ROOM
+                    } else {
+                        NO_STORE
+                    }
+                );
+            }
+        }
+        _ => context.log_refusal(ErrorCode::TemporarilyUnavailable.as_str(), describe(shortage)),
+    }
+}
+
+const NO_ROOM: &str = "the disk with the data is nearly full or full; idsvc doctor says how much is needed";
+const NO_STORE: &str = "the store cannot be used; /readyz says why";
 
 fn json_error(status: StatusCode, code: ErrorCode, description: &str) -> HttpResponse {
     let body = Body {
@@ -149,16 +192,19 @@ pub fn failed_page(context: &RequestContext, failure: &Failure) -> HttpResponse 
         set_retry_after(&mut answer, *seconds);
         return answer;
     }
-    if is_temporary(failure) {
-        let heading = match failure {
-            Failure::Store(error) if error.is_outage() => Heading::Server,
+    if let Some(shortage) = shortage_of(failure) {
+        let heading = match shortage {
+            Shortage::Room | Shortage::Store => Heading::Server,
             _ => Heading::Busy,
         };
         let message = match failure {
             Failure::Store(_) => "The service cannot do this at this moment. Please try again.",
             _ => "Too many people are signing in at this moment. Please try again.",
         };
-        return with_retry_after(context.error_page(StatusCode::SERVICE_UNAVAILABLE, heading, message));
+        note_shortage(context, shortage);
+        let mut answer = context.unlogged_error_page(StatusCode::SERVICE_UNAVAILABLE, heading, message);
+        set_retry_after(&mut answer, retry_seconds(shortage));
+        return answer;
     }
     log_failure(context, failure);
     context.error_page(
@@ -168,22 +214,19 @@ pub fn failed_page(context: &RequestContext, failure: &Failure) -> HttpResponse 
     )
 }
 
-/// Whether a retry may succeed.
-pub fn is_temporary(failure: &Failure) -> bool {
+/// What is lacking, if a retry may succeed.
+pub fn shortage_of(failure: &Failure) -> Option<Shortage> {
     match failure {
-        Failure::Busy | Failure::Store(StoreError::Busy | StoreError::Closed) => true,
-        Failure::Store(error) => error.is_outage(),
-        Failure::Throttled { .. } | Failure::NoKey(_) | Failure::NoRefreshKey | Failure::Sign(_) => false,
+        Failure::Busy => Some(Shortage::Passwords),
+        Failure::Store(StoreError::Busy | StoreError::Closed) => Some(Shortage::Writes),
+        Failure::Store(StoreError::NoSpace) => Some(Shortage::Room),
+        Failure::Store(error) => error.is_outage().then_some(Shortage::Store),
+        Failure::Throttled { .. } | Failure::NoKey(_) | Failure::NoRefreshKey | Failure::Sign(_) => None,
     }
 }
 
 fn log_failure(context: &RequestContext, failure: &Failure) {
     tracing::error!(request_id = %context.request_id, error = %failure, "a request failed");
-}
-
-fn with_retry_after(mut answer: HttpResponse) -> HttpResponse {
-    set_retry_after(&mut answer, RETRY_SECONDS);
-    answer
 }
 
 /// After how many seconds a busy service may be asked again.

@@ -34,6 +34,7 @@ use self::response::{HttpResponse, empty};
 use crate::app::{App, RequestPermit};
 use crate::net::{Peer, REQUEST_TIMEOUT};
 use crate::oauth::error::printable;
+use crate::observe::metrics::Shortage;
 use crate::route::{Cors, Route, strip_issuer_path};
 
 /// The largest body that is read, in bytes.
@@ -88,7 +89,7 @@ fn check_request_limits(context: &RequestContext) -> Result<RequestPermit, Box<H
         return Err(Box::new(empty(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)));
     }
     let permit = context.app.permit_for_request(context.client_address());
-    permit.ok_or_else(|| Box::new(error::busy(context)))
+    permit.ok_or_else(|| Box::new(error::busy(context, Shortage::Requests)))
 }
 
 /// Answers a request within the limits. A POST is dispatched once its body has been read.
@@ -114,7 +115,7 @@ where
             .app
             .permit_for_body(expected_body_len(&body), context.client_address())
         {
-            None => error::busy(&context),
+            None => error::busy(&context, Shortage::Bodies),
             Some(_permit) => {
                 let read = read_body(&mut body, MAX_BODY, BODY_TIMEOUT).await;
                 context.read_at = Instant::now();
@@ -153,6 +154,9 @@ fn complete_response(
         &context.request_id,
         peer.tls && context.app.has_hsts,
     );
+    if answer.status() == StatusCode::TOO_MANY_REQUESTS {
+        context.app.metrics.count_refusal(Shortage::RateLimit);
+    }
     let label = route.map_or("none", Route::label);
     if started.elapsed() < REQUEST_TIMEOUT {
         let took = context.read_at.elapsed();

@@ -17,6 +17,7 @@
 //! | | 200, 1 second | the address; a public client that presents nothing is not counted |
 //! | anonymous users | as configured | the address; the client |
 //! | refusals that are logged | 100, 1 second | the address |
+//! | refusals for lack of room that are logged | 1, 1 minute | nothing: all together |
 //!
 //! An address is an IPv4 address or an IPv6 /64. The /48 around it may do and hold eight times as much. No network may
 //! hold more than half of what there is. Passwords are also counted by the /32 around it, which may do 500 times as much.
@@ -71,6 +72,7 @@ const PROVIDER_ANSWER: Rule = Rule::new(300, Duration::from_millis(500));
 const CLIENT: Rule = Rule::new(20, Duration::from_secs(10));
 const CLIENT_AUTH_BY_IP: Rule = Rule::new(200, Duration::from_secs(1));
 const REFUSAL_LOG: Rule = Rule::new(100, Duration::from_secs(1));
+const OUTAGE_LOG: Rule = Rule::new(1, Duration::from_mins(1));
 
 /// Memory for the request bodies of all addresses, in KiB: 64 MiB.
 pub const ALL_BODIES_KIB: usize = 64 * 1024;
@@ -112,6 +114,9 @@ pub struct Limiter {
     refusal_logs: Buckets,
     /// Refusals that were left out of the log since the last one that was logged.
     unlogged_refusals: AtomicU64,
+    outage_log: Buckets,
+    /// The same for refusals that all senders get.
+    unlogged_outages: AtomicU64,
     anonymous_addresses: Buckets,
     anonymous_clients: Buckets,
     bodies: Arc<ConcurrencyLimit>,
@@ -151,6 +156,8 @@ impl Limiter {
             client_auth_by_ip: Buckets::new(CLIENT_AUTH_BY_IP),
             refusal_logs: Buckets::new(REFUSAL_LOG),
             unlogged_refusals: AtomicU64::new(0),
+            outage_log: Buckets::new(OUTAGE_LOG),
+            unlogged_outages: AtomicU64::new(0),
             anonymous_addresses: Buckets::new(Rule::hourly(policy.anonymous_per_address)),
             anonymous_clients: Buckets::new(Rule::hourly(policy.anonymous_per_client)),
             bodies: concurrency(BODIES_KIB, ALL_BODIES_KIB),
@@ -275,6 +282,17 @@ impl Limiter {
             Some(self.unlogged_refusals.swap(0, Ordering::Relaxed))
         } else {
             self.unlogged_refusals.fetch_add(1, Ordering::Relaxed);
+            None
+        }
+    }
+
+    /// Decides whether a refusal is logged that all senders get alike, because the store takes no writes: one a minute is.
+    /// If so, returns how many were left out since the last one.
+    pub fn note_outage(&self, now: Timestamp) -> Option<u64> {
+        if self.outage_log.take(self.key_of(&[]), now).is_ok() {
+            Some(self.unlogged_outages.swap(0, Ordering::Relaxed))
+        } else {
+            self.unlogged_outages.fetch_add(1, Ordering::Relaxed);
             None
         }
     }

@@ -76,6 +76,56 @@ pub struct Readings {
     pub certificate_not_after: u64,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabel {
+    reason: &'static str,
+}
+
+/// What the service lacks when it refuses a request or a connection that may be right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shortage {
+    /// The sender is over a rate limit (429).
+    RateLimit,
+    /// Too many requests are under way.
+    Requests,
+    /// Too many bodies are being read.
+    Bodies,
+    /// Too many passwords wait.
+    Passwords,
+    /// Too many writes wait.
+    Writes,
+    /// The disk is nearly full, or full.
+    Room,
+    /// The store cannot be used: the disk fails or hangs, or the database is being compacted.
+    Store,
+}
+
+impl Shortage {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::RateLimit,
+        Self::Requests,
+        Self::Bodies,
+        Self::Passwords,
+        Self::Writes,
+        Self::Room,
+        Self::Store,
+    ];
+
+    /// The value of the label `reason`.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::RateLimit => "rate_limited",
+            Self::Requests => "too_many_requests",
+            Self::Bodies => "too_many_bodies",
+            Self::Passwords => "password_queue_full",
+            Self::Writes => "store_queue_full",
+            Self::Room => "no_room",
+            Self::Store => "store_unavailable",
+        }
+    }
+}
+
 /// The registered metrics.
 pub struct Metrics {
     registry: Registry,
@@ -92,6 +142,7 @@ pub struct Metrics {
     password_running: Gauge<u64, AtomicU64>,
     certificate_not_after: Gauge<u64, AtomicU64>,
     certificate_orders: Family<OrderLabel, Counter>,
+    refusals: Family<ReasonLabel, Counter>,
     events: Family<EventLabel, Counter>,
 }
 
@@ -146,12 +197,20 @@ impl Default for Metrics {
                 "certificate_orders",
                 "Certificates ordered by ACME, by outcome",
             ),
+            refusals: register(
+                all,
+                "refusals",
+                "Requests that were refused for lack of something, by reason",
+            ),
             events: register(all, "events", "Events of the audit by name"),
             registry,
         };
-        // Counters start at zero, so that the first order is seen as a rise.
+        // Counters start at zero, so that the first increase is seen as one.
         for outcome in ORDER_OUTCOMES {
             drop(metrics.certificate_orders.get_or_create(&OrderLabel { outcome }));
+        }
+        for shortage in Shortage::ALL {
+            drop(metrics.refusals_for(shortage));
         }
         metrics
     }
@@ -191,6 +250,16 @@ impl Metrics {
         self.certificate_orders
             .get_or_create(&OrderLabel { outcome })
             .inc();
+    }
+
+    /// Counts a request that is refused for lack of something.
+    pub fn count_refusal(&self, shortage: Shortage) {
+        self.refusals_for(shortage).inc();
+    }
+
+    fn refusals_for(&self, shortage: Shortage) -> Counter {
+        let reason = shortage.reason();
+        self.refusals.get_or_create_owned(&ReasonLabel { reason })
     }
 
     /// All metrics as text.

@@ -17,6 +17,8 @@ fn enter_until_put_off(kiosk: &Kiosk, running: &Running<'_>, kept: &mut Vec<Stri
     let refusal = (0..20_000).find_map(|_| kiosk.enter(running).map(|token| kept.push(token)).err());
     let refusal = refusal.unwrap_or_else(|| panic!("the disk is not full"));
     put_off(&refusal);
+    assert!(refusal.body.contains("has no room"), "{refusal:?}");
+    assert_eq!(refusal.header("retry-after"), Some("60"));
 }
 
 /// On a file system of its own that is really full.
@@ -71,6 +73,10 @@ fn a_full_disk_puts_writes_off_until_there_is_room_and_readiness_says_so() {
         thread::sleep(Duration::from_millis(50));
     }
     assert!(!is_ready(&running), "{}", service.log());
+    let log = service.log();
+    let lines = |what: &str| log.lines().filter(|line| line.contains(what)).count();
+    assert!((1..=2).contains(&lines("requests are refused")), "{log}");
+    assert_eq!(lines("idsvc::refusal"), 0, "{log}");
     let elsewhere = service.folder.path().join("elsewhere.backup");
     let saved = service.run(&["backup", elsewhere.to_str().unwrap()]);
     assert_eq!(saved.status.code(), Some(0), "{saved:?}");
@@ -215,9 +221,10 @@ fn a_disk_that_fills_and_empties_again_and_again_is_followed_and_fills_no_log() 
         "it cannot be told from two minutes"
     );
     let log = service.log();
-    let line = "the disk is nearly full:";
-    let count = log.lines().filter(|logged| logged.contains(line)).count();
-    assert!(count <= 1, "{line} is logged {count} times: {log}");
+    for line in ["the disk is nearly full:", "requests are refused"] {
+        let count = log.lines().filter(|logged| logged.contains(line)).count();
+        assert!(count <= 1, "{line} is logged {count} times: {log}");
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ pub(crate) mod authority;
 pub(crate) mod browser;
 pub(crate) mod frames;
 pub(crate) mod html;
+pub(crate) mod metrics;
 pub(crate) mod process;
 pub(crate) mod relying_party;
 pub(crate) mod reply;

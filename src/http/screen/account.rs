@@ -18,6 +18,7 @@ use crate::http::error;
 use crate::http::request::Parameters;
 use crate::http::response::HttpResponse;
 use crate::identity::{LoginName, Session};
+use crate::observe::metrics::Shortage;
 use crate::pages::{Account, AccountNotice, ApplicationLine, Locale, SessionLine};
 use crate::password::PasswordProblem;
 use crate::route::Route;
@@ -173,7 +174,10 @@ async fn show_password_change(
         }
         Ok(ActionResult::Done(PasswordChange::Unchanged)) => AccountNotice::SamePassword,
         Ok(ActionResult::SignInRequired) => return sign_in(context, false),
-        Err(Failure::Busy) => AccountNotice::Busy,
+        Err(Failure::Busy) => {
+            error::note_shortage(context, Shortage::Passwords);
+            AccountNotice::Busy
+        }
         Err(Failure::Throttled { seconds }) => return throttled(context, seconds).await,
         Err(failure) => return error::failed_page(context, &failure),
     };

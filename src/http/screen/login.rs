@@ -22,6 +22,7 @@ use crate::http::response::{self, HttpResponse};
 use crate::identity::{AuthenticationMethod, LoginName};
 use crate::oauth::error::printable;
 use crate::oauth::login::{LoginStep, ResolvedPurpose};
+use crate::observe::metrics::Shortage;
 use crate::pages::{Login, LoginProblem, ProviderChoice};
 use crate::route::Route;
 
@@ -149,7 +150,10 @@ async fn sign_in_with_password(
         }
         Ok(SignIn::Refused) => draw_again(LoginProblem::Credentials),
         Ok(SignIn::Expired) => draw_again(LoginProblem::Expired),
-        Err(Failure::Busy) => draw_again(LoginProblem::Busy),
+        Err(Failure::Busy) => {
+            error::note_shortage(context, Shortage::Passwords);
+            draw_again(LoginProblem::Busy)
+        }
         Err(Failure::Throttled { seconds }) => throttled(seconds),
         Err(failure) => error::failed_page(context, &failure),
     }
