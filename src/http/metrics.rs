@@ -7,11 +7,12 @@ use ::http::{Method, Request, StatusCode};
 use crate::app::App;
 use crate::http::endpoint::health;
 use crate::http::response::{self, HttpResponse, empty};
-use crate::observe::metrics::{MEDIA_TYPE, Readings};
+use crate::observe::metrics::MEDIA_TYPE;
+use crate::observe::readings::Readings;
 
-/// Answers collectors of metrics and monitors of the process. `certificate_not_after` is the last second of the
-/// certificate in use.
-pub fn expose<B>(app: &App, certificate_not_after: Option<u64>, request: &Request<B>) -> HttpResponse {
+/// Answers collectors of metrics and monitors of the process. `of_server` reads what only the server knows. This may read
+/// the disk, so it belongs on a thread that may block.
+pub fn expose<B>(app: &App, request: &Request<B>, of_server: impl FnOnce() -> Readings) -> HttpResponse {
     let path = request.uri().path();
     if !["/metrics", "/healthz", "/readyz"].contains(&path) {
         return empty(StatusCode::NOT_FOUND);
@@ -24,10 +25,7 @@ pub fn expose<B>(app: &App, certificate_not_after: Option<u64>, request: &Reques
         "/readyz" => return health::readiness(app),
         _ => {}
     }
-    let readings = Readings {
-        certificate_not_after: certificate_not_after.unwrap_or_default(),
-        ..readings(app)
-    };
+    let readings = readings(app, &of_server()).with_process();
     let mut answer = response::no_store(response::text(StatusCode::OK, app.metrics.text(&readings)));
     answer
         .headers_mut()
@@ -35,19 +33,32 @@ pub fn expose<B>(app: &App, certificate_not_after: Option<u64>, request: &Reques
     answer
 }
 
-fn readings(app: &App) -> Readings {
-    let store = app.core.store.stats();
+/// The answer if the metrics could not be read.
+pub fn unread() -> HttpResponse {
+    empty(StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+fn readings(app: &App, of_server: &Readings) -> Readings {
+    let store = &app.core.store;
+    let stats = store.stats();
     let (waiting, running) = app.core.passwords.load();
     let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+    let disk = app.disk();
     Readings {
-        store_commits: store.commits,
-        store_writes: store.transactions,
-        store_failures: store.failures,
-        store_largest_batch: store.largest_batch,
-        store_queue: store.queue_depth,
-        store_is_writable: app.core.store.is_writable(),
+        store_commits: stats.commits,
+        store_writes: stats.transactions,
+        store_failures: stats.failures,
+        store_largest_batch: stats.largest_batch,
+        store_queue: stats.queue_depth,
+        store_is_writable: store.is_writable(),
         password_queue: count(waiting),
         password_running: count(running),
-        ..Readings::default()
+        is_ready: health::readiness(app).status() == StatusCode::OK,
+        disk_free: disk.map(|disk| disk.free),
+        disk_size: disk.map(|disk| disk.total),
+        database_bytes: disk.map(|_| store.allocated_bytes()),
+        database_live_bytes: store.live_bytes(),
+        database_unused_bytes: disk.map(|_| store.unused_bytes()),
+        ..*of_server
     }
 }

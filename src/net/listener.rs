@@ -58,6 +58,7 @@ pub struct Listener {
     sockets: Vec<TcpListener>,
     /// Whether the service manager keeps the sockets open when this process closes them.
     is_inherited: bool,
+    open: OpenConnections,
     limits: Limits,
     fallback: Fallback,
 }
@@ -84,6 +85,7 @@ impl Listener {
         Ok(Self {
             sockets,
             is_inherited: false,
+            open: OpenConnections::new(&limits),
             limits,
             fallback: Fallback::default(),
         })
@@ -99,6 +101,7 @@ impl Listener {
         Ok(Self {
             sockets: sockets.collect::<io::Result<_>>()?,
             is_inherited: true,
+            open: OpenConnections::new(&limits),
             limits,
             fallback: Fallback::default(),
         })
@@ -114,6 +117,11 @@ impl Listener {
             fallback: Fallback::new(fallback),
             ..self
         }
+    }
+
+    /// The connections that are open, which are also counted while the listener serves.
+    pub fn open_connections(&self) -> OpenConnections {
+        self.open.clone()
     }
 
     /// The addresses it listens on, with the port that the kernel chose for port 0.
@@ -148,7 +156,7 @@ impl Listener {
     ) {
         let (drain, draining) = drain::channel();
         let limits = Arc::new(self.limits);
-        let open = OpenConnections::new(&limits);
+        let open = self.open;
         let mut queue = AcceptQueue::new(self.sockets, limits.max_connections, open.clone());
         let mut connections = JoinSet::new();
         let admit = |connections: &mut JoinSet<()>, (newcomer, slot): (Newcomer, OwnedSemaphorePermit)| {
@@ -281,6 +289,7 @@ impl AcceptQueue {
         }
         if self.open.evict_for(from.ip()) == Eviction::NewcomerHoldsMore {
             tracing::debug!(peer = %from, "closed, no other address has more connections");
+            self.open.count_refused();
             self.waiting = None;
             return None;
         }
@@ -311,6 +320,7 @@ impl AcceptQueue {
         let from = SocketAddr::new(from.ip().to_canonical(), from.port());
         let Some(address_permit) = self.open.take(from.ip()) else {
             tracing::debug!(peer = %from, "closed, too many connections from one address");
+            self.open.count_refused();
             return None;
         };
         Some(Newcomer {

@@ -6,6 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -23,6 +24,8 @@ pub struct OpenConnections(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     per_address: Arc<ConcurrencyLimit>,
+    max: usize,
+    refused: AtomicU64,
     table: Mutex<Table>,
 }
 
@@ -69,8 +72,30 @@ impl OpenConnections {
         );
         Self(Arc::new(Inner {
             per_address,
+            max: limits.max_connections,
+            refused: AtomicU64::new(0),
             table: Mutex::default(),
         }))
+    }
+
+    /// The number of open connections.
+    pub fn count(&self) -> usize {
+        self.table().by_subscriber.values().map(HashMap::len).sum()
+    }
+
+    /// The most that may be open.
+    pub fn max(&self) -> usize {
+        self.0.max
+    }
+
+    /// How many were closed at once because too many were open.
+    pub fn refused(&self) -> u64 {
+        self.0.refused.load(Ordering::Relaxed)
+    }
+
+    /// Counts a connection that is closed at once.
+    pub fn count_refused(&self) {
+        self.0.refused.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts one more connection of this address, unless that exceeds its limit.

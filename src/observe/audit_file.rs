@@ -178,6 +178,42 @@ fn rename(folder: &Folder, from: &str, to: &str) -> io::Result<()> {
     }
 }
 
+/// What the event files hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Their bytes.
+    pub bytes: u64,
+    /// The time of the oldest event, in seconds since the epoch; `None` without events.
+    pub oldest: Option<u64>,
+}
+
+/// Measures the event files. One line is read.
+pub fn extent(data_dir: &Path) -> io::Result<Extent> {
+    let folder = Folder::open_below(data_dir, &data_dir.join(EVENTS))?;
+    let mut extent = Extent {
+        bytes: 0,
+        oldest: None,
+    };
+    let oldest_first = (1..FILES).rev().map(older).chain([CURRENT.to_owned()]);
+    for name in oldest_first {
+        let Ok(found) = folder.stat(&name) else { continue };
+        extent.bytes += u64::try_from(found.st_size).unwrap_or(0);
+        if extent.oldest.is_none() {
+            extent.oldest = first_time(&folder, &name);
+        }
+    }
+    Ok(extent)
+}
+
+/// The time of the first event in a file. A line begins with `{"time":`.
+fn first_time(folder: &Folder, name: &str) -> Option<u64> {
+    let mut start = [0; 32];
+    folder.file(name).ok()?.read_exact(&mut start).ok()?;
+    let rest = start.strip_prefix(b"{\"time\":")?;
+    let digits = rest.split(|byte| !byte.is_ascii_digit()).next()?;
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
 /// The name of an older file. A higher number means an older file.
 pub fn older(number: u64) -> String {
     format!("events.{number}.jsonl")
@@ -274,6 +310,23 @@ mod tests {
                 .unwrap()
                 .contains("{\"number\":0}")
         );
+    }
+
+    #[test]
+    fn the_extent_is_that_of_all_files_and_its_oldest_event_the_first_of_the_oldest_file() {
+        let data = TempDir::new().unwrap();
+        assert!(extent(data.path()).is_err(), "there is no folder");
+        let mut file = EventFile::new(data.path(), 400, Clock::System);
+        for time in 100..107 {
+            writeln!(file, "{{\"time\":{time},\"event\":\"sign_in_failed\"}}").unwrap();
+        }
+        let found = extent(data.path()).unwrap();
+        assert_eq!((found.bytes, found.oldest), (7 * 38, Some(100)));
+        for time in 107..130 {
+            writeln!(file, "{{\"time\":{time},\"event\":\"sign_in_failed\"}}").unwrap();
+        }
+        let oldest = extent(data.path()).unwrap().oldest.unwrap();
+        assert!((101..130).contains(&oldest), "{oldest}");
     }
 
     #[test]

@@ -2,18 +2,22 @@
 //!
 //! Labels come from small fixed sets. No part of a request becomes a label.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::encoding::text::encode;
-use prometheus_client::metrics::counter::Counter;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry, Unit};
 
 use super::audit;
+use super::readings::{Kind, READINGS, Readings};
 
 /// The media type of the metrics (`OpenMetrics` 1.0).
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -41,39 +45,18 @@ struct GrantLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OrderLabel {
+struct OutcomeLabel {
     outcome: &'static str,
 }
 
+/// The outcomes of a scheduled backup.
+const BACKUP_OUTCOMES: [&str; 2] = ["made", "failed"];
 /// The outcomes of a certificate order.
 const ORDER_OUTCOMES: [&str; 2] = ["issued", "failed"];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct EventLabel {
     event: &'static str,
-}
-
-/// The current values of counters in other parts of the service.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Readings {
-    /// Commits of the store.
-    pub store_commits: u64,
-    /// Writes in those commits.
-    pub store_writes: u64,
-    /// Commits that failed.
-    pub store_failures: u64,
-    /// The largest number of writes in one commit.
-    pub store_largest_batch: u64,
-    /// Writes in the queue.
-    pub store_queue: u64,
-    /// Whether writes can be expected to succeed.
-    pub store_is_writable: bool,
-    /// Passwords that wait to be checked or hashed.
-    pub password_queue: u64,
-    /// Passwords that are being checked or hashed.
-    pub password_running: u64,
-    /// The end of the validity of the certificate in use, in seconds since the epoch; zero without a certificate.
-    pub certificate_not_after: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -98,11 +81,13 @@ pub enum Shortage {
     Room,
     /// The store cannot be used: the disk fails or hangs, or the database is being compacted.
     Store,
+    /// Too many connections are open.
+    Connections,
 }
 
 impl Shortage {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::RateLimit,
         Self::Requests,
         Self::Bodies,
@@ -110,6 +95,7 @@ impl Shortage {
         Self::Writes,
         Self::Room,
         Self::Store,
+        Self::Connections,
     ];
 
     /// The value of the label `reason`.
@@ -122,6 +108,7 @@ impl Shortage {
             Self::Writes => "store_queue_full",
             Self::Room => "no_room",
             Self::Store => "store_unavailable",
+            Self::Connections => "too_many_connections",
         }
     }
 }
@@ -132,16 +119,9 @@ pub struct Metrics {
     answered: Family<RequestLabels, Counter>,
     latency: Family<RouteLabel, Histogram>,
     granted: Family<GrantLabels, Counter>,
-    store_commits: Counter,
-    store_writes: Counter,
-    store_failures: Counter,
-    store_largest_batch: Gauge<u64, AtomicU64>,
-    store_queue: Gauge<u64, AtomicU64>,
-    store_writable: Gauge<u64, AtomicU64>,
-    password_queue: Gauge<u64, AtomicU64>,
-    password_running: Gauge<u64, AtomicU64>,
-    certificate_not_after: Gauge<u64, AtomicU64>,
-    certificate_orders: Family<OrderLabel, Counter>,
+    certificate_orders: Family<OutcomeLabel, Counter>,
+    backups: Family<OutcomeLabel, Counter>,
+    backup_failing: Gauge<u64, AtomicU64>,
     refusals: Family<ReasonLabel, Counter>,
     events: Family<EventLabel, Counter>,
 }
@@ -158,56 +138,41 @@ impl Default for Metrics {
             Unit::Seconds,
             latency.clone(),
         );
+        let build = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
+        all.register("build", "The release that runs", build);
         let metrics = Self {
             answered,
             latency,
             granted: register(all, "grants", "Token requests by grant type and outcome"),
-            store_commits: register(
-                all,
-                "store_commits",
-                "Commits of the store, each of which waited for the disk",
-            ),
-            store_writes: register(all, "store_writes", "Writes that the commits held"),
-            store_failures: register(all, "store_failures", "Commits that the disk did not take"),
-            store_largest_batch: register(
-                all,
-                "store_largest_batch",
-                "The most writes that shared one commit",
-            ),
-            store_queue: register(all, "store_queue", "Writes that wait"),
-            store_writable: register(all, "store_writable", "Whether writes can be expected to succeed"),
-            password_queue: register(
-                all,
-                "password_queue",
-                "Passwords that wait to be checked or hashed",
-            ),
-            password_running: register(
-                all,
-                "password_running",
-                "Passwords that are being checked or hashed",
-            ),
-            certificate_not_after: {
-                let gauge = Gauge::default();
-                let help = "The last second of the certificate in use, since the epoch; 0 without one";
-                all.register_with_unit("certificate_not_after", help, Unit::Seconds, gauge.clone());
-                gauge
-            },
             certificate_orders: register(
                 all,
                 "certificate_orders",
                 "Certificates ordered by ACME, by outcome",
             ),
+            backups: register(all, "backups", "Scheduled backups, by outcome"),
+            backup_failing: register(
+                all,
+                "backup_failing",
+                "Whether the last attempt at a scheduled backup failed",
+            ),
             refusals: register(
                 all,
                 "refusals",
-                "Requests that were refused for lack of something, by reason",
+                "Requests and connections that were refused for lack of something, by reason",
             ),
             events: register(all, "events", "Events of the audit by name"),
             registry,
         };
         // Counters start at zero, so that the first increase is seen as one.
         for outcome in ORDER_OUTCOMES {
-            drop(metrics.certificate_orders.get_or_create(&OrderLabel { outcome }));
+            drop(
+                metrics
+                    .certificate_orders
+                    .get_or_create(&OutcomeLabel { outcome }),
+            );
+        }
+        for outcome in BACKUP_OUTCOMES {
+            drop(metrics.backups.get_or_create(&OutcomeLabel { outcome }));
         }
         for shortage in Shortage::ALL {
             drop(metrics.refusals_for(shortage));
@@ -248,8 +213,16 @@ impl Metrics {
         let [issued, failed] = ORDER_OUTCOMES;
         let outcome = if was_issued { issued } else { failed };
         self.certificate_orders
-            .get_or_create(&OrderLabel { outcome })
+            .get_or_create(&OutcomeLabel { outcome })
             .inc();
+    }
+
+    /// Counts a finished attempt at a scheduled backup.
+    pub fn count_backup(&self, was_made: bool) {
+        let [made, failed] = BACKUP_OUTCOMES;
+        let outcome = if was_made { made } else { failed };
+        self.backups.get_or_create(&OutcomeLabel { outcome }).inc();
+        self.backup_failing.set(u64::from(!was_made));
     }
 
     /// Counts a request that is refused for lack of something.
@@ -264,30 +237,44 @@ impl Metrics {
 
     /// All metrics as text.
     pub fn text(&self, readings: &Readings) -> String {
-        let totals = [
-            (&self.store_commits, readings.store_commits),
-            (&self.store_writes, readings.store_writes),
-            (&self.store_failures, readings.store_failures),
-        ];
-        for (counter, total) in totals {
-            counter.inner().store(total, Ordering::Relaxed);
-        }
         for (event, total) in audit::counts() {
             let counter = self.events.get_or_create(&EventLabel { event });
             counter.inner().store(total, Ordering::Relaxed);
         }
-        self.store_largest_batch.set(readings.store_largest_batch);
-        self.store_queue.set(readings.store_queue);
-        self.store_writable.set(u64::from(readings.store_is_writable));
-        self.password_queue.set(readings.password_queue);
-        self.password_running.set(readings.password_running);
-        self.certificate_not_after.set(readings.certificate_not_after);
+        let refused = self.refusals_for(Shortage::Connections);
+        let total = refused.inner();
+        total.store(readings.connections_refused, Ordering::Relaxed);
+        let mut read = Registry::default();
+        read.register_collector(Box::new(Collected(*readings)));
         let mut text = String::new();
-        match encode(&mut text, &self.registry) {
-            Ok(()) => text,
-            // Writing to a string does not fail.
-            Err(_) => String::new(),
+        let encoded = encode_registry(&mut text, &self.registry)
+            .and_then(|()| encode_registry(&mut text, &read))
+            .and_then(|()| encode_eof(&mut text));
+        // Writing to a string does not fail.
+        encoded.map(|()| text).unwrap_or_default()
+    }
+}
+
+/// Encodes the readings.
+#[derive(Debug)]
+struct Collected(Readings);
+
+impl Collector for Collected {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        for (name, kind, help, value) in READINGS {
+            let Some(value) = value(&self.0) else { continue };
+            match kind {
+                Kind::Counter => {
+                    let counter = ConstCounter::new(value);
+                    counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)?;
+                }
+                Kind::Gauge => {
+                    let gauge = ConstGauge::new(value);
+                    gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
+                }
+            }
         }
+        Ok(())
     }
 }
 

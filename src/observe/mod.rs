@@ -6,3 +6,5 @@ pub mod background_writer;
 pub mod json_fields;
 pub mod log;
 pub mod metrics;
+pub mod process;
+pub mod readings;

@@ -75,8 +75,14 @@ pub async fn run(app: Arc<App>, data_dir: PathBuf, interval: Duration, settings:
             Err(error) => Err(error.to_string()),
         };
         let pause = match result {
-            Ok(_) => CHECK_INTERVAL,
+            Ok(made) => {
+                if made.is_some() {
+                    app.metrics.count_backup(true);
+                }
+                CHECK_INTERVAL
+            }
             Err(error) => {
+                app.metrics.count_backup(false);
                 tracing::error!(%error, "no scheduled backup");
                 interval.clamp(Duration::from_secs(1), MAX_RETRY_PAUSE)
             }

@@ -11,10 +11,10 @@ use tokio::task::JoinHandle;
 use super::dev::{self, Example};
 use super::open::open_core;
 use super::shutdown::{run_to_end, stop_requested, stop_requests};
-use super::{StartError, background_tasks, listen};
+use super::{StartError, background_tasks, backup_schedule, listen};
 use crate::admin::Admin;
 use crate::app::App;
-use crate::clock::Clock;
+use crate::clock::{Clock, uptime};
 use crate::config::{Config, Tls};
 use crate::control;
 use crate::control::protocol::StreamError;
@@ -26,7 +26,9 @@ use crate::http::{self, respond};
 use crate::net::inherited::Inherited;
 use crate::net::listener::Listener;
 use crate::net::notify;
+use crate::net::open_connections::OpenConnections;
 use crate::net::tls::Acceptor;
+use crate::observe::readings::Readings;
 use crate::themes::folder::ThemeFolder;
 use crate::themes::theme_set::Themes;
 
@@ -90,7 +92,8 @@ async fn serve_until_stopped(
     let control = serve_commands(&app, config, stops.clone())?;
     let mut tasks = background_tasks::start(&app, config, tls.as_ref(), hangup)?;
     if let Some(metrics) = metrics {
-        serve_metrics(metrics, Arc::clone(&app), tls.clone(), stops.clone());
+        let readings = server_readings(Arc::clone(&app), config, listener.open_connections(), tls.clone());
+        serve_metrics(metrics, Arc::clone(&app), readings, stops.clone());
     }
     if let Some(redirect) = redirect {
         serve_redirect(redirect, Arc::clone(&app), stops.clone());
@@ -182,11 +185,55 @@ fn build_app(config: &Config, core: Core, example: Option<Example>) -> App {
     .with_names(names)
 }
 
+/// Reads the metrics that only the server knows. While the disk does not answer, nothing is read from it.
+fn server_readings(
+    app: Arc<App>,
+    config: &Config,
+    open: OpenConnections,
+    tls: Option<Acceptor>,
+) -> impl Fn() -> Readings + Send + Sync + use<> {
+    let data_dir = config.settings.data_dir.clone();
+    let backup_interval = config.backups.interval.map(|interval| interval.as_secs());
+    let begun = uptime();
+    let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+    move || {
+        // After the clock was set, the start is told by the new time.
+        let started_at = Clock::System
+            .since_epoch()
+            .saturating_sub(uptime().saturating_sub(begun));
+        let readings = Readings {
+            certificate_not_after: tls.as_ref().and_then(Acceptor::not_after).unwrap_or_default(),
+            connections: count(open.count()),
+            connections_max: count(open.max()),
+            connections_refused: open.refused(),
+            backup_interval,
+            started_at: started_at.as_secs(),
+            ..Readings::default()
+        };
+        if app.core.store.stalled().is_some() {
+            return readings;
+        }
+        let backups = backup_schedule::backups_of(&data_dir).unwrap_or_default();
+        let newest = backup_schedule::newest(&backups, Clock::System.now());
+        Readings {
+            newest_backup: newest.map(|backup| backup.at.seconds()),
+            ..readings.with_events_in(&data_dir)
+        }
+    }
+}
+
 /// Answers requests for metrics until the process is told to stop.
-fn serve_metrics(listener: Listener, app: Arc<App>, tls: Option<Acceptor>, stops: watch::Receiver<u32>) {
+fn serve_metrics(
+    listener: Listener,
+    app: Arc<App>,
+    readings: impl Fn() -> Readings + Send + Sync + 'static,
+    stops: watch::Receiver<u32>,
+) {
+    let readings = Arc::new(readings);
     let service = move |request, _| {
-        let (app, not_after) = (Arc::clone(&app), tls.as_ref().and_then(Acceptor::not_after));
-        async move { http::metrics::expose(&app, not_after, &request) }
+        let (app, readings) = (Arc::clone(&app), Arc::clone(&readings));
+        let answer = tokio::task::spawn_blocking(move || http::metrics::expose(&app, &request, &*readings));
+        async move { answer.await.unwrap_or_else(|_| http::metrics::unread()) }
     };
     tokio::spawn(async move { listener.serve(None, service, stop_requested(stops, 1)).await });
 }

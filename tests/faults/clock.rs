@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::kiosk::{Kiosk, is_ready};
 use super::shim::{Fault, Faults};
+use crate::harness::metrics::Collector;
 use crate::harness::process::{Running, Service, shown};
 use crate::harness::reply::Reply;
 use crate::harness::scene;
@@ -82,8 +83,16 @@ fn a_clock_that_jumps_a_day_and_back_lengthens_no_token_and_breaks_nothing() {
             .with("IDSVC_LIFETIMES_ACCESS_TOKEN", "12h")
             .with("IDSVC_LIFETIMES_REFRESH_TOKEN", "30d"),
     );
+    let (service, collector) = Collector::of(service);
     let kiosk = Kiosk::register(&service);
     let running = service.serve();
+    let has_run_for_a_moment = |now: u64| {
+        let started = collector.value("process_start_time_seconds").unwrap();
+        assert!(
+            started.abs_diff(now) < 60,
+            "started at {started} by a clock at {now}"
+        );
+    };
     let scene = Scene {
         faults: &faults,
         kiosk: &kiosk,
@@ -97,6 +106,7 @@ fn a_clock_that_jumps_a_day_and_back_lengthens_no_token_and_breaks_nothing() {
     let waiting = half_asked(service.port);
 
     let now = scene.jump(DAY);
+    has_run_for_a_moment(now);
     assert!(!scene.is_active(&today), "a token outlives its twelve hours");
     let tomorrow = scene.tokens(now);
     assert!(scene.is_active(&tomorrow));
@@ -108,6 +118,7 @@ fn a_clock_that_jumps_a_day_and_back_lengthens_no_token_and_breaks_nothing() {
     let waiting = half_asked(service.port);
 
     let now = scene.jump(-DAY);
+    has_run_for_a_moment(now);
     let yesterday = scene.tokens(now);
     assert!(scene.is_active(&yesterday));
     assert!(!scene.is_active(&also_today), "a token is from a day ahead");

@@ -10,6 +10,7 @@ use super::kiosk::{Kiosk, is_ready, put_off, until_ready};
 use super::play::Play;
 use super::refused_in_one_sentence;
 use super::shim::{EIO, ENOSPC, EROFS, Fault, Faults};
+use crate::harness::metrics::Collector;
 use crate::harness::process::{Service, said, shown};
 use crate::harness::report::{amount, report};
 
@@ -84,10 +85,11 @@ fn an_error_of_the_disk_is_a_503_until_it_is_over_and_nothing_is_lost() {
 #[test]
 fn a_disk_that_does_not_answer_is_said_not_to() {
     let faults = Faults::none();
-    let service = faults.over(Service::new());
+    let (service, collector) = Collector::of(faults.over(Service::new()));
     let kiosk = Kiosk::register(&service);
     let running = service.serve();
     let kept = kiosk.enter(&running).unwrap();
+    assert!(collector.value("idsvc_disk_free_bytes").is_some());
     faults.set(Fault::Hangs, 1);
     let waiting = std::thread::scope(|scope| {
         let waits = scope.spawn(|| kiosk.enter(&running));
@@ -100,6 +102,10 @@ fn a_disk_that_does_not_answer_is_said_not_to() {
         for path in ["/healthz", "/oauth2/jwks", "/.well-known/openid-configuration"] {
             assert_eq!(running.request("GET", path, &[], "").unwrap().status, 200);
         }
+        for sample in ["idsvc_store_writable", "idsvc_ready"] {
+            assert_eq!(collector.value(sample), Some(0), "{sample}");
+        }
+        assert_eq!(collector.value("idsvc_disk_free_bytes"), None);
         assert!(
             asked.elapsed() < Duration::from_secs(30),
             "they wait for the disk"

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::kiosk::{Kiosk, is_ready, put_off, until_ready};
 use super::refused_in_one_sentence;
 use super::room::Room;
+use crate::harness::metrics::Collector;
 use crate::harness::process::{Running, Service, shown};
 use crate::harness::report::report;
 
@@ -150,7 +151,7 @@ fn of_a_disk_that_is_nearly_full_strangers_get_nothing_and_others_what_they_need
     let Some(room) = Room::mount(&data, "160m") else {
         return report("nearly full disk", "NOT RUN: file systems cannot be mounted here");
     };
-    let service = service.by(&room.wrapper());
+    let (service, collector) = Collector::of(service.by(&room.wrapper()));
     let kiosk = Kiosk::register_as(
         &service,
         "kiosk",
@@ -178,6 +179,10 @@ fn of_a_disk_that_is_nearly_full_strangers_get_nothing_and_others_what_they_need
         }
         refresh = kiosk.refresh(&running, &refresh).unwrap();
     }
+    assert_eq!(
+        collector.value("idsvc_refusals_total{reason=\"no_room\"}"),
+        Some(5)
+    );
     assert_eq!(kiosk.revoke(&running, &revoked).status, 200);
     assert!(is_ready(&running), "there is room to go on");
     let doctor = service.run(&["doctor"]);

@@ -14,7 +14,7 @@ use idsvc::http::error::fallback;
 use idsvc::jose::keyring::SigningKey;
 use idsvc::net::{FailedRequest, Peer};
 use idsvc::oauth::client::{AuthMethod, Client, GrantType, StoredApiKey};
-use idsvc::observe::metrics::Readings;
+use idsvc::observe::readings::Readings;
 use idsvc::pages::text::EN;
 use idsvc::password::{Memory, PasswordParams, hash};
 use idsvc::random::Random;
