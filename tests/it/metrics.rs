@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write as _;
 use std::net::TcpStream;
+use std::path::Path;
 use std::thread;
 
 use idsvc::observe::metrics::Shortage;
@@ -42,7 +43,7 @@ fn ask_for_a_token(running: &Running<'_>) {
 }
 
 #[test]
-fn the_guide_describes_each_metric() {
+fn the_guide_the_dashboard_and_the_alerts_name_the_metrics_that_there_are() {
     let (service, collector) = service_and_collector();
     let mut running = service.serve();
     ask_for_a_token(&running);
@@ -53,7 +54,25 @@ fn the_guide_describes_each_metric() {
     ];
     let scraped = scrape_until(&mut running, collector, &late);
     let names = names(&scraped);
-    let guide = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |path: &str| fs::read_to_string(root.join(path)).unwrap();
+    for file in [
+        "packaging/grafana/idsvc.json",
+        "packaging/prometheus/idsvc.rules.yml",
+        "tests/prometheus.yml",
+    ] {
+        let text = read(file);
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let named: Vec<_> = words
+            .filter(|word| word.starts_with("idsvc_") || word.starts_with("process_"))
+            .collect();
+        assert!(!named.is_empty(), "{file}");
+        for name in named {
+            assert!(names.contains(name), "{file} names {name}\n{scraped}");
+        }
+    }
+    serde_json::from_str::<serde_json::Value>(&read("packaging/grafana/idsvc.json")).unwrap();
+    let guide = read("README.md");
     for name in names {
         let stem = ["_bucket", "_count", "_sum"]
             .iter()
