@@ -17,7 +17,7 @@ use crate::data_dir::disk::{LEAST_TO_WRITE, Space, space};
 use crate::flow::{Catalog, Core};
 use crate::hex;
 use crate::limit::concurrency::Permit;
-use crate::limit::{ALL_BODIES_KIB, ALL_REQUESTS, LimitPolicy, Limiter};
+use crate::limit::{LimitPolicy, Limiter};
 use crate::oauth::Scope;
 use crate::oauth::metadata::Metadata;
 use crate::oauth::redirect_uri::is_on_this_machine;
@@ -180,6 +180,8 @@ impl App {
             .map(|url| url.origin().ascii_serialization())
             .unwrap_or_default();
         Self {
+            body_memory: Arc::new(Semaphore::new(limits.all_bodies_kib)),
+            request_slots: Arc::new(Semaphore::new(limits.all_requests)),
             limits: Limiter::new(limits, &core.random),
             process_tag: u32::from_be_bytes(core.random.bytes()),
             core,
@@ -195,8 +197,6 @@ impl App {
             data_dir: None,
             documents: ArcSwapOption::empty(),
             request_count: AtomicU32::new(0),
-            body_memory: Arc::new(Semaphore::new(ALL_BODIES_KIB)),
-            request_slots: Arc::new(Semaphore::new(ALL_REQUESTS)),
             template_permits: Semaphore::new(MAX_TEMPLATE_PAGES),
         }
     }

@@ -78,6 +78,8 @@ pub struct InstallationState {
     pub unknown_scopes: BTreeMap<String, Vec<String>>,
     /// For how many seconds the disk has delayed a write, if it hangs.
     pub stalled: Option<u64>,
+    /// For how many password hashes there was no memory since the service started.
+    pub memory_shortages: u64,
 }
 
 /// Reads what `doctor` checks of an open store.
@@ -96,6 +98,7 @@ pub fn installation_state(admin: Admin<'_>) -> AdminResult<InstallationState> {
         outlasting: outlasting.len(),
         unknown_scopes: admin.core.unknown_scopes.list(&admin.core.catalog()),
         stalled: store.stalled().map(|stalled| stalled.elapsed.as_secs()),
+        memory_shortages: admin.core.passwords.shortages(),
     })
 }
 

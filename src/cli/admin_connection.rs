@@ -285,18 +285,18 @@ fn service_ended() -> CliError {
 fn open(settings: &Settings, command: &Command) -> Result<Core, DataDirError> {
     let random = Random::system();
     let may_create = settings.base_url.is_some() && command.may_create_data_dir();
-    let data = DataDir::open(&settings.data_dir, may_create, &random)?;
+    let memory = settings.memory_plan();
+    let data = DataDir::open(&settings.data_dir, may_create, memory.cache_bytes, &random)?;
     let issuer = match command {
         Command::SetIssuer(issuer) => issuer.clone(),
         _ => data.fixed_issuer_or(settings.base_url.as_deref())?,
     };
-    let pool =
-        PasswordPool::start(settings.password_params, settings.password_pool_size()).map_err(|source| {
-            DataDirError::Io {
-                path: settings.data_dir.clone(),
-                source,
-            }
-        })?;
+    let pool = PasswordPool::start(settings.password_params, memory.passwords).map_err(|source| {
+        DataDirError::Io {
+            path: settings.data_dir.clone(),
+            source,
+        }
+    })?;
     let policy = settings.policy(&issuer);
     let core = Core::open(data.store, Clock::System, random, data.sealer, policy, pool)?;
     Ok(core

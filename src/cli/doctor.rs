@@ -104,6 +104,7 @@ pub fn run(
         let data_dir = &session.settings().data_dir;
         access::examine(data_dir, &mut findings);
         open_files::examine(data_dir, &installation_state, &mut findings);
+        findings.extend(settings::examine_shortages(installation_state.memory_shortages));
         findings.extend(clock::examine_outlasting(installation_state.outlasting));
         findings.extend(grade::examine_unknown_scopes(&installation_state.unknown_scopes));
         if let Some(config) = &config {

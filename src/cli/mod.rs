@@ -46,6 +46,7 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 use self::admin_connection::AdminConnector;
 use self::output::{CliError, Output};
+use crate::config::memory_limit::MemoryLimit;
 use crate::config::{Fault, Sources, is_read};
 
 /// An OAuth 2.1 and OpenID Connect identity and token service in one executable.
@@ -179,6 +180,7 @@ impl Global {
             }
         }
         let mut sources = collect(&flags, &variables, self.config.as_deref());
+        sources.memory = MemoryLimit::of_this_process();
         sources.faults.extend(faults);
         sources
     }

@@ -7,6 +7,8 @@
 mod backups;
 pub mod file;
 mod listen;
+pub mod memory;
+pub mod memory_limit;
 pub mod reader;
 pub mod reference;
 pub mod reference_text;
@@ -30,9 +32,11 @@ use crate::net::Limits;
 use crate::net::acme::Plan;
 use crate::net::outbound::OutboundPolicy;
 use crate::oauth::policy::Policy;
-use crate::password::{PasswordParams, PoolSize};
+use crate::password::PasswordParams;
 
 use self::file::{Origin, ParsedFile, RawValue, SettingValue};
+use self::memory::{MemoryPlan, MemorySettings};
+use self::memory_limit::MemoryLimit;
 use self::reader::Reader;
 
 /// The environment variable that names the file.
@@ -101,6 +105,8 @@ pub struct Sources {
     pub is_dev: bool,
     /// The configuration file, if there is one.
     pub file: Option<PathBuf>,
+    /// The memory that this process may use, if it is known.
+    pub memory: Option<MemoryLimit>,
 }
 
 impl Sources {
@@ -206,8 +212,8 @@ pub struct Settings {
     pub events_max_bytes: u64,
     /// The cost of new password hashes.
     pub password_params: PasswordParams,
-    /// The number of threads that hash passwords; zero for one on each core.
-    password_workers: usize,
+    /// What memory is shared out from.
+    memory: MemorySettings,
 }
 
 /// The defaults.
@@ -226,17 +232,9 @@ impl Settings {
         }
     }
 
-    /// The size of the pool that hashes passwords.
-    pub fn password_pool_size(&self) -> PoolSize {
-        /// The most memory that hashing may take if the number of threads is not configured: a gibibyte.
-        const MEMORY_BUDGET_KIB: u64 = 1024 * 1024;
-        match self.password_workers {
-            0 => PoolSize::fitting(self.password_params, MEMORY_BUDGET_KIB),
-            threads => PoolSize {
-                threads,
-                waiting: PoolSize::WAITING,
-            },
-        }
+    /// What memory is shared out to.
+    pub fn memory_plan(&self) -> MemoryPlan {
+        self.memory.plan()
     }
 }
 
@@ -309,8 +307,8 @@ pub struct Config {
     pub trusted_proxies: Vec<IpNet>,
     /// The rate limits.
     pub limits: LimitPolicy,
-    /// The limit of open connections.
-    max_connections: usize,
+    /// What memory is shared out to.
+    pub memory: MemoryPlan,
     /// The limit of open connections from one address.
     max_connections_per_address: usize,
     /// The address of the metrics, if they are served.
@@ -341,7 +339,7 @@ impl Config {
         let mut uncounted = self.trusted_proxies.clone();
         uncounted.extend_from_slice(&self.limits.exempt);
         Limits {
-            max_connections: self.max_connections,
+            max_connections: self.memory.connections,
             max_connections_per_address: if self.limits.enabled {
                 self.max_connections_per_address
             } else {

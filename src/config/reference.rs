@@ -311,7 +311,7 @@ pub const SETTINGS: &[Setting] = &[
         ("COUNT", "Passwords hashed at once"),
         Some("0"),
         "2",
-        "Passwords hashed at once; 0 for one on each core.",
+        "Passwords hashed at once; 0 for one on each core, fewer where limits.memory is low.",
     ),
     setting(
         "signing.access_token_alg",
@@ -404,13 +404,22 @@ pub const SETTINGS: &[Setting] = &[
         "Anonymous users that one client may have made within an hour.",
     ),
     setting(
+        "limits.memory",
+        Kind::Text,
+        ("SIZE", "The memory that the service may use"),
+        None,
+        r#""256MiB""#,
+        "The memory that the service may use, in MiB or GiB. Connections, requests, passwords hashed at once and the cache\n\
+         of the database are sized by it. Left out: the limit of the control group, else half of the machine's memory.",
+    ),
+    setting(
         "limits.connections",
         Kind::Number,
         ("COUNT", "Open connections in all"),
         Some("10000"),
         "50000",
-        "Open connections in all; one more closes an idle one of the address that has most. The hard limit of open\n\
-         files (ulimit -Hn, LimitNOFILE) must be above it.",
+        "Open connections in all, fewer where limits.memory is low; one more closes an idle one of the address that has\n\
+         most. The hard limit of open files (ulimit -Hn, LimitNOFILE) must be above it.",
     ),
     setting(
         "limits.connections_per_address",

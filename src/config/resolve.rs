@@ -9,12 +9,14 @@ use url::Url;
 
 use super::backups::backups;
 use super::listen::{listen, metrics_listen, redirect_listen};
+use super::memory::{self, MemorySettings};
 use super::reader::{Reader, format_duration};
 use super::tls::{issuer, tls};
-use super::{Config, ConfigError, Log, LogFormat, Settings, Sources, Tls};
+use super::{Config, ConfigError, Fault, Log, LogFormat, Settings, Sources, Tls};
+use crate::age::Recipients;
 use crate::identity::SessionLifetimes;
 use crate::jose::alg::Algorithm;
-use crate::limit::LimitPolicy;
+use crate::limit::{ALL_BODIES_KIB, ALL_REQUESTS, LimitPolicy};
 use crate::net::outbound::{Client, OutboundPolicy};
 use crate::oauth::access_token::AccessTokenClaims;
 use crate::oauth::client::is_theme_name;
@@ -50,6 +52,25 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
     let metrics_listen = metrics_listen(&mut reader, &listen, &redirect_listen);
     check_authorities(&mut reader, &settings.outbound);
     let log = log(&mut reader);
+    let limits = limits(&mut reader);
+    let max_connections = connections(&mut reader, "limits.connections");
+    let is_configured = reader.explicit("limits.connections").is_some();
+    let memory = MemorySettings {
+        connections: is_configured.then_some(max_connections),
+        ..settings.memory
+    }
+    .plan();
+    let uses_passphrase = matches!(backups.recipients, Some(Recipients::Passphrase(_)));
+    let passphrase_warning = uses_passphrase.then(|| memory::passphrase_warning(memory.limit));
+    for message in memory
+        .warning
+        .clone()
+        .into_iter()
+        .chain(passphrase_warning.flatten())
+    {
+        let place = "memory".to_owned();
+        reader.warnings.push(Fault { place, message });
+    }
     let issuer = issuer(&mut reader, settings.base_url.as_deref(), tls.as_ref(), &listen);
     let mut config = Config {
         issuer_is_derived: settings.base_url.is_none(),
@@ -60,8 +81,12 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
         // An unknown mode is a fault, so that no configuration is returned.
         tls: tls.unwrap_or(Tls::Off),
         trusted_proxies,
-        limits: limits(&mut reader),
-        max_connections: connections(&mut reader, "limits.connections"),
+        limits: LimitPolicy {
+            all_requests: memory.requests,
+            all_bodies_kib: memory.bodies_kib,
+            ..limits
+        },
+        memory,
         max_connections_per_address: connections(&mut reader, "limits.connections_per_address"),
         metrics_listen,
         backups,
@@ -143,6 +168,13 @@ pub(super) fn settings(reader: &mut Reader<'_>) -> Settings {
         .one_of("signing.access_token_typ", &AccessTokenClaims::TYPS)
         .unwrap_or_default()
         .to_owned();
+    let password_params = password_params(reader);
+    let memory = MemorySettings {
+        limit: memory::limit(reader),
+        cost: password_params,
+        workers: usize::try_from(workers).unwrap_or(0),
+        connections: None,
+    };
     let data_dir = data_dir(reader);
     let policy_without_issuer = Policy {
         issuer: String::new(),
@@ -177,8 +209,8 @@ pub(super) fn settings(reader: &mut Reader<'_>) -> Settings {
             allow: networks(reader, "outbound.allow"),
         },
         events_max_bytes: reader.number_within("events.max_mib", EVENTS_MIB) << 20,
-        password_params: password_params(reader),
-        password_workers: usize::try_from(workers).unwrap_or(0),
+        password_params,
+        memory,
     }
 }
 
@@ -395,6 +427,8 @@ pub(super) fn limits(reader: &mut Reader<'_>) -> LimitPolicy {
         exempt: networks(reader, "limits.exempt"),
         anonymous_per_address: per_hour(reader, "limits.anonymous_per_address"),
         anonymous_per_client: per_hour(reader, "limits.anonymous_per_client"),
+        all_requests: ALL_REQUESTS,
+        all_bodies_kib: ALL_BODIES_KIB,
     }
 }
 

@@ -187,10 +187,16 @@ fn store_error(error: store::OpenError) -> DataDirError {
 
 impl DataDir {
     /// Opens the directory. Creates it, the database and the master key if they are missing and `may_create` is set.
+    /// `cache_bytes` bounds the cache of the database.
     ///
     /// The key is created after the database, under the lock of the database. A key without a database therefore means
     /// that the database was lost, not that the first start was interrupted.
-    pub fn open(path: &Path, may_create: bool, random: &Random) -> Result<Self, DataDirError> {
+    pub fn open(
+        path: &Path,
+        may_create: bool,
+        cache_bytes: usize,
+        random: &Random,
+    ) -> Result<Self, DataDirError> {
         if path.exists() {
             check_writers(path)?;
         }
@@ -209,7 +215,11 @@ impl DataDir {
             }
         }
         make_folder(path)?;
-        let store = Store::open(&database, Options::default()).map_err(store_error)?;
+        let options = Options {
+            cache_bytes,
+            ..Options::default()
+        };
+        let store = Store::open(&database, options).map_err(store_error)?;
         files::open_to_read(&database)
             .and_then(|file| file.set_permissions(Permissions::from_mode(0o600)))
             .map_err(io_error(&database))?;
@@ -314,6 +324,8 @@ mod tests {
 
     use super::*;
 
+    const CACHE: usize = 1 << 20;
+
     /// A data directory that does not exist yet.
     struct Scratch {
         path: PathBuf,
@@ -330,7 +342,7 @@ mod tests {
         }
 
         fn open(&self) -> Result<DataDir, DataDirError> {
-            DataDir::open(&self.path, true, &Random::system())
+            DataDir::open(&self.path, true, CACHE, &Random::system())
         }
     }
 
@@ -341,7 +353,7 @@ mod tests {
     #[test]
     fn the_first_start_makes_everything_closed_to_others() {
         let scratch = Scratch::new();
-        let absent = DataDir::open(&scratch.path, false, &Random::system());
+        let absent = DataDir::open(&scratch.path, false, CACHE, &Random::system());
         assert!(matches!(absent, Err(DataDirError::Absent(_))));
         assert!(!scratch.path.exists());
         let first = scratch.open().unwrap().sealer.fingerprint();
@@ -377,7 +389,7 @@ mod tests {
         let saved = fs::read(&database).unwrap();
         for may_create in [true, false] {
             fs::remove_file(&database).unwrap();
-            let refused = || DataDir::open(&scratch.path, may_create, &Random::system()).err();
+            let refused = || DataDir::open(&scratch.path, may_create, CACHE, &Random::system()).err();
             assert!(matches!(refused(), Some(DataDirError::DatabaseMissing(_))));
             assert!(!database.exists());
             fs::write(&database, "").unwrap();

@@ -46,7 +46,7 @@ use crate::federation::upstreams::{OutboundPolicy, SetupError};
 use crate::jose::keyring::SignError;
 use crate::jose::signature_cache::SignatureCache;
 use crate::oauth::{Policy, Refusal};
-use crate::password::{NotComputed, PasswordPool};
+use crate::password::{NotComputed, OutOfMemory, PasswordPool};
 use crate::random::Random;
 use crate::seal::Sealer;
 use crate::store::{Store, StoreError};
@@ -63,6 +63,9 @@ pub enum Failure {
     /// Too many passwords are waiting to be checked.
     #[error("too many sign-ins at once: try again in a moment")]
     Busy,
+    /// There is no memory for a password hash.
+    #[error(transparent)]
+    OutOfMemory(OutOfMemory),
     /// The sender is over a rate limit.
     #[error("too many requests: try again in {seconds} s")]
     Throttled {
@@ -84,6 +87,7 @@ impl From<NotComputed> for Failure {
     fn from(reason: NotComputed) -> Self {
         match reason {
             NotComputed::Busy => Self::Busy,
+            NotComputed::OutOfMemory(error) => Self::OutOfMemory(error),
             NotComputed::Throttled(wait) => Self::Throttled {
                 seconds: wait.seconds(),
             },

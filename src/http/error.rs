@@ -138,6 +138,7 @@ fn describe(shortage: Shortage) -> &'static str {
     match shortage {
         Shortage::Room => "the service has no room to store more; try again later",
         Shortage::Store => "the service cannot store anything at this moment; try again",
+        Shortage::Memory => "the service is short of memory; try again",
         _ => "the service is busy; try again",
     }
 }
@@ -194,11 +195,13 @@ pub fn failed_page(context: &RequestContext, failure: &Failure) -> HttpResponse 
     }
     if let Some(shortage) = shortage_of(failure) {
         let heading = match shortage {
-            Shortage::Room | Shortage::Store => Heading::Server,
+            Shortage::Room | Shortage::Store | Shortage::Memory => Heading::Server,
             _ => Heading::Busy,
         };
         let message = match failure {
-            Failure::Store(_) => "The service cannot do this at this moment. Please try again.",
+            Failure::Store(_) | Failure::OutOfMemory(_) => {
+                "The service cannot do this at this moment. Please try again."
+            }
             _ => "Too many people are signing in at this moment. Please try again.",
         };
         note_shortage(context, shortage);
@@ -218,6 +221,7 @@ pub fn failed_page(context: &RequestContext, failure: &Failure) -> HttpResponse 
 pub fn shortage_of(failure: &Failure) -> Option<Shortage> {
     match failure {
         Failure::Busy => Some(Shortage::Passwords),
+        Failure::OutOfMemory(_) => Some(Shortage::Memory),
         Failure::Store(StoreError::Busy | StoreError::Closed) => Some(Shortage::Writes),
         Failure::Store(StoreError::NoSpace) => Some(Shortage::Room),
         Failure::Store(error) => error.is_outage().then_some(Shortage::Store),

@@ -74,13 +74,13 @@ const CLIENT_AUTH_BY_IP: Rule = Rule::new(200, Duration::from_secs(1));
 const REFUSAL_LOG: Rule = Rule::new(100, Duration::from_secs(1));
 const OUTAGE_LOG: Rule = Rule::new(1, Duration::from_mins(1));
 
-/// Memory for the request bodies of all addresses, in KiB: 64 MiB.
+/// The most memory for the request bodies of all addresses, in KiB: 64 MiB.
 pub const ALL_BODIES_KIB: usize = 64 * 1024;
 /// Memory for the request bodies of one address, in KiB.
 const BODIES_KIB: usize = 8 * 1024;
 
-/// Requests of all addresses that may be in progress. Each takes less than 20 KiB with the largest header, without its
-/// body.
+/// The most requests of all addresses that may be in progress. Each takes less than 40 KiB with the largest header, without
+/// its body.
 pub const ALL_REQUESTS: usize = 8192;
 /// Requests of one address that may be in progress. Each has at most one write waiting for the disk, so even an IPv6 /48
 /// cannot fill the queue of 4,096 writes.
@@ -97,6 +97,10 @@ pub struct LimitPolicy {
     pub anonymous_per_address: u32,
     /// Anonymous users that one client may create within an hour.
     pub anonymous_per_client: u32,
+    /// Requests of all addresses that may be in progress, at most [`ALL_REQUESTS`].
+    pub all_requests: usize,
+    /// Memory for the request bodies of all addresses, in KiB, at most [`ALL_BODIES_KIB`].
+    pub all_bodies_kib: usize,
 }
 
 /// The limits and the current counts.
@@ -160,8 +164,8 @@ impl Limiter {
             unlogged_outages: AtomicU64::new(0),
             anonymous_addresses: Buckets::new(Rule::hourly(policy.anonymous_per_address)),
             anonymous_clients: Buckets::new(Rule::hourly(policy.anonymous_per_client)),
-            bodies: concurrency(BODIES_KIB, ALL_BODIES_KIB),
-            requests: concurrency(REQUESTS, ALL_REQUESTS),
+            bodies: concurrency(BODIES_KIB, policy.all_bodies_kib),
+            requests: concurrency(REQUESTS, policy.all_requests),
             policy,
         }
     }

@@ -75,6 +75,8 @@ pub enum Shortage {
     Bodies,
     /// Too many passwords wait.
     Passwords,
+    /// There is no memory for a password hash.
+    Memory,
     /// Too many writes wait.
     Writes,
     /// The disk is nearly full, or full.
@@ -87,11 +89,12 @@ pub enum Shortage {
 
 impl Shortage {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::RateLimit,
         Self::Requests,
         Self::Bodies,
         Self::Passwords,
+        Self::Memory,
         Self::Writes,
         Self::Room,
         Self::Store,
@@ -105,6 +108,7 @@ impl Shortage {
             Self::Requests => "too_many_requests",
             Self::Bodies => "too_many_bodies",
             Self::Passwords => "password_queue_full",
+            Self::Memory => "no_memory",
             Self::Writes => "store_queue_full",
             Self::Room => "no_room",
             Self::Store => "store_unavailable",

@@ -34,13 +34,15 @@ pub enum AccountNotice {
     Throttled,
     /// The service is busy.
     Busy,
+    /// The service is short of memory.
+    OutOfMemory,
     /// The form was too old or came from elsewhere.
     Expired,
 }
 
 impl AccountNotice {
     /// Every notice, for tests and previews.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::PasswordChanged,
         Self::SignedOut,
         Self::Disconnected,
@@ -53,6 +55,7 @@ impl AccountNotice {
         Self::SamePassword,
         Self::Throttled,
         Self::Busy,
+        Self::OutOfMemory,
         Self::Expired,
     ];
 
@@ -83,6 +86,7 @@ impl AccountNotice {
             Self::SamePassword => "same-password",
             Self::Throttled => "throttled",
             Self::Busy => "busy",
+            Self::OutOfMemory => "out-of-memory",
             Self::Expired => "expired",
         }
     }
@@ -110,6 +114,7 @@ impl AccountNotice {
             Self::SamePassword => text.problem_same_password,
             Self::Throttled => text.problem_throttled,
             Self::Busy => text.problem_busy,
+            Self::OutOfMemory => text.problem_out_of_memory,
             Self::Expired => text.problem_expired_account,
         }
     }

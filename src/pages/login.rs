@@ -54,6 +54,8 @@ pub enum LoginProblem {
     Throttled,
     /// The service is busy.
     Busy,
+    /// The service is short of memory.
+    OutOfMemory,
     /// The form was too old or came from elsewhere.
     Expired,
     /// The page was opened under another address than the service's own. No sign-in can succeed there.
@@ -74,10 +76,11 @@ pub enum LoginProblem {
 
 impl LoginProblem {
     /// Every problem, for tests and previews.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Credentials,
         Self::Throttled,
         Self::Busy,
+        Self::OutOfMemory,
         Self::Expired,
         Self::Elsewhere,
         Self::ProviderCancelled,
@@ -94,6 +97,7 @@ impl LoginProblem {
             Self::Credentials => "credentials",
             Self::Throttled => "throttled",
             Self::Busy => "busy",
+            Self::OutOfMemory => "out-of-memory",
             Self::Expired => "expired",
             Self::Elsewhere => "elsewhere",
             Self::ProviderCancelled => "provider-cancelled",
@@ -110,6 +114,7 @@ impl LoginProblem {
             Self::Credentials => text.problem_credentials,
             Self::Throttled => text.problem_throttled,
             Self::Busy => text.problem_busy,
+            Self::OutOfMemory => text.problem_out_of_memory,
             Self::Expired => text.problem_expired,
             Self::Elsewhere => text.problem_elsewhere,
             Self::ProviderCancelled => text.problem_provider_cancelled,

@@ -69,6 +69,16 @@ impl ImportedHash {
         }
     }
 
+    /// The memory of a computation, in bytes. That of bcrypt and PBKDF2 is small.
+    pub(super) fn memory_bytes(&self) -> usize {
+        match self {
+            Self::Bcrypt(_) | Self::Pbkdf2 { .. } => 0,
+            Self::Scrypt { cost, .. } | Self::Firebase { cost, .. } => {
+                (128 << cost.log_n()) * usize::try_from(cost.r()).unwrap_or(0)
+            }
+        }
+    }
+
     /// Whether the hash was made from this password.
     pub(super) fn matches(&self, password: &[u8]) -> bool {
         match self {

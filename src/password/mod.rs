@@ -7,6 +7,7 @@
 mod export_formats;
 mod foreign_hash;
 mod guess;
+mod memory;
 pub mod pool;
 mod pool_size;
 mod queue;
@@ -15,7 +16,7 @@ pub mod strength;
 use std::fmt;
 
 use argon2::password_hash::phc;
-use argon2::{Algorithm, Argon2, Block, Params, Version};
+use argon2::{Algorithm, Argon2, Params, Version};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,7 @@ use zeroize::Zeroizing;
 
 use self::foreign_hash::ImportedHash;
 
+pub use self::memory::{Memory, OutOfMemory};
 pub use self::pool::{NotComputed, PasswordCheck, PasswordPool};
 pub use self::pool_size::PoolSize;
 pub use self::strength::{PasswordPolicy, PasswordProblem};
@@ -202,7 +204,10 @@ impl ParsedHash {
     fn matches(self, password: &[u8], memory: &mut Memory) -> Result<bool, OutOfMemory> {
         match self {
             Self::Argon2(hash) => hash.matches(password, memory),
-            Self::Imported(hash) => Ok(hash.matches(password)),
+            Self::Imported(hash) => {
+                memory.check_room(hash.memory_bytes())?;
+                Ok(hash.matches(password))
+            }
         }
     }
 }
@@ -260,54 +265,6 @@ impl Argon2Hash {
         let mut output = Zeroizing::new(vec![0; self.output.len()]);
         memory.compute(&argon2, password, self.salt.as_ref(), output.as_mut_slice())?;
         Ok(output.as_slice().ct_eq(self.output.as_bytes()).into())
-    }
-}
-
-/// The working memory of a computation. It is reused, because mapping and clearing it again would take as long as the
-/// hash.
-#[derive(Default)]
-pub struct Memory(Vec<Block>);
-
-/// There is not enough memory for a password hash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not enough memory to hash a password")]
-pub struct OutOfMemory;
-
-impl Memory {
-    /// Frees memory beyond the need of `params`.
-    pub fn shrink_to(&mut self, params: PasswordParams) {
-        let blocks = usize::try_from(params.memory_kib).unwrap_or(usize::MAX);
-        if self.0.len() > blocks {
-            self.0.truncate(blocks);
-            self.0.shrink_to_fit();
-        }
-    }
-
-    fn blocks(&mut self, count: usize) -> Result<&mut [Block], OutOfMemory> {
-        if let Some(missing) = count.checked_sub(self.0.len()) {
-            self.0.try_reserve_exact(missing).map_err(|_| OutOfMemory)?;
-            self.0.resize(count, Block::new());
-        }
-        self.0.get_mut(..count).ok_or(OutOfMemory)
-    }
-
-    fn compute(
-        &mut self,
-        argon2: &Argon2<'_>,
-        password: &[u8],
-        salt: &[u8],
-        output: &mut [u8],
-    ) -> Result<(), OutOfMemory> {
-        let blocks = self.blocks(argon2.params().block_count())?;
-        argon2
-            .hash_password_into_with_memory(password, salt, output, blocks)
-            .map_err(|_| OutOfMemory)
-    }
-}
-
-impl fmt::Debug for Memory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Memory({} KiB)", self.0.len())
     }
 }
 
@@ -393,11 +350,11 @@ mod tests {
         let small = made_of("correct horse");
         let costly = PasswordParams::new(256, 2, 4).unwrap();
         let large = hash(costly, b"correct horse", [9; SALT_LEN], &mut memory).unwrap();
-        assert_eq!(memory.0.len(), 256);
+        assert_eq!(format!("{memory:?}"), "Memory(256 KiB)");
         assert_eq!(verify(&small, b"correct horse", &mut memory), Ok(true));
         assert_eq!(verify(&large, b"correct horse", &mut memory), Ok(true));
         memory.shrink_to(CHEAP);
-        assert_eq!((memory.0.len(), memory.0.capacity()), (32, 32));
+        assert_eq!(format!("{memory:?}"), "Memory(32 KiB)");
         assert_eq!(verify(&large, b"correct horse", &mut memory), Ok(true));
     }
 
@@ -421,7 +378,7 @@ mod tests {
             let mut memory = Memory::default();
             let stored: PasswordHash = serde_json::from_str(&format!("\"{text}\"")).unwrap();
             assert_eq!(verify(&stored, b"password", &mut memory), Ok(false));
-            assert!(memory.0.is_empty());
+            assert_eq!(format!("{memory:?}"), "Memory(0 KiB)");
             assert!(stored.needs_rehash(PasswordParams::default()));
         }
     }

@@ -8,22 +8,27 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use futures_channel::oneshot::{self, Receiver, Sender};
 use zeroize::Zeroizing;
 
+use super::memory::Shortages;
 use super::pool_size::PoolSize;
 use super::queue::Queue;
-use super::{Memory, ParsedHash, PasswordHash, PasswordParams, SALT_LEN, hash};
+use super::{MAX_MEMORY_KIB, Memory, OutOfMemory, ParsedHash, PasswordHash, PasswordParams, SALT_LEN, hash};
 use crate::limit::buckets::RetryAfter;
 use crate::limit::password_attempt::PasswordAttempt;
 
 /// Why a hash was not computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotComputed {
-    /// The queue is full, memory is short, or the pool is closing. The response is 503 with `Retry-After`.
+    /// The queue is full, or the pool is closing. The response is 503 with `Retry-After`.
     #[error("too many passwords are being checked, try again in a moment")]
     Busy,
+    /// There is no memory for the hash. The response is 503 with `Retry-After`.
+    #[error(transparent)]
+    OutOfMemory(#[from] OutOfMemory),
     /// While this attempt waited, others failed and reached a limit. The response is 429 with `Retry-After`.
     #[error("too many passwords were wrong, try again in {} s", .0.seconds())]
     Throttled(RetryAfter),
@@ -48,6 +53,9 @@ pub struct PasswordPool {
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
+    shortages: Arc<Shortages>,
+    /// How long a thread without work keeps its memory.
+    idle_timeout: Duration,
 }
 
 struct State {
@@ -77,8 +85,25 @@ impl<T: Send, F: FnOnce(&mut Memory, Sender<T>) + Send> Job for Task<T, F> {
 }
 
 impl PasswordPool {
+    /// How long a thread without work keeps its memory.
+    const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
+
     /// Starts the threads. Fails if the system refuses one.
     pub fn start(params: PasswordParams, size: PoolSize) -> io::Result<Self> {
+        Self::start_within(MAX_MEMORY_KIB, params, size)
+    }
+
+    /// The same. A hash that takes more than `limit_kib` KiB of memory is not computed: an imported hash may.
+    pub fn start_within(limit_kib: u32, params: PasswordParams, size: PoolSize) -> io::Result<Self> {
+        Self::launch(limit_kib, params, size, Self::IDLE_TIMEOUT)
+    }
+
+    fn launch(
+        limit_kib: u32,
+        params: PasswordParams,
+        size: PoolSize,
+        idle_timeout: Duration,
+    ) -> io::Result<Self> {
         let threads = size.threads.max(1);
         let limit = size.waiting.saturating_add(threads);
         let state = State {
@@ -88,6 +113,8 @@ impl PasswordPool {
         let shared = Arc::new(Shared {
             state: Mutex::new(state),
             changed: Condvar::new(),
+            shortages: Arc::default(),
+            idle_timeout,
         });
         let mut pool = Self {
             params,
@@ -96,9 +123,10 @@ impl PasswordPool {
         };
         for number in 0..threads {
             let shared = Arc::clone(&pool.shared);
+            let memory = Memory::new(limit_kib, Arc::clone(&shared.shortages));
             let thread = thread::Builder::new()
                 .name(format!("password-{number}"))
-                .spawn(move || shared.work(params))?;
+                .spawn(move || shared.work(params, memory))?;
             pool.threads.push(thread);
         }
         Ok(pool)
@@ -108,6 +136,11 @@ impl PasswordPool {
     pub fn load(&self) -> (usize, usize) {
         let state = self.shared.lock();
         (state.queue.waiting(), state.queue.running())
+    }
+
+    /// For how many hashes there was no memory.
+    pub fn shortages(&self) -> u64 {
+        self.shared.shortages.count()
     }
 
     /// The cost of the hashes that this pool makes.
@@ -152,10 +185,10 @@ impl PasswordPool {
     ) -> Result<PasswordHash, NotComputed> {
         let params = self.params;
         let work = move |memory: &mut Memory, answer: Sender<_>| {
-            let _ = answer.send(hash(params, password.as_bytes(), salt, memory).ok());
+            let _ = answer.send(hash(params, password.as_bytes(), salt, memory));
         };
         let answer = self.submit(&PasswordAttempt::trusted(), work).await;
-        answer.ok().flatten().ok_or(NotComputed::Busy)
+        Ok(answer.map_err(|_| NotComputed::Busy)??)
     }
 
     /// Queues a job. If it loses its place, its answer is canceled. Sending the answer fails if the caller has stopped
@@ -188,7 +221,7 @@ fn check_within_limits(
 ) -> Result<PasswordCheck, NotComputed> {
     attempt.may_check().map_err(NotComputed::Throttled)?;
     let may_match = attempt.may_match().ok_or(NotComputed::Busy)?;
-    let check = check(hash, password, params, memory).ok_or(NotComputed::Busy)?;
+    let check = check(hash, password, params, memory)?;
     if check.matches && may_match {
         return Ok(check);
     }
@@ -204,16 +237,16 @@ fn check(
     password: &str,
     params: PasswordParams,
     memory: &mut Memory,
-) -> Option<PasswordCheck> {
+) -> Result<PasswordCheck, NotComputed> {
     let known = hash.and_then(|hash| ParsedHash::read(hash.as_str()).ok());
     let is_known = known.is_some();
     let parsed = match known {
         Some(parsed) => parsed,
-        None => ParsedHash::read(PasswordHash::dummy(params).as_str()).ok()?,
+        None => ParsedHash::read(PasswordHash::dummy(params).as_str()).map_err(|_| NotComputed::Busy)?,
     };
-    let matches = parsed.matches(password.as_bytes(), memory).ok()? && is_known;
+    let matches = parsed.matches(password.as_bytes(), memory)? && is_known;
     let rehash_needed = matches && hash.is_some_and(|hash| hash.needs_rehash(params));
-    Some(PasswordCheck {
+    Ok(PasswordCheck {
         matches,
         rehash_needed,
     })
@@ -251,25 +284,25 @@ impl Shared {
 
     /// Runs jobs until the pool closes. The thread lowers its priority, because a hash takes a hundred times as long as
     /// a token request. Only Linux has a niceness for each thread.
-    fn work(&self, params: PasswordParams) {
+    fn work(&self, params: PasswordParams, mut memory: Memory) {
         const NICENESS: i32 = 5;
         if cfg!(target_os = "linux")
             && let Err(error) = rustix::process::nice(NICENESS)
         {
             tracing::warn!(%error, "hashing passwords does not step back behind other work: allow setpriority");
         }
-        let mut memory = Memory::default();
-        while let Some((subject, job)) = self.next() {
+        while let Some((subject, job)) = self.next(&mut memory) {
             if catch_unwind(AssertUnwindSafe(|| job.run(&mut memory))).is_err() {
-                memory = Memory::default();
+                memory.free();
             }
             memory.shrink_to(params);
             self.lock().queue.finish(subject);
         }
     }
 
-    /// Waits for a job that was not abandoned. Returns `None` when the pool closes.
-    fn next(&self) -> Option<(Option<u64>, Box<dyn Job>)> {
+    /// Waits for a job that was not abandoned, and frees the memory if none comes for long. Returns `None` when the pool
+    /// closes.
+    fn next(&self, memory: &mut Memory) -> Option<(Option<u64>, Box<dyn Job>)> {
         let mut state = self.lock();
         loop {
             if state.closed {
@@ -278,220 +311,18 @@ impl Shared {
             match state.queue.pop() {
                 Some((subject, job)) if job.is_abandoned() => state.queue.finish(subject),
                 Some(next) => return Some(next),
-                None => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                None => {
+                    let waited = self.changed.wait_timeout(state, self.idle_timeout);
+                    let (locked, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+                    state = locked;
+                    if timeout.timed_out() {
+                        memory.free();
+                    }
+                }
             }
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::future::Future;
-    use std::pin::pin;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::sync::mpsc;
-    use std::task::{Context, Poll, Waker};
-
-    use super::*;
-
-    fn cheap() -> PasswordParams {
-        PasswordParams::new(32, 1, 1).unwrap()
-    }
-
-    fn pool(threads: usize, waiting: usize) -> PasswordPool {
-        PasswordPool::start(cheap(), PoolSize { threads, waiting }).unwrap()
-    }
-
-    /// Waits on this thread.
-    fn wait<T>(answer: impl Future<Output = T>) -> T {
-        let runtime = tokio::runtime::Builder::new_current_thread().build();
-        runtime.unwrap().block_on(answer)
-    }
-
-    fn typed(password: &str) -> Zeroizing<String> {
-        Zeroizing::new(password.to_owned())
-    }
-
-    fn result(matches: bool, rehash_needed: bool) -> PasswordCheck {
-        PasswordCheck {
-            matches,
-            rehash_needed,
-        }
-    }
-
-    fn submit<T: Send + 'static>(
-        pool: &PasswordPool,
-        work: impl FnOnce(&mut Memory) -> T + Send + 'static,
-    ) -> Receiver<T> {
-        let answered = |memory: &mut Memory, answer: Sender<T>| drop(answer.send(work(memory)));
-        pool.submit(&PasswordAttempt::trusted(), answered)
-    }
-
-    /// Holds one thread of the pool until the returned sender is dropped.
-    fn occupy(pool: &PasswordPool) -> mpsc::Sender<()> {
-        let (release, held) = mpsc::channel::<()>();
-        let (started, running) = mpsc::channel();
-        let work = move |_: &mut Memory| {
-            started.send(()).unwrap();
-            let _ = held.recv();
-        };
-        std::mem::forget(submit(pool, work));
-        running.recv().unwrap();
-        release
-    }
-
-    #[test]
-    fn a_hashed_password_verifies_and_another_does_not() {
-        let pool = pool(2, 8);
-        let hash = wait(pool.hash(typed("correct horse"), [1; SALT_LEN])).unwrap();
-        let right = wait(pool.verify(
-            Some(hash.clone()),
-            typed("correct horse"),
-            PasswordAttempt::trusted(),
-        ))
-        .unwrap();
-        assert_eq!(right, result(true, false));
-        let wrong =
-            wait(pool.verify(Some(hash), typed("battery staple"), PasswordAttempt::trusted())).unwrap();
-        assert_eq!(wrong, result(false, false));
-    }
-
-    #[test]
-    fn an_unknown_user_costs_a_hash_and_never_matches() {
-        let pool = pool(1, 8);
-        for password in ["", "unknown account.", "correct horse"] {
-            assert!(
-                !wait(pool.verify(None, typed(password), PasswordAttempt::trusted()))
-                    .unwrap()
-                    .matches
-            );
-        }
-        let blocks = wait(submit(&pool, |memory| format!("{memory:?}"))).unwrap();
-        assert_eq!(blocks, "Memory(32 KiB)");
-    }
-
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn the_threads_that_hash_step_back_and_the_others_do_not() {
-        let niceness = || {
-            let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
-            let mut fields = stat.rsplit(") ").next().unwrap().split(' ');
-            fields.nth(16).unwrap().parse::<i32>().unwrap()
-        };
-        let mine = niceness();
-        let theirs = wait(submit(&pool(1, 8), move |_| niceness())).unwrap();
-        assert_eq!((theirs, niceness()), ((mine + 5).min(19), mine));
-    }
-
-    #[test]
-    fn a_hash_of_another_cost_is_to_be_made_again_when_the_password_is_right() {
-        let pool = pool(1, 8);
-        let other = PasswordParams::new(64, 1, 1).unwrap();
-        let old = hash(other, b"correct horse", [1; SALT_LEN], &mut Memory::default()).unwrap();
-        let right = wait(pool.verify(
-            Some(old.clone()),
-            typed("correct horse"),
-            PasswordAttempt::trusted(),
-        ))
-        .unwrap();
-        assert_eq!(right, result(true, true));
-        let wrong = wait(pool.verify(Some(old), typed("wrong"), PasswordAttempt::trusted())).unwrap();
-        assert_eq!(wrong, result(false, false));
-    }
-
-    #[test]
-    fn a_malformed_hash_matches_nothing() {
-        let pool = pool(1, 8);
-        let broken: PasswordHash = serde_json::from_str("\"!\"").unwrap();
-        assert!(
-            !wait(pool.verify(Some(broken), typed("!"), PasswordAttempt::trusted()))
-                .unwrap()
-                .matches
-        );
-    }
-
-    #[test]
-    fn a_full_queue_is_busy_until_a_place_is_free() {
-        let pool = pool(1, 2);
-        let release = occupy(&pool);
-        let waiting = [submit(&pool, |_| 1), submit(&pool, |_| 2)];
-        assert_eq!(
-            wait(pool.verify(None, typed("x"), PasswordAttempt::trusted())),
-            Err(NotComputed::Busy)
-        );
-        assert_eq!(wait(pool.hash(typed("x"), [0; SALT_LEN])), Err(NotComputed::Busy));
-        drop(release);
-        assert_eq!(waiting.map(wait), [Ok(1), Ok(2)]);
-        let again = submit(&pool, |_| 3);
-        assert_eq!(wait(again), Ok(3));
-    }
-
-    #[test]
-    fn a_dropped_future_gives_its_place_back_and_is_not_computed() {
-        let pool = pool(1, 1);
-        let release = occupy(&pool);
-        let computed = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&computed);
-        let dropped = submit(&pool, move |_| count.fetch_add(1, Ordering::SeqCst));
-        assert_eq!(wait(submit(&pool, |_| ())), Err(oneshot::Canceled));
-        drop(dropped);
-        let kept = submit(&pool, |_| "kept");
-        drop(release);
-        assert_eq!(wait(kept), Ok("kept"));
-        assert_eq!(computed.load(Ordering::SeqCst), 0);
-    }
-
-    #[test]
-    fn an_abandoned_job_is_skipped_when_its_turn_comes() {
-        let pool = pool(1, 4);
-        let release = occupy(&pool);
-        let computed = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&computed);
-        drop(submit(&pool, move |_| count.fetch_add(1, Ordering::SeqCst)));
-        let last = submit(&pool, |_| ());
-        drop(release);
-        assert_eq!(wait(last), Ok(()));
-        assert_eq!(computed.load(Ordering::SeqCst), 0);
-    }
-
-    #[test]
-    fn verification_is_a_future_of_any_runtime() {
-        let pool = pool(1, 4);
-        let release = occupy(&pool);
-        let mut future = pin!(pool.verify(None, typed("x"), PasswordAttempt::trusted()));
-        let mut context = Context::from_waker(Waker::noop());
-        assert_eq!(future.as_mut().poll(&mut context), Poll::Pending);
-        drop(release);
-        wait(submit(&pool, |_| ())).unwrap();
-        assert!(matches!(
-            future.poll(&mut context),
-            Poll::Ready(Ok(PasswordCheck { matches: false, .. }))
-        ));
-    }
-
-    #[test]
-    fn a_panic_is_one_refusal_and_the_thread_lives_on() {
-        let pool = pool(1, 4);
-        let failed = submit(&pool, |_| -> u8 { panic!("a fault in one job") });
-        assert_eq!(wait(failed), Err(oneshot::Canceled));
-        assert!(
-            !wait(pool.verify(None, typed("x"), PasswordAttempt::trusted()))
-                .unwrap()
-                .matches
-        );
-        assert_eq!(pool.load().0, 0);
-    }
-
-    #[test]
-    fn closing_answers_waiting_jobs_and_joins_the_threads() {
-        let pool = pool(2, 4);
-        let releases = [occupy(&pool), occupy(&pool)];
-        let waiting = submit(&pool, |_| ());
-        let shared = Arc::downgrade(&pool.shared);
-        let closing = thread::spawn(move || drop(pool));
-        assert_eq!(wait(waiting), Err(oneshot::Canceled));
-        drop(releases);
-        closing.join().unwrap();
-        assert!(shared.upgrade().is_none());
-    }
-}
+mod tests;

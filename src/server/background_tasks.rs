@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use super::StartError;
 use super::clock_guard::ClockGuard;
-use super::{acme_task, backup_schedule};
+use super::{acme_task, backup_schedule, return_memory};
 use crate::app::App;
 use crate::clock::{Clock, uptime};
 use crate::config::{Config, Tls};
@@ -61,6 +61,7 @@ pub(crate) fn start(
         ));
     }
     tasks.spawn(housekeeping(Arc::clone(app)));
+    tasks.spawn(return_memory::run());
     tasks.spawn(watch_themes(Arc::clone(app)));
     tasks.spawn(refresh_upstreams(Arc::clone(app)));
     tasks.spawn(watch_disk(Arc::clone(app)));

@@ -8,6 +8,7 @@ pub mod dev;
 pub mod listen;
 pub mod open;
 pub mod open_files;
+pub mod return_memory;
 pub mod run;
 pub mod shutdown;
 

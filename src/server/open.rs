@@ -22,13 +22,13 @@ pub async fn open_core(
     config: &Config,
     stop_requests: &watch::Receiver<u32>,
 ) -> Result<Option<(Core, Store)>, StartError> {
-    let (settings, random) = (&config.settings, Random::system());
+    let (settings, memory, random) = (&config.settings, &config.memory, Random::system());
     let data_dir = &settings.data_dir;
     // If this process may not use the socket, it opens the data. Either that works, or its error is the better message.
     let is_stopping = || *stop_requests.borrow() > 0;
     let opened = wait_and_open(
         || Ok(is_stopping() || is_served(data_dir).unwrap_or(false)),
-        || DataDir::open(data_dir, true, &random),
+        || DataDir::open(data_dir, true, memory.cache_bytes, &random),
     );
     let Some(data) = opened.map_err(StartError::new)? else {
         let path = settings.data_dir.join(DATABASE);
@@ -48,7 +48,7 @@ pub async fn open_core(
         },
         other => StartError::new(other),
     })?;
-    let pool = PasswordPool::start(settings.password_params, settings.password_pool_size())
+    let pool = PasswordPool::start_within(memory.hash_limit_kib, settings.password_params, memory.passwords)
         .map_err(|error| StartError::new(format!("the password threads cannot be started: {error}")))?;
     let store = data.store.clone();
     let core = Core::open(

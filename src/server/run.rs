@@ -15,6 +15,7 @@ use super::{StartError, background_tasks, backup_schedule, listen};
 use crate::admin::Admin;
 use crate::app::App;
 use crate::clock::{Clock, uptime};
+use crate::config::memory::MemoryPlan;
 use crate::config::{Config, Tls};
 use crate::control;
 use crate::control::protocol::StreamError;
@@ -63,6 +64,7 @@ async fn serve_until_stopped(
     let stops = stop_requests().map_err(StartError::new)?;
     let hangup = signal(SignalKind::hangup()).map_err(StartError::new)?;
     let limits = listen::connection_limits(config);
+    let max_connections = limits.max_connections;
     let listener = listen::public(config, inherited.public, limits.clone()).await?;
     let metrics = listen::metrics(config, inherited.metrics, limits.clone()).await?;
     let redirect = listen::redirect(config, inherited.redirect, limits).await?;
@@ -98,6 +100,7 @@ async fn serve_until_stopped(
     if let Some(redirect) = redirect {
         serve_redirect(redirect, Arc::clone(&app), stops.clone());
     }
+    log_memory_plan(&config.memory, max_connections);
     tracing::info!(issuer = %app.core.policy.issuer, listening = listening.join(" "), data_dir = %config.settings.data_dir.display(), "ready");
     notify::ready();
     serve_requests(listener, app, tls, stops).await;
@@ -109,6 +112,22 @@ async fn serve_until_stopped(
     store.close();
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Logs what memory is shared out to.
+fn log_memory_plan(plan: &MemoryPlan, connections: usize) {
+    let mib = plan.limit.map(|limit| limit.bytes >> 20);
+    let origin = plan.limit.map(|limit| limit.origin.to_string());
+    tracing::info!(
+        mib,
+        origin = origin.as_deref().unwrap_or("defaults"),
+        connections,
+        requests = plan.requests,
+        passwords_at_once = plan.passwords.threads,
+        database_cache_mib = plan.cache_bytes >> 20,
+        bodies_mib = plan.bodies_kib >> 10,
+        "sized for the memory"
+    );
 }
 
 /// The certificate in the operator's files, if the settings name any.

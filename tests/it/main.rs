@@ -30,6 +30,7 @@ mod limits_by_default;
 mod limits_for_all;
 mod local_files;
 mod log;
+mod memory;
 mod metrics;
 mod outbound;
 mod packages;

@@ -47,6 +47,15 @@ pub(super) fn examine(config: &Config, findings: &mut Vec<Finding>) {
     }
 }
 
+/// Checks whether the running service had memory for every password hash.
+pub(super) fn examine_shortages(hashes: u64) -> Option<Finding> {
+    let message = format!(
+        "there was no memory for {hashes} password hashes since the service started: those sign-ins were answered with 503"
+    );
+    let remedy = "raise limits.memory or the limit of the control group, or lower password.workers, and restart the service; its log says how much memory a hash needed";
+    (hashes > 0).then(|| Finding::mend("data", "memory", message, remedy))
+}
+
 /// Whether a hash costs less than the cheapest that OWASP recommends: 7 MiB and 5 passes.
 fn is_cheap(cost: PasswordParams) -> bool {
     const MEMORY_KIB: u32 = 7 << 10;

@@ -1,4 +1,5 @@
 mod acme;
+mod memory;
 mod network;
 mod settings_table;
 

@@ -178,6 +178,10 @@ async fn show_password_change(
             error::note_shortage(context, Shortage::Passwords);
             AccountNotice::Busy
         }
+        Err(Failure::OutOfMemory(_)) => {
+            error::note_shortage(context, Shortage::Memory);
+            AccountNotice::OutOfMemory
+        }
         Err(Failure::Throttled { seconds }) => return throttled(context, seconds).await,
         Err(failure) => return error::failed_page(context, &failure),
     };
@@ -243,7 +247,7 @@ fn draw(context: &RequestContext, account: view::Account, notice: Option<Account
     };
     let status = match notice {
         Some(AccountNotice::Throttled) => StatusCode::TOO_MANY_REQUESTS,
-        Some(AccountNotice::Busy) => StatusCode::SERVICE_UNAVAILABLE,
+        Some(AccountNotice::Busy | AccountNotice::OutOfMemory) => StatusCode::SERVICE_UNAVAILABLE,
         Some(AccountNotice::Expired) => StatusCode::BAD_REQUEST,
         Some(_) | None => StatusCode::OK,
     };

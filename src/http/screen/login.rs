@@ -154,6 +154,10 @@ async fn sign_in_with_password(
             error::note_shortage(context, Shortage::Passwords);
             draw_again(LoginProblem::Busy)
         }
+        Err(Failure::OutOfMemory(_)) => {
+            error::note_shortage(context, Shortage::Memory);
+            draw_again(LoginProblem::OutOfMemory)
+        }
         Err(Failure::Throttled { seconds }) => throttled(seconds),
         Err(failure) => error::failed_page(context, &failure),
     }
@@ -239,7 +243,7 @@ fn draw(
         continue_as: offered_session.map(|live| person(&live.user)),
     };
     let status = match problem {
-        Some(LoginProblem::Busy) => StatusCode::SERVICE_UNAVAILABLE,
+        Some(LoginProblem::Busy | LoginProblem::OutOfMemory) => StatusCode::SERVICE_UNAVAILABLE,
         Some(LoginProblem::Throttled) => StatusCode::TOO_MANY_REQUESTS,
         Some(LoginProblem::Expired | LoginProblem::Elsewhere) => StatusCode::BAD_REQUEST,
         _ => StatusCode::OK,

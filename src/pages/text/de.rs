@@ -14,6 +14,7 @@ pub static DE: Text<'static> = Text {
     problem_throttled: "Zu viele Versuche. Warten Sie einige Minuten und versuchen Sie es dann noch einmal.",
     problem_failed_often: "Nach vielen fehlgeschlagenen Versuchen lässt sich ein Konto nur noch in einem Browser öffnen, in dem Sie sich schon einmal angemeldet haben. Die Betreiber dieses Dienstes können Ihnen helfen.",
     problem_busy: "Gerade melden sich viele Personen an. Warten Sie einen Moment und versuchen Sie es dann noch einmal.",
+    problem_out_of_memory: "Dem Dienst fehlt es gerade an Speicher. Warten Sie einen Moment und versuchen Sie es dann noch einmal.",
     problem_expired: "Dieses Formular war zu lange geöffnet. Melden Sie sich bitte noch einmal an.",
     problem_elsewhere: "Unter dieser Adresse können Sie sich nicht anmelden. Dieser Dienst ist unter {} zu finden: Melden Sie sich dort an.",
     other_way: "oder",

@@ -14,6 +14,7 @@ pub static EN: Text<'static> = Text {
     problem_throttled: "Too many attempts. Wait a few minutes, then try again.",
     problem_failed_often: "After many failed attempts, an account opens only in a browser in which you have signed in before. The people who run this service can help you.",
     problem_busy: "Many people are signing in right now. Wait a moment, then try again.",
+    problem_out_of_memory: "The service is short of memory right now. Wait a moment, then try again.",
     problem_expired: "This form was open for too long. Sign in once more.",
     problem_elsewhere: "You cannot sign in at this address. This service is at {}: sign in there.",
     other_way: "or",

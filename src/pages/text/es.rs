@@ -14,6 +14,7 @@ pub static ES: Text<'static> = Text {
     problem_throttled: "Demasiados intentos. Espere unos minutos e inténtelo de nuevo.",
     problem_failed_often: "Tras muchos intentos fallidos, una cuenta solo se abre en un navegador en el que ya haya iniciado sesión. Los responsables de este servicio pueden ayudarle.",
     problem_busy: "Muchas personas están iniciando sesión en este momento. Espere un instante e inténtelo de nuevo.",
+    problem_out_of_memory: "Al servicio le falta memoria en este momento. Espere un instante e inténtelo de nuevo.",
     problem_expired: "Este formulario ha estado abierto demasiado tiempo. Inicie sesión otra vez.",
     problem_elsewhere: "No se puede iniciar sesión en esta dirección. Este servicio está en {}: inicie sesión allí.",
     other_way: "o",

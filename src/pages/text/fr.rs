@@ -14,6 +14,7 @@ pub static FR: Text<'static> = Text {
     problem_throttled: "Trop de tentatives. Patientez quelques minutes, puis réessayez.",
     problem_failed_often: "Après de nombreux échecs, un compte ne s’ouvre plus que dans un navigateur où vous vous êtes déjà connecté. Les responsables de ce service peuvent vous aider.",
     problem_busy: "De nombreuses personnes se connectent en ce moment. Patientez un instant, puis réessayez.",
+    problem_out_of_memory: "Le service manque de mémoire en ce moment. Patientez un instant, puis réessayez.",
     problem_expired: "Ce formulaire est resté ouvert trop longtemps. Connectez-vous de nouveau.",
     problem_elsewhere: "Il n’est pas possible de se connecter à cette adresse. Ce service se trouve à l’adresse {}\u{a0}: connectez-vous là-bas.",
     other_way: "ou",

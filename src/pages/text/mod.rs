@@ -71,6 +71,8 @@ texts! {
     pub problem_failed_often: &'static str,
     /// The sign-in was not looked at: too much to do.
     pub problem_busy: &'static str,
+    /// The sign-in was not looked at: there is no memory for it.
+    pub problem_out_of_memory: &'static str,
     /// The form was too old.
     pub problem_expired: &'static str,
     /// The page was opened under another address than that of the service; `{}` is that of the service.

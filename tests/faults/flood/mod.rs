@@ -4,5 +4,6 @@
 mod certificate;
 mod http_2;
 mod slow;
+mod small;
 mod target;
 mod unread;

@@ -1,0 +1,154 @@
+//! What memory is shared out to: connections, requests, passwords, and the cache of the database.
+//!
+//! | what | may take |
+//! |---|---|
+//! | the program, counts by address, writes that wait, background work | 20 MiB |
+//! | a password that is hashed | `password.memory_kib` |
+//! | a connection, with a header that is as long as may be | 56 KiB |
+//! | a request in progress, without its body | 40 KiB |
+//!
+//! Half of a connection's share is for the longest header; an idle connection takes 24 KiB. So memory for a request is
+//! needed in addition only where many are in progress, and there is room for a quarter as many requests as connections.
+
+use super::memory_limit::{LimitOrigin, MemoryLimit, Size};
+use super::reader::Reader;
+use crate::limit::{ALL_BODIES_KIB, ALL_REQUESTS};
+use crate::net::Limits;
+use crate::password::{MAX_MEMORY_KIB, PasswordParams, PoolSize};
+
+const MIB: u64 = 1 << 10;
+/// In KiB: the program and all that is not shared out.
+const BASE: u64 = 20 * MIB;
+/// In KiB.
+const CONNECTION: u64 = 56;
+/// In KiB.
+const REQUEST: u64 = 40;
+/// The default cache of the database, in KiB.
+const CACHE: u64 = 24 * MIB;
+/// The most memory that hashing passwords may take if the number of threads is not configured, in KiB.
+const PASSWORDS: u64 = 1024 * MIB;
+/// The fewest connections and requests. With fewer, one browser could take all.
+const FEWEST: u64 = 32;
+/// The least that `limits.memory` may be.
+const LEAST: u64 = 48 << 20;
+/// The memory of an encryption with a passphrase, in KiB.
+const PASSPHRASE: u64 = 128 * MIB;
+
+/// How much of each thing there may be at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryPlan {
+    /// The memory that all of it has to fit into; `None` if it is not known. Then the defaults apply.
+    pub limit: Option<MemoryLimit>,
+    /// Open connections.
+    pub connections: usize,
+    /// Requests in progress.
+    pub requests: usize,
+    /// Memory for the bodies of requests, in KiB.
+    pub bodies_kib: usize,
+    /// The threads that hash passwords, and their queue.
+    pub passwords: PoolSize,
+    /// The most memory of one hash, in KiB.
+    pub hash_limit_kib: u32,
+    /// The cache of the database, in bytes.
+    pub cache_bytes: usize,
+    /// Why the settings do not fit into the memory, if they do not.
+    pub warning: Option<String>,
+}
+
+/// The settings that a [`MemoryPlan`] is made from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MemorySettings {
+    pub(super) limit: Option<MemoryLimit>,
+    pub(super) cost: PasswordParams,
+    /// The number of threads; zero for one on each core.
+    pub(super) workers: usize,
+    /// The number of connections, if one is configured.
+    pub(super) connections: Option<usize>,
+}
+
+impl MemorySettings {
+    /// Shares the memory out. What is configured is not changed, and warned of if it does not fit.
+    pub(super) fn plan(self) -> MemoryPlan {
+        let whole = self.limit.map_or(u64::MAX, |limit| limit.bytes >> 10);
+        let cost = u64::from(self.cost.memory_kib());
+        let passwords = match self.workers {
+            0 => PoolSize::fitting(self.cost, PASSWORDS.min(whole / 4)),
+            threads => PoolSize {
+                threads,
+                waiting: PoolSize::WAITING,
+            },
+        };
+        let cache = (whole / 32).clamp(2 * MIB, CACHE);
+        let bodies = (whole / 12).min(as_u64(ALL_BODIES_KIB));
+        let hashing = cost.saturating_mul(as_u64(passwords.threads));
+        let rest = whole
+            .saturating_sub(BASE + cache + bodies)
+            .saturating_sub(hashing);
+        let most = as_u64(Limits::default().max_connections);
+        let room = (rest / (CONNECTION + REQUEST / 4)).max(FEWEST);
+        let connections = self.connections.map_or(room.min(most), as_u64);
+        let left = rest.saturating_sub(connections.saturating_mul(CONNECTION)) / REQUEST;
+        let limit_kib = (whole / 2).clamp(cost, u64::from(MAX_MEMORY_KIB).max(cost));
+        let mut plan = MemoryPlan {
+            limit: self.limit,
+            connections: as_usize(connections),
+            requests: as_usize(left.clamp(FEWEST, as_u64(ALL_REQUESTS))),
+            bodies_kib: as_usize(bodies),
+            passwords,
+            hash_limit_kib: u32::try_from(limit_kib).unwrap_or(u32::MAX),
+            cache_bytes: as_usize(cache << 10),
+            warning: None,
+        };
+        plan.warning = self.limit.and_then(|MemoryLimit { bytes, origin }| {
+            let mib = bytes >> 20;
+            if rest < FEWEST * CONNECTION {
+                let (hashing, base) = (hashing / MIB, (BASE + cache + bodies) / MIB);
+                return Some(format!(
+                    "{mib} MiB ({origin}) are too few: hashing passwords takes {hashing} MiB, and the service {base} MiB without any connection. Give it more memory, or lower password.workers or password.memory_kib"
+                ));
+            }
+            (room < connections).then(|| {
+                format!(
+                    "limits.connections is {connections}, and {mib} MiB ({origin}) have room for {room} connections: give the service more memory, or lower limits.connections"
+                )
+            })
+        });
+        plan
+    }
+}
+
+/// The limit that is set, or else that of this process.
+pub(super) fn limit(reader: &mut Reader<'_>) -> Option<MemoryLimit> {
+    if reader.explicit("limits.memory").is_none() {
+        return reader.sources.memory;
+    }
+    let Size(bytes) = reader.parsed("limits.memory")?;
+    if bytes < LEAST {
+        let least = LEAST >> 20;
+        reader.fault_at(
+            "limits.memory",
+            format!("limits.memory must be at least {least}MiB"),
+        );
+    }
+    Some(MemoryLimit {
+        bytes,
+        origin: LimitOrigin::Setting,
+    })
+}
+
+/// Why an encryption with a passphrase does not fit into the memory, if it does not.
+pub(super) fn passphrase_warning(limit: Option<MemoryLimit>) -> Option<String> {
+    let MemoryLimit { bytes, origin } = limit.filter(|limit| limit.bytes >> 10 < 2 * PASSPHRASE)?;
+    Some(format!(
+        "with backup.passphrase_file each backup takes 128 MiB for a moment, of {} MiB ({origin}): encrypt to recipients with backup.to",
+        bytes >> 20
+    ))
+}
+
+fn as_u64(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
+
+fn as_usize(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,121 @@
+//! A service with little memory: a control group ends it if it takes more.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio_rustls::client::TlsStream;
+
+use super::target::{HTTP_1, Target, allow_files, ask, issue, memory, serve, service};
+use crate::harness::report::{amount, report};
+
+const MIB: usize = 64;
+const BATCH: usize = 50;
+
+/// A control group with a limit of memory. It is gone when this is dropped and no process is in it any longer.
+struct ControlGroup(PathBuf);
+
+impl ControlGroup {
+    /// A group in the second version of control groups, or in the first; nothing where this is not permitted.
+    fn with_memory(mib: usize) -> Option<Self> {
+        let root = Path::new("/sys/fs/cgroup");
+        let (second, first) = (
+            (root.to_owned(), "memory.max"),
+            (root.join("memory"), "memory.limit_in_bytes"),
+        );
+        [second, first].into_iter().find_map(|(root, file)| {
+            let group = Self(root.join(format!("idsvc-test-{}", std::process::id())));
+            fs::create_dir(&group.0).ok()?;
+            let mut limit = fs::File::options().write(true).open(group.0.join(file)).ok()?;
+            write!(limit, "{}", mib << 20).ok()?;
+            Some(group)
+        })
+    }
+
+    /// The words before a command that is to be run in it.
+    fn wrapper(&self) -> Vec<String> {
+        let script = "echo $$ >\"$0/cgroup.procs\" && exec \"$@\"";
+        let words = ["sh", "-c", script, self.0.to_str().unwrap()];
+        words.map(ToOwned::to_owned).to_vec()
+    }
+}
+
+impl Drop for ControlGroup {
+    fn drop(&mut self) {
+        drop(fs::remove_dir(&self.0));
+    }
+}
+
+/// Opens a connection, has a request answered, and sends this; nothing if the service does not let it in.
+async fn open(target: Target, beginning: Vec<u8>) -> Option<TlsStream<TcpStream>> {
+    let opened = tokio::time::timeout(Duration::from_secs(5), async {
+        let mut stream = target.connect().await?;
+        ask(&mut stream).await?;
+        stream.write_all(&beginning).await?;
+        std::io::Result::Ok(stream)
+    });
+    opened.await.ok()?.ok()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_64_mib_the_service_lives_through_5000_connections_and_answers() {
+    let name = "connections with 64 MiB of memory";
+    let Some(group) = ControlGroup::with_memory(MIB) else {
+        return report(
+            name,
+            "NOT RUN: no control group with a limit of memory can be made here",
+        );
+    };
+    let attempts = amount(1500, 5000);
+    let files = allow_files(std::process::id(), attempts + 1000);
+    assert!(files > attempts, "{files} open files are too few");
+    let service = service(0)
+        .without("IDSVC_LIMITS_CONNECTIONS")
+        .with("IDSVC_LOG_LEVEL", "info")
+        .by(&group.wrapper());
+    let target = Target::new(service.port, &[issue(&service)], HTTP_1);
+    let mut running = serve(&service, &target).await;
+    let log = service.logged("sized for the memory");
+    assert!(
+        log.contains("the limit of the control group") && log.contains("\"mib\":64"),
+        "{log}"
+    );
+    let (mut kept, mut answered) = (Vec::new(), 0);
+    for _ in 0..attempts / BATCH {
+        let mut batch = JoinSet::new();
+        for _ in 0..BATCH {
+            batch.spawn(open(target.clone(), Vec::new()));
+        }
+        let opened = batch.join_all().await;
+        answered += opened.iter().flatten().count();
+        kept.extend(opened);
+    }
+    let most = memory(&running, "RssAnon");
+    // A header that is long and has no end, on as many connections as there can be.
+    let header = [b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ", &[b'a'; 15_000][..]].concat();
+    let mut batch = JoinSet::new();
+    for _ in 0..6 * BATCH {
+        batch.spawn(open(target.clone(), header.clone()));
+    }
+    kept.extend(batch.join_all().await);
+    let most = most.max(memory(&running, "RssAnon"));
+    drop(kept);
+    let served = tokio::time::timeout(Duration::from_secs(30), async {
+        let mut stream = target.connect().await?;
+        ask(&mut stream).await
+    });
+    served.await.unwrap().unwrap();
+    report(
+        name,
+        &format!(
+            "{attempts} attempts, {answered} answered, at most {} MiB in use",
+            most >> 10
+        ),
+    );
+    assert_eq!(running.ended(), None, "{}", service.log());
+    running.kill();
+}
