@@ -57,7 +57,7 @@ impl MemoryLimit {
 #[cfg(target_os = "linux")]
 fn memory_of_machine() -> Option<u64> {
     let info = rustix::system::sysinfo();
-    u64::from(info.totalram).checked_mul(info.mem_unit.into())
+    u64::try_from(u128::from(info.totalram) * u128::from(info.mem_unit)).ok()
 }
 
 #[cfg(not(target_os = "linux"))]

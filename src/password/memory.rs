@@ -156,8 +156,7 @@ mod tests {
 
     #[test]
     fn memory_that_the_system_does_not_have_is_an_error() {
-        let mut memory = Memory::default();
-        memory.limit_kib = u32::MAX;
+        let mut memory = Memory::new(u32::MAX, Arc::default());
         assert_eq!(memory.grow(usize::MAX / 1024), Err(OutOfMemory));
         assert_eq!(memory.check_room(usize::MAX / 2), Err(OutOfMemory));
         assert_eq!(memory.shortages.count(), 1);

@@ -1,9 +1,9 @@
-//! A service with little memory: a control group ends it if it takes more.
+//! A service with little memory, which a control group ends if it takes more; and memory after a load.
 
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -118,4 +118,44 @@ async fn with_64_mib_the_service_lives_through_5000_connections_and_answers() {
     );
     assert_eq!(running.ended(), None, "{}", service.log());
     running.kill();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_load_memory_is_given_back() {
+    let count = amount(500, 5000);
+    let files = allow_files(std::process::id(), count + 1000);
+    assert!(files > count, "{files} open files are too few");
+    let service = service(count + BATCH);
+    let target = Target::new(service.port, &[issue(&service)], HTTP_1);
+    let mut running = serve(&service, &target).await;
+    let before = memory(&running, "RssAnon");
+    let mut kept = Vec::new();
+    while kept.len() < count {
+        let mut batch = JoinSet::new();
+        for _ in 0..BATCH {
+            batch.spawn(open(target.clone(), Vec::new()));
+        }
+        kept.extend(batch.join_all().await);
+    }
+    let grown = memory(&running, "RssAnon").saturating_sub(before);
+    assert!(grown > count * 8, "{grown} KiB for {count} connections");
+    drop(kept);
+    let begun = Instant::now();
+    let mut left = grown;
+    while left > grown / 2 {
+        assert!(
+            begun.elapsed() < Duration::from_mins(2),
+            "{left} of {grown} KiB are left"
+        );
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        left = memory(&running, "RssAnon").saturating_sub(before);
+    }
+    report(
+        "memory after a load",
+        &format!(
+            "{count} connections took {grown} KiB, {left} are left after {:.0?}",
+            begun.elapsed()
+        ),
+    );
+    assert_eq!(running.ended(), None, "{}", service.log());
 }
