@@ -286,7 +286,7 @@ fn open(settings: &Settings, command: &Command) -> Result<Core, DataDirError> {
     let random = Random::system();
     let may_create = settings.base_url.is_some() && command.may_create_data_dir();
     let memory = settings.memory_plan();
-    let data = DataDir::open(&settings.data_dir, may_create, memory.cache_bytes, &random)?;
+    let data = DataDir::open_caching(&settings.data_dir, may_create, memory.cache_bytes, &random)?;
     let issuer = match command {
         Command::SetIssuer(issuer) => issuer.clone(),
         _ => data.fixed_issuer_or(settings.base_url.as_deref())?,

@@ -187,11 +187,15 @@ fn store_error(error: store::OpenError) -> DataDirError {
 
 impl DataDir {
     /// Opens the directory. Creates it, the database and the master key if they are missing and `may_create` is set.
-    /// `cache_bytes` bounds the cache of the database.
     ///
     /// The key is created after the database, under the lock of the database. A key without a database therefore means
     /// that the database was lost, not that the first start was interrupted.
-    pub fn open(
+    pub fn open(path: &Path, may_create: bool, random: &Random) -> Result<Self, DataDirError> {
+        Self::open_caching(path, may_create, Options::default().cache_bytes, random)
+    }
+
+    /// The same, with at most `cache_bytes` of the database cached in memory.
+    pub fn open_caching(
         path: &Path,
         may_create: bool,
         cache_bytes: usize,
@@ -324,8 +328,6 @@ mod tests {
 
     use super::*;
 
-    const CACHE: usize = 1 << 20;
-
     /// A data directory that does not exist yet.
     struct Scratch {
         path: PathBuf,
@@ -342,7 +344,7 @@ mod tests {
         }
 
         fn open(&self) -> Result<DataDir, DataDirError> {
-            DataDir::open(&self.path, true, CACHE, &Random::system())
+            DataDir::open(&self.path, true, &Random::system())
         }
     }
 
@@ -353,7 +355,7 @@ mod tests {
     #[test]
     fn the_first_start_makes_everything_closed_to_others() {
         let scratch = Scratch::new();
-        let absent = DataDir::open(&scratch.path, false, CACHE, &Random::system());
+        let absent = DataDir::open(&scratch.path, false, &Random::system());
         assert!(matches!(absent, Err(DataDirError::Absent(_))));
         assert!(!scratch.path.exists());
         let first = scratch.open().unwrap().sealer.fingerprint();
@@ -389,7 +391,7 @@ mod tests {
         let saved = fs::read(&database).unwrap();
         for may_create in [true, false] {
             fs::remove_file(&database).unwrap();
-            let refused = || DataDir::open(&scratch.path, may_create, CACHE, &Random::system()).err();
+            let refused = || DataDir::open(&scratch.path, may_create, &Random::system()).err();
             assert!(matches!(refused(), Some(DataDirError::DatabaseMissing(_))));
             assert!(!database.exists());
             fs::write(&database, "").unwrap();

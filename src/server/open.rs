@@ -28,7 +28,7 @@ pub async fn open_core(
     let is_stopping = || *stop_requests.borrow() > 0;
     let opened = wait_and_open(
         || Ok(is_stopping() || is_served(data_dir).unwrap_or(false)),
-        || DataDir::open(data_dir, true, memory.cache_bytes, &random),
+        || DataDir::open_caching(data_dir, true, memory.cache_bytes, &random),
     );
     let Some(data) = opened.map_err(StartError::new)? else {
         let path = settings.data_dir.join(DATABASE);

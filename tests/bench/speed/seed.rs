@@ -14,7 +14,6 @@ use idsvc::oauth::refresh_keys::RefreshKeys;
 use idsvc::password::PasswordHash;
 use idsvc::random::Random;
 use idsvc::secret::{Secret, SessionCookie};
-use idsvc::store::Options;
 use idsvc::store::tables::{
     FAMILIES, FAMILIES_BY_OWNER, REFRESH_KEYS, SESSIONS, SESSIONS_BY_USER, USERS, USERS_BY_LOGIN_NAME,
 };
@@ -41,8 +40,7 @@ pub(crate) struct Seed {
 /// Writes so many users, each with a refresh family, straight into the database of a service that was started once.
 pub(crate) fn seed(data_dir: &Path, users: usize, password: &PasswordHash) -> Seed {
     let (random, now) = (Random::system(), Clock::System.now());
-    let cache_bytes = Options::default().cache_bytes;
-    let DataDir { store, sealer, .. } = DataDir::open(data_dir, false, cache_bytes, &random).unwrap();
+    let DataDir { store, sealer, .. } = DataDir::open(data_dir, false, &random).unwrap();
     let keys = store
         .read(|snapshot| REFRESH_KEYS.scan(snapshot, .., usize::MAX))
         .unwrap();
