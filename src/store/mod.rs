@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
@@ -33,13 +33,20 @@ const HANGS: &str = "the disk does not answer: a write waits for it";
 
 /// How often a reader tries again while the storage cannot be read.
 const READ_RETRY: Duration = Duration::from_millis(1);
+/// How often a compaction tries again while the database is being read.
+const COMPACTION_RETRY: Duration = Duration::from_millis(100);
+/// How long a compaction waits for reads.
+const LONGEST_WAIT_FOR_READS: Duration = Duration::from_mins(1);
 
 /// Why an operation on the store failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The queue of writes is full, or a compaction waited too long for reads.
+    /// The queue of writes is full.
     #[error("the store is busy: too much is waiting, try again later")]
     Busy,
+    /// A compaction needs a database that nobody reads.
+    #[error("the database is being read, by a backup or an export: try again when that is done")]
+    BeingRead,
     /// One operation on the storage takes too long.
     #[error("{0}: try again later")]
     Stalled(#[from] Stalled),
@@ -113,6 +120,7 @@ impl StoreError {
             | Self::Interrupted
             | Self::Taken => true,
             Self::Busy
+            | Self::BeingRead
             | Self::Closed
             | Self::Corrupt { .. }
             | Self::NewerRecord { .. }
@@ -386,9 +394,20 @@ impl Store {
     }
 
     /// Returns free space in the file to the disk. Returns whether there was any. Reads and writes wait during that, or
-    /// fail with [`StoreError::Stalled`].
+    /// fail with [`StoreError::Stalled`]. It waits for reads that have begun, such as a backup, for up to a minute.
+    ///
+    /// # Errors
+    /// [`StoreError::BeingRead`] if the database is still being read then.
     pub async fn compact(&self) -> Result<bool, StoreError> {
-        self.ask(Message::Compact).await
+        let begun = Instant::now();
+        loop {
+            match self.ask(Message::Compact).await {
+                Err(StoreError::BeingRead) if begun.elapsed() < LONGEST_WAIT_FOR_READS => {
+                    tokio::time::sleep(COMPACTION_RETRY).await;
+                }
+                outcome => return outcome,
+            }
+        }
     }
 
     /// The bytes of the disk that are allocated to the file; 0 in memory.

@@ -276,7 +276,7 @@ impl Backend for Redb {
                 Err(_) => return Err(unexpected("a savepoint")),
             }
         }
-        Err(StoreError::Busy)
+        Err(StoreError::BeingRead)
     }
 
     fn close(&self) {

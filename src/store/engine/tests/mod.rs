@@ -6,13 +6,15 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::ops::{Bound, ControlFlow};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
 
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 use uuid::Uuid;
 
-use super::writer::PROOF;
+use super::writer::{Message, PROOF};
 use crate::store::record::Record;
 use crate::store::schema::{meta_get, meta_put};
 use crate::store::table::Table;
@@ -207,6 +209,35 @@ fn compaction_keeps_every_row() {
         assert!(runtime.block_on(store.compact()).unwrap());
         assert_eq!(store.read(|snapshot| RAW.count(snapshot)).unwrap(), 1);
         put(&store, "after", "kept").unwrap();
+    });
+}
+
+#[test]
+fn a_compaction_waits_for_a_read_that_has_begun() {
+    on_every_engine(Options::default(), |store| {
+        put(&store, "first", "kept").unwrap();
+        let (begun, has_begun) = mpsc::channel();
+        let (end, ended) = mpsc::channel::<()>();
+        let reader = store.clone();
+        let reading = thread::spawn(move || {
+            reader.read(|_| {
+                begun.send(()).unwrap();
+                ended.recv().unwrap();
+                Ok(())
+            })
+        });
+        has_begun.recv().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let refused = store.ask(Message::Compact).await;
+            assert!(matches!(refused, Err(StoreError::BeingRead)), "{refused:?}");
+            let (compacted, ()) = tokio::join!(store.compact(), async { end.send(()).unwrap() });
+            compacted.unwrap();
+        });
+        reading.join().unwrap().unwrap();
     });
 }
 
