@@ -1,14 +1,16 @@
 //! Connections that ask one request after another, and what came of it.
 
 use std::fmt::Write as _;
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpSocket;
 use tokio::task::{JoinError, JoinSet};
+use tokio_rustls::TlsConnector;
 
 use crate::yardstick::Yardstick;
 
@@ -97,6 +99,8 @@ pub(crate) trait Script: Send {
     fn next(&mut self) -> Option<String>;
     /// Reads the answer.
     fn take(&mut self, reply: &Reply) -> Next;
+    /// The last request got no answer, or was put off: it may have been carried out or not.
+    fn lose(&mut self) {}
     /// The time from one request to the next. Without one, each follows the answer to the one before.
     fn pace(&self) -> Option<Duration> {
         None
@@ -187,11 +191,10 @@ fn count(number: usize) -> f64 {
 
 /// Asks the same so many times, on a connection of its own.
 pub(crate) async fn repeat(server: SocketAddr, request: &str, times: usize) -> Vec<Reply> {
-    let (mut stream, mut buffer) = (connect(server, 1_000).await, Vec::new());
+    let mut connection = Connection::open(server, None, 1_000).await.unwrap();
     let mut replies = Vec::new();
     for _ in 0..times {
-        stream.write_all(request.as_bytes()).await.unwrap();
-        replies.push(read(request, &mut stream, &mut buffer).await);
+        replies.push(connection.ask(request).await.unwrap());
     }
     replies
 }
@@ -281,15 +284,64 @@ fn unharmed<T>(done: Result<T, JoinError>) -> T {
     done.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
 }
 
-/// Each connection comes from an address of its own, as the limits of the service count addresses.
-async fn connect(server: SocketAddr, number: usize) -> TcpStream {
-    let socket = TcpSocket::new_v4().unwrap();
-    let [high, low] = u16::try_from(number + 1).unwrap().to_be_bytes();
-    let from = Ipv4Addr::new(127, 0, 1 + high, low);
-    socket.bind((from, 0).into()).unwrap();
-    let stream = socket.connect(server).await.unwrap();
-    stream.set_nodelay(true).unwrap();
-    stream
+/// A connection that is kept, with or without TLS.
+pub(crate) struct Connection {
+    stream: Box<dyn Stream>,
+    buffer: Vec<u8>,
+}
+
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+impl Connection {
+    /// Each connection comes from an address of its own, as the limits of the service count addresses.
+    pub(crate) async fn open(
+        server: SocketAddr,
+        tls: Option<&TlsConnector>,
+        number: usize,
+    ) -> io::Result<Self> {
+        let socket = TcpSocket::new_v4()?;
+        let [high, low] = u16::try_from(number + 1).unwrap().to_be_bytes();
+        let from = Ipv4Addr::new(127, 0, 1 + high, low);
+        socket.bind((from, 0).into())?;
+        let stream = socket.connect(server).await?;
+        stream.set_nodelay(true)?;
+        let stream: Box<dyn Stream> = match tls {
+            Some(tls) => Box::new(tls.connect(server.ip().into(), stream).await?),
+            None => Box::new(stream),
+        };
+        let buffer = Vec::new();
+        Ok(Self { stream, buffer })
+    }
+
+    /// Sends a request and reads the answer.
+    pub(crate) async fn ask(&mut self, request: &str) -> io::Result<Reply> {
+        self.stream.write_all(request.as_bytes()).await?;
+        self.stream.flush().await?;
+        let buffer = &mut self.buffer;
+        buffer.clear();
+        let (mut head_len, mut whole) = (0, usize::MAX);
+        while buffer.len() < whole {
+            buffer.reserve(16 * 1024);
+            if self.stream.read_buf(buffer).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            if head_len == 0
+                && let Some(end) = buffer.windows(4).position(|four| four == b"\r\n\r\n")
+            {
+                head_len = end + 4;
+                whole = head_len + content_length(&buffer[..end]);
+            }
+        }
+        let head = String::from_utf8_lossy(&buffer[..head_len]).into_owned();
+        Ok(Reply {
+            asked: request.lines().next().unwrap_or_default().to_owned(),
+            status: head[9..12].parse().unwrap(),
+            head,
+            body: String::from_utf8_lossy(&buffer[head_len..]).into_owned(),
+        })
+    }
 }
 
 async fn drive(
@@ -299,8 +351,8 @@ async fn drive(
     counting: Arc<AtomicBool>,
     over: Arc<AtomicBool>,
 ) -> Driven {
-    let mut stream = connect(server, number).await;
-    let (mut driven, mut buffer) = (Driven::default(), Vec::new());
+    let mut connection = Connection::open(server, None, number).await.unwrap();
+    let mut driven = Driven::default();
     let mut start = Instant::now();
     let mut due = start + script.pace().unwrap_or_default() * u32::try_from(number % 64).unwrap() / 64;
     while !over.load(Ordering::SeqCst) {
@@ -311,8 +363,7 @@ async fn drive(
         }
         let Some(request) = script.next() else { break };
         loop {
-            stream.write_all(request.as_bytes()).await.unwrap();
-            let reply = read(&request, &mut stream, &mut buffer).await;
+            let reply = connection.ask(&request).await.unwrap();
             match script.take(&reply) {
                 Next::Later if !over.load(Ordering::SeqCst) => {
                     driven.put_off += usize::from(counting.load(Ordering::SeqCst));
@@ -330,35 +381,6 @@ async fn drive(
         }
     }
     driven
-}
-
-async fn read(request: &str, stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Reply {
-    let asked = request.lines().next().unwrap_or_default();
-    buffer.clear();
-    let (mut head_len, mut whole) = (0, usize::MAX);
-    while buffer.len() < whole {
-        buffer.reserve(16 * 1024);
-        let count = stream.read_buf(buffer).await.unwrap();
-        assert_ne!(
-            count,
-            0,
-            "{asked}: closed after {}",
-            String::from_utf8_lossy(buffer)
-        );
-        if head_len == 0
-            && let Some(end) = buffer.windows(4).position(|four| four == b"\r\n\r\n")
-        {
-            head_len = end + 4;
-            whole = head_len + content_length(&buffer[..end]);
-        }
-    }
-    let head = String::from_utf8_lossy(&buffer[..head_len]).into_owned();
-    Reply {
-        asked: asked.to_owned(),
-        status: head[9..12].parse().unwrap(),
-        head,
-        body: String::from_utf8_lossy(&buffer[head_len..]).into_owned(),
-    }
 }
 
 fn content_length(head: &[u8]) -> usize {

@@ -14,6 +14,7 @@
 )]
 
 mod beside_backup;
+mod capacity;
 mod load;
 mod report;
 mod scripts;
@@ -56,7 +57,7 @@ pub(crate) const PROVIDER: &str = "https://partner.example";
 /// So many sign-ins at once leave no place in the queue of passwords.
 const MORE_THAN_THE_QUEUE: usize = 3 * PoolSize::WAITING / 2;
 const USAGE: &str = "usage: tests/bench/run [--users N[,N]...] [--seconds N] [--connections N] [--only WORD] \
-                     [--refreshes N]; at least ten users for each connection";
+                     [--refreshes N] [--capacity]; at least ten users for each connection";
 
 struct Options {
     users: Vec<usize>,
@@ -69,6 +70,8 @@ struct Options {
     binary: PathBuf,
     core: Option<String>,
     chart: Option<PathBuf>,
+    /// What things take, in the place of the table.
+    capacity: bool,
 }
 
 impl Options {
@@ -82,9 +85,14 @@ impl Options {
             binary: PathBuf::new(),
             core: None,
             chart: None,
+            capacity: false,
         };
         let mut arguments = std::env::args().skip(1);
         while let Some(name) = arguments.next() {
+            if name == "--capacity" {
+                (options.capacity, options.seconds) = (true, 2);
+                continue;
+            }
             let value = arguments.next()?;
             match name.as_str() {
                 "--users" => {
@@ -122,6 +130,9 @@ fn main() {
         "alone, in microseconds of processor time: ES256 signature {:.0}, RS256 signature {:.0}, password hash {:.0}\n",
         costs.es256, costs.rs256, costs.password
     );
+    if options.capacity {
+        return capacity::measure(&options, &costs);
+    }
     let mut runs = Vec::new();
     for users in &options.users {
         let run = Bench::start(&options, *users).rows(&costs);
@@ -240,6 +251,15 @@ impl<'a> Bench<'a> {
 
     fn rows(mut self, costs: &Costs) -> Run {
         let idle = self.server.memory();
+        let mut run = self.requests(costs);
+        self.beside_sign_ins(&mut run, idle);
+        self.after_refreshes(&mut run);
+        self.beside_backup(&mut run);
+        run
+    }
+
+    /// What each kind of request costs.
+    fn requests(&mut self, costs: &Costs) -> Run {
         let mut run = Run {
             users: self.users,
             connections: self.options.connections,
@@ -314,9 +334,6 @@ impl<'a> Bench<'a> {
             Goal::Here(costs.password + 500.0),
             |bench| bench.sign_ins(8),
         );
-        self.beside_sign_ins(&mut run, idle);
-        self.after_refreshes(&mut run);
-        self.beside_backup(&mut run);
         run
     }
 

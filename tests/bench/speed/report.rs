@@ -79,6 +79,11 @@ impl Row {
 }
 
 impl Run {
+    /// How many of each kind one core serves in a second.
+    pub(crate) fn one_core(&self) -> impl Iterator<Item = (&str, f64)> {
+        self.rows.iter().map(|row| (row.name.as_str(), 1e6 / row.cpu))
+    }
+
     pub(crate) fn table(&self) -> String {
         let mut text = format!(
             "{} users and families, {} connections\n\n",

@@ -120,7 +120,7 @@ pub(crate) struct Refresh {
 impl Script for Refresh {
     fn next(&mut self) -> Option<String> {
         self.left = self.left.checked_sub(1)?;
-        let token = self.tokens.pop_front()?;
+        let token = self.tokens.front()?;
         let fields = [("grant_type", "refresh_token"), ("refresh_token", token.as_str())];
         Some(form(
             self.target,
@@ -133,6 +133,7 @@ impl Script for Refresh {
         if reply.status != 200 {
             reply.surprise();
         }
+        self.tokens.pop_front();
         self.tokens.push_back(reply.quoted_after("\"refresh_token\":\""));
         Next::Done
     }

@@ -14,9 +14,11 @@ use idsvc::oauth::refresh_keys::RefreshKeys;
 use idsvc::password::PasswordHash;
 use idsvc::random::Random;
 use idsvc::secret::{Secret, SessionCookie};
+use idsvc::store::engine::Tx;
 use idsvc::store::tables::{
     FAMILIES, FAMILIES_BY_OWNER, REFRESH_KEYS, SESSIONS, SESSIONS_BY_USER, USERS, USERS_BY_LOGIN_NAME,
 };
+use idsvc::store::{Store, StoreError};
 use uuid::Uuid;
 
 use crate::CLIENT;
@@ -40,14 +42,7 @@ pub(crate) struct Seed {
 /// Writes so many users, each with a refresh family, straight into the database of a service that was started once.
 pub(crate) fn seed(data_dir: &Path, users: usize, password: &PasswordHash) -> Seed {
     let (random, now) = (Random::system(), Clock::System.now());
-    let DataDir { store, sealer, .. } = DataDir::open(data_dir, false, &random).unwrap();
-    let keys = store
-        .read(|snapshot| REFRESH_KEYS.scan(snapshot, .., usize::MAX))
-        .unwrap();
-    let keys = keys
-        .iter()
-        .map(|(number, record)| (*number, open_refresh_key(&sealer, *number, record).unwrap()));
-    let keys = RefreshKeys::new(keys);
+    let (store, keys) = open(data_dir, &random);
     let mut seed = Seed {
         tokens: Vec::new(),
         sessions: Vec::new(),
@@ -69,19 +64,14 @@ pub(crate) fn seed(data_dir: &Path, users: usize, password: &PasswordHash) -> Se
             sessions.push((id, session));
             seed.sessions.push(cookie);
         }
-        let put = move |tx: &mut dyn idsvc::store::engine::Tx| {
+        let put = move |tx: &mut dyn Tx| {
             for (id, session) in &sessions {
                 SESSIONS_BY_USER.put(tx, &(session.user, *id), &())?;
                 SESSIONS.put(tx, id, session)?;
             }
             rows.iter().try_for_each(|row| {
-                for name in row.user.login_names() {
-                    USERS_BY_LOGIN_NAME.put(tx, LoginName::as_str(&name), &row.user.uuid)?;
-                }
-                USERS.put(tx, &row.user.uuid, &row.user)?;
-                let key = (row.user.uuid, (CLIENT.to_owned(), row.family_id));
-                FAMILIES_BY_OWNER.put(tx, &key, &())?;
-                FAMILIES.put(tx, &row.family_id, &row.family)
+                row.put_user(tx, &row.user)?;
+                row.put_family(tx, row.user.uuid)
             })
         };
         store.write_blocking("seed", put).unwrap();
@@ -96,6 +86,86 @@ pub(crate) fn seed(data_dir: &Path, users: usize, password: &PasswordHash) -> Se
     order.sort_unstable();
     seed.tokens = order.into_iter().map(|(_, token)| token).collect();
     seed
+}
+
+/// What is stored of people.
+#[derive(Clone, Copy)]
+pub(crate) enum Kind {
+    /// A user without a password.
+    User,
+    /// A user with a password.
+    UserWithPassword,
+    /// A grant: a refresh family, of a user who is somewhere in the store.
+    Grant,
+    /// A session, of a user who is somewhere in the store.
+    Session,
+    /// An anonymous user with its grant.
+    AnonymousUser,
+}
+
+impl Kind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::User => "user without a password",
+            Self::UserWithPassword => "user with a password",
+            Self::Grant => "grant (refresh token)",
+            Self::Session => "session",
+            Self::AnonymousUser => "anonymous user with its grant",
+        }
+    }
+}
+
+/// Writes so many rows of that kind into the database of a service that is stopped.
+pub(crate) fn fill(data_dir: &Path, kind: Kind, count: usize, password: &PasswordHash) {
+    let (random, now) = (Random::system(), Clock::System.now());
+    let (store, keys) = open(data_dir, &random);
+    for start in (0..count).step_by(BATCH) {
+        let rows = (start..count.min(start + BATCH)).map(|number| {
+            // Those of another kind are other users.
+            let number = number + count * usize::from(matches!(kind, Kind::User));
+            let mut row = Row::draw(number, password, &keys, &random, now);
+            row.user.uuid = match kind {
+                Kind::User | Kind::UserWithPassword | Kind::AnonymousUser => row.user.uuid,
+                Kind::Grant | Kind::Session => random.uuid_v4(),
+            };
+            let (id, session, _) = begin_session(row.user.uuid, &random, now);
+            (row, id, session)
+        });
+        let rows: Vec<_> = rows.collect();
+        let put = move |tx: &mut dyn Tx| {
+            rows.iter().try_for_each(|(row, id, session)| match kind {
+                Kind::User => {
+                    let mut user = row.user.clone();
+                    user.password = None;
+                    row.put_user(tx, &user)
+                }
+                Kind::UserWithPassword => row.put_user(tx, &row.user),
+                Kind::Grant => row.put_family(tx, row.user.uuid),
+                Kind::Session => {
+                    SESSIONS_BY_USER.put(tx, &(session.user, *id), &())?;
+                    SESSIONS.put(tx, id, session)
+                }
+                Kind::AnonymousUser => {
+                    row.put_user(tx, &User::anonymous(row.user.uuid, "default", now))?;
+                    row.put_family(tx, row.user.uuid)
+                }
+            })
+        };
+        store.write_blocking("fill", put).unwrap();
+    }
+    store.close();
+}
+
+/// The database of a service that was started once, and the keys of its refresh tokens.
+fn open(data_dir: &Path, random: &Random) -> (Store, RefreshKeys) {
+    let DataDir { store, sealer, .. } = DataDir::open(data_dir, false, random).unwrap();
+    let keys = store
+        .read(|snapshot| REFRESH_KEYS.scan(snapshot, .., usize::MAX))
+        .unwrap();
+    let keys = keys
+        .iter()
+        .map(|(number, record)| (*number, open_refresh_key(&sealer, *number, record).unwrap()));
+    (store, RefreshKeys::new(keys))
 }
 
 /// How many of so many users, the first ones, are people who sign in while the load runs.
@@ -155,6 +225,21 @@ impl Row {
             family,
             token: keys.derive(&first).unwrap().reveal().to_owned(),
         }
+    }
+}
+
+impl Row {
+    fn put_user(&self, tx: &mut dyn Tx, user: &User) -> Result<(), StoreError> {
+        for name in user.login_names() {
+            USERS_BY_LOGIN_NAME.put(tx, LoginName::as_str(&name), &user.uuid)?;
+        }
+        USERS.put(tx, &self.user.uuid, user)
+    }
+
+    fn put_family(&self, tx: &mut dyn Tx, owner: Uuid) -> Result<(), StoreError> {
+        let key = (owner, (CLIENT.to_owned(), self.family_id));
+        FAMILIES_BY_OWNER.put(tx, &key, &())?;
+        FAMILIES.put(tx, &self.family_id, &self.family)
     }
 }
 

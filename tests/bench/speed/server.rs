@@ -5,19 +5,29 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
 use tempfile::TempDir;
+use tokio_rustls::TlsConnector;
 
 /// The service and its data.
 pub(crate) struct Server {
     binary: PathBuf,
     folder: TempDir,
-    core: Option<String>,
-    settings: Vec<(&'static str, &'static str)>,
+    /// What `serve` is run by, so that it has a core or a bound of memory.
+    confined_by: Vec<String>,
+    /// What every command is run by, so that it sees the data directory.
+    wrapper: Vec<String>,
+    settings: Vec<(&'static str, String)>,
     pub(crate) address: SocketAddr,
+    /// Where it tells, without TLS, whether it is ready.
+    readiness: SocketAddr,
     process: Option<Child>,
 }
 
@@ -31,19 +41,56 @@ impl Server {
     /// A new data directory below the system's folder for such things (`$TMPDIR`). `core`: where the process is
     /// to run, if it matters.
     pub(crate) fn new(binary: &Path, core: Option<String>) -> Self {
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let address = free_address();
+        let on_core = |core| ["/usr/bin/taskset".to_owned(), "-c".to_owned(), core];
         Self {
             binary: binary.to_owned(),
             folder: TempDir::new().unwrap(),
-            core,
+            confined_by: core.into_iter().flat_map(on_core).collect(),
+            wrapper: Vec::new(),
             settings: Vec::new(),
             address,
+            readiness: address,
             process: None,
         }
     }
 
+    /// The same with TLS and a certificate of its own.
+    pub(crate) fn with_tls(binary: &Path, core: Option<String>) -> Self {
+        let mut server = Self::new(binary, core);
+        server.readiness = free_address();
+        server.set("IDSVC_TLS_MODE", "self-signed");
+        server.set("IDSVC_BASE_URL", &format!("https://{}", server.address));
+        server.set("IDSVC_METRICS_LISTEN", &server.readiness.to_string());
+        server
+    }
+
+    /// What trusts the certificate of this service and no other.
+    pub(crate) fn connector(&self) -> TlsConnector {
+        let pem = fs::read(self.data_dir().join("certs/self-signed.pem")).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(&pem).unwrap()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Arc::new(config).into()
+    }
+
     pub(crate) fn issuer(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    /// From the next start on, these words run `serve`.
+    pub(crate) fn confine(&mut self, words: Vec<String>) {
+        self.confined_by.splice(0..0, words);
+    }
+
+    /// These words run every command.
+    pub(crate) fn wrap(&mut self, words: Vec<String>) {
+        self.wrapper = words;
     }
 
     pub(crate) fn file(&self, name: &str) -> PathBuf {
@@ -54,8 +101,18 @@ impl Server {
         self.folder.path().join("data")
     }
 
-    fn prepared(&self, mut command: Command, arguments: &[&str]) -> Command {
+    /// A command of the executable, run by these words too.
+    fn prepared(&self, by: &[String], arguments: &[&str]) -> Command {
+        let mut words = self
+            .wrapper
+            .iter()
+            .chain(by)
+            .map(PathBuf::from)
+            .collect::<Vec<_>>();
+        words.push(self.binary.clone());
+        let mut command = Command::new(&words[0]);
         command
+            .args(&words[1..])
             .args(arguments)
             .env_clear()
             .env("IDSVC_DATA_DIR", self.folder.path().join("data"))
@@ -65,34 +122,29 @@ impl Server {
             // A load test is what this limit is there to stop; all others stay.
             .env("IDSVC_LIMITS_ANONYMOUS_PER_ADDRESS", "3600000")
             .env("IDSVC_LIMITS_ANONYMOUS_PER_CLIENT", "3600000")
-            .envs(self.settings.iter().copied())
+            .envs(self.settings.iter().map(|(name, value)| (name, value)))
             .current_dir(&self.folder);
         command
     }
 
     /// Another setting from the next start on, by the name of its environment variable.
-    pub(crate) fn set(&mut self, variable: &'static str, value: &'static str) {
-        self.settings.push((variable, value));
+    pub(crate) fn set(&mut self, variable: &'static str, value: &str) {
+        self.settings.push((variable, value.to_owned()));
     }
 
     /// Starts the service and waits until it answers: how long that took.
     pub(crate) fn start(&mut self) -> Duration {
-        let mut program = Command::new(&self.binary);
-        if let Some(core) = &self.core {
-            program = Command::new("/usr/bin/taskset");
-            program.args(["-c", core]).arg(&self.binary);
-        }
         let log = fs::File::create(self.file("log")).unwrap();
         let start = Instant::now();
         let process = self
-            .prepared(program, &["serve"])
+            .prepared(&self.confined_by, &["serve"])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()
             .unwrap();
         self.process = Some(process);
-        while TcpStream::connect(self.address).is_err() || !self.answers() {
+        while !self.is_ready() {
             assert!(
                 start.elapsed() < Duration::from_mins(2),
                 "{}",
@@ -103,9 +155,10 @@ impl Server {
         start.elapsed()
     }
 
-    fn answers(&self) -> bool {
+    /// Whether it says that it can do its work.
+    pub(crate) fn is_ready(&self) -> bool {
         let mut text = String::new();
-        TcpStream::connect(self.address).is_ok_and(|mut stream| {
+        TcpStream::connect(self.readiness).is_ok_and(|mut stream| {
             let request = b"GET /readyz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
             stream.write_all(request).is_ok()
                 && stream.read_to_string(&mut text).is_ok()
@@ -131,9 +184,12 @@ impl Server {
 
     /// Runs a command that has to succeed and reads what it prints.
     pub(crate) fn json(&self, arguments: &[&str]) -> Value {
-        let mut command = self.prepared(Command::new(&self.binary), arguments);
-        let output = command.arg("--json").output().unwrap();
-        assert!(output.status.success(), "{arguments:?}");
+        let output = self.prepared(&[], arguments).arg("--json").output().unwrap();
+        assert!(
+            output.status.success(),
+            "{arguments:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
@@ -162,6 +218,10 @@ impl Server {
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
         line.trim().trim_end_matches(" kB").parse::<f64>().unwrap() / 1024.0
     }
+}
+
+fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 /// User and system time out of `/proc/PID/stat`.
