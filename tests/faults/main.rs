@@ -12,6 +12,7 @@
 
 mod broken_off;
 mod clock;
+mod confined;
 mod damage;
 mod disk;
 mod flood;
@@ -26,6 +27,7 @@ mod harness;
 mod kill;
 mod kiosk;
 mod lists;
+mod memory_group;
 mod play;
 mod restart;
 mod retry;

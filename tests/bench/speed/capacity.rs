@@ -173,6 +173,8 @@ fn event_lengths(server: &Server) -> BTreeMap<String, (f64, f64)> {
         }
     }
     let mean = |(bytes, lines): (f64, f64)| bytes / lines;
+    // Events of the start before are in events/ alone.
+    lengths.retain(|_, [_, logged]| logged.1 > 0.0);
     let means = lengths
         .into_iter()
         .map(|(name, [kept, logged])| (name, (mean(kept), mean(logged))));

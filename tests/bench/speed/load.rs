@@ -1,5 +1,6 @@
 //! Connections that ask one request after another, and what came of it.
 
+use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -101,6 +102,10 @@ pub(crate) trait Script: Send {
     fn take(&mut self, reply: &Reply) -> Next;
     /// The last request got no answer, or was put off: it may have been carried out or not.
     fn lose(&mut self) {}
+    /// The refresh tokens that are good in the end.
+    fn left_over(self: Box<Self>) -> VecDeque<String> {
+        VecDeque::new()
+    }
     /// The time from one request to the next. Without one, each follows the answer to the one before.
     fn pace(&self) -> Option<Duration> {
         None

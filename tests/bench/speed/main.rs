@@ -16,15 +16,22 @@
 mod beside_backup;
 mod capacity;
 mod load;
+#[path = "../../faults/memory_group.rs"]
+mod memory_group;
 mod report;
+#[expect(dead_code, reason = "the tests with faults use more of it")]
+#[path = "../../faults/room.rs"]
+mod room;
 mod scripts;
 mod seed;
 mod server;
+mod soak;
 mod yardstick;
 
 use std::collections::VecDeque;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use idsvc::clock::Clock;
@@ -44,6 +51,7 @@ use self::report::{Goal, Row, Run, verdict};
 use self::scripts::{Code, Each, Refresh, Same, SignIn};
 use self::seed::{Seed, seed};
 use self::server::{Server, processor_seconds};
+use self::soak::Place;
 use self::yardstick::Yardstick;
 
 pub(crate) const CLIENT: &str = "bench";
@@ -57,7 +65,7 @@ pub(crate) const PROVIDER: &str = "https://partner.example";
 /// So many sign-ins at once leave no place in the queue of passwords.
 const MORE_THAN_THE_QUEUE: usize = 3 * PoolSize::WAITING / 2;
 const USAGE: &str = "usage: tests/bench/run [--users N[,N]...] [--seconds N] [--connections N] [--only WORD] \
-                     [--refreshes N] [--capacity]; at least ten users for each connection";
+                     [--refreshes N] [--capacity] [--soak MINUTES [--place machine|disk|memory]]; at least ten users for each connection";
 
 struct Options {
     users: Vec<usize>,
@@ -72,6 +80,9 @@ struct Options {
     chart: Option<PathBuf>,
     /// What things take, in the place of the table.
     capacity: bool,
+    /// A soak of so many minutes, in the place of the table.
+    soak: Option<u64>,
+    place: Place,
 }
 
 impl Options {
@@ -86,6 +97,8 @@ impl Options {
             core: None,
             chart: None,
             capacity: false,
+            soak: None,
+            place: Place::Machine,
         };
         let mut arguments = std::env::args().skip(1);
         while let Some(name) = arguments.next() {
@@ -104,6 +117,8 @@ impl Options {
                 "--refreshes" => options.refreshes = value.parse().ok()?,
                 "--binary" => options.binary = value.into(),
                 "--core" => options.core = Some(value),
+                "--soak" => options.soak = Some(value.parse().ok()?),
+                "--place" => options.place = Place::named(&value)?,
                 "--chart" => options.chart = Some(value.into()),
                 _ => return None,
             }
@@ -119,19 +134,23 @@ impl Options {
     }
 }
 
-fn main() {
+fn main() -> ExitCode {
     // `cargo test --benches` and `cargo bench` pass flags of their own: this one is run by its script.
     let Some(options) = Options::read() else {
         eprintln!("{USAGE}");
-        return;
+        return ExitCode::SUCCESS;
     };
+    if let Some(minutes) = options.soak {
+        return soak::report(&options, minutes, options.place);
+    }
     let costs = Costs::measure();
     println!(
         "alone, in microseconds of processor time: ES256 signature {:.0}, RS256 signature {:.0}, password hash {:.0}\n",
         costs.es256, costs.rs256, costs.password
     );
     if options.capacity {
-        return capacity::measure(&options, &costs);
+        capacity::measure(&options, &costs);
+        return ExitCode::SUCCESS;
     }
     let mut runs = Vec::new();
     for users in &options.users {
@@ -147,6 +166,7 @@ fn main() {
         fs::write(chart, last.chart()).unwrap();
         println!("chart: {}", chart.display());
     }
+    ExitCode::SUCCESS
 }
 
 /// What cryptography costs by itself, in microseconds of processor time.
@@ -221,7 +241,17 @@ struct Bench<'a> {
 
 impl<'a> Bench<'a> {
     fn start(options: &'a Options, users: usize) -> Self {
-        let mut server = Server::new(&options.binary, options.core.clone());
+        let server = Server::new(&options.binary, options.core.clone());
+        Self::prepare(options, server, users, |_| ())
+    }
+
+    /// A service of that kind. `before_start` is done to it before it starts with its users.
+    fn prepare(
+        options: &'a Options,
+        mut server: Server,
+        users: usize,
+        before_start: impl FnOnce(&mut Server),
+    ) -> Self {
         server.start();
         let robot = rsa_key();
         let client = register(&server, &robot);
@@ -234,6 +264,7 @@ impl<'a> Bench<'a> {
         let (pool, password) = pool(&runtime);
         drop(pool);
         let Seed { tokens, sessions } = seed(&server.data_dir(), users, &password);
+        before_start(&mut server);
         let started = server.start();
         Self {
             options,

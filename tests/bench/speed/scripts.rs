@@ -108,6 +108,12 @@ pub(crate) fn introspection(secret: &str, token: &str) -> String {
     )
 }
 
+/// What a token says of its user.
+pub(crate) fn user_info(token: &str) -> String {
+    let bearer = format!("Bearer {token}");
+    request("GET", "/oauth2/userinfo", &[("Authorization", &bearer)], "")
+}
+
 /// Refreshes one family after the other, and each again with what it was given.
 pub(crate) struct Refresh {
     pub(crate) target: &'static str,
@@ -136,6 +142,10 @@ impl Script for Refresh {
         self.tokens.pop_front();
         self.tokens.push_back(reply.quoted_after("\"refresh_token\":\""));
         Next::Done
+    }
+
+    fn left_over(self: Box<Self>) -> VecDeque<String> {
+        self.tokens
     }
 }
 
@@ -201,6 +211,10 @@ impl Script for Code {
             _ => reply.surprise(),
         }
     }
+
+    fn lose(&mut self) {
+        self.exchange = None;
+    }
 }
 
 /// A browser without cookies signs in: request, page, form, exchange.
@@ -255,6 +269,10 @@ impl Script for SignIn {
             (503, None) => Next::Later,
             _ => reply.surprise(),
         }
+    }
+
+    fn lose(&mut self) {
+        self.next = None;
     }
 }
 

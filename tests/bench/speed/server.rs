@@ -28,6 +28,8 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     /// Where it tells, without TLS, whether it is ready.
     readiness: SocketAddr,
+    /// Where this program finds the data directory.
+    seen: PathBuf,
     process: Option<Child>,
 }
 
@@ -42,10 +44,12 @@ impl Server {
     /// to run, if it matters.
     pub(crate) fn new(binary: &Path, core: Option<String>) -> Self {
         let address = free_address();
+        let folder = TempDir::new().unwrap();
         let on_core = |core| ["/usr/bin/taskset".to_owned(), "-c".to_owned(), core];
         Self {
             binary: binary.to_owned(),
-            folder: TempDir::new().unwrap(),
+            seen: folder.path().join("data"),
+            folder,
             confined_by: core.into_iter().flat_map(on_core).collect(),
             wrapper: Vec::new(),
             settings: Vec::new(),
@@ -67,7 +71,7 @@ impl Server {
 
     /// What trusts the certificate of this service and no other.
     pub(crate) fn connector(&self) -> TlsConnector {
-        let pem = fs::read(self.data_dir().join("certs/self-signed.pem")).unwrap();
+        let pem = fs::read(self.seen("certs/self-signed.pem")).unwrap();
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(&pem).unwrap()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -81,6 +85,16 @@ impl Server {
 
     pub(crate) fn issuer(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    /// The data directory is to be found here from now on.
+    pub(crate) fn see(&mut self, data_dir: PathBuf) {
+        self.seen = data_dir;
+    }
+
+    /// A file of the data directory, as this program finds it.
+    pub(crate) fn seen(&self, name: &str) -> PathBuf {
+        self.seen.join(name)
     }
 
     /// From the next start on, these words run `serve`.
@@ -191,6 +205,19 @@ impl Server {
             String::from_utf8_lossy(&output.stderr)
         );
         serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Begins a command: its words, and its process.
+    pub(crate) fn begin(&self, arguments: &[&str]) -> (String, Child) {
+        let mut command = self.prepared(&[], arguments);
+        let child = command.arg("--json").stdout(Stdio::null()).spawn().unwrap();
+        (arguments.join(" "), child)
+    }
+
+    /// How many files and sockets the process has open.
+    pub(crate) fn open_files(&self) -> usize {
+        let id = self.process.as_ref().unwrap().id();
+        fs::read_dir(format!("/proc/{id}/fd")).unwrap().count()
     }
 
     fn proc_file(&self, name: &str) -> String {
