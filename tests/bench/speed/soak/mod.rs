@@ -59,6 +59,15 @@ impl Place {
         }
     }
 
+    /// A disk of 100 MB has no room for more than ten minutes of new users.
+    fn minutes(self, wanted: u64) -> u64 {
+        if self == Self::Disk {
+            wanted.min(10)
+        } else {
+            wanted
+        }
+    }
+
     fn users(self) -> usize {
         if self == Self::Disk { 10_000 } else { 100_000 }
     }
@@ -104,7 +113,7 @@ fn soak(options: &Options, minutes: u64, place: Place) -> Result<Vec<String>, St
     if place == Place::Disk && room.is_none() {
         return Err("file systems cannot be mounted here".to_owned());
     }
-    let mut faults = Soak::begin(&mut bench, minutes).run(&mut bench.server, room.as_ref());
+    let mut faults = Soak::begin(&mut bench, place.minutes(minutes)).run(&mut bench.server, room.as_ref());
     if let Some(group) = group {
         let most = group.most().map_or(0, |bytes| bytes >> 20);
         println!("memory of the group, caches included: {most} MiB at most of 64");
@@ -213,7 +222,7 @@ impl Soak {
                 Err(error) => self.faults.push(error.to_string()),
             }
         }
-        self.check(left);
+        self.check(&left);
         let errors = std::mem::take(&mut *self.shared.errors.lock().unwrap());
         println!("{} unexpected answers", errors.len());
         self.faults.extend(errors.into_iter().take(10));
@@ -291,10 +300,10 @@ impl Soak {
     }
 
     /// Every token that was answered is still good.
-    fn check(&mut self, left: Vec<String>) {
+    fn check(&mut self, left: &[String]) {
         let kept = std::mem::take(&mut *self.shared.kept.lock().unwrap());
         let authorization = scripts::basic(crate::CLIENT, &self.secret);
-        let refresh = left.into_iter().chain(kept.refresh).map(|token| {
+        let refresh = left.iter().chain(kept.refresh()).map(|token| {
             let fields = [("grant_type", "refresh_token"), ("refresh_token", token.as_str())];
             let headers = [("Authorization", authorization.as_str())];
             crate::load::form("/oauth2/token", &headers, &fields)

@@ -31,32 +31,57 @@ pub(super) struct Shared {
     pub(super) errors: Mutex<Vec<String>>,
     /// Since they were last taken, in microseconds.
     pub(super) latencies: Mutex<Vec<u32>>,
-    /// Tokens that were answered and not used since.
+    /// Tokens that were answered, which nobody has used since.
     pub(super) kept: Mutex<Kept>,
 }
 
-/// The newest tokens that were answered.
+/// Tokens that were answered.
 #[derive(Default)]
 pub(super) struct Kept {
-    pub(super) refresh: VecDeque<String>,
+    /// The newest of people: each has at most fifty grants at a client, so the oldest may have ended.
+    people: VecDeque<String>,
+    /// Those of the first anonymous users.
+    anonymous: Vec<String>,
+    /// The newest.
     pub(super) access: VecDeque<String>,
 }
 
 impl Kept {
-    /// A user has at most fifty grants at a client, so the oldest tokens of people may have ended.
-    const MOST: usize = 10_000;
+    const MOST_NEWEST: usize = 5_000;
+    const MOST_ANONYMOUS: usize = 50_000;
 
-    fn take(&mut self, reply: &Reply) {
-        for (name, tokens) in [("refresh", &mut self.refresh), ("access", &mut self.access)] {
-            let before = format!("\"{name}_token\":\"");
-            if reply.body.contains(&before) {
-                tokens.push_back(reply.quoted_after(&before));
-            }
-            if tokens.len() > Self::MOST {
-                tokens.pop_front();
-            }
+    fn take(&mut self, owner: Owner, reply: &Reply) {
+        const REFRESH: &str = "\"refresh_token\":\"";
+        const ACCESS: &str = "\"access_token\":\"";
+        if owner == Owner::Person && reply.body.contains(REFRESH) {
+            push(&mut self.people, reply.quoted_after(REFRESH));
+        } else if owner == Owner::Anonymous && self.anonymous.len() < Self::MOST_ANONYMOUS {
+            self.anonymous.push(reply.quoted_after(REFRESH));
+        }
+        if reply.body.contains(ACCESS) {
+            push(&mut self.access, reply.quoted_after(ACCESS));
         }
     }
+
+    /// All refresh tokens.
+    pub(super) fn refresh(&self) -> impl Iterator<Item = &String> {
+        self.people.iter().chain(&self.anonymous)
+    }
+}
+
+fn push(tokens: &mut VecDeque<String>, token: String) {
+    tokens.push_back(token);
+    if tokens.len() > Kept::MOST_NEWEST {
+        tokens.pop_front();
+    }
+}
+
+/// To whom a token was given.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    Person,
+    Anonymous,
+    Client,
 }
 
 impl Shared {
@@ -93,38 +118,47 @@ pub(super) fn visitors(bench: &mut Bench<'_>, shared: &Arc<Shared>) -> Vec<Visit
             };
             all.extend((0..count).map(visitor));
         };
-    let keeping = |script| {
+    let keeping = |owner, script| {
         Box::new(Keeping {
+            owner,
             script,
             shared: Arc::clone(shared),
         })
     };
     let people = seed::people(bench.users);
     add(8, 150, false, &mut |number| {
-        keeping(Box::new(People {
-            number,
-            people,
-            sign_in: SignIn {
-                username: seed::name_of(number),
-                secret: secret.clone(),
-                cookie: String::new(),
-                next: None,
-            },
-        }) as Box<dyn Script>)
+        keeping(
+            Owner::Person,
+            Box::new(People {
+                number,
+                count: people,
+                sign_in: SignIn {
+                    username: seed::name_of(number),
+                    secret: secret.clone(),
+                    cookie: String::new(),
+                    next: None,
+                },
+            }) as Box<dyn Script>,
+        )
     });
     let sessions = bench.sessions.clone();
     add(4, 50, false, &mut |number| {
-        keeping(Box::new(Code {
-            cookies: sessions.iter().skip(number).step_by(4).cloned().collect(),
-            secret: secret.clone(),
-            exchange: None,
-        }))
+        keeping(
+            Owner::Person,
+            Box::new(Code {
+                cookies: sessions.iter().skip(number).step_by(4).cloned().collect(),
+                secret: secret.clone(),
+                exchange: None,
+            }),
+        )
     });
     let anonymous = scripts::anonymous(&secret, "services:all");
-    add(4, 100, false, &mut |_| keeping(Box::new(Same(anonymous.clone()))));
+    add(4, 100, false, &mut |_| {
+        keeping(Owner::Anonymous, Box::new(Same(anonymous.clone())))
+    });
     let credentials = scripts::client_credentials(&secret);
     add(4, 20, false, &mut |_| {
-        keeping(Box::new(Same(credentials.clone())))
+        keeping(Owner::Client, Box::new(Same(credentials.clone())))
     });
     for is_user_info in [false, true] {
         add(4, 20, false, &mut |_| {
@@ -232,6 +266,7 @@ pub(super) async fn visit(
 
 /// Keeps the tokens of the answers.
 struct Keeping {
+    owner: Owner,
     script: Box<dyn Script>,
     shared: Arc<Shared>,
 }
@@ -242,7 +277,7 @@ impl Script for Keeping {
     }
 
     fn take(&mut self, reply: &Reply) -> Next {
-        self.shared.kept.lock().unwrap().take(reply);
+        self.shared.kept.lock().unwrap().take(self.owner, reply);
         self.script.take(reply)
     }
 
@@ -254,7 +289,7 @@ impl Script for Keeping {
 /// One person after the other signs in.
 struct People {
     number: usize,
-    people: usize,
+    count: usize,
     sign_in: SignIn,
 }
 
@@ -266,7 +301,7 @@ impl Script for People {
     fn take(&mut self, reply: &Reply) -> Next {
         let next = self.sign_in.take(reply);
         if matches!(next, Next::Done) {
-            self.number = (self.number + 8) % self.people;
+            self.number = (self.number + 8) % self.count;
             self.sign_in.username = seed::name_of(self.number);
         }
         next
