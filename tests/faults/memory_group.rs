@@ -3,8 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
+
+/// The number of groups so far.
+static MADE: AtomicU32 = AtomicU32::new(0);
 
 /// A group below that of this process. It is removed when this is dropped, once its processes have ended.
 pub(super) struct MemoryGroup {
@@ -30,7 +34,8 @@ impl MemoryGroup {
         let mounts = fs::read_to_string("/proc/self/mounts").map_err(|error| error.to_string())?;
         let (parent, is_unified) =
             parent(&groups, &mounts).ok_or("memory is in no control group that is mounted here")?;
-        let folder = parent.join(format!("idsvc-test-{}", std::process::id()));
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let folder = parent.join(format!("idsvc-test-{}-{number}", std::process::id()));
         let group = Self { folder, is_unified };
         let made = fs::create_dir(&group.folder).and_then(|()| {
             let bound = ["memory.limit_in_bytes", "memory.max"][usize::from(is_unified)];

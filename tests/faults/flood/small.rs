@@ -1,8 +1,5 @@
 //! A service with little memory, which a control group ends if it takes more; and memory after a load.
 
-use std::fs;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use tokio::io::AsyncWriteExt;
@@ -12,43 +9,9 @@ use tokio_rustls::client::TlsStream;
 
 use super::target::{HTTP_1, Target, allow_files, ask, issue, memory, serve, service};
 use crate::harness::report::{amount, report};
+use crate::memory_group::MemoryGroup;
 
-const MIB: usize = 64;
 const BATCH: usize = 50;
-
-/// A control group with a limit of memory. It is gone when this is dropped and no process is in it any longer.
-struct ControlGroup(PathBuf);
-
-impl ControlGroup {
-    /// A group in the second version of control groups, or in the first; nothing where this is not permitted.
-    fn with_memory(mib: usize) -> Option<Self> {
-        let root = Path::new("/sys/fs/cgroup");
-        let (second, first) = (
-            (root.to_owned(), "memory.max"),
-            (root.join("memory"), "memory.limit_in_bytes"),
-        );
-        [second, first].into_iter().find_map(|(root, file)| {
-            let group = Self(root.join(format!("idsvc-test-{}", std::process::id())));
-            fs::create_dir(&group.0).ok()?;
-            let mut limit = fs::File::options().write(true).open(group.0.join(file)).ok()?;
-            write!(limit, "{}", mib << 20).ok()?;
-            Some(group)
-        })
-    }
-
-    /// The words before a command that is to be run in it.
-    fn wrapper(&self) -> Vec<String> {
-        let script = "echo $$ >\"$0/cgroup.procs\" && exec \"$@\"";
-        let words = ["sh", "-c", script, self.0.to_str().unwrap()];
-        words.map(ToOwned::to_owned).to_vec()
-    }
-}
-
-impl Drop for ControlGroup {
-    fn drop(&mut self) {
-        drop(fs::remove_dir(&self.0));
-    }
-}
 
 /// Opens a connection, has a request answered, and sends this; nothing if the service does not let it in.
 async fn open(target: Target, beginning: Vec<u8>) -> Option<TlsStream<TcpStream>> {
@@ -64,11 +27,9 @@ async fn open(target: Target, beginning: Vec<u8>) -> Option<TlsStream<TcpStream>
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_64_mib_the_service_lives_through_5000_connections_and_answers() {
     let name = "connections with 64 MiB of memory";
-    let Some(group) = ControlGroup::with_memory(MIB) else {
-        return report(
-            name,
-            "NOT RUN: no control group with a limit of memory can be made here",
-        );
+    let group = match MemoryGroup::new(64 << 20) {
+        Ok(group) => group,
+        Err(reason) => return report(name, &format!("NOT RUN: {reason}")),
     };
     let attempts = amount(1500, 5000);
     let files = allow_files(std::process::id(), attempts + 1000);
