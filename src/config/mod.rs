@@ -208,8 +208,8 @@ pub struct Settings {
     pub theme_dir: PathBuf,
     /// How providers and published keys are reached.
     pub outbound: OutboundPolicy,
-    /// The largest size of the audit in bytes.
-    pub events_max_bytes: u64,
+    /// How much of the audit is kept.
+    pub events: EventRetention,
     /// The cost of new password hashes.
     pub password_params: PasswordParams,
     /// What memory is shared out from.
@@ -274,6 +274,18 @@ pub struct Log {
     pub format: LogFormat,
     /// The lowest severity that is logged.
     pub level: tracing::Level,
+}
+
+/// How many events are kept in the data directory.
+#[derive(Clone, Debug)]
+pub struct EventRetention {
+    /// The most bytes of events. Security events and routine events have half of them each; without routine events,
+    /// security events have all.
+    pub max_bytes: u64,
+    /// How long security events are kept; without a bound if none.
+    pub keep: Option<Duration>,
+    /// How long routine events are kept; none to keep no routine events.
+    pub tokens: Option<Duration>,
 }
 
 /// The settings of scheduled backups.

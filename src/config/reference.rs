@@ -72,10 +72,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "trusted_proxies",
         Kind::List,
-        (
-            "NETWORK",
-            "A network of proxies to believe about the client's address",
-        ),
+        ("NETWORK", "A network of proxies that tell the client's address"),
         Some("[]"),
         r#"["10.0.0.0/8"]"#,
         "Networks of proxies whose Forwarded and X-Forwarded-For are believed, for the client's address only. Never everybody.",
@@ -359,10 +356,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "outbound.allow",
         Kind::List,
-        (
-            "NETWORK",
-            "A network that is not public and may be reached for providers, keys and ACME",
-        ),
+        ("NETWORK", "A network that may be reached though it is not public"),
         Some("[]"),
         r#"["10.0.0.0/8"]"#,
         "Networks that are not public and may still be reached, for providers, published keys and\n\
@@ -449,10 +443,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "backup.to",
         Kind::List,
-        (
-            "RECIPIENT",
-            "A recipient of age (age1…) that backups are encrypted to",
-        ),
+        ("RECIPIENT", "A recipient (age1…) that backups are encrypted to"),
         Some("[]"),
         r#"["age1n4eqzg9cm6awzpf5r7m7hpmh5kt4j4cswrvnk8fjmdfxezrcyv8qjcenzd"]"#,
         "Recipients of age that these backups are encrypted to. Any one of their identities restores one.",
@@ -460,22 +451,35 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "backup.passphrase_file",
         Kind::Text,
-        (
-            "FILE",
-            "The file of the passphrase that backups are encrypted with",
-        ),
+        ("FILE", "The file of the passphrase for backups"),
         None,
         r#""/etc/idsvc/backup-passphrase""#,
         "The file of a passphrase that these backups are encrypted with, instead of backup.to; read at the start.\n\
          An encryption takes 128 MiB of memory.",
     ),
     setting(
+        "events.keep",
+        Kind::Duration,
+        ("TIME", "How long security events are kept"),
+        Some(r#""365d""#),
+        r#""90d""#,
+        "How long events other than routine ones are kept in the data directory. off for as long as there is room.",
+    ),
+    setting(
+        "events.tokens",
+        Kind::Duration,
+        ("TIME", "How long routine events are kept, or off"),
+        Some(r#""7d""#),
+        r#""off""#,
+        "How long routine events are kept: each issue of tokens, and anonymous users that come and go. off for none.",
+    ),
+    setting(
         "events.max_mib",
         Kind::Number,
         ("COUNT", "How many MiB of events are kept"),
-        Some("64"),
+        Some("128"),
         "1024",
-        "The most MiB of events that are kept in the data directory, for idsvc events; the oldest go.",
+        "The most MiB of events: half for routine events, unless events.tokens is off, and the rest for all others.",
     ),
     setting(
         "metrics.listen",
@@ -499,6 +503,6 @@ pub const SETTINGS: &[Setting] = &[
         ("LEVEL", "error, warn, info, debug or trace"),
         Some(r#""info""#),
         r#""debug""#,
-        "error, warn, info, debug or trace.",
+        "error, warn, info, debug or trace. The log has security events at every level, routine events from debug on.",
     ),
 ];

@@ -12,7 +12,7 @@ use super::listen::{listen, metrics_listen, redirect_listen};
 use super::memory::{self, MemorySettings};
 use super::reader::{Reader, format_duration};
 use super::tls::{issuer, tls};
-use super::{Config, ConfigError, Fault, Log, LogFormat, Settings, Sources, Tls};
+use super::{Config, ConfigError, EventRetention, Fault, Log, LogFormat, Settings, Sources, Tls};
 use crate::age::Recipients;
 use crate::identity::SessionLifetimes;
 use crate::jose::alg::Algorithm;
@@ -30,6 +30,7 @@ pub const REGIONS: [&str; 2] = ["us", "ap"];
 
 const DEV_DATA_DIR: &str = "./idsvc-data/dev";
 const EVENTS_MIB: std::ops::RangeInclusive<u64> = 1..=65_536;
+const SHORTEST_EVENTS: Duration = Duration::from_hours(1);
 /// Keys stay published while their signatures are in use. Shorter rotations would pile them up in the key set.
 const SHORTEST_ROTATION: Duration = Duration::from_hours(1);
 const MOST_WORKERS: u64 = 1024;
@@ -208,9 +209,24 @@ pub(super) fn settings(reader: &mut Reader<'_>) -> Settings {
             ca_file: reader.path("outbound.ca_file").map(|(file, _)| file),
             allow: networks(reader, "outbound.allow"),
         },
-        events_max_bytes: reader.number_within("events.max_mib", EVENTS_MIB) << 20,
+        events: events(reader),
         password_params,
         memory,
+    }
+}
+
+fn events(reader: &mut Reader<'_>) -> EventRetention {
+    let mut duration = |key: &str| {
+        let (duration, origin) = reader.duration_or_off(key)?;
+        if duration < SHORTEST_EVENTS {
+            reader.fault(&origin, format!("{key} must be at least 1h, or off"));
+        }
+        Some(duration)
+    };
+    EventRetention {
+        keep: duration("events.keep"),
+        tokens: duration("events.tokens"),
+        max_bytes: reader.number_within("events.max_mib", EVENTS_MIB) << 20,
     }
 }
 

@@ -1,6 +1,7 @@
-//! The audit: security events, each as one structured log line.
+//! The audit: events, each as one structured log line under the target `audit`. No event has a field for a secret.
 //!
-//! The lines go to the log under the target `audit`. No event has a field for a secret.
+//! A routine event has the level `debug`: it says that tokens were issued, or that an anonymous user came or went. There
+//! are as many of them as requests, and anyone can cause them. All other events are security events.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use uuid::Uuid;
 
 /// Declares the events: name, level and log fields of each, then its members. An event without a name is recorded as
-/// `administered`.
+/// `administered`. The level `debug` makes it a routine event.
 macro_rules! events {
     ($lifetime:lifetime $(
         $(#[$doc:meta])*
@@ -19,7 +20,15 @@ macro_rules! events {
         /// The names of all events, and of the line that counts lost events.
         pub const NAMES: &[&str] = &[$($($name,)?)* "events_lost"];
 
-        /// A security event.
+        /// Whether this is the name of a routine event.
+        pub fn is_routine(name: &str) -> bool {
+            match name {
+                $($($name => stringify!($level) == "debug",)?)*
+                _ => false,
+            }
+        }
+
+        /// An event.
         #[derive(Clone, Debug)]
         pub enum Event<$lifetime> {
             $($(#[$doc])* $event { $($(#[$member_doc])* $member: $type,)* },)*
@@ -81,7 +90,7 @@ events! { 'a
         allowed: bool,
     }
     /// Tokens were issued.
-    TokensIssued = "tokens_issued": info(%user, client_id, grant_type, %jti, family = family.map(tracing::field::display)) {
+    TokensIssued = "tokens_issued": debug(%user, client_id, grant_type, %jti, family = family.map(tracing::field::display)) {
         /// The subject.
         user: Uuid,
         /// The client.
@@ -99,14 +108,14 @@ events! { 'a
         client_id: &'a str,
     }
     /// An anonymous user was created for a device.
-    AnonymousUserCreated = "anonymous_user_created": info(%user, client_id) {
+    AnonymousUserCreated = "anonymous_user_created": debug(%user, client_id) {
         /// The user.
         user: Uuid,
         /// The client that asked.
         client_id: &'a str,
     }
     /// An anonymous user was removed: its refresh tokens had expired long ago.
-    AnonymousUserRemoved = "anonymous_user_removed": info(%user) {
+    AnonymousUserRemoved = "anonymous_user_removed": debug(%user) {
         /// The user.
         user: Uuid,
     }
@@ -139,7 +148,7 @@ events! { 'a
         family: Uuid,
     }
     /// A refresh was repeated during the retry window. The answer had the same refresh token.
-    RefreshRepeated = "refresh_repeated": info(client_id, %family) {
+    RefreshRepeated = "refresh_repeated": debug(client_id, %family) {
         /// The client that repeated it.
         client_id: &'a str,
         /// The family.
@@ -285,10 +294,16 @@ mod tests {
     }
 
     #[test]
-    fn the_guide_names_every_event() {
+    fn the_guide_names_every_event_and_the_routine_ones_twice() {
         let guide = include_str!("../../README.md");
+        let routine = guide
+            .lines()
+            .find(|line| line.starts_with("Routine events are "))
+            .unwrap();
         for name in NAMES {
-            assert!(guide.contains(&format!("`{name}`")), "{name}");
+            let quoted = format!("`{name}`");
+            assert!(guide.contains(&quoted), "{name}");
+            assert_eq!(is_routine(name), routine.contains(&quoted), "{name}");
         }
     }
 }

@@ -11,6 +11,8 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
+use crate::clock::Timestamp;
+
 /// The length of the queue in lines. If the queue is full, lines are dropped and counted.
 const QUEUED_LINES: usize = 4096;
 /// The most bytes in one write. Writes to a pipe up to this size are not mixed with those of other processes
@@ -28,6 +30,9 @@ pub(crate) trait LineSink: Write + Send + 'static {
 
     /// Called once with the number of lost lines.
     fn count_lost(&self, _lines: u64) {}
+
+    /// Removes what is too old at this time.
+    fn remove_expired(&mut self, _now: Timestamp) {}
 }
 
 /// A handle of the writing thread.
@@ -40,6 +45,7 @@ pub(crate) struct BackgroundWriter {
 
 enum Message {
     Line(Vec<u8>),
+    RemoveExpired(Timestamp),
     Flush(Sender<()>),
 }
 
@@ -69,6 +75,11 @@ impl BackgroundWriter {
         if self.queue.try_send(Message::Line(line.to_owned())).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Has the thread remove what is too old at this time, unless the queue is full.
+    pub(crate) fn remove_expired(&self, now: Timestamp) {
+        let _ = self.queue.try_send(Message::RemoveExpired(now));
     }
 
     /// Waits until all lines so far are written, at most for `timeout`.
@@ -118,6 +129,7 @@ impl<S: LineSink> Worker<S> {
                 match message {
                     Message::Flush(done) => flushes.push(done),
                     Message::Line(line) => self.take(&line),
+                    Message::RemoveExpired(now) => self.sink.remove_expired(now),
                 }
             }
             self.note_lost();

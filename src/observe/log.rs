@@ -40,9 +40,9 @@ pub fn keep_events(settings: &Settings) {
 
 /// The layer that writes the audit to the data directory. If it cannot start, the service runs without it.
 fn events(settings: &Settings) -> Option<impl Layer<Registry> + Send + Sync> {
-    let started = EventLog::start(&settings.data_dir, settings.events_max_bytes, Clock::System);
+    let started = EventLog::start(&settings.data_dir, &settings.events, Clock::System);
     let log = started.ok()?;
-    Some(log.with_filter(Targets::new().with_target(TARGET, LevelFilter::INFO)))
+    Some(log.with_filter(Targets::new().with_target(TARGET, LevelFilter::DEBUG)))
 }
 
 /// How long the process waits for the reader of the log before it ends.
@@ -77,7 +77,8 @@ pub fn flush() {
     audit_file::flush(FLUSH_TIMEOUT);
 }
 
-/// Starts the log and the audit. Below `info` only lines of this crate appear. Audit lines appear at every level.
+/// Starts the log and the audit. Below `info` only lines of this crate appear. Security events appear at every level,
+/// routine ones from `debug` on.
 pub fn start(log: Log, settings: &Settings) -> io::Result<()> {
     let is_terminal = stderr().is_terminal();
     let as_json = match log.format {
@@ -97,7 +98,7 @@ pub fn start(log: Log, settings: &Settings) -> io::Result<()> {
     let targets = Targets::new()
         .with_default(log.level.min(Level::INFO))
         .with_target("idsvc", log.level)
-        .with_target(TARGET, LevelFilter::INFO);
+        .with_target(TARGET, log.level.max(Level::INFO));
     // Fails if the process has a subscriber already, as in tests.
     let subscriber = registry().with(events(settings)).with(lines.with_filter(targets));
     if subscriber.try_init().is_ok() {
@@ -156,8 +157,7 @@ fn log_panics(writer: BackgroundWriter) {
     }));
 }
 
-/// Formats a line as one JSON object. The format of `tracing-subscriber` takes three times as long, and every token
-/// writes a line.
+/// Formats a line as one JSON object. The format of `tracing-subscriber` takes three times as long.
 struct JsonLines;
 
 /// The typical length of a line.

@@ -3,6 +3,7 @@
 pub mod audit;
 pub mod audit_file;
 pub mod background_writer;
+pub mod event_files;
 pub mod json_fields;
 pub mod log;
 pub mod metrics;

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use super::{audit_file, process};
+use super::event_files::{EventKind, extent};
+use super::process;
+use crate::clock::Timestamp;
 
 /// The current values of other parts of the service. A metric whose value is `None` is left out.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,8 +51,10 @@ pub struct Readings {
     pub newest_backup: Option<u64>,
     /// The bytes of the event files.
     pub event_log_bytes: Option<u64>,
-    /// The time of the oldest event, in seconds since the epoch.
+    /// The time of the oldest security event, in seconds since the epoch.
     pub oldest_event: Option<u64>,
+    /// The time of the oldest routine event, in seconds since the epoch.
+    pub oldest_routine_event: Option<u64>,
     /// The memory of the process in bytes.
     pub resident_bytes: Option<u64>,
     /// The open file descriptors of the process.
@@ -76,10 +80,11 @@ impl Readings {
     /// The same, with the size of the event files in this data directory.
     #[must_use]
     pub fn with_events_in(self, data_dir: &Path) -> Self {
-        let extent = audit_file::extent(data_dir).ok();
+        let [security, routine] = EventKind::ALL.map(|kind| extent(data_dir, kind).ok());
         Self {
-            event_log_bytes: extent.map(|extent| extent.bytes),
-            oldest_event: extent.and_then(|extent| extent.oldest),
+            event_log_bytes: security.zip(routine).map(|(one, other)| one.bytes + other.bytes),
+            oldest_event: security.and_then(|extent| extent.oldest).map(Timestamp::seconds),
+            oldest_routine_event: routine.and_then(|extent| extent.oldest).map(Timestamp::seconds),
             ..self
         }
     }
@@ -216,8 +221,14 @@ pub const READINGS: &[Reading] = &[
     (
         "idsvc_event_log_oldest_timestamp_seconds",
         Kind::Gauge,
-        "The time of the oldest event, since the epoch",
+        "The time of the oldest security event, since the epoch",
         |now| now.oldest_event,
+    ),
+    (
+        "idsvc_event_log_oldest_routine_timestamp_seconds",
+        Kind::Gauge,
+        "The time of the oldest routine event, since the epoch",
+        |now| now.oldest_routine_event,
     ),
     (
         "process_resident_memory_bytes",

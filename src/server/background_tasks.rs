@@ -19,6 +19,7 @@ use crate::net::acme::folder::Folder;
 use crate::net::acme::renewal::Renewal;
 use crate::net::tls::Acceptor;
 use crate::net::{notify, outbound};
+use crate::observe::audit_file;
 
 const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(30);
 const THEME_INTERVAL: Duration = Duration::from_secs(1);
@@ -163,8 +164,8 @@ async fn watch_space(app: Arc<App>) {
     }
 }
 
-/// Rotates keys and removes expired records, every minute, while the clock is trusted. A sweep that takes longer goes
-/// on in the next minute.
+/// Rotates keys and removes expired records and events, every minute, while the clock is trusted. A sweep that takes
+/// longer goes on in the next minute.
 async fn housekeeping(app: Arc<App>) {
     let core = &app.core;
     let now = core.clock.now();
@@ -179,6 +180,7 @@ async fn housekeeping(app: Arc<App>) {
         let begun = Instant::now();
         let now = core.clock.now();
         if guard.is_trusted(now, uptime()) {
+            audit_file::remove_expired(now);
             if let Err(error) = rotate_keys::keep(core).await {
                 tracing::error!(%error, "signing keys were not rotated");
             }

@@ -180,11 +180,10 @@ fn a_start_decades_ahead_removes_nobody() {
     faults.set(Fault::Clock, 0);
     let running = service.serve();
     kiosk.refresh(&running, &token).unwrap();
-    assert!(
-        !service.log().contains("anonymous_user_removed"),
-        "{}",
-        service.log()
-    );
+    let removed = service.json(&["events", "--event", "anonymous_user_removed", "--json"]);
+    assert_eq!(removed, serde_json::json!([]));
+    let added = shown(&service.run(&["events", "--client", "kiosk", "--event", "administered"]));
+    assert!(added.contains("command=\"client add\""), "{added}");
 }
 
 #[tokio::test]

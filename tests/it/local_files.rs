@@ -37,6 +37,7 @@ fn no_command_follows_a_link_below_the_data_directory() {
         ("backups", "backup data/backups/by-name"),
         ("events", "events"),
         ("events/events.jsonl", "events"),
+        ("events/tokens.jsonl", "events"),
         ("themes", "theme new acme"),
     ] {
         let (path, target) = (data.join(name), outside.join("target"));

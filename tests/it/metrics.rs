@@ -7,6 +7,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::thread;
 
+use idsvc::clock::Clock;
 use idsvc::observe::metrics::Shortage;
 use idsvc::observe::readings::Readings;
 
@@ -48,6 +49,11 @@ fn the_guide_the_dashboard_and_the_alerts_name_the_metrics_that_there_are() {
     let mut running = service.serve();
     ask_for_a_token(&running);
     service.run(&["client", "disable", "web"]);
+    let issued = format!(
+        "{{\"time\":{},\"event\":\"tokens_issued\"}}\n",
+        Clock::System.now().seconds()
+    );
+    fs::write(service.folder.path().join("data/events/tokens.jsonl"), issued).unwrap();
     let late = [
         "idsvc_backup_newest_timestamp_seconds",
         "idsvc_event_log_oldest_timestamp_seconds",

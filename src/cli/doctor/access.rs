@@ -13,7 +13,7 @@ use crate::data_dir::access::chmod_command;
 use crate::data_dir::master_key::MASTER_KEY;
 use crate::data_dir::{BACKUPS, DATABASE};
 use crate::files::SymbolicLink;
-use crate::observe::audit_file::{CURRENT, EVENTS};
+use crate::observe::event_files::{EVENTS, EventKind};
 use crate::store::engine::redb::journal_of;
 
 /// Checks every file and folder that the service opens.
@@ -21,7 +21,7 @@ pub(super) fn examine(data_dir: &Path, findings: &mut Vec<Finding>) {
     let Ok(owner) = fs::metadata(data_dir) else { return };
     let (database, events) = (data_dir.join(DATABASE), data_dir.join(EVENTS));
     let journal = journal_of(&database);
-    let current = events.join(CURRENT);
+    let [security, routine] = EventKind::ALL.map(|kind| events.join(kind.file_name(0)));
     let before = findings.len();
     for path in [
         data_dir.to_owned(),
@@ -30,7 +30,8 @@ pub(super) fn examine(data_dir: &Path, findings: &mut Vec<Finding>) {
         data_dir.join(MASTER_KEY),
         data_dir.join(BACKUPS),
         events,
-        current,
+        security,
+        routine,
     ] {
         // The operator may have put a link in the place of the directory.
         let found = if path == data_dir {
