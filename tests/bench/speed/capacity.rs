@@ -39,7 +39,8 @@ pub(crate) fn measure(options: &Options, costs: &Costs) {
     line("memory after a minute of load", bench.server.memory(), "MiB");
     println!("\nbytes of one event in events/, and of its line in the log");
     for (event, (kept, logged)) in event_lengths(&bench.server) {
-        println!("{event:<58} {kept:>10.0} {logged:>10.0}");
+        let logged = logged.map_or_else(|| "none".to_owned(), |bytes| format!("{bytes:.0}"));
+        println!("{event:<58} {kept:>10.0} {logged:>10}");
     }
     println!();
     passwords(bench);
@@ -152,8 +153,9 @@ fn passwords(mut bench: Bench<'_>) {
     line("  for each password more at a time", (three - one) / 2.0, "MiB");
 }
 
-/// The mean lengths of each kind of event, in `events/` and in the log.
-fn event_lengths(server: &Server) -> BTreeMap<String, (f64, f64)> {
+/// The mean lengths of each kind of event, in `events/` and in the log. The log has no routine events, and none of the
+/// start before.
+fn event_lengths(server: &Server) -> BTreeMap<String, (f64, Option<f64>)> {
     let mut texts = vec![String::new()];
     for entry in fs::read_dir(server.data_dir().join("events")).unwrap() {
         texts[0].push_str(&fs::read_to_string(entry.unwrap().path()).unwrap());
@@ -172,12 +174,10 @@ fn event_lengths(server: &Server) -> BTreeMap<String, (f64, f64)> {
             }
         }
     }
-    let mean = |(bytes, lines): (f64, f64)| bytes / lines;
-    // Events of the start before are in events/ alone.
-    lengths.retain(|_, [_, logged]| logged.1 > 0.0);
+    let mean = |(bytes, lines): (f64, f64)| (lines > 0.0).then(|| bytes / lines);
     let means = lengths
         .into_iter()
-        .map(|(name, [kept, logged])| (name, (mean(kept), mean(logged))));
+        .filter_map(|(name, [kept, logged])| Some((name, (mean(kept)?, mean(logged)))));
     means.collect()
 }
 
