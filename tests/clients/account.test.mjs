@@ -98,6 +98,7 @@ describe('the account page', () => {
 
   it('keeps room for the button beside a password, in every direction of page and field', async () => {
     const page = await atAccount();
+    await page.locator('button.reveal').first().waitFor();
     const rooms = await page.evaluate(() => {
       const field = document.querySelector('#current-password');
       const button = document.querySelector('button.reveal');
