@@ -1,16 +1,19 @@
-//! Long work beside requests, such as a backup, on threads of the lowest priority: they have the processor time that
-//! requests leave.
+//! Runs long work, such as a backup, on threads of the lowest priority, so that requests come first.
 
 use std::io;
 
 use futures_channel::oneshot;
+#[cfg(target_os = "linux")]
 use rustix::process::setpriority_process;
 
 /// The lowest priority.
+#[cfg(target_os = "linux")]
 const NICE: i32 = 19;
 
-/// Lowers the priority of this thread, for good. Without the right to do so, it stays as it is.
+/// Lowers the priority of this thread, for good. Without the right to do so, it stays as it is. Only on Linux: elsewhere
+/// the call is about the whole process (setpriority(2)).
 pub fn lower_priority() {
+    #[cfg(target_os = "linux")]
     let _ = setpriority_process(None, NICE);
 }
 
@@ -28,10 +31,12 @@ pub async fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -
 
 #[cfg(test)]
 mod tests {
+    #[cfg(target_os = "linux")]
     use rustix::process::getpriority_process;
 
     use super::*;
 
+    #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn the_work_has_the_lowest_priority_and_others_keep_theirs() {
         let own = getpriority_process(None).unwrap();

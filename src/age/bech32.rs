@@ -1,4 +1,4 @@
-//! Bech32 (BIP 173), the spelling of recipients and identities. Without the limit on the length, as age has it.
+//! Bech32 (BIP 173), the encoding of recipients and identities. As in age, the length is not limited.
 
 use zeroize::Zeroizing;
 

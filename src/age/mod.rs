@@ -1,11 +1,11 @@
 //! Encrypted files in the age format, version 1 (<https://age-encryption.org/v1>), which the tool `age` opens too.
 //!
-//! A file has a header, which wraps the file key for each recipient, and a payload in chunks. Sections that are cited
-//! are those of the specification (C2SP `age.md`). Of its recipient types there are X25519, any number of them, and
+//! A file has a header, which wraps the file key for each recipient, and a payload in chunks. The cited sections are
+//! those of the specification (C2SP `age.md`). Two recipient types are supported: X25519, for one or more keys, and
 //! scrypt, for a passphrase.
 //!
-//! The crate `age` 0.12 would bring 100 crates, those for texts in several languages among them, and 430 KB of code.
-//! This room brings three crates (x25519-dalek and what it needs) and 55 KB; ring and scrypt were there before.
+//! The crate `age` 0.12 would bring 100 crates, some of them for translations, and 430 KB of code. This room needs three
+//! crates (x25519-dalek and its dependencies) and 55 KB. The project uses ring and scrypt already.
 
 mod bech32;
 mod header;
@@ -109,7 +109,7 @@ impl FromStr for Recipient {
             return Err(RecipientError::Identity);
         }
         let key = *bech32::decode("age", text).ok_or(RecipientError::Malformed)?;
-        // To a point of low order everybody has the same shared secret.
+        // With a point of low order, every secret key has the same shared secret.
         if is_low_order(&x25519([1; 32], key)) {
             return Err(RecipientError::Malformed);
         }
@@ -150,6 +150,9 @@ pub fn identities(text: &str) -> Result<Vec<Identity>, IdentityError> {
     Ok(found)
 }
 
+/// The most bytes of a passphrase.
+pub const MAX_PASSPHRASE: usize = 64 * 1024;
+
 /// A passphrase.
 #[derive(Clone)]
 pub struct Passphrase(Zeroizing<String>);
@@ -160,6 +163,9 @@ pub enum PassphraseError {
     /// The text is empty.
     #[error("it is empty: write the passphrase into it")]
     Empty,
+    /// The text is too long.
+    #[error("it is longer than 64 KiB: name the right file")]
+    TooLong,
     /// The text has several lines, which no terminal reads as one passphrase.
     #[error("it has several lines or a control character: write the passphrase alone into it, on one line")]
     SeveralLines,
@@ -172,6 +178,9 @@ impl Passphrase {
         let line = line.strip_suffix('\r').unwrap_or(line);
         if line.is_empty() {
             return Err(PassphraseError::Empty);
+        }
+        if line.len() > MAX_PASSPHRASE {
+            return Err(PassphraseError::TooLong);
         }
         if line.chars().any(char::is_control) {
             return Err(PassphraseError::SeveralLines);

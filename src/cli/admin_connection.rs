@@ -245,6 +245,8 @@ impl<'a, T: DeserializeOwned> Records<'a, T> {
                 self.is_over = true;
                 Ok(None)
             }
+            // A whole line that is no record comes from another release.
+            Err(_) if self.line.ends_with(b"\n") => Err(unexpected()),
             Err(_) => Err(CliError::Refused {
                 message: format!("the {} was broken off", self.what),
                 hint: Some("the log of the service says why".to_owned()),
@@ -291,12 +293,11 @@ fn open(settings: &Settings, command: &Command) -> Result<Core, DataDirError> {
         Command::SetIssuer(issuer) => issuer.clone(),
         _ => data.fixed_issuer_or(settings.base_url.as_deref())?,
     };
-    let pool = PasswordPool::start(settings.password_params, memory.passwords).map_err(|source| {
-        DataDirError::Io {
+    let pool = PasswordPool::start_within(memory.hash_limit_kib, settings.password_params, memory.passwords)
+        .map_err(|source| DataDirError::Io {
             path: settings.data_dir.clone(),
             source,
-        }
-    })?;
+        })?;
     let policy = settings.policy(&issuer);
     let core = Core::open(data.store, Clock::System, random, data.sealer, policy, pool)?;
     Ok(core

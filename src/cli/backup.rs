@@ -44,7 +44,7 @@ pub struct Backup {
     /// Put the master key into the backup: any reader of the file can then sign tokens
     #[arg(long)]
     pub with_master_key: bool,
-    /// Replace the file if there is one, which has to be a backup
+    /// Replace the file if there is one, which has to be a backup or a file that age encrypted
     #[arg(long)]
     pub replace: bool,
     /// Encrypt the backup to this recipient of age (age1…); may be repeated, and any one of them can restore it
@@ -341,7 +341,7 @@ fn is_backup_there(folder: &Folder, file: &Path) -> Result<bool, CliError> {
     match is_backup {
         Ok(true) => Ok(true),
         Ok(false) => Err(CliError::refused(format!(
-            "{} is no backup, and nothing else is replaced: name another file",
+            "{} is no backup and no file that age encrypted, and nothing else is replaced: name another file",
             file.display()
         ))),
         Err(error) => Err(unreadable(file, &error)),

@@ -68,7 +68,7 @@ fn ask(wanted: SecretKind) -> Result<Identities, CliError> {
             passphrase.map(Identities::Passphrase).map_err(|_| CliError::refused("no passphrase was typed"))
         }
         SecretKind::Passphrase => Err(CliError::Misused(
-            "the backup is encrypted with a passphrase, and nobody is there to ask for it: add --passphrase-file FILE"
+            "the backup is encrypted with a passphrase, and there is no terminal to ask for it: add --passphrase-file FILE"
                 .to_owned(),
         )),
     }

@@ -79,10 +79,18 @@ impl Events {
     }
 
     fn filter(&self, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<Filter, CliError> {
-        let about = self.about.as_ref().map(|about| {
-            let uuid = uuid_of(about, connector, output).ok();
-            std::iter::once(about.clone()).chain(uuid).collect()
-        });
+        let about = match &self.about {
+            Some(about) => {
+                let uuid = match uuid_of(about, connector, output) {
+                    Ok(uuid) => Some(uuid),
+                    // The text may name a client, a session or a command.
+                    Err(CliError::Faults(_)) => None,
+                    Err(error) => return Err(error),
+                };
+                Some(std::iter::once(about.clone()).chain(uuid).collect())
+            }
+            None => None,
+        };
         let user = match &self.user {
             Some(user) => Some(uuid_of(user, connector, output)?),
             None => None,

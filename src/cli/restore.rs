@@ -67,7 +67,7 @@ pub fn run(
     request.check()?;
     let settings = connector.settings(output)?;
     let data_dir = settings.data_dir.clone();
-    // Nobody types a passphrase, and no pipe is read, for a directory that is refused.
+    // Checked first, so that nobody types a passphrase for a directory that is refused.
     restore::check_target(&data_dir).map_err(CliError::refused)?;
     let (mut source, length): (Box<dyn Read>, _) = if request.file.as_os_str() == "-" {
         (Box::new(BufReader::new(io::stdin())), None)

@@ -1,10 +1,9 @@
-//! Applies a file that is too large for one transaction. Every entry is checked first. Then providers and clients are
-//! applied in one transaction, and users some at a time.
+//! Applies a large file. Requests would wait for a transaction of that size, so users are applied 100 at a time. Every
+//! entry is checked before the first change. Two users cannot swap names across batches: each batch is checked against the
+//! stored users.
 
 use std::collections::{BTreeSet, HashSet};
 use std::mem;
-
-use uuid::Uuid;
 
 use super::admin_connection::{AdminConnection, Records};
 use super::change_list::ChangeList;
@@ -18,7 +17,7 @@ use super::state_file::{Declared, Sources};
 use super::state_reader;
 use super::value_parsers::warn_of_claims;
 use crate::admin::apply::users::{DeclaredUser, is_declared_in_files};
-use crate::admin::apply::{Applied, Apply as Request, DeclaredState};
+use crate::admin::apply::{Applied, Apply as Request, DeclaredState, RemovedUser};
 use crate::admin::user::{ListUsers, UserView};
 use crate::control::protocol::Command;
 use crate::identity::LoginName;
@@ -68,10 +67,14 @@ impl BatchedApply<'_> {
         let mut removed_users = Vec::new();
         if self.request.prune && survey.has_users {
             visit_undeclared(&survey.names, self.connection, |user| {
-                removed_users.push(user.uuid);
                 if asks {
                     output.say(&format!("- user {}", user.account_id));
                 }
+                removed_users.push(RemovedUser {
+                    uuid: user.uuid,
+                    account_id: user.account_id,
+                    email: user.email,
+                });
             })?;
         }
         let mut confirmed = None;
@@ -213,7 +216,7 @@ impl BatchedApply<'_> {
         &self,
         source: &mut dyn Rewind,
         survey: &Survey,
-        removed_users: &[Uuid],
+        removed_users: &[RemovedUser],
         list: &mut ChangeList,
         output: &mut Output<'_>,
     ) -> Result<(), CliError> {
@@ -226,13 +229,13 @@ impl BatchedApply<'_> {
             progress.show(done, Some(total));
             Ok(())
         })?;
-        for uuids in removed_users.chunks(BATCH_USERS) {
+        for users in removed_users.chunks(BATCH_USERS) {
             let request = Request {
-                remove_users: uuids.to_vec(),
+                remove_users: users.to_vec(),
                 ..request(self.request.dry_run)
             };
             list.add(&ask(self.connection, request)?, output);
-            done += uuids.len() as u64;
+            done += users.len() as u64;
             progress.show(done, Some(total));
         }
         Ok(())

@@ -5,7 +5,7 @@ use std::fmt;
 use std::io::{BufRead, BufReader, Read};
 
 use serde::Deserializer as _;
-use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::export::{FIRST_LINE, LAST_LINE};
 use super::output::CliError;
@@ -39,9 +39,16 @@ pub(super) fn read(source: &mut dyn Rewind, file: &str, take: &mut Take<'_>) -> 
 
 /// Whether these lines are those of an export that was broken off. In TOML half a state looks like a whole one.
 pub(super) fn is_cut_off<'a>(lines: impl Iterator<Item = &'a str>) -> bool {
-    let mut end = ExportEnd::default();
-    lines.for_each(|line| end.look_at(line));
-    end.is_missing()
+    lines.fold(false, is_cut_off_after)
+}
+
+/// Whether the last export up to this line lacks its last line. `before` is the answer for the lines before it.
+fn is_cut_off_after(before: bool, line: &str) -> bool {
+    match line.trim_start_matches(BYTE_ORDER_MARK).trim_end() {
+        FIRST_LINE => true,
+        LAST_LINE => false,
+        _ => before,
+    }
 }
 
 /// The error about an export that was broken off.
@@ -52,29 +59,9 @@ pub(super) fn cut_off(file: &str) -> CliError {
     }
 }
 
-#[derive(Default)]
-struct ExportEnd {
-    has_begun: bool,
-    has_ended: bool,
-}
-
-impl ExportEnd {
-    fn look_at(&mut self, line: &str) {
-        match line.trim_end() {
-            FIRST_LINE => self.has_begun = true,
-            LAST_LINE => self.has_ended = true,
-            _ => {}
-        }
-    }
-
-    fn is_missing(&self) -> bool {
-        self.has_begun && !self.has_ended
-    }
-}
-
 /// Cuts the text before each entry, and parses each part for itself.
 fn read_toml(source: &mut dyn BufRead, file: &str, take: &mut Take<'_>) -> Result<(), CliError> {
-    let mut end = ExportEnd::default();
+    let mut is_cut = false;
     let mut part = String::new();
     let (mut lines_before, mut lines) = (0, 0);
     let mut open_string = None;
@@ -107,14 +94,10 @@ fn read_toml(source: &mut dyn BufRead, file: &str, take: &mut Take<'_>) -> Resul
             lines_before = lines;
         }
         if count == 0 {
-            return if end.is_missing() {
-                Err(cut_off(file))
-            } else {
-                Ok(())
-            };
+            return if is_cut { Err(cut_off(file)) } else { Ok(()) };
         }
         lines += 1;
-        end.look_at(line);
+        is_cut = is_cut_off_after(is_cut, line);
         open_string = open_string_after(line, open_string);
         part.push_str(line);
     }
@@ -124,12 +107,13 @@ fn read_toml(source: &mut dyn BufRead, file: &str, take: &mut Take<'_>) -> Resul
 /// part of that entry.
 fn begins_entry(line: &str) -> bool {
     let header = line.trim_start().strip_prefix("[[");
-    let name = header.and_then(|header| header.split("]]").next());
-    name.is_some_and(|name| {
-        name.trim()
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
-    })
+    let Some((name, rest)) = header.and_then(|header| header.split_once("]]")) else {
+        return false;
+    };
+    // `[[1]],` within an array is no header.
+    let ends_line = rest.trim().is_empty() || rest.trim_start().starts_with('#');
+    let mut characters = name.trim().bytes();
+    ends_line && characters.all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
 }
 
 /// The delimiter of the multi-line string in which a line ends, if it ends in one (TOML 1.0.0, section String).
@@ -175,7 +159,8 @@ fn read_json(source: &mut dyn BufRead, take: &mut Take<'_>) -> Result<(), CliErr
     }
 }
 
-/// Reads the sections of a state. An error of the callback is kept in `failed`, since it is none of JSON.
+/// Reads the sections of a state. An error of the callback is kept in `failed`, because `serde_json` can carry only its own
+/// errors.
 struct StateVisitor<'a, 'b> {
     take: &'a mut Take<'b>,
     failed: &'a mut Option<CliError>,
@@ -238,13 +223,25 @@ impl<'de> Visitor<'de> for SectionSeed<'_, '_> {
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut entries: A) -> Result<(), A::Error> {
         let kind = match kind_of(self.name) {
             Ok(kind) => kind,
-            Err(fault) => return self.pass(Err(fault)),
+            Err(fault) => {
+                self.pass::<A::Error>(Err(fault))?;
+                while entries.next_element::<IgnoredAny>()?.is_some() {}
+                return Ok(());
+            }
         };
-        // A section without entries is declared all the same.
+        // An empty section is not a missing one: pruning removes all records of its kind.
         self.pass(Ok((kind, Vec::new())))?;
         let mut number = 0;
         while let Some(Strict(item)) = entries.next_element()? {
             number += 1;
+            if item.to_string().len() > ENTRY_LIMIT {
+                let fault = format!(
+                    "{} {number}: the entry is longer than {ENTRY_LIMIT} bytes",
+                    self.name
+                );
+                self.pass::<A::Error>(Err(fault))?;
+                continue;
+            }
             let entry = Entry::of_json(self.name, number, item);
             self.pass(entry.map(|entry| (kind, vec![entry])))?;
         }
@@ -276,7 +273,7 @@ mod tests {
     fn a_text_is_cut_before_each_entry_and_not_within_a_string() {
         let text = "# [[user]]\n[[client]]\nclient_id = \"a\\\"\"\nscope = ['x', \"\"]\n\n  [[user]] # ''' \"\"\"\nemail = \"\"\"\n[[user]]\n\\\"\"\"\"\n[user.claims]\nname = '''\n[[client]]'''\n[[user]]\nemail = 'b'\n";
         assert_eq!(parts(text), ["client 1", "user 1", "user 1"]);
-        let nested = "[[user]]\nemail = \"a\"\n[user.claims]\nx = [\n[[\"y\"]],\n]\n[[user.claims.z]]\na = 1\n[[user]]\nemail = \"b\"";
+        let nested = "[[user]]\nemail = \"a\"\n[user.claims]\nx = [\n[[\"y\"]],\n[[1]],\n]\n[[user.claims.z]]\na = 1\n[[user]]\nemail = \"b\"";
         assert_eq!(parts(nested), ["user 1", "user 1"]);
         assert_eq!(parts(&format!("\u{feff}{text}")).len(), 3);
         let faulty = format!("{text}x = = 1\n[[cleint]]\n[[user]]\nemail = \"c\"");
@@ -299,6 +296,7 @@ mod tests {
             ("{\"user\": [], \"user\": []}", "line 1 column "),
             ("{\"user\": [{\"a\": 1, \"a\": 2}]}", "line 1 column "),
             ("{\"cleint\": []}", "unknown section cleint"),
+            ("{\"cleint\": [{}], \"user\": 7}", "line 1 column "),
             ("{\"user\": {}}", "line 1 column "),
             ("{\"user\": []} {}", "line 1 column "),
         ] {

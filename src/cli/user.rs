@@ -370,7 +370,7 @@ fn list(request: List, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
     })?;
     match last {
         None if is_of_all => output.hint("no user yet: idsvc user add EMAIL"),
-        None => output.hint("there is no such user"),
+        None => output.hint("no user matches, or none comes after that one"),
         Some(last) if goes_on => output.say(&format!(
             "there are more: the same command with --after {last} goes on, and --limit COUNT shows more at once"
         )),

@@ -9,12 +9,12 @@ use zeroize::Zeroizing;
 
 use super::reader::Reader;
 use super::{Backups, Fault};
-use crate::age::{MAX_STANZAS, Passphrase, Recipients};
+use crate::age::{MAX_PASSPHRASE, MAX_STANZAS, Passphrase, Recipients};
 use crate::net::certificate::exposure_warning;
 
 const SHORTEST_INTERVAL: Duration = Duration::from_mins(1);
-/// The most bytes of a passphrase that are read.
-const PASSPHRASE_LIMIT: u64 = 64 * 1024;
+/// More bytes than a passphrase may have.
+const PASSPHRASE_LIMIT: u64 = 2 * MAX_PASSPHRASE as u64;
 
 /// The settings of backups. The development server makes none.
 pub(super) fn backups(reader: &mut Reader<'_>) -> Backups {

@@ -7,7 +7,7 @@
 //! | a connection, with a header that is as long as may be | 56 KiB |
 //! | a request in progress, without its body | 40 KiB |
 //!
-//! Half of a connection's share is for the longest header; an idle connection takes 24 KiB. So memory for a request is
+//! Half of a connection's share is for the longest header; an idle connection takes 25 KiB. So memory for a request is
 //! needed in addition only where many are in progress, and there is room for a quarter as many requests as connections.
 
 use super::memory_limit::{LimitOrigin, MemoryLimit, Size};
@@ -16,23 +16,21 @@ use crate::limit::{ALL_BODIES_KIB, ALL_REQUESTS};
 use crate::net::Limits;
 use crate::password::{MAX_MEMORY_KIB, PasswordParams, PoolSize};
 
-const MIB: u64 = 1 << 10;
-/// In KiB: the program and all that is not shared out.
-const BASE: u64 = 20 * MIB;
-/// In KiB.
-const CONNECTION: u64 = 56;
-/// In KiB.
-const REQUEST: u64 = 40;
-/// The default cache of the database, in KiB.
-const CACHE: u64 = 24 * MIB;
-/// The most memory that hashing passwords may take if the number of threads is not configured, in KiB.
-const PASSWORDS: u64 = 1024 * MIB;
+const KIB_PER_MIB: u64 = 1 << 10;
+/// The program and all that is not shared out.
+const BASE_KIB: u64 = 20 * KIB_PER_MIB;
+const CONNECTION_KIB: u64 = 56;
+const REQUEST_KIB: u64 = 40;
+/// The default cache of the database.
+const CACHE_KIB: u64 = 24 * KIB_PER_MIB;
+/// The most memory that hashing passwords may take if the number of threads is not configured.
+const PASSWORDS_KIB: u64 = 1024 * KIB_PER_MIB;
 /// The fewest connections and requests. With fewer, one browser could take all.
 const FEWEST: u64 = 32;
-/// The least that `limits.memory` may be.
+/// The least that `limits.memory` may be, in bytes.
 const LEAST: u64 = 48 << 20;
-/// The memory of an encryption with a passphrase, in KiB.
-const PASSPHRASE: u64 = 128 * MIB;
+/// The memory of an encryption with a passphrase.
+const PASSPHRASE_KIB: u64 = 128 * KIB_PER_MIB;
 
 /// How much of each thing there may be at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,22 +70,22 @@ impl MemorySettings {
         let whole = self.limit.map_or(u64::MAX, |limit| limit.bytes >> 10);
         let cost = u64::from(self.cost.memory_kib());
         let passwords = match self.workers {
-            0 => PoolSize::fitting(self.cost, PASSWORDS.min(whole / 4)),
+            0 => PoolSize::fitting(self.cost, PASSWORDS_KIB.min(whole / 4)),
             threads => PoolSize {
                 threads,
                 waiting: PoolSize::WAITING,
             },
         };
-        let cache = (whole / 32).clamp(2 * MIB, CACHE);
+        let cache = (whole / 32).clamp(2 * KIB_PER_MIB, CACHE_KIB);
         let bodies = (whole / 12).min(as_u64(ALL_BODIES_KIB));
         let hashing = cost.saturating_mul(as_u64(passwords.threads));
         let rest = whole
-            .saturating_sub(BASE + cache + bodies)
+            .saturating_sub(BASE_KIB + cache + bodies)
             .saturating_sub(hashing);
         let most = as_u64(Limits::default().max_connections);
-        let room = (rest / (CONNECTION + REQUEST / 4)).max(FEWEST);
+        let room = (rest / (CONNECTION_KIB + REQUEST_KIB / 4)).max(FEWEST);
         let connections = self.connections.map_or(room.min(most), as_u64);
-        let left = rest.saturating_sub(connections.saturating_mul(CONNECTION)) / REQUEST;
+        let left = rest.saturating_sub(connections.saturating_mul(CONNECTION_KIB)) / REQUEST_KIB;
         let limit_kib = (whole / 2).clamp(cost, u64::from(MAX_MEMORY_KIB).max(cost));
         let mut plan = MemoryPlan {
             limit: self.limit,
@@ -101,8 +99,8 @@ impl MemorySettings {
         };
         plan.warning = self.limit.and_then(|MemoryLimit { bytes, origin }| {
             let mib = bytes >> 20;
-            if rest < FEWEST * CONNECTION {
-                let (hashing, base) = (hashing / MIB, (BASE + cache + bodies) / MIB);
+            if rest < FEWEST * CONNECTION_KIB {
+                let (hashing, base) = (hashing / KIB_PER_MIB, (BASE_KIB + cache + bodies) / KIB_PER_MIB);
                 return Some(format!(
                     "{mib} MiB ({origin}) are too few: hashing passwords takes {hashing} MiB, and the service {base} MiB without any connection. Give it more memory, or lower password.workers or password.memory_kib"
                 ));
@@ -138,7 +136,7 @@ pub(super) fn limit(reader: &mut Reader<'_>) -> Option<MemoryLimit> {
 
 /// Why an encryption with a passphrase does not fit into the memory, if it does not.
 pub(super) fn passphrase_warning(limit: Option<MemoryLimit>) -> Option<String> {
-    let MemoryLimit { bytes, origin } = limit.filter(|limit| limit.bytes >> 10 < 2 * PASSPHRASE)?;
+    let MemoryLimit { bytes, origin } = limit.filter(|limit| limit.bytes >> 10 < 2 * PASSPHRASE_KIB)?;
     Some(format!(
         "with backup.passphrase_file each backup takes 128 MiB for a moment, of {} MiB ({origin}): encrypt to recipients with backup.to",
         bytes >> 20

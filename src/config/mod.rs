@@ -285,7 +285,7 @@ pub struct EventRetention {
     /// How long security events are kept; without a bound if none.
     pub keep: Option<Duration>,
     /// How long routine events are kept; none to keep no routine events.
-    pub tokens: Option<Duration>,
+    pub routine: Option<Duration>,
 }
 
 /// The settings of scheduled backups.

@@ -30,7 +30,7 @@ pub const REGIONS: [&str; 2] = ["us", "ap"];
 
 const DEV_DATA_DIR: &str = "./idsvc-data/dev";
 const EVENTS_MIB: std::ops::RangeInclusive<u64> = 1..=65_536;
-const SHORTEST_EVENTS: Duration = Duration::from_hours(1);
+const SHORTEST_EVENT_RETENTION: Duration = Duration::from_hours(1);
 /// Keys stay published while their signatures are in use. Shorter rotations would pile them up in the key set.
 const SHORTEST_ROTATION: Duration = Duration::from_hours(1);
 const MOST_WORKERS: u64 = 1024;
@@ -218,14 +218,14 @@ pub(super) fn settings(reader: &mut Reader<'_>) -> Settings {
 fn events(reader: &mut Reader<'_>) -> EventRetention {
     let mut duration = |key: &str| {
         let (duration, origin) = reader.duration_or_off(key)?;
-        if duration < SHORTEST_EVENTS {
+        if duration < SHORTEST_EVENT_RETENTION {
             reader.fault(&origin, format!("{key} must be at least 1h, or off"));
         }
         Some(duration)
     };
     EventRetention {
         keep: duration("events.keep"),
-        tokens: duration("events.tokens"),
+        routine: duration("events.tokens"),
         max_bytes: reader.number_within("events.max_mib", EVENTS_MIB) << 20,
     }
 }

@@ -241,7 +241,7 @@ where
 struct ReplyWriter<'a> {
     unsent_reply: Option<Zeroizing<Vec<u8>>>,
     stream: &'a net::UnixStream,
-    /// The moment after which nothing more is written.
+    /// When the export has to be finished: its snapshot makes the database file grow.
     deadline: Option<Instant>,
 }
 
@@ -251,7 +251,10 @@ impl Write for ReplyWriter<'_> {
             self.stream.write_all(&reply)?;
         }
         if self.deadline.is_some_and(|deadline| deadline < Instant::now()) {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "the reader is too slow"));
+            return Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "the export took longer than it may",
+            ));
         }
         self.stream.write(bytes)
     }

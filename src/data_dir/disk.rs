@@ -9,7 +9,7 @@ use std::path::Path;
 pub const LEAST_TO_WRITE: u64 = 32 << 20;
 
 /// The bytes that are kept for users who sign in and for removing expired rows. With fewer free bytes, new anonymous users
-/// wait, and no backup is made.
+/// wait, and a scheduled backup replaces older ones, or is not made.
 pub const RESERVE: u64 = 64 << 20;
 
 /// The space on a disk, in bytes.

@@ -29,7 +29,7 @@ pub const DATABASE: &str = "idsvc.redb";
 pub const BACKUPS: &str = "backups";
 /// The ending of the names of backups.
 pub const BACKUP_ENDING: &str = ".backup";
-/// What the names of encrypted backups have after [`BACKUP_ENDING`].
+/// The ending that encrypted backups have after [`BACKUP_ENDING`].
 pub const ENCRYPTED_ENDING: &str = ".age";
 
 /// Why a data directory cannot be used.
@@ -194,7 +194,7 @@ impl DataDir {
         Self::open_caching(path, may_create, Options::default().cache_bytes, random)
     }
 
-    /// The same, with at most `cache_bytes` of the database cached in memory.
+    /// Opens the data directory. At most `cache_bytes` of the database are cached in memory.
     pub fn open_caching(
         path: &Path,
         may_create: bool,

@@ -11,7 +11,7 @@ use crate::app::App;
 use crate::flow::Failure;
 use crate::net::{FailedRequest, REQUEST_TIMEOUT};
 use crate::oauth::error::{ErrorCode, Refusal};
-use crate::observe::metrics::Shortage;
+use crate::observe::metrics::RefusalReason;
 use crate::pages::Heading;
 use crate::route::{Route, strip_issuer_path};
 use crate::store::StoreError;
@@ -105,7 +105,7 @@ pub fn failed(context: &RequestContext, failure: &Failure) -> HttpResponse {
         set_retry_after(&mut answer, *seconds);
         return answer;
     }
-    if let Some(shortage) = shortage_of(failure) {
+    if let Some(shortage) = temporary_reason(failure) {
         return busy(context, shortage);
     }
     log_failure(context, failure);
@@ -125,44 +125,44 @@ pub fn too_large(context: &RequestContext) -> HttpResponse {
 }
 
 /// The answer to a request for which something is lacking: 503 with `Retry-After`.
-pub fn busy(context: &RequestContext, shortage: Shortage) -> HttpResponse {
+pub fn busy(context: &RequestContext, shortage: RefusalReason) -> HttpResponse {
     let code = ErrorCode::TemporarilyUnavailable;
     let description = describe(shortage);
-    note_shortage(context, shortage);
+    note_refusal(context, shortage);
     let mut answer = json_error(StatusCode::SERVICE_UNAVAILABLE, code, description);
     set_retry_after(&mut answer, retry_seconds(shortage));
     answer
 }
 
-fn describe(shortage: Shortage) -> &'static str {
+fn describe(shortage: RefusalReason) -> &'static str {
     match shortage {
-        Shortage::Room => "the service has no room to store more; try again later",
-        Shortage::Store => "the service cannot store anything at this moment; try again",
-        Shortage::Memory => "the service is short of memory; try again",
+        RefusalReason::Room => "the service has no room to store more; try again later",
+        RefusalReason::Store => "the service cannot store anything at this moment; try again",
+        RefusalReason::Memory => "the service is short of memory; try again",
         _ => "the service is busy; try again",
     }
 }
 
 /// In how many seconds a request may succeed. Room comes at the earliest when expired rows are removed, every minute.
-fn retry_seconds(shortage: Shortage) -> u64 {
+fn retry_seconds(shortage: RefusalReason) -> u64 {
     match shortage {
-        Shortage::Room => 60,
+        RefusalReason::Room => 60,
         _ => RETRY_SECONDS,
     }
 }
 
 /// Counts a request for which something is lacking, and logs it. While the store takes no writes, almost every request is
 /// refused, so that is logged once a minute.
-pub fn note_shortage(context: &RequestContext, shortage: Shortage) {
+pub fn note_refusal(context: &RequestContext, shortage: RefusalReason) {
     context.app.metrics.count_refusal(shortage);
     match shortage {
-        Shortage::Room | Shortage::Store => {
+        RefusalReason::Room | RefusalReason::Store => {
             if let Some(left_out) = context.app.limits.note_outage(context.now) {
                 tracing::warn!(
                     reason = shortage.reason(),
                     left_out = (left_out > 0).then_some(left_out),
                     "requests are refused: {}",
-                    if shortage == Shortage::Room {
+                    if shortage == RefusalReason::Room {
                         NO_ROOM
                     } else {
                         NO_STORE
@@ -193,9 +193,9 @@ pub fn failed_page(context: &RequestContext, failure: &Failure) -> HttpResponse 
         set_retry_after(&mut answer, *seconds);
         return answer;
     }
-    if let Some(shortage) = shortage_of(failure) {
+    if let Some(shortage) = temporary_reason(failure) {
         let heading = match shortage {
-            Shortage::Room | Shortage::Store | Shortage::Memory => Heading::Server,
+            RefusalReason::Room | RefusalReason::Store | RefusalReason::Memory => Heading::Server,
             _ => Heading::Busy,
         };
         let message = match failure {
@@ -204,7 +204,7 @@ pub fn failed_page(context: &RequestContext, failure: &Failure) -> HttpResponse 
             }
             _ => "Too many people are signing in at this moment. Please try again.",
         };
-        note_shortage(context, shortage);
+        note_refusal(context, shortage);
         let mut answer = context.unlogged_error_page(StatusCode::SERVICE_UNAVAILABLE, heading, message);
         set_retry_after(&mut answer, retry_seconds(shortage));
         return answer;
@@ -218,13 +218,13 @@ pub fn failed_page(context: &RequestContext, failure: &Failure) -> HttpResponse 
 }
 
 /// What is lacking, if a retry may succeed.
-pub fn shortage_of(failure: &Failure) -> Option<Shortage> {
+pub fn temporary_reason(failure: &Failure) -> Option<RefusalReason> {
     match failure {
-        Failure::Busy => Some(Shortage::Passwords),
-        Failure::OutOfMemory(_) => Some(Shortage::Memory),
-        Failure::Store(StoreError::Busy | StoreError::Closed) => Some(Shortage::Writes),
-        Failure::Store(StoreError::NoSpace) => Some(Shortage::Room),
-        Failure::Store(error) => error.is_outage().then_some(Shortage::Store),
+        Failure::Busy => Some(RefusalReason::Passwords),
+        Failure::OutOfMemory(_) => Some(RefusalReason::Memory),
+        Failure::Store(StoreError::Busy | StoreError::Closed) => Some(RefusalReason::Writes),
+        Failure::Store(StoreError::NoSpace) => Some(RefusalReason::Room),
+        Failure::Store(error) => error.is_outage().then_some(RefusalReason::Store),
         Failure::Throttled { .. } | Failure::NoKey(_) | Failure::NoRefreshKey | Failure::Sign(_) => None,
     }
 }

@@ -34,7 +34,7 @@ use self::response::{HttpResponse, empty};
 use crate::app::{App, RequestPermit};
 use crate::net::{Peer, REQUEST_TIMEOUT};
 use crate::oauth::error::printable;
-use crate::observe::metrics::Shortage;
+use crate::observe::metrics::RefusalReason;
 use crate::route::{Cors, Route, strip_issuer_path};
 
 /// The largest body that is read, in bytes.
@@ -89,7 +89,7 @@ fn check_request_limits(context: &RequestContext) -> Result<RequestPermit, Box<H
         return Err(Box::new(empty(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)));
     }
     let permit = context.app.permit_for_request(context.client_address());
-    permit.ok_or_else(|| Box::new(error::busy(context, Shortage::Requests)))
+    permit.ok_or_else(|| Box::new(error::busy(context, RefusalReason::Requests)))
 }
 
 /// Answers a request within the limits. A POST is dispatched once its body has been read.
@@ -115,7 +115,7 @@ where
             .app
             .permit_for_body(expected_body_len(&body), context.client_address())
         {
-            None => error::busy(&context, Shortage::Bodies),
+            None => error::busy(&context, RefusalReason::Bodies),
             Some(_permit) => {
                 let read = read_body(&mut body, MAX_BODY, BODY_TIMEOUT).await;
                 context.read_at = Instant::now();
@@ -155,7 +155,7 @@ fn complete_response(
         peer.tls && context.app.has_hsts,
     );
     if answer.status() == StatusCode::TOO_MANY_REQUESTS {
-        context.app.metrics.count_refusal(Shortage::RateLimit);
+        context.app.metrics.count_refusal(RefusalReason::RateLimit);
     }
     let label = route.map_or("none", Route::label);
     if started.elapsed() < REQUEST_TIMEOUT {

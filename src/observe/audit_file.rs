@@ -61,7 +61,7 @@ impl EventLog {
         Ok(Self {
             security,
             routine,
-            keeps_routine: retention.tokens.is_some(),
+            keeps_routine: retention.routine.is_some(),
             clock,
         })
     }
@@ -105,7 +105,7 @@ mod tests {
         let retention = EventRetention {
             max_bytes: 1 << 20,
             keep: None,
-            tokens,
+            routine: tokens,
         };
         let log = EventLog::start(data.path(), &retention, clock).unwrap();
         let writers = [log.security.clone(), log.routine.clone()];

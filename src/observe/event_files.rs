@@ -168,14 +168,14 @@ impl LineSink for EventFile {
 
 impl EventFile {
     pub(super) fn new(data_dir: &Path, kind: EventKind, retention: &EventRetention, clock: Clock) -> Self {
-        let parts = if retention.tokens.is_some() { 2 } else { 1 };
+        let parts = if retention.routine.is_some() { 2 } else { 1 };
         Self {
             data_dir: data_dir.to_owned(),
             kind,
             max_bytes: retention.max_bytes / parts,
             keep: match kind {
                 EventKind::Security => retention.keep,
-                EventKind::Routine => Some(retention.tokens.unwrap_or_default()),
+                EventKind::Routine => Some(retention.routine.unwrap_or_default()),
             },
             file: None,
             clock,
@@ -259,7 +259,8 @@ impl EventFile {
     /// Removes the files whose events are all older than the time that they are kept for.
     ///
     /// The clock may have been wrong when a file was written. So a file is taken to be as new as the newest one before it,
-    /// and a time that cannot be is left out: a file without any other goes with the one after it.
+    /// and a time before [`EARLIEST`] or ahead of the clock is ignored: a file with no other time is removed together with the
+    /// next newer file.
     fn remove_older(&mut self, now: Timestamp) -> io::Result<()> {
         let Some(keep) = self.keep else { return Ok(()) };
         if self.is_mid_line || now < EARLIEST {
@@ -298,7 +299,7 @@ impl EventFile {
 
     /// Removes a file. Readers find a mark that there were older events.
     fn remove(&self, folder: &Folder, name: &str) -> io::Result<()> {
-        // On a full disk the next removal creates it.
+        // A full disk may refuse the mark. The file is removed nevertheless, and the next removal creates the mark.
         if let Ok(made) = folder.create_file(self.kind.removal_mark(), 0o600) {
             folder.give_to_owner(&made)?;
         }

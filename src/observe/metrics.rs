@@ -66,7 +66,7 @@ struct ReasonLabel {
 
 /// What the service lacks when it refuses a request or a connection that may be right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shortage {
+pub enum RefusalReason {
     /// The sender is over a rate limit (429).
     RateLimit,
     /// Too many requests are under way.
@@ -87,7 +87,7 @@ pub enum Shortage {
     Connections,
 }
 
-impl Shortage {
+impl RefusalReason {
     /// All of them.
     pub const ALL: [Self; 9] = [
         Self::RateLimit,
@@ -178,7 +178,7 @@ impl Default for Metrics {
         for outcome in BACKUP_OUTCOMES {
             drop(metrics.backups.get_or_create(&OutcomeLabel { outcome }));
         }
-        for shortage in Shortage::ALL {
+        for shortage in RefusalReason::ALL {
             drop(metrics.refusals_for(shortage));
         }
         metrics
@@ -221,20 +221,29 @@ impl Metrics {
             .inc();
     }
 
-    /// Counts a finished attempt at a scheduled backup.
-    pub fn count_backup(&self, was_made: bool) {
-        let [made, failed] = BACKUP_OUTCOMES;
-        let outcome = if was_made { made } else { failed };
+    /// Notes that a scheduled backup was made, or that none was due.
+    pub fn backup_succeeded(&self, was_made: bool) {
+        let [outcome, _] = BACKUP_OUTCOMES;
+        let count = u64::from(was_made);
+        self.backups
+            .get_or_create(&OutcomeLabel { outcome })
+            .inc_by(count);
+        self.backup_failing.set(0);
+    }
+
+    /// Counts a scheduled backup that failed.
+    pub fn backup_failed(&self) {
+        let [_, outcome] = BACKUP_OUTCOMES;
         self.backups.get_or_create(&OutcomeLabel { outcome }).inc();
-        self.backup_failing.set(u64::from(!was_made));
+        self.backup_failing.set(1);
     }
 
     /// Counts a request that is refused for lack of something.
-    pub fn count_refusal(&self, shortage: Shortage) {
+    pub fn count_refusal(&self, shortage: RefusalReason) {
         self.refusals_for(shortage).inc();
     }
 
-    fn refusals_for(&self, shortage: Shortage) -> Counter {
+    fn refusals_for(&self, shortage: RefusalReason) -> Counter {
         let reason = shortage.reason();
         self.refusals.get_or_create_owned(&ReasonLabel { reason })
     }
@@ -245,7 +254,7 @@ impl Metrics {
             let counter = self.events.get_or_create(&EventLabel { event });
             counter.inner().store(total, Ordering::Relaxed);
         }
-        let refused = self.refusals_for(Shortage::Connections);
+        let refused = self.refusals_for(RefusalReason::Connections);
         let total = refused.inner();
         total.store(readings.connections_refused, Ordering::Relaxed);
         let mut read = Registry::default();

@@ -66,7 +66,7 @@ pub struct Readings {
 }
 
 impl Readings {
-    /// The same, with what the process takes.
+    /// Adds the memory and the open files of this process.
     #[must_use]
     pub fn with_process(self) -> Self {
         Self {
@@ -77,7 +77,7 @@ impl Readings {
         }
     }
 
-    /// The same, with the size of the event files in this data directory.
+    /// Adds the size of the event files in this data directory, and the times of the oldest events.
     #[must_use]
     pub fn with_events_in(self, data_dir: &Path) -> Self {
         let [security, routine] = EventKind::ALL.map(|kind| extent(data_dir, kind).ok());

@@ -47,12 +47,12 @@ impl Memory {
         self.blocks = Vec::new();
     }
 
-    /// Fails if a computation cannot have so many bytes. They are freed again: it is for code that ends the process when it
-    /// gets no memory.
+    /// Fails if a computation cannot have so many bytes. They are only tried and freed again: scrypt allocates by itself, and
+    /// aborts the process if that fails.
     pub(super) fn check_room(&self, bytes: usize) -> Result<(), OutOfMemory> {
         let room = self.check_limit(bytes.div_ceil(1024));
         room.and_then(|()| Vec::<u8>::new().try_reserve_exact(bytes).map_err(|_| OutOfMemory))
-            .inspect_err(|_| self.shortages.note(bytes.div_ceil(1024)))
+            .inspect_err(|_| self.shortages.note(bytes.div_ceil(1024), self.limit_kib))
     }
 
     fn check_limit(&self, kib: usize) -> Result<(), OutOfMemory> {
@@ -79,7 +79,8 @@ impl Memory {
         output: &mut [u8],
     ) -> Result<(), OutOfMemory> {
         let count = argon2.params().block_count();
-        self.grow(count).inspect_err(|_| self.shortages.note(count))?;
+        self.grow(count)
+            .inspect_err(|_| self.shortages.note(count, self.limit_kib))?;
         let blocks = self.blocks.get_mut(..count).ok_or(OutOfMemory)?;
         argon2
             .hash_password_into_with_memory(password, salt, output, blocks)
@@ -115,7 +116,7 @@ impl Shortages {
     }
 
     /// Counts one, and logs at most one line a minute.
-    fn note(&self, kib: usize) {
+    fn note(&self, kib: usize, limit_kib: u32) {
         let count = self.count.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         let before = match *logged {
@@ -126,8 +127,9 @@ impl Shortages {
         *logged = Some((Instant::now(), count));
         tracing::error!(
             kib,
+            limit_kib,
             hashes = count.saturating_sub(before),
-            "there is no memory for a password hash: raise limits.memory or the limit of the control group, or lower password.workers"
+            "there is no memory for a password hash: raise limits.memory, above twice kib if kib is over limit_kib; otherwise give the service more memory, or lower password.workers"
         );
     }
 }

@@ -93,7 +93,7 @@ impl PasswordPool {
         Self::start_within(MAX_MEMORY_KIB, params, size)
     }
 
-    /// The same. A hash that takes more than `limit_kib` KiB of memory is not computed: an imported hash may.
+    /// Starts the threads. A hash that takes more than `limit_kib` KiB is refused; only an imported hash can take more.
     pub fn start_within(limit_kib: u32, params: PasswordParams, size: PoolSize) -> io::Result<Self> {
         Self::launch(limit_kib, params, size, Self::IDLE_TIMEOUT)
     }

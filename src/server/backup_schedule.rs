@@ -76,13 +76,11 @@ pub async fn run(app: Arc<App>, data_dir: PathBuf, interval: Duration, settings:
         };
         let pause = match result {
             Ok(made) => {
-                if made.is_some() {
-                    app.metrics.count_backup(true);
-                }
+                app.metrics.backup_succeeded(made.is_some());
                 CHECK_INTERVAL
             }
             Err(error) => {
-                app.metrics.count_backup(false);
+                app.metrics.backup_failed();
                 tracing::error!(%error, "no scheduled backup");
                 interval.clamp(Duration::from_secs(1), MAX_RETRY_PAUSE)
             }

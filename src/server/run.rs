@@ -4,8 +4,9 @@ use std::future::ready;
 use std::io::{self, Write};
 use std::sync::Arc;
 
+use ::http::Request;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 
 use super::dev::{self, Example};
@@ -32,6 +33,9 @@ use crate::net::tls::Acceptor;
 use crate::observe::readings::Readings;
 use crate::themes::folder::ThemeFolder;
 use crate::themes::theme_set::Themes;
+
+/// The most requests for metrics that read the disk at the same time.
+const METRICS_AT_ONCE: usize = 4;
 
 /// The values that the development server prints once it listens.
 pub struct Announcement<'a> {
@@ -248,11 +252,21 @@ fn serve_metrics(
     readings: impl Fn() -> Readings + Send + Sync + 'static,
     stops: watch::Receiver<u32>,
 ) {
-    let readings = Arc::new(readings);
-    let service = move |request, _| {
-        let (app, readings) = (Arc::clone(&app), Arc::clone(&readings));
-        let answer = tokio::task::spawn_blocking(move || http::metrics::expose(&app, &request, &*readings));
-        async move { answer.await.unwrap_or_else(|_| http::metrics::unread()) }
+    let (readings, places) = (Arc::new(readings), Arc::new(Semaphore::new(METRICS_AT_ONCE)));
+    let service = move |request: Request<_>, _| {
+        let (app, readings, places) = (Arc::clone(&app), Arc::clone(&readings), Arc::clone(&places));
+        async move {
+            if request.uri().path() != "/metrics" {
+                return http::metrics::expose(&app, &request, &*readings);
+            }
+            // A thread that waits for the disk keeps its place, and requests wait without a thread.
+            let place = places.acquire_owned().await;
+            let answer = tokio::task::spawn_blocking(move || {
+                let _place = place;
+                http::metrics::expose(&app, &request, &*readings)
+            });
+            answer.await.unwrap_or_else(|_| http::metrics::unread())
+        }
     };
     tokio::spawn(async move { listener.serve(None, service, stop_requested(stops, 1)).await });
 }

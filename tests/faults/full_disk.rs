@@ -7,8 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::kiosk::{Kiosk, is_ready, put_off, until_ready};
-use super::refused_in_one_sentence;
-use super::room::Room;
+use super::{on_a_small_disk, refused_in_one_sentence};
 use crate::harness::metrics::Collector;
 use crate::harness::process::{Running, Service, shown};
 use crate::harness::report::report;
@@ -25,12 +24,10 @@ fn enter_until_put_off(kiosk: &Kiosk, running: &Running<'_>, kept: &mut Vec<Stri
 /// On a file system of its own that is really full.
 #[test]
 fn a_full_disk_puts_writes_off_until_there_is_room_and_readiness_says_so() {
-    let service = Service::new();
-    let data = service.folder.path().join("data");
-    let Some(room) = Room::mount(&data, "160m") else {
-        return report("full disk", "NOT RUN: file systems cannot be mounted here");
+    let Some((service, room)) = on_a_small_disk("full disk") else {
+        return;
     };
-    let service = service.by(&room.wrapper());
+    let data = service.folder.path().join("data");
     let kiosk = Kiosk::register(&service);
     let mut running = service.serve();
     let access = kiosk.tokens(&running)["access_token"]
@@ -111,12 +108,10 @@ fn a_full_disk_puts_writes_off_until_there_is_room_and_readiness_says_so() {
 /// A disk fills up a mebibyte at a time, under load.
 #[test]
 fn readiness_ends_before_the_first_write_fails() {
-    let service = Service::new();
-    let data = service.folder.path().join("data");
-    let Some(room) = Room::mount(&data, "160m") else {
-        return report("readiness", "NOT RUN: file systems cannot be mounted here");
+    let Some((service, room)) = on_a_small_disk("readiness") else {
+        return;
     };
-    let service = service.by(&room.wrapper());
+    let data = service.folder.path().join("data");
     let kiosk = Kiosk::register(&service);
     let running = service.serve();
     let mut tokens: Vec<_> = (0..200).map(|_| kiosk.enter(&running).unwrap()).collect();
@@ -146,12 +141,11 @@ fn readiness_ends_before_the_first_write_fails() {
 /// New anonymous users are refused while there is only room for users who sign in and for what expires.
 #[test]
 fn of_a_disk_that_is_nearly_full_strangers_get_nothing_and_others_what_they_need() {
-    let service = Service::new();
-    let data = service.folder.path().join("data");
-    let Some(room) = Room::mount(&data, "160m") else {
-        return report("nearly full disk", "NOT RUN: file systems cannot be mounted here");
+    let Some((service, room)) = on_a_small_disk("nearly full disk") else {
+        return;
     };
-    let (service, collector) = Collector::of(service.by(&room.wrapper()));
+    let data = service.folder.path().join("data");
+    let (service, collector) = Collector::of(service);
     let kiosk = Kiosk::register_as(
         &service,
         "kiosk",
@@ -199,12 +193,10 @@ fn of_a_disk_that_is_nearly_full_strangers_get_nothing_and_others_what_they_need
 /// The free room jumps. Readiness follows at once, and the log tells it once a minute.
 #[test]
 fn a_disk_that_fills_and_empties_again_and_again_is_followed_and_fills_no_log() {
-    let service = Service::new();
-    let data = service.folder.path().join("data");
-    let Some(room) = Room::mount(&data, "160m") else {
-        return report("free room", "NOT RUN: file systems cannot be mounted here");
+    let Some((service, room)) = on_a_small_disk("free room") else {
+        return;
     };
-    let service = service.by(&room.wrapper());
+    let data = service.folder.path().join("data");
     let kiosk = Kiosk::register(&service);
     let running = service.serve();
     let ballast = room.inside(&data).join("ballast");

@@ -37,6 +37,19 @@ mod timing;
 mod upgrade;
 
 use crate::harness::process::{Service, said};
+use crate::harness::report::report;
+
+use self::room::Room;
+
+/// A service whose data lies on a disk of 160 MiB; nothing, and a line in the report, where none can be mounted.
+pub(crate) fn on_a_small_disk(what: &str) -> Option<(Service, Room)> {
+    let service = Service::new();
+    let Some(room) = Room::mount(&service.folder.path().join("data"), "160m") else {
+        report(what, "NOT RUN: file systems cannot be mounted here");
+        return None;
+    };
+    Some((service.by(&room.wrapper()), room))
+}
 
 /// The command is refused with one clear sentence.
 pub(crate) fn refused_in_one_sentence(service: &Service, words: &[&str], about: &str) {

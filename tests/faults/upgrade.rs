@@ -9,10 +9,8 @@ use idsvc::store::schema::{Schema, meta_put};
 use idsvc::store::{OpenError, Options, Store};
 
 use super::kiosk::Kiosk;
-use super::refused_in_one_sentence;
-use super::room::Room;
+use super::{on_a_small_disk, refused_in_one_sentence};
 use crate::harness::process::Service;
-use crate::harness::report::report;
 
 const LATER: Schema = Schema::new(&[|tx| meta_put(tx, "from", "the future")]);
 
@@ -65,12 +63,10 @@ fn what_a_killed_service_wrote_last_is_in_the_copy_that_an_upgrade_makes() {
 
 #[test]
 fn an_upgrade_without_room_for_its_copy_is_refused_and_takes_no_room() {
-    let service = Service::new();
-    let data = service.folder.path().join("data");
-    let Some(room) = Room::mount(&data, "160m") else {
-        return report("upgrade", "NOT RUN: file systems cannot be mounted here");
+    let Some((service, room)) = on_a_small_disk("upgrade") else {
+        return;
     };
-    let service = service.by(&room.wrapper());
+    let data = service.folder.path().join("data");
     let kiosk = Kiosk::register(&service);
     let mut running = service.serve();
     let token = kiosk.enter(&running).unwrap();

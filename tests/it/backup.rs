@@ -2,17 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
+use std::process::Output;
 use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use tempfile::TempDir;
 
-use crate::harness::process::{Running, Service, said, shown};
+use crate::harness::process::{Running, Service, run_with_input, said, shown};
 use crate::harness::report::report;
 
 const ANONYMOUS: &str = "urn:service:oauth2:grant-type:anonymous";
@@ -156,17 +155,8 @@ fn a_backup_goes_through_pipes() {
     let folder = TempDir::new().unwrap();
     let data = folder.path().join("new");
     let restore = |bytes: &[u8]| {
-        let mut child = service
-            .command(&["restore", "-", "--master-key", "data/master.key"])
-            .env("IDSVC_DATA_DIR", &data)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        // A restore that refuses does not read to the end.
-        let _ = child.stdin.take().unwrap().write_all(bytes);
-        child.wait_with_output().unwrap()
+        let mut command = service.command(&["restore", "-", "--master-key", "data/master.key"]);
+        run_with_input(command.env("IDSVC_DATA_DIR", &data), bytes)
     };
     for end in [0, 5, 100, made.stdout.len() / 2, made.stdout.len() - 1] {
         let refused = restore(&made.stdout[..end]);
@@ -556,7 +546,9 @@ fn a_backup_replaces_a_backup_and_nothing_else() {
             assert_eq!(refused.status.code(), Some(1), "{words:?}");
             let said = said(&refused);
             assert!(
-                said.contains(&format!("{name} is no backup, and nothing else is replaced")),
+                said.contains(&format!(
+                    "{name} is no backup and no file that age encrypted, and nothing else is replaced"
+                )),
                 "{said}"
             );
         }

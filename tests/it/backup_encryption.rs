@@ -1,12 +1,11 @@
 //! Encrypted backups: to recipients or with a passphrase, asked for or scheduled, through pipes, by the tool `age` too.
 
 use std::fs;
-use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use crate::harness::process::{Service, said, shown};
+use crate::harness::process::{Service, run_with_input, said, shown};
 use crate::harness::report::report;
 use crate::harness::terminal::OnTerminal;
 
@@ -42,17 +41,7 @@ fn is_encrypted(bytes: &[u8]) -> bool {
 fn restore(service: &Service, words: &[&str], input: &[u8]) -> Output {
     let data = service.folder.path().join("new");
     let words = [&["restore"], words, &["--master-key", "data/master.key"]].concat();
-    let mut child = service
-        .command(&words)
-        .env("IDSVC_DATA_DIR", &data)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // A restore that refuses does not read to the end.
-    let _ = child.stdin.take().unwrap().write_all(input);
-    child.wait_with_output().unwrap()
+    run_with_input(service.command(&words).env("IDSVC_DATA_DIR", &data), input)
 }
 
 /// Restores into a new directory, looks for the user, and removes the directory.

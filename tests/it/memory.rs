@@ -45,7 +45,7 @@ fn a_sign_in_for_which_there_is_no_memory_is_told_to_come_again_and_the_operator
         .filter(|line| line.contains("no memory for a password hash"))
         .collect();
     assert!(
-        lines.len() == 1 && lines[0].contains("\"kib\":65536,\"hashes\":1"),
+        lines.len() == 1 && lines[0].contains("\"kib\":65536,\"limit_kib\":32768,\"hashes\":1"),
         "one line a minute: {log}"
     );
     let doctor = service.run(&["doctor"]);

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::thread;
 
 use idsvc::clock::Clock;
-use idsvc::observe::metrics::Shortage;
+use idsvc::observe::metrics::RefusalReason;
 use idsvc::observe::readings::Readings;
 
 use crate::harness::metrics::{Collector, value};
@@ -228,12 +228,12 @@ fn what_is_scraped_under_load_is_whole_and_counters_only_grow() {
 #[tokio::test]
 async fn refusals_are_counted_by_their_reason() {
     let server = Server::start().await;
-    let count = |shortage: Shortage| {
+    let count = |shortage: RefusalReason| {
         let text = server.app.metrics.text(&Readings::default());
         let sample = format!("idsvc_refusals_total{{reason=\"{}\"}}", shortage.reason());
         value(&text, &sample).unwrap()
     };
-    for shortage in Shortage::ALL {
+    for shortage in RefusalReason::ALL {
         assert_eq!(count(shortage), 0, "{shortage:?}");
     }
     let from = "127.0.0.1".parse().unwrap();
@@ -246,7 +246,12 @@ async fn refusals_are_counted_by_their_reason() {
     drop(held);
     until(async || form().with("client_id", "nobody").await.status == 429).await;
     assert_eq!(
-        [Shortage::Requests, Shortage::Bodies, Shortage::RateLimit].map(count),
+        [
+            RefusalReason::Requests,
+            RefusalReason::Bodies,
+            RefusalReason::RateLimit
+        ]
+        .map(count),
         [1, 1, 1]
     );
 }

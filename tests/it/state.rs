@@ -1,13 +1,12 @@
 //! Declared state from a file, and back into one.
 
 use std::fs;
-use std::io::Write;
-use std::process::{Output, Stdio};
+use std::process::Output;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::harness::process::{Service, said, shown};
+use crate::harness::process::{Service, run_with_input, said, shown};
 
 const STATE: &str = r#"
 [[provider]]
@@ -142,15 +141,8 @@ fn export_and_apply_are_a_fixed_point_and_a_copy_is_the_same() {
     assert!(exported.status.success(), "{}", said(&exported));
     assert!(!shown(&exported).contains("hash") && !shown(&exported).contains("sha256"));
     let pipe = |service: &Service, text: &[u8], flags: &[&str]| {
-        let mut child = service
-            .command(&[&["apply", "-f", "-", "--json"][..], flags].concat())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        child.stdin.take().unwrap().write_all(text).unwrap();
-        let output = child.wait_with_output().unwrap();
+        let mut command = service.command(&[&["apply", "-f", "-", "--json"][..], flags].concat());
+        let output = run_with_input(&mut command, text);
         assert!(output.status.success(), "{}", said(&output));
         serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()
     };

@@ -58,10 +58,27 @@ pub struct Apply {
     /// missing, all that are not declared may be removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only: Option<Vec<(String, String)>>,
-    /// Users who are removed as well, by uuid, as far as a file can declare them: of a file that is applied in parts, the
-    /// service never sees all users at once.
+    /// Users to remove. One who was renamed in the meantime stays. A file that is applied in batches needs this: no batch
+    /// has all users, so `prune` cannot find those who are missing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub remove_users: Vec<Uuid>,
+    pub remove_users: Vec<RemovedUser>,
+}
+
+/// A user to remove, with the names that the operator saw.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemovedUser {
+    /// The uuid.
+    pub uuid: Uuid,
+    /// The account identifier.
+    pub account_id: String,
+    /// The email address.
+    pub email: Option<String>,
+}
+
+impl RemovedUser {
+    fn is(&self, user: &User) -> bool {
+        (&self.account_id, &self.email) == (&user.account_id, &user.email)
+    }
 }
 
 /// What happens to a record.
@@ -324,8 +341,9 @@ pub async fn apply(admin: Admin<'_>, request: Apply) -> AdminResult<Applied> {
         if let Some(users) = &users {
             users::plan(snapshot, users, prune, now, &mut plan)?;
         }
-        for uuid in &remove_users {
-            if let Some(user) = USERS.get(snapshot, uuid)?.filter(users::is_declarable) {
+        for named in &remove_users {
+            let found = USERS.get(snapshot, &named.uuid)?;
+            if let Some(user) = found.filter(|user| users::is_declarable(user) && named.is(user)) {
                 users::plan_removal(user, &mut plan);
             }
         }

@@ -76,7 +76,7 @@ fn check_space(data_dir: &Path, database_size: u64, space: Space) -> Finding {
     } else if space.lacking() > 0 {
         let kept = RESERVE >> 20;
         format!(
-            "make room for {lacking} MiB soon: with fewer than {kept} free, new anonymous users are answered with 503 unless the database file has unused room, and no backup is made; {reason}"
+            "make room for {lacking} MiB soon: with fewer than {kept} free, new anonymous users are answered with 503 unless the database file has unused room, and a scheduled backup replaces older ones, or is not made; {reason}"
         )
     } else {
         format!("make room for {lacking} MiB: {reason}")

@@ -52,7 +52,7 @@ pub(super) fn examine_shortages(hashes: u64) -> Option<Finding> {
     let message = format!(
         "there was no memory for {hashes} password hashes since the service started: those sign-ins were answered with 503"
     );
-    let remedy = "raise limits.memory or the limit of the control group, or lower password.workers, and restart the service; its log says how much memory a hash needed";
+    let remedy = "raise limits.memory or the limit of the control group, and restart the service; its log says how much memory a hash needed, and whether fewer password.workers help";
     (hashes > 0).then(|| Finding::mend("data", "memory", message, remedy))
 }
 

@@ -56,7 +56,7 @@ pub(super) fn refused(context: &RequestContext, grant: &'static str, refusal: &R
 pub(super) fn failed(context: &RequestContext, grant: &'static str, failure: &Failure) -> HttpResponse {
     let outcome = match failure {
         Failure::Throttled { .. } => "throttled",
-        failure if error::shortage_of(failure).is_some() => "busy",
+        failure if error::temporary_reason(failure).is_some() => "busy",
         _ => "failed",
     };
     context.app.metrics.count_grant(grant, outcome);

@@ -18,7 +18,7 @@ use crate::http::error;
 use crate::http::request::Parameters;
 use crate::http::response::HttpResponse;
 use crate::identity::{LoginName, Session};
-use crate::observe::metrics::Shortage;
+use crate::observe::metrics::RefusalReason;
 use crate::pages::{Account, AccountNotice, ApplicationLine, Locale, SessionLine};
 use crate::password::PasswordProblem;
 use crate::route::Route;
@@ -175,11 +175,11 @@ async fn show_password_change(
         Ok(ActionResult::Done(PasswordChange::Unchanged)) => AccountNotice::SamePassword,
         Ok(ActionResult::SignInRequired) => return sign_in(context, false),
         Err(Failure::Busy) => {
-            error::note_shortage(context, Shortage::Passwords);
+            error::note_refusal(context, RefusalReason::Passwords);
             AccountNotice::Busy
         }
         Err(Failure::OutOfMemory(_)) => {
-            error::note_shortage(context, Shortage::Memory);
+            error::note_refusal(context, RefusalReason::Memory);
             AccountNotice::OutOfMemory
         }
         Err(Failure::Throttled { seconds }) => return throttled(context, seconds).await,

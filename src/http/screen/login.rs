@@ -22,7 +22,7 @@ use crate::http::response::{self, HttpResponse};
 use crate::identity::{AuthenticationMethod, LoginName};
 use crate::oauth::error::printable;
 use crate::oauth::login::{LoginStep, ResolvedPurpose};
-use crate::observe::metrics::Shortage;
+use crate::observe::metrics::RefusalReason;
 use crate::pages::{Login, LoginProblem, ProviderChoice};
 use crate::route::Route;
 
@@ -151,11 +151,11 @@ async fn sign_in_with_password(
         Ok(SignIn::Refused) => draw_again(LoginProblem::Credentials),
         Ok(SignIn::Expired) => draw_again(LoginProblem::Expired),
         Err(Failure::Busy) => {
-            error::note_shortage(context, Shortage::Passwords);
+            error::note_refusal(context, RefusalReason::Passwords);
             draw_again(LoginProblem::Busy)
         }
         Err(Failure::OutOfMemory(_)) => {
-            error::note_shortage(context, Shortage::Memory);
+            error::note_refusal(context, RefusalReason::Memory);
             draw_again(LoginProblem::OutOfMemory)
         }
         Err(Failure::Throttled { seconds }) => throttled(seconds),

@@ -12,7 +12,7 @@ fn retention(max_bytes: u64) -> EventRetention {
     EventRetention {
         max_bytes,
         keep: Some(KEEP),
-        tokens: None,
+        routine: None,
     }
 }
 
@@ -86,7 +86,7 @@ fn each_kind_has_half_of_the_size_and_the_kept_one_all_of_it() {
     let data = TempDir::new().unwrap();
     let bytes = |tokens| {
         let retention = EventRetention {
-            tokens,
+            routine: tokens,
             ..retention(64)
         };
         EventKind::ALL.map(|kind| {

@@ -29,7 +29,6 @@ async fn what_came_after_the_question_is_not_removed() {
     assert_eq!(shown.len(), 2);
     let answered = |only: &[(String, String)]| Apply {
         only: Some(only.to_vec()),
-        remove_users: Vec::new(),
         ..declared(&["web"], true)
     };
     apply(admin(&core), declared(&["late"], false)).await.unwrap();
@@ -44,4 +43,31 @@ async fn what_came_after_the_question_is_not_removed() {
     let applied = apply(admin(&core), answered(&shown)).await.unwrap();
     assert_eq!(actions(&applied), [(Action::Remove, "old")]);
     assert_eq!(there(), ["web"]);
+}
+
+#[tokio::test]
+async fn a_user_who_was_renamed_after_the_question_is_not_removed() {
+    let core = core();
+    let users = ["a@example.com", "b@example.com"].map(person);
+    apply(admin(&core), request(None, Some(users.to_vec()), false))
+        .await
+        .unwrap();
+    let there = user::page(admin(&core), &user::ListUsers::default())
+        .unwrap()
+        .records;
+    let mut removed: Vec<_> = there
+        .iter()
+        .map(|user| RemovedUser {
+            uuid: user.uuid,
+            account_id: user.account_id.clone(),
+            email: user.email.clone(),
+        })
+        .collect();
+    removed[0].email = Some("before@example.com".to_owned());
+    let wanted = Apply {
+        remove_users: removed,
+        ..Apply::default()
+    };
+    let applied = apply(admin(&core), wanted).await.unwrap();
+    assert_eq!(actions(&applied), [(Action::Remove, "b@example.com")]);
 }

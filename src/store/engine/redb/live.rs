@@ -13,7 +13,8 @@ const LIVE_BYTES: &str = "live_bytes";
 /// The bytes that redb needs for a row besides its key and its value: the ends of both.
 const ROW_OVERHEAD: usize = 8;
 
-/// Redb merges a page with its neighbour once a third of it is used, so rows take at most this many times their bytes.
+/// Redb merges a page with its neighbour when less than a third of it is used. So rows take at most this many times their
+/// bytes.
 const MAX_BYTES_PER_LIVE_BYTE: u64 = 3;
 
 /// The bytes that rows of `live_bytes` take in the file at most. That does not include pages of an earlier commit.

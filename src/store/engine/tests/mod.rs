@@ -234,6 +234,7 @@ fn a_compaction_waits_for_a_read_that_has_begun() {
         runtime.block_on(async {
             let refused = store.ask(Message::Compact).await;
             assert!(matches!(refused, Err(StoreError::BeingRead)), "{refused:?}");
+            assert!(store.is_writable() && store.stats().failures == 0);
             let (compacted, ()) = tokio::join!(store.compact(), async { end.send(()).unwrap() });
             compacted.unwrap();
         });

@@ -309,7 +309,7 @@ impl WriterThread {
         }
         let compacted = self.backend.compact();
         if let Err(error) = &compacted
-            && !matches!(error, StoreError::Busy)
+            && !matches!(error, StoreError::BeingRead)
         {
             self.fail(error);
         }
