@@ -1,4 +1,4 @@
-// The programs of the README, word for word but for addresses.
+// The programs of the guide sign a person in, word for word but for addresses.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -13,8 +13,8 @@ import { after, before, describe, it } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Browser, Callback } from './browser.mjs';
 import { alice, enter, leave, server } from './cast.mjs';
+import { program as programOf } from './guide.mjs';
 import { ALICE, freePort } from './harness.mjs';
-import { sample } from './readme.mjs';
 
 let folder;
 const programs = [];
@@ -69,11 +69,11 @@ describe('a server', () => {
   }
 
   before(async () => {
-    const { words, code } = await sample('A server');
+    const code = await programOf('sign-in-web-application.md', 'server.mjs');
     const port = await freePort();
     site = `http://localhost:${port}`;
     const there = (line) => line.replaceAll('http://localhost:3000', site).replaceAll('listen(3000,', `listen(${port},`);
-    const client = await server.json(...words.map((word) => (word === 'web' ? 'sample' : there(word))));
+    const client = await server.json('client', 'add', 'sample', '--redirect-uri', `${site}/callback`);
     program = await run('server', there(code).replaceAll("'web'", "'sample'"), { CLIENT_SECRET: client.client_secret });
     const deadline = Date.now() + 60_000;
     for (;;) {
@@ -136,8 +136,8 @@ describe('a server', () => {
 
 describe("a program on the user's machine", () => {
   it('signs a person in and ends', async () => {
-    const { words, code } = await sample("A program on the user's machine");
-    await server.json(...words);
+    const code = await programOf('sign-in-native-application.md', 'cli.mjs');
+    await server.json('client', 'add', 'cli', '--public', '--redirect-uri', 'http://127.0.0.1/callback');
     const program = await run('program', code);
     let address;
     for await (const line of createInterface(program.stdout)) {

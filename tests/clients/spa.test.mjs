@@ -1,4 +1,4 @@
-// The application in the browser of the README, word for word but for the issuer's address, in a real Chromium.
+// The single-page application of the guide, word for word but for the issuer's address, in a real Chromium.
 
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
@@ -6,7 +6,7 @@ import { createServer } from 'node:http';
 import { fileURLToPath } from 'node:url';
 import { after, afterEach, before, describe, it } from 'node:test';
 import { ALICE, Server } from './harness.mjs';
-import { sample } from './readme.mjs';
+import { program } from './guide.mjs';
 import { dismiss, launch, quit, signIn, visitor } from './visitor.mjs';
 
 const LIBRARIES = ['oidc-client-ts', 'jwt-decode', 'idb-keyval'];
@@ -32,7 +32,7 @@ before(async () => {
   // Each access token is about to end: each time that one is wanted is a refresh.
   server = await Server.start({ flags: ['--lifetimes-access-token', '50s'] });
   alice = await server.addAlice();
-  const { words, code } = await sample('An application in the browser');
+  const code = await program('sign-in-single-page-application.md', 'app.mjs');
   const files = new Map([
     ['/', ['text/html', PAGE]],
     ['/application.js', ['text/javascript', code.replace('https://id.example.com', server.issuer)]],
@@ -46,7 +46,7 @@ before(async () => {
   });
   await new Promise((done) => site.listen(0, '127.0.0.1', done));
   here = `http://localhost:${site.address().port}/`;
-  await server.json(...words.map((word) => word.replace('http://localhost:3001/', here)));
+  await server.json('client', 'add', 'spa', '--public', '--redirect-uri', here, '--post-logout-redirect-uri', here);
   await launch(server);
 });
 
