@@ -95,10 +95,10 @@ async function walk(page) {
     await symlink(binary, join(programs, 'idsvc'));
     await writeFile(join(programs, 'wait'), WAIT, { mode: 0o755 });
     const raw = await read(page);
-    const servesItself = blocksOf(raw).some((block) => serves(block) && block.needs.length === 0);
-    const isDevelopment = servesItself && /serve --dev/.test(raw);
+    const served = blocksOf(raw).find((block) => serves(block) && block.needs.length === 0);
+    const isDevelopment = / --dev\b/.test(served?.code);
     const ports = Object.fromEntries(await Promise.all(PORTS.map(async (port) => [port, await freePort()])));
-    if (!servesItself) server = await Server.start({ flags: ['--metrics-listen', `127.0.0.1:${ports['9464']}`] });
+    if (!served) server = await Server.start({ flags: ['--metrics-listen', `127.0.0.1:${ports['9464']}`] });
     const issuer = server?.issuer ?? `https://localhost:${ports['8443']}`;
     const settings = {
       IDSVC_DATA_DIR: server?.dataDir ?? join(folder, 'data'),
