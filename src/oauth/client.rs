@@ -12,6 +12,7 @@ pub use crate::oauth::client_metadata::{
     AssertionAudience, ClientMetadata, ConsentRequirement, GrantType, PkceRequirement, RefreshPolicy,
 };
 use crate::oauth::redirect_uri::{self, MatchedRedirectUri};
+use crate::oauth::scope::Scope;
 use crate::secret::{ApiKey, ClientSecret, Digest};
 
 /// How a client authenticates (RFC 6749 section 2.3, OpenID Connect Core 9).
@@ -142,6 +143,12 @@ impl Client {
         self.grant_types.contains(&grant)
     }
 
+    /// Whether this grant with this scope brings an ID token. A refresh may leave it out (OpenID Connect Core 12.2): its
+    /// signature is most of the work of a refresh.
+    pub fn gets_id_token(&self, grant: GrantType, scope: &Scope) -> bool {
+        scope.contains(Scope::OPENID) && (grant != GrantType::RefreshToken || self.id_token_on_refresh)
+    }
+
     /// Whether users may sign in to the client by this method.
     pub fn accepts(&self, method: &AuthenticationMethod) -> bool {
         match method {
@@ -224,6 +231,12 @@ impl Client {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_record_from_before_the_field_gets_an_id_token_on_refresh() {
+        let metadata: ClientMetadata = serde_json::from_str("{}").unwrap();
+        assert!(metadata.id_token_on_refresh);
+    }
 
     #[test]
     fn a_theme_is_named_by_a_plain_word() {

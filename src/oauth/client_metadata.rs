@@ -189,6 +189,8 @@ fields! {
     access_token_alg: Option<Algorithm>;
     /// What a refresh does with the refresh token.
     refresh_policy: RefreshPolicy;
+    /// Whether a refresh brings a new ID token (OpenID Connect Core 12.2).
+    id_token_on_refresh: bool = true;
     /// The theme of its pages; the service's when there is none.
     theme: Option<String>;
     /// Descriptions of scope values on the consent page, which replace those of the service.

@@ -250,12 +250,13 @@ fn pruning_asks_and_a_faulty_file_changes_nothing() {
 
 /// From the command line to the token endpoint, and through a file.
 #[test]
-fn whether_a_refresh_replaces_the_token_is_the_operators_word() {
+fn what_a_refresh_brings_is_the_operators_choice() {
     let service = Service::new();
     let run = |line: &str| service.run(&line.split(' ').collect::<Vec<_>>());
-    let add = "client add kiosk --grant anonymous --grant refresh_token --refresh-policy reuse --json";
+    let add = "client add kiosk --grant anonymous --grant refresh_token --refresh-policy reuse --id-token-on-refresh off --json";
     let kiosk = service.json(&add.split(' ').collect::<Vec<_>>());
     assert_eq!(kiosk["refresh_policy"], "reuse");
+    assert_eq!(kiosk["id_token_on_refresh"], false);
     let secret = kiosk["client_secret"].as_str().unwrap();
     let basic = format!("Basic {}", STANDARD.encode(format!("kiosk:{secret}")));
     let running = service.serve();
@@ -270,16 +271,16 @@ fn whether_a_refresh_replaces_the_token_is_the_operators_word() {
         assert_eq!(refresh(&first), first);
     }
     let exported = shown(&run("export"));
-    assert!(exported.contains("refresh_policy = \"reuse\""), "{exported}");
+    for line in ["refresh_policy = \"reuse\"", "id_token_on_refresh = false"] {
+        assert!(exported.contains(line), "{exported}");
+    }
 
-    assert!(
-        run("client update kiosk --refresh-policy rotate")
-            .status
-            .success()
-    );
+    let update = "client update kiosk --refresh-policy rotate --id-token-on-refresh on";
+    assert!(run(update).status.success());
     let second = refresh(&first);
     assert_ne!(second, first);
-    assert!(!shown(&run("export")).contains("refresh_policy"));
+    let changed = shown(&run("export"));
+    assert!(!changed.contains("refresh_policy") && !changed.contains("on_refresh"), "{changed}");
     fs::write(service.folder.path().join("state.toml"), exported).unwrap();
     assert!(run("apply -f state.toml").status.success());
     assert_eq!(refresh(&second), second);

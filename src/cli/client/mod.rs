@@ -181,6 +181,12 @@ pub struct Fields {
         ("reuse", "It stays as it is, for a client that proves who it is"),
     ]))]
     pub refresh_policy: Option<String>,
+    /// Whether a refresh brings a new ID token [default: on]
+    #[arg(long, value_name = "WHETHER", value_parser = words(&[
+        ("on", "Each refresh with the scope openid brings one"),
+        ("off", "Only the sign-in brings one: a refresh then takes far less processor time"),
+    ]).map(|word| word == "on"))]
+    pub id_token_on_refresh: Option<bool>,
     /// The theme of the pages on the way to this client [default: as configured]
     #[arg(long, value_name = "NAME")]
     pub theme: Option<String>,

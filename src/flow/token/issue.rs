@@ -86,7 +86,7 @@ pub fn issue_tokens(
             .and_then(|(claim, token)| EmbeddedToken::new(claim, token)),
     };
     let access_token = access_token(core, &catalog, client, &common, grant)?;
-    let id_token = if common.scope.contains(Scope::OPENID) {
+    let id_token = if client.gets_id_token(grant_type, &common.scope) {
         let alg = client.id_token_signed_response_alg.unwrap_or(Algorithm::Rs256);
         let claims = IdTokenClaims {
             iss: &policy.issuer,

@@ -69,6 +69,22 @@ async fn every_form_of_the_header_refreshes() {
 }
 
 #[tokio::test]
+async fn the_id_token_is_left_out_for_a_client_that_does_without() {
+    let (server, tv, _, key, tokens) = scene().await;
+    let fresh = refresh(&server, &basic(&key), tokens.refresh_token())
+        .await
+        .tokens();
+    assert_eq!(fresh.0["id_token"], fresh.0["idtoken"]);
+    server
+        .change_client(&tv, |client| client.id_token_on_refresh = false)
+        .await;
+    let without = refresh(&server, &basic(&key), fresh.refresh_token())
+        .await
+        .tokens();
+    assert!(without.0.get("id_token").is_none() && without.0.get("idtoken").is_none());
+}
+
+#[tokio::test]
 async fn a_json_body_refreshes_too() {
     let (server, _, _, key, tokens) = scene().await;
     let body = serde_json::json!({"grant_type": "refresh_token", "refresh_token": tokens.refresh_token()});

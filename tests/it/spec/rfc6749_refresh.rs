@@ -20,6 +20,27 @@ async fn is_active(acme: &RelyingParty, token: &str) -> bool {
     acme.introspect(token).await.json()["active"] == true
 }
 
+/// OpenID Connect Core 12.2: a refresh may leave the ID token out.
+#[tokio::test]
+async fn a_client_can_do_without_the_id_token_of_a_refresh() {
+    let server = Server::start().await;
+    let alice = server.user("alice").await;
+    let acme = server
+        .client_with("acme", |client| client.id_token_on_refresh = false)
+        .await;
+    let names = ["id_token", "idtoken"];
+    let first = acme.tokens(&alice.browser()).await;
+    assert!(names.iter().all(|name| first.0[name].is_string()), "{first:?}");
+    let second = acme.refresh(first.refresh_token()).await.tokens();
+    assert!(names.iter().all(|name| second.0.get(name).is_none()), "{second:?}");
+    assert!(acme.is_welcome(&second).await);
+    server
+        .change_client(&acme, |client| client.id_token_on_refresh = true)
+        .await;
+    let third = acme.refresh(second.refresh_token()).await.tokens();
+    acme.verify(third.id_token()).await;
+}
+
 /// Section 6: new tokens for an old one; RFC 9700 section 4.14.2: the old one is replaced.
 #[tokio::test]
 async fn a_refresh_replaces_both_tokens() {
