@@ -16,6 +16,7 @@ use std::time::Duration;
 use clap::Args;
 
 use self::finding::{Finding, Level, show};
+pub use self::grade::Profile;
 use super::Global;
 use super::admin_connection::{AdminConnection, AdminConnector, unexpected};
 use super::output::{CliError, Output};
@@ -35,9 +36,12 @@ use crate::server::open::{USE_THE_SAME_ADDRESS, keeps_stored_issuer};
 /// The flags of `idsvc doctor`.
 #[derive(Debug, Args)]
 pub struct Doctor {
-    /// Show what is in order too
+    /// Show also what is in order
     #[arg(long)]
     pub all: bool,
+    /// Grade clients by this standard as well
+    #[arg(long, value_name = "PROFILE")]
+    pub profile: Option<Profile>,
     /// The settings that `idsvc serve` is started with.
     #[command(flatten)]
     pub settings: Box<SettingFlags>,
@@ -78,7 +82,7 @@ pub fn run(
         findings.push(Finding::advice(
             "data",
             "development",
-            "the data is that of idsvc serve --dev, and everything is looked at as for that",
+            "this is the data of idsvc serve --dev, and it is checked as such",
             "name another data_dir for a service of your own",
         ));
     }
@@ -117,6 +121,7 @@ pub fn run(
         examine_store(
             &session,
             settings,
+            request.profile,
             now,
             installation_state.clock_watermark,
             &mut findings,
@@ -129,7 +134,7 @@ pub fn run(
             .iter()
             .any(|finding| finding.level == Level::Mend && message.contains(&finding.message));
         if !is_known {
-            let remedy = "nothing else can be looked at before";
+            let remedy = "correct this first: the other checks need the database";
             findings.push(Finding::mend("data", "database", message, remedy));
         }
         None
@@ -155,11 +160,11 @@ fn check_issuer(stored: &str, config: &Config) -> Finding {
     }
     let message = format!("it is {configured}, but the service was set up as {stored}: it will not start");
     if config.is_dev {
-        let remedy = format!("{USE_THE_SAME_ADDRESS}, or remove its data to begin anew");
+        let remedy = format!("{USE_THE_SAME_ADDRESS}, or remove its data");
         return Finding::advice("settings", "base_url", message, remedy);
     }
     let remedy = format!(
-        "set it back, or idsvc config set-issuer {configured} --i-know, after which access tokens issued before are refused and clients are configured anew"
+        "set it back, or run idsvc config set-issuer {configured} --i-know. Then issued access tokens are refused, and clients must be configured with the new issuer"
     );
     Finding::mend("settings", "base_url", message, remedy)
 }
@@ -168,6 +173,7 @@ fn check_issuer(stored: &str, config: &Config) -> Finding {
 fn examine_store(
     session: &AdminConnection,
     settings: &Settings,
+    profile: Option<Profile>,
     now: Timestamp,
     watermark: Option<Timestamp>,
     findings: &mut Vec<Finding>,
@@ -192,7 +198,7 @@ fn examine_store(
         findings.extend(check_key(key, is_replaced, rotation, session.is_running(), now));
     }
     for client in &clients {
-        findings.extend(grade::check_client(client, now));
+        findings.extend(grade::check_client(client, profile));
     }
     themes::examine(settings, &clients, findings);
     let Reply::Providers(providers) = session.ask(Command::ProviderList)? else {

@@ -8,6 +8,7 @@ use super::file::{Origin, SettingValue};
 use super::reader::Reader;
 use super::{DEV_PORT, Fault, Tls, host_of};
 use crate::net::acme::{LETS_ENCRYPT, Plan};
+use crate::net::outbound::address;
 use crate::oauth::redirect_uri::is_on_this_machine;
 
 /// Passwords and tokens must not cross a network in the clear.
@@ -40,7 +41,12 @@ pub(super) fn tls(
     }
     warn_of_acme(reader, mode);
     Some(match mode {
-        "self-signed" => Tls::SelfSigned,
+        "self-signed" => {
+            if !has_proxies {
+                warn_of_self_signed(reader, base_url);
+            }
+            Tls::SelfSigned
+        }
         "off" => {
             let is_public = listen.iter().any(|address| !address.ip().is_loopback());
             if is_public
@@ -79,6 +85,43 @@ fn warn_of_acme(reader: &mut Reader<'_>, mode: &str) {
                 "acme.domains has no effect, because tls.mode is {mode:?} ({mode_origin}): take tls.mode out to have the certificate by ACME, or else acme.domains"
             ),
         });
+    }
+}
+
+/// Warns of a self-signed certificate for a public host. The packaged configuration has one until the operator chooses.
+fn warn_of_self_signed(reader: &mut Reader<'_>, base_url: Option<&str>) {
+    if let (Some(host), Some((_, origin))) = (base_url.and_then(host_of), reader.explicit("tls.mode"))
+        && !reader.sources.is_dev
+        && is_public(&host)
+    {
+        reader.warnings.push(Fault {
+            place: origin.to_string(),
+            message: format!(
+                "tls.mode is \"self-signed\": browsers and applications refuse such a certificate for {host}. Set tls.mode to acme, or to files with a certificate of your own"
+            ),
+        });
+    }
+}
+
+/// Whether a host is reached from other networks: a public address, or a name outside the domains for local use
+/// (RFC 6761, RFC 6762, RFC 8375, and `internal`, which ICANN reserves).
+fn is_public(host: &str) -> bool {
+    const LOCAL_DOMAINS: [&str; 7] = [
+        "localhost",
+        "local",
+        "test",
+        "invalid",
+        "example",
+        "home.arpa",
+        "internal",
+    ];
+    let is_below = |domain: &&str| {
+        let below = host.strip_suffix(*domain);
+        below.is_some_and(|below| below.is_empty() || below.ends_with('.'))
+    };
+    match host.parse() {
+        Ok(address) => address::is_public(address),
+        Err(_) => host.contains('.') && !LOCAL_DOMAINS.iter().any(|domain| is_below(&domain)),
     }
 }
 

@@ -21,9 +21,10 @@ const TARGET: &str = "/oauth2/authorize?response_type=code&client_id=web&redirec
 fn the_doctor_says_the_same_with_a_service_and_without_one() {
     let service = Service::with_client();
     let mut running = service.serve();
-    let online = service.run(&["doctor", "--backup-interval", "off"]);
+    let words = ["doctor", "--backup-interval", "off", "--profile", "fapi2"];
+    let online = service.run(&words);
     running.kill();
-    let offline = service.run(&["doctor", "--backup-interval", "off"]);
+    let offline = service.run(&words);
     let without_count = |output: &Output| {
         shown(output)
             .lines()
@@ -45,6 +46,32 @@ fn the_doctor_says_the_same_with_a_service_and_without_one() {
         shown(&online)
     );
     assert!(shown(&online).contains("FAPI 2.0 Security Profile section 5.3.2.1"));
+    let without_profile = shown(&service.run(&words[..3]));
+    assert!(!without_profile.contains("client web"), "{without_profile}");
+}
+
+/// The configuration of the packages has a self-signed certificate until the operator sets another mode.
+#[test]
+fn a_self_signed_certificate_for_a_public_host_is_warned_of() {
+    let packaged = concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/idsvc.toml");
+    let service = Service::new()
+        .without("IDSVC_BASE_URL")
+        .without("IDSVC_LISTEN")
+        .without("IDSVC_TLS_MODE");
+    for command in ["config check", "doctor"] {
+        for (url, is_warned) in [
+            ("https://id.example.com", true),
+            ("https://192.0.2.1", false),
+            ("https://1.1.1.1", true),
+            ("https://id.internal", false),
+            ("https://localhost", false),
+        ] {
+            let words = format!("{command} --config {packaged} --base-url {url}");
+            let output = service.run(&words.split(' ').collect::<Vec<_>>());
+            let told = shown(&output) + &said(&output);
+            assert_eq!(told.contains("self-signed\""), is_warned, "{words}: {told}");
+        }
+    }
 }
 
 #[test]
@@ -432,7 +459,7 @@ fn what_happened_can_be_read_with_a_service_and_without_one() {
     assert!(about("ALICE@example.com").contains(&line));
     terminate(running);
     let nobody = service.run(&["events", "--about", "bob@example.com"]);
-    assert!(said(&nobody).contains("goes by its uuid"), "{}", said(&nobody));
+    assert!(said(&nobody).contains("a removed user by its uuid"), "{}", said(&nobody));
     let mode = fs::metadata(service.folder.path().join("data/events/events.jsonl"))
         .unwrap()
         .permissions()

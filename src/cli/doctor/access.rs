@@ -42,7 +42,7 @@ pub(super) fn examine(data_dir: &Path, findings: &mut Vec<Finding>) {
         let Ok(found) = found else { continue };
         let subject = path.display().to_string();
         if found.is_symlink() {
-            let remedy = "put what it leads to in its place";
+            let remedy = "replace the link by the file or folder that it leads to";
             findings.push(Finding::mend(
                 "permissions",
                 subject,
@@ -66,7 +66,7 @@ pub(super) fn examine(data_dir: &Path, findings: &mut Vec<Finding>) {
             Access::READ_OK | Access::WRITE_OK
         };
         if accessat(CWD, &path, wanted, AtFlags::EACCESS) == Err(Errno::ACCESS) {
-            let message = "it cannot be written to by the user that looks";
+            let message = "the user of this command cannot write to it";
             let remedy = chmod_command(&path).unwrap_or_else(|| {
                 "run this as the user of the service, and give that user the file or folder".to_owned()
             });
@@ -78,7 +78,7 @@ pub(super) fn examine(data_dir: &Path, findings: &mut Vec<Finding>) {
         findings.push(Finding::good(
             "permissions",
             subject,
-            "what is in it can be used by the service",
+            "the service can use all files in it",
         ));
     }
 }

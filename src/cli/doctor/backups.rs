@@ -41,7 +41,7 @@ pub(super) fn examine(
     };
     let latest = now + TOLERANCE;
     for ahead in made.iter().filter(|backup| backup.at > latest) {
-        let message = "its name is ahead of the clock, so it counts as the oldest and goes first";
+        let message = "its name is ahead of the clock, so it counts as the oldest and is removed first";
         let remedy = "see that the clock is right, and move the file away or remove it";
         let subject = ahead.file.display().to_string();
         findings.push(Finding::advice("backup", subject, message, remedy));

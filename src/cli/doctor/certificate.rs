@@ -33,7 +33,7 @@ pub(super) fn examine(config: &Config, is_running: bool, now: Timestamp, finding
                     findings.extend(mismatch.map(|warning| {
                         found(warning).at_level(
                             Level::Advice,
-                            "unless there is such a proxy, have one issued for this host and for TLS servers",
+                            "have one issued for this host and for TLS servers, unless there is such a proxy",
                         )
                     }));
                 }
@@ -47,16 +47,11 @@ pub(super) fn examine(config: &Config, is_running: bool, now: Timestamp, finding
             check_mode(key, BEYOND_GROUP, "the private key", findings);
         }
         Tls::Acme(plan) => examine_acme(plan, config, is_running, now, findings),
-        Tls::SelfSigned if config.is_dev => findings.push(Finding::good(
+        // A self-signed one for a public host is a warning of the settings.
+        Tls::SelfSigned => findings.push(Finding::good(
             "certificate",
             "self-signed",
-            "made for development; browsers ask before they trust it",
-        )),
-        Tls::SelfSigned => findings.push(Finding::advice(
-                "certificate",
-                "self-signed",
-                "browsers do not trust it",
-                "outside of development, tls.mode = \"acme\" has one from Let's Encrypt, and \"files\" takes one of your own",
+            "made by the service; browsers ask before they trust it",
         )),
         Tls::Off => {}
     }

@@ -15,8 +15,8 @@ pub(super) const TOLERANCE: Duration = Duration::from_mins(5);
 pub(super) fn examine(now: Timestamp, newest: Option<Timestamp>, watermark: Option<Timestamp>) -> Finding {
     let latest = newest.map_or(EARLIEST, |newest| newest.max(EARLIEST));
     if now + TOLERANCE < latest {
-        let message = format!("it shows {}, and records are of {}", moment(now), moment(latest));
-        let remedy = "set the clock, and let something like chrony keep it: tokens are dated by it";
+        let message = format!("it shows {}, but there are records of {}", moment(now), moment(latest));
+        let remedy = "set the clock, and keep it right with NTP: tokens contain its time";
         return Finding::mend("clock", "system clock", message, remedy);
     }
     match watermark.filter(|watermark| is_far_ahead(now, *watermark)) {
@@ -24,11 +24,11 @@ pub(super) fn examine(now: Timestamp, newest: Option<Timestamp>, watermark: Opti
             "clock",
             "system clock",
             format!(
-                "it shows {}, and but for the last hour nothing in the database is younger than {}",
+                "it shows {}, but before the last hour nothing in the database is younger than {}",
                 moment(now),
                 moment(watermark)
             ),
-            "set the clock, unless the service was off for so long: it removes nothing that looks expired in the first hour after a start",
+            "set the clock, unless the service was off for that long. Expired records are kept for an hour after the start",
         ),
         None => Finding::good("clock", "system clock", format!("it shows {}", moment(now))),
     }
@@ -40,9 +40,9 @@ pub(super) fn examine_outlasting(tokens: usize) -> Option<Finding> {
         return None;
     }
     let message = format!(
-        "{tokens} of them last longer than new ones: they were issued while the clock was ahead, or before lifetimes.refresh_token was changed"
+        "{tokens} of them last longer than new ones. They were issued while the clock was ahead, or before lifetimes.refresh_token was changed"
     );
-    let remedy = "each lasts as long as new ones from its next use on; idsvc session revoke --user WHO ends those of a user at once";
+    let remedy = "the next use of each shortens it. idsvc session revoke --user WHO ends those of a user at once";
     Some(Finding::advice("clock", "refresh tokens", message, remedy))
 }
 

@@ -67,19 +67,19 @@ fn check_space(data_dir: &Path, database_size: u64, space: Space) -> Finding {
         return Finding::good("disk", subject, message);
     }
     let needed = needed.div_ceil(1 << 20);
-    let reason = format!("the database and its backups need {needed} MiB");
+    let reason = format!("The database and its backups need {needed} MiB.");
     let remedy = if space.free < LEAST_TO_WRITE {
         let least = LEAST_TO_WRITE >> 20;
         format!(
-            "make room for {lacking} MiB now: with fewer than {least} free a write may fail, and the service says that it is not ready, unless the database file has unused room; {reason}"
+            "make room for {lacking} MiB now: with fewer than {least} free a write may fail. Then the service is not ready, unless the database file has unused room. {reason}"
         )
     } else if space.lacking() > 0 {
         let kept = RESERVE >> 20;
         format!(
-            "make room for {lacking} MiB soon: with fewer than {kept} free, new anonymous users are answered with 503 unless the database file has unused room, and a scheduled backup replaces older ones, or is not made; {reason}"
+            "make room for {lacking} MiB soon: with fewer than {kept} free, new anonymous users are answered with 503, unless the database file has unused room. A scheduled backup then replaces older ones, or is not made. {reason}"
         )
     } else {
-        format!("make room for {lacking} MiB: {reason}")
+        format!("make room for {lacking} MiB. {reason}")
     };
     Finding::mend("disk", subject, message, remedy)
 }
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(scarce.level, Level::Mend);
         assert_eq!(
             scarce.remedy.as_deref(),
-            Some("make room for 1 MiB: the database and its backups need 3072 MiB")
+            Some("make room for 1 MiB. The database and its backups need 3072 MiB.")
         );
         let short = found(mib, LEAST_TO_WRITE).remedy.unwrap();
         assert!(
@@ -130,7 +130,7 @@ mod tests {
         let full = found(mib, LEAST_TO_WRITE - 1).remedy.unwrap();
         assert!(
             full.starts_with("make room for 225 MiB now: with fewer than 32 free a write may fail")
-                && full.ends_with("need 256 MiB"),
+                && full.ends_with("need 256 MiB."),
             "{full}"
         );
     }

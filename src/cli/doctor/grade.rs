@@ -1,128 +1,122 @@
-//! Checks a client against OAuth 2.1 and the FAPI 2.0 Security Profile.
+//! Checks a client: what weakens it, and with a profile the rules of OAuth 2.1 or the FAPI 2.0 Security Profile.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+
+use clap::ValueEnum;
 
 use super::finding::Finding;
 use crate::admin::client::ClientView;
-use crate::clock::Timestamp;
 use crate::jose::alg::Algorithm;
-use crate::oauth::client::{AssertionAudience, AuthMethod, GrantType, PkceRequirement};
+use crate::oauth::client::{AssertionAudience, AuthMethod, GrantType, PkceRequirement, RefreshPolicy};
 use crate::oauth::redirect_uri::{check_registrable, is_origin, is_private_by_name};
 use crate::oauth::scope::Scope;
 
-// OAuth 2.1 is a draft whose section numbers change, so these name the rule instead.
+// OAuth 2.1 is a draft whose section numbers change, so this names the rule instead.
 const OAUTH_PKCE: &str = "OAuth 2.1: a code challenge with every authorization request";
-const OAUTH_SECRET: &str = "OAuth 2.1: credentials are kept fresh";
 const FAPI_AUTHENTICATION: &str =
     "FAPI 2.0 Security Profile section 5.3.2.1: clients authenticate with a key";
 const FAPI_AUDIENCE: &str = "FAPI 2.0 Security Profile section 5.3.2.1: assertions name the issuer alone";
+const FAPI_ROTATION: &str = "FAPI 2.0 Security Profile section 5.3.2.1: refresh tokens are not rotated";
 const FAPI_ALGORITHM: &str = "FAPI 2.0 Security Profile section 5.4: PS256, ES256 or EdDSA";
 const NATIVE_SCHEME: &str = "RFC 8252 section 7.1: private-use schemes are named after a domain";
 
-/// How old a secret may be.
-const MAX_SECRET_AGE: Duration = Duration::from_hours(24 * 365);
+/// The standard that clients are graded by. Only rules that the service enforces for a registered client are graded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Profile {
+    /// OAuth 2.1
+    Oauth21,
+    /// The FAPI 2.0 Security Profile, with OAuth 2.1
+    Fapi2,
+}
 
 /// Checks a client. Returns at least one finding.
-pub(super) fn check_client(client: &ClientView, now: Timestamp) -> Vec<Finding> {
-    let id = &client.client_id;
-    let advice = |message: &str, remedy: String| Finding::advice("client", id, message, remedy);
-    let mut findings = Vec::new();
-    let signs_in = client.grant_types.contains(&GrantType::AuthorizationCode);
-    if signs_in && client.pkce == PkceRequirement::Optional {
-        findings.push(
-            advice(
-                "PKCE is optional: a code that is stolen can be injected",
-                format!("idsvc client update {id} --pkce required"),
-            )
-            .by(OAUTH_PKCE),
-        );
+pub(super) fn check_client(client: &ClientView, profile: Option<Profile>) -> Vec<Finding> {
+    let mut findings: Vec<_> = check_scope(client)
+        .chain(check_schemes(client))
+        .chain(check_old_addresses(client))
+        .collect();
+    let summary = match profile {
+        None => "in order",
+        Some(Profile::Oauth21) => {
+            findings.extend(check_oauth21(client));
+            "it meets the rules of OAuth 2.1 that are set per client"
+        }
+        Some(Profile::Fapi2) => {
+            findings.extend(check_oauth21(client));
+            findings.extend(check_fapi2(client));
+            "it meets the rules of OAuth 2.1 and FAPI 2.0 that are set per client"
+        }
+    };
+    if findings.is_empty() {
+        findings.push(Finding::good("client", &client.client_id, summary));
     }
-    findings.extend(check_scope(client));
-    findings.extend(check_schemes(client));
-    findings.extend(check_old_addresses(client));
+    findings
+}
+
+fn check_oauth21(client: &ClientView) -> Option<Finding> {
+    let id = &client.client_id;
+    let signs_in = client.grant_types.contains(&GrantType::AuthorizationCode);
+    (signs_in && client.pkce == PkceRequirement::Optional).then(|| {
+        let remedy = format!("idsvc client update {id} --pkce required");
+        let message = "PKCE is optional: a stolen code can be injected into another sign-in";
+        Finding::advice("client", id, message, remedy).by(OAUTH_PKCE)
+    })
+}
+
+fn check_fapi2(client: &ClientView) -> Vec<Finding> {
+    let id = &client.client_id;
+    let mut findings = Vec::new();
+    let mut advise = |rule: &'static str, message: &str, remedy: String| {
+        findings.push(Finding::advice("client", id, message, remedy).by(rule));
+    };
+    let update = |flags: &str| format!("idsvc client update {id} {flags}");
     let uses_secret = client.auth_methods.contains(&AuthMethod::ClientSecretBasic);
     let has_key = client.auth_methods.contains(&AuthMethod::PrivateKeyJwt);
-    let by_key = if has_key {
-        format!("once it uses its key, idsvc client update {id} --no-secret")
-    } else {
-        format!("idsvc client update {id} --public-key-file PEM")
-    };
-    if client.max_scope.is_some() {
-        findings.push(
-            advice(
-                "it acts for itself with a secret, which travels with every request",
-                by_key,
-            )
-            .by(FAPI_AUTHENTICATION),
+    if client.public {
+        advise(
+            FAPI_AUTHENTICATION,
+            "it is public: any program that has its identifier can pass for it",
+            format!("if {id} runs on a server, register a confidential client instead with idsvc client add"),
         );
-    } else if client.public {
-        findings.push(
-            advice(
-                "it is public: any program that has its identifier can pass for it",
-                format!(
-                    "where {id} runs on a server, register a confidential client in its place with idsvc client add"
-                ),
-            )
-            .by(FAPI_AUTHENTICATION),
+    } else if uses_secret && has_key {
+        advise(
+            FAPI_AUTHENTICATION,
+            "it may authenticate with its secret as well as with its key",
+            format!("once it uses its key, {}", update("--no-secret")),
         );
     } else if uses_secret {
-        findings.push(
-            advice(
-                if has_key {
-                    "its secret is good beside its key"
-                } else {
-                    "it authenticates with a secret, not with a key"
-                },
-                by_key,
-            )
-            .by(FAPI_AUTHENTICATION),
+        advise(
+            FAPI_AUTHENTICATION,
+            "it authenticates with a secret, not with a key",
+            update("--public-key-file PEM"),
         );
     }
     if has_key && client.assertion_audience == AssertionAudience::Any {
-        findings.push(
-            advice(
-                "its assertions may be addressed to the token endpoint: another server can be made to ask for them",
-                format!("idsvc client update {id} --assertion-audience strict"),
-            )
-            .by(FAPI_AUDIENCE),
+        advise(
+            FAPI_AUDIENCE,
+            "its assertions may name the token endpoint: another server can ask for such an assertion and use it here",
+            update("--assertion-audience strict"),
         );
     }
-    let signs_weakly = client
-        .id_token_signed_response_alg
-        .is_none_or(|alg| alg == Algorithm::Rs256);
-    if signs_in && signs_weakly {
-        findings.push(
-            advice(
-                "its ID tokens are signed with RS256",
-                format!("idsvc client update {id} --id-token-alg ES256, where its library can"),
-            )
-            .by(FAPI_ALGORITHM),
+    let refreshes = client.grant_types.contains(&GrantType::RefreshToken);
+    if refreshes && !client.public && client.refresh_policy == RefreshPolicy::Rotate {
+        advise(
+            FAPI_ROTATION,
+            "each refresh replaces its refresh token",
+            update("--refresh-policy reuse"),
         );
     }
-    let oldest = client
-        .secrets
-        .iter()
-        .filter(|secret| secret.expires_at.is_none())
-        .map(|secret| secret.created_at)
-        .min();
-    if let Some(made) = oldest
-        && now.since(made) > MAX_SECRET_AGE
-    {
-        findings.push(
-            advice(
-                &format!("its secret is {} days old", now.since(made).as_secs() / 86_400),
-                format!("idsvc client rotate-secret {id} --keep-old 24h"),
-            )
-            .by(OAUTH_SECRET),
+    let signs_in = client.grant_types.contains(&GrantType::AuthorizationCode);
+    let id_token_alg = client.id_token_signed_response_alg.unwrap_or(Algorithm::Rs256);
+    if signs_in && id_token_alg == Algorithm::Rs256 {
+        advise(
+            FAPI_ALGORITHM,
+            "its ID tokens are signed with RS256",
+            format!(
+                "if its library can verify ES256, {}",
+                update("--id-token-alg ES256")
+            ),
         );
-    }
-    if findings.is_empty() {
-        findings.push(Finding::good(
-            "client",
-            id,
-            "in order by OAuth 2.1, and by FAPI 2.0 as far as registration goes",
-        ));
     }
     findings
 }
@@ -134,7 +128,7 @@ fn check_schemes(client: &ClientView) -> impl Iterator<Item = Finding> {
     shared.map(move |uri| {
         let message = format!("any application can take the scheme of {uri} on the same device");
         let remedy = format!(
-            "give it one after a domain of its own, as in com.example.app:/cb, and name both with idsvc client update {id} --redirect-uri until nobody uses the old one"
+            "use a scheme named after your domain, as in com.example.app:/cb. Until no installed application uses the old one, name both with idsvc client update {id} --redirect-uri"
         );
         Finding::advice("client", id, message, remedy).by(NATIVE_SCHEME)
     })
@@ -149,16 +143,16 @@ fn check_old_addresses(client: &ClientView) -> impl Iterator<Item = Finding> {
         .chain(&client.post_logout_redirect_uris);
     let uris = uris.filter_map(move |uri| {
         let error = check_registrable(uri, client.public).err()?;
-        let message = format!("the address {uri} would not be registered any more: {error}");
+        let message = format!("the address {uri} could not be registered today: {error}");
         Some((message, "--redirect-uri and --post-logout-redirect-uri"))
     });
     let origins = client.cors_origins.iter().filter(|origin| !is_origin(origin));
     let origins = origins.map(|origin| {
-        let message = format!("no browser is let in by the origin {origin}: none sends it");
+        let message = format!("the origin {origin} allows no browser: no browser sends an origin like that");
         (message, "--cors-origin")
     });
     uris.chain(origins).map(move |(message, flags)| {
-        let remedy = format!("name those that are in use with idsvc client update {id} {flags}");
+        let remedy = format!("name the addresses that are in use with idsvc client update {id} {flags}");
         Finding::advice("client", id, message, remedy)
     })
 }
@@ -170,8 +164,7 @@ fn check_scope(client: &ClientView) -> impl Iterator<Item = Finding> {
         let meant = Scope::misspelled_standard(value)?;
         let message =
             format!("it may ask for the scope {value}, which is unknown: {meant} is probably meant");
-        let remedy =
-            format!("idsvc client update {id} --scope {meant}, beside every other scope that it keeps");
+        let remedy = format!("idsvc client update {id} --scope {meant}, with a --scope for each other value");
         Some(Finding::advice("client", id, &message, remedy))
     })
 }
@@ -181,7 +174,7 @@ pub(super) fn examine_unknown_scopes(unknown: &BTreeMap<String, Vec<String>>) ->
     let mut findings = Vec::new();
     for (client_id, values) in unknown {
         let message = format!(
-            "its sign-ins ask for scope values that no client may have, and do not get them: {}",
+            "its sign-ins ask for unknown scope values, which are not granted: {}",
             values.join(" ")
         );
         let mut meant = values
@@ -190,7 +183,7 @@ pub(super) fn examine_unknown_scopes(unknown: &BTreeMap<String, Vec<String>>) ->
         let remedy = match meant.next() {
             Some(meant) => format!("correct the spelling in the application: {meant} is probably meant"),
             None => format!(
-                "correct the application, or allow them with idsvc client update {client_id} --scope, beside those that it has"
+                "correct the application, or allow the values with idsvc client update {client_id} --scope, with a --scope for each other value"
             ),
         };
         findings.push(Finding::advice("client", client_id, message, remedy));
@@ -218,26 +211,35 @@ mod tests {
         serde_json::from_value(view).unwrap()
     }
 
-    fn remedies(view: &ClientView, now: u64) -> Vec<String> {
-        let found = check_client(view, Timestamp::from_seconds(now));
+    fn remedies(view: &ClientView, profile: Option<Profile>) -> Vec<String> {
+        let found = check_client(view, profile);
         found.into_iter().filter_map(|finding| finding.remedy).collect()
     }
 
     #[test]
-    fn a_usual_client_gets_advice() {
-        let remedies = remedies(&view(&serde_json::json!({})), 0);
-        for part in ["--pkce required", "--public-key-file", "--id-token-alg"] {
+    fn a_usual_client_gets_advice_by_a_profile_only() {
+        let usual = view(&serde_json::json!({"grant_types": ["authorization_code", "refresh_token"]}));
+        assert_eq!(remedies(&usual, None), [""; 0]);
+        let by_oauth21 = remedies(&usual, Some(Profile::Oauth21));
+        assert_eq!(by_oauth21, ["idsvc client update web --pkce required"]);
+        let by_fapi2 = remedies(&usual, Some(Profile::Fapi2));
+        for part in [
+            "--pkce required",
+            "--public-key-file",
+            "--refresh-policy reuse",
+            "--id-token-alg",
+        ] {
             assert!(
-                remedies.iter().any(|remedy| remedy.contains(part)),
-                "{part}: {remedies:?}"
+                by_fapi2.iter().any(|remedy| remedy.contains(part)),
+                "{part}: {by_fapi2:?}"
             );
         }
-        assert_eq!(remedies.len(), 3);
+        assert_eq!(by_fapi2.len(), 4);
     }
 
     #[test]
     fn a_scope_that_nobody_knows_is_named_with_the_one_that_is_meant() {
-        let remedies = remedies(&view(&serde_json::json!({"scope": "openid profil"})), 0);
+        let remedies = remedies(&view(&serde_json::json!({"scope": "openid profil"})), None);
         assert!(
             remedies.iter().any(|remedy| remedy.contains("--scope profile")),
             "{remedies:?}"
@@ -249,20 +251,17 @@ mod tests {
         let strict = view(&serde_json::json!({
             "pkce": "required", "auth_methods": ["private_key_jwt"], "assertion_audience": "strict", "id_token_signed_response_alg": "ES256",
         }));
-        assert_eq!(
-            check_client(&strict, Timestamp::from_seconds(0))[0].level,
-            Level::Good
-        );
+        assert_eq!(check_client(&strict, Some(Profile::Fapi2))[0].level, Level::Good);
         let lax = view(&serde_json::json!({
             "pkce": "required", "auth_methods": ["private_key_jwt"], "id_token_signed_response_alg": "ES256",
         }));
-        assert!(remedies(&lax, 0)[0].contains("--assertion-audience strict"));
+        assert!(remedies(&lax, Some(Profile::Fapi2))[0].contains("--assertion-audience strict"));
     }
 
     #[test]
     fn addresses_that_would_be_refused_now_are_reported() {
         let app = |changes: serde_json::Value| {
-            let found = check_client(&view(&changes), Timestamp::from_seconds(0));
+            let found = check_client(&view(&changes), None);
             let old = found.into_iter().filter(|finding| {
                 let remedy = finding.remedy.as_deref().unwrap_or_default();
                 remedy.contains("that are in use")
@@ -287,7 +286,7 @@ mod tests {
     fn a_scheme_that_any_application_can_take_is_reported() {
         let app = |uris: &[&str]| {
             let app = view(&serde_json::json!({"public": true, "pkce": "required", "redirect_uris": uris}));
-            let found = check_client(&app, Timestamp::from_seconds(0));
+            let found = check_client(&app, None);
             let named = found.iter().filter(|finding| finding.rule == Some(NATIVE_SCHEME));
             assert!(named.clone().all(|finding| finding.level == Level::Advice));
             named.map(|finding| finding.message.clone()).collect::<Vec<_>>()
@@ -301,32 +300,13 @@ mod tests {
     }
 
     #[test]
-    fn an_old_secret_and_one_that_acts_for_itself_are_reported() {
-        let old =
-            view(&serde_json::json!({"secrets": [{"created_at": 0, "expires_at": null}], "max_scope": "a"}));
-        let remedies = remedies(&old, 400 * 86_400);
-        for part in ["rotate-secret web", "--public-key-file"] {
-            assert!(
-                remedies.iter().any(|remedy| remedy.contains(part)),
-                "{part}: {remedies:?}"
-            );
-        }
-    }
-
-    #[test]
     fn a_secret_beside_a_key_is_reported() {
-        for max_scope in [None, Some("a")] {
-            let both = view(&serde_json::json!({
-                "auth_methods": ["client_secret_basic", "client_secret_post", "private_key_jwt"], "max_scope": max_scope,
-            }));
-            let remedies = remedies(&both, 0);
-            assert!(
-                remedies
-                    .iter()
-                    .any(|remedy| remedy.ends_with("idsvc client update web --no-secret")),
-                "{remedies:?}"
-            );
-            assert!(!remedies.iter().any(|remedy| remedy.contains("--public-key-file")));
-        }
+        let both = view(&serde_json::json!({
+            "auth_methods": ["client_secret_basic", "client_secret_post", "private_key_jwt"],
+        }));
+        let remedies = remedies(&both, Some(Profile::Fapi2));
+        let has = |part: &str| remedies.iter().any(|remedy| remedy.contains(part));
+        assert!(has("idsvc client update web --no-secret"), "{remedies:?}");
+        assert!(!has("--public-key-file"), "{remedies:?}");
     }
 }

@@ -18,14 +18,14 @@ pub(super) fn examine(data_dir: &Path, running: &InstallationState, findings: &m
             Ok(_) => Finding::good("data", subject, "the key that the database is sealed under"),
             Err(error) => Finding::good("data", subject, error.to_string()).at_level(
                 Level::Mend,
-                "do so before the service stops: without the key it does not start again, and idsvc backup needs it too; until then idsvc export --with-hashes saves clients and users",
+                "do so before the service stops: it does not start again without the key. idsvc backup needs the key as well. Until then, idsvc export --with-hashes saves clients and users",
             ),
         });
     }
     if let Some(seconds) = running.stalled {
         let message = format!("the disk does not answer: a write has waited for {seconds} seconds");
         findings.push(Finding::mend("data", "disk", message,
-            "see whether its file system is frozen (fsfreeze, a snapshot under way) or its network storage is gone; until then a request that has to write is answered with 503",
+            "see whether its file system is frozen (fsfreeze, a running snapshot) or its network storage is gone. Until it answers, requests that write get 503",
         ));
     }
     let Some(open_database) = running.database else {

@@ -6,7 +6,7 @@ use crate::config::reader::format_duration;
 use crate::password::PasswordParams;
 
 const OWASP: &str =
-    "OWASP Password Storage Cheat Sheet: argon2id with 19 MiB and 2 passes, or what is as dear";
+    "OWASP Password Storage Cheat Sheet: argon2id with 19 MiB and 2 passes, or the same cost";
 
 /// Checks limits, exempt networks, password hashing and session lifetimes.
 pub(super) fn examine(config: &Config, findings: &mut Vec<Finding>) {
@@ -17,12 +17,12 @@ pub(super) fn examine(config: &Config, findings: &mut Vec<Finding>) {
     let limits = &config.limits;
     if !limits.enabled {
         let message = "nothing limits guesses of passwords and floods of requests".to_owned();
-        let remedy = "set it to true, and name those who need more in limits.exempt";
+        let remedy = "set it to true, and name networks that need more in limits.exempt";
         advise("limits.enabled", message, remedy, None);
     }
     for network in limits.exempt.iter().filter(|network| network.prefix_len() == 0) {
-        let message = format!("{network} is every address: nothing limits guesses of passwords from there");
-        let remedy = "name the networks of those who need more";
+        let message = format!("{network} is every address: guesses of passwords are not limited at all");
+        let remedy = "name only the networks that need more";
         advise("limits.exempt", message, remedy, None);
     }
     let cost = config.settings.password_params;
@@ -37,11 +37,11 @@ pub(super) fn examine(config: &Config, findings: &mut Vec<Finding>) {
     if session.idle > session.absolute {
         let (idle, absolute) = (format_duration(session.idle), format_duration(session.absolute));
         let message =
-            format!("{idle} ends no session: lifetimes.session_absolute, which is {absolute}, does before");
+            format!("{idle} has no effect: lifetimes.session_absolute is {absolute} and ends sessions before");
         advise(
             "lifetimes.session_idle",
             message,
-            "make it the shorter of the two",
+            "make lifetimes.session_idle the shorter of the two",
             None,
         );
     }
@@ -52,7 +52,7 @@ pub(super) fn examine_shortages(hashes: u64) -> Option<Finding> {
     let message = format!(
         "there was no memory for {hashes} password hashes since the service started: those sign-ins were answered with 503"
     );
-    let remedy = "raise limits.memory or the limit of the control group, and restart the service; its log says how much memory a hash needed, and whether fewer password.workers help";
+    let remedy = "raise limits.memory or the limit of the control group, and restart the service. Its log says how much memory a hash needed, and whether fewer password.workers help";
     (hashes > 0).then(|| Finding::mend("data", "memory", message, remedy))
 }
 

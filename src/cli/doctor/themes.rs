@@ -34,12 +34,12 @@ pub(super) fn examine(settings: &Settings, clients: &[ClientView], findings: &mu
                 } else {
                     Level::Advice
                 };
-                let message = format!("it cannot be used as it is, and the default theme stands in: {fault}");
+                let message = format!("it cannot be used, and the default theme is used instead: {fault}");
                 Some(Finding::good("theme", name, message).at_level(level, check_command(name)))
             }
             (None, Some(remedy)) if theme_set.theme(name).is_none() => {
                 let folder = settings.theme_dir.join(name);
-                let message = "it is not there, and the default theme stands in";
+                let message = "it does not exist, and the default theme is used instead";
                 let remedy = format!("put it into {}, {remedy}", folder.display());
                 Some(Finding::mend("theme", name, message, remedy))
             }
@@ -48,7 +48,7 @@ pub(super) fn examine(settings: &Settings, clients: &[ClientView], findings: &mu
         });
     }
     if let Some(fault) = theme_set.unread_languages().first() {
-        let message = format!("a file is not read, and its words are missing in every theme: {fault}");
+        let message = format!("a file is not read, and its texts are missing in every theme: {fault}");
         findings.push(Finding::advice(
             "language",
             LANGUAGES,
