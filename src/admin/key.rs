@@ -176,7 +176,7 @@ pub async fn retire(admin: Admin<'_>, kid: String) -> AdminResult<KeyView> {
                     Some((client_id, _)) => format!("client {client_id}"),
                     None => "the service".to_owned(),
                 };
-                let detail = format!("key {kid} is the one that signs {alg}, which {who} needs");
+                let detail = format!("key {kid} is the active key of {alg}, which {who} needs");
                 return Ok(Err(FaultCode::InUse.of(KIND, &kid, detail).into()));
             }
             record.retire(now, retention);

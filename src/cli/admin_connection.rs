@@ -107,7 +107,7 @@ impl AdminConnection {
             DataDirError::Open(OpenError::AlreadyOpen { path }) => CliError::Refused {
                 message: format!("{} is in use by a process that takes no commands", path.display()),
                 hint: Some(format!(
-                    "a service that is starting or stopping answers at {} soon; end any other",
+                    "if a service is starting or stopping, it answers at {} soon; end any other process",
                     control_socket(&settings.data_dir).display()
                 )),
             },
@@ -119,7 +119,7 @@ impl AdminConnection {
             }
             if let Some(copy) = core.store.pre_upgrade_copy() {
                 warn(&format!(
-                    "the data was that of an earlier release and was upgraded to this one; a copy of the old data is in {}",
+                    "the data of an earlier release was upgraded; a copy of the old data is in {}",
                     copy.display()
                 ));
             }
@@ -307,7 +307,7 @@ fn open(settings: &Settings, command: &Command) -> Result<Core, DataDirError> {
 
 /// The error about a reply that belongs to another command.
 pub(super) fn unexpected() -> CliError {
-    CliError::refused("the running service gave another kind of answer: it is of another release, restart it")
+    CliError::refused("the running service is of another release: restart it")
 }
 
 #[cfg(test)]

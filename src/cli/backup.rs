@@ -44,10 +44,10 @@ pub struct Backup {
     /// Put the master key into the backup: any reader of the file can then sign tokens
     #[arg(long)]
     pub with_master_key: bool,
-    /// Replace the file if there is one, which has to be a backup or a file that age encrypted
+    /// Replace the file, if it is a backup or a file that age encrypted
     #[arg(long)]
     pub replace: bool,
-    /// Encrypt the backup to this recipient of age (age1…); may be repeated, and any one of them can restore it
+    /// Encrypt the backup to this age recipient (age1…); may be repeated. Any one of them can restore it
     #[arg(long, value_name = "RECIPIENT", conflicts_with = "passphrase_file")]
     pub to: Vec<String>,
     /// Encrypt the backup with the passphrase in this file, - for standard input
@@ -186,13 +186,13 @@ pub fn run(backup: &Backup, connector: &AdminConnector<'_>, output: &mut Output<
     let is_piped = backup.file.as_deref() == Some(Path::new("-"));
     if is_piped && output.json {
         return Err(CliError::Misused(
-            "with - the backup itself goes to standard output: name a file to have a document there"
+            "with - the backup goes to standard output, where --json prints its document: name a file"
                 .to_owned(),
         ));
     }
     if is_piped && io::stdout().is_terminal() {
         return Err(CliError::Misused(
-            "a backup is no text for a terminal: name a file, or send standard output to one".to_owned(),
+            "a backup is not for a terminal: name a file, or redirect standard output".to_owned(),
         ));
     }
     background::lower_priority();
@@ -358,7 +358,7 @@ fn exists(file: &Path) -> CliError {
 fn advice(header: &Header, data_dir: &Path, recipients: Option<&Recipients>) -> String {
     if header.master_key.is_none() {
         return format!(
-            "\nThe master key is not in the backup, and a restore needs it: keep a copy of {} in another place.",
+            "\nThe master key is not in the backup. A restore needs it: keep a copy of {} in another place.",
             data_dir.join(master_key::MASTER_KEY).display()
         );
     }
@@ -368,7 +368,7 @@ fn advice(header: &Header, data_dir: &Path, recipients: Option<&Recipients>) -> 
             "any holder of an identity that the backup is encrypted to can sign tokens. Keep the identity as you keep a password."
         }
         Some(Recipients::Passphrase(_)) => {
-            "anybody who has the file and the passphrase can sign tokens. Keep the passphrase in another place."
+            "any reader who has the passphrase can sign tokens. Keep the passphrase in another place."
         }
     };
     format!("\nThe master key is in the backup: {reader}")

@@ -10,21 +10,23 @@ use super::setting_flags::SettingFlags;
 use crate::admin::installation::IssuerView;
 use crate::clock::Clock;
 use crate::config::reference_text::reference;
-use crate::config::resolve::{check_base_url, resolve};
+use crate::config::resolve::{check_base_url, resolve_all};
 use crate::config::{Config, ConfigError, Fault, Tls};
 use crate::control::protocol::{Command, Reply};
 use crate::net::certificate::{CertificateWarnings, examine};
+use crate::net::tls_error::TlsError;
+use crate::oauth::client::is_theme_name;
 use crate::themes::folder::ThemeFolder;
 use crate::themes::theme_set::Themes;
 
 /// The verbs of settings.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// Say everything that is wrong with the settings and the TLS files that they name
+    /// Check the settings and the TLS files that they name, and report all faults
     Check(Box<SettingFlags>),
     /// Print the commented configuration file
     Reference,
-    /// Accept another issuer than that of the first start
+    /// Change the issuer, which the first start fixed
     SetIssuer(SetIssuer),
 }
 
@@ -34,7 +36,7 @@ pub struct SetIssuer {
     /// The issuer.
     #[arg(help = "The issuer [default: the configured base_url]", value_name = "URL")]
     pub issuer: Option<String>,
-    /// I know that every access token and every client's configuration names the old issuer
+    /// Confirm that issued access tokens are refused, and that clients must be configured with the new issuer
     #[arg(long)]
     pub i_know: bool,
 }
@@ -63,50 +65,48 @@ fn check(flags: SettingFlags, global: &Global, output: &mut Output<'_>) -> Resul
         output.say(&format!("warning: {warning}"));
     }
     let file = sources.file.as_ref().map(|file| file.display().to_string());
-    let checked = resolve(&sources).and_then(|config| {
-        for warning in &config.warnings {
-            output.say(&format!("warning: {warning}"));
+    let (config, mut faults) = resolve_all(&sources);
+    let mut warnings: Vec<String> = config.warnings.iter().map(ToString::to_string).collect();
+    match check_tls(&config) {
+        Ok(more) => warnings.extend(more),
+        Err(more) => faults.extend(more),
+    }
+    warnings.extend(check_theme(&config));
+    for warning in warnings {
+        output.say(&format!("warning: {warning}"));
+    }
+    if !faults.is_empty() {
+        if output.json {
+            let document: Vec<_> = faults
+                .iter()
+                .map(|fault| json!({ "place": fault.place, "message": fault.message }))
+                .collect();
+            // The exit code says so even if the output cannot be written.
+            let _ = output.document(&json!({ "ok": false, "file": file, "faults": document }));
         }
-        for warning in check_tls(&config)?.into_iter().chain(check_theme(&config)) {
-            output.say(&format!("warning: {warning}"));
-        }
-        Ok(config)
-    });
-    match checked {
-        Ok(config) if output.json => output.document(&json!({
+        return Err(CliError::refused(ConfigError { faults }));
+    }
+    if output.json {
+        return output.document(&json!({
             "ok": true,
             "file": file,
             "issuer": config.issuer,
             "data_dir": config.settings.data_dir,
             "listen": config.listen,
-        })),
-        Ok(config) => {
-            let listen: Vec<_> = config.listen.iter().map(ToString::to_string).collect();
-            output.facts(&[
-                ("settings", "all right".to_owned()),
-                ("file", file.unwrap_or_else(|| "none".to_owned())),
-                ("issuer", config.issuer.clone()),
-                ("data_dir", config.settings.data_dir.display().to_string()),
-                ("listen", listen.join(" ")),
-            ])
-        }
-        Err(error) => {
-            if output.json {
-                let faults: Vec<_> = error
-                    .faults
-                    .iter()
-                    .map(|fault| json!({ "place": fault.place, "message": fault.message }))
-                    .collect();
-                // The exit code says so even if the output cannot be written.
-                let _ = output.document(&json!({ "ok": false, "file": file, "faults": faults }));
-            }
-            Err(CliError::refused(error))
-        }
+        }));
     }
+    let listen: Vec<_> = config.listen.iter().map(ToString::to_string).collect();
+    output.facts(&[
+        ("settings", "all right".to_owned()),
+        ("file", file.unwrap_or_else(|| "none".to_owned())),
+        ("issuer", config.issuer.clone()),
+        ("data_dir", config.settings.data_dir.display().to_string()),
+        ("listen", listen.join(" ")),
+    ])
 }
 
-/// Checks the TLS files as a start would, and returns the warnings about them.
-fn check_tls(config: &Config) -> Result<Vec<String>, ConfigError> {
+/// Checks the TLS files as a start would. Returns the warnings about them, or else their faults.
+fn check_tls(config: &Config) -> Result<Vec<String>, Vec<Fault>> {
     let Tls::Files { cert, key } = &config.tls else {
         return Ok(Vec::new());
     };
@@ -115,14 +115,16 @@ fn check_tls(config: &Config) -> Result<Vec<String>, ConfigError> {
         expiry,
         mismatch,
         exposure,
-    } = examine(cert, key, host.as_deref(), now).map_err(|errors| ConfigError {
-        faults: errors
-            .into_iter()
-            .map(|error| Fault {
-                place: "tls".to_owned(),
-                message: error.to_string(),
-            })
-            .collect(),
+    } = examine(cert, key, host.as_deref(), now).map_err(|errors| {
+        // A file that is not named is a fault of the settings.
+        let is_named = |error: &TlsError| {
+            !matches!(error, TlsError::Unreadable { file, .. } if file.as_os_str().is_empty())
+        };
+        let fault = |error: TlsError| Fault {
+            place: "tls".to_owned(),
+            message: error.to_string(),
+        };
+        errors.into_iter().filter(is_named).map(fault).collect::<Vec<_>>()
     })?;
     let expiry = expiry.map(|warning| warning.to_string());
     let warnings = expiry.into_iter().chain(mismatch);
@@ -135,6 +137,9 @@ fn check_tls(config: &Config) -> Result<Vec<String>, ConfigError> {
 /// Checks the theme as a start would. Returns a warning if the default theme would replace it.
 fn check_theme(config: &Config) -> Option<String> {
     let settings = &config.settings;
+    if !is_theme_name(&settings.theme) {
+        return None;
+    }
     let theme_set = Themes::open(
         "",
         &settings.theme,
@@ -150,7 +155,7 @@ fn check_theme(config: &Config) -> Option<String> {
         None => "is not there",
     };
     Some(format!(
-        "the theme {} {what}: the default theme stands in",
+        "the theme {} {what}: the default theme is used",
         folder.display()
     ))
 }
@@ -183,7 +188,7 @@ fn set_issuer(
             return show_issuer(&view, output);
         }
         return Err(CliError::Misused(format!(
-            "with the issuer {issuer} every access token issued so far is refused, and every client must be configured anew. Refresh tokens go on and bring tokens of the new issuer, unless idsvc session revoke --user ends those of a user; sessions go on where the host is the same. Add --i-know to go on"
+            "with the issuer {issuer}, access tokens issued so far are refused, and clients must be configured with it. Refresh tokens stay valid, and so do sessions if the host is the same. idsvc session revoke --user WHO ends those of a user. Add --i-know to change the issuer"
         )));
     }
     connector.run(Command::SetIssuer(issuer), output, |reply, output| match reply {
@@ -206,7 +211,7 @@ fn show_issuer(view: &IssuerView, output: &mut Output<'_>) -> Result<(), CliErro
     output.hint(if view.previous_issuer.as_ref() == Some(&view.issuer) {
         "This is the issuer already: nothing was changed."
     } else {
-        "It takes effect at the next start, with base_url set to the same."
+        "It takes effect at the next start. Set base_url to it as well."
     });
     Ok(())
 }

@@ -30,16 +30,16 @@ mod time;
 /// The flags of `idsvc events`.
 #[derive(Debug, Args)]
 pub struct Events {
-    /// Go on with what happens from now on, until interrupted
+    /// Print new events as they happen, until interrupted
     #[arg(long, short)]
     pub follow: bool,
-    /// Show at most so many of what has happened, the last ones [default: 50, or all with --since]
+    /// How many of the newest events to show [default: 50; all with --since]
     #[arg(long, value_name = "COUNT")]
     pub limit: Option<usize>,
     /// Show only events of this name; may be repeated
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(NAMES))]
     pub event: Vec<String>,
-    /// Show only events about this user, client, session, command or actor; a user that was removed goes by its uuid
+    /// Show only events about this user, client, session, command or actor. Name a removed user by its uuid
     #[arg(long, value_name = "TEXT")]
     pub about: Option<String>,
     /// Show only events about this user: an email address, a username, a telephone number or a uuid
@@ -48,10 +48,10 @@ pub struct Events {
     /// Show only events about this client
     #[arg(long, value_name = "CLIENT_ID")]
     pub client: Option<String>,
-    /// Show only what happened in the last 24h, or since a time in UTC: today, yesterday, 2026-11-24, 2026-11-24T09:30:00Z
+    /// Show only events since this time: 24h for a day ago, or in UTC today, yesterday, 2026-11-24 or 2026-11-24T09:30:00Z
     #[arg(long, value_name = "TIME", value_parser = time::parse_since)]
     pub since: Option<Timestamp>,
-    /// Show only what happened until 24h ago, or until a time as for --since; of a day, its end
+    /// Show only events until this time, in the forms of --since. A day is included
     #[arg(long, value_name = "TIME", value_parser = time::parse_until)]
     pub until: Option<Timestamp>,
 }
@@ -65,7 +65,7 @@ impl Events {
     fn check(&self) -> Result<(), CliError> {
         if self.limit == Some(0) && !self.follow {
             let message =
-                "--limit 0 shows nothing: name 1 or more, or add --follow for what is still to come";
+                "--limit 0 shows nothing: name 1 or more, or add --follow to wait for new events";
             return Err(CliError::Misused(message.to_owned()));
         }
         match (self.since, self.until) {
@@ -176,10 +176,10 @@ pub fn run(request: Events, connector: &AdminConnector<'_>, output: &mut Output<
         return follow(&filter, &mut reader, &unreadable, output);
     }
     if shown == 0 {
-        let hint = "no event that is kept is of the kind: idsvc events --follow waits for what happens";
+        let hint = "no kept event matches. To wait for new ones: idsvc events --follow";
         match &filter.about {
             Some(about) if about.len() == 1 => output.hint(&format!(
-                "{hint}; no user has that name now, and one that was removed goes by its uuid"
+                "{hint}\nNo user has that name. Name a removed user by its uuid."
             )),
             _ => output.hint(hint),
         }

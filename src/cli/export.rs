@@ -67,7 +67,7 @@ fn warn_of_ending_secrets(
         let client = client?;
         if client.secrets.iter().any(|secret| secret.expires_at.is_some()) {
             output.say(&format!(
-                "warning: the old secret of client {}, which is about to end, is left out: a file has no room for when",
+                "warning: the old secret of client {} is left out: a file cannot say when it expires",
                 client.client_id
             ));
         }
@@ -78,16 +78,16 @@ fn warn_of_ending_secrets(
 /// Warns of records that an export cannot hold.
 fn warn_of_left_out(not_exported: &NotExported, output: &mut Output<'_>) {
     for (count, what) in [
-        (not_exported.brought, "users whom a provider brought"),
+        (not_exported.brought, "users that a provider created"),
         (not_exported.links, "links of users to providers"),
         (
             not_exported.from_devices,
-            "users of devices who have got a name or a password",
+            "anonymous users that got a name or a password",
         ),
     ] {
         if count > 0 {
             output.say(&format!(
-                "warning: {what} are left out, {count} in number: a file has no room for them"
+                "warning: {count} {what} are left out: a file cannot hold them"
             ));
         }
     }

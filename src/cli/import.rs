@@ -27,13 +27,13 @@ pub struct Import {
     /// JSON lines, one user each, - for standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// What happens to users who are there already and differ
+    /// What to do with lines about existing users that differ
     #[arg(long, value_enum, default_value_t = ExistingUsers::Refuse)]
     pub existing: ExistingUsers,
-    /// Import the good lines though others are bad
+    /// Import the good lines even if others are bad
     #[arg(long)]
     pub skip_bad: bool,
-    /// Look at every line and import nothing
+    /// Check every line and import nothing
     #[arg(long)]
     pub dry_run: bool,
 }
@@ -41,11 +41,11 @@ pub struct Import {
 /// What happens to lines about existing users.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum ExistingUsers {
-    /// Their lines are bad.
+    /// The lines are bad.
     Refuse,
-    /// They stay as they are.
+    /// The users stay as they are.
     Skip,
-    /// They become what the line says.
+    /// The users are changed to what the lines say.
     Update,
 }
 
@@ -365,7 +365,7 @@ fn show(done: &Total, is_dry_run: bool, output: &mut Output<'_>) -> Result<(), C
     if is_dry_run {
         output.hint("Nothing was imported: this was a dry run.");
     } else if done.imported.passwords > 0 {
-        output.hint("They sign in with the passwords they have; each is hashed anew at the first sign-in.");
+        output.hint("The users keep their passwords. Each is hashed again at the first sign-in.");
     }
     Ok(())
 }
@@ -375,7 +375,7 @@ fn hint(bad: &[BadLine]) -> String {
         "nothing was imported: mend these lines, or add --skip-bad to import the others".to_owned();
     let is_here_already = |fault: &Fault| fault.code == FaultCode::AlreadyExists && fault.fields.is_empty();
     if bad.iter().flat_map(|bad| &bad.faults).any(is_here_already) {
-        hint += "; --existing skip leaves users who are here already, --existing update changes them";
+        hint += "; --existing skip keeps existing users as they are, --existing update changes them";
     }
     hint
 }
@@ -392,7 +392,7 @@ fn broken_off(so_far: &Imported, error: &CliError) -> CliError {
         format!("{error}\nonly a part of the file was imported: {written} users were added or updated");
     CliError::Refused {
         message,
-        hint: Some("run the same command again: it goes on where this ended".to_owned()),
+        hint: Some("run the same command again: it continues where this one ended".to_owned()),
     }
 }
 

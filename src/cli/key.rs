@@ -8,7 +8,7 @@ use super::admin_connection::{AdminConnector, unexpected};
 use super::output::{CliError, Output, moment};
 use super::value_parsers::{algorithm, read_secret};
 use crate::admin::key::{ImportKey, KeyStateView, KeyView, RotateKey};
-use crate::clock::Clock;
+use crate::clock::{Clock, Timestamp};
 use crate::control::protocol::{Command, Reply};
 use crate::jose::alg::Algorithm;
 use crate::oauth::policy::KeyRotation;
@@ -18,14 +18,14 @@ use crate::oauth::policy::KeyRotation;
 pub enum Verb {
     /// Show all keys
     List,
-    /// Make a new key to take the place of the one that signs
+    /// Make a new key that replaces the active one
     Rotate(Rotate),
-    /// Take a key out of service; retire it a second time to withdraw it at once
+    /// Retire a key. Retire it a second time to withdraw it at once
     #[command(
-        after_help = "A key that signed stays published for as long as access tokens, ID tokens and sessions last at most.\nRetire it a second time to withdraw it at once: tokens it signed stop being accepted. For a key that has leaked:\n  idsvc key rotate --now --alg ALG\n  idsvc key retire KID"
+        after_help = "A retired key stays published until everything that it signed has expired.\nRetire it a second time to withdraw it at once. Tokens that it signed are then refused. If a key has leaked:\n  idsvc key rotate --now --alg ALG\n  idsvc key retire KID"
     )]
     Retire(Retire),
-    /// Bring in a private key that was made elsewhere
+    /// Import a private key
     Import(Import),
 }
 
@@ -40,7 +40,7 @@ pub struct Rotate {
         value_parser = algorithm
     )]
     pub alg: Algorithm,
-    /// Sign with it at once, without announcing it first; verifiers that keep old key sets will fail for a while
+    /// Sign with it at once, without announcing it. Verifiers with an older key set refuse its signatures for a while
     #[arg(long)]
     pub now: bool,
 }
@@ -62,7 +62,7 @@ pub struct Import {
     /// The private key in PEM form, - for standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// What it signs with, where the key allows several: RS256 or PS256
+    /// The algorithm of an RSA key: RS256 or PS256
     #[arg(long, value_parser = algorithm)]
     pub alg: Option<Algorithm>,
     /// Sign with it at once, without announcing it first
@@ -78,18 +78,24 @@ pub(super) fn warn_of_new_keys(algs: &[Algorithm], connector: &AdminConnector<'_
     let Ok(Reply::Keys(keys)) = connector.ask(Command::KeyList, output) else {
         return;
     };
-    let now = Clock::System.now();
-    let is_new = |key: &&KeyView| {
-        matches!(key.standing, KeyStateView::Active { .. })
-            && algs.contains(&key.alg)
-            && now.since(key.created_at) < KeyRotation::KEPT_BY_VERIFIERS
-    };
-    for key in keys.iter().filter(is_new) {
+    for alg in algs_with_new_key(algs, &keys, Clock::System.now()) {
         output.say(&format!(
-            "warning: the key that signs {} is not yet five minutes old: verifiers that keep older key sets refuse what it signs",
-            key.alg
+            "warning: the {alg} key is younger than five minutes: verifiers with an older key set refuse its signatures"
         ));
     }
+}
+
+/// The algorithms among `algs` whose active key verifiers may not have yet. If all keys are that new, so is the service,
+/// and no verifier keeps an older key set.
+fn algs_with_new_key(algs: &[Algorithm], keys: &[KeyView], now: Timestamp) -> Vec<Algorithm> {
+    let is_new = |key: &KeyView| now.since(key.created_at) < KeyRotation::KEPT_BY_VERIFIERS;
+    if keys.iter().all(is_new) {
+        return Vec::new();
+    }
+    let signs =
+        |key: &&KeyView| matches!(key.standing, KeyStateView::Active { .. }) && algs.contains(&key.alg);
+    let new_keys = keys.iter().filter(signs).filter(|key| is_new(key));
+    new_keys.map(|key| key.alg).collect()
 }
 
 /// The question before a key is retired, which depends on its state.
@@ -101,7 +107,7 @@ fn question(kid: &str, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
         .iter()
         .any(|key| key.kid == kid && matches!(key.standing, KeyStateView::Retired { .. }));
     Ok(if is_retired {
-        format!("Withdraw the retired key {kid} at once? Tokens it signed stop being accepted.")
+        format!("Withdraw the retired key {kid} at once? Tokens that it signed are then refused.")
     } else {
         format!("Take key {kid} out of service?")
     })
@@ -152,7 +158,7 @@ fn table(views: &[KeyView], output: &mut Output<'_>) -> Result<(), CliError> {
                     format!("announced, signs from {}", moment(active_from))
                 }
                 KeyStateView::Active { since } => format!("active since {}", moment(since)),
-                KeyStateView::Retired { remove_at } => format!("retired, goes {}", moment(remove_at)),
+                KeyStateView::Retired { remove_at } => format!("retired, removed at {}", moment(remove_at)),
             };
             [
                 view.kid.clone(),
@@ -162,4 +168,28 @@ fn table(views: &[KeyView], output: &mut Output<'_>) -> Result<(), CliError> {
             ]
         }),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_key_is_warned_of_unless_the_service_is_as_new() {
+        let key = |alg, created_at| KeyView {
+            kid: "k".to_owned(),
+            alg,
+            standing: KeyStateView::Active {
+                since: Timestamp::from_seconds(created_at),
+            },
+            created_at: Timestamp::from_seconds(created_at),
+        };
+        let keys = [key(Algorithm::Rs256, 1000), key(Algorithm::EdDsa, 1290)];
+        let warned = |algs: &[Algorithm], now| algs_with_new_key(algs, &keys, Timestamp::from_seconds(now));
+        let both = [Algorithm::Rs256, Algorithm::EdDsa];
+        assert_eq!(warned(&both, 1299), []);
+        assert_eq!(warned(&both, 1300), [Algorithm::EdDsa]);
+        assert_eq!(warned(&both[..1], 1300), []);
+        assert_eq!(warned(&both, 1590), []);
+    }
 }

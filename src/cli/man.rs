@@ -13,7 +13,7 @@ use super::value_parsers::unwritable;
 /// The arguments of `idsvc man`.
 #[derive(Debug, Args)]
 pub struct Man {
-    /// The folder to write a page for every command to [default: print the first one]
+    /// The folder for the pages of all commands [default: print the page of idsvc]
     #[arg(value_name = "DIR")]
     pub directory: Option<PathBuf>,
 }

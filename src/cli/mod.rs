@@ -30,6 +30,7 @@ pub mod state;
 mod state_batches;
 pub mod state_file;
 mod state_reader;
+mod suggestions;
 pub mod terminal_text;
 pub mod theme;
 pub mod user;
@@ -56,7 +57,8 @@ use crate::config::{Fault, Sources, is_read};
     version,
     propagate_version = true,
     subcommand_required = true,
-    arg_required_else_help = true
+    arg_required_else_help = true,
+    after_help = "To try it out, without any settings:\n  idsvc serve --dev"
 )]
 pub struct Cli {
     /// The flags of every command.
@@ -76,16 +78,16 @@ pub struct Global {
     /// The configuration file.
     #[arg(
         long,
-        help = "The configuration file; otherwise $IDSVC_CONFIG, ./idsvc.toml or /etc/idsvc/idsvc.toml",
+        help = "The configuration file [default: $IDSVC_CONFIG, ./idsvc.toml or /etc/idsvc/idsvc.toml]",
         global = true,
         display_order = GLOBAL_ORDER,
         value_name = "FILE"
     )]
     pub config: Option<PathBuf>,
-    /// Where the service keeps its data; otherwise as configured
+    /// The data directory [default: as configured]
     #[arg(long, global = true, display_order = GLOBAL_ORDER, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
-    /// Print one JSON document on standard output; errors stay text on standard error
+    /// Print one JSON document on standard output. Errors are text on standard error
     #[arg(long, global = true, display_order = GLOBAL_ORDER)]
     pub json: bool,
 }
@@ -94,6 +96,9 @@ pub struct Global {
 #[derive(Debug, Subcommand)]
 pub enum Noun {
     /// Run the service
+    #[command(
+        after_help = "Examples:\n  idsvc serve --dev\n  idsvc serve --acme id.example.com --data-dir /var/lib/idsvc"
+    )]
     Serve(Box<serve::Serve>),
     /// Applications that sign people in
     #[command(subcommand)]
@@ -101,7 +106,7 @@ pub enum Noun {
     /// People who sign in
     #[command(subcommand)]
     User(user::Verb),
-    /// Upstream OpenID providers that vouch for people
+    /// Upstream OpenID providers, at which users sign in
     #[command(subcommand)]
     Provider(provider::Verb),
     /// Signing keys
@@ -116,21 +121,21 @@ pub enum Noun {
     /// Settings
     #[command(subcommand)]
     Config(config::Verb),
-    /// Bring providers, clients and users to the state that a file declares
+    /// Apply a file that declares providers, clients and users
     #[command(
         after_help = "Examples:\n  idsvc export >state.toml\n  idsvc apply -f state.toml --dry-run --prune"
     )]
     Apply(state::Apply),
-    /// Print providers, clients and users as apply reads them
+    /// Print providers, clients and users in the form that apply reads
     Export(export::Export),
-    /// Look at settings, files, keys and clients, and say what must be done
+    /// Check settings, files, keys and clients, and say what must be done
     Doctor(doctor::Doctor),
     /// Show what happened: sign-ins, tokens, changes by administrators
     #[command(
         after_help = "Examples:\n  idsvc events --since 24h --event sign_in_failed\n  idsvc events --follow --json"
     )]
     Events(events::Events),
-    /// Save the database to a file, while the service runs or not
+    /// Save the database to a file. The service may run
     #[command(
         after_help = "Examples:\n  idsvc backup\n  idsvc backup /mnt/backup/idsvc.backup --replace\n  idsvc backup --to age1…\n  idsvc backup - | gzip >idsvc.backup.gz"
     )]
@@ -140,7 +145,7 @@ pub enum Noun {
         after_help = "Examples:\n  idsvc restore /mnt/backup/idsvc.backup --master-key /media/key/master.key\n  idsvc restore idsvc.backup.age --master-key master.key --identity key.txt\n  gunzip <idsvc.backup.gz | idsvc restore -"
     )]
     Restore(restore::Restore),
-    /// Give room that the database no longer needs back to the disk, while the service runs or not
+    /// Return unused space of the database to the disk. The service may run
     Compact,
     /// Completion scripts for shells
     Completions(completions::Completions),
@@ -189,7 +194,7 @@ impl Global {
 fn not_utf8(place: &str) -> Fault {
     Fault {
         place: place.to_owned(),
-        message: "its value is not UTF-8, which every setting is: name it otherwise".to_owned(),
+        message: "its value is not UTF-8: use another one".to_owned(),
     }
 }
 
@@ -205,12 +210,18 @@ pub fn main() -> ExitCode {
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     let (mut out, mut err) = (io::stdout().lock(), crate::observe::log::StandardError);
     let mut output = Output::new(&mut out, &mut err);
-    let result = match Cli::try_parse() {
+    let words: Vec<_> = std::env::args_os().collect();
+    let result = match Cli::try_parse_from(&words) {
         Ok(cli) => {
             output.json = cli.global.json;
             run(cli, &mut output)
         }
         Err(error) => {
+            let words: Vec<_> = words
+                .iter()
+                .map(|word| word.to_string_lossy().into_owned())
+                .collect();
+            let error = suggestions::improve(error, &words);
             let printed = error.print().and_then(|()| output.out.flush());
             if error.use_stderr() {
                 return ExitCode::from(2);

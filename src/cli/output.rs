@@ -44,7 +44,7 @@ impl fmt::Display for CliError {
         match self {
             Self::Refused { message, .. } | Self::Misused(message) => f.write_str(message),
             Self::Faults(faults) => f.write_str(&refusal::message(faults, None)),
-            Self::BrokenPipe => f.write_str("nobody reads the output"),
+            Self::BrokenPipe => f.write_str("the reader of the output is gone"),
             Self::Unwritable(error) => write!(f, "standard output cannot be written to: {error}"),
         }
     }
@@ -239,7 +239,7 @@ impl Output<'_> {
         }
         if !io::stdin().is_terminal() {
             return Err(CliError::Misused(format!(
-                "{question} Nobody is there to answer: add --yes to go on"
+                "{question} There is no terminal to ask on: add --yes"
             )));
         }
         let _ = write!(self.err, "{} [y/N] ", printable(question));

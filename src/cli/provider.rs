@@ -35,11 +35,11 @@ pub enum Verb {
     List,
     /// Show one provider
     Show(Id),
-    /// Change a provider; what is not named stays, a list that is named is replaced, '' removes a value
+    /// Change the named fields of a provider. A list replaces the stored list, and '' removes a value
     Update(Box<Update>),
-    /// Look at a provider as a sign-in would, and say what is wrong; exit code 1 when something is
+    /// Check a provider as a sign-in would. The exit code is 1 if something is wrong
     Test(Id),
-    /// Remove a provider that no client names; its users stay
+    /// Remove a provider that no client uses. Its users stay
     Remove(Remove),
 }
 
@@ -68,22 +68,22 @@ pub struct Fields {
     /// The issuer identifier, exactly as in the provider's tokens
     #[arg(long, value_name = "URL")]
     pub issuer: Option<String>,
-    /// The identifier of this service at the provider; without one only tokens are exchanged
+    /// The client id of this service at the provider. Without it, only tokens are exchanged
     #[arg(long, value_name = "ID")]
     pub client_id: Option<String>,
-    /// Read the secret that belongs to it from this file, - for standard input
+    /// The file of the client secret, - for standard input
     #[arg(long, value_name = "FILE", value_parser = file())]
     #[serde(skip)]
     pub client_secret_file: Option<PathBuf>,
-    /// How the service proves at the provider who it is.
+    /// How the service authenticates at the provider.
     #[arg(
         long,
         value_name = "METHOD",
-        help = "How the service proves at the provider who it is [default: client_secret_basic]",
+        help = "How the service authenticates at the provider [default: client_secret_basic]",
         value_parser = words(&[
             ("client_secret_basic", "The secret in a Basic header"),
             ("client_secret_post", "The secret in the body"),
-            ("private_key_jwt", "An assertion signed with the service's own key; the provider reads it at /oauth2/jwks"),
+            ("private_key_jwt", "An assertion, which the provider verifies with the keys at /oauth2/jwks"),
         ])
     )]
     pub auth_method: Option<String>,
@@ -94,44 +94,44 @@ pub struct Fields {
     #[arg(long, value_name = "FILE", value_parser = file())]
     #[serde(skip)]
     pub logo_file: Option<PathBuf>,
-    /// A scope value to ask for; may be repeated.
+    /// A scope value to request; may be repeated.
     #[arg(
         long,
-        help = "A scope value to ask for; may be repeated [default: openid profile email]"
+        help = "A scope value to request; may be repeated [default: openid profile email]"
     )]
     pub scope: Option<Vec<String>>,
-    /// An audience of which tokens to be exchanged must have one; may be repeated [default: the client id]
+    /// An audience that exchanged tokens may have; may be repeated [default: the client id]
     #[arg(long = "audience", value_name = "AUDIENCE")]
     pub audiences: Option<Vec<String>>,
     /// An algorithm that ID tokens may be signed with; may be repeated [default: RS256]
     #[arg(long = "alg", value_name = "ALG", value_parser = algorithm)]
     pub algs: Option<Vec<Algorithm>>,
-    /// The provider's public keys (JWK Set), where it publishes none
+    /// The file of the provider's public keys (JWK Set), if it publishes none
     #[arg(long, value_name = "FILE", value_parser = file(), conflicts_with = "jwks_uri")]
     #[serde(skip)]
     pub jwks_file: Option<PathBuf>,
-    /// Where the provider publishes its keys, where discovery does not say [default: as discovered]
+    /// The address of the provider's public keys [default: as discovered]
     #[arg(long, value_name = "URL")]
     pub jwks_uri: Option<String>,
     /// Let clients exchange the provider's ID tokens
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub exchange: Option<bool>,
-    /// How old a token to be exchanged may be, as in 10m [default: 1h]
+    /// The greatest age of an exchanged token, as in 10m [default: 1h]
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub max_age: Option<u64>,
-    /// Create a user for an unknown person
+    /// Create a user at the first sign-in of a person
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub create_users: Option<bool>,
-    /// Which of the provider's e-mail addresses count as those of its people [default: never]
+    /// Which e-mail addresses of the provider its users get [default: never]
     #[arg(long, value_name = "POLICY", value_parser = words(&[
         ("never", "None"),
-        ("verified", "Those that the provider has verified, of its domains where it has any"),
+        ("verified", "Verified ones. With --domain, only those of the domains"),
     ]))]
     pub addresses: Option<String>,
-    /// When an unknown person becomes an existing user [default: never]
+    /// When a first sign-in is linked to an existing user [default: never]
     #[arg(long, value_name = "POLICY", value_parser = words(&[
         ("never", "Never"),
-        ("verified-email", "When the e-mail address is the same and verified on both sides"),
+        ("verified-email", "If the e-mail address is the same, and verified there and here"),
     ]))]
     pub link: Option<String>,
     /// The claim of access tokens that holds the provider's access token, or off.
@@ -141,10 +141,10 @@ pub struct Fields {
         help = "The claim of access tokens that holds the provider's access token, or off [default: upstream_access_token]"
     )]
     pub embed_token: Option<String>,
-    /// An e-mail domain of its people, who are sent straight there; may be repeated
+    /// An e-mail domain whose users go straight to the provider; may be repeated
     #[arg(long = "domain", value_name = "DOMAIN")]
     pub domains: Option<Vec<String>>,
-    /// A claim whose name differs there, as in nickname=login; may be repeated
+    /// A claim that has another name at the provider, as in nickname=login; may be repeated
     #[arg(long = "claim", value_name = "OURS=THEIRS", value_parser = mapping)]
     #[serde(skip)]
     pub claims: Option<Vec<(String, String)>>,
@@ -210,7 +210,7 @@ pub(super) fn read_logo(path: &Path) -> Result<String, CliError> {
 /// A new provider.
 #[derive(Debug, Args)]
 pub struct Add {
-    /// The name under which you know it: the amr and source of its users, and part of addresses
+    /// The provider's id: a part of addresses, and the amr and source of its users
     #[arg(value_name = "ID")]
     pub id: String,
     /// The fields.
@@ -224,10 +224,10 @@ pub struct Update {
     /// The provider's id
     #[arg(value_name = "ID")]
     pub id: String,
-    /// Let people sign in by it again
+    /// Allow sign-ins at the provider again
     #[arg(long, conflicts_with = "disable")]
     pub enable: bool,
-    /// Refuse sign-ins by it, and refreshes of what began there
+    /// Refuse sign-ins at the provider, and refreshes of grants that began there
     #[arg(long)]
     pub disable: bool,
     /// The changed fields.
@@ -279,9 +279,12 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
     };
     let ours = claims.into_iter().flat_map(|claims| claims.keys());
     warn_of_claims(ours.filter(|ours| !ours.is_empty()).map(String::as_str), output);
-    let is_add = matches!(command, Command::ProviderAdd(_));
+    let added = match &command {
+        Command::ProviderAdd(add) => Some(add.fields.clone()),
+        _ => None,
+    };
     connector.run(command, output, |reply, output| match reply {
-        Reply::Provider(view) => show(&view, is_add, output),
+        Reply::Provider(view) => show(&view, added.as_ref(), output),
         Reply::Providers(views) => list(&views, output),
         Reply::ProviderReport(report) => show_report(&report, output),
         Reply::ProviderRemoved(id) if output.json => {
@@ -362,7 +365,12 @@ fn list(views: &[ProviderView], output: &mut Output<'_>) -> Result<(), CliError>
     Ok(())
 }
 
-fn show(view: &ProviderView, is_new: bool, output: &mut Output<'_>) -> Result<(), CliError> {
+/// Prints a provider. `added` are the fields that were given for a new one.
+fn show(
+    view: &ProviderView,
+    added: Option<&ProviderFields>,
+    output: &mut Output<'_>,
+) -> Result<(), CliError> {
     if output.json {
         return output.document(view);
     }
@@ -382,15 +390,17 @@ fn show(view: &ProviderView, is_new: bool, output: &mut Output<'_>) -> Result<()
     facts.push(("created_at", moment(view.created_at)));
     facts.push(("updated_at", moment(view.updated_at)));
     output.facts(&facts)?;
-    if is_new {
-        output.hint(match view.addresses {
-            AddressPolicy::Never => {
-                "\nIts e-mail addresses are not given to applications. If it may speak for them: --addresses verified"
-            }
+    if let Some(given) = added {
+        match view.addresses {
+            _ if given.addresses.is_some() => {}
+            AddressPolicy::Never => output.hint(&format!(
+                "\nApplications do not get the e-mail addresses of this provider. If it verifies them: idsvc provider update {} --addresses verified",
+                view.id
+            )),
             AddressPolicy::Verified => {
-                "\nThe e-mail addresses that it has verified are given to applications as those of its users"
+                output.hint("\nApplications get the e-mail addresses that this provider has verified.");
             }
-        });
+        }
         if signs_people_in {
             output.hint(&format!(
                 "\nRegister at the provider the redirect URI {}",
@@ -398,7 +408,7 @@ fn show(view: &ProviderView, is_new: bool, output: &mut Output<'_>) -> Result<()
             ));
         }
         output.hint(&format!(
-            "Let a client use it: idsvc client update CLIENT --provider {}, with a --provider for each that it has already",
+            "Let a client use it: idsvc client update CLIENT --provider {}. Repeat --provider for those that it uses already.",
             view.id
         ));
     }

@@ -111,7 +111,7 @@ fn hint_for(fault: &Fault, is_file: bool) -> Option<String> {
         (FaultCode::NotFound, "session", _) => "idsvc session list WHO shows those of a user",
         (FaultCode::NotFound, "api_key", _) => "idsvc client api-key list ID shows all",
         (FaultCode::NotFound, _, ["providers"]) => "idsvc provider list shows all",
-        (FaultCode::AlreadyExists, "key", _) => "idsvc key list shows where it stands",
+        (FaultCode::AlreadyExists, "key", _) => "idsvc key list shows its state",
         (FaultCode::InUse, "key", _) => "idsvc key rotate --alg ALG --now replaces it",
         (FaultCode::InUse, "provider", ["client_id"]) => {
             "idsvc client update ID --password-sign-in yes, or --provider with another one for sign-ins"

@@ -16,7 +16,7 @@ use crate::server::run::{self, Announcement};
 /// The flags of `idsvc serve`.
 #[derive(Debug, Args)]
 pub struct Serve {
-    /// Start for development: on loopback, with a certificate, data directory, client and user of its own
+    /// Start for development: on loopback, with its own certificate, data directory, client and user
     #[arg(long)]
     pub dev: bool,
     /// The settings.
@@ -32,7 +32,12 @@ pub fn run(serve: &Serve, global: &Global, output: &mut Output<'_>) -> Result<()
     } else {
         global.sources(flags)
     };
-    let config = resolve(&sources).map_err(CliError::refused)?;
+    let config = resolve(&sources).map_err(|error| CliError::Refused {
+        hint: error
+            .is_missing("base_url")
+            .then(|| "to try the service without any settings: idsvc serve --dev".to_owned()),
+        message: error.to_string(),
+    })?;
     let inherited = Inherited::take().map_err(CliError::refused)?;
     log::start(config.log, &config.settings)
         .map_err(|error| CliError::refused(format!("the log cannot be started: {error}")))?;

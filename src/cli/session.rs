@@ -13,7 +13,7 @@ use crate::control::protocol::{Command, Reply};
 pub enum Verb {
     /// Show where a user is signed in
     List(List),
-    /// End a session, or all of a user
+    /// End a session, or all sessions of a user
     Revoke(Revoke),
 }
 
@@ -39,7 +39,7 @@ pub struct Revoke {
 
 fn parse_session(text: &str) -> Result<Uuid, String> {
     Uuid::try_parse(text).map_err(|_| {
-        "a session is named by its uuid, as idsvc session list WHO shows it; --user WHO ends all of a user"
+        "name the session by its uuid: idsvc session list WHO shows it. --user WHO ends all sessions of a user"
             .to_owned()
     })
 }
@@ -79,7 +79,7 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
         ),
         Reply::Revoked(revoked) if output.json => output.document(&revoked),
         Reply::Revoked(Revoked { revoked_sessions: 0 }) if is_one => {
-            output.line("the session had expired already; the refresh tokens bound to it are ended")
+            output.line("the session had expired already; the refresh tokens bound to it were ended")
         }
         Reply::Revoked(revoked) => output.line(&format!("sessions ended: {}", revoked.revoked_sessions)),
         _ => Err(unexpected()),

@@ -29,7 +29,7 @@ pub struct Apply {
     /// Show what would change, and change nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Remove providers, clients and users that are not in the file, of the kinds that are
+    /// Remove what the file does not declare, of each kind of record that it declares
     #[arg(long)]
     pub prune: bool,
     /// Do not ask before something is removed

@@ -175,7 +175,7 @@ impl BatchedApply<'_> {
                 names.retain(|name| index.occurrences(name) > 1);
                 if names.iter().any(|name| seen.contains(name)) {
                     let id = user.line.name().unwrap_or_default();
-                    let detail = "another entry means the same user";
+                    let detail = "another entry is about the same user";
                     faults.push(FaultCode::AlreadyExists.of("user", id, detail));
                 }
                 seen.extend(names);
@@ -250,7 +250,7 @@ impl BatchedApply<'_> {
                 "{error}\nonly a part of the file was applied: {} records were changed",
                 list.count()
             ),
-            hint: Some("run the same command again: it goes on where this ended".to_owned()),
+            hint: Some("run the same command again: it continues where this one ended".to_owned()),
         }
     }
 }

@@ -36,7 +36,7 @@ pub enum Verb {
         after_help = "Examples:\n  idsvc theme new acme\n  idsvc theme new acme --html --language nl\n  idsvc theme preview acme"
     )]
     New(New),
-    /// Say what is wrong with a theme; exit code 1 when visitors would meet it
+    /// Check a theme. The exit code is 1 if a fault affects visitors
     Check(Which),
     /// Show a theme in the browser: every page, state and language, reloaded when a file changes
     Preview(Preview),
@@ -45,7 +45,7 @@ pub enum Verb {
 /// The flags of `new`.
 #[derive(Debug, Args)]
 pub struct New {
-    /// The theme's name, which its folder gets too
+    /// The name of the theme and of its folder
     #[arg(value_name = "NAME")]
     pub theme: String,
     /// Write a template for every page too
@@ -192,7 +192,7 @@ fn list(connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), C
         }),
     )?;
     output.hint(&format!(
-        "Themes of your own lie in {}.",
+        "Your own themes are in {}.",
         settings.theme_dir.display()
     ));
     Ok(())

@@ -20,7 +20,7 @@ use crate::store::records::FailedPasswords;
 /// The verbs of users.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// Add a user. Without a terminal to ask on, one of the password flags is needed
+    /// Add a user. Without a terminal, one of the password flags is needed
     #[command(
         after_help = "Examples:\n  idsvc user add alice@example.com --generate-password --email-verified --name 'Alice Example'\n  idsvc user add bob@example.com --password-stdin --claim given_name=Bob <password.txt"
     )]
@@ -29,22 +29,22 @@ pub enum Verb {
     List(List),
     /// Show one user
     Show(Who),
-    /// Change a user; what is not named stays, '' removes a value
+    /// Change the named fields of a user. '' removes a value
     Update(Box<Update>),
     /// Remove a user with their sessions, consents and refresh tokens
     Remove(Remove),
-    /// Set, replace or remove a user's password. Without a terminal to ask on, one of the password flags is needed
+    /// Set or remove a user's password. Without a terminal, one of the password flags is needed
     SetPassword(Set),
-    /// Bring over users from another system, with their password hashes; every line is checked first
+    /// Import users from another system, with their password hashes. All lines are checked first
     #[command(
         after_help = "A line is a JSON object: email, account_id, uuid, email_verified, phone_number, phone_number_verified, user_type,\nvenue_id, organization, enabled, claims, created_at (seconds), password_hash. Either email or account_id is needed.\n\nExample:\n  idsvc user import users.jsonl --dry-run"
     )]
     Import(super::import::Import),
-    /// Let a disabled user sign in again
+    /// Enable a disabled user
     Enable(Who),
-    /// Stop a user without removing them
+    /// Disable a user without removing them
     Disable(Who),
-    /// Remove a user's link to a provider, and end what began there
+    /// Remove a user's link to a provider. Sessions and refresh tokens that began there end
     Unlink(Unlink),
 }
 
@@ -90,16 +90,16 @@ pub struct List {
     /// Show only users that are disabled
     #[arg(long)]
     pub disabled: bool,
-    /// Show only users of devices, without a name to sign in with
+    /// Show only anonymous users
     #[arg(long)]
     pub anonymous: bool,
-    /// Show only users whom this provider brought or who are linked to it
+    /// Show only users who were created by this provider or are linked to it
     #[arg(long, value_name = "PROVIDER")]
     pub provider: Option<String>,
-    /// Show at most so many [default: 500, and all with --json]
+    /// The most users to show [default: 500; all with --json]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: Option<u32>,
-    /// Go on after the user with this uuid
+    /// Begin after the user with this uuid
     #[arg(long, value_name = "UUID")]
     pub after: Option<Uuid>,
 }
@@ -111,10 +111,10 @@ pub struct PasswordFlags {
     /// Read the password from standard input; on a terminal it is asked for once
     #[arg(long)]
     pub password_stdin: bool,
-    /// Make a random password and print it, this once
+    /// Generate a password and print it once
     #[arg(long)]
     pub generate_password: bool,
-    /// No password: the user cannot sign in with one
+    /// Set no password: the user cannot sign in with one
     #[arg(long)]
     pub no_password: bool,
 }
@@ -125,7 +125,7 @@ pub struct Fields {
     /// The full name, as shown to people
     #[arg(long)]
     pub name: Option<String>,
-    /// The telephone number, E.164 by recommendation
+    /// The telephone number, preferably in E.164 form, as in +3225550123
     #[arg(long)]
     pub phone_number: Option<String>,
     /// The user's type in tokens [default: user]
@@ -137,9 +137,12 @@ pub struct Fields {
     /// The organization the user belongs to [default: as configured]
     #[arg(long)]
     pub organization: Option<String>,
-    /// The e-mail address was shown to be the user's
+    /// The e-mail address is verified
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub email_verified: Option<bool>,
+    /// The telephone number is verified
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub phone_number_verified: Option<bool>,
     /// A claim; may be repeated.
     #[arg(long = "claim", help = "A claim, as in given_name=Alice or address.locality=Ghent; may be repeated", value_name = "NAME=VALUE", value_parser = claim)]
     pub claims: Vec<(String, String)>,
@@ -176,7 +179,7 @@ pub struct Update {
     /// A new account identifier
     #[arg(long)]
     pub account_id: Option<String>,
-    /// Count wrong passwords from zero again, and accept the right one from any browser
+    /// Reset the count of wrong passwords, so that the right one is accepted in any browser
     #[arg(long)]
     pub reset_failed_passwords: bool,
     /// The other changed fields.
@@ -193,7 +196,7 @@ pub struct Set {
     /// The password.
     #[command(flatten)]
     pub password: PasswordFlags,
-    /// Leave the user signed in everywhere [default: sessions and refresh tokens end]
+    /// Keep the user's sessions and refresh tokens [default: they end]
     #[arg(long)]
     pub keep_sessions: bool,
 }
@@ -226,7 +229,7 @@ impl PasswordFlags {
         }
         if !is_terminal {
             return Err(CliError::Misused(
-                "nobody is there to ask for the password: add --password-stdin to read it from standard input, --generate-password to have one made, or --no-password"
+                "there is no terminal to ask for the password: add --password-stdin, --generate-password or --no-password"
                     .to_owned(),
             ));
         }
@@ -297,7 +300,7 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
         Verb::Disable(which) => Command::UserDisable(which.who),
         Verb::Unlink(unlink) => {
             let question = format!(
-                "Remove the link of user {} to provider {}, and end what began there?",
+                "Remove the link of user {} to provider {}, and end the sessions and refresh tokens that began there?",
                 unlink.who, unlink.provider
             );
             output.confirm(&question, unlink.yes)?;
@@ -323,7 +326,7 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
         Reply::UserRemoved(uuid, account_id) => {
             output.line(&format!("user {account_id} is removed"))?;
             output.hint(&format!(
-                "What is left of them, in the database until idsvc compact and in backups, is in README, To erase a person.\nEvents name the user as {uuid}."
+                "Traces stay in backups, and in the database until idsvc compact. The README says more: To erase a person.\nEvents name the user as {uuid}."
             ));
             Ok(())
         }
@@ -370,9 +373,9 @@ fn list(request: List, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
     })?;
     match last {
         None if is_of_all => output.hint("no user yet: idsvc user add EMAIL"),
-        None => output.hint("no user matches, or none comes after that one"),
+        None => output.hint("no user matches"),
         Some(last) if goes_on => output.say(&format!(
-            "there are more: the same command with --after {last} goes on, and --limit COUNT shows more at once"
+            "there are more: add --after {last} to continue, or --limit COUNT to show more at once"
         )),
         Some(_) => {}
     }

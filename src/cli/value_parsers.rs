@@ -63,7 +63,7 @@ pub(super) fn without_line_end(text: &str) -> &str {
 
 /// Reads a secret from a file, or from standard input for `-`, without the last line end.
 pub(super) fn read_secret(path: &Path) -> Result<SecretString, CliError> {
-    let advice = ", which no secret and no key is: name the right file";
+    let advice = ", too large for a secret or a key: name the right file";
     let bytes = read_limited(path, FILE_LIMIT, advice)?;
     let text = str::from_utf8(&bytes).map_err(|_| unreadable(path, &"it is not UTF-8"))?;
     Ok(SecretString::new(without_line_end(text)))
@@ -133,10 +133,10 @@ pub(super) fn warn_of_claims<'a>(names: impl IntoIterator<Item = &'a str>, outpu
         let standard = BY_SCOPE.iter().flat_map(|(_, claims)| claims.iter().copied());
         let meant = match nearest(name, standard) {
             Some(meant) => format!("did you mean {meant}?"),
-            None => "no scope carries it".to_owned(),
+            None => "no scope includes it".to_owned(),
         };
         output.say(&format!(
-            "warning: no application is given the claim {name}: {meant}"
+            "warning: applications do not get the claim {name}: {meant}"
         ));
     }
     if let Some(more) = unreleased
@@ -145,7 +145,7 @@ pub(super) fn warn_of_claims<'a>(names: impl IntoIterator<Item = &'a str>, outpu
         .filter(|more| *more > 0)
     {
         output.say(&format!(
-            "warning: and {more} more claims that no application is given"
+            "warning: and {more} more claims that applications do not get"
         ));
     }
 }

@@ -72,6 +72,13 @@ pub struct ConfigError {
     pub faults: Vec<Fault>,
 }
 
+impl ConfigError {
+    /// Whether this setting is missing.
+    pub fn is_missing(&self, key: &str) -> bool {
+        self.faults.iter().any(|fault| fault.place == key)
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.place, self.message)

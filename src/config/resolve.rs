@@ -41,6 +41,17 @@ const PASSWORD_BYTES: std::ops::RangeInclusive<u64> = 64..=4096;
 
 /// Resolves the settings of `idsvc serve`, or returns all faults.
 pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
+    let (config, faults) = resolve_all(sources);
+    if faults.is_empty() {
+        Ok(config)
+    } else {
+        Err(ConfigError { faults })
+    }
+}
+
+/// Resolves the settings of `idsvc serve`, with all faults. A setting with a fault has a harmless value, so that the files
+/// that the other settings name can be checked as well.
+pub fn resolve_all(sources: &Sources) -> (Config, Vec<Fault>) {
     let mut reader = Reader::of(sources);
     let settings = settings(&mut reader);
     let listen = listen(&mut reader);
@@ -79,7 +90,7 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
         issuer,
         listen,
         redirect_listen,
-        // An unknown mode is a fault, so that no configuration is returned.
+        // An unknown mode is a fault.
         tls: tls.unwrap_or(Tls::Off),
         trusted_proxies,
         limits: LimitPolicy {
@@ -95,8 +106,8 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
         is_dev: sources.is_dev,
         warnings: Vec::new(),
     };
-    config.warnings = std::mem::take(&mut reader.warnings);
-    reader.finish(config)
+    config.warnings = reader.warnings;
+    (config, reader.faults)
 }
 
 /// Resolves the settings of the other commands, or returns all faults.
@@ -338,16 +349,13 @@ fn base_url(reader: &mut Reader<'_>) -> Option<String> {
     });
     reader.explicit("base_url")?;
     let (text, origin) = reader.text("base_url")?;
-    let text = match (text.contains("{region}"), region) {
-        (false, _) => text,
-        (true, Some(region)) => text.replace("{region}", &region),
-        (true, None) => {
-            reader.missing("region", "base_url has {region} in it and region is not set");
-            return None;
-        }
-    };
+    let is_region_missing = text.contains("{region}") && region.is_none();
+    if is_region_missing {
+        reader.missing("region", "base_url has {region} in it and region is not set");
+    }
+    let text = text.replace("{region}", region.as_deref().unwrap_or(REGIONS[0]));
     match check_base_url(&text) {
-        Ok(()) => Some(text),
+        Ok(()) => Some(text).filter(|_| !is_region_missing),
         Err(message) => {
             reader.fault(&origin, format!("base_url = {text:?}: {message}"));
             None

@@ -61,6 +61,13 @@ impl GrantType {
         }
     }
 
+    /// Whether a text is the value of `grant_type` at a service of some name.
+    fn has_value(self, text: &str) -> bool {
+        let urn = text.strip_prefix("urn:");
+        let service_name = urn.and_then(|rest| rest.split(':').next()).unwrap_or_default();
+        !service_name.is_empty() && self.value(service_name) == text
+    }
+
     /// The grant type that a value of `grant_type` stands for.
     pub fn of_value(value: &str, service_name: &str) -> Option<Self> {
         Self::ALL
@@ -83,13 +90,14 @@ impl fmt::Display for GrantType {
     }
 }
 
+/// Parses the short name, or the value of `grant_type` that discovery shows.
 impl FromStr for GrantType {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         Self::ALL
             .into_iter()
-            .find(|grant| grant.as_str() == text)
+            .find(|grant| grant.as_str() == text || grant.has_value(text))
             .ok_or_else(|| {
                 let known: Vec<_> = Self::ALL.iter().map(|grant| grant.as_str()).collect();
                 format!("unknown grant type {text}; known are {}", known.join(", "))
@@ -204,4 +212,28 @@ fields! {
     /// The scope limit of the client credentials grant, if the client authenticates with a secret. Without a limit such
     /// a client cannot use the grant.
     max_scope: Option<Scope>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grant_type_has_a_short_name_and_the_value_that_discovery_shows() {
+        for grant in GrantType::ALL {
+            assert_eq!(grant.as_str().parse(), Ok(grant));
+            for service_name in ["service", "acme-2"] {
+                assert_eq!(grant.value(service_name).parse(), Ok(grant));
+            }
+        }
+        for wrong in [
+            "urn:ietf:params:oauth:grant-type:device_code",
+            "urn::oauth2:grant-type:anonymous",
+            "urn:a:b:oauth2:grant-type:anonymous",
+            "jwt_bearer",
+            "",
+        ] {
+            assert!(wrong.parse::<GrantType>().is_err(), "{wrong}");
+        }
+    }
 }

@@ -12,19 +12,19 @@ use crate::route::Route;
 
 /// The identifier of the example client.
 pub const CLIENT: &str = "example";
-/// The e-mail address of the example user.
-pub const USER: &str = "alice@example.com";
+/// The e-mail address of the example user. The examples of the help and the guide add other users.
+pub const USER: &str = "dana@example.com";
 
 /// Every standard claim of OpenID Connect Core 5.1 that has no flag of its own.
 const CLAIMS: [(&str, &str); 20] = [
-    ("given_name", "Alice"),
+    ("given_name", "Dana"),
     ("family_name", "Example"),
     ("middle_name", "Maria"),
-    ("nickname", "ali"),
-    ("preferred_username", "alice"),
-    ("profile", "https://example.com/alice"),
-    ("picture", "https://example.com/alice.png"),
-    ("website", "https://alice.example.com/"),
+    ("nickname", "dan"),
+    ("preferred_username", "dana"),
+    ("profile", "https://example.com/dana"),
+    ("picture", "https://example.com/dana.png"),
+    ("website", "https://dana.example.com/"),
     ("gender", "female"),
     ("birthdate", "1990-04-01"),
     ("zoneinfo", "Europe/Brussels"),
@@ -113,7 +113,7 @@ async fn prepare_user(admin: Admin<'_>) -> Result<Zeroizing<String>, AdminError>
         }
         Err(AdminError::Refused(_)) => {
             let fields = UserFields {
-                name: Some("Alice Example".to_owned()),
+                name: Some("Dana Example".to_owned()),
                 venue_id: Some("venue-1".to_owned()),
                 email_verified: Some(true),
                 claims: CLAIMS
@@ -156,9 +156,9 @@ mod tests {
                 .len(),
             1
         );
-        let alice = user::show(admin, USER).unwrap();
-        assert!(alice.email_verified && alice.phone_number_verified);
-        assert_eq!(alice.claims.len(), 14);
+        let dana = user::show(admin, USER).unwrap();
+        assert!(dana.email_verified && dana.phone_number_verified);
+        assert_eq!(dana.claims.len(), 14);
         assert!(client::show(admin, CLIENT).unwrap().redirect_uris[0].ends_with("/dev/callback"));
     }
 }

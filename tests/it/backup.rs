@@ -151,7 +151,7 @@ fn a_backup_goes_through_pipes() {
     let _running = service.serve();
     let made = service.run(&["backup", "-"]);
     assert!(made.status.success());
-    assert!(said(&made).contains("a restore needs it"), "{}", said(&made));
+    assert!(said(&made).contains("A restore needs it"), "{}", said(&made));
     let folder = TempDir::new().unwrap();
     let data = folder.path().join("new");
     let restore = |bytes: &[u8]| {
@@ -472,7 +472,7 @@ fn what_root_makes_in_a_data_directory_belongs_to_whom_that_belongs_to() {
 
     let doctor = service.run(&["doctor", "--all"]);
     assert!(
-        shown(&doctor).contains("what is in it can be used by the service"),
+        shown(&doctor).contains("the service can use all files in it"),
         "{}",
         shown(&doctor)
     );

@@ -286,7 +286,7 @@ fn an_encrypted_backup_goes_through_pipes() {
         assert!(is_encrypted(&made.stdout));
         let bytes = format!("{} bytes", made.stdout.len());
         assert!(said(&made).contains(&bytes), "{}", said(&made));
-        assert!(said(&made).contains("a restore needs it"), "{}", said(&made));
+        assert!(said(&made).contains("A restore needs it"), "{}", said(&made));
         assert_restored(&service, &[&["-"], &with[..]].concat(), &made.stdout);
     }
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
@@ -311,7 +311,7 @@ fn a_backup_with_the_master_key_says_who_can_sign_tokens() {
         ),
         (
             &["--passphrase-file", "passphrase"],
-            "anybody who has the file and the passphrase",
+            "any reader who has the passphrase",
         ),
     ] {
         let made = service.run(&[&["backup", "--with-master-key"], flags].concat());

@@ -166,7 +166,7 @@ fn what_becomes_of_passwords_is_said_where_there_are_some() {
         let said = said(&done);
         assert!(done.status.success() && said.contains("line 2"), "{said}");
         assert_eq!(
-            said.contains("sign in with the passwords"),
+            said.contains("keep their passwords"),
             has_password,
             "{said}"
         );

@@ -280,7 +280,10 @@ fn what_a_refresh_brings_is_the_operators_choice() {
     let second = refresh(&first);
     assert_ne!(second, first);
     let changed = shown(&run("export"));
-    assert!(!changed.contains("refresh_policy") && !changed.contains("on_refresh"), "{changed}");
+    assert!(
+        !changed.contains("refresh_policy") && !changed.contains("on_refresh"),
+        "{changed}"
+    );
     fs::write(service.folder.path().join("state.toml"), exported).unwrap();
     assert!(run("apply -f state.toml").status.success());
     assert_eq!(refresh(&second), second);

@@ -83,7 +83,7 @@ fn a_new_theme_is_sound_from_the_beginning() {
         assert_eq!(output.status.code(), Some(0));
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
-    assert!(warned("acme").is_empty() && warned("nobody").contains("the default theme stands in"));
+    assert!(warned("acme").is_empty() && warned("nobody").contains("the default theme is used"));
     let add = [
         "client",
         "add",
@@ -193,7 +193,7 @@ fn a_language_for_all_themes_that_is_not_read_is_said_of_each_of_them() {
     for part in ["advice  language locales: ", "idsvc theme check default"] {
         assert!(told.contains(part), "{part}: {told}");
     }
-    assert!(!told.contains("the default theme stands in"), "{told}");
+    assert!(!told.contains("the default theme is used"), "{told}");
     fs::write(&file, "[texts]\nsign_in = \"Aanmelden\"").unwrap();
     let (_, found) = check(&service, "acme");
     assert!(

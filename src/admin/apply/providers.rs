@@ -191,7 +191,7 @@ pub(super) fn refuse_orphans(snapshot: &dyn Snapshot, plan: &mut Plan) -> Result
     let mut faults = Vec::new();
     let closed = clients::exchange_only(snapshot, plan)?;
     for client_id in provider::shut_out(snapshot, &closed)? {
-        let detail = "nobody could sign in at its providers any more";
+        let detail = "no provider would be left at which its users can sign in";
         let fault = FaultCode::NotAllowed.at(["password_sign_in", "providers"], detail);
         let fault = fault.about(clients::KIND, &client_id);
         if !is_planned(&client_id) && plan.faults.iter().all(|known| known.subject != fault.subject) {

@@ -167,7 +167,7 @@ pub(super) fn plan(
         match merge(snapshot, entry, now)? {
             Ok(change) => {
                 if !kept.insert(change.after.uuid) {
-                    let detail = "another entry means the same user";
+                    let detail = "another entry is about the same user";
                     faults.push(FaultCode::AlreadyExists.at(["uuid", "account_id", "email"], detail));
                 }
                 puts.push(change);

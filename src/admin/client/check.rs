@@ -88,7 +88,7 @@ pub(in crate::admin) fn check(
     check_grants(client, faults);
     check_exchange(client, faults);
     if lets_nobody_in(client, exchange_only) {
-        let detail = "nobody could sign in with a password or at a provider that has a client id";
+        let detail = "users could sign in neither with a password nor at a provider with a client id";
         faults.push(FaultCode::NotAllowed.at(["password_sign_in", "providers"], detail));
     }
     if client.is_public() && client.refresh_policy == RefreshPolicy::Reuse {
@@ -118,7 +118,7 @@ fn check_grants(client: &Client, faults: &mut Vec<Fault>) {
     if client.grant_types.is_empty() && client.is_public() {
         refuse("a client without grants only introspects tokens, which is for clients that authenticate");
     } else if client.may_use(GrantType::RefreshToken) && !uses_code && !is_anonymous && !exchanges {
-        refuse("the grant refresh_token needs authorization_code, anonymous or jwt-bearer beside it");
+        refuse("the grant refresh_token needs authorization_code, anonymous or jwt-bearer as well");
     }
     if is_anonymous && client.is_public() {
         refuse("the grant anonymous is for clients that authenticate, not for public ones");
@@ -209,7 +209,7 @@ fn check_exchange(client: &Client, faults: &mut Vec<Fault>) {
     let asks_people = client.may_use(GrantType::AuthorizationCode);
     if client.consent == ConsentRequirement::Require && !asks_people {
         let detail =
-            "consent is asked at a sign-in, which takes the grant authorization_code and a redirect URI";
+            "consent is asked at a sign-in, which needs the grant authorization_code and a redirect URI";
         faults.push(FaultCode::NotAllowed.at(["consent", "grant_types", "redirect_uris"], detail));
     }
 }
@@ -234,7 +234,7 @@ fn check_credentials(client: &Client, faults: &mut Vec<Fault>) {
         faults.push(FaultCode::NotAllowed.at(["grant_types", "keys", "jwks_uri"], detail));
     } else if acts_for_itself && !client.has_keys() && client.max_scope.is_none() {
         let detail =
-            "the grant client_credentials needs a key, or, at your own risk, a secret with a scope limit";
+            "the grant client_credentials needs a key, or a secret with a scope limit, which is less secure";
         faults.push(FaultCode::Required.at(["keys", "jwks_uri", "max_scope"], detail));
     }
     let Some(most) = &client.max_scope else { return };

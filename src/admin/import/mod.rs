@@ -156,7 +156,7 @@ impl UserLine {
         let is_namesake = before.comes_from_provider() && self.uuid != Some(before.uuid);
         is_namesake.then(|| {
             let detail = format!(
-                "provider {} brought a user of this name: name its uuid, {}, to mean it, or remove it",
+                "provider {} created a user of this name: add its uuid, {}, to the line, or remove the user",
                 before.source, before.uuid
             );
             FaultCode::AlreadyExists.at(["uuid"], detail)
@@ -201,7 +201,7 @@ impl UserLine {
         if let Some(uuid) = self.uuid
             && uuid != user.uuid
         {
-            let detail = format!("the user is there under another uuid, {}", user.uuid);
+            let detail = format!("the user exists with another uuid, {}", user.uuid);
             faults.push(FaultCode::NotAllowed.at(["uuid"], detail));
         }
         if let Some(email) = &self.email {
@@ -244,7 +244,7 @@ impl UserLine {
                 name.as_str(),
                 "email" | "email_verified" | "phone_number" | "phone_number_verified"
             ) {
-                let detail = format!("{name} stands beside the claims, not in them");
+                let detail = format!("{name} is a member of the line, not of claims");
                 faults.push(FaultCode::NotAllowed.at(["claims", name.as_str()], detail));
             } else if let Err(fault) = claim::set_value(&mut user, name, value) {
                 faults.push(fault);

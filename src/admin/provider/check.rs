@@ -61,7 +61,7 @@ pub(in crate::admin) fn check_id(id: &str, faults: &mut Vec<Fault>) {
     }
     let words = ["credential", "anonymous", "client"];
     if words.contains(&id) || User::OWN_SOURCES.iter().any(|word| word.eq_ignore_ascii_case(id)) {
-        let detail = format!("provider id {id:?} has a meaning of its own in tokens: choose another");
+        let detail = format!("provider id {id:?} is reserved: choose another");
         faults.push(FaultCode::Invalid.at(["id"], detail));
     }
 }
@@ -125,7 +125,7 @@ pub(in crate::admin) fn check(provider: &Provider, faults: &mut Vec<Fault>) {
     }
     for (ours, theirs) in &provider.claims {
         if RESERVED.contains(&ours.as_str()) || check_claim_name(ours).is_err() || theirs.is_empty() {
-            let detail = format!("claim {ours}={theirs}: no such claim can be filled");
+            let detail = format!("claim {ours}={theirs}: the claim {ours} cannot be set");
             faults.push(FaultCode::Invalid.at(["claims"], detail));
         }
     }

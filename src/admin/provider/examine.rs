@@ -110,7 +110,7 @@ pub async fn examine(admin: Admin<'_>, id: &str) -> AdminResult<ProviderReport> 
     if provider.enabled {
         findings.ok("record", "enabled");
     } else {
-        findings.warn("record", "disabled: nobody comes in by it", "enable it");
+        findings.warn("record", "disabled: sign-ins at it are refused", "enable it");
         findings.about(["enabled"]);
     }
     check_clients(admin, &provider, &mut findings)?;

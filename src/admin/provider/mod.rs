@@ -202,7 +202,7 @@ fn check_clients(snapshot: &dyn Snapshot, changed: &Provider) -> TxResult<()> {
         return Ok(Ok(()));
     }
     let detail = format!(
-        "provider {id} is where people sign in for client {}, and nowhere else",
+        "users of client {} can sign in only at provider {id}",
         shut_out.join(", ")
     );
     Ok(Err(FaultCode::InUse

@@ -51,6 +51,8 @@ pub struct UserFields {
     pub organization: Option<String>,
     /// Whether the e-mail address was shown to be the user's.
     pub email_verified: Option<bool>,
+    /// Whether the telephone number was shown to be the user's.
+    pub phone_number_verified: Option<bool>,
     /// Claims by name, as the operator typed them.
     pub claims: Vec<(String, String)>,
 }
@@ -156,6 +158,7 @@ fn apply_fields(user: &mut User, fields: &UserFields, faults: &mut Vec<Fault>) {
         user.organization.clone_from(organization);
     }
     user.email_verified = fields.email_verified.unwrap_or(user.email_verified);
+    user.phone_number_verified = fields.phone_number_verified.unwrap_or(user.phone_number_verified);
     faults.extend(claim::unfounded_verification(user));
 }
 
@@ -164,11 +167,11 @@ pub(super) fn reserved_user_type(before: Option<&User>, user_type: &str) -> Opti
     let has_it = before.is_some_and(|user| user.user_type == user_type);
     let owners = match user_type {
         User::CLIENT_TYPE => "clients that act for themselves",
-        User::ANONYMOUS_TYPE => "users of devices",
+        User::ANONYMOUS_TYPE => "anonymous users",
         _ => return None,
     };
     (!has_it).then(|| {
-        let detail = format!("user type {user_type} is that of {owners}");
+        let detail = format!("user type {user_type} is reserved for {owners}");
         FaultCode::NotAllowed.at(["user_type"], detail)
     })
 }
@@ -209,7 +212,7 @@ pub async fn add(admin: Admin<'_>, request: AddUser) -> AdminResult<UserView> {
         faults.push(FaultCode::Invalid.at(["email"], detail));
     }
     if request.fields.claims.iter().any(|(name, _)| name == "email") {
-        let detail = "claim email is the address the user is added by: leave it out";
+        let detail = "claim email is the first argument already: leave it out";
         faults.push(FaultCode::Invalid.at(["claims"], detail));
     }
     let now = core.clock.now();

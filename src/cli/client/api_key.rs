@@ -12,11 +12,11 @@ use crate::control::protocol::{Command, Reply};
 /// The verbs of API keys.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// Give a client one more key
+    /// Generate another API key for a client
     Add(Id),
-    /// Show the keys of a client
+    /// Show the API keys of a client
     List(Id),
-    /// Revoke a key; it stops working at once
+    /// Revoke an API key. It stops working at once
     Revoke(Revoke),
 }
 
@@ -38,7 +38,7 @@ pub struct Revoke {
 fn parse_key_id(text: &str) -> Result<Uuid, CliError> {
     Uuid::try_parse(text).map_err(|_| {
         CliError::Misused(
-            "a key is named by its uuid, not by itself, as idsvc client api-key list ID shows it".to_owned(),
+            "name the API key by its uuid: idsvc client api-key list ID shows it".to_owned(),
         )
     })
 }

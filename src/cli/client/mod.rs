@@ -34,18 +34,18 @@ pub enum Verb {
     List,
     /// Show one client
     Show(Id),
-    /// Change a client; what is not named stays, a list that is named is replaced, '' removes a value
+    /// Change the named fields of a client. A list replaces the stored list, and '' removes a value
     Update(Box<Update>),
     /// Remove a client and end everything granted to it
     Remove(Remove),
-    /// Give a client a new secret, or its first beside a key
+    /// Give a client a new secret, or a first one in addition to its key
     RotateSecret(Rotate),
     /// API keys, for refreshing at /v4/tokens
     #[command(subcommand)]
     ApiKey(api_key::Verb),
-    /// Let a disabled client work again
+    /// Enable a disabled client
     Enable(Id),
-    /// Stop a client without removing it
+    /// Disable a client without removing it
     Disable(Id),
 }
 
@@ -74,10 +74,10 @@ pub struct Rotate {
     /// The client's identifier
     #[arg(value_name = "ID")]
     pub id: String,
-    /// Read the secret (at least 32 bytes) from this file, - for standard input
+    /// The file of the new secret (at least 32 bytes), - for standard input [default: generate one]
     #[arg(long, value_name = "FILE")]
     pub secret_file: Option<PathBuf>,
-    /// Keep the secret in force good for this time, as in 24h
+    /// How long the current secrets stay valid, as in 24h
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub keep_old: Option<u64>,
 }
@@ -88,13 +88,13 @@ pub struct Fields {
     /// The name shown to people
     #[arg(long)]
     pub name: Option<String>,
-    /// Where people may be sent back to; may be repeated
+    /// A redirect URI for sign-ins; may be repeated
     #[arg(long = "redirect-uri", value_name = "URI")]
     pub redirect_uris: Option<Vec<String>>,
-    /// Where people may be sent after signing out; may be repeated
+    /// A redirect URI after signing out; may be repeated
     #[arg(long = "post-logout-redirect-uri", value_name = "URI")]
     pub post_logout_redirect_uris: Option<Vec<String>>,
-    /// An origin whose scripts may call, beside those of a public client's redirect URIs; may be repeated
+    /// An origin whose scripts may call the service; may be repeated. Those of a public client's redirect URIs always may
     #[arg(long = "cors-origin", value_name = "ORIGIN")]
     pub cors_origins: Option<Vec<String>>,
     /// An allowed scope value; may be repeated.
@@ -103,64 +103,64 @@ pub struct Fields {
         help = "An allowed scope value; may be repeated [default: openid profile email phone address offline_access]"
     )]
     pub scope: Option<Vec<String>>,
-    /// A scope value when a request names none; may be repeated [default: openid, where allowed]
+    /// A scope value for requests without scope; may be repeated [default: openid, if allowed]
     #[arg(long, value_name = "SCOPE")]
     pub default_scope: Option<Vec<String>>,
     /// An allowed grant; may be repeated.
     #[arg(
         long = "grant",
         value_name = "GRANT",
-        help = "An allowed grant: authorization_code, refresh_token, anonymous, jwt-bearer or client_credentials; may be repeated [default: the first two, with a redirect URI]"
+        help = "An allowed grant: authorization_code, refresh_token, anonymous, jwt-bearer, client_credentials, or a URN from discovery; may be repeated [default: the first two, with a redirect URI]"
     )]
     pub grant_types: Option<Vec<GrantType>>,
-    /// Allow no grant: the client is an API that introspects tokens, and does nothing else
+    /// Allow no grant: the client is an API that only introspects tokens
     #[arg(long, conflicts_with = "grant_types")]
     #[serde(skip)]
     pub no_grants: bool,
-    /// The client's public key (PEM), with which its assertions are checked
+    /// The file of the public key (PEM) that verifies the client's assertions
     #[arg(long, value_name = "PEM", conflicts_with = "jwks_file")]
     #[serde(skip)]
     pub public_key_file: Option<PathBuf>,
-    /// The client's public keys (JWK Set), with which its assertions are checked
+    /// The file of the public keys (JWK Set) that verify the client's assertions
     #[arg(long, value_name = "FILE")]
     #[serde(skip)]
     pub jwks_file: Option<PathBuf>,
-    /// Where the client publishes its public keys (https), with which its assertions are checked
+    /// The https address of the public keys that verify the client's assertions
     #[arg(long, value_name = "URL", conflicts_with_all = ["public_key_file", "jwks_file"])]
     pub jwks_uri: Option<String>,
-    /// Whom assertions must be addressed to: the issuer or the endpoint that is called, or strictly the issuer
+    /// The audience that the client's assertions must have [default: any]
     #[arg(long, value_parser = words(&[
-        ("any", "The issuer or the address of the endpoint that is called"),
-        ("strict", "The issuer, and nobody else"),
+        ("any", "The issuer or the address of the called endpoint"),
+        ("strict", "Only the issuer"),
     ]))]
     pub assertion_audience: Option<String>,
-    /// Let the client act for itself with its secret too, up to --max-scope
+    /// Allow client_credentials with a secret, limited to --max-scope
     #[arg(long, requires = "max_scope")]
     #[serde(skip)]
     pub allow_secret_credentials: bool,
-    /// A scope value that the client may be granted for itself with a secret; may be repeated
+    /// A scope value that client_credentials with a secret may get; may be repeated
     #[arg(long, value_name = "SCOPE", requires = "allow_secret_credentials")]
     pub max_scope: Option<Vec<String>>,
-    /// Whether PKCE is demanded of a client with a secret [default: required]
+    /// Whether a confidential client must use PKCE [default: required]
     #[arg(long, value_parser = words(&[
-        ("required", "A request without a challenge is refused"),
-        ("optional", "A challenge may be left out, for software that cannot send one"),
+        ("required", "A request without a code challenge is refused"),
+        ("optional", "The code challenge may be left out, for software that cannot send one"),
     ]))]
     pub pkce: Option<String>,
-    /// Whether people are asked for consent
+    /// Whether users are asked for consent [default: skip]
     #[arg(long, value_parser = words(&[
-        ("require", "They are"),
-        ("skip", "The operator vouches for the client"),
+        ("require", "Users are asked for scopes that they have not allowed yet"),
+        ("skip", "Users are not asked"),
     ]))]
     pub consent: Option<String>,
-    /// A provider whose people may come in, see idsvc provider; may be repeated
+    /// A provider at which users may sign in, see idsvc provider; may be repeated
     #[arg(long = "provider", value_name = "ID")]
     pub providers: Option<Vec<String>>,
-    /// Whether people may sign in with a stored password; with one provider and no passwords they go straight there
+    /// Whether users may sign in with a password [default: yes]. If not, and with one provider, they go straight to it
     #[arg(
         long,
         value_name = "WHETHER",
-        value_parser = words(&[("yes", "It is so"), ("no", "It is not")]).map(|word| word == "yes")
+        value_parser = words(&[("yes", "With a password or at a provider"), ("no", "At a provider only")]).map(|word| word == "yes")
     )]
     pub password_sign_in: Option<bool>,
     /// Give a public client the access tokens of providers too
@@ -178,7 +178,7 @@ pub struct Fields {
     /// What a refresh does with the refresh token [default: rotate]
     #[arg(long, value_name = "POLICY", value_parser = words(&[
         ("rotate", "Each use replaces it"),
-        ("reuse", "It stays as it is, for a client that proves who it is"),
+        ("reuse", "It stays the same, for clients that authenticate"),
     ]))]
     pub refresh_policy: Option<String>,
     /// Whether a refresh brings a new ID token [default: on]
@@ -187,10 +187,10 @@ pub struct Fields {
         ("off", "Only the sign-in brings one: a refresh then takes far less processor time"),
     ]).map(|word| word == "on"))]
     pub id_token_on_refresh: Option<bool>,
-    /// The theme of the pages on the way to this client [default: as configured]
+    /// The theme of the pages for this client [default: as configured]
     #[arg(long, value_name = "NAME")]
     pub theme: Option<String>,
-    /// What the consent page says of a scope value, as in notes.read="Read your notes"; may be repeated
+    /// The description of a scope value on the consent page, as in notes.read="Read your notes"; may be repeated
     #[arg(long = "scope-text", value_name = "SCOPE=TEXT", value_parser = scope_text)]
     #[serde(skip)]
     pub scope_texts: Option<Vec<(String, String)>>,
@@ -199,7 +199,7 @@ pub struct Fields {
 fn scope_text(text: &str) -> Result<(String, String), String> {
     let (scope, words) = text
         .split_once('=')
-        .ok_or("a scope value, =, and what to say of it")?;
+        .ok_or("a scope text is written SCOPE=TEXT")?;
     Ok((scope.to_owned(), words.to_owned()))
 }
 
@@ -229,10 +229,10 @@ pub struct Add {
     /// The client cannot keep a secret: a browser or native application
     #[arg(long, conflicts_with = "secret_file")]
     pub public: bool,
-    /// Read the secret (at least 32 bytes) from this file, - for standard input; otherwise one is made
+    /// The file of the client secret (at least 32 bytes), - for standard input [default: generate one]
     #[arg(long, value_name = "FILE")]
     pub secret_file: Option<PathBuf>,
-    /// Make an API key too, for refreshing at /v4/tokens
+    /// Generate an API key too, for refreshing at /v4/tokens
     #[arg(long)]
     pub api_key: bool,
     /// The fields.
@@ -246,7 +246,7 @@ pub struct Update {
     /// The client's identifier
     #[arg(value_name = "ID")]
     pub id: String,
-    /// End the client's secrets: it authenticates with its key alone from now on
+    /// Remove the client's secrets. It then authenticates with its key only
     #[arg(long, conflicts_with = "max_scope")]
     pub no_secret: bool,
     /// The changed fields.
@@ -310,7 +310,7 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
     };
     warn_of_theme(fields.theme.as_deref(), connector, output)?;
     connector.run(command, output, |reply, output| match reply {
-        Reply::Client(view) => show(&view, is_add, output),
+        Reply::Client(view) => show(&view, is_add.then_some(&fields), output),
         Reply::ClientRemoved(client_id) if output.json => {
             output.document(&serde_json::json!({ "client_id": client_id, "removed": true }))
         }
@@ -336,7 +336,7 @@ fn warn_of_theme(
     let theme_set = Themes::open("", theme, Some(folder)).current();
     if !theme_set.names().contains(theme) {
         output.say(&format!(
-            "warning: there is no theme {theme} yet, neither built in nor in {}",
+            "warning: there is no theme {theme}, neither built in nor in {}",
             settings.theme_dir.display()
         ));
     }

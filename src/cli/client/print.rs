@@ -5,8 +5,8 @@ use crate::admin::client::ClientView;
 use crate::cli::admin_connection::{AdminConnector, Records};
 use crate::cli::output::{CliError, Output, field_facts, moment, yes_no};
 use crate::control::protocol::Command;
-use crate::oauth::ClientFields;
-use crate::oauth::client::{GrantType, PkceRequirement, RefreshPolicy};
+use crate::oauth::client::{AuthMethod, GrantType};
+use crate::oauth::{ClientFields, Scope};
 
 /// Runs `client list`. One record at a time is in memory.
 pub(super) fn list(connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
@@ -44,7 +44,26 @@ fn table_rows(view: &ClientView) -> impl Iterator<Item = [String; 5]> {
     std::iter::once(first).chain(further)
 }
 
-pub(super) fn show(view: &ClientView, is_new: bool, output: &mut Output<'_>) -> Result<(), CliError> {
+/// Whether a field has an effect on this client. The others are for grants or methods that it does not use.
+fn applies(field: &str, view: &ClientView) -> bool {
+    let may_use = |grant| view.grant_types.contains(&grant);
+    match field {
+        "scope" | "default_scope" => !view.grant_types.is_empty(),
+        "pkce" | "consent" | "password_sign_in" => may_use(GrantType::AuthorizationCode),
+        "embed_upstream_token" => view.public && !view.providers.is_empty(),
+        "refresh_policy" => may_use(GrantType::RefreshToken),
+        "id_token_on_refresh" => may_use(GrantType::RefreshToken) && view.scope.contains(Scope::OPENID),
+        "assertion_audience" => view.auth_methods.contains(&AuthMethod::PrivateKeyJwt),
+        _ => true,
+    }
+}
+
+/// Prints a client. `added` are the fields that were given for a new one.
+pub(super) fn show(
+    view: &ClientView,
+    added: Option<&ClientFields>,
+    output: &mut Output<'_>,
+) -> Result<(), CliError> {
     if output.json {
         return output.document(view);
     }
@@ -54,6 +73,7 @@ pub(super) fn show(view: &ClientView, is_new: bool, output: &mut Output<'_>) -> 
         None => format!("since {}", moment(secret.created_at)),
         Some(end) => format!("until {}", moment(end)),
     });
+    let methods = view.auth_methods.iter().map(|method| method.as_str());
     let mut facts = vec![
         ("client_id", view.client_id.clone()),
         ("client_secret", secret_text(view.client_secret.as_ref())),
@@ -61,20 +81,26 @@ pub(super) fn show(view: &ClientView, is_new: bool, output: &mut Output<'_>) -> 
         ("client_uuid", view.client_uuid.to_string()),
         ("kind", kind.to_owned()),
         ("enabled", yes_no(view.enabled)),
+        ("auth_methods", methods.collect::<Vec<_>>().join(" ")),
     ];
-    facts.extend(field_facts(&view.metadata, ClientFields::FIELDS)?);
+    let fields = field_facts(&view.metadata, ClientFields::FIELDS)?;
+    facts.extend(fields.into_iter().filter(|(field, _)| applies(field, view)));
     facts.extend([
         ("secrets", secrets.collect::<Vec<_>>().join(", ")),
         ("created_at", moment(view.created_at)),
         ("updated_at", moment(view.updated_at)),
     ]);
     output.facts(&facts)?;
-    introduce(view, is_new, output)
+    introduce(view, added, output)
 }
 
 /// Prints the values for the application, and what is shown only this once.
-fn introduce(view: &ClientView, is_new: bool, output: &mut Output<'_>) -> Result<(), CliError> {
-    if is_new {
+fn introduce(
+    view: &ClientView,
+    added: Option<&ClientFields>,
+    output: &mut Output<'_>,
+) -> Result<(), CliError> {
+    if added.is_some() {
         output.line("\nfor the application")?;
         output.facts(&[
             ("issuer", view.issuer.clone()),
@@ -95,14 +121,14 @@ fn introduce(view: &ClientView, is_new: bool, output: &mut Output<'_>) -> Result
     if view.api_key.is_some() {
         output.hint("\nThe api_key is shown this once; only its digest is kept.");
     }
-    if is_new {
-        advise(view, output);
+    if let Some(fields) = added {
+        advise(view, fields, output);
     }
     Ok(())
 }
 
-/// Prints advice about a new client.
-fn advise(view: &ClientView, output: &mut Output<'_>) {
+/// Prints advice about a new client, but none about a field that was given.
+fn advise(view: &ClientView, given: &ClientFields, output: &mut Output<'_>) {
     let id = &view.client_id;
     let fixed = "http://localhost/";
     if view.public && view.redirect_uris.iter().any(|uri| uri.starts_with(fixed)) {
@@ -112,20 +138,14 @@ fn advise(view: &ClientView, output: &mut Output<'_>) {
             .collect();
         let all = all.join(" --redirect-uri ");
         output.hint(&format!(
-            "http://localhost/ is port 80 alone. For an application that listens on any port: idsvc client update {id} --redirect-uri {all}"
+            "http://localhost/ means port 80 only. If the application listens on any port: idsvc client update {id} --redirect-uri {all}"
         ));
     }
     let has_devices = view.grant_types.contains(&GrantType::Anonymous)
         && view.grant_types.contains(&GrantType::RefreshToken);
-    if has_devices && view.refresh_policy == RefreshPolicy::Rotate {
+    if has_devices && given.refresh_policy.is_none() {
         output.hint(&format!(
-            "A device that loses an answer, and asks again too late (refresh.retry_window), has lost its user. For devices that are cut off without warning: idsvc client update {id} --refresh-policy reuse"
-        ));
-    }
-    let signs_people_in = view.grant_types.contains(&GrantType::AuthorizationCode);
-    if signs_people_in && view.pkce == PkceRequirement::Optional {
-        output.hint(&format!(
-            "PKCE is optional for this client. When its library sends a code challenge, demand it: idsvc client update {id} --pkce required"
+            "A device loses its user if an answer is lost and it retries later than refresh.retry_window. If its network is unreliable: idsvc client update {id} --refresh-policy reuse"
         ));
     }
 }

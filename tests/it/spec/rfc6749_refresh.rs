@@ -32,7 +32,10 @@ async fn a_client_can_do_without_the_id_token_of_a_refresh() {
     let first = acme.tokens(&alice.browser()).await;
     assert!(names.iter().all(|name| first.0[name].is_string()), "{first:?}");
     let second = acme.refresh(first.refresh_token()).await.tokens();
-    assert!(names.iter().all(|name| second.0.get(name).is_none()), "{second:?}");
+    assert!(
+        names.iter().all(|name| second.0.get(name).is_none()),
+        "{second:?}"
+    );
     assert!(acme.is_welcome(&second).await);
     server
         .change_client(&acme, |client| client.id_token_on_refresh = true)

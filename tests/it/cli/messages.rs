@@ -1,0 +1,138 @@
+//! What the commands say to somebody who tries them.
+
+use std::process::Command;
+
+use super::code;
+use crate::harness::process::{Service, said, shown};
+
+fn run(service: &Service, line: &str) -> std::process::Output {
+    service.run(&line.split(' ').collect::<Vec<_>>())
+}
+
+#[test]
+fn a_first_try_without_settings_is_led_to_the_development_server() {
+    let folder = tempfile::TempDir::new().unwrap();
+    for words in [&[][..], &["serve"]] {
+        let output = Command::new(env!("CARGO_BIN_EXE_idsvc"))
+            .args(words)
+            .env_clear()
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        assert!(!output.status.success(), "{words:?}");
+        assert!(
+            said(&output).contains("idsvc serve --dev"),
+            "{words:?}: {}",
+            said(&output)
+        );
+    }
+}
+
+#[test]
+fn a_verb_of_another_program_is_answered_with_the_verb_here() {
+    let service = Service::new();
+    let wrong = run(&service, "user delete alice@example.com");
+    assert_eq!(code(&wrong), Some(2));
+    assert!(said(&wrong).contains("'idsvc user remove'"), "{}", said(&wrong));
+}
+
+#[test]
+fn the_check_of_the_settings_reports_all_faults_at_once() {
+    let service = Service::new()
+        .with("IDSVC_BASE_URL", "http://id.{region}.example.com")
+        .with("IDSVC_TLS_MODE", "files")
+        .with("IDSVC_TLS_CERT", "no.pem");
+    let checked = run(
+        &service,
+        "config check --json --theme gone --lifetimes-code 1h --log-level loud",
+    );
+    assert_eq!(code(&checked), Some(1));
+    let document: serde_json::Value = serde_json::from_slice(&checked.stdout).unwrap();
+    let faults = document["faults"].as_array().unwrap();
+    let places: Vec<_> = faults
+        .iter()
+        .map(|fault| fault["place"].as_str().unwrap())
+        .collect();
+    for place in [
+        "region",
+        "IDSVC_BASE_URL",
+        "tls.key",
+        "--lifetimes-code",
+        "--log-level",
+        "tls",
+    ] {
+        let count = places.iter().filter(|found| **found == place).count();
+        assert_eq!(count, 1, "{place}: {places:?}");
+    }
+    assert!(
+        said(&checked).contains("warning: the theme"),
+        "{}",
+        said(&checked)
+    );
+}
+
+#[test]
+fn a_grant_may_be_typed_as_discovery_shows_it() {
+    let service = Service::new();
+    let tv = service.json(&[
+        "client",
+        "add",
+        "tv",
+        "--grant",
+        "urn:service:oauth2:grant-type:anonymous",
+        "--grant",
+        "refresh_token",
+        "--json",
+    ]);
+    assert_eq!(
+        tv["grant_types"],
+        serde_json::json!(["refresh_token", "anonymous"])
+    );
+}
+
+#[test]
+fn a_client_is_shown_with_what_applies_to_it() {
+    let service = Service::with_client();
+    let added = run(
+        &service,
+        "client add cron --grant client_credentials --scope a --allow-secret-credentials --max-scope a",
+    );
+    assert_eq!(code(&added), Some(0), "{}", said(&added));
+    let (cron, web) = (
+        shown(&run(&service, "client show cron")),
+        shown(&run(&service, "client show web")),
+    );
+    for name in [
+        "pkce",
+        "consent",
+        "password_sign_in",
+        "refresh_policy",
+        "id_token_on_refresh",
+    ] {
+        let has = |text: &str| text.lines().any(|line| line.starts_with(name));
+        assert!(!has(&cron) && has(&web), "{name}: {cron}{web}");
+    }
+    assert!(
+        cron.contains("client_secret_basic") && cron.contains("max_scope"),
+        "{cron}"
+    );
+    assert!(!web.contains("assertion_audience"), "{web}");
+    let document = service.json(&["client", "show", "cron", "--json"]);
+    assert_eq!(document["refresh_policy"], "rotate");
+    assert_eq!(document["assertion_audience"], "any");
+}
+
+#[test]
+fn a_telephone_number_is_verified_by_a_flag() {
+    let service = Service::new();
+    let add =
+        "user add alice@example.com --no-password --phone-number +3225550123 --phone-number-verified --json";
+    let alice = service.json(&add.split(' ').collect::<Vec<_>>());
+    assert_eq!(alice["phone_number_verified"], true);
+    let update = ["user", "update", "alice@example.com", "--json"];
+    let alice = service.json(&[&update[..], &["--phone-number-verified=false"]].concat());
+    assert_eq!(alice["phone_number_verified"], false);
+    let without = service.run(&[&update[..], &["--phone-number=", "--phone-number-verified"]].concat());
+    assert_eq!(code(&without), Some(1));
+    assert!(said(&without).contains("--phone-number"), "{}", said(&without));
+}
