@@ -187,6 +187,15 @@ impl Passphrase {
         }
         Ok(Self(Zeroizing::new(line.to_owned())))
     }
+
+    /// Reads the text of a file with a passphrase.
+    pub fn read(source: impl Read) -> io::Result<Self> {
+        let mut text = Zeroizing::new(String::new());
+        source
+            .take(2 * MAX_PASSPHRASE as u64)
+            .read_to_string(&mut text)?;
+        Self::new(&text).map_err(io::Error::other)
+    }
 }
 
 /// Whom a file is encrypted to.
@@ -196,6 +205,27 @@ pub enum Recipients {
     Keys(Vec<Recipient>),
     /// Everybody who knows the passphrase.
     Passphrase(Passphrase),
+}
+
+impl Recipients {
+    /// The recipients that these texts name; `None` if there is no text. Returns all faults.
+    pub fn parse(texts: &[String]) -> Result<Option<Self>, Vec<String>> {
+        let (mut keys, mut faults) = (Vec::new(), Vec::new());
+        for (number, text) in (1..).zip(texts) {
+            match text.parse() {
+                Ok(key) => keys.push(key),
+                // A text that is an identity by mistake is not repeated.
+                Err(error) => faults.push(format!("value {number}: {error}")),
+            }
+        }
+        if texts.len() > MAX_STANZAS {
+            faults.push(format!("there are more than {MAX_STANZAS} recipients"));
+        }
+        if !faults.is_empty() {
+            return Err(faults);
+        }
+        Ok((!keys.is_empty()).then_some(Self::Keys(keys)))
+    }
 }
 
 /// What a file is decrypted with.

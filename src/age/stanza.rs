@@ -52,7 +52,7 @@ fn wrap_for_key(key: &FileKey, recipient: &Recipient, ephemeral: &[u8; 32]) -> S
 }
 
 /// What a stanza holds, if its recipient type is known.
-enum Known {
+enum ParsedStanza {
     X25519 {
         share: [u8; 32],
         body: [u8; BODY_LEN],
@@ -65,7 +65,7 @@ enum Known {
 }
 
 /// Parses a stanza. `None` for a recipient type that is not known.
-fn parse(stanza: &Stanza) -> Result<Option<Known>, AgeError> {
+fn parse(stanza: &Stanza) -> Result<Option<ParsedStanza>, AgeError> {
     let Some((kind, rest)) = stanza.arguments.split_first() else {
         return Ok(None);
     };
@@ -77,7 +77,7 @@ fn parse(stanza: &Stanza) -> Result<Option<Known>, AgeError> {
                 _ => None,
             };
             match (share, body) {
-                (Some(share), Ok(body)) => Ok(Some(Known::X25519 { share, body })),
+                (Some(share), Ok(body)) => Ok(Some(ParsedStanza::X25519 { share, body })),
                 _ => Err(AgeError::Malformed("a recipient of the type X25519")),
             }
         }
@@ -90,7 +90,7 @@ fn parse(stanza: &Stanza) -> Result<Option<Known>, AgeError> {
                 (Some((_, work_factor)), Ok(_)) if work_factor > MAX_WORK_FACTOR => {
                     Err(AgeError::WorkFactor(work_factor))
                 }
-                (Some((salt, work_factor)), Ok(body)) => Ok(Some(Known::Scrypt {
+                (Some((salt, work_factor)), Ok(body)) => Ok(Some(ParsedStanza::Scrypt {
                     salt,
                     work_factor,
                     body,
@@ -114,7 +114,7 @@ pub(super) fn check(stanzas: &[Stanza]) -> Result<(), AgeError> {
         return Err(AgeError::Malformed("it has no recipient"));
     }
     for stanza in stanzas {
-        if matches!(parse(stanza)?, Some(Known::Scrypt { .. })) && stanzas.len() > 1 {
+        if matches!(parse(stanza)?, Some(ParsedStanza::Scrypt { .. })) && stanzas.len() > 1 {
             return Err(AgeError::Malformed("it has a passphrase and another recipient"));
         }
     }
@@ -135,7 +135,7 @@ pub(super) fn wanted(stanzas: &[Stanza]) -> SecretKind {
 pub(super) fn unwrap(stanzas: &[Stanza], identities: &Identities) -> Result<FileKey, AgeError> {
     for stanza in stanzas {
         match (parse(stanza)?, identities) {
-            (Some(Known::X25519 { share, body }), Identities::Keys(keys)) => {
+            (Some(ParsedStanza::X25519 { share, body }), Identities::Keys(keys)) => {
                 for identity in keys {
                     if let Some(key) = open(&agreed_key(identity, share)?, &body) {
                         return Ok(key);
@@ -143,7 +143,7 @@ pub(super) fn unwrap(stanzas: &[Stanza], identities: &Identities) -> Result<File
                 }
             }
             (
-                Some(Known::Scrypt {
+                Some(ParsedStanza::Scrypt {
                     salt,
                     work_factor,
                     body,

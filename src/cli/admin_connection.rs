@@ -70,10 +70,7 @@ impl<'a> AdminConnector<'a> {
     ) -> Result<(), CliError> {
         let summary = ChangeSummary::of(&command);
         let reply = self.ask(command, output)?;
-        print(reply, output).map_err(|error| match summary {
-            Some(summary) => summary.unshown(error),
-            None => error,
-        })
+        print(reply, output).map_err(|error| ChangeSummary::error_after(summary, error))
     }
 
     /// Carries out one command. A refusal is an error.

@@ -128,7 +128,7 @@ fn not_written(error: io::Error) -> CliError {
 }
 
 /// What is backed up, and for whom it is encrypted.
-struct Source<'a> {
+struct BackupJob<'a> {
     session: AdminConnection,
     request: Command,
     sealer: Sealer,
@@ -145,7 +145,7 @@ struct Written {
     key: Option<FileKey>,
 }
 
-impl Source<'_> {
+impl BackupJob<'_> {
     fn write(&self, sink: &mut dyn Write) -> Result<Written, CliError> {
         let Some(recipients) = self.recipients else {
             let (header, bytes) = self.write_plain(sink)?;
@@ -206,7 +206,7 @@ pub fn run(backup: &Backup, connector: &AdminConnector<'_>, output: &mut Output<
             master_key: Some(SecretString::new(master_key::to_hex(&key).as_str())),
         });
     }
-    let source = Source {
+    let job = BackupJob {
         session,
         request,
         sealer: Sealer::new(&key),
@@ -214,11 +214,11 @@ pub fn run(backup: &Backup, connector: &AdminConnector<'_>, output: &mut Output<
         random: Random::system(),
     };
     let header = if is_piped {
-        let Written { header, bytes, .. } = source.write(output.out)?;
+        let Written { header, bytes, .. } = job.write(output.out)?;
         output.say(&format!("the backup has {} rows, {bytes} bytes", header.rows));
         header
     } else {
-        let (written, file) = write_file(backup, &source, &data_dir)?;
+        let (written, file) = write_file(backup, &job, &data_dir)?;
         let name = file.display().to_string();
         show(&written, &name, output)
             .map_err(|error| ChangeSummary::plain(format!("the backup {name} was made")).unshown(error))?;
@@ -229,9 +229,9 @@ pub fn run(backup: &Backup, connector: &AdminConnector<'_>, output: &mut Output<
 }
 
 /// Writes a backup to the file that is named, or to a new one. Returns its path, too.
-fn write_file(backup: &Backup, source: &Source<'_>, data_dir: &Path) -> Result<(Written, PathBuf), CliError> {
+fn write_file(backup: &Backup, job: &BackupJob<'_>, data_dir: &Path) -> Result<(Written, PathBuf), CliError> {
     let now = Clock::System.now();
-    let new_name = backup_name(STEM, now, source.recipients.is_some());
+    let new_name = backup_name(STEM, now, job.recipients.is_some());
     let is_named = backup.file.is_some();
     let mut file = if let Some(file) = &backup.file {
         file.clone()
@@ -254,15 +254,15 @@ fn write_file(backup: &Backup, source: &Source<'_>, data_dir: &Path) -> Result<(
         return Err(exists(&file));
     }
     atomic_file::sweep(&folder, |_, left| begins_as_backup(left).unwrap_or(false));
-    let mut unfinished = AtomicFile::new(&folder, name_of(&file), &source.random);
+    let mut unfinished = AtomicFile::new(&folder, name_of(&file), &job.random);
     let made = unfinished.create().map_err(at_file)?;
     if is_within(&file, data_dir) {
         owner::chown_like(&made, data_dir).map_err(at_file)?;
     }
     let mut sink = BufWriter::new(SliceWriter::new(made, || Ok(())));
-    let written = source.write(&mut sink)?;
+    let written = job.write(&mut sink)?;
     drop(sink);
-    source.verify(&written, &mut unfinished.open().map_err(at_file)?)?;
+    job.verify(&written, &mut unfinished.open().map_err(at_file)?)?;
     if may_replace {
         // A file that appeared during the backup is kept unless it is a backup too.
         is_backup_there(&folder, &file)?;

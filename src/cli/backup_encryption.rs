@@ -1,5 +1,6 @@
 //! Reads the flags that encrypt and decrypt backups.
 
+use std::fs::File;
 use std::io::{self, IsTerminal, Read};
 use std::path::Path;
 
@@ -7,8 +8,7 @@ use super::output::CliError;
 use super::prompt;
 use super::value_parsers::{read_secret, unreadable};
 use crate::age::{
-    AgeError, DecryptingReader, Header, Identities, MAX_STANZAS, Passphrase, Recipients, SecretKind,
-    identities,
+    AgeError, DecryptingReader, Header, Identities, Passphrase, Recipients, SecretKind, identities,
 };
 
 /// Whom a backup is encrypted to, or `None` if neither flag is given.
@@ -19,22 +19,19 @@ pub(super) fn recipients(
     if let Some(file) = passphrase_file {
         return Ok(Some(Recipients::Passphrase(read_passphrase(file)?)));
     }
-    if to.len() > MAX_STANZAS {
-        return Err(CliError::Misused(format!(
-            "--to is given more than {MAX_STANZAS} times"
-        )));
-    }
-    let mut keys = Vec::new();
-    for (number, text) in (1..).zip(to) {
-        // A text that is an identity by mistake is not repeated.
-        let key = text.parse();
-        keys.push(key.map_err(|error| CliError::Misused(format!("value {number} of --to: {error}")))?);
-    }
-    Ok((!keys.is_empty()).then_some(Recipients::Keys(keys)))
+    Recipients::parse(to).map_err(|faults| {
+        let faults = faults.iter().map(|fault| format!("--to: {fault}"));
+        CliError::Misused(faults.collect::<Vec<_>>().join("\n"))
+    })
 }
 
 fn read_passphrase(file: &Path) -> Result<Passphrase, CliError> {
-    Passphrase::new(read_secret(file)?.reveal()).map_err(|error| unreadable(file, &error))
+    let read = if file.as_os_str() == "-" {
+        Passphrase::read(io::stdin())
+    } else {
+        File::open(file).and_then(Passphrase::read)
+    };
+    read.map_err(|error| unreadable(file, &error))
 }
 
 /// Decrypts a backup with what one of the flags names. Without a flag it asks for a passphrase on a terminal.

@@ -15,7 +15,7 @@ pub(super) struct ChangeList {
     unchanged: u64,
     has_secret: bool,
     /// Why the list could not be printed further. The changes go on: a part of a state is worse than a part of a list.
-    lost: Option<CliError>,
+    output_error: Option<CliError>,
 }
 
 impl ChangeList {
@@ -28,14 +28,14 @@ impl ChangeList {
             removed: 0,
             unchanged: 0,
             has_secret: false,
-            lost: None,
+            output_error: None,
         };
         if output.json {
             let begun = write!(output.out, "{{\n  \"dry_run\": {dry_run},\n  \"changes\": ")
                 .and_then(|()| JsonArray::begin(output.out, "  "));
             match begun {
                 Ok(array) => list.array = Some(array),
-                Err(error) => list.lost = Some(error.into()),
+                Err(error) => list.output_error = Some(error.into()),
             }
         }
         list
@@ -56,8 +56,8 @@ impl ChangeList {
                 Action::Remove => self.removed += 1,
             }
             self.has_secret |= change.client_secret.is_some();
-            if self.lost.is_none() {
-                self.lost = self.print(change, output).err();
+            if self.output_error.is_none() {
+                self.output_error = self.print(change, output).err();
             }
         }
     }
@@ -89,7 +89,7 @@ impl ChangeList {
 
     /// Prints the end of the list, with the sums. Fails if the list was not printed in full.
     pub(super) fn end(mut self, output: &mut Output<'_>) -> Result<(), CliError> {
-        if let Some(error) = self.lost.take() {
+        if let Some(error) = self.output_error.take() {
             return Err(error);
         }
         let Self {

@@ -89,6 +89,14 @@ impl ChangeSummary {
         }
     }
 
+    /// The error of a command whose output could not be written, and which made this change if there is one.
+    pub fn error_after(summary: Option<Self>, error: CliError) -> CliError {
+        match summary {
+            Some(summary) => summary.unshown(error),
+            None => error,
+        }
+    }
+
     /// The error of a command that made this change and whose output could not be written.
     pub fn unshown(self, error: CliError) -> CliError {
         let cause = match error {

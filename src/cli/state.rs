@@ -13,7 +13,7 @@ use super::output::{CliError, Output};
 use super::refusal::{StateFile, hint, message};
 use super::rewind::{self, Rewind};
 use super::state_batches::BatchedApply;
-use super::state_file::{Declared, Places, Sources, parse};
+use super::state_file::{Declared, Places, Sources};
 use super::state_reader;
 use super::value_parsers::{unreadable, warn_of_claims};
 use crate::admin::apply::{Action, Applied, Apply as Request, DeclaredState};
@@ -75,7 +75,7 @@ pub fn apply(
         request.file.display().to_string()
     };
     let declared = match read_whole(source.as_mut(), &name)? {
-        Some(text) => Some(parse(&text, &sources).map_err(|faults| in_file(&name, &faults))?),
+        Some(text) => Some(state_reader::parse(&text, &sources).map_err(|faults| in_file(&name, &faults))?),
         None => None,
     };
     let first = Command::Apply(Box::new(Request {
@@ -159,15 +159,8 @@ fn apply_whole(
     let mut list = ChangeList::begin(request.dry_run, output);
     list.add(&applied, output);
     let summary = ChangeSummary::of(&Command::Apply(Box::new(wanted)));
-    list.end(output).map_err(|error| unshown(summary, error))
-}
-
-/// The error of a change whose output could not be written.
-pub(super) fn unshown(summary: Option<ChangeSummary>, error: CliError) -> CliError {
-    match summary {
-        Some(summary) => summary.unshown(error),
-        None => error,
-    }
+    list.end(output)
+        .map_err(|error| ChangeSummary::error_after(summary, error))
 }
 
 /// The claims to which the claims of providers are mapped.

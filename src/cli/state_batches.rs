@@ -12,7 +12,7 @@ use super::name_index::{NameIndex, names_of};
 use super::output::{CliError, Output};
 use super::progress::Progress;
 use super::rewind::Rewind;
-use super::state::{Apply, ask, confirm_removal, in_file, located, mapped_claims, say_removed, unshown};
+use super::state::{Apply, ask, confirm_removal, in_file, located, mapped_claims, say_removed};
 use super::state_file::{Declared, Sources};
 use super::state_reader;
 use super::value_parsers::warn_of_claims;
@@ -45,6 +45,8 @@ struct Survey {
     has_users: bool,
     users: u64,
     names: NameIndex,
+    /// The pairs of names that one entry has.
+    pairs: NameIndex,
     claims: BTreeSet<String>,
 }
 
@@ -93,7 +95,8 @@ impl BatchedApply<'_> {
         self.apply_users(source, &survey, &removed_users, &mut list, output)
             .map_err(|error| self.broken_off(&list, error))?;
         let summary = ChangeSummary::of(&Command::Apply(Box::new(request(self.request.dry_run))));
-        list.end(output).map_err(|error| unshown(summary, error))?;
+        list.end(output)
+            .map_err(|error| ChangeSummary::error_after(summary, error))?;
         Ok(survey.others.state)
     }
 
@@ -106,8 +109,8 @@ impl BatchedApply<'_> {
     ) -> Result<(), CliError> {
         let mut faults = Vec::new();
         let mut batch = Declared::default();
-        state_reader::read(source, self.file, &mut |taken| {
-            match taken {
+        state_reader::read(source, self.file, &mut |parsed| {
+            match parsed {
                 Err(fault) => faults.push(fault),
                 Ok(section) if section.0.name == "user" => batch.add(section, self.sources, &mut faults),
                 Ok(section) => others.add(section, self.sources, &mut faults),
@@ -146,7 +149,9 @@ impl BatchedApply<'_> {
             survey.has_users = true;
             for user in batch.state.user.iter().flatten() {
                 survey.users += 1;
-                survey.names.add(&names(user));
+                let names = names(user);
+                survey.pairs.add(&pairs(&names));
+                survey.names.add(&names);
                 for claim in user.line.claims.keys() {
                     if !survey.claims.contains(claim) {
                         survey.claims.insert(claim.clone());
@@ -162,7 +167,32 @@ impl BatchedApply<'_> {
         if survey.names.has_repeated() {
             self.refuse_repeated(source, &survey.names)?;
         }
+        survey.pairs.sort();
+        if survey.has_users {
+            self.refuse_two_of_one_user(&survey)?;
+        }
         Ok(survey)
+    }
+
+    /// Refuses entries that find one stored user by different names. No name occurs in two entries.
+    fn refuse_two_of_one_user(&self, survey: &Survey) -> Result<(), CliError> {
+        let mut faults = Vec::new();
+        visit_users(self.connection, |user, mut names| {
+            names.retain(|name| survey.names.occurrences(name) > 0);
+            let is_of_two_entries = |pair: &LoginName| survey.pairs.occurrences(pair) == 0;
+            if faults.len() < MAX_FAULTS && pairs(&names).iter().any(is_of_two_entries) {
+                let names: Vec<_> = names.iter().map(LoginName::as_str).collect();
+                let names = names.join(", ");
+                faults.push(format!(
+                    "user {}: several entries are about the same user: {names}",
+                    user.account_id
+                ));
+            }
+        })?;
+        if faults.is_empty() {
+            return Ok(());
+        }
+        Err(in_file(self.file, &faults))
     }
 
     /// Refuses entries about the user of an earlier entry.
@@ -271,11 +301,36 @@ fn names(user: &DeclaredUser) -> Vec<LoginName> {
     ])
 }
 
-/// Visits the users whom a file could declare, and whom this one does not.
+/// Each pair of names, as one name. No login name has a line end.
+fn pairs(names: &[LoginName]) -> Vec<LoginName> {
+    let mut sorted: Vec<_> = names.iter().map(LoginName::as_str).collect();
+    sorted.sort_unstable();
+    sorted.dedup();
+    let mut pairs = Vec::new();
+    while let Some(last) = sorted.pop() {
+        pairs.extend(sorted.iter().map(|name| LoginName::new(&format!("{name}\n{last}"))));
+    }
+    pairs
+}
+
+/// Visits the users that a file could declare, and this one does not.
 fn visit_undeclared(
     index: &NameIndex,
     connection: &AdminConnection,
     mut visit: impl FnMut(UserView),
+) -> Result<(), CliError> {
+    visit_users(connection, |user, names| {
+        let is_declared = || names.iter().any(|name| index.occurrences(name) > 0);
+        if is_declared_in_files(&user.source) && !is_declared() {
+            visit(user);
+        }
+    })
+}
+
+/// Visits all stored users, with their names.
+fn visit_users(
+    connection: &AdminConnection,
+    mut visit: impl FnMut(UserView, Vec<LoginName>),
 ) -> Result<(), CliError> {
     let all = Command::UserList(ListUsers::default());
     connection.take_records(all, "list", |users: &mut Records<'_, UserView>| {
@@ -283,10 +338,7 @@ fn visit_undeclared(
             let user = user?;
             let uuid = user.uuid.to_string();
             let names = names_of([Some(uuid.as_str()), Some(&user.account_id), user.email.as_deref()]);
-            let is_declared = || names.iter().any(|name| index.occurrences(name) > 0);
-            if is_declared_in_files(&user.source) && !is_declared() {
-                visit(user);
-            }
+            visit(user, names);
         }
         Ok(())
     })

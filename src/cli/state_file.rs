@@ -1,4 +1,4 @@
-//! Parses a file of declared state, in TOML or JSON, and reads the secrets that it refers to.
+//! Converts the entries of a file of declared state, and reads the secrets that they refer to.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,7 +14,6 @@ use crate::admin::apply::{DeclaredState, clients, providers, users};
 use crate::config::file::{LineEnds, SyntaxFault, parse_toml};
 use crate::config::setting_names::nearest;
 use crate::federation::provider::ProviderFields;
-use crate::jose::json;
 use crate::oauth::ClientFields;
 use crate::oauth::fault::RecordName;
 use crate::oauth::fields::Form;
@@ -152,27 +151,6 @@ impl Entry {
     }
 }
 
-/// Parses a state. Returns all faults at once.
-pub fn parse(text: &str, sources: &Sources<'_>) -> Result<Declared, Vec<String>> {
-    let mut faults = Vec::new();
-    // JSON may begin with a byte order mark, too (RFC 8259 section 8.1).
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let sections = if text.trim_start().starts_with('{') {
-        parse_json(text, &mut faults)
-    } else {
-        toml_sections(text, 0, &mut faults)
-    };
-    let mut declared = Declared::default();
-    for section in sections {
-        declared.add(section, sources, &mut faults);
-    }
-    if faults.is_empty() {
-        Ok(declared)
-    } else {
-        Err(faults)
-    }
-}
-
 impl Declared {
     /// Adds the entries of a section.
     pub(super) fn add(
@@ -263,7 +241,7 @@ fn check_keys(kind: &Kind, entry: &mut Entry, faults: &mut Vec<String>) {
 fn advice(key: &str, kind: &str, known: &[&str]) -> String {
     match (key, nearest(key, known.iter().copied())) {
         ("secret" | "client_secret" | "password", _) => {
-            format!("a {key} does not stand in the file: use {key}_file or {key}_env")
+            format!("a {key} must not be in the file: use {key}_file or {key}_env")
         }
         (_, Some(meant)) => format!("did you mean {meant}?"),
         (_, None) => format!("a {kind} has {}", known.join(", ")),
@@ -395,37 +373,6 @@ pub(super) fn json_fault(error: &serde_json::Error) -> String {
     // serde_json ends its message with the place. It is cut off, because the fault begins with the place.
     let message = message.split(" at line ").next().unwrap_or_default();
     format!("line {} column {}: {message}", error.line(), error.column())
-}
-
-fn parse_json(text: &str, faults: &mut Vec<String>) -> Vec<Section> {
-    let sections = match json::object(text.as_bytes()) {
-        Ok(sections) => sections,
-        Err(error) => {
-            faults.push(json_fault(&error));
-            return Vec::new();
-        }
-    };
-    let mut all = Vec::new();
-    for (name, items) in sections {
-        let kind = match kind_of(&name) {
-            Ok(kind) => kind,
-            Err(fault) => {
-                faults.push(fault);
-                continue;
-            }
-        };
-        let Value::Array(items) = items else {
-            faults.push(format!("{name}: the section is an array of objects"));
-            continue;
-        };
-        let entries = (1..).zip(items).filter_map(|(number, item)| {
-            Entry::of_json(&name, number, item)
-                .map_err(|fault| faults.push(fault))
-                .ok()
-        });
-        all.push((kind, entries.collect()));
-    }
-    all
 }
 
 #[cfg(test)]

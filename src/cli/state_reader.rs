@@ -10,7 +10,7 @@ use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, V
 use super::export::{FIRST_LINE, LAST_LINE};
 use super::output::CliError;
 use super::rewind::{Rewind, rewind, unreadable};
-use super::state_file::{Entry, Section, json_fault, kind_of, toml_sections};
+use super::state_file::{Declared, Entry, Section, Sources, json_fault, kind_of, toml_sections};
 use crate::jose::json::Strict;
 
 /// The longest entry, in bytes. A command to the service has room for a batch of them.
@@ -18,11 +18,11 @@ const ENTRY_LIMIT: usize = 256 << 10;
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 
 /// What the callback of [`read`] gets: some entries of one kind, or what is wrong with them.
-pub(super) type Taken = Result<Section, String>;
-type Take<'a> = dyn FnMut(Taken) -> Result<(), CliError> + 'a;
+pub(super) type ParsedSection = Result<Section, String>;
+type OnSection<'a> = dyn FnMut(ParsedSection) -> Result<(), CliError> + 'a;
 
-/// Reads all entries, in TOML or JSON, and passes them to `take`. `file` names the file in errors.
-pub(super) fn read(source: &mut dyn Rewind, file: &str, take: &mut Take<'_>) -> Result<(), CliError> {
+/// Reads all entries, in TOML or JSON, and passes them to `on_section`. `file` names the file in errors.
+pub(super) fn read(source: &mut dyn Rewind, file: &str, on_section: &mut OnSection<'_>) -> Result<(), CliError> {
     rewind(source)?;
     let mut source = BufReader::new(source);
     let start = source.fill_buf().map_err(unreadable)?;
@@ -31,9 +31,35 @@ pub(super) fn read(source: &mut dyn Rewind, file: &str, take: &mut Take<'_>) -> 
     }
     let start = source.fill_buf().map_err(unreadable)?;
     if start.trim_ascii_start().starts_with(b"{") {
-        read_json(&mut source, take)
+        read_json(&mut source, on_section)
     } else {
-        read_toml(&mut source, file, take)
+        read_toml(&mut source, file, on_section)
+    }
+}
+
+/// Parses a whole text. Returns all faults at once.
+pub(super) fn parse(text: &str, sources: &Sources<'_>) -> Result<Declared, Vec<String>> {
+    let (mut declared, mut faults) = (Declared::default(), Vec::new());
+    // JSON may begin with a byte order mark, too (RFC 8259 section 8.1).
+    let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
+    if text.trim_start().starts_with('{') {
+        let read = read_json(&mut text.as_bytes(), &mut |parsed| {
+            match parsed {
+                Ok(section) => declared.add(section, sources, &mut faults),
+                Err(fault) => faults.push(fault),
+            }
+            Ok(())
+        });
+        faults.extend(read.err().map(|error| error.to_string()));
+    } else {
+        for section in toml_sections(text, 0, &mut faults) {
+            declared.add(section, sources, &mut faults);
+        }
+    }
+    if faults.is_empty() {
+        Ok(declared)
+    } else {
+        Err(faults)
     }
 }
 
@@ -60,7 +86,7 @@ pub(super) fn cut_off(file: &str) -> CliError {
 }
 
 /// Cuts the text before each entry, and parses each part for itself.
-fn read_toml(source: &mut dyn BufRead, file: &str, take: &mut Take<'_>) -> Result<(), CliError> {
+fn read_toml(source: &mut dyn BufRead, file: &str, on_section: &mut OnSection<'_>) -> Result<(), CliError> {
     let mut is_cut = false;
     let mut part = String::new();
     let (mut lines_before, mut lines) = (0, 0);
@@ -68,10 +94,10 @@ fn read_toml(source: &mut dyn BufRead, file: &str, take: &mut Take<'_>) -> Resul
     let mut flush = |part: &mut String, lines_before| {
         let mut faults = Vec::new();
         for section in toml_sections(part, lines_before, &mut faults) {
-            take(Ok(section))?;
+            on_section(Ok(section))?;
         }
         part.clear();
-        faults.into_iter().try_for_each(|fault| take(Err(fault)))
+        faults.into_iter().try_for_each(|fault| on_section(Err(fault)))
     };
     loop {
         let mut line = Vec::new();
@@ -144,25 +170,25 @@ fn open_string_after(line: &str, mut open: Option<&'static str>) -> Option<&'sta
     open.filter(|delimiter| delimiter.len() == 3)
 }
 
-fn read_json(source: &mut dyn BufRead, take: &mut Take<'_>) -> Result<(), CliError> {
+fn read_json(source: &mut dyn BufRead, on_section: &mut OnSection<'_>) -> Result<(), CliError> {
     let mut failed = None;
     let mut reader = serde_json::Deserializer::from_reader(source);
     let visitor = StateVisitor {
-        take,
+        on_section,
         failed: &mut failed,
     };
     let read = reader.deserialize_map(visitor).and_then(|()| reader.end());
     match (failed, read) {
         (Some(error), _) => Err(error),
         (None, Ok(())) => Ok(()),
-        (None, Err(error)) => take(Err(json_fault(&error))),
+        (None, Err(error)) => on_section(Err(json_fault(&error))),
     }
 }
 
 /// Reads the sections of a state. An error of the callback is kept in `failed`, because `serde_json` can carry only its own
 /// errors.
 struct StateVisitor<'a, 'b> {
-    take: &'a mut Take<'b>,
+    on_section: &'a mut OnSection<'b>,
     failed: &'a mut Option<CliError>,
 }
 
@@ -181,7 +207,7 @@ impl<'de> Visitor<'de> for StateVisitor<'_, '_> {
             }
             map.next_value_seed(SectionSeed {
                 name: &name,
-                take: &mut *self.take,
+                on_section: &mut *self.on_section,
                 failed: &mut *self.failed,
             })?;
         }
@@ -192,13 +218,13 @@ impl<'de> Visitor<'de> for StateVisitor<'_, '_> {
 /// Reads the entries of a section.
 struct SectionSeed<'a, 'b> {
     name: &'a str,
-    take: &'a mut Take<'b>,
+    on_section: &'a mut OnSection<'b>,
     failed: &'a mut Option<CliError>,
 }
 
 impl SectionSeed<'_, '_> {
-    fn pass<E: serde::de::Error>(&mut self, taken: Taken) -> Result<(), E> {
-        (self.take)(taken).map_err(|error| {
+    fn pass<E: serde::de::Error>(&mut self, parsed: ParsedSection) -> Result<(), E> {
+        (self.on_section)(parsed).map_err(|error| {
             *self.failed = Some(error);
             E::custom("the reader has stopped")
         })
@@ -258,8 +284,8 @@ mod tests {
     /// The kinds and numbers of entries, or the fault.
     fn parts(text: &str) -> Vec<String> {
         let mut parts = Vec::new();
-        let read = read(&mut Cursor::new(text.as_bytes().to_vec()), "file", &mut |taken| {
-            parts.push(match taken {
+        let read = read(&mut Cursor::new(text.as_bytes().to_vec()), "file", &mut |parsed| {
+            parts.push(match parsed {
                 Ok((kind, entries)) => format!("{} {}", kind.name, entries.len()),
                 Err(fault) => fault,
             });

@@ -1,20 +1,14 @@
 //! The settings of scheduled backups.
 
 use std::fs::File;
-use std::io::{self, Read};
-use std::path::Path;
 use std::time::Duration;
-
-use zeroize::Zeroizing;
 
 use super::reader::Reader;
 use super::{Backups, Fault};
-use crate::age::{MAX_PASSPHRASE, MAX_STANZAS, Passphrase, Recipients};
+use crate::age::{Passphrase, Recipients};
 use crate::net::certificate::exposure_warning;
 
 const SHORTEST_INTERVAL: Duration = Duration::from_mins(1);
-/// More bytes than a passphrase may have.
-const PASSPHRASE_LIMIT: u64 = 2 * MAX_PASSPHRASE as u64;
 
 /// The settings of backups. The development server makes none.
 pub(super) fn backups(reader: &mut Reader<'_>) -> Backups {
@@ -39,21 +33,12 @@ pub(super) fn backups(reader: &mut Reader<'_>) -> Backups {
 /// Whom backups are encrypted to. A passphrase is the only recipient of a file.
 fn recipients(reader: &mut Reader<'_>) -> Option<Recipients> {
     let (texts, origin) = reader.list("backup.to");
-    let mut keys = Vec::new();
-    for (number, text) in (1..).zip(&texts) {
-        match text.parse() {
-            Ok(key) => keys.push(key),
-            // A text that is an identity by mistake is not repeated.
-            Err(error) => reader.fault(&origin, format!("backup.to, value {number}: {error}")),
+    let keys = Recipients::parse(&texts).unwrap_or_else(|faults| {
+        for fault in faults {
+            reader.fault(&origin, format!("backup.to: {fault}"));
         }
-    }
-    if texts.len() > MAX_STANZAS {
-        reader.fault(
-            &origin,
-            format!("backup.to has more than {MAX_STANZAS} recipients"),
-        );
-    }
-    let keys = (!keys.is_empty()).then_some(Recipients::Keys(keys));
+        None
+    });
     if reader.explicit("backup.passphrase_file").is_none() {
         return keys;
     }
@@ -64,7 +49,7 @@ fn recipients(reader: &mut Reader<'_>) -> Option<Recipients> {
             "backup.passphrase_file and backup.to are both set: a backup has a passphrase or recipients, so take one of them out",
         );
     }
-    match read_passphrase(&file) {
+    match File::open(&file).and_then(Passphrase::read) {
         Ok(passphrase) => {
             let warning = exposure_warning(&file, "the passphrase").map(|message| Fault {
                 place: file_origin.to_string(),
@@ -82,12 +67,4 @@ fn recipients(reader: &mut Reader<'_>) -> Option<Recipients> {
             None
         }
     }
-}
-
-fn read_passphrase(file: &Path) -> io::Result<Passphrase> {
-    let mut text = Zeroizing::new(String::new());
-    File::open(file)?
-        .take(PASSPHRASE_LIMIT)
-        .read_to_string(&mut text)?;
-    Passphrase::new(&text).map_err(io::Error::other)
 }

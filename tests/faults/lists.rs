@@ -372,7 +372,7 @@ fn what_export_writes_is_applied_at_any_size() {
     );
     for (text, fault) in [
         (cut, "broken off: its last line is missing"),
-        (twice, "user USER7@example.com: another entry means the same user"),
+        (twice, "user USER7@example.com: another entry is about the same user"),
         (
             text.replacen("[[user]]\n", "[[user]]\nemial = \"x\"\n", 2),
             "unknown key emial",
@@ -387,6 +387,15 @@ fn what_export_writes_is_applied_at_any_size() {
         );
     }
     assert!(!copy.run(&["client", "show", "new"]).status.success());
+    // Two entries find one user by different names.
+    let update = ["user", "update", "user7@example.com", "--json", "--account-id"];
+    copy.json(&[&update[..], &["seven"]].concat());
+    fs::write(exported, format!("{text}\n[[user]]\naccount_id = \"seven\"\n")).unwrap();
+    let refused = copy.run(&["apply", "-f", exported]);
+    assert_eq!(refused.status.code(), Some(1));
+    let fault = "user seven: several entries are about the same user";
+    assert!(said(&refused).contains(fault), "{}", said(&refused));
+    copy.json(&[&update[..], &["user7@example.com"]].concat());
     // All but one go.
     fs::write(
         exported,

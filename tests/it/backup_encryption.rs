@@ -191,7 +191,7 @@ fn a_recipient_that_is_none_is_refused_and_an_identity_is_not_repeated() {
         ),
         (
             &["backup", "saved", "--to", RECIPIENT, "--to", "age1"],
-            "value 2 of --to",
+            "--to: value 2",
         ),
         (
             &["backup", "saved", "--to", "ssh-ed25519 AAAA"],
@@ -208,7 +208,7 @@ fn a_recipient_that_is_none_is_refused_and_an_identity_is_not_repeated() {
             ],
             "cannot be used with",
         ),
-        (&several, "more than 100 times"),
+        (&several, "more than 100 recipients"),
     ] {
         let refused = service.run(words);
         let said = said(&refused);
@@ -221,9 +221,11 @@ fn a_recipient_that_is_none_is_refused_and_an_identity_is_not_repeated() {
     let folder = service.folder.path();
     fs::write(folder.join("empty"), "\n").unwrap();
     fs::write(folder.join("lines"), "one\ntwo\n").unwrap();
+    fs::write(folder.join("paragraph"), "one\n\n").unwrap();
     for (file, sentence) in [
         ("empty", "it is empty"),
         ("lines", "several lines"),
+        ("paragraph", "several lines"),
         ("none", "No such file"),
     ] {
         let refused = service.run(&["backup", "saved", "--passphrase-file", file]);
@@ -476,11 +478,12 @@ fn recipients_and_passphrases_that_do_not_work_are_faults_of_the_settings() {
     let service = service();
     let folder = service.folder.path();
     fs::write(folder.join("empty"), "").unwrap();
+    fs::write(folder.join("paragraph"), "one\n\n").unwrap();
     let both = [RECIPIENT, "passphrase"];
     for (flags, sentence) in [
         (
             &["--backup-to", "age1x"][..],
-            "backup.to, value 1: it is not an X25519 recipient",
+            "backup.to: value 1: it is not an X25519 recipient",
         ),
         (
             &["--backup-to", RECIPIENT, "--backup-to", IDENTITY],
@@ -489,6 +492,10 @@ fn recipients_and_passphrases_that_do_not_work_are_faults_of_the_settings() {
         (
             &["--backup-passphrase-file", "none"],
             "none cannot be read: No such file",
+        ),
+        (
+            &["--backup-passphrase-file", "paragraph"],
+            "several lines",
         ),
         (
             &["--backup-passphrase-file", "empty"],

@@ -24,7 +24,7 @@ pub(super) fn examine(now: Timestamp, newest: Option<Timestamp>, watermark: Opti
             "clock",
             "system clock",
             format!(
-                "it shows {}, but before the last hour nothing in the database is younger than {}",
+                "it shows {}, but the newest record from before the last hour is of {}",
                 moment(now),
                 moment(watermark)
             ),
@@ -63,7 +63,7 @@ mod tests {
         let ahead = examine(EARLIEST + day * 900, Some(EARLIEST), Some(EARLIEST));
         assert_eq!(ahead.level, Level::Advice);
         assert!(
-            ahead.message.contains("nothing in the database is younger than"),
+            ahead.message.contains("the newest record from before the last hour"),
             "{ahead:?}"
         );
         assert_eq!(level(EARLIEST - day, None), Level::Mend);

@@ -1,4 +1,5 @@
 use super::*;
+use crate::cli::state_reader::parse;
 
 fn read(text: &str) -> Result<DeclaredState, String> {
     let sources = Sources {
@@ -52,7 +53,7 @@ client_id = \"x\"
     let faults = read(text).unwrap_err();
     for part in [
         "line 3: unknown key redirect_uri of a client: did you mean redirect_uris?",
-        "line 4: unknown key secret of a client: a secret does not stand in the file: use secret_file or secret_env",
+        "line 4: unknown key secret of a client: a secret must not be in the file: use secret_file or secret_env",
         "line 5: public must be true or false",
         "line 9: unknown key emial of a user: did you mean email?",
         "line 10: password_env: the environment has no variable NO_SUCH",
@@ -191,7 +192,7 @@ fn json_does_too() {
         assert!(
             read(text)
                 .unwrap_err()
-                .contains("the section is an array of objects"),
+                .contains("expected an array of objects"),
             "{text}"
         );
     }
