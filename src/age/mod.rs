@@ -191,9 +191,7 @@ impl Passphrase {
     /// Reads the text of a file with a passphrase.
     pub fn read(source: impl Read) -> io::Result<Self> {
         let mut text = Zeroizing::new(String::new());
-        source
-            .take(2 * MAX_PASSPHRASE as u64)
-            .read_to_string(&mut text)?;
+        source.take(2 * MAX_PASSPHRASE as u64).read_to_string(&mut text)?;
         Self::new(&text).map_err(io::Error::other)
     }
 }

@@ -64,8 +64,7 @@ const DEFAULT_LIMIT: usize = 50;
 impl Events {
     fn check(&self) -> Result<(), CliError> {
         if self.limit == Some(0) && !self.follow {
-            let message =
-                "--limit 0 shows nothing: name 1 or more, or add --follow to wait for new events";
+            let message = "--limit 0 shows nothing: name 1 or more, or add --follow to wait for new events";
             return Err(CliError::Misused(message.to_owned()));
         }
         match (self.since, self.until) {

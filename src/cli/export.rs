@@ -87,7 +87,7 @@ fn warn_of_left_out(not_exported: &NotExported, output: &mut Output<'_>) {
     ] {
         if count > 0 {
             output.say(&format!(
-                "warning: {count} {what} are left out: a file cannot hold them"
+                "warning: left out, because a file cannot hold them: {count} {what}"
             ));
         }
     }

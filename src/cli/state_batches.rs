@@ -308,7 +308,11 @@ fn pairs(names: &[LoginName]) -> Vec<LoginName> {
     sorted.dedup();
     let mut pairs = Vec::new();
     while let Some(last) = sorted.pop() {
-        pairs.extend(sorted.iter().map(|name| LoginName::new(&format!("{name}\n{last}"))));
+        pairs.extend(
+            sorted
+                .iter()
+                .map(|name| LoginName::new(&format!("{name}\n{last}"))),
+        );
     }
     pairs
 }

@@ -269,7 +269,9 @@ fn read_sources(entry: &mut Entry, sources: &Sources<'_>, faults: &mut Vec<Strin
         match read {
             Ok(value) => {
                 if entry.members.insert(target.to_owned(), value).is_some() {
-                    faults.push(format!("{at}: {target} and {named} are both set: keep one of them"));
+                    faults.push(format!(
+                        "{at}: {target} and {named} are both set: keep one of them"
+                    ));
                 }
             }
             Err(fault) => faults.push(format!("{at}: {named}: {fault}")),

@@ -22,7 +22,11 @@ pub(super) type ParsedSection = Result<Section, String>;
 type OnSection<'a> = dyn FnMut(ParsedSection) -> Result<(), CliError> + 'a;
 
 /// Reads all entries, in TOML or JSON, and passes them to `on_section`. `file` names the file in errors.
-pub(super) fn read(source: &mut dyn Rewind, file: &str, on_section: &mut OnSection<'_>) -> Result<(), CliError> {
+pub(super) fn read(
+    source: &mut dyn Rewind,
+    file: &str,
+    on_section: &mut OnSection<'_>,
+) -> Result<(), CliError> {
     rewind(source)?;
     let mut source = BufReader::new(source);
     let start = source.fill_buf().map_err(unreadable)?;
@@ -284,13 +288,17 @@ mod tests {
     /// The kinds and numbers of entries, or the fault.
     fn parts(text: &str) -> Vec<String> {
         let mut parts = Vec::new();
-        let read = read(&mut Cursor::new(text.as_bytes().to_vec()), "file", &mut |parsed| {
-            parts.push(match parsed {
-                Ok((kind, entries)) => format!("{} {}", kind.name, entries.len()),
-                Err(fault) => fault,
-            });
-            Ok(())
-        });
+        let read = read(
+            &mut Cursor::new(text.as_bytes().to_vec()),
+            "file",
+            &mut |parsed| {
+                parts.push(match parsed {
+                    Ok((kind, entries)) => format!("{} {}", kind.name, entries.len()),
+                    Err(fault) => fault,
+                });
+                Ok(())
+            },
+        );
         parts.extend(read.err().map(|error| error.to_string()));
         parts
     }

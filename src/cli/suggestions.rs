@@ -52,9 +52,10 @@ pub(super) fn improve(mut error: Error, words: &[String]) -> Error {
         None
     };
     if let Some(tip) = tip {
-        // Words that are spelled alike do not mean the same.
-        error.remove(ContextKind::SuggestedSubcommand);
-        error.remove(ContextKind::SuggestedArg);
+        // Words that are spelled alike do not mean the same. The usage would name such a word as well.
+        for kind in [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::Usage] {
+            error.remove(kind);
+        }
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }
     error

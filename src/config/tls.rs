@@ -121,7 +121,7 @@ fn is_public(host: &str) -> bool {
     };
     match host.parse() {
         Ok(address) => address::is_public(address),
-        Err(_) => host.contains('.') && !LOCAL_DOMAINS.iter().any(|domain| is_below(&domain)),
+        Err(_) => host.contains('.') && !LOCAL_DOMAINS.iter().any(is_below),
     }
 }
 

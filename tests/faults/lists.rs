@@ -295,6 +295,46 @@ fn fill_caches(service: &Service, numbers: Range<usize>) {
     assert!(imported.status.success(), "{}", said(&imported));
 }
 
+/// A cut or faulty file changes nothing.
+fn refuse_faulty(copy: &Service, exported: &str) {
+    let text = fs::read_to_string(exported).unwrap();
+    let (cut, twice) = (
+        text.replace("# The export ends here.\n", ""),
+        format!(
+            "{text}\n[[user]]\naccount_id = \"USER7@example.com\"\n[[client]]\nclient_id = \"new\"\nredirect_uris = [\"https://a.example/\"]\n"
+        ),
+    );
+    for (text, fault) in [
+        (cut, "broken off: its last line is missing"),
+        (
+            twice,
+            "user USER7@example.com: another entry is about the same user",
+        ),
+        (
+            text.replacen("[[user]]\n", "[[user]]\nemial = \"x\"\n", 2),
+            "unknown key emial",
+        ),
+    ] {
+        fs::write(exported, text).unwrap();
+        let refused = copy.run(&["apply", "-f", exported]);
+        assert!(
+            !refused.status.success() && said(&refused).contains(fault),
+            "{}",
+            said(&refused)
+        );
+    }
+    assert!(!copy.run(&["client", "show", "new"]).status.success());
+    // Two entries find one user by different names.
+    let update = ["user", "update", "user7@example.com", "--json", "--account-id"];
+    copy.json(&[&update[..], &["seven"]].concat());
+    fs::write(exported, format!("{text}\n[[user]]\naccount_id = \"seven\"\n")).unwrap();
+    let refused = copy.run(&["apply", "-f", exported]);
+    assert_eq!(refused.status.code(), Some(1));
+    let fault = "user seven: several entries are about the same user";
+    assert!(said(&refused).contains(fault), "{}", said(&refused));
+    copy.json(&[&update[..], &["user7@example.com"]].concat());
+}
+
 #[test]
 fn what_export_writes_is_applied_at_any_size() {
     let (count, first_count) = (amount(10_000, USERS_LONG), amount(5000, 100_000));
@@ -362,40 +402,7 @@ fn what_export_writes_is_applied_at_any_size() {
         assert_eq!(is_there, mode == "--dry-run");
     }
 
-    // A cut or faulty file changes nothing.
-    let text = fs::read_to_string(exported).unwrap();
-    let (cut, twice) = (
-        text.replace("# The export ends here.\n", ""),
-        format!(
-            "{text}\n[[user]]\naccount_id = \"USER7@example.com\"\n[[client]]\nclient_id = \"new\"\nredirect_uris = [\"https://a.example/\"]\n"
-        ),
-    );
-    for (text, fault) in [
-        (cut, "broken off: its last line is missing"),
-        (twice, "user USER7@example.com: another entry is about the same user"),
-        (
-            text.replacen("[[user]]\n", "[[user]]\nemial = \"x\"\n", 2),
-            "unknown key emial",
-        ),
-    ] {
-        fs::write(exported, text).unwrap();
-        let refused = copy.run(&["apply", "-f", exported]);
-        assert!(
-            !refused.status.success() && said(&refused).contains(fault),
-            "{}",
-            said(&refused)
-        );
-    }
-    assert!(!copy.run(&["client", "show", "new"]).status.success());
-    // Two entries find one user by different names.
-    let update = ["user", "update", "user7@example.com", "--json", "--account-id"];
-    copy.json(&[&update[..], &["seven"]].concat());
-    fs::write(exported, format!("{text}\n[[user]]\naccount_id = \"seven\"\n")).unwrap();
-    let refused = copy.run(&["apply", "-f", exported]);
-    assert_eq!(refused.status.code(), Some(1));
-    let fault = "user seven: several entries are about the same user";
-    assert!(said(&refused).contains(fault), "{}", said(&refused));
-    copy.json(&[&update[..], &["user7@example.com"]].concat());
+    refuse_faulty(&copy, exported);
     // All but one go.
     fs::write(
         exported,

@@ -493,10 +493,7 @@ fn recipients_and_passphrases_that_do_not_work_are_faults_of_the_settings() {
             &["--backup-passphrase-file", "none"],
             "none cannot be read: No such file",
         ),
-        (
-            &["--backup-passphrase-file", "paragraph"],
-            "several lines",
-        ),
+        (&["--backup-passphrase-file", "paragraph"], "several lines"),
         (
             &["--backup-passphrase-file", "empty"],
             "empty cannot be read: it is empty",

@@ -878,9 +878,6 @@ fn a_key_in_the_place_of_its_name_is_not_repeated() {
     let misused = service.run(&["client", "api-key", "revoke", "web", key, "--yes"]);
     assert_eq!(code(&misused), Some(2));
     let said = said(&misused);
-    assert!(
-        said.contains("name the API key by its uuid"),
-        "{said}"
-    );
+    assert!(said.contains("name the API key by its uuid"), "{said}");
     assert!(!said.contains(key) && !said.contains("idsvc_key_"), "{said}");
 }

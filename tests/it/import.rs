@@ -165,19 +165,15 @@ fn what_becomes_of_passwords_is_said_where_there_are_some() {
         let done = service.run(&["user", "import", "users.jsonl", "--skip-bad"]);
         let said = said(&done);
         assert!(done.status.success() && said.contains("line 2"), "{said}");
-        assert_eq!(
-            said.contains("keep their passwords"),
-            has_password,
-            "{said}"
-        );
+        assert_eq!(said.contains("keep their passwords"), has_password, "{said}");
     }
 }
 
 #[test]
 fn a_claim_that_nobody_is_given_is_kept_and_said() {
     let service = Service::with_client();
-    let misspelt = "warning: no application is given the claim given_nmae: did you mean given_name?\n";
-    let unheard = "warning: no application is given the claim department: no scope carries it\n";
+    let misspelt = "warning: applications do not get the claim given_nmae: did you mean given_name?\n";
+    let unheard = "warning: applications do not get the claim department: no scope includes it\n";
     let both = format!("{unheard}{misspelt}");
     let add = [
         "user",

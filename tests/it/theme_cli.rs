@@ -93,7 +93,7 @@ fn a_new_theme_is_sound_from_the_beginning() {
         "--theme",
     ];
     let added = service.run(&[&add[..], &["nobody"]].concat());
-    assert!(String::from_utf8_lossy(&added.stderr).contains("there is no theme nobody yet"));
+    assert!(String::from_utf8_lossy(&added.stderr).contains("there is no theme nobody,"));
     let again = service.run(&["theme", "new", "acme"]);
     assert_eq!(again.status.code(), Some(1));
     for wrong in ["default", "Acme", "locales", "-x", "../evil", "./acme", "/acme"] {

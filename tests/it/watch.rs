@@ -459,7 +459,11 @@ fn what_happened_can_be_read_with_a_service_and_without_one() {
     assert!(about("ALICE@example.com").contains(&line));
     terminate(running);
     let nobody = service.run(&["events", "--about", "bob@example.com"]);
-    assert!(said(&nobody).contains("a removed user by its uuid"), "{}", said(&nobody));
+    assert!(
+        said(&nobody).contains("a removed user by its uuid"),
+        "{}",
+        said(&nobody)
+    );
     let mode = fs::metadata(service.folder.path().join("data/events/events.jsonl"))
         .unwrap()
         .permissions()
@@ -650,15 +654,6 @@ fn the_doctor_foresees_what_keeps_the_service_from_starting_and_people_from_its_
     let settled = shown(&service.run(&["doctor", "--backup-interval", "off"]));
     assert!(!settled.contains("base_url"), "{settled}");
     assert!(settled.contains("advice  theme broken"), "{settled}");
-    let at_home = [
-        "doctor",
-        "--tls-mode",
-        "self-signed",
-        "--base-url",
-        "https://localhost",
-    ];
-    let self_signed = shown(&service.run(&at_home));
-    assert!(self_signed.contains("tls.mode = \"acme\""), "{self_signed}");
 }
 
 #[test]

@@ -37,9 +37,7 @@ pub struct Revoke {
 /// Parses the uuid of a key. The error does not repeat the text, which may be the key itself.
 fn parse_key_id(text: &str) -> Result<Uuid, CliError> {
     Uuid::try_parse(text).map_err(|_| {
-        CliError::Misused(
-            "name the API key by its uuid: idsvc client api-key list ID shows it".to_owned(),
-        )
+        CliError::Misused("name the API key by its uuid: idsvc client api-key list ID shows it".to_owned())
     })
 }
 

@@ -134,11 +134,11 @@ pub struct Fields {
         ("strict", "Only the issuer"),
     ]))]
     pub assertion_audience: Option<String>,
-    /// Allow client_credentials with a secret, limited to --max-scope
+    /// Allow the client credentials grant with a secret, limited to --max-scope
     #[arg(long, requires = "max_scope")]
     #[serde(skip)]
     pub allow_secret_credentials: bool,
-    /// A scope value that client_credentials with a secret may get; may be repeated
+    /// A scope value that the client credentials grant with a secret may get; may be repeated
     #[arg(long, value_name = "SCOPE", requires = "allow_secret_credentials")]
     pub max_scope: Option<Vec<String>>,
     /// Whether a confidential client must use PKCE [default: required]
@@ -197,9 +197,7 @@ pub struct Fields {
 }
 
 fn scope_text(text: &str) -> Result<(String, String), String> {
-    let (scope, words) = text
-        .split_once('=')
-        .ok_or("a scope text is written SCOPE=TEXT")?;
+    let (scope, words) = text.split_once('=').ok_or("a scope text is written SCOPE=TEXT")?;
     Ok((scope.to_owned(), words.to_owned()))
 }
 

@@ -84,7 +84,12 @@ pub(super) fn show(
         ("auth_methods", methods.collect::<Vec<_>>().join(" ")),
     ];
     let fields = field_facts(&view.metadata, ClientFields::FIELDS)?;
-    facts.extend(fields.into_iter().filter(|(field, _)| applies(field, view)));
+    let switch = if view.id_token_on_refresh { "on" } else { "off" };
+    facts.extend(fields.into_iter().filter_map(|(field, value)| match field {
+        _ if !applies(field, view) => None,
+        "id_token_on_refresh" => Some((field, switch.to_owned())),
+        _ => Some((field, value)),
+    }));
     facts.extend([
         ("secrets", secrets.collect::<Vec<_>>().join(", ")),
         ("created_at", moment(view.created_at)),

@@ -15,7 +15,11 @@ pub(super) const TOLERANCE: Duration = Duration::from_mins(5);
 pub(super) fn examine(now: Timestamp, newest: Option<Timestamp>, watermark: Option<Timestamp>) -> Finding {
     let latest = newest.map_or(EARLIEST, |newest| newest.max(EARLIEST));
     if now + TOLERANCE < latest {
-        let message = format!("it shows {}, but there are records of {}", moment(now), moment(latest));
+        let message = format!(
+            "it shows {}, but there are records of {}",
+            moment(now),
+            moment(latest)
+        );
         let remedy = "set the clock, and keep it right with NTP: tokens contain its time";
         return Finding::mend("clock", "system clock", message, remedy);
     }
@@ -42,7 +46,8 @@ pub(super) fn examine_outlasting(tokens: usize) -> Option<Finding> {
     let message = format!(
         "{tokens} of them last longer than new ones. They were issued while the clock was ahead, or before lifetimes.refresh_token was changed"
     );
-    let remedy = "the next use of each shortens it. idsvc session revoke --user WHO ends those of a user at once";
+    let remedy =
+        "the next use of each shortens it. idsvc session revoke --user WHO ends those of a user at once";
     Some(Finding::advice("clock", "refresh tokens", message, remedy))
 }
 
@@ -63,7 +68,9 @@ mod tests {
         let ahead = examine(EARLIEST + day * 900, Some(EARLIEST), Some(EARLIEST));
         assert_eq!(ahead.level, Level::Advice);
         assert!(
-            ahead.message.contains("the newest record from before the last hour"),
+            ahead
+                .message
+                .contains("the newest record from before the last hour"),
             "{ahead:?}"
         );
         assert_eq!(level(EARLIEST - day, None), Level::Mend);

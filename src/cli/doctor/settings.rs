@@ -5,8 +5,7 @@ use crate::config::Config;
 use crate::config::reader::format_duration;
 use crate::password::PasswordParams;
 
-const OWASP: &str =
-    "OWASP Password Storage Cheat Sheet: argon2id with 19 MiB and 2 passes, or the same cost";
+const OWASP: &str = "OWASP Password Storage Cheat Sheet: argon2id with 19 MiB and 2 passes, or the same cost";
 
 /// Checks limits, exempt networks, password hashing and session lifetimes.
 pub(super) fn examine(config: &Config, findings: &mut Vec<Finding>) {
@@ -36,8 +35,9 @@ pub(super) fn examine(config: &Config, findings: &mut Vec<Finding>) {
     let session = config.policy().lifetimes.session;
     if session.idle > session.absolute {
         let (idle, absolute) = (format_duration(session.idle), format_duration(session.absolute));
-        let message =
-            format!("{idle} has no effect: lifetimes.session_absolute is {absolute} and ends sessions before");
+        let message = format!(
+            "{idle} has no effect: lifetimes.session_absolute is {absolute} and ends sessions before"
+        );
         advise(
             "lifetimes.session_idle",
             message,

@@ -190,9 +190,7 @@ fn json_does_too() {
         r#"{"user": "x"}"#,
     ] {
         assert!(
-            read(text)
-                .unwrap_err()
-                .contains("expected an array of objects"),
+            read(text).unwrap_err().contains("expected an array of objects"),
             "{text}"
         );
     }

@@ -336,10 +336,10 @@ const CASES: &str = "
 1 | UP --logo-file symmetric                                      | neither PNG nor
 1 | UP --client-id x                                              | sign-ins need the secret that belongs to the client id
 1 | provider add up --issuer https://a.example --exchange         | add --audience or --client-id
-1 | provider add local --issuer https://a.example                 | has a meaning of its own
-1 | provider add credential --issuer https://a.example            | has a meaning of its own
-1 | provider add anonymous --issuer https://a.example             | has a meaning of its own
-1 | provider add client --issuer https://a.example                | has a meaning of its own
+1 | provider add local --issuer https://a.example                 | is reserved             
+1 | provider add credential --issuer https://a.example            | is reserved             
+1 | provider add anonymous --issuer https://a.example             | is reserved             
+1 | provider add client --issuer https://a.example                | is reserved             
 0 | UP                                                            |
 1 | UP                                                            | there is a provider up already
 1 | provider add b --issuer ISSUER --exchange --audience app      | provider up has this issuer already
@@ -503,7 +503,7 @@ async fn a_provider_is_trusted_as_long_as_the_operator_says() {
         assert!(!String::from_utf8_lossy(&exported.stdout).contains("up:u-1"));
         assert_eq!(
             said(&exported).trim(),
-            "warning: users whom a provider brought are left out, 1 in number: a file has no room for them"
+            "warning: left out, because a file cannot hold them: 1 users that a provider created"
         );
     }
 }
