@@ -53,7 +53,11 @@ pub(super) fn improve(mut error: Error, words: &[String]) -> Error {
     };
     if let Some(tip) = tip {
         // Words that are spelled alike do not mean the same. The usage would name such a word as well.
-        for kind in [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::Usage] {
+        for kind in [
+            ContextKind::SuggestedSubcommand,
+            ContextKind::SuggestedArg,
+            ContextKind::Usage,
+        ] {
             error.remove(kind);
         }
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
