@@ -50,6 +50,10 @@ pub struct App {
     pub limits: Limiter,
     /// The relying party of the development server, in development only.
     pub dev: Option<DevSite>,
+    /// Whether error pages show what developers need, as in development.
+    pub shows_error_details: bool,
+    /// Where the operator gives help, as an address with its scheme.
+    pub support_contact: Option<String>,
     /// Why the service cannot be reached yet, such as a missing certificate.
     pub unreachable: ArcSwapOption<String>,
     /// The data directory; `None` if the data is in memory.
@@ -192,7 +196,9 @@ impl App {
             alternate_hosts: Vec::new(),
             has_hsts,
             trusted_proxies,
+            shows_error_details: dev.is_some(),
             dev,
+            support_contact: None,
             unreachable: ArcSwapOption::empty(),
             data_dir: None,
             documents: ArcSwapOption::empty(),
@@ -206,6 +212,15 @@ impl App {
     pub fn with_data_in(self, data_dir: PathBuf) -> Self {
         Self {
             data_dir: Some(data_dir),
+            ..self
+        }
+    }
+
+    /// The same, with the operator's contact on error pages.
+    #[must_use]
+    pub fn with_support_contact(self, support_contact: Option<String>) -> Self {
+        Self {
+            support_contact,
             ..self
         }
     }

@@ -324,6 +324,8 @@ pub struct Config {
     pub tls: Tls,
     /// Networks of proxies whose `Forwarded` headers are trusted.
     pub trusted_proxies: Vec<IpNet>,
+    /// Where the operator gives help, as an address with its scheme.
+    pub support_contact: Option<String>,
     /// The rate limits.
     pub limits: LimitPolicy,
     /// What memory is shared out to.

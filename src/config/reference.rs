@@ -1,26 +1,7 @@
 //! The table of all settings. The file's keys, the environment's names, the flags and `idsvc config reference` follow
 //! from it.
 
-pub use super::setting::{Kind, Setting};
-
-const fn setting(
-    key: &'static str,
-    kind: Kind,
-    (value_name, help): (&'static str, &'static str),
-    default: Option<&'static str>,
-    example: &'static str,
-    doc: &'static str,
-) -> Setting {
-    Setting {
-        key,
-        kind,
-        value_name,
-        help,
-        default,
-        example,
-        doc,
-    }
-}
+pub use super::setting::{Kind, Setting, setting};
 
 /// `--data-dir` is a flag of every command.
 const NO_FLAG: (&str, &str) = ("DIR", "");
@@ -100,6 +81,14 @@ pub const SETTINGS: &[Setting] = &[
         None,
         r#""https://docs.example.com/sign-in""#,
         "The address of what developers of applications should read. Discovery shows it.",
+    ),
+    setting(
+        "support_contact",
+        Kind::Text,
+        ("URL", "Where people get help"),
+        None,
+        r#""mailto:help@example.com""#,
+        "Where people get help: an address that begins with mailto:, https: or tel:. Error pages link to it.",
     ),
     setting(
         "id_token_alias",

@@ -93,6 +93,7 @@ pub fn resolve_all(sources: &Sources) -> (Config, Vec<Fault>) {
         // An unknown mode is a fault.
         tls: tls.unwrap_or(Tls::Off),
         trusted_proxies,
+        support_contact: support_contact(&mut reader),
         limits: LimitPolicy {
             all_requests: memory.requests,
             all_bodies_kib: memory.bodies_kib,
@@ -311,6 +312,23 @@ fn service_documentation(reader: &mut Reader<'_>) -> Option<String> {
         reader.fault(
             &origin,
             format!("service_documentation = {text:?}: it is no address of a page, {example}"),
+        );
+    }
+    Some(text)
+}
+
+/// The address at which people get help.
+fn support_contact(reader: &mut Reader<'_>) -> Option<String> {
+    let (text, origin) = reader.text("support_contact")?;
+    let begins_well = ["mailto:", "https://", "tel:"]
+        .iter()
+        .any(|start| text.starts_with(start));
+    let is_fit = text.bytes().all(|byte| byte.is_ascii_graphic()) && Url::parse(&text).is_ok();
+    if !begins_well || !is_fit {
+        let example = "as in mailto:help@example.com, https://example.com/help or tel:+15550100";
+        reader.fault(
+            &origin,
+            format!("support_contact = {text:?}: it is no address where people get help, {example}"),
         );
     }
     Some(text)

@@ -33,3 +33,23 @@ pub struct Setting {
     /// The explanation in the reference.
     pub doc: &'static str,
 }
+
+/// A row of the table: the name of the value and the help of the flag are a pair.
+pub const fn setting(
+    key: &'static str,
+    kind: Kind,
+    (value_name, help): (&'static str, &'static str),
+    default: Option<&'static str>,
+    example: &'static str,
+    doc: &'static str,
+) -> Setting {
+    Setting {
+        key,
+        kind,
+        value_name,
+        help,
+        default,
+        example,
+        doc,
+    }
+}

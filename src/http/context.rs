@@ -28,7 +28,7 @@ use crate::net::Peer;
 use crate::oauth::Client;
 use crate::oauth::error::{Refusal, printable};
 use crate::oauth::redirect_uri;
-use crate::pages::{ErrorPage, Heading, Locale, Page, ScopeLine};
+use crate::pages::{ApplicationLink, ErrorKind, ErrorPage, Locale, Page, ScopeLine};
 use crate::route::Route;
 use crate::store::StoreError;
 use crate::themes::Theme;
@@ -183,7 +183,7 @@ impl RequestContext {
     }
 
     fn refusal_page(&self, refusal: &Refusal) -> Box<HttpResponse> {
-        let page = self.error_page(StatusCode::BAD_REQUEST, Heading::Request, &refusal.description);
+        let page = self.error_page(StatusCode::BAD_REQUEST, ErrorKind::Request, &refusal.description);
         Box::new(page)
     }
 
@@ -389,23 +389,74 @@ impl RequestContext {
         })
     }
 
-    /// Draws the page that says what went wrong, and logs why.
-    pub fn error_page(&self, status: StatusCode, heading: Heading, message: &str) -> HttpResponse {
-        self.log_refusal(status.as_str(), message);
-        self.unlogged_error_page(status, heading, message)
+    /// Draws the page that says what went wrong. `details` are for developers: they go to the log, under the request id.
+    pub fn error_page(&self, status: StatusCode, kind: ErrorKind, details: &str) -> HttpResponse {
+        self.log_refusal(status.as_str(), details);
+        self.unlogged_error_page(status, kind, details)
     }
 
     /// The same page, for a refusal that is in the log already.
-    pub fn unlogged_error_page(&self, status: StatusCode, heading: Heading, message: &str) -> HttpResponse {
+    pub fn unlogged_error_page(&self, status: StatusCode, kind: ErrorKind, details: &str) -> HttpResponse {
+        let account = || match kind {
+            ErrorKind::Elsewhere => self.app.url(&Route::Account),
+            _ => self.app.path(&Route::Account),
+        };
+        let application = self.application();
+        let retry = self.own_address().filter(|_| kind.may_pass());
+        let is_dead_end = application.is_none() && retry.is_none();
         let page = ErrorPage {
-            heading,
-            message: message.to_owned(),
+            kind,
+            details: self.app.shows_error_details.then(|| details.to_owned()),
             request_id: self.request_id.clone(),
-            account: heading
-                .is_about_a_sign_in()
-                .then(|| self.app.path(&Route::Account)),
+            issuer: self.app.core.policy.issuer.clone(),
+            application,
+            retry,
+            account: (is_dead_end || kind.leads_to_account()).then(account),
+            contact: self.support_contact(),
         };
         self.page(status, &page, None)
+    }
+
+    /// Where the operator gives help. A mail begins with the request id as its subject.
+    fn support_contact(&self) -> Option<String> {
+        let contact = self.app.support_contact.as_deref()?;
+        let is_plain_mail = contact.starts_with("mailto:") && !contact.contains('?');
+        let subject = is_plain_mail.then_some(("subject", &self.request_id));
+        Some(redirect_uri::with_query(contact, subject.as_slice()))
+    }
+
+    /// The page for a form that was sent from another name of this service than the issuer's, if it was. A valid token has
+    /// to show that the form is ours.
+    pub fn elsewhere_page(&self) -> Option<HttpResponse> {
+        let origin = self.alternate_origin()?;
+        self.log_alternate_origin(origin);
+        let details = "the page was opened under another address than base_url";
+        Some(self.error_page(StatusCode::BAD_REQUEST, ErrorKind::Elsewhere, details))
+    }
+
+    /// Records for the log that the page was opened under another name than the issuer's. Cookies and codes belong to the
+    /// issuer's name, so nothing can be done there.
+    pub fn log_alternate_origin(&self, origin: &str) {
+        self.log_detail(RefusalLog {
+            origin: Some(printable(origin, 200)),
+            own_origin: Some(self.app.issuer_origin.clone()),
+            ..RefusalLog::default()
+        });
+    }
+
+    /// The way back to the application of this request, if that is registered and enabled, and has an address.
+    pub fn application(&self) -> Option<ApplicationLink> {
+        let client = self.app.core.catalog().client(self.client_id.get()?).cloned()?;
+        let href = client.home().filter(|_| client.enabled)?;
+        let name = client.display_name().to_owned();
+        Some(ApplicationLink { name, href })
+    }
+
+    /// The path and query of this request, if a link can send it again.
+    fn own_address(&self) -> Option<String> {
+        let address = self.parts.uri.path_and_query()?.as_str();
+        let is_sent_by_links = self.method() == Method::GET && !address.starts_with("//");
+        is_sent_by_links.then(|| address.to_owned())
     }
 
     /// Whether the sender asks for HTML, as browsers do. Probes and scripts accept anything or send no `Accept`.
@@ -421,8 +472,8 @@ impl RequestContext {
         if self.accepts_html() {
             self.error_page(
                 StatusCode::NOT_FOUND,
-                Heading::NotFound,
-                "There is no page at this address.",
+                ErrorKind::NotFound,
+                "no page has this address",
             )
         } else {
             response::empty(StatusCode::NOT_FOUND)

@@ -12,7 +12,7 @@ use crate::flow::Failure;
 use crate::net::{FailedRequest, REQUEST_TIMEOUT};
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::observe::metrics::RefusalReason;
-use crate::pages::Heading;
+use crate::pages::ErrorKind;
 use crate::route::{Route, strip_issuer_path};
 use crate::store::StoreError;
 
@@ -134,6 +134,19 @@ pub fn busy(context: &RequestContext, shortage: RefusalReason) -> HttpResponse {
     answer
 }
 
+/// The same as people see it.
+pub fn shortage_page(context: &RequestContext, shortage: RefusalReason) -> HttpResponse {
+    let kind = match shortage {
+        RefusalReason::Room | RefusalReason::Store | RefusalReason::Memory => ErrorKind::Server,
+        _ => ErrorKind::Busy,
+    };
+    note_refusal(context, shortage);
+    let status = StatusCode::SERVICE_UNAVAILABLE;
+    let mut answer = context.unlogged_error_page(status, kind, describe(shortage));
+    set_retry_after(&mut answer, retry_seconds(shortage));
+    answer
+}
+
 fn describe(shortage: RefusalReason) -> &'static str {
     match shortage {
         RefusalReason::Room => "the service has no room to store more; try again later",
@@ -174,6 +187,7 @@ pub fn note_refusal(context: &RequestContext, shortage: RefusalReason) {
     }
 }
 
+const THROTTLED: &str = "too many answers of providers";
 const NO_ROOM: &str = "the disk with the data is nearly full or full; idsvc doctor says how much is needed";
 const NO_STORE: &str = "the store cannot be used; /readyz says why";
 
@@ -188,33 +202,18 @@ fn json_error(status: StatusCode, code: ErrorCode, description: &str) -> HttpRes
 /// A failure as people see it.
 pub fn failed_page(context: &RequestContext, failure: &Failure) -> HttpResponse {
     if let Failure::Throttled { seconds } = failure {
-        context.log_refusal("throttled", "too many answers of providers");
-        let mut answer = context.unlogged_error_page(StatusCode::TOO_MANY_REQUESTS, Heading::Busy, "");
+        context.log_refusal("throttled", THROTTLED);
+        let mut answer =
+            context.unlogged_error_page(StatusCode::TOO_MANY_REQUESTS, ErrorKind::Throttled, THROTTLED);
         set_retry_after(&mut answer, *seconds);
         return answer;
     }
     if let Some(shortage) = temporary_reason(failure) {
-        let heading = match shortage {
-            RefusalReason::Room | RefusalReason::Store | RefusalReason::Memory => Heading::Server,
-            _ => Heading::Busy,
-        };
-        let message = match failure {
-            Failure::Store(_) | Failure::OutOfMemory(_) => {
-                "The service cannot do this at this moment. Please try again."
-            }
-            _ => "Too many people are signing in at this moment. Please try again.",
-        };
-        note_refusal(context, shortage);
-        let mut answer = context.unlogged_error_page(StatusCode::SERVICE_UNAVAILABLE, heading, message);
-        set_retry_after(&mut answer, retry_seconds(shortage));
-        return answer;
+        return shortage_page(context, shortage);
     }
     log_failure(context, failure);
-    context.error_page(
-        StatusCode::INTERNAL_SERVER_ERROR,
-        Heading::Server,
-        "Something went wrong on our side.",
-    )
+    let status = StatusCode::INTERNAL_SERVER_ERROR;
+    context.unlogged_error_page(status, ErrorKind::Server, &failure.to_string())
 }
 
 /// What is lacking, if a retry may succeed.

@@ -2,8 +2,8 @@
 
 use maud::{Markup, html};
 
-use super::Text;
 use super::text::PLACE;
+use super::{TemplateContext, Text};
 
 /// A hidden field.
 pub fn hidden(name: &str, value: &str) -> Markup {
@@ -25,14 +25,49 @@ pub fn sentence(template: &str, part: &str) -> Markup {
     around(template, &html! { bdi.name { (part) } })
 }
 
-/// A sentence with a link to `href` in place of its `{}`.
+/// A sentence with a link to `href` in place of its `{}`. A sentence without a `{}` has no link.
 pub fn sentence_with_link(template: &str, href: &str) -> Markup {
     around(template, &html! { a href=(href) { bdi { (href) } } })
 }
 
 fn around(template: &str, part: &Markup) -> Markup {
-    let (before, after) = template.split_once(PLACE).unwrap_or((template, ""));
-    html! { (before) (part) (after) }
+    html! {
+        @match template.split_once(PLACE) {
+            Some((before, after)) => { (before) (part) (after) },
+            None => { (template) },
+        }
+    }
+}
+
+/// The way back to an application.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApplicationLink {
+    /// Its name.
+    pub name: String,
+    /// Its address, from the client's record.
+    pub href: String,
+}
+
+impl ApplicationLink {
+    /// The link to a made-up application.
+    pub fn sample() -> Self {
+        Self {
+            name: "Acme Notes".to_owned(),
+            href: "https://notes.example".to_owned(),
+        }
+    }
+
+    /// The text of the link.
+    pub fn label(&self, text: &Text<'_>) -> Markup {
+        // A line box around the parts: a button is a flex box, which would drop the space between them.
+        html! { span { (sentence(text.back_to, &self.name)) } }
+    }
+
+    /// Adds the fields for templates, empty if there is no application.
+    pub fn fill_context(link: Option<&Self>, context: &mut TemplateContext) {
+        context.text("application", link.map_or("", |link| &link.name));
+        context.text("application_href", link.map_or("", |link| &link.href));
+    }
 }
 
 /// A user, as pages name them.

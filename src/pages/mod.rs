@@ -16,6 +16,7 @@ pub mod locale;
 pub mod logged_out;
 pub mod login;
 pub mod logout;
+pub mod moment;
 pub mod template_context;
 pub mod text;
 
@@ -27,8 +28,8 @@ use maud::Markup;
 pub use self::account::{Account, ApplicationLine, SessionLine};
 pub use self::account_notice::AccountNotice;
 pub use self::consent::{Consent, ScopeLine};
-pub use self::error::{ErrorPage, Heading};
-pub use self::form::Person;
+pub use self::error::{ErrorKind, ErrorPage};
+pub use self::form::{ApplicationLink, Person};
 pub use self::form_post::FormPost;
 pub use self::home::{DevToken, DevTokens, Home};
 pub use self::locale::Locale;

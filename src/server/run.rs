@@ -205,6 +205,7 @@ fn build_app(config: &Config, core: Core, example: Option<Example>) -> App {
         },
     )
     .with_data_in(settings.data_dir.clone())
+    .with_support_contact(config.support_contact.clone())
     .with_names(names)
 }
 

@@ -161,9 +161,10 @@ fn forms<'a>(tags: &'a [Tag<'_>], problems: &mut Vec<String>) -> Vec<Form<'a>> {
     forms
 }
 
-/// The addresses of links within the service.
+/// The addresses of links within the service. Links that pages got after themes were written without them are optional.
 fn links<'a>(tags: &'a [Tag<'_>]) -> BTreeSet<&'a str> {
-    let links = tags.iter().filter(|tag| tag.starts("a"));
+    let is_required = |tag: &&Tag<'_>| tag.starts("a") && tag.attribute("data-optional").is_none();
+    let links = tags.iter().filter(is_required);
     let hrefs = links.filter_map(|tag| tag.attribute("href"));
     hrefs.filter(|href| href.starts_with('/')).collect()
 }

@@ -10,7 +10,7 @@ use super::reader::Reader;
 use crate::pages::language::Direction;
 use crate::pages::language::{Language, Words};
 use crate::pages::text;
-use crate::pages::text::{PLACE, PLACE_OPTIONAL};
+use crate::pages::text::{PLACE, PLACE_OPTIONAL, PLURAL};
 
 pub(super) type RawWords = BTreeMap<String, Spanned<String>>;
 
@@ -35,7 +35,10 @@ impl Reader<'_> {
                 return Some(format!("{name} is unknown: no page has this text"));
             };
             let (has, wants) = (value.matches(PLACE).count(), english.matches(PLACE).count());
-            let is_complete = has == wants || (has == 0 && PLACE_OPTIONAL.contains(&name));
+            let is_complete = match has {
+                0 => wants == 0 || PLACE_OPTIONAL.contains(&name),
+                _ => has == wants || PLURAL.contains(&name),
+            };
             (!is_complete).then(|| format!("{name} has {PLACE} {has} times and needs it {wants} times"))
         })
     }
@@ -107,7 +110,7 @@ mod tests {
             .entries()
             .filter(|(_, english)| english.contains(PLACE))
             .map(|(name, english)| (name, english.matches(PLACE).count()))
-            .filter(|(name, _)| !PLACE_OPTIONAL.contains(name))
+            .filter(|(name, _)| !PLACE_OPTIONAL.contains(name) && !PLURAL.contains(name))
             .collect();
         let of_names = [
             "sign_in_to",
@@ -117,6 +120,8 @@ mod tests {
             "consent_lead",
             "consent_user",
             "logout_user",
+            "logged_out_of",
+            "back_to",
             "home_user",
             "account_password_rule",
         ];
@@ -124,6 +129,14 @@ mod tests {
         assert_eq!(PLACE_OPTIONAL, ["problem_too_long"]);
         for (written, is_right) in [("Te lang", true), ("Te lang: {}", true), ("{} {}", false)] {
             let read = parse_language("nl.toml", &format!("[texts]\nproblem_too_long = \"{written}\""));
+            assert_eq!(read.is_ok(), is_right, "{written}");
+        }
+        for (written, is_right) in [
+            ("{} minuten geleden", true),
+            ("{}|{}|{}", true),
+            ("geleden", false),
+        ] {
+            let read = parse_language("nl.toml", &format!("[texts]\nminutes_ago = \"{written}\""));
             assert_eq!(read.is_ok(), is_right, "{written}");
         }
     }

@@ -2,8 +2,8 @@
 
 use super::layout;
 use crate::pages::{
-    Account, AccountNotice, Consent, DevTokens, ErrorPage, FormPost, Heading, Home, Locale, LoggedOut, Login,
-    LoginProblem, LogoutConfirm, Page,
+    Account, AccountNotice, Consent, DevTokens, ErrorKind, ErrorPage, FormPost, Home, Locale, LoggedOut,
+    Login, LoginProblem, LogoutConfirm, Page,
 };
 use crate::themes::Theme;
 use crate::themes::{Finding, RenderedPage, TemplateContext};
@@ -72,8 +72,8 @@ pub fn all() -> Vec<Sample> {
     ));
     all.extend(states(&["first", "again"], Consent::samples()));
     all.extend(states(&["known", "unknown"], LogoutConfirm::samples()));
-    all.extend(states(&[], vec![LoggedOut {}]));
-    all.extend(states(&Heading::ALL.map(Heading::kind), ErrorPage::samples()));
+    all.extend(states(&["application", "first"], LoggedOut::samples()));
+    all.extend(states(&ErrorKind::ALL.map(ErrorKind::name), ErrorPage::samples()));
     let notices = AccountNotice::ALL.map(AccountNotice::kind);
     all.extend(states(
         &[&["first", "bare"][..], &notices].concat(),

@@ -165,10 +165,12 @@ impl Reply {
         html::text_of(self.text(), "h1")
     }
 
-    /// The page for a request that cannot be answered: its status and text (RFC 6749 section 4.1.2.1).
+    /// The page for a request that cannot be answered: its status and what it says to developers (RFC 6749 section
+    /// 4.1.2.1).
     pub(crate) fn error_page(&self) -> String {
         assert_eq!(self.header("location"), None);
-        let said = html::text_of(self.text(), "p");
+        let details = self.text().split_once("<details>").expect("details").1;
+        let said = html::text_of(details, "p");
         let of_a_sign_in = [
             LoginTransactionError::Expired,
             LoginTransactionError::OtherBrowser,

@@ -40,6 +40,8 @@ use super::wire::{Call, Wire};
 pub(crate) const PROVIDER_SECRET: &str = "the secret at the provider: with/odd+characters";
 /// The issuer. Tests connect to a local port and name this host.
 pub(crate) const ISSUER: &str = "https://id.example.test";
+/// Where the operator gives help.
+pub(crate) const CONTACT: &str = "mailto:help@example.test";
 /// The moment at which every test begins.
 pub(crate) const START: Timestamp = Timestamp::from_seconds(1_800_000_000);
 
@@ -76,6 +78,8 @@ pub(crate) struct Setup {
     pub(crate) outbound: OutboundPolicy,
     /// The cost of a password hash.
     pub(crate) cost: PasswordParams,
+    /// Whether error pages show the sentences for developers, by which tests tell refusals apart.
+    pub(crate) shows_error_details: bool,
 }
 
 impl Default for Setup {
@@ -87,6 +91,7 @@ impl Default for Setup {
             names: Vec::new(),
             outbound: OutboundPolicy::default(),
             cost: PasswordParams::new(64, 1, 1).unwrap(),
+            shows_error_details: true,
         }
     }
 }
@@ -120,8 +125,10 @@ impl Setup {
         .unwrap();
         rotate_keys::introduce(&core, &RSA_KEY, true).await.unwrap();
         rotate_keys::ensure_keys(&core).await.unwrap();
-        let app = App::new(core, self.trusted_proxies, self.limits, None);
-        let app = Arc::new(app.with_names(&self.names));
+        let mut app = App::new(core, self.trusted_proxies, self.limits, None).with_names(&self.names);
+        app.shows_error_details = self.shows_error_details;
+        app.support_contact = Some(CONTACT.to_owned());
+        let app = Arc::new(app);
 
         let listener = Listener::bind(&["127.0.0.1:0".parse().unwrap()], Limits::default())
             .await

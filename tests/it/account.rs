@@ -492,7 +492,7 @@ async fn this_browser_is_signed_out() {
         .await;
     assert_eq!(
         (bye.page(), bye.heading().as_str()),
-        ("/logged-out", EN.logged_out_title)
+        ("/logged-out", &*EN.logged_out_of.replace("{}", "idsvc"))
     );
     assert_eq!(browser.cookie(SESSION), None);
     assert!(!is_signed_in(&browser, &acme).await);
@@ -616,7 +616,7 @@ async fn a_way_on_from_a_sign_in_that_has_ended() {
     let page = browser.visit(&gone).await;
     assert_eq!((page.status, page.heading().as_str()), (400, EN.error_stale));
     let link = format!(
-        "<a class=\"button button-quiet\" href=\"/account\">{}</a>",
+        "<a class=\"button\" href=\"/account\" data-optional>{}</a>",
         EN.account_title
     );
     assert!(page.text().contains(&link));

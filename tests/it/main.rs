@@ -15,6 +15,7 @@ mod backup;
 mod backup_encryption;
 mod cli;
 mod connection;
+mod error_pages;
 mod events;
 mod failed_passwords;
 mod federation;

@@ -14,8 +14,13 @@ use crate::store::tables::SESSIONS;
 /// The result of a request to sign out.
 #[derive(Debug)]
 pub enum SignOut {
-    /// The session has ended. The browser goes to the client, or to the page that says so.
-    Done(Option<String>),
+    /// The session has ended.
+    Done {
+        /// The client that asked for it.
+        client_id: String,
+        /// Where the browser goes; without it, to the page that says so.
+        return_to: Option<String>,
+    },
     /// A user who is signed in must confirm it.
     Ask,
 }
@@ -35,7 +40,7 @@ pub async fn begin_sign_out(
         Some((hint, &**client))
     });
     let request = or_refuse!(logout::parse(parameters, hint_and_client));
-    let LogoutRequest::Hinted { user, return_to } = request else {
+    let (LogoutRequest::Hinted { user, return_to }, Some(hint)) = (request, hint) else {
         return Ok(Ok(SignOut::Ask));
     };
     match session::signed_in(core, browser, now)? {
@@ -50,7 +55,10 @@ pub async fn begin_sign_out(
             }
         }
     }
-    Ok(Ok(SignOut::Done(return_to)))
+    Ok(Ok(SignOut::Done {
+        client_id: hint.aud,
+        return_to,
+    }))
 }
 
 /// The user confirmed: the session of this browser ends.

@@ -20,7 +20,7 @@ use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::{Core, Failure};
 use crate::identity::SessionLifetimes;
-use crate::oauth::authorize::{AuthorizationResponse, RefusedRequest, ResponseTarget};
+use crate::oauth::authorize::{AuthorizationRequest, AuthorizationResponse, RefusedRequest, ResponseTarget};
 use crate::oauth::code::AuthorizationCode;
 use crate::oauth::login::{
     CodeGrant, LoginProgress, LoginPurpose, LoginRecord, LoginStep, LoginTransaction, ResolvedPurpose,
@@ -214,6 +214,16 @@ fn open_transaction(
         return Err(LoginTransactionError::OtherBrowser);
     }
     Ok(transaction)
+}
+
+/// The authorization request of a sealed sign-in that may be over or belong to another browser. It only serves to show
+/// the way back to the application.
+pub fn request_of(core: &Core, sealed: &str) -> Option<AuthorizationRequest> {
+    let transaction: LoginTransaction = sealed::open(core, SEALING_CONTEXT, sealed)?;
+    match transaction.purpose {
+        LoginPurpose::Code(request) => Some(*request),
+        LoginPurpose::Account(_) => None,
+    }
 }
 
 /// What is stored of a sign-in. Nothing until a user has authenticated in it.

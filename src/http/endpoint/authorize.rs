@@ -11,7 +11,7 @@ use crate::http::screen::browser_redirect;
 use crate::http::screen::browser_redirect::repeat_as_get;
 use crate::oauth::authorize::UntrustedRedirect;
 use crate::oauth::redirect_uri::Mismatch;
-use crate::pages::Heading;
+use crate::pages::ErrorKind;
 use crate::route::Route;
 
 /// Answers an authorization request, or shows the user why it cannot be answered.
@@ -28,7 +28,11 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
         Ok(Ok(redirect)) => browser_redirect::send(context, redirect),
         Ok(Err(untrusted)) => {
             context.log_detail(refusal_log(untrusted, &parameters));
-            context.error_page(StatusCode::BAD_REQUEST, Heading::Request, &untrusted.to_string())
+            context.error_page(
+                StatusCode::BAD_REQUEST,
+                ErrorKind::Request,
+                &untrusted.to_string(),
+            )
         }
         Err(failure) => error::failed_page(context, &failure),
     }

@@ -8,7 +8,7 @@ use crate::http::error;
 use crate::http::response::{self, HttpResponse};
 use crate::http::screen::browser_redirect::repeat_as_get;
 use crate::http::screen::logout;
-use crate::pages::Heading;
+use crate::pages::ErrorKind;
 use crate::route::Route;
 
 /// Ends the session of this browser where an ID token names its user, or asks.
@@ -22,7 +22,10 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
         return repeat_as_get(context, &Route::EndSession);
     }
     match begin_sign_out(&context.app.core, &parameters, &context.browser(), context.now).await {
-        Ok(Ok(SignOut::Done(return_to))) => logout::done(context, return_to),
+        Ok(Ok(SignOut::Done { client_id, return_to })) => {
+            context.record_client_id(&client_id);
+            logout::done(context, return_to)
+        }
         Ok(Ok(SignOut::Ask)) => response::redirect_303(&logout::address(context, &Route::LogoutConfirm)),
         Ok(Err(refusal)) => {
             context.log_detail(RefusalLog {
@@ -31,7 +34,7 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
                     .map(RefusalLog::address),
                 ..RefusalLog::default()
             });
-            context.error_page(StatusCode::BAD_REQUEST, Heading::Request, &refusal.description)
+            context.error_page(StatusCode::BAD_REQUEST, ErrorKind::Request, &refusal.description)
         }
         Err(failure) => error::failed_page(context, &failure),
     }

@@ -9,7 +9,7 @@ use crate::http::context::RequestContext;
 use crate::http::cookie::{A_YEAR, Cookie};
 use crate::http::response::{self, HttpResponse};
 use crate::oauth::authorize::{AuthorizationResponse, ResponseMode};
-use crate::pages::{AccountNotice, FormPost, Heading};
+use crate::pages::{AccountNotice, ErrorKind, FormPost};
 use crate::route::Route;
 use crate::secret::{Secret, SessionCookie};
 
@@ -62,16 +62,16 @@ pub fn repeat_as_get(context: &RequestContext, route: &Route) -> HttpResponse {
     // With the other headers of a browser, the request stays below the 16 KiB of a header.
     const MAX_QUERY: usize = 14 * 1024;
     if context.body.len() > MAX_QUERY {
-        let message = "The request is too long.";
-        return context.error_page(StatusCode::PAYLOAD_TOO_LARGE, Heading::Request, message);
+        let message = "the request is longer than 14 KiB";
+        return context.error_page(StatusCode::PAYLOAD_TOO_LARGE, ErrorKind::Request, message);
     }
     match std::str::from_utf8(&context.body) {
         Ok(form) if form.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#') => {
             response::redirect_303(&format!("{}?{form}", context.app.path(route)))
         }
         _ => {
-            let message = "The form is not encoded as it should be.";
-            context.error_page(StatusCode::BAD_REQUEST, Heading::Request, message)
+            let message = "the form is not URL-encoded";
+            context.error_page(StatusCode::BAD_REQUEST, ErrorKind::Request, message)
         }
     }
 }

@@ -30,7 +30,8 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
         ResolvedPurpose::Code { request, client } => (request, client),
         ResolvedPurpose::Account(_) => return login_context::continue_login(context, &login).await,
     };
-    let is_from_us = context.method() == Method::POST && context.is_from_own_page();
+    let is_form = context.method() == Method::POST;
+    let is_from_us = is_form && context.is_from_own_page();
     let decision = parameters.get("decision").filter(|_| is_from_us);
     if decision == Some("deny") && !login.is_refused {
         // A denial counts for any user of this browser, also if another tab has signed in anew. It needs no CSRF token: it
@@ -45,8 +46,12 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
     };
     let cookie = context.cookie(Cookie::Browser).unwrap_or_default();
     let form = form(login.transaction.id, live.id);
+    let has_token = is_form && csrf::is_valid(parameters.get("csrf"), cookie, &form);
+    if has_token && let Some(page) = context.elsewhere_page() {
+        return page;
+    }
     let is_allowed = decision == Some("allow");
-    if is_allowed && csrf::is_valid(parameters.get("csrf"), cookie, &form) {
+    if is_allowed && has_token {
         return match give_consent(core, &browser, &login, request, live, context.now).await {
             Ok(Ok(redirect)) => browser_redirect::send(context, redirect),
             Ok(Err(error)) => login_context::transaction_error(context, error),

@@ -4,10 +4,10 @@ use ::http::StatusCode;
 
 use crate::http::context::RequestContext;
 use crate::http::response::HttpResponse;
-use crate::pages::Heading;
+use crate::pages::ErrorKind;
 
 /// Shows the page.
 pub fn respond(context: &RequestContext) -> HttpResponse {
-    let message = "Please go back to the application and try again.";
-    context.error_page(StatusCode::BAD_REQUEST, Heading::Request, message)
+    let message = "the address was opened without a request";
+    context.error_page(StatusCode::BAD_REQUEST, ErrorKind::Request, message)
 }

@@ -15,7 +15,7 @@ use crate::flow::login::transaction::LoginTransactionError;
 use crate::http::context::RequestContext;
 use crate::http::error;
 use crate::http::response::{self, HttpResponse};
-use crate::pages::{Heading, LoginProblem};
+use crate::pages::{ErrorKind, LoginProblem};
 use crate::route::Route;
 
 /// Sends the browser to the provider.
@@ -48,8 +48,8 @@ pub async fn callback(context: &RequestContext, provider: &str) -> HttpResponse 
         Err(page) => return *page,
     };
     let Some(callback) = Callback::parse(&parameters) else {
-        let message = "This is not the answer of an identity provider.";
-        return context.error_page(StatusCode::BAD_REQUEST, Heading::Request, message);
+        let message = "this is not the answer of an identity provider";
+        return context.error_page(StatusCode::BAD_REQUEST, ErrorKind::Request, message);
     };
     let id = transaction_of(&callback.state);
     let kept = id.and_then(|id| kept_sign_in::find(context, id));

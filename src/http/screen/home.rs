@@ -20,7 +20,7 @@ use crate::oauth::error::Refusal;
 use crate::oauth::pkce::challenge_of;
 use crate::oauth::redirect_uri::with_query;
 use crate::oauth::token::TokenResponse;
-use crate::pages::{DevToken, DevTokens, Heading, Home};
+use crate::pages::{DevToken, DevTokens, ErrorKind, Home};
 use crate::route::Route;
 
 /// Offers to sign in with the example client. On other servers a browser is redirected to the account page. A probe is
@@ -75,7 +75,7 @@ pub async fn callback(context: &RequestContext) -> HttpResponse {
         .query()
         .and_then(|parameters| exchange(context, dev, &parameters));
     let refused = |refusal: &Refusal| {
-        context.error_page(StatusCode::BAD_REQUEST, Heading::Request, &refusal.description)
+        context.error_page(StatusCode::BAD_REQUEST, ErrorKind::Request, &refusal.description)
     };
     let (exchange, credentials) = match exchange {
         Ok(exchange) => exchange,

@@ -15,12 +15,11 @@ use crate::flow::browser::Browser;
 use crate::flow::login::password;
 use crate::flow::login::password::{PasswordCredentials, SignIn};
 use crate::flow::login::transaction::{LoginContext, LoginTransactionError};
-use crate::http::context::{RefusalLog, RequestContext};
+use crate::http::context::RequestContext;
 use crate::http::cookie::Cookie;
 use crate::http::error;
 use crate::http::response::{self, HttpResponse};
 use crate::identity::{AuthenticationMethod, LoginName};
-use crate::oauth::error::printable;
 use crate::oauth::login::{LoginStep, ResolvedPurpose};
 use crate::observe::metrics::RefusalReason;
 use crate::pages::{Login, LoginProblem, ProviderChoice};
@@ -95,14 +94,8 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
     sign_in_with_password(context, &browser, &login, &credentials, username).await
 }
 
-/// Logs that the page was opened under another name than the issuer's. Cookies and codes belong to the issuer's name, so
-/// no sign-in can succeed there.
 fn log_alternate_origin(context: &RequestContext, origin: &str) -> LoginProblem {
-    context.log_detail(RefusalLog {
-        origin: Some(printable(origin, 200)),
-        own_origin: Some(context.app.issuer_origin.clone()),
-        ..RefusalLog::default()
-    });
+    context.log_alternate_origin(origin);
     let description = "the sign-in page was opened under another address than base_url";
     context.log_refusal(StatusCode::BAD_REQUEST.as_str(), description);
     LoginProblem::Elsewhere

@@ -11,7 +11,7 @@ use crate::http::cookie::Cookie;
 use crate::http::error;
 use crate::http::request::Parameters;
 use crate::http::response::HttpResponse;
-use crate::pages::Heading;
+use crate::pages::ErrorKind;
 
 /// A request to a page of a sign-in, with that sign-in.
 pub struct LoginRequest {
@@ -42,7 +42,13 @@ pub fn reload(context: &RequestContext, sealed: &str) -> Result<LoginContext, Bo
             set_page_style_for(context, &login);
             Ok(login)
         }
-        Ok(Err(error)) => Err(transaction_error(context, error).into()),
+        Ok(Err(error)) => {
+            // The page leads back to the application, and has its theme and languages.
+            if let Some(request) = transaction::request_of(&context.app.core, sealed) {
+                context.set_page_style_for(Some(&request.client_id), request.ui_locales.as_deref());
+            }
+            Err(transaction_error(context, error).into())
+        }
         Err(failure) => Err(error::failed_page(context, &failure).into()),
     }
 }
@@ -51,8 +57,12 @@ pub fn reload(context: &RequestContext, sealed: &str) -> Result<LoginContext, Bo
 /// says that they are needed.
 pub fn transaction_error(context: &RequestContext, error: LoginTransactionError) -> HttpResponse {
     let has_any = Cookie::ALL.iter().any(|cookie| context.cookie(*cookie).is_some());
-    let heading = if has_any { Heading::Stale } else { Heading::Cookies };
-    context.error_page(StatusCode::BAD_REQUEST, heading, &error.to_string())
+    let kind = if has_any {
+        ErrorKind::Stale
+    } else {
+        ErrorKind::Cookies
+    };
+    context.error_page(StatusCode::BAD_REQUEST, kind, &error.to_string())
 }
 
 /// Sends the browser to the next step of the sign-in, without new input from the user.

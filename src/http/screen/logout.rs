@@ -16,15 +16,20 @@ use crate::route::Route;
 
 const FORM: &str = "logout";
 
-/// The address of a sign-out page, with the `ui_locales` of this request (OpenID Connect RP-Initiated Logout 1.0
-/// section 2).
+/// The address of a sign-out page, with the client and the `ui_locales` of this request (OpenID Connect RP-Initiated
+/// Logout 1.0 section 2).
 pub fn address(context: &RequestContext, page: &Route) -> String {
-    let path = context.app.path(page);
     let query = context.query().unwrap_or_default();
-    match query.get("ui_locales") {
-        Some(ui_locales) => with_query(&path, &[("ui_locales", ui_locales)]),
-        None => path,
-    }
+    let client_id = context.client_id().map(|id| ("client_id", id));
+    let ui_locales = query.get("ui_locales").map(|tags| ("ui_locales", tags));
+    let kept: Vec<_> = client_id.into_iter().chain(ui_locales).collect();
+    with_query(&context.app.path(page), &kept)
+}
+
+/// Sets the theme and languages of the client that [`address`] wrote into this request.
+fn set_page_style(context: &RequestContext) {
+    let query = context.query().unwrap_or_default();
+    context.set_page_style_for(query.get("client_id"), query.get("ui_locales"));
 }
 
 /// Asks whether the user wants to sign out, or reads the answer. A browser without a session is not asked.
@@ -33,6 +38,7 @@ pub async fn confirm(context: &RequestContext) -> HttpResponse {
         Ok(form) => form,
         Err(page) => return *page,
     };
+    set_page_style(context);
     let browser = context.browser();
     let core = &context.app.core;
     let live = match of_browser(core, &browser) {
@@ -45,10 +51,11 @@ pub async fn confirm(context: &RequestContext) -> HttpResponse {
         Err(failure) => return error::failed_page(context, &failure),
     };
     let cookie = context.cookie(Cookie::Session).unwrap_or_default();
-    let confirmed = context.method() == Method::POST
-        && context.is_from_own_page()
-        && form.get("decision") == Some("logout")
-        && csrf::is_valid(form.get("csrf"), cookie, FORM);
+    let has_token = context.method() == Method::POST && csrf::is_valid(form.get("csrf"), cookie, FORM);
+    if has_token && let Some(page) = context.elsewhere_page() {
+        return page;
+    }
+    let confirmed = has_token && context.is_from_own_page() && form.get("decision") == Some("logout");
     if !confirmed {
         let page = LogoutConfirm {
             action: address(context, &Route::LogoutConfirm),
@@ -75,5 +82,11 @@ pub fn done(context: &RequestContext, return_to: Option<String>) -> HttpResponse
 
 /// Says that the user is signed out.
 pub fn logged_out(context: &RequestContext) -> HttpResponse {
-    context.page(StatusCode::OK, &LoggedOut {}, None)
+    set_page_style(context);
+    let page = LoggedOut {
+        service: context.with_page_style(None, |theme, _| theme.product_name().to_owned()),
+        application: context.application(),
+        account: context.app.path(&Route::Account),
+    };
+    context.page(StatusCode::OK, &page, None)
 }

@@ -125,7 +125,53 @@ fn a_form_post_sends_its_fields_and_nothing_else() {
 #[test]
 fn the_words_that_the_certification_looks_for_are_there() {
     assert!(render(&ErrorPage::samples()[0]).contains("<h1>Request error</h1>"));
-    assert!(render(&LoggedOut {}).contains("<h1>You are signed out</h1>"));
+    for page in LoggedOut::samples() {
+        assert!(render(&page).contains("<h1>You are signed out of "));
+    }
+}
+
+/// The first way on of a page: the button that is not quiet.
+fn best_way(html: &str) -> Option<String> {
+    let tags = tags(html);
+    let best = tags.iter().find(|tag| tag.attribute("class") == Some("button"))?;
+    best.attribute("href").map(ToOwned::to_owned)
+}
+
+#[test]
+fn each_error_page_has_a_way_on_and_only_developers_read_details() {
+    for (kind, way) in [
+        (ErrorKind::Request, "https://notes.example"),
+        (ErrorKind::NotFound, "/account"),
+        (ErrorKind::Busy, "/login?transaction=x"),
+    ] {
+        let page = ErrorPage {
+            kind,
+            details: None,
+            application: (kind == ErrorKind::Request).then(ApplicationLink::sample),
+            retry: (kind == ErrorKind::Busy).then(|| "/login?transaction=x".to_owned()),
+            ..ErrorPage::samples().remove(0)
+        };
+        let html = render(&page);
+        assert_eq!(best_way(&html).as_deref(), Some(way));
+        assert!(has(&html, "a", &[("href", "mailto:help@example.com")]));
+        assert!(!html.contains("<details"));
+        let developers = ErrorPage {
+            details: Some("a sentence".to_owned()),
+            ..page
+        };
+        let html = render(&developers);
+        assert!(html.contains("<details>") && html.contains("a sentence"));
+    }
+}
+
+#[test]
+fn the_signed_out_page_leads_back() {
+    let [known, unknown] = <[_; 2]>::try_from(LoggedOut::samples()).unwrap();
+    assert_eq!(
+        best_way(&render(&known)).as_deref(),
+        Some("https://notes.example")
+    );
+    assert_eq!(best_way(&render(&unknown)).as_deref(), Some("/account"));
 }
 
 #[test]

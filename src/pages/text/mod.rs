@@ -24,6 +24,9 @@ pub const PLACE: &str = "{}";
 /// Texts that got their place when themes had been written with them: those of a theme may be without it.
 pub const PLACE_OPTIONAL: [&str; 1] = ["problem_too_long"];
 
+/// Texts that have a form for each kind of number, separated by `|`: see [`super::moment`].
+pub const PLURAL: [&str; 3] = ["minutes_ago", "hours_ago", "days_ago"];
+
 macro_rules! texts {
     ($($(#[$doc:meta])* pub $name:ident: &'static str,)*) => {
         /// The texts of one language, borrowed from this module or from a theme.
@@ -129,26 +132,52 @@ texts! {
     pub sign_out: &'static str,
     /// Heading.
     pub logged_out_title: &'static str,
+    /// Heading; `{}` is the name of the service.
+    pub logged_out_of: &'static str,
     /// What to do next.
     pub logged_out_lead: &'static str,
+    /// Where a session may still be open.
+    pub logged_out_elsewhere: &'static str,
+    /// Button.
+    pub sign_in_again: &'static str,
+    /// Button that leads to an application; `{}` is its name.
+    pub back_to: &'static str,
     /// Heading: the request is at fault.
     pub error_request: &'static str,
     /// Heading: there is no such page.
     pub error_not_found: &'static str,
-    /// Heading: the sign-in is over, or that of another browser.
+    /// Heading: the sign-in has expired, or belongs to another browser.
     pub error_stale: &'static str,
     /// Heading: a sign-in cannot go on, and the browser sent no cookie.
     pub error_cookies: &'static str,
+    /// Heading: the page was opened under another address.
+    pub error_elsewhere: &'static str,
+    /// Heading: a limit is exceeded.
+    pub error_throttled: &'static str,
     /// Heading: too much to do.
     pub error_busy: &'static str,
     /// Heading: the service is at fault.
     pub error_server: &'static str,
-    /// What the reader can do.
+    /// What the reader can do in any case. For templates: each of the service's pages says more.
     pub error_advice: &'static str,
-    /// What the reader can do about a sign-in that is over.
+    /// What happened, and what the reader can do.
+    pub error_request_advice: &'static str,
+    /// What happened, and what the reader can do.
+    pub error_not_found_advice: &'static str,
+    /// What happened to a sign-in that has expired, and what the reader can do.
     pub error_stale_advice: &'static str,
     /// What the reader can do about missing cookies.
     pub error_cookies_advice: &'static str,
+    /// What happened, and what the reader can do.
+    pub error_throttled_advice: &'static str,
+    /// What happened, and what the reader can do.
+    pub error_server_advice: &'static str,
+    /// Heading of what developers need.
+    pub error_details: &'static str,
+    /// Button.
+    pub try_again: &'static str,
+    /// Link to the help of the operator.
+    pub contact: &'static str,
     /// Label.
     pub request_id: &'static str,
     /// Heading.
@@ -185,6 +214,14 @@ texts! {
     pub account_title: &'static str,
     /// The account page within a sentence, where an application has its name.
     pub account_name: &'static str,
+    /// Link and heading: the name and the settings of the user.
+    pub account_profile: &'static str,
+    /// Link to the sessions.
+    pub account_devices: &'static str,
+    /// Link to the applications.
+    pub account_apps: &'static str,
+    /// Label.
+    pub account_display_name: &'static str,
     /// Heading.
     pub account_sessions: &'static str,
     /// Beside the browser that shows the page.
@@ -207,8 +244,18 @@ texts! {
     pub account_since: &'static str,
     /// Button.
     pub account_disconnect: &'static str,
+    /// A time within the last minute.
+    pub just_now: &'static str,
+    /// A time in the past, in the forms of its number: see [`PLURAL`].
+    pub minutes_ago: &'static str,
+    /// The same.
+    pub hours_ago: &'static str,
+    /// The same.
+    pub days_ago: &'static str,
     /// What a new password does.
     pub account_password_note: &'static str,
+    /// In the place of the form for a password.
+    pub account_no_password: &'static str,
     /// Label.
     pub account_current_password: &'static str,
     /// Label.

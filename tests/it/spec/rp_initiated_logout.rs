@@ -387,7 +387,7 @@ async fn without_a_hint_the_user_is_asked() {
         let page = question.decide("logout").await;
         assert_eq!(
             (page.page(), page.heading().as_str()),
-            ("/logged-out", EN.logged_out_title)
+            ("/logged-out", &*EN.logged_out_of.replace("{}", "idsvc"))
         );
         assert!(!is_signed_in(&browser, &acme).await);
         assert_eq!(browser.visit(&logout(parameters)).await.page(), "/logged-out");
@@ -405,7 +405,7 @@ async fn a_hint_alone_ends_the_session() {
         .await;
     assert_eq!(
         (page.page(), page.heading().as_str()),
-        ("/logged-out", EN.logged_out_title)
+        ("/logged-out", &*EN.logged_out_of.replace("{}", "idsvc"))
     );
     assert!(!is_signed_in(&browser, &acme).await);
 }
