@@ -139,8 +139,16 @@ routes! {
     LogoutConfirm "/logout/confirm", READ_OR_SUBMIT, "logout_confirm", None;
     /// The page after signing out.
     LoggedOut "/logged-out", READ, "logged_out", None;
-    /// The page on which users manage their own account.
+    /// The page on which users manage their own account: its first section.
     Account "/account", FOLLOW_OR_SUBMIT, "account", None;
+    /// The section of the account page with the names of the user.
+    AccountProfile "/account/profile", FOLLOW_OR_SUBMIT, "account_profile", None;
+    /// The section of the account page for the password.
+    AccountPassword "/account/password", FOLLOW_OR_SUBMIT, "account_password", None;
+    /// The section of the account page with the sessions.
+    AccountDevices "/account/devices", FOLLOW_OR_SUBMIT, "account_devices", None;
+    /// The section of the account page with the applications.
+    AccountApplications "/account/applications", FOLLOW_OR_SUBMIT, "account_applications", None;
     /// The address that password managers open to change a password (W3C, A Well-Known URL for Changing Passwords).
     ChangePassword CHANGE_PASSWORD, READ, "change_password", None;
     /// The page that says what went wrong.
@@ -183,20 +191,32 @@ impl Route {
         FIXED.iter().find(|route| route.path() == path).cloned()
     }
 
-    /// Whether users come here to sign in or out, or to manage their account.
-    pub fn is_for_people(&self) -> bool {
+    /// Whether it is a page on which users manage their own account.
+    pub fn is_account(&self) -> bool {
         matches!(
             self,
-            Self::Authorize
-                | Self::EndSession
-                | Self::Login
-                | Self::Consent
-                | Self::LogoutConfirm
-                | Self::LoggedOut
-                | Self::Account
-                | Self::ChangePassword
-                | Self::FederationStart(_)
+            Self::Account
+                | Self::AccountProfile
+                | Self::AccountPassword
+                | Self::AccountDevices
+                | Self::AccountApplications
         )
+    }
+
+    /// Whether users come here to sign in or out, or to manage their account.
+    pub fn is_for_people(&self) -> bool {
+        self.is_account()
+            || matches!(
+                self,
+                Self::Authorize
+                    | Self::EndSession
+                    | Self::Login
+                    | Self::Consent
+                    | Self::LogoutConfirm
+                    | Self::LoggedOut
+                    | Self::ChangePassword
+                    | Self::FederationStart(_)
+            )
     }
 
     /// The absolute address below `issuer`, which may have a path of its own.

@@ -223,8 +223,12 @@ async fn dispatch(context: &RequestContext, route: &Route) -> HttpResponse {
         Route::Consent => Box::pin(screen::consent::respond(context)).await,
         Route::LogoutConfirm => screen::logout::confirm(context).await,
         Route::LoggedOut => screen::logout::logged_out(context),
-        Route::Account => screen::account::respond(context).await,
-        Route::ChangePassword => response::redirect_303(&context.app.path(&Route::Account)),
+        Route::Account
+        | Route::AccountProfile
+        | Route::AccountPassword
+        | Route::AccountDevices
+        | Route::AccountApplications => screen::account::respond(context, route).await,
+        Route::ChangePassword => response::redirect_303(&context.app.path(&Route::AccountPassword)),
         Route::Error => screen::error::respond(context),
         Route::Asset(file) => screen::asset::respond(context, file),
         Route::ThemeFile(file) => screen::asset::of_theme(context, file),

@@ -36,6 +36,9 @@ pub struct AccountLogin {
     /// Whether the user requested an action that needs a recent sign-in. It was not done. The user is told so before
     /// and after the sign-in.
     pub action_pending: bool,
+    /// The path of the page to which the browser comes back; empty in a sign-in that an earlier version began.
+    #[serde(default)]
+    pub page: String,
 }
 
 impl LoginPurpose {
@@ -170,9 +173,7 @@ impl ResolvedPurpose {
                 Some(signed_in)
                     if account.reauthenticate.is_none() || progress.is_settled_in(signed_in.id) =>
                 {
-                    LoginStep::OpenAccount {
-                        action_pending: account.action_pending,
-                    }
+                    LoginStep::OpenAccount(account.clone())
                 }
                 Some(_) | None => LoginStep::SignIn,
             },
@@ -330,10 +331,7 @@ pub enum LoginStep {
     /// The client is sent a refusal.
     Refuse(Box<RefusedRequest>),
     /// The account page opens.
-    OpenAccount {
-        /// Whether the page says that an action was not done: see [`AccountLogin::action_pending`].
-        action_pending: bool,
-    },
+    OpenAccount(AccountLogin),
 }
 
 /// The checks between an authorization request and its code, in order.

@@ -4,19 +4,26 @@ use maud::{Markup, html};
 use minijinja::Value;
 
 use super::account_notice::{AccountNotice, CURRENT_PASSWORD, NEW_PASSWORD};
+use super::account_section::{AccountSection, SectionLink};
 use super::asset::File;
-use super::form::{PasswordField, Person, hidden, moment, sentence};
+use super::form::{PasswordField, Person, hidden, sentence};
+use super::moment::Moment;
 use super::template_context;
 use super::text::PLACE;
 use super::{Page, ScopeLine, TemplateContext, Text};
 
-/// Shows a user's sessions and the applications that have access, and lets the user end them.
+/// Shows one section of a user's account. The forms of every section are posted to the address that shows it: a theme may
+/// have them all on one page.
 #[derive(Clone, Debug)]
 pub struct Account {
     /// Where the forms are posted.
     pub action: String,
     /// Proves that the forms came from this page.
     pub csrf: String,
+    /// What is shown.
+    pub section: AccountSection,
+    /// The sections to choose from.
+    pub sections: Vec<SectionLink>,
     /// Who is signed in.
     pub user: Person,
     /// The result of the last action.
@@ -44,10 +51,10 @@ pub struct SessionLine {
     pub device: Option<String>,
     /// The address of the last sign-in.
     pub address: Option<String>,
-    /// When the user signed in last, as RFC 3339 writes it.
-    pub signed_in_at: String,
-    /// When it was last used, as RFC 3339 writes it.
-    pub last_used_at: String,
+    /// When the user signed in last.
+    pub signed_in_at: Moment,
+    /// When it was last used.
+    pub last_used_at: Moment,
     /// Whether it is the browser that shows the page.
     pub is_current: bool,
 }
@@ -59,8 +66,8 @@ pub struct ApplicationLine {
     pub id: String,
     /// Its name.
     pub name: String,
-    /// Since when, as RFC 3339 writes it.
-    pub since: String,
+    /// Since when.
+    pub since: Moment,
     /// What it may do.
     pub scopes: Vec<ScopeLine>,
 }
@@ -69,8 +76,12 @@ impl Account {
     /// The value for no chosen language: the browser's preference counts.
     pub const AUTOMATIC: &'static str = "auto";
 
-    /// The page of a user with three sessions and two applications.
-    pub fn sample() -> Self {
+    /// A section for a user with three sessions and two applications.
+    pub fn sample(section: AccountSection) -> Self {
+        let moment = |rfc3339: &str, seconds_ago| Moment {
+            rfc3339: rfc3339.to_owned(),
+            seconds_ago,
+        };
         let scope = |name: &str| ScopeLine {
             name: name.to_owned(),
             description: String::new(),
@@ -79,19 +90,27 @@ impl Account {
             id: id.to_owned(),
             device: device.map(ToOwned::to_owned),
             address: Some(address.to_owned()),
-            signed_in_at: "2026-11-20T08:15:00Z".to_owned(),
-            last_used_at: "2026-11-21T09:30:00Z".to_owned(),
+            signed_in_at: moment("2026-11-20T08:15:00Z", 91_200),
+            last_used_at: moment("2026-11-21T09:30:00Z", 300),
             is_current,
         };
         let application = |id: &str, name: &str, scopes: &[&str]| ApplicationLine {
             id: id.to_owned(),
             name: name.to_owned(),
-            since: "2026-11-02T17:45:00Z".to_owned(),
+            since: moment("2026-11-02T17:45:00Z", 1_612_200),
             scopes: scopes.iter().map(|name| scope(name)).collect(),
         };
+        let href = |section: AccountSection| format!("/account/{}", section.name());
         Self {
-            action: "/account".to_owned(),
+            action: href(section),
             csrf: "b1x0Jm5vYQ".to_owned(),
+            section,
+            sections: AccountSection::ALL
+                .map(|section| SectionLink {
+                    section,
+                    href: href(section),
+                })
+                .to_vec(),
             user: Person::sample(),
             notice: None,
             min_length: Some(8),
@@ -114,22 +133,34 @@ impl Account {
         }
     }
 
-    /// The page in each of its states.
-    pub fn samples() -> Vec<Self> {
-        let bare = Self {
+    /// A section for a user without a password, who has one session and no applications.
+    pub fn bare_sample(section: AccountSection) -> Self {
+        let sample = Self::sample(section);
+        let is_for_all = |link: &SectionLink| link.section != AccountSection::Password;
+        Self {
             min_length: None,
-            sessions: Self::sample().sessions.into_iter().take(1).collect(),
+            sections: sample.sections.into_iter().filter(is_for_all).collect(),
+            sessions: sample.sessions.into_iter().take(1).collect(),
             applications: Vec::new(),
             language: Some("de".to_owned()),
-            ..Self::sample()
-        };
+            ..Self::sample(section)
+        }
+    }
+
+    /// Each section, the same for a user without a password, and each notice.
+    pub fn samples() -> Vec<Self> {
         let noticed = AccountNotice::ALL.map(|notice| Self {
             notice: Some(notice),
-            ..Self::sample()
+            ..Self::sample(notice.section())
         });
-        let mut samples = vec![Self::sample(), bare];
+        let mut samples = AccountSection::ALL.map(Self::sample).to_vec();
+        samples.extend(AccountSection::ALL.map(Self::bare_sample));
         samples.extend(noticed);
         samples
+    }
+
+    fn section_links(&self, text: &Text<'_>) -> Markup {
+        SectionLink::draw_all(&self.sections, self.section, text)
     }
 
     fn form(&self, decision: &str, inside: &Markup) -> Markup {
@@ -213,6 +244,34 @@ impl Account {
         }
     }
 
+    /// The names of the user.
+    fn profile(&self, text: &Text<'_>) -> Markup {
+        html! {
+            section aria-labelledby="profile" {
+                h2 #profile { (text.account_profile) }
+                dl.facts {
+                    dt { (text.account_display_name) }
+                    dd { bdi { (self.user.name) } }
+                    dt { (text.user_name) }
+                    dd { bdi { (self.user.account_id) } }
+                }
+            }
+        }
+    }
+
+    /// The parts of the section that is shown.
+    fn shown(&self, text: &Text<'_>) -> Markup {
+        match self.section {
+            AccountSection::Profile => html! { (self.profile(text)) (self.language(text)) },
+            AccountSection::Password if self.min_length.is_none() => html! {
+                p.note { (text.account_no_password) }
+            },
+            AccountSection::Password => self.password(text),
+            AccountSection::Devices => self.sessions(text),
+            AccountSection::Applications => self.applications(text),
+        }
+    }
+
     fn has_other_sessions(&self) -> bool {
         self.sessions.iter().any(|session| !session.is_current)
     }
@@ -277,14 +336,16 @@ impl Account {
 
 impl SessionLine {
     /// The line as a template reads it.
-    fn template_fields(&self) -> [(&'static str, Value); 6] {
+    fn template_fields(&self, text: &Text<'_>) -> [(&'static str, Value); 8] {
         let or_nothing = |text: &Option<String>| Value::from(text.as_deref().unwrap_or_default());
         [
             ("id", Value::from(self.id.as_str())),
             ("device", or_nothing(&self.device)),
             ("address", or_nothing(&self.address)),
-            ("signed_in_at", Value::from(self.signed_in_at.as_str())),
-            ("last_used_at", Value::from(self.last_used_at.as_str())),
+            ("signed_in_at", Value::from(self.signed_in_at.rfc3339.as_str())),
+            ("signed_in_ago", Value::from(self.signed_in_at.ago(text))),
+            ("last_used_at", Value::from(self.last_used_at.rfc3339.as_str())),
+            ("last_used_ago", Value::from(self.last_used_at.ago(text))),
             ("is_current", Value::from(self.is_current)),
         ]
     }
@@ -302,8 +363,8 @@ impl SessionLine {
                     p.row-name { bdi { (name) } @if self.is_current { " " span.badge { (text.account_this_browser) } } }
                     p.note.meta {
                         @if let Some(address) = &self.address { bdi { (address) } " " }
-                        span { (text.account_signed_in) " " (moment(&self.signed_in_at)) } " "
-                        span { (text.account_last_used) " " (moment(&self.last_used_at)) }
+                        span { (text.account_signed_in) " " (self.signed_in_at.draw(text)) } " "
+                        span { (text.account_last_used) " " (self.last_used_at.draw(text)) }
                     }
                 }
                 button.button.button-quiet.button-small type="submit" name="session" value=(self.id) aria-label=(label) {
@@ -316,12 +377,13 @@ impl SessionLine {
 
 impl ApplicationLine {
     /// The line as a template reads it.
-    fn template_fields(&self, text: &Text<'_>) -> [(&'static str, Value); 4] {
+    fn template_fields(&self, text: &Text<'_>) -> [(&'static str, Value); 5] {
         let scopes = self.scopes.iter().map(|scope| scope.template_fields(text));
         [
             ("id", Value::from(self.id.as_str())),
             ("name", Value::from(self.name.as_str())),
-            ("since", Value::from(self.since.as_str())),
+            ("since", Value::from(self.since.rfc3339.as_str())),
+            ("since_ago", Value::from(self.since.ago(text))),
             ("scopes", template_context::entries(scopes)),
         ]
     }
@@ -331,7 +393,7 @@ impl ApplicationLine {
             li {
                 div {
                     p.row-name { bdi { (self.name) } }
-                    p.note { (text.account_since) " " (moment(&self.since)) }
+                    p.note { (text.account_since) " " (self.since.draw(text)) }
                     @if !self.scopes.is_empty() {
                         ul.plain {
                             @for scope in &self.scopes { li { bdi { (scope.text(text)) } } }
@@ -349,28 +411,36 @@ impl Page for Account {
     const NAME: &'static str = "account";
 
     fn title(&self, text: &Text<'_>) -> String {
-        text.account_title.to_owned()
+        format!("{} · {}", self.section.label(text), text.account_title)
     }
 
     fn body(&self, text: &Text<'_>) -> Markup {
         html! {
             h1 { (text.account_title) }
             p.lead { (self.user.in_sentence(text.logout_user)) }
-            (self.notice(text))
-            (self.sessions(text))
-            (self.applications(text))
-            (self.password(text))
-            (self.language(text))
+            div.settings {
+                (self.section_links(text))
+                div { (self.notice(text)) (self.shown(text)) }
+            }
         }
     }
 
     fn fill_context(&self, text: &Text<'_>, context: &mut TemplateContext) {
         context.part("lead", || self.user.in_sentence(text.logout_user));
         context.part("notice", || self.notice(text));
+        context.part("section_links", || self.section_links(text));
+        context.part("section_content", || self.shown(text));
+        context.part("profile_section", || self.profile(text));
         context.part("session_section", || self.sessions(text));
         context.part("application_section", || self.applications(text));
         context.part("password_section", || self.password(text));
         context.part("language_section", || self.language(text));
+        context.text("section", self.section.name());
+        let links = self.sections.iter();
+        context.list(
+            "sections",
+            links.map(|link| link.template_fields(self.section, text)),
+        );
         context.text("action", &self.action);
         context.text("csrf", &self.csrf);
         context.text("user", &self.user.name);
@@ -381,7 +451,10 @@ impl Page for Account {
         let min_length = self.min_length.map(|length| length.to_string());
         context.text("min_length", &min_length.unwrap_or_default());
         context.flag("has_other_sessions", self.has_other_sessions());
-        context.list("sessions", self.sessions.iter().map(SessionLine::template_fields));
+        context.list(
+            "sessions",
+            self.sessions.iter().map(|line| line.template_fields(text)),
+        );
         context.list(
             "applications",
             self.applications.iter().map(|line| line.template_fields(text)),
@@ -397,6 +470,10 @@ impl Page for Account {
                 ]
             }),
         );
+    }
+
+    fn own_address(&self) -> Option<&str> {
+        Some(&self.action)
     }
 
     fn script(&self) -> Option<File> {

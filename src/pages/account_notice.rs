@@ -1,6 +1,6 @@
 //! The notices of the account page.
 
-use super::Text;
+use super::{AccountSection, Text};
 
 /// The field for the present password.
 pub(super) const CURRENT_PASSWORD: &str = "current-password";
@@ -88,6 +88,16 @@ impl AccountNotice {
             Self::Busy => "busy",
             Self::OutOfMemory => "out-of-memory",
             Self::Expired => "expired",
+        }
+    }
+
+    /// The section that it is about, for tests and previews.
+    pub(super) fn section(self) -> AccountSection {
+        match self {
+            Self::LanguageChosen | Self::Expired => AccountSection::Profile,
+            Self::SignedOut | Self::ActionPending => AccountSection::Devices,
+            Self::Disconnected => AccountSection::Applications,
+            _ => AccountSection::Password,
         }
     }
 

@@ -98,13 +98,6 @@ impl Person {
     }
 }
 
-/// A time in RFC 3339 form, shown to the minute. Its digits need no translation.
-pub fn moment(rfc3339: &str) -> Markup {
-    let (day, time) = rfc3339.split_once('T').unwrap_or((rfc3339, ""));
-    let minute = time.get(..5).unwrap_or_default();
-    html! { time datetime=(rfc3339) dir="ltr" { (day) " " (minute) " UTC" } }
-}
-
 /// A field for a password, with a button that shows what was typed.
 ///
 /// The script [`super::asset::File::Reveal`] shows the button. Without the script it stays hidden and leaves no gap.

@@ -5,6 +5,7 @@
 
 pub mod account;
 pub mod account_notice;
+pub mod account_section;
 pub mod asset;
 pub mod consent;
 pub mod error;
@@ -27,6 +28,7 @@ use maud::Markup;
 
 pub use self::account::{Account, ApplicationLine, SessionLine};
 pub use self::account_notice::AccountNotice;
+pub use self::account_section::{AccountSection, SectionLink};
 pub use self::consent::{Consent, ScopeLine};
 pub use self::error::{ErrorKind, ErrorPage};
 pub use self::form::{ApplicationLink, Person};
@@ -36,6 +38,7 @@ pub use self::locale::Locale;
 pub use self::logged_out::LoggedOut;
 pub use self::login::{Login, LoginProblem, ProviderChoice};
 pub use self::logout::LogoutConfirm;
+pub use self::moment::Moment;
 pub use self::template_context::TemplateContext;
 pub use self::text::Text;
 
@@ -52,6 +55,11 @@ pub trait Page {
 
     /// Adds the finished parts and raw fields of this page for templates. Those of every page are added elsewhere.
     fn fill_context(&self, _text: &Text<'_>, _context: &mut TemplateContext) {}
+
+    /// Where a theme may have further forms of this page sent to.
+    fn own_address(&self) -> Option<&str> {
+        None
+    }
 
     /// The script that the page loads, if it needs one.
     fn script(&self) -> Option<asset::File> {

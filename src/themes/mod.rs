@@ -247,7 +247,7 @@ impl Theme {
         let mut context = templates.context();
         layout::fill(page, self, locale, Some(&content), &mut context);
         let html = templates.draw(name, context).map_err(|fault| vec![fault])?;
-        let mut faults = check_forms(name, &html, &content);
+        let mut faults = check_forms(name, &html, &content, page.own_address());
         if !has_own && !html.contains(&content) {
             let message = "the content of the page is missing: print {{ content }}";
             faults.push(Finding::refused(name, message));

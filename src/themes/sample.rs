@@ -2,8 +2,8 @@
 
 use super::layout;
 use crate::pages::{
-    Account, AccountNotice, Consent, DevTokens, ErrorKind, ErrorPage, FormPost, Home, Locale, LoggedOut,
-    Login, LoginProblem, LogoutConfirm, Page,
+    Account, AccountNotice, AccountSection, Consent, DevTokens, ErrorKind, ErrorPage, FormPost, Home, Locale,
+    LoggedOut, Login, LoginProblem, LogoutConfirm, Page,
 };
 use crate::themes::Theme;
 use crate::themes::{Finding, RenderedPage, TemplateContext};
@@ -74,9 +74,16 @@ pub fn all() -> Vec<Sample> {
     all.extend(states(&["known", "unknown"], LogoutConfirm::samples()));
     all.extend(states(&["application", "first"], LoggedOut::samples()));
     all.extend(states(&ErrorKind::ALL.map(ErrorKind::name), ErrorPage::samples()));
+    let sections = AccountSection::ALL.map(AccountSection::name);
+    let bare = [
+        "profile-bare",
+        "password-bare",
+        "devices-bare",
+        "applications-bare",
+    ];
     let notices = AccountNotice::ALL.map(AccountNotice::kind);
     all.extend(states(
-        &[&["first", "bare"][..], &notices].concat(),
+        &[&sections[..], &bare, &notices].concat(),
         Account::samples(),
     ));
     all.extend(states(&[], vec![FormPost::sample()]));

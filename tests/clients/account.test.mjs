@@ -27,9 +27,9 @@ after(async () => {
 afterEach(dismiss);
 
 /** A browser that is signed in at the account page. */
-async function atAccount(options, visited = visitor) {
+async function atAccount(options, section = 'password', visited = visitor) {
   const page = await visited(options);
-  await page.goto(`${server.issuer}/account`);
+  await page.goto(`${server.issuer}/account/${section}`);
   await signIn(page, alice.password);
   await page.locator('main.page-account').waitFor();
   return page;
@@ -41,6 +41,15 @@ async function isSignedIn(page) {
 }
 
 describe('the account page', () => {
+  it('leads from section to section, and says which one is open', async () => {
+    const page = await atAccount({ javaScriptEnabled: false }, 'profile');
+    for (const name of ['Devices', 'Applications', 'Password', 'Profile']) {
+      await page.locator('nav.sections').getByRole('link', { name }).click();
+      await page.waitForURL(new RegExp(`/account/${name.toLowerCase()}$`));
+      assert.equal(await page.locator('nav.sections [aria-current=page]').innerText(), name);
+    }
+  });
+
   it('shows what is typed as a password when asked to, and hides it before it is sent', async () => {
     const page = await atAccount();
     const field = page.locator('#current-password');
@@ -65,7 +74,7 @@ describe('the account page', () => {
   });
 
   it('signs another browser out', async () => {
-    const here = await atAccount();
+    const here = await atAccount({}, 'devices');
     const other = await atAccount({ userAgent: 'Mozilla/5.0 (Android 16; Mobile; rv:145.0) Gecko/145.0 Firefox/145.0' });
     await here.reload();
     const row = here.locator('.rows li', { hasText: 'Firefox (Android)' });
@@ -83,7 +92,7 @@ describe('the account page', () => {
     await signIn(page, alice.password);
     await page.locator('button[value=allow]').click();
     const { token } = await result(page);
-    await page.goto(`${server.issuer}/account`);
+    await page.goto(`${server.issuer}/account/applications`);
     const row = page.locator('.rows li', { hasText: 'Website' });
     await row.getByRole('button').click();
     await page.locator('#notice[role=status]').waitFor();
@@ -122,7 +131,7 @@ describe('the account page', () => {
   });
 
   it('speaks another language from then on', async () => {
-    const page = await atAccount();
+    const page = await atAccount({}, 'profile');
     await page.locator('#language').selectOption('ar');
     await page.locator('#language').press('Tab');
     await page.keyboard.press('Enter');
@@ -134,7 +143,7 @@ describe('the account page', () => {
 
   it('is not shown again when the user goes back after a sign-out', async () => {
     await withMemory(server, async (visited) => {
-      const page = await atAccount({}, visited);
+      const page = await atAccount({}, 'devices', visited);
       await page.locator('.rows li button').first().click();
       await page.locator('main.page-logged-out').waitFor();
       await page.evaluate(() => history.back());
@@ -143,7 +152,7 @@ describe('the account page', () => {
   });
 
   it('says once what was done', async () => {
-    const page = await atAccount();
+    const page = await atAccount({}, 'profile');
     await page.locator('#language').selectOption('de');
     await page.locator('section[aria-labelledby=languages] button').click();
     await page.locator('#notice').waitFor();

@@ -59,7 +59,7 @@ async function isAccessible(page, where) {
 /** Each control is large enough for a thumb. Links inside sentences are exempt (WCAG 2.2, 2.5.8). */
 async function hasLargeTargets(page, where) {
   const small = await page.evaluate((least) => {
-    const targets = [...document.querySelectorAll('button, select, summary, a.button, input:not([type=hidden])')];
+    const targets = [...document.querySelectorAll('button, select, summary, a.button, nav a, input:not([type=hidden])')];
     return targets
       .filter((target) => target.checkVisibility())
       .map((target) => [target.outerHTML.slice(0, 120), target.getBoundingClientRect()])
@@ -114,8 +114,10 @@ for (const locale of ['en', 'ar']) {
       await page.locator('#result').waitFor();
       await page.goto(website.start('web', { prompt: 'select_account' }));
       await survey(page, locale, 'login-choice');
-      await page.goto(`${server.issuer}/account`);
-      await survey(page, locale, 'account');
+      for (const section of ['profile', 'devices', 'applications', 'password']) {
+        await page.goto(`${server.issuer}/account/${section}`);
+        await survey(page, locale, `account-${section}`);
+      }
       await page.locator('#current-password').fill('not the password');
       await page.locator('#new-password').fill('a password that is new');
       await page.locator('#new-password').press('Enter');
@@ -197,7 +199,7 @@ describe('a page', () => {
     await signIn(page, alice.password);
     await page.locator('button[value=allow]').waitFor();
     await fitsTheScreen(page);
-    await page.goto(`${server.issuer}/account`);
+    await page.goto(`${server.issuer}/account/devices`);
     for (const width of [640, 320]) {
       await page.setViewportSize({ width, height: 360 });
       await page.evaluate(() => {
@@ -206,7 +208,7 @@ describe('a page', () => {
       await fitsTheScreen(page);
       await keep(page, `zoom-account-text-${width}`);
     }
-    await page.locator('button[value=others]').or(page.locator('#new-password')).first().scrollIntoViewIfNeeded();
+    await page.goto(`${server.issuer}/account/password`);
     await page.locator('#current-password').fill('x');
   });
 });

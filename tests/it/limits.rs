@@ -145,7 +145,7 @@ async fn the_right_password_is_not_looked_at_either() {
 
 /// Changes the password on the account page of the user who is signed in in this browser.
 pub(crate) async fn change_password(browser: &Browser, from: &str, to: &str) -> Screen {
-    let page = browser.visit("/account").await;
+    let page = browser.visit("/account/password").await;
     let mut forms = page.forms().into_iter();
     let form = forms
         .find(|form| form.value("decision") == Some("password"))

@@ -222,6 +222,7 @@ async fn a_sealed_sign_in_that_was_changed_or_is_of_another_installation_is_an_e
             purpose: LoginPurpose::Account(AccountLogin {
                 reauthenticate: None,
                 action_pending: false,
+                page: "/account".to_owned(),
             }),
         };
         let mut plain = Vec::new();

@@ -7,11 +7,12 @@ use crate::flow::login::transaction::{BrowserRedirect, Destination, begin_transa
 use crate::flow::{Core, Failure};
 use crate::oauth::login::{AccountLogin, LoginPurpose};
 
-/// Begins a sign-in that ends on the account page. A user who is signed in already has to authenticate again.
+/// Begins a sign-in that ends on this page of the account. A user who is signed in already has to authenticate again.
 /// `action_pending` says that an action was asked for that was not done.
 pub fn sign_in(
     core: &Core,
     browser: &Browser,
+    page: &str,
     action_pending: bool,
     now: Timestamp,
 ) -> Result<BrowserRedirect, Failure> {
@@ -19,6 +20,7 @@ pub fn sign_in(
     let purpose = LoginPurpose::Account(AccountLogin {
         reauthenticate: live.map(|live| live.user.account_id),
         action_pending,
+        page: page.to_owned(),
     });
     let (sealed, binding) = begin_transaction(core, purpose, browser, now)?;
     Ok(BrowserRedirect {

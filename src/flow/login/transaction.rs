@@ -23,8 +23,8 @@ use crate::identity::SessionLifetimes;
 use crate::oauth::authorize::{AuthorizationRequest, AuthorizationResponse, RefusedRequest, ResponseTarget};
 use crate::oauth::code::AuthorizationCode;
 use crate::oauth::login::{
-    CodeGrant, LoginProgress, LoginPurpose, LoginRecord, LoginStep, LoginTransaction, ResolvedPurpose,
-    SignedIn,
+    AccountLogin, CodeGrant, LoginProgress, LoginPurpose, LoginRecord, LoginStep, LoginTransaction,
+    ResolvedPurpose, SignedIn,
 };
 use crate::secret::{AuthorizationCode as CodeSecret, BrowserCookie, Digest, Secret, SessionCookie};
 use crate::store::StoreError;
@@ -41,10 +41,7 @@ pub enum Destination {
     /// To the consent page of this sealed transaction.
     AskConsent(String),
     /// To the account page.
-    Account {
-        /// Whether it says that an action was not done: see [`crate::oauth::login::AccountLogin::action_pending`].
-        action_pending: bool,
-    },
+    Account(AccountLogin),
 }
 
 /// Where the browser goes next, and the cookies that it gets.
@@ -317,7 +314,7 @@ pub(in crate::flow) enum StepResult {
     AskConsent,
     Issued(ResponseTarget),
     Refused(Box<RefusedRequest>),
-    OpenAccount { action_pending: bool },
+    OpenAccount(AccountLogin),
 }
 
 impl StepResult {
@@ -327,7 +324,7 @@ impl StepResult {
             LoginStep::SignIn => Ok(Self::SignIn),
             LoginStep::AskConsent => Ok(Self::AskConsent),
             LoginStep::Refuse(refused) => Ok(Self::Refused(refused)),
-            LoginStep::OpenAccount { action_pending } => Ok(Self::OpenAccount { action_pending }),
+            LoginStep::OpenAccount(account) => Ok(Self::OpenAccount(account)),
             LoginStep::IssueCode(grant) => Err(grant),
         }
     }
@@ -339,7 +336,7 @@ impl StepResult {
             Self::AskConsent => Destination::AskConsent(sealed),
             Self::Issued(target) => Destination::Respond(target.code(code.secret.reveal(), issuer)),
             Self::Refused(refused) => Destination::Respond(refused.response(issuer)),
-            Self::OpenAccount { action_pending } => Destination::Account { action_pending },
+            Self::OpenAccount(account) => Destination::Account(account),
         }
     }
 }
@@ -353,7 +350,7 @@ pub(in crate::flow) fn take_step(
     slot: CodeSlot,
     now: Timestamp,
 ) -> Result<StepResult, StoreError> {
-    if matches!(step, LoginStep::OpenAccount { .. } | LoginStep::IssueCode(_)) {
+    if matches!(step, LoginStep::OpenAccount(_) | LoginStep::IssueCode(_)) {
         record.answered_at.get_or_insert(now);
     }
     let result = match StepResult::without_code(step) {

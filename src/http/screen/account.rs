@@ -1,10 +1,11 @@
-//! `GET` and `POST /account`: the page on which users manage their own account.
+//! `GET` and `POST /account` and its sections: the pages on which users manage their own account.
 
 use ::http::{Method, StatusCode};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use super::{account_notice, browser_redirect, csrf, device_cookie, person};
+use crate::clock::Timestamp;
 use crate::flow::Failure;
 use crate::flow::account::change_password::{NewPassword, PasswordChange, change_password};
 use crate::flow::account::disconnect::disconnect;
@@ -19,7 +20,9 @@ use crate::http::request::Parameters;
 use crate::http::response::HttpResponse;
 use crate::identity::{LoginName, Session};
 use crate::observe::metrics::RefusalReason;
-use crate::pages::{Account, AccountNotice, ApplicationLine, Locale, SessionLine};
+use crate::pages::{
+    Account, AccountNotice, AccountSection, ApplicationLine, Locale, Moment, SectionLink, SessionLine,
+};
 use crate::password::PasswordProblem;
 use crate::route::Route;
 
@@ -34,21 +37,42 @@ enum AccountAction {
     Language(Option<String>),
 }
 
-/// Shows the page, or performs the action of a form and shows the page again.
-pub async fn respond(context: &RequestContext) -> HttpResponse {
+/// The section that a page begins with.
+fn section_of(page: &Route) -> AccountSection {
+    let shows = |section: &AccountSection| route_of(*section) == *page;
+    let found = AccountSection::ALL.into_iter().find(shows);
+    found.unwrap_or(AccountSection::Profile)
+}
+
+fn route_of(section: AccountSection) -> Route {
+    match section {
+        AccountSection::Profile => Route::AccountProfile,
+        AccountSection::Password => Route::AccountPassword,
+        AccountSection::Devices => Route::AccountDevices,
+        AccountSection::Applications => Route::AccountApplications,
+    }
+}
+
+/// Shows a section, or performs the action of a form and shows the section again. A form may be posted to any of them: a
+/// theme may have them all on one page.
+pub async fn respond(context: &RequestContext, page: &Route) -> HttpResponse {
+    let section = section_of(page);
     if context.method() != Method::POST {
-        return show(context, account_notice::read(context)).await;
+        return show(context, page, section, account_notice::read(context)).await;
     }
     let form = match context.page_parameters() {
         Ok(form) => form,
         Err(page) => return *page,
     };
     let cookie = context.cookie(Cookie::Session);
-    let is_authentic = context.is_from_own_page()
-        && cookie.is_some_and(|cookie| csrf::is_valid(form.get("csrf"), cookie, FORM));
+    let has_token = cookie.is_some_and(|cookie| csrf::is_valid(form.get("csrf"), cookie, FORM));
+    if has_token && let Some(answer) = context.elsewhere_page() {
+        return answer;
+    }
+    let is_authentic = has_token && context.is_from_own_page();
     match AccountAction::read(context, &form).filter(|_| is_authentic) {
-        Some(action) => action.perform(context).await,
-        None => show(context, Some(AccountNotice::Expired)).await,
+        Some(action) => action.perform(context, page).await,
+        None => show(context, page, section, Some(AccountNotice::Expired)).await,
     }
 }
 
@@ -79,12 +103,12 @@ impl AccountAction {
         }
     }
 
-    async fn perform(self, context: &RequestContext) -> HttpResponse {
+    async fn perform(self, context: &RequestContext, page: &Route) -> HttpResponse {
         let (core, browser, now) = (&context.app.core, context.browser(), context.now);
         let is_this_session = |id| browser.session.as_ref().is_some_and(|session| session.id == id);
         let (outcome, notice) = match self {
-            Self::Password(new) => return submit_new_password(context, new).await,
-            Self::Language(language) => return set_language(context, language),
+            Self::Password(new) => return submit_new_password(context, page, new).await,
+            Self::Language(language) => return set_language(context, page, language),
             Self::EndSession(id) if is_this_session(id) => {
                 return match sign_out::confirm_sign_out(core, &browser, now).await {
                     Ok(()) => super::logout::done(context, None),
@@ -107,17 +131,18 @@ impl AccountAction {
         match outcome {
             Ok(ActionResult::Done(())) => {
                 let session = context.cookie(Cookie::Session).unwrap_or_default();
-                account_notice::redirect(context, notice, session)
+                account_notice::redirect(context, page, notice, session)
             }
-            Ok(ActionResult::SignInRequired) => sign_in(context, true),
+            Ok(ActionResult::SignInRequired) => sign_in(context, page, true),
             Err(failure) => error::failed_page(context, &failure),
         }
     }
 }
 
 /// Sends the browser to sign in. If an action was asked for, the pages say that it was not done.
-fn sign_in(context: &RequestContext, action_pending: bool) -> HttpResponse {
-    match begin::sign_in(&context.app.core, &context.browser(), action_pending, context.now) {
+fn sign_in(context: &RequestContext, page: &Route, action_pending: bool) -> HttpResponse {
+    let (core, browser) = (&context.app.core, context.browser());
+    match begin::sign_in(core, &browser, &page.path(), action_pending, context.now) {
         Ok(redirect) => browser_redirect::send(context, redirect),
         Err(failure) => error::failed_page(context, &failure),
     }
@@ -128,17 +153,17 @@ fn sign_in(context: &RequestContext, action_pending: bool) -> HttpResponse {
 ///
 /// If the session is over, the form may have been sent twice, and the first time changed the password and ended the
 /// session. So the pages do not say that the action was not done.
-async fn submit_new_password(context: &RequestContext, typed: NewPassword) -> HttpResponse {
+async fn submit_new_password(context: &RequestContext, page: &Route, typed: NewPassword) -> HttpResponse {
     let (core, limits, from) = (&context.app.core, &context.app.limits, typed.from);
     let live = match session::signed_in(core, &context.browser(), context.now) {
         Ok(Some(live)) => live,
-        Ok(None) => return sign_in(context, false),
+        Ok(None) => return sign_in(context, page, false),
         Err(failure) => return error::failed_page(context, &failure),
     };
     let name = LoginName::new(&live.user.account_id);
     let attempt = match limits.try_password(name.as_str(), Some(live.id.as_bytes()), from, context.now) {
         Ok(attempt) => attempt,
-        Err(wait) => return throttled(context, wait.seconds()).await,
+        Err(wait) => return throttled(context, page, wait.seconds()).await,
     };
     // Looked up before the change: the device cookie is only valid for the old password.
     let names = live.user.login_names();
@@ -146,18 +171,19 @@ async fn submit_new_password(context: &RequestContext, typed: NewPassword) -> Ht
         .into_iter()
         .find(|name| device_cookie::device_id(context, name, Some(&live.user)).is_some());
     let outcome = change_password(core, &context.browser(), typed, attempt, context.now).await;
-    show_password_change(context, outcome, &known_as.unwrap_or(name)).await
+    show_password_change(context, page, outcome, &known_as.unwrap_or(name)).await
 }
 
 async fn show_password_change(
     context: &RequestContext,
+    page: &Route,
     outcome: Result<ActionResult<PasswordChange>, Failure>,
     name: &LoginName,
 ) -> HttpResponse {
     let notice = match outcome {
         Ok(ActionResult::Done(PasswordChange::Changed { session, user })) => {
             let notice = AccountNotice::PasswordChanged;
-            let mut answer = account_notice::redirect(context, notice, session.reveal());
+            let mut answer = account_notice::redirect(context, page, notice, session.reveal());
             browser_redirect::append_session(&mut answer, &session);
             browser_redirect::append_cookie(&mut answer, device_cookie::issue(context, name, &user));
             return answer;
@@ -173,7 +199,7 @@ async fn show_password_change(
             AccountNotice::Guessable
         }
         Ok(ActionResult::Done(PasswordChange::Unchanged)) => AccountNotice::SamePassword,
-        Ok(ActionResult::SignInRequired) => return sign_in(context, false),
+        Ok(ActionResult::SignInRequired) => return sign_in(context, page, false),
         Err(Failure::Busy) => {
             error::note_refusal(context, RefusalReason::Passwords);
             AccountNotice::Busy
@@ -182,24 +208,25 @@ async fn show_password_change(
             error::note_refusal(context, RefusalReason::Memory);
             AccountNotice::OutOfMemory
         }
-        Err(Failure::Throttled { seconds }) => return throttled(context, seconds).await,
+        Err(Failure::Throttled { seconds }) => return throttled(context, page, seconds).await,
         Err(failure) => return error::failed_page(context, &failure),
     };
-    show(context, Some(notice)).await
+    show(context, page, AccountSection::Password, Some(notice)).await
 }
 
-async fn throttled(context: &RequestContext, seconds: u64) -> HttpResponse {
+async fn throttled(context: &RequestContext, page: &Route, seconds: u64) -> HttpResponse {
     context.log_refusal("throttled", "too many wrong passwords");
-    let mut page = show(context, Some(AccountNotice::Throttled)).await;
-    error::set_retry_after(&mut page, seconds);
-    page
+    let notice = Some(AccountNotice::Throttled);
+    let mut answer = show(context, page, AccountSection::Password, notice).await;
+    error::set_retry_after(&mut answer, seconds);
+    answer
 }
 
 /// Stores the language in this browser, not in the user's record, so that the sign-in page has it too. The `locale` claim
 /// for applications stays the operator's decision.
-fn set_language(context: &RequestContext, language: Option<String>) -> HttpResponse {
+fn set_language(context: &RequestContext, page: &Route, language: Option<String>) -> HttpResponse {
     let session = context.cookie(Cookie::Session).unwrap_or_default();
-    let mut answer = account_notice::redirect(context, AccountNotice::LanguageChosen, session);
+    let mut answer = account_notice::redirect(context, page, AccountNotice::LanguageChosen, session);
     let cookie = match language {
         Some(tag) => Cookie::Language.set(&tag, Some(A_YEAR)),
         None => Cookie::Language.removal(),
@@ -208,15 +235,26 @@ fn set_language(context: &RequestContext, language: Option<String>) -> HttpRespo
     answer
 }
 
-async fn show(context: &RequestContext, notice: Option<AccountNotice>) -> HttpResponse {
+async fn show(
+    context: &RequestContext,
+    page: &Route,
+    section: AccountSection,
+    notice: Option<AccountNotice>,
+) -> HttpResponse {
     match view(&context.app.core, &context.browser(), context.now).await {
-        Ok(ActionResult::Done(account)) => draw(context, *account, notice),
-        Ok(ActionResult::SignInRequired) => sign_in(context, notice == Some(AccountNotice::Expired)),
+        Ok(ActionResult::Done(account)) => draw(context, page, section, *account, notice),
+        Ok(ActionResult::SignInRequired) => sign_in(context, page, notice == Some(AccountNotice::Expired)),
         Err(failure) => error::failed_page(context, &failure),
     }
 }
 
-fn draw(context: &RequestContext, account: view::Account, notice: Option<AccountNotice>) -> HttpResponse {
+fn draw(
+    context: &RequestContext,
+    page: &Route,
+    section: AccountSection,
+    account: view::Account,
+    notice: Option<AccountNotice>,
+) -> HttpResponse {
     let view::Account {
         live,
         sessions,
@@ -224,16 +262,25 @@ fn draw(context: &RequestContext, account: view::Account, notice: Option<Account
     } = account;
     let has_password = live.user.password.is_some();
     let rule = &context.app.core.policy.password;
+    let sections = AccountSection::ALL.into_iter();
+    let sections = sections.filter(|section| has_password || *section != AccountSection::Password);
     let page = Account {
-        action: context.app.path(&Route::Account),
+        action: context.app.path(page),
         csrf: csrf::token(context.cookie(Cookie::Session).unwrap_or_default(), FORM),
+        section,
+        sections: sections
+            .map(|section| SectionLink {
+                section,
+                href: context.app.path(&route_of(section)),
+            })
+            .collect(),
         user: person(&live.user),
         notice,
         min_length: has_password.then_some(rule.min_length),
         max_bytes: rule.max_bytes,
         sessions: sessions
             .iter()
-            .map(|(id, session)| session_line(*id, session, *id == live.id))
+            .map(|(id, session)| session_line(*id, session, *id == live.id, context.now))
             .collect(),
         applications: applications
             .into_iter()
@@ -258,13 +305,13 @@ fn draw(context: &RequestContext, account: view::Account, notice: Option<Account
     answer
 }
 
-fn session_line(id: Uuid, session: &Session, is_current: bool) -> SessionLine {
+fn session_line(id: Uuid, session: &Session, is_current: bool, now: Timestamp) -> SessionLine {
     SessionLine {
         id: id.to_string(),
         device: session.device.name(),
         address: session.device.address.map(|address| address.to_string()),
-        signed_in_at: session.created_at.rfc3339(),
-        last_used_at: session.last_used_at.rfc3339(),
+        signed_in_at: moment(session.created_at, now),
+        last_used_at: moment(session.last_used_at, now),
         is_current,
     }
 }
@@ -280,6 +327,14 @@ fn application_line(context: &RequestContext, application: Application) -> Appli
             .collect(),
         id: application.client_id,
         name: application.name,
-        since: application.since.rfc3339(),
+        since: moment(application.since, context.now),
+    }
+}
+
+/// A time as pages show it now.
+fn moment(at: Timestamp, now: Timestamp) -> Moment {
+    Moment {
+        rfc3339: at.rfc3339(),
+        seconds_ago: now.since(at).as_secs(),
     }
 }

@@ -11,12 +11,17 @@ use crate::oauth::redirect_uri::with_query;
 use crate::pages::AccountNotice;
 use crate::route::Route;
 
-/// Redirects to the account page with this notice. The proof is for this session cookie. A reload of the page repeats no
+/// Redirects to a page of the account with this notice. The proof is for this session cookie. A reload of the page repeats no
 /// action.
-pub(super) fn redirect(context: &RequestContext, notice: AccountNotice, session: &str) -> HttpResponse {
+pub(super) fn redirect(
+    context: &RequestContext,
+    page: &Route,
+    notice: AccountNotice,
+    session: &str,
+) -> HttpResponse {
     let name = notice.name().unwrap_or_default();
     let proof = csrf::token(session, &csrf_context(name));
-    let path = context.app.path(&Route::Account);
+    let path = context.app.path(page);
     response::redirect_303(&with_query(&path, &[("done", name), ("proof", &proof)]))
 }
 

@@ -21,15 +21,18 @@ pub fn send(context: &RequestContext, redirect: BrowserRedirect) -> HttpResponse
         Destination::AskConsent(sealed) => {
             response::redirect_303(&page_address(context, &Route::Consent, &sealed))
         }
-        Destination::Account {
-            action_pending: false,
-        } => response::redirect_303(&context.app.path(&Route::Account)),
-        Destination::Account { action_pending: true } => {
-            let session = match &redirect.session {
-                Some(secret) => secret.reveal(),
-                None => context.cookie(Cookie::Session).unwrap_or_default(),
-            };
-            account_notice::redirect(context, AccountNotice::ActionPending, session)
+        Destination::Account(account) => {
+            let page = Route::recognise(&account.page).filter(Route::is_account);
+            let page = page.unwrap_or(Route::Account);
+            if account.action_pending {
+                let session = match &redirect.session {
+                    Some(secret) => secret.reveal(),
+                    None => context.cookie(Cookie::Session).unwrap_or_default(),
+                };
+                account_notice::redirect(context, &page, AccountNotice::ActionPending, session)
+            } else {
+                response::redirect_303(&context.app.path(&page))
+            }
         }
     };
     if let Some(secret) = redirect.binding {

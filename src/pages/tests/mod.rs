@@ -242,11 +242,20 @@ fn evil_application() -> ApplicationLink {
 }
 
 /// An account page with a hostile text in every field.
-fn hostile_account() -> Account {
+fn hostile_account(section: AccountSection) -> Account {
     let evil = || HOSTILE.to_owned();
+    let moment = || Moment {
+        rfc3339: evil(),
+        seconds_ago: 0,
+    };
     Account {
         action: evil(),
         csrf: evil(),
+        section,
+        sections: vec![SectionLink {
+            section,
+            href: evil(),
+        }],
         user: evil_person(),
         notice: Some(AccountNotice::WrongPassword),
         min_length: Some(8),
@@ -255,14 +264,14 @@ fn hostile_account() -> Account {
             id: evil(),
             device: Some(evil()),
             address: Some(evil()),
-            signed_in_at: evil(),
-            last_used_at: evil(),
+            signed_in_at: moment(),
+            last_used_at: moment(),
             is_current: false,
         }],
         applications: vec![ApplicationLine {
             id: evil(),
             name: evil(),
-            since: evil(),
+            since: moment(),
             scopes: vec![ScopeLine {
                 name: evil(),
                 description: String::new(),
@@ -359,7 +368,6 @@ fn hostile_values_stay_text_on_every_page() {
         let drawn = [
             login.render(&theme, locale),
             consent.render(&theme, locale),
-            hostile_account().render(&theme, locale),
             LogoutConfirm {
                 action: evil(),
                 csrf: evil(),
@@ -401,7 +409,8 @@ fn hostile_values_stay_text_on_every_page() {
             }
             .render(&theme, locale),
         ];
-        for html in drawn {
+        let account = AccountSection::ALL.map(|section| hostile_account(section).render(&theme, locale));
+        for html in drawn.into_iter().chain(account) {
             assert!(!html.contains("<script>"), "{html}");
             let scripts = tags(&html)
                 .iter()

@@ -185,7 +185,7 @@ fn a_password_that_was_refused_is_announced_at_its_field() {
     ] {
         let page = Account {
             notice: Some(notice),
-            ..Account::sample()
+            ..Account::sample(AccountSection::Password)
         };
         let html = render(&page);
         assert!(has(&html, "p", &[("id", "notice"), ("role", "alert")]));
@@ -201,7 +201,7 @@ fn a_password_that_was_refused_is_announced_at_its_field() {
 
 #[test]
 fn password_managers_find_their_way_on_the_account_page() {
-    let html = render(&Account::sample());
+    let html = render(&Account::sample(AccountSection::Password));
     for (name, autocomplete) in [
         ("username", "username"),
         ("current-password", "current-password"),
@@ -213,9 +213,33 @@ fn password_managers_find_their_way_on_the_account_page() {
             &[("name", name), ("autocomplete", autocomplete)]
         ));
     }
-    let without = Account {
-        min_length: None,
-        ..Account::sample()
-    };
-    assert!(!render(&without).contains("password"));
+    for section in AccountSection::ALL {
+        let html = render(&Account::bare_sample(section));
+        assert!(!html.contains("type=\"password\"") && !html.contains("/account/password"));
+    }
+}
+
+#[test]
+fn each_section_of_the_account_has_its_own_address_and_leads_to_the_others() {
+    for section in AccountSection::ALL {
+        let html = render(&Account::sample(section));
+        let tags = tags(&html);
+        let current: Vec<_> = tags
+            .iter()
+            .filter(|tag| tag.attribute("aria-current") == Some("page"))
+            .filter_map(|tag| tag.attribute("href"))
+            .collect();
+        let own = format!("/account/{}", section.name());
+        assert_eq!(current, [own.as_str()]);
+        for other in AccountSection::ALL {
+            assert!(has(
+                &html,
+                "a",
+                &[("href", &format!("/account/{}", other.name()))]
+            ));
+        }
+        for form in tags.iter().filter(|tag| tag.name == "form" && !tag.closing) {
+            assert_eq!(form.attribute("action"), Some(own.as_str()));
+        }
+    }
 }

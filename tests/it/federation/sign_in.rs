@@ -225,7 +225,7 @@ async fn nobody_is_sent_to_a_provider_by_the_name_of_their_own_account() {
     };
     scene.server.change_provider("up", fields).await;
     let browser = scene.server.user("bob").await.browser();
-    let page = browser.visit("/account").await.sign_in().await;
+    let page = browser.visit("/account/devices").await.sign_in().await;
     scene.server.advance(11 * 60);
     let asked = browser.submit(&end_others(&page)).await;
     assert_eq!(asked.page(), "/login");
@@ -242,10 +242,10 @@ async fn a_sign_in_of_the_future_is_one_of_now() {
         .tokens(&browser, "u-1", &json!({"auth_time": tomorrow}))
         .await;
     assert_eq!(tokens.id().claims["auth_time"], START.seconds());
-    let page = browser.visit("/account").await;
+    let page = browser.visit("/account/devices").await;
     let sessions = end_others(&page);
     scene.server.advance(599);
-    assert_eq!(browser.submit(&sessions).await.page(), "/account");
+    assert_eq!(browser.submit(&sessions).await.page(), "/account/devices");
     scene.server.advance(1);
     assert_eq!(browser.submit(&sessions).await.page(), "/login");
 }
@@ -271,7 +271,7 @@ async fn a_silent_return_from_a_provider_is_no_proof() {
         .await
         .callback()
         .code();
-    let account = browser.visit("/account").await;
+    let account = browser.visit("/account/devices").await;
     let asked = browser.submit(&end_others(&account)).await;
     assert_eq!(asked.page(), "/login");
     let start = asked.path.replace("/login?", "/federation/up/start?");
@@ -284,7 +284,10 @@ async fn a_silent_return_from_a_provider_is_no_proof() {
     assert_eq!(question.get("login_hint"), None, "it is a name of this service");
     scene.vouch(&question, "u-1", &json!({}));
     let account = browser.visit(&question.answer("code=c-2")).await;
-    assert_eq!(browser.submit(&end_others(&account)).await.page(), "/account");
+    assert_eq!(
+        browser.submit(&end_others(&account)).await.page(),
+        "/account/devices"
+    );
     // What was asked of it stands in an address: an application that has to know when is told no.
     let silent = scene.acme.request().with("max_age", "300").with("prompt", "none");
     let answer = browser.authorize(&silent).await.callback();
