@@ -304,32 +304,29 @@ fn theme_dir(reader: &mut Reader<'_>, data_dir: &Path) -> PathBuf {
 
 /// The URL of the documentation (RFC 8414 section 2).
 fn service_documentation(reader: &mut Reader<'_>) -> Option<String> {
-    let (text, origin) = reader.text("service_documentation")?;
-    let begins_well = text.starts_with("https://") || text.starts_with("http://");
-    let is_fit = text.bytes().all(|byte| byte.is_ascii_graphic()) && Url::parse(&text).is_ok();
-    if !begins_well || !is_fit {
-        let example = "as in https://docs.example.com/sign-in";
-        reader.fault(
-            &origin,
-            format!("service_documentation = {text:?}: it is no address of a page, {example}"),
-        );
-    }
-    Some(text)
+    let problem = "it is no address of a page, as in https://docs.example.com/sign-in";
+    address(reader, "service_documentation", &["https://", "http://"], problem)
 }
 
 /// The address at which people get help.
 fn support_contact(reader: &mut Reader<'_>) -> Option<String> {
-    let (text, origin) = reader.text("support_contact")?;
-    let begins_well = ["mailto:", "https://", "tel:"]
-        .iter()
-        .any(|start| text.starts_with(start));
+    let problem = "it is no address where people get help, as in mailto:help@example.com, https://example.com/help or \
+                   tel:+15550100";
+    address(
+        reader,
+        "support_contact",
+        &["mailto:", "https://", "tel:"],
+        problem,
+    )
+}
+
+/// A URL that begins in one of these ways.
+fn address(reader: &mut Reader<'_>, key: &str, beginnings: &[&str], problem: &str) -> Option<String> {
+    let (text, origin) = reader.text(key)?;
+    let begins_well = beginnings.iter().any(|beginning| text.starts_with(beginning));
     let is_fit = text.bytes().all(|byte| byte.is_ascii_graphic()) && Url::parse(&text).is_ok();
     if !begins_well || !is_fit {
-        let example = "as in mailto:help@example.com, https://example.com/help or tel:+15550100";
-        reader.fault(
-            &origin,
-            format!("support_contact = {text:?}: it is no address where people get help, {example}"),
-        );
+        reader.fault(&origin, format!("{key} = {text:?}: {problem}"));
     }
     Some(text)
 }

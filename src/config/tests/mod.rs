@@ -136,6 +136,33 @@ fn the_documentation_is_at_the_address_of_a_page() {
 }
 
 #[test]
+fn help_is_at_an_address_with_its_scheme() {
+    let contact = |contact: &str| {
+        let config = resolve(&sources_of(&[("support_contact", contact)], &[], WHOLE));
+        config.map(|config| config.support_contact)
+    };
+    for fit in [
+        "mailto:help@example.com",
+        "https://example.com/help",
+        "tel:+15550100",
+    ] {
+        assert_eq!(contact(fit).unwrap().as_deref(), Some(fit));
+    }
+    for unfit in [
+        "help@example.com",
+        "http://example.com/help",
+        "javascript:alert(1)",
+        "mailto:a b",
+    ] {
+        let faults = contact(unfit).unwrap_err().to_string();
+        assert!(
+            faults.contains("it is no address where people get help"),
+            "{faults}"
+        );
+    }
+}
+
+#[test]
 fn an_unknown_key_is_named_with_its_line_and_the_nearest_known_one() {
     let text = format!("{WHOLE}\n[lifetimes]\nacces_token = \"1h\"\n[nonsense]\nx = 1\n");
     let faults = faults(&sources_of(&[], &[], &text));
