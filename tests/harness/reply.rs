@@ -169,7 +169,7 @@ impl Reply {
     /// 4.1.2.1).
     pub(crate) fn error_page(&self) -> String {
         assert_eq!(self.header("location"), None);
-        let details = self.text().split_once("<details>").expect("details").1;
+        let details = self.text().split_once("<details>").unwrap().1;
         let said = html::text_of(details, "p");
         let of_a_sign_in = [
             LoginTransactionError::Expired,

@@ -28,10 +28,7 @@ fn authorize(client_id: &str, redirect_uri: &str) -> String {
 
 /// The address of the first button.
 fn best_way(page: &str) -> &str {
-    let button = page
-        .split_once("<a class=\"button\" href=\"")
-        .expect("a way on")
-        .1;
+    let button = page.split_once("<a class=\"button\" href=\"").unwrap().1;
     button.split('"').next().unwrap()
 }
 

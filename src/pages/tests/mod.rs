@@ -241,6 +241,28 @@ fn evil_application() -> ApplicationLink {
     }
 }
 
+fn hostile_error() -> ErrorPage {
+    let evil = || HOSTILE.to_owned();
+    ErrorPage {
+        kind: ErrorKind::Elsewhere,
+        details: Some(evil()),
+        request_id: evil(),
+        issuer: evil(),
+        application: Some(evil_application()),
+        retry: Some(evil()),
+        account: Some(evil()),
+        contact: Some(evil()),
+    }
+}
+
+fn hostile_logged_out() -> LoggedOut {
+    LoggedOut {
+        service: HOSTILE.to_owned(),
+        application: Some(evil_application()),
+        account: HOSTILE.to_owned(),
+    }
+}
+
 /// An account page with a hostile text in every field.
 fn hostile_account(section: AccountSection) -> Account {
     let evil = || HOSTILE.to_owned();
@@ -374,23 +396,8 @@ fn hostile_values_stay_text_on_every_page() {
                 user: Some(evil_person()),
             }
             .render(&theme, locale),
-            ErrorPage {
-                kind: ErrorKind::Elsewhere,
-                details: Some(evil()),
-                request_id: evil(),
-                issuer: evil(),
-                application: Some(evil_application()),
-                retry: Some(evil()),
-                account: Some(evil()),
-                contact: Some(evil()),
-            }
-            .render(&theme, locale),
-            LoggedOut {
-                service: evil(),
-                application: Some(evil_application()),
-                account: evil(),
-            }
-            .render(&theme, locale),
+            hostile_error().render(&theme, locale),
+            hostile_logged_out().render(&theme, locale),
             FormPost {
                 action: evil(),
                 fields: vec![(evil(), evil())],
