@@ -19,17 +19,18 @@
 //! | [`secret`] | secrets in the clear and their digests, as different types | random |
 //! | [`seal`] | encryption at rest under the master key | hex, random |
 //! | [`age`] | files encrypted to recipients or with a passphrase, as the tool age does | random |
+//! | [`described`] | enums and records whose doc comments are text at run time too | nothing |
 //! | [`background`] | threads for long work, which requests come before | nothing |
-//! | [`route`] | every path of the service, once | nothing |
+//! | [`route`] | every path of the service, once | described |
 //! | [`files`] | files and folders, opened without following links; who owns them | nothing |
 //! | [`limit`] | rate limits and concurrency limits by address and by name, bounded in memory | clock, random |
 //! | [`jose`] | JWS, JWT, JWK and signing keys on ring | clock, random |
 //! | [`password`] | password hashes, the pool that computes them, hashes of other systems, strength | limit |
 //! | [`identity`] | users, sessions, consents | clock, password, secret |
-//! | [`oauth`] | the RFCs as types and pure decisions | clock, identity, jose, password, secret |
+//! | [`oauth`] | the RFCs as types and pure decisions | clock, described, identity, jose, password, secret |
 //! | [`federation`] | upstream providers: whom they vouch for, what they publish | clock, identity, jose, net, oauth, random, route |
 //! | [`store`] | typed tables on a byte-level waist; redb behind it | clock, federation, files, identity, jose, oauth, random |
-//! | [`observe`] | the log, the audit events, the metrics | clock, config, files |
+//! | [`observe`] | the log, the audit events, the metrics | clock, config, described, files |
 //! | [`data_dir`] | the files of one installation: lock, master key, free room, atomic writes, restore | admin, clock, config, control, files, flow, hex, random, seal, store |
 //! | [`flow`] | the use cases: one verb a file, one transaction each | clock, federation, identity, jose, limit, oauth, observe, password, random, seal, secret, store |
 //! | [`admin`] | the verbs of administration, for the command line and the control socket | clock, federation, flow, identity, jose, limit, oauth, observe, password, random, seal, secret, store |
@@ -40,8 +41,9 @@
 //! | [`http`] | endpoints for programs, screens for people | app, clock, federation, flow, identity, limit, net, oauth, observe, pages, password, route, secret, store, themes |
 //! | [`config`] | flag before environment before file before default | age, identity, jose, limit, net, oauth, password |
 //! | [`control`] | administration over a unix socket, or on the store itself | admin, background, files, flow, store |
+//! | [`guide`] | the guide that `idsvc help` prints: handwritten pages, and reference pages made from the code | config, federation, http, oauth, observe, route |
 //! | [`server`] | what `serve` does: listen, answer, housekeeping, backups, certificates, shutdown | admin, age, app, background, clock, config, control, data_dir, files, flow, http, net, oauth, observe, password, random, route, store, themes |
-//! | [`cli`] | the commands: parsing and printing; composes everything | admin, age, background, clock, config, control, data_dir, federation, files, flow, http, identity, jose, net, oauth, observe, pages, password, random, route, seal, server, store, themes |
+//! | [`cli`] | the commands: parsing and printing; composes everything | admin, age, background, clock, config, control, data_dir, described, federation, files, flow, guide, http, identity, jose, net, oauth, observe, pages, password, random, route, seal, server, store, themes |
 //!
 //! No two rooms import each other, not by way of others either. Two imports may surprise. [`federation`] imports `net`,
 //! because [`federation::Upstreams`] fetches and caches what providers publish; the rules beside it stay pure. `net`
@@ -146,9 +148,11 @@ pub mod clock;
 pub mod config;
 pub mod control;
 pub mod data_dir;
+pub mod described;
 pub mod federation;
 pub mod files;
 pub mod flow;
+pub mod guide;
 pub mod hex;
 pub mod http;
 pub mod identity;

@@ -4,15 +4,36 @@ use std::borrow::Cow;
 
 use http::Method;
 
-/// Which browsers' scripts may read an answer (Fetch standard, section 3.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cors {
-    /// Scripts of any origin: the answer is the same for all senders.
-    Public,
-    /// Scripts of the origins of public clients' redirect URIs, and of origins that the operator named for a client.
-    Clients,
-    /// No scripts of other origins.
-    None,
+use crate::described::described;
+
+described! {
+    /// Which browsers' scripts may read an answer (Fetch standard, section 3.3).
+    pub enum Cors {
+        /// Scripts of any origin: the answer is the same for all senders.
+        Public = "all",
+        /// Scripts of the origins of public clients' redirect URIs, and of origins that the operator named for a client.
+        Clients = "clients",
+        /// No scripts of other origins.
+        None = "none",
+    }
+}
+
+described! {
+    /// Who has to authenticate.
+    pub enum Caller {
+        /// Anyone may ask.
+        Anyone = "nobody",
+        /// The client, by its secret or a signed assertion. A public client names itself.
+        Client = "client",
+        /// The client, by one of its API keys.
+        ApiKey = "API key",
+        /// The holder of an access token.
+        Bearer = "access token",
+        /// The user, on the pages of the service or by the session cookie of the browser.
+        User = "user",
+        /// The provider, at which the user signs in.
+        Provider = "provider",
+    }
 }
 
 /// A page or resource. HEAD is answered like GET (RFC 9110 section 9.1).
@@ -37,21 +58,21 @@ const AUTHORIZATION_SERVER: &str = "/.well-known/oauth-authorization-server";
 const CHANGE_PASSWORD: &str = "/.well-known/change-password";
 
 macro_rules! routes {
-    ($($(#[$doc:meta])* $name:ident $path:expr, $methods:ident, $label:literal, $cors:ident $(, $member:literal)?;)*) => {
+    (
+        fixed: {
+            $($(#[doc = $doc:literal])* $name:ident $path:expr, $methods:ident, $label:literal, $cors:ident, $caller:ident
+                $(, $member:literal)?;)*
+        }
+        with_part: {
+            $($(#[doc = $part_doc:literal])* $part_name:ident($part:ident) $part_path:expr, $part_methods:ident,
+                $part_label:literal, $part_caller:ident;)*
+        }
+    ) => {
         /// A path that the service answers.
         #[derive(Clone, Debug, PartialEq, Eq, Hash)]
         pub enum Route {
-            $($(#[$doc])* $name,)*
-            /// A static file, by its path below `/assets/`.
-            Asset(String),
-            /// A file of a theme, by its path below `/theme/`: the theme, its version, the file.
-            ThemeFile(String),
-            /// The redirect to a provider.
-            FederationStart(String),
-            /// The redirect URI at a provider (OpenID Connect Core 3.1.2.5).
-            FederationCallback(String),
-            /// The logo of a provider.
-            FederationLogo(String),
+            $($(#[doc = $doc])* $name,)*
+            $($(#[doc = $part_doc])* $part_name(String),)*
         }
 
         /// All routes that have one path each.
@@ -61,15 +82,18 @@ macro_rules! routes {
         pub const DISCOVERED: &[(&str, Route)] = &[$($(($member, Route::$name),)?)*];
 
         impl Route {
+            /// All routes. What differs in a path is its name in braces.
+            pub fn all() -> Vec<Self> {
+                let mut all = FIXED.to_vec();
+                $(all.push(Self::$part_name(concat!("{", stringify!($part), "}").to_owned()));)*
+                all
+            }
+
             /// The path, without that of the issuer.
             pub fn path(&self) -> Cow<'static, str> {
                 match self {
                     $(Self::$name => Cow::Borrowed($path),)*
-                    Self::Asset(file) => Cow::Owned(format!("{ASSETS}{file}")),
-                    Self::ThemeFile(file) => Cow::Owned(format!("{THEMES}{file}")),
-                    Self::FederationStart(provider) => federation(provider, START),
-                    Self::FederationCallback(provider) => federation(provider, CALLBACK),
-                    Self::FederationLogo(provider) => federation(provider, LOGO),
+                    $(Self::$part_name($part) => Cow::Owned($part_path),)*
                 }
             }
 
@@ -78,8 +102,7 @@ macro_rules! routes {
             pub fn methods(&self) -> &'static [Method] {
                 match self {
                     $(Self::$name => $methods,)*
-                    Self::Asset(_) | Self::ThemeFile(_) | Self::FederationLogo(_) => READ,
-                    Self::FederationStart(_) | Self::FederationCallback(_) => FOLLOW,
+                    $(Self::$part_name(_) => $part_methods,)*
                 }
             }
 
@@ -87,11 +110,7 @@ macro_rules! routes {
             pub fn label(&self) -> &'static str {
                 match self {
                     $(Self::$name => $label,)*
-                    Self::Asset(_) => "asset",
-                    Self::ThemeFile(_) => "theme_file",
-                    Self::FederationStart(_) => "federation_start",
-                    Self::FederationCallback(_) => "federation_callback",
-                    Self::FederationLogo(_) => "federation_logo",
+                    $(Self::$part_name(_) => $part_label,)*
                 }
             }
 
@@ -99,11 +118,23 @@ macro_rules! routes {
             pub fn cors(&self) -> Cors {
                 match self {
                     $(Self::$name => Cors::$cors,)*
-                    Self::Asset(_)
-                    | Self::ThemeFile(_)
-                    | Self::FederationStart(_)
-                    | Self::FederationCallback(_)
-                    | Self::FederationLogo(_) => Cors::None,
+                    $(Self::$part_name(_))|* => Cors::None,
+                }
+            }
+
+            /// Who has to authenticate.
+            pub fn caller(&self) -> Caller {
+                match self {
+                    $(Self::$name => Caller::$caller,)*
+                    $(Self::$part_name(_) => Caller::$part_caller,)*
+                }
+            }
+
+            /// What it is for.
+            pub fn purpose(&self) -> &'static str {
+                match self {
+                    $(Self::$name => concat!($($doc),*).trim_ascii(),)*
+                    $(Self::$part_name(_) => concat!($($part_doc),*).trim_ascii(),)*
                 }
             }
         }
@@ -111,56 +142,71 @@ macro_rules! routes {
 }
 
 routes! {
-    /// The authorization endpoint (RFC 6749 section 3.1).
-    Authorize "/oauth2/authorize", FOLLOW_OR_SUBMIT, "authorize", None, "authorization_endpoint";
-    /// The token endpoint (RFC 6749 section 3.2).
-    Token "/oauth2/token", SUBMIT, "token", Clients, "token_endpoint";
-    /// The refresh endpoint, where clients authenticate by an API key.
-    Refresh "/v4/tokens", SUBMIT, "refresh", Clients, "refresh_endpoint";
-    /// The provider's metadata (OpenID Connect Discovery 1.0 section 4).
-    OpenidConfiguration "/.well-known/openid-configuration", READ, "openid_configuration", Public;
-    /// The same metadata where RFC 8414 section 3 looks for it.
-    OauthAuthorizationServer AUTHORIZATION_SERVER, READ, "oauth_authorization_server", Public;
-    /// The public keys (RFC 7517 section 5).
-    Jwks "/oauth2/jwks", READ, "jwks", Public, "jwks_uri";
-    /// The `UserInfo` endpoint (OpenID Connect Core section 5.3).
-    UserInfo "/oauth2/userinfo", READ_OR_SUBMIT, "userinfo", Clients, "userinfo_endpoint";
-    /// Token introspection (RFC 7662).
-    Introspect "/oauth2/introspect", SUBMIT, "introspect", None, "introspection_endpoint";
-    /// Token revocation (RFC 7009).
-    Revoke "/oauth2/revoke", SUBMIT, "revoke", Clients, "revocation_endpoint";
-    /// Logout asked for by a client (OpenID Connect RP-Initiated Logout 1.0 section 2).
-    EndSession "/oauth2/logout", FOLLOW_OR_SUBMIT, "end_session", None, "end_session_endpoint";
-    /// The sign-in page.
-    Login "/login", FOLLOW_OR_SUBMIT, "login", None;
-    /// The page that asks whether a client may act for the user.
-    Consent "/consent", FOLLOW_OR_SUBMIT, "consent", None;
-    /// The page that asks whether the user wants to sign out.
-    LogoutConfirm "/logout/confirm", READ_OR_SUBMIT, "logout_confirm", None;
-    /// The page after signing out.
-    LoggedOut "/logged-out", READ, "logged_out", None;
-    /// The page on which users manage their own account: its first section.
-    Account "/account", FOLLOW_OR_SUBMIT, "account", None;
-    /// The section of the account page with the names of the user.
-    AccountProfile "/account/profile", FOLLOW_OR_SUBMIT, "account_profile", None;
-    /// The section of the account page for the password.
-    AccountPassword "/account/password", FOLLOW_OR_SUBMIT, "account_password", None;
-    /// The section of the account page with the sessions.
-    AccountDevices "/account/devices", FOLLOW_OR_SUBMIT, "account_devices", None;
-    /// The section of the account page with the applications.
-    AccountApplications "/account/applications", FOLLOW_OR_SUBMIT, "account_applications", None;
-    /// The address that password managers open to change a password (W3C, A Well-Known URL for Changing Passwords).
-    ChangePassword CHANGE_PASSWORD, READ, "change_password", None;
-    /// The page that says what went wrong.
-    Error "/error", READ, "error", None;
-    /// Liveness.
-    Healthz "/healthz", READ, "healthz", None;
-    /// Readiness.
-    Readyz "/readyz", READ, "readyz", None;
-    /// The development page.
-    Home "/", READ, "home", None;
-    /// The redirect URI of the development server's example client.
-    DevCallback "/dev/callback", FOLLOW, "dev_callback", None;
+    fixed: {
+        /// The authorization endpoint: an application sends the browser here to sign the user in (RFC 6749 section 3.1).
+        Authorize "/oauth2/authorize", FOLLOW_OR_SUBMIT, "authorize", None, User, "authorization_endpoint";
+        /// The token endpoint, for every grant (RFC 6749 section 3.2).
+        Token "/oauth2/token", SUBMIT, "token", Clients, Client, "token_endpoint";
+        /// The refresh endpoint, with an API key in place of the client's own authentication.
+        Refresh "/v4/tokens", SUBMIT, "refresh", Clients, ApiKey, "refresh_endpoint";
+        /// The discovery document (OpenID Connect Discovery 1.0 section 4).
+        OpenidConfiguration "/.well-known/openid-configuration", READ, "openid_configuration", Public, Anyone;
+        /// The same document where RFC 8414 section 3 looks for it. A path of the issuer is added at the end.
+        OauthAuthorizationServer AUTHORIZATION_SERVER, READ, "oauth_authorization_server", Public, Anyone;
+        /// The public keys (RFC 7517 section 5).
+        Jwks "/oauth2/jwks", READ, "jwks", Public, Anyone, "jwks_uri";
+        /// The claims of the user of an access token (OpenID Connect Core section 5.3).
+        UserInfo "/oauth2/userinfo", READ_OR_SUBMIT, "userinfo", Clients, Bearer, "userinfo_endpoint";
+        /// Whether a token is in force. Public clients may not ask (RFC 7662).
+        Introspect "/oauth2/introspect", SUBMIT, "introspect", None, Client, "introspection_endpoint";
+        /// Ends an access token, or a refresh token with its grant (RFC 7009).
+        Revoke "/oauth2/revoke", SUBMIT, "revoke", Clients, Client, "revocation_endpoint";
+        /// An application sends the browser here to sign the user out (OpenID Connect RP-Initiated Logout 1.0 section 2).
+        EndSession "/oauth2/logout", FOLLOW_OR_SUBMIT, "end_session", None, User, "end_session_endpoint";
+        /// The sign-in page.
+        Login "/login", FOLLOW_OR_SUBMIT, "login", None, User;
+        /// The page that asks whether a client may act for the user.
+        Consent "/consent", FOLLOW_OR_SUBMIT, "consent", None, User;
+        /// The page that asks whether the user wants to sign out.
+        LogoutConfirm "/logout/confirm", READ_OR_SUBMIT, "logout_confirm", None, User;
+        /// The page after signing out.
+        LoggedOut "/logged-out", READ, "logged_out", None, Anyone;
+        /// The page on which users manage their own account: its first section.
+        Account "/account", FOLLOW_OR_SUBMIT, "account", None, User;
+        /// The section of the account page with the names of the user.
+        AccountProfile "/account/profile", FOLLOW_OR_SUBMIT, "account_profile", None, User;
+        /// The section of the account page for the password.
+        AccountPassword "/account/password", FOLLOW_OR_SUBMIT, "account_password", None, User;
+        /// The section of the account page with the sessions.
+        AccountDevices "/account/devices", FOLLOW_OR_SUBMIT, "account_devices", None, User;
+        /// The section of the account page with the applications.
+        AccountApplications "/account/applications", FOLLOW_OR_SUBMIT, "account_applications", None, User;
+        /// The address that password managers open to change a password, at the root of the host (W3C, A Well-Known URL for
+        /// Changing Passwords).
+        ChangePassword CHANGE_PASSWORD, READ, "change_password", None, Anyone;
+        /// The page that says what went wrong.
+        Error "/error", READ, "error", None, Anyone;
+        /// Whether the process is alive.
+        Healthz "/healthz", READ, "healthz", None, Anyone;
+        /// Whether the service can answer.
+        Readyz "/readyz", READ, "readyz", None, Anyone;
+        /// Redirects browsers to the account page. With `--dev`, the page of the example client.
+        Home "/", READ, "home", None, Anyone;
+        /// The redirect URI of the example client, with `--dev` only.
+        DevCallback "/dev/callback", FOLLOW, "dev_callback", None, Anyone;
+    }
+    with_part: {
+        /// A file that pages load.
+        Asset(file) format!("{ASSETS}{file}"), READ, "asset", Anyone;
+        /// A file of a theme: the theme, its version, the path.
+        ThemeFile(file) format!("{THEMES}{file}"), READ, "theme_file", Anyone;
+        /// The redirect to a provider.
+        FederationStart(provider) federation(provider, START), FOLLOW, "federation_start", Provider;
+        /// The redirect URI at a provider (OpenID Connect Core section 3.1.2.5).
+        FederationCallback(provider) federation(provider, CALLBACK), FOLLOW, "federation_callback", Provider;
+        /// The logo of a provider.
+        FederationLogo(provider) federation(provider, LOGO), READ, "federation_logo", Anyone;
+    }
 }
 
 impl Route {
@@ -262,8 +308,8 @@ pub fn strip_issuer_path<'path>(issuer_path: &str, request_path: &'path str) -> 
     }
 }
 
-fn federation(provider: &str, step: &str) -> Cow<'static, str> {
-    Cow::Owned(format!("{FEDERATION}{provider}/{step}"))
+fn federation(provider: &str, step: &str) -> String {
+    format!("{FEDERATION}{provider}/{step}")
 }
 
 /// Whether this can be the id of a provider.

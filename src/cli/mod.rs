@@ -1,4 +1,4 @@
-//! Parses the command line and runs one command. Exit code 0 for done, 1 for refused, 2 for misused.
+//! Parses the command line and runs one command.
 
 pub mod admin_connection;
 pub mod backup;
@@ -12,6 +12,7 @@ pub mod config;
 pub mod doctor;
 pub mod events;
 pub mod export;
+pub mod help;
 pub mod import;
 pub mod key;
 pub mod man;
@@ -49,6 +50,7 @@ use self::admin_connection::AdminConnector;
 use self::output::{CliError, Output};
 use crate::config::memory_limit::MemoryLimit;
 use crate::config::{Fault, Sources, is_read};
+use crate::described::described;
 
 /// An OAuth 2.1 and OpenID Connect identity and token service in one executable.
 #[derive(Debug, Parser)]
@@ -56,6 +58,7 @@ use crate::config::{Fault, Sources, is_read};
     name = "idsvc",
     version,
     propagate_version = true,
+    disable_help_subcommand = true,
     subcommand_required = true,
     arg_required_else_help = true,
     after_help = "To try it out, without any settings:\n  idsvc serve --dev"
@@ -67,6 +70,19 @@ pub struct Cli {
     /// The command.
     #[command(subcommand)]
     pub noun: Noun,
+}
+
+described! {
+    /// The exit code of a command, which is its place in this list.
+    pub enum Exit {
+        /// Done.
+        Done = "done",
+        /// The command was refused or failed, or found something wrong. The message says why. It also says when something
+        /// was changed and could not be printed.
+        Refused = "refused",
+        /// The command line is wrong: an unknown command or flag, a wrong value, or a missing `--yes` or password flag.
+        Misused = "misused",
+    }
 }
 
 /// The place of global flags on a help page: after those of the command.
@@ -147,6 +163,11 @@ pub enum Noun {
     Restore(restore::Restore),
     /// Return unused space of the database to the disk. The service may run
     Compact,
+    /// Print the help of a command, or a page of the guide
+    #[command(
+        after_help = "Examples:\n  idsvc help client add\n  idsvc help back-up-and-restore\n  idsvc help reference/events"
+    )]
+    Help(help::Help),
     /// Completion scripts for shells
     Completions(completions::Completions),
     /// Manual pages
@@ -224,21 +245,23 @@ pub fn main() -> ExitCode {
             let error = suggestions::improve(error, &words);
             let printed = error.print().and_then(|()| output.out.flush());
             if error.use_stderr() {
-                return ExitCode::from(2);
+                return ExitCode::from(Exit::Misused as u8);
             }
             printed.map_err(CliError::from)
         }
     };
-    let code = match result {
-        Ok(()) | Err(CliError::BrokenPipe) => ExitCode::SUCCESS,
+    let exit = match result {
+        Ok(()) | Err(CliError::BrokenPipe) => Exit::Done,
         Err(error) => {
             output.complain(&error);
-            let is_misused = matches!(error, CliError::Misused(_));
-            ExitCode::from(if is_misused { 2 } else { 1 })
+            match error {
+                CliError::Misused(_) => Exit::Misused,
+                _ => Exit::Refused,
+            }
         }
     };
     crate::observe::log::flush();
-    code
+    ExitCode::from(exit as u8)
 }
 
 /// Runs one command.
@@ -260,6 +283,7 @@ pub fn run(cli: Cli, output: &mut Output<'_>) -> Result<(), CliError> {
         Noun::Backup(request) => backup::run(&request, &connector, output),
         Noun::Restore(request) => restore::run(&request, &connector, output),
         Noun::Compact => compact::run(&connector, output),
+        Noun::Help(request) => help::run(&request, output),
         Noun::Completions(completions) => completions::run(&completions, output),
         Noun::Man(request) => man::run(&request, output),
     }

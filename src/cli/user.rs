@@ -326,7 +326,7 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
         Reply::UserRemoved(uuid, account_id) => {
             output.line(&format!("user {account_id} is removed"))?;
             output.hint(&format!(
-                "Traces stay in backups, and in the database until idsvc compact. The README says more: To erase a person.\nEvents name the user as {uuid}."
+                "Traces stay in backups, and in the database until idsvc compact: see idsvc help erase-a-person.\nEvents name the user as {uuid}."
             ));
             Ok(())
         }

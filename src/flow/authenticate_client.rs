@@ -10,7 +10,7 @@ use crate::oauth::Client;
 use crate::oauth::api_key::{self, PresentedApiKey};
 use crate::oauth::assertion::{Recipient, ReplayKey};
 use crate::oauth::client_auth::{self, AuthenticatedClient, Authentication, Credentials};
-use crate::oauth::error::{ErrorCode, Refusal};
+use crate::oauth::error::{Cause, ErrorCode, Refusal};
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::records::ApiKeyUse;
@@ -102,7 +102,7 @@ pub async fn authenticate_api_key(
 ) -> Result<Answer<AuthenticatedClient>, Failure> {
     let catalog = core.catalog();
     let Some((id, client)) = catalog.api_key(&presented.key.digest()) else {
-        return Ok(Err(api_key::UNKNOWN.because("unknown_key")));
+        return Ok(Err(api_key::UNKNOWN.because(Cause::UnknownKey)));
     };
     let client = or_refuse!(client_auth::authenticate_api_key(presented, client));
     let last_use = core.store.read(|snapshot| API_KEY_USES.get(snapshot, &id))?;

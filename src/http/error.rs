@@ -10,7 +10,7 @@ use super::response::{self, HttpResponse};
 use crate::app::App;
 use crate::flow::Failure;
 use crate::net::{FailedRequest, REQUEST_TIMEOUT};
-use crate::oauth::error::{ErrorCode, Refusal};
+use crate::oauth::error::{Cause, ErrorCode, Refusal};
 use crate::observe::metrics::RefusalReason;
 use crate::pages::ErrorKind;
 use crate::route::{Route, strip_issuer_path};
@@ -28,7 +28,7 @@ struct Body<'a> {
 /// scheme that these endpoints take.
 pub fn refused(context: &RequestContext, refusal: &Refusal) -> HttpResponse {
     context.log_detail(RefusalLog {
-        reason: refusal.cause,
+        reason: refusal.cause.map(Cause::as_str),
         ..RefusalLog::default()
     });
     context.log_refusal(refusal.code.as_str(), &refusal.description);
@@ -47,17 +47,22 @@ pub fn refused(context: &RequestContext, refusal: &Refusal) -> HttpResponse {
 }
 
 fn status_of(code: ErrorCode) -> StatusCode {
+    answer_status(code).unwrap_or(StatusCode::BAD_REQUEST)
+}
+
+/// The status of an answer with this error code. None if the code is meant for the redirect URI only.
+pub fn answer_status(code: ErrorCode) -> Option<StatusCode> {
     match code {
-        ErrorCode::InvalidClient | ErrorCode::InvalidToken => StatusCode::UNAUTHORIZED,
-        ErrorCode::InsufficientScope => StatusCode::FORBIDDEN,
-        ErrorCode::ServerError => StatusCode::INTERNAL_SERVER_ERROR,
-        ErrorCode::TemporarilyUnavailable => StatusCode::SERVICE_UNAVAILABLE,
+        ErrorCode::InvalidClient | ErrorCode::InvalidToken => Some(StatusCode::UNAUTHORIZED),
+        ErrorCode::InsufficientScope => Some(StatusCode::FORBIDDEN),
+        ErrorCode::ServerError => Some(StatusCode::INTERNAL_SERVER_ERROR),
+        ErrorCode::TemporarilyUnavailable => Some(StatusCode::SERVICE_UNAVAILABLE),
         ErrorCode::InvalidRequest
         | ErrorCode::InvalidGrant
         | ErrorCode::UnauthorizedClient
         | ErrorCode::UnsupportedGrantType
-        | ErrorCode::InvalidScope
-        | ErrorCode::AccessDenied
+        | ErrorCode::InvalidScope => Some(StatusCode::BAD_REQUEST),
+        ErrorCode::AccessDenied
         | ErrorCode::UnsupportedResponseType
         | ErrorCode::LoginRequired
         | ErrorCode::InteractionRequired
@@ -65,7 +70,7 @@ fn status_of(code: ErrorCode) -> StatusCode {
         | ErrorCode::RequestNotSupported
         | ErrorCode::RequestUriNotSupported
         | ErrorCode::RegistrationNotSupported
-        | ErrorCode::UnmetAuthenticationRequirements => StatusCode::BAD_REQUEST,
+        | ErrorCode::UnmetAuthenticationRequirements => None,
     }
 }
 
@@ -172,7 +177,7 @@ pub fn note_refusal(context: &RequestContext, shortage: RefusalReason) {
         RefusalReason::Room | RefusalReason::Store => {
             if let Some(left_out) = context.app.limits.note_outage(context.now) {
                 tracing::warn!(
-                    reason = shortage.reason(),
+                    reason = shortage.as_str(),
                     left_out = (left_out > 0).then_some(left_out),
                     "requests are refused: {}",
                     if shortage == RefusalReason::Room {

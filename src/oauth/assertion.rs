@@ -11,7 +11,7 @@ use crate::jose::jwk::JwkSet;
 use crate::jose::jwt::{self, ExpectedTyp, JwtError};
 use crate::oauth::access_token::hour_of;
 use crate::oauth::client::{AssertionAudience, Client};
-use crate::oauth::error::{ErrorCode, Refusal};
+use crate::oauth::error::{Cause, ErrorCode, Refusal};
 
 /// The one value of `client_assertion_type` (RFC 7523 section 2.2).
 pub const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
@@ -120,11 +120,11 @@ pub fn check(
         }
         Err(problem) => {
             let cause = match problem {
-                JwtError::Algorithm => "algorithm_not_allowed",
-                JwtError::Typ => "wrong_typ",
-                JwtError::UnknownKey => "unknown_key",
-                JwtError::Signature => "bad_signature",
-                JwtError::Form(_) | JwtError::Claims => "malformed",
+                JwtError::Algorithm => Cause::AlgorithmNotAllowed,
+                JwtError::Typ => Cause::WrongTyp,
+                JwtError::UnknownKey => Cause::UnknownKey,
+                JwtError::Signature => Cause::BadSignature,
+                JwtError::Form(_) | JwtError::Claims => Cause::Malformed,
             };
             return Err(Refusal::CLIENT_UNPROVEN.because(cause));
         }

@@ -11,7 +11,7 @@ use crate::jose::jwt;
 use crate::oauth::api_key::{self, PresentedApiKey};
 use crate::oauth::assertion::{self, ASSERTION_TYPE, Recipient};
 use crate::oauth::client::{AuthMethod, Client};
-use crate::oauth::error::{ErrorCode, Refusal};
+use crate::oauth::error::{Cause, ErrorCode, Refusal};
 use crate::oauth::parameters::Parameters;
 use crate::secret::{ClientSecret, Digest};
 
@@ -189,14 +189,14 @@ pub const REPLAYED: Refusal = Refusal::invalid_client("client_assertion was used
 /// The refusal of a client that uses two methods at once (RFC 6749 section 2.3).
 const AMBIGUOUS: Refusal = Refusal::invalid_request("more than one client authentication method was used");
 
-/// Why `proof` does not authenticate `client`, in a word for the log.
-fn cause_of(proof: &Proof, client: &Client) -> &'static str {
+/// Why `proof` does not authenticate `client`.
+fn cause_of(proof: &Proof, client: &Client) -> Cause {
     match proof {
-        Proof::Secret(_) | Proof::EitherSecret(_) if client.is_public() => "public_client_sent_secret",
-        Proof::Secret(_) | Proof::EitherSecret(_) if !client.uses_secret() => "client_has_no_secret",
-        Proof::Secret(_) | Proof::EitherSecret(_) => "wrong_secret",
-        Proof::Assertion(_) => "client_has_no_key",
-        Proof::None => "no_secret",
+        Proof::Secret(_) | Proof::EitherSecret(_) if client.is_public() => Cause::PublicClientSentSecret,
+        Proof::Secret(_) | Proof::EitherSecret(_) if !client.uses_secret() => Cause::ClientHasNoSecret,
+        Proof::Secret(_) | Proof::EitherSecret(_) => Cause::WrongSecret,
+        Proof::Assertion(_) => Cause::ClientHasNoKey,
+        Proof::None => Cause::NoSecret,
     }
 }
 
@@ -208,9 +208,9 @@ pub fn authenticate(
     recipient: Recipient<'_>,
     now: Timestamp,
 ) -> Result<Authentication, Refusal> {
-    let client = client.ok_or_else(|| Refusal::CLIENT_UNPROVEN.because("unknown_client"))?;
+    let client = client.ok_or_else(|| Refusal::CLIENT_UNPROVEN.because(Cause::UnknownClient))?;
     if !client.enabled {
-        return Err(Refusal::CLIENT_UNPROVEN.because("client_disabled"));
+        return Err(Refusal::CLIENT_UNPROVEN.because(Cause::ClientDisabled));
     }
     let unproven = || Refusal::CLIENT_UNPROVEN.because(cause_of(&credentials.proof, client));
     let once = match &credentials.proof {
@@ -252,10 +252,10 @@ pub fn authenticate_api_key(
     client: &Arc<Client>,
 ) -> Result<AuthenticatedClient, Refusal> {
     if !client.enabled {
-        return Err(api_key::UNKNOWN.because("client_disabled"));
+        return Err(api_key::UNKNOWN.because(Cause::ClientDisabled));
     }
     if !presented.is_of(&client.client_id) {
-        return Err(api_key::UNKNOWN.because("key_of_another_client"));
+        return Err(api_key::UNKNOWN.because(Cause::KeyOfAnotherClient));
     }
     Ok(AuthenticatedClient {
         client: Arc::clone(client),

@@ -4,74 +4,92 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-/// The error code of a response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ErrorCode {
-    /// RFC 6749 sections 4.1.2.1 and 5.2; RFC 6750 section 3.1.
-    InvalidRequest,
-    /// RFC 6749 section 5.2.
-    InvalidClient,
-    /// RFC 6749 section 5.2.
-    InvalidGrant,
-    /// RFC 6749 sections 4.1.2.1 and 5.2.
-    UnauthorizedClient,
-    /// RFC 6749 section 5.2.
-    UnsupportedGrantType,
-    /// RFC 6749 sections 4.1.2.1 and 5.2.
-    InvalidScope,
-    /// RFC 6749 section 4.1.2.1: the user or the service refused.
-    AccessDenied,
-    /// RFC 6749 section 4.1.2.1.
-    UnsupportedResponseType,
-    /// RFC 6749 section 4.1.2.1.
-    ServerError,
-    /// RFC 6749 section 4.1.2.1: try again later.
-    TemporarilyUnavailable,
-    /// RFC 6750 section 3.1.
-    InvalidToken,
-    /// RFC 6750 section 3.1.
-    InsufficientScope,
-    /// OpenID Connect Core 3.1.2.6.
-    LoginRequired,
-    /// OpenID Connect Core 3.1.2.6.
-    InteractionRequired,
-    /// OpenID Connect Core 3.1.2.6.
-    ConsentRequired,
-    /// OpenID Connect Core 3.1.2.6.
-    RequestNotSupported,
-    /// OpenID Connect Core 3.1.2.6.
-    RequestUriNotSupported,
-    /// OpenID Connect Core 3.1.2.6.
-    RegistrationNotSupported,
-    /// OpenID Connect Core Error Code `unmet_authentication_requirements` 1.0.
-    UnmetAuthenticationRequirements,
+use crate::described::described;
+
+described! {
+    /// The error code of a response.
+    #[derive(Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum ErrorCode {
+        /// A parameter is missing, malformed or repeated, or the client used two authentication methods.
+        /// `error_description` names it: correct the request (RFC 6749 sections 4.1.2.1 and 5.2; RFC 6750 section 3.1).
+        InvalidRequest = "invalid_request",
+        /// The client is not authenticated. Check its identifier and its secret, key or API key. The log of the service has
+        /// the reason (RFC 6749 section 5.2).
+        InvalidClient = "invalid_client",
+        /// The code, refresh token or assertion is unknown, expired, used, revoked, or of another client. Send the user to
+        /// sign in again (RFC 6749 section 5.2).
+        InvalidGrant = "invalid_grant",
+        /// The client may not use this grant. The operator allows it with `idsvc client update` (RFC 6749 sections 4.1.2.1
+        /// and 5.2).
+        UnauthorizedClient = "unauthorized_client",
+        /// The service has no such grant. `grant_types_supported` in the discovery document lists all grants (RFC 6749
+        /// section 5.2).
+        UnsupportedGrantType = "unsupported_grant_type",
+        /// The scope is malformed, or the client may not ask for it. Ask for less, or have the operator add it to the client
+        /// (RFC 6749 sections 4.1.2.1 and 5.2).
+        InvalidScope = "invalid_scope",
+        /// The user declined, or did not sign in at the provider. Offer to sign in again (RFC 6749 section 4.1.2.1).
+        AccessDenied = "access_denied",
+        /// Send `response_type=code` (RFC 6749 section 4.1.2.1).
+        UnsupportedResponseType = "unsupported_response_type",
+        /// The service failed. Give the operator the request ID: the log has the error (RFC 6749 section 4.1.2.1).
+        ServerError = "server_error",
+        /// The service lacks something at this moment, or the sender is over a limit. Repeat the request after the seconds
+        /// in `Retry-After` (RFC 6749 section 4.1.2.1).
+        TemporarilyUnavailable = "temporarily_unavailable",
+        /// The access token is unknown, expired or revoked. Refresh it, or send the user to sign in (RFC 6750 section 3.1).
+        InvalidToken = "invalid_token",
+        /// The access token lacks the scope `openid`. Ask for it when the user signs in (RFC 6750 section 3.1).
+        InsufficientScope = "insufficient_scope",
+        /// Nobody is signed in, or another user than the requested one. Send the user without `prompt=none` (OpenID Connect
+        /// Core section 3.1.2.6).
+        LoginRequired = "login_required",
+        /// The user must choose to continue. Send the user without `prompt=none` (OpenID Connect Core section 3.1.2.6).
+        InteractionRequired = "interaction_required",
+        /// The user has not consented yet. Send the user without `prompt=none` (OpenID Connect Core section 3.1.2.6).
+        ConsentRequired = "consent_required",
+        /// Leave out the parameter `request` (OpenID Connect Core section 3.1.2.6).
+        RequestNotSupported = "request_not_supported",
+        /// Leave out the parameter `request_uri` (OpenID Connect Core section 3.1.2.6).
+        RequestUriNotSupported = "request_uri_not_supported",
+        /// Leave out the parameter `registration` (OpenID Connect Core section 3.1.2.6).
+        RegistrationNotSupported = "registration_not_supported",
+        /// The provider does not say when the user signed in there, and `max_age` asks for it. Or none of the essential
+        /// `acr` values can be met (OpenID Connect Core Error Code `unmet_authentication_requirements` 1.0).
+        UnmetAuthenticationRequirements = "unmet_authentication_requirements",
+    }
 }
 
-impl ErrorCode {
-    /// The code as it is sent.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::InvalidRequest => "invalid_request",
-            Self::InvalidClient => "invalid_client",
-            Self::InvalidGrant => "invalid_grant",
-            Self::UnauthorizedClient => "unauthorized_client",
-            Self::UnsupportedGrantType => "unsupported_grant_type",
-            Self::InvalidScope => "invalid_scope",
-            Self::AccessDenied => "access_denied",
-            Self::UnsupportedResponseType => "unsupported_response_type",
-            Self::ServerError => "server_error",
-            Self::TemporarilyUnavailable => "temporarily_unavailable",
-            Self::InvalidToken => "invalid_token",
-            Self::InsufficientScope => "insufficient_scope",
-            Self::LoginRequired => "login_required",
-            Self::InteractionRequired => "interaction_required",
-            Self::ConsentRequired => "consent_required",
-            Self::RequestNotSupported => "request_not_supported",
-            Self::RequestUriNotSupported => "request_uri_not_supported",
-            Self::RegistrationNotSupported => "registration_not_supported",
-            Self::UnmetAuthenticationRequirements => "unmet_authentication_requirements",
-        }
+described! {
+    /// Why a client was not authenticated. The log has it, and the response does not.
+    pub enum Cause {
+        /// No client has this identifier.
+        UnknownClient = "unknown_client",
+        /// The client is disabled.
+        ClientDisabled = "client_disabled",
+        /// The client has to authenticate, and sent nothing to do so.
+        NoSecret = "no_secret",
+        /// The client has another secret.
+        WrongSecret = "wrong_secret",
+        /// The client sent a secret, and has a key only.
+        ClientHasNoSecret = "client_has_no_secret",
+        /// The client is public and sent a secret.
+        PublicClientSentSecret = "public_client_sent_secret",
+        /// The client sent an assertion, and has no key.
+        ClientHasNoKey = "client_has_no_key",
+        /// The `kid` or `alg` of the assertion fits no key of the client, or no client has this API key.
+        UnknownKey = "unknown_key",
+        /// The assertion is signed with an algorithm that no key of the client is for.
+        AlgorithmNotAllowed = "algorithm_not_allowed",
+        /// The `typ` of the assertion is neither `JWT` nor `client-authentication+jwt`.
+        WrongTyp = "wrong_typ",
+        /// The signature of the assertion is wrong.
+        BadSignature = "bad_signature",
+        /// The assertion is no JWT.
+        Malformed = "malformed",
+        /// The API key is that of another client than the one that the request names.
+        KeyOfAnotherClient = "key_of_another_client",
     }
 }
 
@@ -82,9 +100,9 @@ pub struct Refusal {
     pub code: ErrorCode,
     /// `error_description`: printable ASCII without quotes and backslashes (RFC 6749 section 5.2).
     pub description: Cow<'static, str>,
-    /// The cause in one word for the log, if the response must not contain it.
+    /// The cause for the log, if the response must not contain it.
     #[serde(skip)]
-    pub cause: Option<&'static str>,
+    pub cause: Option<Cause>,
 }
 
 impl Refusal {
@@ -102,7 +120,7 @@ impl Refusal {
 
     /// The same refusal, with its cause for the log.
     #[must_use]
-    pub fn because(self, cause: &'static str) -> Self {
+    pub fn because(self, cause: Cause) -> Self {
         Self {
             cause: Some(cause),
             ..self

@@ -4,6 +4,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
+use crate::described::described;
 use crate::oauth::scope::Scope;
 
 /// The response. It describes active tokens only (RFC 7662 section 2.2).
@@ -19,35 +20,37 @@ pub enum Introspection {
     Active(Box<Active>),
 }
 
-/// The description of an active token.
-#[derive(Clone, Debug, Serialize)]
-pub struct Active {
-    /// Always true.
-    pub active: bool,
-    /// The granted scope.
-    pub scope: Scope,
-    /// The client it was issued to.
-    pub client_id: String,
-    /// The account identifier.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub username: Option<String>,
-    /// `bearer` for access tokens; absent for refresh tokens, which have no type.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub token_type: Option<&'static str>,
-    /// When it expires.
-    pub exp: Timestamp,
-    /// When it was issued.
-    pub iat: Timestamp,
-    /// The subject.
-    pub sub: Uuid,
-    /// The audience of an access token.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub aud: Option<String>,
-    /// The issuer.
-    pub iss: String,
-    /// The identifier of an access token.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub jti: Option<Uuid>,
+described! {
+    /// The description of an active token.
+    #[derive(Clone, Debug, Serialize)]
+    pub struct Active {
+        /// Always true.
+        pub active: bool,
+        /// The granted scope, as far as the client may still have it.
+        pub scope: Scope,
+        /// The client that the token was issued to.
+        pub client_id: String,
+        /// The account identifier of the user, or the client that acts for itself.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub username: Option<String>,
+        /// `bearer` for an access token; absent for a refresh token.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub token_type: Option<&'static str>,
+        /// When the token expires, in seconds since 1970.
+        pub exp: Timestamp,
+        /// When the token was issued, in seconds since 1970.
+        pub iat: Timestamp,
+        /// The identifier of the user, or of the client that acts for itself.
+        pub sub: Uuid,
+        /// The audience of an access token; absent for a refresh token.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub aud: Option<String>,
+        /// The issuer.
+        pub iss: String,
+        /// The identifier of an access token; absent for a refresh token.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub jti: Option<Uuid>,
+    }
 }
 
 impl Introspection {

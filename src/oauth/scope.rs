@@ -33,15 +33,35 @@ impl Scope {
         value == Self::AUTHENTICATED || value == Self::ANONYMOUS
     }
 
-    /// The scope values with a meaning of their own in OpenID Connect Core 5.4 and 11.
-    pub const STANDARD: [&'static str; 6] = [
-        Self::OPENID,
-        "profile",
-        "email",
-        "phone",
-        "address",
-        Self::OFFLINE_ACCESS,
+    /// The values with a meaning of their own, first those of OpenID Connect Core 5.4 and 11.
+    pub const MEANINGS: [(&'static str, &'static str); 8] = [
+        (
+            Self::OPENID,
+            "The request is one of OpenID Connect: there is an ID token, and UserInfo answers.",
+        ),
+        ("profile", "The name and other facts about the user."),
+        ("email", "The e-mail address."),
+        ("phone", "The telephone number."),
+        ("address", "The postal address."),
+        (
+            Self::OFFLINE_ACCESS,
+            "The refresh token outlives the session of the browser.",
+        ),
+        (
+            Self::AUTHENTICATED,
+            "The service adds it for a user who signed in. It cannot be requested.",
+        ),
+        (
+            Self::ANONYMOUS,
+            "The service adds it for an anonymous user. Other users cannot have it.",
+        ),
     ];
+
+    /// The scope values of OpenID Connect Core 5.4 and 11.
+    pub const STANDARD: [&'static str; 6] = {
+        let [openid, profile, email, phone, address, offline_access, ..] = Self::MEANINGS;
+        [openid.0, profile.0, email.0, phone.0, address.0, offline_access.0]
+    };
 
     /// The standard value that `value` is probably meant to be: one differs from it by one typing error. A plural is
     /// another word.

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use zeroize::Zeroizing;
 
+use crate::described::described;
 use crate::oauth::access_token::CommonClaims;
 use crate::oauth::client::{Client, GrantType};
 use crate::oauth::code::{self, CodeExchange};
@@ -147,27 +148,29 @@ pub fn client_scope(asked: Option<&Scope>, client: &Client, limit: &Scope) -> Re
     }
 }
 
-/// The response to every grant.
-#[derive(Clone, Debug, Serialize)]
-pub struct TokenResponse {
-    /// The access token, a JWT.
-    pub access_token: String,
-    /// `bearer` (RFC 6750).
-    pub token_type: &'static str,
-    /// Seconds until the access token expires.
-    pub expires_in: u64,
-    /// The refresh token, which replaces the previous one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub refresh_token: Option<String>,
-    /// The ID token, when `openid` was granted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub id_token: Option<String>,
-    /// The ID token again, under the name that older clients read.
-    #[serde(rename = "idtoken", skip_serializing_if = "Option::is_none")]
-    pub id_token_alias: Option<String>,
-    /// The members that the access token has too.
-    #[serde(flatten)]
-    pub common: CommonClaims,
+described! {
+    /// The response to every grant.
+    #[derive(Clone, Debug, Serialize)]
+    pub struct TokenResponse {
+        /// The access token, a JWT.
+        pub access_token: String,
+        /// `bearer` (RFC 6750).
+        pub token_type: &'static str,
+        /// Seconds until the access token expires: `exp` of the access token is `iat` + `expires_in`.
+        pub expires_in: u64,
+        /// The refresh token, an opaque text that begins with `idsvc_rt_`; absent if the client may not refresh.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub refresh_token: Option<String>,
+        /// The ID token, a JWT; absent if `openid` was not granted.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub id_token: Option<String>,
+        /// The ID token again, for older clients; absent if `id_token_alias` is false.
+        #[serde(rename = "idtoken", skip_serializing_if = "Option::is_none")]
+        pub id_token_alias: Option<String>,
+        #[serde(flatten)]
+        /// The members that the access token has too.
+        pub common: CommonClaims,
+    }
 }
 
 #[cfg(test)]

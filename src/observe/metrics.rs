@@ -17,7 +17,8 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry, Unit};
 
 use super::audit;
-use super::readings::{Kind, READINGS, Readings};
+use super::readings::{Description, Kind, READINGS, Readings};
+use crate::described::described;
 
 /// The media type of the metrics (`OpenMetrics` 1.0).
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -64,57 +65,96 @@ struct ReasonLabel {
     reason: &'static str,
 }
 
-/// What the service lacks when it refuses a request or a connection that may be right.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RefusalReason {
-    /// The sender is over a rate limit (429).
-    RateLimit,
-    /// Too many requests are under way.
-    Requests,
-    /// Too many bodies are being read.
-    Bodies,
-    /// Too many passwords wait.
-    Passwords,
-    /// There is no memory for a password hash.
-    Memory,
-    /// Too many writes wait.
-    Writes,
-    /// The disk is nearly full, or full.
-    Room,
-    /// The store cannot be used: the disk fails or hangs, or the database is being compacted.
-    Store,
-    /// Too many connections are open.
-    Connections,
+described! {
+    /// What the service lacks when it refuses a request or a connection that may be right.
+    pub enum RefusalReason {
+        /// The sender is over a rate limit (429).
+        RateLimit = "rate_limited",
+        /// Too many requests are under way (503).
+        Requests = "too_many_requests",
+        /// Too many bodies are being read (503).
+        Bodies = "too_many_bodies",
+        /// Too many passwords wait (503).
+        Passwords = "password_queue_full",
+        /// There is no memory for a password hash (503).
+        Memory = "no_memory",
+        /// Too many writes wait (503).
+        Writes = "store_queue_full",
+        /// The disk is nearly full, or full (503).
+        Room = "no_room",
+        /// The store cannot be used: the disk fails or hangs, or the database is being compacted (503).
+        Store = "store_unavailable",
+        /// Too many connections are open: this one is closed at once.
+        Connections = "too_many_connections",
+    }
 }
 
-impl RefusalReason {
-    /// All of them.
-    pub const ALL: [Self; 9] = [
-        Self::RateLimit,
-        Self::Requests,
-        Self::Bodies,
-        Self::Passwords,
-        Self::Memory,
-        Self::Writes,
-        Self::Room,
-        Self::Store,
-        Self::Connections,
-    ];
+/// The metrics that are counted.
+pub const COUNTED: [Description; 9] = [
+    counted(
+        "idsvc_requests",
+        Kind::Counter,
+        &["route", "status"],
+        "Answers, by route and status. The route none is a path that does not exist.",
+    ),
+    counted(
+        "idsvc_request_duration_seconds",
+        Kind::Histogram,
+        &["route"],
+        "Seconds from the whole request, or what was waited for of it, to its answer, by route.",
+    ),
+    counted("idsvc_build", Kind::Info, &["version"], "The release that runs."),
+    counted(
+        "idsvc_grants",
+        Kind::Counter,
+        &["grant_type", "outcome"],
+        "Token requests, by grant type and outcome: issued, the code of the error, throttled (429), busy (503) or failed.",
+    ),
+    counted(
+        "idsvc_certificate_orders",
+        Kind::Counter,
+        &["outcome"],
+        "Certificates ordered by ACME since the start, by outcome: issued or failed.",
+    ),
+    counted(
+        "idsvc_backups",
+        Kind::Counter,
+        &["outcome"],
+        "Scheduled backups since the start, by outcome: made or failed.",
+    ),
+    counted(
+        "idsvc_backup_failing",
+        Kind::Gauge,
+        &[],
+        "Whether the last attempt at a scheduled backup failed.",
+    ),
+    counted(
+        "idsvc_refusals",
+        Kind::Counter,
+        &["reason"],
+        "Requests and connections that were refused for lack of something, by reason.",
+    ),
+    counted("idsvc_events", Kind::Counter, &["event"], "Events, by name."),
+];
 
-    /// The value of the label `reason`.
-    pub fn reason(self) -> &'static str {
-        match self {
-            Self::RateLimit => "rate_limited",
-            Self::Requests => "too_many_requests",
-            Self::Bodies => "too_many_bodies",
-            Self::Passwords => "password_queue_full",
-            Self::Memory => "no_memory",
-            Self::Writes => "store_queue_full",
-            Self::Room => "no_room",
-            Self::Store => "store_unavailable",
-            Self::Connections => "too_many_connections",
-        }
+const fn counted(
+    name: &'static str,
+    kind: Kind,
+    labels: &'static [&'static str],
+    help: &'static str,
+) -> Description {
+    Description {
+        name,
+        kind,
+        labels,
+        help,
     }
+}
+
+/// All metrics: those that are counted, and those that are read.
+pub fn descriptions() -> impl Iterator<Item = Description> {
+    let read = READINGS.iter().map(|(description, _)| *description);
+    COUNTED.into_iter().chain(read)
 }
 
 /// The registered metrics.
@@ -132,39 +172,37 @@ pub struct Metrics {
 
 impl Default for Metrics {
     fn default() -> Self {
-        let mut registry = Registry::with_prefix("idsvc");
+        let [
+            requests,
+            duration,
+            build,
+            grants,
+            orders,
+            backups,
+            failing,
+            refusals,
+            events,
+        ] = &COUNTED;
+        let mut registry = Registry::default();
         let all = &mut registry;
-        let answered = register(all, "requests", "Requests by route and status");
-        let latency: Family<RouteLabel, Histogram> = Family::new_with_constructor(|| Histogram::new(BUCKETS));
-        all.register_with_unit(
-            "request_duration",
-            "Time from the end of a request to its answer, by route",
-            Unit::Seconds,
-            latency.clone(),
+        let answered = register(all, requests, Family::default());
+        let histogram = || Histogram::new(BUCKETS);
+        let latency = register(
+            all,
+            duration,
+            Family::new_with_constructor(histogram as fn() -> _),
         );
-        let build = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
-        all.register("build", "The release that runs", build);
+        let release = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
+        all.register(build.name, help(build), release);
         let metrics = Self {
             answered,
             latency,
-            granted: register(all, "grants", "Token requests by grant type and outcome"),
-            certificate_orders: register(
-                all,
-                "certificate_orders",
-                "Certificates ordered by ACME, by outcome",
-            ),
-            backups: register(all, "backups", "Scheduled backups, by outcome"),
-            backup_failing: register(
-                all,
-                "backup_failing",
-                "Whether the last attempt at a scheduled backup failed",
-            ),
-            refusals: register(
-                all,
-                "refusals",
-                "Requests and connections that were refused for lack of something, by reason",
-            ),
-            events: register(all, "events", "Events of the audit by name"),
+            granted: register(all, grants, Family::default()),
+            certificate_orders: register(all, orders, Family::default()),
+            backups: register(all, backups, Family::default()),
+            backup_failing: register(all, failing, Gauge::default()),
+            refusals: register(all, refusals, Family::default()),
+            events: register(all, events, Family::default()),
             registry,
         };
         // Counters start at zero, so that the first increase is seen as one.
@@ -185,11 +223,18 @@ impl Default for Metrics {
     }
 }
 
-/// Registers a metric under its name, with a help text.
-fn register<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
-    let metric = M::default();
-    registry.register(name, help, metric.clone());
+/// Registers a metric as it is described.
+fn register<M: Metric + Clone>(registry: &mut Registry, described: &Description, metric: M) -> M {
+    match described.name.strip_suffix("_seconds") {
+        Some(name) => registry.register_with_unit(name, help(described), Unit::Seconds, metric.clone()),
+        None => registry.register(described.name, help(described), metric.clone()),
+    }
     metric
+}
+
+/// The help text without its full stop, which the registry adds.
+fn help(described: &Description) -> &'static str {
+    described.help.trim_end_matches('.')
 }
 
 impl Metrics {
@@ -244,7 +289,7 @@ impl Metrics {
     }
 
     fn refusals_for(&self, shortage: RefusalReason) -> Counter {
-        let reason = shortage.reason();
+        let reason = shortage.as_str();
         self.refusals.get_or_create_owned(&ReasonLabel { reason })
     }
 
@@ -274,17 +319,14 @@ struct Collected(Readings);
 
 impl Collector for Collected {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
-        for (name, kind, help, value) in READINGS {
+        for &(Description { name, kind, help, .. }, value) in READINGS {
             let Some(value) = value(&self.0) else { continue };
-            match kind {
-                Kind::Counter => {
-                    let counter = ConstCounter::new(value);
-                    counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)?;
-                }
-                Kind::Gauge => {
-                    let gauge = ConstGauge::new(value);
-                    gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
-                }
+            if kind == Kind::Counter {
+                let counter = ConstCounter::new(value);
+                counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)?;
+            } else {
+                let gauge = ConstGauge::new(value);
+                gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
             }
         }
         Ok(())
@@ -294,6 +336,37 @@ impl Collector for Collected {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sample_has_the_labels_of_its_description() {
+        let metrics = Metrics::default();
+        metrics.count_request("token", 200, Some(Duration::from_millis(3)));
+        metrics.count_grant("refresh_token", "issued");
+        let text = metrics.text(&Readings::default());
+        for described in COUNTED {
+            let name = match described.kind {
+                Kind::Histogram => format!("{}_count", described.name),
+                _ => described.exposed_name(),
+            };
+            let sample = text
+                .lines()
+                .find_map(|line| line.strip_prefix(&name)?.split_once(' '))
+                .unwrap_or_else(|| panic!("{name}\n{text}"))
+                .0;
+            let labels: Vec<_> = sample
+                .trim_matches(['{', '}'])
+                .split_terminator(',')
+                .map(|label| label.split_once('=').unwrap().0)
+                .collect();
+            assert_eq!(labels, described.labels, "{name}");
+            assert!(text.contains(&format!("# HELP {} {}\n", described.name, described.help)));
+            assert!(text.contains(&format!(
+                "# TYPE {} {}\n",
+                described.name,
+                described.kind.as_str()
+            )));
+        }
+    }
 
     #[test]
     fn what_was_counted_is_told() {

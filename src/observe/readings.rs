@@ -5,64 +5,156 @@ use std::path::Path;
 use super::event_files::{EventKind, extent};
 use super::process;
 use crate::clock::Timestamp;
+use crate::described::described;
 
-/// The current values of other parts of the service. A metric whose value is `None` is left out.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Readings {
-    /// Commits of the store.
-    pub store_commits: u64,
-    /// Writes in those commits.
-    pub store_writes: u64,
-    /// Commits that failed.
-    pub store_failures: u64,
-    /// The largest number of writes in one commit.
-    pub store_largest_batch: u64,
-    /// Writes in the queue.
-    pub store_queue: u64,
-    /// Whether writes can be expected to succeed.
-    pub store_is_writable: bool,
+/// What a collector is told of a metric.
+#[derive(Clone, Copy, Debug)]
+pub struct Description {
+    /// The name, without the ending of a sample.
+    pub name: &'static str,
+    /// How it may change.
+    pub kind: Kind,
+    /// The names of its labels.
+    pub labels: &'static [&'static str],
+    /// The help text.
+    pub help: &'static str,
+}
+
+described! {
+    /// How a metric may change.
+    pub enum Kind {
+        /// It only grows while the process runs. Its name gets the ending `_total`.
+        Counter = "counter",
+        /// It goes up and down.
+        Gauge = "gauge",
+        /// It counts values by size.
+        Histogram = "histogram",
+        /// Its labels say something, and its value is 1. Its name gets the ending `_info`.
+        Info = "info",
+    }
+}
+
+impl Description {
+    /// The name as dashboards and alerts use it.
+    pub fn exposed_name(&self) -> String {
+        let ending = match self.kind {
+            Kind::Counter => "_total",
+            Kind::Info => "_info",
+            Kind::Gauge | Kind::Histogram => "",
+        };
+        format!("{}{ending}", self.name)
+    }
+}
+
+/// A metric that is read: its description and its value.
+pub type Reading = (Description, fn(&Readings) -> Option<u64>);
+
+/// The value of a reading as a number. A metric without a value is left out.
+trait Value {
+    fn value(self) -> Option<u64>;
+}
+
+impl Value for u64 {
+    fn value(self) -> Option<u64> {
+        Some(self)
+    }
+}
+
+impl Value for bool {
+    fn value(self) -> Option<u64> {
+        Some(self.into())
+    }
+}
+
+impl Value for Option<u64> {
+    fn value(self) -> Option<u64> {
+        self
+    }
+}
+
+/// Declares the readings: first the metrics, whose doc comments are their help texts, then what other metrics need.
+macro_rules! readings {
+    (
+        $($(#[doc = $doc:literal])* $field:ident: $type:ty = $kind:ident $name:literal,)*
+        ;
+        $($(#[doc = $other_doc:literal])* $other:ident: $other_type:ty,)*
+    ) => {
+        /// The current values of other parts of the service.
+        #[derive(Clone, Copy, Debug, Default)]
+        pub struct Readings {
+            $($(#[doc = $doc])* pub $field: $type,)*
+            $($(#[doc = $other_doc])* pub $other: $other_type,)*
+        }
+
+        /// All metrics that are read.
+        pub const READINGS: &[Reading] = &[$((
+            Description {
+                name: $name,
+                kind: Kind::$kind,
+                labels: &[],
+                help: concat!($($doc),*).trim_ascii(),
+            },
+            |now| now.$field.value(),
+        ),)*];
+    };
+}
+
+readings! {
+    /// Commits of the store, each of which waited for the disk.
+    store_commits: u64 = Counter "idsvc_store_commits",
+    /// Writes in the commits. Divided by the commits, they are the size of a batch.
+    store_writes: u64 = Counter "idsvc_store_writes",
+    /// Commits that the disk did not take.
+    store_failures: u64 = Counter "idsvc_store_failures",
+    /// The most writes in one commit.
+    store_largest_batch: u64 = Gauge "idsvc_store_largest_batch",
+    /// Writes that wait.
+    store_queue: u64 = Gauge "idsvc_store_queue",
+    /// Whether the disk takes writes: 0 also while it does not answer.
+    store_is_writable: bool = Gauge "idsvc_store_writable",
     /// Passwords that wait to be checked or hashed.
-    pub password_queue: u64,
+    password_queue: u64 = Gauge "idsvc_password_queue",
     /// Passwords that are being checked or hashed.
-    pub password_running: u64,
-    /// Whether `/readyz` answers 200.
-    pub is_ready: bool,
-    /// The end of the validity of the certificate in use, in seconds since the epoch; zero without a certificate.
-    pub certificate_not_after: u64,
+    password_running: u64 = Gauge "idsvc_password_running",
+    /// Whether /readyz answers 200.
+    is_ready: bool = Gauge "idsvc_ready",
+    /// The last second of the certificate in use, since 1970; 0 without one.
+    certificate_not_after: u64 = Gauge "idsvc_certificate_not_after_seconds",
     /// Open connections to the service.
-    pub connections: u64,
+    connections: u64 = Gauge "idsvc_connections",
     /// The most connections that may be open.
-    pub connections_max: u64,
-    /// Connections that were closed because too many were open.
-    pub connections_refused: u64,
-    /// The free bytes of the disk with the data.
-    pub disk_free: Option<u64>,
-    /// The size of that disk in bytes.
-    pub disk_size: Option<u64>,
-    /// The bytes of the disk that the database takes.
-    pub database_bytes: Option<u64>,
-    /// The bytes of all rows.
-    pub database_live_bytes: u64,
-    /// The bytes that the file of the database can take without growing.
-    pub database_unused_bytes: Option<u64>,
-    /// How often a backup is made, in seconds; `None` if none is scheduled.
-    pub backup_interval: Option<u64>,
-    /// When the newest scheduled backup was made, in seconds since the epoch.
-    pub newest_backup: Option<u64>,
-    /// The bytes of the event files.
-    pub event_log_bytes: Option<u64>,
-    /// The time of the oldest security event, in seconds since the epoch.
-    pub oldest_event: Option<u64>,
-    /// The time of the oldest routine event, in seconds since the epoch.
-    pub oldest_routine_event: Option<u64>,
-    /// The memory of the process in bytes.
-    pub resident_bytes: Option<u64>,
-    /// The open file descriptors of the process.
-    pub open_fds: Option<u64>,
-    /// The most file descriptors that it may have.
-    pub max_fds: Option<u64>,
-    /// When the service was started, in seconds since the epoch.
-    pub started_at: u64,
+    connections_max: u64 = Gauge "idsvc_connections_max",
+    /// Free bytes of the disk with the data.
+    disk_free: Option<u64> = Gauge "idsvc_disk_free_bytes",
+    /// The size of the disk with the data.
+    disk_size: Option<u64> = Gauge "idsvc_disk_size_bytes",
+    /// Bytes of the disk that the database takes.
+    database_bytes: Option<u64> = Gauge "idsvc_database_bytes",
+    /// Bytes of all rows, counted with each commit.
+    database_live_bytes: u64 = Gauge "idsvc_database_live_bytes",
+    /// Bytes that the file of the database can take without growing, at least.
+    database_unused_bytes: Option<u64> = Gauge "idsvc_database_unused_bytes",
+    /// How often a backup is scheduled, in seconds.
+    backup_interval: Option<u64> = Gauge "idsvc_backup_interval_seconds",
+    /// When the newest scheduled backup was made, in seconds since 1970.
+    newest_backup: Option<u64> = Gauge "idsvc_backup_newest_timestamp_seconds",
+    /// Bytes of the files in events/.
+    event_log_bytes: Option<u64> = Gauge "idsvc_event_log_bytes",
+    /// The time of the oldest security event, in seconds since 1970.
+    oldest_event: Option<u64> = Gauge "idsvc_event_log_oldest_timestamp_seconds",
+    /// The time of the oldest routine event, in seconds since 1970.
+    oldest_routine_event: Option<u64> = Gauge "idsvc_event_log_oldest_routine_timestamp_seconds",
+    /// Memory of the process in bytes. Left out without /proc.
+    resident_bytes: Option<u64> = Gauge "process_resident_memory_bytes",
+    /// Open file descriptors of the process. Left out without /proc.
+    open_fds: Option<u64> = Gauge "process_open_fds",
+    /// The most file descriptors that the process may have open. Left out without /proc.
+    max_fds: Option<u64> = Gauge "process_max_fds",
+    /// When the service was started, in seconds since 1970.
+    started_at: u64 = Gauge "process_start_time_seconds",
+    ;
+    /// Connections that were closed because too many were open. They are among the refusals.
+    connections_refused: u64,
 }
 
 impl Readings {
@@ -89,166 +181,3 @@ impl Readings {
         }
     }
 }
-
-/// How a metric may change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// It only grows while the process runs. Its name gets the ending `_total`.
-    Counter,
-    /// It goes up and down.
-    Gauge,
-}
-
-/// The name of a metric, its kind, its help text and its value.
-pub type Reading = (&'static str, Kind, &'static str, fn(&Readings) -> Option<u64>);
-
-/// All metrics that are read.
-pub const READINGS: &[Reading] = &[
-    (
-        "idsvc_store_commits",
-        Kind::Counter,
-        "Commits of the store, each of which waited for the disk",
-        |now| Some(now.store_commits),
-    ),
-    (
-        "idsvc_store_writes",
-        Kind::Counter,
-        "Writes that the commits held",
-        |now| Some(now.store_writes),
-    ),
-    (
-        "idsvc_store_failures",
-        Kind::Counter,
-        "Commits that the disk did not take",
-        |now| Some(now.store_failures),
-    ),
-    (
-        "idsvc_store_largest_batch",
-        Kind::Gauge,
-        "The most writes that shared one commit",
-        |now| Some(now.store_largest_batch),
-    ),
-    ("idsvc_store_queue", Kind::Gauge, "Writes that wait", |now| {
-        Some(now.store_queue)
-    }),
-    (
-        "idsvc_store_writable",
-        Kind::Gauge,
-        "Whether writes can be expected to succeed",
-        |now| Some(now.store_is_writable.into()),
-    ),
-    (
-        "idsvc_password_queue",
-        Kind::Gauge,
-        "Passwords that wait to be checked or hashed",
-        |now| Some(now.password_queue),
-    ),
-    (
-        "idsvc_password_running",
-        Kind::Gauge,
-        "Passwords that are being checked or hashed",
-        |now| Some(now.password_running),
-    ),
-    ("idsvc_ready", Kind::Gauge, "Whether /readyz answers 200", |now| {
-        Some(now.is_ready.into())
-    }),
-    (
-        "idsvc_certificate_not_after_seconds",
-        Kind::Gauge,
-        "The last second of the certificate in use, since the epoch; 0 without one",
-        |now| Some(now.certificate_not_after),
-    ),
-    (
-        "idsvc_connections",
-        Kind::Gauge,
-        "Open connections to the service",
-        |now| Some(now.connections),
-    ),
-    (
-        "idsvc_connections_max",
-        Kind::Gauge,
-        "The most connections that may be open",
-        |now| Some(now.connections_max),
-    ),
-    (
-        "idsvc_disk_free_bytes",
-        Kind::Gauge,
-        "Free bytes of the disk with the data",
-        |now| now.disk_free,
-    ),
-    (
-        "idsvc_disk_size_bytes",
-        Kind::Gauge,
-        "The size of the disk with the data",
-        |now| now.disk_size,
-    ),
-    (
-        "idsvc_database_bytes",
-        Kind::Gauge,
-        "Bytes of the disk that the database takes",
-        |now| now.database_bytes,
-    ),
-    (
-        "idsvc_database_live_bytes",
-        Kind::Gauge,
-        "Bytes of all rows",
-        |now| Some(now.database_live_bytes),
-    ),
-    (
-        "idsvc_database_unused_bytes",
-        Kind::Gauge,
-        "Bytes that the file of the database can take without growing, at least",
-        |now| now.database_unused_bytes,
-    ),
-    (
-        "idsvc_backup_interval_seconds",
-        Kind::Gauge,
-        "How often a backup is made",
-        |now| now.backup_interval,
-    ),
-    (
-        "idsvc_backup_newest_timestamp_seconds",
-        Kind::Gauge,
-        "When the newest scheduled backup was made, since the epoch",
-        |now| now.newest_backup,
-    ),
-    (
-        "idsvc_event_log_bytes",
-        Kind::Gauge,
-        "Bytes of the event files",
-        |now| now.event_log_bytes,
-    ),
-    (
-        "idsvc_event_log_oldest_timestamp_seconds",
-        Kind::Gauge,
-        "The time of the oldest security event, since the epoch",
-        |now| now.oldest_event,
-    ),
-    (
-        "idsvc_event_log_oldest_routine_timestamp_seconds",
-        Kind::Gauge,
-        "The time of the oldest routine event, since the epoch",
-        |now| now.oldest_routine_event,
-    ),
-    (
-        "process_resident_memory_bytes",
-        Kind::Gauge,
-        "Memory of the process",
-        |now| now.resident_bytes,
-    ),
-    ("process_open_fds", Kind::Gauge, "Open file descriptors", |now| {
-        now.open_fds
-    }),
-    (
-        "process_max_fds",
-        Kind::Gauge,
-        "The most file descriptors that may be open",
-        |now| now.max_fds,
-    ),
-    (
-        "process_start_time_seconds",
-        Kind::Gauge,
-        "When the service was started, since the epoch",
-        |now| Some(now.started_at),
-    ),
-];

@@ -18,10 +18,7 @@ pub(crate) struct OnTerminal {
 impl OnTerminal {
     /// Starts a program that reads from the terminal. Its output and messages are dropped.
     pub(crate) fn start(command: &Command) -> Self {
-        let outer = File::from(openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap());
-        unlockpt(&outer).unwrap();
-        let name = ptsname(&outer, Vec::new()).unwrap().into_string().unwrap();
-        let inner = File::options().read(true).write(true).open(name).unwrap();
+        let (outer, inner) = open_terminal();
         let mut leading = Command::new("setsid");
         leading
             .arg("--ctty")
@@ -76,6 +73,15 @@ impl OnTerminal {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
+}
+
+/// A new terminal: what its user types into and reads from, and what a program has.
+pub(crate) fn open_terminal() -> (File, File) {
+    let outer = File::from(openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap());
+    unlockpt(&outer).unwrap();
+    let name = ptsname(&outer, Vec::new()).unwrap().into_string().unwrap();
+    let inner = File::options().read(true).write(true).open(name).unwrap();
+    (outer, inner)
 }
 
 impl Drop for OnTerminal {

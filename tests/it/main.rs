@@ -19,12 +19,14 @@ mod error_pages;
 mod events;
 mod failed_passwords;
 mod federation;
+mod guide;
 #[expect(
     dead_code,
     reason = "two test binaries share the harness, and each uses a part"
 )]
 #[path = "../harness/mod.rs"]
 mod harness;
+mod help;
 mod hostile;
 mod import;
 mod limits;

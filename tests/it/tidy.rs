@@ -11,7 +11,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("redb::", &["store/engine/"]),
     ("maud::", &["pages/", "themes/"]),
     ("minijinja::", &["pages/", "themes/"]),
-    ("clap::", &["cli/"]),
+    ("clap::", &["cli/", "guide/reference/"]),
     ("tokio_rustls", &["net/"]),
     ("rustls::Server", &["net/"]),
     ("hyper::", &["net/", "http/"]),
@@ -39,6 +39,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("unsafe_code", &["net/nss.rs"]),
     ("listenfd::", &["net/"]),
     ("prometheus_client::", &["observe/metrics.rs"]),
+    ("miniz_oxide::", &["guide/mod.rs"]),
 ];
 
 const LONGEST_FILE: usize = 510;

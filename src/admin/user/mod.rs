@@ -374,7 +374,7 @@ pub async fn unlink(admin: Admin<'_>, request: Unlink) -> AdminResult<UserView> 
         })
         .await??;
     audit::record(&Event::Unlinked {
-        user: user.uuid,
+        subject: user.uuid,
         actor: &admin.actor.to_string(),
         provider: &provider,
     });

@@ -52,7 +52,7 @@ fn nobody_trusts_everybody_for_a_proxy() {
     }
 }
 
-/// The fixed limits, which the README promises.
+/// The fixed limits, which the guide promises.
 #[test]
 fn what_a_connection_may_take_is_what_the_guide_says() {
     let base = "base_url = \"https://id.example.com\"\ntls.mode = \"self-signed\"\n";
@@ -68,7 +68,8 @@ fn what_a_connection_may_take_is_what_the_guide_says() {
         max_concurrent_streams,
         drain_timeout,
     } = resolve(&sources_of(&[], &[], base)).unwrap().connection_limits();
-    let guide = include_str!("../../../README.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/guide/limit-requests.md");
+    let guide = std::fs::read_to_string(page).unwrap();
     let seconds = Duration::from_secs;
     for (is_so, said) in [
         (max_connections == 10_000, "| `limits.connections` | 10000 |"),

@@ -44,14 +44,3 @@ fn examples_are_of_the_form_they_show() {
         );
     }
 }
-
-#[test]
-fn the_guide_says_where_each_setting_is() {
-    let guide = include_str!("../../../README.md");
-    for setting in reference::SETTINGS {
-        let section = setting.key.split_once('.').map_or("", |(section, _)| section);
-        let is_told =
-            guide.contains(&format!("`{}`", setting.key)) || guide.contains(&format!("`[{section}]`"));
-        assert!(is_told, "{}", setting.key);
-    }
-}

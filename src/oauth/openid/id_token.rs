@@ -8,43 +8,47 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
+use crate::described::described;
 use crate::jose::alg::Algorithm;
 
-/// The claims of an ID token.
-#[derive(Clone, Debug, Serialize)]
-pub struct IdTokenClaims<'a> {
-    /// The issuer.
-    pub iss: &'a str,
-    /// The subject.
-    pub sub: Uuid,
-    /// The client that it is for.
-    pub aud: &'a str,
-    /// The client it was issued to; the same as `aud`.
-    pub azp: &'a str,
-    /// When it expires.
-    pub exp: Timestamp,
-    /// When it was issued.
-    pub iat: Timestamp,
-    /// When the user signed in.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub auth_time: Option<Timestamp>,
-    /// `nonce` of the request; absent if none was sent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub nonce: Option<&'a str>,
-    /// The left half of the access token's hash (section 3.1.3.6).
-    pub at_hash: String,
-    /// The session, for logout.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sid: Option<Uuid>,
-    /// How the user signed in, by the names of RFC 8176.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub amr: Option<[&'a str; 1]>,
-    /// The authentication context class.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub acr: Option<&'a str>,
-    /// The requested claims of the user.
-    #[serde(flatten)]
-    pub requested: Map<String, Value>,
+described! {
+    /// The claims of an ID token.
+    #[derive(Clone, Debug, Serialize)]
+    pub struct IdTokenClaims<'a> {
+        /// The issuer.
+        pub iss: &'a str,
+        /// The identifier of the user.
+        pub sub: Uuid,
+        /// The client that the token is for.
+        pub aud: &'a str,
+        /// The client that the token was issued to, the same as `aud`.
+        pub azp: &'a str,
+        /// When the token expires, in seconds since 1970.
+        pub exp: Timestamp,
+        /// When the token was issued, in seconds since 1970.
+        pub iat: Timestamp,
+        /// When the user signed in, in seconds since 1970; absent if a provider does not say it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub auth_time: Option<Timestamp>,
+        /// `nonce` of the authorization request; absent if none was sent.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub nonce: Option<&'a str>,
+        /// The left half of the access token's hash (OpenID Connect Core section 3.1.3.6).
+        pub at_hash: String,
+        /// The session of the browser; absent if there is none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub sid: Option<Uuid>,
+        /// How the user signed in: `["pwd"]` with a password (RFC 8176), `["fed"]` at a provider; absent for an anonymous
+        /// user.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub amr: Option<[&'a str; 1]>,
+        /// The authentication context class, `1`; absent for an anonymous user.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub acr: Option<&'a str>,
+        #[serde(flatten)]
+        /// The requested claims of the user.
+        pub requested: Map<String, Value>,
+    }
 }
 
 /// `at_hash`: the left half of the access token's hash. The hash function is that of the ID token's signature. For

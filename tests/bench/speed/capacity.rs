@@ -1,4 +1,4 @@
-//! What one more user, grant, event, connection and password takes: the figures of README, Capacity.
+//! What one more user, grant, event, connection and password takes: the figures of the guide, Size a machine.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,0 +1,81 @@
+//! Scope values, the claims that each releases, and the members of tokens and answers.
+
+use super::{code, codes, meanings, table};
+use crate::federation::provider::Provider;
+use crate::oauth::access_token::{AccessTokenClaims, CommonClaims};
+use crate::oauth::introspection::Active;
+use crate::oauth::openid::claims::BY_SCOPE;
+use crate::oauth::openid::id_token::IdTokenClaims;
+use crate::oauth::scope::Scope;
+use crate::oauth::token::TokenResponse;
+
+const SCOPES: &str = "\
+## Scopes
+
+A client may ask for the scope values that `--scope` of `idsvc client add` named. Other values than these have the meaning that your APIs give them.
+
+";
+
+const TOKEN_RESPONSE: &str = "\
+## Token response
+
+`/oauth2/token` and `/v4/tokens` answer with a JSON object of these members.
+
+";
+
+const COMMON: &str = "It has these members too, which the access token repeats.\n\n";
+
+const ACCESS_TOKEN: &str = "\
+## Access token
+
+An access token is a JWT (RFC 9068). Its header has `typ` as in `signing.access_token_typ`, `alg` as in `signing.access_token_alg` or `--access-token-alg` of the client, and `kid`. Its claims are the members that the token response shares with it, and these.
+
+";
+
+const ID_TOKEN: &str = "\
+## ID token
+
+An ID token is a JWT (OpenID Connect Core section 2), signed with RS256 unless `--id-token-alg` of the client says otherwise. The claims of the scope are at UserInfo, and here if the parameter `claims` asks for them (OpenID Connect Core section 5.5). A token of an anonymous user, or for an exchanged token, has the claims of the scope.
+
+";
+
+const USERINFO: &str = "\
+## UserInfo
+
+`/oauth2/userinfo` answers with `sub`, the claims of the scope, and those that the parameter `claims` asks for. A claim without a value is left out. A claim has the type of OpenID Connect Core section 5.1.
+
+";
+
+const INTROSPECTION: &str = "\
+## Introspection
+
+`/oauth2/introspect` answers with these members for a token in force, and with `{\"active\": false}` for any other.
+
+";
+
+pub(super) fn text() -> String {
+    let claims = BY_SCOPE.map(|(scope, claims)| [code(scope), codes(claims.iter().copied())]);
+    let upstream = [(
+        Provider::EMBEDDED_TOKEN,
+        "The access token of the provider where the user signed in, while it lasts. The operator may rename the claim or leave it out.",
+    )];
+    let members = |members: &[(&'static str, &'static str)]| meanings(["member", "value"], members.to_vec());
+    let access_token = [AccessTokenClaims::MEMBERS, &upstream].concat();
+    [
+        SCOPES,
+        &meanings(["scope", "meaning"], Scope::MEANINGS),
+        TOKEN_RESPONSE,
+        &members(TokenResponse::MEMBERS),
+        COMMON,
+        &members(CommonClaims::MEMBERS),
+        ACCESS_TOKEN,
+        &members(&access_token),
+        ID_TOKEN,
+        &members(IdTokenClaims::MEMBERS),
+        USERINFO,
+        &table(["scope", "claims"], claims),
+        INTROSPECTION,
+        &members(Active::MEMBERS),
+    ]
+    .concat()
+}
