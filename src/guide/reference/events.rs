@@ -26,7 +26,12 @@ pub(super) fn text() -> String {
             "" => "not in the log".to_owned(),
             level => format!("log level `{level}`"),
         };
-        section(&mut text, 2, name, &format!("{}\n\n{kind} event, {log}.", first.meaning));
+        section(
+            &mut text,
+            2,
+            name,
+            &format!("{}\n\n{kind} event, {log}.", first.meaning),
+        );
         // Several events may share a name, such as the changes by administrators.
         let mut known = Vec::new();
         for (member, meaning) in events.iter().flat_map(|event| event.members) {
