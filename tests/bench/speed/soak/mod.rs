@@ -59,10 +59,10 @@ impl Place {
         }
     }
 
-    /// A disk of 100 MB has no room for more than ten minutes of new users.
+    /// After more than three minutes of new users, a disk of 100 MB has less room than the reserve, and refuses new ones.
     fn minutes(self, wanted: u64) -> u64 {
         if self == Self::Disk {
-            wanted.min(10)
+            wanted.min(3)
         } else {
             wanted
         }
