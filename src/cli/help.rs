@@ -18,8 +18,8 @@ use crate::guide::reference::{CommandLine, FOLDER};
 
 /// The most names that the message about an unknown one offers.
 const MAX_OFFERS: usize = 5;
-/// The exit code of a shell that does not find the program.
-const NOT_FOUND: i32 = 127;
+/// The exit codes of a shell that cannot run the program, or does not find it.
+const NOT_RUN: [i32; 2] = [126, 127];
 
 /// The arguments of `idsvc help`.
 #[derive(Debug, Args)]
@@ -180,15 +180,17 @@ fn print_paged(text: &str, output: &mut Output<'_>) -> Result<(), CliError> {
     output.exact(text)
 }
 
-/// The program in `PAGER`, else less. None if `PAGER` is empty.
+/// The program in `PAGER`, else less. None if `PAGER` is empty. Less starts no other program, so that a user who may run
+/// `idsvc` by sudo gets no shell by it. For the same reason `PAGER` is ignored there.
 fn pager() -> Option<Program> {
-    let Some(pager) = std::env::var_os("PAGER") else {
+    let is_sudo = std::env::var_os("SUDO_UID").is_some();
+    let Some(pager) = std::env::var_os("PAGER").filter(|_| !is_sudo) else {
         let mut less = Program::new("less");
-        less.arg("-FRX");
+        less.arg("-FRX").env("LESSSECURE", "1");
         return Some(less);
     };
     let mut shell = Program::new("sh");
-    shell.arg("-c").arg(&pager);
+    shell.arg("-c").arg(&pager).env("LESSSECURE", "1");
     Some(shell).filter(|_| !pager.is_empty())
 }
 
@@ -203,5 +205,7 @@ fn has_shown(pager: &mut Program, text: &str) -> bool {
         // A reader who has seen enough leaves the rest unread.
         let _ = writeln!(input, "{text}");
     }
-    child.wait().is_ok_and(|status| status.code() != Some(NOT_FOUND))
+    child
+        .wait()
+        .is_ok_and(|status| status.code().is_none_or(|code| !NOT_RUN.contains(&code)))
 }

@@ -29,7 +29,7 @@ use crate::oauth::Client;
 use crate::oauth::error::{Refusal, printable};
 use crate::oauth::redirect_uri;
 use crate::pages::{ApplicationLink, ErrorKind, ErrorPage, Locale, Page, ScopeLine};
-use crate::route::Route;
+use crate::route::{Route, strip_issuer_path};
 use crate::store::StoreError;
 use crate::themes::Theme;
 
@@ -452,11 +452,16 @@ impl RequestContext {
         Some(ApplicationLink { name, href })
     }
 
-    /// The path and query of this request, if a link can send it again.
+    /// The path and query of this request, if a link can send it again. An answer of a provider is good for once.
     fn own_address(&self) -> Option<String> {
         let address = self.parts.uri.path_and_query()?.as_str();
         let is_sent_by_links = self.method() == Method::GET && !address.starts_with("//");
-        is_sent_by_links.then(|| address.to_owned())
+        let path = strip_issuer_path(&self.app.issuer_path, self.parts.uri.path());
+        let is_answer = matches!(
+            path.and_then(Route::recognise),
+            Some(Route::FederationCallback(_))
+        );
+        (is_sent_by_links && !is_answer).then(|| address.to_owned())
     }
 
     /// Whether the sender asks for HTML, as browsers do. Probes and scripts accept anything or send no `Accept`.

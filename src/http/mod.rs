@@ -115,7 +115,9 @@ where
             .app
             .permit_for_body(expected_body_len(&body), context.client_address())
         {
-            None if route.is_for_people() => error::shortage_page(&context, RefusalReason::Bodies),
+            None if route.is_for_people() && context.accepts_html() => {
+                error::shortage_page(&context, RefusalReason::Bodies)
+            }
             None => error::busy(&context, RefusalReason::Bodies),
             Some(_permit) => {
                 let read = read_body(&mut body, MAX_BODY, BODY_TIMEOUT).await;

@@ -213,11 +213,12 @@ impl Client {
         redirect_uri::select(&self.redirect_uris, requested, self.is_public())
     }
 
-    /// The website of the client, by the origin of its redirect URIs. `None` if it has none on the web.
+    /// The website of the client, by the origin of its redirect URIs. `None` if it has none on the web: nothing is known
+    /// about what listens at a loopback address.
     pub fn home(&self) -> Option<String> {
         let uris = self.redirect_uris.iter().chain(&self.post_logout_redirect_uris);
         let mut origins = uris.filter_map(|uri| redirect_uri::origin(uri));
-        origins.find(|origin| origin.starts_with("https://") || origin.starts_with("http://"))
+        origins.find(|origin| origin.starts_with("https://"))
     }
 
     /// The origins whose scripts may call the token endpoint: the configured ones, and for a public client those of its

@@ -95,7 +95,7 @@ impl ErrorKind {
             Self::NotFound => text.error_not_found_advice,
             Self::Stale => text.error_stale_advice,
             Self::Cookies => text.error_cookies_advice,
-            Self::Elsewhere => text.problem_elsewhere,
+            Self::Elsewhere => text.error_elsewhere_advice,
             Self::Throttled => text.error_throttled_advice,
             Self::Busy => text.problem_busy,
             Self::Server => text.error_server_advice,

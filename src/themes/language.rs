@@ -122,6 +122,7 @@ mod tests {
             "logout_user",
             "logged_out_of",
             "back_to",
+            "error_elsewhere_advice",
             "home_user",
             "account_password_rule",
         ];

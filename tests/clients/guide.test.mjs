@@ -86,7 +86,7 @@ done
 exit 1
 `;
 
-async function walk(page) {
+async function walk(page, { signal }) {
   const folder = await mkdtemp(join(tmpdir(), 'idsvc-guide-'));
   const [work, parts, programs] = ['work', '.parts', '.bin'].map((name) => join(folder, name));
   let [server, shell] = [];
@@ -137,9 +137,10 @@ async function walk(page) {
     });
     const ended = once(shell, 'exit');
     const printed = Promise.all([text(shell.stdout), text(shell.stderr)]);
+    signal.addEventListener('abort', () => end(shell), { once: true });
     const [code] = await ended;
     end(shell);
-    assert.equal(code, 0, (await printed).join('\n'));
+    if (code !== 0) assert.fail(`exit code ${code}\n${(await printed).join('\n')}`);
   } finally {
     if (shell) end(shell);
     await server?.stop();
@@ -159,7 +160,7 @@ function end(shell) {
 const chosen = process.env.GUIDE_PAGE;
 for (const page of await pages()) {
   if (chosen && basename(page) !== chosen && page !== chosen) continue;
-  it(page, { timeout: 15 * MINUTES }, () => walk(page));
+  it(page, { timeout: 15 * MINUTES }, (test) => walk(page, test));
 }
 
 it('a block needs only what is known', async () => {

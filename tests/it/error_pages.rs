@@ -16,7 +16,7 @@ async fn public_server() -> Server {
     setup.start().await
 }
 
-/// A page as somebody gets it who reads German.
+/// A page in German.
 async fn in_german(server: &Server, path: &str) -> Reply {
     let call = server.get(path).header("accept", "text/html,*/*;q=0.8");
     call.header("accept-language", "de-AT,de;q=0.9").await

@@ -61,6 +61,7 @@ pub static DE: Text<'static> = Text {
     error_not_found_advice: "Unter dieser Adresse gibt es keine Seite. Prüfen Sie die Adresse, oder gehen Sie weiter zu Ihrem Konto.",
     error_stale_advice: "Sie war zu lange geöffnet oder wurde in einem anderen Browser oder Tab begonnen. Beginnen Sie noch einmal in der Anwendung, oder bei Ihrem Konto, wenn Sie dorthin wollten.",
     error_cookies_advice: "Ihr Browser hat keine Cookies dieses Dienstes gesendet. Erlauben Sie sie, oder kehren Sie zu dem Browser zurück, in dem Sie begonnen haben. Beginnen Sie dann noch einmal in der Anwendung.",
+    error_elsewhere_advice: "Dieser Dienst ist unter {} zu finden. Öffnen Sie die Seite dort.",
     error_throttled_advice: "Aus Ihrem Netz kamen in kurzer Zeit viele Anfragen. Warten Sie einige Minuten und versuchen Sie es dann noch einmal.",
     error_server_advice: "Das liegt nicht an Ihnen. Warten Sie einen Moment und versuchen Sie es dann noch einmal. Geschieht es wieder, senden Sie die Anfragenummer an die Betreiber dieses Dienstes.",
     error_details: "Einzelheiten für die Entwicklung",

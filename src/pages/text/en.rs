@@ -61,6 +61,7 @@ pub static EN: Text<'static> = Text {
     error_not_found_advice: "There is no page at this address. Check the address, or go on to your account.",
     error_stale_advice: "It was open for too long, or was begun in another browser or tab. Begin again in the application, or at your account if you wanted to go there.",
     error_cookies_advice: "Your browser sent no cookie of this service. Allow cookies for it, or go back to the browser in which you began. Then begin again in the application.",
+    error_elsewhere_advice: "This service is at {}. Open the page there.",
     error_throttled_advice: "Many requests came from your network in a short time. Wait a few minutes, then try again.",
     error_server_advice: "This is not your fault. Wait a moment, then try again. If it happens again, send the request ID to the people who run this service.",
     error_details: "Details for developers",

@@ -61,6 +61,7 @@ pub static ES: Text<'static> = Text {
     error_not_found_advice: "No hay ninguna página en esta dirección. Compruebe la dirección o vaya a su cuenta.",
     error_stale_advice: "Ha estado abierto demasiado tiempo o se empezó en otro navegador u otra pestaña. Empiece de nuevo en la aplicación, o en su cuenta si era allí adonde quería ir.",
     error_cookies_advice: "Su navegador no ha enviado ninguna cookie de este servicio. Permítalas, o vuelva al navegador en el que empezó. Después empiece de nuevo en la aplicación.",
+    error_elsewhere_advice: "Este servicio está en {}. Abra la página allí.",
     error_throttled_advice: "Desde su red han llegado muchas solicitudes en poco tiempo. Espere unos minutos e inténtelo de nuevo.",
     error_server_advice: "No es culpa suya. Espere un instante e inténtelo de nuevo. Si el error se repite, envíe el identificador de la solicitud a los responsables de este servicio.",
     error_details: "Detalles para desarrolladores",

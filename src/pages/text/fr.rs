@@ -61,6 +61,7 @@ pub static FR: Text<'static> = Text {
     error_not_found_advice: "Il n’y a pas de page à cette adresse. Vérifiez l’adresse ou accédez à votre compte.",
     error_stale_advice: "Elle est restée ouverte trop longtemps ou a été commencée dans un autre navigateur ou onglet. Recommencez dans l’application, ou depuis votre compte si c’est là que vous vouliez aller.",
     error_cookies_advice: "Votre navigateur n’a envoyé aucun cookie de ce service. Autorisez-les, ou revenez au navigateur dans lequel vous avez commencé. Recommencez ensuite dans l’application.",
+    error_elsewhere_advice: "Ce service se trouve à l’adresse {}. Ouvrez la page là-bas.",
     error_throttled_advice: "De nombreuses requêtes sont venues de votre réseau en peu de temps. Patientez quelques minutes, puis réessayez.",
     error_server_advice: "Vous n’y êtes pour rien. Patientez un instant, puis réessayez. Si l’erreur se répète, transmettez l’identifiant de requête aux responsables de ce service.",
     error_details: "Détails pour les développeurs",

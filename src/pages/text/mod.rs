@@ -168,6 +168,8 @@ texts! {
     pub error_stale_advice: &'static str,
     /// What the reader can do about missing cookies.
     pub error_cookies_advice: &'static str,
+    /// Where the page is to be opened. The place is the address of the service.
+    pub error_elsewhere_advice: &'static str,
     /// What happened, and what the reader can do.
     pub error_throttled_advice: &'static str,
     /// What happened, and what the reader can do.

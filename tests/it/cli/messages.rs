@@ -1,4 +1,4 @@
-//! What the commands say to somebody who tries them.
+//! What the commands say on the command line.
 
 use std::process::Command;
 

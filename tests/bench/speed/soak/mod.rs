@@ -61,11 +61,7 @@ impl Place {
 
     /// After more than three minutes of new users, a disk of 100 MB has less room than the reserve, and refuses new ones.
     fn minutes(self, wanted: u64) -> u64 {
-        if self == Self::Disk {
-            wanted.min(3)
-        } else {
-            wanted
-        }
+        if self == Self::Disk { wanted.min(3) } else { wanted }
     }
 
     fn users(self) -> usize {
