@@ -86,6 +86,7 @@ mod tests {
     use crate::oauth::openid::claims::ClaimsRequest;
     use crate::oauth::refresh::RefreshFamily;
     use crate::oauth::refresh_keys::RefreshKeys;
+    use crate::oauth::resource::Resources;
     use crate::oauth::scope::Scope;
     use crate::secret::Digest;
     use crate::store::engine::counted;
@@ -172,6 +173,7 @@ mod tests {
                             factor: factor.clone(),
                             upstream_token: None,
                             scope: Scope::default(),
+                            resources: Resources::new(),
                             claims: ClaimsRequest::default(),
                         };
                         let id = next();

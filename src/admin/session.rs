@@ -136,6 +136,7 @@ mod tests {
     use crate::oauth::openid::claims::ClaimsRequest;
     use crate::oauth::refresh::RefreshFamily;
     use crate::oauth::refresh_keys::RefreshKeys;
+    use crate::oauth::resource::Resources;
     use crate::secret::Digest;
     use crate::store::tables::SESSIONS_BY_USER;
 
@@ -198,6 +199,7 @@ mod tests {
             factor: AuthenticationMethod::Password,
             upstream_token: None,
             scope: Scope::of(["openid"]).unwrap(),
+            resources: Resources::new(),
             claims: ClaimsRequest::default(),
         };
         let keys = RefreshKeys::new([(1, vec![1; 32].into())]);

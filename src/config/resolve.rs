@@ -18,7 +18,7 @@ use crate::identity::SessionLifetimes;
 use crate::jose::alg::Algorithm;
 use crate::limit::{ALL_BODIES_KIB, ALL_REQUESTS, LimitPolicy};
 use crate::net::outbound::{Client, OutboundPolicy};
-use crate::oauth::access_token::AccessTokenClaims;
+use crate::oauth::access_token::AccessTokenTyp;
 use crate::oauth::client::is_theme_name;
 use crate::oauth::code;
 use crate::oauth::policy::{KeyRotation, Lifetimes, Policy};
@@ -178,9 +178,12 @@ pub(super) fn settings(reader: &mut Reader<'_>) -> Settings {
     let min_length = usize::try_from(reader.number_within("password.min_length", 1..=64)).unwrap_or(0);
     let workers = reader.number_within("password.workers", 0..=MOST_WORKERS);
     let access_token_typ = reader
-        .one_of("signing.access_token_typ", &AccessTokenClaims::TYPS)
-        .unwrap_or_default()
-        .to_owned();
+        .one_of(
+            "signing.access_token_typ",
+            &AccessTokenTyp::ALL.map(AccessTokenTyp::as_str),
+        )
+        .and_then(|text| AccessTokenTyp::ALL.into_iter().find(|typ| typ.as_str() == text))
+        .unwrap_or_default();
     let password_params = password_params(reader);
     let memory = MemorySettings {
         limit: memory::limit(reader),

@@ -8,7 +8,6 @@ use super::atomic_file::{self, AtomicFile};
 use super::lock::is_served;
 use super::master_key::{self, MASTER_KEY, MasterKey};
 use super::{DATABASE, DataDirError};
-use crate::config::Settings;
 use crate::data_dir;
 use crate::files::Folder;
 use crate::flow::Catalog;
@@ -112,8 +111,7 @@ pub fn restore(
         &Schema::CURRENT,
         progress,
     )?;
-    let issuer = header.issuer.clone().unwrap_or_default();
-    Catalog::load(&store, &sealer, &Settings::default().policy(&issuer))?;
+    Catalog::load(&store, &sealer)?;
     store.close();
     let key_path = directory.join(MASTER_KEY);
     let is_key_new = !data_dir::is_there(&key_path)?;

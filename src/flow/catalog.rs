@@ -13,49 +13,56 @@ use crate::jose::alg::Algorithm;
 use crate::jose::jwk::JwkSet;
 use crate::jose::jwt::Encoder;
 use crate::jose::keyring::{KeyState, Keyring};
+use crate::oauth::Client;
+use crate::oauth::access_token::AccessTokenTyp;
 use crate::oauth::login::ResolvedPurpose;
 use crate::oauth::refresh_keys::RefreshKeys;
-use crate::oauth::{Client, Policy};
+use crate::oauth::resource::Apis;
 use crate::seal::Sealer;
 use crate::secret::{ApiKey, Digest};
 use crate::store::Store;
 use crate::store::records::KeyLifecycle;
-use crate::store::tables::{CLIENTS, PROVIDERS, REFRESH_KEYS, SIGNING_KEYS};
+use crate::store::tables::{APIS, CLIENTS, PROVIDERS, REFRESH_KEYS, SIGNING_KEYS};
 
 /// `typ` of ID tokens.
-pub const ID_TOKEN_TYP: &str = "JWT";
+pub const ID_TOKEN_TYP: &str = AccessTokenTyp::Jwt.as_str();
 
-/// The clients, providers and keys of one moment.
+/// The clients, APIs, providers and keys of one moment. The scope of a client includes that of its APIs.
 pub struct Catalog {
     clients: HashMap<String, Arc<Client>>,
     client_keys: HashMap<String, Arc<JwkSet>>,
     api_keys: HashMap<[u8; 32], (Uuid, Arc<Client>)>,
     providers: BTreeMap<String, Arc<Provider>>,
+    apis: Arc<Apis>,
     origins: HashSet<String>,
     scopes: HashSet<String>,
     keyring: Keyring,
     refresh_keys: RefreshKeys,
-    access_tokens: Vec<(Algorithm, Encoder)>,
-    id_tokens: Vec<(Algorithm, Encoder)>,
+    encoders: Vec<(Algorithm, AccessTokenTyp, Encoder)>,
     /// How often the store had been reopened when this was read.
     reopenings: u64,
 }
 
 impl Catalog {
     /// Reads all of them from the store.
-    pub fn load(store: &Store, sealer: &Sealer, policy: &Policy) -> Result<Self, OpenError> {
+    pub fn load(store: &Store, sealer: &Sealer) -> Result<Self, OpenError> {
         let reopenings = store.reopenings();
-        let (clients, providers, records, refresh_keys) = store.read(|snapshot| {
+        let (clients, apis, providers, records, refresh_keys) = store.read(|snapshot| {
             Ok((
                 CLIENTS.scan(snapshot, .., usize::MAX)?,
+                APIS.scan(snapshot, .., usize::MAX)?,
                 PROVIDERS.scan(snapshot, .., usize::MAX)?,
                 SIGNING_KEYS.scan(snapshot, .., usize::MAX)?,
                 REFRESH_KEYS.scan(snapshot, .., usize::MAX)?,
             ))
         })?;
+        let apis = Apis::new(apis.into_iter().map(|(_, api)| api));
         let clients: HashMap<_, _> = clients
             .into_iter()
-            .map(|(id, client)| (id, Arc::new(client)))
+            .map(|(id, mut client)| {
+                client.scope = apis.scope_of(&client);
+                (id, Arc::new(client))
+            })
             .collect();
         let origins = clients
             .values()
@@ -63,7 +70,8 @@ impl Catalog {
             .flat_map(|client| client.origins())
             .collect();
         let scopes = clients.values().flat_map(|client| client.scope.iter());
-        let scopes = scopes.map(ToOwned::to_owned).collect();
+        let of_apis = apis.iter().flat_map(|api| api.metadata.scope.iter());
+        let scopes = scopes.chain(of_apis).map(ToOwned::to_owned).collect();
         let with_keys = clients.values().filter(|client| !client.jwks.is_empty());
         let client_keys = with_keys
             .map(|client| (client.client_id.clone(), Arc::new(JwkSet::of_jwks(&client.jwks))))
@@ -88,11 +96,12 @@ impl Catalog {
             .into_iter()
             .map(|(number, record)| Ok((number, open_refresh_key(sealer, number, &record)?)))
             .collect::<Result<_, OpenError>>()?;
-        let encoders = |typ: &str| -> Vec<_> {
-            let signers = Algorithm::ALL.into_iter().filter_map(|alg| keyring.signer(alg));
-            signers.map(|key| (key.alg(), Encoder::new(key, typ))).collect()
-        };
-        let (access_tokens, id_tokens) = (encoders(&policy.access_token_typ), encoders(ID_TOKEN_TYP));
+        let mut encoders = Vec::new();
+        for key in Algorithm::ALL.into_iter().filter_map(|alg| keyring.signer(alg)) {
+            for typ in AccessTokenTyp::ALL {
+                encoders.push((key.alg(), typ, Encoder::new(key, typ.as_str())));
+            }
+        }
         Ok(Self {
             clients,
             client_keys,
@@ -101,12 +110,12 @@ impl Catalog {
                 .into_iter()
                 .map(|(id, provider)| (id, Arc::new(provider)))
                 .collect(),
+            apis: Arc::new(apis),
             origins,
             scopes,
             keyring,
             refresh_keys: RefreshKeys::new(refresh_keys),
-            access_tokens,
-            id_tokens,
+            encoders,
             reopenings,
         })
     }
@@ -165,6 +174,11 @@ impl Catalog {
             .map(|(id, client)| (*id, client))
     }
 
+    /// The APIs.
+    pub fn apis(&self) -> &Arc<Apis> {
+        &self.apis
+    }
+
     /// Every client, enabled or not, in no order.
     pub fn clients(&self) -> impl Iterator<Item = &Arc<Client>> {
         self.clients.values()
@@ -175,7 +189,7 @@ impl Catalog {
         self.origins.contains(origin)
     }
 
-    /// Whether a client, enabled or not, may ask for this scope value.
+    /// Whether an API has this scope value, or a client, enabled or not, may ask for it.
     pub fn has_scope(&self, value: &str) -> bool {
         self.scopes.contains(value)
     }
@@ -190,21 +204,19 @@ impl Catalog {
         &self.refresh_keys
     }
 
-    /// The encoder that signs access tokens with this algorithm.
-    pub fn access_token_encoder(&self, alg: Algorithm) -> Result<&Encoder, Failure> {
-        find(&self.access_tokens, alg)
+    /// The encoder that signs access tokens with this algorithm and `typ`.
+    pub fn access_token_encoder(&self, alg: Algorithm, typ: AccessTokenTyp) -> Result<&Encoder, Failure> {
+        let is_it = |(its_alg, its_typ, _): &&(Algorithm, AccessTokenTyp, Encoder)| {
+            *its_alg == alg && *its_typ == typ
+        };
+        let found = self.encoders.iter().find(is_it);
+        found
+            .map(|(.., encoder)| encoder)
+            .ok_or(Failure::NoKey(alg.as_str()))
     }
 
     /// The encoder that signs ID tokens with this algorithm.
     pub fn id_token_encoder(&self, alg: Algorithm) -> Result<&Encoder, Failure> {
-        find(&self.id_tokens, alg)
+        self.access_token_encoder(alg, AccessTokenTyp::Jwt)
     }
-}
-
-fn find(encoders: &[(Algorithm, Encoder)], alg: Algorithm) -> Result<&Encoder, Failure> {
-    let found = encoders
-        .iter()
-        .find(|(known, _)| *known == alg)
-        .map(|(_, encoder)| encoder);
-    found.ok_or(Failure::NoKey(alg.as_str()))
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 
 use crate::identity::{AuthenticationMethod, User};
-use crate::oauth::client::{Client, ConsentRequirement, GrantType};
+use crate::oauth::client::{Client, GrantType};
 use crate::oauth::code::Authorization;
 use crate::oauth::consent;
 use crate::oauth::error::{ErrorCode, Refusal};
@@ -119,18 +119,14 @@ fn evaluate(
         )));
     }
     let needs_consent = match authorization.factor {
-        AuthenticationMethod::Password | AuthenticationMethod::Federated { .. } => {
-            client.consent == ConsentRequirement::Require
-        }
+        AuthenticationMethod::Password | AuthenticationMethod::Federated { .. } => client.requires_consent(),
         AuthenticationMethod::Anonymous => false,
     };
     if needs_consent {
         let key = (authorization.user, client.client_id.clone());
         let given = CONSENTS.get(snapshot, &key)?;
-        let asked = authorization
-            .scope
-            .filter(|value| value != Scope::AUTHENTICATED)
-            .union(&authorization.claims.implied_scope());
+        let scope = authorization.scope.filter(|value| value != Scope::AUTHENTICATED);
+        let asked = consent::asked(&scope, &authorization.claims, &authorization.resources);
         if !consent::covers(given.as_ref(), &asked) {
             return Ok(Err(Refusal::invalid_grant(
                 "the user has not given consent or has withdrawn it",
@@ -150,7 +146,9 @@ mod tests {
     use crate::flow::Core;
     use crate::identity::Consent;
     use crate::oauth::ClientFields;
+    use crate::oauth::client::ConsentRequirement;
     use crate::oauth::openid::claims::ClaimsRequest;
+    use crate::oauth::resource::Resources;
 
     async fn registered(core: &Core) -> Client {
         let request = AddClient {
@@ -183,6 +181,7 @@ mod tests {
             factor: AuthenticationMethod::Password,
             upstream_token: None,
             scope: "openid".parse().unwrap(),
+            resources: Resources::new(),
             claims: ClaimsRequest::default(),
         };
         (user, authorization)

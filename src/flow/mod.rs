@@ -147,7 +147,7 @@ impl Core {
         policy: Policy,
         passwords: PasswordPool,
     ) -> Result<Self, OpenError> {
-        let catalog = ArcSwap::from_pointee(Catalog::load(&store, &sealer, &policy)?);
+        let catalog = ArcSwap::from_pointee(Catalog::load(&store, &sealer)?);
         let upstreams = Upstreams::new(&OutboundPolicy::default(), &random)?;
         Ok(Self {
             upstreams,
@@ -218,7 +218,7 @@ impl Core {
     fn reload(&self, is_needed: fn(&Self) -> bool) -> Result<(), OpenError> {
         let _one_at_a_time = self.reload_lock.lock().unwrap_or_else(PoisonError::into_inner);
         if is_needed(self) {
-            let read = Catalog::load(&self.store, &self.sealer, &self.policy)?;
+            let read = Catalog::load(&self.store, &self.sealer)?;
             self.catalog.store(Arc::new(read));
         }
         Ok(())

@@ -363,11 +363,14 @@ impl RequestContext {
 
     /// A scope as a page shows it: with the client's text, or else with the theme's in the language of pages.
     pub fn scope_line(&self, client: Option<&Client>, scope: &str) -> ScopeLine {
-        let own = client.and_then(|client| client.scope_texts.get(scope).cloned());
+        let catalog = self.app.core.catalog();
+        let apis = catalog.apis();
+        let own = client.and_then(|client| client.scope_texts.get(scope));
+        let of_api = || apis.of_scope(scope)?.metadata.scope_texts.get(scope);
         let of_theme = || self.with_page_style(None, |_, locale| locale.scope(scope).map(ToOwned::to_owned));
         ScopeLine {
             name: scope.to_owned(),
-            description: own.or_else(of_theme).unwrap_or_default(),
+            description: own.or_else(of_api).cloned().or_else(of_theme).unwrap_or_default(),
         }
     }
 

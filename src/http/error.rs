@@ -61,7 +61,8 @@ pub fn answer_status(code: ErrorCode) -> Option<StatusCode> {
         | ErrorCode::InvalidGrant
         | ErrorCode::UnauthorizedClient
         | ErrorCode::UnsupportedGrantType
-        | ErrorCode::InvalidScope => Some(StatusCode::BAD_REQUEST),
+        | ErrorCode::InvalidScope
+        | ErrorCode::InvalidTarget => Some(StatusCode::BAD_REQUEST),
         ErrorCode::AccessDenied
         | ErrorCode::UnsupportedResponseType
         | ErrorCode::LoginRequired

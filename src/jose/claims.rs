@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::clock::Timestamp;
 
 /// `aud`: one value or several (RFC 7519 section 4.1.3).
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Audience {
     /// A text.
@@ -17,6 +17,22 @@ pub enum Audience {
 }
 
 impl Audience {
+    /// The audience of these values. A single one is a text.
+    pub fn of(mut values: Vec<String>) -> Self {
+        match values.pop() {
+            Some(only) if values.is_empty() => Self::One(only),
+            last => {
+                values.extend(last);
+                Self::Several(values)
+            }
+        }
+    }
+
+    /// Whether this value is among them.
+    pub fn contains(&self, value: &str) -> bool {
+        self.values().iter().any(|mine| mine == value)
+    }
+
     /// The values.
     pub fn values(&self) -> &[String] {
         match self {

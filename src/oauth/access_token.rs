@@ -7,7 +7,33 @@ use uuid::Uuid;
 
 use crate::clock::Timestamp;
 use crate::described::described;
+use crate::jose::claims::Audience;
 use crate::oauth::scope::Scope;
+
+/// `typ` of an access token.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AccessTokenTyp {
+    /// RFC 9068 section 2.1.
+    #[default]
+    #[serde(rename = "at+jwt")]
+    AtJwt,
+    /// For resource servers that refuse `at+jwt`. ID tokens have it too, so such a server must check `aud`.
+    #[serde(rename = "JWT")]
+    Jwt,
+}
+
+impl AccessTokenTyp {
+    /// Both of them. The service accepts both, so older tokens stay valid when a setting changes.
+    pub const ALL: [Self; 2] = [Self::AtJwt, Self::Jwt];
+
+    /// The value in the header.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::AtJwt => "at+jwt",
+            Self::Jwt => "JWT",
+        }
+    }
+}
 
 /// An entry of `amr` in the token response and the access token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,8 +88,9 @@ described! {
     pub struct AccessTokenClaims<'a> {
         /// The subject, the same as `uuid`.
         pub sub: Uuid,
-        /// The audience: the issuer, or `--audience` of the client.
-        pub aud: &'a str,
+        /// The audience: the APIs that the token is for, else `--audience` of the client or the issuer. If the token request
+        /// names no API and `openid` was granted, the issuer is one of several.
+        pub aud: &'a Audience,
         /// When the token expires, in seconds since 1970.
         pub exp: Timestamp,
         /// The client that the token was issued to.
@@ -84,11 +111,6 @@ described! {
 }
 
 impl AccessTokenClaims<'_> {
-    /// Every `typ` that an access token may have. A setting decides which one new tokens get. The service accepts both,
-    /// so older tokens stay valid when the setting changes. ID tokens have the second one too; they lack members that
-    /// [`PresentedAccessToken`] requires.
-    pub const TYPS: [&'static str; 2] = ["at+jwt", "JWT"];
-
     /// Whether an access token has a member of this name. The provider's token cannot have it.
     pub fn has_member(name: &str) -> bool {
         let mut members = CommonClaims::MEMBERS.iter().chain(Self::MEMBERS);
@@ -117,7 +139,7 @@ pub struct PresentedAccessToken {
     /// The subject.
     pub sub: Uuid,
     /// The audience.
-    pub aud: String,
+    pub aud: Audience,
     /// When it was issued.
     pub iat: Timestamp,
     /// When it expires.
@@ -173,7 +195,7 @@ mod tests {
         let claims = AccessTokenClaims {
             common: &common,
             sub: common.uuid,
-            aud: "https://api.example",
+            aud: &Audience::One("https://api.example".to_owned()),
             exp: Timestamp::from_seconds(2),
             client_id: "web",
             auth_time: Some(Timestamp::from_seconds(1)),

@@ -9,12 +9,14 @@ use uuid::Uuid;
 use crate::clock::Timestamp;
 use crate::identity::Session;
 use crate::oauth::client::{Client, GrantType};
+use crate::oauth::consent;
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::openid::claims::{ACR_SIGNED_IN, ClaimsRequest};
 use crate::oauth::openid::prompt::Prompt;
 use crate::oauth::parameters::Parameters;
 use crate::oauth::pkce::CodeChallenge;
 use crate::oauth::redirect_uri::{self, MatchedRedirectUri};
+use crate::oauth::resource::{self, Apis, Resources};
 use crate::oauth::scope::Scope;
 use crate::oauth::token;
 
@@ -174,6 +176,9 @@ pub struct AuthorizationRequest {
     pub target: ResponseTarget,
     /// The scope to grant: the requested values that the client may have.
     pub scope: Scope,
+    /// The APIs that the client names.
+    #[serde(default, skip_serializing_if = "Resources::is_empty")]
+    pub resources: Resources,
     /// `nonce`, for the ID token.
     pub nonce: Option<String>,
     /// `code_challenge`, S256.
@@ -208,7 +213,7 @@ impl AuthorizationRequest {
     /// Validates what the client asks for. A refusal goes to `target`.
     pub fn parse(
         parameters: &Parameters,
-        client: &Client,
+        (client, apis): (&Client, &Apis),
         target: ResponseTarget,
         read_hint: HintReader<'_>,
     ) -> Result<Self, Refusal> {
@@ -235,6 +240,7 @@ impl AuthorizationRequest {
             .map_err(|problem| Refusal::naming(ErrorCode::InvalidRequest, &problem.to_string()))?;
         let hinted = hinted(parameters, prompt, read_hint)?;
         let (subject, other_subjects) = subjects(hinted, demands.subjects)?;
+        let resources = apis.resolve(&resource::resources(parameters)?, client)?;
         let start_of = |name, max_chars| {
             let text = parameters.get(name)?;
             Some(text.chars().take(max_chars).collect())
@@ -242,7 +248,8 @@ impl AuthorizationRequest {
         Ok(Self {
             client_id: client.client_id.clone(),
             client_uuid: client.client_uuid,
-            scope: requested_scope(parameters, client)?,
+            scope: requested_scope(parameters, client, (apis, &resources))?,
+            resources,
             nonce: nonce(parameters)?,
             code_challenge: code_challenge(parameters, client)?,
             prompt,
@@ -298,9 +305,9 @@ impl AuthorizationRequest {
         self.prompt.login || self.max_age.is_some_and(|age| age == 0 || is_older(age))
     }
 
-    /// The scope that consent is asked for: what is granted and what the single claims imply.
+    /// What consent is asked for.
     pub fn scope_for_consent(&self) -> Scope {
-        self.scope.clone().union(&self.claims.implied_scope())
+        consent::asked(&self.scope, &self.claims, &self.resources)
     }
 }
 
@@ -352,12 +359,25 @@ fn check_form(parameters: &Parameters) -> Result<(), Refusal> {
     }
 }
 
-/// Leaves out values that the client may not have (RFC 6749 section 3.3). Malformed values are refused.
-fn requested_scope(parameters: &Parameters, client: &Client) -> Result<Scope, Refusal> {
-    Ok(match token::scope(parameters)? {
+/// Leaves out values that the client may not have (RFC 6749 section 3.3) and those of APIs that it does not name.
+/// Malformed values are refused. A client that registered itself has no default scope for an API: it gets that of the
+/// APIs that it names, and the user is asked.
+fn requested_scope(
+    parameters: &Parameters,
+    client: &Client,
+    (apis, resources): (&Apis, &Resources),
+) -> Result<Scope, Refusal> {
+    let asked = match token::scope(parameters)? {
+        None if client.registered_itself() => {
+            let named = resources.iter().filter_map(|identifier| apis.named(identifier));
+            named.fold(client.default_scope.clone(), |scope, api| {
+                scope.union(&api.metadata.scope)
+            })
+        }
         None => client.default_scope.clone(),
         Some(asked) => asked.filter(|value| client.scope.contains(value)),
-    })
+    };
+    Ok(apis.scope_within(&asked, resources))
 }
 
 fn nonce(parameters: &Parameters) -> Result<Option<String>, Refusal> {

@@ -55,6 +55,19 @@ pub fn is_theme_name(text: &str) -> bool {
     (1..=64).contains(&text.len()) && !text.starts_with('-') && text.bytes().all(is_plain)
 }
 
+/// How a client came to be registered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ClientOrigin {
+    /// The operator registered it.
+    #[default]
+    Operator,
+    /// It registered itself (RFC 7591).
+    DynamicRegistration,
+    /// Its identifier is the address of its metadata (OAuth Client ID Metadata Document).
+    MetadataDocument,
+}
+
 /// A secret of a client, by its digest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredSecret {
@@ -95,6 +108,9 @@ pub struct Client {
     pub api_keys: Vec<StoredApiKey>,
     /// The metadata.
     pub metadata: ClientMetadata,
+    /// How it came to be registered.
+    #[serde(default)]
+    pub origin: ClientOrigin,
     /// Whether the client may be used.
     pub enabled: bool,
     /// When the record was made.
@@ -128,6 +144,7 @@ impl Client {
             secrets: Vec::new(),
             api_keys: Vec::new(),
             metadata: ClientMetadata::default(),
+            origin: ClientOrigin::Operator,
             enabled: true,
             created_at: now,
             updated_at: now,
@@ -136,6 +153,16 @@ impl Client {
             client.token_endpoint_auth_methods.insert(AuthMethod::None);
         }
         client
+    }
+
+    /// Whether nobody but the client vouches for what is registered of it.
+    pub fn registered_itself(&self) -> bool {
+        self.origin != ClientOrigin::Operator
+    }
+
+    /// Whether users are asked before the client gets tokens.
+    pub fn requires_consent(&self) -> bool {
+        self.registered_itself() || self.consent == ConsentRequirement::Require
     }
 
     /// Whether the client is registered for this grant (RFC 6749 section 5.2, `unauthorized_client`).

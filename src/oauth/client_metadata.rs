@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::jose::alg::Algorithm;
-use crate::oauth::fields::{Plain, fields};
+use crate::oauth::access_token::AccessTokenTyp;
+use crate::oauth::fields::{Lifetime, Plain, fields};
 use crate::oauth::scope::Scope;
 
 /// A grant type that a client may be registered for.
@@ -150,6 +151,7 @@ pub enum RefreshPolicy {
 }
 
 impl Plain for Algorithm {}
+impl Plain for AccessTokenTyp {}
 impl Plain for GrantType {}
 impl Plain for AssertionAudience {}
 impl Plain for PkceRequirement {}
@@ -189,12 +191,20 @@ fields! {
     password_sign_in: bool = true;
     /// Whether a public client gets the access tokens of providers. Its tokens are in the hands of users.
     embed_upstream_token: bool;
-    /// The `aud` of its access tokens; the issuer when there is none.
+    /// The ids of the APIs that it may name in `resource`, and whose scope values it may be granted.
+    apis: BTreeSet<String>;
+    /// The `aud` of access tokens that are for no API; the issuer when there is none.
     audience: Option<String>;
     /// The algorithm of its ID tokens; RS256 when there is none (OpenID Connect Registration 2).
     id_token_signed_response_alg: Option<Algorithm>;
     /// The algorithm of its access tokens; the service's when there is none.
     access_token_alg: Option<Algorithm>;
+    /// `typ` of its access tokens; the service's when there is none.
+    access_token_typ: Option<AccessTokenTyp>;
+    /// How long its access tokens last, in seconds; as configured when there is none.
+    access_token_lifetime: Option<Lifetime>;
+    /// How long its refresh tokens last, in seconds; as configured when there is none.
+    refresh_token_lifetime: Option<Lifetime>;
     /// What a refresh does with the refresh token.
     refresh_policy: RefreshPolicy;
     /// Whether a refresh brings a new ID token (OpenID Connect Core 12.2).

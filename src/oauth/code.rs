@@ -11,6 +11,7 @@ use crate::oauth::error::Refusal;
 use crate::oauth::openid::claims::ClaimsRequest;
 use crate::oauth::pkce::{CodeChallenge, check_verifier};
 use crate::oauth::redirect_uri::MatchedRedirectUri;
+use crate::oauth::resource::Resources;
 use crate::oauth::scope::Scope;
 use crate::secret::{AuthorizationCode as CodeSecret, Digest, Malformed, Secret};
 
@@ -40,6 +41,9 @@ pub struct Authorization {
     pub upstream_token: Option<Box<UpstreamToken>>,
     /// The granted scope.
     pub scope: Scope,
+    /// The APIs that the grant is for (RFC 8707 section 2). If there is none, the scope chooses them.
+    #[serde(default, rename = "res", skip_serializing_if = "Resources::is_empty")]
+    pub resources: Resources,
     /// The claims that were requested one by one.
     #[serde(default, skip_serializing_if = "ClaimsRequest::is_empty")]
     pub claims: ClaimsRequest,
@@ -128,6 +132,7 @@ impl AuthorizationCode {
             authorization: Authorization {
                 upstream_token: None,
                 scope: Scope::default(),
+                resources: Resources::new(),
                 claims: ClaimsRequest::default(),
                 ..self.authorization.clone()
             },
@@ -211,6 +216,7 @@ mod tests {
                 factor: AuthenticationMethod::Password,
                 upstream_token: None,
                 scope: "openid".parse().unwrap(),
+                resources: Resources::new(),
                 claims: ClaimsRequest::default(),
             },
             return_to: serde_json::from_value(

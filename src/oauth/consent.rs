@@ -1,7 +1,18 @@
 //! Whether the consent of a user covers a requested scope.
 
 use crate::identity::Consent;
+use crate::oauth::openid::claims::ClaimsRequest;
+use crate::oauth::resource::Resources;
 use crate::oauth::scope::Scope;
+
+/// What a user is asked to allow: the scope, what the single claims imply, and the APIs that the client names. The
+/// identifier of an API counts as a scope value.
+pub fn asked(scope: &Scope, claims: &ClaimsRequest, resources: &Resources) -> Scope {
+    let scope = scope.clone().union(&claims.implied_scope());
+    resources
+        .iter()
+        .fold(scope, |scope, identifier| scope.with(identifier))
+}
 
 /// The scope that the user has allowed; none without a consent.
 pub fn allowed(given: Option<&Consent>) -> Option<Scope> {

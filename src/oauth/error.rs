@@ -29,6 +29,9 @@ described! {
         /// The scope is malformed, or the client may not ask for it. Ask for less, or have the operator add it to the client
         /// (RFC 6749 sections 4.1.2.1 and 5.2).
         InvalidScope = "invalid_scope",
+        /// `resource` names an API that is unknown or that this client may not use. The operator allows it with
+        /// `idsvc client update --api` (RFC 8707 section 2).
+        InvalidTarget = "invalid_target",
         /// The user declined, or did not sign in at the provider. Offer to sign in again (RFC 6749 section 4.1.2.1).
         AccessDenied = "access_denied",
         /// Send `response_type=code` (RFC 6749 section 4.1.2.1).

@@ -4,6 +4,7 @@
 //! their values in a file. [`Field`] applies the change of one field.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -136,6 +137,27 @@ impl Field for Option<String> {
             check_text(faults, name, &to);
         }
         *self = Some(to).filter(|text| !text.is_empty());
+    }
+}
+
+/// A lifetime in seconds, at least one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(transparent)]
+pub struct Lifetime(u64);
+
+impl From<Lifetime> for Duration {
+    fn from(lifetime: Lifetime) -> Self {
+        Self::from_secs(lifetime.0)
+    }
+}
+
+/// Zero removes the value.
+impl Field for Option<Lifetime> {
+    type Change = u64;
+    const FORM: Form = Form::Number;
+
+    fn change(&mut self, to: u64, _: &str, _: &mut Vec<Fault>) {
+        *self = (to > 0).then_some(Lifetime(to));
     }
 }
 

@@ -5,6 +5,7 @@ use uuid::Uuid;
 
 use crate::clock::Timestamp;
 use crate::described::described;
+use crate::jose::claims::Audience;
 use crate::oauth::scope::Scope;
 
 /// The response. It describes active tokens only (RFC 7662 section 2.2).
@@ -44,7 +45,7 @@ described! {
         pub sub: Uuid,
         /// The audience of an access token; absent for a refresh token.
         #[serde(skip_serializing_if = "Option::is_none")]
-        pub aud: Option<String>,
+        pub aud: Option<Audience>,
         /// The issuer.
         pub iss: String,
         /// The identifier of an access token; absent for a refresh token.

@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 use crate::clock::Timestamp;
 use crate::identity::{AuthenticationMethod, Consent, Session, UpstreamToken};
 use crate::oauth::authorize::{AuthorizationRequest, RefusedRequest, ResponseTarget};
-use crate::oauth::client::{Client, ConsentRequirement};
+use crate::oauth::client::Client;
 use crate::oauth::code::Authorization;
 use crate::oauth::consent;
 use crate::oauth::error::{ErrorCode, Refusal};
@@ -399,6 +399,7 @@ fn next_step_to_code(
             factor: session.factor.clone(),
             upstream_token: None,
             scope: scope.with(Scope::AUTHENTICATED),
+            resources: request.resources.clone(),
             claims: request.claims.clone(),
         },
         target: request.target.clone(),
@@ -411,5 +412,5 @@ fn needs_consent(request: &AuthorizationRequest, client: &Client, given: Option<
     if request.prompt.consent {
         return true;
     }
-    client.consent == ConsentRequirement::Require && !consent::covers(given, &request.scope_for_consent())
+    client.requires_consent() && !consent::covers(given, &request.scope_for_consent())
 }

@@ -1,6 +1,7 @@
 //! The RFCs as types and pure decisions: functions of state, request and time.
 
 pub mod access_token;
+pub mod api;
 pub mod api_key;
 pub mod assertion;
 pub mod authorize;
@@ -22,9 +23,11 @@ pub mod policy;
 pub mod redirect_uri;
 pub mod refresh;
 pub mod refresh_keys;
+pub mod resource;
 pub mod scope;
 pub mod token;
 
+pub use api::{Api, ApiFields, ApiMetadata};
 pub use client::Client;
 pub use client_metadata::{ClientFields, ClientMetadata};
 pub use error::{ErrorCode, Refusal};

@@ -2,7 +2,7 @@
 //!
 //! A repeated name is a fault (RFC 6749 section 3.1). The authorization endpoint can report it only after it knows the
 //! client. Repeated names are therefore recorded, and [`Parameters::each_once`] refuses them. Only `resource` may be
-//! repeated (RFC 8707 section 2). The service ignores it.
+//! repeated (RFC 8707 section 2).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -65,6 +65,7 @@ fn shown(name: &str) -> &str {
 pub struct Parameters {
     pairs: Vec<(String, Zeroizing<String>)>,
     repeated: Vec<String>,
+    further_resources: Vec<Zeroizing<String>>,
 }
 
 impl Parameters {
@@ -109,7 +110,9 @@ impl Parameters {
         }
         if self.get(name).is_none() {
             self.pairs.push((name.to_owned(), value));
-        } else if name != RESOURCE && !self.is_repeated(name) {
+        } else if name == RESOURCE {
+            self.further_resources.push(value);
+        } else if !self.is_repeated(name) {
             self.repeated.push(name.to_owned());
         }
     }
@@ -137,6 +140,12 @@ impl Parameters {
         self.iter()
             .find(|(found, _)| *found == name)
             .map(|(_, value)| value)
+    }
+
+    /// All values of `resource`, the one parameter that may be repeated (RFC 8707 section 2).
+    pub fn resources(&self) -> impl Iterator<Item = &str> {
+        let further = self.further_resources.iter().map(|value| value.as_str());
+        self.get(RESOURCE).into_iter().chain(further)
     }
 
     /// All names and values in order, each name once.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::identity::{SessionLifetimes, User};
 use crate::jose::alg::Algorithm;
+use crate::oauth::access_token::AccessTokenTyp;
 use crate::password::{PasswordPolicy, PasswordProblem};
 
 /// The part of the configuration that protocol rules depend on.
@@ -23,8 +24,8 @@ pub struct Policy {
     pub refresh_retry_window: Duration,
     /// The algorithm of access tokens, unless the client has its own.
     pub access_token_alg: Algorithm,
-    /// `typ` of access tokens: `at+jwt` (RFC 9068 section 2.1), or `JWT` for older resource servers.
-    pub access_token_typ: String,
+    /// `typ` of access tokens, unless the API or the client has its own.
+    pub access_token_typ: AccessTokenTyp,
     /// Whether the token response repeats `id_token` under the name `idtoken`.
     pub id_token_alias: bool,
     /// How long an anonymous user is kept after the last refresh token has ended.

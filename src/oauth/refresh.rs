@@ -280,7 +280,8 @@ pub fn narrowed_scope(granted: &Scope, asked: Option<&Scope>, allowed: &Scope) -
 pub const UNKNOWN: Refusal = Refusal::invalid_grant("refresh_token is unknown or has expired");
 
 fn expiry(client: &Client, lifetimes: &Lifetimes, created_at: Timestamp, now: Timestamp) -> Timestamp {
-    let sliding = now + lifetimes.refresh_token;
+    let lifetime = client.refresh_token_lifetime.map(Duration::from);
+    let sliding = now + lifetime.unwrap_or(lifetimes.refresh_token);
     let absolute = if client.is_public() {
         lifetimes.refresh_absolute_public
     } else {

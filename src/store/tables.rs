@@ -8,10 +8,10 @@ use uuid::Uuid;
 use super::engine::TableId;
 use crate::federation::Provider;
 use crate::identity::{Consent, Session, User};
-use crate::oauth::Client;
 use crate::oauth::code::AuthorizationCode;
 use crate::oauth::login::LoginRecord;
 use crate::oauth::refresh::RefreshFamily;
+use crate::oauth::{Api, Client};
 use crate::store::records::{ApiKeyUse, FailedPasswords, RefreshKeyRecord, SigningKeyRecord};
 use crate::store::schema::META;
 use crate::store::table::Table;
@@ -54,6 +54,9 @@ pub const REFRESH_KEYS: Table<u32, RefreshKeyRecord> = Table::new(17, "refresh_k
 /// The wrong passwords of a user in a row, by the user's UUID.
 pub const FAILED_PASSWORDS: Table<Uuid, FailedPasswords> = Table::new(18, "failed_passwords");
 
+/// APIs by id.
+pub const APIS: Table<String, Api> = Table::new(19, "apis");
+
 /// The tables of a backup: all but that of the sign-ins. A browser whose sign-in is unknown begins it again. A backup of
 /// an older release has rows of that table, too.
 pub fn backed_up() -> impl Iterator<Item = TableId> {
@@ -82,6 +85,7 @@ pub fn all() -> impl Iterator<Item = TableId> {
         USERS_BY_IDENTITY.id(),
         REFRESH_KEYS.id(),
         FAILED_PASSWORDS.id(),
+        APIS.id(),
     ]
     .into_iter()
 }

@@ -32,6 +32,7 @@ use idsvc::oauth::openid::claims::ClaimsRequest;
 use idsvc::oauth::parameters::Parameters;
 use idsvc::oauth::refresh::RefreshFamily;
 use idsvc::oauth::refresh_keys::PresentedRefreshToken;
+use idsvc::oauth::resource::{Resources, TokenTarget};
 use idsvc::oauth::token::TokenResponse;
 use idsvc::pages::Login;
 use idsvc::password::{PasswordParams, PasswordPool, PoolSize};
@@ -138,6 +139,7 @@ impl Bench {
             factor: AuthenticationMethod::Password,
             upstream_token: None,
             scope: scope.parse().unwrap(),
+            resources: Resources::new(),
             claims: ClaimsRequest::default(),
         }
     }
@@ -224,7 +226,10 @@ impl Bench {
             grant_type: GrantType::RefreshToken,
             user: self.user.clone(),
             authorization: self.authorization(scope),
-            scope: scope.parse().unwrap(),
+            target: TokenTarget {
+                scope: scope.parse().unwrap(),
+                ..TokenTarget::default()
+            },
             family: self.session,
             nonce: None,
             refresh_token: None,
@@ -239,7 +244,7 @@ async fn refresh_once(
     now: Timestamp,
 ) -> TokenResponse {
     let presented = PresentedRefreshToken::parse(token).unwrap();
-    rotate_refresh_token(core, client, presented, None, now)
+    rotate_refresh_token(core, client, presented, (None, Resources::new()), now)
         .await
         .unwrap()
         .unwrap()
@@ -337,7 +342,10 @@ fn redemption(criterion: &mut Criterion, bench: &Bench) {
                                 (Arc::clone(&bench.core), bench.client.clone(), bench.now);
                             tokio::spawn(async move {
                                 let exchange = CodeExchange::parse(&code, Some(REDIRECT_URI), None).unwrap();
-                                redeem_code(&core, &client, exchange, now).await.unwrap().unwrap()
+                                redeem_code(&core, &client, exchange, Resources::new(), now)
+                                    .await
+                                    .unwrap()
+                                    .unwrap()
                             })
                         })
                         .collect();

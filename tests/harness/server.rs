@@ -18,7 +18,9 @@ use idsvc::limit::LimitPolicy;
 use idsvc::net::listener::Listener;
 use idsvc::net::outbound::OutboundPolicy;
 use idsvc::net::{Limits, Peer};
-use idsvc::oauth::client::{AuthMethod, Client, ClientMetadata, GrantType, PkceRequirement, StoredSecret};
+use idsvc::oauth::client::{
+    AuthMethod, Client, ClientMetadata, ClientOrigin, GrantType, PkceRequirement, StoredSecret,
+};
 use idsvc::oauth::{Policy, Scope};
 use idsvc::password::{PasswordParams, PasswordPool, PoolSize};
 use idsvc::random::Random;
@@ -269,6 +271,7 @@ impl Server {
                 pkce: PkceRequirement::Optional,
                 ..ClientMetadata::default()
             },
+            origin: ClientOrigin::Operator,
             enabled: true,
             created_at: now,
             updated_at: now,

@@ -1,5 +1,7 @@
 //! The anonymous grant: a device gets a user of its own.
 
+use std::sync::Arc;
+
 use super::issue::issue_tokens;
 use super::start_family::DrawnFamily;
 use crate::clock::Timestamp;
@@ -10,6 +12,7 @@ use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::code::Authorization;
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::openid::claims::ClaimsRequest;
+use crate::oauth::resource::Resources;
 use crate::oauth::scope::Scope;
 use crate::oauth::token::{TokenResponse, user_scope};
 use crate::observe::audit;
@@ -22,6 +25,7 @@ pub async fn create_anonymous_user(
     core: &Core,
     client: &AuthenticatedClient,
     scope: Option<Scope>,
+    resources: Resources,
     now: Timestamp,
 ) -> Result<Answer<TokenResponse>, Failure> {
     let grant_policy = core.grant_policy();
@@ -35,6 +39,9 @@ pub async fn create_anonymous_user(
     let scope = or_refuse!(user_scope(scope.as_ref(), client, Scope::ANONYMOUS));
     let uuid = core.random.uuid_v7(core.clock.since_epoch());
     let user = User::anonymous(uuid, &core.policy.organization, now);
+    let apis = Arc::clone(core.catalog().apis());
+    let granted = or_refuse!(apis.resolve(&resources, client));
+    let scope = apis.scope_within(&scope, &granted);
     let (drawn, bearer) = (DrawnFamily::draw(core)?, client.clone());
     let written = core
         .store
@@ -47,12 +54,14 @@ pub async fn create_anonymous_user(
                 factor: AuthenticationMethod::Anonymous,
                 upstream_token: None,
                 scope: scope.clone(),
+                resources: granted.clone(),
                 claims: ClaimsRequest::default(),
             };
             let user =
                 or_refuse!(grant_policy.authorize_new_user(&*tx, &bearer, &authorization, user.clone())?);
+            let target = or_refuse!(drawn.target(&bearer, &authorization, &resources));
             USERS.put(tx, &user.uuid, &user)?;
-            let granted = (user, authorization);
+            let granted = (user, authorization, target);
             drawn
                 .begin(tx, &bearer, GrantType::Anonymous, granted, now)
                 .map(Ok)

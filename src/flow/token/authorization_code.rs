@@ -11,6 +11,7 @@ use crate::oauth::client::GrantType;
 use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::code::{self, CodeExchange, Redemption};
 use crate::oauth::error::Refusal;
+use crate::oauth::resource::Resources;
 use crate::oauth::token::TokenResponse;
 use crate::observe::audit;
 use crate::observe::audit::Event;
@@ -28,6 +29,7 @@ pub async fn redeem_code(
     core: &Core,
     client: &AuthenticatedClient,
     exchange: CodeExchange,
+    resources: Resources,
     now: Timestamp,
 ) -> Result<Answer<TokenResponse>, Failure> {
     let grant_policy = core.grant_policy();
@@ -61,8 +63,9 @@ pub async fn redeem_code(
             if session.is_none_or(|session| session.user != code.authorization.user) {
                 return Ok(Err(Refusal::invalid_grant("the user has signed out")));
             }
+            let target = or_refuse!(drawn.target(&redeemer, &code.authorization, &resources));
             CODES.put(tx, &exchange.id, &code.remembered())?;
-            let granted = (user, code.authorization);
+            let granted = (user, code.authorization, target);
             let approved = drawn.begin(tx, &redeemer, GrantType::AuthorizationCode, granted, now)?;
             Ok(Ok(CodeExchangeResult::Granted(Box::new(ApprovedGrant {
                 nonce: code.nonce,

@@ -6,6 +6,7 @@ use crate::flow::{Answer, Core, Failure};
 use crate::oauth::client::{AuthMethod, GrantType};
 use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::error::{ErrorCode, Refusal};
+use crate::oauth::resource::Resources;
 use crate::oauth::scope::Scope;
 use crate::oauth::token::{TokenResponse, client_scope};
 
@@ -15,6 +16,7 @@ pub fn issue_client_token(
     core: &Core,
     client: &AuthenticatedClient,
     requested: Option<&Scope>,
+    resources: &Resources,
     now: Timestamp,
 ) -> Result<Answer<TokenResponse>, Failure> {
     or_refuse!(
@@ -37,8 +39,9 @@ pub fn issue_client_token(
             )));
         }
     };
-    match client_scope(requested, client, most) {
-        Ok(scope) => issue_tokens_for_client(core, client, scope, now).map(Ok),
-        Err(refusal) => Ok(Err(refusal)),
-    }
+    let scope = or_refuse!(client_scope(requested, client, most));
+    let catalog = core.catalog();
+    let granted = or_refuse!(catalog.apis().resolve(resources, client));
+    let target = or_refuse!(catalog.apis().target(client, &granted, &scope, resources));
+    issue_tokens_for_client(core, client, target, now).map(Ok)
 }

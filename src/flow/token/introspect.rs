@@ -6,8 +6,8 @@ use crate::flow::{Catalog, Core, Failure};
 use crate::identity::User;
 use crate::jose::alg::Algorithm;
 use crate::jose::jwt::{self, ExpectedTyp};
-use crate::oauth::access_token::{AccessTokenClaims, PresentedAccessToken, hour_of};
-use crate::oauth::client::GrantType;
+use crate::oauth::access_token::{AccessTokenTyp, PresentedAccessToken, hour_of};
+use crate::oauth::client::{Client, GrantType};
 use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::introspection::{Active, Introspection};
 use crate::oauth::refresh::RefreshFamily;
@@ -87,15 +87,16 @@ pub(in crate::flow) fn signed_access_token(
         )
     };
     // A token has one type, so its signature is verified once at most.
-    AccessTokenClaims::TYPS
+    AccessTokenTyp::ALL
         .into_iter()
-        .find_map(|typ| verify(typ).ok())
+        .find_map(|typ| verify(typ.as_str()).ok())
 }
 
 /// Answers an authenticated client about a token (RFC 7662 section 2).
 ///
-/// Every client may ask about an access token, since it may be an API that the token is for. Only the client that a
-/// refresh token was issued to may ask about it.
+/// The client that a token was issued to may ask about it. Registered APIs say which other clients may ask about their
+/// access tokens. Every client may ask about an access token that is for no registered API, since it may be the API that
+/// the token is for.
 pub fn introspect(
     core: &Core,
     client: &AuthenticatedClient,
@@ -113,6 +114,9 @@ pub fn introspect(
     let Some(LiveAccessToken { claims, grant }) = live_access_token(core, token, now)? else {
         return Ok(Introspection::INACTIVE);
     };
+    if !may_introspect(&core.catalog(), client, &claims) {
+        return Ok(Introspection::INACTIVE);
+    }
     Ok(Introspection::Active(Box::new(Active {
         active: true,
         scope: claims.scope,
@@ -126,6 +130,17 @@ pub fn introspect(
         iss: claims.iss,
         jti: Some(claims.jti),
     })))
+}
+
+/// Whether the client may ask about an access token.
+fn may_introspect(catalog: &Catalog, client: &Client, claims: &PresentedAccessToken) -> bool {
+    let audience = claims.aud.values().iter();
+    let mut apis = audience
+        .filter_map(|identifier| catalog.apis().named(identifier))
+        .peekable();
+    claims.client_id == client.client_id
+        || apis.peek().is_none()
+        || apis.any(|api| api.metadata.introspection_clients.contains(&client.client_id))
 }
 
 fn refresh_token(

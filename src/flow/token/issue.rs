@@ -1,5 +1,7 @@
 //! Signs tokens, after the commit that allows them.
 
+use std::time::Duration;
+
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
@@ -7,11 +9,14 @@ use crate::clock::Timestamp;
 use crate::flow::{Catalog, Core, Failure, upstream_token};
 use crate::identity::{AuthenticationMethod, User};
 use crate::jose::alg::Algorithm;
-use crate::oauth::access_token::{AccessTokenClaims, Authority, CommonClaims, EmbeddedToken};
+use crate::jose::claims::Audience;
+use crate::oauth::access_token::{AccessTokenClaims, AccessTokenTyp, Authority, CommonClaims, EmbeddedToken};
 use crate::oauth::client::{Client, GrantType};
 use crate::oauth::code::Authorization;
 use crate::oauth::openid::claims::{self, ACR_SIGNED_IN};
 use crate::oauth::openid::id_token::{self, IdTokenClaims};
+use crate::oauth::policy::Policy;
+use crate::oauth::resource::TokenTarget;
 use crate::oauth::scope::Scope;
 use crate::oauth::token::TokenResponse;
 use crate::observe::audit;
@@ -26,8 +31,8 @@ pub struct ApprovedGrant {
     pub user: User,
     /// What was granted.
     pub authorization: Authorization,
-    /// The scope of this access token: the granted one, or a part of it.
-    pub scope: Scope,
+    /// What this access token is for. Its scope is the granted one, or a part of it.
+    pub target: TokenTarget,
     /// The family behind it.
     pub family: Uuid,
     /// `nonce` of the authorization request.
@@ -49,20 +54,21 @@ pub fn issue_tokens(
         grant_type,
         user,
         authorization,
-        scope,
+        target,
         family,
         nonce,
         refresh_token,
     } = approved;
+    let scope = &target.scope;
     let requested = match authorization.session {
-        Some(_) => claims::id_token(&user, &authorization.claims_within(&scope, &client.scope)),
-        None => claims::id_token_by_scope(&user, &scope),
+        Some(_) => claims::id_token(&user, &authorization.claims_within(scope, &client.scope)),
+        None => claims::id_token_by_scope(&user, scope),
     };
     let common = CommonClaims {
         iss: policy.issuer.clone(),
         iat: now,
         jti: core.random.uuid_v4(),
-        scope,
+        scope: scope.clone(),
         account_id: user.account_id,
         user_type: user.user_type,
         venue_id: user.venue_id,
@@ -76,7 +82,7 @@ pub fn issue_tokens(
         email: user.email.unwrap_or_default(),
         uuid: user.uuid,
     };
-    let expires_in = policy.lifetimes.access_token;
+    let form = AccessTokenForm::of(policy, client, &target);
     let embedded = embedded_token(core, &catalog, client, &authorization, now);
     let grant = Grant {
         auth_time: authorization.auth_time,
@@ -85,7 +91,7 @@ pub fn issue_tokens(
             .as_ref()
             .and_then(|(claim, token)| EmbeddedToken::new(claim, token)),
     };
-    let access_token = access_token(core, &catalog, client, &common, grant)?;
+    let access_token = access_token(&catalog, client, &form, &common, grant)?;
     let id_token = if client.gets_id_token(grant_type, &common.scope) {
         let alg = client.id_token_signed_response_alg.unwrap_or(Algorithm::Rs256);
         let claims = IdTokenClaims {
@@ -122,7 +128,7 @@ pub fn issue_tokens(
     Ok(TokenResponse {
         access_token,
         token_type: "bearer",
-        expires_in: expires_in.as_secs(),
+        expires_in: form.lifetime.as_secs(),
         refresh_token: refresh_token.map(|token| token.reveal().to_owned()),
         id_token_alias: id_token.as_ref().filter(|_| policy.id_token_alias).cloned(),
         id_token,
@@ -157,20 +163,56 @@ struct Grant<'a> {
     upstream_token: Option<EmbeddedToken<'a>>,
 }
 
+/// How an access token is made, and for whom. An API decides before the client, and the client before the service. Of
+/// several APIs the shortest lifetime counts, and the first that has an opinion on the rest.
+struct AccessTokenForm {
+    audience: Audience,
+    lifetime: Duration,
+    alg: Algorithm,
+    typ: AccessTokenTyp,
+}
+
+impl AccessTokenForm {
+    fn of(policy: &Policy, client: &Client, target: &TokenTarget) -> Self {
+        let apis = || target.apis.iter().map(|api| &api.metadata);
+        let mut audience: Vec<_> = target.apis.iter().map(|api| api.identifier.clone()).collect();
+        if audience.is_empty() {
+            audience.push(client.audience.as_ref().unwrap_or(&policy.issuer).clone());
+        } else if !target.is_exact && target.scope.contains(Scope::OPENID) {
+            audience.push(policy.issuer.clone());
+        }
+        let lifetime = apis().filter_map(|api| api.access_token_lifetime).min();
+        let lifetime = lifetime.or(client.access_token_lifetime).map(Duration::from);
+        Self {
+            audience: Audience::of(audience),
+            lifetime: lifetime
+                .unwrap_or(policy.lifetimes.access_token)
+                .min(policy.key_retention()),
+            alg: apis()
+                .find_map(|api| api.access_token_alg)
+                .or(client.access_token_alg)
+                .unwrap_or(policy.access_token_alg),
+            typ: apis()
+                .find_map(|api| api.access_token_typ)
+                .or(client.access_token_typ)
+                .unwrap_or(policy.access_token_typ),
+        }
+    }
+}
+
 fn access_token(
-    core: &Core,
     catalog: &Catalog,
     client: &Client,
+    form: &AccessTokenForm,
     common: &CommonClaims,
     grant: Grant<'_>,
 ) -> Result<String, Failure> {
-    let policy = &core.policy;
-    let encoder = catalog.access_token_encoder(client.access_token_alg.unwrap_or(policy.access_token_alg))?;
+    let encoder = catalog.access_token_encoder(form.alg, form.typ)?;
     Ok(encoder.encode(&AccessTokenClaims {
         common,
         sub: common.uuid,
-        aud: client.audience.as_deref().unwrap_or(&policy.issuer),
-        exp: common.iat + policy.lifetimes.access_token,
+        aud: &form.audience,
+        exp: common.iat + form.lifetime,
         client_id: &client.client_id,
         auth_time: grant.auth_time,
         grant_id: grant.id,
@@ -183,16 +225,17 @@ fn access_token(
 pub fn issue_tokens_for_client(
     core: &Core,
     client: &Client,
-    scope: Scope,
+    target: TokenTarget,
     now: Timestamp,
 ) -> Result<TokenResponse, Failure> {
     const KIND: &str = User::CLIENT_TYPE;
     let policy = &core.policy;
+    let form = AccessTokenForm::of(policy, client, &target);
     let common = CommonClaims {
         iss: policy.issuer.clone(),
         iat: now,
         jti: core.random.uuid_v4(),
-        scope,
+        scope: target.scope,
         account_id: client.client_id.clone(),
         user_type: KIND.to_owned(),
         venue_id: None,
@@ -211,7 +254,7 @@ pub fn issue_tokens_for_client(
         auth_time: None,
         upstream_token: None,
     };
-    let access_token = access_token(core, &core.catalog(), client, &common, grant)?;
+    let access_token = access_token(&core.catalog(), client, &form, &common, grant)?;
     audit::record(&Event::TokensIssued {
         user: common.uuid,
         client_id: &client.client_id,
@@ -222,7 +265,7 @@ pub fn issue_tokens_for_client(
     Ok(TokenResponse {
         access_token,
         token_type: "bearer",
-        expires_in: policy.lifetimes.access_token.as_secs(),
+        expires_in: form.lifetime.as_secs(),
         refresh_token: None,
         id_token_alias: None,
         id_token: None,

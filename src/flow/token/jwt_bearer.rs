@@ -21,6 +21,7 @@ use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::code::Authorization;
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::openid::claims::ClaimsRequest;
+use crate::oauth::resource::Resources;
 use crate::oauth::scope::Scope;
 use crate::oauth::token::{TokenResponse, user_scope};
 use crate::observe::audit;
@@ -57,6 +58,7 @@ pub async fn exchange_assertion(
     client: &AuthenticatedClient,
     assertion: Zeroizing<String>,
     scope: Option<Scope>,
+    resources: Resources,
     now: Timestamp,
 ) -> Result<Answer<TokenResponse>, Failure> {
     let grant_policy = core.grant_policy();
@@ -67,6 +69,9 @@ pub async fn exchange_assertion(
         subject,
     } = verified;
     let scope = or_refuse!(user_scope(scope.as_ref(), &client, Scope::AUTHENTICATED));
+    let apis = Arc::clone(core.catalog().apis());
+    let asked = or_refuse!(apis.resolve(&resources, &client));
+    let scope = apis.scope_within(&scope, &asked);
     let uuid = core.random.uuid_v7(core.clock.since_epoch());
     let drawn = DrawnFamily::draw(core)?;
     let profile = Profile::read(&subject.claims, &provider);
@@ -102,14 +107,16 @@ pub async fn exchange_assertion(
                 },
                 upstream_token: None,
                 scope: scope.clone(),
+                resources: asked.clone(),
                 claims: ClaimsRequest::default(),
             };
             let user = or_refuse!(grant_policy.authorize_new_user(&*tx, &bearer, &authorization, user)?);
+            let target = or_refuse!(drawn.target(&bearer, &authorization, &resources));
             if let Some(used) = &subject.replay_key {
                 USED_ASSERTIONS.put(tx, &(used.hour, used.digest), &())?;
             }
             federated_user::save(tx, &user, matched)?;
-            let granted = (user, authorization);
+            let granted = (user, authorization, target);
             let approved = drawn.begin(tx, &bearer, GrantType::JwtBearer, granted, now)?;
             Ok(Ok(AssertionExchangeResult::Granted(Box::new(approved), matched)))
         })

@@ -12,6 +12,7 @@ use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::error::Refusal;
 use crate::oauth::refresh::{self, BindingChange, Refresh, RefreshContext, RefreshFamily, narrowed_scope};
 use crate::oauth::refresh_keys::{PresentedRefreshToken, RefreshTokenId};
+use crate::oauth::resource::Resources;
 use crate::oauth::scope::Scope;
 use crate::oauth::token::TokenResponse;
 use crate::observe::audit;
@@ -63,7 +64,7 @@ pub async fn rotate_refresh_token(
     core: &Core,
     client: &AuthenticatedClient,
     token: PresentedRefreshToken,
-    scope: Option<Scope>,
+    (scope, resources): (Option<Scope>, Resources),
     now: Timestamp,
 ) -> Result<Answer<TokenResponse>, Failure> {
     let grant_policy = core.grant_policy();
@@ -78,6 +79,7 @@ pub async fn rotate_refresh_token(
         (token, keys.newest().ok_or(Failure::NoRefreshKey)?)
     };
     let (policy, bearer, id) = (Arc::clone(&core.policy), client.clone(), token.family);
+    let apis = Arc::clone(core.catalog().apis());
     let refreshed = core
         .store
         .write("rotate_refresh_token", move |tx| {
@@ -101,6 +103,8 @@ pub async fn rotate_refresh_token(
             };
             let granted = &family.authorization.scope;
             let scope = or_refuse!(narrowed_scope(granted, scope.as_ref(), &bearer.scope));
+            let target =
+                or_refuse!(apis.target(&bearer, &family.authorization.resources, &scope, &resources));
             let (user, bound) = or_refuse!(admit(&grant_policy, &*tx, &bearer, &mut family)?);
             let upstream_token = family.authorization.upstream_token.take();
             family.authorization.upstream_token = upstream_token.filter(|token| token.is_current(now));
@@ -124,7 +128,7 @@ pub async fn rotate_refresh_token(
                     grant_type: GrantType::RefreshToken,
                     user,
                     authorization: family.authorization,
-                    scope,
+                    target,
                     family: id,
                     nonce: None,
                     refresh_token: None,

@@ -7,13 +7,14 @@ use uuid::Uuid;
 use super::issue::ApprovedGrant;
 use crate::clock::Timestamp;
 use crate::flow::login::session;
-use crate::flow::{Core, Failure};
+use crate::flow::{Answer, Core, Failure};
 use crate::identity::User;
 use crate::oauth::client::{Client, GrantType};
 use crate::oauth::code::Authorization;
 use crate::oauth::policy::Policy;
 use crate::oauth::refresh::RefreshFamily;
 use crate::oauth::refresh_keys::RefreshTokenId;
+use crate::oauth::resource::{Apis, Resources, TokenTarget};
 use crate::secret::{RefreshToken, Secret};
 use crate::store::StoreError;
 use crate::store::engine::Tx;
@@ -29,6 +30,7 @@ pub(in crate::flow) struct DrawnFamily {
     first: RefreshTokenId,
     token: Secret<RefreshToken>,
     policy: Arc<Policy>,
+    apis: Arc<Apis>,
 }
 
 impl DrawnFamily {
@@ -44,7 +46,19 @@ impl DrawnFamily {
             token: keys.derive(&first).ok_or(Failure::NoRefreshKey)?,
             first,
             policy: Arc::clone(&core.policy),
+            apis: Arc::clone(catalog.apis()),
         })
+    }
+
+    /// What the first token is for. `named` are the APIs of the token request.
+    pub(in crate::flow) fn target(
+        &self,
+        client: &Client,
+        authorization: &Authorization,
+        named: &Resources,
+    ) -> Answer<TokenTarget> {
+        let scope = authorization.scope.kept_within(&client.scope);
+        self.apis.target(client, &authorization.resources, &scope, named)
     }
 
     /// Stores the family and its index rows, and returns what is to be issued for it. A client that may not refresh
@@ -54,7 +68,7 @@ impl DrawnFamily {
         tx: &mut dyn Tx,
         client: &Client,
         grant_type: GrantType,
-        (user, authorization): (User, Authorization),
+        (user, authorization, target): (User, Authorization, TokenTarget),
         now: Timestamp,
     ) -> Result<ApprovedGrant, StoreError> {
         let lifetimes = &self.policy.lifetimes;
@@ -68,7 +82,7 @@ impl DrawnFamily {
         Ok(ApprovedGrant {
             grant_type,
             user,
-            scope: authorization.scope.kept_within(&client.scope),
+            target,
             authorization,
             family: self.id,
             nonce: None,

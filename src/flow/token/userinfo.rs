@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use super::introspect::live_access_token;
 use crate::clock::Timestamp;
 use crate::flow::{Answer, Core, Failure};
+use crate::jose::claims::Audience;
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::openid::claims;
 use crate::oauth::scope::Scope;
@@ -21,6 +22,20 @@ pub fn read_userinfo(
             "access token is unknown, expired or revoked",
         )));
     };
+    let catalog = core.catalog();
+    let client = catalog.client(&live.claims.client_id);
+    let audience = &live.claims.aud;
+    // Before APIs were registered, `--audience` was the one way to address them, and `UserInfo` took such tokens.
+    let is_default = |audience: &Audience| {
+        let own = client.and_then(|client| client.audience.as_ref());
+        own.is_some_and(|own| audience.contains(own) && catalog.apis().named(own).is_none())
+    };
+    if !audience.contains(&core.policy.issuer) && !is_default(audience) {
+        return Ok(Err(Refusal::new(
+            ErrorCode::InvalidToken,
+            "access token is for an API; refresh without resource to get one for UserInfo",
+        )));
+    }
     let scope = &live.claims.scope;
     let Some((user, family)) = live.grant.as_ref().filter(|_| scope.contains(Scope::OPENID)) else {
         return Ok(Err(Refusal::new(
@@ -28,11 +43,8 @@ pub fn read_userinfo(
             "the scope openid is needed",
         )));
     };
-    let catalog = core.catalog();
     let no_scope = Scope::empty();
-    let allowed = catalog
-        .client(&live.claims.client_id)
-        .map_or(&no_scope, |client| &client.scope);
+    let allowed = client.map_or(&no_scope, |client| &client.scope);
     let requested = family.authorization.claims_within(scope, allowed);
     let scope = scope.kept_within(allowed);
     Ok(Ok(claims::userinfo(user, &scope, &requested)))

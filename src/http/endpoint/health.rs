@@ -24,7 +24,7 @@ pub fn readiness(app: &App) -> HttpResponse {
         format!("{full}\n")
     } else if core
         .catalog()
-        .access_token_encoder(core.policy.access_token_alg)
+        .access_token_encoder(core.policy.access_token_alg, core.policy.access_token_typ)
         .is_err()
     {
         "there is no key to sign with\n".to_owned()

@@ -9,6 +9,7 @@ use crate::http::response::HttpResponse;
 use crate::oauth::api_key::{self, PresentedApiKey};
 use crate::oauth::client::GrantType;
 use crate::oauth::error::{ErrorCode, Refusal};
+use crate::oauth::resource::resources;
 use crate::oauth::token::TokenRequest;
 
 /// Answers a refresh: parses it, finds the client by its API key, then goes on as the token endpoint does.
@@ -30,9 +31,10 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
     let policy = context.app.core.grant_policy();
     let request = policy
         .check_grant(&client, GrantType::RefreshToken)
-        .and_then(|()| TokenRequest::parse(GrantType::RefreshToken, &parameters));
+        .and_then(|()| TokenRequest::parse(GrantType::RefreshToken, &parameters))
+        .and_then(|request| Ok((request, resources(&parameters)?)));
     match request {
-        Ok(request) => token::issue(context, &client, grant, request).await,
+        Ok((request, resources)) => token::issue(context, &client, grant, request, resources).await,
         Err(refusal) => token::refused(context, grant, &refusal),
     }
 }

@@ -15,6 +15,7 @@ use crate::http::request::Parameters;
 use crate::http::response::{self, HttpResponse};
 use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::error::Refusal;
+use crate::oauth::resource::{Resources, resources};
 use crate::oauth::scope::Scope;
 use crate::oauth::token::{self, TokenRequest, TokenResponse};
 use crate::route::Route;
@@ -35,10 +36,13 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
     };
     let request = asked.and_then(|grant_type| {
         context.app.core.grant_policy().check_grant(&client, grant_type)?;
-        TokenRequest::parse(grant_type, &parameters)
+        Ok((
+            TokenRequest::parse(grant_type, &parameters)?,
+            resources(&parameters)?,
+        ))
     });
     match request {
-        Ok(request) => issue(context, &client, grant, request).await,
+        Ok((request, resources)) => issue(context, &client, grant, request, resources).await,
         Err(refusal) => refused(context, grant, &refusal),
     }
 }
@@ -82,13 +86,14 @@ async fn anonymous(
     context: &RequestContext,
     client: &AuthenticatedClient,
     scope: Option<Scope>,
+    resources: Resources,
 ) -> Result<Answer<TokenResponse>, Failure> {
     context.require_disk_for_user()?;
     let (limits, from) = (&context.app.limits, context.client_address());
     let attempt = limits
         .create_anonymous_user(&client.client_id, from, context.now)
         .map_err(throttled)?;
-    let answer = create_anonymous_user(&context.app.core, client, scope, context.now).await;
+    let answer = create_anonymous_user(&context.app.core, client, scope, resources, context.now).await;
     if let Ok(Err(_)) | Err(Failure::Store(_)) = &answer {
         attempt.refund(context.now);
     }
@@ -101,20 +106,23 @@ pub(super) async fn issue(
     client: &AuthenticatedClient,
     grant: &'static str,
     request: TokenRequest,
+    resources: Resources,
 ) -> HttpResponse {
     let core = &context.app.core;
     let answer = match request {
-        TokenRequest::AuthorizationCode(exchange) => redeem_code(core, client, exchange, context.now).await,
+        TokenRequest::AuthorizationCode(exchange) => {
+            redeem_code(core, client, exchange, resources, context.now).await
+        }
         TokenRequest::RefreshToken { token, scope } => {
-            rotate_refresh_token(core, client, token, scope, context.now).await
+            rotate_refresh_token(core, client, token, (scope, resources), context.now).await
         }
         TokenRequest::ClientCredentials { scope } => {
-            issue_client_token(core, client, scope.as_ref(), context.now)
+            issue_client_token(core, client, scope.as_ref(), &resources, context.now)
         }
         TokenRequest::JwtBearer { assertion, scope } => {
-            exchange_assertion(core, client, assertion, scope, context.now).await
+            exchange_assertion(core, client, assertion, scope, resources, context.now).await
         }
-        TokenRequest::Anonymous { scope } => anonymous(context, client, scope).await,
+        TokenRequest::Anonymous { scope } => anonymous(context, client, scope, resources).await,
     };
     match answer {
         Ok(Ok(tokens)) => {

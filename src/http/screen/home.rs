@@ -19,6 +19,7 @@ use crate::oauth::code::CodeExchange;
 use crate::oauth::error::Refusal;
 use crate::oauth::pkce::challenge_of;
 use crate::oauth::redirect_uri::with_query;
+use crate::oauth::resource::Resources;
 use crate::oauth::token::TokenResponse;
 use crate::pages::{DevToken, DevTokens, ErrorKind, Home};
 use crate::route::Route;
@@ -87,7 +88,7 @@ pub async fn callback(context: &RequestContext) -> HttpResponse {
         Ok(Err(refusal)) => return refused(&refusal),
         Err(failure) => return error::failed_page(context, &failure),
     };
-    match redeem_code(core, &client, exchange, context.now).await {
+    match redeem_code(core, &client, exchange, Resources::new(), context.now).await {
         Ok(Ok(tokens)) => show(context, &tokens),
         Ok(Err(refusal)) => refused(&refusal),
         Err(failure) => error::failed_page(context, &failure),

@@ -6,6 +6,7 @@ use super::*;
 use crate::identity::AuthenticationMethod;
 use crate::oauth::openid::claims::ClaimsRequest;
 use crate::oauth::refresh_keys::RefreshKeys;
+use crate::oauth::resource::Resources;
 
 const START: Timestamp = Timestamp::from_seconds(1_000_000);
 const WINDOW: Duration = Duration::from_mins(2);
@@ -35,6 +36,7 @@ fn start_at(now: Timestamp) -> (RefreshFamily, RefreshTokenId) {
         factor: AuthenticationMethod::Password,
         upstream_token: None,
         scope: "openid".parse().unwrap(),
+        resources: Resources::new(),
         claims: ClaimsRequest::default(),
     };
     let first = keys(1).first_token(Uuid::from_u128(7), [3; 16]).unwrap();

@@ -12,13 +12,14 @@ pub use signing_key::{KeyLifecycle, SigningKeyRecord};
 
 use crate::federation::Provider;
 use crate::identity::{Consent, Session, User};
-use crate::oauth::Client;
 use crate::oauth::code::AuthorizationCode;
 use crate::oauth::login::{LoginRecord, LoginTransaction, UpstreamSignIn};
 use crate::oauth::refresh::RefreshFamily;
+use crate::oauth::{Api, Client};
 use crate::store::record::Record;
 
 impl Record for AuthorizationCode {}
+impl Record for Api {}
 impl Record for Client {}
 impl Record for Consent {}
 impl Record for LoginRecord {}

@@ -11,6 +11,7 @@ use idsvc::oauth::code::Authorization;
 use idsvc::oauth::openid::claims::ClaimsRequest;
 use idsvc::oauth::refresh::RefreshFamily;
 use idsvc::oauth::refresh_keys::RefreshKeys;
+use idsvc::oauth::resource::Resources;
 use idsvc::password::PasswordHash;
 use idsvc::random::Random;
 use idsvc::secret::{Secret, SessionCookie};
@@ -209,6 +210,7 @@ impl Row {
             factor: AuthenticationMethod::Password,
             upstream_token: None,
             scope: "services:all offline_access".parse().unwrap(),
+            resources: Resources::new(),
             claims: ClaimsRequest::default(),
         };
         let first = keys.first_token(family_id, random.bytes()).unwrap();

@@ -5,12 +5,13 @@ use std::sync::LazyLock;
 
 use http::HeaderValue;
 use idsvc::clock::Timestamp;
-use idsvc::oauth::Scope;
 use idsvc::oauth::authorize::{AuthorizationRequest, AuthorizationResponse, ResponseTarget, response_target};
-use idsvc::oauth::client::{AuthMethod, Client, ClientMetadata, ConsentRequirement, GrantType};
+use idsvc::oauth::client::{AuthMethod, Client, ClientMetadata, ClientOrigin, ConsentRequirement, GrantType};
 use idsvc::oauth::openid::claims::{ClaimsRequest, supported};
 use idsvc::oauth::parameters::Parameters;
 use idsvc::oauth::redirect_uri::{check_registrable, with_query};
+use idsvc::oauth::resource::Apis;
+use idsvc::oauth::{Api, ApiMetadata, Scope};
 use serde_json::Value;
 use url::Url;
 use uuid::Uuid;
@@ -35,6 +36,7 @@ fn client(method: AuthMethod, redirect_uris: &[&str]) -> Client {
             consent: ConsentRequirement::Require,
             ..ClientMetadata::default()
         },
+        origin: ClientOrigin::Operator,
         enabled: true,
         created_at: Timestamp::from_seconds(0),
         updated_at: Timestamp::from_seconds(0),
@@ -58,6 +60,22 @@ static CLIENTS: LazyLock<[Client; 2]> = LazyLock::new(|| {
     ]
 });
 
+static APIS: LazyLock<Apis> = LazyLock::new(|| {
+    let api = |id: &str, open| Api {
+        id: id.to_owned(),
+        uuid: Uuid::nil(),
+        identifier: format!("https://api.example/{id}"),
+        metadata: ApiMetadata {
+            open,
+            scope: format!("{id}.read").parse().unwrap(),
+            ..ApiMetadata::default()
+        },
+        created_at: Timestamp::from_seconds(0),
+        updated_at: Timestamp::from_seconds(0),
+    };
+    Apis::new([api("open", true), api("closed", false)])
+});
+
 /// An answer leads to a registered address, carries `state` as it was sent and adds nothing of the sender's
 /// choice; a request that is accepted asks for no more than the client may have.
 pub(super) fn authorize_query(data: &[u8]) -> bool {
@@ -72,12 +90,18 @@ pub(super) fn authorize_query(data: &[u8]) -> bool {
         check_address(client, parameters.get("redirect_uri"), reply.return_to.uri());
         assert_eq!(reply.state.as_deref(), parameters.get("state"));
         check_answer(&reply, &reply.code("idsvc_ac_code", ISSUER));
-        match AuthorizationRequest::parse(&parameters, client, reply.clone(), &|_| None) {
+        match AuthorizationRequest::parse(&parameters, (client, &APIS), reply.clone(), &|_| None) {
             Ok(request) => {
                 is_accepted = true;
                 assert_eq!(parameters.get("response_type"), Some("code"));
                 assert_eq!(parameters.first_repeated(), None);
                 assert!(request.scope.is_within(&client.scope));
+                assert!(
+                    request
+                        .resources
+                        .iter()
+                        .all(|named| named == "https://api.example/open")
+                );
                 assert!(request.scope_for_consent().is_within(&client.scope));
                 assert!(request.code_challenge.is_some() || !client.is_public());
                 let asked = parameters.get("scope").map(|text| text.parse::<Scope>().unwrap());

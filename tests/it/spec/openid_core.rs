@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use idsvc::flow::login::transaction::LoginTransactionError;
+use idsvc::oauth::access_token::AccessTokenTyp;
 use idsvc::oauth::redirect_uri::Mismatch;
 use idsvc::pages::text::EN;
 use serde_json::{Value, json};
@@ -291,7 +292,7 @@ async fn a_forged_id_token_hint_counts_as_none() {
 /// same `typ` and audience.
 #[tokio::test]
 async fn an_access_token_is_no_hint_whatever_its_type() {
-    let server = Server::start_with(|policy| policy.access_token_typ = "JWT".to_owned()).await;
+    let server = Server::start_with(|policy| policy.access_token_typ = AccessTokenTyp::Jwt).await;
     let alice = server.user("alice").await;
     let acme = server
         .client_with("acme", |client| client.audience = Some("acme".to_owned()))

@@ -1,6 +1,7 @@
 //! The OAuth 2.0 Authorization Framework: a code is redeemed, and what the answer looks like.
 
 use idsvc::jose::alg::Algorithm;
+use idsvc::oauth::access_token::AccessTokenTyp;
 use idsvc::oauth::client::GrantType;
 use idsvc::oauth::code;
 use idsvc::secret::{AuthorizationCode, Secret};
@@ -163,7 +164,7 @@ async fn the_answer_shows_the_users_record_as_it_is() {
 async fn the_answer_follows_the_clients_record_and_the_settings() {
     let server = Server::start_with(|policy| {
         policy.id_token_alias = false;
-        policy.access_token_typ = "JWT".to_owned();
+        policy.access_token_typ = AccessTokenTyp::Jwt;
         policy.lifetimes.access_token = std::time::Duration::from_mins(5);
     })
     .await;

@@ -4,6 +4,7 @@ use idsvc::admin::key;
 use idsvc::admin::key::RotateKey;
 use idsvc::jose::alg::Algorithm;
 use idsvc::oauth::Client;
+use idsvc::oauth::access_token::AccessTokenTyp;
 use idsvc::oauth::client::GrantType;
 use serde_json::json;
 
@@ -189,8 +190,10 @@ async fn a_refresh_token_of_a_client_that_may_not_refresh_is_inactive() {
 /// Tokens outlast the setting under which they were made.
 #[tokio::test]
 async fn an_access_token_is_one_under_either_type_and_an_id_token_under_none() {
-    for (typ, former) in [("at+jwt", "JWT"), ("JWT", "at+jwt")] {
-        let server = Server::start_with(|policy| policy.access_token_typ = typ.to_owned()).await;
+    let [at_jwt, jwt] = AccessTokenTyp::ALL;
+    for (configured, former) in [(at_jwt, jwt), (jwt, at_jwt)] {
+        let server = Server::start_with(|policy| policy.access_token_typ = configured).await;
+        let (typ, former) = (configured.as_str(), former.as_str());
         let acme = server.client("acme").await;
         let alice = server.user("alice").await;
         let tokens = acme.tokens(&alice.browser()).await;

@@ -8,7 +8,7 @@ use crate::flow::token::introspect::live_access_token;
 use crate::flow::token::issue::issue_tokens_for_client;
 use crate::jose::alg::Algorithm;
 use crate::oauth::Client;
-use crate::oauth::scope::Scope;
+use crate::oauth::resource::TokenTarget;
 use crate::secret::Digest;
 use crate::store::tables::SIGNING_KEYS;
 
@@ -93,7 +93,7 @@ async fn a_client_that_comes_again_has_none_of_the_tokens_of_the_one_that_went()
         })
     };
     let token_of = |client: &Client| {
-        let made = issue_tokens_for_client(&core, client, Scope::empty(), now).unwrap();
+        let made = issue_tokens_for_client(&core, client, TokenTarget::default(), now).unwrap();
         made.access_token
     };
     let is_live = |token: &str| live_access_token(&core, token, now).unwrap().is_some();

@@ -1,0 +1,100 @@
+//! An API: a resource server that access tokens are for (RFC 8707 section 2).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::clock::Timestamp;
+use crate::jose::alg::Algorithm;
+use crate::oauth::access_token::AccessTokenTyp;
+use crate::oauth::fields::{Lifetime, fields};
+use crate::oauth::scope::Scope;
+
+fields! {
+    /// The metadata of an API.
+    ApiMetadata;
+
+    /// A change of the metadata of an API. A field that is left out keeps its value.
+    ///
+    /// An empty text removes an optional value. A list replaces the stored list.
+    ApiFields;
+
+    /// The name shown to people; the identifier when there is none.
+    name: Option<String>;
+    /// The scope values that belong to the API. A value belongs to one API at most.
+    scope: Scope;
+    /// Descriptions of the scope values on the consent page.
+    scope_texts: BTreeMap<String, String>;
+    /// Whether every client may name the API. Otherwise only clients with `--api` may.
+    open: bool;
+    /// How long its access tokens last, in seconds; the client or the service decides when there is none.
+    access_token_lifetime: Option<Lifetime>;
+    /// The algorithm of its access tokens; the client or the service decides when there is none.
+    access_token_alg: Option<Algorithm>;
+    /// `typ` of its access tokens; the client or the service decides when there is none.
+    access_token_typ: Option<AccessTokenTyp>;
+    /// The clients that may introspect tokens for the API.
+    introspection_clients: BTreeSet<String>;
+}
+
+/// A registered API. Its identifier cannot change, because grants remember it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Api {
+    /// The name by which the operator and clients' records refer to it.
+    pub id: String,
+    /// The identifier of the record.
+    pub uuid: Uuid,
+    /// The value of `resource` that names it, and of `aud` in its tokens.
+    pub identifier: String,
+    /// The metadata.
+    pub metadata: ApiMetadata,
+    /// When the record was made.
+    pub created_at: Timestamp,
+    /// When the record last changed.
+    pub updated_at: Timestamp,
+}
+
+impl Api {
+    /// The name shown to people.
+    pub fn display_name(&self) -> &str {
+        self.metadata.name.as_deref().unwrap_or(&self.identifier)
+    }
+}
+
+/// Whether two identifiers name the same API. They are equal, but an empty path equals `/`: URL libraries of clients add
+/// it (RFC 3986 section 6.2.3).
+pub fn same_identifier(one: &str, other: &str) -> bool {
+    one == other || without_empty_path(one) == without_empty_path(other)
+}
+
+/// The identifier without the `/` of an empty path.
+fn without_empty_path(identifier: &str) -> &str {
+    match identifier.strip_suffix('/') {
+        Some(rest) if rest.matches('/').count() == 2 && !rest.ends_with('/') => rest,
+        _ => identifier,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_path_equals_a_slash_and_other_paths_differ_by_it() {
+        assert!(same_identifier("https://api.example", "https://api.example/"));
+        assert!(same_identifier(
+            "https://api.example/v1",
+            "https://api.example/v1"
+        ));
+        for (one, other) in [
+            ("https://api.example/v1", "https://api.example/v1/"),
+            ("https://api.example", "https://API.example"),
+            ("https://api.example", "https://api.example//"),
+            ("https://", "https:///"),
+            ("urn:example:a", "urn:example:a/"),
+        ] {
+            assert!(!same_identifier(one, other), "{one} {other}");
+        }
+    }
+}

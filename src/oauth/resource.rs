@@ -1,0 +1,167 @@
+//! Which APIs a token is for: RFC 8707, RFC 9068 section 3.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::oauth::api::{Api, same_identifier};
+use crate::oauth::client::Client;
+use crate::oauth::error::{ErrorCode, Refusal};
+use crate::oauth::parameters::Parameters;
+use crate::oauth::scope::Scope;
+
+/// The most APIs that one request may name.
+const MOST_RESOURCES: usize = 10;
+
+/// The answer to a request for an API that is unknown, or that the client may not name (RFC 8707 section 2).
+pub const UNKNOWN: Refusal = Refusal::new(
+    ErrorCode::InvalidTarget,
+    "resource names an API that is unknown or that this client may not name",
+);
+/// The answer to a token request for an API that is not among those of the grant (RFC 8707 section 2.2).
+pub const NOT_GRANTED: Refusal = Refusal::new(
+    ErrorCode::InvalidTarget,
+    "resource names an API that was not granted; name it in the authorization request",
+);
+/// The answer if none of the APIs that a grant was for is left.
+pub const GONE: Refusal = Refusal::new(
+    ErrorCode::InvalidTarget,
+    "the API of this grant is gone, or this client may no longer name it",
+);
+
+/// The values of `resource` in a request. Each is the identifier of an API.
+pub type Resources = BTreeSet<String>;
+
+/// Reads `resource`, which may be repeated (RFC 8707 section 2).
+pub fn resources(parameters: &Parameters) -> Result<Resources, Refusal> {
+    let named: Resources = parameters.resources().map(ToOwned::to_owned).collect();
+    if named.len() > MOST_RESOURCES {
+        return Err(Refusal::new(
+            ErrorCode::InvalidTarget,
+            "resource names more than ten APIs",
+        ));
+    }
+    Ok(named)
+}
+
+/// What an access token is for.
+#[derive(Clone, Debug, Default)]
+pub struct TokenTarget {
+    /// The APIs; none for the default audience of the client.
+    pub apis: Vec<Arc<Api>>,
+    /// Whether the token request named them itself. Then the token is for nothing else.
+    pub is_exact: bool,
+    /// The scope of the token: the granted values, without those of other APIs.
+    pub scope: Scope,
+}
+
+/// The registered APIs.
+#[derive(Debug, Default)]
+pub struct Apis {
+    by_id: BTreeMap<String, Arc<Api>>,
+}
+
+impl Apis {
+    /// These APIs.
+    pub fn new(apis: impl IntoIterator<Item = Api>) -> Self {
+        let by_id = apis.into_iter().map(|api| (api.id.clone(), Arc::new(api)));
+        Self {
+            by_id: by_id.collect(),
+        }
+    }
+
+    /// All APIs by id.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Api>> {
+        self.by_id.values()
+    }
+
+    /// The API with this id.
+    pub fn get(&self, id: &str) -> Option<&Arc<Api>> {
+        self.by_id.get(id)
+    }
+
+    /// The API that a value of `resource` or `aud` names.
+    pub fn named(&self, identifier: &str) -> Option<&Arc<Api>> {
+        self.iter()
+            .find(|api| same_identifier(&api.identifier, identifier))
+    }
+
+    /// The API that a scope value belongs to.
+    pub fn of_scope(&self, value: &str) -> Option<&Arc<Api>> {
+        self.iter().find(|api| api.metadata.scope.contains(value))
+    }
+
+    /// The scope that a client may be granted: its own, and that of the APIs which it is registered for. A client that
+    /// registered itself is registered for every open API.
+    pub fn scope_of(&self, client: &Client) -> Scope {
+        let is_registered_for = |api: &&Arc<Api>| {
+            client.apis.contains(&api.id) || (client.registered_itself() && api.metadata.open)
+        };
+        let apis = self.iter().filter(is_registered_for);
+        apis.fold(client.scope.clone(), |scope, api| {
+            scope.union(&api.metadata.scope)
+        })
+    }
+
+    /// The identifiers of the APIs that a client asks for at the start of a grant.
+    pub fn resolve(&self, named: &Resources, client: &Client) -> Result<Resources, Refusal> {
+        let allowed = named.iter().map(|identifier| {
+            let api = self.named(identifier).filter(|api| may_name(client, api));
+            api.map(|api| api.identifier.clone()).ok_or(UNKNOWN)
+        });
+        allowed.collect()
+    }
+
+    /// The scope without the values of APIs that are not among `granted`, unless that is empty.
+    pub fn scope_within(&self, scope: &Scope, granted: &Resources) -> Scope {
+        if granted.is_empty() {
+            return scope.clone();
+        }
+        scope.filter(|value| {
+            self.of_scope(value)
+                .is_none_or(|api| granted.contains(&api.identifier))
+        })
+    }
+
+    /// What a token is for. `granted` are the APIs of the grant; if it is empty, the scope chooses them. `named` are those
+    /// of the token request, which may narrow the choice (RFC 8707 section 2.2).
+    pub fn target(
+        &self,
+        client: &Client,
+        granted: &Resources,
+        scope: &Scope,
+        named: &Resources,
+    ) -> Result<TokenTarget, Refusal> {
+        let mut apis: Vec<_> = if granted.is_empty() {
+            let of_scope = |api: &&Arc<Api>| api.metadata.scope.iter().any(|value| scope.contains(value));
+            self.iter().filter(of_scope).cloned().collect()
+        } else {
+            let left = granted.iter().filter_map(|identifier| self.named(identifier));
+            left.filter(|api| may_name(client, api)).cloned().collect()
+        };
+        if apis.is_empty() && !granted.is_empty() {
+            return Err(GONE);
+        }
+        let names = |identifier: &String| {
+            apis.iter()
+                .any(|api| same_identifier(&api.identifier, identifier))
+        };
+        if !named.iter().all(names) {
+            return Err(NOT_GRANTED);
+        }
+        if !named.is_empty() {
+            let is_named = |api: &Arc<Api>| named.iter().any(|name| same_identifier(name, &api.identifier));
+            apis.retain(is_named);
+        }
+        let identifiers = apis.iter().map(|api| api.identifier.clone()).collect();
+        Ok(TokenTarget {
+            scope: self.scope_within(scope, &identifiers),
+            is_exact: !named.is_empty(),
+            apis,
+        })
+    }
+}
+
+/// Whether the client may name the API in `resource`.
+fn may_name(client: &Client, api: &Api) -> bool {
+    api.metadata.open || client.apis.contains(&api.id)
+}
