@@ -28,6 +28,7 @@ use crate::store::tables::{APIS, CLIENTS, PROVIDERS, REFRESH_KEYS, SIGNING_KEYS}
 pub const ID_TOKEN_TYP: &str = AccessTokenTyp::Jwt.as_str();
 
 /// The clients, APIs, providers and keys of one moment. The scope of a client includes that of its APIs.
+#[derive(Clone)]
 pub struct Catalog {
     clients: HashMap<String, Arc<Client>>,
     client_keys: HashMap<String, Arc<JwkSet>>,
@@ -56,32 +57,6 @@ impl Catalog {
                 REFRESH_KEYS.scan(snapshot, .., usize::MAX)?,
             ))
         })?;
-        let apis = Apis::new(apis.into_iter().map(|(_, api)| api));
-        let clients: HashMap<_, _> = clients
-            .into_iter()
-            .map(|(id, mut client)| {
-                client.scope = apis.scope_of(&client);
-                (id, Arc::new(client))
-            })
-            .collect();
-        let origins = clients
-            .values()
-            .filter(|client| client.enabled)
-            .flat_map(|client| client.origins())
-            .collect();
-        let scopes = clients.values().flat_map(|client| client.scope.iter());
-        let of_apis = apis.iter().flat_map(|api| api.metadata.scope.iter());
-        let scopes = scopes.chain(of_apis).map(ToOwned::to_owned).collect();
-        let with_keys = clients.values().filter(|client| !client.jwks.is_empty());
-        let client_keys = with_keys
-            .map(|client| (client.client_id.clone(), Arc::new(JwkSet::of_jwks(&client.jwks))))
-            .collect();
-        let mut api_keys = HashMap::new();
-        for client in clients.values() {
-            for key in &client.api_keys {
-                api_keys.insert(*key.digest.as_bytes(), (key.id, Arc::clone(client)));
-            }
-        }
         let mut keys = Vec::new();
         for (kid, record) in records {
             let state = match record.standing {
@@ -102,22 +77,53 @@ impl Catalog {
                 encoders.push((key.alg(), typ, Encoder::new(key, typ.as_str())));
             }
         }
-        Ok(Self {
-            clients,
-            client_keys,
-            api_keys,
-            providers: providers
-                .into_iter()
-                .map(|(id, provider)| (id, Arc::new(provider)))
-                .collect(),
-            apis: Arc::new(apis),
-            origins,
-            scopes,
+        let providers = providers.into_iter();
+        let mut catalog = Self {
+            clients: HashMap::new(),
+            client_keys: HashMap::new(),
+            api_keys: HashMap::new(),
+            providers: providers.map(|(id, provider)| (id, Arc::new(provider))).collect(),
+            apis: Arc::new(Apis::new(apis.into_iter().map(|(_, api)| api))),
+            origins: HashSet::new(),
+            scopes: HashSet::new(),
             keyring,
             refresh_keys: RefreshKeys::new(refresh_keys),
             encoders,
             reopenings,
-        })
+        };
+        let of_apis = catalog.apis.iter().flat_map(|api| api.metadata.scope.iter());
+        catalog.scopes = of_apis.map(ToOwned::to_owned).collect();
+        for (_, client) in clients {
+            catalog.add(client);
+        }
+        Ok(catalog)
+    }
+
+    /// Adds a client. Its scope becomes that which it may be granted.
+    fn add(&mut self, mut client: Client) {
+        client.scope = self.apis.scope_of(&client);
+        let client = Arc::new(client);
+        if client.enabled {
+            self.origins.extend(client.origins());
+        }
+        self.scopes.extend(client.scope.iter().map(ToOwned::to_owned));
+        if !client.jwks.is_empty() {
+            let keys = Arc::new(JwkSet::of_jwks(&client.jwks));
+            self.client_keys.insert(client.client_id.clone(), keys);
+        }
+        for key in &client.api_keys {
+            let entry = (key.id, Arc::clone(&client));
+            self.api_keys.insert(*key.digest.as_bytes(), entry);
+        }
+        self.clients.insert(client.client_id.clone(), client);
+    }
+
+    /// This catalog and a new client. All others are shared, so it takes far less time than to read them again.
+    #[must_use]
+    pub(super) fn with_new(&self, client: Client) -> Self {
+        let mut catalog = self.clone();
+        catalog.add(client);
+        catalog
     }
 
     /// Whether the store was not reopened since this was read.

@@ -45,7 +45,7 @@ use crate::federation::Upstreams;
 use crate::federation::upstreams::{OutboundPolicy, SetupError};
 use crate::jose::keyring::SignError;
 use crate::jose::signature_cache::SignatureCache;
-use crate::oauth::{Policy, Refusal};
+use crate::oauth::{Client, Policy, Refusal};
 use crate::password::{NotComputed, OutOfMemory, PasswordPool};
 use crate::random::Random;
 use crate::seal::Sealer;
@@ -199,6 +199,13 @@ impl Core {
         let written = written?;
         reloaded?;
         Ok(written)
+    }
+
+    /// Adds a client that was stored just now, so that the other clients need not be read again.
+    pub fn add_client(&self, client: Client) {
+        let _one_at_a_time = self.reload_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let with_it = self.catalog.load().with_new(client);
+        self.catalog.store(Arc::new(with_it));
     }
 
     /// Reads them again if the store was reopened since they were read.

@@ -308,7 +308,7 @@ pub enum KeyState {
 }
 
 /// All keys of the service. A rotation makes a new keyring.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Keyring {
     keys: Vec<(SigningKey, KeyState)>,
     jwks: Bytes,

@@ -75,7 +75,7 @@ impl PresentedRefreshToken {
 }
 
 /// The keys of the service, by number. The one with the highest number is used for new tokens.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct RefreshKeys(BTreeMap<u32, hmac::Key>);
 
 impl RefreshKeys {
