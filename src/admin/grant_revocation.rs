@@ -121,7 +121,7 @@ mod tests {
             state: DeclaredState {
                 provider: Some(providers.iter().map(provider).collect()),
                 client: Some(clients.iter().map(client).collect()),
-                user: None,
+                ..DeclaredState::default()
             },
             dry_run: false,
             prune: true,

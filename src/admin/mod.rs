@@ -3,6 +3,7 @@
 //! The same functions serve the command line, over the control socket or on the store itself. A refusal lists
 //! everything that is wrong at once, as data: the caller knows how to mend it.
 
+pub mod api;
 pub mod apply;
 pub mod backup;
 pub mod claim;
@@ -18,20 +19,24 @@ pub mod session;
 pub mod user;
 
 use std::fmt;
+use std::time::Duration;
 
 use rustix::process::geteuid;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use zeroize::Zeroizing;
 
+use crate::flow::rotate_keys;
 use crate::flow::rotate_keys::RotateError;
 use crate::flow::{Core, OpenError};
 use crate::identity::LoginName;
-use crate::oauth::fields::{check_text, in_words};
+use crate::jose::alg::Algorithm;
+use crate::oauth::fields::{Lifetime, check_text, in_words};
 use crate::oauth::{Fault, FaultCode};
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::password::NotComputed;
 use crate::store::StoreError;
+use crate::store::engine::Snapshot;
 
 /// Who carries out a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,6 +155,47 @@ fn not_found(kind: &str, id: &str) -> Fault {
 fn already_exists(kind: &str, id: &str) -> Fault {
     let detail = format!("there is a {kind} {id} already");
     FaultCode::AlreadyExists.of(kind, id, detail)
+}
+
+/// The settings that records are checked with.
+#[derive(Clone)]
+struct RecordChecks {
+    issuer: String,
+    longest_access_token: Duration,
+    indispensable: Vec<Algorithm>,
+}
+
+impl RecordChecks {
+    fn new(core: &Core) -> Self {
+        Self {
+            issuer: core.policy.issuer.clone(),
+            longest_access_token: core.policy.key_retention(),
+            indispensable: rotate_keys::indispensable(core),
+        }
+    }
+
+    /// The algorithms that have a key, and those that get a key at the first start.
+    fn usable_algorithms(&self, snapshot: &dyn Snapshot) -> Result<Vec<Algorithm>, StoreError> {
+        let mut usable = self.indispensable.clone();
+        for alg in Algorithm::ALL {
+            if rotate_keys::signing(snapshot, alg)?.is_some() {
+                usable.push(alg);
+            }
+        }
+        Ok(usable)
+    }
+
+    /// Refuses a lifetime of access tokens that is longer than keys stay published after they last signed.
+    fn check_lifetime(&self, lifetime: Option<Lifetime>, faults: &mut Vec<Fault>) {
+        let longest = self.longest_access_token;
+        if lifetime.is_some_and(|lifetime| Duration::from(lifetime) > longest) {
+            let detail = format!(
+                "an access token may last {} s at most, as long as its key stays published",
+                longest.as_secs()
+            );
+            faults.push(FaultCode::Invalid.at(["access_token_lifetime"], detail));
+        }
+    }
 }
 
 /// A secret from or for the operator. `Debug` does not print it.

@@ -1,6 +1,7 @@
 //! Parses the command line and runs one command.
 
 pub mod admin_connection;
+pub mod api;
 pub mod backup;
 mod backup_encryption;
 mod change_list;
@@ -125,6 +126,9 @@ pub enum Noun {
     /// Upstream OpenID providers, at which users sign in
     #[command(subcommand)]
     Provider(provider::Verb),
+    /// APIs, the resource servers that access tokens are for
+    #[command(subcommand)]
+    Api(api::Verb),
     /// Signing keys
     #[command(subcommand)]
     Key(key::Verb),
@@ -137,12 +141,12 @@ pub enum Noun {
     /// Settings
     #[command(subcommand)]
     Config(config::Verb),
-    /// Apply a file that declares providers, clients and users
+    /// Apply a file that declares providers, APIs, clients and users
     #[command(
         after_help = "Examples:\n  idsvc export >state.toml\n  idsvc apply -f state.toml --dry-run --prune"
     )]
     Apply(state::Apply),
-    /// Print providers, clients and users in the form that apply reads
+    /// Print providers, APIs, clients and users in the form that apply reads
     Export(export::Export),
     /// Check settings, files, keys and clients, and say what must be done
     Doctor(doctor::Doctor),
@@ -272,6 +276,7 @@ pub fn run(cli: Cli, output: &mut Output<'_>) -> Result<(), CliError> {
         Noun::Client(verb) => client::run(verb, &connector, output),
         Noun::User(verb) => user::run(verb, &connector, output),
         Noun::Provider(verb) => provider::run(verb, &connector, output),
+        Noun::Api(verb) => api::run(verb, &connector, output),
         Noun::Key(verb) => key::run(verb, &connector, output),
         Noun::Session(verb) => session::run(verb, &connector, output),
         Noun::Theme(verb) => theme::run(verb, &connector, output),

@@ -6,7 +6,7 @@ use super::Cli;
 use super::state_file::{Places, SOURCES, keys_of};
 use crate::admin::provider::ProviderFields;
 use crate::oauth::fields::Form;
-use crate::oauth::{ClientFields, Fault, FaultCode};
+use crate::oauth::{ApiFields, ClientFields, Fault, FaultCode};
 
 /// The file with the refused values.
 pub(super) struct StateFile<'a> {
@@ -110,12 +110,15 @@ fn hint_for(fault: &Fault, is_file: bool) -> Option<String> {
         }
         (FaultCode::NotFound, "session", _) => "idsvc session list WHO shows those of a user",
         (FaultCode::NotFound, "api_key", _) => "idsvc client api-key list ID shows all",
+        (FaultCode::NotFound, _, ["apis"]) => "idsvc api list shows all",
+        (FaultCode::NotFound, _, ["introspection_clients"]) => "idsvc client list shows all",
         (FaultCode::NotFound, _, ["providers"]) => "idsvc provider list shows all",
         (FaultCode::AlreadyExists, "key", _) => "idsvc key list shows its state",
         (FaultCode::InUse, "key", _) => "idsvc key rotate --alg ALG --now replaces it",
         (FaultCode::InUse, "provider", ["client_id"]) => {
             "idsvc client update ID --password-sign-in yes, or --provider with another one for sign-ins"
         }
+        (FaultCode::InUse, "api", _) => "idsvc client update ID --api OTHER, or '' for none",
         (FaultCode::InUse, "provider", _) => {
             "idsvc client update ID --provider OTHER, or '' for none where the grant jwt-bearer is not used"
         }
@@ -140,7 +143,8 @@ fn hint_for(fault: &Fault, is_file: bool) -> Option<String> {
 
 /// Whether a flag for this field replaces a list of texts.
 fn is_list(field: &str) -> bool {
-    let mut fields = ClientFields::FIELDS.iter().chain(ProviderFields::FIELDS);
+    let lists = [ClientFields::FIELDS, ProviderFields::FIELDS, ApiFields::FIELDS];
+    let mut fields = lists.into_iter().flatten();
     fields.any(|(name, form)| *name == field && *form == Form::Texts)
 }
 

@@ -10,13 +10,13 @@ use toml::de::DeValue;
 use super::output::CliError;
 use super::provider::read_logo;
 use super::value_parsers::{KeyForm, read_keys, read_secret};
-use crate::admin::apply::{DeclaredState, clients, providers, users};
+use crate::admin::apply::{DeclaredState, apis, clients, providers, users};
 use crate::config::file::{LineEnds, SyntaxFault, parse_toml};
 use crate::config::setting_names::nearest;
 use crate::federation::provider::ProviderFields;
-use crate::oauth::ClientFields;
 use crate::oauth::fault::RecordName;
 use crate::oauth::fields::Form;
+use crate::oauth::{ApiFields, ClientFields};
 
 /// A kind of record.
 pub(super) struct Kind {
@@ -30,11 +30,17 @@ pub(super) struct Kind {
     names: &'static [&'static str],
 }
 
-const KINDS: [Kind; 3] = [
+const KINDS: [Kind; 4] = [
     Kind {
         name: "provider",
         keys: [providers::KEYS, ProviderFields::FIELDS],
         needed: &[&["id"], &["issuer"]],
+        names: &["id"],
+    },
+    Kind {
+        name: "api",
+        keys: [apis::KEYS, ApiFields::FIELDS],
+        needed: &[&["id"], &["identifier"]],
         names: &["id"],
     },
     Kind {
@@ -170,6 +176,7 @@ impl Declared {
                 .provider
                 .get_or_insert_default()
                 .extend(convert(entries, faults)),
+            "api" => state.api.get_or_insert_default().extend(convert(entries, faults)),
             "client" => state
                 .client
                 .get_or_insert_default()

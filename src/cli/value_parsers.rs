@@ -117,6 +117,28 @@ pub(super) fn seconds(text: &str) -> Result<u64, String> {
     }
 }
 
+/// The same, or an empty text for none.
+pub(super) fn optional_seconds(text: &str) -> Result<u64, String> {
+    if text.is_empty() { Ok(0) } else { seconds(text) }
+}
+
+/// A scope value and its description.
+pub(super) fn scope_text(text: &str) -> Result<(String, String), String> {
+    let (scope, words) = text.split_once('=').ok_or("a scope text is written SCOPE=TEXT")?;
+    Ok((scope.to_owned(), words.to_owned()))
+}
+
+/// The `typ` of access tokens.
+pub(super) fn token_typ() -> PossibleValuesParser {
+    words(&[
+        ("at+jwt", "The standard one (RFC 9068)"),
+        (
+            "JWT",
+            "For APIs that refuse at+jwt. They must check aud, since ID tokens have it too",
+        ),
+    ])
+}
+
 /// An algorithm, in capitals or not.
 pub(super) fn algorithm(text: &str) -> Result<Algorithm, UnknownAlgorithm> {
     Algorithm::ALL

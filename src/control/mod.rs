@@ -13,6 +13,8 @@ use std::ops::ControlFlow;
 
 use serde::Serialize;
 
+use crate::admin::api;
+use crate::admin::api::ApiView;
 use crate::admin::apply;
 use crate::admin::apply::{Exported, NotExported};
 use crate::admin::backup;
@@ -47,6 +49,7 @@ pub async fn execute(admin: Admin<'_>, command: Command) -> Reply {
 async fn dispatch(admin: Admin<'_>, command: Command) -> AdminResult<Reply> {
     let client_reply = |view: ClientView| Reply::Client(Box::new(view));
     let user_reply = |view: UserView| Reply::User(Box::new(view));
+    let api_reply = |view: ApiView| Reply::Api(Box::new(view));
     let provider_reply = |view: ProviderView| Reply::Provider(Box::new(view));
     Ok(match command {
         Command::ClientAdd(request) => client_reply(clients::add(admin, *request).await?),
@@ -79,6 +82,11 @@ async fn dispatch(admin: Admin<'_>, command: Command) -> AdminResult<Reply> {
         Command::ProviderUpdate(request) => provider_reply(provider::update(admin, *request).await?),
         Command::ProviderTest(id) => Reply::ProviderReport(provider::examine::examine(admin, &id).await?),
         Command::ProviderRemove(id) => Reply::ProviderRemoved(provider::remove(admin, id).await?),
+        Command::ApiAdd(request) => api_reply(api::add(admin, *request).await?),
+        Command::ApiList => Reply::Apis(api::list(admin)?),
+        Command::ApiShow(id) => api_reply(api::show(admin, &id)?),
+        Command::ApiUpdate(request) => api_reply(api::update(admin, *request).await?),
+        Command::ApiRemove(id) => Reply::ApiRemoved(api::remove(admin, id).await?),
         Command::KeyList => Reply::Keys(key::list(admin)?),
         Command::KeyRotate(request) => Reply::Key(key::rotate(admin, request).await?),
         Command::KeyRetire(kid) => Reply::Key(key::retire(admin, kid).await?),

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::admin::AdminRefusal;
+use crate::admin::api::{AddApi, ApiView, UpdateApi};
 use crate::admin::apply::{Applied, Apply};
 use crate::admin::backup::BackUp;
 use crate::admin::client::api_key::{ApiKeyView, WhichApiKey};
@@ -79,6 +80,16 @@ pub enum Command {
     ProviderRemove(String),
     /// `provider test`.
     ProviderTest(String),
+    /// `api add`.
+    ApiAdd(Box<AddApi>),
+    /// `api list`.
+    ApiList,
+    /// `api show`.
+    ApiShow(String),
+    /// `api update`.
+    ApiUpdate(Box<UpdateApi>),
+    /// `api remove`.
+    ApiRemove(String),
     /// `key list`.
     KeyList,
     /// `key rotate`.
@@ -120,6 +131,8 @@ impl Command {
             | Self::ProviderList
             | Self::ProviderShow(_)
             | Self::ProviderTest(_)
+            | Self::ApiList
+            | Self::ApiShow(_)
             | Self::KeyList
             | Self::SessionList(_)
             | Self::InstallationState
@@ -136,7 +149,11 @@ impl Command {
     /// a directory without data is a mistake in its name.
     pub fn may_create_data_dir(&self) -> bool {
         match self {
-            Self::ClientAdd(_) | Self::UserAdd(_) | Self::ProviderAdd(_) | Self::KeyImport(_) => true,
+            Self::ClientAdd(_)
+            | Self::UserAdd(_)
+            | Self::ProviderAdd(_)
+            | Self::ApiAdd(_)
+            | Self::KeyImport(_) => true,
             Self::Apply(_) | Self::UserImport(_) => !self.is_read_only(),
             _ => false,
         }
@@ -169,6 +186,12 @@ pub enum Reply {
     ProviderReport(ProviderReport),
     /// The id of the removed provider.
     ProviderRemoved(String),
+    /// One API.
+    Api(Box<ApiView>),
+    /// All APIs.
+    Apis(Vec<ApiView>),
+    /// The id of the removed API.
+    ApiRemoved(String),
     /// The result of some lines of an import.
     Imported(Imported),
     /// One signing key.

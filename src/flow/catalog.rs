@@ -102,6 +102,7 @@ impl Catalog {
     /// Adds a client. Its scope becomes that which it may be granted.
     fn add(&mut self, mut client: Client) {
         client.scope = self.apis.scope_of(&client);
+        client.default_scope = client.default_scope.filter(|value| client.scope.contains(value));
         let client = Arc::new(client);
         if client.enabled {
             self.origins.extend(client.origins());

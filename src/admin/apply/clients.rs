@@ -9,14 +9,13 @@ use uuid::Uuid;
 use super::{Plan, PlannedWrite, SecretChange, check_keys, export_fields, members, refuse_duplicates};
 pub(super) use crate::admin::client::KIND;
 use crate::admin::client::check::{apply, check, check_client_id, usual_grants};
-use crate::admin::client::{secret_of, usable_algorithms};
-use crate::admin::{Admin, SecretString, about};
+use crate::admin::client::{secret_of, with_scope_of_apis};
+use crate::admin::{Admin, RecordChecks, SecretString, about};
 use crate::clock::Timestamp;
 use crate::federation::Provider;
-use crate::flow::rotate_keys;
-use crate::jose::alg::Algorithm;
 use crate::oauth::client::{Client, StoredSecret};
 use crate::oauth::fields::Form;
+use crate::oauth::resource::Apis;
 use crate::oauth::{ClientFields, ClientMetadata, Fault, FaultCode};
 use crate::secret::{ClientSecret, Digest};
 use crate::store::StoreError;
@@ -66,7 +65,7 @@ pub(super) struct PreparedClient {
     declared_secrets: Option<Vec<StoredSecret>>,
     /// The secret for a client that needs one and has none.
     generated_secret: (StoredSecret, Option<SecretString>),
-    indispensable: Vec<Algorithm>,
+    checks: RecordChecks,
     /// Faults of the record as a whole, to be reported with those of the plan.
     faults: Vec<Fault>,
 }
@@ -143,7 +142,7 @@ fn prepare_one(admin: Admin<'_>, entry: DeclaredClient, faults: &mut Vec<Fault>)
         record: client,
         declared_secrets,
         generated_secret: secret_of(admin, None, faults),
-        indispensable: rotate_keys::indispensable(core),
+        checks: RecordChecks::new(core),
         faults: record_faults,
     }
 }
@@ -215,6 +214,7 @@ pub(super) fn plan(
     plan: &mut Plan,
 ) -> Result<(), StoreError> {
     let exchange_only = exchange_only(snapshot, plan)?;
+    let apis = Apis::new(plan.apis.values().cloned());
     for entry in declared {
         let before = CLIENTS.get(snapshot, &entry.client_id)?;
         let MergedClient {
@@ -232,14 +232,21 @@ pub(super) fn plan(
             );
             faults.push(FaultCode::NotAllowed.at(["client_uuid"], detail));
         }
-        let usable = usable_algorithms(snapshot, &entry.indispensable)?;
-        check(before.as_ref(), &client, &usable, &exchange_only, &mut faults);
+        let usable = entry.checks.usable_algorithms(snapshot)?;
+        let checked = with_scope_of_apis(&client, &apis);
+        check(before.as_ref(), &checked, &usable, &exchange_only, &mut faults);
+        entry
+            .checks
+            .check_lifetime(client.access_token_lifetime, &mut faults);
         for id in client
             .providers
             .iter()
             .filter(|id| !plan.providers.contains_key(*id))
         {
             faults.push(FaultCode::NotFound.at(["providers"], format!("there is no provider {id}")));
+        }
+        for id in client.apis.iter().filter(|id| !plan.apis.contains_key(*id)) {
+            faults.push(FaultCode::NotFound.at(["apis"], format!("there is no API {id}")));
         }
         plan.faults.extend(about(KIND, &entry.client_id, faults));
         client.updated_at = before.as_ref().map_or(now, |before| before.updated_at);

@@ -4,6 +4,7 @@
 //! Each kind of record has a file here with its name (`KIND`), `export` (a record as an entry of a file) and `plan`
 //! (the changes). A new kind needs such a file, a member of [`DeclaredState`], and a line in each function below.
 
+pub mod apis;
 pub mod clients;
 pub mod providers;
 pub mod users;
@@ -15,23 +16,26 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use self::apis::DeclaredApi;
 use self::clients::DeclaredClient;
 use self::providers::DeclaredProvider;
 use self::users::DeclaredUser;
 use super::grant_revocation::GrantRevocation;
-use super::{Admin, AdminError, AdminRefusal, AdminResult, SecretString, TxResult, all_or_none, provider};
+use super::{
+    Admin, AdminError, AdminRefusal, AdminResult, SecretString, TxResult, all_or_none, api, provider,
+};
 use crate::clock::Timestamp;
 use crate::federation::Provider;
 use crate::flow::users::{remove_login_names, remove_user};
 use crate::flow::{Core, or_refuse};
 use crate::identity::User;
 use crate::oauth::fields::Form;
-use crate::oauth::{Client, Fault, FaultCode};
+use crate::oauth::{Api, Client, Fault, FaultCode};
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
-use crate::store::tables::{CLIENTS, PROVIDERS, USERS};
+use crate::store::tables::{APIS, CLIENTS, PROVIDERS, USERS};
 
 /// The declared records. A kind that is left out is not changed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -39,6 +43,8 @@ use crate::store::tables::{CLIENTS, PROVIDERS, USERS};
 pub struct DeclaredState {
     /// Upstream providers.
     pub provider: Option<Vec<DeclaredProvider>>,
+    /// APIs.
+    pub api: Option<Vec<DeclaredApi>>,
     /// Clients.
     pub client: Option<Vec<DeclaredClient>>,
     /// Users.
@@ -120,7 +126,7 @@ pub struct FieldChange {
 /// A record that changes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Change {
-    /// `provider`, `client` or `user`.
+    /// `provider`, `api`, `client` or `user`.
     pub kind: String,
     /// Its id.
     pub id: String,
@@ -175,6 +181,8 @@ impl Applied {
 pub enum Exported {
     /// An upstream provider, in the order of their ids.
     Provider(Map<String, Value>),
+    /// An API, in the order of their ids.
+    Api(Map<String, Value>),
     /// A client, in the order of their identifiers.
     Client(Map<String, Value>),
     /// A user, in the order in which they were added.
@@ -198,6 +206,8 @@ pub struct NotExported {
 enum PlannedWrite {
     PutProvider(Box<Provider>),
     RemoveProvider(String),
+    PutApi(Box<Api>),
+    RemoveApi(String),
     PutClient(Box<Client>),
     RemoveClient(Box<Client>),
     PutUser(Option<Box<User>>, Box<User>),
@@ -213,6 +223,8 @@ impl PlannedWrite {
         Some(match self {
             Self::PutProvider(provider) => (providers::KIND, provider.id.clone()),
             Self::RemoveProvider(id) => (providers::KIND, id.clone()),
+            Self::PutApi(api) => (apis::KIND, api.id.clone()),
+            Self::RemoveApi(id) => (apis::KIND, id.clone()),
             Self::PutClient(client) | Self::RemoveClient(client) => (clients::KIND, client.client_id.clone()),
             Self::PutUser(_, user) | Self::RemoveUser(user) => (users::KIND, user.uuid.to_string()),
             Self::UpdateDeclaredHash(_) => return None,
@@ -228,6 +240,8 @@ struct Plan {
     faults: Vec<Fault>,
     /// The issuers of the providers after the change, by id.
     providers: BTreeMap<String, String>,
+    /// The APIs after the change, by id.
+    apis: BTreeMap<String, Api>,
 }
 
 impl Plan {
@@ -316,6 +330,9 @@ pub async fn apply(admin: Admin<'_>, request: Apply) -> AdminResult<Applied> {
         Some(declared) => Some(providers::prepare(admin, declared, &mut faults)?),
         None => None,
     };
+    let apis = state
+        .api
+        .map(|declared| apis::prepare(admin, declared, &mut faults));
     let clients = state
         .client
         .map(|declared| clients::prepare(admin, declared, &mut faults));
@@ -329,14 +346,21 @@ pub async fn apply(admin: Admin<'_>, request: Apply) -> AdminResult<Applied> {
         let mut plan = Plan::default();
         plan.applied.dry_run = dry_run;
         plan.providers = provider::issuers(snapshot)?;
+        plan.apis = api::all(snapshot)?;
         if let Some(providers) = &providers {
             providers::plan(snapshot, providers, prune, now, &mut plan)?;
+        }
+        if let Some(apis) = &apis {
+            apis::plan(snapshot, apis, prune, now, &mut plan)?;
         }
         if let Some(clients) = &clients {
             clients::plan(snapshot, clients, prune, now, &mut plan)?;
         }
         if providers.is_some() {
             providers::refuse_orphans(snapshot, &mut plan)?;
+        }
+        if apis.is_some() {
+            apis::refuse_orphans(snapshot, &mut plan)?;
         }
         if let Some(users) = &users {
             users::plan(snapshot, users, prune, now, &mut plan)?;
@@ -388,7 +412,11 @@ fn execute(tx: &mut dyn Tx, writes: &[PlannedWrite], now: Timestamp) -> Result<(
             PlannedWrite::RemoveUser(user) => remove_user(tx, user, now)?,
             PlannedWrite::PutUser(Some(before), _) => remove_login_names(tx, before)?,
             PlannedWrite::RemoveProvider(id) => provider::remove_provider(tx, id, &mut revocation)?,
+            PlannedWrite::RemoveApi(id) => {
+                APIS.remove(tx, id)?;
+            }
             PlannedWrite::PutProvider(_)
+            | PlannedWrite::PutApi(_)
             | PlannedWrite::PutClient(_)
             | PlannedWrite::PutUser(None, _)
             | PlannedWrite::UpdateDeclaredHash(_) => {}
@@ -397,12 +425,15 @@ fn execute(tx: &mut dyn Tx, writes: &[PlannedWrite], now: Timestamp) -> Result<(
     for write in writes {
         match write {
             PlannedWrite::PutProvider(provider) => provider::store_provider(tx, provider, &mut revocation)?,
+            PlannedWrite::PutApi(api) => APIS.put(tx, &api.id, api)?,
             PlannedWrite::PutClient(client) => CLIENTS.put(tx, &client.client_id, client)?,
             PlannedWrite::PutUser(_, user) | PlannedWrite::UpdateDeclaredHash(user) => {
                 super::user::write(tx, user)?;
             }
-            PlannedWrite::RemoveProvider(_) | PlannedWrite::RemoveClient(_) | PlannedWrite::RemoveUser(_) => {
-            }
+            PlannedWrite::RemoveProvider(_)
+            | PlannedWrite::RemoveApi(_)
+            | PlannedWrite::RemoveClient(_)
+            | PlannedWrite::RemoveUser(_) => {}
         }
     }
     revocation.execute(tx, now)
@@ -421,6 +452,13 @@ pub fn export(
     core.store.read(|snapshot| {
         PROVIDERS.visit(snapshot, .., |_, provider| {
             flow = take(Exported::Provider(providers::export(&provider)));
+            Ok(flow)
+        })?;
+        if flow.is_break() {
+            return Ok(());
+        }
+        APIS.visit(snapshot, .., |_, api| {
+            flow = take(Exported::Api(apis::export(&api)));
             Ok(flow)
         })?;
         if flow.is_break() {

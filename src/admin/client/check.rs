@@ -18,14 +18,17 @@ const MOST_URIS: usize = 100;
 const MOST_KEYS: usize = 20;
 const MAX_URI_BYTES: usize = 2048;
 
-/// Applies a change to a client. Unless the change names a default scope, it is reduced to what is still allowed.
+/// Applies a change to a client. Unless the change names a default scope, it loses what the scope loses.
 /// Registered keys and the address of published keys replace each other.
 pub(in crate::admin) fn apply(change: ClientFields, client: &mut Client, faults: &mut Vec<Fault>) {
     let names_default_scope = change.default_scope.is_some();
+    let scope_before = client.scope.clone();
     let brings_keys = change.jwks.as_ref().is_some_and(|keys| !keys.is_empty());
     change.apply(&mut client.metadata, faults);
     if !names_default_scope {
-        client.default_scope = client.default_scope.filter(|value| client.scope.contains(value));
+        let scope = &client.scope;
+        let is_lost = |value: &str| scope_before.contains(value) && !scope.contains(value);
+        client.default_scope = client.default_scope.filter(|value| !is_lost(value));
     }
     if brings_keys {
         client.jwks_uri = None;
@@ -81,7 +84,10 @@ pub(in crate::admin) fn check(
             faults.push(FaultCode::Invalid.at(["scope"], detail));
         }
     }
-    if !client.default_scope.is_within(&client.scope) {
+    let known = before.map(|before| &before.default_scope);
+    let is_known = |value: &str| known.is_some_and(|known| known.contains(value));
+    let mut default_scope = client.default_scope.iter();
+    if !default_scope.all(|value| client.scope.contains(value) || is_known(value)) {
         let detail = "the default scope names values that are not allowed";
         faults.push(FaultCode::NotAllowed.at(["default_scope", "scope"], detail));
     }

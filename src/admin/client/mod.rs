@@ -17,17 +17,17 @@ pub use self::view::ClientView;
 use super::grant_revocation::GrantRevocation;
 use super::page::Page;
 use super::{
-    Admin, AdminError, AdminResult, SecretString, TxResult, about, all_or_none, already_exists, not_found,
+    Admin, AdminError, AdminResult, RecordChecks, SecretString, TxResult, about, all_or_none, already_exists,
+    api, not_found,
 };
 use crate::flow::or_refuse;
-use crate::flow::rotate_keys;
-use crate::jose::alg::Algorithm;
 use crate::oauth::client::{Client, GrantType, StoredSecret};
+use crate::oauth::resource::Apis;
 use crate::oauth::{ClientFields, Fault, FaultCode};
 use crate::secret::{ClientSecret, Digest, Secret};
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
-use crate::store::tables::{API_KEY_USES, CLIENTS, PROVIDERS};
+use crate::store::tables::{API_KEY_USES, APIS, CLIENTS, PROVIDERS};
 
 /// The fewest bytes of a secret that the operator chooses.
 const SECRET_MIN_BYTES: usize = 32;
@@ -108,20 +108,6 @@ pub(super) fn secret_of(
     )
 }
 
-/// The algorithms that have a key, and the `indispensable` ones, which get a key at the first start.
-pub(super) fn usable_algorithms(
-    snapshot: &dyn Snapshot,
-    indispensable: &[Algorithm],
-) -> Result<Vec<Algorithm>, StoreError> {
-    let mut usable = indispensable.to_vec();
-    for alg in Algorithm::ALL {
-        if rotate_keys::signing(snapshot, alg)?.is_some() {
-            usable.push(alg);
-        }
-    }
-    Ok(usable)
-}
-
 /// The providers that are only for token exchange, where users cannot sign in.
 pub(super) fn exchange_only(snapshot: &dyn Snapshot) -> Result<BTreeSet<String>, StoreError> {
     let mut providers = PROVIDERS.scan(snapshot, .., usize::MAX)?;
@@ -135,15 +121,22 @@ fn check_in(
     snapshot: &dyn Snapshot,
     before: Option<&Client>,
     client: &Client,
-    indispensable: &[Algorithm],
+    checks: &RecordChecks,
     mut faults: Vec<Fault>,
 ) -> TxResult<()> {
-    let (usable, exchange_only) = (
-        usable_algorithms(snapshot, indispensable)?,
-        exchange_only(snapshot)?,
-    );
+    let (usable, exchange_only) = (checks.usable_algorithms(snapshot)?, exchange_only(snapshot)?);
+    let apis = Apis::new(api::all(snapshot)?.into_values());
+    let client = &with_scope_of_apis(client, &apis);
     check(before, client, &usable, &exchange_only, &mut faults);
+    checks.check_lifetime(client.access_token_lifetime, &mut faults);
     Ok(all_or_none(about(KIND, &client.client_id, faults).collect()))
+}
+
+/// The client with the scope that it may be granted: its own, and that of its APIs.
+pub(super) fn with_scope_of_apis(client: &Client, apis: &Apis) -> Client {
+    let mut client = client.clone();
+    client.scope = apis.scope_of(&client);
+    client
 }
 
 /// Registers a client. Only this answer shows a generated secret.
@@ -182,7 +175,7 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> AdminResult<ClientView
             faults.push(FaultCode::NotAllowed.at(["grant_types"], NEEDS_REFRESH));
         }
     }
-    let indispensable = rotate_keys::indispensable(core);
+    let checks = RecordChecks::new(core);
     let view = ClientView {
         api_key,
         ..ClientView::of(&client, &core.policy.issuer, shown, now)
@@ -190,8 +183,8 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> AdminResult<ClientView
     let written = core
         .store
         .write("add_client", move |tx| -> TxResult<()> {
-            or_refuse!(check_in(&*tx, None, &client, &indispensable, faults.clone())?);
-            or_refuse!(check_providers(&*tx, &client)?);
+            or_refuse!(check_in(&*tx, None, &client, &checks, faults.clone())?);
+            or_refuse!(check_names(&*tx, &client)?);
             if CLIENTS.contains(&*tx, &client.client_id)? {
                 return Ok(Err(already_exists(KIND, &client.client_id).into()));
             }
@@ -204,11 +197,17 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> AdminResult<ClientView
     Ok(view)
 }
 
-/// Refuses a client that names an unknown provider. A provider cannot be removed as long as a client names it.
-fn check_providers(snapshot: &dyn Snapshot, client: &Client) -> TxResult<()> {
+/// Refuses a client that names an unknown provider or API. Neither can be removed as long as a client names it.
+fn check_names(snapshot: &dyn Snapshot, client: &Client) -> TxResult<()> {
     for id in &client.providers {
         if !PROVIDERS.contains(snapshot, id)? {
             let fault = FaultCode::NotFound.at(["providers"], format!("there is no provider {id}"));
+            return Ok(Err(fault.about(KIND, &client.client_id).into()));
+        }
+    }
+    for id in &client.apis {
+        if !APIS.contains(snapshot, id)? {
+            let fault = FaultCode::NotFound.at(["apis"], format!("there is no API {id}"));
             return Ok(Err(fault.about(KIND, &client.client_id).into()));
         }
     }
@@ -255,7 +254,7 @@ async fn change(
                 return Ok(Err(not_found(KIND, &client_id).into()));
             };
             or_refuse!(change(&*tx, &mut client)?);
-            or_refuse!(check_providers(&*tx, &client)?);
+            or_refuse!(check_names(&*tx, &client)?);
             client.updated_at = now;
             CLIENTS.put(tx, &client_id, &client)?;
             Ok(Ok(client))
@@ -268,7 +267,7 @@ async fn change(
 
 /// Changes a client.
 pub async fn update(admin: Admin<'_>, request: UpdateClient) -> AdminResult<ClientView> {
-    let indispensable = rotate_keys::indispensable(admin.core);
+    let checks = RecordChecks::new(admin.core);
     let command = "client update";
     change(admin, command, request.client_id, move |snapshot, client| {
         let (before, mut faults) = (client.clone(), Vec::new());
@@ -278,7 +277,7 @@ pub async fn update(admin: Admin<'_>, request: UpdateClient) -> AdminResult<Clie
             client.max_scope = None;
             client.fit_methods_to_secrets();
         }
-        check_in(snapshot, Some(&before), client, &indispensable, faults)
+        check_in(snapshot, Some(&before), client, &checks, faults)
     })
     .await
 }
@@ -359,6 +358,7 @@ pub(super) fn remove_client(
     revocation: &mut GrantRevocation,
 ) -> Result<(), StoreError> {
     CLIENTS.remove(tx, &client.client_id)?;
+    super::api::forget_client(tx, &client.client_id)?;
     for key in &client.api_keys {
         API_KEY_USES.remove(tx, &key.id)?;
     }

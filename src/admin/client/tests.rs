@@ -4,6 +4,7 @@ use crate::admin::client::*;
 use crate::admin::provider;
 use crate::admin::provider::{AddProvider, ProviderFields};
 use crate::admin::tests::{admin, assert_faults, core, refusal};
+use crate::jose::alg::Algorithm;
 use crate::oauth::client::{AuthMethod, ConsentRequirement, RefreshPolicy};
 
 /// A client with a secret and one redirect URI.

@@ -13,7 +13,10 @@ use self::print::{list, show};
 use super::admin_connection::AdminConnector;
 use super::key::warn_of_new_keys;
 use super::output::{CliError, Output};
-use super::value_parsers::{KeyForm, algorithm, change, read_keys, read_secret, seconds, words};
+use super::value_parsers::{
+    KeyForm, algorithm, change, optional_seconds, read_keys, read_secret, scope_text, seconds, token_typ,
+    words,
+};
 use crate::admin::client::{AddClient, RotateSecret, UpdateClient};
 use crate::control::protocol::{Command, Reply};
 use crate::jose::alg::Algorithm;
@@ -166,7 +169,10 @@ pub struct Fields {
     /// Give a public client the access tokens of providers too
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub embed_upstream_token: Option<bool>,
-    /// The audience of access tokens [default: the issuer]
+    /// An API that the client may name, and whose scope values it may be granted, see idsvc api; may be repeated
+    #[arg(long = "api", value_name = "ID")]
+    pub apis: Option<Vec<String>>,
+    /// The audience of access tokens that are for no API [default: the issuer]
     #[arg(long)]
     pub audience: Option<String>,
     /// The algorithm of ID tokens [default: RS256]
@@ -175,6 +181,15 @@ pub struct Fields {
     /// The algorithm of access tokens [default: as configured]
     #[arg(long, value_name = "ALG", value_parser = algorithm)]
     pub access_token_alg: Option<Algorithm>,
+    /// The typ of access tokens [default: as configured]
+    #[arg(long, value_name = "TYP", value_parser = token_typ())]
+    pub access_token_typ: Option<String>,
+    /// How long access tokens last, as in 15m [default: as configured]
+    #[arg(long, value_name = "TIME", value_parser = optional_seconds)]
+    pub access_token_lifetime: Option<u64>,
+    /// How long each refresh token lasts, as in 30d [default: as configured]
+    #[arg(long, value_name = "TIME", value_parser = optional_seconds)]
+    pub refresh_token_lifetime: Option<u64>,
     /// What a refresh does with the refresh token [default: rotate]
     #[arg(long, value_name = "POLICY", value_parser = words(&[
         ("rotate", "Each use replaces it"),
@@ -194,11 +209,6 @@ pub struct Fields {
     #[arg(long = "scope-text", value_name = "SCOPE=TEXT", value_parser = scope_text)]
     #[serde(skip)]
     pub scope_texts: Option<Vec<(String, String)>>,
-}
-
-fn scope_text(text: &str) -> Result<(String, String), String> {
-    let (scope, words) = text.split_once('=').ok_or("a scope text is written SCOPE=TEXT")?;
-    Ok((scope.to_owned(), words.to_owned()))
 }
 
 impl Fields {

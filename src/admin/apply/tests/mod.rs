@@ -52,9 +52,9 @@ fn person(email: &str) -> DeclaredUser {
 fn request(client: Option<Vec<DeclaredClient>>, user: Option<Vec<DeclaredUser>>, prune: bool) -> Apply {
     Apply {
         state: DeclaredState {
-            provider: None,
             client,
             user,
+            ..DeclaredState::default()
         },
         dry_run: false,
         prune,
@@ -326,9 +326,9 @@ async fn an_export_applied_changes_nothing_and_a_copy_of_it_is_the_same() {
             }
         }
         DeclaredState {
-            provider: None,
             client: Some(clients),
             user: Some(users),
+            ..DeclaredState::default()
         }
     };
     let applied = |state| Apply {
@@ -458,6 +458,7 @@ async fn a_refusal_names_the_fields_of_each_record() {
             ]),
             client: Some(faulty),
             user: Some(vec![user]),
+            ..DeclaredState::default()
         },
         dry_run: true,
         prune: false,

@@ -282,7 +282,7 @@ async fn a_secret_that_goes_is_told_apart_from_one_that_comes() {
         state: DeclaredState {
             provider: Some(vec![provider]),
             client: Some(vec![client]),
-            user: None,
+            ..DeclaredState::default()
         },
         dry_run: false,
         prune: false,

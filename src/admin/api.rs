@@ -1,0 +1,291 @@
+//! APIs: add, show, update, remove.
+
+use std::collections::BTreeMap;
+use std::ops::Deref;
+
+use serde::{Deserialize, Serialize};
+use url::Url;
+use uuid::Uuid;
+
+use super::provider::check::is_id;
+use super::{
+    Admin, AdminError, AdminResult, RecordChecks, TxResult, about, all_or_none, already_exists, not_found,
+};
+use crate::clock::Timestamp;
+use crate::flow::or_refuse;
+use crate::oauth::api::{Api, ApiFields, ApiMetadata, same_identifier};
+use crate::oauth::scope::Scope;
+use crate::oauth::{Fault, FaultCode};
+use crate::store::StoreError;
+use crate::store::engine::{Snapshot, Tx};
+use crate::store::tables::{APIS, CLIENTS};
+
+/// The longest identifier. Grants and tokens contain it.
+const MAX_IDENTIFIER_BYTES: usize = 512;
+
+/// An API to be registered.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AddApi {
+    /// The name by which the operator and clients' records refer to it.
+    pub id: String,
+    /// The value of `resource` and `aud`.
+    pub identifier: String,
+    /// Everything else.
+    pub fields: ApiFields,
+}
+
+/// A change of an API.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct UpdateApi {
+    /// Which API.
+    pub id: String,
+    /// What changes.
+    pub fields: ApiFields,
+}
+
+/// An API as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApiView {
+    /// The name by which the operator and clients' records refer to it.
+    pub id: String,
+    /// The record's own identifier.
+    pub uuid: Uuid,
+    /// The value of `resource` and `aud`.
+    pub identifier: String,
+    /// What is registered of it.
+    #[serde(flatten)]
+    pub metadata: ApiMetadata,
+    /// When the record was made.
+    pub created_at: Timestamp,
+    /// When the record last changed.
+    pub updated_at: Timestamp,
+}
+
+impl Deref for ApiView {
+    type Target = ApiMetadata;
+
+    fn deref(&self) -> &ApiMetadata {
+        &self.metadata
+    }
+}
+
+impl From<Api> for ApiView {
+    fn from(api: Api) -> Self {
+        Self {
+            id: api.id,
+            uuid: api.uuid,
+            identifier: api.identifier,
+            metadata: api.metadata,
+            created_at: api.created_at,
+            updated_at: api.updated_at,
+        }
+    }
+}
+
+/// The kind of record in faults.
+pub(super) const KIND: &str = "api";
+
+impl RecordChecks {
+    /// Checks an API as a whole, and against the `others`, which are by id and may include it.
+    pub(super) fn check_api(
+        &self,
+        snapshot: &dyn Snapshot,
+        api: &Api,
+        others: &BTreeMap<String, Api>,
+        faults: &mut Vec<Fault>,
+    ) -> Result<(), StoreError> {
+        if !is_id(&api.id) {
+            let detail = format!(
+                "api id {:?}: use 1 to 64 lower-case letters, digits and -, as in notes",
+                api.id
+            );
+            faults.push(FaultCode::Invalid.at(["id"], detail));
+        }
+        self.check_identifier(&api.identifier, faults);
+        check_scope(&api.metadata, faults);
+        self.check_lifetime(api.metadata.access_token_lifetime, faults);
+        let usable = self.usable_algorithms(snapshot)?;
+        if let Some(alg) = api.metadata.access_token_alg.filter(|alg| !usable.contains(alg)) {
+            let detail = format!("there is no key for {alg}");
+            faults.push(FaultCode::NotFound.at(["access_token_alg"], detail));
+        }
+        for other in others.values().filter(|other| other.id != api.id) {
+            if same_identifier(&other.identifier, &api.identifier) {
+                let detail = format!("api {} has this identifier already", other.id);
+                faults.push(FaultCode::AlreadyExists.at(["identifier"], detail));
+            }
+            for value in api.metadata.scope.iter() {
+                if other.metadata.scope.contains(value) {
+                    let detail = format!("scope {value} belongs to api {}", other.id);
+                    faults.push(FaultCode::AlreadyExists.at(["scope"], detail));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// RFC 8707 section 2: an absolute URI without a fragment.
+    fn check_identifier(&self, identifier: &str, faults: &mut Vec<Fault>) {
+        let mut refuse = |detail: &str| faults.push(FaultCode::Invalid.at(["identifier"], detail));
+        if Url::parse(identifier).is_err() || identifier.contains('#') {
+            refuse("an identifier is an absolute URI without a fragment, as in https://api.example/notes");
+        } else if Scope::of([identifier]).is_err() {
+            refuse("an identifier has printable ASCII characters only, and no quotes or backslashes");
+        } else if identifier.len() > MAX_IDENTIFIER_BYTES {
+            refuse("an identifier has at most 512 bytes");
+        } else if same_identifier(identifier, &self.issuer) {
+            refuse("this is the issuer, which is the audience of tokens that are for no API");
+        }
+    }
+}
+
+fn check_scope(metadata: &ApiMetadata, faults: &mut Vec<Fault>) {
+    for value in metadata
+        .scope
+        .iter()
+        .filter(|value| Scope::STANDARD.contains(value))
+    {
+        let detail = format!("scope {value} has a meaning of its own and belongs to no API");
+        faults.push(FaultCode::NotAllowed.at(["scope"], detail));
+    }
+    for value in metadata.scope_texts.keys() {
+        if !metadata.scope.contains(value) {
+            let detail = format!("scope text {value:?} is for a scope that the API does not have");
+            faults.push(FaultCode::NotAllowed.at(["scope_texts", "scope"], detail));
+        }
+    }
+}
+
+/// All APIs by id.
+pub(super) fn all(snapshot: &dyn Snapshot) -> Result<BTreeMap<String, Api>, StoreError> {
+    Ok(APIS.scan(snapshot, .., usize::MAX)?.into_iter().collect())
+}
+
+/// Checks an API that is about to be stored, and the clients that it names.
+fn check_in(
+    snapshot: &dyn Snapshot,
+    checks: &RecordChecks,
+    api: &Api,
+    mut faults: Vec<Fault>,
+) -> TxResult<()> {
+    checks.check_api(snapshot, api, &all(snapshot)?, &mut faults)?;
+    for client_id in &api.metadata.introspection_clients {
+        if !CLIENTS.contains(snapshot, client_id)? {
+            let detail = format!("there is no client {client_id}");
+            faults.push(FaultCode::NotFound.at(["introspection_clients"], detail));
+        }
+    }
+    Ok(all_or_none(about(KIND, &api.id, faults).collect()))
+}
+
+/// A new API with default metadata.
+pub(super) fn new_api(admin: Admin<'_>, id: String, identifier: String) -> Api {
+    let now = admin.core.clock.now();
+    Api {
+        id,
+        uuid: admin.core.random.uuid_v7(admin.core.clock.since_epoch()),
+        identifier,
+        metadata: ApiMetadata::default(),
+        created_at: now,
+        updated_at: now,
+    }
+}
+
+/// Registers an API.
+pub async fn add(admin: Admin<'_>, request: AddApi) -> AdminResult<ApiView> {
+    let mut faults = Vec::new();
+    let mut api = new_api(admin, request.id, request.identifier);
+    request.fields.apply(&mut api.metadata, &mut faults);
+    let (view, checks) = (ApiView::from(api.clone()), RecordChecks::new(admin.core));
+    let written = admin
+        .core
+        .store
+        .write("api add", move |tx| -> TxResult<()> {
+            or_refuse!(check_in(&*tx, &checks, &api, faults.clone())?);
+            if APIS.contains(&*tx, &api.id)? {
+                return Ok(Err(already_exists(KIND, &api.id).into()));
+            }
+            APIS.put(tx, &api.id, &api)?;
+            Ok(Ok(()))
+        })
+        .await;
+    admin.core.reload_after::<_, AdminError>(written)??;
+    admin.record("api add", &view.id);
+    Ok(view)
+}
+
+/// Every API, by id.
+pub fn list(admin: Admin<'_>) -> AdminResult<Vec<ApiView>> {
+    let apis = admin.core.store.read(all)?;
+    Ok(apis.into_values().map(ApiView::from).collect())
+}
+
+/// One API.
+pub fn show(admin: Admin<'_>, id: &str) -> AdminResult<ApiView> {
+    let api = admin.core.store.read(|snapshot| APIS.get(snapshot, id))?;
+    Ok(api.ok_or_else(|| not_found(KIND, id))?.into())
+}
+
+/// Changes an API.
+pub async fn update(admin: Admin<'_>, request: UpdateApi) -> AdminResult<ApiView> {
+    let (now, checks) = (admin.core.clock.now(), RecordChecks::new(admin.core));
+    let UpdateApi { id, fields } = request;
+    let subject = id.clone();
+    let written = admin
+        .core
+        .store
+        .write("api update", move |tx| -> TxResult<Api> {
+            let Some(mut api) = APIS.get(&*tx, &id)? else {
+                return Ok(Err(not_found(KIND, &id).into()));
+            };
+            let mut faults = Vec::new();
+            fields.clone().apply(&mut api.metadata, &mut faults);
+            or_refuse!(check_in(&*tx, &checks, &api, faults)?);
+            api.updated_at = now;
+            APIS.put(tx, &id, &api)?;
+            Ok(Ok(api))
+        })
+        .await;
+    let api = admin.core.reload_after::<_, AdminError>(written)??;
+    admin.record("api update", &subject);
+    Ok(api.into())
+}
+
+/// Removes an API that no client names. Grants that are for it alone end at their next refresh.
+pub async fn remove(admin: Admin<'_>, id: String) -> AdminResult<String> {
+    let subject = id.clone();
+    let written = admin
+        .core
+        .store
+        .write("api remove", move |tx| -> TxResult<()> {
+            if !APIS.contains(&*tx, &id)? {
+                return Ok(Err(not_found(KIND, &id).into()));
+            }
+            let clients = CLIENTS.scan(&*tx, .., usize::MAX)?;
+            let named_by: Vec<_> = clients
+                .into_iter()
+                .filter(|(_, client)| client.apis.contains(&id))
+                .map(|(client_id, _)| client_id)
+                .collect();
+            if !named_by.is_empty() {
+                let detail = format!("api {id} is named by client {}", named_by.join(", "));
+                return Ok(Err(FaultCode::InUse.of(KIND, &id, detail).into()));
+            }
+            APIS.remove(tx, &id)?;
+            Ok(Ok(()))
+        })
+        .await;
+    admin.core.reload_after::<_, AdminError>(written)??;
+    admin.record("api remove", &subject);
+    Ok(subject)
+}
+
+/// Takes a client that is removed out of all APIs: another one of its name must not introspect their tokens.
+pub(super) fn forget_client(tx: &mut dyn Tx, client_id: &str) -> Result<(), StoreError> {
+    for (id, mut api) in APIS.scan(&*tx, .., usize::MAX)? {
+        if api.metadata.introspection_clients.remove(client_id) {
+            APIS.put(tx, &id, &api)?;
+        }
+    }
+    Ok(())
+}

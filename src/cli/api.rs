@@ -1,0 +1,218 @@
+//! Runs `idsvc api …`.
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use super::admin_connection::{AdminConnector, unexpected};
+use super::key::warn_of_new_keys;
+use super::output::{CliError, Output, field_facts, moment, yes_no};
+use super::value_parsers::{algorithm, change, optional_seconds, scope_text, token_typ};
+use crate::admin::api::{AddApi, ApiView, UpdateApi};
+use crate::control::protocol::{Command, Reply};
+use crate::jose::alg::Algorithm;
+use crate::oauth::ApiFields;
+
+/// The verbs of APIs.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Register an API
+    #[command(
+        after_help = "Examples:\n  idsvc api add notes --identifier https://api.example/notes --scope notes.read=\"Read your notes\" --open\n  idsvc client update web --api notes"
+    )]
+    Add(Box<Add>),
+    /// Show all APIs
+    List,
+    /// Show one API
+    Show(Id),
+    /// Change the named fields of an API. A list replaces the stored list, and '' removes a value
+    Update(Box<Update>),
+    /// Remove an API that no client names
+    Remove(Remove),
+}
+
+/// The id of an API.
+#[derive(Debug, Args)]
+pub struct Id {
+    /// The API's id
+    #[arg(value_name = "ID")]
+    pub id: String,
+}
+
+/// The flags of `remove`.
+#[derive(Debug, Args)]
+pub struct Remove {
+    /// The API's id
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// Do not ask
+    #[arg(long)]
+    pub yes: bool,
+}
+
+/// The common flags of `add` and `update`. A flag for a field has the name of the field in [`ApiFields`].
+#[derive(Debug, Args, Serialize)]
+pub struct Fields {
+    /// The name shown to people
+    #[arg(long)]
+    pub name: Option<String>,
+    /// A scope value of the API, and its description on the consent page; may be repeated
+    #[arg(long, value_name = "NAME[=TEXT]")]
+    #[serde(skip)]
+    pub scope: Option<Vec<String>>,
+    /// Let every client name the API, also those that registered themselves
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub open: Option<bool>,
+    /// How long access tokens for the API last, as in 15m [default: as the client or the configuration says]
+    #[arg(long, value_name = "TIME", value_parser = optional_seconds)]
+    pub access_token_lifetime: Option<u64>,
+    /// The algorithm of access tokens for the API [default: as the client or the configuration says]
+    #[arg(long, value_name = "ALG", value_parser = algorithm)]
+    pub access_token_alg: Option<Algorithm>,
+    /// The typ of access tokens for the API [default: as the client or the configuration says]
+    #[arg(long, value_name = "TYP", value_parser = token_typ())]
+    pub access_token_typ: Option<String>,
+    /// A client that may introspect tokens for the API; may be repeated
+    #[arg(long = "introspection-client", value_name = "CLIENT")]
+    pub introspection_clients: Option<Vec<String>>,
+}
+
+impl Fields {
+    fn into_fields(self) -> Result<ApiFields, CliError> {
+        let mut fields: ApiFields = change(&self)?;
+        if let Some(scope) = self.scope {
+            let (values, texts): (Vec<_>, Vec<_>) = scope
+                .into_iter()
+                .map(|value| match scope_text(&value) {
+                    Ok((name, text)) => (name.clone(), Some((name, text))),
+                    Err(_) => (value, None),
+                })
+                .unzip();
+            let texts: std::collections::BTreeMap<_, _> = texts.into_iter().flatten().collect();
+            fields.scope = Some(values);
+            fields.scope_texts = (!texts.is_empty()).then_some(texts);
+        }
+        Ok(fields)
+    }
+}
+
+/// A new API.
+#[derive(Debug, Args)]
+pub struct Add {
+    /// The name by which commands and clients refer to the API
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// The value of resource in requests, and of aud in tokens: usually the address of the API
+    #[arg(long, value_name = "URI")]
+    pub identifier: String,
+    /// The fields.
+    #[command(flatten)]
+    pub fields: Fields,
+}
+
+/// A changed API. A list that is named replaces the one before; '' removes a value.
+#[derive(Debug, Args)]
+pub struct Update {
+    /// The API's id
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// The changed fields.
+    #[command(flatten)]
+    pub fields: Fields,
+}
+
+/// Runs a verb.
+pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
+    let mut alg = None;
+    let mut is_new = false;
+    let command = match verb {
+        Verb::Add(add) => {
+            let fields = add.fields.into_fields()?;
+            (alg, is_new) = (fields.access_token_alg, true);
+            Command::ApiAdd(Box::new(AddApi {
+                id: add.id,
+                identifier: add.identifier,
+                fields,
+            }))
+        }
+        Verb::List => Command::ApiList,
+        Verb::Show(which) => Command::ApiShow(which.id),
+        Verb::Update(update) => {
+            let fields = update.fields.into_fields()?;
+            if fields == ApiFields::default() {
+                return Err(CliError::Misused(
+                    "nothing to change: name at least one flag, see idsvc api update --help".to_owned(),
+                ));
+            }
+            alg = fields.access_token_alg;
+            Command::ApiUpdate(Box::new(UpdateApi {
+                id: update.id,
+                fields,
+            }))
+        }
+        Verb::Remove(remove) => {
+            let question = format!(
+                "Remove API {} and end the grants that are for it alone?",
+                remove.id
+            );
+            output.confirm(&question, remove.yes)?;
+            Command::ApiRemove(remove.id)
+        }
+    };
+    connector.run(command, output, |reply, output| match reply {
+        Reply::Api(view) => show(&view, is_new, output),
+        Reply::Apis(views) => list(&views, output),
+        Reply::ApiRemoved(id) if output.json => {
+            output.document(&serde_json::json!({ "id": id, "removed": true }))
+        }
+        Reply::ApiRemoved(id) => output.line(&format!("api {id} is removed")),
+        _ => Err(unexpected()),
+    })?;
+    warn_of_new_keys(&alg.into_iter().collect::<Vec<_>>(), connector, output);
+    Ok(())
+}
+
+fn list(views: &[ApiView], output: &mut Output<'_>) -> Result<(), CliError> {
+    if output.json {
+        return output.document(&views);
+    }
+    output.table(
+        &["API", "NAME", "OPEN", "IDENTIFIER", "SCOPE"],
+        views.iter().map(|view| {
+            [
+                view.id.clone(),
+                view.name.clone().unwrap_or_default(),
+                yes_no(view.open),
+                view.identifier.clone(),
+                view.scope.to_string(),
+            ]
+        }),
+    )?;
+    if views.is_empty() {
+        output.hint("no API yet: idsvc api add ID --identifier URI");
+    }
+    Ok(())
+}
+
+fn show(view: &ApiView, is_new: bool, output: &mut Output<'_>) -> Result<(), CliError> {
+    if output.json {
+        return output.document(view);
+    }
+    let mut facts = vec![("id", view.id.clone()), ("identifier", view.identifier.clone())];
+    facts.extend(field_facts(&view.metadata, ApiFields::FIELDS)?);
+    for (name, value) in &mut facts {
+        if *name == "access_token_lifetime" && !value.is_empty() {
+            value.push_str(" s");
+        }
+    }
+    facts.push(("uuid", view.uuid.to_string()));
+    facts.push(("created_at", moment(view.created_at)));
+    facts.push(("updated_at", moment(view.updated_at)));
+    output.facts(&facts)?;
+    if is_new && !view.open {
+        output.hint(&format!(
+            "\nLet a client use it: idsvc client update CLIENT --api {}. Repeat --api for those that it uses already.",
+            view.id
+        ));
+    }
+    Ok(())
+}
