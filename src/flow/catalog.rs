@@ -15,9 +15,11 @@ use crate::jose::jwt::Encoder;
 use crate::jose::keyring::{KeyState, Keyring};
 use crate::oauth::Client;
 use crate::oauth::access_token::AccessTokenTyp;
+use crate::oauth::client::GrantType;
 use crate::oauth::login::ResolvedPurpose;
 use crate::oauth::refresh_keys::RefreshKeys;
 use crate::oauth::resource::Apis;
+use crate::oauth::scope::Scope;
 use crate::seal::Sealer;
 use crate::secret::{ApiKey, Digest};
 use crate::store::Store;
@@ -32,6 +34,8 @@ pub const ID_TOKEN_TYP: &str = AccessTokenTyp::Jwt.as_str();
 pub struct Catalog {
     clients: HashMap<String, Arc<Client>>,
     client_keys: HashMap<String, Arc<JwkSet>>,
+    /// The scope that a client may get without a user, if it may get tokens for itself.
+    own_scopes: HashMap<String, Scope>,
     api_keys: HashMap<[u8; 32], (Uuid, Arc<Client>)>,
     providers: BTreeMap<String, Arc<Provider>>,
     apis: Arc<Apis>,
@@ -81,6 +85,7 @@ impl Catalog {
         let mut catalog = Self {
             clients: HashMap::new(),
             client_keys: HashMap::new(),
+            own_scopes: HashMap::new(),
             api_keys: HashMap::new(),
             providers: providers.map(|(id, provider)| (id, Arc::new(provider))).collect(),
             apis: Arc::new(Apis::new(apis.into_iter().map(|(_, api)| api))),
@@ -100,8 +105,12 @@ impl Catalog {
     }
 
     /// Adds a client. Its scope becomes that which it may be granted.
-    fn add(&mut self, mut client: Client) {
-        client.scope = self.apis.scope_of(&client);
+    fn add(&mut self, client: Client) {
+        if client.may_use(GrantType::ClientCredentials) {
+            let own = self.apis.scope_without_user(&client);
+            self.own_scopes.insert(client.client_id.clone(), own);
+        }
+        let mut client = self.apis.expand_scope(client);
         client.default_scope = client.default_scope.filter(|value| client.scope.contains(value));
         let client = Arc::new(client);
         if client.enabled {
@@ -140,6 +149,11 @@ impl Catalog {
     /// The keys that are registered with the client. `None` if there are none, or if the client publishes them.
     pub fn client_keys(&self, client_id: &str) -> Option<&Arc<JwkSet>> {
         self.client_keys.get(client_id)
+    }
+
+    /// The scope that a client may get for itself, without a user.
+    pub fn own_scope(&self, client_id: &str) -> Scope {
+        self.own_scopes.get(client_id).cloned().unwrap_or_default()
     }
 
     /// The provider with this id, enabled or not.

@@ -90,14 +90,22 @@ impl Apis {
         self.iter().find(|api| api.metadata.scope.contains(value))
     }
 
-    /// The scope that a client may be granted: its own, and that of the APIs which it is registered for. A client that
-    /// registered itself is registered for every open API.
-    pub fn scope_of(&self, client: &Client) -> Scope {
-        let is_registered_for = |api: &&Arc<Api>| {
-            client.apis.contains(&api.id) || (client.registered_itself() && api.metadata.open)
-        };
-        let apis = self.iter().filter(is_registered_for);
-        apis.fold(client.scope.clone(), |scope, api| {
+    /// The client with the scope that it may be granted: its own, and that of the APIs which it may name.
+    #[must_use]
+    pub fn expand_scope(&self, mut client: Client) -> Client {
+        client.scope = self.scope_with(&client, |api| may_name(&client, api));
+        client
+    }
+
+    /// The scope that a client may get for itself, without a user: its own, and that of the APIs in its record. That an API
+    /// is open does not mean that clients may use it without a user.
+    pub fn scope_without_user(&self, client: &Client) -> Scope {
+        self.scope_with(client, |api| client.apis.contains(&api.id))
+    }
+
+    fn scope_with(&self, client: &Client, includes: impl Fn(&Api) -> bool) -> Scope {
+        let included = self.iter().filter(|api| includes(api));
+        included.fold(client.scope.clone(), |scope, api| {
             scope.union(&api.metadata.scope)
         })
     }
@@ -164,4 +172,41 @@ impl Apis {
 /// Whether the client may name the API in `resource`.
 fn may_name(client: &Client, api: &Api) -> bool {
     api.metadata.open || client.apis.contains(&api.id)
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::clock::Timestamp;
+    use crate::oauth::ApiMetadata;
+
+    const NOW: Timestamp = Timestamp::from_seconds(0);
+
+    fn api(id: &str, open: bool) -> Api {
+        Api {
+            id: id.to_owned(),
+            uuid: Uuid::nil(),
+            identifier: format!("https://api.example/{id}"),
+            metadata: ApiMetadata {
+                open,
+                scope: format!("{id}.read").parse().unwrap(),
+                ..ApiMetadata::default()
+            },
+            created_at: NOW,
+            updated_at: NOW,
+        }
+    }
+
+    #[test]
+    fn an_open_api_gives_its_scope_to_clients_of_users_only() {
+        let apis = Apis::new([api("mine", false), api("open", true), api("other", false)]);
+        let mut client = Client::new("web", Uuid::nil(), Uuid::nil(), false, NOW);
+        client.scope = "openid".parse().unwrap();
+        client.apis = ["mine".to_owned()].into();
+        let expanded = apis.expand_scope(client.clone());
+        assert_eq!(expanded.scope.to_string(), "openid mine.read open.read");
+        assert_eq!(apis.scope_without_user(&client).to_string(), "openid mine.read");
+    }
 }

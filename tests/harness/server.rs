@@ -280,8 +280,9 @@ impl Server {
 
     /// Changes a client's record, as an administrator would.
     pub(crate) async fn change_client(&self, party: &RelyingParty, change: impl FnOnce(&mut Client)) {
-        let catalog = self.app.core.catalog();
-        let mut client = Client::clone(catalog.client(party.client_id()).unwrap());
+        let id = party.client_id();
+        let stored = self.app.core.store.read(|snapshot| CLIENTS.get(snapshot, id));
+        let mut client = stored.unwrap().unwrap();
         change(&mut client);
         self.put_client(client).await;
     }

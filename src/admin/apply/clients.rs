@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::{Plan, PlannedWrite, SecretChange, check_keys, export_fields, members, refuse_duplicates};
 pub(super) use crate::admin::client::KIND;
 use crate::admin::client::check::{apply, check, check_client_id, usual_grants};
-use crate::admin::client::{secret_of, with_scope_of_apis};
+use crate::admin::client::secret_of;
 use crate::admin::{Admin, RecordChecks, SecretString, about};
 use crate::clock::Timestamp;
 use crate::federation::Provider;
@@ -233,7 +233,7 @@ pub(super) fn plan(
             faults.push(FaultCode::NotAllowed.at(["client_uuid"], detail));
         }
         let usable = entry.checks.usable_algorithms(snapshot)?;
-        let checked = with_scope_of_apis(&client, &apis);
+        let checked = apis.expand_scope(client.clone());
         check(before.as_ref(), &checked, &usable, &exchange_only, &mut faults);
         entry
             .checks

@@ -126,17 +126,15 @@ fn check_in(
 ) -> TxResult<()> {
     let (usable, exchange_only) = (checks.usable_algorithms(snapshot)?, exchange_only(snapshot)?);
     let apis = Apis::new(api::all(snapshot)?.into_values());
-    let client = &with_scope_of_apis(client, &apis);
-    check(before, client, &usable, &exchange_only, &mut faults);
+    check(
+        before,
+        &apis.expand_scope(client.clone()),
+        &usable,
+        &exchange_only,
+        &mut faults,
+    );
     checks.check_lifetime(client.access_token_lifetime, &mut faults);
     Ok(all_or_none(about(KIND, &client.client_id, faults).collect()))
-}
-
-/// The client with the scope that it may be granted: its own, and that of its APIs.
-pub(super) fn with_scope_of_apis(client: &Client, apis: &Apis) -> Client {
-    let mut client = client.clone();
-    client.scope = apis.scope_of(&client);
-    client
 }
 
 /// Registers a client. Only this answer shows a generated secret.

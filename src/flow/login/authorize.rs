@@ -1,5 +1,7 @@
 //! A client sends a browser with an authorization request: RFC 6749 section 4.1.1, OpenID Connect Core 3.1.2.
 
+use std::sync::Arc;
+
 use super::session;
 use super::transaction;
 use super::transaction::{BrowserRedirect, Destination, DrawnCode, StepResult};
@@ -57,8 +59,9 @@ pub async fn begin_authorization(
     let presented = browser.session.clone();
     let purpose = LoginPurpose::Code(Box::new(request));
     let asked = purpose.clone();
+    let apis = Arc::clone(catalog.apis());
     let decide = move |snapshot: &dyn Snapshot| {
-        let Some(purpose) = transaction::resolve(snapshot, &asked)? else {
+        let Some(purpose) = transaction::resolve(snapshot, &apis, &asked)? else {
             return Ok(None);
         };
         let live = session::find(snapshot, presented.as_ref(), lifetimes, now)?;

@@ -67,6 +67,7 @@ where
     let policy = Arc::clone(&core.policy);
     let browser = browser.clone();
     let transaction = Arc::clone(&login.transaction);
+    let apis = Arc::clone(core.catalog().apis());
     let written = core
         .store
         .write("start_session", move |tx| {
@@ -76,7 +77,7 @@ where
             if !transaction::accepts_authentication(&*tx, &record, is_signed_in, lifetimes, now)? {
                 return Ok(SessionStart::TransactionError(LoginTransactionError::Expired));
             }
-            let purpose = transaction::resolve(&*tx, &transaction.purpose)?;
+            let purpose = transaction::resolve(&*tx, &apis, &transaction.purpose)?;
             let Some(purpose) = purpose.filter(|purpose| purpose.accepts(&event.factor)) else {
                 return Ok(SessionStart::TransactionError(LoginTransactionError::Expired));
             };

@@ -26,6 +26,7 @@ use crate::oauth::login::{
     AccountLogin, CodeGrant, LoginProgress, LoginPurpose, LoginRecord, LoginStep, LoginTransaction,
     ResolvedPurpose, SignedIn,
 };
+use crate::oauth::resource::Apis;
 use crate::secret::{AuthorizationCode as CodeSecret, BrowserCookie, Digest, Secret, SessionCookie};
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
@@ -232,13 +233,15 @@ pub(in crate::flow) fn find_record(snapshot: &dyn Snapshot, id: Uuid) -> Result<
 /// since the page was drawn.
 pub(in crate::flow) fn resolve(
     snapshot: &dyn Snapshot,
+    apis: &Apis,
     purpose: &LoginPurpose,
 ) -> Result<Option<ResolvedPurpose>, StoreError> {
     let client = match purpose.client_id() {
         Some(client_id) => CLIENTS.get(snapshot, client_id)?,
         None => None,
     };
-    Ok(purpose.clone().resolve(client.map(Arc::new)))
+    let client = client.map(|client| Arc::new(apis.expand_scope(client)));
+    Ok(purpose.clone().resolve(client))
 }
 
 /// Decides the next step, by the user's stored consent. After a refusal the client gets no other answer.
@@ -445,6 +448,7 @@ where
     let presented = browser.session.clone();
     let transaction = Arc::clone(&login.transaction);
     let expected = login.session.as_ref().map(|live| live.id);
+    let apis = Arc::clone(core.catalog().apis());
     let result = core
         .store
         .write("carry_on_authorization", move |tx| {
@@ -452,7 +456,7 @@ where
             if !record.is_in_progress(now) {
                 return Ok(Err(LoginTransactionError::Expired));
             }
-            let Some(purpose) = resolve(&*tx, &transaction.purpose)? else {
+            let Some(purpose) = resolve(&*tx, &apis, &transaction.purpose)? else {
                 return Ok(Err(LoginTransactionError::Expired));
             };
             let live = session::find(&*tx, presented.as_ref(), lifetimes, now)?;

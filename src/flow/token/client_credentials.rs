@@ -23,8 +23,10 @@ pub fn issue_client_token(
         core.grant_policy()
             .check_grant(client, GrantType::ClientCredentials)
     );
+    let catalog = core.catalog();
+    let own = catalog.own_scope(&client.client_id);
     let most = match (client.method(), &client.max_scope) {
-        (Some(AuthMethod::PrivateKeyJwt), _) => &client.scope,
+        (Some(AuthMethod::PrivateKeyJwt), _) => &own,
         (Some(AuthMethod::ClientSecretBasic | AuthMethod::ClientSecretPost), Some(most)) => most,
         (Some(AuthMethod::ClientSecretBasic | AuthMethod::ClientSecretPost), None) => {
             return Ok(Err(Refusal::new(
@@ -40,7 +42,6 @@ pub fn issue_client_token(
         }
     };
     let scope = or_refuse!(client_scope(requested, client, most));
-    let catalog = core.catalog();
     let granted = or_refuse!(catalog.apis().resolve(resources, client));
     let target = or_refuse!(catalog.apis().target(client, &granted, &scope, resources));
     issue_tokens_for_client(core, client, target, now).map(Ok)

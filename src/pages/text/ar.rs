@@ -38,6 +38,7 @@ pub static AR: Text<'static> = Text {
     scope_phone: "الاطلاع على رقم هاتفك",
     scope_address: "الاطلاع على عنوانك البريدي",
     scope_offline_access: "الاحتفاظ بهذا الوصول أثناء غيابك",
+    scope_api: "استخدام {}",
     logout_title: "هل تريد تسجيل الخروج؟",
     logout_user: "أنت مسجّل الدخول باسم {}.",
     logout_lead: "ينهي تسجيل الخروج جلستك في هذا المتصفح. للبقاء مسجّل الدخول، أغلق هذه الصفحة.",

@@ -38,6 +38,7 @@ pub static DE: Text<'static> = Text {
     scope_phone: "Ihre Telefonnummer sehen",
     scope_address: "Ihre Postanschrift sehen",
     scope_offline_access: "Den Zugriff behalten, während Sie abwesend sind",
+    scope_api: "{} benutzen",
     logout_title: "Abmelden?",
     logout_user: "Sie sind als {} angemeldet.",
     logout_lead: "Mit der Abmeldung endet Ihre Sitzung in diesem Browser. Um angemeldet zu bleiben, schließen Sie diese Seite.",

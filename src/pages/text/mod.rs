@@ -122,6 +122,8 @@ texts! {
     pub scope_address: &'static str,
     /// What the scope `offline_access` gives.
     pub scope_offline_access: &'static str,
+    /// What the name of an API gives; `{}` is the API.
+    pub scope_api: &'static str,
     /// Heading.
     pub logout_title: &'static str,
     /// Who is signed in; `{}` is the user.
