@@ -276,7 +276,8 @@ impl AuthorizationRequest {
     }
 
     /// Whether the user must choose to continue in a live session: the client demands it, or is a native application,
-    /// which another application on the user's machine can pretend to be (RFC 8252 section 8.6).
+    /// which another application on the user's machine can pretend to be (RFC 8252 section 8.6). A confidential client at
+    /// a loopback address is no such application: it proves who it is when it redeems the code.
     pub fn requires_choice(&self, client: &Client) -> bool {
         self.prompt.select_account || (client.is_public() && self.target.return_to.is_native())
     }

@@ -1,7 +1,7 @@
 //! Redirect URIs: which may be registered, and how that of a request is matched.
 //!
 //! RFC 6749 section 3.1.2, RFC 9700 section 2.1, RFC 8252 section 7. The strings must be equal. The one exception is
-//! the port of a loopback address literal, because a native application learns its port only when it starts.
+//! the port of a loopback address, because a native application learns its port only when it starts.
 
 use serde::{Deserialize, Serialize};
 use url::{Host, Url};
@@ -74,11 +74,12 @@ pub(crate) fn select(
     }
 }
 
-/// RFC 8252 section 7.3: `http` on `127.0.0.1` or `[::1]`, equal except for the port.
+/// RFC 8252 section 7.3: `http` on a loopback address, equal except for the port. Section 8.3 advises against the name
+/// `localhost`, but widely used applications register it and learn their port later too.
 fn differ_in_loopback_port(registered: &str, requested: &str) -> bool {
     fn parts(uri: &str) -> Option<(&str, &str)> {
         let rest = uri.strip_prefix("http://")?;
-        let (host, rest) = ["127.0.0.1", "[::1]"]
+        let (host, rest) = ["127.0.0.1", "[::1]", "localhost"]
             .into_iter()
             .find_map(|host| rest.strip_prefix(host).map(|rest| (host, rest)))?;
         let end = rest.find(['/', '?', '#', '\\', '@']).unwrap_or(rest.len());

@@ -135,32 +135,11 @@ fn introduce(
 /// Prints advice about a new client, but none about a field that was given.
 fn advise(view: &ClientView, given: &ClientFields, output: &mut Output<'_>) {
     let id = &view.client_id;
-    let fixed = "http://localhost/";
-    if view.public && view.redirect_uris.iter().any(|uri| uri.starts_with(fixed)) {
-        let uris = view.redirect_uris.iter();
-        let all: Vec<_> = uris
-            .map(|uri| quoted(&uri.replacen(fixed, "http://127.0.0.1/", 1)))
-            .collect();
-        let all = all.join(" --redirect-uri ");
-        output.hint(&format!(
-            "http://localhost/ means port 80 only. If the application listens on any port: idsvc client update {id} --redirect-uri {all}"
-        ));
-    }
     let has_devices = view.grant_types.contains(&GrantType::Anonymous)
         && view.grant_types.contains(&GrantType::RefreshToken);
     if has_devices && given.refresh_policy.is_none() {
         output.hint(&format!(
             "A device loses its user if an answer is lost and it retries later than refresh.retry_window. If its network is unreliable: idsvc client update {id} --refresh-policy reuse"
         ));
-    }
-}
-
-/// Quotes a word for a shell (POSIX.1-2017, Shell Command Language, section 2.2.2).
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._~:/@%+,=".contains(c);
-    if word.chars().all(is_plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
     }
 }

@@ -75,7 +75,7 @@ fn only_an_equal_string_matches() {
 }
 
 #[test]
-fn the_port_of_a_loopback_literal_is_free_for_public_clients() {
+fn the_port_of_a_loopback_address_is_free_for_public_clients() {
     let registered = "http://127.0.0.1/cb";
     assert_eq!(
         select_one(registered, "http://127.0.0.1:51234/cb").unwrap().uri(),
@@ -95,7 +95,24 @@ fn the_port_of_a_loopback_literal_is_free_for_public_clients() {
     ] {
         assert!(select_one(registered, other).is_err(), "{other}");
     }
-    assert!(select_one("http://localhost/cb", "http://localhost:1/cb").is_err());
+    let by_name = "http://localhost/callback";
+    let asked = "http://localhost:58135/callback";
+    assert_eq!(select_one(by_name, asked).unwrap().uri(), asked);
+    assert!(select_one("http://localhost:3000/cb", "http://localhost/cb").is_ok());
+    for other in [
+        "http://localhost:58135/cb",
+        "http://127.0.0.1:58135/callback",
+        "http://[::1]:58135/callback",
+        "http://localhost.evil.example/callback",
+        "http://app.localhost/callback",
+        "http://localhost:1@evil.example/callback",
+        "http://LOCALHOST/callback",
+        "https://localhost/callback",
+    ] {
+        assert!(select_one(by_name, other).is_err(), "{other}");
+        assert!(select_one(other, by_name).is_err(), "{other}");
+    }
+    assert!(select_one(registered, "http://localhost:51234/cb").is_err());
     assert!(select(&[registered.to_owned()], Some("http://127.0.0.1:5/cb"), false).is_err());
 }
 

@@ -356,13 +356,19 @@ async fn a_native_application_is_redirected_to_its_scheme_or_any_loopback_port()
     let alice = server.user("alice").await;
     let native = |client: &mut idsvc::oauth::client::Client| {
         client.token_endpoint_auth_methods = [AuthMethod::None].into();
-        client.redirect_uris = vec!["com.example.app:/cb".to_owned(), "http://127.0.0.1/cb".to_owned()];
+        let uris = [
+            "com.example.app:/cb",
+            "http://127.0.0.1/cb",
+            "http://localhost/name",
+        ];
+        client.redirect_uris = uris.map(str::to_owned).to_vec();
     };
     let app = server.client_with("app", native).await;
     for uri in [
         "com.example.app:/cb",
         "http://127.0.0.1/cb",
         "http://127.0.0.1:49152/cb",
+        "http://localhost:58135/name",
     ] {
         let request = app.request().with("redirect_uri", uri);
         let callback = alice.browser().authorize(&request).await.through().await;
@@ -377,6 +383,7 @@ async fn a_native_application_is_redirected_to_its_scheme_or_any_loopback_port()
     for uri in [
         "http://127.0.0.1:49152/other",
         "http://localhost:49152/cb",
+        "http://127.0.0.1:49152/name",
         "http://127.0.0.1:49152@evil.example/cb",
     ] {
         let page = alice
