@@ -18,32 +18,29 @@ pub struct Prompt {
 /// The values that discovery lists.
 pub const SUPPORTED: [&str; 4] = ["none", "login", "consent", "select_account"];
 
-/// The parameter's value is not understood.
+/// The parameter has `none` and another value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PromptError {
-    /// It has a value other than these four.
-    #[error("prompt has an unknown value; known are none, login, consent, select_account")]
-    Unknown,
-    /// It has `none` and another value.
-    #[error("prompt=none cannot be combined with another value")]
-    NoneWithOthers,
-}
+#[error("prompt=none cannot be combined with another value")]
+pub struct NoneWithOthers;
 
 impl Prompt {
-    /// Reads the space-delimited list; the order does not matter.
-    pub fn parse(text: &str) -> Result<Self, PromptError> {
+    /// Reads the space-delimited list; the order does not matter. Values of other extensions are ignored, but not beside
+    /// `none`: the specification refuses `none` with any other value.
+    pub fn parse(text: &str) -> Result<Self, NoneWithOthers> {
         let mut prompt = Self::default();
+        let mut has_others = false;
         for value in text.split(' ').filter(|value| !value.is_empty()) {
             match value {
                 "none" => prompt.none = true,
                 "login" => prompt.login = true,
                 "consent" => prompt.consent = true,
                 "select_account" => prompt.select_account = true,
-                _ => return Err(PromptError::Unknown),
+                _ => {}
             }
+            has_others |= value != "none";
         }
-        if prompt.none && (prompt.login || prompt.consent || prompt.select_account) {
-            return Err(PromptError::NoneWithOthers);
+        if prompt.none && has_others {
+            return Err(NoneWithOthers);
         }
         Ok(prompt)
     }
@@ -56,10 +53,18 @@ mod tests {
     #[test]
     fn none_stands_alone() {
         assert!(Prompt::parse("none").unwrap().none);
-        assert_eq!(Prompt::parse("none login"), Err(PromptError::NoneWithOthers));
+        for text in ["none login", "consent none", "none create"] {
+            assert_eq!(Prompt::parse(text), Err(NoneWithOthers), "{text}");
+        }
         let both = Prompt::parse("consent  login").unwrap();
         assert!(both.login && both.consent && !both.none);
-        assert_eq!(Prompt::parse("create"), Err(PromptError::Unknown));
-        assert_eq!(Prompt::parse(""), Ok(Prompt::default()));
+    }
+
+    #[test]
+    fn an_unknown_value_is_ignored() {
+        for text in ["", "create", "LOGIN", "please sign in"] {
+            assert_eq!(Prompt::parse(text), Ok(Prompt::default()), "{text}");
+        }
+        assert!(Prompt::parse("create login").unwrap().login);
     }
 }

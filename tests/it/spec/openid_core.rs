@@ -58,17 +58,21 @@ async fn prompt_none_with_a_session_answers_at_once() {
     assert_eq!(second["iat"], START.seconds() + 100);
 }
 
-/// Section 3.1.2.1: what `prompt` may say.
+/// Section 3.1.2.1: what `prompt` may say. A value of an extension that the service does not have is ignored.
 #[tokio::test]
 async fn prompt_has_four_values_and_none_stands_alone() {
     let (_server, acme, alice) = scene().await;
     let browser = alice.browser();
-    for prompt in ["none login", "consent none", "create"] {
+    for prompt in ["none login", "consent none", "none create"] {
         let callback = browser
             .authorize(&acme.request().with("prompt", prompt))
             .await
             .callback();
         assert_eq!(callback.error(), "invalid_request", "{prompt}");
+    }
+    for prompt in ["create", "please sign in"] {
+        let request = acme.request().with("prompt", prompt);
+        assert_eq!(browser.authorize(&request).await.page(), "/login", "{prompt}");
     }
     let both = browser
         .authorize(&acme.request().with("prompt", "consent login"))

@@ -423,7 +423,7 @@ async fn state_is_returned_byte_for_byte() {
         assert_eq!(callback.get("state"), Some(state));
         assert_eq!(callback.names(), ["code", "state", "iss"]);
         let refused = browser
-            .authorize(&acme.request().with("state", state).with("prompt", "x"))
+            .authorize(&acme.request().with("state", state).with("prompt", "none login"))
             .await
             .callback();
         assert_eq!(refused.get("state"), Some(state));

@@ -13,7 +13,7 @@ async fn every_answer_names_its_issuer() {
     assert_eq!(metadata["issuer"], ISSUER);
     let code = browser.authorize(&acme.request()).await.through().await;
     let refusal = browser
-        .authorize(&acme.request().with("prompt", "other"))
+        .authorize(&acme.request().with("prompt", "none login"))
         .await
         .callback();
     let posted = browser
