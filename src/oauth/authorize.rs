@@ -67,6 +67,15 @@ pub struct AuthorizationResponse {
 }
 
 impl AuthorizationResponse {
+    /// The error and its description, if the response is an error response.
+    pub fn error(&self) -> Option<(&str, &str)> {
+        let value = |name| {
+            let (_, value) = self.parameters.iter().find(|(known, _)| *known == name)?;
+            Some(value.as_str())
+        };
+        Some((value("error")?, value("error_description").unwrap_or_default()))
+    }
+
     /// The redirect URI with the response in its query.
     pub fn location(&self) -> String {
         redirect_uri::with_query(&self.uri, &self.parameters)

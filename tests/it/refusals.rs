@@ -3,13 +3,13 @@
 use idsvc::jose::keyring::SigningKey;
 use idsvc::oauth::Refusal;
 use idsvc::oauth::authorize::UntrustedRedirect;
-use idsvc::oauth::client::AuthMethod;
+use idsvc::oauth::client::{AuthMethod, Client, ConsentRequirement};
 use idsvc::oauth::redirect_uri::Mismatch;
 use idsvc::pages::text::EN;
 use idsvc::random::Random;
 use serde_json::{Value, json};
 
-use crate::harness::reply::line_of;
+use crate::harness::reply::{Callback, line_of};
 use crate::harness::token::signed;
 use crate::harness::wire::Call;
 use crate::harness::{Audit, ISSUER, START, Server};
@@ -210,6 +210,55 @@ async fn the_log_says_which_redirect_uri_is_not_registered() {
             })]
         );
     }
+}
+
+/// The browser carries the refusal to the application, which may show it to nobody.
+#[tokio::test]
+async fn the_log_says_what_an_application_is_told_by_redirect() {
+    let server = Server::start().await;
+    let asking = |client: &mut Client| client.consent = ConsentRequirement::Require;
+    let web = server.client_with("web", asking).await;
+    let alice = server.user("alice").await;
+    let browser = alice.browser();
+    let audit = Audit::listen();
+    let log_of = |callback: &Callback| {
+        json!([{
+            "error": callback.error(),
+            "description": callback.get("error_description"),
+            "from": "127.0.0.1",
+            "client_id": "web",
+        }])
+    };
+    let state = "a-secret-of-the-application";
+    let request = web.request().with("state", state);
+    for (name, value, error) in [
+        ("response_type", "token", "unsupported_response_type"),
+        ("code_challenge_method", "plain", "invalid_request"),
+        ("prompt", "none", "login_required"),
+    ] {
+        let callback = browser
+            .authorize(&request.clone().with(name, value))
+            .await
+            .callback();
+        assert_eq!(callback.error(), error);
+        let logged = json!(audit.refusals());
+        assert_eq!(logged, log_of(&callback));
+        assert!(!logged.to_string().contains(state));
+    }
+    let posted = request
+        .clone()
+        .with("prompt", "none")
+        .with("response_mode", "form_post");
+    let posted = browser.authorize(&posted).await.posted_callback();
+    assert_eq!(json!(audit.refusals()), log_of(&posted));
+    let question = browser.authorize(&request).await.sign_in().await;
+    assert!(audit.refusals().is_empty());
+    let denied = question.decide("deny").await.callback();
+    assert_eq!(denied.error(), "access_denied");
+    assert_eq!(json!(audit.refusals()), log_of(&denied));
+    let question = browser.authorize(&request).await;
+    question.allow().await.callback().code();
+    assert!(audit.refusals().is_empty(), "a code is no refusal");
 }
 
 #[tokio::test]

@@ -84,8 +84,12 @@ pub fn page_address(context: &RequestContext, page: &Route, sealed: &str) -> Str
     format!("{}?transaction={sealed}", context.app.path(page))
 }
 
-/// Sends the answer to the client in the response mode that it asked for.
+/// Sends the answer to the client in the response mode that it asked for. A refusal is logged, because only the application
+/// sees it otherwise.
 fn deliver(context: &RequestContext, answer: AuthorizationResponse) -> HttpResponse {
+    if let Some((error, description)) = answer.error() {
+        context.log_refusal(error, description);
+    }
     match answer.response_mode {
         ResponseMode::Query => response::redirect_303(&answer.location()),
         ResponseMode::FormPost => {
