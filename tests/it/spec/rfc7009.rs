@@ -18,7 +18,8 @@ async fn revoking_a_refresh_token_ends_the_grant() {
         .revoke(second.refresh_token())
         .with("token_type_hint", "refresh_token")
         .await;
-    assert_eq!((reply.status, reply.text()), (200, ""));
+    assert_eq!((reply.status, reply.text()), (200, "{}"));
+    assert_eq!(reply.header("content-type"), Some("application/json"));
     assert!(reply.is_not_stored());
     assert!(!acme.is_welcome(&first).await && !acme.is_welcome(&second).await);
     assert_eq!(
@@ -63,7 +64,7 @@ async fn an_unknown_token_is_answered_alike() {
     let tokens = acme.tokens(&alice.browser()).await;
     for token in ["x", "idsvc_rt_x", tokens.id_token()] {
         let reply = acme.revoke(token).with("token_type_hint", "saml2").await;
-        assert_eq!((reply.status, reply.text()), (200, ""));
+        assert_eq!((reply.status, reply.text()), (200, "{}"));
     }
     assert!(acme.is_welcome(&tokens).await);
     for _ in 0..2 {
