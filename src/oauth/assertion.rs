@@ -88,10 +88,20 @@ struct Claims {
     jti: String,
 }
 
-/// A list of audiences is refused: another recipient of the assertion could use it here.
-fn is_for(audience: &str, recipient: Recipient<'_>, demand: AssertionAudience) -> bool {
-    let is_for_endpoint = audience == recipient.endpoint && demand == AssertionAudience::Any;
-    audience == recipient.issuer || is_for_endpoint
+/// Checks the audience. A list of audiences is refused: another recipient of the assertion could use it here.
+fn check_audience(
+    audience: &str,
+    recipient: Recipient<'_>,
+    demand: AssertionAudience,
+) -> Result<(), &'static str> {
+    match demand {
+        _ if audience == recipient.issuer => Ok(()),
+        AssertionAudience::Strict => Err("aud of client_assertion must be the issuer"),
+        AssertionAudience::Any if audience == recipient.endpoint => Ok(()),
+        AssertionAudience::Any => {
+            Err("aud of client_assertion must be the issuer or the URL of this endpoint")
+        }
+    }
 }
 
 /// Checks an assertion of `client`, whose keys are `keys`. Details are sent only after the signature was verified.
@@ -133,10 +143,7 @@ pub fn check(
         let problem = "iss and sub of client_assertion must be the client_id";
         return Err(Refusal::invalid_client(problem));
     }
-    if !is_for(&claims.aud, recipient, client.assertion_audience) {
-        let problem = "aud of client_assertion must be the issuer";
-        return Err(Refusal::invalid_client(problem));
-    }
+    check_audience(&claims.aud, recipient, client.assertion_audience).map_err(Refusal::invalid_client)?;
     jwt::check_times(Some(claims.exp), claims.nbf, claims.iat, now, LEEWAY).map_err(|problem| {
         Refusal::naming(ErrorCode::InvalidClient, &format!("client_assertion: {problem}"))
     })?;

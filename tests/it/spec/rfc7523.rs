@@ -423,7 +423,10 @@ async fn claims_that_are_missing_or_wrong_are_refused() {
         })
         .await;
     let reply = robot.ask(&robot.claiming(&json!({"aud": token_endpoint}))).await;
-    assert_eq!(reply.error(), "invalid_client");
+    assert_eq!(
+        reply.refusal(),
+        "401 invalid_client: aud of client_assertion must be the issuer"
+    );
     let tokens = robot.ask(&robot.assertion()).await.tokens();
     let introspect = async |aud: &str| {
         let asked = robot.post("/oauth2/introspect", &robot.claiming(&json!({ "aud": aud })));
@@ -433,7 +436,10 @@ async fn claims_that_are_missing_or_wrong_are_refused() {
     change(|client| client.assertion_audience = AssertionAudience::Any).await;
     let endpoint = format!("{ISSUER}/oauth2/introspect");
     assert_eq!(introspect(&endpoint).await.json()["active"], true);
-    assert_eq!(introspect(&token_endpoint).await.error(), "invalid_client");
+    assert_eq!(
+        introspect(&token_endpoint).await.refusal(),
+        "401 invalid_client: aud of client_assertion must be the issuer or the URL of this endpoint"
+    );
     change(|client| client.grant_types.clear()).await;
     assert_eq!(introspect(&endpoint).await.json()["active"], false);
 }
