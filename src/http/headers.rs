@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY,
-    ETAG, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH, REFERRER_POLICY, STRICT_TRANSPORT_SECURITY,
-    VARY, X_CONTENT_TYPE_OPTIONS,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, ALLOW,
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderMap, HeaderName,
+    HeaderValue, IF_NONE_MATCH, REFERRER_POLICY, STRICT_TRANSPORT_SECURITY, VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{Method, StatusCode};
 
@@ -82,18 +82,69 @@ pub fn vary_by_origin(headers: &mut HeaderMap) {
     headers.append(VARY, HeaderValue::from_static("Origin"));
 }
 
-/// Answers a preflight request of an allowed origin.
-pub fn preflight(methods: &[Method], origin: AllowedOrigin<'_>) -> HttpResponse {
+/// The headers that the endpoints read of scripts. They are allowed even if a preflight request does not name them.
+const READ_OF_SCRIPTS: [HeaderName; 3] = [AUTHORIZATION, CONTENT_TYPE, HeaderName::from_static("dpop")];
+
+/// Whether scripts may not set a header: browsers or proxies set it, and it says who sent the request or how it came. The
+/// name `*` would allow all headers.
+fn is_set_by_transport(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    ["sec-", "proxy-", "x-forwarded-", "x-real-", "access-control-"]
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
+        || [
+            "*",
+            "connection",
+            "content-length",
+            "cookie",
+            "expect",
+            "forwarded",
+            "host",
+            "keep-alive",
+            "origin",
+            "referer",
+            "te",
+            "trailer",
+            "transfer-encoding",
+            "upgrade",
+            "via",
+        ]
+        .contains(&name)
+}
+
+/// More headers than any request has. Further ones in a preflight request are not allowed.
+const MAX_REQUESTED_HEADERS: usize = 100;
+
+/// The headers that a script may send: those that it asks for, without those of the transport. Libraries add headers of
+/// their own, such as `traceparent` of W3C Trace Context. No endpoint reads them.
+fn allowed_headers(request: &HeaderMap) -> HeaderValue {
+    let mut allowed = READ_OF_SCRIPTS.to_vec();
+    let requested = request.get_all(ACCESS_CONTROL_REQUEST_HEADERS).iter();
+    let lists = requested.filter_map(|list| list.to_str().ok());
+    let names = lists
+        .flat_map(|list| list.split(','))
+        .filter_map(|name| name.trim().parse().ok());
+    for name in names.take(MAX_REQUESTED_HEADERS) {
+        if !is_set_by_transport(&name) && !allowed.contains(&name) {
+            allowed.push(name);
+        }
+    }
+    let names: Vec<_> = allowed.iter().map(HeaderName::as_str).collect();
+    HeaderValue::from_str(&names.join(", ")).unwrap_or_else(|_| HeaderValue::from_static(""))
+}
+
+/// How long a browser may keep the answer to a preflight request, in seconds. Chromium keeps none longer.
+const PREFLIGHT_MAX_AGE: HeaderValue = HeaderValue::from_static("7200");
+
+/// Answers a preflight request of an allowed origin (Fetch standard, section 3.3.3).
+pub fn preflight(request: &HeaderMap, methods: &[Method], origin: AllowedOrigin<'_>) -> HttpResponse {
     let mut answer = response::empty(StatusCode::NO_CONTENT);
     let headers = answer.headers_mut();
     allow_origin(headers, origin);
     headers.remove(ACCESS_CONTROL_EXPOSE_HEADERS);
     headers.insert(ACCESS_CONTROL_ALLOW_METHODS, method_list(methods));
-    headers.insert(
-        ACCESS_CONTROL_ALLOW_HEADERS,
-        HeaderValue::from_static("authorization, content-type, dpop"),
-    );
-    headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+    headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, allowed_headers(request));
+    headers.insert(ACCESS_CONTROL_MAX_AGE, PREFLIGHT_MAX_AGE);
     answer
 }
 
@@ -174,7 +225,7 @@ mod tests {
     #[test]
     fn an_allowed_origin_is_echoed_and_never_with_credentials() {
         let origin = HeaderValue::from_static("https://app.example");
-        let answer = preflight(&[Method::POST], AllowedOrigin::One(&origin));
+        let answer = preflight(&HeaderMap::new(), &[Method::POST], AllowedOrigin::One(&origin));
         assert_eq!(answer.status(), StatusCode::NO_CONTENT);
         let headers = answer.headers();
         assert_eq!(headers[ACCESS_CONTROL_ALLOW_ORIGIN], "https://app.example");
@@ -184,13 +235,40 @@ mod tests {
             headers[ACCESS_CONTROL_ALLOW_HEADERS],
             "authorization, content-type, dpop"
         );
-        assert_eq!(headers[ACCESS_CONTROL_MAX_AGE], "600");
+        assert_eq!(headers[ACCESS_CONTROL_MAX_AGE], "7200");
         assert!(!headers.contains_key("access-control-allow-credentials"));
 
         let mut headers = HeaderMap::new();
         allow_origin(&mut headers, AllowedOrigin::Any);
         assert_eq!(headers[ACCESS_CONTROL_ALLOW_ORIGIN], "*");
         assert!(!headers.contains_key(VARY));
+    }
+
+    #[test]
+    fn a_script_may_send_any_header_but_those_of_the_transport() {
+        for (asked, added) in [
+            ("", ""),
+            ("DPoP,Authorization", ""),
+            (
+                "traceparent, X-Requested-With,x-requested-with",
+                ", traceparent, x-requested-with",
+            ),
+            (
+                "cookie, Host, origin, sec-fetch-site, proxy-authorization, te",
+                "",
+            ),
+            ("Forwarded, X-Forwarded-For, x-real-ip, baggage", ", baggage"),
+            ("a b, , \"x\", *, x:y", ""),
+        ] {
+            let mut request = HeaderMap::new();
+            request.insert(ACCESS_CONTROL_REQUEST_HEADERS, asked.parse().unwrap());
+            let allowed = allowed_headers(&request);
+            assert_eq!(
+                allowed,
+                format!("authorization, content-type, dpop{added}"),
+                "{asked}"
+            );
+        }
     }
 
     #[test]

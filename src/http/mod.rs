@@ -267,7 +267,7 @@ fn allowed_origin<'a>(context: &'a RequestContext, route: &Route) -> Option<Allo
 
 fn preflight(context: &RequestContext, route: &Route) -> HttpResponse {
     if let Some(origin) = allowed_origin(context, route) {
-        return headers::preflight(route.methods(), origin);
+        return headers::preflight(context.headers(), route.methods(), origin);
     }
     let origin = context.headers().get(ORIGIN).map(HeaderValue::as_bytes);
     let origin = String::from_utf8_lossy(origin.unwrap_or_default());

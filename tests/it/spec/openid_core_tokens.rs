@@ -352,12 +352,16 @@ async fn a_public_clients_script_may_read_claims() {
         .call("OPTIONS", "/oauth2/userinfo")
         .header("origin", "https://app.example")
         .header("access-control-request-method", "POST")
-        .header("access-control-request-headers", "authorization")
+        .header(
+            "access-control-request-headers",
+            "authorization,cookie,traceparent",
+        )
         .await;
-    assert!(
-        preflight
-            .header("access-control-allow-headers")
-            .unwrap()
-            .contains("authorization")
+    let allowed = |name| preflight.header(&format!("access-control-{name}"));
+    assert_eq!(
+        allowed("allow-headers"),
+        Some("authorization, content-type, dpop, traceparent")
     );
+    assert_eq!(allowed("max-age"), Some("7200"));
+    assert_eq!(allowed("allow-credentials"), None);
 }
