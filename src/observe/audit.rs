@@ -122,9 +122,9 @@ events! { 'a
         allowed: bool,
     }
     /// Tokens were issued.
-    TokensIssued = "tokens_issued": debug(%user, client_id, grant_type, %jti, family = family.map(tracing::field::display)) {
-        /// The subject.
-        user: Uuid,
+    TokensIssued = "tokens_issued": debug(user = user.map(tracing::field::display), client_id, grant_type, %jti, family = family.map(tracing::field::display)) {
+        /// The user; absent for a client that acts for itself.
+        user: Option<Uuid>,
         /// The client.
         client_id: &'a str,
         /// The grant.

@@ -112,7 +112,7 @@ mod tests {
         tracing::subscriber::with_default(tracing_subscriber::registry().with(log), || {
             tracing::info!("something else");
             audit::record(&audit::Event::TokensIssued {
-                user: Uuid::nil(),
+                user: Some(Uuid::nil()),
                 client_id: "web",
                 grant_type: "refresh_token",
                 jti: Uuid::nil(),

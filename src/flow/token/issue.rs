@@ -119,7 +119,7 @@ pub fn issue_tokens(
         None
     };
     audit::record(&Event::TokensIssued {
-        user: common.uuid,
+        user: Some(common.uuid),
         client_id: &client.client_id,
         grant_type: grant_type.as_str(),
         jti: common.jti,
@@ -256,7 +256,7 @@ pub fn issue_tokens_for_client(
     };
     let access_token = access_token(&core.catalog(), client, &form, &common, grant)?;
     audit::record(&Event::TokensIssued {
-        user: common.uuid,
+        user: None,
         client_id: &client.client_id,
         grant_type: GrantType::ClientCredentials.as_str(),
         jti: common.jti,

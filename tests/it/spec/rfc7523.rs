@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::harness::reply::line_of;
 use crate::harness::token::{sign_text, signed};
 use crate::harness::wire::Call;
-use crate::harness::{ISSUER, Jwt, RelyingParty, START, Server};
+use crate::harness::{Audit, ISSUER, Jwt, RelyingParty, START, Server};
 
 const TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
@@ -130,6 +130,28 @@ async fn a_client_gets_a_token_for_itself() {
     assert_eq!((&access["client_id"], &access["jti"]), (&json!("robot"), &jti));
     assert_eq!(access["exp"], START.seconds() + 86400);
     assert!(access.get("auth_time").is_none());
+}
+
+/// Its UUID would look like that of a user who does not exist.
+#[tokio::test]
+async fn the_event_of_its_token_names_the_client_and_no_user() {
+    let robot = Robot::new().await;
+    let audit = Audit::listen();
+    let tokens = robot.ask(&robot.assertion()).await.tokens();
+    assert_eq!(
+        audit.take(&["tokens_issued"]),
+        [json!({
+            "event": "tokens_issued",
+            "client_id": "robot",
+            "grant_type": "client_credentials",
+            "jti": tokens.0["jti"],
+        })]
+    );
+    let acme = robot.server.client("acme").await;
+    let alice = robot.server.user("alice").await;
+    acme.tokens(&alice.browser()).await;
+    let [issued] = audit.take(&["tokens_issued"]).try_into().unwrap();
+    assert_eq!(issued["user"], json!(alice.sub()));
 }
 
 #[tokio::test]
