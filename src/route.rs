@@ -148,7 +148,7 @@ routes! {
         /// The token endpoint, for every grant (RFC 6749 section 3.2).
         Token "/oauth2/token", SUBMIT, "token", Clients, Client, "token_endpoint";
         /// The refresh endpoint, with an API key in place of the client's own authentication.
-        Refresh "/v4/tokens", SUBMIT, "refresh", Clients, ApiKey, "refresh_endpoint";
+        Refresh "/v4/tokens", SUBMIT, "refresh", Clients, ApiKey;
         /// The discovery document (OpenID Connect Discovery 1.0 section 4).
         OpenidConfiguration "/.well-known/openid-configuration", READ, "openid_configuration", Public, Anyone;
         /// The same document where RFC 8414 section 3 looks for it. A path of the issuer is added at the end.

@@ -67,7 +67,7 @@ describe('the exchange of an ID token', () => {
 
     const next = await party.refresh(tokens.refresh_token);
     assert.deepEqual([next.uuid, next.amr], [tokens.uuid, tokens.amr]);
-    const answer = await server.fetch(party.config.serverMetadata().refresh_endpoint, {
+    const answer = await server.fetch(`${server.issuer}/v4/tokens`, {
       method: 'POST',
       headers: { authorization: `Basic ${btoa(`${app.api_key}:`)}` },
       body: new URLSearchParams({ grant_type: 'refresh_token', refresh_token: next.refresh_token }),

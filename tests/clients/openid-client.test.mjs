@@ -416,11 +416,6 @@ describe('refresh with an API key', () => {
     const { status, body } = await send(`Basic ${btoa(key)}`, tokens.refresh_token, false);
     assert.deepEqual([status, body.error], [401, 'invalid_client']);
   });
-
-  it('is named by the metadata', async () => {
-    const { config } = await RelyingParty.discover(server, web);
-    assert.equal(config.serverMetadata().refresh_endpoint, `${server.issuer}/v4/tokens`);
-  });
 });
 
 describe('anonymous users', () => {

@@ -58,7 +58,6 @@ async fn the_document_says_what_works_and_nothing_else() {
             "userinfo_endpoint": at("/oauth2/userinfo"),
             "introspection_endpoint": at("/oauth2/introspect"),
             "revocation_endpoint": at("/oauth2/revoke"),
-            "refresh_endpoint": at("/v4/tokens"),
             "end_session_endpoint": at("/oauth2/logout"),
             "response_types_supported": ["code"],
             "response_modes_supported": ["query", "form_post"],

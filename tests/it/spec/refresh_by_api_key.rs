@@ -188,10 +188,3 @@ async fn a_key_opens_no_other_endpoint() {
         .await;
     assert_eq!(reply.error(), "invalid_client");
 }
-
-#[tokio::test]
-async fn discovery_names_the_endpoint() {
-    let server = Server::start().await;
-    let document = server.get("/.well-known/openid-configuration").await.json();
-    assert_eq!(document["refresh_endpoint"], "https://id.example.test/v4/tokens");
-}
