@@ -22,7 +22,10 @@ pub enum SignOut {
         return_to: Option<String>,
     },
     /// A user who is signed in must confirm it.
-    Ask,
+    Ask {
+        /// The client that asked for it, if the ID token names one.
+        client_id: Option<String>,
+    },
 }
 
 /// Reads a request to sign out. If it names the user of this browser by an ID token, the session ends at once.
@@ -35,17 +38,28 @@ pub async fn begin_sign_out(
     let catalog = core.catalog();
     let token = parameters.get("id_token_hint");
     let hint = token.and_then(|token| read_hint(&catalog, &core.policy.issuer, token));
-    let hint_and_client = hint.as_ref().and_then(|hint| {
-        let client = catalog.client(&hint.aud).filter(|client| client.enabled)?;
-        Some((hint, &**client))
-    });
-    let request = or_refuse!(logout::parse(parameters, hint_and_client));
-    let (LogoutRequest::Hinted { user, return_to }, Some(hint)) = (request, hint) else {
-        return Ok(Ok(SignOut::Ask));
+    let client_id = match &hint {
+        Some(hint) => Some(hint.aud.as_str()),
+        None => parameters.get("client_id"),
+    };
+    let client = client_id
+        .and_then(|id| catalog.client(id))
+        .filter(|client| client.enabled);
+    let request = or_refuse!(logout::parse(
+        parameters,
+        hint.as_ref(),
+        client.map(|client| &**client)
+    ));
+    let client_id = hint.map(|hint| hint.aud);
+    let (LogoutRequest::Hinted { user, return_to }, Some(client_id)) = (request, client_id.clone()) else {
+        return Ok(Ok(SignOut::Ask { client_id }));
     };
     match session::signed_in(core, browser, now)? {
         // Another user has signed in since, and must confirm it.
-        Some(live) if live.user.uuid != user => return Ok(Ok(SignOut::Ask)),
+        Some(live) if live.user.uuid != user => {
+            let client_id = Some(client_id);
+            return Ok(Ok(SignOut::Ask { client_id }));
+        }
         // Only the session of this browser ends. Otherwise a leaked ID token could sign its user out from anywhere.
         _ => {
             if let Some((id, session)) = session::of_browser(core, browser)?
@@ -55,10 +69,7 @@ pub async fn begin_sign_out(
             }
         }
     }
-    Ok(Ok(SignOut::Done {
-        client_id: hint.aud,
-        return_to,
-    }))
+    Ok(Ok(SignOut::Done { client_id, return_to }))
 }
 
 /// The user confirmed: the session of this browser ends.

@@ -11,7 +11,7 @@ use crate::http::screen::logout;
 use crate::pages::ErrorKind;
 use crate::route::Route;
 
-/// Ends the session of this browser where an ID token names its user, or asks.
+/// Ends the session of this browser if an ID token names its user, or asks.
 pub async fn respond(context: &RequestContext) -> HttpResponse {
     let parameters = match context.page_parameters() {
         Ok(parameters) => parameters,
@@ -26,7 +26,12 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
             context.record_client_id(&client_id);
             logout::done(context, return_to)
         }
-        Ok(Ok(SignOut::Ask)) => response::redirect_303(&logout::address(context, &Route::LogoutConfirm)),
+        Ok(Ok(SignOut::Ask { client_id })) => {
+            if let Some(client_id) = client_id {
+                context.record_client_id(&client_id);
+            }
+            response::redirect_303(&logout::address(context, &Route::LogoutConfirm))
+        }
         Ok(Err(refusal)) => {
             context.log_detail(RefusalLog {
                 redirect_uri: parameters

@@ -10,6 +10,7 @@ use crate::http::context::RequestContext;
 use crate::http::cookie::Cookie;
 use crate::http::error;
 use crate::http::response::{self, HttpResponse};
+use crate::oauth::openid::logout;
 use crate::oauth::redirect_uri::with_query;
 use crate::pages::{LoggedOut, LogoutConfirm};
 use crate::route::Route;
@@ -17,13 +18,25 @@ use crate::route::Route;
 const FORM: &str = "logout";
 
 /// The address of a sign-out page, with the client and the `ui_locales` of this request (OpenID Connect RP-Initiated
-/// Logout 1.0 section 2).
+/// Logout 1.0 section 2). That of the question also has the address to which the user returns.
 pub fn address(context: &RequestContext, page: &Route) -> String {
     let query = context.query().unwrap_or_default();
+    let names: &[&'static str] = match page {
+        Route::LogoutConfirm => &["ui_locales", "post_logout_redirect_uri", "state"],
+        _ => &["ui_locales"],
+    };
     let client_id = context.client_id().map(|id| ("client_id", id));
-    let ui_locales = query.get("ui_locales").map(|tags| ("ui_locales", tags));
-    let kept: Vec<_> = client_id.into_iter().chain(ui_locales).collect();
+    let others = names.iter().filter_map(|name| Some((*name, query.get(name)?)));
+    let kept: Vec<_> = client_id.into_iter().chain(others).collect();
     with_query(&context.app.path(page), &kept)
+}
+
+/// Where the client that [`address`] wrote into this request wants the user to go after the sign-out.
+fn return_to(context: &RequestContext) -> Option<String> {
+    let query = context.query().ok()?;
+    let catalog = context.app.core.catalog();
+    let client = catalog.client(query.get("client_id")?)?;
+    logout::return_to(&query, client).ok()?.filter(|_| client.enabled)
 }
 
 /// Sets the theme and languages of the client that [`address`] wrote into this request.
@@ -65,7 +78,7 @@ pub async fn confirm(context: &RequestContext) -> HttpResponse {
         return context.page(StatusCode::OK, &page, None);
     }
     match confirm_sign_out(core, &browser, context.now).await {
-        Ok(()) => done(context, None),
+        Ok(()) => done(context, return_to(context)),
         Err(failure) => error::failed_page(context, &failure),
     }
 }

@@ -19,45 +19,53 @@ pub enum LogoutRequest {
         /// Where the browser is sent afterwards. Without it a page confirms the sign-out.
         return_to: Option<String>,
     },
-    /// It has no valid ID token, so another site may have sent it. The user is asked first and is not redirected.
+    /// It has no valid ID token, so another site may have sent it. The user is asked first. If the user confirms, the
+    /// browser is sent where [`return_to`] says.
     Unproven,
 }
 
-/// Decides what a request may do. `hint` is the ID token and its client. It is `None` if the ID token cannot be
-/// verified or its client is disabled. The user may want to sign out even then (section 4).
+/// Decides what a request may do. `hint` is the ID token, `None` if it cannot be verified. `client` is the client of the
+/// ID token, or else of `client_id`. It is `None` if it is unknown or disabled. The user may want to sign out even then
+/// (section 4).
 ///
-/// The browser is redirected only to an address that is registered, byte for byte, for the client of the ID token
-/// (section 3). A contradictory request is refused with a page.
+/// A contradictory request is refused with a page.
 pub fn parse(
     parameters: &Parameters,
-    hint: Option<(&IdTokenHint, &Client)>,
+    hint: Option<&IdTokenHint>,
+    client: Option<&Client>,
 ) -> Result<LogoutRequest, Refusal> {
     parameters.each_once()?;
-    let Some((hint, client)) = hint else {
-        return Ok(LogoutRequest::Unproven);
-    };
-    if parameters
-        .get("client_id")
-        .is_some_and(|client_id| client_id != hint.aud)
+    if let (Some(hint), Some(client_id)) = (hint, parameters.get("client_id"))
+        && hint.aud != client_id
     {
         return Err(Refusal::invalid_request(
             "client_id is not the client that id_token_hint was issued to",
         ));
     }
-    let return_to = match parameters.get("post_logout_redirect_uri") {
-        None => None,
-        Some(uri) => {
-            if !client.post_logout_redirect_uris.iter().any(|known| known == uri) {
-                return Err(Refusal::invalid_request(
-                    "post_logout_redirect_uri is not registered for this client",
-                ));
-            }
-            let state = parameters.get("state").map(|state| ("state", state));
-            Some(redirect_uri::with_query(uri, state.as_slice()))
-        }
+    let Some(client) = client else {
+        return Ok(LogoutRequest::Unproven);
     };
-    Ok(LogoutRequest::Hinted {
-        user: hint.sub,
-        return_to,
+    let return_to = return_to(parameters, client)?;
+    Ok(match hint {
+        Some(hint) => LogoutRequest::Hinted {
+            user: hint.sub,
+            return_to,
+        },
+        None => LogoutRequest::Unproven,
     })
+}
+
+/// Where the browser is sent after the sign-out, with `state`: to no address but one that is registered for this client,
+/// byte for byte (section 3).
+pub fn return_to(parameters: &Parameters, client: &Client) -> Result<Option<String>, Refusal> {
+    let Some(uri) = parameters.get("post_logout_redirect_uri") else {
+        return Ok(None);
+    };
+    if !client.post_logout_redirect_uris.iter().any(|known| known == uri) {
+        return Err(Refusal::invalid_request(
+            "post_logout_redirect_uri is not registered for this client",
+        ));
+    }
+    let state = parameters.get("state").map(|state| ("state", state));
+    Ok(Some(redirect_uri::with_query(uri, state.as_slice())))
 }

@@ -366,7 +366,7 @@ async fn a_forged_hint_signs_nobody_out() {
     assert!(is_signed_in(&browser, &acme).await);
 }
 
-/// Section 2: without a hint the user is asked, and stays here afterwards. Other parameters do not change that.
+/// Section 2: without a hint the user is asked. Who names no client stays here afterwards, with a way on.
 #[tokio::test]
 async fn without_a_hint_the_user_is_asked() {
     let (_server, acme, alice) = scene().await;
@@ -374,11 +374,9 @@ async fn without_a_hint_the_user_is_asked() {
     for parameters in [
         &[][..],
         &[("state", "x")],
-        &[
-            ("post_logout_redirect_uri", BYE),
-            ("client_id", "acme"),
-            ("state", "x"),
-        ],
+        &[("post_logout_redirect_uri", BYE), ("state", "x")],
+        &[("post_logout_redirect_uri", BYE), ("client_id", "nobody")],
+        &[("client_id", "acme"), ("state", "x")],
     ] {
         acme.code(&browser).await;
         let question = browser.visit(&logout(parameters)).await;
@@ -389,9 +387,90 @@ async fn without_a_hint_the_user_is_asked() {
             (page.page(), page.heading().as_str()),
             ("/logged-out", &*EN.logged_out_of.replace("{}", "idsvc"))
         );
+        assert!(page.text().contains("href=\"/account\""), "a way on");
         assert!(!is_signed_in(&browser, &acme).await);
         assert_eq!(browser.visit(&logout(parameters)).await.page(), "/logged-out");
     }
+}
+
+/// Sections 2 and 3: a client that names itself without a hint gets its user back once the user has confirmed.
+#[tokio::test]
+async fn a_client_without_a_hint_gets_its_user_back_after_a_yes() {
+    let (server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    let request = [
+        ("client_id", "acme"),
+        ("post_logout_redirect_uri", BYE),
+        ("state", "a b&c=é"),
+    ];
+    acme.code(&browser).await;
+    let question = browser.visit(&logout(&request)).await;
+    assert_eq!(question.page(), "/logout/confirm");
+    assert!(is_signed_in(&browser, &acme).await, "not without a yes");
+    let form = question.decision_form("logout");
+    let evil = [
+        ("origin", "https://evil.example"),
+        ("sec-fetch-site", "cross-site"),
+    ];
+    assert_eq!(browser.submit_with(&form, &evil).await.header("location"), None);
+    assert!(
+        is_signed_in(&browser, &acme).await,
+        "nor with that of another site"
+    );
+    let done = browser.submit(&form).await;
+    assert_eq!(done.location(), "https://acme.example/bye?state=a+b%26c%3D%C3%A9");
+    assert!(!is_signed_in(&browser, &acme).await);
+    let again = browser.visit(&logout(&request)).await;
+    assert_eq!(again.page(), "/logged-out", "nobody is there to confirm it");
+    let posted = request
+        .into_iter()
+        .fold(server.post("/oauth2/logout"), |call, (name, value)| {
+            call.with(name, value)
+        });
+    acme.code(&browser).await;
+    let question = browser.visit(posted.await.location()).await;
+    assert_eq!(question.page(), "/logout/confirm");
+    server
+        .change_client(&acme, |client| client.post_logout_redirect_uris.clear())
+        .await;
+    assert_eq!(
+        question.decide("logout").await.page(),
+        "/logged-out",
+        "it counts as it is now"
+    );
+}
+
+/// Section 3: nobody is sent to an address that the named client has not registered, and a hint counts more than a name.
+#[tokio::test]
+async fn a_client_without_a_hint_gets_its_user_nowhere_else() {
+    let (server, acme, alice) = scene().await;
+    let other = server.client("other").await;
+    let browser = alice.browser();
+    let tokens = acme.tokens(&browser).await;
+    for uri in [
+        "https://evil.example/",
+        "https://other.example/bye",
+        "https://acme.example/cb",
+    ] {
+        let faulty = logout(&[("client_id", "acme"), ("post_logout_redirect_uri", uri)]);
+        assert_eq!(browser.visit(&faulty).await.error_page_status(), 400, "{uri}");
+        let direct = format!("/logout/confirm?{}", faulty.split_once('?').unwrap().1);
+        let question = browser.visit(&direct).await;
+        assert_eq!(question.decide("logout").await.page(), "/logged-out", "{uri}");
+        acme.code(&browser).await;
+    }
+    server.change_client(&acme, |client| client.enabled = false).await;
+    let named = logout(&[("client_id", "acme"), ("post_logout_redirect_uri", BYE)]);
+    let question = browser.visit(&named).await;
+    assert_eq!(question.decide("logout").await.page(), "/logged-out", "disabled");
+    let swapped = logout(&[
+        ("id_token_hint", tokens.id_token()),
+        ("client_id", "other"),
+        ("post_logout_redirect_uri", "https://other.example/bye"),
+    ]);
+    other.code(&browser).await;
+    assert_eq!(browser.visit(&swapped).await.error_page_status(), 400);
+    assert!(is_signed_in(&browser, &other).await);
 }
 
 /// Section 2: a hint without an address ends the session and says so.
@@ -422,8 +501,11 @@ async fn another_users_hint_asks_first() {
         ("id_token_hint", tokens.id_token()),
         ("post_logout_redirect_uri", BYE),
     ]);
-    assert_eq!(browser.visit(&path).await.page(), "/logout/confirm");
+    let question = browser.visit(&path).await;
+    assert_eq!(question.page(), "/logout/confirm");
     assert!(is_signed_in(&browser, &acme).await);
+    assert_eq!(question.decide("logout").await.location(), BYE);
+    assert!(!is_signed_in(&browser, &acme).await);
 }
 
 /// Nor does it end what another user left behind in this browser.
