@@ -9,7 +9,7 @@ use clap::builder::TypedValueParser;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use self::print::{list, show};
+use self::print::{list, show, warn_of_scope};
 use super::admin_connection::AdminConnector;
 use super::key::warn_of_new_keys;
 use super::output::{CliError, Output};
@@ -311,6 +311,7 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
         Verb::Disable(which) => Command::ClientDisable(which.id),
     };
     let is_add = matches!(command, Command::ClientAdd(_));
+    let is_update = matches!(command, Command::ClientUpdate(_));
     let fields = match &command {
         Command::ClientAdd(add) => add.fields.clone(),
         Command::ClientUpdate(update) => update.fields.clone(),
@@ -318,7 +319,13 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
     };
     warn_of_theme(fields.theme.as_deref(), connector, output)?;
     connector.run(command, output, |reply, output| match reply {
-        Reply::Client(view) => show(&view, is_add.then_some(&fields), output),
+        Reply::Client(view) => {
+            show(&view, is_add.then_some(&fields), output)?;
+            if is_add || is_update {
+                warn_of_scope(&view, output);
+            }
+            Ok(())
+        }
         Reply::ClientRemoved(client_id) if output.json => {
             output.document(&serde_json::json!({ "client_id": client_id, "removed": true }))
         }

@@ -132,6 +132,26 @@ fn introduce(
     Ok(())
 }
 
+/// Warns if a client may act for itself, but all that it may have is about users. With a secret it may have `max_scope`.
+pub(super) fn warn_of_scope(view: &ClientView, output: &mut Output<'_>) {
+    let id = &view.client_id;
+    let (limit, flags) = if view.auth_methods.contains(&AuthMethod::PrivateKeyJwt) {
+        (Some(&view.scope), "")
+    } else {
+        (
+            view.max_scope.as_ref(),
+            " --allow-secret-credentials --max-scope NAME",
+        )
+    };
+    let is_for_clients = |value: &str| !Scope::STANDARD.contains(&value) && !Scope::is_marker(value);
+    let has_any = limit.is_some_and(|scope| scope.iter().any(is_for_clients));
+    if view.grant_types.contains(&GrantType::ClientCredentials) && !has_any {
+        output.say(&format!(
+            "warning: {id} may act for itself, but all scope values that it may have are about users. To name one of an API: idsvc client update {id} --scope NAME --default-scope NAME{flags}"
+        ));
+    }
+}
+
 /// Prints advice about a new client, but none about a field that was given.
 fn advise(view: &ClientView, given: &ClientFields, output: &mut Output<'_>) {
     let id = &view.client_id;

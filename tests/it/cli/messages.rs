@@ -1,6 +1,11 @@
 //! What the commands say on the command line.
 
+use std::fs;
 use std::process::Command;
+
+use idsvc::jose::keyring::SigningKey;
+use idsvc::random::Random;
+use serde_json::json;
 
 use super::code;
 use crate::harness::process::{Service, said, shown};
@@ -120,6 +125,48 @@ fn a_client_is_shown_with_what_applies_to_it() {
     let document = service.json(&["client", "show", "cron", "--json"]);
     assert_eq!(document["refresh_policy"], "rotate");
     assert_eq!(document["assertion_audience"], "any");
+}
+
+/// A token without scope is rarely what was meant.
+#[test]
+fn a_client_that_acts_for_itself_without_a_scope_of_an_api_is_warned_of() {
+    let service = Service::new();
+    let robot = SigningKey::generate_es256(&Random::system()).unwrap();
+    let keys = json!({"keys": [robot.public().to_jwk()]}).to_string();
+    fs::write(service.folder.path().join("robot.jwks"), keys).unwrap();
+    let warning = |line: &str| {
+        let output = run(&service, line);
+        assert_eq!(code(&output), Some(0), "{line}: {}", said(&output));
+        let said = said(&output);
+        let line = said.lines().find(|line| line.starts_with("warning: "))?;
+        Some(
+            line.split_once(": idsvc ")
+                .unwrap()
+                .1
+                .replace("NAME", "notes.read"),
+        )
+    };
+    let add = "client add robot --grant client_credentials --jwks-file robot.jwks";
+    let remedy = warning(add).unwrap();
+    assert_eq!(
+        remedy,
+        "client update robot --scope notes.read --default-scope notes.read"
+    );
+    assert!(warning("client update robot --name Robot --json").is_some());
+    assert_eq!(warning(&remedy), None);
+    assert_eq!(warning("client show robot"), None);
+    let secret = "--grant client_credentials --allow-secret-credentials";
+    let add = format!("client add cron {secret} --scope openid --scope a --max-scope openid");
+    let remedy = warning(&add).unwrap();
+    assert!(
+        remedy.ends_with("--allow-secret-credentials --max-scope notes.read"),
+        "{remedy}"
+    );
+    assert_eq!(warning(&remedy), None);
+    let add = format!("client add meter {secret} --scope a --max-scope a");
+    assert_eq!(warning(&add), None);
+    let web = "client add web --redirect-uri https://app.example/cb";
+    assert_eq!(warning(web), None);
 }
 
 #[test]
