@@ -176,6 +176,12 @@ impl Client {
         scope.contains(Scope::OPENID) && (grant != GrantType::RefreshToken || self.id_token_on_refresh)
     }
 
+    /// The granted scope as tokens have it. A client can do without the marker of users who signed in: to some libraries,
+    /// a scope that they did not ask for is an error.
+    pub fn token_scope(&self, granted: &Scope) -> Scope {
+        granted.filter(|value| value != Scope::AUTHENTICATED || self.scope_marker)
+    }
+
     /// Whether users may sign in to the client by this method.
     pub fn accepts(&self, method: &AuthenticationMethod) -> bool {
         match method {
@@ -268,9 +274,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_from_before_the_field_gets_an_id_token_on_refresh() {
+    fn a_record_from_before_a_field_gets_what_it_got_then() {
         let metadata: ClientMetadata = serde_json::from_str("{}").unwrap();
-        assert!(metadata.id_token_on_refresh);
+        assert!(metadata.id_token_on_refresh && metadata.scope_marker);
     }
 
     #[test]

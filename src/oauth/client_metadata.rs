@@ -179,6 +179,8 @@ fields! {
     scope: Scope = Scope::of(Scope::STANDARD).unwrap_or_default();
     /// The scope when a request names none.
     default_scope: Scope = Scope::empty().with(Scope::OPENID);
+    /// Whether the tokens of users who signed in have the marker scope `authenticated`.
+    scope_marker: bool = true;
     /// The grants the client may use.
     grant_types: BTreeSet<GrantType>;
     /// Whether PKCE is demanded of a confidential client.

@@ -49,7 +49,7 @@ impl Scope {
         ),
         (
             Self::AUTHENTICATED,
-            "The service adds it for a user who signed in. It cannot be requested.",
+            "The service adds it for a user who signed in, unless the client has --scope-marker off. It cannot be requested.",
         ),
         (
             Self::ANONYMOUS,

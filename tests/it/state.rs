@@ -295,3 +295,26 @@ fn what_a_refresh_brings_is_the_operators_choice() {
         said(&public)
     );
 }
+
+#[test]
+fn the_marker_scope_is_the_operators_choice_and_is_exported() {
+    let service = Service::new();
+    let run = |line: &str| {
+        let output = service.run(&line.split(' ').collect::<Vec<_>>());
+        assert!(output.status.success(), "{line}: {}", said(&output));
+        shown(&output)
+    };
+    run("client add web --redirect-uri https://app.example/cb --scope-marker off");
+    let is_off = |text: &str| {
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>() == ["scope_marker", "off"];
+        text.lines().any(words)
+    };
+    assert!(is_off(&run("client show web")));
+    let exported = run("export");
+    assert!(exported.contains("scope_marker = false"), "{exported}");
+    assert!(!is_off(&run("client update web --scope-marker on")));
+    assert!(!run("export").contains("scope_marker"));
+    fs::write(service.folder.path().join("state.toml"), exported).unwrap();
+    run("apply -f state.toml");
+    assert!(is_off(&run("client show web")));
+}

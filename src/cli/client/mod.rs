@@ -109,6 +109,12 @@ pub struct Fields {
     /// A scope value for requests without scope; may be repeated [default: openid, if allowed]
     #[arg(long, value_name = "SCOPE")]
     pub default_scope: Option<Vec<String>>,
+    /// Whether the tokens of users who signed in have the marker scope authenticated [default: on]
+    #[arg(long, value_name = "WHETHER", value_parser = words(&[
+        ("on", "The service adds it to the granted scope"),
+        ("off", "It is left out, for libraries to which a scope that they did not ask for is an error"),
+    ]).map(|word| word == "on"))]
+    pub scope_marker: Option<bool>,
     /// An allowed grant; may be repeated.
     #[arg(
         long = "grant",

@@ -49,6 +49,7 @@ fn applies(field: &str, view: &ClientView) -> bool {
     let may_use = |grant| view.grant_types.contains(&grant);
     match field {
         "scope" | "default_scope" => !view.grant_types.is_empty(),
+        "scope_marker" => may_use(GrantType::AuthorizationCode) || may_use(GrantType::JwtBearer),
         "pkce" | "consent" | "password_sign_in" => may_use(GrantType::AuthorizationCode),
         "embed_upstream_token" => view.public && !view.providers.is_empty(),
         "refresh_policy" => may_use(GrantType::RefreshToken),
@@ -84,10 +85,11 @@ pub(super) fn show(
         ("auth_methods", methods.collect::<Vec<_>>().join(" ")),
     ];
     let fields = field_facts(&view.metadata, ClientFields::FIELDS)?;
-    let switch = if view.id_token_on_refresh { "on" } else { "off" };
+    let switch = |is_on| if is_on { "on" } else { "off" }.to_owned();
     facts.extend(fields.into_iter().filter_map(|(field, value)| match field {
         _ if !applies(field, view) => None,
-        "id_token_on_refresh" => Some((field, switch.to_owned())),
+        "scope_marker" => Some((field, switch(view.scope_marker))),
+        "id_token_on_refresh" => Some((field, switch(view.id_token_on_refresh))),
         _ => Some((field, value)),
     }));
     facts.extend([

@@ -165,7 +165,7 @@ fn refresh_token(
     let authorization = family.authorization;
     Ok(Introspection::Active(Box::new(Active {
         active: true,
-        scope: authorization.scope.kept_within(&client.scope),
+        scope: client.token_scope(&authorization.scope.kept_within(&client.scope)),
         client_id: authorization.client_id,
         username: Some(user.account_id),
         token_type: None,

@@ -68,7 +68,7 @@ pub fn issue_tokens(
         iss: policy.issuer.clone(),
         iat: now,
         jti: core.random.uuid_v4(),
-        scope: scope.clone(),
+        scope: client.token_scope(scope),
         account_id: user.account_id,
         user_type: user.user_type,
         venue_id: user.venue_id,

@@ -113,6 +113,7 @@ fn a_client_is_shown_with_what_applies_to_it() {
         "password_sign_in",
         "refresh_policy",
         "id_token_on_refresh",
+        "scope_marker",
     ] {
         let has = |text: &str| text.lines().any(|line| line.starts_with(name));
         assert!(!has(&cron) && has(&web), "{name}: {cron}{web}");

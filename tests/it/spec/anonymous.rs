@@ -184,6 +184,17 @@ async fn the_scope_is_what_the_client_may_have_and_the_marker() {
     );
 }
 
+/// An API must be able to tell such a user from a person.
+#[tokio::test]
+async fn an_anonymous_user_is_marked_also_for_a_client_without_the_other_marker() {
+    let (server, acme) = scene().await;
+    server
+        .change_client(&acme, |client| client.scope_marker = false)
+        .await;
+    let tokens = ask(&acme).await.tokens();
+    assert_eq!(tokens.scope(), ["openid", "notes.read", "anonymous"]);
+}
+
 #[tokio::test]
 async fn people_cannot_ask_to_be_anonymous() {
     let (server, acme) = scene().await;

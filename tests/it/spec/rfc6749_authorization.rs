@@ -529,6 +529,41 @@ async fn scope_values_a_client_may_not_have_are_left_out() {
     assert_eq!(ask("openid notes.read").await, "openid authenticated");
 }
 
+/// Some libraries take no scope but the one that they asked for. The grant is the same with and without the marker.
+#[tokio::test]
+async fn a_client_can_do_without_the_marker_of_its_tokens() {
+    let server = Server::start().await;
+    let alice = server.user("alice").await;
+    let acme = server
+        .client_with("acme", |client| client.scope_marker = false)
+        .await;
+    let claims = r#"{"userinfo":{"name":null},"id_token":{"name":null}}"#;
+    let request = acme
+        .request()
+        .with("scope", "openid email")
+        .with("claims", claims);
+    let first = acme.tokens_for(&alice.browser(), &request).await;
+    let second = acme.refresh(first.refresh_token()).await.tokens();
+    for tokens in [&first, &second] {
+        assert_eq!(tokens.scope(), ["openid", "email"]);
+        assert_eq!(tokens.access().claims["scope"], "openid email");
+        assert_eq!(tokens.id().claims["name"], "alice Example", "no claim is lost");
+        let userinfo = acme.userinfo(tokens.access_token()).await.json();
+        assert_eq!(userinfo["name"], "alice Example");
+    }
+    for token in [second.access_token(), second.refresh_token()] {
+        assert_eq!(acme.introspect(token).await.json()["scope"], "openid email");
+    }
+    let narrow = acme.refresh(second.refresh_token()).with("scope", "openid");
+    let narrow = narrow.await.tokens();
+    assert_eq!(narrow.scope(), ["openid"]);
+    server
+        .change_client(&acme, |client| client.scope_marker = true)
+        .await;
+    let marked = acme.refresh(narrow.refresh_token()).await.tokens();
+    assert_eq!(marked.scope(), ["openid", "email", "authenticated"]);
+}
+
 /// RFC 9110 section 15.5.6, and what lies beside the paths of the service.
 #[tokio::test]
 async fn other_methods_and_paths_are_nobodys() {
