@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use idsvc::federation::Provider;
 use idsvc::identity::{Consent, Session, User};
-use idsvc::oauth::Client;
+use idsvc::oauth::{Api, Client};
 use idsvc::oauth::code::AuthorizationCode;
 use idsvc::oauth::login::LoginRecord;
 use idsvc::oauth::refresh::RefreshFamily;
@@ -27,6 +27,7 @@ type Reader = fn(&[u8]) -> Result<Vec<u8>, DecodeError>;
 
 const READERS: &[(&str, Reader)] = &[
     ("clients", read::<Client>),
+    ("apis", read::<Api>),
     ("users", read::<User>),
     ("signing_keys", read::<SigningKeyRecord>),
     ("refresh_keys", read::<RefreshKeyRecord>),

@@ -6,10 +6,10 @@
 
 pub mod apis;
 pub mod clients;
+mod plan;
 pub mod providers;
 pub mod users;
 
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use serde::{Deserialize, Serialize};
@@ -18,19 +18,16 @@ use uuid::Uuid;
 
 use self::apis::DeclaredApi;
 use self::clients::DeclaredClient;
+use self::plan::{Plan, PlannedWrite, execute};
 use self::providers::DeclaredProvider;
 use self::users::DeclaredUser;
-use super::grant_revocation::GrantRevocation;
 use super::{
     Admin, AdminError, AdminRefusal, AdminResult, SecretString, TxResult, all_or_none, api, provider,
 };
-use crate::clock::Timestamp;
-use crate::federation::Provider;
-use crate::flow::users::{remove_login_names, remove_user};
 use crate::flow::{Core, or_refuse};
 use crate::identity::User;
 use crate::oauth::fields::Form;
-use crate::oauth::{Api, Client, Fault, FaultCode};
+use crate::oauth::{Fault, FaultCode};
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::StoreError;
@@ -202,120 +199,6 @@ pub struct NotExported {
     pub from_devices: u64,
 }
 
-/// A write of a plan.
-enum PlannedWrite {
-    PutProvider(Box<Provider>),
-    RemoveProvider(String),
-    PutApi(Box<Api>),
-    RemoveApi(String),
-    PutClient(Box<Client>),
-    RemoveClient(Box<Client>),
-    PutUser(Option<Box<User>>, Box<User>),
-    /// Only the record of which hash was declared changes.
-    UpdateDeclaredHash(Box<User>),
-    RemoveUser(Box<User>),
-}
-
-impl PlannedWrite {
-    /// How the audit log names the changed record: its kind, and the identifier that stays when its name changes. `None` for
-    /// a change that is not audited.
-    fn audited_record(&self) -> Option<(&'static str, String)> {
-        Some(match self {
-            Self::PutProvider(provider) => (providers::KIND, provider.id.clone()),
-            Self::RemoveProvider(id) => (providers::KIND, id.clone()),
-            Self::PutApi(api) => (apis::KIND, api.id.clone()),
-            Self::RemoveApi(id) => (apis::KIND, id.clone()),
-            Self::PutClient(client) | Self::RemoveClient(client) => (clients::KIND, client.client_id.clone()),
-            Self::PutUser(_, user) | Self::RemoveUser(user) => (users::KIND, user.uuid.to_string()),
-            Self::UpdateDeclaredHash(_) => return None,
-        })
-    }
-}
-
-/// The changes to make, and the faults that prevent them.
-#[derive(Default)]
-struct Plan {
-    writes: Vec<PlannedWrite>,
-    applied: Applied,
-    faults: Vec<Fault>,
-    /// The issuers of the providers after the change, by id.
-    providers: BTreeMap<String, String>,
-    /// The APIs after the change, by id.
-    apis: BTreeMap<String, Api>,
-}
-
-impl Plan {
-    /// Adds the change of a record, by its entries in a file before and after.
-    fn note(
-        &mut self,
-        kind: &str,
-        id: &str,
-        before: Option<&Map<String, Value>>,
-        after: Option<&Map<String, Value>>,
-    ) {
-        let action = match (before, after) {
-            (None, _) => Action::Add,
-            (_, None) => Action::Remove,
-            _ => Action::Change,
-        };
-        let fields = if action == Action::Remove {
-            Vec::new()
-        } else {
-            differences(before, after)
-        };
-        self.applied.changes.push(Change {
-            kind: kind.to_owned(),
-            id: id.to_owned(),
-            action,
-            fields,
-            client_secret: None,
-        });
-    }
-
-    /// Adds the change of a secret to the last change.
-    fn note_secret(&mut self, name: &str, what: SecretChange) {
-        if let Some(change) = self.applied.changes.last_mut() {
-            change.fields.push(FieldChange {
-                name: name.to_owned(),
-                before: None,
-                after: None,
-                secret: Some(what),
-            });
-        }
-    }
-
-    /// Adds a generated client secret to the last change. A dry run shows none, since that secret is not stored.
-    fn note_generated_secret(&mut self, secret: Option<SecretString>) {
-        if let Some(change) = self.applied.changes.last_mut().filter(|_| !self.applied.dry_run) {
-            change.client_secret = secret;
-        }
-    }
-
-    /// Removes a generated identifier from the last change of a dry run: the real run will generate another one.
-    fn hide_generated(&mut self, name: &str) {
-        if let Some(change) = self.applied.changes.last_mut().filter(|_| self.applied.dry_run) {
-            change.fields.retain(|field| field.name != name);
-        }
-    }
-}
-
-fn differences(before: Option<&Map<String, Value>>, after: Option<&Map<String, Value>>) -> Vec<FieldChange> {
-    let empty = Map::new();
-    let (before, after) = (before.unwrap_or(&empty), after.unwrap_or(&empty));
-    let mut names: Vec<&String> = after.keys().collect();
-    names.extend(before.keys().filter(|name| !after.contains_key(*name)));
-    names
-        .into_iter()
-        .filter(|name| before.get(*name) != after.get(*name))
-        .map(|name| FieldChange {
-            name: name.clone(),
-            before: before.get(name).cloned(),
-            after: after.get(name).cloned(),
-            secret: None,
-        })
-        .collect()
-}
-
 /// Makes the changes to a declared state, or reports them. All of them or none.
 pub async fn apply(admin: Admin<'_>, request: Apply) -> AdminResult<Applied> {
     let Apply {
@@ -400,43 +283,6 @@ pub async fn apply(admin: Admin<'_>, request: Apply) -> AdminResult<Applied> {
         audit::record(&Event::Applied { kind, subject, actor });
     }
     Ok(applied)
-}
-
-/// Makes the writes. Names are removed before others are added, so that two users may swap theirs. Grants end last,
-/// for all removed records at once.
-fn execute(tx: &mut dyn Tx, writes: &[PlannedWrite], now: Timestamp) -> Result<(), StoreError> {
-    let mut revocation = GrantRevocation::default();
-    for write in writes {
-        match write {
-            PlannedWrite::RemoveClient(client) => super::client::remove_client(tx, client, &mut revocation)?,
-            PlannedWrite::RemoveUser(user) => remove_user(tx, user, now)?,
-            PlannedWrite::PutUser(Some(before), _) => remove_login_names(tx, before)?,
-            PlannedWrite::RemoveProvider(id) => provider::remove_provider(tx, id, &mut revocation)?,
-            PlannedWrite::RemoveApi(id) => {
-                APIS.remove(tx, id)?;
-            }
-            PlannedWrite::PutProvider(_)
-            | PlannedWrite::PutApi(_)
-            | PlannedWrite::PutClient(_)
-            | PlannedWrite::PutUser(None, _)
-            | PlannedWrite::UpdateDeclaredHash(_) => {}
-        }
-    }
-    for write in writes {
-        match write {
-            PlannedWrite::PutProvider(provider) => provider::store_provider(tx, provider, &mut revocation)?,
-            PlannedWrite::PutApi(api) => APIS.put(tx, &api.id, api)?,
-            PlannedWrite::PutClient(client) => CLIENTS.put(tx, &client.client_id, client)?,
-            PlannedWrite::PutUser(_, user) | PlannedWrite::UpdateDeclaredHash(user) => {
-                super::user::write(tx, user)?;
-            }
-            PlannedWrite::RemoveProvider(_)
-            | PlannedWrite::RemoveApi(_)
-            | PlannedWrite::RemoveClient(_)
-            | PlannedWrite::RemoveUser(_) => {}
-        }
-    }
-    revocation.execute(tx, now)
 }
 
 /// Passes the stored records that a file can declare to `take`, until it returns `Break`. Hashes are included if

@@ -6,11 +6,11 @@ use std::sync::LazyLock;
 use idsvc::age::{self, AgeError, DecryptingReader, Header as AgeHeader, Identities};
 use idsvc::federation::Provider;
 use idsvc::identity::{Consent, Session, User};
-use idsvc::oauth::Client;
 use idsvc::oauth::code::AuthorizationCode as CodeRecord;
 use idsvc::oauth::login::LoginRecord;
 use idsvc::oauth::refresh::RefreshFamily;
 use idsvc::oauth::refresh_keys::{PresentedRefreshToken, RefreshKeys};
+use idsvc::oauth::{Api, Client};
 use idsvc::secret::{
     ApiKey, AuthorizationCode, BrowserCookie, ClientSecret, Kind, Lineage, RefreshToken, Secret,
     SessionCookie, UpstreamState,
@@ -94,7 +94,7 @@ pub(super) fn stored_record(data: &[u8]) -> bool {
     let Some((table, row)) = data.split_first() else {
         return false;
     };
-    match table % 15 {
+    match table % 16 {
         0 => check_record::<Client>(row),
         1 => check_record::<User>(row),
         2 => check_record::<SigningKeyRecord>(row),
@@ -109,7 +109,8 @@ pub(super) fn stored_record(data: &[u8]) -> bool {
         11 => check_record::<Uuid>(row),
         12 => check_record::<RefreshKeyRecord>(row),
         13 => check_record::<()>(row),
-        _ => check_record::<FailedPasswords>(row),
+        14 => check_record::<FailedPasswords>(row),
+        _ => check_record::<Api>(row),
     }
 }
 

@@ -141,24 +141,6 @@ async fn a_parameter_sent_twice_is_told_to_the_client() {
     );
 }
 
-/// RFC 8707 section 2: but for the APIs that a client wants tokens for. They make no difference here.
-#[tokio::test]
-async fn a_resource_may_be_named_more_than_once() {
-    let (_server, acme, alice) = scene().await;
-    let twice = [
-        ("resource", "https://a.example"),
-        ("resource", "https://b.example"),
-    ];
-    let request = twice
-        .iter()
-        .fold(acme.request(), |request, (name, value)| request.and(name, value));
-    let code = alice.browser().authorize(&request).await.through().await.code();
-    let redeem = twice
-        .iter()
-        .fold(acme.redeem(&code), |call, (name, value)| call.and(name, value));
-    assert_eq!(redeem.await.tokens().access().claims["aud"], ISSUER);
-}
-
 /// Sections 3.1 and 4.1.2.1: when it is not clear who asks, or where the answer goes, nobody is redirected.
 #[tokio::test]
 async fn an_ambiguous_address_is_shown_to_the_user_only() {
