@@ -1,5 +1,6 @@
 //! The command line, with and without a running service: the same words, the same answers.
 
+mod api;
 mod messages;
 mod output;
 mod provider;

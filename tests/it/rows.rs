@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use idsvc::federation::Provider;
 use idsvc::identity::{Consent, Session, User};
-use idsvc::oauth::{Api, Client};
 use idsvc::oauth::code::AuthorizationCode;
 use idsvc::oauth::login::LoginRecord;
 use idsvc::oauth::refresh::RefreshFamily;
+use idsvc::oauth::{Api, Client};
 use idsvc::store::record::{DecodeError, Record};
 use idsvc::store::records::{ApiKeyUse, FailedPasswords, RefreshKeyRecord, SigningKeyRecord};
 use uuid::Uuid;

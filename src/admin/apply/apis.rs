@@ -111,7 +111,11 @@ pub(super) fn plan(
 
 /// Refuses APIs that name a client which does not exist after the change, and clients outside of the file that name an
 /// API which is removed.
-pub(super) fn refuse_orphans(snapshot: &dyn Snapshot, plan: &mut Plan) -> Result<(), StoreError> {
+pub(super) fn refuse_orphans(
+    snapshot: &dyn Snapshot,
+    declared: &PreparedApis,
+    plan: &mut Plan,
+) -> Result<(), StoreError> {
     let mut clients: BTreeSet<String> = BTreeSet::new();
     for (client_id, client) in CLIENTS.scan(snapshot, .., usize::MAX)? {
         let is_planned = plan.writes.iter().any(|write| match write {
@@ -134,10 +138,7 @@ pub(super) fn refuse_orphans(snapshot: &dyn Snapshot, plan: &mut Plan) -> Result
         _ => None,
     });
     clients.extend(planned);
-    for write in &plan.writes {
-        let PlannedWrite::PutApi(api) = write else {
-            continue;
-        };
+    for api in &declared.records {
         let named = api.metadata.introspection_clients.iter();
         for client_id in named.filter(|client_id| !clients.contains(*client_id)) {
             let fault = FaultCode::NotFound.at(

@@ -242,8 +242,8 @@ pub async fn apply(admin: Admin<'_>, request: Apply) -> AdminResult<Applied> {
         if providers.is_some() {
             providers::refuse_orphans(snapshot, &mut plan)?;
         }
-        if apis.is_some() {
-            apis::refuse_orphans(snapshot, &mut plan)?;
+        if let Some(apis) = &apis {
+            apis::refuse_orphans(snapshot, apis, &mut plan)?;
         }
         if let Some(users) = &users {
             users::plan(snapshot, users, prune, now, &mut plan)?;
