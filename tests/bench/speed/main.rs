@@ -56,6 +56,8 @@ use self::yardstick::Yardstick;
 
 pub(crate) const CLIENT: &str = "bench";
 pub(crate) const REDIRECT_URI: &str = "https://app.example/cb";
+/// The API that a token is asked for.
+pub(crate) const API: &str = "https://api.example/notes";
 pub(crate) const PASSWORD: &str = "the password of the benchmark's user";
 pub(crate) const GRANT_ANONYMOUS: &str = "urn:service:oauth2:grant-type:anonymous";
 
@@ -310,6 +312,12 @@ impl<'a> Bench<'a> {
             "client_credentials, secret",
             Goal::Signed(42.0),
             |bench| bench.same(&scripts::client_credentials(&bench.secret)),
+        );
+        self.row(
+            &mut run,
+            "client_credentials with a resource",
+            Goal::Signed(44.0),
+            |bench| bench.same(&scripts::client_credentials_for(&bench.secret, API)),
         );
         self.row_of_single_use(
             &mut run,
@@ -655,6 +663,8 @@ fn register(server: &Server, robot: &SigningKey) -> Value {
     let add = format!(
         "provider add partner --issuer {PROVIDER} --exchange --audience app --create-users --jwks-file robot.json"
     );
+    server.json(&add.split(' ').collect::<Vec<_>>());
+    let add = format!("api add notes --identifier {API} --scope notes.read --open");
     server.json(&add.split(' ').collect::<Vec<_>>());
     let add = format!(
         "client add {CLIENT} --redirect-uri {REDIRECT_URI} --pkce optional --grant authorization_code --grant refresh_token \

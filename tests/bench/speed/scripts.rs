@@ -60,6 +60,20 @@ pub(crate) fn client_credentials(secret: &str) -> String {
     )
 }
 
+/// The same for an API (RFC 8707 section 2.2).
+pub(crate) fn client_credentials_for(secret: &str, resource: &str) -> String {
+    let fields = [
+        ("grant_type", "client_credentials"),
+        ("scope", "services:all"),
+        ("resource", resource),
+    ];
+    form(
+        "/oauth2/token",
+        &[("Authorization", &basic(CLIENT, secret))],
+        &fields,
+    )
+}
+
 /// A token for the client itself, by an assertion.
 pub(crate) fn client_assertion(assertion: &str) -> String {
     let fields = [
