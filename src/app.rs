@@ -20,6 +20,7 @@ use crate::limit::concurrency::Permit;
 use crate::limit::{LimitPolicy, Limiter};
 use crate::oauth::Scope;
 use crate::oauth::metadata::Metadata;
+use crate::oauth::openid::claims;
 use crate::oauth::redirect_uri::is_on_this_machine;
 use crate::observe::metrics::Metrics;
 use crate::pages::Locale;
@@ -331,6 +332,7 @@ impl App {
             service_documentation: self.core.policy.service_documentation.as_deref(),
             signing_algs: catalog.keyring().published_algorithms(),
             scopes: own.into_iter().fold(standard, Scope::with),
+            claims: claims::supported(catalog.scopes()),
             ui_locales: &ui_locales,
         };
         metadata.document().to_string()

@@ -140,11 +140,7 @@ impl RecordChecks {
 }
 
 fn check_scope(metadata: &ApiMetadata, faults: &mut Vec<Fault>) {
-    for value in metadata
-        .scope
-        .iter()
-        .filter(|value| Scope::STANDARD.contains(value))
-    {
+    for value in metadata.scope.iter().filter(|value| Scope::is_built_in(value)) {
         let detail = format!("scope {value} has a meaning of its own and belongs to no API");
         faults.push(FaultCode::NotAllowed.at(["scope"], detail));
     }

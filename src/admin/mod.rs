@@ -13,6 +13,7 @@ mod grant_revocation;
 pub mod import;
 pub mod installation;
 pub mod key;
+pub mod named;
 pub mod page;
 pub mod provider;
 pub mod session;

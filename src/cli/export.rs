@@ -28,7 +28,7 @@ pub const FIRST_LINE: &str =
 pub const LAST_LINE: &str = "# The export ends here.";
 
 /// The sections of a file, in the order in which their records come.
-const SECTIONS: [&str; 4] = ["provider", "api", "client", "user"];
+const SECTIONS: [&str; 6] = ["scope", "group", "provider", "api", "client", "user"];
 
 /// Runs `idsvc export`. An export that is broken off has no end, so that `apply` refuses it.
 pub fn run(
@@ -99,10 +99,12 @@ fn entries<'a>(
     not_exported: &'a mut NotExported,
 ) -> impl Iterator<Item = Result<(usize, Map<String, Value>), CliError>> + 'a {
     records.filter_map(|record| match record {
-        Ok(Exported::Provider(entry)) => Some(Ok((0, entry))),
-        Ok(Exported::Api(entry)) => Some(Ok((1, entry))),
-        Ok(Exported::Client(entry)) => Some(Ok((2, entry))),
-        Ok(Exported::User(entry)) => Some(Ok((3, entry))),
+        Ok(Exported::Scope(entry)) => Some(Ok((0, entry))),
+        Ok(Exported::Group(entry)) => Some(Ok((1, entry))),
+        Ok(Exported::Provider(entry)) => Some(Ok((2, entry))),
+        Ok(Exported::Api(entry)) => Some(Ok((3, entry))),
+        Ok(Exported::Client(entry)) => Some(Ok((4, entry))),
+        Ok(Exported::User(entry)) => Some(Ok((5, entry))),
         Ok(Exported::NotExported(counted)) => {
             *not_exported = counted;
             None

@@ -319,7 +319,8 @@ pub fn run(
     let survey = (lines, &index);
     let mut known = KnownUsers::default();
     let checked = pass(request, false, &session, source, survey, &mut known).map_err(|(_, error)| error)?;
-    value_parsers::warn_of_claims(known.claims.iter().map(String::as_str), output);
+    let list_scopes = |_: &mut Output<'_>| session.ask(Command::ScopeList);
+    value_parsers::warn_of_claims(known.claims.iter().map(String::as_str), list_scopes, output);
     drop(known);
     if checked.bad_count > 0 && !request.skip_bad {
         if output.json {

@@ -13,6 +13,7 @@ pub mod config;
 pub mod doctor;
 pub mod events;
 pub mod export;
+pub mod group;
 pub mod help;
 pub mod import;
 pub mod key;
@@ -25,6 +26,7 @@ pub mod provider;
 mod refusal;
 pub mod restore;
 mod rewind;
+pub mod scope;
 pub mod serve;
 pub mod session;
 mod setting_flags;
@@ -123,6 +125,12 @@ pub enum Noun {
     /// People who sign in
     #[command(subcommand)]
     User(user::Verb),
+    /// Scope values that release claims of users
+    #[command(subcommand)]
+    Scope(scope::Verb),
+    /// Groups of users
+    #[command(subcommand)]
+    Group(group::Verb),
     /// Upstream OpenID providers, at which users sign in
     #[command(subcommand)]
     Provider(provider::Verb),
@@ -141,12 +149,12 @@ pub enum Noun {
     /// Settings
     #[command(subcommand)]
     Config(config::Verb),
-    /// Apply a file that declares providers, APIs, clients and users
+    /// Apply a file that declares scopes, groups, providers, APIs, clients and users
     #[command(
         after_help = "Examples:\n  idsvc export >state.toml\n  idsvc apply -f state.toml --dry-run --prune"
     )]
     Apply(state::Apply),
-    /// Print providers, APIs, clients and users in the form that apply reads
+    /// Print scopes, groups, providers, APIs, clients and users in the form that apply reads
     Export(export::Export),
     /// Check settings, files, keys and clients, and say what must be done
     Doctor(doctor::Doctor),
@@ -275,6 +283,8 @@ pub fn run(cli: Cli, output: &mut Output<'_>) -> Result<(), CliError> {
         Noun::Serve(serve) => serve::run(&serve, &cli.global, output),
         Noun::Client(verb) => client::run(verb, &connector, output),
         Noun::User(verb) => user::run(verb, &connector, output),
+        Noun::Scope(verb) => scope::run(verb, &connector, output),
+        Noun::Group(verb) => group::run(verb, &connector, output),
         Noun::Provider(verb) => provider::run(verb, &connector, output),
         Noun::Api(verb) => api::run(verb, &connector, output),
         Noun::Key(verb) => key::run(verb, &connector, output),

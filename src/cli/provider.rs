@@ -278,7 +278,9 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
         _ => None,
     };
     let ours = claims.into_iter().flat_map(|claims| claims.keys());
-    warn_of_claims(ours.filter(|ours| !ours.is_empty()).map(String::as_str), output);
+    let list_scopes = |output: &mut Output<'_>| connector.ask(Command::ScopeList, output);
+    let ours = ours.filter(|ours| !ours.is_empty()).map(String::as_str);
+    warn_of_claims(ours, list_scopes, output);
     let added = match &command {
         Command::ProviderAdd(add) => Some(add.fields.clone()),
         _ => None,

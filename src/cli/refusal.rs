@@ -6,7 +6,7 @@ use super::Cli;
 use super::state_file::{Places, SOURCES, keys_of};
 use crate::admin::provider::ProviderFields;
 use crate::oauth::fields::Form;
-use crate::oauth::{ApiFields, ClientFields, Fault, FaultCode};
+use crate::oauth::{ApiFields, ClientFields, Fault, FaultCode, ScopeFields};
 
 /// The file with the refused values.
 pub(super) struct StateFile<'a> {
@@ -112,6 +112,7 @@ fn hint_for(fault: &Fault, is_file: bool) -> Option<String> {
         (FaultCode::NotFound, "api_key", _) => "idsvc client api-key list ID shows all",
         (FaultCode::NotFound, _, ["apis"]) => "idsvc api list shows all",
         (FaultCode::NotFound, _, ["introspection_clients"]) => "idsvc client list shows all",
+        (FaultCode::NotFound, _, ["groups"]) => "idsvc group list shows all",
         (FaultCode::NotFound, _, ["providers"]) => "idsvc provider list shows all",
         (FaultCode::AlreadyExists, "key", _) => "idsvc key list shows its state",
         (FaultCode::InUse, "key", _) => "idsvc key rotate --alg ALG --now replaces it",
@@ -143,7 +144,12 @@ fn hint_for(fault: &Fault, is_file: bool) -> Option<String> {
 
 /// Whether a flag for this field replaces a list of texts.
 fn is_list(field: &str) -> bool {
-    let lists = [ClientFields::FIELDS, ProviderFields::FIELDS, ApiFields::FIELDS];
+    let lists = [
+        ClientFields::FIELDS,
+        ProviderFields::FIELDS,
+        ApiFields::FIELDS,
+        ScopeFields::FIELDS,
+    ];
     let mut fields = lists.into_iter().flatten();
     fields.any(|(name, form)| *name == field && *form == Form::Texts)
 }

@@ -136,7 +136,7 @@ fn apply_whole(
 ) -> Result<(), CliError> {
     let users = state.user.iter().flatten();
     let claims = users.flat_map(|user| user.line.claims.keys());
-    warn_of_claims(claims.chain(mapped_claims(state)).map(String::as_str), output);
+    warn_of_unreleased(claims, state, connection, output);
     let wanted = |dry_run, only| Request {
         state: state.clone(),
         dry_run,
@@ -163,10 +163,30 @@ fn apply_whole(
         .map_err(|error| ChangeSummary::error_after(summary, error))
 }
 
-/// The claims to which the claims of providers are mapped.
-pub(super) fn mapped_claims(state: &DeclaredState) -> impl Iterator<Item = &String> {
+/// Warns of claims of users, and of those to which the claims of providers are mapped, if neither a stored scope value nor
+/// one of the file releases them.
+pub(super) fn warn_of_unreleased<'a>(
+    claims: impl Iterator<Item = &'a String>,
+    state: &'a DeclaredState,
+    connection: &AdminConnection,
+    output: &mut Output<'_>,
+) {
     let providers = state.provider.iter().flatten();
-    providers.flat_map(|provider| provider.fields.claims.iter().flatten().map(|(ours, _)| ours))
+    let mapped = providers.flat_map(|provider| provider.fields.claims.iter().flatten().map(|(ours, _)| ours));
+    let released = |claim: &String| {
+        let mut scopes = state.scope.iter().flatten();
+        scopes.any(|scope| {
+            scope
+                .fields
+                .claims
+                .iter()
+                .flatten()
+                .any(|released| released == claim)
+        })
+    };
+    let names = claims.chain(mapped).filter(|claim| !released(claim));
+    let list_scopes = |_: &mut Output<'_>| connection.ask(Command::ScopeList);
+    warn_of_claims(names.map(String::as_str), list_scopes, output);
 }
 
 /// Has the service apply a state.

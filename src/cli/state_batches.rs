@@ -12,10 +12,9 @@ use super::name_index::{NameIndex, names_of};
 use super::output::{CliError, Output};
 use super::progress::Progress;
 use super::rewind::Rewind;
-use super::state::{Apply, ask, confirm_removal, in_file, located, mapped_claims, say_removed};
+use super::state::{Apply, ask, confirm_removal, in_file, located, say_removed, warn_of_unreleased};
 use super::state_file::{Declared, Sources};
 use super::state_reader;
-use super::value_parsers::warn_of_claims;
 use crate::admin::apply::users::{DeclaredUser, is_declared_in_files};
 use crate::admin::apply::{Applied, Apply as Request, DeclaredState, RemovedUser};
 use crate::admin::user::{ListUsers, UserView};
@@ -50,6 +49,14 @@ struct Survey {
     claims: BTreeSet<String>,
 }
 
+impl Survey {
+    /// The names of the groups that the file declares.
+    fn groups(&self) -> Vec<String> {
+        let groups = self.others.state.group.iter().flatten();
+        groups.map(|group| group.name.clone()).collect()
+    }
+}
+
 impl BatchedApply<'_> {
     /// Applies the file. Returns its providers and clients.
     pub(super) fn run(
@@ -59,8 +66,7 @@ impl BatchedApply<'_> {
     ) -> Result<DeclaredState, CliError> {
         let survey = self.check(source)?;
         let state = &survey.others.state;
-        let claims = survey.claims.iter().chain(mapped_claims(state));
-        warn_of_claims(claims.map(String::as_str), output);
+        warn_of_unreleased(survey.claims.iter(), state, self.connection, output);
         let planned = self.apply_others(&survey, true, None)?;
         let asks = self.request.prune && !self.request.dry_run && !self.request.yes;
         if asks {
@@ -143,9 +149,10 @@ impl BatchedApply<'_> {
     /// Checks every entry, and changes nothing.
     fn check(&self, source: &mut dyn Rewind) -> Result<Survey, CliError> {
         let mut survey = Survey::default();
-        let mut others = Declared::default();
+        self.read(source, &mut survey.others, &mut |_| Ok(()))?;
+        let groups = survey.groups();
         let mut progress = Progress::of("check");
-        self.read(source, &mut others, &mut |batch| {
+        self.read(source, &mut Declared::default(), &mut |batch| {
             survey.has_users = true;
             for user in batch.state.user.iter().flatten() {
                 survey.users += 1;
@@ -158,11 +165,10 @@ impl BatchedApply<'_> {
                     }
                 }
             }
-            self.apply_batch(batch, true)?;
+            self.apply_batch(batch, &groups, true)?;
             progress.show(survey.users, None);
             Ok(())
         })?;
-        survey.others = others;
         survey.names.sort();
         if survey.names.has_repeated() {
             self.refuse_repeated(source, &survey.names)?;
@@ -233,9 +239,15 @@ impl BatchedApply<'_> {
         ask(self.connection, request).map_err(|error| located(error, self.file, &survey.others.places))
     }
 
-    fn apply_batch(&self, batch: Declared, dry_run: bool) -> Result<Applied, CliError> {
+    fn apply_batch(
+        &self,
+        batch: Declared,
+        new_groups: &[String],
+        dry_run: bool,
+    ) -> Result<Applied, CliError> {
         let request = Request {
             state: batch.state,
+            new_groups: new_groups.to_vec(),
             ..request(dry_run)
         };
         ask(self.connection, request).map_err(|error| located(error, self.file, &batch.places))
@@ -255,7 +267,8 @@ impl BatchedApply<'_> {
         let mut done = 0;
         self.read(source, &mut Declared::default(), &mut |batch| {
             done += batch.state.user.as_ref().map_or(0, |users| users.len() as u64);
-            list.add(&self.apply_batch(batch, self.request.dry_run)?, output);
+            let applied = self.apply_batch(batch, &survey.groups(), self.request.dry_run)?;
+            list.add(&applied, output);
             progress.show(done, Some(total));
             Ok(())
         })?;

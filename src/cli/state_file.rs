@@ -10,13 +10,13 @@ use toml::de::DeValue;
 use super::output::CliError;
 use super::provider::read_logo;
 use super::value_parsers::{KeyForm, read_keys, read_secret};
-use crate::admin::apply::{DeclaredState, apis, clients, providers, users};
+use crate::admin::apply::{DeclaredState, apis, clients, named, providers, users};
 use crate::config::file::{LineEnds, SyntaxFault, parse_toml};
 use crate::config::setting_names::nearest;
 use crate::federation::provider::ProviderFields;
 use crate::oauth::fault::RecordName;
 use crate::oauth::fields::Form;
-use crate::oauth::{ApiFields, ClientFields};
+use crate::oauth::{ApiFields, ClientFields, GroupFields, ScopeFields};
 
 /// A kind of record.
 pub(super) struct Kind {
@@ -30,7 +30,19 @@ pub(super) struct Kind {
     names: &'static [&'static str],
 }
 
-const KINDS: [Kind; 4] = [
+const KINDS: [Kind; 6] = [
+    Kind {
+        name: "scope",
+        keys: [named::KEYS, ScopeFields::FIELDS],
+        needed: &[&["name"]],
+        names: &["name"],
+    },
+    Kind {
+        name: "group",
+        keys: [named::KEYS, GroupFields::FIELDS],
+        needed: &[&["name"]],
+        names: &["name"],
+    },
     Kind {
         name: "provider",
         keys: [providers::KEYS, ProviderFields::FIELDS],
@@ -172,6 +184,14 @@ impl Declared {
         }
         let state = &mut self.state;
         match kind.name {
+            "scope" => state
+                .scope
+                .get_or_insert_default()
+                .extend(convert(entries, faults)),
+            "group" => state
+                .group
+                .get_or_insert_default()
+                .extend(convert(entries, faults)),
             "provider" => state
                 .provider
                 .get_or_insert_default()

@@ -37,7 +37,7 @@ pub enum Verb {
     SetPassword(Set),
     /// Import users from another system, with their password hashes. All lines are checked first
     #[command(
-        after_help = "A line is a JSON object: email, account_id, uuid, email_verified, phone_number, phone_number_verified, user_type,\nvenue_id, organization, enabled, claims, created_at (seconds), password_hash. Either email or account_id is needed.\n\nExample:\n  idsvc user import users.jsonl --dry-run"
+        after_help = "A line is a JSON object: email, account_id, uuid, email_verified, phone_number, phone_number_verified, user_type,\nvenue_id, organization, enabled, claims, groups, created_at (seconds), password_hash. Either email or account_id is needed.\n\nExample:\n  idsvc user import users.jsonl --dry-run"
     )]
     Import(super::import::Import),
     /// Enable a disabled user
@@ -96,6 +96,9 @@ pub struct List {
     /// Show only users who were created by this provider or are linked to it
     #[arg(long, value_name = "PROVIDER")]
     pub provider: Option<String>,
+    /// Show only users in this group
+    #[arg(long, value_name = "GROUP")]
+    pub group: Option<String>,
     /// The most users to show [default: 500; all with --json]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: Option<u32>,
@@ -144,8 +147,11 @@ pub struct Fields {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub phone_number_verified: Option<bool>,
     /// A claim; may be repeated.
-    #[arg(long = "claim", help = "A claim, as in given_name=Alice or address.locality=Ghent; may be repeated", value_name = "NAME=VALUE", value_parser = claim)]
+    #[arg(long = "claim", help = "A claim, as in given_name=Alice or address.locality=Ghent; may be repeated. If no standard defines the claim, a value in JSON keeps its type", value_name = "NAME=VALUE", value_parser = claim)]
     pub claims: Vec<(String, String)>,
+    /// A group that the user is in, see idsvc group; may be repeated
+    #[arg(long = "group", value_name = "GROUP")]
+    pub groups: Option<Vec<String>>,
 }
 
 fn claim(text: &str) -> Result<(String, String), String> {
@@ -317,7 +323,8 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
     };
     // An empty value removes a claim.
     let set = claims.iter().filter(|(_, value)| !value.is_empty());
-    warn_of_claims(set.map(|(name, _)| name.as_str()), output);
+    let list_scopes = |output: &mut Output<'_>| connector.ask(Command::ScopeList, output);
+    warn_of_claims(set.map(|(name, _)| name.as_str()), list_scopes, output);
     connector.run(command, output, |reply, output| match reply {
         Reply::User(view) => show(&view, output),
         Reply::UserRemoved(uuid, account_id) if output.json => {
@@ -345,6 +352,7 @@ fn list(request: List, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
         disabled: request.disabled,
         anonymous: request.anonymous,
         provider: request.provider,
+        group: request.group,
         after: request.after,
         // One more than is shown tells whether the list goes on.
         limit: limit.map(|limit| u64::from(limit) + 1),
@@ -421,6 +429,14 @@ fn show(view: &UserView, output: &mut Output<'_>) -> Result<(), CliError> {
         ("user_type", view.user_type.clone()),
         ("venue_id", view.venue_id.clone().unwrap_or_default()),
         ("organization", view.organization.clone()),
+        (
+            "groups",
+            view.groups
+                .iter()
+                .map(String::as_str)
+                .collect::<Vec<_>>()
+                .join(", "),
+        ),
         ("source", view.source.clone()),
         ("enabled", yes_no(view.enabled)),
         ("created_at", moment(view.created_at)),

@@ -14,9 +14,10 @@ use zeroize::Zeroizing;
 
 use super::output::{CliError, Output};
 use crate::admin::SecretString;
-use crate::admin::claim::is_without_scope;
+use crate::admin::claim::is_without_standard_scope;
 use crate::config::reader::{LONGEST_DURATION, parse_duration};
 use crate::config::setting_names::nearest;
+use crate::control::protocol::Reply;
 use crate::jose::alg::{Algorithm, UnknownAlgorithm};
 use crate::jose::jwk::PublicKey;
 use crate::oauth::fields::{jwk_of, jwks_of};
@@ -148,9 +149,22 @@ pub(super) fn algorithm(text: &str) -> Result<Algorithm, UnknownAlgorithm> {
 }
 
 /// Warns of claims that no scope releases. They are stored: another system may have set them on purpose, and a later
-/// release may release them.
-pub(super) fn warn_of_claims<'a>(names: impl IntoIterator<Item = &'a str>, output: &mut Output<'_>) {
-    let unreleased: BTreeSet<&str> = names.into_iter().filter(|name| is_without_scope(name)).collect();
+/// release may release them. `list_scopes` asks the service for the scope values that the operator registered.
+pub(super) fn warn_of_claims<'a>(
+    names: impl IntoIterator<Item = &'a str>,
+    list_scopes: impl FnOnce(&mut Output<'_>) -> Result<Reply, CliError>,
+    output: &mut Output<'_>,
+) {
+    let is_candidate = |name: &&str| is_without_standard_scope(name);
+    let mut unreleased: BTreeSet<&str> = names.into_iter().filter(is_candidate).collect();
+    if unreleased.is_empty() {
+        return;
+    }
+    // Before the first start there is no service to ask, and no scope value.
+    if let Ok(Reply::Scopes(scopes)) = list_scopes(output) {
+        let is_released = |name: &str| scopes.iter().any(|scope| scope.metadata.claims.contains(name));
+        unreleased.retain(|name| !is_released(name));
+    }
     for name in unreleased.iter().take(MAX_WARNINGS) {
         let standard = BY_SCOPE.iter().flat_map(|(_, claims)| claims.iter().copied());
         let meant = match nearest(name, standard) {

@@ -25,10 +25,12 @@ use crate::admin::page::Page;
 use crate::admin::provider::ProviderView;
 use crate::admin::user::UserView;
 use crate::admin::{
-    Admin, AdminError, AdminResult, client as clients, compact, installation, key, provider, session, user,
+    Admin, AdminError, AdminResult, client as clients, compact, installation, key, named, provider, session,
+    user,
 };
 use crate::control::protocol::{Command, Reply, ReplyLine, StreamError};
 use crate::flow::Core;
+use crate::oauth::{GroupMetadata, ScopeMetadata};
 use crate::store::StoreError;
 
 /// The socket's name in the data directory.
@@ -52,6 +54,16 @@ async fn dispatch(admin: Admin<'_>, command: Command) -> AdminResult<Reply> {
     let api_reply = |view: ApiView| Reply::Api(Box::new(view));
     let provider_reply = |view: ProviderView| Reply::Provider(Box::new(view));
     Ok(match command {
+        Command::ScopeAdd(request) => Reply::Scope(Box::new(named::add(admin, request).await?)),
+        Command::ScopeList => Reply::Scopes(named::list(admin)?),
+        Command::ScopeShow(name) => Reply::Scope(Box::new(named::show(admin, &name)?)),
+        Command::ScopeUpdate(request) => Reply::Scope(Box::new(named::update(admin, request).await?)),
+        Command::ScopeRemove(name) => Reply::ScopeRemoved(named::remove::<ScopeMetadata>(admin, name).await?),
+        Command::GroupAdd(request) => Reply::Group(Box::new(named::add(admin, request).await?)),
+        Command::GroupList => Reply::Groups(named::list(admin)?),
+        Command::GroupShow(name) => Reply::Group(Box::new(named::show(admin, &name)?)),
+        Command::GroupUpdate(request) => Reply::Group(Box::new(named::update(admin, request).await?)),
+        Command::GroupRemove(name) => Reply::GroupRemoved(named::remove::<GroupMetadata>(admin, name).await?),
         Command::ClientAdd(request) => client_reply(clients::add(admin, *request).await?),
         Command::ClientShow(client_id) => client_reply(clients::show(admin, &client_id)?),
         Command::ClientUpdate(request) => client_reply(clients::update(admin, *request).await?),

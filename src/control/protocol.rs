@@ -15,10 +15,12 @@ use crate::admin::compact::{Compacted, DatabaseSize};
 use crate::admin::import::{ImportUsers, Imported};
 use crate::admin::installation::{InstallationState, IssuerView};
 use crate::admin::key::{ImportKey, KeyView, RotateKey};
+use crate::admin::named::NamedFields;
 use crate::admin::provider::examine::ProviderReport;
 use crate::admin::provider::{AddProvider, ProviderView, UpdateProvider};
 use crate::admin::session::{RevokeSessions, Revoked, SessionView};
 use crate::admin::user::{AddUser, ListUsers, SetPassword, Unlink, UpdateUser, UserView};
+use crate::oauth::{Group, GroupFields, RegisteredScope, ScopeFields};
 use crate::store::StoreError;
 use crate::store::backup::BackupError;
 
@@ -26,6 +28,26 @@ use crate::store::backup::BackupError;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Command {
+    /// `scope add`.
+    ScopeAdd(NamedFields<ScopeFields>),
+    /// `scope list`.
+    ScopeList,
+    /// `scope show`.
+    ScopeShow(String),
+    /// `scope update`.
+    ScopeUpdate(NamedFields<ScopeFields>),
+    /// `scope remove`.
+    ScopeRemove(String),
+    /// `group add`.
+    GroupAdd(NamedFields<GroupFields>),
+    /// `group list`.
+    GroupList,
+    /// `group show`.
+    GroupShow(String),
+    /// `group update`.
+    GroupUpdate(NamedFields<GroupFields>),
+    /// `group remove`.
+    GroupRemove(String),
     /// `client add`.
     ClientAdd(Box<AddClient>),
     /// `client list`. The clients follow the reply.
@@ -123,7 +145,11 @@ impl Command {
     /// Whether the command changes nothing. No data directory is created for it.
     pub fn is_read_only(&self) -> bool {
         match self {
-            Self::ClientList
+            Self::ScopeList
+            | Self::ScopeShow(_)
+            | Self::GroupList
+            | Self::GroupShow(_)
+            | Self::ClientList
             | Self::ClientShow(_)
             | Self::ApiKeyList(_)
             | Self::UserList(_)
@@ -153,6 +179,8 @@ impl Command {
             | Self::UserAdd(_)
             | Self::ProviderAdd(_)
             | Self::ApiAdd(_)
+            | Self::ScopeAdd(_)
+            | Self::GroupAdd(_)
             | Self::KeyImport(_) => true,
             Self::Apply(_) | Self::UserImport(_) => !self.is_read_only(),
             _ => false,
@@ -164,6 +192,18 @@ impl Command {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
+    /// One scope value.
+    Scope(Box<RegisteredScope>),
+    /// All scope values.
+    Scopes(Vec<RegisteredScope>),
+    /// The removed scope value.
+    ScopeRemoved(String),
+    /// One group.
+    Group(Box<Group>),
+    /// All groups.
+    Groups(Vec<Group>),
+    /// The name of the removed group.
+    GroupRemoved(String),
     /// One client.
     Client(Box<ClientView>),
     /// The identifier of the removed client.

@@ -98,11 +98,18 @@ impl Profile {
     }
 }
 
-/// Whether the claim has its own field in the record, or is written by the service.
+/// Whether the claim has its own field in the record, or is made by the service. Groups and roles are made of what the
+/// operator says, never of what a provider says.
 fn is_column(name: &str) -> bool {
     matches!(
         name,
-        "email" | "email_verified" | "phone_number" | "phone_number_verified" | "updated_at"
+        "email"
+            | "email_verified"
+            | "phone_number"
+            | "phone_number_verified"
+            | "updated_at"
+            | "groups"
+            | "roles"
     )
 }
 

@@ -1,4 +1,4 @@
-//! Clients, providers and signing keys in memory. The catalog is replaced as a whole when one of them changes.
+//! Clients, APIs, scope values, groups, providers and keys in memory. The catalog is replaced as a whole when one of them changes.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use super::rotate_keys::open_signing_key;
 use super::rotate_keys::refresh_keys::open_refresh_key;
 use super::{Failure, OpenError};
 use crate::federation::Provider;
+use crate::identity::User;
 use crate::jose::alg::Algorithm;
 use crate::jose::jwk::JwkSet;
 use crate::jose::jwt::Encoder;
@@ -16,20 +17,23 @@ use crate::jose::keyring::{KeyState, Keyring};
 use crate::oauth::Client;
 use crate::oauth::access_token::AccessTokenTyp;
 use crate::oauth::client::GrantType;
+use crate::oauth::group::Groups;
 use crate::oauth::login::ResolvedPurpose;
+use crate::oauth::openid::claims::UserClaims;
 use crate::oauth::refresh_keys::RefreshKeys;
+use crate::oauth::registered_scope::RegisteredScopes;
 use crate::oauth::resource::Apis;
 use crate::oauth::scope::Scope;
 use crate::seal::Sealer;
 use crate::secret::{ApiKey, Digest};
 use crate::store::Store;
 use crate::store::records::KeyLifecycle;
-use crate::store::tables::{APIS, CLIENTS, PROVIDERS, REFRESH_KEYS, SIGNING_KEYS};
+use crate::store::tables::{APIS, CLIENTS, GROUPS, PROVIDERS, REFRESH_KEYS, SCOPES, SIGNING_KEYS};
 
 /// `typ` of ID tokens.
 pub const ID_TOKEN_TYP: &str = AccessTokenTyp::Jwt.as_str();
 
-/// The clients, APIs, providers and keys of one moment. The scope of a client includes that of its APIs.
+/// The clients, APIs, scope values, groups, providers and keys of one moment. The scope of a client includes that of its APIs.
 #[derive(Clone)]
 pub struct Catalog {
     clients: HashMap<String, Arc<Client>>,
@@ -39,8 +43,11 @@ pub struct Catalog {
     api_keys: HashMap<[u8; 32], (Uuid, Arc<Client>)>,
     providers: BTreeMap<String, Arc<Provider>>,
     apis: Arc<Apis>,
+    scopes: Arc<RegisteredScopes>,
+    groups: Arc<Groups>,
     origins: HashSet<String>,
-    scopes: HashSet<String>,
+    /// The scope values that an API has or a client may ask for.
+    scope_values: HashSet<String>,
     keyring: Keyring,
     refresh_keys: RefreshKeys,
     encoders: Vec<(Algorithm, AccessTokenTyp, Encoder)>,
@@ -52,10 +59,12 @@ impl Catalog {
     /// Reads all of them from the store.
     pub fn load(store: &Store, sealer: &Sealer) -> Result<Self, OpenError> {
         let reopenings = store.reopenings();
-        let (clients, apis, providers, records, refresh_keys) = store.read(|snapshot| {
+        let (clients, apis, scopes, groups, providers, records, refresh_keys) = store.read(|snapshot| {
             Ok((
                 CLIENTS.scan(snapshot, .., usize::MAX)?,
                 APIS.scan(snapshot, .., usize::MAX)?,
+                SCOPES.scan(snapshot, .., usize::MAX)?,
+                GROUPS.scan(snapshot, .., usize::MAX)?,
                 PROVIDERS.scan(snapshot, .., usize::MAX)?,
                 SIGNING_KEYS.scan(snapshot, .., usize::MAX)?,
                 REFRESH_KEYS.scan(snapshot, .., usize::MAX)?,
@@ -89,15 +98,19 @@ impl Catalog {
             api_keys: HashMap::new(),
             providers: providers.map(|(id, provider)| (id, Arc::new(provider))).collect(),
             apis: Arc::new(Apis::new(apis.into_iter().map(|(_, api)| api))),
+            scopes: Arc::new(RegisteredScopes::new(scopes.into_iter().map(|(_, scope)| scope))),
+            groups: Arc::new(Groups::new(
+                groups.into_iter().map(|(name, group)| (name, group.uuid)),
+            )),
             origins: HashSet::new(),
-            scopes: HashSet::new(),
+            scope_values: HashSet::new(),
             keyring,
             refresh_keys: RefreshKeys::new(refresh_keys),
             encoders,
             reopenings,
         };
         let of_apis = catalog.apis.iter().flat_map(|api| api.metadata.scope.iter());
-        catalog.scopes = of_apis.map(ToOwned::to_owned).collect();
+        catalog.scope_values = of_apis.map(ToOwned::to_owned).collect();
         for (_, client) in clients {
             catalog.add(client);
         }
@@ -116,7 +129,8 @@ impl Catalog {
         if client.enabled {
             self.origins.extend(client.origins());
         }
-        self.scopes.extend(client.scope.iter().map(ToOwned::to_owned));
+        self.scope_values
+            .extend(client.scope.iter().map(ToOwned::to_owned));
         if !client.jwks.is_empty() {
             let keys = Arc::new(JwkSet::of_jwks(&client.jwks));
             self.client_keys.insert(client.client_id.clone(), keys);
@@ -200,6 +214,25 @@ impl Catalog {
         &self.apis
     }
 
+    /// The scope values that the operator registered.
+    pub fn scopes(&self) -> &RegisteredScopes {
+        &self.scopes
+    }
+
+    /// The groups.
+    pub fn groups(&self) -> &Arc<Groups> {
+        &self.groups
+    }
+
+    /// The claims that applications get of a user.
+    pub fn claims_of<'a>(&'a self, user: &'a User) -> UserClaims<'a> {
+        UserClaims {
+            user,
+            groups: &self.groups,
+            scopes: &self.scopes,
+        }
+    }
+
     /// Every client, enabled or not, in no order.
     pub fn clients(&self) -> impl Iterator<Item = &Arc<Client>> {
         self.clients.values()
@@ -212,7 +245,7 @@ impl Catalog {
 
     /// Whether an API has this scope value, or a client, enabled or not, may ask for it.
     pub fn has_scope(&self, value: &str) -> bool {
-        self.scopes.contains(value)
+        self.scope_values.contains(value)
     }
 
     /// The signing keys.

@@ -148,6 +148,7 @@ mod tests {
     use crate::oauth::ClientFields;
     use crate::oauth::client::ConsentRequirement;
     use crate::oauth::openid::claims::ClaimsRequest;
+    use crate::oauth::registered_scope::RegisteredScopes;
     use crate::oauth::resource::Resources;
 
     async fn registered(core: &Core) -> Client {
@@ -228,7 +229,10 @@ mod tests {
         client.consent = ConsentRequirement::Require;
         let (user, mut authorization) = granted(&core).await;
         let asked = r#"{"userinfo":{"email":null}}"#;
-        authorization.claims = ClaimsRequest::parse(asked).unwrap().0;
+        authorization.claims =
+            ClaimsRequest::parse(asked, &"email".parse().unwrap(), &RegisteredScopes::default())
+                .unwrap()
+                .0;
         for (scope, is_enough) in [("openid", false), ("openid email", true)] {
             let key = (user.uuid, "web".to_owned());
             let consent = Consent {

@@ -362,13 +362,14 @@ impl RequestContext {
         draw(&theme, theme.locale(Some(&asked.join(" ")), accepted))
     }
 
-    /// A scope as a page shows it: with the client's text, or that of its API, or else with the theme's in the language of
-    /// pages. The identifier of an API stands for the API.
+    /// A scope as a page shows it: with the text of the client, of its API, or of the scope value, else with the theme's in
+    /// the language of pages. The identifier of an API stands for the API.
     pub fn scope_line(&self, client: Option<&Client>, scope: &str) -> ScopeLine {
         let catalog = self.app.core.catalog();
         let apis = catalog.apis();
         let own = client.and_then(|client| client.scope_texts.get(scope));
         let of_api = || apis.of_scope(scope)?.metadata.scope_texts.get(scope);
+        let of_operator = || catalog.scopes().text(scope);
         let of_theme = || {
             self.with_page_style(None, |_, locale| match apis.named(scope) {
                 Some(api) => Some(locale.text().scope_api.replacen(PLACE, api.display_name(), 1)),
@@ -377,7 +378,12 @@ impl RequestContext {
         };
         ScopeLine {
             name: scope.to_owned(),
-            description: own.or_else(of_api).cloned().or_else(of_theme).unwrap_or_default(),
+            description: own
+                .or_else(of_api)
+                .or_else(of_operator)
+                .cloned()
+                .or_else(of_theme)
+                .unwrap_or_default(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Users: people, and devices with an anonymous user.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Not;
 
 use serde::{Deserialize, Serialize};
@@ -42,6 +42,9 @@ pub struct User {
     /// The remaining standard and private claims by name (`name`, `given_name`, `address`, …).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub claims: BTreeMap<String, Value>,
+    /// The identifiers of the groups that the user is in. A group that was removed is in no token.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub groups: BTreeSet<Uuid>,
     /// The hash of the password; none if the user cannot sign in with a password.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password: Option<PasswordHash>,
@@ -133,6 +136,7 @@ impl User {
             organization: organization.to_owned(),
             source: Self::LOCAL.to_owned(),
             claims: BTreeMap::new(),
+            groups: BTreeSet::new(),
             password: None,
             declared_hash: None,
             identities: Vec::new(),

@@ -1,6 +1,6 @@
 //! Access tokens: RFC 9068, with the claims of the token response beside the standard ones.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -101,6 +101,9 @@ described! {
         /// The grant: one sign-in at one client, or the client itself if it acts for itself. To revoke is to end a grant,
         /// or one token of it. Events call it `family`.
         pub grant_id: Uuid,
+        /// The names of the groups that the user is in, sorted (RFC 9068 section 2.2.3.1); absent without the scope `groups`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub groups: Option<BTreeSet<&'a str>>,
         #[serde(flatten)]
         /// The members that the token response has too.
         pub common: &'a CommonClaims,
@@ -200,6 +203,7 @@ mod tests {
             client_id: "web",
             auth_time: Some(Timestamp::from_seconds(1)),
             grant_id: Uuid::from_u128(3),
+            groups: Some(BTreeSet::from(["staff"])),
             upstream_token,
         };
         serde_json::to_string(&claims).unwrap()

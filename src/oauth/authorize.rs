@@ -16,6 +16,7 @@ use crate::oauth::openid::prompt::Prompt;
 use crate::oauth::parameters::Parameters;
 use crate::oauth::pkce::CodeChallenge;
 use crate::oauth::redirect_uri::{self, MatchedRedirectUri};
+use crate::oauth::registered_scope::RegisteredScopes;
 use crate::oauth::resource::{self, Apis, Resources};
 use crate::oauth::scope::Scope;
 use crate::oauth::token;
@@ -222,7 +223,7 @@ impl AuthorizationRequest {
     /// Validates what the client asks for. A refusal goes to `target`.
     pub fn parse(
         parameters: &Parameters,
-        (client, apis): (&Client, &Apis),
+        (client, apis, scopes): (&Client, &Apis, &RegisteredScopes),
         target: ResponseTarget,
         read_hint: HintReader<'_>,
     ) -> Result<Self, Refusal> {
@@ -235,7 +236,7 @@ impl AuthorizationRequest {
         }
         let (claims, demands) = match parameters.get("claims") {
             None => Default::default(),
-            Some(text) => ClaimsRequest::parse(text)
+            Some(text) => ClaimsRequest::parse(text, &client.scope, scopes)
                 .map_err(|problem| Refusal::naming(ErrorCode::InvalidRequest, &problem.to_string()))?,
         };
         let is_met = |acr: BTreeSet<String>| acr.contains(ACR_SIGNED_IN);
@@ -267,7 +268,7 @@ impl AuthorizationRequest {
             idp_hint: start_of("idp_hint", 64),
             subject,
             other_subjects,
-            claims: claims.within(&client.scope),
+            claims,
             ui_locales: start_of("ui_locales", 256),
             target,
         })

@@ -9,7 +9,8 @@ use uuid::Uuid;
 use crate::clock::Timestamp;
 use crate::identity::AuthenticationMethod;
 pub use crate::oauth::client_metadata::{
-    AssertionAudience, ClientMetadata, ConsentRequirement, GrantType, PkceRequirement, RefreshPolicy,
+    AssertionAudience, ClientMetadata, ConsentRequirement, GrantType, IdTokenContent, PkceRequirement,
+    RefreshPolicy,
 };
 use crate::oauth::redirect_uri::{self, MatchedRedirectUri};
 use crate::oauth::scope::Scope;

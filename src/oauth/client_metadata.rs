@@ -150,6 +150,17 @@ pub enum RefreshPolicy {
     Reuse,
 }
 
+/// Which claims of the user are in the ID token of a sign-in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IdTokenContent {
+    /// Those that the parameter `claims` asks for; the others are at `UserInfo` (OpenID Connect Core 5.4).
+    #[default]
+    Requested,
+    /// Those of the scope as well, for software that never asks `UserInfo`.
+    Userinfo,
+}
+
 impl Plain for Algorithm {}
 impl Plain for AccessTokenTyp {}
 impl Plain for GrantType {}
@@ -157,6 +168,7 @@ impl Plain for AssertionAudience {}
 impl Plain for PkceRequirement {}
 impl Plain for ConsentRequirement {}
 impl Plain for RefreshPolicy {}
+impl Plain for IdTokenContent {}
 
 fields! {
     /// The metadata of a client.
@@ -211,6 +223,8 @@ fields! {
     refresh_policy: RefreshPolicy;
     /// Whether a refresh brings a new ID token (OpenID Connect Core 12.2).
     id_token_on_refresh: bool = true;
+    /// Which claims of the user are in its ID tokens.
+    id_token_claims: IdTokenContent;
     /// The theme of its pages; the service's when there is none.
     theme: Option<String>;
     /// Descriptions of scope values on the consent page, which replace those of the service.

@@ -204,6 +204,7 @@ mod tests {
 
     use super::*;
     use crate::oauth::ErrorCode;
+    use crate::oauth::registered_scope::RegisteredScopes;
     use crate::random::Random;
 
     const START: Timestamp = Timestamp::from_seconds(1_000_000);
@@ -261,7 +262,13 @@ mod tests {
         let text = r#"{"id_token":{"email":null,"name":null},"userinfo":{"email":null,"name":null}}"#;
         let authorization = Authorization {
             scope: "openid email authenticated".parse().unwrap(),
-            claims: ClaimsRequest::parse(text).unwrap().0,
+            claims: ClaimsRequest::parse(
+                text,
+                &"email profile".parse().unwrap(),
+                &RegisteredScopes::default(),
+            )
+            .unwrap()
+            .0,
             ..code.authorization
         };
         for (scope, allowed, left) in [

@@ -25,6 +25,8 @@ pub struct Metadata<'a> {
     pub signing_algs: Vec<Algorithm>,
     /// The scope values that at least one client may have.
     pub scopes: Scope,
+    /// The claims that a scope value releases, and those about the tokens.
+    pub claims: Vec<&'a str>,
     /// The languages of the pages.
     pub ui_locales: &'a [&'a str],
 }
@@ -54,7 +56,7 @@ impl Metadata<'_> {
             "code_challenge_methods_supported": ["S256"],
             "scopes_supported": self.scopes.iter().collect::<Vec<_>>(),
             "claim_types_supported": ["normal"],
-            "claims_supported": claims::supported(),
+            "claims_supported": self.claims,
             "claims_parameter_supported": true,
             "acr_values_supported": [claims::ACR_SIGNED_IN],
             "prompt_values_supported": prompt::SUPPORTED,

@@ -28,13 +28,16 @@ impl Scope {
     /// The marker in every token of an anonymous user.
     pub const ANONYMOUS: &'static str = "anonymous";
 
+    /// `groups`: the names of the groups that the user is in (RFC 9068 section 2.2.3.1).
+    pub const GROUPS: &'static str = "groups";
+
     /// Whether only the service adds the value.
     pub fn is_marker(value: &str) -> bool {
         value == Self::AUTHENTICATED || value == Self::ANONYMOUS
     }
 
     /// The values with a meaning of their own, first those of OpenID Connect Core 5.4 and 11.
-    pub const MEANINGS: [(&'static str, &'static str); 8] = [
+    pub const MEANINGS: [(&'static str, &'static str); 9] = [
         (
             Self::OPENID,
             "The request is one of OpenID Connect: there is an ID token, and UserInfo answers.",
@@ -48,6 +51,10 @@ impl Scope {
             "The refresh token outlives the session of the browser.",
         ),
         (
+            Self::GROUPS,
+            "The names of the groups that the user is in. It is not among those that a client may ask for by default.",
+        ),
+        (
             Self::AUTHENTICATED,
             "The service adds it for a user who signed in, unless the client has --scope-marker off. It cannot be requested.",
         ),
@@ -56,6 +63,11 @@ impl Scope {
             "The service adds it for an anonymous user. Other users cannot have it.",
         ),
     ];
+
+    /// Whether the value has a meaning of its own, so that it cannot be given another one.
+    pub fn is_built_in(value: &str) -> bool {
+        Self::MEANINGS.iter().any(|(name, _)| *name == value)
+    }
 
     /// The scope values of OpenID Connect Core 5.4 and 11.
     pub const STANDARD: [&'static str; 6] = {

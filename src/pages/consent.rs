@@ -51,6 +51,7 @@ impl ScopeLine {
             "phone" => text.scope_phone,
             "address" => text.scope_address,
             "offline_access" => text.scope_offline_access,
+            "groups" => text.scope_groups,
             other => other,
         }
     }

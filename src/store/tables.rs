@@ -11,7 +11,7 @@ use crate::identity::{Consent, Session, User};
 use crate::oauth::code::AuthorizationCode;
 use crate::oauth::login::LoginRecord;
 use crate::oauth::refresh::RefreshFamily;
-use crate::oauth::{Api, Client};
+use crate::oauth::{Api, Client, Group, RegisteredScope};
 use crate::store::records::{ApiKeyUse, FailedPasswords, RefreshKeyRecord, SigningKeyRecord};
 use crate::store::schema::META;
 use crate::store::table::Table;
@@ -56,6 +56,10 @@ pub const FAILED_PASSWORDS: Table<Uuid, FailedPasswords> = Table::new(18, "faile
 
 /// APIs by id.
 pub const APIS: Table<String, Api> = Table::new(19, "apis");
+/// Registered scope values, by value.
+pub const SCOPES: Table<String, RegisteredScope> = Table::new(20, "scopes");
+/// Groups by name.
+pub const GROUPS: Table<String, Group> = Table::new(21, "groups");
 
 /// The tables of a backup: all but that of the sign-ins. A browser whose sign-in is unknown begins it again. A backup of
 /// an older release has rows of that table, too.
@@ -86,6 +90,8 @@ pub fn all() -> impl Iterator<Item = TableId> {
         REFRESH_KEYS.id(),
         FAILED_PASSWORDS.id(),
         APIS.id(),
+        SCOPES.id(),
+        GROUPS.id(),
     ]
     .into_iter()
 }

@@ -1,4 +1,4 @@
-//! Declared state: compares the providers, clients and users of a file with the stored ones, and makes the changes in
+//! Declared state: compares the records of a file with the stored ones, and makes the changes in
 //! one transaction.
 //!
 //! Each kind of record has a file here with its name (`KIND`), `export` (a record as an entry of a file) and `plan`
@@ -6,38 +6,45 @@
 
 pub mod apis;
 pub mod clients;
+mod export;
+pub mod named;
 mod plan;
 pub mod providers;
 pub mod users;
-
-use std::ops::ControlFlow;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use self::apis::DeclaredApi;
-use self::clients::DeclaredClient;
+use self::apis::{DeclaredApi, PreparedApis};
+use self::clients::{DeclaredClient, PreparedClient};
+use self::export::export_fields;
+pub use self::export::{Exported, NotExported, export};
+use self::named::DeclaredNamed;
 use self::plan::{Plan, PlannedWrite, execute};
-use self::providers::DeclaredProvider;
-use self::users::DeclaredUser;
+use self::providers::{DeclaredProvider, PreparedProvider};
+use self::users::{DeclaredUser, PreparedUser};
 use super::{
     Admin, AdminError, AdminRefusal, AdminResult, SecretString, TxResult, all_or_none, api, provider,
 };
-use crate::flow::{Core, or_refuse};
+use crate::clock::Timestamp;
+use crate::flow::or_refuse;
 use crate::identity::User;
-use crate::oauth::fields::Form;
-use crate::oauth::{Fault, FaultCode};
+use crate::oauth::{Fault, FaultCode, Group, GroupFields, RegisteredScope, ScopeFields};
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
-use crate::store::tables::{APIS, CLIENTS, PROVIDERS, USERS};
+use crate::store::tables::USERS;
 
 /// The declared records. A kind that is left out is not changed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DeclaredState {
+    /// Scope values.
+    pub scope: Option<Vec<DeclaredNamed<ScopeFields>>>,
+    /// Groups.
+    pub group: Option<Vec<DeclaredNamed<GroupFields>>>,
     /// Upstream providers.
     pub provider: Option<Vec<DeclaredProvider>>,
     /// APIs.
@@ -65,6 +72,9 @@ pub struct Apply {
     /// has all users, so `prune` cannot find those who are missing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remove_users: Vec<RemovedUser>,
+    /// The groups of a file that is applied in batches. A dry run of its users needs those that are not stored yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub new_groups: Vec<String>,
 }
 
 /// A user to remove, with the names that the operator saw.
@@ -172,92 +182,118 @@ impl Applied {
     }
 }
 
-/// A record of an export, as an entry of a file.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Exported {
-    /// An upstream provider, in the order of their ids.
-    Provider(Map<String, Value>),
-    /// An API, in the order of their ids.
-    Api(Map<String, Value>),
-    /// A client, in the order of their identifiers.
-    Client(Map<String, Value>),
-    /// A user, in the order in which they were added.
-    User(Map<String, Value>),
-    /// Counts the records that the export leaves out. It comes last. An export without such records has none.
-    NotExported(NotExported),
+/// Declared records that are checked alone, with all that was hashed and drawn before the transaction.
+struct Prepared {
+    scopes: Option<Vec<RegisteredScope>>,
+    groups: Option<Vec<Group>>,
+    /// The groups that a dry run counts as stored.
+    new_groups: Vec<(String, Uuid)>,
+    providers: Option<Vec<PreparedProvider>>,
+    apis: Option<PreparedApis>,
+    clients: Option<Vec<PreparedClient>>,
+    users: Option<Vec<PreparedUser>>,
+    remove_users: Vec<RemovedUser>,
+    dry_run: bool,
+    prune: bool,
+    now: Timestamp,
 }
 
-/// What an export leaves out, because a file cannot declare it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NotExported {
-    /// Users who were created by a provider.
-    pub brought: u64,
-    /// Links of other users to providers.
-    pub links: u64,
-    /// Formerly anonymous users who can sign in.
-    pub from_devices: u64,
-}
+impl Prepared {
+    async fn of(admin: Admin<'_>, request: Apply) -> AdminResult<Self> {
+        let Apply {
+            state,
+            dry_run,
+            prune,
+            remove_users,
+            new_groups,
+            ..
+        } = request;
+        let mut faults = Vec::new();
+        let scopes = state
+            .scope
+            .map(|declared| named::prepare(admin, declared, &mut faults));
+        let groups = state
+            .group
+            .map(|declared| named::prepare(admin, declared, &mut faults));
+        let providers = match state.provider {
+            Some(declared) => Some(providers::prepare(admin, declared, &mut faults)?),
+            None => None,
+        };
+        let apis = state
+            .api
+            .map(|declared| apis::prepare(admin, declared, &mut faults));
+        let clients = state
+            .client
+            .map(|declared| clients::prepare(admin, declared, &mut faults));
+        let users = match state.user {
+            Some(declared) => Some(users::prepare(admin, declared, &mut faults).await?),
+            None => None,
+        };
+        all_or_none(faults)?;
+        let with_id = |name| (name, admin.core.random.uuid_v4());
+        Ok(Self {
+            scopes,
+            groups,
+            new_groups: new_groups.into_iter().map(with_id).collect(),
+            providers,
+            apis,
+            clients,
+            users,
+            remove_users,
+            dry_run,
+            prune,
+            now: admin.core.clock.now(),
+        })
+    }
 
-/// Makes the changes to a declared state, or reports them. All of them or none.
-pub async fn apply(admin: Admin<'_>, request: Apply) -> AdminResult<Applied> {
-    let Apply {
-        state,
-        dry_run,
-        prune,
-        only,
-        remove_users,
-    } = request;
-    let mut faults = Vec::new();
-    let providers = match state.provider {
-        Some(declared) => Some(providers::prepare(admin, declared, &mut faults)?),
-        None => None,
-    };
-    let apis = state
-        .api
-        .map(|declared| apis::prepare(admin, declared, &mut faults));
-    let clients = state
-        .client
-        .map(|declared| clients::prepare(admin, declared, &mut faults));
-    let users = match state.user {
-        Some(declared) => Some(users::prepare(admin, declared, &mut faults).await?),
-        None => None,
-    };
-    all_or_none(faults)?;
-    let now = admin.core.clock.now();
-    let plan = move |snapshot: &dyn Snapshot| -> Result<Plan, StoreError> {
+    /// The changes that the stored records need.
+    fn plan(&self, snapshot: &dyn Snapshot) -> Result<Plan, StoreError> {
+        let (prune, now) = (self.prune, self.now);
         let mut plan = Plan::default();
-        plan.applied.dry_run = dry_run;
+        plan.applied.dry_run = self.dry_run;
         plan.providers = provider::issuers(snapshot)?;
         plan.apis = api::all(snapshot)?;
-        if let Some(providers) = &providers {
+        if let Some(scopes) = &self.scopes {
+            named::plan(snapshot, scopes, prune, now, &mut plan)?;
+        }
+        if let Some(groups) = &self.groups {
+            named::plan(snapshot, groups, prune, now, &mut plan)?;
+        }
+        plan.groups = plan.groups_after(snapshot, &self.new_groups)?;
+        if let Some(providers) = &self.providers {
             providers::plan(snapshot, providers, prune, now, &mut plan)?;
         }
-        if let Some(apis) = &apis {
+        if let Some(apis) = &self.apis {
             apis::plan(snapshot, apis, prune, now, &mut plan)?;
         }
-        if let Some(clients) = &clients {
+        if let Some(clients) = &self.clients {
             clients::plan(snapshot, clients, prune, now, &mut plan)?;
         }
-        if providers.is_some() {
+        if self.providers.is_some() {
             providers::refuse_orphans(snapshot, &mut plan)?;
         }
-        if let Some(apis) = &apis {
+        if let Some(apis) = &self.apis {
             apis::refuse_orphans(snapshot, apis, &mut plan)?;
         }
-        if let Some(users) = &users {
+        if let Some(users) = &self.users {
             users::plan(snapshot, users, prune, now, &mut plan)?;
         }
-        for named in &remove_users {
+        for named in &self.remove_users {
             let found = USERS.get(snapshot, &named.uuid)?;
             if let Some(user) = found.filter(|user| users::is_declarable(user) && named.is(user)) {
                 users::plan_removal(user, &mut plan);
             }
         }
         Ok(plan)
-    };
-    if dry_run {
-        let plan = admin.core.store.read(plan)?;
+    }
+}
+
+/// Makes the changes to a declared state, or reports them. All of them or none.
+pub async fn apply(admin: Admin<'_>, mut request: Apply) -> AdminResult<Applied> {
+    let only = request.only.take();
+    let prepared = Prepared::of(admin, request).await?;
+    if prepared.dry_run {
+        let plan = admin.core.store.read(|snapshot| prepared.plan(snapshot))?;
         all_or_none(plan.faults)?;
         return Ok(plan.applied);
     }
@@ -265,10 +301,10 @@ pub async fn apply(admin: Admin<'_>, request: Apply) -> AdminResult<Applied> {
         .core
         .store
         .write("apply", move |tx: &mut dyn Tx| -> TxResult<(Applied, Vec<_>)> {
-            let plan = plan(&*tx)?;
+            let plan = prepared.plan(&*tx)?;
             or_refuse!(all_or_none(plan.faults));
             or_refuse!(plan.applied.check_confirmed(only.as_deref()));
-            execute(tx, &plan.writes, now)?;
+            execute(tx, &plan.writes, prepared.now)?;
             let written = plan
                 .writes
                 .iter()
@@ -283,53 +319,6 @@ pub async fn apply(admin: Admin<'_>, request: Apply) -> AdminResult<Applied> {
         audit::record(&Event::Applied { kind, subject, actor });
     }
     Ok(applied)
-}
-
-/// Passes the stored records that a file can declare to `take`, until it returns `Break`. Hashes are included if
-/// requested, secrets never. One user at a time is in memory. Returns what was left out.
-pub fn export(
-    core: &Core,
-    with_hashes: bool,
-    take: &mut dyn FnMut(Exported) -> ControlFlow<()>,
-) -> Result<NotExported, StoreError> {
-    let mut not_exported = NotExported::default();
-    let mut flow = ControlFlow::Continue(());
-    // After a `Break`, `take` must not be called again.
-    core.store.read(|snapshot| {
-        PROVIDERS.visit(snapshot, .., |_, provider| {
-            flow = take(Exported::Provider(providers::export(&provider)));
-            Ok(flow)
-        })?;
-        if flow.is_break() {
-            return Ok(());
-        }
-        APIS.visit(snapshot, .., |_, api| {
-            flow = take(Exported::Api(apis::export(&api)));
-            Ok(flow)
-        })?;
-        if flow.is_break() {
-            return Ok(());
-        }
-        CLIENTS.visit(snapshot, .., |_, client| {
-            flow = take(Exported::Client(clients::export(&client, with_hashes)));
-            Ok(flow)
-        })?;
-        if flow.is_break() {
-            return Ok(());
-        }
-        USERS.visit(snapshot, .., |_, user| {
-            if users::is_declarable(&user) {
-                not_exported.links += user.identities.len() as u64;
-                flow = take(Exported::User(users::export(&user, with_hashes)));
-            } else if user.comes_from_provider() {
-                not_exported.brought += 1;
-            } else if !user.is_anonymous() {
-                not_exported.from_devices += 1;
-            }
-            Ok(flow)
-        })
-    })?;
-    Ok(not_exported)
 }
 
 /// Adds a fault for each record that is declared twice.
@@ -349,24 +338,6 @@ fn members(record: &impl Serialize) -> Map<String, Value> {
         Ok(Value::Object(members)) => members,
         _ => Map::new(),
     }
-}
-
-/// The fields of a record that differ from the `usual` one, as an entry of a file.
-fn export_fields(
-    record: &impl Serialize,
-    usual: &Map<String, Value>,
-    fields: &[(&str, Form)],
-) -> Map<String, Value> {
-    let mut entry = members(record);
-    entry.retain(|name, value| usual.get(name) != Some(value) && !value.is_null());
-    // In a file a scope is a list of values.
-    for (name, _) in fields.iter().filter(|(_, form)| *form == Form::Texts) {
-        if let Some(Value::String(scope)) = entry.get(*name) {
-            let values: Value = scope.split(' ').filter(|value| !value.is_empty()).collect();
-            entry.insert((*name).to_owned(), values);
-        }
-    }
-    entry
 }
 
 /// Refuses public keys that are given in two ways.

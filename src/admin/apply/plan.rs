@@ -3,21 +3,28 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
+use uuid::Uuid;
 
 use super::{Action, Applied, Change, FieldChange, SecretChange, apis, clients, providers, users};
 use crate::admin::grant_revocation::GrantRevocation;
+use crate::admin::named::NamedKind;
 use crate::admin::{SecretString, provider};
 use crate::clock::Timestamp;
 use crate::federation::Provider;
 use crate::flow::users::{remove_login_names, remove_user};
 use crate::identity::User;
-use crate::oauth::{Api, Client, Fault};
+use crate::oauth::group::Groups;
+use crate::oauth::{Api, Client, Fault, Group, GroupMetadata, RegisteredScope, ScopeMetadata};
 use crate::store::StoreError;
-use crate::store::engine::Tx;
-use crate::store::tables::{APIS, CLIENTS};
+use crate::store::engine::{Snapshot, Tx};
+use crate::store::tables::{APIS, CLIENTS, GROUPS, SCOPES};
 
 /// A write of a plan.
 pub(super) enum PlannedWrite {
+    PutScope(Box<RegisteredScope>),
+    RemoveScope(String),
+    PutGroup(Box<Group>),
+    RemoveGroup(String),
     PutProvider(Box<Provider>),
     RemoveProvider(String),
     PutApi(Box<Api>),
@@ -35,6 +42,10 @@ impl PlannedWrite {
     /// a change that is not audited.
     pub(super) fn audited_record(&self) -> Option<(&'static str, String)> {
         Some(match self {
+            Self::PutScope(scope) => (ScopeMetadata::KIND, scope.name.clone()),
+            Self::RemoveScope(name) => (ScopeMetadata::KIND, name.clone()),
+            Self::PutGroup(group) => (GroupMetadata::KIND, group.name.clone()),
+            Self::RemoveGroup(name) => (GroupMetadata::KIND, name.clone()),
             Self::PutProvider(provider) => (providers::KIND, provider.id.clone()),
             Self::RemoveProvider(id) => (providers::KIND, id.clone()),
             Self::PutApi(api) => (apis::KIND, api.id.clone()),
@@ -56,9 +67,30 @@ pub(super) struct Plan {
     pub(super) providers: BTreeMap<String, String>,
     /// The APIs after the change, by id.
     pub(super) apis: BTreeMap<String, Api>,
+    /// The groups after the change.
+    pub(super) groups: Groups,
 }
 
 impl Plan {
+    /// The groups after the changes that are planned so far. Those of `new` that are not stored are there too.
+    pub(super) fn groups_after(
+        &self,
+        snapshot: &dyn Snapshot,
+        new: &[(String, Uuid)],
+    ) -> Result<Groups, StoreError> {
+        let mut groups: BTreeMap<String, Uuid> = new.iter().cloned().collect();
+        let stored = GROUPS.scan(snapshot, .., usize::MAX)?;
+        groups.extend(stored.into_iter().map(|(name, group)| (name, group.uuid)));
+        for write in &self.writes {
+            match write {
+                PlannedWrite::PutGroup(group) => drop(groups.insert(group.name.clone(), group.uuid)),
+                PlannedWrite::RemoveGroup(name) => drop(groups.remove(name)),
+                _ => {}
+            }
+        }
+        Ok(Groups::new(groups))
+    }
+
     /// Adds the change of a record, by its entries in a file before and after.
     pub(super) fn note(
         &mut self,
@@ -145,7 +177,15 @@ pub(super) fn execute(tx: &mut dyn Tx, writes: &[PlannedWrite], now: Timestamp) 
             PlannedWrite::RemoveApi(id) => {
                 APIS.remove(tx, id)?;
             }
-            PlannedWrite::PutProvider(_)
+            PlannedWrite::RemoveScope(name) => {
+                SCOPES.remove(tx, name)?;
+            }
+            PlannedWrite::RemoveGroup(name) => {
+                GROUPS.remove(tx, name)?;
+            }
+            PlannedWrite::PutScope(_)
+            | PlannedWrite::PutGroup(_)
+            | PlannedWrite::PutProvider(_)
             | PlannedWrite::PutApi(_)
             | PlannedWrite::PutClient(_)
             | PlannedWrite::PutUser(None, _)
@@ -154,13 +194,17 @@ pub(super) fn execute(tx: &mut dyn Tx, writes: &[PlannedWrite], now: Timestamp) 
     }
     for write in writes {
         match write {
+            PlannedWrite::PutScope(scope) => SCOPES.put(tx, &scope.name, scope)?,
+            PlannedWrite::PutGroup(group) => GROUPS.put(tx, &group.name, group)?,
             PlannedWrite::PutProvider(provider) => provider::store_provider(tx, provider, &mut revocation)?,
             PlannedWrite::PutApi(api) => APIS.put(tx, &api.id, api)?,
             PlannedWrite::PutClient(client) => CLIENTS.put(tx, &client.client_id, client)?,
             PlannedWrite::PutUser(_, user) | PlannedWrite::UpdateDeclaredHash(user) => {
                 crate::admin::user::write(tx, user)?;
             }
-            PlannedWrite::RemoveProvider(_)
+            PlannedWrite::RemoveScope(_)
+            | PlannedWrite::RemoveGroup(_)
+            | PlannedWrite::RemoveProvider(_)
             | PlannedWrite::RemoveApi(_)
             | PlannedWrite::RemoveClient(_)
             | PlannedWrite::RemoveUser(_) => {}

@@ -17,6 +17,7 @@ use crate::flow::or_refuse;
 use crate::identity::{LoginName, User};
 use crate::limit::password_attempt::PasswordAttempt;
 use crate::oauth::fields::Form;
+use crate::oauth::group::Groups;
 use crate::oauth::{Fault, FaultCode};
 use crate::password::{PasswordHash, SALT_LEN};
 use crate::store::StoreError;
@@ -36,6 +37,7 @@ pub const KEYS: &[(&str, Form)] = &[
     ("organization", Form::Text),
     ("enabled", Form::Flag),
     ("claims", Form::Table),
+    ("groups", Form::Texts),
     ("password_file", Form::Text),
     ("password_env", Form::Text),
     ("password_hash", Form::TextOrTable),
@@ -139,7 +141,12 @@ async fn hash_if_changed(
         }
     }
     // A line that describes no valid user is refused by `merge`.
-    if let Ok(user) = line.to_user(None, Uuid::nil(), &core.policy.organization, core.clock.now()) {
+    let line = UserLine {
+        groups: None,
+        ..line.clone()
+    };
+    let defaults = (core.policy.organization.as_str(), &Groups::default());
+    if let Ok(user) = line.to_user(None, Uuid::nil(), defaults, core.clock.now()) {
         let before = faults.len();
         check_chosen(admin, &user, password, faults);
         if faults.len() > before {
@@ -164,7 +171,7 @@ pub(super) fn plan(
     let generated: HashSet<Uuid> = declared.iter().map(|entry| entry.new_uuid).collect();
     for entry in declared {
         let mut faults = Vec::new();
-        match merge(snapshot, entry, now)? {
+        match merge(snapshot, entry, &plan.groups, now)? {
             Ok(change) => {
                 if !kept.insert(change.after.uuid) {
                     let detail = "another entry is about the same user";
@@ -200,8 +207,9 @@ pub(super) fn plan(
         let former_password = before.as_ref().and_then(|before| before.password.as_ref());
         let has_new_password = user.password.is_some() && former_password != user.password.as_ref();
         user.updated_at = now;
-        let then = before.as_ref().map(|before| export(before, false));
-        plan.note(KIND, &user.account_id, then.as_ref(), Some(&export(&user, false)));
+        let then = before.as_ref().map(|before| export(before, &plan.groups, false));
+        let after = export(&user, &plan.groups, false);
+        plan.note(KIND, &user.account_id, then.as_ref(), Some(&after));
         if before.is_none() && generated.contains(&user.uuid) {
             plan.hide_generated("uuid");
         }
@@ -233,10 +241,12 @@ struct UserChange {
 fn merge(
     snapshot: &dyn Snapshot,
     entry: &PreparedUser,
+    groups: &Groups,
     now: Timestamp,
 ) -> Result<Result<UserChange, AdminRefusal>, StoreError> {
     let before = or_refuse!(entry.line.existing(snapshot)?);
-    let mut user = or_refuse!(entry.line.to_user(None, entry.new_uuid, &entry.organization, now));
+    let defaults = (entry.organization.as_str(), groups);
+    let mut user = or_refuse!(entry.line.to_user(None, entry.new_uuid, defaults, now));
     if let Some(uuid) = entry.line.uuid
         && before.as_ref().is_some_and(|before| before.uuid != uuid)
     {
@@ -308,7 +318,7 @@ pub fn is_declared_in_files(source: &str) -> bool {
 }
 
 /// A user as an entry of a file.
-pub(super) fn export(user: &User, with_hashes: bool) -> Map<String, Value> {
+pub(super) fn export(user: &User, groups: &Groups, with_hashes: bool) -> Map<String, Value> {
     let hash = user.password.as_ref().filter(|_| with_hashes);
     let user_type = Some(user.user_type.clone()).filter(|name| name != User::DEFAULT_TYPE);
     let mut entry = members(&UserLine {
@@ -323,12 +333,13 @@ pub(super) fn export(user: &User, with_hashes: bool) -> Map<String, Value> {
         organization: Some(user.organization.clone()),
         enabled: (!user.enabled).then_some(false),
         claims: user.claims.clone(),
+        groups: Some(groups.of(user).into_iter().map(ToOwned::to_owned).collect()),
         password_hash: hash.map(|hash| hash.as_str().into()),
         created_at: None,
     });
-    if user.claims.is_empty() {
-        entry.remove("claims");
-    }
-    entry.retain(|_, value| !value.is_null());
+    let is_empty = |value: &Value| {
+        value.as_object().is_some_and(Map::is_empty) || value.as_array().is_some_and(Vec::is_empty)
+    };
+    entry.retain(|_, value| !value.is_null() && !is_empty(value));
     entry
 }

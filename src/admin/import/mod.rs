@@ -4,18 +4,21 @@
 mod tests;
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
+use super::named::group_ids;
 use super::user::{KIND, put, reserved_user_type};
 use super::{Admin, AdminRefusal, AdminResult, already_exists, check_account_id, check_text, claim};
 use crate::clock::Timestamp;
 use crate::flow::or_refuse;
 use crate::identity::claim::looks_like_email;
 use crate::identity::{LoginName, User};
+use crate::oauth::group::Groups;
 use crate::oauth::{Fault, FaultCode};
 use crate::password::PasswordHash;
 use crate::store::StoreError;
@@ -101,6 +104,8 @@ pub struct UserLine {
     pub enabled: Option<bool>,
     /// Claims by name.
     pub claims: BTreeMap<String, Value>,
+    /// The names of the groups that the user is in.
+    pub groups: Option<Vec<String>>,
     /// The password's hash, as [`PasswordHash::import`] reads it.
     pub password_hash: Option<Value>,
     /// When the user was made, in seconds since the epoch.
@@ -178,7 +183,7 @@ impl UserLine {
         &self,
         before: Option<&User>,
         new_uuid: Uuid,
-        organization: &str,
+        (organization, groups): (&str, &Groups),
         now: Timestamp,
     ) -> Result<User, AdminRefusal> {
         let mut faults = Vec::new();
@@ -249,6 +254,9 @@ impl UserLine {
             } else if let Err(fault) = claim::set_value(&mut user, name, value) {
                 faults.push(fault);
             }
+        }
+        if let Some(names) = &self.groups {
+            user.groups = group_ids(groups, names, &mut faults);
         }
         claim::clear_unfounded_verification(&mut user);
         user.email_verified = self.email_verified.unwrap_or(user.email_verified);
@@ -324,14 +332,11 @@ impl ParsedLine {
         &self,
         snapshot: &dyn Snapshot,
         existing: ExistingUsers,
-        organization: &str,
+        defaults: (&str, &Groups),
         now: Timestamp,
     ) -> Result<Result<ImportAction, AdminRefusal>, StoreError> {
         let before = or_refuse!(self.fields.existing(snapshot)?);
-        let mut user = or_refuse!(
-            self.fields
-                .to_user(before.as_ref(), self.new_uuid, organization, now)
-        );
+        let mut user = or_refuse!(self.fields.to_user(before.as_ref(), self.new_uuid, defaults, now));
         if let Some(fault) = self.fields.reserved_user_type(before.as_ref()) {
             return Ok(Err(fault.into()));
         }
@@ -402,16 +407,21 @@ pub async fn users(admin: Admin<'_>, request: ImportUsers) -> AdminResult<Import
         }
     }
     refuse_repeats(&mut parsed, &mut report.bad);
-    let organization = core.policy.organization.clone();
+    let (organization, groups) = (
+        core.policy.organization.clone(),
+        Arc::clone(core.catalog().groups()),
+    );
     if !write {
         return Ok(core.store.read(move |snapshot| {
-            plan(snapshot, &parsed, existing, &organization, now, report).map(|(report, _)| report)
+            let defaults = (organization.as_str(), &*groups);
+            plan(snapshot, &parsed, existing, defaults, now, report).map(|(report, _)| report)
         })?);
     }
     let report = core
         .store
         .write("user import", move |tx: &mut dyn Tx| {
-            let (mut report, actions) = plan(&*tx, &parsed, existing, &organization, now, report.clone())?;
+            let defaults = (organization.as_str(), &*groups);
+            let (mut report, actions) = plan(&*tx, &parsed, existing, defaults, now, report.clone())?;
             if !report.bad.is_empty() && !skip_bad {
                 return Ok(report);
             }
@@ -465,13 +475,13 @@ fn plan(
     snapshot: &dyn Snapshot,
     parsed: &[ParsedLine],
     existing: ExistingUsers,
-    organization: &str,
+    defaults: (&str, &Groups),
     now: Timestamp,
     mut report: Imported,
 ) -> Result<Planned, StoreError> {
     let mut actions = Vec::new();
     for parsed_line in parsed {
-        match parsed_line.decide(snapshot, existing, organization, now)? {
+        match parsed_line.decide(snapshot, existing, defaults, now)? {
             Ok(action) => {
                 match &action {
                     ImportAction::Add(user) => {

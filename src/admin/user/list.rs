@@ -1,5 +1,7 @@
 //! Lists users, a page at a time.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -7,6 +9,7 @@ use super::UserView;
 use crate::admin::Admin;
 use crate::admin::page::Page;
 use crate::identity::User;
+use crate::oauth::group::Groups;
 use crate::store::StoreError;
 use crate::store::tables::USERS;
 
@@ -22,6 +25,9 @@ pub struct ListUsers {
     pub anonymous: bool,
     /// The id of the provider that created the user or has an account linked to the user.
     pub provider: Option<String>,
+    /// The name of a group that the user is in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
     /// The user after whom the list begins.
     pub after: Option<Uuid>,
     /// The most users of the list.
@@ -30,7 +36,7 @@ pub struct ListUsers {
 
 impl ListUsers {
     /// Whether the list has this user. `search` is the searched text in lower case.
-    fn has(&self, user: &User, search: Option<&str>) -> bool {
+    fn has(&self, user: &User, groups: &Groups, search: Option<&str>) -> bool {
         let is_of = |provider: &String| {
             let mut linked = user.identities.iter().map(|identity| &identity.provider);
             user.source == *provider || linked.any(|linked| linked == provider)
@@ -42,6 +48,10 @@ impl ListUsers {
         (!self.disabled || !user.enabled)
             && (!self.anonymous || user.is_anonymous())
             && self.provider.as_ref().is_none_or(is_of)
+            && self
+                .group
+                .as_ref()
+                .is_none_or(|name| groups.id_of(name).is_some_and(|id| user.groups.contains(&id)))
             && search.is_none_or(is_found)
     }
 }
@@ -50,10 +60,11 @@ impl ListUsers {
 /// after it.
 pub fn page(admin: Admin<'_>, request: &ListUsers) -> Result<Page<UserView, Uuid>, StoreError> {
     let search = request.search.as_ref().map(|text| text.to_lowercase());
+    let groups = Arc::clone(admin.core.catalog().groups());
     Page::read(&admin.core.store, USERS, request.after, |user| {
         request
-            .has(&user, search.as_deref())
-            .then(|| UserView::of(&user, None))
+            .has(&user, &groups, search.as_deref())
+            .then(|| UserView::of(&user, &groups, None))
     })
 }
 

@@ -5,6 +5,7 @@ mod password;
 mod view;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -14,6 +15,7 @@ pub use self::password::NewPassword;
 pub(super) use self::password::check_chosen;
 use self::password::hash;
 pub use self::view::UserView;
+use super::named::group_ids;
 use super::{
     Admin, AdminRefusal, AdminResult, TxResult, about, all_or_none, already_exists, check_account_id,
     check_text, claim, not_found, provider,
@@ -24,6 +26,7 @@ use crate::flow::or_refuse;
 use crate::flow::users::{end_sessions_and_families, remove_login_names, remove_user};
 use crate::identity::claim::looks_like_email;
 use crate::identity::{LinkedIdentity, LoginName, User};
+use crate::oauth::group::Groups;
 use crate::oauth::{Fault, FaultCode};
 use crate::observe::audit;
 use crate::observe::audit::Event;
@@ -55,6 +58,8 @@ pub struct UserFields {
     pub phone_number_verified: Option<bool>,
     /// Claims by name, as the operator typed them.
     pub claims: Vec<(String, String)>,
+    /// The names of the groups that the user is in. An empty name is left out.
+    pub groups: Option<Vec<String>>,
 }
 
 /// A user to be added.
@@ -119,7 +124,7 @@ pub(super) fn find(snapshot: &dyn Snapshot, who: &str) -> Result<Result<User, Ad
     Ok(found.ok_or_else(|| not_found(KIND, who).into()))
 }
 
-fn apply_fields(user: &mut User, fields: &UserFields, faults: &mut Vec<Fault>) {
+fn apply_fields(user: &mut User, fields: &UserFields, groups: &Groups, faults: &mut Vec<Fault>) {
     fn optional(faults: &mut Vec<Fault>, field: &str, text: &str) -> Option<String> {
         if !text.is_empty() {
             check_text(faults, field, text);
@@ -156,6 +161,9 @@ fn apply_fields(user: &mut User, fields: &UserFields, faults: &mut Vec<Fault>) {
     if let Some(organization) = &fields.organization {
         check_text(faults, "organization", organization);
         user.organization.clone_from(organization);
+    }
+    if let Some(names) = &fields.groups {
+        user.groups = group_ids(groups, names, faults);
     }
     user.email_verified = fields.email_verified.unwrap_or(user.email_verified);
     user.phone_number_verified = fields.phone_number_verified.unwrap_or(user.phone_number_verified);
@@ -218,10 +226,11 @@ pub async fn add(admin: Admin<'_>, request: AddUser) -> AdminResult<UserView> {
     let now = core.clock.now();
     let uuid = core.random.uuid_v7(core.clock.since_epoch());
     let mut user = User::local(uuid, &request.email, &core.policy.organization, now);
-    apply_fields(&mut user, &request.fields, &mut faults);
+    let groups = Arc::clone(core.catalog().groups());
+    apply_fields(&mut user, &request.fields, &groups, &mut faults);
     let (hash, shown) = hash(admin, &user, request.password, faults).await?;
     user.password = hash;
-    let view = UserView::of(&user, shown);
+    let view = UserView::of(&user, &groups, shown);
     core.store
         .write("user add", move |tx| put(tx, None, &user))
         .await??;
@@ -237,7 +246,7 @@ pub fn show(admin: Admin<'_>, who: &str) -> AdminResult<UserView> {
         Ok(Ok(UserView {
             applications: Some(applications(snapshot, &catalog, user.uuid, now)?),
             failed_passwords: FAILED_PASSWORDS.get(snapshot, &user.uuid)?,
-            ..UserView::of(&user, None)
+            ..UserView::of(&user, catalog.groups(), None)
         }))
     };
     Ok(admin.core.store.read(read)??)
@@ -266,7 +275,7 @@ async fn change(
         })
         .await??;
     admin.record(command, &user.uuid.to_string());
-    Ok(UserView::of(&user, None))
+    Ok(UserView::of(&user, admin.core.catalog().groups(), None))
 }
 
 /// Changes a user.
@@ -279,6 +288,7 @@ pub async fn update(admin: Admin<'_>, request: UpdateUser) -> AdminResult<UserVi
         fields,
     } = request;
     let name = who.clone();
+    let groups = Arc::clone(admin.core.catalog().groups());
     let change_user = move |user: &mut User| {
         let mut faults = Vec::new();
         if let Some(email) = &email
@@ -290,7 +300,7 @@ pub async fn update(admin: Admin<'_>, request: UpdateUser) -> AdminResult<UserVi
             check_account_id(&mut faults, account_id);
             user.account_id.clone_from(account_id);
         }
-        apply_fields(user, &fields, &mut faults);
+        apply_fields(user, &fields, &groups, &mut faults);
         all_or_none(about(KIND, &name, faults).collect())
     };
     let reset = move |tx: &mut dyn Tx, user| {
@@ -378,7 +388,7 @@ pub async fn unlink(admin: Admin<'_>, request: Unlink) -> AdminResult<UserView> 
         actor: &admin.actor.to_string(),
         provider: &provider,
     });
-    Ok(UserView::of(&user, None))
+    Ok(UserView::of(&user, admin.core.catalog().groups(), None))
 }
 
 /// Removes a user with everything that belongs to them.
@@ -394,7 +404,7 @@ pub async fn remove(admin: Admin<'_>, who: String) -> AdminResult<UserView> {
         })
         .await??;
     admin.record("user remove", &user.uuid.to_string());
-    Ok(UserView::of(&user, None))
+    Ok(UserView::of(&user, admin.core.catalog().groups(), None))
 }
 
 #[cfg(test)]

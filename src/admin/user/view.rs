@@ -1,6 +1,6 @@
 //! A user as the commands show it: as a table or as JSON.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,6 +10,7 @@ use crate::admin::SecretString;
 use crate::clock::Timestamp;
 use crate::flow::account::view::Application;
 use crate::identity::{LinkedIdentity, User};
+use crate::oauth::group::Groups;
 use crate::store::records::FailedPasswords;
 
 /// A user as it is shown: without the hash of the password.
@@ -42,6 +43,9 @@ pub struct UserView {
     pub source: String,
     /// The other claims.
     pub claims: BTreeMap<String, Value>,
+    /// The names of the groups that the user is in.
+    #[serde(default)]
+    pub groups: BTreeSet<String>,
     /// The linked accounts at providers.
     #[serde(default)]
     pub identities: Vec<LinkedIdentity>,
@@ -60,7 +64,7 @@ pub struct UserView {
 }
 
 impl UserView {
-    pub(super) fn of(user: &User, password: Option<SecretString>) -> Self {
+    pub(super) fn of(user: &User, groups: &Groups, password: Option<SecretString>) -> Self {
         Self {
             uuid: user.uuid,
             account_id: user.account_id.clone(),
@@ -75,6 +79,7 @@ impl UserView {
             organization: user.organization.clone(),
             source: user.source.clone(),
             claims: user.claims.clone(),
+            groups: groups.of(user).into_iter().map(ToOwned::to_owned).collect(),
             identities: user.identities.clone(),
             applications: None,
             failed_passwords: None,

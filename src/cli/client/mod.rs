@@ -208,6 +208,12 @@ pub struct Fields {
         ("off", "Only the sign-in brings one: a refresh then takes far less processor time"),
     ]).map(|word| word == "on"))]
     pub id_token_on_refresh: Option<bool>,
+    /// Which claims of the user are in ID tokens [default: requested]
+    #[arg(long, value_name = "CLAIMS", value_parser = words(&[
+        ("requested", "Those that the parameter claims asks for. The others are at UserInfo"),
+        ("userinfo", "Those of the scope as well, for software that never asks UserInfo"),
+    ]))]
+    pub id_token_claims: Option<String>,
     /// The theme of the pages for this client [default: as configured]
     #[arg(long, value_name = "NAME")]
     pub theme: Option<String>,

@@ -41,15 +41,19 @@ pub async fn begin_authorization(
     let target = or_refuse!(response_target(parameters, client));
     let issuer = &core.policy.issuer;
     let read_hint = |token: &str| read_hint(&catalog, issuer, token).map(|hint| hint.sub);
-    let request =
-        match AuthorizationRequest::parse(parameters, (client, catalog.apis()), target.clone(), &read_hint) {
-            Ok(request) => request,
-            Err(refusal) => {
-                return Ok(Ok(BrowserRedirect::to(Destination::Respond(
-                    target.refusal(&refusal, issuer),
-                ))));
-            }
-        };
+    let request = match AuthorizationRequest::parse(
+        parameters,
+        (client, catalog.apis(), catalog.scopes()),
+        target.clone(),
+        &read_hint,
+    ) {
+        Ok(request) => request,
+        Err(refusal) => {
+            return Ok(Ok(BrowserRedirect::to(Destination::Respond(
+                target.refusal(&refusal, issuer),
+            ))));
+        }
+    };
 
     if let Ok(Some(requested)) = token::scope(parameters) {
         core.unknown_scopes.note(&catalog, client_id, &requested);

@@ -1,7 +1,9 @@
 //! Signs tokens, after the commit that allows them.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use serde_json::{Map, Value};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
@@ -11,9 +13,9 @@ use crate::identity::{AuthenticationMethod, User};
 use crate::jose::alg::Algorithm;
 use crate::jose::claims::Audience;
 use crate::oauth::access_token::{AccessTokenClaims, AccessTokenTyp, Authority, CommonClaims, EmbeddedToken};
-use crate::oauth::client::{Client, GrantType};
+use crate::oauth::client::{Client, GrantType, IdTokenContent};
 use crate::oauth::code::Authorization;
-use crate::oauth::openid::claims::{self, ACR_SIGNED_IN};
+use crate::oauth::openid::claims::ACR_SIGNED_IN;
 use crate::oauth::openid::id_token::{self, IdTokenClaims};
 use crate::oauth::policy::Policy;
 use crate::oauth::resource::TokenTarget;
@@ -60,10 +62,8 @@ pub fn issue_tokens(
         refresh_token,
     } = approved;
     let scope = &target.scope;
-    let requested = match authorization.session {
-        Some(_) => claims::id_token(&user, &authorization.claims_within(scope, &client.scope)),
-        None => claims::id_token_by_scope(&user, scope),
-    };
+    let of_user = id_token_claims(&catalog, client, &user, &authorization, scope);
+    let groups = scope.contains(Scope::GROUPS).then(|| catalog.groups().of(&user));
     let common = CommonClaims {
         iss: policy.issuer.clone(),
         iat: now,
@@ -87,6 +87,7 @@ pub fn issue_tokens(
     let grant = Grant {
         auth_time: authorization.auth_time,
         id: family,
+        groups,
         upstream_token: embedded
             .as_ref()
             .and_then(|(claim, token)| EmbeddedToken::new(claim, token)),
@@ -112,7 +113,7 @@ pub fn issue_tokens(
                 }
                 AuthenticationMethod::Anonymous => None,
             },
-            requested,
+            requested: of_user,
         };
         Some(catalog.id_token_encoder(alg)?.encode(&claims)?)
     } else {
@@ -134,6 +135,24 @@ pub fn issue_tokens(
         id_token,
         common,
     })
+}
+
+/// The claims of the user in the ID token of a grant: those that the parameter `claims` asks for, those of the scope if
+/// there was no authorization request or if the client wants them there, and always the groups.
+fn id_token_claims(
+    catalog: &Catalog,
+    client: &Client,
+    user: &User,
+    authorization: &Authorization,
+    scope: &Scope,
+) -> Map<String, Value> {
+    let about = catalog.claims_of(user);
+    let has_whole_scope =
+        authorization.session.is_none() || client.id_token_claims == IdTokenContent::Userinfo;
+    let released = scope.filter(|value| has_whole_scope || value == Scope::GROUPS);
+    let mut claims = about.of_scope(&released);
+    claims.extend(about.requested_in_id_token(&authorization.claims_within(scope, &client.scope)));
+    claims
 }
 
 /// The name of the claim that holds the provider's access token, and that token.
@@ -160,6 +179,7 @@ fn embedded_token(
 struct Grant<'a> {
     auth_time: Option<Timestamp>,
     id: Uuid,
+    groups: Option<BTreeSet<&'a str>>,
     upstream_token: Option<EmbeddedToken<'a>>,
 }
 
@@ -216,6 +236,7 @@ fn access_token(
         client_id: &client.client_id,
         auth_time: grant.auth_time,
         grant_id: grant.id,
+        groups: grant.groups,
         upstream_token: grant.upstream_token,
     })?)
 }
@@ -252,6 +273,7 @@ pub fn issue_tokens_for_client(
     let grant = Grant {
         id: client.own_grant,
         auth_time: None,
+        groups: None,
         upstream_token: None,
     };
     let access_token = access_token(&core.catalog(), client, &form, &common, grant)?;

@@ -7,7 +7,6 @@ use crate::clock::Timestamp;
 use crate::flow::{Answer, Core, Failure};
 use crate::jose::claims::Audience;
 use crate::oauth::error::{ErrorCode, Refusal};
-use crate::oauth::openid::claims;
 use crate::oauth::scope::Scope;
 
 /// The claims that the token's scope and the original request ask for, as far as the client may still have them.
@@ -47,5 +46,5 @@ pub fn read_userinfo(
     let allowed = client.map_or(&no_scope, |client| &client.scope);
     let requested = family.authorization.claims_within(scope, allowed);
     let scope = scope.kept_within(allowed);
-    Ok(Ok(claims::userinfo(user, &scope, &requested)))
+    Ok(Ok(catalog.claims_of(user).userinfo(&scope, &requested)))
 }

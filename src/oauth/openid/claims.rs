@@ -1,15 +1,17 @@
 //! Claims about the user: OpenID Connect Core 5.1, 5.4 and 5.5.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::identity::User;
+use crate::oauth::group::Groups;
+use crate::oauth::registered_scope::RegisteredScopes;
 use crate::oauth::scope::Scope;
 
-/// The claims that a scope value asks for (OpenID Connect Core 5.4).
-pub const BY_SCOPE: [(&str, &[&str]); 4] = [
+/// The claims that a standard scope value asks for (OpenID Connect Core 5.4; `groups` as in RFC 9068 section 2.2.3.1).
+pub const BY_SCOPE: [(&str, &[&str]); 5] = [
     (
         "profile",
         &[
@@ -32,6 +34,7 @@ pub const BY_SCOPE: [(&str, &[&str]); 4] = [
     ("email", &["email", "email_verified"]),
     ("address", &["address"]),
     ("phone", &["phone_number", "phone_number_verified"]),
+    (Scope::GROUPS, &["groups"]),
 ];
 
 /// The authentication context class of every sign-in, with a password or at a provider.
@@ -48,6 +51,9 @@ pub struct ClaimsRequest {
     /// Claims requested in the ID token.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub id_token: BTreeSet<String>,
+    /// The registered scope values that claims among these belong to, by claim. The others belong to standard ones.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub registered: BTreeMap<String, String>,
 }
 
 /// What the `claims` parameter requires of the sign-in.
@@ -65,8 +71,12 @@ pub struct ClaimsDemands {
 pub struct MalformedClaims;
 
 impl ClaimsRequest {
-    /// Reads the parameter.
-    pub fn parse(text: &str) -> Result<(Self, ClaimsDemands), MalformedClaims> {
+    /// Reads the parameter. Claims that no scope value in `allowed` releases are left out.
+    pub fn parse(
+        text: &str,
+        allowed: &Scope,
+        scopes: &RegisteredScopes,
+    ) -> Result<(Self, ClaimsDemands), MalformedClaims> {
         let Ok(Value::Object(places)) = serde_json::from_str(text) else {
             return Err(MalformedClaims);
         };
@@ -76,17 +86,19 @@ impl ClaimsRequest {
             ("userinfo", &mut request.userinfo),
             ("id_token", &mut request.id_token),
         ] {
-            match places.get(place) {
-                None | Some(Value::Null) => {}
-                Some(Value::Object(claims)) => {
-                    into.extend(
-                        claims
-                            .keys()
-                            .filter(|name| carrying_scope(name).is_some())
-                            .cloned(),
-                    );
-                }
+            let claims = match places.get(place) {
+                None | Some(Value::Null) => continue,
+                Some(Value::Object(claims)) => claims,
                 Some(_) => return Err(MalformedClaims),
+            };
+            for name in claims.keys() {
+                if !standard_scope_of(name).is_some_and(|value| allowed.contains(value)) {
+                    let Some(value) = scopes.releasing(name).find(|value| allowed.contains(value)) else {
+                        continue;
+                    };
+                    request.registered.insert(name.clone(), value.to_owned());
+                }
+                into.insert(name.clone());
             }
         }
         if let Some(claims) = places.get("id_token").and_then(Value::as_object) {
@@ -106,7 +118,12 @@ impl ClaimsRequest {
     /// Leaves out every claim whose scope value is not in `allowed`.
     #[must_use]
     pub fn within(mut self, allowed: &Scope) -> Self {
-        let keep = |name: &String| carrying_scope(name).is_some_and(|scope| allowed.contains(scope));
+        self.registered.retain(|_, value| allowed.contains(value));
+        let of_registered = &self.registered;
+        let keep = |name: &String| {
+            of_registered.contains_key(name)
+                || standard_scope_of(name).is_some_and(|value| allowed.contains(value))
+        };
         self.userinfo.retain(keep);
         self.id_token.retain(keep);
         self
@@ -114,12 +131,12 @@ impl ClaimsRequest {
 
     /// The scope values of the requested claims. The user is asked for consent to them too.
     pub fn implied_scope(&self) -> Scope {
-        let values = self
-            .userinfo
-            .iter()
-            .chain(&self.id_token)
-            .filter_map(|name| carrying_scope(name));
-        values.fold(Scope::empty(), Scope::with)
+        let value_of = |name: &'_ String| match self.registered.get(name) {
+            Some(value) => Some(value.clone()),
+            None => standard_scope_of(name).map(ToOwned::to_owned),
+        };
+        let values = self.userinfo.iter().chain(&self.id_token).filter_map(value_of);
+        values.fold(Scope::empty(), |scope, value| scope.with(&value))
     }
 }
 
@@ -139,66 +156,83 @@ fn demanded(claim: &Map<String, Value>) -> Option<BTreeSet<String>> {
     }
 }
 
-/// The scope value that a claim belongs to. A claim without one is not given to applications.
-pub fn carrying_scope(claim: &str) -> Option<&'static str> {
+/// The standard scope value that a claim belongs to.
+pub fn standard_scope_of(claim: &str) -> Option<&'static str> {
     BY_SCOPE
         .iter()
         .find(|(_, claims)| claims.contains(&claim))
         .map(|(scope, _)| *scope)
 }
 
-/// One claim of the user, with the JSON type of OpenID Connect Core 5.1. `None` if it has no value.
-fn claim(user: &User, name: &str) -> Option<Value> {
-    match name {
-        "email" => user.email.clone().map(Value::from),
-        "email_verified" => user.email.is_some().then(|| Value::from(user.email_verified)),
-        "phone_number" => user.phone_number.clone().map(Value::from),
-        "phone_number_verified" => user
-            .phone_number
-            .is_some()
-            .then(|| Value::from(user.phone_number_verified)),
-        "updated_at" => Some(Value::from(user.updated_at.seconds())),
-        _ => user.claims.get(name).filter(|value| !value.is_null()).cloned(),
-    }
+/// A user, and what decides the claims that an application gets of the user.
+#[derive(Clone, Copy, Debug)]
+pub struct UserClaims<'a> {
+    /// The user.
+    pub user: &'a User,
+    /// The groups that exist.
+    pub groups: &'a Groups,
+    /// The scope values that the operator registered.
+    pub scopes: &'a RegisteredScopes,
 }
 
-/// The claims of a `UserInfo` response, by scope and by the `claims` parameter (OpenID Connect Core 5.3.2).
-pub fn userinfo(user: &User, scope: &Scope, request: &ClaimsRequest) -> Map<String, Value> {
-    let mut names: BTreeSet<&str> = named_by(scope).collect();
-    names.extend(request.userinfo.iter().map(String::as_str));
-    let mut document = collect(user, names);
-    document.insert("sub".to_owned(), Value::from(user.uuid.to_string()));
-    document
-}
-
-fn named_by(scope: &Scope) -> impl Iterator<Item = &'static str> {
-    let granted = BY_SCOPE.iter().filter(|(value, _)| scope.contains(value));
-    granted.flat_map(|(_, claims)| claims.iter().copied())
-}
-
-/// The claims of the scope. They are in the ID token of a grant without an authorization request (OpenID Connect Core
-/// 5.4).
-pub fn id_token_by_scope(user: &User, scope: &Scope) -> Map<String, Value> {
-    collect(user, named_by(scope))
-}
-
-/// The claims that the `claims` parameter requests in the ID token (OpenID Connect Core 5.5.1).
-pub fn id_token(user: &User, request: &ClaimsRequest) -> Map<String, Value> {
-    collect(user, request.id_token.iter().map(String::as_str))
-}
-
-fn collect<'a>(user: &User, names: impl IntoIterator<Item = &'a str>) -> Map<String, Value> {
-    let mut claims = Map::new();
-    for name in names {
-        if let Some(value) = claim(user, name) {
-            claims.insert(name.to_owned(), value);
+impl UserClaims<'_> {
+    /// One claim, with the JSON type of OpenID Connect Core 5.1. `None` if it has no value.
+    fn value(self, name: &str) -> Option<Value> {
+        let user = self.user;
+        match name {
+            "email" => user.email.clone().map(Value::from),
+            "email_verified" => user.email.is_some().then(|| Value::from(user.email_verified)),
+            "phone_number" => user.phone_number.clone().map(Value::from),
+            "phone_number_verified" => user
+                .phone_number
+                .is_some()
+                .then(|| Value::from(user.phone_number_verified)),
+            "updated_at" => Some(Value::from(user.updated_at.seconds())),
+            // A user in no group has an empty list, so that an application takes rights back.
+            Scope::GROUPS => Some(self.groups.of(user).into_iter().collect()),
+            _ => user.claims.get(name).filter(|value| !value.is_null()).cloned(),
         }
     }
-    claims
+
+    /// The claims of a `UserInfo` response, by scope and by the `claims` parameter (OpenID Connect Core 5.3.2).
+    pub fn userinfo(self, scope: &Scope, request: &ClaimsRequest) -> Map<String, Value> {
+        let mut document = self.of_scope(scope);
+        document.extend(self.requested(&request.userinfo, request));
+        document.insert("sub".to_owned(), Value::from(self.user.uuid.to_string()));
+        document
+    }
+
+    /// The claims of the scope. They are in the ID token of a grant without an authorization request, and of a client that
+    /// wants them there (OpenID Connect Core 5.4).
+    pub fn of_scope(self, scope: &Scope) -> Map<String, Value> {
+        let standard = BY_SCOPE.iter().filter(|(value, _)| scope.contains(value));
+        let standard = standard.flat_map(|(_, claims)| claims.iter().copied());
+        let registered = scope.iter().flat_map(|value| self.scopes.claims_of(value));
+        self.collect(standard.chain(registered))
+    }
+
+    /// The claims that the `claims` parameter requests in the ID token (OpenID Connect Core 5.5.1).
+    pub fn requested_in_id_token(self, request: &ClaimsRequest) -> Map<String, Value> {
+        self.requested(&request.id_token, request)
+    }
+
+    /// The requested claims, without those that a registered scope value no longer releases.
+    fn requested(self, names: &BTreeSet<String>, request: &ClaimsRequest) -> Map<String, Value> {
+        let is_released = |name: &&str| {
+            let value = request.registered.get(*name);
+            value.is_none_or(|value| self.scopes.releases(value, name))
+        };
+        self.collect(names.iter().map(String::as_str).filter(is_released))
+    }
+
+    fn collect<'n>(self, names: impl IntoIterator<Item = &'n str>) -> Map<String, Value> {
+        let with_value = |name: &str| Some((name.to_owned(), self.value(name)?));
+        names.into_iter().filter_map(with_value).collect()
+    }
 }
 
 /// The claims that discovery lists.
-pub fn supported() -> Vec<&'static str> {
+pub fn supported(scopes: &RegisteredScopes) -> Vec<&str> {
     let about_the_token = [
         "sub",
         "iss",
@@ -212,9 +246,12 @@ pub fn supported() -> Vec<&'static str> {
         "azp",
         "sid",
     ];
+    let standard = BY_SCOPE.iter().flat_map(|(_, claims)| claims.iter().copied());
+    let more = scopes.claims().into_iter();
     about_the_token
         .into_iter()
-        .chain(BY_SCOPE.iter().flat_map(|(_, claims)| claims.iter().copied()))
+        .chain(standard)
+        .chain(more.filter(|claim| standard_scope_of(claim).is_none()))
         .collect()
 }
 
@@ -225,6 +262,7 @@ mod tests {
 
     use super::*;
     use crate::clock::Timestamp;
+    use crate::oauth::RegisteredScope;
 
     fn alice() -> User {
         let mut user = User::local(
@@ -240,43 +278,95 @@ mod tests {
         user
     }
 
+    /// The operator's scope `staff` releases the badge and the name.
+    fn staff() -> RegisteredScopes {
+        let mut scope = RegisteredScope::new("staff", Uuid::from_u128(2), Timestamp::from_seconds(5));
+        scope.metadata.claims = set(&["badge", "name"]);
+        RegisteredScopes::new([scope])
+    }
+
+    fn read(text: &str, allowed: &str) -> Result<(ClaimsRequest, ClaimsDemands), MalformedClaims> {
+        ClaimsRequest::parse(text, &allowed.parse().unwrap(), &staff())
+    }
+
+    fn of<'a>(user: &'a User, groups: &'a Groups, scopes: &'a RegisteredScopes) -> UserClaims<'a> {
+        UserClaims { user, groups, scopes }
+    }
+
     #[test]
     fn scope_and_request_add_up() {
-        let (request, _) = ClaimsRequest::parse(r#"{"userinfo":{"name":{"essential":true}}}"#).unwrap();
-        let document = userinfo(&alice(), &"openid email".parse().unwrap(), &request);
+        let (request, _) = read(r#"{"userinfo":{"name":{"essential":true}}}"#, "profile").unwrap();
+        let (user, groups, scopes) = (alice(), Groups::default(), staff());
+        let document = of(&user, &groups, &scopes).userinfo(&"openid email".parse().unwrap(), &request);
         assert_eq!(
             Value::from(document),
             json!({"sub": "00000000-0000-0000-0000-000000000001", "email": "alice@example.com",
                    "email_verified": false, "name": "Alice"})
         );
+        let document = of(&user, &groups, &scopes).of_scope(&"staff".parse().unwrap());
+        assert_eq!(Value::from(document), json!({"badge": 7, "name": "Alice"}));
     }
 
     #[test]
     fn claims_outside_of_the_clients_scope_are_not_handed_out() {
-        let (request, _) =
-            ClaimsRequest::parse(r#"{"userinfo":{"name":null,"address":null,"badge":null}}"#).unwrap();
-        let request = request.within(&"openid profile".parse().unwrap());
-        assert_eq!(request.userinfo, BTreeSet::from(["name".to_owned()]));
-        assert_eq!(request.implied_scope(), "profile".parse().unwrap());
+        let text = r#"{"userinfo":{"name":null,"address":null,"badge":null}}"#;
+        for (allowed, left, implied) in [
+            ("openid profile", &["name"][..], "profile"),
+            ("openid staff", &["badge", "name"], "staff"),
+            ("openid profile staff", &["badge", "name"], "staff profile"),
+            ("openid", &[], ""),
+        ] {
+            let (request, _) = read(text, allowed).unwrap();
+            assert_eq!(request.userinfo, set(left), "{allowed}");
+            assert_eq!(request.implied_scope(), implied.parse().unwrap(), "{allowed}");
+            assert!(request.within(&"openid".parse().unwrap()).is_empty());
+        }
+    }
+
+    /// A grant remembers the claims that were requested. The operator may change the scope value afterwards.
+    #[test]
+    fn a_requested_claim_that_its_scope_no_longer_releases_is_not_handed_out() {
+        let (request, _) = read(r#"{"id_token":{"badge":null}}"#, "staff").unwrap();
+        let (user, groups) = (alice(), Groups::default());
+        let claims = |scopes: &RegisteredScopes| of(&user, &groups, scopes).requested_in_id_token(&request);
+        assert_eq!(Value::from(claims(&staff())), json!({"badge": 7}));
+        assert!(claims(&RegisteredScopes::default()).is_empty());
+    }
+
+    #[test]
+    fn the_claim_groups_is_made_of_the_groups_and_of_nothing_else() {
+        let mut user = alice();
+        user.claims.insert("groups".to_owned(), json!(["admins"]));
+        user.groups = [Uuid::from_u128(7), Uuid::from_u128(8)].into();
+        let groups = Groups::new([("staff".to_owned(), Uuid::from_u128(7))]);
+        let scopes = RegisteredScopes::default();
+        let document = |user: &User| of(user, &groups, &scopes).of_scope(&"openid groups".parse().unwrap());
+        assert_eq!(Value::from(document(&user)), json!({"groups": ["staff"]}));
+        user.groups.clear();
+        assert_eq!(Value::from(document(&user)), json!({"groups": []}));
     }
 
     #[test]
     fn what_is_not_understood_is_ignored_and_what_is_no_object_refused() {
-        let (request, demands) =
-            ClaimsRequest::parse(r#"{"elsewhere":{"x":1},"userinfo":{"unheard_of":null}}"#).unwrap();
+        let (request, demands) = read(
+            r#"{"elsewhere":{"x":1},"userinfo":{"unheard_of":null}}"#,
+            "openid",
+        )
+        .unwrap();
         assert_eq!(
             (request, demands),
             (ClaimsRequest::default(), ClaimsDemands::default())
         );
         for text in ["", "[]", "\"x\"", r#"{"userinfo":[]}"#, "{"] {
-            assert_eq!(ClaimsRequest::parse(text), Err(MalformedClaims), "{text}");
+            assert_eq!(read(text, ""), Err(MalformedClaims), "{text}");
         }
     }
 
     #[test]
     fn a_demanded_subject_and_acr_are_read() {
-        let (_, demands) = ClaimsRequest::parse(
+        let (_, demands) = read(
             r#"{"id_token":{"sub":{"value":"u"},"acr":{"essential":true,"values":["a","b"]}}}"#,
+            "",
         )
         .unwrap();
         assert_eq!(demands.subjects, Some(set(&["u"])));
@@ -303,12 +393,11 @@ mod tests {
             ("null", None),
         ] {
             let text = format!(r#"{{"id_token":{{"sub":{sub},"acr":{sub}}}}}"#);
-            let (_, demands) = ClaimsRequest::parse(&text).unwrap();
+            let (_, demands) = read(&text, "").unwrap();
             assert_eq!(demands.subjects, subjects, "{sub}");
             assert_eq!(demands.essential_acr, None, "{sub}");
         }
-        let (_, demands) =
-            ClaimsRequest::parse(r#"{"id_token":{"acr":{"essential":true,"value":1}}}"#).unwrap();
+        let (_, demands) = read(r#"{"id_token":{"acr":{"essential":true,"value":1}}}"#, "").unwrap();
         assert_eq!(demands.essential_acr, Some(set(&[])));
     }
 }

@@ -38,6 +38,7 @@ pub static DE: Text<'static> = Text {
     scope_phone: "Ihre Telefonnummer sehen",
     scope_address: "Ihre Postanschrift sehen",
     scope_offline_access: "Den Zugriff behalten, während Sie abwesend sind",
+    scope_groups: "Sehen, in welchen Gruppen Sie sind",
     scope_api: "{} benutzen",
     logout_title: "Abmelden?",
     logout_user: "Sie sind als {} angemeldet.",

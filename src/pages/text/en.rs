@@ -38,6 +38,7 @@ pub static EN: Text<'static> = Text {
     scope_phone: "See your phone number",
     scope_address: "See your postal address",
     scope_offline_access: "Keep this access while you are away",
+    scope_groups: "See which groups you are in",
     scope_api: "Use {}",
     logout_title: "Sign out?",
     logout_user: "You are signed in as {}.",

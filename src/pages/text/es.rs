@@ -38,6 +38,7 @@ pub static ES: Text<'static> = Text {
     scope_phone: "Ver su número de teléfono",
     scope_address: "Ver su dirección postal",
     scope_offline_access: "Mantener este acceso en su ausencia",
+    scope_groups: "Ver a qué grupos pertenece",
     scope_api: "Usar {}",
     logout_title: "¿Cerrar sesión?",
     logout_user: "Ha iniciado sesión como {}.",

@@ -38,6 +38,7 @@ pub static FR: Text<'static> = Text {
     scope_phone: "Voir votre numéro de téléphone",
     scope_address: "Voir votre adresse postale",
     scope_offline_access: "Conserver cet accès en votre absence",
+    scope_groups: "Voir les groupes dont vous faites partie",
     scope_api: "Utiliser {}",
     logout_title: "Se déconnecter\u{a0}?",
     logout_user: "Vous êtes connecté en tant que {}.",

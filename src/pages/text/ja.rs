@@ -38,6 +38,7 @@ pub static JA: Text<'static> = Text {
     scope_phone: "電話番号を見る",
     scope_address: "住所を見る",
     scope_offline_access: "あなたが利用していない間もアクセスを維持する",
+    scope_groups: "あなたが所属するグループを見る",
     scope_api: "{}を利用する",
     logout_title: "サインアウトしますか？",
     logout_user: "{} としてサインインしています。",

@@ -122,6 +122,8 @@ texts! {
     pub scope_address: &'static str,
     /// What the scope `offline_access` gives.
     pub scope_offline_access: &'static str,
+    /// What the scope `groups` gives.
+    pub scope_groups: &'static str,
     /// What the name of an API gives; `{}` is the API.
     pub scope_api: &'static str,
     /// Heading.

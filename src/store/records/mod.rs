@@ -10,10 +10,14 @@ pub use failed_passwords::FailedPasswords;
 pub use refresh_key::RefreshKeyRecord;
 pub use signing_key::{KeyLifecycle, SigningKeyRecord};
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use crate::federation::Provider;
 use crate::identity::{Consent, Session, User};
 use crate::oauth::code::AuthorizationCode;
 use crate::oauth::login::{LoginRecord, LoginTransaction, UpstreamSignIn};
+use crate::oauth::named::Named;
 use crate::oauth::refresh::RefreshFamily;
 use crate::oauth::{Api, Client};
 use crate::store::record::Record;
@@ -23,6 +27,7 @@ impl Record for Api {}
 impl Record for Client {}
 impl Record for Consent {}
 impl Record for LoginRecord {}
+impl<M: Serialize + DeserializeOwned> Record for Named<M> {}
 impl Record for Provider {}
 impl Record for RefreshFamily {}
 impl Record for Session {}

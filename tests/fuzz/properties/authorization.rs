@@ -10,8 +10,9 @@ use idsvc::oauth::client::{AuthMethod, Client, ClientMetadata, ClientOrigin, Con
 use idsvc::oauth::openid::claims::{ClaimsRequest, supported};
 use idsvc::oauth::parameters::Parameters;
 use idsvc::oauth::redirect_uri::{check_registrable, with_query};
+use idsvc::oauth::registered_scope::RegisteredScopes;
 use idsvc::oauth::resource::Apis;
-use idsvc::oauth::{Api, ApiMetadata, Scope};
+use idsvc::oauth::{Api, ApiMetadata, RegisteredScope, Scope};
 use serde_json::Value;
 use url::Url;
 use uuid::Uuid;
@@ -90,7 +91,7 @@ pub(super) fn authorize_query(data: &[u8]) -> bool {
         check_address(client, parameters.get("redirect_uri"), reply.return_to.uri());
         assert_eq!(reply.state.as_deref(), parameters.get("state"));
         check_answer(&reply, &reply.code("idsvc_ac_code", ISSUER));
-        match AuthorizationRequest::parse(&parameters, (client, &APIS), reply.clone(), &|_| None) {
+        match AuthorizationRequest::parse(&parameters, (client, &APIS, &SCOPES), reply.clone(), &|_| None) {
             Ok(request) => {
                 is_accepted = true;
                 assert_eq!(parameters.get("response_type"), Some("code"));
@@ -290,13 +291,24 @@ fn check_written(scope: &Scope) {
     assert_eq!(serde_json::from_value::<Scope>(written).unwrap(), *scope);
 }
 
+/// The scope value `staff` releases the claims `badge` and `name`.
+static SCOPES: LazyLock<RegisteredScopes> = LazyLock::new(|| {
+    let mut staff = RegisteredScope::new("staff", Uuid::nil(), Timestamp::from_seconds(0));
+    staff.metadata.claims = ["badge".to_owned(), "name".to_owned()].into();
+    RegisteredScopes::new([staff])
+});
+
+fn allowed() -> Scope {
+    Scope::of(Scope::STANDARD).unwrap().with("groups").with("staff")
+}
+
 /// The `claims` parameter asks for known claims that it names, and for nothing else.
 pub(super) fn claims(data: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(data) else {
         return false;
     };
     let value = serde_json::from_str::<Value>(text).ok();
-    let Ok((request, demands)) = ClaimsRequest::parse(text) else {
+    let Ok((request, demands)) = ClaimsRequest::parse(text, &allowed(), &SCOPES) else {
         let is_sound = |place: &str| {
             let found = value.as_ref().and_then(|value| value.get(place));
             found.is_none_or(|found| found.is_object() || found.is_null())
@@ -306,7 +318,7 @@ pub(super) fn claims(data: &[u8]) -> bool {
         return false;
     };
     let value = value.unwrap();
-    let known = supported();
+    let known = supported(&SCOPES);
     for (place, names) in [("userinfo", &request.userinfo), ("id_token", &request.id_token)] {
         for name in names {
             assert!(

@@ -3,6 +3,7 @@ mod providers;
 mod registration;
 mod removals;
 
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use crate::admin::apply::*;
@@ -13,6 +14,7 @@ use crate::admin::tests::{admin, assert_faults, core, refusal};
 use crate::admin::user;
 use crate::admin::user::{AddUser, NewPassword, UserFields};
 use crate::federation::provider::ProviderFields;
+use crate::flow::Core;
 use crate::oauth::ClientFields;
 use crate::oauth::client::GrantType;
 

@@ -10,7 +10,7 @@ use crate::jose::alg::Algorithm;
 use crate::oauth::Client;
 use crate::oauth::resource::TokenTarget;
 use crate::secret::Digest;
-use crate::store::tables::SIGNING_KEYS;
+use crate::store::tables::{CLIENTS, SIGNING_KEYS};
 
 async fn applied(core: &Core, client: DeclaredClient) -> Applied {
     let done = apply(admin(core), request(Some(vec![client]), None, false)).await;

@@ -1,0 +1,218 @@
+//! Records that are no more than a name and some settings: add, list, show, update, remove.
+
+use std::collections::BTreeSet;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::claim::may_be_released;
+use super::{
+    Admin, AdminError, AdminResult, TxResult, about, all_or_none, already_exists, check_text, not_found,
+};
+use crate::flow::or_refuse;
+use crate::oauth::fields::Form;
+use crate::oauth::group::Groups;
+use crate::oauth::named::Named;
+use crate::oauth::{Fault, FaultCode, GroupFields, GroupMetadata, Scope, ScopeFields, ScopeMetadata};
+use crate::store::table::Table;
+use crate::store::tables::{GROUPS, SCOPES};
+
+/// The settings of one kind of these records, and what commands need to know of the kind.
+pub trait NamedKind:
+    Clone + Default + PartialEq + Serialize + DeserializeOwned + Send + Sync + 'static
+{
+    /// The kind of record in faults, and the noun of the commands.
+    const KIND: &'static str;
+    /// The table.
+    const TABLE: Table<String, Named<Self>>;
+    /// The names and forms of the settings.
+    const FIELDS: &'static [(&'static str, Form)];
+    /// A change of the settings.
+    type Fields: Clone + Default + PartialEq + Serialize + DeserializeOwned + Send + 'static;
+
+    /// Applies a change.
+    fn apply(&mut self, change: Self::Fields, faults: &mut Vec<Fault>);
+
+    /// Checks the name of a record.
+    fn check_name(name: &str, faults: &mut Vec<Fault>);
+
+    /// Checks the settings.
+    fn check(&self, faults: &mut Vec<Fault>);
+}
+
+/// The most claims of one scope value.
+const MAX_CLAIMS: usize = 100;
+/// The longest name, in bytes.
+const MAX_NAME_BYTES: usize = 128;
+
+impl NamedKind for ScopeMetadata {
+    const KIND: &'static str = "scope";
+    const TABLE: Table<String, Named<Self>> = SCOPES;
+    const FIELDS: &'static [(&'static str, Form)] = ScopeFields::FIELDS;
+    type Fields = ScopeFields;
+
+    fn apply(&mut self, change: ScopeFields, faults: &mut Vec<Fault>) {
+        change.apply(self, faults);
+    }
+
+    fn check_name(name: &str, faults: &mut Vec<Fault>) {
+        let is_one_value = Scope::of([name]).is_ok() && name.len() <= MAX_NAME_BYTES;
+        if !is_one_value {
+            let detail = format!(
+                "scope {name:?}: a value is up to {MAX_NAME_BYTES} printable ASCII characters without spaces, quotes and backslashes"
+            );
+            faults.push(FaultCode::Invalid.at(["name"], detail));
+        }
+        if Scope::is_built_in(name) {
+            let detail = format!("scope {name} has a meaning of its own, which cannot be changed");
+            faults.push(FaultCode::Invalid.at(["name"], detail));
+        }
+    }
+
+    fn check(&self, faults: &mut Vec<Fault>) {
+        if self.claims.len() > MAX_CLAIMS {
+            let detail = format!("there are more than {MAX_CLAIMS} claims");
+            faults.push(FaultCode::TooMany.at(["claims"], detail));
+        }
+        for claim in self.claims.iter().filter(|claim| !may_be_released(claim)) {
+            let detail = format!("claim {claim:?} is no claim of a user, or belongs to the service");
+            faults.push(FaultCode::Invalid.at(["claims"], detail));
+        }
+    }
+}
+
+impl NamedKind for GroupMetadata {
+    const KIND: &'static str = "group";
+    const TABLE: Table<String, Named<Self>> = GROUPS;
+    const FIELDS: &'static [(&'static str, Form)] = GroupFields::FIELDS;
+    type Fields = GroupFields;
+
+    fn apply(&mut self, change: GroupFields, faults: &mut Vec<Fault>) {
+        change.apply(self, faults);
+    }
+
+    fn check_name(name: &str, faults: &mut Vec<Fault>) {
+        check_text(faults, "name", name);
+        if name.trim() != name || name.len() > MAX_NAME_BYTES {
+            let detail =
+                format!("group {name:?}: a name is up to {MAX_NAME_BYTES} bytes, without spaces at its ends");
+            faults.push(FaultCode::Invalid.at(["name"], detail));
+        }
+    }
+
+    fn check(&self, _: &mut Vec<Fault>) {}
+}
+
+/// A record to be added, or a change of one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamedFields<F> {
+    /// Its name.
+    pub name: String,
+    /// Its settings.
+    pub fields: F,
+}
+
+/// Adds a record.
+pub async fn add<M: NamedKind>(admin: Admin<'_>, request: NamedFields<M::Fields>) -> AdminResult<Named<M>> {
+    let core = admin.core;
+    let NamedFields { name, fields } = request;
+    let uuid = core.random.uuid_v7(core.clock.since_epoch());
+    let mut record = Named::<M>::new(&name, uuid, core.clock.now());
+    let mut faults = Vec::new();
+    M::check_name(&name, &mut faults);
+    record.metadata.apply(fields, &mut faults);
+    record.metadata.check(&mut faults);
+    all_or_none(about(M::KIND, &name, faults).collect())?;
+    let added = record.clone();
+    let written = core
+        .store
+        .write(M::KIND, move |tx| -> TxResult<()> {
+            if M::TABLE.contains(&*tx, &added.name)? {
+                return Ok(Err(already_exists(M::KIND, &added.name).into()));
+            }
+            M::TABLE.put(tx, &added.name, &added).map(Ok)
+        })
+        .await;
+    core.reload_after::<_, AdminError>(written)??;
+    admin.record(&format!("{} add", M::KIND), &name);
+    Ok(record)
+}
+
+/// Every record, by name.
+pub fn list<M: NamedKind>(admin: Admin<'_>) -> AdminResult<Vec<Named<M>>> {
+    let all = admin
+        .core
+        .store
+        .read(|snapshot| M::TABLE.scan(snapshot, .., usize::MAX))?;
+    Ok(all.into_iter().map(|(_, record)| record).collect())
+}
+
+/// One record.
+pub fn show<M: NamedKind>(admin: Admin<'_>, name: &str) -> AdminResult<Named<M>> {
+    let found = admin.core.store.read(|snapshot| M::TABLE.get(snapshot, name))?;
+    Ok(found.ok_or_else(|| not_found(M::KIND, name))?)
+}
+
+/// Changes a record.
+pub async fn update<M: NamedKind>(
+    admin: Admin<'_>,
+    request: NamedFields<M::Fields>,
+) -> AdminResult<Named<M>> {
+    let core = admin.core;
+    let now = core.clock.now();
+    let written = core
+        .store
+        .write(M::KIND, move |tx| -> TxResult<Named<M>> {
+            let name = &request.name;
+            let Some(mut record) = M::TABLE.get(&*tx, name)? else {
+                return Ok(Err(not_found(M::KIND, name).into()));
+            };
+            let mut faults = Vec::new();
+            record.metadata.apply(request.fields.clone(), &mut faults);
+            record.metadata.check(&mut faults);
+            or_refuse!(all_or_none(about(M::KIND, name, faults).collect()));
+            record.updated_at = now;
+            M::TABLE.put(tx, name, &record)?;
+            Ok(Ok(record))
+        })
+        .await;
+    let record = core.reload_after::<_, AdminError>(written)??;
+    admin.record(&format!("{} update", M::KIND), &record.name);
+    Ok(record)
+}
+
+/// Removes a record. Clients may keep the scope value, and users the identifier of the group: nothing comes of them.
+pub async fn remove<M: NamedKind>(admin: Admin<'_>, name: String) -> AdminResult<String> {
+    let core = admin.core;
+    let removed = name.clone();
+    let written = core
+        .store
+        .write(M::KIND, move |tx| -> TxResult<()> {
+            if !M::TABLE.contains(&*tx, &removed)? {
+                return Ok(Err(not_found(M::KIND, &removed).into()));
+            }
+            M::TABLE.remove(tx, &removed)?;
+            Ok(Ok(()))
+        })
+        .await;
+    core.reload_after::<_, AdminError>(written)??;
+    admin.record(&format!("{} remove", M::KIND), &name);
+    Ok(name)
+}
+
+/// The identifiers of the groups with these names. Empty texts are left out, and an unknown name is a fault.
+pub(super) fn group_ids<'a>(
+    groups: &Groups,
+    names: impl IntoIterator<Item = &'a String>,
+    faults: &mut Vec<Fault>,
+) -> BTreeSet<Uuid> {
+    let mut ids = BTreeSet::new();
+    for name in names.into_iter().filter(|name| !name.is_empty()) {
+        match groups.id_of(name) {
+            Some(id) => drop(ids.insert(id)),
+            None => faults.push(FaultCode::NotFound.at(["groups"], format!("there is no group {name}"))),
+        }
+    }
+    ids
+}

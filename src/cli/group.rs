@@ -1,0 +1,137 @@
+//! Runs `idsvc group …`.
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use super::admin_connection::{AdminConnector, unexpected};
+use super::output::{CliError, Output, field_facts, moment};
+use super::value_parsers::change;
+use crate::admin::named::NamedFields;
+use crate::control::protocol::{Command, Reply};
+use crate::oauth::{Group, GroupFields};
+
+/// The verbs of groups.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Add a group of users
+    #[command(
+        after_help = "Examples:\n  idsvc group add editors --text 'People who may publish'\n  idsvc user update alice@example.com --group editors"
+    )]
+    Add(Change),
+    /// Show all groups
+    List,
+    /// Show one group
+    Show(Name),
+    /// Change the named fields of a group. '' removes a value
+    Update(Change),
+    /// Remove a group. Nobody is in a group that is added again under its name
+    Remove(Remove),
+}
+
+/// The name of a group.
+#[derive(Debug, Args)]
+pub struct Name {
+    /// The group's name
+    #[arg(value_name = "NAME")]
+    pub name: String,
+}
+
+/// The flags of `remove`.
+#[derive(Debug, Args)]
+pub struct Remove {
+    /// The group's name
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Do not ask
+    #[arg(long)]
+    pub yes: bool,
+}
+
+/// The flags of `add` and `update`, with the names of the fields in [`GroupFields`].
+#[derive(Debug, Args, Serialize)]
+pub struct Change {
+    /// The group's name, as it is in tokens
+    #[arg(value_name = "NAME")]
+    #[serde(skip)]
+    pub name: String,
+    /// What the group is, for operators
+    #[arg(long)]
+    pub text: Option<String>,
+}
+
+/// Runs a verb.
+pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
+    let is_new = matches!(verb, Verb::Add(_));
+    let command = match verb {
+        Verb::Add(add) => Command::GroupAdd(NamedFields {
+            fields: change(&add)?,
+            name: add.name,
+        }),
+        Verb::List => Command::GroupList,
+        Verb::Show(which) => Command::GroupShow(which.name),
+        Verb::Update(update) => {
+            let fields = change(&update)?;
+            if fields == GroupFields::default() {
+                let message = "nothing to change: name at least one flag, see idsvc group update --help";
+                return Err(CliError::Misused(message.to_owned()));
+            }
+            Command::GroupUpdate(NamedFields {
+                fields,
+                name: update.name,
+            })
+        }
+        Verb::Remove(remove) => {
+            let question = format!("Remove group {} and take all users out of it?", remove.name);
+            output.confirm(&question, remove.yes)?;
+            Command::GroupRemove(remove.name)
+        }
+    };
+    connector.run(command, output, |reply, output| match reply {
+        Reply::Group(group) => show(&group, is_new, output),
+        Reply::Groups(groups) => list(&groups, output),
+        Reply::GroupRemoved(name) if output.json => {
+            output.document(&serde_json::json!({ "name": name, "removed": true }))
+        }
+        Reply::GroupRemoved(name) => output.line(&format!("group {name} is removed")),
+        _ => Err(unexpected()),
+    })
+}
+
+fn list(groups: &[Group], output: &mut Output<'_>) -> Result<(), CliError> {
+    if output.json {
+        return output.document(&groups);
+    }
+    output.table(
+        &["GROUP", "TEXT", "UUID"],
+        groups.iter().map(|group| {
+            [
+                group.name.clone(),
+                group.metadata.text.clone().unwrap_or_default(),
+                group.uuid.to_string(),
+            ]
+        }),
+    )?;
+    if groups.is_empty() {
+        output.hint("no group yet: idsvc group add NAME");
+    }
+    Ok(())
+}
+
+fn show(group: &Group, is_new: bool, output: &mut Output<'_>) -> Result<(), CliError> {
+    if output.json {
+        return output.document(group);
+    }
+    let mut facts = vec![("name", group.name.clone())];
+    facts.extend(field_facts(&group.metadata, GroupFields::FIELDS)?);
+    facts.push(("uuid", group.uuid.to_string()));
+    facts.push(("created_at", moment(group.created_at)));
+    facts.push(("updated_at", moment(group.updated_at)));
+    output.facts(&facts)?;
+    if is_new {
+        output.hint(&format!(
+            "\nPut a user into it: idsvc user update WHO --group {0}. Repeat --group for those that the user is in already.\nLet a client learn it: idsvc client update CLIENT --scope groups. Repeat --scope for those that it may ask for already.",
+            group.name
+        ));
+    }
+    Ok(())
+}

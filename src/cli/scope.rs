@@ -1,0 +1,141 @@
+//! Runs `idsvc scope …`.
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use super::admin_connection::{AdminConnector, unexpected};
+use super::output::{CliError, Output, field_facts, moment};
+use super::value_parsers::change;
+use crate::admin::named::NamedFields;
+use crate::control::protocol::{Command, Reply};
+use crate::oauth::{RegisteredScope, ScopeFields};
+
+/// The verbs of scope values.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Register a scope value that releases claims of users
+    #[command(
+        after_help = "Examples:\n  idsvc scope add staff --claim badge --claim department --text 'See your badge and department'\n  idsvc client update web --scope openid --scope staff"
+    )]
+    Add(Change),
+    /// Show all registered scope values
+    List,
+    /// Show one scope value
+    Show(Name),
+    /// Change the named fields of a scope value. A list replaces the stored list, and '' removes a value
+    Update(Change),
+    /// Remove a scope value. Clients that may ask for it get no claims for it
+    Remove(Remove),
+}
+
+/// The name of a scope value.
+#[derive(Debug, Args)]
+pub struct Name {
+    /// The scope value
+    #[arg(value_name = "NAME")]
+    pub name: String,
+}
+
+/// The flags of `remove`.
+#[derive(Debug, Args)]
+pub struct Remove {
+    /// The scope value
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Do not ask
+    #[arg(long)]
+    pub yes: bool,
+}
+
+/// The flags of `add` and `update`, with the names of the fields in [`ScopeFields`].
+#[derive(Debug, Args, Serialize)]
+pub struct Change {
+    /// The scope value
+    #[arg(value_name = "NAME")]
+    #[serde(skip)]
+    pub name: String,
+    /// A claim of the user that it releases; may be repeated
+    #[arg(long = "claim", value_name = "CLAIM")]
+    pub claims: Option<Vec<String>>,
+    /// Its description on the consent page
+    #[arg(long)]
+    pub text: Option<String>,
+}
+
+/// Runs a verb.
+pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
+    let is_new = matches!(verb, Verb::Add(_));
+    let command = match verb {
+        Verb::Add(add) => Command::ScopeAdd(NamedFields {
+            fields: change(&add)?,
+            name: add.name,
+        }),
+        Verb::List => Command::ScopeList,
+        Verb::Show(which) => Command::ScopeShow(which.name),
+        Verb::Update(update) => {
+            let fields = change(&update)?;
+            if fields == ScopeFields::default() {
+                let message = "nothing to change: name at least one flag, see idsvc scope update --help";
+                return Err(CliError::Misused(message.to_owned()));
+            }
+            Command::ScopeUpdate(NamedFields {
+                fields,
+                name: update.name,
+            })
+        }
+        Verb::Remove(remove) => {
+            let question = format!("Remove scope {}, so that it releases no claims?", remove.name);
+            output.confirm(&question, remove.yes)?;
+            Command::ScopeRemove(remove.name)
+        }
+    };
+    connector.run(command, output, |reply, output| match reply {
+        Reply::Scope(scope) => show(&scope, is_new, output),
+        Reply::Scopes(scopes) => list(&scopes, output),
+        Reply::ScopeRemoved(name) if output.json => {
+            output.document(&serde_json::json!({ "name": name, "removed": true }))
+        }
+        Reply::ScopeRemoved(name) => output.line(&format!("scope {name} is removed")),
+        _ => Err(unexpected()),
+    })
+}
+
+fn list(scopes: &[RegisteredScope], output: &mut Output<'_>) -> Result<(), CliError> {
+    if output.json {
+        return output.document(&scopes);
+    }
+    output.table(
+        &["SCOPE", "CLAIMS", "TEXT"],
+        scopes.iter().map(|scope| {
+            let claims: Vec<_> = scope.metadata.claims.iter().map(String::as_str).collect();
+            [
+                scope.name.clone(),
+                claims.join(" "),
+                scope.metadata.text.clone().unwrap_or_default(),
+            ]
+        }),
+    )?;
+    if scopes.is_empty() {
+        output.hint("no scope yet: idsvc scope add NAME --claim CLAIM");
+    }
+    Ok(())
+}
+
+fn show(scope: &RegisteredScope, is_new: bool, output: &mut Output<'_>) -> Result<(), CliError> {
+    if output.json {
+        return output.document(scope);
+    }
+    let mut facts = vec![("name", scope.name.clone())];
+    facts.extend(field_facts(&scope.metadata, ScopeFields::FIELDS)?);
+    facts.push(("uuid", scope.uuid.to_string()));
+    facts.push(("created_at", moment(scope.created_at)));
+    facts.push(("updated_at", moment(scope.updated_at)));
+    output.facts(&facts)?;
+    if is_new {
+        output.hint(&format!(
+            "\nLet a client ask for it: idsvc client update CLIENT --scope {}. Repeat --scope for those that it may ask for already.",
+            scope.name
+        ));
+    }
+    Ok(())
+}

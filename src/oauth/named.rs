@@ -1,0 +1,35 @@
+//! A record that is no more than a name and some settings: a scope value, a group.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::clock::Timestamp;
+
+/// A record that the operator registers under a name, with the settings `M`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Named<M> {
+    /// The name.
+    pub name: String,
+    /// The identifier of the record. A record that is registered later under the same name has another one.
+    pub uuid: Uuid,
+    /// The settings.
+    #[serde(flatten)]
+    pub metadata: M,
+    /// When the record was made.
+    pub created_at: Timestamp,
+    /// When the record last changed.
+    pub updated_at: Timestamp,
+}
+
+impl<M: Default> Named<M> {
+    /// A new record with the usual settings.
+    pub fn new(name: &str, uuid: Uuid, now: Timestamp) -> Self {
+        Self {
+            name: name.to_owned(),
+            uuid,
+            metadata: M::default(),
+            created_at: now,
+            updated_at: now,
+        }
+    }
+}
