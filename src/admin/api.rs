@@ -1,19 +1,22 @@
 //! APIs: add, show, update, remove.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 
 use serde::{Deserialize, Serialize};
 use url::Url;
 use uuid::Uuid;
 
+use super::named::groups;
 use super::provider::check::is_id;
 use super::{
-    Admin, AdminError, AdminResult, RecordChecks, TxResult, about, all_or_none, already_exists, not_found,
+    Admin, AdminError, AdminResult, RecordChecks, TxResult, about, all_or_none, already_exists, check_text,
+    not_found,
 };
 use crate::clock::Timestamp;
 use crate::flow::or_refuse;
 use crate::oauth::api::{Api, ApiFields, ApiMetadata, same_identifier};
+use crate::oauth::group::Groups;
 use crate::oauth::scope::Scope;
 use crate::oauth::{Fault, FaultCode};
 use crate::store::StoreError;
@@ -22,6 +25,8 @@ use crate::store::tables::{APIS, CLIENTS};
 
 /// The longest identifier. Grants and tokens contain it.
 const MAX_IDENTIFIER_BYTES: usize = 512;
+/// The most roles of one API.
+const MAX_ROLES: usize = 100;
 
 /// An API to be registered.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -103,6 +108,7 @@ impl RecordChecks {
         }
         self.check_identifier(&api.identifier, faults);
         check_scope(&api.metadata, faults);
+        check_roles(&api.metadata, faults);
         self.check_lifetime(api.metadata.access_token_lifetime, faults);
         let usable = self.usable_algorithms(snapshot)?;
         if let Some(alg) = api.metadata.access_token_alg.filter(|alg| !usable.contains(alg)) {
@@ -152,6 +158,41 @@ fn check_scope(metadata: &ApiMetadata, faults: &mut Vec<Fault>) {
     }
 }
 
+fn check_roles(metadata: &ApiMetadata, faults: &mut Vec<Fault>) {
+    if metadata.roles.len() > MAX_ROLES {
+        let detail = format!("there are more than {MAX_ROLES} roles");
+        faults.push(FaultCode::TooMany.at(["roles"], detail));
+    }
+    for role in &metadata.roles {
+        check_text(faults, "roles", role);
+    }
+    for role in metadata.role_groups.keys() {
+        if !metadata.roles.contains(role) {
+            let detail = format!("role {role:?} has groups and is no role of the API");
+            faults.push(FaultCode::NotAllowed.at(["role_groups", "roles"], detail));
+        }
+    }
+}
+
+/// Refuses roles of groups that do not exist.
+pub(super) fn check_role_groups(metadata: &ApiMetadata, groups: &Groups, faults: &mut Vec<Fault>) {
+    let named: BTreeSet<_> = metadata.role_groups.values().flatten().collect();
+    for name in named.into_iter().filter(|name| groups.id_of(name).is_none()) {
+        let detail = format!("there is no group {name}");
+        faults.push(FaultCode::NotFound.at(["role_groups"], detail));
+    }
+}
+
+/// The ids of the APIs in which users of a group have roles.
+pub(super) fn with_role_group(snapshot: &dyn Snapshot, group: &str) -> Result<Vec<String>, StoreError> {
+    let apis = APIS.scan(snapshot, .., usize::MAX)?.into_iter();
+    let names_it = |(_, api): &(String, Api)| {
+        let mut groups = api.metadata.role_groups.values();
+        groups.any(|groups| groups.contains(group))
+    };
+    Ok(apis.filter(names_it).map(|(id, _)| id).collect())
+}
+
 /// All APIs by id.
 pub(super) fn all(snapshot: &dyn Snapshot) -> Result<BTreeMap<String, Api>, StoreError> {
     Ok(APIS.scan(snapshot, .., usize::MAX)?.into_iter().collect())
@@ -165,6 +206,7 @@ fn check_in(
     mut faults: Vec<Fault>,
 ) -> TxResult<()> {
     checks.check_api(snapshot, api, &all(snapshot)?, &mut faults)?;
+    check_role_groups(&api.metadata, &groups(snapshot)?, &mut faults);
     for client_id in &api.metadata.introspection_clients {
         if !CLIENTS.contains(snapshot, client_id)? {
             let detail = format!("there is no client {client_id}");

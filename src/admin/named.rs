@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::api::with_role_group;
 use super::claim::may_be_released;
 use super::{
     Admin, AdminError, AdminResult, TxResult, about, all_or_none, already_exists, check_text, not_found,
@@ -15,6 +16,8 @@ use crate::oauth::fields::Form;
 use crate::oauth::group::Groups;
 use crate::oauth::named::Named;
 use crate::oauth::{Fault, FaultCode, GroupFields, GroupMetadata, Scope, ScopeFields, ScopeMetadata};
+use crate::store::StoreError;
+use crate::store::engine::Snapshot;
 use crate::store::table::Table;
 use crate::store::tables::{GROUPS, SCOPES};
 
@@ -39,6 +42,11 @@ pub trait NamedKind:
 
     /// Checks the settings.
     fn check(&self, faults: &mut Vec<Fault>);
+
+    /// Refuses to remove a record that others need.
+    fn check_removal(_: &dyn Snapshot, _: &str) -> TxResult<()> {
+        Ok(Ok(()))
+    }
 }
 
 /// The most claims of one scope value.
@@ -102,6 +110,15 @@ impl NamedKind for GroupMetadata {
     }
 
     fn check(&self, _: &mut Vec<Fault>) {}
+
+    fn check_removal(snapshot: &dyn Snapshot, name: &str) -> TxResult<()> {
+        let apis = with_role_group(snapshot, name)?;
+        if apis.is_empty() {
+            return Ok(Ok(()));
+        }
+        let detail = format!("the users of group {name} have roles in api {}", apis.join(", "));
+        Ok(Err(FaultCode::InUse.of(Self::KIND, name, detail).into()))
+    }
 }
 
 /// A record to be added, or a change of one.
@@ -182,7 +199,8 @@ pub async fn update<M: NamedKind>(
     Ok(record)
 }
 
-/// Removes a record. Clients may keep the scope value, and users the identifier of the group: nothing comes of them.
+/// Removes a record. Clients keep the scope value, which releases nothing any more. Users keep the identifier of the group,
+/// which no other group gets.
 pub async fn remove<M: NamedKind>(admin: Admin<'_>, name: String) -> AdminResult<String> {
     let core = admin.core;
     let removed = name.clone();
@@ -192,6 +210,7 @@ pub async fn remove<M: NamedKind>(admin: Admin<'_>, name: String) -> AdminResult
             if !M::TABLE.contains(&*tx, &removed)? {
                 return Ok(Err(not_found(M::KIND, &removed).into()));
             }
+            or_refuse!(M::check_removal(&*tx, &removed)?);
             M::TABLE.remove(tx, &removed)?;
             Ok(Ok(()))
         })
@@ -199,6 +218,14 @@ pub async fn remove<M: NamedKind>(admin: Admin<'_>, name: String) -> AdminResult
     core.reload_after::<_, AdminError>(written)??;
     admin.record(&format!("{} remove", M::KIND), &name);
     Ok(name)
+}
+
+/// The stored groups.
+pub(super) fn groups(snapshot: &dyn Snapshot) -> Result<Groups, StoreError> {
+    let all = GROUPS.scan(snapshot, .., usize::MAX)?;
+    Ok(Groups::new(
+        all.into_iter().map(|(name, group)| (name, group.uuid)),
+    ))
 }
 
 /// The identifiers of the groups with these names. Empty texts are left out, and an unknown name is a fault.

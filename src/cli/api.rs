@@ -17,7 +17,7 @@ use crate::oauth::ApiFields;
 pub enum Verb {
     /// Register an API
     #[command(
-        after_help = "Examples:\n  idsvc api add notes --identifier https://api.example/notes --scope notes.read=\"Read your notes\" --open\n  idsvc client update web --api notes"
+        after_help = "Examples:\n  idsvc api add notes --identifier https://api.example/notes --scope notes.read=\"Read your notes\" --open\n  idsvc api update notes --role editor --role-group editor=staff\n  idsvc client update web --api notes"
     )]
     Add(Box<Add>),
     /// Show all APIs
@@ -74,6 +74,20 @@ pub struct Fields {
     /// A client that may introspect tokens for the API; may be repeated
     #[arg(long = "introspection-client", value_name = "CLIENT")]
     pub introspection_clients: Option<Vec<String>>,
+    /// A role that users can have in the API; may be repeated
+    #[arg(long = "role", value_name = "ROLE")]
+    pub roles: Option<Vec<String>>,
+    /// A group whose users have a role in the API; may be repeated. ROLE= takes all groups out of the role
+    #[arg(long = "role-group", value_name = "ROLE=GROUP", value_parser = role_group)]
+    #[serde(skip)]
+    pub role_groups: Option<Vec<(String, String)>>,
+}
+
+fn role_group(text: &str) -> Result<(String, String), String> {
+    let (role, group) = text
+        .split_once('=')
+        .ok_or("a role of a group is written ROLE=GROUP")?;
+    Ok((role.to_owned(), group.to_owned()))
 }
 
 impl Fields {
@@ -90,6 +104,10 @@ impl Fields {
             let texts: std::collections::BTreeMap<_, _> = texts.into_iter().flatten().collect();
             fields.scope = Some(values);
             fields.scope_texts = (!texts.is_empty()).then_some(texts);
+        }
+        for (role, group) in self.role_groups.into_iter().flatten() {
+            let groups = fields.role_groups.get_or_insert_default();
+            groups.entry(role).or_default().push(group);
         }
         Ok(fields)
     }

@@ -112,7 +112,7 @@ fn hint_for(fault: &Fault, is_file: bool) -> Option<String> {
         (FaultCode::NotFound, "api_key", _) => "idsvc client api-key list ID shows all",
         (FaultCode::NotFound, _, ["apis"]) => "idsvc api list shows all",
         (FaultCode::NotFound, _, ["introspection_clients"]) => "idsvc client list shows all",
-        (FaultCode::NotFound, _, ["groups"]) => "idsvc group list shows all",
+        (FaultCode::NotFound, _, ["groups" | "role_groups"]) => "idsvc group list shows all",
         (FaultCode::NotFound, _, ["providers"]) => "idsvc provider list shows all",
         (FaultCode::AlreadyExists, "key", _) => "idsvc key list shows its state",
         (FaultCode::InUse, "key", _) => "idsvc key rotate --alg ALG --now replaces it",

@@ -104,6 +104,10 @@ described! {
         /// The names of the groups that the user is in, sorted (RFC 9068 section 2.2.3.1); absent without the scope `groups`.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub groups: Option<BTreeSet<&'a str>>,
+        /// The roles of the user in the one API that the token is for, sorted (RFC 9068 section 2.2.3.1); absent if the API
+        /// has no roles, if the token is for no API or several, and in a token of a client that acts for itself.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub roles: Option<BTreeSet<&'a str>>,
         #[serde(flatten)]
         /// The members that the token response has too.
         pub common: &'a CommonClaims,
@@ -204,6 +208,7 @@ mod tests {
             auth_time: Some(Timestamp::from_seconds(1)),
             grant_id: Uuid::from_u128(3),
             groups: Some(BTreeSet::from(["staff"])),
+            roles: Some(BTreeSet::from(["editor"])),
             upstream_token,
         };
         serde_json::to_string(&claims).unwrap()

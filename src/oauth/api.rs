@@ -36,6 +36,10 @@ fields! {
     access_token_typ: Option<AccessTokenTyp>;
     /// The clients that may introspect tokens for the API.
     introspection_clients: BTreeSet<String>;
+    /// The roles that users can have in the API.
+    roles: BTreeSet<String>;
+    /// The names of the groups whose users have a role, by role.
+    role_groups: BTreeMap<String, BTreeSet<String>>;
 }
 
 /// A registered API. Its identifier cannot change, because grants remember it.
@@ -59,6 +63,17 @@ impl Api {
     /// The name shown to people.
     pub fn display_name(&self) -> &str {
         self.metadata.name.as_deref().unwrap_or(&self.identifier)
+    }
+
+    /// The roles in the API of a user who is in these groups. `None` if the API has no roles.
+    pub fn roles_of(&self, groups: &BTreeSet<&str>) -> Option<BTreeSet<&str>> {
+        let has_role = |role: &&String| {
+            let mut of_role = self.metadata.role_groups.get(*role).into_iter().flatten();
+            of_role.any(|group| groups.contains(group.as_str()))
+        };
+        let roles = &self.metadata.roles;
+        let of_user = || roles.iter().filter(has_role).map(String::as_str).collect();
+        (!roles.is_empty()).then(of_user)
     }
 }
 

@@ -203,6 +203,23 @@ impl Field for BTreeMap<String, String> {
     }
 }
 
+/// Each list replaces the one with its name. An empty list removes it.
+impl Field for BTreeMap<String, BTreeSet<String>> {
+    type Change = BTreeMap<String, Vec<String>>;
+    const FORM: Form = Form::Table;
+
+    fn change(&mut self, to: Self::Change, _: &str, _: &mut Vec<Fault>) {
+        for (key, texts) in to {
+            let texts: BTreeSet<_> = texts.into_iter().filter(|text| !text.is_empty()).collect();
+            if texts.is_empty() {
+                self.remove(&key);
+            } else {
+                self.insert(key, texts);
+            }
+        }
+    }
+}
+
 /// A text may contain several values, separated by spaces.
 impl Field for Scope {
     type Change = Vec<String>;

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Plan, PlannedWrite, export_fields, members, refuse_duplicates};
 pub(super) use crate::admin::api::KIND;
-use crate::admin::api::new_api;
+use crate::admin::api::{check_role_groups, new_api};
 use crate::admin::{Admin, RecordChecks, about};
 use crate::clock::Timestamp;
 use crate::oauth::api::{Api, ApiFields, ApiMetadata};
@@ -149,6 +149,15 @@ pub(super) fn refuse_orphans(
         }
     }
     Ok(())
+}
+
+/// Refuses roles of groups that do not exist after the change.
+pub(super) fn check_groups(plan: &mut Plan) {
+    for api in plan.apis.values() {
+        let mut faults = Vec::new();
+        check_role_groups(&api.metadata, &plan.groups, &mut faults);
+        plan.faults.extend(about(KIND, &api.id, faults));
+    }
 }
 
 /// An API as an entry of a file.

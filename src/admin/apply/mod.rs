@@ -275,6 +275,9 @@ impl Prepared {
         if let Some(apis) = &self.apis {
             apis::refuse_orphans(snapshot, apis, &mut plan)?;
         }
+        if self.apis.is_some() || self.groups.is_some() {
+            apis::check_groups(&mut plan);
+        }
         if let Some(users) = &self.users {
             users::plan(snapshot, users, prune, now, &mut plan)?;
         }

@@ -63,7 +63,12 @@ pub fn issue_tokens(
     } = approved;
     let scope = &target.scope;
     let of_user = id_token_claims(&catalog, client, &user, &authorization, scope);
-    let groups = scope.contains(Scope::GROUPS).then(|| catalog.groups().of(&user));
+    let groups = catalog.groups().of(&user);
+    // A role has a meaning in one API. In a token for several nobody could tell whose it is.
+    let roles = match target.apis.as_slice() {
+        [api] => api.roles_of(&groups),
+        _ => None,
+    };
     let common = CommonClaims {
         iss: policy.issuer.clone(),
         iat: now,
@@ -87,7 +92,8 @@ pub fn issue_tokens(
     let grant = Grant {
         auth_time: authorization.auth_time,
         id: family,
-        groups,
+        roles,
+        groups: scope.contains(Scope::GROUPS).then_some(groups),
         upstream_token: embedded
             .as_ref()
             .and_then(|(claim, token)| EmbeddedToken::new(claim, token)),
@@ -180,6 +186,7 @@ struct Grant<'a> {
     auth_time: Option<Timestamp>,
     id: Uuid,
     groups: Option<BTreeSet<&'a str>>,
+    roles: Option<BTreeSet<&'a str>>,
     upstream_token: Option<EmbeddedToken<'a>>,
 }
 
@@ -237,6 +244,7 @@ fn access_token(
         auth_time: grant.auth_time,
         grant_id: grant.id,
         groups: grant.groups,
+        roles: grant.roles,
         upstream_token: grant.upstream_token,
     })?)
 }
@@ -274,6 +282,7 @@ pub fn issue_tokens_for_client(
         id: client.own_grant,
         auth_time: None,
         groups: None,
+        roles: None,
         upstream_token: None,
     };
     let access_token = access_token(&core.catalog(), client, &form, &common, grant)?;
