@@ -21,6 +21,7 @@ use crate::admin::backup;
 use crate::admin::client::ClientView;
 use crate::admin::client::api_key;
 use crate::admin::import;
+use crate::admin::named::{GroupMetadata, ScopeMetadata};
 use crate::admin::page::Page;
 use crate::admin::provider::ProviderView;
 use crate::admin::user::UserView;
@@ -30,7 +31,6 @@ use crate::admin::{
 };
 use crate::control::protocol::{Command, Reply, ReplyLine, StreamError};
 use crate::flow::Core;
-use crate::oauth::{GroupMetadata, ScopeMetadata};
 use crate::store::StoreError;
 
 /// The socket's name in the data directory.

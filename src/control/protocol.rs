@@ -15,12 +15,11 @@ use crate::admin::compact::{Compacted, DatabaseSize};
 use crate::admin::import::{ImportUsers, Imported};
 use crate::admin::installation::{InstallationState, IssuerView};
 use crate::admin::key::{ImportKey, KeyView, RotateKey};
-use crate::admin::named::NamedFields;
+use crate::admin::named::{Group, GroupFields, NamedFields, RegisteredScope, ScopeFields};
 use crate::admin::provider::examine::ProviderReport;
 use crate::admin::provider::{AddProvider, ProviderView, UpdateProvider};
 use crate::admin::session::{RevokeSessions, Revoked, SessionView};
 use crate::admin::user::{AddUser, ListUsers, SetPassword, Unlink, UpdateUser, UserView};
-use crate::oauth::{Group, GroupFields, RegisteredScope, ScopeFields};
 use crate::store::StoreError;
 use crate::store::backup::BackupError;
 

@@ -19,6 +19,7 @@ mod error_pages;
 mod events;
 mod failed_passwords;
 mod federation;
+mod groups;
 mod guide;
 #[expect(
     dead_code,
@@ -43,6 +44,7 @@ mod refresh_model;
 mod refusals;
 mod rows;
 mod rsa_keygen;
+mod scopes;
 mod secrets;
 mod shared;
 mod sign_in_state;

@@ -2,10 +2,14 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use idsvc::admin::named::{self, NamedFields};
 use idsvc::admin::provider::ProviderFields;
 use idsvc::admin::user;
+use idsvc::federation::Provider;
 use idsvc::flow::login::transaction::LoginTransactionError;
+use idsvc::oauth::{GroupFields, GroupMetadata};
 use idsvc::pages::text::{DE, EN};
+use idsvc::store::tables::PROVIDERS;
 use serde_json::json;
 
 use super::{AT_PROVIDER, Question, Scene, open, registered, scene, scene_with};
@@ -427,4 +431,58 @@ async fn made_up_answers_without_end_are_held_back_before_the_provider_is_asked(
     let refusals = audit.refusals();
     assert_eq!(refusals.len(), 1, "{refusals:?}");
     assert_eq!(refusals[0]["error"], "throttled");
+}
+
+/// Neither by a claim of the name, nor by a mapping that an earlier release allowed.
+#[tokio::test]
+async fn a_provider_puts_nobody_into_a_group() {
+    let scene = scene_with(
+        |client| {
+            open(client);
+            client.scope = client.scope.clone().with("groups");
+        },
+        |_| {},
+    )
+    .await;
+    let core = &scene.server.app.core;
+    let mut provider = Provider::clone(core.catalog().provider("up").unwrap());
+    for name in ["groups", "roles"] {
+        provider
+            .settings
+            .claims
+            .insert(name.to_owned(), "teams".to_owned());
+    }
+    let written = core.store.write("test_provider", move |tx| {
+        PROVIDERS.put(tx, &provider.id, &provider)
+    });
+    written.await.unwrap();
+    core.reload_catalog().unwrap();
+    let group = NamedFields {
+        name: "admins".to_owned(),
+        fields: GroupFields::default(),
+    };
+    named::add::<GroupMetadata>(scene.server.admin(), group)
+        .await
+        .unwrap();
+    let browser = scene.visitor();
+    let request = scene
+        .acme
+        .request()
+        .with("scope", "openid groups")
+        .with("idp_hint", "up");
+    let question = Question::of(&browser.authorize(&request).await, &scene.upstream);
+    let claims = json!({"groups": ["admins"], "roles": ["admins"], "teams": ["admins"]});
+    scene.vouch(&question, "u-1", &claims);
+    let code = browser
+        .visit(&question.answer("code=c-1"))
+        .await
+        .callback()
+        .code();
+    let tokens = scene.acme.redeem(&code).await.tokens();
+    for claims in [tokens.id().claims, tokens.access().claims] {
+        assert_eq!((&claims["groups"], claims.get("roles")), (&json!([]), None));
+    }
+    let users = user::page(scene.server.admin(), &user::ListUsers::default()).unwrap();
+    let user = &users.records[0];
+    assert!(user.groups.is_empty() && !user.claims.contains_key("groups"));
 }
