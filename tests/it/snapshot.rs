@@ -289,6 +289,35 @@ fn the_commands_of_providers() {
 }
 
 #[test]
+fn the_commands_of_scopes_and_groups() {
+    check(
+        "scope-and-group",
+        &[
+            "scope list",
+            "scope add staff --claim badge --text See+your+badge",
+            "scope add email --claim sub",
+            "scope update staff --claim badge --claim desk --json",
+            "scope update staff",
+            "scope list",
+            "scope show nothing",
+            "scope remove staff",
+            "scope remove staff --yes",
+            "group list",
+            "group add admins --text People+who+may+do+anything",
+            "group add admins --json",
+            "group update admins --text +",
+            "group list --json",
+            "user add alice@example.com --no-password --group admins --group stuff",
+            "user add alice@example.com --no-password --group admins",
+            "api add notes --identifier https://api.example --role owner --role-group owner=admins",
+            "api update notes --role-group editor=admins --json",
+            "group remove admins --yes",
+            "export",
+        ],
+    );
+}
+
+#[test]
 fn the_commands_of_keys_and_state() {
     check(
         "key-and-state",

@@ -12,7 +12,7 @@ use crate::oauth::token::TokenResponse;
 const SCOPES: &str = "\
 ## Scopes
 
-A client may ask for the scope values that `--scope` of `idsvc client add` named. Other values than these have the meaning that your APIs give them.
+A client may ask for the scope values that `--scope` of `idsvc client add` named. Other values than these have the meaning that your APIs give them, or release the claims that `idsvc scope add` named.
 
 ";
 
@@ -35,14 +35,14 @@ An access token is a JWT (RFC 9068). Its header has `typ` as in `signing.access_
 const ID_TOKEN: &str = "\
 ## ID token
 
-An ID token is a JWT (OpenID Connect Core section 2), signed with RS256 unless `--id-token-alg` of the client says otherwise. The claims of the scope are at UserInfo, and here if the parameter `claims` asks for them (OpenID Connect Core section 5.5). A token of an anonymous user, or for an exchanged token, has the claims of the scope.
+An ID token is a JWT (OpenID Connect Core section 2), signed with RS256 unless `--id-token-alg` of the client says otherwise. The claims of the scope are at UserInfo, and here if the parameter `claims` asks for them (OpenID Connect Core section 5.5). The claim `groups` is here too. A token of an anonymous user, for an exchanged token, or of a client with `--id-token-claims userinfo` has the claims of the scope.
 
 ";
 
 const USERINFO: &str = "\
 ## UserInfo
 
-`/oauth2/userinfo` answers with `sub`, the claims of the scope, and those that the parameter `claims` asks for. A claim without a value is left out. A claim has the type of OpenID Connect Core section 5.1.
+`/oauth2/userinfo` answers with `sub`, the claims of the scope, and those that the parameter `claims` asks for. A claim without a value is left out. A standard claim has the type of OpenID Connect Core section 5.1, and another one the JSON type that the operator gave it. A scope value that the operator registered releases the claims that its record names.
 
 ";
 
