@@ -19,6 +19,12 @@ impl MatchedRedirectUri {
         &self.uri
     }
 
+    /// The host that it leads to.
+    pub fn host(&self) -> Option<String> {
+        let url = Url::parse(&self.uri).ok()?;
+        url.host_str().map(ToOwned::to_owned)
+    }
+
     /// Whether it leads to an application on the user's machine: a loopback address or a private-use scheme (RFC 8252
     /// section 7). Another application there can take its place.
     pub fn is_native(&self) -> bool {

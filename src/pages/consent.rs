@@ -16,12 +16,23 @@ pub struct Consent {
     pub csrf: String,
     /// The application that asks.
     pub client_name: String,
+    /// Where access goes, if nobody vouches for the application.
+    pub redirect_target: Option<RedirectTarget>,
     /// Who is signed in.
     pub user: Person,
     /// Whether the page is shown again because consent was given in another session, which does not count.
     pub is_repeated: bool,
     /// The scopes that the application asks for.
     pub scopes: Vec<ScopeLine>,
+}
+
+/// Where the browser is sent with the code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RedirectTarget {
+    /// The host of the redirect URI.
+    Host(String),
+    /// An application on the user's device (RFC 8252 section 7).
+    Device,
 }
 
 /// One scope, as it is shown.
@@ -71,7 +82,24 @@ impl Consent {
             is_repeated: true,
             ..Self::sample()
         };
-        vec![Self::sample(), again]
+        let to = |target| Self {
+            redirect_target: Some(target),
+            ..Self::sample()
+        };
+        let host = RedirectTarget::Host("notes.example".to_owned());
+        vec![Self::sample(), again, to(host), to(RedirectTarget::Device)]
+    }
+
+    /// Who is signed in, and where access goes.
+    fn who(&self, text: &Text<'_>) -> Markup {
+        html! {
+            (self.user.in_sentence(text.consent_user))
+            @match &self.redirect_target {
+                Some(RedirectTarget::Host(host)) => { " " (sentence(text.consent_host, host)) }
+                Some(RedirectTarget::Device) => { " " (text.consent_device) }
+                None => {}
+            }
+        }
     }
 
     fn list(&self, text: &Text<'_>) -> Markup {
@@ -105,6 +133,7 @@ impl Consent {
             transaction: "4lQ0bI2xQ9mN".to_owned(),
             csrf: "b1x0Jm5vYQ".to_owned(),
             client_name: "Acme Notes".to_owned(),
+            redirect_target: None,
             user: Person::sample(),
             is_repeated: false,
             scopes: vec![
@@ -133,7 +162,7 @@ impl Page for Consent {
             p.lead { (sentence(text.consent_lead, &self.client_name)) }
             (self.problem(text))
             (self.list(text))
-            p.note { (self.user.in_sentence(text.consent_user)) }
+            p.note { (self.who(text)) }
             p.note { (text.consent_trust) }
             (self.form(text))
         }
@@ -142,7 +171,7 @@ impl Page for Consent {
     fn fill_context(&self, text: &Text<'_>, context: &mut TemplateContext) {
         context.part("lead", || sentence(text.consent_lead, &self.client_name));
         context.part("problem", || self.problem(text));
-        context.part("who", || self.user.in_sentence(text.consent_user));
+        context.part("who", || self.who(text));
         context.part("scope_list", || self.list(text));
         context.part("form", || self.form(text));
         context.part("hidden", || transaction_fields(&self.transaction, &self.csrf));

@@ -70,7 +70,7 @@ pub fn all() -> Vec<Sample> {
         .concat(),
         Login::samples(),
     ));
-    all.extend(states(&["first", "again"], Consent::samples()));
+    all.extend(states(&["first", "again", "host", "device"], Consent::samples()));
     all.extend(states(&["known", "unknown"], LogoutConfirm::samples()));
     all.extend(states(&["application", "first"], LoggedOut::samples()));
     all.extend(states(&ErrorKind::ALL.map(ErrorKind::name), ErrorPage::samples()));

@@ -12,7 +12,9 @@ use crate::http::cookie::Cookie;
 use crate::http::error;
 use crate::http::response::HttpResponse;
 use crate::oauth::login::{LoginStep, ResolvedPurpose};
+use crate::oauth::redirect_uri::MatchedRedirectUri;
 use crate::pages::Consent;
+use crate::pages::consent::RedirectTarget;
 use crate::route::Route;
 
 /// Shows the page, or takes the answer.
@@ -64,6 +66,9 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
         transaction: login.sealed.clone(),
         csrf: csrf::token(cookie, &form),
         client_name: client.display_name().to_owned(),
+        redirect_target: client
+            .registered_itself()
+            .then(|| redirect_target(&request.target.return_to)),
         user: person(&live.user),
         // The consent was given in another session, and does not count.
         is_repeated: is_allowed,
@@ -73,6 +78,14 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
             .collect(),
     };
     context.page(StatusCode::OK, &page, request.ui_locales.as_deref())
+}
+
+/// Where access goes. A client that registered itself chose its name, but not its address.
+fn redirect_target(return_to: &MatchedRedirectUri) -> RedirectTarget {
+    match return_to.host() {
+        Some(host) if !return_to.is_native() => RedirectTarget::Host(host),
+        _ => RedirectTarget::Device,
+    }
 }
 
 /// The CSRF context of the form. It names the session: the consent does not count in another one.

@@ -4,6 +4,7 @@ mod single_pages;
 
 use std::sync::Arc;
 
+use super::consent::RedirectTarget;
 use super::*;
 use crate::themes::{self, ContentSecurityPolicy, Theme, sample};
 
@@ -367,6 +368,7 @@ fn hostile_values_stay_text_on_every_page() {
         transaction: evil(),
         csrf: evil(),
         client_name: evil(),
+        redirect_target: Some(RedirectTarget::Host(evil())),
         user: evil_person(),
         is_repeated: true,
         scopes: vec![

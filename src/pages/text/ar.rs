@@ -28,6 +28,8 @@ pub static AR: Text<'static> = Text {
     consent_title: "هل تسمح بالوصول؟",
     consent_lead: "يطلب {} الإذن بما يلي:",
     consent_user: "أنت مسجّل الدخول باسم {}.",
+    consent_host: "يُمنح هذا الإذن لـ {}.",
+    consent_device: "يُمنح هذا الإذن لتطبيق على هذا الجهاز.",
     consent_trust: "لا تسمح بذلك إلا إذا كنت تثق بالتطبيق.",
     problem_consent_again: "لم يُسمح بشيء بعد: سُجّل الدخول من جديد في هذه الأثناء. راجع الطلب مرة أخرى.",
     allow: "السماح",

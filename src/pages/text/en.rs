@@ -28,6 +28,8 @@ pub static EN: Text<'static> = Text {
     consent_title: "Allow access?",
     consent_lead: "{} is asking to:",
     consent_user: "You are signed in as {}.",
+    consent_host: "Access is given to {}.",
+    consent_device: "Access is given to an application on this device.",
     consent_trust: "Allow this only if you trust the application.",
     problem_consent_again: "Nothing has been allowed yet: another user has signed in. Please check again.",
     allow: "Allow",

@@ -28,6 +28,8 @@ pub static JA: Text<'static> = Text {
     consent_title: "アクセスを許可しますか？",
     consent_lead: "{} は次の許可を求めています。",
     consent_user: "{} としてサインインしています。",
+    consent_host: "アクセスは {} に許可されます。",
+    consent_device: "アクセスはこのデバイス上のアプリケーションに許可されます。",
     consent_trust: "このアプリケーションを信頼できる場合にのみ許可してください。",
     problem_consent_again: "まだ何も許可されていません。その間に新しいサインインがありました。もう一度ご確認ください。",
     allow: "許可する",

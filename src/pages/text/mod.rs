@@ -102,6 +102,10 @@ texts! {
     pub consent_lead: &'static str,
     /// Who is signed in; `{}` is the user.
     pub consent_user: &'static str,
+    /// After it, for an application that registered itself: where access goes; `{}` is the host.
+    pub consent_host: &'static str,
+    /// The same if that is an application on the user's device.
+    pub consent_device: &'static str,
     /// After it: a warning.
     pub consent_trust: &'static str,
     /// A consent did not count, because a user has signed in since the page was shown.

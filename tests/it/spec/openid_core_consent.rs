@@ -1,7 +1,7 @@
 //! OpenID Connect Core 1.0 section 3.1.2.4: consent.
 
 use idsvc::flow::login::transaction::LoginTransactionError;
-use idsvc::oauth::client::ConsentRequirement;
+use idsvc::oauth::client::{ClientOrigin, ConsentRequirement};
 use idsvc::pages::text::EN;
 
 use crate::harness::{Person, RelyingParty, Server, scene, write_form};
@@ -37,6 +37,39 @@ async fn consent_is_asked_for_once_and_remembered() {
     acme.redeem(&silent.callback().code()).await.tokens();
     let elsewhere = alice.browser().authorize(&request).await.sign_in().await;
     elsewhere.callback().code();
+}
+
+/// Nobody vouches for such a client. It chose its name, but access goes where its redirect URI leads.
+#[tokio::test]
+async fn a_client_that_registered_itself_is_shown_with_where_access_goes() {
+    let (server, acme, alice) = asking().await;
+    let page = alice.browser().authorize(&acme.request()).await.sign_in().await;
+    assert!(!page.text().contains("acme.example"));
+    let sent_to = async |uri: &str| {
+        let change = |client: &mut idsvc::oauth::Client| {
+            client.origin = ClientOrigin::DynamicRegistration;
+            client.redirect_uris = vec![uri.to_owned()];
+        };
+        server.change_client(&acme, change).await;
+        let request = acme.request().with("redirect_uri", uri);
+        alice
+            .browser()
+            .authorize(&request)
+            .await
+            .sign_in()
+            .await
+            .text()
+            .to_owned()
+    };
+    let host = EN
+        .consent_host
+        .replace("{}", "<bdi class=\"name\">evil.example</bdi>");
+    assert!(sent_to("https://evil.example:8443/cb").await.contains(&host));
+    assert!(
+        sent_to("http://127.0.0.1:7777/cb")
+            .await
+            .contains(EN.consent_device)
+    );
 }
 
 /// A denial counts even after a consent or a sign-out in another tab.
