@@ -20,7 +20,7 @@ use crate::oauth::group::Groups;
 use crate::oauth::scope::Scope;
 use crate::oauth::{Fault, FaultCode};
 use crate::store::StoreError;
-use crate::store::engine::{Snapshot, Tx};
+use crate::store::engine::Snapshot;
 use crate::store::tables::{APIS, CLIENTS};
 
 /// The longest identifier. Grants and tokens contain it.
@@ -316,14 +316,4 @@ pub async fn remove(admin: Admin<'_>, id: String) -> AdminResult<String> {
     admin.core.reload_after::<_, AdminError>(written)??;
     admin.record("api remove", &subject);
     Ok(subject)
-}
-
-/// Takes a client that is removed out of all APIs: another one of its name must not introspect their tokens.
-pub(super) fn forget_client(tx: &mut dyn Tx, client_id: &str) -> Result<(), StoreError> {
-    for (id, mut api) in APIS.scan(&*tx, .., usize::MAX)? {
-        if api.metadata.introspection_clients.remove(client_id) {
-            APIS.put(tx, &id, &api)?;
-        }
-    }
-    Ok(())
 }

@@ -9,7 +9,6 @@ pub mod backup;
 pub mod claim;
 pub mod client;
 pub mod compact;
-mod grant_revocation;
 pub mod import;
 pub mod installation;
 pub mod key;

@@ -8,11 +8,11 @@ use uuid::Uuid;
 
 use super::{Plan, PlannedWrite, SecretChange, check_keys, export_fields, members, refuse_duplicates};
 pub(super) use crate::admin::client::KIND;
-use crate::admin::client::check::{apply, check, check_client_id, usual_grants};
 use crate::admin::client::secret_of;
 use crate::admin::{Admin, RecordChecks, SecretString, about};
 use crate::clock::Timestamp;
 use crate::federation::Provider;
+use crate::flow::client_check::{apply, check, check_client_id, usual_grants};
 use crate::oauth::client::{Client, StoredSecret};
 use crate::oauth::fields::Form;
 use crate::oauth::resource::Apis;

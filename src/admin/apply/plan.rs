@@ -6,11 +6,11 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::{Action, Applied, Change, FieldChange, SecretChange, apis, clients, providers, users};
-use crate::admin::grant_revocation::GrantRevocation;
 use crate::admin::named::NamedKind;
 use crate::admin::{SecretString, provider};
 use crate::clock::Timestamp;
 use crate::federation::Provider;
+use crate::flow::grant_revocation::GrantRevocation;
 use crate::flow::users::{remove_login_names, remove_user};
 use crate::identity::User;
 use crate::oauth::group::Groups;
@@ -168,9 +168,7 @@ pub(super) fn execute(tx: &mut dyn Tx, writes: &[PlannedWrite], now: Timestamp) 
     let mut revocation = GrantRevocation::default();
     for write in writes {
         match write {
-            PlannedWrite::RemoveClient(client) => {
-                crate::admin::client::remove_client(tx, client, &mut revocation)?
-            }
+            PlannedWrite::RemoveClient(client) => revocation.remove_client(tx, client)?,
             PlannedWrite::RemoveUser(user) => remove_user(tx, user, now)?,
             PlannedWrite::PutUser(Some(before), _) => remove_login_names(tx, before)?,
             PlannedWrite::RemoveProvider(id) => provider::remove_provider(tx, id, &mut revocation)?,

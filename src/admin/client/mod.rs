@@ -1,7 +1,6 @@
 //! Clients: add, show, update, remove, replace the secret.
 
 pub mod api_key;
-pub mod check;
 pub mod view;
 
 #[cfg(test)]
@@ -12,14 +11,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use self::check::{apply, check, check_client_id, usual_grants};
 pub use self::view::ClientView;
-use super::grant_revocation::GrantRevocation;
 use super::page::Page;
 use super::{
     Admin, AdminError, AdminResult, RecordChecks, SecretString, TxResult, about, all_or_none, already_exists,
     api, not_found,
 };
+use crate::flow::client_check::{apply, check, check_client_id, usual_grants};
+use crate::flow::grant_revocation::GrantRevocation;
 use crate::flow::or_refuse;
 use crate::oauth::client::{Client, GrantType, StoredSecret};
 use crate::oauth::resource::Apis;
@@ -27,7 +26,7 @@ use crate::oauth::{ClientFields, Fault, FaultCode};
 use crate::secret::{ClientSecret, Digest, Secret};
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
-use crate::store::tables::{API_KEY_USES, APIS, CLIENTS, PROVIDERS};
+use crate::store::tables::{APIS, CLIENTS, PROVIDERS};
 
 /// The fewest bytes of a secret that the operator chooses.
 const SECRET_MIN_BYTES: usize = 32;
@@ -340,26 +339,11 @@ pub async fn remove(admin: Admin<'_>, client_id: String) -> AdminResult<String> 
                 return Ok(Err(not_found(KIND, &client_id).into()));
             };
             let mut revocation = GrantRevocation::default();
-            remove_client(tx, &client, &mut revocation)?;
+            revocation.remove_client(tx, &client)?;
             revocation.execute(tx, now).map(Ok)
         })
         .await;
     admin.core.reload_after::<_, AdminError>(written)??;
     admin.record("client remove", &subject);
     Ok(subject)
-}
-
-/// Removes a client. What was granted to it is added to `revocation`.
-pub(super) fn remove_client(
-    tx: &mut dyn Tx,
-    client: &Client,
-    revocation: &mut GrantRevocation,
-) -> Result<(), StoreError> {
-    CLIENTS.remove(tx, &client.client_id)?;
-    super::api::forget_client(tx, &client.client_id)?;
-    for key in &client.api_keys {
-        API_KEY_USES.remove(tx, &key.id)?;
-    }
-    revocation.add_client(&client.client_id);
-    Ok(())
 }

@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 
 use self::check::{apply, check, check_id};
 pub use self::view::ProviderView;
-use super::client::check::lets_nobody_in;
 use super::client::exchange_only;
-use super::grant_revocation::GrantRevocation;
 use super::{
     Admin, AdminError, AdminResult, SecretString, TxResult, about, all_or_none, already_exists, not_found,
 };
 use crate::federation::Provider;
 pub use crate::federation::provider::ProviderFields;
+use crate::flow::client_check::lets_nobody_in;
+use crate::flow::grant_revocation::GrantRevocation;
 use crate::flow::or_refuse;
 use crate::oauth::FaultCode;
 use crate::store::StoreError;

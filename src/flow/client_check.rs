@@ -20,7 +20,7 @@ const MAX_URI_BYTES: usize = 2048;
 
 /// Applies a change to a client. Unless the change names a default scope, it loses what the scope loses.
 /// Registered keys and the address of published keys replace each other.
-pub(in crate::admin) fn apply(change: ClientFields, client: &mut Client, faults: &mut Vec<Fault>) {
+pub fn apply(change: ClientFields, client: &mut Client, faults: &mut Vec<Fault>) {
     let names_default_scope = change.default_scope.is_some();
     let scope_before = client.scope.clone();
     let brings_keys = change.jwks.as_ref().is_some_and(|keys| !keys.is_empty());
@@ -44,7 +44,7 @@ pub(in crate::admin) fn apply(change: ClientFields, client: &mut Client, faults:
 
 /// The grants of a client without named ones: those of sign-ins, if it has a redirect URI. A client without grants
 /// must be declared as such.
-pub(in crate::admin) fn usual_grants(redirect_uris: &[String], faults: &mut Vec<Fault>) -> Vec<GrantType> {
+pub fn usual_grants(redirect_uris: &[String], faults: &mut Vec<Fault>) -> Vec<GrantType> {
     if redirect_uris.is_empty() {
         let detail = "the client has no grant, since it has no redirect URI for sign-ins";
         faults.push(FaultCode::Required.at(["redirect_uris", "grant_types"], detail));
@@ -55,7 +55,7 @@ pub(in crate::admin) fn usual_grants(redirect_uris: &[String], faults: &mut Vec<
 
 /// Checks the record as a whole. Addresses that the client had `before` are not checked. Users cannot sign in at
 /// the providers `exchange_only`.
-pub(in crate::admin) fn check(
+pub fn check(
     before: Option<&Client>,
     client: &Client,
     usable: &[Algorithm],
@@ -141,7 +141,7 @@ fn check_grants(client: &Client, faults: &mut Vec<Fault>) {
 
 /// Whether the client is for sign-ins, but no user can sign in. Users cannot sign in at the providers
 /// `exchange_only`.
-pub(in crate::admin) fn lets_nobody_in(client: &Client, exchange_only: &BTreeSet<String>) -> bool {
+pub fn lets_nobody_in(client: &Client, exchange_only: &BTreeSet<String>) -> bool {
     client.may_use(GrantType::AuthorizationCode)
         && !client.password_sign_in
         && client.providers.is_subset(exchange_only)
@@ -259,7 +259,7 @@ fn check_credentials(client: &Client, faults: &mut Vec<Fault>) {
 }
 
 /// Checks an identifier, which must fit in headers, forms and log lines without escapes.
-pub(in crate::admin) fn check_client_id(client_id: &str, faults: &mut Vec<Fault>) {
+pub fn check_client_id(client_id: &str, faults: &mut Vec<Fault>) {
     let is_fit = |byte: u8| byte.is_ascii_alphanumeric() || b"._:/~@-".contains(&byte);
     if client_id.is_empty() || client_id.len() > 200 || !client_id.bytes().all(is_fit) {
         let detail = format!("client id {client_id:?}: use 1 to 200 letters, digits and . _ : / ~ @ -");

@@ -5,29 +5,46 @@ use std::collections::BTreeSet;
 use crate::clock::Timestamp;
 use crate::flow::login::session;
 use crate::identity::AuthenticationMethod;
+use crate::oauth::client::Client;
 use crate::oauth::code::Authorization;
 use crate::store::StoreError;
 use crate::store::engine::Tx;
-use crate::store::tables::{CONSENTS, FAMILIES, SESSIONS};
+use crate::store::tables::{API_KEY_USES, APIS, CLIENTS, CONSENTS, FAMILIES, SESSIONS};
 
 /// The clients and providers whose grants end in one transaction.
 ///
 /// Their names may be given to other clients or providers, which must not inherit these grants. So the grants end in
 /// the transaction of the removal, even if they are many, and no crash comes between.
 #[derive(Debug, Default)]
-pub(super) struct GrantRevocation {
+pub struct GrantRevocation {
     clients: BTreeSet<String>,
     providers: BTreeSet<String>,
 }
 
 impl GrantRevocation {
     /// Adds what was granted to this client.
-    pub(super) fn add_client(&mut self, client_id: &str) {
+    pub fn add_client(&mut self, client_id: &str) {
         self.clients.insert(client_id.to_owned());
     }
 
+    /// Removes a client, and adds what was granted to it. APIs forget it: another client of its name must not
+    /// introspect their tokens.
+    pub fn remove_client(&mut self, tx: &mut dyn Tx, client: &Client) -> Result<(), StoreError> {
+        CLIENTS.remove(tx, &client.client_id)?;
+        for (id, mut api) in APIS.scan(&*tx, .., usize::MAX)? {
+            if api.metadata.introspection_clients.remove(&client.client_id) {
+                APIS.put(tx, &id, &api)?;
+            }
+        }
+        for key in &client.api_keys {
+            API_KEY_USES.remove(tx, &key.id)?;
+        }
+        self.add_client(&client.client_id);
+        Ok(())
+    }
+
     /// Adds what began at this provider.
-    pub(super) fn add_provider(&mut self, id: &str) {
+    pub fn add_provider(&mut self, id: &str) {
         self.providers.insert(id.to_owned());
     }
 
@@ -35,7 +52,7 @@ impl GrantRevocation {
     ///
     /// Reads each of these tables once, however many clients and providers there are. There is no index for this,
     /// since it happens once in the life of a client or a provider.
-    pub(super) fn execute(&self, tx: &mut dyn Tx, now: Timestamp) -> Result<(), StoreError> {
+    pub fn execute(&self, tx: &mut dyn Tx, now: Timestamp) -> Result<(), StoreError> {
         let is_vouched =
             |factor: &AuthenticationMethod| factor.provider().is_some_and(|id| self.providers.contains(id));
         let is_meant = |authorization: &Authorization| {
@@ -82,7 +99,6 @@ mod tests {
     use crate::flow::Core;
     use crate::identity::{Consent, Device, Session};
     use crate::oauth::ClientFields;
-    use crate::oauth::client::Client;
     use crate::oauth::openid::claims::ClaimsRequest;
     use crate::oauth::refresh::RefreshFamily;
     use crate::oauth::refresh_keys::RefreshKeys;
