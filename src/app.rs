@@ -22,6 +22,7 @@ use crate::oauth::Scope;
 use crate::oauth::metadata::Metadata;
 use crate::oauth::openid::claims;
 use crate::oauth::redirect_uri::is_on_this_machine;
+use crate::oauth::registration::RegistrationMode;
 use crate::observe::metrics::Metrics;
 use crate::pages::Locale;
 use crate::route::{DISCOVERED, Route};
@@ -267,6 +268,11 @@ impl App {
         ))
     }
 
+    /// Whether clients may register themselves.
+    pub fn takes_registrations(&self) -> bool {
+        self.core.policy.registration.mode != RegistrationMode::Off
+    }
+
     /// Whether there is space for a new anonymous user. The reserve is kept for users who sign in and for removing
     /// expired rows.
     pub fn has_disk_for_user(&self) -> bool {
@@ -327,6 +333,7 @@ impl App {
             service_name: &self.core.policy.service_name,
             endpoints: DISCOVERED
                 .iter()
+                .filter(|(_, route)| *route != Route::Register || self.takes_registrations())
                 .map(|(member, route)| (*member, self.url(route)))
                 .collect(),
             service_documentation: self.core.policy.service_documentation.as_deref(),

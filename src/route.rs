@@ -27,6 +27,10 @@ described! {
         Client = "client",
         /// The client, by one of its API keys.
         ApiKey = "API key",
+        /// A client that registers itself, by an initial access token if the operator requires one.
+        Registrant = "initial access token",
+        /// A client that registered itself, by its registration access token.
+        Registered = "registration access token",
         /// The holder of an access token.
         Bearer = "access token",
         /// The user, on the pages of the service or by the session cookie of the browser.
@@ -45,9 +49,12 @@ const READ_OR_SUBMIT: &[Method] = &[Method::GET, Method::HEAD, Method::POST];
 const FOLLOW_OR_SUBMIT: &[Method] = &[Method::GET, Method::POST];
 /// The same for an endpoint that is reached by links and redirects only.
 const FOLLOW: &[Method] = &[Method::GET];
+/// A record that its owner manages (RFC 7592 section 2).
+const MANAGE: &[Method] = &[Method::GET, Method::PUT, Method::DELETE];
 /// An endpoint that changes something.
 const SUBMIT: &[Method] = &[Method::POST];
 
+const REGISTER: &str = "/oauth2/register";
 const ASSETS: &str = "/assets/";
 const THEMES: &str = "/theme/";
 const FEDERATION: &str = "/federation/";
@@ -161,6 +168,8 @@ routes! {
         Introspect "/oauth2/introspect", SUBMIT, "introspect", None, Client, "introspection_endpoint";
         /// Ends an access token, or a refresh token with its grant (RFC 7009).
         Revoke "/oauth2/revoke", SUBMIT, "revoke", Clients, Client, "revocation_endpoint";
+        /// A client registers itself here, if `clients.registration` allows it (RFC 7591 section 3).
+        Register REGISTER, SUBMIT, "register", Public, Registrant, "registration_endpoint";
         /// An application sends the browser here to sign the user out (OpenID Connect RP-Initiated Logout 1.0 section 2).
         EndSession "/oauth2/logout", FOLLOW_OR_SUBMIT, "end_session", None, User, "end_session_endpoint";
         /// The sign-in page.
@@ -196,6 +205,8 @@ routes! {
         DevCallback "/dev/callback", FOLLOW, "dev_callback", None, Anyone;
     }
     with_part: {
+        /// The registration of a client that registered itself (RFC 7592 section 2).
+        ClientConfiguration(client_id) format!("{REGISTER}/{client_id}"), MANAGE, "client_configuration", Registered;
         /// A file that pages load.
         Asset(file) format!("{ASSETS}{file}"), READ, "asset", Anyone;
         /// A file of a theme: the theme, its version, the path.
@@ -220,6 +231,12 @@ impl Route {
         }
         if let Some(file) = path.strip_prefix(THEMES) {
             return is_plain_file(file).then(|| Self::ThemeFile(file.to_owned()));
+        }
+        if let Some(id) = path
+            .strip_prefix(REGISTER)
+            .and_then(|rest| rest.strip_prefix('/'))
+        {
+            return is_uuid(id).then(|| Self::ClientConfiguration(id.to_owned()));
         }
         if let Some(rest) = path.strip_prefix(FEDERATION) {
             let (provider, step) = rest.split_once('/')?;
@@ -312,6 +329,12 @@ fn federation(provider: &str, step: &str) -> String {
     format!("{FEDERATION}{provider}/{step}")
 }
 
+/// Whether this can be the identifier of a client that registered itself.
+fn is_uuid(text: &str) -> bool {
+    let is_fit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f' | b'-');
+    text.len() == 36 && text.bytes().all(is_fit)
+}
+
 /// Whether this can be the id of a provider.
 fn is_provider_id(text: &str) -> bool {
     let is_fit = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -343,6 +366,9 @@ mod tests {
         all.push(Route::FederationStart("google".to_owned()));
         all.push(Route::FederationCallback("google".to_owned()));
         all.push(Route::FederationLogo("my-idp-2".to_owned()));
+        all.push(Route::ClientConfiguration(
+            "0193b2a4-7a10-7cc0-8000-000000000001".to_owned(),
+        ));
         all
     }
 
@@ -432,6 +458,8 @@ mod tests {
             "/oauth2/token?",
             "/oauth2%2ftoken",
             "/assets",
+            "/oauth2/register/",
+            "/oauth2/register/0193b2a4-7a10-7cc0-8000-00000000000/",
         ] {
             assert_eq!(Route::recognise(path), None, "{path}");
         }

@@ -50,6 +50,10 @@ kinds! {
     ApiKey "idsvc_key_" 16;
     /// A client secret (RFC 6749 section 2.3.1).
     ClientSecret "idsvc_cs_" 0;
+    /// An initial access token (RFC 7591 section 1.2). Locator: its id.
+    InitialAccessToken "idsvc_iat_" 16;
+    /// A registration access token (RFC 7592 section 1.2).
+    RegistrationAccessToken "idsvc_rat_" 0;
     /// The cookie of a signed-in browser. Locator: the session's id.
     SessionCookie "idsvc_se_" 16;
     /// The cookie that binds a sign-in under way to one browser.

@@ -5,6 +5,7 @@
 //! are reported at once.
 
 mod backups;
+mod clients;
 pub mod file;
 mod listen;
 pub mod memory;

@@ -1,6 +1,7 @@
 //! The table of all settings. The file's keys, the environment's names, the flags and `idsvc config reference` follow
 //! from it.
 
+use super::clients;
 pub use super::setting::{Kind, Setting, setting};
 
 /// `--data-dir` is a flag of every command.
@@ -251,6 +252,8 @@ pub const SETTINGS: &[Setting] = &[
         r#""365d""#,
         "How long an anonymous user is kept after the last refresh token has ended.",
     ),
+    clients::REGISTRATION,
+    clients::MOST_REGISTERED,
     setting(
         "password.memory_kib",
         Kind::Number,

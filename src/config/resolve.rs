@@ -8,6 +8,7 @@ use ipnet::{IpNet, Ipv4Net};
 use url::Url;
 
 use super::backups::backups;
+use super::clients::registration;
 use super::listen::{listen, metrics_listen, redirect_listen};
 use super::memory::{self, MemorySettings};
 use super::reader::{Reader, format_duration};
@@ -213,6 +214,7 @@ pub(super) fn settings(reader: &mut Reader<'_>) -> Settings {
             min_length,
             max_bytes,
         },
+        registration: registration(reader),
     };
     Settings {
         theme: theme(reader),

@@ -142,11 +142,22 @@ impl Catalog {
         self.clients.insert(client.client_id.clone(), client);
     }
 
-    /// This catalog and a new client. All others are shared, so it takes far less time than to read them again.
+    /// This catalog without the clients of these identifiers, and with `clients`. All others are shared, so it takes far
+    /// less time than to read them again. Origins and scope values of removed clients stay until then.
     #[must_use]
-    pub(super) fn with_new(&self, client: Client) -> Self {
+    pub(super) fn with_changed(&self, client_ids: &[String], clients: Vec<Client>) -> Self {
         let mut catalog = self.clone();
-        catalog.add(client);
+        for client_id in client_ids {
+            catalog.client_keys.remove(client_id);
+            if let Some(client) = catalog.clients.remove(client_id) {
+                for key in &client.api_keys {
+                    catalog.api_keys.remove(key.digest.as_bytes());
+                }
+            }
+        }
+        for client in clients {
+            catalog.add(client);
+        }
         catalog
     }
 

@@ -26,6 +26,7 @@ pub mod failed_passwords;
 pub mod grant_policy;
 pub mod grant_revocation;
 pub mod login;
+pub mod register_client;
 pub mod rotate_keys;
 pub mod sweep;
 pub mod token;
@@ -51,6 +52,7 @@ use crate::oauth::{Client, Policy, Refusal};
 use crate::password::{NotComputed, OutOfMemory, PasswordPool};
 use crate::random::Random;
 use crate::seal::Sealer;
+use crate::store::tables::CLIENTS;
 use crate::store::{Store, StoreError};
 
 /// The protocol's answer: what was asked for, or a refusal.
@@ -206,8 +208,20 @@ impl Core {
     /// Adds a client that was stored just now, so that the other clients need not be read again.
     pub fn add_client(&self, client: Client) {
         let _one_at_a_time = self.reload_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let with_it = self.catalog.load().with_new(client);
+        let with_it = self.catalog.load().with_changed(&[], vec![client]);
         self.catalog.store(Arc::new(with_it));
+    }
+
+    /// Reads these clients again after a write, even if it failed, so that the others need not be read again.
+    pub fn reload_clients(&self, client_ids: &[String]) -> Result<(), StoreError> {
+        let _one_at_a_time = self.reload_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let clients = self.store.read(|snapshot| {
+            let rows = client_ids.iter().map(|id| CLIENTS.get(snapshot, id));
+            rows.filter_map(Result::transpose).collect()
+        })?;
+        let with_them = self.catalog.load().with_changed(client_ids, clients);
+        self.catalog.store(Arc::new(with_them));
+        Ok(())
     }
 
     /// Reads them again if the store was reopened since they were read.

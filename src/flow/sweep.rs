@@ -14,6 +14,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::login::session::forget_family;
+use super::register_client::remove_unused;
 use super::users::remove_user;
 use super::{Core, Failure};
 use crate::clock::Timestamp;
@@ -68,6 +69,10 @@ pub struct Cursor {
 }
 
 impl Cursor {
+    fn is_at_start(self) -> bool {
+        matches!(self.table, WalkedTable::Codes) && self.position.is_none()
+    }
+
     /// Where the round continues after a page that ended at `position`. `None` if it is over.
     fn after(self, position: Option<WalkPosition>) -> Option<Self> {
         let table = match (position, self.table) {
@@ -110,6 +115,9 @@ impl Swept {
 ///
 /// If there is nothing to remove, nothing is written and no write waits.
 pub async fn sweep(core: &Core, cursor: &mut Cursor, now: Timestamp) -> Result<Swept, Failure> {
+    if cursor.is_at_start() {
+        remove_unused(core, now).await?;
+    }
     let (policy, from) = (core.policy.clone(), *cursor);
     let work = move |tx: &mut dyn Tx| sweep_page(tx, from, &policy, now);
     let (store, dry_run) = (core.store.clone(), work.clone());

@@ -199,7 +199,7 @@ impl RequestContext {
         counted.map_err(throttled)
     }
 
-    /// Refuses a new anonymous user if the disk is nearly full.
+    /// Refuses a new anonymous user or client if the disk is nearly full.
     pub fn require_disk_for_user(&self) -> Result<(), Failure> {
         if self.app.has_disk_for_user() {
             Ok(())

@@ -62,7 +62,9 @@ pub fn answer_status(code: ErrorCode) -> Option<StatusCode> {
         | ErrorCode::UnauthorizedClient
         | ErrorCode::UnsupportedGrantType
         | ErrorCode::InvalidScope
-        | ErrorCode::InvalidTarget => Some(StatusCode::BAD_REQUEST),
+        | ErrorCode::InvalidTarget
+        | ErrorCode::InvalidRedirectUri
+        | ErrorCode::InvalidClientMetadata => Some(StatusCode::BAD_REQUEST),
         ErrorCode::AccessDenied
         | ErrorCode::UnsupportedResponseType
         | ErrorCode::LoginRequired

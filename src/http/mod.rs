@@ -92,7 +92,7 @@ fn check_request_limits(context: &RequestContext) -> Result<RequestPermit, Box<H
     permit.ok_or_else(|| Box::new(error::busy(context, RefusalReason::Requests)))
 }
 
-/// Answers a request within the limits. A POST is dispatched once its body has been read.
+/// Answers a request within the limits. A POST or PUT is dispatched once its body has been read.
 async fn handle<B>(
     mut context: RequestContext,
     route: Option<&Route>,
@@ -110,7 +110,9 @@ where
         Some(route) if !route.methods().contains(context.method()) => {
             headers::method_not_allowed(route.methods())
         }
-        Some(route) if context.method() != Method::POST => dispatch(&context, route).await,
+        Some(route) if ![Method::POST, Method::PUT].contains(context.method()) => {
+            dispatch(&context, route).await
+        }
         Some(route) => match context
             .app
             .permit_for_body(expected_body_len(&body), context.client_address())
@@ -220,6 +222,8 @@ async fn dispatch(context: &RequestContext, route: &Route) -> HttpResponse {
         Route::UserInfo => endpoint::userinfo::respond(context),
         Route::Introspect => endpoint::introspect::respond(context).await,
         Route::Revoke => endpoint::revoke::respond(context).await,
+        Route::Register => endpoint::register::respond(context).await,
+        Route::ClientConfiguration(client_id) => endpoint::register::manage(context, client_id).await,
         Route::EndSession => endpoint::end_session::respond(context).await,
         Route::Login => Box::pin(screen::login::respond(context)).await,
         Route::Consent => Box::pin(screen::consent::respond(context)).await,

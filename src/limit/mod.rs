@@ -16,6 +16,7 @@
 //! | failed client authentication | 20, 10 seconds | the client's name at the address |
 //! | | 200, 1 second | the address; a public client that presents nothing is not counted |
 //! | anonymous users | as configured | the address; the client |
+//! | registrations of clients, and changes of them | 30, 5 minutes | the address |
 //! | refusals that are logged | 100, 1 second | the address |
 //! | refusals for lack of room that are logged | 1, 1 minute | nothing: all together |
 //!
@@ -71,6 +72,7 @@ const TYPED_PASSWORD: Rule = Rule::new(300, Duration::from_millis(500));
 const PROVIDER_ANSWER: Rule = Rule::new(300, Duration::from_millis(500));
 const CLIENT: Rule = Rule::new(20, Duration::from_secs(10));
 const CLIENT_AUTH_BY_IP: Rule = Rule::new(200, Duration::from_secs(1));
+const REGISTRATION: Rule = Rule::new(30, Duration::from_mins(5));
 const REFUSAL_LOG: Rule = Rule::new(100, Duration::from_secs(1));
 const OUTAGE_LOG: Rule = Rule::new(1, Duration::from_mins(1));
 
@@ -115,6 +117,7 @@ pub struct Limiter {
     provider_answers: Buckets,
     clients: Buckets,
     client_auth_by_ip: Buckets,
+    registrations: Buckets,
     refusal_logs: Buckets,
     /// Refusals that were left out of the log since the last one that was logged.
     unlogged_refusals: AtomicU64,
@@ -158,6 +161,7 @@ impl Limiter {
             provider_answers: Buckets::new(PROVIDER_ANSWER),
             clients: Buckets::new(CLIENT),
             client_auth_by_ip: Buckets::new(CLIENT_AUTH_BY_IP),
+            registrations: Buckets::new(REGISTRATION),
             refusal_logs: Buckets::new(REFUSAL_LOG),
             unlogged_refusals: AtomicU64::new(0),
             outage_log: Buckets::new(OUTAGE_LOG),
@@ -231,6 +235,15 @@ impl Limiter {
             charges.extend(self.network_keys(from).map(|key| (&self.provider_answers, key)));
         }
         charge_all(charges, now).map(|_| ())
+    }
+
+    /// Charges a registration of a client, or a change of one. The caller refunds it if nothing is written.
+    pub fn register_client(&self, from: IpAddr, now: Timestamp) -> Result<Attempt<'_>, RetryAfter> {
+        let mut charges = Vec::new();
+        if !self.is_exempt(from) {
+            charges.extend(self.network_keys(from).map(|key| (&self.registrations, key)));
+        }
+        charge_all(charges, now)
     }
 
     /// Charges a client's request for an anonymous user. The caller refunds it if no user is created.

@@ -336,6 +336,7 @@ fn more_addresses_than_there_are_places_fill_the_tables_and_leave_nothing_beside
         limiter.authentication_failed(&name, from, NOW);
         let _ = limiter.may_authenticate(&name, from, NOW);
         limiter.note_refusal(from, NOW);
+        let _ = limiter.register_client(from, NOW);
         held.push_back([
             limiter.permit_for_body(64, from),
             limiter.permit_for_request(from),
@@ -353,6 +354,7 @@ fn more_addresses_than_there_are_places_fill_the_tables_and_leave_nothing_beside
         provider_answers,
         clients,
         client_auth_by_ip,
+        registrations,
         refusal_logs,
         unlogged_refusals: _,
         // It has one bucket.
@@ -370,11 +372,12 @@ fn more_addresses_than_there_are_places_fill_the_tables_and_leave_nothing_beside
         provider_answers,
         clients,
         client_auth_by_ip,
+        registrations,
         refusal_logs,
         anonymous_addresses,
         anonymous_clients,
     ];
-    assert_eq!(tables.map(bytes), [most_bytes(); 9]);
+    assert_eq!(tables.map(bytes), [most_bytes(); 10]);
     for limit in [bodies, requests] {
         // Half of the addresses also hold in the name of their IPv6 /48.
         assert_eq!(holders(limit), AT_ONCE + AT_ONCE / 2);

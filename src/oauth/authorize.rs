@@ -255,13 +255,16 @@ impl AuthorizationRequest {
             let text = parameters.get(name)?;
             Some(text.chars().take(max_chars).collect())
         };
+        let scope = requested_scope(parameters, client, (apis, &resources))?;
+        let nonce = nonce(parameters)?;
+        let needs_challenge = client.requires_challenge(&scope, nonce.as_deref());
         Ok(Self {
             client_id: client.client_id.clone(),
             client_uuid: client.client_uuid,
-            scope: requested_scope(parameters, client, (apis, &resources))?,
+            scope,
             resources,
-            nonce: nonce(parameters)?,
-            code_challenge: code_challenge(parameters, client)?,
+            nonce,
+            code_challenge: code_challenge(parameters, needs_challenge)?,
             prompt,
             max_age: max_age(parameters)?,
             login_hint: start_of("login_hint", 256),
@@ -282,7 +285,8 @@ impl AuthorizationRequest {
             && client
                 .match_redirect_uri(Some(self.target.return_to.uri()))
                 .is_ok()
-            && (self.code_challenge.is_some() || !client.requires_pkce())
+            && (self.code_challenge.is_some()
+                || !client.requires_challenge(&self.scope, self.nonce.as_deref()))
     }
 
     /// Whether the user must choose to continue in a live session: the client demands it, or is a native application,
@@ -401,7 +405,7 @@ fn nonce(parameters: &Parameters) -> Result<Option<String>, Refusal> {
 }
 
 /// RFC 7636 section 4.3. A challenge without a method means `plain`, which is refused.
-fn code_challenge(parameters: &Parameters, client: &Client) -> Result<Option<CodeChallenge>, Refusal> {
+fn code_challenge(parameters: &Parameters, is_needed: bool) -> Result<Option<CodeChallenge>, Refusal> {
     match (
         parameters.get("code_challenge"),
         parameters.get("code_challenge_method"),
@@ -411,7 +415,7 @@ fn code_challenge(parameters: &Parameters, client: &Client) -> Result<Option<Cod
             .map_err(|problem| Refusal::naming(ErrorCode::InvalidRequest, &problem.to_string())),
         (Some(_), _) => Err(Refusal::invalid_request("code_challenge_method must be S256")),
         (None, Some(_)) => Err(Refusal::invalid_request("code_challenge is missing")),
-        (None, None) if client.requires_pkce() => Err(Refusal::invalid_request(
+        (None, None) if is_needed => Err(Refusal::invalid_request(
             "code_challenge is missing; this client must use PKCE with S256",
         )),
         (None, None) => Ok(None),

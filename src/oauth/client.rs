@@ -13,6 +13,7 @@ pub use crate::oauth::client_metadata::{
     RefreshPolicy,
 };
 use crate::oauth::redirect_uri::{self, MatchedRedirectUri};
+use crate::oauth::registration::Registration;
 use crate::oauth::scope::Scope;
 use crate::secret::{ApiKey, ClientSecret, Digest};
 
@@ -69,6 +70,17 @@ pub enum ClientOrigin {
     MetadataDocument,
 }
 
+impl ClientOrigin {
+    /// Who registered it, in words.
+    pub const fn in_words(self) -> &'static str {
+        match self {
+            Self::Operator => "operator",
+            Self::DynamicRegistration => "itself",
+            Self::MetadataDocument => "document",
+        }
+    }
+}
+
 /// A secret of a client, by its digest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredSecret {
@@ -112,6 +124,9 @@ pub struct Client {
     /// How it came to be registered.
     #[serde(default)]
     pub origin: ClientOrigin,
+    /// What is kept of a dynamic registration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub registration: Option<Registration>,
     /// Whether the client may be used.
     pub enabled: bool,
     /// When the record was made.
@@ -146,6 +161,7 @@ impl Client {
             api_keys: Vec::new(),
             metadata: ClientMetadata::default(),
             origin: ClientOrigin::Operator,
+            registration: None,
             enabled: true,
             created_at: now,
             updated_at: now,
@@ -187,9 +203,15 @@ impl Client {
     pub fn accepts(&self, method: &AuthenticationMethod) -> bool {
         match method {
             AuthenticationMethod::Password => self.password_sign_in,
-            AuthenticationMethod::Federated { provider } => self.providers.contains(provider),
+            AuthenticationMethod::Federated { provider } => self.accepts_provider(provider),
             AuthenticationMethod::Anonymous => self.may_use(GrantType::Anonymous),
         }
+    }
+
+    /// Whether users may sign in at the provider with this id. A client that registered itself cannot know the providers:
+    /// its users may sign in at each of them.
+    pub fn accepts_provider(&self, id: &str) -> bool {
+        self.registered_itself() || self.providers.contains(id)
     }
 
     /// Whether the client may authenticate with a signed assertion.
@@ -223,6 +245,15 @@ impl Client {
     /// Whether a code challenge is required.
     pub fn requires_pkce(&self) -> bool {
         self.is_public() || self.pkce == PkceRequirement::Required
+    }
+
+    /// Whether an authorization request with this scope and `nonce` needs a code challenge. To a confidential client that
+    /// registered itself, nobody could explain PKCE; with OpenID Connect its `nonce` prevents the injection of codes as well
+    /// (OAuth 2.1 section 7.5.1).
+    pub fn requires_challenge(&self, scope: &Scope, nonce: Option<&str>) -> bool {
+        let is_protected = scope.contains(Scope::OPENID) && nonce.is_some();
+        let may_use_nonce = self.registered_itself() && !self.is_public();
+        self.requires_pkce() && !(may_use_nonce && is_protected)
     }
 
     /// The name shown to people.

@@ -32,6 +32,11 @@ described! {
         /// `resource` names an API that is unknown or that this client may not use. The operator allows it with
         /// `idsvc client update --api` (RFC 8707 section 2).
         InvalidTarget = "invalid_target",
+        /// A redirect URI cannot be registered. `error_description` says why (RFC 7591 section 3.2.2).
+        InvalidRedirectUri = "invalid_redirect_uri",
+        /// Another member of the registered metadata is malformed or asks for what the service does not do.
+        /// `error_description` names it (RFC 7591 section 3.2.2).
+        InvalidClientMetadata = "invalid_client_metadata",
         /// The user declined, or did not sign in at the provider. Offer to sign in again (RFC 6749 section 4.1.2.1).
         AccessDenied = "access_denied",
         /// Send `response_type=code` (RFC 6749 section 4.1.2.1).
@@ -41,7 +46,8 @@ described! {
         /// The service lacks something at this moment, or the sender is over a limit. Repeat the request after the seconds
         /// in `Retry-After` (RFC 6749 section 4.1.2.1).
         TemporarilyUnavailable = "temporarily_unavailable",
-        /// The access token is unknown, expired or revoked. Refresh it, or send the user to sign in (RFC 6750 section 3.1).
+        /// The access token is unknown, expired or revoked. Refresh it, or send the user to sign in (RFC 6750 section 3.1). At
+        /// registration: the initial or registration access token is unknown, expired or used up.
         InvalidToken = "invalid_token",
         /// The access token lacks the scope `openid`. Ask for it when the user signs in (RFC 6750 section 3.1).
         InsufficientScope = "insufficient_scope",

@@ -107,7 +107,7 @@ impl ResolvedPurpose {
     /// Whether a user may sign in at the provider with this id.
     pub fn accepts_provider(&self, id: &str) -> bool {
         match self {
-            Self::Code { client, .. } => client.providers.contains(id),
+            Self::Code { client, .. } => client.accepts_provider(id),
             Self::Account(_) => true,
         }
     }

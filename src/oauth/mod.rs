@@ -26,6 +26,7 @@ pub mod redirect_uri;
 pub mod refresh;
 pub mod refresh_keys;
 pub mod registered_scope;
+pub mod registration;
 pub mod resource;
 pub mod scope;
 pub mod token;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::identity::{SessionLifetimes, User};
 use crate::jose::alg::Algorithm;
 use crate::oauth::access_token::AccessTokenTyp;
+use crate::oauth::registration::RegistrationPolicy;
 use crate::password::{PasswordPolicy, PasswordProblem};
 
 /// The part of the configuration that protocol rules depend on.
@@ -34,6 +35,8 @@ pub struct Policy {
     pub key_rotation: KeyRotation,
     /// The rules for passwords.
     pub password: PasswordPolicy,
+    /// Who may register a client, and how many.
+    pub registration: RegistrationPolicy,
 }
 
 /// How long things last.

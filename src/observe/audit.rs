@@ -228,6 +228,29 @@ events! { 'a
         /// The client.
         client_id: &'a str,
     }
+    /// A client registered itself.
+    ClientRegistered = "client_registered": info(client_id, %from, token = token.map(tracing::field::display)) {
+        /// The client.
+        client_id: &'a str,
+        /// The client's address, past trusted proxies.
+        from: IpAddr,
+        /// The initial access token that it was registered with, by its id.
+        token: Option<Uuid>,
+    }
+    /// A client changed its registration.
+    ClientRegistrationChanged = "client_registration_changed": info(client_id, %from) {
+        /// The client.
+        client_id: &'a str,
+        /// The client's address, past trusted proxies.
+        from: IpAddr,
+    }
+    /// A client that registered itself was removed.
+    ClientRegistrationRemoved = "client_registration_removed": info(client_id, reason) {
+        /// The client.
+        client_id: &'a str,
+        /// `request` if the client asked for it; `unused` if nobody used it for 30 days.
+        reason: &'a str,
+    }
     /// A signing key was announced, activated or removed on schedule.
     SigningKeyMoved = "signing_key_moved": info(kid, alg, state) {
         /// The key's name.

@@ -12,6 +12,7 @@ use crate::oauth::code::AuthorizationCode;
 use crate::oauth::login::LoginRecord;
 use crate::oauth::refresh::RefreshFamily;
 use crate::oauth::{Api, Client, Group, RegisteredScope};
+use crate::oauth::registration::StoredInitialAccessToken;
 use crate::store::records::{ApiKeyUse, FailedPasswords, RefreshKeyRecord, SigningKeyRecord};
 use crate::store::schema::META;
 use crate::store::table::Table;
@@ -60,6 +61,9 @@ pub const APIS: Table<String, Api> = Table::new(19, "apis");
 pub const SCOPES: Table<String, RegisteredScope> = Table::new(20, "scopes");
 /// Groups by name.
 pub const GROUPS: Table<String, Group> = Table::new(21, "groups");
+/// Initial access tokens by id (RFC 7591 section 1.2).
+pub const INITIAL_ACCESS_TOKENS: Table<Uuid, StoredInitialAccessToken> =
+    Table::new(22, "initial_access_tokens");
 
 /// The tables of a backup: all but that of the sign-ins. A browser whose sign-in is unknown begins it again. A backup of
 /// an older release has rows of that table, too.
@@ -92,6 +96,7 @@ pub fn all() -> impl Iterator<Item = TableId> {
         APIS.id(),
         SCOPES.id(),
         GROUPS.id(),
+        INITIAL_ACCESS_TOKENS.id(),
     ]
     .into_iter()
 }

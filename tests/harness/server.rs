@@ -272,6 +272,7 @@ impl Server {
                 ..ClientMetadata::default()
             },
             origin: ClientOrigin::Operator,
+            registration: None,
             enabled: true,
             created_at: now,
             updated_at: now,

@@ -1,10 +1,13 @@
 //! A user answers the consent page (OpenID Connect Core 3.1.2.4).
 
+use std::slice;
+
 use super::session::LiveSession;
 use super::transaction;
 use super::transaction::{BrowserRedirect, LoginContext, LoginTransactionError};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
+use crate::flow::register_client::{is_unused, note_first_use};
 use crate::flow::{Core, Failure};
 use crate::identity::Consent;
 use crate::oauth::authorize::{AuthorizationRequest, RefusedRequest};
@@ -29,15 +32,23 @@ pub async fn give_consent(
     let progress = consented(login.progress, request, live, now);
     let requested = request.scope_for_consent();
     let client_id = request.client_id.clone();
+    let catalog = core.catalog();
+    let is_first_use = catalog.client(&client_id).is_some_and(|client| is_unused(client));
     let remember = move |tx: &mut dyn Tx, live: &LiveSession| {
         let key = (live.user.uuid, client_id.clone());
         let before = CONSENTS.get(&*tx, &key)?;
         let allowed = consent::allowed(before.as_ref()).unwrap_or_default();
         let scope = allowed.union(&requested).to_string();
         CONSENTS.put(tx, &key, &Consent { scope, given_at: now })?;
+        if is_first_use {
+            note_first_use(tx, &client_id)?;
+        }
         Ok(progress)
     };
     let destination = transaction::advance_login(core, browser, login, now, remember).await?;
+    if is_first_use {
+        core.reload_clients(slice::from_ref(&request.client_id))?;
+    }
     if destination.is_ok() {
         record(live, request, true);
     }

@@ -50,7 +50,8 @@ pub async fn redeem_code(
                 Redemption::Refused(refusal) => return Ok(Err(refusal)),
             };
             // The client may have been changed since the code was issued.
-            if redeemer.requires_pkce() && code.code_challenge.is_none() {
+            let (scope, nonce) = (&code.authorization.scope, code.nonce.as_deref());
+            if code.code_challenge.is_none() && redeemer.requires_challenge(scope, nonce) {
                 return Ok(Err(Refusal::invalid_grant(
                     "this client must use PKCE, and the authorization request had no code_challenge",
                 )));

@@ -7,6 +7,7 @@ pub mod health;
 pub mod introspect;
 pub mod metadata;
 pub mod refresh;
+pub mod register;
 pub mod revoke;
 pub mod token;
 pub mod userinfo;

@@ -19,6 +19,7 @@ use crate::oauth::code::AuthorizationCode;
 use crate::oauth::login::{LoginRecord, LoginTransaction, UpstreamSignIn};
 use crate::oauth::named::Named;
 use crate::oauth::refresh::RefreshFamily;
+use crate::oauth::registration::StoredInitialAccessToken;
 use crate::oauth::{Api, Client};
 use crate::store::record::Record;
 
@@ -31,6 +32,7 @@ impl<M: Serialize + DeserializeOwned> Record for Named<M> {}
 impl Record for Provider {}
 impl Record for RefreshFamily {}
 impl Record for Session {}
+impl Record for StoredInitialAccessToken {}
 impl Record for User {}
 
 // These are not stored. Browsers keep them in the same form, sealed.

@@ -38,6 +38,7 @@ fn client(method: AuthMethod, redirect_uris: &[&str]) -> Client {
             ..ClientMetadata::default()
         },
         origin: ClientOrigin::Operator,
+        registration: None,
         enabled: true,
         created_at: Timestamp::from_seconds(0),
         updated_at: Timestamp::from_seconds(0),

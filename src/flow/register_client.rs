@@ -1,0 +1,375 @@
+//! A client registers itself, and reads, changes and removes its registration: RFC 7591, RFC 7592.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::client_check::{apply, check};
+use super::grant_revocation::GrantRevocation;
+use super::{Answer, Core, Failure};
+use crate::clock::Timestamp;
+use crate::jose::alg::Algorithm;
+use crate::oauth::client::{Client, ClientOrigin, StoredSecret};
+use crate::oauth::error::{ErrorCode, Refusal};
+use crate::oauth::registration::{self, Registration, RequestedMetadata};
+use crate::oauth::resource::Apis;
+use crate::observe::audit;
+use crate::observe::audit::Event;
+use crate::secret::{ClientSecret, Digest, InitialAccessToken, RegistrationAccessToken, Secret};
+use crate::store::StoreError;
+use crate::store::engine::{Snapshot, Tx};
+use crate::store::tables::{CLIENTS, INITIAL_ACCESS_TOKENS};
+
+/// A registered client that nobody used for this long is removed.
+const UNUSED_PERIOD: Duration = Duration::from_hours(30 * 24);
+/// The most unused clients that are removed in one transaction.
+const MOST_REMOVED: usize = 100;
+
+/// The answer to an initial access token that is unknown, expired or used up.
+pub const INITIAL_TOKEN_REFUSED: Refusal = Refusal::new(
+    ErrorCode::InvalidToken,
+    "the initial access token is unknown, expired or used up",
+);
+/// The answer to a registration access token of another client, or of none (RFC 7592 section 2.1).
+pub const ACCESS_TOKEN_REFUSED: Refusal = Refusal::new(
+    ErrorCode::InvalidToken,
+    "the registration access token is not that of this client",
+);
+const FULL: Refusal = Refusal::new(
+    ErrorCode::TemporarilyUnavailable,
+    "the service has no room for more clients that register themselves",
+);
+
+/// A registered client, with the secrets that only this answer shows.
+pub struct Registered {
+    /// The client.
+    pub client: Client,
+    /// Its new secret.
+    pub client_secret: Option<Secret<ClientSecret>>,
+    /// The token with which it reads and changes its registration.
+    pub access_token: Secret<RegistrationAccessToken>,
+}
+
+/// What metadata are checked with.
+#[derive(Clone)]
+struct Rules {
+    apis: Arc<Apis>,
+    usable: Vec<Algorithm>,
+}
+
+impl Rules {
+    fn of(core: &Core) -> Self {
+        let catalog = core.catalog();
+        let has_key = |alg: &Algorithm| catalog.keyring().signer(*alg).is_some();
+        Self {
+            apis: Arc::clone(catalog.apis()),
+            usable: Algorithm::ALL.into_iter().filter(has_key).collect(),
+        }
+    }
+
+    /// Replaces the metadata of a client. `new_secret` is for a client that needs a secret and has none.
+    fn register(
+        &self,
+        requested: &RequestedMetadata,
+        before: Option<&Client>,
+        mut client: Client,
+        new_secret: &StoredSecret,
+    ) -> Answer<Client> {
+        let mut faults = Vec::new();
+        let allowed = self.apis.scope_of(&client);
+        client.id_token_signed_response_alg = None;
+        apply(requested.fields(&allowed), &mut client, &mut faults);
+        client.token_endpoint_auth_methods = [requested.auth_method()].into();
+        if !client.uses_secret() {
+            client.secrets.clear();
+        } else if client.secrets.is_empty() {
+            client.secrets.push(new_secret.clone());
+        }
+        let mut checked = client.clone();
+        checked.scope = allowed;
+        check(before, &checked, &self.usable, &BTreeSet::new(), &mut faults);
+        match registration::refusal_of(&faults) {
+            Some(refusal) => Err(refusal),
+            None => Ok(client),
+        }
+    }
+}
+
+fn draw_secret(core: &Core, now: Timestamp) -> (StoredSecret, Secret<ClientSecret>) {
+    let secret = Secret::generate(&[], &core.random);
+    let stored = StoredSecret {
+        digest: secret.digest(),
+        created_at: now,
+        expires_at: None,
+    };
+    (stored, secret)
+}
+
+/// Registers a client (RFC 7591 section 3). `token` is the initial access token, if one is required. Its use and the client
+/// are one transaction, so a registration that is refused uses up nothing.
+pub async fn register(
+    core: &Core,
+    body: &[u8],
+    token: Option<&Secret<InitialAccessToken>>,
+    from: IpAddr,
+    now: Timestamp,
+) -> Result<Answer<Registered>, Failure> {
+    let token = token.map(|token| {
+        (
+            Uuid::from_slice(token.locator()).unwrap_or_default(),
+            token.digest(),
+        )
+    });
+    or_refuse!(
+        core.store
+            .read(|snapshot| check_initial_token(snapshot, token.as_ref(), now))?
+    );
+    let requested = or_refuse!(RequestedMetadata::parse(body));
+    let registered = |client: &&Arc<Client>| client.registration.is_some();
+    if core.catalog().clients().filter(registered).count() >= core.policy.registration.most_clients {
+        return Ok(Err(FULL));
+    }
+    let uuid = core.random.uuid_v7(core.clock.since_epoch());
+    let access_token = Secret::generate(&[], &core.random);
+    let (stored_secret, client_secret) = draw_secret(core, now);
+    let client = Client {
+        origin: ClientOrigin::DynamicRegistration,
+        registration: Some(Registration {
+            access_token: access_token.digest(),
+            is_used: false,
+        }),
+        ..Client::new(&uuid.to_string(), uuid, core.random.uuid_v4(), false, now)
+    };
+    let client = or_refuse!(Rules::of(core).register(&requested, None, client, &stored_secret));
+    let row = client.clone();
+    let written = core
+        .store
+        .write("register_client", move |tx| {
+            or_refuse!(check_initial_token(&*tx, token.as_ref(), now)?);
+            if let Some((id, _)) = &token {
+                use_initial_token(tx, id)?;
+            }
+            CLIENTS.put(tx, &row.client_id, &row)?;
+            Ok(Ok(()))
+        })
+        .await?;
+    or_refuse!(written);
+    core.add_client(client.clone());
+    audit::record(&Event::ClientRegistered {
+        client_id: &client.client_id,
+        from,
+        token: token.map(|(id, _)| id),
+    });
+    Ok(Ok(Registered {
+        client_secret: client.uses_secret().then_some(client_secret),
+        client,
+        access_token,
+    }))
+}
+
+/// Refuses a token that does not allow a registration now. Without a token none is required.
+fn check_initial_token(
+    snapshot: &dyn Snapshot,
+    token: Option<&(Uuid, Digest<InitialAccessToken>)>,
+    now: Timestamp,
+) -> Result<Answer<()>, StoreError> {
+    let Some((id, digest)) = token else {
+        return Ok(Ok(()));
+    };
+    let stored = INITIAL_ACCESS_TOKENS.get(snapshot, id)?;
+    let is_accepted = stored.is_some_and(|stored| stored.accepts(digest, now));
+    Ok(is_accepted.then_some(()).ok_or(INITIAL_TOKEN_REFUSED))
+}
+
+fn use_initial_token(tx: &mut dyn Tx, id: &Uuid) -> Result<(), StoreError> {
+    if let Some(mut stored) = INITIAL_ACCESS_TOKENS.get(&*tx, id)?
+        && let Some(left) = stored.uses_left
+    {
+        stored.uses_left = Some(left.saturating_sub(1));
+        INITIAL_ACCESS_TOKENS.put(tx, id, &stored)?;
+    }
+    Ok(())
+}
+
+/// The client, if the token is that of its registration (RFC 7592 section 2.1).
+fn authorized(
+    snapshot: &dyn Snapshot,
+    client_id: &str,
+    token: &Digest<RegistrationAccessToken>,
+) -> Result<Answer<Client>, StoreError> {
+    let is_its = |client: &Client| {
+        let registration = client.registration.as_ref();
+        client.enabled && registration.is_some_and(|registration| registration.access_token == *token)
+    };
+    let client = CLIENTS.get(snapshot, client_id)?;
+    Ok(client.filter(is_its).ok_or(ACCESS_TOKEN_REFUSED))
+}
+
+/// The registration of a client (RFC 7592 section 2.1).
+pub fn read(
+    core: &Core,
+    client_id: &str,
+    access_token: Secret<RegistrationAccessToken>,
+) -> Result<Answer<Registered>, Failure> {
+    let digest = access_token.digest();
+    let client = core
+        .store
+        .read(|snapshot| authorized(snapshot, client_id, &digest))?;
+    Ok(client.map(|client| Registered {
+        client,
+        client_secret: None,
+        access_token,
+    }))
+}
+
+/// Replaces the metadata of a client (RFC 7592 section 2.2). If a redirect URI is added, what users granted ends: they
+/// allowed access to the address that the consent page showed.
+pub async fn change(
+    core: &Core,
+    client_id: &str,
+    access_token: Secret<RegistrationAccessToken>,
+    body: &[u8],
+    from: IpAddr,
+    now: Timestamp,
+) -> Result<Answer<Registered>, Failure> {
+    let digest = access_token.digest();
+    let before = core
+        .store
+        .read(|snapshot| authorized(snapshot, client_id, &digest))?;
+    let before = or_refuse!(before);
+    let (requested, named_secret) = or_refuse!(RequestedMetadata::parse_change(body, client_id));
+    if named_secret.is_some_and(|secret| !before.accepts_secret(&Digest::of(secret.as_bytes()), now)) {
+        return Ok(Err(Refusal::new(
+            ErrorCode::InvalidClientMetadata,
+            "client_secret is not the present secret of this client",
+        )));
+    }
+    let (stored_secret, client_secret) = draw_secret(core, now);
+    let new_digest = stored_secret.digest;
+    let (rules, id) = (Rules::of(core), client_id.to_owned());
+    let written = core
+        .store
+        .write("change_registration", move |tx| {
+            let before = or_refuse!(authorized(&*tx, &id, &digest)?);
+            let client = rules.register(&requested, Some(&before), before.clone(), &stored_secret);
+            let mut client = or_refuse!(client);
+            client.updated_at = now;
+            let is_known = |uri| before.redirect_uris.contains(uri);
+            if !client.redirect_uris.iter().all(is_known) {
+                end_grants(tx, &client, now)?;
+            }
+            CLIENTS.put(tx, &id, &client)?;
+            Ok(Ok(client))
+        })
+        .await;
+    let reloaded = core.reload_clients(&[client_id.to_owned()]);
+    let client = or_refuse!(written?);
+    reloaded?;
+    audit::record(&Event::ClientRegistrationChanged { client_id, from });
+    let is_new = client.secrets.iter().any(|secret| secret.digest == new_digest);
+    Ok(Ok(Registered {
+        client,
+        client_secret: is_new.then_some(client_secret),
+        access_token,
+    }))
+}
+
+/// Removes a client with all that was granted to it (RFC 7592 section 2.3).
+pub async fn remove(
+    core: &Core,
+    client_id: &str,
+    access_token: &Secret<RegistrationAccessToken>,
+    now: Timestamp,
+) -> Result<Answer<()>, Failure> {
+    let (digest, id) = (access_token.digest(), client_id.to_owned());
+    let written = core
+        .store
+        .write("remove_registration", move |tx| {
+            let client = or_refuse!(authorized(&*tx, &id, &digest)?);
+            end_grants(tx, &client, now)?;
+            GrantRevocation::default().remove_client(tx, &client).map(Ok)
+        })
+        .await;
+    let reloaded = core.reload_clients(&[client_id.to_owned()]);
+    or_refuse!(written?);
+    reloaded?;
+    audit::record(&Event::ClientRegistrationRemoved {
+        client_id,
+        reason: "request",
+    });
+    Ok(Ok(()))
+}
+
+/// Ends what was granted to a client. That reads all grants. So it is skipped for a client that nobody has used, which
+/// anyone can register and remove.
+fn end_grants(tx: &mut dyn Tx, client: &Client, now: Timestamp) -> Result<(), StoreError> {
+    if client
+        .registration
+        .as_ref()
+        .is_none_or(|registration| registration.is_used)
+    {
+        let mut revocation = GrantRevocation::default();
+        revocation.add_client(&client.client_id);
+        revocation.execute(tx, now)?;
+    }
+    Ok(())
+}
+
+/// Whether the client registered itself, and no user has given it consent so far.
+pub(in crate::flow) fn is_unused(client: &Client) -> bool {
+    client
+        .registration
+        .as_ref()
+        .is_some_and(|registration| !registration.is_used)
+}
+
+/// Records that a user gives consent to a client that nobody has used so far.
+pub(in crate::flow) fn note_first_use(tx: &mut dyn Tx, client_id: &str) -> Result<(), StoreError> {
+    if let Some(mut client) = CLIENTS.get(&*tx, client_id)?
+        && let Some(registration) = &mut client.registration
+    {
+        registration.is_used = true;
+        CLIENTS.put(tx, client_id, &client)?;
+    }
+    Ok(())
+}
+
+/// Removes clients that registered themselves long ago and that nobody has used.
+pub(in crate::flow) async fn remove_unused(core: &Core, now: Timestamp) -> Result<(), Failure> {
+    let is_abandoned =
+        move |client: &Client| is_unused(client) && now.since(client.created_at) >= UNUSED_PERIOD;
+    let catalog = core.catalog();
+    let abandoned = catalog.clients().filter(|client| is_abandoned(client));
+    let ids: Vec<String> = abandoned
+        .map(|client| client.client_id.clone())
+        .take(MOST_REMOVED)
+        .collect();
+    if ids.is_empty() {
+        return Ok(());
+    }
+    let candidates = ids.clone();
+    let removed = core
+        .store
+        .make_room("remove_unused_clients", move |tx| {
+            let mut removed = Vec::new();
+            for id in &candidates {
+                if let Some(client) = CLIENTS.get(&*tx, id)?.filter(is_abandoned) {
+                    GrantRevocation::default().remove_client(tx, &client)?;
+                    removed.push(client.client_id);
+                }
+            }
+            Ok(removed)
+        })
+        .await;
+    let reloaded = core.reload_clients(&ids);
+    for client_id in &removed? {
+        audit::record(&Event::ClientRegistrationRemoved {
+            client_id,
+            reason: "unused",
+        });
+    }
+    Ok(reloaded?)
+}

@@ -1,0 +1,374 @@
+//! Clients that register themselves: RFC 7591, RFC 7592, OpenID Connect Dynamic Client Registration 1.0.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::clock::Timestamp;
+use crate::jose::alg::Algorithm;
+use crate::jose::json;
+use crate::oauth::client::{AuthMethod, Client, GrantType};
+use crate::oauth::client_metadata::ClientFields;
+use crate::oauth::error::{ErrorCode, Refusal};
+use crate::oauth::fault::Fault;
+use crate::oauth::scope::Scope;
+use crate::secret::{Digest, InitialAccessToken, RegistrationAccessToken};
+
+/// The most bytes of the metadata. All clients are in memory.
+const MAX_METADATA: usize = 8 * 1024;
+/// The member of a request and of a response that names the client.
+const CLIENT_ID: &str = "client_id";
+/// The member with the secret of the client.
+const CLIENT_SECRET: &str = "client_secret";
+const REDIRECT_URIS: &str = "redirect_uris";
+
+/// Members that demand what the service does not do. A client that relied on them would get less than it asked for.
+/// `false` demands nothing.
+const NOT_SUPPORTED: [&str; 16] = [
+    "authorization_encrypted_response_alg",
+    "authorization_signed_response_alg",
+    "default_max_age",
+    "dpop_bound_access_tokens",
+    "id_token_encrypted_response_alg",
+    "id_token_encrypted_response_enc",
+    "introspection_signed_response_alg",
+    "request_object_encryption_alg",
+    "request_object_signing_alg",
+    "require_pushed_authorization_requests",
+    "require_signed_request_object",
+    "sector_identifier_uri",
+    "tls_client_certificate_bound_access_tokens",
+    "userinfo_encrypted_response_alg",
+    "userinfo_encrypted_response_enc",
+    "userinfo_signed_response_alg",
+];
+
+/// Members of a response that a change must not have (RFC 7592 section 2.2).
+const NOT_CHANGEABLE: [&str; 4] = [
+    "registration_access_token",
+    "registration_client_uri",
+    "client_secret_expires_at",
+    "client_id_issued_at",
+];
+
+/// Who may register a client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RegistrationMode {
+    /// Nobody.
+    #[default]
+    Off,
+    /// A holder of an initial access token (RFC 7591 section 1.2).
+    Token,
+    /// Anyone.
+    Open,
+}
+
+/// The settings of registration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RegistrationPolicy {
+    /// Who may register a client.
+    pub mode: RegistrationMode,
+    /// The most clients that have registered themselves.
+    pub most_clients: usize,
+}
+
+/// What is kept of a client that registered itself, besides its metadata.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Registration {
+    /// The digest of the token with which the client reads and changes its registration (RFC 7592 section 3).
+    pub access_token: Digest<RegistrationAccessToken>,
+    /// Whether a user has ever given consent to the client. Nothing is granted without it.
+    pub is_used: bool,
+}
+
+/// An initial access token (RFC 7591 section 1.2), by its digest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredInitialAccessToken {
+    /// The digest.
+    pub digest: Digest<InitialAccessToken>,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it expires.
+    pub expires_at: Option<Timestamp>,
+    /// How many clients may still register with it; none for no limit.
+    pub uses_left: Option<u64>,
+}
+
+impl StoredInitialAccessToken {
+    /// Whether a client may register with the token that has this digest.
+    pub fn accepts(&self, presented: &Digest<InitialAccessToken>, now: Timestamp) -> bool {
+        self.digest == *presented && self.expires_at.is_none_or(|end| now < end) && self.uses_left != Some(0)
+    }
+}
+
+/// The metadata that a client sends.
+#[derive(Clone, Debug)]
+pub struct RequestedMetadata {
+    auth_method: AuthMethod,
+    scope: Option<Scope>,
+    fields: ClientFields,
+}
+
+impl RequestedMetadata {
+    /// Reads a registration (RFC 7591 section 3.1). Unknown members are ignored.
+    pub fn parse(body: &[u8]) -> Result<Self, Refusal> {
+        Self::read(members(body)?)
+    }
+
+    /// Reads a change of the client with this identifier (RFC 7592 section 2.2). A member that is left out loses its value.
+    /// Also returns the secret, which must be the present one.
+    pub fn parse_change(body: &[u8], client_id: &str) -> Result<(Self, Option<String>), Refusal> {
+        let mut members = members(body)?;
+        if let Some(name) = NOT_CHANGEABLE.iter().find(|name| members.contains_key(**name)) {
+            return Err(unusable(name, "must be left out of a change"));
+        }
+        if members.get(CLIENT_ID).and_then(Value::as_str) != Some(client_id) {
+            return Err(unusable(CLIENT_ID, "must be the identifier of this client"));
+        }
+        let secret = take(&mut members, CLIENT_SECRET)?;
+        Ok((Self::read(members)?, secret))
+    }
+
+    fn read(mut members: Map<String, Value>) -> Result<Self, Refusal> {
+        if let Some(name) = NOT_SUPPORTED.iter().find(|name| members.contains_key(**name)) {
+            return Err(unusable(name, "is not supported"));
+        }
+        expect(&mut members, "subject_type", &["public"])?;
+        expect(&mut members, "application_type", &["web", "native"])?;
+        let _: Option<Algorithm> = take(&mut members, "token_endpoint_auth_signing_alg")?;
+        let response_types: Option<Vec<String>> = take(&mut members, "response_types")?;
+        if response_types.is_some_and(|types| types != ["code"]) {
+            return Err(unusable("response_types", "must be [code]"));
+        }
+        let grant_types = take::<Vec<GrantType>>(&mut members, "grant_types")?;
+        let grant_types = grant_types.unwrap_or_else(|| vec![GrantType::AuthorizationCode]);
+        let is_known = |grant| [GrantType::AuthorizationCode, GrantType::RefreshToken].contains(grant);
+        if !grant_types.contains(&GrantType::AuthorizationCode) || !grant_types.iter().all(is_known) {
+            let rule = "must be authorization_code, with or without refresh_token";
+            return Err(unusable("grant_types", rule));
+        }
+        let key_set: Option<Map<String, Value>> = take(&mut members, "jwks")?;
+        let jwks = key_set
+            .map(|mut set| take(&mut set, "keys"))
+            .transpose()?
+            .flatten();
+        let jwks_uri: Option<String> = take(&mut members, "jwks_uri")?;
+        if jwks.is_some() && jwks_uri.is_some() {
+            return Err(unusable("jwks_uri", "and jwks exclude each other"));
+        }
+        let scope: Option<String> = take(&mut members, "scope")?;
+        let scope = scope.map(|text| text.parse::<Scope>()).transpose();
+        Ok(Self {
+            auth_method: take(&mut members, "token_endpoint_auth_method")?
+                .unwrap_or(AuthMethod::ClientSecretBasic),
+            scope: scope.map_err(|error| unusable("scope", &error.to_string()))?,
+            fields: ClientFields {
+                client_name: Some(take(&mut members, "client_name")?.unwrap_or_default()),
+                redirect_uris: Some(take(&mut members, REDIRECT_URIS)?.unwrap_or_default()),
+                post_logout_redirect_uris: Some(
+                    take(&mut members, "post_logout_redirect_uris")?.unwrap_or_default(),
+                ),
+                grant_types: Some(grant_types),
+                jwks: Some(jwks.unwrap_or_default()),
+                jwks_uri: Some(jwks_uri.unwrap_or_default()),
+                id_token_signed_response_alg: take(&mut members, "id_token_signed_response_alg")?,
+                ..ClientFields::default()
+            },
+        })
+    }
+
+    /// How the client will authenticate.
+    pub fn auth_method(&self) -> AuthMethod {
+        self.auth_method
+    }
+
+    /// The change of a record that these metadata are. Scope values outside of `allowed` are left out (RFC 7591 section 2
+    /// lets the server replace metadata).
+    pub fn fields(&self, allowed: &Scope) -> ClientFields {
+        let default_scope = match &self.scope {
+            Some(asked) => asked.filter(|value| allowed.contains(value)),
+            None => Scope::empty().with(Scope::OPENID),
+        };
+        ClientFields {
+            default_scope: Some(default_scope.iter().map(ToOwned::to_owned).collect()),
+            ..self.fields.clone()
+        }
+    }
+}
+
+/// The members of a JSON object; those that are `null` or `false` are left out.
+fn members(body: &[u8]) -> Result<Map<String, Value>, Refusal> {
+    if body.len() > MAX_METADATA {
+        return Err(Refusal::new(
+            ErrorCode::InvalidClientMetadata,
+            "the metadata are longer than 8 KiB",
+        ));
+    }
+    let mut members = json::object(body).map_err(|_| {
+        Refusal::new(
+            ErrorCode::InvalidClientMetadata,
+            "the body must be one JSON object without repeated names",
+        )
+    })?;
+    members.retain(|_, value| !matches!(value, Value::Null | Value::Bool(false)));
+    Ok(members)
+}
+
+/// Takes a member out.
+fn take<T: DeserializeOwned>(members: &mut Map<String, Value>, name: &str) -> Result<Option<T>, Refusal> {
+    let value = members.remove(name).map(serde_json::from_value);
+    value
+        .transpose()
+        .map_err(|_| unusable(name, "is malformed, or has a value that is not supported"))
+}
+
+/// Takes a member out that may have one of these values.
+fn expect(members: &mut Map<String, Value>, name: &str, known: &[&str]) -> Result<(), Refusal> {
+    match take::<String>(members, name)? {
+        Some(value) if !known.contains(&value.as_str()) => {
+            Err(unusable(name, &format!("must be {}", known.join(" or "))))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn unusable(name: &str, rule: &str) -> Refusal {
+    let code = if name == REDIRECT_URIS {
+        ErrorCode::InvalidRedirectUri
+    } else {
+        ErrorCode::InvalidClientMetadata
+    };
+    Refusal::naming(code, &format!("{name} {rule}"))
+}
+
+/// The refusal for the first of these faults of a record (RFC 7591 section 3.2.2).
+pub fn refusal_of(faults: &[Fault]) -> Option<Refusal> {
+    let fault = faults.first()?;
+    let code = if fault.fields.iter().any(|field| field == REDIRECT_URIS) {
+        ErrorCode::InvalidRedirectUri
+    } else {
+        ErrorCode::InvalidClientMetadata
+    };
+    Some(Refusal::naming(code, &fault.detail))
+}
+
+/// All registered metadata of a client (RFC 7591 section 3.2.1).
+pub fn document(client: &Client) -> Map<String, Value> {
+    let mut document = Map::new();
+    let mut add = |name: &str, value: Value| document.insert(name.to_owned(), value);
+    add(CLIENT_ID, json!(client.client_id));
+    add("client_id_issued_at", json!(client.created_at));
+    add(REDIRECT_URIS, json!(client.redirect_uris));
+    let method = client.token_endpoint_auth_methods.first();
+    add("token_endpoint_auth_method", json!(method));
+    add("grant_types", json!(client.grant_types));
+    add("response_types", json!(["code"]));
+    add("scope", json!(client.default_scope));
+    if !client.post_logout_redirect_uris.is_empty() {
+        add(
+            "post_logout_redirect_uris",
+            json!(client.post_logout_redirect_uris),
+        );
+    }
+    if !client.jwks.is_empty() {
+        add("jwks", json!({ "keys": client.jwks }));
+    }
+    for (name, value) in [
+        ("client_name", json!(client.client_name)),
+        ("jwks_uri", json!(client.jwks_uri)),
+        (
+            "id_token_signed_response_alg",
+            json!(client.id_token_signed_response_alg),
+        ),
+    ] {
+        if !value.is_null() {
+            add(name, value);
+        }
+    }
+    document
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(body: &Value) -> Result<RequestedMetadata, Refusal> {
+        RequestedMetadata::parse(body.to_string().as_bytes())
+    }
+
+    fn code_of(body: &Value) -> ErrorCode {
+        parse(body).unwrap_err().code
+    }
+
+    #[test]
+    fn what_is_left_out_has_the_defaults_of_rfc_7591() {
+        let requested = parse(&json!({ "redirect_uris": ["https://app.example/cb"] })).unwrap();
+        assert_eq!(requested.auth_method, AuthMethod::ClientSecretBasic);
+        let fields = requested.fields(&Scope::empty());
+        assert_eq!(fields.grant_types, Some(vec![GrantType::AuthorizationCode]));
+        assert_eq!(fields.default_scope, Some(vec!["openid".to_owned()]));
+    }
+
+    #[test]
+    fn unknown_members_and_other_languages_are_ignored_and_unusable_ones_are_refused() {
+        let with =
+            |name: &str, value: Value| json!({ "redirect_uris": ["https://app.example/cb"], name: value });
+        for (name, value) in [
+            ("client_name#de", json!(7)),
+            ("software_id", json!({ "any": "thing" })),
+            ("subject_type", json!("public")),
+            ("dpop_bound_access_tokens", json!(false)),
+            ("userinfo_signed_response_alg", Value::Null),
+            ("scope", json!("openid unknown")),
+        ] {
+            assert!(parse(&with(name, value)).is_ok(), "{name}");
+        }
+        for (name, value) in [
+            ("subject_type", json!("pairwise")),
+            ("application_type", json!("desktop")),
+            ("dpop_bound_access_tokens", json!(true)),
+            ("userinfo_signed_response_alg", json!("RS256")),
+            ("id_token_signed_response_alg", json!("none")),
+            ("token_endpoint_auth_method", json!("client_secret_jwt")),
+            ("response_types", json!(["code", "id_token"])),
+            ("grant_types", json!([])),
+            ("grant_types", json!(["refresh_token"])),
+            ("grant_types", json!(["authorization_code", "client_credentials"])),
+            ("grant_types", json!(["authorization_code", "implicit"])),
+            ("client_name", json!(["a"])),
+            ("scope", json!("a\"b")),
+            ("jwks", json!([])),
+        ] {
+            let code = code_of(&with(name, value));
+            assert_eq!(code, ErrorCode::InvalidClientMetadata, "{name}");
+        }
+        assert_eq!(
+            code_of(&with("redirect_uris", json!("x"))),
+            ErrorCode::InvalidRedirectUri
+        );
+    }
+
+    #[test]
+    fn a_change_names_the_client_and_nothing_that_the_service_decides() {
+        let change = |body: Value| RequestedMetadata::parse_change(body.to_string().as_bytes(), "a");
+        let (_, secret) = change(json!({ "client_id": "a", "client_secret": "s" })).unwrap();
+        assert_eq!(secret.as_deref(), Some("s"));
+        for wrong in [
+            json!({}),
+            json!({ "client_id": "b" }),
+            json!({ "client_id": "a", "registration_access_token": "t" }),
+            json!({ "client_id": "a", "client_id_issued_at": 1 }),
+        ] {
+            assert!(change(wrong).is_err());
+        }
+    }
+
+    #[test]
+    fn metadata_are_one_short_object() {
+        for body in ["", "[]", "{\"scope\":\"a\",\"scope\":\"b\"}", "null"] {
+            assert!(RequestedMetadata::parse(body.as_bytes()).is_err(), "{body}");
+        }
+        let long = json!({ "client_name": "n".repeat(MAX_METADATA) });
+        assert!(code_of(&long) == ErrorCode::InvalidClientMetadata);
+    }
+}
