@@ -42,6 +42,14 @@ impl ChangeSummary {
                 let done = format!("client {client_id} has one more API key");
                 Self::with_credentials(done, client_id, false, true)
             }
+            Command::RegistrationTokenAdd(_) => Self {
+                done: "there is a new registration token".to_owned(),
+                lost: "the token",
+                remedies: vec![
+                    "idsvc client registration-token list names it, so that it can be removed; then add another"
+                        .to_owned(),
+                ],
+            },
             Command::UserAdd(add) if matches!(add.password, NewPassword::Generated) => {
                 Self::with_password(format!("user {} was added", add.email), &add.email)
             }

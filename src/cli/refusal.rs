@@ -110,6 +110,7 @@ fn hint_for(fault: &Fault, is_file: bool) -> Option<String> {
         }
         (FaultCode::NotFound, "session", _) => "idsvc session list WHO shows those of a user",
         (FaultCode::NotFound, "api_key", _) => "idsvc client api-key list ID shows all",
+        (FaultCode::NotFound, "registration_token", _) => "idsvc client registration-token list shows all",
         (FaultCode::NotFound, _, ["apis"]) => "idsvc api list shows all",
         (FaultCode::NotFound, _, ["introspection_clients"]) => "idsvc client list shows all",
         (FaultCode::NotFound, _, ["groups" | "role_groups"]) => "idsvc group list shows all",

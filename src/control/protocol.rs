@@ -10,6 +10,7 @@ use crate::admin::api::{AddApi, ApiView, UpdateApi};
 use crate::admin::apply::{Applied, Apply};
 use crate::admin::backup::BackUp;
 use crate::admin::client::api_key::{ApiKeyView, WhichApiKey};
+use crate::admin::client::registration_token::{AddRegistrationToken, RegistrationTokenView};
 use crate::admin::client::{AddClient, ClientView, RotateSecret, UpdateClient};
 use crate::admin::compact::{Compacted, DatabaseSize};
 use crate::admin::import::{ImportUsers, Imported};
@@ -69,6 +70,12 @@ pub enum Command {
     ApiKeyList(String),
     /// `client api-key revoke`.
     ApiKeyRevoke(WhichApiKey),
+    /// `client registration-token add`.
+    RegistrationTokenAdd(AddRegistrationToken),
+    /// `client registration-token list`.
+    RegistrationTokenList,
+    /// `client registration-token remove`.
+    RegistrationTokenRemove(Uuid),
     /// `user add`.
     UserAdd(Box<AddUser>),
     /// `user list`. The users follow the reply.
@@ -151,6 +158,7 @@ impl Command {
             | Self::ClientList
             | Self::ClientShow(_)
             | Self::ApiKeyList(_)
+            | Self::RegistrationTokenList
             | Self::UserList(_)
             | Self::UserShow(_)
             | Self::ProviderList
@@ -213,6 +221,12 @@ pub enum Reply {
     ApiKeys(Vec<ApiKeyView>),
     /// The revoked API key.
     ApiKeyRevoked(WhichApiKey),
+    /// One initial access token.
+    RegistrationToken(RegistrationTokenView),
+    /// All initial access tokens.
+    RegistrationTokens(Vec<RegistrationTokenView>),
+    /// The id of the removed initial access token.
+    RegistrationTokenRemoved(Uuid),
     /// One user.
     User(Box<UserView>),
     /// The uuid and account identifier of the removed user.

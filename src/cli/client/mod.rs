@@ -2,6 +2,7 @@
 
 mod api_key;
 mod print;
+mod registration_token;
 
 use std::path::PathBuf;
 
@@ -46,6 +47,9 @@ pub enum Verb {
     /// API keys, for refreshing at /v4/tokens
     #[command(subcommand)]
     ApiKey(api_key::Verb),
+    /// Tokens with which clients register themselves, at /oauth2/register
+    #[command(subcommand)]
+    RegistrationToken(registration_token::Verb),
     /// Enable a disabled client
     Enable(Id),
     /// Disable a client without removing it
@@ -289,6 +293,7 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
             }))
         }
         Verb::ApiKey(verb) => return api_key::run(verb, connector, output),
+        Verb::RegistrationToken(verb) => return registration_token::run(verb, connector, output),
         Verb::List => return list(connector, output),
         Verb::Show(which) => Command::ClientShow(which.id),
         Verb::Update(update) => {
