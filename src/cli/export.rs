@@ -78,6 +78,7 @@ fn warn_of_ending_secrets(
 /// Warns of records that an export cannot hold.
 fn warn_of_left_out(not_exported: &NotExported, output: &mut Output<'_>) {
     for (count, what) in [
+        (not_exported.registered, "clients that registered themselves"),
         (not_exported.brought, "users that a provider created"),
         (not_exported.links, "links of users to providers"),
         (

@@ -19,7 +19,7 @@ use crate::admin::apply;
 use crate::admin::apply::{Exported, NotExported};
 use crate::admin::backup;
 use crate::admin::client::ClientView;
-use crate::admin::client::api_key;
+use crate::admin::client::{api_key, registration_token};
 use crate::admin::import;
 use crate::admin::named::{GroupMetadata, ScopeMetadata};
 use crate::admin::page::Page;
@@ -76,6 +76,13 @@ async fn dispatch(admin: Admin<'_>, command: Command) -> AdminResult<Reply> {
         Command::ApiKeyAdd(client_id) => Reply::ApiKey(api_key::add(admin, client_id).await?),
         Command::ApiKeyList(client_id) => Reply::ApiKeys(api_key::list(admin, &client_id)?),
         Command::ApiKeyRevoke(which) => Reply::ApiKeyRevoked(api_key::revoke(admin, which).await?),
+        Command::RegistrationTokenAdd(request) => {
+            Reply::RegistrationToken(registration_token::add(admin, request).await?)
+        }
+        Command::RegistrationTokenList => Reply::RegistrationTokens(registration_token::list(admin)?),
+        Command::RegistrationTokenRemove(id) => {
+            Reply::RegistrationTokenRemoved(registration_token::remove(admin, id).await?)
+        }
         Command::UserAdd(request) => user_reply(user::add(admin, *request).await?),
         Command::UserShow(who) => user_reply(user::show(admin, &who)?),
         Command::UserUpdate(request) => user_reply(user::update(admin, *request).await?),
@@ -304,6 +311,7 @@ mod tests {
         let mut streamed = Vec::new();
         stream_reply(admin(&core), Command::Export(true), &mut streamed).unwrap();
         let not_exported = NotExported {
+            registered: 3,
             brought: 1,
             links: 2,
             from_devices: 1,

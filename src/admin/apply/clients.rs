@@ -275,7 +275,8 @@ pub(super) fn plan(
     }
     if prune {
         for (client_id, client) in CLIENTS.scan(snapshot, .., usize::MAX)? {
-            if declared.iter().all(|entry| entry.client_id != client_id) {
+            let is_declared = declared.iter().any(|entry| entry.client_id == client_id);
+            if !is_declared && !client.registered_itself() {
                 plan.note(KIND, &client_id, Some(&Map::new()), None);
                 plan.writes.push(PlannedWrite::RemoveClient(Box::new(client)));
             }

@@ -35,6 +35,9 @@ pub enum Exported {
 /// What an export leaves out, because a file cannot declare it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotExported {
+    /// Clients that registered themselves.
+    #[serde(default)]
+    pub registered: u64,
     /// Users who were created by a provider.
     pub brought: u64,
     /// Links of other users to providers.
@@ -74,6 +77,10 @@ pub fn export(
         })?;
         APIS.visit(snapshot, .., |_, api| take(Exported::Api(apis::export(&api))))?;
         CLIENTS.visit(snapshot, .., |_, client| {
+            if client.registered_itself() {
+                not_exported.registered += 1;
+                return Ok(ControlFlow::Continue(()));
+            }
             take(Exported::Client(clients::export(&client, with_hashes)))
         })?;
         USERS.visit(snapshot, .., |_, user| {

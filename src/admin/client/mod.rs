@@ -1,6 +1,7 @@
 //! Clients: add, show, update, remove, replace the secret.
 
 pub mod api_key;
+pub mod registration_token;
 pub mod view;
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::admin::SecretString;
 use crate::clock::Timestamp;
-use crate::oauth::client::{AuthMethod, Client, ClientMetadata};
+use crate::oauth::client::{AuthMethod, Client, ClientMetadata, ClientOrigin};
 
 /// A secret as it is shown: only its times.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +41,9 @@ pub struct ClientView {
     /// What is registered of the client.
     #[serde(flatten)]
     pub metadata: ClientMetadata,
+    /// How it came to be registered.
+    #[serde(default)]
+    pub origin: ClientOrigin,
     /// Whether the client is enabled.
     pub enabled: bool,
     /// When the record was made.
@@ -83,6 +86,7 @@ impl ClientView {
             auth_methods: client.token_endpoint_auth_methods.clone(),
             secrets: secrets.collect(),
             metadata: client.metadata.clone(),
+            origin: client.origin,
             enabled: client.enabled,
             created_at: client.created_at,
             updated_at: client.updated_at,

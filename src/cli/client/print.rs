@@ -22,7 +22,17 @@ pub(super) fn list(connector: &AdminConnector<'_>, output: &mut Output<'_>) -> R
             Ok(view) => table_rows(&view).map(Ok).collect(),
             Err(error) => vec![Err(error)],
         });
-        output.long_table(&["CLIENT", "NAME", "KIND", "ENABLED", "REDIRECT URIS"], rows)
+        output.long_table(
+            &[
+                "CLIENT",
+                "NAME",
+                "KIND",
+                "REGISTERED BY",
+                "ENABLED",
+                "REDIRECT URIS",
+            ],
+            rows,
+        )
     })?;
     if is_empty {
         output.hint("no client yet: idsvc client add ID --redirect-uri URI");
@@ -30,17 +40,18 @@ pub(super) fn list(connector: &AdminConnector<'_>, output: &mut Output<'_>) -> R
     Ok(())
 }
 
-fn table_rows(view: &ClientView) -> impl Iterator<Item = [String; 5]> {
+fn table_rows(view: &ClientView) -> impl Iterator<Item = [String; 6]> {
     let mut uris = view.redirect_uris.iter().cloned();
     let first = [
         view.client_id.clone(),
         view.client_name.clone().unwrap_or_default(),
         if view.public { "public" } else { "confidential" }.to_owned(),
+        view.origin.in_words().to_owned(),
         yes_no(view.enabled),
         uris.next().unwrap_or_default(),
     ];
     // Each further URI gets its own row, in the last column.
-    let further = uris.map(|uri| std::array::from_fn(|at| if at == 4 { uri.clone() } else { String::new() }));
+    let further = uris.map(|uri| std::array::from_fn(|at| if at == 5 { uri.clone() } else { String::new() }));
     std::iter::once(first).chain(further)
 }
 
@@ -81,6 +92,7 @@ pub(super) fn show(
         ("api_key", secret_text(view.api_key.as_ref())),
         ("client_uuid", view.client_uuid.to_string()),
         ("kind", kind.to_owned()),
+        ("registered_by", view.origin.in_words().to_owned()),
         ("enabled", yes_no(view.enabled)),
         ("auth_methods", methods.collect::<Vec<_>>().join(" ")),
     ];
