@@ -149,6 +149,7 @@ impl Catalog {
         let mut catalog = self.clone();
         for client_id in client_ids {
             catalog.client_keys.remove(client_id);
+            catalog.own_scopes.remove(client_id);
             if let Some(client) = catalog.clients.remove(client_id) {
                 for key in &client.api_keys {
                     catalog.api_keys.remove(key.digest.as_bytes());

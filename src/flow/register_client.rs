@@ -79,7 +79,7 @@ impl Rules {
         new_secret: &StoredSecret,
     ) -> Answer<Client> {
         let mut faults = Vec::new();
-        let allowed = self.apis.scope_of(&client);
+        let allowed = self.apis.expand_scope(client.clone()).metadata.scope;
         client.id_token_signed_response_alg = None;
         apply(requested.fields(&allowed), &mut client, &mut faults);
         client.token_endpoint_auth_methods = [requested.auth_method()].into();
