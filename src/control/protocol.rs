@@ -182,7 +182,8 @@ impl Command {
     /// a directory without data is a mistake in its name.
     pub fn may_create_data_dir(&self) -> bool {
         match self {
-            Self::ClientAdd(_)
+            Self::RegistrationTokenAdd(_)
+            | Self::ClientAdd(_)
             | Self::UserAdd(_)
             | Self::ProviderAdd(_)
             | Self::ApiAdd(_)
