@@ -216,10 +216,10 @@ pub(crate) fn line_of(refusal: &Refusal) -> String {
     format!("{} {code}: {}", status_of(code), refusal.description)
 }
 
-/// The status of a refusal with this code (RFC 6749 section 5.2).
+/// The status of a refusal with this code (RFC 6749 section 5.2, RFC 6750 section 3.1).
 fn status_of(code: &str) -> u16 {
     match code {
-        "invalid_client" => 401,
+        "invalid_client" | "invalid_token" => 401,
         "temporarily_unavailable" => 503,
         _ => 400,
     }

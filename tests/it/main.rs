@@ -42,6 +42,7 @@ mod packages;
 mod promises;
 mod refresh_model;
 mod refusals;
+mod registration;
 mod rows;
 mod rsa_keygen;
 mod scopes;

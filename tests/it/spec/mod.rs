@@ -22,6 +22,8 @@ mod rfc7523;
 mod rfc7523_exchange;
 mod rfc7523_meanwhile;
 mod rfc7523_replay;
+mod rfc7591;
+mod rfc7592;
 mod rfc7636;
 mod rfc7662;
 mod rfc8252;

@@ -1,0 +1,212 @@
+//! What strangers cannot do by registering clients, and what the operator sees of it.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use idsvc::oauth::registration::RegistrationPolicy;
+use serde_json::{Value, json};
+
+use crate::harness::process::{Service, said, shown};
+use crate::harness::registration::{REGISTER, open};
+use crate::harness::server::Setup;
+use crate::harness::{Audit, Server, sweep_all};
+
+const DAY: u64 = 24 * 60 * 60;
+
+fn web() -> Value {
+    json!({ "redirect_uris": ["https://notes.example/cb"] })
+}
+
+async fn limited(registration: RegistrationPolicy) -> Server {
+    let mut setup = Setup {
+        trusted_proxies: vec!["127.0.0.0/8".parse().unwrap()],
+        ..Setup::default()
+    };
+    setup.policy.registration = registration;
+    setup.start().await
+}
+
+/// Clients that nobody uses go after a month, and make room. Those that a user has allowed something stay.
+#[tokio::test]
+async fn a_full_store_takes_no_client_until_unused_ones_are_swept() {
+    let server = Server::start_with(|policy| policy.registration = open(3)).await;
+    let alice = server.user("alice").await;
+    let used = server.registrant(&web()).await;
+    used.party.code(&alice.browser()).await;
+    server.advance(DAY);
+    server.registrant(&web()).await;
+    let removed = server.registrant(&web()).await;
+    let full = server.register(&web()).await;
+    assert_eq!(
+        (full.status, full.error()),
+        (503, "temporarily_unavailable".to_owned())
+    );
+    assert!(full.header("retry-after").is_some());
+    assert_eq!(removed.manage(&server, "DELETE").await.status, 204);
+    let newest = server.registrant(&web()).await;
+
+    server.advance(29 * DAY);
+    sweep_all(&server).await;
+    assert_eq!(server.register(&web()).await.status, 503);
+    server.advance(DAY);
+    let audit = Audit::listen();
+    sweep_all(&server).await;
+    let swept = audit.take(&["client_registration_removed"]);
+    assert_eq!(swept.len(), 2);
+    assert!(swept.iter().all(|event| event["reason"] == "unused"));
+    assert_eq!(newest.manage(&server, "GET").await.status, 401);
+    assert_eq!(used.manage(&server, "GET").await.status, 200);
+    used.party.code(&alice.browser()).await;
+    server.registrant(&web()).await;
+    server.registrant(&web()).await;
+    assert_eq!(server.register(&web()).await.status, 503);
+}
+
+/// One address registers no more than its share, and what is refused does not count.
+#[tokio::test]
+async fn an_address_over_its_limit_is_429_and_others_are_not() {
+    let server = limited(open(1000)).await;
+    let here = |metadata: &Value| server.register(metadata).header("x-forwarded-for", "192.0.2.1");
+    for _ in 0..40 {
+        assert_eq!(here(&json!({})).await.status, 400);
+    }
+    for _ in 0..30 {
+        assert_eq!(here(&web()).await.status, 201);
+    }
+    let over = here(&web()).await;
+    assert_eq!(over.status, 429);
+    assert!(over.header("retry-after").is_some());
+    let elsewhere = server.register(&web()).header("x-forwarded-for", "198.51.100.7");
+    assert_eq!(elsewhere.await.status, 201);
+    server.advance(300);
+    assert_eq!(here(&web()).await.status, 201);
+}
+
+/// A change is a write like a registration.
+#[tokio::test]
+async fn changes_of_a_registration_are_limited_too() {
+    let server = limited(open(1000)).await;
+    let client = server.registrant(&web()).await;
+    let statuses = async || client.change(&server, web()).await.status;
+    for _ in 0..29 {
+        assert_eq!(statuses().await, 200);
+    }
+    assert_eq!(statuses().await, 429);
+}
+
+/// Clients are in memory, so each is short.
+#[tokio::test]
+async fn long_metadata_are_refused() {
+    let server = Server::open().await;
+    let uris: Vec<_> = (0..200)
+        .map(|n| format!("https://notes.example/{n:0>40}"))
+        .collect();
+    let reply = server.register(&json!({ "redirect_uris": uris })).await;
+    assert_eq!(reply.error(), "invalid_client_metadata");
+}
+
+/// Anyone may register the address of another client. The code that comes there is for the client that asked.
+#[tokio::test]
+async fn the_redirect_uri_of_another_client_gives_no_power_over_it() {
+    let server = Server::open().await;
+    let acme = server.client("acme").await;
+    let alice = server.user("alice").await;
+    let thief = server
+        .registrant(&json!({ "redirect_uris": [acme.redirect_uri()] }))
+        .await;
+    let code = acme.code(&alice.browser()).await;
+    assert_eq!(thief.party.redeem(&code).await.error(), "invalid_grant");
+    acme.redeem(&code).await.tokens();
+    let screen = alice
+        .browser()
+        .authorize(&thief.party.request())
+        .await
+        .sign_in()
+        .await;
+    assert_eq!(screen.page(), "/consent");
+    let code = screen.allow().await.callback().code();
+    assert_eq!(acme.redeem(&code).await.error(), "invalid_grant");
+}
+
+fn registered(service: &Service) -> Vec<Value> {
+    let all = service.json(&["client", "list", "--json"]);
+    let all = all.as_array().unwrap().iter().cloned();
+    all.filter(|client| client["origin"] == "dynamic_registration")
+        .collect()
+}
+
+/// The use of a token and the client are one transaction: a process that dies between loses neither alone.
+#[test]
+fn a_killed_process_counts_each_client_once() {
+    const USES: u64 = 200;
+    let service = Service::new()
+        .with("IDSVC_CLIENTS_REGISTRATION", "token")
+        .with("IDSVC_LIMITS_ENABLED", "false");
+    let uses = USES.to_string();
+    let token = service.json(&["client", "registration-token", "add", "--uses", &uses, "--json"]);
+    let bearer = format!("Bearer {}", token["initial_access_token"].as_str().unwrap());
+    let headers = [
+        ("Authorization", bearer.as_str()),
+        ("Content-Type", "application/json"),
+    ];
+    let mut running = service.serve();
+    let answered = AtomicUsize::new(0);
+    let body = web().to_string();
+    thread::scope(|scope| {
+        let (running, answered, body) = (&running, &answered, &body);
+        for _ in 0..4 {
+            scope.spawn(move || {
+                while let Some(reply) = running.request("POST", REGISTER, &headers, body) {
+                    if reply.status == 201 {
+                        answered.fetch_add(1, Ordering::Relaxed);
+                    } else {
+                        return;
+                    }
+                }
+            });
+        }
+        while answered.load(Ordering::Relaxed) < 20 {
+            thread::yield_now();
+        }
+        running.signal("KILL");
+    });
+    running.kill();
+    let stored = registered(&service).len();
+    let left = service.json(&["client", "registration-token", "list", "--json"]);
+    let left = left[0]["uses_left"].as_u64().unwrap();
+    assert!(stored >= answered.load(Ordering::Relaxed));
+    assert_eq!(u64::try_from(stored).unwrap(), USES - left);
+}
+
+/// A file that declares the clients of the operator neither holds nor removes those that registered themselves.
+#[test]
+fn declared_state_leaves_clients_alone_that_registered_themselves() {
+    let service = Service::new().with("IDSVC_CLIENTS_REGISTRATION", "open");
+    let headers = [("Content-Type", "application/json")];
+    {
+        let running = service.serve();
+        let reply = running
+            .request("POST", REGISTER, &headers, &web().to_string())
+            .unwrap();
+        assert_eq!(reply.status, 201, "{reply:?}");
+    }
+    let client_id = registered(&service)[0]["client_id"].as_str().unwrap().to_owned();
+    let listed = shown(&service.run(&["client", "list"]));
+    assert!(
+        listed.contains(&client_id) && listed.contains("itself"),
+        "{listed}"
+    );
+    let export = service.run(&["export"]);
+    assert!(!shown(&export).contains(&client_id));
+    assert!(
+        said(&export).contains("1 clients that registered themselves"),
+        "{}",
+        said(&export)
+    );
+    std::fs::write(service.folder.path().join("state.json"), "{\"client\": []}").unwrap();
+    let applied = service.run(&["apply", "-f", "state.json", "--prune", "--yes"]);
+    assert!(applied.status.success(), "{}", said(&applied));
+    assert_eq!(registered(&service).len(), 1);
+    let removed = service.run(&["client", "remove", &client_id, "--yes"]);
+    assert!(removed.status.success(), "{}", said(&removed));
+}

@@ -1,0 +1,212 @@
+//! OAuth 2.0 Dynamic Client Registration Management Protocol.
+
+use serde_json::{Value, json};
+
+use crate::harness::registration::Registrant;
+use crate::harness::{Audit, Server};
+
+const CALLBACK: &str = "https://notes.example/cb";
+
+fn web() -> Value {
+    json!({
+        "redirect_uris": [CALLBACK],
+        "client_name": "Notes",
+        "grant_types": ["authorization_code", "refresh_token"],
+    })
+}
+
+async fn registered() -> (Server, Registrant) {
+    let server = Server::open().await;
+    let client = server.registrant(&web()).await;
+    (server, client)
+}
+
+/// Section 2.1: the client reads what it registered. Its secret is not shown again.
+#[tokio::test]
+async fn a_client_reads_its_registration() {
+    let (server, client) = registered().await;
+    let reply = client.manage(&server, "GET").await;
+    assert_eq!(reply.status, 200);
+    assert!(reply.is_not_stored());
+    let mut expected = client.answer.clone();
+    for secret in ["client_secret", "client_secret_expires_at"] {
+        expected.as_object_mut().unwrap().remove(secret);
+    }
+    assert_eq!(reply.json(), expected);
+}
+
+/// Section 2: only the token of this registration counts, and an unknown client is no different.
+#[tokio::test]
+async fn the_token_of_another_registration_is_401() {
+    let (server, client) = registered().await;
+    let other = server.registrant(&web()).await;
+    let unknown = "/oauth2/register/0193b2a4-7a10-7cc0-8000-000000000001";
+    for method in ["GET", "PUT", "DELETE"] {
+        let body = json!({ "client_id": client.party.client_id() }).to_string();
+        let call = |path: &str| {
+            let call = server.call(method, path);
+            call.body("application/json", body.clone())
+        };
+        assert_eq!(call(client.path()).await.status, 401, "{method}");
+        for (path, token) in [
+            (client.path(), other.token()),
+            (client.path(), "idsvc_rat_"),
+            (unknown, client.token()),
+        ] {
+            let reply = call(path).bearer(token).await;
+            assert_eq!(
+                (reply.status, reply.error()),
+                (401, "invalid_token".to_owned()),
+                "{method}"
+            );
+        }
+    }
+    server
+        .change_client(&client.party, |record| record.enabled = false)
+        .await;
+    assert_eq!(client.manage(&server, "GET").await.status, 401);
+    assert_eq!(other.manage(&server, "GET").await.status, 200);
+}
+
+/// Section 2.2: a change replaces everything. What is left out is gone, and the secret stays.
+#[tokio::test]
+async fn a_change_replaces_all_metadata() {
+    let (server, client) = registered().await;
+    let audit = Audit::listen();
+    let change = json!({
+        "redirect_uris": [CALLBACK],
+        "client_secret": client.answer["client_secret"],
+        "post_logout_redirect_uris": ["https://notes.example/bye"],
+    });
+    let reply = client.change(&server, change).await;
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    let answer = reply.json();
+    assert!(answer.get("client_name").is_none() && answer.get("client_secret").is_none());
+    assert_eq!(answer["grant_types"], json!(["authorization_code"]));
+    assert_eq!(
+        answer["client_id_issued_at"],
+        client.answer["client_id_issued_at"]
+    );
+    assert_eq!(
+        answer["post_logout_redirect_uris"],
+        json!(["https://notes.example/bye"])
+    );
+    assert_eq!(audit.take(&["client_registration_changed"]).len(), 1);
+    let still = client.party.post("/oauth2/introspect").with("token", "any").await;
+    assert_eq!(still.status, 200);
+    assert_eq!(client.manage(&server, "GET").await.json(), answer);
+}
+
+/// Section 2.2: a change names the client and its secret, and nothing that the service decides.
+#[tokio::test]
+async fn a_change_of_what_the_service_decides_is_refused() {
+    let (server, client) = registered().await;
+    for (name, value) in [
+        ("client_secret", json!("another")),
+        ("registration_access_token", json!(client.token())),
+        (
+            "registration_client_uri",
+            client.answer["registration_client_uri"].clone(),
+        ),
+        ("client_id_issued_at", json!(1)),
+        ("client_secret_expires_at", json!(0)),
+        ("grant_types", json!(["password"])),
+    ] {
+        let mut change = web();
+        change[name] = value;
+        assert_eq!(
+            client.change(&server, change).await.error(),
+            "invalid_client_metadata",
+            "{name}"
+        );
+    }
+    let mut other = web();
+    other["client_id"] = json!("another");
+    let call = client.manage(&server, "PUT");
+    let reply = call.body("application/json", other.to_string()).await;
+    assert_eq!(reply.error(), "invalid_client_metadata");
+    let mut evil = web();
+    evil["redirect_uris"] = json!(["javascript:alert(1)"]);
+    assert_eq!(client.change(&server, evil).await.error(), "invalid_redirect_uri");
+    assert_eq!(client.manage(&server, "GET").await.json()["client_name"], "Notes");
+}
+
+/// Section 2.2: with the way to authenticate the secret comes and goes.
+#[tokio::test]
+async fn a_client_that_becomes_public_loses_its_secret_and_may_get_another() {
+    let (server, client) = registered().await;
+    let asks = || client.party.post("/oauth2/introspect").with("token", "any");
+    assert_eq!(asks().await.status, 200);
+    let mut public = web();
+    public["token_endpoint_auth_method"] = json!("none");
+    let answer = client.change(&server, public).await.json();
+    assert!(answer.get("client_secret").is_none());
+    assert_eq!(asks().await.error(), "invalid_client");
+    let answer = client.change(&server, web()).await.json();
+    let secret = answer["client_secret"].as_str().unwrap();
+    assert_ne!(answer["client_secret"], client.answer["client_secret"]);
+    assert_eq!(asks().await.error(), "invalid_client");
+    let again = server.party(client.party.client_id(), secret);
+    assert_eq!(
+        again.post("/oauth2/introspect").with("token", "any").await.status,
+        200
+    );
+}
+
+/// Users allowed access to the address that the consent page showed. A thief of the registration access token gets no
+/// codes of theirs by adding an address.
+#[tokio::test]
+async fn another_redirect_uri_ends_what_users_granted() {
+    let (server, client) = registered().await;
+    let alice = server.user("alice").await;
+    let browser = alice.browser();
+    let tokens = client.party.tokens(&browser).await;
+    let mut renamed = web();
+    renamed["client_name"] = json!("Notes 2");
+    assert_eq!(client.change(&server, renamed).await.status, 200);
+    let tokens = client.party.refresh(tokens.refresh_token()).await.tokens();
+    let mut moved = web();
+    moved["redirect_uris"] = json!([CALLBACK, "https://evil.example/cb"]);
+    assert_eq!(client.change(&server, moved).await.status, 200);
+    assert_eq!(
+        client.party.refresh(tokens.refresh_token()).await.error(),
+        "invalid_grant"
+    );
+    let request = client
+        .party
+        .request()
+        .with("redirect_uri", "https://evil.example/cb");
+    let silent = browser
+        .authorize(&request.clone().with("prompt", "none"))
+        .await
+        .callback();
+    assert_eq!(silent.error(), "consent_required");
+    let asked = browser.authorize(&request).await;
+    assert!(asked.text().contains("evil.example"));
+}
+
+/// Section 2.3: a removed client has nothing any more.
+#[tokio::test]
+async fn a_client_that_removes_itself_takes_everything_along() {
+    let (server, client) = registered().await;
+    let alice = server.user("alice").await;
+    let tokens = client.party.tokens(&alice.browser()).await;
+    let bystander = server.registrant(&web()).await;
+    let kept = bystander.party.tokens(&alice.browser()).await;
+    assert!(client.party.is_welcome(&tokens).await);
+    let audit = Audit::listen();
+    let reply = client.manage(&server, "DELETE").await;
+    assert_eq!((reply.status, reply.text()), (204, ""));
+    let removed = audit.take(&["client_registration_removed"]);
+    assert_eq!(removed[0]["reason"], "request");
+    assert!(!client.party.is_welcome(&tokens).await && bystander.party.is_welcome(&kept).await);
+    assert_eq!(
+        client.party.refresh(tokens.refresh_token()).await.error(),
+        "invalid_client"
+    );
+    for method in ["GET", "DELETE"] {
+        assert_eq!(client.manage(&server, method).await.status, 401);
+    }
+    let page = alice.browser().authorize(&client.party.request()).await;
+    assert_eq!(page.error_page_status(), 400);
+}
