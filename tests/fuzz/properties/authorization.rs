@@ -7,10 +7,12 @@ use http::HeaderValue;
 use idsvc::clock::Timestamp;
 use idsvc::oauth::authorize::{AuthorizationRequest, AuthorizationResponse, ResponseTarget, response_target};
 use idsvc::oauth::client::{AuthMethod, Client, ClientMetadata, ClientOrigin, ConsentRequirement, GrantType};
+use idsvc::oauth::error::{ErrorCode, Refusal};
 use idsvc::oauth::openid::claims::{ClaimsRequest, supported};
 use idsvc::oauth::parameters::Parameters;
 use idsvc::oauth::redirect_uri::{check_registrable, with_query};
 use idsvc::oauth::registered_scope::RegisteredScopes;
+use idsvc::oauth::registration::{RequestedMetadata, document, refusal_of};
 use idsvc::oauth::resource::Apis;
 use idsvc::oauth::{Api, ApiMetadata, RegisteredScope, Scope};
 use serde_json::Value;
@@ -123,6 +125,42 @@ pub(super) fn authorize_query(data: &[u8]) -> bool {
         }
     }
     is_accepted
+}
+
+/// Metadata that are accepted become those of a client that may sign users in and no more, and a refusal is a sentence.
+pub(super) fn registration(data: &[u8]) -> bool {
+    let refused = |refusal: Refusal| {
+        assert!(is_description(&refusal.description), "{refusal:?}");
+        let codes = [ErrorCode::InvalidRedirectUri, ErrorCode::InvalidClientMetadata];
+        assert!(codes.contains(&refusal.code));
+        false
+    };
+    let requested = match RequestedMetadata::parse(data) {
+        Ok(requested) => requested,
+        Err(refusal) => return refused(refusal),
+    };
+    let mut registered = client(requested.auth_method(), &[]);
+    registered.origin = ClientOrigin::DynamicRegistration;
+    let (allowed, mut faults) = (registered.scope.clone(), Vec::new());
+    requested
+        .fields(&allowed)
+        .apply(&mut registered.metadata, &mut faults);
+    if let Some(refusal) = refusal_of(&faults) {
+        return refused(refusal);
+    }
+    assert!(registered.default_scope.is_within(&allowed) && registered.scope == allowed);
+    let grants = [GrantType::AuthorizationCode, GrantType::RefreshToken];
+    assert!(registered.grant_types.iter().all(|grant| grants.contains(grant)));
+    assert!(registered.may_use(GrantType::AuthorizationCode) && registered.requires_consent());
+    let mut again = Value::Object(document(&registered));
+    let members = again.as_object_mut().unwrap();
+    members.remove("client_id_issued_at");
+    let body = again.to_string();
+    let (change, _) = RequestedMetadata::parse_change(body.as_bytes(), "app").unwrap();
+    let mut changed = registered.clone();
+    change.fields(&allowed).apply(&mut changed.metadata, &mut faults);
+    assert_eq!(changed.metadata, registered.metadata);
+    true
 }
 
 fn check_answer(reply: &ResponseTarget, answer: &AuthorizationResponse) {

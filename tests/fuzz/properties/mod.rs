@@ -32,6 +32,7 @@ pub(crate) const TARGETS: &[Target] = &[
     ("pem", jose::pem),
     ("redirect_uri", authorization::redirect_uri),
     ("refresh_token", storage::refresh_token),
+    ("registration", authorization::registration),
     ("scope", authorization::scope),
     ("stored_key", storage::stored_key),
     ("stored_record", storage::stored_record),
