@@ -207,7 +207,8 @@ mod tests {
     use crate::admin::tests::{admin, core};
     use crate::identity::{LinkedIdentity, User};
     use crate::oauth::FaultCode;
-    use crate::store::tables::USERS;
+    use crate::oauth::client::{Client, ClientOrigin};
+    use crate::store::tables::{CLIENTS, USERS};
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_command_crosses_the_socket_and_its_reply_comes_back() {
@@ -304,14 +305,17 @@ mod tests {
         let mut signs_in = User::anonymous(fresh(), "org", now);
         signs_in.email = Some("b@example.com".to_owned());
         let rows = [linked, brought, device, signs_in];
-        let written = core.store.write("test_users", move |tx| {
+        let mut client = Client::new("registrant", fresh(), fresh(), false, now);
+        client.origin = ClientOrigin::DynamicRegistration;
+        let written = core.store.write("test_records", move |tx| {
+            CLIENTS.put(tx, &client.client_id, &client)?;
             rows.iter().try_for_each(|row| USERS.put(tx, &row.uuid, row))
         });
         written.await.unwrap();
         let mut streamed = Vec::new();
         stream_reply(admin(&core), Command::Export(true), &mut streamed).unwrap();
         let not_exported = NotExported {
-            registered: 3,
+            registered: 1,
             brought: 1,
             links: 2,
             from_devices: 1,
