@@ -155,7 +155,7 @@ async fn watch_space(app: Arc<App>) {
             tracing::warn!(
                 free = space.free,
                 kept = RESERVE,
-                "the disk is nearly full: new anonymous users are answered with 503, and a scheduled backup replaces older ones, or is not made"
+                "the disk is nearly full: new anonymous users and registrations of clients are answered with 503, and a scheduled backup replaces older ones, or is not made"
             );
         } else {
             tracing::info!(free = space.free, "the disk has room again");
