@@ -11,7 +11,7 @@ use idsvc::identity::{Consent, Session, User};
 use idsvc::oauth::code::AuthorizationCode;
 use idsvc::oauth::login::LoginRecord;
 use idsvc::oauth::refresh::RefreshFamily;
-use idsvc::oauth::{Api, Client};
+use idsvc::oauth::{Api, Client, Group, RegisteredScope};
 use idsvc::store::record::{DecodeError, Record};
 use idsvc::store::records::{ApiKeyUse, FailedPasswords, RefreshKeyRecord, SigningKeyRecord};
 use uuid::Uuid;
@@ -28,6 +28,8 @@ type Reader = fn(&[u8]) -> Result<Vec<u8>, DecodeError>;
 const READERS: &[(&str, Reader)] = &[
     ("clients", read::<Client>),
     ("apis", read::<Api>),
+    ("scopes", read::<RegisteredScope>),
+    ("groups", read::<Group>),
     ("users", read::<User>),
     ("signing_keys", read::<SigningKeyRecord>),
     ("refresh_keys", read::<RefreshKeyRecord>),

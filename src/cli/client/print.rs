@@ -65,6 +65,7 @@ fn applies(field: &str, view: &ClientView) -> bool {
         "embed_upstream_token" => view.public && !view.providers.is_empty(),
         "refresh_policy" => may_use(GrantType::RefreshToken),
         "id_token_on_refresh" => may_use(GrantType::RefreshToken) && view.scope.contains(Scope::OPENID),
+        "id_token_claims" => may_use(GrantType::AuthorizationCode) && view.scope.contains(Scope::OPENID),
         "assertion_audience" => view.auth_methods.contains(&AuthMethod::PrivateKeyJwt),
         _ => true,
     }

@@ -10,7 +10,7 @@ use idsvc::oauth::code::AuthorizationCode as CodeRecord;
 use idsvc::oauth::login::LoginRecord;
 use idsvc::oauth::refresh::RefreshFamily;
 use idsvc::oauth::refresh_keys::{PresentedRefreshToken, RefreshKeys};
-use idsvc::oauth::{Api, Client};
+use idsvc::oauth::{Api, Client, Group, RegisteredScope};
 use idsvc::secret::{
     ApiKey, AuthorizationCode, BrowserCookie, ClientSecret, Kind, Lineage, RefreshToken, Secret,
     SessionCookie, UpstreamState,
@@ -94,7 +94,7 @@ pub(super) fn stored_record(data: &[u8]) -> bool {
     let Some((table, row)) = data.split_first() else {
         return false;
     };
-    match table % 16 {
+    match table % 18 {
         0 => check_record::<Client>(row),
         1 => check_record::<User>(row),
         2 => check_record::<SigningKeyRecord>(row),
@@ -110,7 +110,9 @@ pub(super) fn stored_record(data: &[u8]) -> bool {
         12 => check_record::<RefreshKeyRecord>(row),
         13 => check_record::<()>(row),
         14 => check_record::<FailedPasswords>(row),
-        _ => check_record::<Api>(row),
+        15 => check_record::<Api>(row),
+        16 => check_record::<RegisteredScope>(row),
+        _ => check_record::<Group>(row),
     }
 }
 

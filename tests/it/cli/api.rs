@@ -82,7 +82,7 @@ fn an_api_is_registered_changed_and_removed_the_same_with_a_service_and_without_
         let mut record = json!({
             "id": "notes", "identifier": NOTES, "name": "Notebook", "scope": "notes.read notes.write",
             "scope_texts": {"notes.read": "Read your notes"}, "open": false, "access_token_lifetime": 900,
-            "access_token_alg": null, "access_token_typ": "JWT", "introspection_clients": ["web"],
+            "access_token_alg": null, "access_token_typ": "JWT", "introspection_clients": ["web"], "roles": [], "role_groups": {},
             "uuid": null, "created_at": null, "updated_at": null,
         });
         for (name, value) in changes.as_object().unwrap() {
