@@ -137,6 +137,15 @@ fn no_claim_takes_the_place_of_the_services_own() {
 }
 
 #[test]
+fn a_claim_whose_name_was_reserved_later_can_be_removed() {
+    let mut user = alice();
+    user.claims.insert("groups".to_owned(), json!(["admins"]));
+    assert!(set(&mut user, "groups", "x").is_err());
+    set(&mut user, "groups", "").unwrap();
+    assert!(user.claims.is_empty() && set(&mut user, "groups", "").is_err());
+}
+
+#[test]
 fn what_is_refused_is_not_warned_of() {
     for name in ["sub", "", "a b", "a\nc", "address.planet", "given_name"] {
         assert!(!is_without_standard_scope(name), "{name:?}");
