@@ -70,7 +70,7 @@ async fn scene() -> (Server, RelyingParty, Person) {
     }
     let acme = server
         .client_with("acme", |client| {
-            client.scope = client.scope.clone().with("groups")
+            client.scope = client.scope.clone().with("groups");
         })
         .await;
     let alice = server.user("alice").await;

@@ -241,7 +241,7 @@ fn a_declared_api_is_applied_exported_and_pruned() {
     fs::write(&file, STATE).unwrap();
     let applied = service.run(&["apply", "-f", path]);
     assert_eq!(code(&applied), Some(0), "{}", said(&applied));
-    let exported = shown(&service.run(&["export"])).to_owned();
+    let exported = shown(&service.run(&["export"]));
     assert!(exported.contains("access_token_lifetime = 900"), "{exported}");
     fs::write(&file, &exported).unwrap();
     let again = service.run(&["apply", "-f", path, "--prune", "--yes"]);

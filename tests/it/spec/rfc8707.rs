@@ -348,7 +348,7 @@ async fn consent_is_asked_for_each_api() {
     }
     let stranger = server
         .client_with("stranger", |client| {
-            client.origin = ClientOrigin::DynamicRegistration
+            client.origin = ClientOrigin::DynamicRegistration;
         })
         .await;
     let browser = alice.browser();
