@@ -1,13 +1,17 @@
 //! Records the audit events, refusals and warnings that the thread of a test logs.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::subscriber::{DefaultGuard, set_default};
-use tracing::{Event, Level, Subscriber};
+use tracing::{Dispatch, Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+
+/// If there is only one subscriber in the process, `tracing` asks the thread that reaches a log line first whether any
+/// thread listens to it. If there are two, it asks both.
+static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(tracing_subscriber::registry()));
 
 /// A listener for audit events. It stops listening when it is dropped.
 pub(crate) struct Audit {
@@ -17,6 +21,7 @@ pub(crate) struct Audit {
 
 impl Audit {
     pub(crate) fn listen() -> Self {
+        LazyLock::force(&SECOND);
         let recorder = RecordingLayer::default();
         let listening = set_default(tracing_subscriber::registry().with(recorder.clone()));
         Self {
