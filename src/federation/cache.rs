@@ -8,13 +8,43 @@ use std::time::Duration;
 use crate::clock::Timestamp;
 use crate::random::Random;
 
-/// How long a document without `max-age` is fresh.
-const DEFAULT_MAX_AGE: Duration = Duration::from_mins(30);
-/// The bounds for `max-age`. The upper one is how long a withdrawn key is still accepted.
+/// How documents of one kind are kept.
+#[derive(Clone, Copy, Debug)]
+pub struct CachePolicy {
+    /// How long a document without `max-age` is fresh.
+    default_max_age: Duration,
+    /// The upper bound for `max-age`.
+    highest_max_age: Duration,
+    /// How long a stale document is used if no new one can be fetched.
+    stale_period: Duration,
+    /// The most documents.
+    most: usize,
+    /// Whether a failure is logged.
+    logs_failures: bool,
+}
+
+impl CachePolicy {
+    /// What providers and registered clients publish. The upper bound is how long a withdrawn key is still accepted.
+    pub const PUBLISHED: Self = Self {
+        default_max_age: Duration::from_mins(30),
+        highest_max_age: Duration::from_hours(1),
+        stale_period: Duration::from_hours(24),
+        most: usize::MAX,
+        logs_failures: true,
+    };
+    /// Metadata documents of clients. Anyone may name one, so their number is bounded, and the refused request is logged
+    /// instead of the failure.
+    pub const CLIENT_DOCUMENTS: Self = Self {
+        default_max_age: LOWEST_MAX_AGE,
+        highest_max_age: Duration::from_hours(24),
+        stale_period: Duration::ZERO,
+        most: 500,
+        logs_failures: false,
+    };
+}
+
+/// The lower bound for `max-age`.
 const LOWEST_MAX_AGE: Duration = Duration::from_mins(5);
-const HIGHEST_MAX_AGE: Duration = Duration::from_hours(1);
-/// How long a stale document is used if no new one can be fetched.
-const STALE_PERIOD: Duration = Duration::from_hours(24);
 /// The least time between two attempts if there is no document.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 /// The least time between two attempts to fetch a newer document.
@@ -32,6 +62,7 @@ pub struct Unavailable(pub String);
 
 /// Documents of one kind by address.
 pub struct Cache<T> {
+    policy: CachePolicy,
     entries: Mutex<HashMap<String, Arc<CacheEntry<T>>>>,
     random: Random,
 }
@@ -58,10 +89,10 @@ fn has_passed(earlier: Timestamp, span: Duration, now: Timestamp) -> bool {
 
 impl<T> EntryState<T> {
     /// The document, if it may still be used.
-    fn usable(&self, now: Timestamp) -> Option<&Arc<T>> {
+    fn usable(&self, stale_period: Duration, now: Timestamp) -> Option<&Arc<T>> {
         self.document
             .as_ref()
-            .filter(|_| now < self.fresh_until + STALE_PERIOD)
+            .filter(|_| now < self.fresh_until + stale_period)
     }
 
     fn is_fresh(&self, now: Timestamp) -> bool {
@@ -83,8 +114,9 @@ impl<T> EntryState<T> {
 
 impl<T> Cache<T> {
     /// An empty cache. `random` spreads the times at which documents are fetched again.
-    pub fn new(random: Random) -> Self {
+    pub fn new(policy: CachePolicy, random: Random) -> Self {
         Self {
+            policy,
             entries: Mutex::default(),
             random,
         }
@@ -92,6 +124,13 @@ impl<T> Cache<T> {
 
     fn entry(&self, address: &str, now: Timestamp) -> Arc<CacheEntry<T>> {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        if entries.len() >= self.policy.most && !entries.contains_key(address) {
+            let requested_at = |entry: &CacheEntry<T>| entry.state().requested_at;
+            let oldest = entries.iter().min_by_key(|(_, entry)| requested_at(entry));
+            if let Some(address) = oldest.map(|(address, _)| address.clone()) {
+                entries.remove(&address);
+            }
+        }
         let entry = entries.entry(address.to_owned()).or_insert_with(|| {
             Arc::new(CacheEntry {
                 fetching: tokio::sync::Mutex::new(()),
@@ -108,6 +147,15 @@ impl<T> Cache<T> {
         Arc::clone(entry)
     }
 
+    /// Whether [`Cache::get`] would fetch the document.
+    pub fn would_fetch(&self, address: &str, now: Timestamp) -> bool {
+        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.get(address).is_none_or(|entry| {
+            let state = entry.state();
+            state.usable(self.policy.stale_period, now).is_none() && state.may_attempt(RETRY_INTERVAL, now)
+        })
+    }
+
     /// The cached document. It may be stale, because [`Cache::refresh`] fetches new ones. If there is none, it is
     /// fetched now, once for all waiting requests.
     pub async fn get<F>(
@@ -120,9 +168,10 @@ impl<T> Cache<T> {
         F: Future<Output = Fetched<T>>,
     {
         let entry = self.entry(address, now);
+        let usable = |state: &EntryState<T>| state.usable(self.policy.stale_period, now).cloned();
         let touch = |state: &mut EntryState<T>| {
             state.requested_at = now;
-            state.usable(now).cloned()
+            usable(state)
         };
         if let Some(document) = touch(&mut entry.state()) {
             return Ok(document);
@@ -136,7 +185,17 @@ impl<T> Cache<T> {
         }
         self.record_attempt((address, &entry), now, fetch().await);
         let state = entry.state();
-        state.usable(now).cloned().ok_or_else(|| state.unavailable())
+        usable(&state).ok_or_else(|| state.unavailable())
+    }
+
+    /// Forgets a document that cannot be used. It is fetched again after a pause, as if it had not been fetched.
+    pub fn reject(&self, address: &str, problem: String) {
+        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entry) = entries.get(address) {
+            let mut state = entry.state();
+            state.document = None;
+            state.problem = Some(problem);
+        }
     }
 
     /// A document that is newer than `known`, if one is available. At most one attempt a minute is made.
@@ -202,7 +261,9 @@ impl<T> Cache<T> {
     /// Records the result of an attempt. A failure is logged here and not for each request, because strangers could
     /// flood the log with requests.
     fn record_attempt(&self, (address, entry): (&str, &CacheEntry<T>), now: Timestamp, fetched: Fetched<T>) {
-        if let Err(problem) = &fetched {
+        if let Err(problem) = &fetched
+            && self.policy.logs_failures
+        {
             tracing::warn!(address, problem, "a document that others publish cannot be had");
         }
         let mut state = entry.state();
@@ -210,8 +271,8 @@ impl<T> Cache<T> {
         match fetched {
             Ok((document, max_age)) => {
                 let fresh_for = max_age
-                    .unwrap_or(DEFAULT_MAX_AGE)
-                    .clamp(LOWEST_MAX_AGE, HIGHEST_MAX_AGE);
+                    .unwrap_or(self.policy.default_max_age)
+                    .clamp(LOWEST_MAX_AGE, self.policy.highest_max_age);
                 let [share] = self.random.bytes::<1>();
                 state.document = Some(Arc::new(document));
                 state.fetched_at = now;
@@ -247,7 +308,7 @@ mod tests {
     impl Source {
         fn new() -> Self {
             Self {
-                cache: Cache::new(Random::seeded(1)),
+                cache: Cache::new(CachePolicy::PUBLISHED, Random::seeded(1)),
                 fetched: AtomicU32::new(0),
                 now: Timestamp::from_seconds(1_000_000),
             }
@@ -291,7 +352,7 @@ mod tests {
         source.now = source.now + RENEWAL_INTERVAL;
         source.cache.refresh(source.now, |_| source.fetch()).await;
         assert_eq!(source.get().await, Ok(2));
-        source.now = source.now + HIGHEST_MAX_AGE + STALE_PERIOD;
+        source.now = source.now + Duration::from_hours(1) + Duration::from_hours(24);
         let gone = source
             .cache
             .get(URL, source.now, || async { Err("down".to_owned()) })
@@ -368,6 +429,24 @@ mod tests {
             .newer(URL, &known, source.now, || source.fetch())
             .await;
         assert_eq!(newer.as_deref(), Some(&2));
+    }
+
+    #[tokio::test]
+    async fn the_document_that_was_unused_the_longest_makes_room() {
+        let policy = CachePolicy {
+            most: 2,
+            ..CachePolicy::CLIENT_DOCUMENTS
+        };
+        let cache = Cache::new(policy, Random::seeded(1));
+        let at = |seconds: u64| Timestamp::from_seconds(1_000_000 + seconds);
+        for (seconds, address) in [(0, "one"), (1, "two"), (2, "one"), (3, "three")] {
+            let fetched = cache.get(address, at(seconds), || async { Ok(((), None)) });
+            fetched.await.unwrap();
+        }
+        let is_kept = |address| !cache.would_fetch(address, at(4));
+        assert!(is_kept("one") && is_kept("three") && !is_kept("two"));
+        let end = at(2) + LOWEST_MAX_AGE;
+        assert!(cache.would_fetch("one", end), "a stale document is not used");
     }
 
     #[tokio::test]

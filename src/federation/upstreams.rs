@@ -8,11 +8,12 @@ use base64::engine::general_purpose::STANDARD;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
+use tokio::sync::Semaphore;
 use url::Url;
 use zeroize::Zeroizing;
 
 use super::authorization::error_code;
-use super::cache::{Cache, Fetched, Unavailable};
+use super::cache::{Cache, CachePolicy, Fetched, Unavailable};
 use super::id_token::is_signed_by_one_of;
 use super::metadata::{self, Metadata};
 use super::provider::Provider;
@@ -21,6 +22,8 @@ use crate::jose::jwk::JwkSet;
 use crate::net::outbound::{Client, Request};
 pub use crate::net::outbound::{OutboundError, OutboundPolicy, Response, SetupError};
 use crate::oauth::assertion::ASSERTION_TYPE;
+use crate::oauth::client_document;
+use crate::oauth::registration::RequestedMetadata;
 use crate::random::Random;
 
 /// A token request with a code.
@@ -130,11 +133,16 @@ struct ErrorBody {
     error: String,
 }
 
+/// Metadata documents of clients that are fetched at one moment. A fetch can last ten seconds, and anyone can cause one.
+const MOST_CLIENT_DOCUMENT_FETCHES: usize = 64;
+
 /// The client for documents and endpoints of others, with a cache of their documents.
 pub struct Upstreams {
     client: Client,
     key_sets: Cache<JwkSet>,
     metadata: Cache<Metadata>,
+    client_documents: Cache<RequestedMetadata>,
+    client_document_fetches: Semaphore,
 }
 
 impl Upstreams {
@@ -142,8 +150,10 @@ impl Upstreams {
     pub fn new(terms: &OutboundPolicy, random: &Random) -> Result<Self, SetupError> {
         Ok(Self {
             client: Client::new(terms)?,
-            key_sets: Cache::new(random.clone()),
-            metadata: Cache::new(random.clone()),
+            key_sets: Cache::new(CachePolicy::PUBLISHED, random.clone()),
+            metadata: Cache::new(CachePolicy::PUBLISHED, random.clone()),
+            client_documents: Cache::new(CachePolicy::CLIENT_DOCUMENTS, random.clone()),
+            client_document_fetches: Semaphore::new(MOST_CLIENT_DOCUMENT_FETCHES),
         })
     }
 
@@ -167,6 +177,26 @@ impl Upstreams {
         }
         let newer = self.key_sets.newer(jwks_uri, &known, now, fetch).await;
         Ok(newer.unwrap_or(known))
+    }
+
+    /// The document of the client with this identifier.
+    pub async fn client_document(
+        &self,
+        client_id: &str,
+        now: Timestamp,
+    ) -> Result<Arc<RequestedMetadata>, Unavailable> {
+        let fetch = || self.fetch_client_document(client_id);
+        self.client_documents.get(client_id, now, fetch).await
+    }
+
+    /// Forgets the document of the client with this identifier, because the client cannot be used.
+    pub fn reject_client_document(&self, client_id: &str, problem: String) {
+        self.client_documents.reject(client_id, problem);
+    }
+
+    /// Whether [`Upstreams::client_document`] would send a request.
+    pub fn would_fetch_client_document(&self, client_id: &str, now: Timestamp) -> bool {
+        self.client_documents.would_fetch(client_id, now)
     }
 
     /// The metadata of the provider.
@@ -201,9 +231,9 @@ impl Upstreams {
     ) -> Result<UpstreamTokens, UpstreamError> {
         let (form, authorization) = exchange.form();
         let request = Request {
-            url: &metadata.token_endpoint,
             form: Some(form),
             authorization,
+            ..Request::get(&metadata.token_endpoint)
         };
         self.send(request, "token endpoint").await
     }
@@ -215,9 +245,8 @@ impl Upstreams {
         access_token: &str,
     ) -> Result<Map<String, Value>, UpstreamError> {
         let request = Request {
-            url: endpoint,
-            form: None,
             authorization: Some(Zeroizing::new(format!("Bearer {access_token}"))),
+            ..Request::get(endpoint)
         };
         self.send(request, "userinfo endpoint").await
     }
@@ -281,16 +310,40 @@ impl Upstreams {
         Ok((metadata, max_age))
     }
 
+    /// An answer of another media type than JSON is an error: hosts answer with a page of their own for addresses that
+    /// others choose.
+    async fn fetch_client_document(&self, client_id: &str) -> Fetched<RequestedMetadata> {
+        let url =
+            client_document::address_of(client_id).ok_or("the client_id is not the address of a document")?;
+        let Ok(_permit) = self.client_document_fetches.try_acquire() else {
+            return Err("too many documents are being fetched".to_owned());
+        };
+        let request = Request {
+            max_bytes: client_document::MAX_BYTES,
+            ..Request::get(&url)
+        };
+        let response = self.get(client_id, request).await?;
+        let media_type = response.content_type;
+        if media_type != "application/json" && !media_type.ends_with("+json") {
+            return Err(format!("{client_id} is not served as application/json"));
+        }
+        let document = client_document::parse(client_id, &response.body)
+            .map_err(|problem| format!("the document at {client_id}: {problem}"))?;
+        Ok((document, response.max_age))
+    }
+
     async fn fetch(&self, address: &str) -> Result<(Vec<u8>, Option<Duration>), String> {
         let url = metadata::https(address).ok_or_else(|| format!("{address} is not an https address"))?;
-        let response = self
-            .client
-            .send(Request::get(&url))
-            .await
-            .map_err(|problem| problem.to_string())?;
+        let response = self.get(address, Request::get(&url)).await?;
+        Ok((response.body, response.max_age))
+    }
+
+    async fn get(&self, address: &str, request: Request<'_>) -> Result<Response, String> {
+        let response = self.client.send(request).await;
+        let response = response.map_err(|problem| problem.to_string())?;
         if response.status != 200 {
             return Err(format!("{address} answers with status {}", response.status));
         }
-        Ok((response.body, response.max_age))
+        Ok(response)
     }
 }

@@ -7,6 +7,7 @@ pub mod assertion;
 pub mod authorize;
 pub mod client;
 pub mod client_auth;
+pub mod client_document;
 pub mod client_metadata;
 pub mod code;
 pub mod consent;

@@ -102,7 +102,7 @@ impl StoredInitialAccessToken {
 }
 
 /// The metadata that a client sends.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RequestedMetadata {
     auth_method: AuthMethod,
     scope: Option<Scope>,
@@ -129,7 +129,8 @@ impl RequestedMetadata {
         Ok((Self::read(members)?, secret))
     }
 
-    fn read(mut members: Map<String, Value>) -> Result<Self, Refusal> {
+    /// Reads members of RFC 7591 section 2.
+    pub(super) fn read(mut members: Map<String, Value>) -> Result<Self, Refusal> {
         if let Some(name) = NOT_SUPPORTED.iter().find(|name| members.contains_key(**name)) {
             return Err(unusable(name, "is not supported"));
         }
@@ -197,7 +198,7 @@ impl RequestedMetadata {
 }
 
 /// The members of a JSON object; those that are `null` or `false` are left out.
-fn members(body: &[u8]) -> Result<Map<String, Value>, Refusal> {
+pub(super) fn members(body: &[u8]) -> Result<Map<String, Value>, Refusal> {
     if body.len() > MAX_METADATA {
         return Err(Refusal::new(
             ErrorCode::InvalidClientMetadata,

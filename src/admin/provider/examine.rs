@@ -206,7 +206,7 @@ fn remedy_of(problem: &OutboundError) -> &'static str {
         OutboundError::Unreachable(_) | OutboundError::Timeout(_) | OutboundError::Busy(_) => {
             "check the way out of this machine: firewall, proxy, routing"
         }
-        OutboundError::Malformed(_) | OutboundError::TooLong(_) => "tell the people who run the provider",
+        OutboundError::Malformed(_) | OutboundError::TooLong { .. } => "tell the people who run the provider",
     }
 }
 

@@ -60,6 +60,8 @@ pub struct Request<'a> {
     pub form: Option<Zeroizing<String>>,
     /// The value of `Authorization`.
     pub authorization: Option<Zeroizing<String>>,
+    /// The longest answer that is read.
+    pub max_bytes: usize,
 }
 
 impl<'a> Request<'a> {
@@ -69,6 +71,7 @@ impl<'a> Request<'a> {
             url,
             form: None,
             authorization: None,
+            max_bytes: MAX_BODY_BYTES,
         }
     }
 }
@@ -115,8 +118,13 @@ pub enum OutboundError {
     #[error("{0} does not answer with proper HTTP")]
     Malformed(String),
     /// The answer is too long.
-    #[error("the answer of {0} is longer than 512 KiB")]
-    TooLong(String),
+    #[error("the answer of {host} is longer than {} KiB", max_bytes / 1024)]
+    TooLong {
+        /// The host.
+        host: String,
+        /// The limit.
+        max_bytes: usize,
+    },
     /// The answer is a redirect; none is followed.
     #[error("{0} answers with a redirect, which is not followed: give the final address")]
     Redirect(String),
@@ -179,9 +187,9 @@ impl Client {
 
     /// Sends a request and reads the whole answer, within the limits of this module.
     pub async fn send(&self, request: Request<'_>) -> Result<Response, OutboundError> {
-        let url = request.url;
+        let (url, max_bytes) = (request.url, request.max_bytes);
         let message = message(request).ok_or(OutboundError::Address)?;
-        let (head, body) = self.carry(url, message).await?.into_parts();
+        let (head, body) = self.carry_at_most(max_bytes, url, message).await?.into_parts();
         Ok(Response {
             status: head.status.as_u16(),
             content_type: media_type(&head.headers),
@@ -196,13 +204,22 @@ impl Client {
     pub async fn carry(
         &self,
         url: &Url,
+        message: http::Request<Full<Bytes>>,
+    ) -> Result<http::Response<Bytes>, OutboundError> {
+        self.carry_at_most(MAX_BODY_BYTES, url, message).await
+    }
+
+    async fn carry_at_most(
+        &self,
+        max_bytes: usize,
+        url: &Url,
         mut message: http::Request<Full<Bytes>>,
     ) -> Result<http::Response<Bytes>, OutboundError> {
         let target = Target::of(url)?;
         set_target(&mut message, url, &target.authority).ok_or(OutboundError::Address)?;
         let _slot = Slot::take(&self.in_progress, &target.host)?;
         let authority = target.authority.clone();
-        tokio::time::timeout(TOTAL_TIMEOUT, Box::pin(self.exchange(target, message)))
+        tokio::time::timeout(TOTAL_TIMEOUT, Box::pin(self.exchange(target, message, max_bytes)))
             .await
             .unwrap_or(Err(OutboundError::Timeout(authority)))
     }
@@ -211,6 +228,7 @@ impl Client {
         &self,
         target: Target,
         message: http::Request<Full<Bytes>>,
+        max_bytes: usize,
     ) -> Result<http::Response<Bytes>, OutboundError> {
         let host = target.authority.clone();
         let stream = self.connect(&target).await?;
@@ -234,10 +252,13 @@ impl Client {
                 return Err(OutboundError::Redirect(host.clone()));
             }
             let (head, body) = response.into_parts();
-            let body = Limited::new(body, MAX_BODY_BYTES).collect().await;
+            let body = Limited::new(body, max_bytes).collect().await;
             let body = body.map_err(
                 |error| match error.downcast::<http_body_util::LengthLimitError>() {
-                    Ok(_) => OutboundError::TooLong(host.clone()),
+                    Ok(_) => OutboundError::TooLong {
+                        host: host.clone(),
+                        max_bytes,
+                    },
                     Err(_) => malformed(),
                 },
             )?;
