@@ -16,6 +16,8 @@ pub struct Consent {
     pub csrf: String,
     /// The application that asks.
     pub client_name: String,
+    /// The host of the application's metadata document, if its identifier is the address of one.
+    pub document_host: Option<String>,
     /// Where access goes, if nobody vouches for the application.
     pub redirect_target: Option<RedirectTarget>,
     /// Who is signed in.
@@ -87,13 +89,18 @@ impl Consent {
             ..Self::sample()
         };
         let host = RedirectTarget::Host("notes.example".to_owned());
-        vec![Self::sample(), again, to(host), to(RedirectTarget::Device)]
+        let documented = Self {
+            document_host: Some("notes.example".to_owned()),
+            ..to(RedirectTarget::Device)
+        };
+        vec![Self::sample(), again, to(host), documented]
     }
 
-    /// Who is signed in, and where access goes.
+    /// Who is signed in, who the application is, and where access goes.
     fn who(&self, text: &Text<'_>) -> Markup {
         html! {
             (self.user.in_sentence(text.consent_user))
+            @if let Some(host) = &self.document_host { " " (sentence(text.consent_document, host)) }
             @match &self.redirect_target {
                 Some(RedirectTarget::Host(host)) => { " " (sentence(text.consent_host, host)) }
                 Some(RedirectTarget::Device) => { " " (text.consent_device) }
@@ -133,6 +140,7 @@ impl Consent {
             transaction: "4lQ0bI2xQ9mN".to_owned(),
             csrf: "b1x0Jm5vYQ".to_owned(),
             client_name: "Acme Notes".to_owned(),
+            document_host: None,
             redirect_target: None,
             user: Person::sample(),
             is_repeated: false,

@@ -119,6 +119,7 @@ mod tests {
             "continue_with",
             "consent_lead",
             "consent_user",
+            "consent_document",
             "consent_host",
             "scope_api",
             "logout_user",

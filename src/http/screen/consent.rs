@@ -11,6 +11,9 @@ use crate::http::context::RequestContext;
 use crate::http::cookie::Cookie;
 use crate::http::error;
 use crate::http::response::HttpResponse;
+use crate::oauth::Client;
+use crate::oauth::client::ClientOrigin;
+use crate::oauth::client_document;
 use crate::oauth::login::{LoginStep, ResolvedPurpose};
 use crate::oauth::redirect_uri::MatchedRedirectUri;
 use crate::pages::Consent;
@@ -23,7 +26,7 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
         parameters,
         browser,
         login,
-    } = match login_context::load(context) {
+    } = match login_context::load(context).await {
         Ok(request) => request,
         Err(page) => return *page,
     };
@@ -66,6 +69,7 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
         transaction: login.sealed.clone(),
         csrf: csrf::token(cookie, &form),
         client_name: client.display_name().to_owned(),
+        document_host: document_host(client),
         redirect_target: client
             .registered_itself()
             .then(|| redirect_target(&request.target.return_to)),
@@ -78,6 +82,13 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
             .collect(),
     };
     context.page(StatusCode::OK, &page, request.ui_locales.as_deref())
+}
+
+/// The host of the client's metadata document.
+fn document_host(client: &Client) -> Option<String> {
+    let is_documented = client.origin == ClientOrigin::MetadataDocument;
+    let address = client_document::address_of(&client.client_id).filter(|_| is_documented)?;
+    address.host_str().map(ToOwned::to_owned)
 }
 
 /// Where access goes. A client that registered itself chose its name, but not its address.

@@ -368,6 +368,7 @@ fn hostile_values_stay_text_on_every_page() {
         transaction: evil(),
         csrf: evil(),
         client_name: evil(),
+        document_host: Some(evil()),
         redirect_target: Some(RedirectTarget::Host(evil())),
         user: evil_person(),
         is_repeated: true,

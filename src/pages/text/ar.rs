@@ -28,6 +28,7 @@ pub static AR: Text<'static> = Text {
     consent_title: "هل تسمح بالوصول؟",
     consent_lead: "يطلب {} الإذن بما يلي:",
     consent_user: "أنت مسجّل الدخول باسم {}.",
+    consent_document: "يصف التطبيقَ الموقعُ {}.",
     consent_host: "يُمنح هذا الإذن لـ {}.",
     consent_device: "يُمنح هذا الإذن لتطبيق على هذا الجهاز.",
     consent_trust: "لا تسمح بذلك إلا إذا كنت تثق بالتطبيق.",

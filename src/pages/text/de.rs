@@ -28,6 +28,7 @@ pub static DE: Text<'static> = Text {
     consent_title: "Zugriff erlauben?",
     consent_lead: "{} bittet um Erlaubnis für Folgendes:",
     consent_user: "Sie sind als {} angemeldet.",
+    consent_document: "Die Anwendung ist unter {} beschrieben.",
     consent_host: "Den Zugriff erhält {}.",
     consent_device: "Den Zugriff erhält eine Anwendung auf diesem Gerät.",
     consent_trust: "Erlauben Sie den Zugriff nur, wenn Sie der Anwendung vertrauen.",

@@ -28,6 +28,7 @@ pub static EN: Text<'static> = Text {
     consent_title: "Allow access?",
     consent_lead: "{} is asking to:",
     consent_user: "You are signed in as {}.",
+    consent_document: "The application is described at {}.",
     consent_host: "Access is given to {}.",
     consent_device: "Access is given to an application on this device.",
     consent_trust: "Allow this only if you trust the application.",

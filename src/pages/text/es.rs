@@ -28,6 +28,7 @@ pub static ES: Text<'static> = Text {
     consent_title: "¿Permitir el acceso?",
     consent_lead: "{} solicita permiso para:",
     consent_user: "Ha iniciado sesión como {}.",
+    consent_document: "La aplicación se describe en {}.",
     consent_host: "El acceso se concede a {}.",
     consent_device: "El acceso se concede a una aplicación de este dispositivo.",
     consent_trust: "Permita el acceso solo si confía en la aplicación.",

@@ -28,6 +28,7 @@ pub static FR: Text<'static> = Text {
     consent_title: "Autoriser l’accès\u{a0}?",
     consent_lead: "{} demande l’autorisation de\u{a0}:",
     consent_user: "Vous êtes connecté en tant que {}.",
+    consent_document: "L’application est décrite sur {}.",
     consent_host: "L’accès est donné à {}.",
     consent_device: "L’accès est donné à une application sur cet appareil.",
     consent_trust: "N’autorisez l’accès que si vous faites confiance à l’application.",

@@ -28,6 +28,7 @@ pub static JA: Text<'static> = Text {
     consent_title: "アクセスを許可しますか？",
     consent_lead: "{} は次の許可を求めています。",
     consent_user: "{} としてサインインしています。",
+    consent_document: "このアプリケーションの情報は {} に掲載されています。",
     consent_host: "アクセスは {} に許可されます。",
     consent_device: "アクセスはこのデバイス上のアプリケーションに許可されます。",
     consent_trust: "このアプリケーションを信頼できる場合にのみ許可してください。",

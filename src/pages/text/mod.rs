@@ -102,6 +102,8 @@ texts! {
     pub consent_lead: &'static str,
     /// Who is signed in; `{}` is the user.
     pub consent_user: &'static str,
+    /// After it, for an application whose identifier is the address of its metadata; `{}` is the host.
+    pub consent_document: &'static str,
     /// After it, for an application that registered itself: where access goes; `{}` is the host.
     pub consent_host: &'static str,
     /// The same if that is an application on the user's device.
