@@ -340,6 +340,7 @@ impl App {
             signing_algs: catalog.keyring().published_algorithms(),
             scopes: own.into_iter().fold(standard, Scope::with),
             claims: claims::supported(catalog.scopes()),
+            client_documents: self.core.policy.metadata_documents,
             ui_locales: &ui_locales,
         };
         metadata.document().to_string()

@@ -23,6 +23,18 @@ pub(super) const MOST_REGISTERED: Setting = setting(
     "The most clients that registered themselves; more are refused. One that nobody used within 30 days is removed.",
 );
 
+pub(super) const METADATA_DOCUMENTS: Setting = setting(
+    "clients.metadata_documents",
+    Kind::Flag,
+    (
+        "BOOL",
+        "Accept a client_id that is the address of the client's metadata",
+    ),
+    Some("false"),
+    "true",
+    "Whether a client may be identified by the https address of its metadata (OAuth Client ID Metadata Document).",
+);
+
 /// Who may register a client, and how many.
 pub(super) fn registration(reader: &mut Reader<'_>) -> RegistrationPolicy {
     let mode = match reader.one_of(REGISTRATION.key, &["off", "token", "open"]) {

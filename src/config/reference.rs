@@ -254,6 +254,7 @@ pub const SETTINGS: &[Setting] = &[
     ),
     clients::REGISTRATION,
     clients::MOST_REGISTERED,
+    clients::METADATA_DOCUMENTS,
     setting(
         "password.memory_kib",
         Kind::Number,
@@ -343,7 +344,7 @@ pub const SETTINGS: &[Setting] = &[
         None,
         r#""/etc/idsvc/company-ca.pem""#,
         "A PEM file of certificate authorities to trust beside those of the web, for providers,\n\
-         published keys and acme.directory.",
+         published keys, metadata of clients and acme.directory.",
     ),
     setting(
         "outbound.allow",
@@ -351,8 +352,8 @@ pub const SETTINGS: &[Setting] = &[
         ("NETWORK", "A network that may be reached though it is not public"),
         Some("[]"),
         r#"["10.0.0.0/8"]"#,
-        "Networks that are not public and may still be reached, for providers, published keys and\n\
-         acme.directory.",
+        "Networks that are not public and may still be reached, for providers, published keys,\n\
+         metadata of clients and acme.directory.",
     ),
     setting(
         "limits.enabled",

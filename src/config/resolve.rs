@@ -210,6 +210,7 @@ pub(super) fn settings(reader: &mut Reader<'_>) -> Settings {
         id_token_alias: reader.flag("id_token_alias"),
         anonymous_retention: reader.duration("anonymous.retention", SECOND),
         key_rotation: key_rotation(reader),
+        metadata_documents: reader.flag("clients.metadata_documents"),
         password: PasswordPolicy {
             min_length,
             max_bytes,

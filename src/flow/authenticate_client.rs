@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::client_lookup::renew_client;
 use super::{Answer, Core, Failure};
 use crate::clock::Timestamp;
 use crate::jose::jwk::JwkSet;
@@ -31,6 +32,7 @@ pub async fn authenticate_client(
         issuer: &core.policy.issuer,
         endpoint,
     };
+    renew_client(core, &credentials.client_id, now).await?;
     let published = or_refuse!(published_keys(core, credentials, now).await);
     // Fetching published keys may take long. So the record of the client is read after that.
     let catalog = core.catalog();

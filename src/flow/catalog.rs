@@ -117,15 +117,13 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// Adds a client. Its scope becomes that which it may be granted.
+    /// Adds a client, or replaces it by a newer record. Its scope becomes that which it may be granted.
     fn add(&mut self, client: Client) {
         if client.may_use(GrantType::ClientCredentials) {
             let own = self.apis.scope_without_user(&client);
             self.own_scopes.insert(client.client_id.clone(), own);
         }
-        let mut client = self.apis.expand_scope(client);
-        client.default_scope = client.default_scope.filter(|value| client.scope.contains(value));
-        let client = Arc::new(client);
+        let client = Arc::new(self.expand_scope(client));
         if client.enabled {
             self.origins.extend(client.origins());
         }
@@ -140,6 +138,13 @@ impl Catalog {
             self.api_keys.insert(*key.digest.as_bytes(), entry);
         }
         self.clients.insert(client.client_id.clone(), client);
+    }
+
+    /// The client with the scope that it may be granted. Its default scope has no other values.
+    pub(super) fn expand_scope(&self, client: Client) -> Client {
+        let mut client = self.apis.expand_scope(client);
+        client.default_scope = client.default_scope.filter(|value| client.scope.contains(value));
+        client
     }
 
     /// This catalog without the clients of these identifiers, and with `clients`. All others are shared, so it takes far

@@ -21,6 +21,7 @@ pub mod browser;
 pub mod catalog;
 pub mod check_password;
 pub mod client_check;
+pub mod client_lookup;
 pub mod clock_watermark;
 pub mod failed_passwords;
 pub mod grant_policy;

@@ -76,7 +76,7 @@ impl Rules {
         requested: &RequestedMetadata,
         before: Option<&Client>,
         mut client: Client,
-        new_secret: &StoredSecret,
+        new_secret: Option<&StoredSecret>,
     ) -> Answer<Client> {
         let mut faults = Vec::new();
         let allowed = self.apis.expand_scope(client.clone()).metadata.scope;
@@ -86,7 +86,7 @@ impl Rules {
         if !client.uses_secret() {
             client.secrets.clear();
         } else if client.secrets.is_empty() {
-            client.secrets.push(new_secret.clone());
+            client.secrets.extend(new_secret.cloned());
         }
         let mut checked = client.clone();
         checked.scope = allowed;
@@ -96,6 +96,11 @@ impl Rules {
             None => Ok(client),
         }
     }
+}
+
+/// The client as its metadata document describes it. `client` is its record from before.
+pub(in crate::flow) fn describe(core: &Core, document: &RequestedMetadata, client: Client) -> Answer<Client> {
+    Rules::of(core).register(document, None, client, None)
 }
 
 fn draw_secret(core: &Core, now: Timestamp) -> (StoredSecret, Secret<ClientSecret>) {
@@ -143,7 +148,7 @@ pub async fn register(
         }),
         ..Client::new(&uuid.to_string(), uuid, core.random.uuid_v4(), false, now)
     };
-    let client = or_refuse!(Rules::of(core).register(&requested, None, client, &stored_secret));
+    let client = or_refuse!(Rules::of(core).register(&requested, None, client, Some(&stored_secret)));
     let row = client.clone();
     let written = core
         .store
@@ -254,7 +259,7 @@ pub async fn change(
         .store
         .write("change_registration", move |tx| {
             let before = or_refuse!(authorized(&*tx, &id, &digest)?);
-            let client = rules.register(&requested, Some(&before), before.clone(), &stored_secret);
+            let client = rules.register(&requested, Some(&before), before.clone(), Some(&stored_secret));
             let mut client = or_refuse!(client);
             client.updated_at = now;
             let is_known = |uri| before.redirect_uris.contains(uri);

@@ -14,9 +14,8 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::login::session::forget_family;
-use super::register_client::remove_unused;
 use super::users::remove_user;
-use super::{Core, Failure};
+use super::{Core, Failure, client_lookup, register_client};
 use crate::clock::Timestamp;
 use crate::identity::{AuthenticationMethod, User};
 use crate::oauth::access_token::hour_of;
@@ -116,7 +115,8 @@ impl Swept {
 /// If there is nothing to remove, nothing is written and no write waits.
 pub async fn sweep(core: &Core, cursor: &mut Cursor, now: Timestamp) -> Result<Swept, Failure> {
     if cursor.is_at_start() {
-        remove_unused(core, now).await?;
+        register_client::remove_unused(core, now).await?;
+        client_lookup::remove_unused(core, now).await?;
     }
     let (policy, from) = (core.policy.clone(), *cursor);
     let work = move |tx: &mut dyn Tx| sweep_page(tx, from, &policy, now);

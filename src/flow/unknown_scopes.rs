@@ -27,7 +27,8 @@ impl UnknownScopes {
         let unknown = requested.filter(|value| {
             value.len() <= MAX_LENGTH && !Scope::STANDARD.contains(&value) && !catalog.has_scope(value)
         });
-        if unknown.is_empty() {
+        // Anyone can name addresses of metadata documents. Their clients are not registered yet.
+        if unknown.is_empty() || catalog.client(client_id).is_none() {
             return;
         }
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -62,6 +62,8 @@ pub struct RefusalLog {
     pub reason: Option<&'static str>,
     /// The redirect URI that is not registered, without its query.
     pub redirect_uri: Option<String>,
+    /// What is wrong with the metadata document of the client.
+    pub client_document: Option<String>,
     /// The origin of the form or script, if it is not allowed.
     pub origin: Option<String>,
     /// The origin that a form must come from.
@@ -311,6 +313,7 @@ impl RequestContext {
             client_id = self.client_id(),
             reason = refusal_log.reason,
             redirect_uri = refusal_log.redirect_uri.as_deref(),
+            client_document = refusal_log.client_document.as_deref(),
             origin = refusal_log.origin.as_deref(),
             own_origin = refusal_log.own_origin.as_deref(),
             left_out = (unnoted > 0).then_some(unnoted),

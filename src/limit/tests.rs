@@ -317,7 +317,7 @@ fn lone_address(number: u32) -> IpAddr {
     }
 }
 
-/// An attacker with three addresses and three names for each slot of a table fills the nine tables. Besides them, only
+/// An attacker with three addresses and three names for each slot of a table fills the twelve tables. Besides them, only
 /// the permits take memory.
 #[test]
 fn more_addresses_than_there_are_places_fill_the_tables_and_leave_nothing_besides() {
@@ -332,6 +332,7 @@ fn more_addresses_than_there_are_places_fill_the_tables_and_leave_nothing_beside
             attempt.count_failure();
         }
         let _ = limiter.receive_provider_answer(from, NOW);
+        let _ = limiter.fetch_client_document(&client, from, NOW);
         let _ = limiter.create_anonymous_user(&client, from, NOW);
         limiter.authentication_failed(&name, from, NOW);
         let _ = limiter.may_authenticate(&name, from, NOW);
@@ -352,6 +353,8 @@ fn more_addresses_than_there_are_places_fill_the_tables_and_leave_nothing_beside
         sign_ins,
         typed_passwords,
         provider_answers,
+        client_documents,
+        client_document_hosts,
         clients,
         client_auth_by_ip,
         registrations,
@@ -370,6 +373,8 @@ fn more_addresses_than_there_are_places_fill_the_tables_and_leave_nothing_beside
         sign_ins,
         typed_passwords,
         provider_answers,
+        client_documents,
+        client_document_hosts,
         clients,
         client_auth_by_ip,
         registrations,
@@ -377,7 +382,7 @@ fn more_addresses_than_there_are_places_fill_the_tables_and_leave_nothing_beside
         anonymous_addresses,
         anonymous_clients,
     ];
-    assert_eq!(tables.map(bytes), [most_bytes(); 10]);
+    assert_eq!(tables.map(bytes), [most_bytes(); 12]);
     for limit in [bodies, requests] {
         // Half of the addresses also hold in the name of their IPv6 /48.
         assert_eq!(holders(limit), AT_ONCE + AT_ONCE / 2);

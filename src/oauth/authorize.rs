@@ -129,7 +129,7 @@ impl RefusedRequest {
 }
 
 /// A fault that must not be sent to a redirect URI. The user sees a page (RFC 6749 section 4.1.2.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UntrustedRedirect {
     /// No `client_id`.
     #[error("client_id is missing")]
@@ -140,6 +140,10 @@ pub enum UntrustedRedirect {
     /// The client is disabled. The message is that of an unknown client.
     #[error("{}", Self::UnknownClient)]
     DisabledClient,
+    /// The metadata document of the client cannot be had, or describes no client. The text says why; the message is that
+    /// of an unknown client.
+    #[error("{}", Self::UnknownClient)]
+    ClientDocument(String),
     /// The redirect URI cannot be trusted.
     #[error(transparent)]
     RedirectUri(#[from] redirect_uri::Mismatch),

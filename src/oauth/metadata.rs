@@ -27,6 +27,8 @@ pub struct Metadata<'a> {
     pub scopes: Scope,
     /// The claims that a scope value releases, and those about the tokens.
     pub claims: Vec<&'a str>,
+    /// Whether a client may be identified by the address of its metadata.
+    pub client_documents: bool,
     /// The languages of the pages.
     pub ui_locales: &'a [&'a str],
 }
@@ -69,6 +71,9 @@ impl Metadata<'_> {
         if let Some(members) = document.as_object_mut() {
             for (member, address) in &self.endpoints {
                 members.insert((*member).to_owned(), json!(address));
+            }
+            if self.client_documents {
+                members.insert("client_id_metadata_document_supported".to_owned(), json!(true));
             }
             if let Some(page) = self.service_documentation {
                 members.insert("service_documentation".to_owned(), json!(page));

@@ -33,6 +33,8 @@ pub struct Policy {
     pub anonymous_retention: Duration,
     /// How keys are replaced.
     pub key_rotation: KeyRotation,
+    /// Whether a client may be identified by the address of its metadata.
+    pub metadata_documents: bool,
     /// The rules for passwords.
     pub password: PasswordPolicy,
     /// Who may register a client, and how many.

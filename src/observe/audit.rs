@@ -121,6 +121,12 @@ events! { 'a
         /// Whether the answer was yes.
         allowed: bool,
     }
+    /// The metadata document of a client was stored: a user allowed the client for the first time, or the document has
+    /// changed since.
+    ClientDocumentStored = "client_document_stored": info(client_id) {
+        /// The client, by the address of the document.
+        client_id: &'a str,
+    }
     /// Tokens were issued.
     TokensIssued = "tokens_issued": debug(user = user.map(tracing::field::display), client_id, grant_type, %jti, family = family.map(tracing::field::display)) {
         /// The user; absent for a client that acts for itself.

@@ -251,6 +251,14 @@ impl Server {
         RelyingParty::new(&self.wire, client, secret.to_owned())
     }
 
+    /// A public client that is not registered.
+    pub(crate) fn unregistered(&self, client_id: &str, redirect_uri: &str) -> RelyingParty {
+        let mut client = self.usual_client(client_id, "");
+        client.token_endpoint_auth_methods = [AuthMethod::None].into();
+        client.redirect_uris = vec![redirect_uri.to_owned()];
+        RelyingParty::new(&self.wire, client, String::new())
+    }
+
     fn usual_client(&self, client_id: &str, secret: &str) -> Client {
         let now = self.clock.now();
         let scope = Scope::of(Scope::STANDARD)

@@ -1,13 +1,12 @@
 //! A client sends a browser with an authorization request: RFC 6749 section 4.1.1, OpenID Connect Core 3.1.2.
 
-use std::sync::Arc;
-
 use super::session;
 use super::transaction;
 use super::transaction::{BrowserRedirect, Destination, DrawnCode, StepResult};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::catalog::Catalog;
+use crate::flow::client_lookup::find_client;
 use crate::flow::{Core, Failure};
 use crate::jose::alg::Algorithm;
 use crate::jose::jwt::{self, ExpectedTyp};
@@ -18,32 +17,34 @@ use crate::oauth::parameters::Parameters;
 use crate::oauth::token;
 use crate::store::StoreError;
 use crate::store::engine::Snapshot;
+use url::Url;
 
 /// Answers an authorization request: with a code, a refusal, or a page.
 ///
 /// A request whose redirect URI cannot be trusted comes back as [`UntrustedRedirect`] and is shown to the user. Only a
-/// code is stored. What a page needs of the request, the browser keeps.
+/// code is stored. What a page needs of the request, the browser keeps. `admit` is called with the address of the client's
+/// metadata document before that is fetched.
 pub async fn begin_authorization(
     core: &Core,
     parameters: &Parameters,
     browser: &Browser,
+    admit: impl FnOnce(&Url) -> Result<(), Failure>,
     now: Timestamp,
 ) -> Result<Result<BrowserRedirect, UntrustedRedirect>, Failure> {
-    let catalog = core.catalog();
     let Some(client_id) = parameters.get("client_id") else {
         return Ok(Err(UntrustedRedirect::MissingClient));
     };
-    let client = match catalog.client(client_id) {
-        Some(client) if client.enabled => client,
-        Some(_) => return Ok(Err(UntrustedRedirect::DisabledClient)),
-        None => return Ok(Err(UntrustedRedirect::UnknownClient)),
+    let lookup = or_refuse!(find_client(core, client_id, admit, now).await?);
+    let Some(client) = lookup.client(client_id) else {
+        return Ok(Err(UntrustedRedirect::UnknownClient));
     };
-    let target = or_refuse!(response_target(parameters, client));
+    let target = or_refuse!(response_target(parameters, &client));
+    let catalog = core.catalog();
     let issuer = &core.policy.issuer;
     let read_hint = |token: &str| read_hint(&catalog, issuer, token).map(|hint| hint.sub);
     let request = match AuthorizationRequest::parse(
         parameters,
-        (client, catalog.apis(), catalog.scopes()),
+        (&client, catalog.apis(), catalog.scopes()),
         target.clone(),
         &read_hint,
     ) {
@@ -63,9 +64,9 @@ pub async fn begin_authorization(
     let presented = browser.session.clone();
     let purpose = LoginPurpose::Code(Box::new(request));
     let asked = purpose.clone();
-    let apis = Arc::clone(catalog.apis());
+    let found = lookup.clone();
     let decide = move |snapshot: &dyn Snapshot| {
-        let Some(purpose) = transaction::resolve(snapshot, &apis, &asked)? else {
+        let Some(purpose) = transaction::resolve(snapshot, &asked, &found)? else {
             return Ok(None);
         };
         let live = session::find(snapshot, presented.as_ref(), lifetimes, now)?;
@@ -79,7 +80,9 @@ pub async fn begin_authorization(
         None => None,
         Some(Ok(result)) => Some(result),
         Some(Err(_)) => {
-            core.store
+            let found = lookup.clone();
+            let issued = core
+                .store
                 .write("begin_authorization", move |tx| {
                     let Some((step, live)) = decide(&*tx)? else {
                         return Ok(None);
@@ -91,10 +94,12 @@ pub async fn begin_authorization(
                     if let Some(live) = &live {
                         session::touch(tx, live, lifetimes, now)?;
                     }
-                    let target = transaction::issue(tx, *grant, slot)?;
+                    let target = transaction::issue(tx, *grant, slot, &found, now)?;
                     Ok(Some(StepResult::Issued(target)))
                 })
-                .await?
+                .await?;
+            lookup.publish(core)?;
+            issued
         }
     };
     // The client has been removed or replaced since the request was checked.

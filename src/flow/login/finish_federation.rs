@@ -72,7 +72,7 @@ pub async fn finish_federation(
             LoginTransactionError::OtherBrowser,
         ));
     };
-    let login = match transaction::load_login(core, browser, &kept.transaction, now)? {
+    let login = match transaction::load_login(core, browser, &kept.transaction, now).await? {
         Ok(login) => login,
         Err(error) => return Ok(CallbackResult::TransactionError(error)),
     };

@@ -67,7 +67,7 @@ where
     let policy = Arc::clone(&core.policy);
     let browser = browser.clone();
     let transaction = Arc::clone(&login.transaction);
-    let apis = Arc::clone(core.catalog().apis());
+    let client_lookup = login.client_lookup.clone();
     let written = core
         .store
         .write("start_session", move |tx| {
@@ -77,7 +77,7 @@ where
             if !transaction::accepts_authentication(&*tx, &record, is_signed_in, lifetimes, now)? {
                 return Ok(SessionStart::TransactionError(LoginTransactionError::Expired));
             }
-            let purpose = transaction::resolve(&*tx, &apis, &transaction.purpose)?;
+            let purpose = transaction::resolve(&*tx, &transaction.purpose, &client_lookup)?;
             let Some(purpose) = purpose.filter(|purpose| purpose.accepts(&event.factor)) else {
                 return Ok(SessionStart::TransactionError(LoginTransactionError::Expired));
             };
@@ -100,8 +100,9 @@ where
             record.progress = record.progress.settled_in(live.id);
             record.upstream_token.clone_from(&event.upstream_token);
             let step = transaction::next_step(&*tx, &purpose, Some(&live), &record, now)?;
+            let record = (transaction.id, record);
             Ok(SessionStart::Started(WrittenSession {
-                step: transaction::take_step(tx, step, transaction.id, record, code_slot, now)?,
+                step: transaction::take_step(tx, step, record, code_slot, &client_lookup, now)?,
                 session: live.id,
                 user: live.user,
                 ended: started.ended,
@@ -114,6 +115,7 @@ where
         SessionStart::NoUser => return Ok(SessionStart::NoUser),
         SessionStart::TransactionError(error) => return Ok(SessionStart::TransactionError(error)),
     };
+    login.client_lookup.publish(core)?;
     session::record_ended(core, written.ended, now);
     let redirect = BrowserRedirect {
         destination: written

@@ -18,6 +18,7 @@ use super::session::LiveSession;
 use super::{sealed, session};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
+use crate::flow::client_lookup::{ClientLookup, find_client};
 use crate::flow::{Core, Failure};
 use crate::identity::SessionLifetimes;
 use crate::oauth::authorize::{AuthorizationRequest, AuthorizationResponse, RefusedRequest, ResponseTarget};
@@ -26,11 +27,10 @@ use crate::oauth::login::{
     AccountLogin, CodeGrant, LoginProgress, LoginPurpose, LoginRecord, LoginStep, LoginTransaction,
     ResolvedPurpose, SignedIn,
 };
-use crate::oauth::resource::Apis;
 use crate::secret::{AuthorizationCode as CodeSecret, BrowserCookie, Digest, Secret, SessionCookie};
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
-use crate::store::tables::{CLIENTS, CODES, CONSENTS, LOGIN_RECORDS, SESSIONS};
+use crate::store::tables::{CODES, CONSENTS, LOGIN_RECORDS, SESSIONS};
 
 /// Where the browser goes next.
 #[derive(Debug)]
@@ -88,6 +88,8 @@ pub struct LoginContext {
     pub sealed: String,
     /// What it is for.
     pub purpose: ResolvedPurpose,
+    /// How its client is found again.
+    pub client_lookup: ClientLookup,
     /// What has happened in it.
     pub progress: LoginProgress,
     /// Whether the client was sent a refusal.
@@ -131,16 +133,21 @@ pub(in crate::flow) fn accepts_authentication(
 }
 
 /// Opens a transaction for a page of this browser.
-pub fn load_login(
+pub async fn load_login(
     core: &Core,
     browser: &Browser,
     sealed: &str,
     now: Timestamp,
 ) -> Result<Result<LoginContext, LoginTransactionError>, Failure> {
     let transaction = or_refuse!(open_transaction(core, browser, sealed, now));
-    let catalog = core.catalog();
-    let client = transaction.purpose.client_id().and_then(|id| catalog.client(id));
-    let Some(purpose) = transaction.purpose.clone().resolve(client.cloned()) else {
+    let (client_lookup, client) = match transaction.purpose.client_id() {
+        Some(client_id) => match find_client(core, client_id, |_| Ok(()), now).await? {
+            Ok(found) => (found.clone(), found.client(client_id)),
+            Err(_) => return Ok(Err(LoginTransactionError::Expired)),
+        },
+        None => (ClientLookup::registered(core), None),
+    };
+    let Some(purpose) = transaction.purpose.clone().resolve(client) else {
         return Ok(Err(LoginTransactionError::Expired));
     };
     let lifetimes = core.policy.lifetimes.session;
@@ -161,6 +168,7 @@ pub fn load_login(
             transaction: Arc::new(transaction),
             sealed: sealed.to_owned(),
             purpose,
+            client_lookup,
             progress: record.progress,
             is_refused: record.refusal.is_some(),
             session,
@@ -233,14 +241,13 @@ pub(in crate::flow) fn find_record(snapshot: &dyn Snapshot, id: Uuid) -> Result<
 /// since the page was drawn.
 pub(in crate::flow) fn resolve(
     snapshot: &dyn Snapshot,
-    apis: &Apis,
     purpose: &LoginPurpose,
+    client_lookup: &ClientLookup,
 ) -> Result<Option<ResolvedPurpose>, StoreError> {
     let client = match purpose.client_id() {
-        Some(client_id) => CLIENTS.get(snapshot, client_id)?,
+        Some(client_id) => client_lookup.current(snapshot, client_id)?,
         None => None,
     };
-    let client = client.map(|client| Arc::new(apis.expand_scope(client)));
     Ok(purpose.clone().resolve(client))
 }
 
@@ -348,16 +355,16 @@ impl StepResult {
 pub(in crate::flow) fn take_step(
     tx: &mut dyn Tx,
     step: LoginStep,
-    id: Uuid,
-    mut record: LoginRecord,
+    (id, mut record): (Uuid, LoginRecord),
     slot: CodeSlot,
+    client_lookup: &ClientLookup,
     now: Timestamp,
 ) -> Result<StepResult, StoreError> {
     if matches!(step, LoginStep::OpenAccount(_) | LoginStep::IssueCode(_)) {
         record.answered_at.get_or_insert(now);
     }
     let result = match StepResult::without_code(step) {
-        Err(grant) => StepResult::Issued(issue(tx, *grant, slot)?),
+        Err(grant) => StepResult::Issued(issue(tx, *grant, slot, client_lookup, now)?),
         Ok(StepResult::Refused(mut refused)) => {
             refused.refusal = record.refuse(refused.refusal, now);
             StepResult::Refused(refused)
@@ -391,12 +398,15 @@ pub(in crate::flow) async fn refuse(
     Ok(Destination::Respond(refused.response(&core.policy.issuer)))
 }
 
-/// Stores a code. Returns where it is sent.
+/// Stores a code, and the client if it has no current record. Returns where the code is sent.
 pub(in crate::flow) fn issue(
     tx: &mut dyn Tx,
     grant: CodeGrant,
     slot: CodeSlot,
+    client_lookup: &ClientLookup,
+    now: Timestamp,
 ) -> Result<ResponseTarget, StoreError> {
+    client_lookup.store(tx, now)?;
     let code = AuthorizationCode {
         digest: slot.digest,
         authorization: grant.authorization,
@@ -447,8 +457,8 @@ where
     let lifetimes = core.policy.lifetimes.session;
     let presented = browser.session.clone();
     let transaction = Arc::clone(&login.transaction);
+    let client_lookup = login.client_lookup.clone();
     let expected = login.session.as_ref().map(|live| live.id);
-    let apis = Arc::clone(core.catalog().apis());
     let result = core
         .store
         .write("carry_on_authorization", move |tx| {
@@ -456,7 +466,7 @@ where
             if !record.is_in_progress(now) {
                 return Ok(Err(LoginTransactionError::Expired));
             }
-            let Some(purpose) = resolve(&*tx, &apis, &transaction.purpose)? else {
+            let Some(purpose) = resolve(&*tx, &transaction.purpose, &client_lookup)? else {
                 return Ok(Err(LoginTransactionError::Expired));
             };
             let live = session::find(&*tx, presented.as_ref(), lifetimes, now)?;
@@ -469,8 +479,9 @@ where
             }
             session::touch(tx, &live, lifetimes, now)?;
             let step = next_step(&*tx, &purpose, Some(&live), &record, now)?;
-            take_step(tx, step, transaction.id, record, slot, now).map(Ok)
+            take_step(tx, step, (transaction.id, record), slot, &client_lookup, now).map(Ok)
         })
         .await?;
+    login.client_lookup.publish(core)?;
     Ok(result.map(|result| result.destination(login.sealed.clone(), &code, &core.policy.issuer)))
 }

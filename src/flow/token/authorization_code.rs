@@ -56,6 +56,11 @@ pub async fn redeem_code(
                     "this client must use PKCE, and the authorization request had no code_challenge",
                 )));
             }
+            if redeemer.match_redirect_uri(Some(code.return_to.uri())).is_err() {
+                return Ok(Err(Refusal::invalid_grant(
+                    "the redirect URI of the authorization request is no longer registered for this client",
+                )));
+            }
             let user = or_refuse!(grant_policy.admit(&*tx, &redeemer, &code.authorization)?);
             let session = match code.authorization.session {
                 Some(id) => SESSIONS.get(&*tx, &id)?,

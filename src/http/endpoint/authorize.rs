@@ -1,15 +1,17 @@
 //! `GET` and `POST /oauth2/authorize`: RFC 6749 section 4.1.1, OpenID Connect Core 3.1.2.1.
 
 use ::http::{Method, StatusCode};
+use url::Url;
 
 use crate::flow::login::authorize::begin_authorization;
-use crate::http::context::{RefusalLog, RequestContext};
+use crate::http::context::{RefusalLog, RequestContext, throttled};
 use crate::http::error;
 use crate::http::request::Parameters;
 use crate::http::response::HttpResponse;
 use crate::http::screen::browser_redirect;
 use crate::http::screen::browser_redirect::repeat_as_get;
 use crate::oauth::authorize::UntrustedRedirect;
+use crate::oauth::error::printable;
 use crate::oauth::redirect_uri::Mismatch;
 use crate::pages::ErrorKind;
 use crate::route::Route;
@@ -24,10 +26,19 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
     if context.method() == Method::POST {
         return repeat_as_get(context, &Route::Authorize);
     }
-    match begin_authorization(&context.app.core, &parameters, &context.browser(), context.now).await {
+    let admit = |document: &Url| {
+        let host = document.host_str().unwrap_or_default();
+        let admitted = context
+            .app
+            .limits
+            .fetch_client_document(host, context.client_address(), context.now);
+        admitted.map_err(throttled)
+    };
+    let (core, browser) = (&context.app.core, context.browser());
+    match begin_authorization(core, &parameters, &browser, admit, context.now).await {
         Ok(Ok(redirect)) => browser_redirect::send(context, redirect),
         Ok(Err(untrusted)) => {
-            context.log_detail(refusal_log(untrusted, &parameters));
+            context.log_detail(refusal_log(&untrusted, &parameters));
             context.error_page(
                 StatusCode::BAD_REQUEST,
                 ErrorKind::Request,
@@ -38,11 +49,16 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
     }
 }
 
-fn refusal_log(untrusted: UntrustedRedirect, parameters: &Parameters) -> RefusalLog {
+fn refusal_log(untrusted: &UntrustedRedirect, parameters: &Parameters) -> RefusalLog {
     RefusalLog {
         reason: match untrusted {
             UntrustedRedirect::UnknownClient => Some("unknown_client"),
             UntrustedRedirect::DisabledClient => Some("client_disabled"),
+            UntrustedRedirect::ClientDocument(_) => Some("client_document"),
+            _ => None,
+        },
+        client_document: match untrusted {
+            UntrustedRedirect::ClientDocument(problem) => Some(printable(problem, 400)),
             _ => None,
         },
         redirect_uri: match untrusted {

@@ -20,7 +20,7 @@ use crate::route::Route;
 
 /// Sends the browser to the provider.
 pub async fn start(context: &RequestContext, provider: &str) -> HttpResponse {
-    let LoginRequest { login, .. } = match login_context::load(context) {
+    let LoginRequest { login, .. } = match login_context::load(context).await {
         Ok(request) => request,
         Err(page) => return *page,
     };
@@ -54,7 +54,7 @@ pub async fn callback(context: &RequestContext, provider: &str) -> HttpResponse 
     let id = transaction_of(&callback.state);
     let kept = id.and_then(|id| kept_sign_in::find(context, id));
     if let Some(kept) = &kept {
-        login_context::set_page_style(context, &kept.transaction);
+        login_context::set_page_style(context, &kept.transaction).await;
     }
     let admit = || context.count_provider_answer();
     let mut answer = match finish_federation(

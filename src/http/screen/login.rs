@@ -47,7 +47,7 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
         parameters,
         browser,
         login,
-    } = match login_context::load(context) {
+    } = match login_context::load(context).await {
         Ok(request) => request,
         Err(page) => return *page,
     };
@@ -80,7 +80,7 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
     if parameters.get("decision") == Some("continue") {
         return match password::continue_as(&context.app.core, &browser, &login, context.now).await {
             Ok(Some(redirect)) => browser_redirect::send(context, redirect),
-            Ok(None) => redraw(context, &login.sealed, LoginProblem::Expired, None),
+            Ok(None) => redraw(context, &login.sealed, LoginProblem::Expired, None).await,
             Err(failure) => error::failed_page(context, &failure),
         };
     }
@@ -117,22 +117,22 @@ async fn sign_in_with_password(
     };
     let known = device_cookie::device_id(context, &credentials.name, user.as_ref());
     let known = known.as_ref().map(<[u8; 16]>::as_slice);
-    let draw_again = |problem| {
+    let draw_again = async |problem| {
         let attempt = FailedAttempt {
             username,
             has_failed_often: known.is_none() && limits.has_failed_often(name, context.now),
         };
-        redraw(context, &login.sealed, problem, Some(&attempt))
+        redraw(context, &login.sealed, problem, Some(&attempt)).await
     };
-    let throttled = |seconds| {
+    let throttled = async |seconds| {
         context.log_refusal("throttled", "too many failed sign-ins");
-        let mut page = draw_again(LoginProblem::Throttled);
+        let mut page = draw_again(LoginProblem::Throttled).await;
         error::set_retry_after(&mut page, seconds);
         page
     };
     let attempt = match limits.try_password(name, known, from, context.now) {
         Ok(attempt) => attempt,
-        Err(wait) => return throttled(wait.seconds()),
+        Err(wait) => return throttled(wait.seconds()).await,
     };
     match password::sign_in(core, browser, login, user, credentials, &attempt, context.now).await {
         Ok(SignIn::Done { redirect, user }) => {
@@ -141,17 +141,17 @@ async fn sign_in_with_password(
             browser_redirect::append_cookie(&mut answer, cookie);
             answer
         }
-        Ok(SignIn::Refused) => draw_again(LoginProblem::Credentials),
-        Ok(SignIn::Expired) => draw_again(LoginProblem::Expired),
+        Ok(SignIn::Refused) => draw_again(LoginProblem::Credentials).await,
+        Ok(SignIn::Expired) => draw_again(LoginProblem::Expired).await,
         Err(Failure::Busy) => {
             error::note_refusal(context, RefusalReason::Passwords);
-            draw_again(LoginProblem::Busy)
+            draw_again(LoginProblem::Busy).await
         }
         Err(Failure::OutOfMemory(_)) => {
             error::note_refusal(context, RefusalReason::Memory);
-            draw_again(LoginProblem::OutOfMemory)
+            draw_again(LoginProblem::OutOfMemory).await
         }
-        Err(Failure::Throttled { seconds }) => throttled(seconds),
+        Err(Failure::Throttled { seconds }) => throttled(seconds).await,
         Err(failure) => error::failed_page(context, &failure),
     }
 }
@@ -182,13 +182,13 @@ fn provider_choices(context: &RequestContext, login: &LoginContext) -> Vec<Provi
 }
 
 /// Draws the page again and says why.
-fn redraw(
+async fn redraw(
     context: &RequestContext,
     sealed: &str,
     problem: LoginProblem,
     attempt: Option<&FailedAttempt<'_>>,
 ) -> HttpResponse {
-    match login_context::reload(context, sealed) {
+    match login_context::reload(context, sealed).await {
         Ok(login) => draw(context, &login, Some(problem), attempt),
         Err(page) => *page,
     }

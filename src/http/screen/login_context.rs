@@ -24,10 +24,10 @@ pub struct LoginRequest {
 }
 
 /// Loads the sign-in that the request names; a page if it cannot.
-pub fn load(context: &RequestContext) -> Result<LoginRequest, Box<HttpResponse>> {
+pub async fn load(context: &RequestContext) -> Result<LoginRequest, Box<HttpResponse>> {
     let parameters = context.page_parameters()?;
     let browser = context.browser();
-    let login = reload(context, parameters.get("transaction").unwrap_or_default())?;
+    let login = reload(context, parameters.get("transaction").unwrap_or_default()).await?;
     Ok(LoginRequest {
         parameters,
         browser,
@@ -36,8 +36,9 @@ pub fn load(context: &RequestContext) -> Result<LoginRequest, Box<HttpResponse>>
 }
 
 /// Loads a sealed sign-in, such as again after an attempt; a page if it cannot.
-pub fn reload(context: &RequestContext, sealed: &str) -> Result<LoginContext, Box<HttpResponse>> {
-    match transaction::load_login(&context.app.core, &context.browser(), sealed, context.now) {
+pub async fn reload(context: &RequestContext, sealed: &str) -> Result<LoginContext, Box<HttpResponse>> {
+    let (core, browser) = (&context.app.core, context.browser());
+    match transaction::load_login(core, &browser, sealed, context.now).await {
         Ok(Ok(login)) => {
             set_page_style_for(context, &login);
             Ok(login)
@@ -74,9 +75,9 @@ pub async fn continue_login(context: &RequestContext, login: &LoginContext) -> H
 }
 
 /// Sets the theme and languages of the client of a sign-in, if this browser has begun it.
-pub fn set_page_style(context: &RequestContext, sealed: &str) {
-    if let Ok(Ok(login)) = transaction::load_login(&context.app.core, &context.browser(), sealed, context.now)
-    {
+pub async fn set_page_style(context: &RequestContext, sealed: &str) {
+    let (core, browser) = (&context.app.core, context.browser());
+    if let Ok(Ok(login)) = transaction::load_login(core, &browser, sealed, context.now).await {
         set_page_style_for(context, &login);
     }
 }

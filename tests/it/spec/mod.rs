@@ -2,6 +2,7 @@
 //! service to.
 
 mod anonymous;
+mod client_id_metadata_document;
 mod form_post;
 mod grants;
 mod jwks_uri;

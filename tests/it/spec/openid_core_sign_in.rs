@@ -439,6 +439,7 @@ async fn sign_in_behind(
     let here = Sender::of(None, binding.as_deref(), Device::default());
     let sealed = form.value("transaction").unwrap();
     let login = transaction::load_login(core, &here, sealed, now)
+        .await
         .unwrap()
         .unwrap();
     let name = LoginName::new("alice@example.com");

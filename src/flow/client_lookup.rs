@@ -1,0 +1,271 @@
+//! Finds the client of a sign-in, also one whose identifier is the address of its metadata
+//! (draft-ietf-oauth-client-id-metadata-document).
+//!
+//! The metadata of such a client is fetched for each new authorization request, unless it is in the cache. Fetching
+//! writes nothing, since anyone can cause it. The client's record is stored when it gets a code, in the same
+//! transaction, so that every other request treats it like any client.
+//!
+//! The record is renewed when the client gets another code and when it authenticates. If its document is gone by then,
+//! new authorization requests are refused, and what was granted before goes on by the last record.
+
+use std::slice;
+use std::sync::Arc;
+use std::time::Duration;
+
+use url::Url;
+
+use super::grant_revocation::GrantRevocation;
+use super::register_client::describe;
+use super::{Catalog, Core, Failure};
+use crate::clock::Timestamp;
+use crate::oauth::Client;
+use crate::oauth::authorize::UntrustedRedirect;
+use crate::oauth::client::ClientOrigin;
+use crate::oauth::client_document::{address_of, new_client};
+use crate::oauth::registration::RequestedMetadata;
+use crate::observe::audit;
+use crate::observe::audit::Event;
+use crate::store::StoreError;
+use crate::store::engine::{Snapshot, Tx};
+use crate::store::tables::CLIENTS;
+
+/// How long the record of such a client is kept without a use, or as long as a refresh token lasts if that is longer. So no
+/// refresh token ends because of it.
+const UNUSED_PERIOD: Duration = Duration::from_hours(30 * 24);
+/// The most records that are removed in one transaction.
+const MOST_REMOVED: usize = 100;
+/// A use of a record is recorded if the last recorded one is at least this long ago.
+const RECORD_INTERVAL: Duration = Duration::from_hours(24);
+
+/// The client of a sign-in, and how a transaction finds it again.
+#[derive(Clone)]
+pub struct ClientLookup {
+    catalog: Arc<Catalog>,
+    /// The client as its metadata document describes it.
+    documented: Option<Client>,
+}
+
+impl ClientLookup {
+    /// The lookup for a client that has a record, or for no client.
+    pub(in crate::flow) fn registered(core: &Core) -> Self {
+        Self {
+            catalog: core.catalog(),
+            documented: None,
+        }
+    }
+
+    /// The client with its identifier, enabled or not.
+    pub(in crate::flow) fn client(&self, client_id: &str) -> Option<Arc<Client>> {
+        match &self.documented {
+            Some(client) => Some(Arc::new(self.catalog.expand_scope(client.clone()))),
+            None => self.catalog.client(client_id).cloned(),
+        }
+    }
+
+    /// The client as it is now, in a transaction. It may have been disabled, removed or changed.
+    pub(in crate::flow) fn current(
+        &self,
+        snapshot: &dyn Snapshot,
+        client_id: &str,
+    ) -> Result<Option<Arc<Client>>, StoreError> {
+        let stored = CLIENTS.get(snapshot, client_id)?;
+        let client = match (&self.documented, stored) {
+            (Some(documented), None) => Some(documented.clone()),
+            (Some(documented), Some(stored)) if stored.client_uuid == documented.client_uuid => {
+                Some(Client {
+                    enabled: stored.enabled,
+                    ..documented.clone()
+                })
+            }
+            (_, stored) => stored,
+        };
+        Ok(client.map(|client| Arc::new(self.catalog.expand_scope(client))))
+    }
+
+    /// Stores the client, if it has no current record. It gets a code in the same transaction.
+    pub(in crate::flow) fn store(&self, tx: &mut dyn Tx, now: Timestamp) -> Result<(), StoreError> {
+        match &self.documented {
+            Some(documented) => store(tx, documented, now),
+            None => Ok(()),
+        }
+    }
+
+    /// Lets other requests see what [`ClientLookup::store`] stored, after the commit.
+    pub(in crate::flow) fn publish(&self, core: &Core) -> Result<(), StoreError> {
+        match &self.documented {
+            Some(documented) => publish(core, &documented.client_id),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Finds the client of a new authorization request. `admit` is called with the address of a document before it is
+/// fetched.
+pub(in crate::flow) async fn find_client(
+    core: &Core,
+    client_id: &str,
+    admit: impl FnOnce(&Url) -> Result<(), Failure>,
+    now: Timestamp,
+) -> Result<Result<ClientLookup, UntrustedRedirect>, Failure> {
+    let registered = ClientLookup::registered(core);
+    let known = registered.catalog.client(client_id);
+    let is_of_operator = known.is_some_and(|client| !is_of_document(client));
+    let address = address_of(client_id).filter(|_| core.policy.metadata_documents && !is_of_operator);
+    match (known, &address) {
+        (Some(client), _) if !client.enabled => return Ok(Err(UntrustedRedirect::DisabledClient)),
+        (Some(_), None) if is_of_operator => return Ok(Ok(registered)),
+        (_, None) => return Ok(Err(UntrustedRedirect::UnknownClient)),
+        (None, Some(address)) => {
+            if core.upstreams.would_fetch_client_document(client_id, now) {
+                admit(address)?;
+            }
+            let stored = registered
+                .catalog
+                .clients()
+                .filter(|client| is_of_document(client));
+            if stored.count() >= core.policy.registration.most_clients {
+                let detail = "clients.most_registered clients have metadata documents already";
+                return Ok(Err(UntrustedRedirect::ClientDocument(detail.to_owned())));
+            }
+        }
+        (Some(_), Some(_)) => {}
+    }
+    let document = match core.upstreams.client_document(client_id, now).await {
+        Ok(document) => document,
+        Err(unavailable) => return Ok(Err(UntrustedRedirect::ClientDocument(unavailable.0))),
+    };
+    let stored = core.store.read(|snapshot| CLIENTS.get(snapshot, client_id))?;
+    let before = stored.unwrap_or_else(|| new_client(client_id, core.random.uuid_v4(), now));
+    let documented = documented(core, &document, before);
+    Ok(documented
+        .map(|documented| ClientLookup {
+            documented: Some(documented),
+            ..registered
+        })
+        .map_err(UntrustedRedirect::ClientDocument))
+}
+
+/// The client as its document describes it. `before` is its record, or a new one.
+fn documented(core: &Core, document: &RequestedMetadata, before: Client) -> Result<Client, String> {
+    let client_id = before.client_id.clone();
+    describe(core, document, before).map_err(|refusal| {
+        let problem = format!("the document at {client_id}: {}", refusal.description);
+        core.upstreams.reject_client_document(&client_id, problem.clone());
+        problem
+    })
+}
+
+/// Renews the record of a client that authenticates, if it has a metadata document and that has changed. If the document
+/// cannot be had, the record stays as it is.
+pub(in crate::flow) async fn renew_client(
+    core: &Core,
+    client_id: &str,
+    now: Timestamp,
+) -> Result<(), Failure> {
+    let is_renewed = |client: &Arc<Client>| client.enabled && is_of_document(client);
+    if !core.catalog().client(client_id).is_some_and(is_renewed) {
+        return Ok(());
+    }
+    let document = core.upstreams.client_document(client_id, now).await;
+    let Some(stored) = core.store.read(|snapshot| CLIENTS.get(snapshot, client_id))? else {
+        return Ok(());
+    };
+    let client = match document {
+        Ok(document) if is_of_document(&stored) => documented(core, &document, stored.clone()).ok(),
+        _ => None,
+    };
+    let client = client.unwrap_or_else(|| stored.clone());
+    if client == stored && now.since(stored.updated_at) < RECORD_INTERVAL {
+        return Ok(());
+    }
+    let renewed = core
+        .store
+        .write("renew_client", move |tx| {
+            let stored = CLIENTS.get(&*tx, &client.client_id)?;
+            match stored.filter(|stored| stored.client_uuid == client.client_uuid) {
+                Some(_) => store(tx, &client, now),
+                None => Ok(()),
+            }
+        })
+        .await;
+    renewed?;
+    Ok(publish(core, client_id)?)
+}
+
+/// Stores a client, if it differs from its record or was not used for a while.
+fn store(tx: &mut dyn Tx, client: &Client, now: Timestamp) -> Result<(), StoreError> {
+    let mut client = client.clone();
+    if let Some(stored) = CLIENTS.get(&*tx, &client.client_id)? {
+        client.enabled = stored.enabled;
+        client.updated_at = stored.updated_at;
+        if client == stored && now.since(stored.updated_at) < RECORD_INTERVAL {
+            return Ok(());
+        }
+    }
+    client.updated_at = now;
+    CLIENTS.put(tx, &client.client_id, &client)
+}
+
+/// Reads the stored record, unless the catalog has it.
+fn publish(core: &Core, client_id: &str) -> Result<(), StoreError> {
+    let catalog = core.catalog();
+    let before = catalog.client(client_id);
+    let Some(stored) = core.store.read(|snapshot| CLIENTS.get(snapshot, client_id))? else {
+        return Ok(());
+    };
+    if before.is_some_and(|before| before.updated_at == stored.updated_at) {
+        return Ok(());
+    }
+    core.reload_clients(slice::from_ref(&stored.client_id))?;
+    let after = catalog.expand_scope(stored);
+    if before.is_none_or(|before| before.metadata != after.metadata) {
+        audit::record(&Event::ClientDocumentStored { client_id });
+    }
+    Ok(())
+}
+
+fn is_of_document(client: &Client) -> bool {
+    client.origin == ClientOrigin::MetadataDocument
+}
+
+/// Removes clients with metadata documents that were not used for long, with all that was granted to them. The update of
+/// such a record is its last recorded use. A client that is disabled stays.
+pub(in crate::flow) async fn remove_unused(core: &Core, now: Timestamp) -> Result<(), Failure> {
+    let retention = UNUSED_PERIOD.max(core.policy.lifetimes.refresh_token) + RECORD_INTERVAL;
+    let is_unused = move |client: &Client| {
+        is_of_document(client) && client.enabled && now.since(client.updated_at) >= retention
+    };
+    let catalog = core.catalog();
+    let unused = catalog.clients().filter(|client| is_unused(client));
+    let ids: Vec<String> = unused
+        .map(|client| client.client_id.clone())
+        .take(MOST_REMOVED)
+        .collect();
+    if ids.is_empty() {
+        return Ok(());
+    }
+    let candidates = ids.clone();
+    let removed = core
+        .store
+        .make_room("remove_unused_clients", move |tx| {
+            let mut revocation = GrantRevocation::default();
+            let mut removed = Vec::new();
+            for id in &candidates {
+                if let Some(client) = CLIENTS.get(&*tx, id)?.filter(is_unused) {
+                    revocation.remove_client(tx, &client)?;
+                    removed.push(client.client_id);
+                }
+            }
+            revocation.execute(tx, now)?;
+            Ok(removed)
+        })
+        .await;
+    let reloaded = core.reload_clients(&ids);
+    for client_id in &removed? {
+        audit::record(&Event::ClientRegistrationRemoved {
+            client_id,
+            reason: "unused",
+        });
+    }
+    Ok(reloaded?)
+}
