@@ -10,7 +10,10 @@ const OTHER: &str = "https://other.example/client";
 /// A document describes a client only under its own address, and no client that has a secret or acts for itself.
 pub(super) fn client_document(data: &[u8]) -> bool {
     let members: Map<String, Value> = serde_json::from_slice(data).unwrap_or_default();
-    let client_id = members.get("client_id").and_then(Value::as_str).unwrap_or_default();
+    let client_id = members
+        .get("client_id")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
     assert!(client_id == OTHER || parse(OTHER, data).is_err());
     let parsed = parse(client_id, data);
     assert_eq!(parsed, parse(client_id, data));
@@ -25,9 +28,17 @@ pub(super) fn client_document(data: &[u8]) -> bool {
     let fields = requested.fields(&Scope::empty());
     let grants = fields.grant_types.unwrap();
     let known = [GrantType::AuthorizationCode, GrantType::RefreshToken];
-    assert!(grants.contains(&GrantType::AuthorizationCode) && grants.iter().all(|grant| known.contains(grant)));
-    assert_eq!((fields.consent, fields.pkce, fields.providers), (None, None, None));
-    assert_eq!((fields.scope, fields.apis, fields.cors_origins), (None, None, None));
+    assert!(
+        grants.contains(&GrantType::AuthorizationCode) && grants.iter().all(|grant| known.contains(grant))
+    );
+    assert_eq!(
+        (fields.consent, fields.pkce, fields.providers),
+        (None, None, None)
+    );
+    assert_eq!(
+        (fields.scope, fields.apis, fields.cors_origins),
+        (None, None, None)
+    );
     let Some(address) = address_of(client_id) else {
         return false;
     };
