@@ -1,55 +1,30 @@
 // The programs of the guide sign a person in, word for word but for addresses.
 
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { get } from 'node:http';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { text } from 'node:stream/consumers';
 import { after, before, describe, it } from 'node:test';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { Browser, Callback } from './browser.mjs';
 import { alice, enter, leave, server } from './cast.mjs';
-import { program as programOf } from './guide.mjs';
 import { ALICE, freePort } from './harness.mjs';
+import { answers, Programs } from './programs.mjs';
 
-let folder;
-const programs = [];
+let programs;
 
 before(async () => {
   await enter();
-  folder = await mkdtemp(join(tmpdir(), 'idsvc-samples-'));
-  await symlink(join(import.meta.dirname, 'node_modules'), join(folder, 'node_modules'));
-  await writeFile(join(folder, 'ca.pem'), server.ca);
+  programs = await Programs.open(server);
 });
 
 after(async () => {
-  for (const { program, ended } of programs) {
-    program.kill('SIGKILL');
-    await ended;
-  }
+  await programs?.close();
   await leave();
-  if (folder) await rm(folder, { recursive: true, force: true });
 });
-
-/** Runs a program that trusts the server's certificate. */
-async function run(name, code, environment = {}) {
-  const file = join(folder, `${name}.mjs`);
-  await writeFile(file, code.replaceAll('https://id.example.com', server.issuer));
-  const program = spawn(process.execPath, [file], {
-    env: { PATH: process.env.PATH, NODE_EXTRA_CA_CERTS: join(folder, 'ca.pem'), ...environment },
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
-  programs.push({ program, ended: once(program, 'close') });
-  return program;
-}
 
 describe('a server', () => {
   let site;
-  let program;
 
   /** Asks the application, with its cookie; a path is sent as it is. */
   async function ask(path, cookie) {
@@ -69,19 +44,15 @@ describe('a server', () => {
   }
 
   before(async () => {
-    const code = await programOf('sign-in-web-application.md', 'server.mjs');
     const port = await freePort();
     site = `http://localhost:${port}`;
     const there = (line) => line.replaceAll('http://localhost:3000', site).replaceAll('listen(3000,', `listen(${port},`);
     const client = await server.json('client', 'add', 'sample', '--redirect-uri', `${site}/callback`);
-    program = await run('server', there(code).replaceAll("'web'", "'sample'"), { CLIENT_SECRET: client.client_secret });
-    const deadline = Date.now() + 60_000;
-    for (;;) {
-      assert.equal(program.exitCode, null, 'it runs');
-      assert.ok(Date.now() < deadline, 'it listens within a minute');
-      if (await ask('/').then(() => true, () => false)) break;
-      await sleep(50);
-    }
+    const program = await programs.start('sign-in-web-application.md', 'server.mjs', {
+      adapt: (code) => there(code).replaceAll("'web'", "'sample'"),
+      environment: { CLIENT_SECRET: client.client_secret },
+    });
+    await answers(program, site);
   });
 
   it('signs a person in', async () => {
@@ -136,9 +107,8 @@ describe('a server', () => {
 
 describe("a program on the user's machine", () => {
   it('signs a person in and ends', async () => {
-    const code = await programOf('sign-in-native-application.md', 'cli.mjs');
     await server.json('client', 'add', 'cli', '--public', '--redirect-uri', 'http://127.0.0.1/callback');
-    const program = await run('program', code);
+    const program = await programs.start('sign-in-native-application.md', 'cli.mjs');
     let address;
     for await (const line of createInterface(program.stdout)) {
       address = line;
