@@ -1,6 +1,9 @@
 """The service as Authlib sees it."""
 
+import json
+import threading
 import unittest
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urljoin
 
 from authlib.common.security import generate_token
@@ -11,6 +14,7 @@ from authlib.oauth2.rfc8414 import AuthorizationServerMetadata
 from authlib.oidc.core import CodeIDToken
 from authlib.oidc.discovery import OpenIDProviderMetadata, get_well_known_url
 from joserfc import jwt
+from joserfc.errors import JoseError
 from joserfc.jwk import KeySet, RSAKey
 
 from harness import STANDARD_SCOPES, Browser, Server, Upstream
@@ -171,6 +175,90 @@ class AuthlibTest(unittest.TestCase):
         _, first = self.sign_in(self.session(), browser)
         _, second = self.sign_in(self.session("none", self.public), browser)
         self.assertEqual(second["sid"], first["sid"])
+
+
+class Api:
+    """An API on loopback that takes tokens for its own address and for nothing else."""
+
+    def __init__(self):
+        api = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                try:
+                    caller = api.caller(self.headers.get("Authorization", "").removeprefix("Bearer "))
+                    status, body = 200, {"sub": caller["sub"]}
+                except (JoseError, ValueError) as error:
+                    status, body = 401, {"error": str(error)}
+                self.send_response(status)
+                self.end_headers()
+                self.wfile.write(json.dumps(body).encode())
+
+            def log_message(self, *_):
+                pass
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.address = f"http://localhost:{self.http.server_port}/notes"
+        threading.Thread(target=self.http.serve_forever).start()
+
+    def caller(self, token):
+        parsed = jwt.decode(token, self.keys, algorithms=["ES256"])
+        if parsed.header["typ"] != "at+jwt":
+            raise ValueError("no access token")
+        essential = {"iss": self.issuer, "aud": self.address}
+        rules = {name: {"essential": True, "value": value} for name, value in essential.items()}
+        jwt.JWTClaimsRegistry(exp={"essential": True}, **rules).validate(parsed.claims)
+        return parsed.claims
+
+    def stop(self):
+        self.http.shutdown()
+        self.http.server_close()
+
+
+class ResourceTest(unittest.TestCase):
+    """Authlib names an API in the parameter `resource` (RFC 8707), and calls it."""
+
+    OTHER = "https://api.example.com/other"
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server().start()
+        cls.addClassCleanup(cls.server.stop)
+        cls.alice = cls.server.add_user("alice@example.com")
+        cls.api = Api()
+        cls.addClassCleanup(cls.api.stop)
+        cls.server.command("api", "add", "notes", "--identifier", cls.api.address, "--scope", "notes.read")
+        cls.server.command("api", "add", "other", "--identifier", cls.OTHER, "--scope", "other.read")
+        cls.app = cls.server.add_client("app", REDIRECT_URI, "--api", "notes", "--api", "other")
+
+    def test_a_person_signs_in_for_an_api_and_the_session_calls_it(self):
+        session = OAuth2Session(
+            self.app["client_id"],
+            self.app["client_secret"],
+            scope="notes.read other.read",
+            redirect_uri=REDIRECT_URI,
+            code_challenge_method="S256",
+        )
+        session.verify, session.trust_env = str(self.server.ca_file), False
+        endpoint = f"{self.server.issuer}/oauth2/token"
+        keys = session.request("GET", f"{self.server.issuer}/oauth2/jwks", withhold_token=True)
+        self.api.keys, self.api.issuer = KeySet.import_key_set(keys.json()), self.server.issuer
+
+        verifier, both = generate_token(48), [self.api.address, self.OTHER]
+        url, state = session.create_authorization_url(
+            f"{self.server.issuer}/oauth2/authorize", code_verifier=verifier, resource=both
+        )
+        answer = Browser(self.server).authorize(url, self.alice)
+        session.fetch_token(
+            endpoint, authorization_response=answer, state=state, code_verifier=verifier, resource=self.api.address
+        )
+        self.assertEqual(session.token["scope"].split(), ["notes.read", "authenticated"])
+        self.assertEqual(session.get(self.api.address).json(), {"sub": self.alice["uuid"]})
+
+        session.refresh_token(endpoint, resource=self.OTHER)
+        self.assertEqual(session.get(self.api.address).status_code, 401)
+        session.refresh_token(endpoint, resource=self.api.address)
+        self.assertEqual(session.get(self.api.address).status_code, 200)
 
 
 class ExchangeTest(unittest.TestCase):
