@@ -98,7 +98,8 @@ async function walk(page, { signal }) {
     const served = blocksOf(raw).find((block) => serves(block) && block.needs.length === 0);
     const isDevelopment = / --dev\b/.test(served?.code);
     const ports = Object.fromEntries(await Promise.all(PORTS.map(async (port) => [port, await freePort()])));
-    if (!served) server = await Server.start({ flags: ['--metrics-listen', `127.0.0.1:${ports['9464']}`, '--clients-registration', 'token'] });
+    const flags = ['--metrics-listen', `127.0.0.1:${ports['9464']}`, '--clients-registration', 'open'];
+    if (!served) server = await Server.start({ flags });
     const issuer = server?.issuer ?? `https://localhost:${ports['8443']}`;
     const settings = {
       IDSVC_DATA_DIR: server?.dataDir ?? join(folder, 'data'),

@@ -96,7 +96,7 @@ function memory() {
 }
 
 /** A certificate authority and a certificate for `host`, made by openssl. */
-async function certificates(directory, host) {
+export async function certificates(directory, host) {
   const file = (name) => join(directory, name);
   const fresh = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-days', '2'];
   const make = (...words) => run('openssl', ['req', '-x509', ...fresh, ...words]);
