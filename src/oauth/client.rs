@@ -279,8 +279,12 @@ impl Client {
     }
 
     /// The website of the client, by the origin of its redirect URIs. `None` if it has none on the web: nothing is known
-    /// about what listens at a loopback address.
+    /// about what listens at a loopback address. `None` if the client registered itself: pages of the service do not lead
+    /// to what strangers name.
     pub fn home(&self) -> Option<String> {
+        if self.registered_itself() {
+            return None;
+        }
         let uris = self.redirect_uris.iter().chain(&self.post_logout_redirect_uris);
         let mut origins = uris.filter_map(|uri| redirect_uri::origin(uri));
         origins.find(|origin| origin.starts_with("https://"))

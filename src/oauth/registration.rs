@@ -21,6 +21,8 @@ const CLIENT_ID: &str = "client_id";
 /// The member with the secret of the client.
 const CLIENT_SECRET: &str = "client_secret";
 const REDIRECT_URIS: &str = "redirect_uris";
+/// The most characters of the name of such a client, which people see.
+const MAX_NAME_CHARS: usize = 100;
 
 /// Members that demand what the service does not do. A client that relied on them would get less than it asked for.
 /// `false` demands nothing.
@@ -157,6 +159,10 @@ impl RequestedMetadata {
         if jwks.is_some() && jwks_uri.is_some() {
             return Err(unusable("jwks_uri", "and jwks exclude each other"));
         }
+        let client_name: String = take(&mut members, "client_name")?.unwrap_or_default();
+        if client_name.chars().count() > MAX_NAME_CHARS {
+            return Err(unusable("client_name", "has more than 100 characters"));
+        }
         let scope: Option<String> = take(&mut members, "scope")?;
         let scope = scope.map(|text| text.parse::<Scope>()).transpose();
         Ok(Self {
@@ -164,7 +170,7 @@ impl RequestedMetadata {
                 .unwrap_or(AuthMethod::ClientSecretBasic),
             scope: scope.map_err(|error| unusable("scope", &error.to_string()))?,
             fields: ClientFields {
-                client_name: Some(take(&mut members, "client_name")?.unwrap_or_default()),
+                client_name: Some(client_name),
                 redirect_uris: Some(take(&mut members, REDIRECT_URIS)?.unwrap_or_default()),
                 post_logout_redirect_uris: Some(
                     take(&mut members, "post_logout_redirect_uris")?.unwrap_or_default(),
@@ -250,7 +256,7 @@ pub fn refusal_of(faults: &[Fault]) -> Option<Refusal> {
     } else {
         ErrorCode::InvalidClientMetadata
     };
-    Some(Refusal::naming(code, &fault.detail))
+    Some(Refusal::naming(code, &fault.detail.replace('"', "'")))
 }
 
 /// All registered metadata of a client (RFC 7591 section 3.2.1).
@@ -264,7 +270,9 @@ pub fn document(client: &Client) -> Map<String, Value> {
     add("token_endpoint_auth_method", json!(method));
     add("grant_types", json!(client.grant_types));
     add("response_types", json!(["code"]));
-    add("scope", json!(client.default_scope));
+    if !client.default_scope.is_empty() {
+        add("scope", json!(client.default_scope));
+    }
     if !client.post_logout_redirect_uris.is_empty() {
         add(
             "post_logout_redirect_uris",

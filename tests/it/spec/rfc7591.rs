@@ -191,6 +191,7 @@ async fn unusable_metadata_are_refused_and_unknown_ones_ignored() {
         ("sector_identifier_uri", json!("https://notes.example/uris")),
         ("userinfo_signed_response_alg", json!("RS256")),
         ("client_name", json!("a\u{0}b")),
+        ("client_name", json!("é".repeat(101))),
         ("post_logout_redirect_uris", json!(["javascript:alert(1)"])),
     ] {
         let metadata = match name {
@@ -346,6 +347,26 @@ async fn an_initial_access_token_registers_as_many_clients_as_it_is_for() {
             "invalid_token"
         );
     }
+}
+
+/// Otherwise a link to the service could show a button of the service that leads to the site of a stranger.
+#[tokio::test]
+async fn no_page_leads_to_the_website_of_a_client_that_registered_itself() {
+    let server = Server::open().await;
+    let stranger = server
+        .registrant(&with(web(), "client_name", json!("Your Bank")))
+        .await;
+    let wrong = stranger
+        .party
+        .request()
+        .with("redirect_uri", "https://notes.example/wrong");
+    let page = server.browser().authorize(&wrong).await;
+    assert_eq!(page.error_page_status(), 400);
+    assert!(!page.text().contains("notes.example"), "{}", page.text());
+    let acme = server.client("acme").await;
+    let wrong = acme.request().with("redirect_uri", "https://acme.example/wrong");
+    let page = server.browser().authorize(&wrong).await;
+    assert!(page.text().contains("https://acme.example"), "{}", page.text());
 }
 
 /// Section 3: of two registrations at once with a token for one, one wins.
