@@ -28,8 +28,7 @@ use crate::net::Peer;
 use crate::oauth::Client;
 use crate::oauth::error::{Refusal, printable};
 use crate::oauth::redirect_uri;
-use crate::pages::text::PLACE;
-use crate::pages::{ApplicationLink, ErrorKind, ErrorPage, Locale, Page, ScopeLine};
+use crate::pages::{ApplicationLink, ErrorKind, ErrorPage, Locale, Page};
 use crate::route::{Route, strip_issuer_path};
 use crate::store::StoreError;
 use crate::themes::Theme;
@@ -363,31 +362,6 @@ impl RequestContext {
             .collect();
         let theme = self.theme();
         draw(&theme, theme.locale(Some(&asked.join(" ")), accepted))
-    }
-
-    /// A scope as a page shows it: with the text of the client, of its API, or of the scope value, else with the theme's in
-    /// the language of pages. The identifier of an API stands for the API.
-    pub fn scope_line(&self, client: Option<&Client>, scope: &str) -> ScopeLine {
-        let catalog = self.app.core.catalog();
-        let apis = catalog.apis();
-        let own = client.and_then(|client| client.scope_texts.get(scope));
-        let of_api = || apis.of_scope(scope)?.metadata.scope_texts.get(scope);
-        let of_operator = || catalog.scopes().text(scope);
-        let of_theme = || {
-            self.with_page_style(None, |_, locale| match apis.named(scope) {
-                Some(api) => Some(locale.text().scope_api.replacen(PLACE, api.display_name(), 1)),
-                None => locale.scope(scope).map(ToOwned::to_owned),
-            })
-        };
-        ScopeLine {
-            name: scope.to_owned(),
-            description: own
-                .or_else(of_api)
-                .or_else(of_operator)
-                .cloned()
-                .or_else(of_theme)
-                .unwrap_or_default(),
-        }
     }
 
     /// Draws a page. It is never stored, and loads only files of this service and of origins that its theme names.

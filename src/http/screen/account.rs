@@ -4,6 +4,7 @@ use ::http::{Method, StatusCode};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
+use super::consent::scope_line;
 use super::{account_notice, browser_redirect, csrf, device_cookie, person};
 use crate::clock::Timestamp;
 use crate::flow::Failure;
@@ -323,7 +324,7 @@ fn application_line(context: &RequestContext, application: Application) -> Appli
         scopes: application
             .scope
             .iter()
-            .map(|name| context.scope_line(client, name))
+            .map(|name| scope_line(context, client, name))
             .collect(),
         id: application.client_id,
         name: application.name,

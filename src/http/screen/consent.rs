@@ -17,7 +17,8 @@ use crate::oauth::client_document;
 use crate::oauth::login::{LoginStep, ResolvedPurpose};
 use crate::oauth::redirect_uri::MatchedRedirectUri;
 use crate::pages::Consent;
-use crate::pages::consent::RedirectTarget;
+use crate::pages::consent::{RedirectTarget, ScopeLine};
+use crate::pages::text::PLACE;
 use crate::route::Route;
 
 /// Shows the page, or takes the answer.
@@ -78,7 +79,7 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
         is_repeated: is_allowed,
         scopes: scope
             .iter()
-            .map(|name| context.scope_line(Some(client), name))
+            .map(|name| scope_line(context, Some(client), name))
             .collect(),
     };
     context.page(StatusCode::OK, &page, request.ui_locales.as_deref())
@@ -102,4 +103,29 @@ fn redirect_target(return_to: &MatchedRedirectUri) -> RedirectTarget {
 /// The CSRF context of the form. It names the session: the consent does not count in another one.
 fn form(id: Uuid, session: Uuid) -> String {
     format!("consent:{id}:{session}")
+}
+
+/// A scope as a page shows it: with the text of the client, of its API, or of the scope value, else with the theme's in
+/// the language of pages. The identifier of an API stands for the API.
+pub(super) fn scope_line(context: &RequestContext, client: Option<&Client>, scope: &str) -> ScopeLine {
+    let catalog = context.app.core.catalog();
+    let apis = catalog.apis();
+    let own = client.and_then(|client| client.scope_texts.get(scope));
+    let of_api = || apis.of_scope(scope)?.metadata.scope_texts.get(scope);
+    let of_operator = || catalog.scopes().text(scope);
+    let of_theme = || {
+        context.with_page_style(None, |_, locale| match apis.named(scope) {
+            Some(api) => Some(locale.text().scope_api.replacen(PLACE, api.display_name(), 1)),
+            None => locale.scope(scope).map(ToOwned::to_owned),
+        })
+    };
+    ScopeLine {
+        name: scope.to_owned(),
+        description: own
+            .or_else(of_api)
+            .or_else(of_operator)
+            .cloned()
+            .or_else(of_theme)
+            .unwrap_or_default(),
+    }
 }
