@@ -12,10 +12,10 @@ import { UnauthorizedError } from '@modelcontextprotocol/sdk/client/auth.js';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { Browser, Callback } from './browser.mjs';
+import { certificates } from './certificates.mjs';
 import { decode, freePort, Server } from './harness.mjs';
 import { answers, Programs } from './programs.mjs';
 import { RelyingParty } from './relying-party.mjs';
-import { certificates } from './upstream.mjs';
 
 const PAGE = 'protect-an-mcp-server.md';
 const OTHER = 'https://mcp.example.com/other';

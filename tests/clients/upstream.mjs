@@ -1,19 +1,16 @@
 // Another OpenID provider (oidc-provider) on loopback, over TLS with a certificate authority of its
 // own. Started by the tests that need an upstream, or by hand: `node upstream.mjs '{"port": 4443}'`.
 
-import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer } from 'node:https';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { promisify } from 'node:util';
 import { exportJWK, generateKeyPair } from 'jose';
 import { Provider } from 'oidc-provider';
 import { Agent, fetch as undiciFetch } from 'undici';
+import { certificates } from './certificates.mjs';
 import { spkiOf } from './harness.mjs';
-
-const run = promisify(execFile);
 
 /** What holds where the options of `start` say nothing else. */
 const DEFAULTS = {
@@ -93,26 +90,6 @@ function memory() {
       for (const [name, payload] of kept) if (payload.grantId === grantId) kept.delete(name);
     }
   };
-}
-
-/** A certificate authority and a certificate for `host`, made by openssl. */
-export async function certificates(directory, host) {
-  const file = (name) => join(directory, name);
-  const fresh = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-days', '2'];
-  const make = (...words) => run('openssl', ['req', '-x509', ...fresh, ...words]);
-  await writeFile(file('empty.cnf'), '[req]\ndistinguished_name = name\n[name]\n');
-  const plain = ['-config', file('empty.cnf')];
-  await make(
-    ...plain, '-keyout', file('ca.key'), '-out', file('ca.pem'), '-subj', '/CN=Upstream authority',
-    '-addext', 'basicConstraints=critical,CA:TRUE', '-addext', 'keyUsage=critical,keyCertSign',
-  );
-  const kind = /^[0-9.]+$/.test(host) ? 'IP' : 'DNS';
-  await make(
-    ...plain, '-CA', file('ca.pem'), '-CAkey', file('ca.key'), '-keyout', file('key.pem'), '-out', file('cert.pem'),
-    '-subj', `/CN=${host}`, '-addext', `subjectAltName=${kind}:${host}`, '-addext', 'basicConstraints=critical,CA:FALSE',
-  );
-  const [ca, cert, privateKey] = await Promise.all(['ca', 'cert', 'key'].map((name) => readFile(file(`${name}.pem`), 'utf8')));
-  return { caFile: file('ca.pem'), ca, cert, key: privateKey };
 }
 
 /** Fresh signing keys, one of each kind. */
