@@ -15,7 +15,7 @@ use super::{
 };
 use crate::clock::Timestamp;
 use crate::flow::or_refuse;
-use crate::oauth::api::{Api, ApiFields, ApiMetadata, same_identifier};
+use crate::oauth::api::{Api, ApiFields, ApiMetadata, canonical_identifier};
 use crate::oauth::group::Groups;
 use crate::oauth::scope::Scope;
 use crate::oauth::{Fault, FaultCode};
@@ -116,7 +116,7 @@ impl RecordChecks {
             faults.push(FaultCode::NotFound.at(["access_token_alg"], detail));
         }
         for other in others.values().filter(|other| other.id != api.id) {
-            if same_identifier(&other.identifier, &api.identifier) {
+            if canonical_identifier(&other.identifier) == canonical_identifier(&api.identifier) {
                 let detail = format!("api {} has this identifier already", other.id);
                 faults.push(FaultCode::AlreadyExists.at(["identifier"], detail));
             }
@@ -139,7 +139,7 @@ impl RecordChecks {
             refuse("an identifier has printable ASCII characters only, and no quotes or backslashes");
         } else if identifier.len() > MAX_IDENTIFIER_BYTES {
             refuse("an identifier has at most 512 bytes");
-        } else if same_identifier(identifier, &self.issuer) {
+        } else if canonical_identifier(identifier) == canonical_identifier(&self.issuer) {
             refuse("this is the issuer, which is the audience of tokens that are for no API");
         }
     }

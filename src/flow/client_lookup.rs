@@ -10,12 +10,11 @@
 
 use std::slice;
 use std::sync::Arc;
-use std::time::Duration;
 
 use url::Url;
 
-use super::grant_revocation::GrantRevocation;
 use super::register_client::describe;
+use super::unused_clients::RECORD_INTERVAL;
 use super::{Catalog, Core, Failure};
 use crate::clock::Timestamp;
 use crate::oauth::Client;
@@ -28,14 +27,6 @@ use crate::observe::audit::Event;
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::CLIENTS;
-
-/// How long the record of such a client is kept without a use, or as long as a refresh token lasts if that is longer. So no
-/// refresh token ends because of it.
-const UNUSED_PERIOD: Duration = Duration::from_hours(30 * 24);
-/// The most records that are removed in one transaction.
-const MOST_REMOVED: usize = 100;
-/// A use of a record is recorded if the last recorded one is at least this long ago.
-const RECORD_INTERVAL: Duration = Duration::from_hours(24);
 
 /// The client of a sign-in, and how a transaction finds it again.
 #[derive(Clone)]
@@ -226,46 +217,4 @@ fn publish(core: &Core, client_id: &str) -> Result<(), StoreError> {
 
 fn is_of_document(client: &Client) -> bool {
     client.origin == ClientOrigin::MetadataDocument
-}
-
-/// Removes clients with metadata documents that were not used for long, with all that was granted to them. The update of
-/// such a record is its last recorded use. A client that is disabled stays.
-pub(in crate::flow) async fn remove_unused(core: &Core, now: Timestamp) -> Result<(), Failure> {
-    let retention = UNUSED_PERIOD.max(core.policy.lifetimes.refresh_token) + RECORD_INTERVAL;
-    let is_unused = move |client: &Client| {
-        is_of_document(client) && client.enabled && now.since(client.updated_at) >= retention
-    };
-    let catalog = core.catalog();
-    let unused = catalog.clients().filter(|client| is_unused(client));
-    let ids: Vec<String> = unused
-        .map(|client| client.client_id.clone())
-        .take(MOST_REMOVED)
-        .collect();
-    if ids.is_empty() {
-        return Ok(());
-    }
-    let candidates = ids.clone();
-    let removed = core
-        .store
-        .make_room("remove_unused_clients", move |tx| {
-            let mut revocation = GrantRevocation::default();
-            let mut removed = Vec::new();
-            for id in &candidates {
-                if let Some(client) = CLIENTS.get(&*tx, id)?.filter(is_unused) {
-                    revocation.remove_client(tx, &client)?;
-                    removed.push(client.client_id);
-                }
-            }
-            revocation.execute(tx, now)?;
-            Ok(removed)
-        })
-        .await;
-    let reloaded = core.reload_clients(&ids);
-    for client_id in &removed? {
-        audit::record(&Event::ClientRegistrationRemoved {
-            client_id,
-            reason: "unused",
-        });
-    }
-    Ok(reloaded?)
 }

@@ -32,6 +32,7 @@ pub mod rotate_keys;
 pub mod sweep;
 pub mod token;
 pub mod unknown_scopes;
+mod unused_clients;
 pub mod upstream_token;
 pub mod users;
 

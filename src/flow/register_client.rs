@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use uuid::Uuid;
 
@@ -22,11 +21,6 @@ use crate::secret::{ClientSecret, Digest, InitialAccessToken, RegistrationAccess
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::{CLIENTS, INITIAL_ACCESS_TOKENS};
-
-/// A registered client that nobody used for this long is removed.
-const UNUSED_PERIOD: Duration = Duration::from_hours(30 * 24);
-/// The most unused clients that are removed in one transaction.
-const MOST_REMOVED: usize = 100;
 
 /// The answer to an initial access token that is unknown, expired or used up.
 pub const INITIAL_TOKEN_REFUSED: Refusal = Refusal::new(
@@ -311,24 +305,12 @@ pub async fn remove(
 /// Ends what was granted to a client. That reads all grants. So it is skipped for a client that nobody has used, which
 /// anyone can register and remove.
 fn end_grants(tx: &mut dyn Tx, client: &Client, now: Timestamp) -> Result<(), StoreError> {
-    if client
-        .registration
-        .as_ref()
-        .is_none_or(|registration| registration.is_used)
-    {
+    if !client.is_never_used() {
         let mut revocation = GrantRevocation::default();
         revocation.add_client(&client.client_id);
         revocation.execute(tx, now)?;
     }
     Ok(())
-}
-
-/// Whether the client registered itself, and no user has given it consent so far.
-pub(in crate::flow) fn is_unused(client: &Client) -> bool {
-    client
-        .registration
-        .as_ref()
-        .is_some_and(|registration| !registration.is_used)
 }
 
 /// Records that a user gives consent to a client that nobody has used so far.
@@ -340,41 +322,4 @@ pub(in crate::flow) fn note_first_use(tx: &mut dyn Tx, client_id: &str) -> Resul
         CLIENTS.put(tx, client_id, &client)?;
     }
     Ok(())
-}
-
-/// Removes clients that registered themselves long ago and that nobody has used.
-pub(in crate::flow) async fn remove_unused(core: &Core, now: Timestamp) -> Result<(), Failure> {
-    let is_abandoned =
-        move |client: &Client| is_unused(client) && now.since(client.created_at) >= UNUSED_PERIOD;
-    let catalog = core.catalog();
-    let abandoned = catalog.clients().filter(|client| is_abandoned(client));
-    let ids: Vec<String> = abandoned
-        .map(|client| client.client_id.clone())
-        .take(MOST_REMOVED)
-        .collect();
-    if ids.is_empty() {
-        return Ok(());
-    }
-    let candidates = ids.clone();
-    let removed = core
-        .store
-        .make_room("remove_unused_clients", move |tx| {
-            let mut removed = Vec::new();
-            for id in &candidates {
-                if let Some(client) = CLIENTS.get(&*tx, id)?.filter(is_abandoned) {
-                    GrantRevocation::default().remove_client(tx, &client)?;
-                    removed.push(client.client_id);
-                }
-            }
-            Ok(removed)
-        })
-        .await;
-    let reloaded = core.reload_clients(&ids);
-    for client_id in &removed? {
-        audit::record(&Event::ClientRegistrationRemoved {
-            client_id,
-            reason: "unused",
-        });
-    }
-    Ok(reloaded?)
 }

@@ -14,8 +14,9 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::login::session::forget_family;
+use super::unused_clients::remove_unused_clients;
 use super::users::remove_user;
-use super::{Core, Failure, client_lookup, register_client};
+use super::{Core, Failure};
 use crate::clock::Timestamp;
 use crate::identity::{AuthenticationMethod, User};
 use crate::oauth::access_token::hour_of;
@@ -115,8 +116,7 @@ impl Swept {
 /// If there is nothing to remove, nothing is written and no write waits.
 pub async fn sweep(core: &Core, cursor: &mut Cursor, now: Timestamp) -> Result<Swept, Failure> {
     if cursor.is_at_start() {
-        register_client::remove_unused(core, now).await?;
-        client_lookup::remove_unused(core, now).await?;
+        remove_unused_clients(core, now).await?;
     }
     let (policy, from) = (core.policy.clone(), *cursor);
     let work = move |tx: &mut dyn Tx| sweep_page(tx, from, &policy, now);

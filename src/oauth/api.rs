@@ -77,14 +77,9 @@ impl Api {
     }
 }
 
-/// Whether two identifiers name the same API. They are equal, but an empty path equals `/`: URL libraries of clients add
-/// it (RFC 3986 section 6.2.3).
-pub fn same_identifier(one: &str, other: &str) -> bool {
-    one == other || without_empty_path(one) == without_empty_path(other)
-}
-
-/// The identifier without the `/` of an empty path.
-fn without_empty_path(identifier: &str) -> &str {
+/// The identifier without the `/` of an empty path, which URL libraries of clients add (RFC 3986 section 6.2.3). Equal
+/// results name the same API.
+pub fn canonical_identifier(identifier: &str) -> &str {
     match identifier.strip_suffix('/') {
         Some(rest) if rest.matches('/').count() == 2 && !rest.ends_with('/') => rest,
         _ => identifier,
@@ -97,6 +92,7 @@ mod tests {
 
     #[test]
     fn an_empty_path_equals_a_slash_and_other_paths_differ_by_it() {
+        let same_identifier = |one, other| canonical_identifier(one) == canonical_identifier(other);
         assert!(same_identifier("https://api.example", "https://api.example/"));
         assert!(same_identifier(
             "https://api.example/v1",

@@ -177,6 +177,12 @@ impl Client {
         self.origin != ClientOrigin::Operator
     }
 
+    /// Whether the client registered itself, and no user has given it consent so far.
+    pub fn is_never_used(&self) -> bool {
+        let registration = self.registration.as_ref();
+        registration.is_some_and(|registration| !registration.is_used)
+    }
+
     /// Whether users are asked before the client gets tokens.
     pub fn requires_consent(&self) -> bool {
         self.registered_itself() || self.consent == ConsentRequirement::Require

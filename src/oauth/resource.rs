@@ -1,9 +1,9 @@
 //! Which APIs a token is for: RFC 8707, RFC 9068 section 3.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use crate::oauth::api::{Api, same_identifier};
+use crate::oauth::api::{Api, canonical_identifier};
 use crate::oauth::client::Client;
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::parameters::Parameters;
@@ -33,7 +33,8 @@ pub type Resources = BTreeSet<String>;
 
 /// Reads `resource`, which may be repeated (RFC 8707 section 2).
 pub fn resources(parameters: &Parameters) -> Result<Resources, Refusal> {
-    let named: Resources = parameters.resources().map(ToOwned::to_owned).collect();
+    let named = parameters.resources().map(canonical_identifier);
+    let named: Resources = named.map(ToOwned::to_owned).collect();
     if named.len() > MOST_RESOURCES {
         return Err(Refusal::new(
             ErrorCode::InvalidTarget,
@@ -58,15 +59,23 @@ pub struct TokenTarget {
 #[derive(Debug, Default)]
 pub struct Apis {
     by_id: BTreeMap<String, Arc<Api>>,
+    by_identifier: HashMap<String, Arc<Api>>,
+    by_scope: HashMap<String, Arc<Api>>,
 }
 
 impl Apis {
     /// These APIs.
     pub fn new(apis: impl IntoIterator<Item = Api>) -> Self {
-        let by_id = apis.into_iter().map(|api| (api.id.clone(), Arc::new(api)));
-        Self {
-            by_id: by_id.collect(),
+        let mut all = Self::default();
+        for api in apis.into_iter().map(Arc::new) {
+            let identifier = canonical_identifier(&api.identifier).to_owned();
+            all.by_identifier.insert(identifier, Arc::clone(&api));
+            for value in api.metadata.scope.iter() {
+                all.by_scope.insert(value.to_owned(), Arc::clone(&api));
+            }
+            all.by_id.insert(api.id.clone(), api);
         }
+        all
     }
 
     /// All APIs by id.
@@ -74,20 +83,14 @@ impl Apis {
         self.by_id.values()
     }
 
-    /// The API with this id.
-    pub fn get(&self, id: &str) -> Option<&Arc<Api>> {
-        self.by_id.get(id)
-    }
-
     /// The API that a value of `resource` or `aud` names.
     pub fn named(&self, identifier: &str) -> Option<&Arc<Api>> {
-        self.iter()
-            .find(|api| same_identifier(&api.identifier, identifier))
+        self.by_identifier.get(canonical_identifier(identifier))
     }
 
     /// The API that a scope value belongs to.
     pub fn of_scope(&self, value: &str) -> Option<&Arc<Api>> {
-        self.iter().find(|api| api.metadata.scope.contains(value))
+        self.by_scope.get(value)
     }
 
     /// The client with the scope that it may be granted: its own, and that of the APIs which it may name.
@@ -121,17 +124,15 @@ impl Apis {
 
     /// The scope without the values of APIs that are not among `granted`, unless that is empty.
     pub fn scope_within(&self, scope: &Scope, granted: &Resources) -> Scope {
-        if granted.is_empty() {
-            return scope.clone();
-        }
-        scope.filter(|value| {
-            self.of_scope(value)
-                .is_none_or(|api| granted.contains(&api.identifier))
-        })
+        let is_granted = |value: &str| {
+            let api = self.of_scope(value);
+            api.is_none_or(|api| granted.contains(&api.identifier))
+        };
+        scope.filter(|value| granted.is_empty() || is_granted(value))
     }
 
-    /// What a token is for. `granted` are the APIs of the grant; if it is empty, the scope chooses them. `named` are those
-    /// of the token request, which may narrow the choice (RFC 8707 section 2.2).
+    /// What a token of a grant is for. `granted` are the APIs of the grant; if it is empty, the scope chooses them. `named`
+    /// are those of the token request, which may narrow the choice (RFC 8707 section 2.2).
     pub fn target(
         &self,
         client: &Client,
@@ -139,30 +140,34 @@ impl Apis {
         scope: &Scope,
         named: &Resources,
     ) -> Result<TokenTarget, Refusal> {
-        let mut apis: Vec<_> = if granted.is_empty() {
-            let of_scope = |api: &&Arc<Api>| api.metadata.scope.iter().any(|value| scope.contains(value));
-            self.iter().filter(of_scope).cloned().collect()
-        } else {
-            let left = granted.iter().filter_map(|identifier| self.named(identifier));
-            left.filter(|api| may_name(client, api)).cloned().collect()
+        let is_left = |identifier: &String| {
+            let api = self.named(identifier);
+            api.is_some_and(|api| may_name(client, api))
         };
-        if apis.is_empty() && !granted.is_empty() {
+        if !granted.is_empty() && !granted.iter().any(is_left) {
             return Err(GONE);
         }
-        let names = |identifier: &String| {
-            apis.iter()
-                .any(|api| same_identifier(&api.identifier, identifier))
+        let is_granted = |api: &&Arc<Api>| {
+            if granted.is_empty() {
+                api.metadata.scope.iter().any(|value| scope.contains(value))
+            } else {
+                granted.contains(&api.identifier) && may_name(client, api)
+            }
         };
-        if !named.iter().all(names) {
-            return Err(NOT_GRANTED);
+        let mut apis: Vec<Arc<Api>> = Vec::new();
+        if named.is_empty() {
+            apis.extend(self.iter().filter(is_granted).cloned());
         }
-        if !named.is_empty() {
-            let is_named = |api: &Arc<Api>| named.iter().any(|name| same_identifier(name, &api.identifier));
-            apis.retain(is_named);
+        for identifier in named {
+            let api = self.named(identifier).filter(is_granted).ok_or(NOT_GRANTED)?;
+            apis.push(Arc::clone(api));
         }
-        let identifiers = apis.iter().map(|api| api.identifier.clone()).collect();
+        let is_for = |value: &str| {
+            let api = self.of_scope(value);
+            api.is_none_or(|api| apis.iter().any(|other| other.id == api.id))
+        };
         Ok(TokenTarget {
-            scope: self.scope_within(scope, &identifiers),
+            scope: scope.filter(is_for),
             is_exact: !named.is_empty(),
             apis,
         })

@@ -7,7 +7,7 @@ use super::transaction;
 use super::transaction::{BrowserRedirect, LoginContext, LoginTransactionError};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
-use crate::flow::register_client::{is_unused, note_first_use};
+use crate::flow::register_client::note_first_use;
 use crate::flow::{Core, Failure};
 use crate::identity::Consent;
 use crate::oauth::authorize::{AuthorizationRequest, RefusedRequest};
@@ -33,7 +33,9 @@ pub async fn give_consent(
     let requested = request.scope_for_consent();
     let client_id = request.client_id.clone();
     let catalog = core.catalog();
-    let is_first_use = catalog.client(&client_id).is_some_and(|client| is_unused(client));
+    let is_first_use = catalog
+        .client(&client_id)
+        .is_some_and(|client| client.is_never_used());
     let remember = move |tx: &mut dyn Tx, live: &LiveSession| {
         let key = (live.user.uuid, client_id.clone());
         let before = CONSENTS.get(&*tx, &key)?;

@@ -1,0 +1,81 @@
+//! Removes clients that registered themselves, or that have metadata documents, and that nobody uses.
+
+use std::time::Duration;
+
+use super::grant_revocation::GrantRevocation;
+use super::{Core, Failure};
+use crate::clock::Timestamp;
+use crate::oauth::Client;
+use crate::oauth::client::ClientOrigin;
+use crate::observe::audit;
+use crate::observe::audit::Event;
+use crate::store::tables::CLIENTS;
+
+/// How long such a client is kept without a use.
+const UNUSED_PERIOD: Duration = Duration::from_hours(30 * 24);
+/// The use of a client with a metadata document is recorded if the last recorded use is at least this long ago.
+pub(super) const RECORD_INTERVAL: Duration = Duration::from_hours(24);
+/// The most clients that are removed in one transaction.
+const MOST_REMOVED: usize = 100;
+
+/// Whether the client is to be removed. A client that registered itself stays once a user has allowed it something. A
+/// client with a metadata document stays as long as its refresh tokens may last, unless it is disabled: then it stays.
+fn is_abandoned(client: &Client, refresh_token: Duration, now: Timestamp) -> bool {
+    match client.origin {
+        ClientOrigin::Operator => false,
+        ClientOrigin::DynamicRegistration => {
+            client.is_never_used() && now.since(client.created_at) >= UNUSED_PERIOD
+        }
+        ClientOrigin::MetadataDocument => {
+            let retention = UNUSED_PERIOD.max(refresh_token) + RECORD_INTERVAL;
+            client.enabled && now.since(client.updated_at) >= retention
+        }
+    }
+}
+
+/// Removes abandoned clients, with all that was granted to them.
+pub(super) async fn remove_unused_clients(core: &Core, now: Timestamp) -> Result<(), Failure> {
+    let refresh_token = core.policy.lifetimes.refresh_token;
+    let catalog = core.catalog();
+    let abandoned = catalog
+        .clients()
+        .filter(|client| is_abandoned(client, refresh_token, now));
+    let ids: Vec<String> = abandoned
+        .map(|client| client.client_id.clone())
+        .take(MOST_REMOVED)
+        .collect();
+    if ids.is_empty() {
+        return Ok(());
+    }
+    let candidates = ids.clone();
+    let removed = core
+        .store
+        .make_room("remove_unused_clients", move |tx| {
+            // Nothing was granted to a client that was never used, so its removal need not read all grants.
+            let (mut revocation, mut nothing) = (GrantRevocation::default(), GrantRevocation::default());
+            let mut removed = Vec::new();
+            for id in &candidates {
+                let client = CLIENTS.get(&*tx, id)?;
+                if let Some(client) = client.filter(|client| is_abandoned(client, refresh_token, now)) {
+                    let granted = if client.is_never_used() {
+                        &mut nothing
+                    } else {
+                        &mut revocation
+                    };
+                    granted.remove_client(tx, &client)?;
+                    removed.push(client.client_id);
+                }
+            }
+            revocation.execute(tx, now)?;
+            Ok(removed)
+        })
+        .await;
+    let reloaded = core.reload_clients(&ids);
+    for client_id in &removed? {
+        audit::record(&Event::ClientRegistrationRemoved {
+            client_id,
+            reason: "unused",
+        });
+    }
+    Ok(reloaded?)
+}
