@@ -1,11 +1,9 @@
 //! APIs: add, show, update, remove.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Deref;
 
 use serde::{Deserialize, Serialize};
 use url::Url;
-use uuid::Uuid;
 
 use super::named::groups;
 use super::provider::check::is_id;
@@ -13,9 +11,9 @@ use super::{
     Admin, AdminError, AdminResult, RecordChecks, TxResult, about, all_or_none, already_exists, check_text,
     not_found,
 };
-use crate::clock::Timestamp;
 use crate::flow::or_refuse;
-use crate::oauth::api::{Api, ApiFields, ApiMetadata, canonical_identifier};
+pub use crate::oauth::api::Api;
+use crate::oauth::api::{ApiFields, ApiMetadata, canonical_identifier};
 use crate::oauth::group::Groups;
 use crate::oauth::scope::Scope;
 use crate::oauth::{Fault, FaultCode};
@@ -46,45 +44,6 @@ pub struct UpdateApi {
     pub id: String,
     /// What changes.
     pub fields: ApiFields,
-}
-
-/// An API as it is shown.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ApiView {
-    /// The name by which the operator and clients' records refer to it.
-    pub id: String,
-    /// The record's own identifier.
-    pub uuid: Uuid,
-    /// The value of `resource` and `aud`.
-    pub identifier: String,
-    /// What is registered of it.
-    #[serde(flatten)]
-    pub metadata: ApiMetadata,
-    /// When the record was made.
-    pub created_at: Timestamp,
-    /// When the record last changed.
-    pub updated_at: Timestamp,
-}
-
-impl Deref for ApiView {
-    type Target = ApiMetadata;
-
-    fn deref(&self) -> &ApiMetadata {
-        &self.metadata
-    }
-}
-
-impl From<Api> for ApiView {
-    fn from(api: Api) -> Self {
-        Self {
-            id: api.id,
-            uuid: api.uuid,
-            identifier: api.identifier,
-            metadata: api.metadata,
-            created_at: api.created_at,
-            updated_at: api.updated_at,
-        }
-    }
 }
 
 /// The kind of record in faults.
@@ -230,11 +189,11 @@ pub(super) fn new_api(admin: Admin<'_>, id: String, identifier: String) -> Api {
 }
 
 /// Registers an API.
-pub async fn add(admin: Admin<'_>, request: AddApi) -> AdminResult<ApiView> {
+pub async fn add(admin: Admin<'_>, request: AddApi) -> AdminResult<Api> {
     let mut faults = Vec::new();
     let mut api = new_api(admin, request.id, request.identifier);
     request.fields.apply(&mut api.metadata, &mut faults);
-    let (view, checks) = (ApiView::from(api.clone()), RecordChecks::new(admin.core));
+    let (view, checks) = (api.clone(), RecordChecks::new(admin.core));
     let written = admin
         .core
         .store
@@ -253,19 +212,19 @@ pub async fn add(admin: Admin<'_>, request: AddApi) -> AdminResult<ApiView> {
 }
 
 /// Every API, by id.
-pub fn list(admin: Admin<'_>) -> AdminResult<Vec<ApiView>> {
+pub fn list(admin: Admin<'_>) -> AdminResult<Vec<Api>> {
     let apis = admin.core.store.read(all)?;
-    Ok(apis.into_values().map(ApiView::from).collect())
+    Ok(apis.into_values().collect())
 }
 
 /// One API.
-pub fn show(admin: Admin<'_>, id: &str) -> AdminResult<ApiView> {
+pub fn show(admin: Admin<'_>, id: &str) -> AdminResult<Api> {
     let api = admin.core.store.read(|snapshot| APIS.get(snapshot, id))?;
-    Ok(api.ok_or_else(|| not_found(KIND, id))?.into())
+    Ok(api.ok_or_else(|| not_found(KIND, id))?)
 }
 
 /// Changes an API.
-pub async fn update(admin: Admin<'_>, request: UpdateApi) -> AdminResult<ApiView> {
+pub async fn update(admin: Admin<'_>, request: UpdateApi) -> AdminResult<Api> {
     let (now, checks) = (admin.core.clock.now(), RecordChecks::new(admin.core));
     let UpdateApi { id, fields } = request;
     let subject = id.clone();
@@ -286,10 +245,11 @@ pub async fn update(admin: Admin<'_>, request: UpdateApi) -> AdminResult<ApiView
         .await;
     let api = admin.core.reload_after::<_, AdminError>(written)??;
     admin.record("api update", &subject);
-    Ok(api.into())
+    Ok(api)
 }
 
-/// Removes an API that no client names. Grants that are for it alone end at their next refresh.
+/// Removes an API that no client names. Refreshes of grants that are for it alone are refused. They work again if an API
+/// with its identifier is added.
 pub async fn remove(admin: Admin<'_>, id: String) -> AdminResult<String> {
     let subject = id.clone();
     let written = admin

@@ -7,10 +7,10 @@ use super::admin_connection::{AdminConnector, unexpected};
 use super::key::warn_of_new_keys;
 use super::output::{CliError, Output, field_facts, moment, yes_no};
 use super::value_parsers::{algorithm, change, optional_seconds, scope_text, token_typ};
-use crate::admin::api::{AddApi, ApiView, UpdateApi};
+use crate::admin::api::{AddApi, UpdateApi};
 use crate::control::protocol::{Command, Reply};
 use crate::jose::alg::Algorithm;
-use crate::oauth::ApiFields;
+use crate::oauth::{Api, ApiFields};
 
 /// The verbs of APIs.
 #[derive(Debug, Subcommand)]
@@ -59,7 +59,7 @@ pub struct Fields {
     #[arg(long, value_name = "NAME[=TEXT]")]
     #[serde(skip)]
     pub scope: Option<Vec<String>>,
-    /// Let every client name the API, also those that registered themselves
+    /// Let every client that acts for a user name the API, also those that registered themselves
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub open: Option<bool>,
     /// How long access tokens for the API last, as in 15m [default: as the client or the configuration says]
@@ -169,7 +169,7 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
         }
         Verb::Remove(remove) => {
             let question = format!(
-                "Remove API {} and end the grants that are for it alone?",
+                "Remove API {}? Refreshes of grants that are for it alone will be refused.",
                 remove.id
             );
             output.confirm(&question, remove.yes)?;
@@ -189,7 +189,7 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
     Ok(())
 }
 
-fn list(views: &[ApiView], output: &mut Output<'_>) -> Result<(), CliError> {
+fn list(views: &[Api], output: &mut Output<'_>) -> Result<(), CliError> {
     if output.json {
         return output.document(&views);
     }
@@ -211,7 +211,7 @@ fn list(views: &[ApiView], output: &mut Output<'_>) -> Result<(), CliError> {
     Ok(())
 }
 
-fn show(view: &ApiView, is_new: bool, output: &mut Output<'_>) -> Result<(), CliError> {
+fn show(view: &Api, is_new: bool, output: &mut Output<'_>) -> Result<(), CliError> {
     if output.json {
         return output.document(view);
     }

@@ -14,7 +14,7 @@ use std::ops::ControlFlow;
 use serde::Serialize;
 
 use crate::admin::api;
-use crate::admin::api::ApiView;
+use crate::admin::api::Api;
 use crate::admin::apply;
 use crate::admin::apply::{Exported, NotExported};
 use crate::admin::backup;
@@ -51,7 +51,7 @@ pub async fn execute(admin: Admin<'_>, command: Command) -> Reply {
 async fn dispatch(admin: Admin<'_>, command: Command) -> AdminResult<Reply> {
     let client_reply = |view: ClientView| Reply::Client(Box::new(view));
     let user_reply = |view: UserView| Reply::User(Box::new(view));
-    let api_reply = |view: ApiView| Reply::Api(Box::new(view));
+    let api_reply = |view: Api| Reply::Api(Box::new(view));
     let provider_reply = |view: ProviderView| Reply::Provider(Box::new(view));
     Ok(match command {
         Command::ScopeAdd(request) => Reply::Scope(Box::new(named::add(admin, request).await?)),

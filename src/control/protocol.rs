@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::admin::AdminRefusal;
-use crate::admin::api::{AddApi, ApiView, UpdateApi};
+use crate::admin::api::{AddApi, Api, UpdateApi};
 use crate::admin::apply::{Applied, Apply};
 use crate::admin::backup::BackUp;
 use crate::admin::client::api_key::{ApiKeyView, WhichApiKey};
@@ -241,9 +241,9 @@ pub enum Reply {
     /// The id of the removed provider.
     ProviderRemoved(String),
     /// One API.
-    Api(Box<ApiView>),
+    Api(Box<Api>),
     /// All APIs.
-    Apis(Vec<ApiView>),
+    Apis(Vec<Api>),
     /// The id of the removed API.
     ApiRemoved(String),
     /// The result of some lines of an import.

@@ -32,6 +32,10 @@ pub const ACCESS_TOKEN_REFUSED: Refusal = Refusal::new(
     ErrorCode::InvalidToken,
     "the registration access token is not that of this client",
 );
+const REDIRECT_URI_ADDED: Refusal = Refusal::new(
+    ErrorCode::InvalidRedirectUri,
+    "users have allowed access to the registered redirect URIs; register another client for a new one",
+);
 const FULL: Refusal = Refusal::new(
     ErrorCode::TemporarilyUnavailable,
     "the service has no room for more clients that register themselves",
@@ -139,6 +143,7 @@ pub async fn register(
         registration: Some(Registration {
             access_token: access_token.digest(),
             is_used: false,
+            is_removed: false,
         }),
         ..Client::new(&uuid.to_string(), uuid, core.random.uuid_v4(), false, now)
     };
@@ -224,8 +229,8 @@ pub fn read(
     }))
 }
 
-/// Replaces the metadata of a client (RFC 7592 section 2.2). If a redirect URI is added, what users granted ends: they
-/// allowed access to the address that the consent page showed.
+/// Replaces the metadata of a client (RFC 7592 section 2.2). A client that a user has allowed something gets no further
+/// redirect URI: users allowed access to the host that the consent page showed.
 pub async fn change(
     core: &Core,
     client_id: &str,
@@ -257,8 +262,8 @@ pub async fn change(
             let mut client = or_refuse!(client);
             client.updated_at = now;
             let is_known = |uri| before.redirect_uris.contains(uri);
-            if !client.redirect_uris.iter().all(is_known) {
-                end_grants(tx, &client, now)?;
+            if !before.is_never_used() && !client.redirect_uris.iter().all(is_known) {
+                return Ok(Err(REDIRECT_URI_ADDED));
             }
             CLIENTS.put(tx, &id, &client)?;
             Ok(Ok(client))
@@ -276,7 +281,8 @@ pub async fn change(
     }))
 }
 
-/// Removes a client with all that was granted to it (RFC 7592 section 2.3).
+/// Removes a client (RFC 7592 section 2.3). A client that a user has allowed something is disabled, and the next sweep ends
+/// what was granted to it: that reads all grants, which strangers must not cause at will.
 pub async fn remove(
     core: &Core,
     client_id: &str,
@@ -287,9 +293,16 @@ pub async fn remove(
     let written = core
         .store
         .write("remove_registration", move |tx| {
-            let client = or_refuse!(authorized(&*tx, &id, &digest)?);
-            end_grants(tx, &client, now)?;
-            GrantRevocation::default().remove_client(tx, &client).map(Ok)
+            let mut client = or_refuse!(authorized(&*tx, &id, &digest)?);
+            if client.is_never_used() {
+                return GrantRevocation::default().remove_client(tx, &client).map(Ok);
+            }
+            client.enabled = false;
+            client.updated_at = now;
+            if let Some(registration) = &mut client.registration {
+                registration.is_removed = true;
+            }
+            CLIENTS.put(tx, &id, &client).map(Ok)
         })
         .await;
     let reloaded = core.reload_clients(&[client_id.to_owned()]);
@@ -300,17 +313,6 @@ pub async fn remove(
         reason: "request",
     });
     Ok(Ok(()))
-}
-
-/// Ends what was granted to a client. That reads all grants. So it is skipped for a client that nobody has used, which
-/// anyone can register and remove.
-fn end_grants(tx: &mut dyn Tx, client: &Client, now: Timestamp) -> Result<(), StoreError> {
-    if !client.is_never_used() {
-        let mut revocation = GrantRevocation::default();
-        revocation.add_client(&client.client_id);
-        revocation.execute(tx, now)?;
-    }
-    Ok(())
 }
 
 /// Records that a user gives consent to a client that nobody has used so far.

@@ -7,6 +7,7 @@ use super::{Core, Failure};
 use crate::clock::Timestamp;
 use crate::oauth::Client;
 use crate::oauth::client::ClientOrigin;
+use crate::oauth::registration::Registration;
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::tables::CLIENTS;
@@ -18,13 +19,16 @@ pub(super) const RECORD_INTERVAL: Duration = Duration::from_hours(24);
 /// The most clients that are removed in one transaction.
 const MOST_REMOVED: usize = 100;
 
-/// Whether the client is to be removed. A client that registered itself stays once a user has allowed it something. A
+/// Whether the client is to be removed. A client that registered itself stays once a user has allowed it something, unless
+/// it removes itself. A
 /// client with a metadata document stays as long as its refresh tokens may last, unless it is disabled: then it stays.
 fn is_abandoned(client: &Client, refresh_token: Duration, now: Timestamp) -> bool {
     match client.origin {
         ClientOrigin::Operator => false,
         ClientOrigin::DynamicRegistration => {
-            client.is_never_used() && now.since(client.created_at) >= UNUSED_PERIOD
+            let is_removed = |registration: &Registration| registration.is_removed;
+            client.registration.as_ref().is_some_and(is_removed)
+                || (client.is_never_used() && now.since(client.created_at) >= UNUSED_PERIOD)
         }
         ClientOrigin::MetadataDocument => {
             let retention = UNUSED_PERIOD.max(refresh_token) + RECORD_INTERVAL;

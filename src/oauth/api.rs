@@ -1,6 +1,7 @@
 //! An API: a resource server that access tokens are for (RFC 8707 section 2).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -26,7 +27,7 @@ fields! {
     scope: Scope;
     /// Descriptions of the scope values on the consent page.
     scope_texts: BTreeMap<String, String>;
-    /// Whether every client may name the API. Otherwise only clients with `--api` may.
+    /// Whether every client that acts for a user may name the API. Otherwise only clients with `--api` may.
     open: bool;
     /// How long its access tokens last, in seconds; the client or the service decides when there is none.
     access_token_lifetime: Option<Lifetime>;
@@ -52,11 +53,20 @@ pub struct Api {
     /// The value of `resource` that names it, and of `aud` in its tokens.
     pub identifier: String,
     /// The metadata.
+    #[serde(flatten)]
     pub metadata: ApiMetadata,
     /// When the record was made.
     pub created_at: Timestamp,
     /// When the record last changed.
     pub updated_at: Timestamp,
+}
+
+impl Deref for Api {
+    type Target = ApiMetadata;
+
+    fn deref(&self) -> &ApiMetadata {
+        &self.metadata
+    }
 }
 
 impl Api {

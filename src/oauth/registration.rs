@@ -81,6 +81,8 @@ pub struct Registration {
     pub access_token: Digest<RegistrationAccessToken>,
     /// Whether a user has ever given consent to the client. Nothing is granted without it.
     pub is_used: bool,
+    /// Whether the client has removed itself. What was granted to it ends with the next sweep.
+    pub is_removed: bool,
 }
 
 /// An initial access token (RFC 7591 section 1.2), by its digest.

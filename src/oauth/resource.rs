@@ -113,6 +113,22 @@ impl Apis {
         })
     }
 
+    /// What a token that a client gets for itself is for. It may name the APIs in its record.
+    pub fn target_without_user(
+        &self,
+        client: &Client,
+        scope: &Scope,
+        named: &Resources,
+    ) -> Result<TokenTarget, Refusal> {
+        let granted = self.resolve(named, client)?;
+        let target = self.target(client, &granted, scope, named)?;
+        let is_own = |api: &Arc<Api>| client.apis.contains(&api.id);
+        if target.is_exact && !target.apis.iter().all(is_own) {
+            return Err(UNKNOWN);
+        }
+        Ok(target)
+    }
+
     /// The identifiers of the APIs that a client asks for at the start of a grant.
     pub fn resolve(&self, named: &Resources, client: &Client) -> Result<Resources, Refusal> {
         let allowed = named.iter().map(|identifier| {

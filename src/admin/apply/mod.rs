@@ -133,7 +133,7 @@ pub struct FieldChange {
 /// A record that changes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Change {
-    /// `provider`, `api`, `client` or `user`.
+    /// The kind of the record, such as `client`.
     pub kind: String,
     /// Its id.
     pub id: String,

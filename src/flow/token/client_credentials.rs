@@ -26,8 +26,10 @@ pub fn issue_client_token(
     let catalog = core.catalog();
     let own = catalog.own_scope(&client.client_id);
     let most = match (client.method(), &client.max_scope) {
-        (Some(AuthMethod::PrivateKeyJwt), _) => &own,
-        (Some(AuthMethod::ClientSecretBasic | AuthMethod::ClientSecretPost), Some(most)) => most,
+        (Some(AuthMethod::PrivateKeyJwt), _) => own,
+        (Some(AuthMethod::ClientSecretBasic | AuthMethod::ClientSecretPost), Some(most)) => {
+            own.filter(|value| most.contains(value))
+        }
         (Some(AuthMethod::ClientSecretBasic | AuthMethod::ClientSecretPost), None) => {
             return Ok(Err(Refusal::new(
                 ErrorCode::UnauthorizedClient,
@@ -41,8 +43,7 @@ pub fn issue_client_token(
             )));
         }
     };
-    let scope = or_refuse!(client_scope(requested, client, most));
-    let granted = or_refuse!(catalog.apis().resolve(resources, client));
-    let target = or_refuse!(catalog.apis().target(client, &granted, &scope, resources));
+    let scope = or_refuse!(client_scope(requested, client, &most));
+    let target = or_refuse!(catalog.apis().target_without_user(client, &scope, resources));
     issue_tokens_for_client(core, client, target, now).map(Ok)
 }

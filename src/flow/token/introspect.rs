@@ -132,14 +132,14 @@ pub fn introspect(
     })))
 }
 
-/// Whether the client may ask about an access token.
+/// Whether the client may ask about an access token. A client that registered itself is no API.
 fn may_introspect(catalog: &Catalog, client: &Client, claims: &PresentedAccessToken) -> bool {
     let audience = claims.aud.values().iter();
     let mut apis = audience
         .filter_map(|identifier| catalog.apis().named(identifier))
         .peekable();
     claims.client_id == client.client_id
-        || apis.peek().is_none()
+        || (apis.peek().is_none() && !client.registered_itself())
         || apis.any(|api| api.metadata.introspection_clients.contains(&client.client_id))
 }
 

@@ -69,22 +69,29 @@ pub fn issue_tokens(
         [api] => api.roles_of(&groups),
         _ => None,
     };
+    // Users allow a client that registered itself what the consent page says. So it gets no address without the scope.
+    let shows = |value: &str| !client.registered_itself() || scope.contains(value);
+    let email = user.email.filter(|_| shows("email"));
     let common = CommonClaims {
         iss: policy.issuer.clone(),
         iat: now,
         jti: core.random.uuid_v4(),
         scope: client.token_scope(scope),
-        account_id: user.account_id,
+        account_id: if shows("email") {
+            user.account_id
+        } else {
+            user.uuid.to_string()
+        },
         user_type: user.user_type,
         venue_id: user.venue_id,
         organization: user.organization,
         amr: vec![Authority {
             authority: authorization.factor.authority().to_owned(),
         }],
-        phone_number: user.phone_number,
+        phone_number: user.phone_number.filter(|_| shows("phone")),
         source: user.source,
-        email_verified: user.email.is_some() && user.email_verified,
-        email: user.email.unwrap_or_default(),
+        email_verified: email.is_some() && user.email_verified,
+        email: email.unwrap_or_default(),
         uuid: user.uuid,
     };
     let form = AccessTokenForm::of(policy, client, &target);
@@ -169,7 +176,8 @@ fn embedded_token(
     authorization: &Authorization,
     now: Timestamp,
 ) -> Option<(String, Zeroizing<String>)> {
-    if client.is_public() && !client.embed_upstream_token {
+    let names_no_provider = client.is_public() || client.registered_itself();
+    if names_no_provider && !client.embed_upstream_token {
         return None;
     }
     let token = authorization.upstream_token.as_deref()?;

@@ -13,6 +13,7 @@ use idsvc::admin::user;
 use idsvc::federation::provider::LinkPolicy;
 use idsvc::jose::jwt;
 use idsvc::oauth::FaultCode;
+use idsvc::oauth::client::{Client, ClientOrigin};
 use idsvc::pages::text::EN;
 use idsvc::store::tables::{FAMILIES, SESSIONS};
 use serde_json::json;
@@ -179,6 +180,18 @@ async fn the_upstreams_access_token_is_for_the_application_whose_request_brought
         let tokens = public.redeem(&code).await.tokens();
         assert_eq!(has_token(&public, &tokens).await, embeds);
     }
+    let registers_itself = |client: &mut Client| {
+        tied(client);
+        client.origin = ClientOrigin::DynamicRegistration;
+    };
+    let stranger = scene.server.client_with("stranger", registers_itself).await;
+    let browser = scene.visitor();
+    let question = Question::of(&browser.authorize(&stranger.request()).await, &scene.upstream);
+    scene.vouch(&question, "u-1", &json!({}));
+    let consent = browser.visit(&question.answer("code=c")).await;
+    let code = consent.allow().await.callback().code();
+    let tokens = stranger.redeem(&code).await.tokens();
+    assert!(!has_token(&stranger, &tokens).await);
 }
 
 /// The documents of a provider that is no longer registered are neither fetched again nor kept.

@@ -349,6 +349,43 @@ async fn an_initial_access_token_registers_as_many_clients_as_it_is_for() {
     }
 }
 
+/// The consent page says what the client gets, and so do the tokens.
+#[tokio::test]
+async fn tokens_hold_no_address_that_nobody_allowed() {
+    let server = Server::open().await;
+    let alice = server.user("alice").await;
+    let client = server.registrant(&web()).await;
+    for (scope, email, account_id) in [
+        ("openid", "", alice.sub()),
+        (
+            "openid email",
+            "alice@example.com",
+            "alice@example.com".to_owned(),
+        ),
+    ] {
+        let request = client.party.request().with("scope", scope);
+        let tokens = client.party.tokens_for(&alice.browser(), &request).await;
+        for said in [&tokens.0, &tokens.access().claims] {
+            assert_eq!(said["email"], email, "{scope}");
+            assert_eq!(said["account_id"], json!(account_id), "{scope}");
+            assert_eq!(said["phone_number"], Value::Null, "{scope}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_registered_itself_is_told_of_its_own_tokens_only() {
+    let server = Server::open().await;
+    let (alice, acme) = (server.user("alice").await, server.client("acme").await);
+    let client = server.registrant(&web()).await;
+    let foreign = acme.tokens(&alice.browser()).await;
+    let own = client.party.tokens(&alice.browser()).await;
+    for (tokens, is_told) in [(&foreign, false), (&own, true)] {
+        let told = client.party.introspect(tokens.access_token()).await.json();
+        assert_eq!(told["active"], is_told);
+    }
+}
+
 /// Otherwise a link to the service could show a button of the service that leads to the site of a stranger.
 #[tokio::test]
 async fn no_page_leads_to_the_website_of_a_client_that_registered_itself() {

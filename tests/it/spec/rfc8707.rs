@@ -237,6 +237,17 @@ async fn grants_without_a_browser_take_a_name_too() {
     let tokens = own(MAIL).await.tokens();
     assert_eq!(audience(&tokens), MAIL);
     assert_eq!(tokens.scope(), ["mail.read"]);
+    add_api(&server, "open", |fields| fields.open = Some(true)).await;
+    let open = |grant| {
+        ask(grant)
+            .with("scope", "open.read")
+            .with("resource", "https://api.example/open")
+    };
+    let tokens = open(anonymous).await.tokens();
+    assert_eq!(tokens.scope(), ["open.read", "anonymous"]);
+    assert_eq!(open("client_credentials").await.error(), "invalid_scope");
+    let named = own("https://api.example/open").await;
+    assert_eq!(named.refusal(), refusal(&resource::UNKNOWN), "open is for users");
     for grant in [anonymous, "client_credentials"] {
         let refused = ask(grant).with("resource", "https://unknown.example").await;
         assert_eq!(refused.error(), "invalid_target", "{grant}");
