@@ -266,7 +266,7 @@ pub async fn remove(admin: Admin<'_>, id: String) -> AdminResult<String> {
                 .map(|(client_id, _)| client_id)
                 .collect();
             if !named_by.is_empty() {
-                let detail = format!("api {id} is named by client {}", named_by.join(", "));
+                let detail = format!("clients may name api {id}: {}", named_by.join(", "));
                 return Ok(Err(FaultCode::InUse.of(KIND, &id, detail).into()));
             }
             APIS.remove(tx, &id)?;

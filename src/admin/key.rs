@@ -217,7 +217,7 @@ mod tests {
         let core = core();
         let key = rotate(admin(&core), eddsa(true)).await.unwrap();
         let mut web = request("web");
-        web.fields.id_token_signed_response_alg = Some(Algorithm::EdDsa);
+        web.fields.id_token_signed_response_alg = Some(Algorithm::EdDsa.into());
         client::add(admin(&core), web).await.unwrap();
         let refused = refusal(retire(admin(&core), key.kid.clone()).await);
         assert_faults(&refused, &[(FaultCode::InUse, &[])]);

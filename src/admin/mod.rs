@@ -30,7 +30,7 @@ use crate::flow::rotate_keys::RotateError;
 use crate::flow::{Core, OpenError};
 use crate::identity::LoginName;
 use crate::jose::alg::Algorithm;
-use crate::oauth::fields::{Lifetime, check_text, in_words};
+use crate::oauth::fields::{Lifetime, check_text, in_words, with_article};
 use crate::oauth::{Fault, FaultCode};
 use crate::observe::audit;
 use crate::observe::audit::Event;
@@ -153,7 +153,7 @@ fn not_found(kind: &str, id: &str) -> Fault {
 
 /// The fault of a name that a record of this kind has already.
 fn already_exists(kind: &str, id: &str) -> Fault {
-    let detail = format!("there is a {kind} {id} already");
+    let detail = format!("there is {} {id} already", with_article(kind));
     FaultCode::AlreadyExists.of(kind, id, detail)
 }
 

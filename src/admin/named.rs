@@ -74,7 +74,7 @@ impl NamedKind for ScopeMetadata {
             faults.push(FaultCode::Invalid.at(["name"], detail));
         }
         if Scope::is_built_in(name) {
-            let detail = format!("scope {name} has a meaning of its own, which cannot be changed");
+            let detail = format!("the value {name} has a meaning of its own, which cannot be changed");
             faults.push(FaultCode::Invalid.at(["name"], detail));
         }
     }

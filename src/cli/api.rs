@@ -6,10 +6,11 @@ use serde::Serialize;
 use super::admin_connection::{AdminConnector, unexpected};
 use super::key::warn_of_new_keys;
 use super::output::{CliError, Output, field_facts, moment, yes_no};
-use super::value_parsers::{algorithm, change, optional_seconds, scope_text, token_typ};
+use super::value_parsers::{change, optional_algorithm, optional_seconds, scope_text, token_typ};
 use crate::admin::api::{AddApi, UpdateApi};
 use crate::control::protocol::{Command, Reply};
 use crate::jose::alg::Algorithm;
+use crate::oauth::fields::Removable;
 use crate::oauth::{Api, ApiFields};
 
 /// The verbs of APIs.
@@ -66,8 +67,8 @@ pub struct Fields {
     #[arg(long, value_name = "TIME", value_parser = optional_seconds)]
     pub access_token_lifetime: Option<u64>,
     /// The algorithm of access tokens for the API [default: as the client or the configuration says]
-    #[arg(long, value_name = "ALG", value_parser = algorithm)]
-    pub access_token_alg: Option<Algorithm>,
+    #[arg(long, value_name = "ALG", value_parser = optional_algorithm)]
+    pub access_token_alg: Option<Removable<Algorithm>>,
     /// The typ of access tokens for the API [default: as the client or the configuration says]
     #[arg(long, value_name = "TYP", value_parser = token_typ())]
     pub access_token_typ: Option<String>,
@@ -185,6 +186,7 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
         Reply::ApiRemoved(id) => output.line(&format!("api {id} is removed")),
         _ => Err(unexpected()),
     })?;
+    let alg = alg.and_then(|alg| alg.0);
     warn_of_new_keys(&alg.into_iter().collect::<Vec<_>>(), connector, output);
     Ok(())
 }
@@ -217,11 +219,6 @@ fn show(view: &Api, is_new: bool, output: &mut Output<'_>) -> Result<(), CliErro
     }
     let mut facts = vec![("id", view.id.clone()), ("identifier", view.identifier.clone())];
     facts.extend(field_facts(&view.metadata, ApiFields::FIELDS)?);
-    for (name, value) in &mut facts {
-        if *name == "access_token_lifetime" && !value.is_empty() {
-            value.push_str(" s");
-        }
-    }
     facts.push(("uuid", view.uuid.to_string()));
     facts.push(("created_at", moment(view.created_at)));
     facts.push(("updated_at", moment(view.updated_at)));

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::time::Duration;
 
 use comfy_table::{ColumnConstraint, Table, Width, presets};
 use serde::Serialize;
@@ -10,6 +11,7 @@ use serde_json::Value;
 use super::refusal;
 use super::terminal_text::{escape_json, printable, without_controls};
 use crate::clock::Timestamp;
+use crate::config::reader::format_duration;
 use crate::oauth::Fault;
 use crate::oauth::fields::Form;
 use crate::server::StartError;
@@ -305,9 +307,14 @@ pub fn field_facts(
     fields: &[(&'static str, Form)],
 ) -> Result<Vec<(&'static str, String)>, CliError> {
     let record = serde_json::to_value(record).map_err(CliError::refused)?;
-    let fact =
-        |(name, _): &(&'static str, Form)| (*name, record.get(name).map(value_text).unwrap_or_default());
-    Ok(fields.iter().map(fact).collect())
+    let text = |name: &str| match record.get(name) {
+        Some(Value::Number(seconds)) if name.ends_with("_lifetime") => {
+            let seconds = seconds.as_u64().map(Duration::from_secs);
+            seconds.map(format_duration).unwrap_or_default()
+        }
+        value => value.map(value_text).unwrap_or_default(),
+    };
+    Ok(fields.iter().map(|(name, _)| (*name, text(name))).collect())
 }
 
 /// A value as text: the members of a list separated by spaces, a key by its name.

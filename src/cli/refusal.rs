@@ -120,7 +120,9 @@ fn hint_for(fault: &Fault, is_file: bool) -> Option<String> {
         (FaultCode::InUse, "provider", ["client_id"]) => {
             "idsvc client update ID --password-sign-in yes, or --provider with another one for sign-ins"
         }
-        (FaultCode::InUse, "api", _) => "idsvc client update ID --api OTHER, or '' for none",
+        (FaultCode::InUse, "api", _) => {
+            "idsvc client update ID --api with each other API of the client, or '' for none"
+        }
         (FaultCode::InUse, "group", _) => "idsvc api update ID --role-group ROLE=OTHER, or ROLE= for none",
         (FaultCode::InUse, "provider", _) => {
             "idsvc client update ID --provider OTHER, or '' for none where the grant jwt-bearer is not used"

@@ -15,7 +15,7 @@ use crate::config::file::{LineEnds, SyntaxFault, parse_toml};
 use crate::config::setting_names::nearest;
 use crate::federation::provider::ProviderFields;
 use crate::oauth::fault::RecordName;
-use crate::oauth::fields::Form;
+use crate::oauth::fields::{Form, with_article};
 use crate::oauth::{ApiFields, ClientFields, GroupFields, ScopeFields};
 
 /// A kind of record.
@@ -244,8 +244,9 @@ fn check_keys(kind: &Kind, entry: &mut Entry, faults: &mut Vec<String>) {
             Some((_, form)) if form.fits(value) => continue,
             Some((_, form)) => faults.push(format!("{}: {key} must be {}", entry.at(key), form.name())),
             None => faults.push(format!(
-                "{}: unknown key {key} of a {name}: {}",
+                "{}: unknown key {key} of {}: {}",
                 entry.at(key),
+                with_article(name),
                 advice(key, name, &known)
             )),
         }

@@ -365,6 +365,7 @@ fn list(request: List, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
     let most = limit
         .and_then(|limit| usize::try_from(limit).ok())
         .unwrap_or(usize::MAX);
+    let is_of_group = wanted.group.is_some();
     let command = Command::UserList(wanted);
     let connection = connector.session(&command, output)?;
     let mut last = None;
@@ -381,6 +382,7 @@ fn list(request: List, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
     })?;
     match last {
         None if is_of_all => output.hint("no user yet: idsvc user add EMAIL"),
+        None if is_of_group => output.hint("no user matches: idsvc group list shows the groups"),
         None => output.hint("no user matches"),
         Some(last) if goes_on => output.say(&format!(
             "there are more: add --after {last} to continue, or --limit COUNT to show more at once"
@@ -446,8 +448,10 @@ fn show(view: &UserView, output: &mut Output<'_>) -> Result<(), CliError> {
         facts.push(("failed_passwords", failures(failed)));
     }
     for (name, value) in &view.claims {
+        // A text that looks like another JSON value is printed with quotes.
         let text = value
             .as_str()
+            .filter(|text| serde_json::from_str::<serde_json::Value>(text).is_err())
             .map_or_else(|| value.to_string(), |text| text.replace('\n', ", "));
         facts.push((name.as_str(), text));
     }

@@ -20,7 +20,7 @@ use crate::config::setting_names::nearest;
 use crate::control::protocol::Reply;
 use crate::jose::alg::{Algorithm, UnknownAlgorithm};
 use crate::jose::jwk::PublicKey;
-use crate::oauth::fields::{jwk_of, jwks_of};
+use crate::oauth::fields::{Removable, jwk_of, jwks_of};
 use crate::oauth::openid::claims::BY_SCOPE;
 
 /// The most claims that a warning names.
@@ -97,9 +97,11 @@ pub(super) enum KeyForm {
     Pem,
 }
 
-/// Accepts one of these words. Each has its meaning beside it.
+/// Accepts one of these words. Each has its meaning beside it. Help does not list the empty word.
 pub(super) fn words(words: &[(&'static str, &'static str)]) -> PossibleValuesParser {
-    let word = |(word, meaning): &(&'static str, &'static str)| PossibleValue::new(*word).help(*meaning);
+    let word = |(word, meaning): &(&'static str, &'static str)| {
+        PossibleValue::new(*word).help(*meaning).hide(word.is_empty())
+    };
     words.iter().map(word).collect::<Vec<_>>().into()
 }
 
@@ -129,7 +131,7 @@ pub(super) fn scope_text(text: &str) -> Result<(String, String), String> {
     Ok((scope.to_owned(), words.to_owned()))
 }
 
-/// The `typ` of access tokens.
+/// The `typ` of access tokens, or an empty text for none.
 pub(super) fn token_typ() -> PossibleValuesParser {
     words(&[
         ("at+jwt", "The standard one (RFC 9068)"),
@@ -137,6 +139,7 @@ pub(super) fn token_typ() -> PossibleValuesParser {
             "JWT",
             "For APIs that refuse at+jwt. They must check aud, since ID tokens have it too",
         ),
+        ("", "None"),
     ])
 }
 
@@ -146,6 +149,14 @@ pub(super) fn algorithm(text: &str) -> Result<Algorithm, UnknownAlgorithm> {
         .into_iter()
         .find(|algorithm| algorithm.as_str().eq_ignore_ascii_case(text))
         .ok_or(UnknownAlgorithm)
+}
+
+/// The same, or an empty text for none.
+pub(super) fn optional_algorithm(text: &str) -> Result<Removable<Algorithm>, UnknownAlgorithm> {
+    match text {
+        "" => Ok(Removable(None)),
+        name => algorithm(name).map(Removable::from),
+    }
 }
 
 /// Warns of claims that no scope releases. They are stored: another system may have set them on purpose, and a later

@@ -85,9 +85,7 @@ pub fn check(
         }
     }
     let known = before.map(|before| &before.default_scope);
-    let is_known = |value: &str| known.is_some_and(|known| known.contains(value));
-    let mut default_scope = client.default_scope.iter();
-    if !default_scope.all(|value| client.scope.contains(value) || is_known(value)) {
+    if !is_allowed(&client.default_scope, client, known) {
         let detail = "the default scope names values that are not allowed";
         faults.push(FaultCode::NotAllowed.at(["default_scope", "scope"], detail));
     }
@@ -101,7 +99,11 @@ pub fn check(
         let detail = "the refresh policy reuse is for clients that authenticate, not for public ones";
         faults.push(FaultCode::NotAllowed.at(["refresh_policy"], detail));
     }
-    check_credentials(client, faults);
+    if client.registered_itself() && client.consent == ConsentRequirement::Skip {
+        let detail = "users are always asked about a client that registered itself";
+        faults.push(FaultCode::NotAllowed.at(["consent"], detail));
+    }
+    check_credentials(before, client, faults);
     for (field, alg) in [
         (
             "id_token_signed_response_alg",
@@ -113,6 +115,14 @@ pub fn check(
             faults.push(FaultCode::NotFound.at([field], format!("there is no key for {alg}")));
         }
     }
+}
+
+/// Whether the client may have each of these values, or they were in the record before: an API may lose a value later.
+fn is_allowed(values: &Scope, client: &Client, before: Option<&Scope>) -> bool {
+    let is_known = |value: &str| before.is_some_and(|before| before.contains(value));
+    values
+        .iter()
+        .all(|value| client.scope.contains(value) || is_known(value))
 }
 
 /// Checks which grants go together, and with what else of the client.
@@ -221,7 +231,7 @@ fn check_exchange(client: &Client, faults: &mut Vec<Fault>) {
 }
 
 /// Checks the keys and secrets of a client, and what it may do with them.
-fn check_credentials(client: &Client, faults: &mut Vec<Fault>) {
+fn check_credentials(before: Option<&Client>, client: &Client, faults: &mut Vec<Fault>) {
     if client.jwks.len() > MOST_KEYS {
         let detail = format!("there are more than {MOST_KEYS} keys in the set");
         faults.push(FaultCode::TooMany.at(["keys"], detail));
@@ -252,7 +262,8 @@ fn check_credentials(client: &Client, faults: &mut Vec<Fault>) {
         let detail = "max scope is for clients that have a secret";
         faults.push(FaultCode::NotAllowed.at(["max_scope"], detail));
     }
-    if !most.is_within(&client.scope) {
+    let known = before.and_then(|before| before.max_scope.as_ref());
+    if !is_allowed(most, client, known) {
         let detail = "max scope names values that are not allowed";
         faults.push(FaultCode::NotAllowed.at(["max_scope", "scope"], detail));
     }

@@ -38,7 +38,7 @@ const REDIRECT_URI_ADDED: Refusal = Refusal::new(
 );
 const FULL: Refusal = Refusal::new(
     ErrorCode::TemporarilyUnavailable,
-    "the service has no room for more clients that register themselves",
+    "as many clients as clients.most_registered allows have registered themselves",
 );
 
 /// A registered client, with the secrets that only this answer shows.

@@ -22,10 +22,10 @@ const MAX_LENGTH: usize = 64;
 pub struct UnknownScopes(Mutex<BTreeMap<String, Vec<String>>>);
 
 impl UnknownScopes {
-    /// Remembers which of the requested values do not exist: they are not standard, and no client may have them.
+    /// Remembers which of the requested values do not exist: the service gives them no meaning, and no client may have them.
     pub fn note(&self, catalog: &Catalog, client_id: &str, requested: &Scope) {
         let unknown = requested.filter(|value| {
-            value.len() <= MAX_LENGTH && !Scope::STANDARD.contains(&value) && !catalog.has_scope(value)
+            value.len() <= MAX_LENGTH && !Scope::is_built_in(value) && !catalog.has_scope(value)
         });
         // Anyone can name addresses of metadata documents. Their clients are not registered yet.
         if unknown.is_empty() || catalog.client(client_id).is_none() {

@@ -185,7 +185,7 @@ impl Client {
 
     /// Whether users are asked before the client gets tokens.
     pub fn requires_consent(&self) -> bool {
-        self.registered_itself() || self.consent == ConsentRequirement::Require
+        self.consent == ConsentRequirement::Require
     }
 
     /// Whether the client is registered for this grant (RFC 6749 section 5.2, `unauthorized_client`).

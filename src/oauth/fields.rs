@@ -6,6 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use serde::de::IntoDeserializer;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -100,12 +102,41 @@ impl<T: Plain> Field for T {
     }
 }
 
+/// A value, or none. An empty text stands for none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Removable<T>(pub Option<T>);
+
+impl<T> From<T> for Removable<T> {
+    fn from(value: T) -> Self {
+        Self(Some(value))
+    }
+}
+
+impl<T: Serialize> Serialize for Removable<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.0 {
+            Some(value) => value.serialize(serializer),
+            None => serializer.serialize_str(""),
+        }
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Removable<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        match text.as_str() {
+            "" => Ok(Self(None)),
+            _ => T::deserialize(text.into_deserializer()).map(Self::from),
+        }
+    }
+}
+
 impl<T: Plain> Field for Option<T> {
-    type Change = T;
+    type Change = Removable<T>;
     const FORM: Form = T::FORM;
 
-    fn change(&mut self, to: T, _: &str, _: &mut Vec<Fault>) {
-        *self = Some(to);
+    fn change(&mut self, to: Removable<T>, _: &str, _: &mut Vec<Fault>) {
+        *self = to.0;
     }
 }
 
@@ -303,6 +334,14 @@ pub fn check_text(faults: &mut Vec<Fault>, field: &str, text: &str) {
 /// The name of a field in a sentence.
 pub fn in_words(field: &str) -> String {
     field.replace('_', " ")
+}
+
+/// A kind of record with its article.
+pub fn with_article(kind: &str) -> String {
+    match kind {
+        "api" => "an API".to_owned(),
+        kind => format!("a {}", in_words(kind)),
+    }
 }
 
 /// Makes the record, the type of its changes, and the names and forms of the fields from a list of fields.

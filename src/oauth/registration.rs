@@ -8,9 +8,10 @@ use crate::clock::Timestamp;
 use crate::jose::alg::Algorithm;
 use crate::jose::json;
 use crate::oauth::client::{AuthMethod, Client, GrantType};
-use crate::oauth::client_metadata::ClientFields;
+use crate::oauth::client_metadata::{ClientFields, ConsentRequirement};
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::fault::Fault;
+use crate::oauth::fields::Removable;
 use crate::oauth::scope::Scope;
 use crate::secret::{Digest, InitialAccessToken, RegistrationAccessToken};
 
@@ -180,7 +181,12 @@ impl RequestedMetadata {
                 grant_types: Some(grant_types),
                 jwks: Some(jwks.unwrap_or_default()),
                 jwks_uri: Some(jwks_uri.unwrap_or_default()),
-                id_token_signed_response_alg: take(&mut members, "id_token_signed_response_alg")?,
+                id_token_signed_response_alg: take::<Algorithm>(
+                    &mut members,
+                    "id_token_signed_response_alg",
+                )?
+                .map(Removable::from),
+                consent: Some(ConsentRequirement::Require),
                 ..ClientFields::default()
             },
         })

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::oauth::api::{Api, canonical_identifier};
 use crate::oauth::client::Client;
-use crate::oauth::error::{ErrorCode, Refusal};
+use crate::oauth::error::{ErrorCode, Refusal, printable};
 use crate::oauth::parameters::Parameters;
 use crate::oauth::scope::Scope;
 
@@ -13,15 +13,26 @@ use crate::oauth::scope::Scope;
 const MOST_RESOURCES: usize = 10;
 
 /// The answer to a request for an API that is unknown, or that the client may not name (RFC 8707 section 2).
-pub const UNKNOWN: Refusal = Refusal::new(
-    ErrorCode::InvalidTarget,
-    "resource names an API that is unknown or that this client may not name",
-);
+pub fn unknown(identifier: &str) -> Refusal {
+    refused("the API is unknown, or this client may not name it", identifier)
+}
+
 /// The answer to a token request for an API that is not among those of the grant (RFC 8707 section 2.2).
-pub const NOT_GRANTED: Refusal = Refusal::new(
-    ErrorCode::InvalidTarget,
-    "resource names an API that was not granted; name it in the authorization request",
-);
+pub fn not_granted(identifier: &str) -> Refusal {
+    refused(
+        "the API was not granted; name it in the authorization request",
+        identifier,
+    )
+}
+
+fn refused(rule: &str, identifier: &str) -> Refusal {
+    let description = format!("{rule}: resource {}", printable(identifier, 200));
+    Refusal {
+        description: description.into(),
+        ..Refusal::new(ErrorCode::InvalidTarget, "")
+    }
+}
+
 /// The answer if none of the APIs that a grant was for is left.
 pub const GONE: Refusal = Refusal::new(
     ErrorCode::InvalidTarget,
@@ -58,29 +69,29 @@ pub struct TokenTarget {
 /// The registered APIs.
 #[derive(Debug, Default)]
 pub struct Apis {
-    by_id: BTreeMap<String, Arc<Api>>,
+    all: BTreeMap<String, Arc<Api>>,
     by_identifier: HashMap<String, Arc<Api>>,
     by_scope: HashMap<String, Arc<Api>>,
 }
 
 impl Apis {
     /// These APIs.
-    pub fn new(apis: impl IntoIterator<Item = Api>) -> Self {
-        let mut all = Self::default();
-        for api in apis.into_iter().map(Arc::new) {
+    pub fn new(all: impl IntoIterator<Item = Api>) -> Self {
+        let mut apis = Self::default();
+        for api in all.into_iter().map(Arc::new) {
             let identifier = canonical_identifier(&api.identifier).to_owned();
-            all.by_identifier.insert(identifier, Arc::clone(&api));
+            apis.by_identifier.insert(identifier, Arc::clone(&api));
             for value in api.metadata.scope.iter() {
-                all.by_scope.insert(value.to_owned(), Arc::clone(&api));
+                apis.by_scope.insert(value.to_owned(), Arc::clone(&api));
             }
-            all.by_id.insert(api.id.clone(), api);
+            apis.all.insert(api.id.clone(), api);
         }
-        all
+        apis
     }
 
     /// All APIs by id.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Api>> {
-        self.by_id.values()
+        self.all.values()
     }
 
     /// The API that a value of `resource` or `aud` names.
@@ -123,17 +134,18 @@ impl Apis {
         let granted = self.resolve(named, client)?;
         let target = self.target(client, &granted, scope, named)?;
         let is_own = |api: &Arc<Api>| client.apis.contains(&api.id);
-        if target.is_exact && !target.apis.iter().all(is_own) {
-            return Err(UNKNOWN);
+        match target.apis.iter().find(|api| !is_own(api)) {
+            Some(api) if target.is_exact => Err(unknown(&api.identifier)),
+            _ => Ok(target),
         }
-        Ok(target)
     }
 
     /// The identifiers of the APIs that a client asks for at the start of a grant.
     pub fn resolve(&self, named: &Resources, client: &Client) -> Result<Resources, Refusal> {
         let allowed = named.iter().map(|identifier| {
             let api = self.named(identifier).filter(|api| may_name(client, api));
-            api.map(|api| api.identifier.clone()).ok_or(UNKNOWN)
+            api.map(|api| api.identifier.clone())
+                .ok_or_else(|| unknown(identifier))
         });
         allowed.collect()
     }
@@ -175,7 +187,8 @@ impl Apis {
             apis.extend(self.iter().filter(is_granted).cloned());
         }
         for identifier in named {
-            let api = self.named(identifier).filter(is_granted).ok_or(NOT_GRANTED)?;
+            let api = self.named(identifier).filter(is_granted);
+            let api = api.ok_or_else(|| not_granted(identifier))?;
             apis.push(Arc::clone(api));
         }
         let is_for = |value: &str| {

@@ -128,13 +128,15 @@ events! { 'a
         client_id: &'a str,
     }
     /// Tokens were issued.
-    TokensIssued = "tokens_issued": debug(user = user.map(tracing::field::display), client_id, grant_type, %jti, family = family.map(tracing::field::display)) {
+    TokensIssued = "tokens_issued": debug(user = user.map(tracing::field::display), client_id, grant_type, audience = audience.join(" "), %jti, family = family.map(tracing::field::display)) {
         /// The user; absent for a client that acts for itself.
         user: Option<Uuid>,
         /// The client.
         client_id: &'a str,
         /// The grant.
         grant_type: &'a str,
+        /// The `aud` of the access token, separated by spaces.
+        audience: &'a [String],
         /// The access token's identifier.
         jti: Uuid,
         /// The refresh family; absent for a client that acts for itself.

@@ -115,6 +115,7 @@ mod tests {
                 user: Some(Uuid::nil()),
                 client_id: "web",
                 grant_type: "refresh_token",
+                audience: &["https://api.example".to_owned()],
                 jti: Uuid::nil(),
                 family: None,
             });
@@ -139,7 +140,7 @@ mod tests {
     #[test]
     fn events_are_lines_of_json_in_files_by_kind_and_other_log_lines_are_not_kept() {
         let administered = json!({"time": 5, "event": "administered", "command": "client add", "subject": "a \"quoted\"\nname", "actor": "uid 0"});
-        let issued = json!({"time": 5, "event": "tokens_issued", "user": Uuid::nil(), "client_id": "web", "grant_type": "refresh_token", "jti": Uuid::nil()});
+        let issued = json!({"time": 5, "event": "tokens_issued", "user": Uuid::nil(), "client_id": "web", "grant_type": "refresh_token", "audience": "https://api.example", "jti": Uuid::nil()});
         let day = Duration::from_hours(24);
         assert_eq!(kept(Some(day)), [vec![administered.clone()], vec![issued]]);
         assert_eq!(kept(None), [vec![administered], vec![]]);

@@ -10,7 +10,7 @@ use idsvc::oauth::client::{Client, GrantType};
 use idsvc::oauth::{ApiFields, GroupFields, GroupMetadata};
 use serde_json::{Value, json};
 
-use crate::harness::process::{Service, said};
+use crate::harness::process::{self, Service, said};
 use crate::harness::{Person, RelyingParty, Server, Tokens};
 
 const NOTES: &str = "https://api.example/notes";
@@ -304,7 +304,12 @@ fn what_is_wrong_with_groups_and_roles_is_refused_by_name() {
     assert_eq!(shown["groups"], json!([]));
     let shown = service.json(&words("api update notes --role-group editor= --json"));
     assert_eq!(shown["role_groups"], json!({}));
+    service.json(&words("user update alice@example.com --group staff --json"));
     service.json(&words("group remove staff --yes --json"));
+    let exported = process::shown(&service.run(&["export"]));
+    fs::write(service.folder.path().join("state.toml"), exported).unwrap();
+    let applied = process::shown(&service.run(&["apply", "-f", "state.toml"]));
+    assert!(applied.contains("0 added, 0 changed"), "{applied}");
 }
 
 const STATE: &str = r#"
@@ -365,7 +370,7 @@ fn a_file_declares_groups_and_who_is_in_them() {
         (
             "name = \"badge\"",
             "name = \"email\"",
-            "scope email has a meaning of its own",
+            "scope email: the value email has a meaning of its own",
         ),
         (
             "\"tags\"]\n\n",

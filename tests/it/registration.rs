@@ -191,6 +191,14 @@ fn declared_state_leaves_clients_alone_that_registered_themselves() {
         assert_eq!(reply.status, 201, "{reply:?}");
     }
     let client_id = registered(&service)[0]["client_id"].as_str().unwrap().to_owned();
+    let record = service.json(&["client", "show", &client_id, "--json"]);
+    assert_eq!(record["consent"], "require");
+    let unasked = service.run(&["client", "update", &client_id, "--consent", "skip"]);
+    assert!(
+        said(&unasked).contains("users are always asked"),
+        "{}",
+        said(&unasked)
+    );
     let listed = shown(&service.run(&["client", "list"]));
     assert!(
         listed.contains(&client_id) && listed.contains("itself"),

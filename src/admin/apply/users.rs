@@ -268,6 +268,9 @@ fn merge(
         user.password.clone_from(&before.password);
         user.declared_hash = before.declared_hash;
         user.identities.clone_from(&before.identities);
+        if groups.of(&user) == groups.of(before) {
+            user.groups.clone_from(&before.groups);
+        }
     }
     match &entry.password {
         Some(DeclaredPassword::Hash(hash)) => user.take_declared(hash),

@@ -64,7 +64,7 @@ async fn all_that_is_wrong_is_said_at_once() {
     bad.fields.redirect_uris = Some(vec!["http://app.example/".to_owned()]);
     bad.fields.scope = Some(vec!["authenticated".to_owned()]);
     bad.fields.default_scope = Some(vec!["openid".to_owned()]);
-    bad.fields.id_token_signed_response_alg = Some(Algorithm::EdDsa);
+    bad.fields.id_token_signed_response_alg = Some(Algorithm::EdDsa.into());
     bad.secret = Some(SecretString::new("short"));
     let refused = refusal(add(admin(&core), bad).await);
     assert_eq!(refused.len(), 6, "{refused:?}");

@@ -4,6 +4,7 @@ mod api_key;
 mod print;
 mod registration_token;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use clap::builder::TypedValueParser;
@@ -15,14 +16,15 @@ use super::admin_connection::AdminConnector;
 use super::key::warn_of_new_keys;
 use super::output::{CliError, Output};
 use super::value_parsers::{
-    KeyForm, algorithm, change, optional_seconds, read_keys, read_secret, scope_text, seconds, token_typ,
-    words,
+    KeyForm, change, optional_algorithm, optional_seconds, read_keys, read_secret, scope_text, seconds,
+    token_typ, words,
 };
 use crate::admin::client::{AddClient, RotateSecret, UpdateClient};
 use crate::control::protocol::{Command, Reply};
 use crate::jose::alg::Algorithm;
 use crate::oauth::ClientFields;
 use crate::oauth::client::GrantType;
+use crate::oauth::fields::Removable;
 use crate::themes::folder::ThemeFolder;
 use crate::themes::theme_set::Themes;
 
@@ -186,11 +188,11 @@ pub struct Fields {
     #[arg(long)]
     pub audience: Option<String>,
     /// The algorithm of ID tokens [default: RS256]
-    #[arg(long = "id-token-alg", value_name = "ALG", value_parser = algorithm)]
-    pub id_token_signed_response_alg: Option<Algorithm>,
+    #[arg(long = "id-token-alg", value_name = "ALG", value_parser = optional_algorithm)]
+    pub id_token_signed_response_alg: Option<Removable<Algorithm>>,
     /// The algorithm of access tokens [default: as configured]
-    #[arg(long, value_name = "ALG", value_parser = algorithm)]
-    pub access_token_alg: Option<Algorithm>,
+    #[arg(long, value_name = "ALG", value_parser = optional_algorithm)]
+    pub access_token_alg: Option<Removable<Algorithm>>,
     /// The typ of access tokens [default: as configured]
     #[arg(long, value_name = "TYP", value_parser = token_typ())]
     pub access_token_typ: Option<String>,
@@ -335,8 +337,10 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
         _ => ClientFields::default(),
     };
     warn_of_theme(fields.theme.as_deref(), connector, output)?;
+    let mut apis = BTreeSet::new();
     connector.run(command, output, |reply, output| match reply {
         Reply::Client(view) => {
+            apis.clone_from(&view.apis);
             show(&view, is_add.then_some(&fields), output)?;
             if is_add || is_update {
                 warn_of_scope(&view, output);
@@ -349,9 +353,39 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
         Reply::ClientRemoved(client_id) => output.line(&format!("client {client_id} is removed")),
         _ => Err(super::admin_connection::unexpected()),
     })?;
+    hint_at_apis(
+        fields.scope.as_deref().unwrap_or_default(),
+        &apis,
+        connector,
+        output,
+    );
     let algs = [fields.access_token_alg, fields.id_token_signed_response_alg];
-    warn_of_new_keys(&algs.into_iter().flatten().collect::<Vec<_>>(), connector, output);
+    let algs = algs.into_iter().flatten().filter_map(|alg| alg.0);
+    warn_of_new_keys(&algs.collect::<Vec<_>>(), connector, output);
     Ok(())
+}
+
+/// Tells which of these scope values belong to APIs that the client may not name.
+fn hint_at_apis(
+    scope: &[String],
+    named: &BTreeSet<String>,
+    connector: &AdminConnector<'_>,
+    output: &mut Output<'_>,
+) {
+    if scope.is_empty() {
+        return;
+    }
+    let Ok(Reply::Apis(apis)) = connector.ask(Command::ApiList, output) else {
+        return;
+    };
+    for api in apis.iter().filter(|api| !api.open && !named.contains(&api.id)) {
+        if let Some(value) = scope.iter().find(|value| api.scope.contains(value)) {
+            let id = &api.id;
+            output.hint(&format!(
+                "The scope {value} belongs to API {id}: --api {id} lets the client name the API in resource."
+            ));
+        }
+    }
 }
 
 /// Warns if the theme of a client does not exist. The service would use the default theme.

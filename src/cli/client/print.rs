@@ -150,19 +150,19 @@ fn introduce(
 /// Warns if a client may act for itself, but all that it may have is about users. With a secret it may have `max_scope`.
 pub(super) fn warn_of_scope(view: &ClientView, output: &mut Output<'_>) {
     let id = &view.client_id;
-    let (limit, flags) = if view.auth_methods.contains(&AuthMethod::PrivateKeyJwt) {
-        (Some(&view.scope), "")
+    let is_for_clients = |value: &str| !Scope::STANDARD.contains(&value) && !Scope::is_marker(value);
+    let has_any = |scope: &Scope| scope.iter().any(is_for_clients);
+    let (is_of_use, flags) = if view.auth_methods.contains(&AuthMethod::PrivateKeyJwt) {
+        (has_any(&view.scope) || !view.apis.is_empty(), "")
     } else {
         (
-            view.max_scope.as_ref(),
+            view.max_scope.as_ref().is_some_and(has_any),
             " --allow-secret-credentials --max-scope NAME",
         )
     };
-    let is_for_clients = |value: &str| !Scope::STANDARD.contains(&value) && !Scope::is_marker(value);
-    let has_any = limit.is_some_and(|scope| scope.iter().any(is_for_clients));
-    if view.grant_types.contains(&GrantType::ClientCredentials) && !has_any {
+    if view.grant_types.contains(&GrantType::ClientCredentials) && !is_of_use {
         output.say(&format!(
-            "warning: {id} may act for itself, but all scope values that it may have are about users. To name one of an API: idsvc client update {id} --scope NAME --default-scope NAME{flags}"
+            "warning: {id} may act for itself, but all scope values that it may have are about users. To allow a value of an API: idsvc client update {id} --api API --default-scope NAME{flags}"
         ));
     }
 }

@@ -136,6 +136,7 @@ pub fn issue_tokens(
         user: Some(common.uuid),
         client_id: &client.client_id,
         grant_type: grant_type.as_str(),
+        audience: form.audience.values(),
         jti: common.jti,
         family: Some(family),
     });
@@ -298,6 +299,7 @@ pub fn issue_tokens_for_client(
         user: None,
         client_id: &client.client_id,
         grant_type: GrantType::ClientCredentials.as_str(),
+        audience: form.audience.values(),
         jti: common.jti,
         family: None,
     });

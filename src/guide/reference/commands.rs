@@ -95,7 +95,7 @@ fn meaning(arg: &Arg) -> String {
     if arg.is_hide_possible_values_set() || values.is_empty() || !arg.get_action().takes_values() {
         return text;
     }
-    let described = values.iter().map(|value| {
+    let described = values.iter().filter(|value| !value.is_hide_set()).map(|value| {
         let name = code(value.get_name());
         match value.get_help() {
             Some(help) => format!("{name} ({help})"),

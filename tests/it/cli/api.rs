@@ -63,6 +63,8 @@ fn an_apis_life(service: &Service) -> Vec<Value> {
         "",
         "--access-token-lifetime",
         "",
+        "--access-token-typ",
+        "",
     ];
     let changed = document(service, &update);
     let listed = document(service, &["api", "list"]);
@@ -90,7 +92,7 @@ fn an_api_is_registered_changed_and_removed_the_same_with_a_service_and_without_
         }
         record
     };
-    let open = json!({"open": true, "name": null, "access_token_lifetime": null});
+    let open = json!({"open": true, "name": null, "access_token_lifetime": null, "access_token_typ": null});
     assert_eq!(
         offline,
         [
@@ -148,7 +150,7 @@ fn an_api_that_would_be_ambiguous_is_refused_with_what_to_do() {
         ),
         (
             &["add", "notes", "--identifier", "https://o.example"],
-            "idsvc api update changes it",
+            "there is an API notes already",
         ),
         (&["show", "other"], "idsvc api list shows all"),
         (
@@ -189,7 +191,11 @@ fn a_client_names_apis_and_an_api_that_is_named_stays() {
     assert_eq!(renamed["default_scope"], "notes.read", "another change keeps it");
     let kept = service.run(&["api", "remove", "notes", "--yes"]);
     assert_eq!(code(&kept), Some(1));
-    assert!(said(&kept).contains("is named by client web"), "{}", said(&kept));
+    assert!(
+        said(&kept).contains("clients may name api notes: web"),
+        "{}",
+        said(&kept)
+    );
     let unnamed = [
         "client",
         "update",
@@ -201,6 +207,77 @@ fn a_client_names_apis_and_an_api_that_is_named_stays() {
     ];
     assert_eq!(code(&service.run(&unnamed)), Some(0));
     assert_eq!(code(&service.run(&["api", "remove", "notes", "--yes"])), Some(0));
+}
+
+#[test]
+fn an_empty_value_removes_an_algorithm() {
+    let service = service();
+    let update = |alg: &str| {
+        let flags = ["--id-token-alg", alg, "--access-token-alg", alg, "--json"];
+        let client = service.json(&[&["client", "update", "web"], &flags[..]].concat());
+        [
+            client["id_token_signed_response_alg"].clone(),
+            client["access_token_alg"].clone(),
+        ]
+    };
+    assert_eq!(update("es256"), ["ES256", "ES256"]);
+    assert_eq!(update(""), [Value::Null, Value::Null]);
+}
+
+/// The scope of an API may lose a value that a client names. The client keeps it, and a file with both is applied.
+#[test]
+fn a_limit_that_names_a_lost_scope_value_stays_and_is_exported_and_applied() {
+    let service = service();
+    service.json(&[
+        "api",
+        "add",
+        "notes",
+        "--identifier",
+        NOTES,
+        "--scope",
+        "notes.read",
+        "--scope",
+        "notes.write",
+        "--json",
+    ]);
+    let robot =
+        "client add robot --grant client_credentials --api notes --allow-secret-credentials --max-scope";
+    let robot: Vec<_> = robot.split(' ').chain(["notes.read", "--json"]).collect();
+    service.json(&robot);
+    service.json(&["api", "update", "notes", "--scope", "notes.write", "--json"]);
+    let file = service.folder.path().join("state.toml");
+    fs::write(&file, shown(&service.run(&["export"]))).unwrap();
+    let applied = service.run(&["apply", "-f", file.to_str().unwrap()]);
+    assert_eq!(code(&applied), Some(0), "{}", said(&applied));
+    let unknown = [
+        "client",
+        "update",
+        "robot",
+        "--allow-secret-credentials",
+        "--max-scope",
+        "notes.raed",
+    ];
+    assert_eq!(code(&service.run(&unknown)), Some(1));
+}
+
+#[test]
+fn a_scope_value_of_an_api_that_the_client_may_not_name_brings_a_hint() {
+    let service = service();
+    document(&service, &ADD_NOTES);
+    let hint = "The scope notes.read belongs to API notes: --api notes lets";
+    let update = [
+        "client",
+        "update",
+        "web",
+        "--scope",
+        "openid",
+        "--scope",
+        "notes.read",
+    ];
+    let updated = service.run(&update);
+    assert!(said(&updated).contains(hint), "{}", said(&updated));
+    let updated = service.run(&[&update[..], &["--api", "notes"]].concat());
+    assert!(!said(&updated).contains(hint), "{}", said(&updated));
 }
 
 /// A client of the same name must not introspect the tokens of the API.

@@ -135,6 +135,8 @@ fn a_client_that_acts_for_itself_without_a_scope_of_an_api_is_warned_of() {
     let robot = SigningKey::generate_es256(&Random::system()).unwrap();
     let keys = json!({"keys": [robot.public().to_jwk()]}).to_string();
     fs::write(service.folder.path().join("robot.jwks"), keys).unwrap();
+    let add_api = "api add notes --identifier https://api.example/notes --scope notes.read";
+    assert_eq!(code(&run(&service, add_api)), Some(0));
     let warning = |line: &str| {
         let output = run(&service, line);
         assert_eq!(code(&output), Some(0), "{line}: {}", said(&output));
@@ -144,14 +146,15 @@ fn a_client_that_acts_for_itself_without_a_scope_of_an_api_is_warned_of() {
             line.split_once(": idsvc ")
                 .unwrap()
                 .1
-                .replace("NAME", "notes.read"),
+                .replace("NAME", "notes.read")
+                .replace("API", "notes"),
         )
     };
     let add = "client add robot --grant client_credentials --jwks-file robot.jwks";
     let remedy = warning(add).unwrap();
     assert_eq!(
         remedy,
-        "client update robot --scope notes.read --default-scope notes.read"
+        "client update robot --api notes --default-scope notes.read"
     );
     assert!(warning("client update robot --name Robot --json").is_some());
     assert_eq!(warning(&remedy), None);

@@ -4,7 +4,7 @@ use idsvc::admin::api;
 use idsvc::admin::api::{AddApi, UpdateApi};
 use idsvc::jose::alg::Algorithm;
 use idsvc::oauth::access_token::AccessTokenTyp;
-use idsvc::oauth::client::{Client, ClientOrigin, GrantType};
+use idsvc::oauth::client::{Client, ClientOrigin, ConsentRequirement, GrantType};
 use idsvc::oauth::resource;
 use idsvc::oauth::{ApiFields, Refusal};
 use serde_json::{Value, json};
@@ -118,17 +118,21 @@ async fn a_token_request_cannot_name_more_than_was_granted() {
     let code = acme_code(&alice, &request).await;
     for wrong in [MAIL, ISSUER, "https://unknown.example"] {
         let refused = acme.redeem(&code).with("resource", wrong).await;
-        assert_eq!(refused.refusal(), refusal(&resource::NOT_GRANTED), "{wrong}");
+        assert_eq!(
+            refused.refusal(),
+            refusal(&resource::not_granted(wrong)),
+            "{wrong}"
+        );
     }
     let both = acme
         .redeem(&code)
         .and("resource", NOTES)
         .and("resource", MAIL)
         .await;
-    assert_eq!(both.refusal(), refusal(&resource::NOT_GRANTED));
+    assert_eq!(both.refusal(), refusal(&resource::not_granted(MAIL)));
     let tokens = acme.redeem(&code).await.tokens();
     let smuggled = acme.refresh(tokens.refresh_token()).with("resource", MAIL).await;
-    assert_eq!(smuggled.refusal(), refusal(&resource::NOT_GRANTED));
+    assert_eq!(smuggled.refusal(), refusal(&resource::not_granted(MAIL)));
     let refreshed = acme.refresh(tokens.refresh_token()).await.tokens();
     assert_eq!(audience(&refreshed), json!([NOTES, ISSUER]));
     assert_eq!(refreshed.scope(), ["openid", "notes.read", "authenticated"]);
@@ -247,7 +251,11 @@ async fn grants_without_a_browser_take_a_name_too() {
     assert_eq!(tokens.scope(), ["open.read", "anonymous"]);
     assert_eq!(open("client_credentials").await.error(), "invalid_scope");
     let named = own("https://api.example/open").await;
-    assert_eq!(named.refusal(), refusal(&resource::UNKNOWN), "open is for users");
+    assert_eq!(
+        named.refusal(),
+        refusal(&resource::unknown("https://api.example/open")),
+        "open is for users"
+    );
     for grant in [anonymous, "client_credentials"] {
         let refused = ask(grant).with("resource", "https://unknown.example").await;
         assert_eq!(refused.error(), "invalid_target", "{grant}");
@@ -271,8 +279,8 @@ async fn apis_and_clients_have_lifetimes_algorithms_and_types_of_their_own() {
         .await;
     let strict = ApiFields {
         access_token_lifetime: Some(300),
-        access_token_alg: Some(Algorithm::Rs256),
-        access_token_typ: Some(AccessTokenTyp::AtJwt),
+        access_token_alg: Some(Algorithm::Rs256.into()),
+        access_token_typ: Some(AccessTokenTyp::AtJwt.into()),
         ..ApiFields::default()
     };
     change_api(&server, "notes", strict).await;
@@ -360,6 +368,7 @@ async fn consent_is_asked_for_each_api() {
     let stranger = server
         .client_with("stranger", |client| {
             client.origin = ClientOrigin::DynamicRegistration;
+            client.consent = ConsentRequirement::Require;
         })
         .await;
     let browser = alice.browser();

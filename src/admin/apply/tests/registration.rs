@@ -130,7 +130,7 @@ async fn no_client_is_left_with_an_algorithm_that_lost_its_key_meanwhile() {
         "nobody has heard"
     );
     let fields = ClientFields {
-        access_token_alg: Some(Algorithm::EdDsa),
+        access_token_alg: Some(Algorithm::EdDsa.into()),
         ..ClientFields::default()
     };
     let change = client::UpdateClient {
@@ -141,13 +141,13 @@ async fn no_client_is_left_with_an_algorithm_that_lost_its_key_meanwhile() {
     let refused = refusal(client::update(admin(&core), change).await);
     assert_faults(&refused, &[(FaultCode::NotFound, &["access_token_alg"])]);
     let mut other = client::tests::request("other");
-    other.fields.id_token_signed_response_alg = Some(Algorithm::EdDsa);
+    other.fields.id_token_signed_response_alg = Some(Algorithm::EdDsa.into());
     let refused = refusal(client::add(admin(&core), other).await);
     assert_faults(
         &refused,
         &[(FaultCode::NotFound, &["id_token_signed_response_alg"])],
     );
-    let declared = web_with(|fields| fields.access_token_alg = Some(Algorithm::EdDsa));
+    let declared = web_with(|fields| fields.access_token_alg = Some(Algorithm::EdDsa.into()));
     let refused = refusal(apply(admin(&core), request(Some(vec![declared]), None, false)).await);
     assert_faults(&refused, &[(FaultCode::NotFound, &["access_token_alg"])]);
 }
