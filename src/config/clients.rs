@@ -20,7 +20,9 @@ pub(super) const MOST_REGISTERED: Setting = setting(
     ("COUNT", "The most clients that registered themselves"),
     Some("10000"),
     "1000",
-    "The most clients that registered themselves; more are refused. One that nobody used within 30 days is removed.",
+    "The most clients that registered themselves, and the most that have a metadata document; more are refused. A client that\n\
+     registered itself is removed if no user allows it anything within 30 days. One with a metadata document is removed if nobody\n\
+     uses it for 30 days, or for the lifetime of a refresh token if that is longer.",
 );
 
 pub(super) const METADATA_DOCUMENTS: Setting = setting(

@@ -252,11 +252,12 @@ events! { 'a
         /// The client's address, past trusted proxies.
         from: IpAddr,
     }
-    /// A client that registered itself was removed.
+    /// A client that registered itself, or that has a metadata document, was removed.
     ClientRegistrationRemoved = "client_registration_removed": info(client_id, reason) {
         /// The client.
         client_id: &'a str,
-        /// `request` if the client asked for it; `unused` if nobody used it for 30 days.
+        /// `request` if the client asked for it; `unused` if no user allowed it anything within 30 days. With a metadata
+        /// document, `unused` if nobody used it for 30 days, or for the lifetime of a refresh token if that is longer.
         reason: &'a str,
     }
     /// A signing key was announced, activated or removed on schedule.
@@ -291,16 +292,17 @@ events! { 'a
     Administered = "administered": info(command, subject, actor) {
         /// The command.
         command: &'a str,
-        /// The object of the command: the `uuid` of a user, the identifier of a client, a provider or a session, or the
-        /// `kid` of a key. With `backup` and `restore` it is the fingerprint of the master key, with `config set-issuer` the
-        /// issuer, and with `compact` the word `database`. With `user import` it says how many users were added and updated.
+        /// The object of the command: the `uuid` of a user, the `kid` of a key, the name of a scope or a group, or the
+        /// identifier of any other record. With `backup` and `restore` it is the fingerprint of the master key, with
+        /// `config set-issuer` the issuer, and with `compact` the word `database`. With `user import` it says how many users
+        /// were added and updated.
         subject: &'a str,
         /// The user of the machine who ran the command, as in `uid 0`.
         actor: &'a str,
     }
     /// `idsvc apply` changed a record. Recorded as `administered`.
     Applied: info(command = "apply", subject, actor, kind) {
-        /// With `apply`, the kind of the record: `provider`, `client` or `user`.
+        /// With `apply`, the kind of the record: `scope`, `group`, `provider`, `api`, `client` or `user`.
         kind: &'a str,
         /// The identifier of the record.
         subject: &'a str,

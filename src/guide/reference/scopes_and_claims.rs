@@ -14,6 +14,8 @@ const SCOPES: &str = "\
 
 A client may ask for the scope values that `--scope` of `idsvc client add` named. Other values than these have the meaning that your APIs give them, or release the claims that `idsvc scope add` named.
 
+Discovery lists the first six and every value that an enabled client may ask for in `scopes_supported`. So `groups` is there only if a client may ask for it. `claims_supported` always has `groups`, and the claims that your scope values release.
+
 ";
 
 const TOKEN_RESPONSE: &str = "\
@@ -28,7 +30,7 @@ const COMMON: &str = "It has these members too, which the access token repeats.\
 const ACCESS_TOKEN: &str = "\
 ## Access token
 
-An access token is a JWT (RFC 9068). Its header has `typ` as in `signing.access_token_typ`, `alg` as in `signing.access_token_alg` or `--access-token-alg` of the client, and `kid`. Its claims are the members that the token response shares with it, and these.
+An access token is a JWT (RFC 9068). Its header has `typ`, `alg` and `kid`. `--access-token-typ` and `--access-token-alg` of the API decide the first two, else those of the client, else `signing.access_token_typ` and `signing.access_token_alg`. Its claims are the members that the token response shares with it, and these.
 
 ";
 
