@@ -45,7 +45,8 @@ pub struct Catalog {
     apis: Arc<Apis>,
     scopes: Arc<RegisteredScopes>,
     groups: Arc<Groups>,
-    origins: HashSet<String>,
+    /// How many redirect URIs and settings of clients in service allow each origin.
+    origins: HashMap<Arc<str>, u32>,
     /// The scope values that an API has or a client may ask for.
     scope_values: HashSet<String>,
     keyring: Keyring,
@@ -102,7 +103,7 @@ impl Catalog {
             groups: Arc::new(Groups::new(
                 groups.into_iter().map(|(name, group)| (name, group.uuid)),
             )),
-            origins: HashSet::new(),
+            origins: HashMap::new(),
             scope_values: HashSet::new(),
             keyring,
             refresh_keys: RefreshKeys::new(refresh_keys),
@@ -117,15 +118,15 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// Adds a client, or replaces it by a newer record. Its scope becomes that which it may be granted.
+    /// Adds a client that is not in the catalog. Its scope is widened to all that it may be granted.
     fn add(&mut self, client: Client) {
         if client.may_use(GrantType::ClientCredentials) {
             let own = self.apis.scope_without_user(&client);
             self.own_scopes.insert(client.client_id.clone(), own);
         }
         let client = Arc::new(self.expand_scope(client));
-        if client.enabled {
-            self.origins.extend(client.origins());
+        for origin in allowed_origins(&client) {
+            *self.origins.entry(origin.into()).or_default() += 1;
         }
         self.scope_values
             .extend(client.scope.iter().map(ToOwned::to_owned));
@@ -140,6 +141,27 @@ impl Catalog {
         self.clients.insert(client.client_id.clone(), client);
     }
 
+    /// Removes a client. Its scope values stay: a client that registered itself has those of open APIs only, and all
+    /// clients are read again after a command removed one.
+    fn remove(&mut self, client_id: &str) {
+        self.client_keys.remove(client_id);
+        self.own_scopes.remove(client_id);
+        let Some(client) = self.clients.remove(client_id) else {
+            return;
+        };
+        for key in &client.api_keys {
+            self.api_keys.remove(key.digest.as_bytes());
+        }
+        for origin in allowed_origins(&client) {
+            if let Some(count) = self.origins.get_mut(&*origin) {
+                *count -= 1;
+                if *count == 0 {
+                    self.origins.remove(&*origin);
+                }
+            }
+        }
+    }
+
     /// The client with the scope that it may be granted. Its default scope has no other values.
     pub(super) fn expand_scope(&self, client: Client) -> Client {
         let mut client = self.apis.expand_scope(client);
@@ -148,18 +170,12 @@ impl Catalog {
     }
 
     /// This catalog without the clients of these identifiers, and with `clients`. All others are shared, so it takes far
-    /// less time than to read them again. Origins and scope values of removed clients stay until then.
+    /// less time than to read them again.
     #[must_use]
     pub(super) fn with_changed(&self, client_ids: &[String], clients: Vec<Client>) -> Self {
         let mut catalog = self.clone();
         for client_id in client_ids {
-            catalog.client_keys.remove(client_id);
-            catalog.own_scopes.remove(client_id);
-            if let Some(client) = catalog.clients.remove(client_id) {
-                for key in &client.api_keys {
-                    catalog.api_keys.remove(key.digest.as_bytes());
-                }
-            }
+            catalog.remove(client_id);
         }
         for client in clients {
             catalog.add(client);
@@ -257,7 +273,7 @@ impl Catalog {
 
     /// Whether scripts of this origin may call the endpoints that clients call.
     pub fn allows_origin(&self, origin: &str) -> bool {
-        self.origins.contains(origin)
+        self.origins.contains_key(origin)
     }
 
     /// Whether an API has this scope value, or a client, enabled or not, may ask for it.
@@ -290,4 +306,9 @@ impl Catalog {
     pub fn id_token_encoder(&self, alg: Algorithm) -> Result<&Encoder, Failure> {
         self.access_token_encoder(alg, AccessTokenTyp::Jwt)
     }
+}
+
+/// The origins whose scripts may call endpoints for the sake of this client. An origin occurs as often as it is named.
+fn allowed_origins(client: &Client) -> impl Iterator<Item = String> {
+    client.origins().filter(|_| client.enabled)
 }

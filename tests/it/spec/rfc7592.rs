@@ -214,3 +214,31 @@ async fn a_client_that_removes_itself_takes_everything_along() {
     });
     assert_eq!(kept.unwrap(), (false, 0, 0), "the sweep ends what is left");
 }
+
+/// Otherwise anyone could fill the memory with origins, by registering clients and removing them.
+#[tokio::test]
+async fn scripts_of_a_removed_client_are_no_longer_allowed() {
+    let server = Server::open().await;
+    let is_allowed = async |origin: &str| {
+        let reply = server.post("/oauth2/token").header("origin", origin).await;
+        reply.header("access-control-allow-origin") == Some(origin)
+    };
+    let public = |hosts: &[&str]| {
+        let uris: Vec<_> = hosts
+            .iter()
+            .map(|host| format!("https://{host}.example/cb"))
+            .collect();
+        json!({ "redirect_uris": uris, "token_endpoint_auth_method": "none" })
+    };
+    let (own, shared) = ("https://own.example", "https://shared.example");
+    let client = server.registrant(&public(&["own", "shared", "moved"])).await;
+    let other = server.registrant(&public(&["shared"])).await;
+    assert!(is_allowed(own).await && is_allowed(shared).await);
+    let reply = client.change(&server, public(&["own", "shared"])).await;
+    assert_eq!(reply.status, 200);
+    assert!(!is_allowed("https://moved.example").await && is_allowed(own).await);
+    client.manage(&server, "DELETE").await;
+    assert!(!is_allowed(own).await && is_allowed(shared).await);
+    other.manage(&server, "DELETE").await;
+    assert!(!is_allowed(shared).await);
+}
