@@ -50,7 +50,7 @@ use crate::federation::Upstreams;
 use crate::federation::upstreams::{OutboundPolicy, SetupError};
 use crate::jose::keyring::SignError;
 use crate::jose::signature_cache::SignatureCache;
-use crate::oauth::{Client, Policy, Refusal};
+use crate::oauth::{Policy, Refusal};
 use crate::password::{NotComputed, OutOfMemory, PasswordPool};
 use crate::random::Random;
 use crate::seal::Sealer;
@@ -205,13 +205,6 @@ impl Core {
         let written = written?;
         reloaded?;
         Ok(written)
-    }
-
-    /// Adds a client that was stored just now, so that the other clients need not be read again.
-    pub fn add_client(&self, client: Client) {
-        let _one_at_a_time = self.reload_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let with_it = self.catalog.load().with_changed(&[], vec![client]);
-        self.catalog.store(Arc::new(with_it));
     }
 
     /// Reads these clients again after a write, even if it failed, so that the others need not be read again.

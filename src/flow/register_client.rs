@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::slice;
 use std::sync::Arc;
 
 use uuid::Uuid;
@@ -159,9 +160,10 @@ pub async fn register(
             CLIENTS.put(tx, &row.client_id, &row)?;
             Ok(Ok(()))
         })
-        .await?;
-    or_refuse!(written);
-    core.add_client(client.clone());
+        .await;
+    let reloaded = core.reload_clients(slice::from_ref(&client.client_id));
+    or_refuse!(written?);
+    reloaded?;
     audit::record(&Event::ClientRegistered {
         client_id: &client.client_id,
         from,
