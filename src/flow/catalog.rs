@@ -14,7 +14,7 @@ use crate::jose::alg::Algorithm;
 use crate::jose::jwk::JwkSet;
 use crate::jose::jwt::Encoder;
 use crate::jose::keyring::{KeyState, Keyring};
-use crate::oauth::Client;
+use crate::oauth::{Api, Client};
 use crate::oauth::access_token::AccessTokenTyp;
 use crate::oauth::client::GrantType;
 use crate::oauth::group::Groups;
@@ -98,7 +98,7 @@ impl Catalog {
             own_scopes: HashMap::new(),
             api_keys: HashMap::new(),
             providers: providers.map(|(id, provider)| (id, Arc::new(provider))).collect(),
-            apis: Arc::new(Apis::new(apis.into_iter().map(|(_, api)| api))),
+            apis: Arc::default(),
             scopes: Arc::new(RegisteredScopes::new(scopes.into_iter().map(|(_, scope)| scope))),
             groups: Arc::new(Groups::new(
                 groups.into_iter().map(|(name, group)| (name, group.uuid)),
@@ -110,6 +110,7 @@ impl Catalog {
             encoders,
             reopenings,
         };
+        catalog.set_apis(apis);
         let of_apis = catalog.apis.iter().flat_map(|api| api.metadata.scope.iter());
         catalog.scope_values = of_apis.map(ToOwned::to_owned).collect();
         for (_, client) in clients {
@@ -181,6 +182,11 @@ impl Catalog {
             catalog.add(client);
         }
         catalog
+    }
+
+    /// Replaces the APIs. Clients keep their scope, so the scope of the APIs must not have changed.
+    pub(super) fn set_apis(&mut self, apis: Vec<(String, Api)>) {
+        self.apis = Arc::new(Apis::new(apis.into_iter().map(|(_, api)| api)));
     }
 
     /// Whether the store was not reopened since this was read.

@@ -54,7 +54,7 @@ use crate::oauth::{Policy, Refusal};
 use crate::password::{NotComputed, OutOfMemory, PasswordPool};
 use crate::random::Random;
 use crate::seal::Sealer;
-use crate::store::tables::CLIENTS;
+use crate::store::tables::{APIS, CLIENTS};
 use crate::store::{Store, StoreError};
 
 /// The protocol's answer: what was asked for, or a refusal.
@@ -207,14 +207,20 @@ impl Core {
         Ok(written)
     }
 
-    /// Reads these clients again after a write, even if it failed, so that the others need not be read again.
+    /// Reads these clients again after a write, even if it failed, so that the others need not be read again. If one was
+    /// removed, the APIs are read too, because they forget it.
     pub fn reload_clients(&self, client_ids: &[String]) -> Result<(), StoreError> {
         let _one_at_a_time = self.reload_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let clients = self.store.read(|snapshot| {
+        let (clients, apis) = self.store.read(|snapshot| {
             let rows = client_ids.iter().map(|id| CLIENTS.get(snapshot, id));
-            rows.filter_map(Result::transpose).collect()
+            let clients: Vec<_> = rows.filter_map(Result::transpose).collect::<Result<_, _>>()?;
+            let apis = (clients.len() < client_ids.len()).then(|| APIS.scan(snapshot, .., usize::MAX));
+            Ok((clients, apis.transpose()?))
         })?;
-        let with_them = self.catalog.load().with_changed(client_ids, clients);
+        let mut with_them = self.catalog.load().with_changed(client_ids, clients);
+        if let Some(apis) = apis {
+            with_them.set_apis(apis);
+        }
         self.catalog.store(Arc::new(with_them));
         Ok(())
     }

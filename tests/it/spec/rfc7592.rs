@@ -1,5 +1,7 @@
 //! OAuth 2.0 Dynamic Client Registration Management Protocol.
 
+use idsvc::admin::api::{self, AddApi};
+use idsvc::oauth::ApiFields;
 use idsvc::store::tables::{CLIENTS, CONSENTS, FAMILIES};
 use serde_json::{Value, json};
 
@@ -213,6 +215,30 @@ async fn a_client_that_removes_itself_takes_everything_along() {
         Ok((CLIENTS.contains(snapshot, &id)?, families.len(), consents.len()))
     });
     assert_eq!(kept.unwrap(), (false, 0, 0), "the sweep ends what is left");
+}
+
+/// Otherwise another client with its identifier, such as that of a metadata document, could introspect their tokens.
+#[tokio::test]
+async fn apis_forget_a_client_that_removes_itself() {
+    let (server, client) = registered().await;
+    let fields = ApiFields {
+        introspection_clients: Some(vec![client.party.client_id().to_owned()]),
+        ..ApiFields::default()
+    };
+    let request = AddApi {
+        id: "notes".to_owned(),
+        identifier: "https://api.example/notes".to_owned(),
+        fields,
+    };
+    api::add(server.admin(), request).await.unwrap();
+    let named = || {
+        let catalog = server.app.core.catalog();
+        let api = catalog.apis().named("https://api.example/notes").unwrap();
+        api.metadata.introspection_clients.len()
+    };
+    assert_eq!(named(), 1);
+    client.manage(&server, "DELETE").await;
+    assert_eq!(named(), 0);
 }
 
 /// Otherwise anyone could fill the memory with origins, by registering clients and removing them.
