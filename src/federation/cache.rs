@@ -24,7 +24,7 @@ pub struct CachePolicy {
 }
 
 impl CachePolicy {
-    /// What providers and registered clients publish. The upper bound is how long a withdrawn key is still accepted.
+    /// What providers and the operator's clients publish. The upper bound is how long a withdrawn key is still accepted.
     pub const PUBLISHED: Self = Self {
         default_max_age: Duration::from_mins(30),
         highest_max_age: Duration::from_hours(1),
@@ -40,6 +40,12 @@ impl CachePolicy {
         stale_period: Duration::ZERO,
         most: 500,
         logs_failures: false,
+    };
+    /// Keys of clients that registered themselves. Anyone may register one, so their number is bounded.
+    pub const REGISTRANT_KEYS: Self = Self {
+        stale_period: Duration::ZERO,
+        most: Self::CLIENT_DOCUMENTS.most,
+        ..Self::PUBLISHED
     };
 }
 
@@ -147,12 +153,15 @@ impl<T> Cache<T> {
         Arc::clone(entry)
     }
 
-    /// Whether [`Cache::get`] would fetch the document.
-    pub fn would_fetch(&self, address: &str, now: Timestamp) -> bool {
+    /// Whether [`Cache::get`] would fetch the document, or [`Cache::newer`] if the cached one does not suffice.
+    pub fn would_fetch(&self, address: &str, suffices: impl FnOnce(&T) -> bool, now: Timestamp) -> bool {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.get(address).is_none_or(|entry| {
             let state = entry.state();
-            state.usable(self.policy.stale_period, now).is_none() && state.may_attempt(RETRY_INTERVAL, now)
+            match state.usable(self.policy.stale_period, now) {
+                Some(document) => !suffices(document) && state.may_attempt(RENEWAL_INTERVAL, now),
+                None => state.may_attempt(RETRY_INTERVAL, now),
+            }
         })
     }
 
@@ -376,7 +385,10 @@ mod tests {
                 .await
                 .is_none()
         );
+        assert!(!source.cache.would_fetch(URL, |_| false, source.now));
         source.now = source.now + RENEWAL_INTERVAL;
+        assert!(source.cache.would_fetch(URL, |_| false, source.now));
+        assert!(!source.cache.would_fetch(URL, |_| true, source.now));
         let newer = source
             .cache
             .newer(URL, &known, source.now, || source.fetch())
@@ -443,10 +455,13 @@ mod tests {
             let fetched = cache.get(address, at(seconds), || async { Ok(((), None)) });
             fetched.await.unwrap();
         }
-        let is_kept = |address| !cache.would_fetch(address, at(4));
+        let is_kept = |address| !cache.would_fetch(address, |()| true, at(4));
         assert!(is_kept("one") && is_kept("three") && !is_kept("two"));
         let end = at(2) + LOWEST_MAX_AGE;
-        assert!(cache.would_fetch("one", end), "a stale document is not used");
+        assert!(
+            cache.would_fetch("one", |()| true, end),
+            "a stale document is not used"
+        );
     }
 
     #[tokio::test]

@@ -133,16 +133,20 @@ struct ErrorBody {
     error: String,
 }
 
-/// Metadata documents of clients that are fetched at one moment. A fetch can last ten seconds, and anyone can cause one.
-const MOST_CLIENT_DOCUMENT_FETCHES: usize = 64;
+/// Documents and key sets of clients that registered themselves that are fetched at one moment. A fetch can last ten
+/// seconds, and anyone can cause one.
+const MOST_REGISTRANT_FETCHES: usize = 64;
+/// The longest key set of a client that registered itself.
+const MAX_REGISTRANT_KEY_BYTES: usize = 16 * 1024;
 
 /// The client for documents and endpoints of others, with a cache of their documents.
 pub struct Upstreams {
     client: Client,
     key_sets: Cache<JwkSet>,
+    registrant_key_sets: Cache<JwkSet>,
     metadata: Cache<Metadata>,
     client_documents: Cache<RequestedMetadata>,
-    client_document_fetches: Semaphore,
+    registrant_fetches: Semaphore,
 }
 
 impl Upstreams {
@@ -151,9 +155,10 @@ impl Upstreams {
         Ok(Self {
             client: Client::new(terms)?,
             key_sets: Cache::new(CachePolicy::PUBLISHED, random.clone()),
+            registrant_key_sets: Cache::new(CachePolicy::REGISTRANT_KEYS, random.clone()),
             metadata: Cache::new(CachePolicy::PUBLISHED, random.clone()),
             client_documents: Cache::new(CachePolicy::CLIENT_DOCUMENTS, random.clone()),
-            client_document_fetches: Semaphore::new(MOST_CLIENT_DOCUMENT_FETCHES),
+            registrant_fetches: Semaphore::new(MOST_REGISTRANT_FETCHES),
         })
     }
 
@@ -171,12 +176,28 @@ impl Upstreams {
         now: Timestamp,
     ) -> Result<Arc<JwkSet>, Unavailable> {
         let fetch = || self.fetch_keys(jwks_uri.to_owned());
-        let known = self.key_sets.get(jwks_uri, now, fetch).await?;
-        if is_signed_by_one_of(token, &known) {
-            return Ok(known);
+        get_key_set(&self.key_sets, jwks_uri, token, now, fetch).await
+    }
+
+    /// The keys that a client which registered itself publishes at `jwks_uri`, like [`Upstreams::key_set_for`]. They are
+    /// fetched only for its requests. `admit` is called before a fetch.
+    pub async fn registrant_key_set_for<E>(
+        &self,
+        jwks_uri: &str,
+        token: &str,
+        admit: impl FnOnce(&Url) -> Result<(), E>,
+        now: Timestamp,
+    ) -> Result<Result<Arc<JwkSet>, Unavailable>, E> {
+        let url = match parse_address(jwks_uri) {
+            Ok(url) => url,
+            Err(problem) => return Ok(Err(Unavailable(problem))),
+        };
+        let suffices = |keys: &JwkSet| is_signed_by_one_of(token, keys);
+        if self.registrant_key_sets.would_fetch(jwks_uri, suffices, now) {
+            admit(&url)?;
         }
-        let newer = self.key_sets.newer(jwks_uri, &known, now, fetch).await;
-        Ok(newer.unwrap_or(known))
+        let fetch = || self.fetch_registrant_keys(jwks_uri, &url);
+        Ok(get_key_set(&self.registrant_key_sets, jwks_uri, token, now, fetch).await)
     }
 
     /// The document of the client with this identifier.
@@ -196,7 +217,7 @@ impl Upstreams {
 
     /// Whether [`Upstreams::client_document`] would send a request.
     pub fn would_fetch_client_document(&self, client_id: &str, now: Timestamp) -> bool {
-        self.client_documents.would_fetch(client_id, now)
+        self.client_documents.would_fetch(client_id, |_| true, now)
     }
 
     /// The metadata of the provider.
@@ -299,8 +320,14 @@ impl Upstreams {
 
     async fn fetch_keys(&self, address: String) -> Fetched<JwkSet> {
         let (body, max_age) = self.fetch(&address).await?;
-        let keys = JwkSet::parse(&body).map_err(|problem| format!("the key set at {address}: {problem}"))?;
-        Ok((keys, max_age))
+        Ok((parse_keys(&address, &body)?, max_age))
+    }
+
+    async fn fetch_registrant_keys(&self, address: &str, url: &Url) -> Fetched<JwkSet> {
+        let response = self
+            .get_for_registrant(address, url, MAX_REGISTRANT_KEY_BYTES)
+            .await?;
+        Ok((parse_keys(address, &response.body)?, response.max_age))
     }
 
     async fn fetch_metadata(&self, issuer: String) -> Fetched<Metadata> {
@@ -315,14 +342,9 @@ impl Upstreams {
     async fn fetch_client_document(&self, client_id: &str) -> Fetched<RequestedMetadata> {
         let url =
             client_document::address_of(client_id).ok_or("the client_id is not the address of a document")?;
-        let Ok(_permit) = self.client_document_fetches.try_acquire() else {
-            return Err("too many documents are being fetched".to_owned());
-        };
-        let request = Request {
-            max_bytes: client_document::MAX_BYTES,
-            ..Request::get(&url)
-        };
-        let response = self.get(client_id, request).await?;
+        let response = self
+            .get_for_registrant(client_id, &url, client_document::MAX_BYTES)
+            .await?;
         let media_type = response.content_type;
         if media_type != "application/json" && !media_type.ends_with("+json") {
             return Err(format!("{client_id} is not served as application/json"));
@@ -333,9 +355,25 @@ impl Upstreams {
     }
 
     async fn fetch(&self, address: &str) -> Result<(Vec<u8>, Option<Duration>), String> {
-        let url = metadata::https(address).ok_or_else(|| format!("{address} is not an https address"))?;
+        let url = parse_address(address)?;
         let response = self.get(address, Request::get(&url)).await?;
         Ok((response.body, response.max_age))
+    }
+
+    async fn get_for_registrant(
+        &self,
+        address: &str,
+        url: &Url,
+        max_bytes: usize,
+    ) -> Result<Response, String> {
+        let Ok(_permit) = self.registrant_fetches.try_acquire() else {
+            return Err("too many documents and keys are being fetched".to_owned());
+        };
+        let request = Request {
+            max_bytes,
+            ..Request::get(url)
+        };
+        self.get(address, request).await
     }
 
     async fn get(&self, address: &str, request: Request<'_>) -> Result<Response, String> {
@@ -346,4 +384,28 @@ impl Upstreams {
         }
         Ok(response)
     }
+}
+
+/// The cached keys. If they do not contain the key of `token`, newer ones are fetched.
+async fn get_key_set<F: Future<Output = Fetched<JwkSet>>>(
+    cache: &Cache<JwkSet>,
+    jwks_uri: &str,
+    token: &str,
+    now: Timestamp,
+    fetch: impl Fn() -> F,
+) -> Result<Arc<JwkSet>, Unavailable> {
+    let known = cache.get(jwks_uri, now, &fetch).await?;
+    if is_signed_by_one_of(token, &known) {
+        return Ok(known);
+    }
+    let newer = cache.newer(jwks_uri, &known, now, &fetch).await;
+    Ok(newer.unwrap_or(known))
+}
+
+fn parse_address(address: &str) -> Result<Url, String> {
+    metadata::https(address).ok_or_else(|| format!("{address} is not an https address"))
+}
+
+fn parse_keys(address: &str, body: &[u8]) -> Result<JwkSet, String> {
+    JwkSet::parse(body).map_err(|problem| format!("the key set at {address}: {problem}"))
 }

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use url::Url;
+
 use super::client_lookup::renew_client;
 use super::{Answer, Core, Failure};
 use crate::clock::Timestamp;
@@ -21,11 +23,13 @@ use crate::store::tables::{API_KEY_USES, USED_ASSERTIONS};
 const RECORD_INTERVAL: Duration = Duration::from_hours(1);
 
 /// Checks credentials against the client that they name. An assertion can be used once: its use is on disk before the
-/// client is accepted. It must be addressed to the issuer or to this `endpoint`.
+/// client is accepted. It must be addressed to the issuer or to this `endpoint`. `admit` is called with the address of
+/// keys before they are fetched for a client that registered itself.
 pub async fn authenticate_client(
     core: &Core,
     credentials: &Credentials,
     endpoint: &str,
+    admit: impl FnOnce(&Url) -> Result<(), Failure>,
     now: Timestamp,
 ) -> Result<Answer<AuthenticatedClient>, Failure> {
     let recipient = Recipient {
@@ -33,7 +37,7 @@ pub async fn authenticate_client(
         endpoint,
     };
     renew_client(core, &credentials.client_id, now).await?;
-    let published = or_refuse!(published_keys(core, credentials, now).await);
+    let published = or_refuse!(published_keys(core, credentials, admit, now).await?);
     // Fetching published keys may take long. So the record of the client is read after that.
     let catalog = core.catalog();
     let client = catalog.client(&credentials.client_id);
@@ -75,25 +79,34 @@ pub async fn authenticate_client(
 async fn published_keys(
     core: &Core,
     credentials: &Credentials,
+    admit: impl FnOnce(&Url) -> Result<(), Failure>,
     now: Timestamp,
-) -> Result<Option<(Arc<Client>, Arc<JwkSet>)>, Refusal> {
+) -> Result<Answer<Option<(Arc<Client>, Arc<JwkSet>)>>, Failure> {
     let Some(assertion) = credentials.assertion() else {
-        return Ok(None);
+        return Ok(Ok(None));
     };
     let client = core.catalog().client(&credentials.client_id).cloned();
     let Some(client) = client.filter(|client| client.enabled) else {
-        return Ok(None);
+        return Ok(Ok(None));
     };
     let Some(uri) = &client.jwks_uri else {
-        return Ok(None);
+        return Ok(Ok(None));
     };
-    match core.upstreams.key_set_for(uri, assertion, now).await {
-        Ok(keys) => Ok(Some((client, keys))),
-        Err(_) => Err(Refusal::new(
+    let upstreams = &core.upstreams;
+    let keys = if client.registered_itself() {
+        upstreams
+            .registrant_key_set_for(uri, assertion, admit, now)
+            .await?
+    } else {
+        upstreams.key_set_for(uri, assertion, now).await
+    };
+    let unavailable = |_| {
+        Refusal::new(
             ErrorCode::TemporarilyUnavailable,
             "the keys of this client could not be fetched from its jwks_uri",
-        )),
-    }
+        )
+    };
+    Ok(keys.map(|keys| Some((client, keys))).map_err(unavailable))
 }
 
 /// Checks an API key and records its use, so that the operator sees which keys are in use.

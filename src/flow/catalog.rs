@@ -14,7 +14,6 @@ use crate::jose::alg::Algorithm;
 use crate::jose::jwk::JwkSet;
 use crate::jose::jwt::Encoder;
 use crate::jose::keyring::{KeyState, Keyring};
-use crate::oauth::{Api, Client};
 use crate::oauth::access_token::AccessTokenTyp;
 use crate::oauth::client::GrantType;
 use crate::oauth::group::Groups;
@@ -24,6 +23,7 @@ use crate::oauth::refresh_keys::RefreshKeys;
 use crate::oauth::registered_scope::RegisteredScopes;
 use crate::oauth::resource::Apis;
 use crate::oauth::scope::Scope;
+use crate::oauth::{Api, Client};
 use crate::seal::Sealer;
 use crate::secret::{ApiKey, Digest};
 use crate::store::Store;
@@ -232,11 +232,12 @@ impl Catalog {
         self.providers.values()
     }
 
-    /// The addresses, in the records of clients and providers, at which these publish their keys.
+    /// The addresses, in the records of the operator's clients and of providers, at which these publish their keys.
     pub fn jwks_uris(&self) -> Vec<String> {
-        let clients = self.clients.values().filter_map(|client| client.jwks_uri.clone());
+        let clients = self.clients.values().filter(|client| !client.registered_itself());
         let providers = self.providers.values();
         clients
+            .filter_map(|client| client.jwks_uri.clone())
             .chain(providers.filter_map(|provider| provider.jwks_uri.clone()))
             .collect()
     }

@@ -13,8 +13,8 @@
 //! | | 100 in a row | the user, in the store ([`password_attempt::AccountFailures`]); known browsers are let in |
 //! | passwords typed, right or wrong | 300, half a second | the address; in known browsers the user instead |
 //! | answers of providers | 300, half a second | the address |
-//! | metadata documents of clients that are fetched | 30, 10 seconds | the address |
-//! | | 60, 2 seconds | the host of the document; a document that has a client's record is not counted |
+//! | metadata documents and keys fetched for clients that register themselves | 30, 10 seconds | the address |
+//! | | 60, 2 seconds | the host of the document or the keys; a document that has a client's record is not counted |
 //! | failed client authentication | 20, 10 seconds | the client's name at the address |
 //! | | 200, 1 second | the address; a public client that presents nothing is not counted |
 //! | anonymous users | as configured | the address; the client |
@@ -72,8 +72,8 @@ const FAILED_OFTEN: u64 = 5;
 const SIGN_IN: Rule = Rule::new(30, Duration::from_secs(20));
 const TYPED_PASSWORD: Rule = Rule::new(300, Duration::from_millis(500));
 const PROVIDER_ANSWER: Rule = Rule::new(300, Duration::from_millis(500));
-const CLIENT_DOCUMENT: Rule = Rule::new(30, Duration::from_secs(10));
-const CLIENT_DOCUMENT_HOST: Rule = Rule::new(60, Duration::from_secs(2));
+const REGISTRANT_FETCH: Rule = Rule::new(30, Duration::from_secs(10));
+const REGISTRANT_HOST: Rule = Rule::new(60, Duration::from_secs(2));
 const CLIENT: Rule = Rule::new(20, Duration::from_secs(10));
 const CLIENT_AUTH_BY_IP: Rule = Rule::new(200, Duration::from_secs(1));
 const REGISTRATION: Rule = Rule::new(30, Duration::from_mins(5));
@@ -119,8 +119,8 @@ pub struct Limiter {
     sign_ins: Arc<Buckets>,
     typed_passwords: Buckets,
     provider_answers: Buckets,
-    client_documents: Buckets,
-    client_document_hosts: Buckets,
+    registrant_fetches: Buckets,
+    registrant_hosts: Buckets,
     clients: Buckets,
     client_auth_by_ip: Buckets,
     registrations: Buckets,
@@ -165,8 +165,8 @@ impl Limiter {
             sign_ins: Arc::new(Buckets::new(SIGN_IN)),
             typed_passwords: Buckets::new(TYPED_PASSWORD),
             provider_answers: Buckets::new(PROVIDER_ANSWER),
-            client_documents: Buckets::new(CLIENT_DOCUMENT),
-            client_document_hosts: Buckets::new(CLIENT_DOCUMENT_HOST),
+            registrant_fetches: Buckets::new(REGISTRANT_FETCH),
+            registrant_hosts: Buckets::new(REGISTRANT_HOST),
             clients: Buckets::new(CLIENT),
             client_auth_by_ip: Buckets::new(CLIENT_AUTH_BY_IP),
             registrations: Buckets::new(REGISTRATION),
@@ -254,12 +254,13 @@ impl Limiter {
         charge_all(charges, now)
     }
 
-    /// Charges a metadata document that is fetched from this host, because a request from this address names it.
-    pub fn fetch_client_document(&self, host: &str, from: IpAddr, now: Timestamp) -> Result<(), RetryAfter> {
+    /// Charges a metadata document, or keys of a client that registered itself, that are fetched from this host, because a
+    /// request from this address names the client.
+    pub fn fetch_for_registrant(&self, host: &str, from: IpAddr, now: Timestamp) -> Result<(), RetryAfter> {
         let mut charges = Vec::new();
         if !self.is_exempt(from) {
-            charges.extend(self.network_keys(from).map(|key| (&self.client_documents, key)));
-            charges.push((&self.client_document_hosts, self.key_of(&[host.as_bytes()])));
+            charges.extend(self.network_keys(from).map(|key| (&self.registrant_fetches, key)));
+            charges.push((&self.registrant_hosts, self.key_of(&[host.as_bytes()])));
         }
         charge_all(charges, now).map(|_| ())
     }

@@ -332,7 +332,7 @@ fn more_addresses_than_there_are_places_fill_the_tables_and_leave_nothing_beside
             attempt.count_failure();
         }
         let _ = limiter.receive_provider_answer(from, NOW);
-        let _ = limiter.fetch_client_document(&client, from, NOW);
+        let _ = limiter.fetch_for_registrant(&client, from, NOW);
         let _ = limiter.create_anonymous_user(&client, from, NOW);
         limiter.authentication_failed(&name, from, NOW);
         let _ = limiter.may_authenticate(&name, from, NOW);
@@ -353,8 +353,8 @@ fn more_addresses_than_there_are_places_fill_the_tables_and_leave_nothing_beside
         sign_ins,
         typed_passwords,
         provider_answers,
-        client_documents,
-        client_document_hosts,
+        registrant_fetches,
+        registrant_hosts,
         clients,
         client_auth_by_ip,
         registrations,
@@ -373,8 +373,8 @@ fn more_addresses_than_there_are_places_fill_the_tables_and_leave_nothing_beside
         sign_ins,
         typed_passwords,
         provider_answers,
-        client_documents,
-        client_document_hosts,
+        registrant_fetches,
+        registrant_hosts,
         clients,
         client_auth_by_ip,
         registrations,

@@ -112,7 +112,13 @@ impl Bench {
         let credentials = Credentials::parse(Some(&basic), &Parameters::default()).unwrap();
         let token_endpoint = "https://id.example.com/oauth2/token";
         let client = runtime
-            .block_on(authenticate_client(&core, &credentials, token_endpoint, now))
+            .block_on(authenticate_client(
+                &core,
+                &credentials,
+                token_endpoint,
+                |_| Ok(()),
+                now,
+            ))
             .unwrap()
             .unwrap();
         let bench = Self {

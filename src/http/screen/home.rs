@@ -5,6 +5,7 @@ use ::http::{Method, StatusCode};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::Value;
+use url::Url;
 use zeroize::Zeroizing;
 
 use crate::app::DevSite;
@@ -83,7 +84,8 @@ pub async fn callback(context: &RequestContext) -> HttpResponse {
         Err(refusal) => return refused(&refusal),
     };
     let (core, token_endpoint) = (&context.app.core, context.app.url(&Route::Token));
-    let client = match authenticate_client(core, &credentials, &token_endpoint, context.now).await {
+    let admit = |_: &Url| Ok(());
+    let client = match authenticate_client(core, &credentials, &token_endpoint, admit, context.now).await {
         Ok(Ok(client)) => client,
         Ok(Err(refusal)) => return refused(&refusal),
         Err(failure) => return error::failed_page(context, &failure),

@@ -11,10 +11,12 @@ use idsvc::jose::keyring::SigningKey;
 use idsvc::oauth::client::{AuthMethod, Client, GrantType};
 use idsvc::random::Random;
 use idsvc::store::tables::FAMILIES;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
+use crate::harness::registration::{Registrant, open};
+use crate::harness::server::Setup;
 use crate::harness::wire::Call;
 use crate::harness::{Audit, ISSUER, RelyingParty, Reply, Say, Server, Upstream, until};
 
@@ -401,4 +403,84 @@ async fn what_a_client_may_and_how_it_proves_who_it_is_counts_as_it_is_once_its_
             assert_eq!(reply.error(), error);
         }
     }
+}
+
+/// The metadata of a client that registers itself, with keys at this address.
+fn registration(jwks_uri: &str) -> Value {
+    json!({
+        "redirect_uris": ["https://notes.example/cb"],
+        "token_endpoint_auth_method": "private_key_jwt",
+        "jwks_uri": jwks_uri,
+    })
+}
+
+fn introspect(server: &Server, client: &Registrant, key: &SigningKey) -> Call {
+    let assertion = assertion(client.party.client_id(), key, server.clock.now());
+    let call = server.post("/oauth2/introspect").with("token", "x");
+    call.with("client_assertion_type", TYPE)
+        .with("client_assertion", &assertion)
+}
+
+/// Otherwise strangers who register clients could fill the memory, and delay the renewal of the keys of providers.
+#[tokio::test]
+async fn keys_of_a_client_that_registered_itself_are_short_and_fetched_for_its_requests_only() {
+    let website = Upstream::start().await;
+    let server = Server::start_reaching(&website.terms(), |policy| policy.registration = open(100)).await;
+    let jwks_uri = format!("{}/jwks", website.issuer);
+    let client = server.registrant(&registration(&jwks_uri)).await;
+    let fetched = || website.seen("/jwks").len();
+    for _ in 0..2 {
+        let reply = introspect(&server, &client, website.key()).await;
+        assert_eq!(reply.json(), json!({ "active": false }));
+    }
+    assert_eq!(fetched(), 1);
+    website.publish(&[website.next_key()]);
+    server.advance(60);
+    let reply = introspect(&server, &client, website.next_key()).await;
+    assert_eq!(reply.json(), json!({ "active": false }));
+    assert_eq!(fetched(), 2, "a new key is looked for");
+    server.advance(3600);
+    let core = &server.app.core;
+    let jwks_uris = core.catalog().jwks_uris();
+    core.upstreams.refresh(&[], &jwks_uris, core.clock.now()).await;
+    assert_eq!(fetched(), 2, "nothing is fetched in the background");
+    let long = json!({ "keys": [], "padding": " ".repeat(16 * 1024) });
+    website.say("/jwks", Say::Json(long));
+    let reply = introspect(&server, &client, website.next_key()).await;
+    assert_eq!(reply.error(), UNREACHABLE);
+    assert_eq!(fetched(), 3);
+}
+
+#[tokio::test]
+async fn an_address_that_has_keys_of_many_registered_clients_fetched_is_429_and_others_are_not() {
+    let website = Upstream::start().await;
+    let mut setup = Setup {
+        trusted_proxies: vec!["127.0.0.0/8".parse().unwrap()],
+        outbound: website.terms(),
+        ..Setup::default()
+    };
+    setup.policy.registration = open(100);
+    let server = setup.start().await;
+    let mut clients = Vec::new();
+    for number in 0..31 {
+        let jwks_uri = format!("{}/keys/{number}", website.issuer);
+        clients.push(server.registrant(&registration(&jwks_uri)).await);
+        server.advance(300);
+    }
+    let ask = |client, from| introspect(&server, client, website.key()).header("x-forwarded-for", from);
+    let (last, others) = clients.split_last().unwrap();
+    for client in others {
+        assert_eq!(ask(client, "192.0.2.1").await.error(), UNREACHABLE);
+        assert_eq!(
+            ask(client, "192.0.2.1").await.status,
+            503,
+            "no request is sent or charged"
+        );
+    }
+    let over = ask(last, "192.0.2.1").await;
+    assert_eq!(over.status, 429);
+    assert!(over.header("retry-after").is_some());
+    assert!(website.seen("/keys/30").is_empty());
+    assert_eq!(ask(last, "198.51.100.7").await.status, 503);
+    assert_eq!(website.seen("/keys/30").len(), 1);
 }
