@@ -185,12 +185,17 @@ impl<T> Cache<T> {
         if let Some(document) = touch(&mut entry.state()) {
             return Ok(document);
         }
+        let attempted_before = entry.state().attempted_at;
         let _guard = entry.fetching.lock().await;
         if let Some(document) = touch(&mut entry.state()) {
             return Ok(document);
         }
-        if !entry.state().may_attempt(RETRY_INTERVAL, now) {
-            return Err(entry.state().unavailable());
+        {
+            // The attempt that this request waited for may have lasted longer than the pause between two attempts.
+            let state = entry.state();
+            if state.attempted_at != attempted_before || !state.may_attempt(RETRY_INTERVAL, now) {
+                return Err(state.unavailable());
+            }
         }
         self.record_attempt((address, &entry), now, fetch().await);
         let state = entry.state();
@@ -424,6 +429,28 @@ mod tests {
         assert_eq!(attempts.load(Ordering::SeqCst), 1);
         source.now = source.now + RETRY_INTERVAL;
         assert_eq!(source.get().await, Ok(1));
+    }
+
+    #[tokio::test]
+    async fn requests_that_wait_for_a_silent_host_get_the_result_of_one_fetch() {
+        let source = Source::new();
+        let (attempts, answer) = (AtomicU32::new(0), tokio::sync::Notify::new());
+        let get = |seconds| {
+            let fetch = || async {
+                if attempts.fetch_add(1, Ordering::SeqCst) == 0 {
+                    answer.notified().await;
+                }
+                Err("silent".to_owned())
+            };
+            let now = source.now + Duration::from_secs(seconds);
+            source.cache.get(URL, now, fetch)
+        };
+        let end = async { answer.notify_one() };
+        let (first, second, third, fourth, ()) = tokio::join!(get(0), get(4), get(5), get(9), end);
+        for result in [first, second, third, fourth] {
+            assert_eq!(result, Err(Unavailable("silent".to_owned())));
+        }
+        assert_eq!(attempts.load(Ordering::SeqCst), 1);
     }
 
     #[tokio::test]
