@@ -126,6 +126,10 @@ pub(in crate::flow) async fn find_client(
         Err(unavailable) => return Ok(Err(UntrustedRedirect::ClientDocument(unavailable.0))),
     };
     let stored = core.store.read(|snapshot| CLIENTS.get(snapshot, client_id))?;
+    if stored.as_ref().is_some_and(|client| !is_of_document(client)) {
+        // The operator added it during the fetch.
+        return Ok(Ok(ClientLookup::registered(core)));
+    }
     let before = stored.unwrap_or_else(|| new_client(client_id, core.random.uuid_v4(), now));
     let documented = documented(core, &document, before);
     Ok(documented
@@ -183,10 +187,14 @@ pub(in crate::flow) async fn renew_client(
     Ok(publish(core, client_id)?)
 }
 
-/// Stores a client, if it differs from its record or was not used for a while.
+/// Stores a client, if it differs from its record or was not used for a while. A client of the operator with the same
+/// identifier stays.
 fn store(tx: &mut dyn Tx, client: &Client, now: Timestamp) -> Result<(), StoreError> {
     let mut client = client.clone();
     if let Some(stored) = CLIENTS.get(&*tx, &client.client_id)? {
+        if stored.client_uuid != client.client_uuid {
+            return Ok(());
+        }
         client.enabled = stored.enabled;
         client.updated_at = stored.updated_at;
         if client == stored && now.since(stored.updated_at) < RECORD_INTERVAL {
@@ -217,4 +225,34 @@ fn publish(core: &Core, client_id: &str) -> Result<(), StoreError> {
 
 fn is_of_document(client: &Client) -> bool {
     client.origin == ClientOrigin::MetadataDocument
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::tests::core;
+
+    const ID: &str = "https://app.example/client";
+
+    #[tokio::test]
+    async fn a_client_that_the_operator_adds_during_a_sign_in_is_not_replaced_by_the_document() {
+        let core = core();
+        let now = core.clock.now();
+        let lookup = ClientLookup {
+            documented: Some(new_client(ID, core.random.uuid_v4(), now)),
+            ..ClientLookup::registered(&core)
+        };
+        let [uuid, own_grant] = [core.random.uuid_v4(), core.random.uuid_v4()];
+        let registered = Client::new(ID, uuid, own_grant, true, now);
+        let row = registered.clone();
+        let stored = core
+            .store
+            .write("test_store", move |tx| {
+                CLIENTS.put(tx, ID, &row)?;
+                lookup.store(tx, now)?;
+                CLIENTS.get(&*tx, ID)
+            })
+            .await;
+        assert_eq!(stored.unwrap(), Some(registered));
+    }
 }

@@ -603,6 +603,25 @@ async fn an_address_that_the_operator_registered_is_not_fetched() {
 }
 
 #[tokio::test]
+async fn a_client_that_the_operator_registers_during_the_fetch_stays_as_registered() {
+    let scene = Scene::start().await;
+    let held = scene.website.hold("/client");
+    let (browser, request) = (scene.alice.browser(), scene.app.request());
+    let asked = tokio::spawn(async move { browser.authorize(&request).await });
+    until(async || scene.fetched() > 0).await;
+    let registered = scene.server.public_client(scene.app.client_id()).await;
+    held.notify_one();
+    let page = asked.await.unwrap();
+    assert_eq!(
+        page.error_page(),
+        "400 redirect_uri is not registered for this client",
+        "the document's redirect URI"
+    );
+    registered.tokens(&scene.alice.browser()).await;
+    assert_eq!(scene.stored().unwrap().origin, ClientOrigin::Operator);
+}
+
+#[tokio::test]
 async fn a_client_without_a_use_for_longer_than_a_refresh_token_lasts_is_removed() {
     let scene = Scene::start().await;
     let browser = scene.alice.browser();
