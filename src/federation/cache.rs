@@ -5,6 +5,8 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
+
 use crate::clock::Timestamp;
 use crate::random::Random;
 
@@ -19,6 +21,8 @@ pub struct CachePolicy {
     stale_period: Duration,
     /// The most documents.
     most: usize,
+    /// The most documents that requests fetch at one moment.
+    most_fetches: usize,
     /// Whether a failure is logged.
     logs_failures: bool,
 }
@@ -30,21 +34,24 @@ impl CachePolicy {
         highest_max_age: Duration::from_hours(1),
         stale_period: Duration::from_hours(24),
         most: usize::MAX,
+        most_fetches: Semaphore::MAX_PERMITS,
         logs_failures: true,
     };
     /// Metadata documents of clients. Anyone may name one, so their number is bounded, and the refused request is logged
-    /// instead of the failure.
+    /// instead of the failure. A fetch can last ten seconds.
     pub const CLIENT_DOCUMENTS: Self = Self {
         default_max_age: LOWEST_MAX_AGE,
         highest_max_age: Duration::from_hours(24),
         stale_period: Duration::ZERO,
         most: 500,
+        most_fetches: 64,
         logs_failures: false,
     };
     /// Keys of clients that registered themselves. Anyone may register one, so their number is bounded.
     pub const REGISTRANT_KEYS: Self = Self {
         stale_period: Duration::ZERO,
         most: Self::CLIENT_DOCUMENTS.most,
+        most_fetches: Self::CLIENT_DOCUMENTS.most_fetches,
         ..Self::PUBLISHED
     };
 }
@@ -70,6 +77,7 @@ pub struct Unavailable(pub String);
 pub struct Cache<T> {
     policy: CachePolicy,
     entries: Mutex<HashMap<String, Arc<CacheEntry<T>>>>,
+    fetches: Semaphore,
     random: Random,
 }
 
@@ -124,6 +132,7 @@ impl<T> Cache<T> {
         Self {
             policy,
             entries: Mutex::default(),
+            fetches: Semaphore::new(policy.most_fetches),
             random,
         }
     }
@@ -165,6 +174,15 @@ impl<T> Cache<T> {
         })
     }
 
+    /// Whether [`Cache::get`] would fetch the document, and the last attempt failed.
+    pub fn would_retry(&self, address: &str, now: Timestamp) -> bool {
+        let has_failed = |entry: &Arc<CacheEntry<T>>| entry.state().problem.is_some();
+        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let failed = entries.get(address).is_some_and(has_failed);
+        drop(entries);
+        failed && self.would_fetch(address, |_| true, now)
+    }
+
     /// The cached document. It may be stale, because [`Cache::refresh`] fetches new ones. If there is none, it is
     /// fetched now, once for all waiting requests.
     pub async fn get<F>(
@@ -197,6 +215,10 @@ impl<T> Cache<T> {
                 return Err(state.unavailable());
             }
         }
+        // Without a permit no attempt is recorded, so the next request may make one.
+        let Ok(_permit) = self.fetches.try_acquire() else {
+            return Err(Unavailable("too many documents are being fetched".to_owned()));
+        };
         self.record_attempt((address, &entry), now, fetch().await);
         let state = entry.state();
         usable(&state).ok_or_else(|| state.unavailable())
@@ -232,6 +254,7 @@ impl<T> Cache<T> {
         if !entry.state().may_attempt(RENEWAL_INTERVAL, now) {
             return None;
         }
+        let _permit = self.fetches.try_acquire().ok()?;
         self.record_attempt((address, &entry), now, fetch().await);
         let state = entry.state();
         other(&state)
@@ -306,198 +329,4 @@ impl<T> CacheEntry<T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicU32, Ordering};
-
-    use super::*;
-
-    const URL: &str = "https://up.example/jwks";
-
-    struct Source {
-        cache: Cache<u32>,
-        fetched: AtomicU32,
-        now: Timestamp,
-    }
-
-    impl Source {
-        fn new() -> Self {
-            Self {
-                cache: Cache::new(CachePolicy::PUBLISHED, Random::seeded(1)),
-                fetched: AtomicU32::new(0),
-                now: Timestamp::from_seconds(1_000_000),
-            }
-        }
-
-        fn fetch(&self) -> impl Future<Output = Fetched<u32>> {
-            std::future::ready(Ok((self.fetched.fetch_add(1, Ordering::SeqCst) + 1, None)))
-        }
-
-        async fn get(&self) -> Result<u32, Unavailable> {
-            self.cache
-                .get(URL, self.now, || self.fetch())
-                .await
-                .map(|found| *found)
-        }
-
-        fn fetched(&self) -> u32 {
-            self.fetched.load(Ordering::SeqCst)
-        }
-    }
-
-    #[tokio::test]
-    async fn concurrent_requests_fetch_a_document_once() {
-        let source = Source::new();
-        let (one, two, three) = tokio::join!(source.get(), source.get(), source.get());
-        assert_eq!((one, two, three), (Ok(1), Ok(1), Ok(1)));
-        assert_eq!(source.fetched(), 1);
-    }
-
-    #[tokio::test]
-    async fn a_stale_document_is_used_if_no_new_one_is_available() {
-        let mut source = Source::new();
-        source.get().await.unwrap();
-        source.now = source.now + Duration::from_hours(2);
-        assert_eq!(source.get().await, Ok(1));
-        source
-            .cache
-            .refresh(source.now, |_| async { Err("down".to_owned()) })
-            .await;
-        assert_eq!(source.get().await, Ok(1));
-        source.now = source.now + RENEWAL_INTERVAL;
-        source.cache.refresh(source.now, |_| source.fetch()).await;
-        assert_eq!(source.get().await, Ok(2));
-        source.now = source.now + Duration::from_hours(1) + Duration::from_hours(24);
-        let gone = source
-            .cache
-            .get(URL, source.now, || async { Err("down".to_owned()) })
-            .await;
-        assert_eq!(gone, Err(Unavailable("down".to_owned())));
-    }
-
-    #[tokio::test]
-    async fn a_newer_document_is_fetched_at_most_once_a_minute() {
-        let mut source = Source::new();
-        source.get().await.unwrap();
-        let known = source
-            .cache
-            .get(URL, source.now, || source.fetch())
-            .await
-            .unwrap();
-        assert!(
-            source
-                .cache
-                .newer(URL, &known, source.now, || source.fetch())
-                .await
-                .is_none()
-        );
-        assert!(!source.cache.would_fetch(URL, |_| false, source.now));
-        source.now = source.now + RENEWAL_INTERVAL;
-        assert!(source.cache.would_fetch(URL, |_| false, source.now));
-        assert!(!source.cache.would_fetch(URL, |_| true, source.now));
-        let newer = source
-            .cache
-            .newer(URL, &known, source.now, || source.fetch())
-            .await;
-        assert_eq!(newer.as_deref(), Some(&2));
-        for _ in 0..10 {
-            let newer = newer.as_ref().unwrap();
-            assert!(
-                source
-                    .cache
-                    .newer(URL, newer, source.now, || source.fetch())
-                    .await
-                    .is_none()
-            );
-        }
-        assert_eq!(source.fetched(), 2);
-    }
-
-    #[tokio::test]
-    async fn a_failed_fetch_is_not_repeated_at_once() {
-        let mut source = Source::new();
-        let attempts = AtomicU32::new(0);
-        for _ in 0..10 {
-            let refused = source
-                .cache
-                .get(URL, source.now, || async {
-                    attempts.fetch_add(1, Ordering::SeqCst);
-                    Err("down".to_owned())
-                })
-                .await;
-            assert_eq!(refused, Err(Unavailable("down".to_owned())));
-        }
-        assert_eq!(attempts.load(Ordering::SeqCst), 1);
-        source.now = source.now + RETRY_INTERVAL;
-        assert_eq!(source.get().await, Ok(1));
-    }
-
-    #[tokio::test]
-    async fn requests_that_wait_for_a_silent_host_get_the_result_of_one_fetch() {
-        let source = Source::new();
-        let (attempts, answer) = (AtomicU32::new(0), tokio::sync::Notify::new());
-        let get = |seconds| {
-            let fetch = || async {
-                if attempts.fetch_add(1, Ordering::SeqCst) == 0 {
-                    answer.notified().await;
-                }
-                Err("silent".to_owned())
-            };
-            let now = source.now + Duration::from_secs(seconds);
-            source.cache.get(URL, now, fetch)
-        };
-        let end = async { answer.notify_one() };
-        let (first, second, third, fourth, ()) = tokio::join!(get(0), get(4), get(5), get(9), end);
-        for result in [first, second, third, fourth] {
-            assert_eq!(result, Err(Unavailable("silent".to_owned())));
-        }
-        assert_eq!(attempts.load(Ordering::SeqCst), 1);
-    }
-
-    #[tokio::test]
-    async fn a_clock_that_jumps_back_does_not_stop_fetches() {
-        let mut source = Source::new();
-        source.get().await.unwrap();
-        source.now = source.now - Duration::from_hours(48);
-        let known = source
-            .cache
-            .get(URL, source.now, || source.fetch())
-            .await
-            .unwrap();
-        let newer = source
-            .cache
-            .newer(URL, &known, source.now, || source.fetch())
-            .await;
-        assert_eq!(newer.as_deref(), Some(&2));
-    }
-
-    #[tokio::test]
-    async fn the_document_that_was_unused_the_longest_makes_room() {
-        let policy = CachePolicy {
-            most: 2,
-            ..CachePolicy::CLIENT_DOCUMENTS
-        };
-        let cache = Cache::new(policy, Random::seeded(1));
-        let at = |seconds: u64| Timestamp::from_seconds(1_000_000 + seconds);
-        for (seconds, address) in [(0, "one"), (1, "two"), (2, "one"), (3, "three")] {
-            let fetched = cache.get(address, at(seconds), || async { Ok(((), None)) });
-            fetched.await.unwrap();
-        }
-        let is_kept = |address| !cache.would_fetch(address, |()| true, at(4));
-        assert!(is_kept("one") && is_kept("three") && !is_kept("two"));
-        let end = at(2) + LOWEST_MAX_AGE;
-        assert!(
-            cache.would_fetch("one", |()| true, end),
-            "a stale document is not used"
-        );
-    }
-
-    #[tokio::test]
-    async fn an_unused_document_is_removed() {
-        let mut source = Source::new();
-        source.get().await.unwrap();
-        source.now = source.now + UNUSED_PERIOD;
-        source.cache.refresh(source.now, |_| source.fetch()).await;
-        assert_eq!(source.cache.entries.lock().unwrap().len(), 0);
-        assert_eq!(source.fetched(), 1);
-    }
-}
+mod tests;

@@ -8,7 +8,6 @@ use base64::engine::general_purpose::STANDARD;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
-use tokio::sync::Semaphore;
 use url::Url;
 use zeroize::Zeroizing;
 
@@ -133,9 +132,6 @@ struct ErrorBody {
     error: String,
 }
 
-/// Documents and key sets of clients that registered themselves that are fetched at one moment. A fetch can last ten
-/// seconds, and anyone can cause one.
-const MOST_REGISTRANT_FETCHES: usize = 64;
 /// The longest key set of a client that registered itself.
 const MAX_REGISTRANT_KEY_BYTES: usize = 16 * 1024;
 
@@ -146,7 +142,6 @@ pub struct Upstreams {
     registrant_key_sets: Cache<JwkSet>,
     metadata: Cache<Metadata>,
     client_documents: Cache<RequestedMetadata>,
-    registrant_fetches: Semaphore,
 }
 
 impl Upstreams {
@@ -158,7 +153,6 @@ impl Upstreams {
             registrant_key_sets: Cache::new(CachePolicy::REGISTRANT_KEYS, random.clone()),
             metadata: Cache::new(CachePolicy::PUBLISHED, random.clone()),
             client_documents: Cache::new(CachePolicy::CLIENT_DOCUMENTS, random.clone()),
-            registrant_fetches: Semaphore::new(MOST_REGISTRANT_FETCHES),
         })
     }
 
@@ -218,6 +212,11 @@ impl Upstreams {
     /// Whether [`Upstreams::client_document`] would send a request.
     pub fn would_fetch_client_document(&self, client_id: &str, now: Timestamp) -> bool {
         self.client_documents.would_fetch(client_id, |_| true, now)
+    }
+
+    /// Whether [`Upstreams::client_document`] would send a request again, after one that failed.
+    pub fn would_retry_client_document(&self, client_id: &str, now: Timestamp) -> bool {
+        self.client_documents.would_retry(client_id, now)
     }
 
     /// The metadata of the provider.
@@ -324,9 +323,11 @@ impl Upstreams {
     }
 
     async fn fetch_registrant_keys(&self, address: &str, url: &Url) -> Fetched<JwkSet> {
-        let response = self
-            .get_for_registrant(address, url, MAX_REGISTRANT_KEY_BYTES)
-            .await?;
+        let request = Request {
+            max_bytes: MAX_REGISTRANT_KEY_BYTES,
+            ..Request::get(url)
+        };
+        let response = self.get(address, request).await?;
         Ok((parse_keys(address, &response.body)?, response.max_age))
     }
 
@@ -342,9 +343,11 @@ impl Upstreams {
     async fn fetch_client_document(&self, client_id: &str) -> Fetched<RequestedMetadata> {
         let url =
             client_document::address_of(client_id).ok_or("the client_id is not the address of a document")?;
-        let response = self
-            .get_for_registrant(client_id, &url, client_document::MAX_BYTES)
-            .await?;
+        let request = Request {
+            max_bytes: client_document::MAX_BYTES,
+            ..Request::get(&url)
+        };
+        let response = self.get(client_id, request).await?;
         let media_type = response.content_type;
         if media_type != "application/json" && !media_type.ends_with("+json") {
             return Err(format!("{client_id} is not served as application/json"));
@@ -358,22 +361,6 @@ impl Upstreams {
         let url = parse_address(address)?;
         let response = self.get(address, Request::get(&url)).await?;
         Ok((response.body, response.max_age))
-    }
-
-    async fn get_for_registrant(
-        &self,
-        address: &str,
-        url: &Url,
-        max_bytes: usize,
-    ) -> Result<Response, String> {
-        let Ok(_permit) = self.registrant_fetches.try_acquire() else {
-            return Err("too many documents and keys are being fetched".to_owned());
-        };
-        let request = Request {
-            max_bytes,
-            ..Request::get(url)
-        };
-        self.get(address, request).await
     }
 
     async fn get(&self, address: &str, request: Request<'_>) -> Result<Response, String> {

@@ -90,8 +90,8 @@ impl ClientLookup {
     }
 }
 
-/// Finds the client of a new authorization request. `admit` is called with the address of a document before it is
-/// fetched.
+/// Finds the client of a sign-in. `admit` is called with the address of a document before it is fetched. The document of a
+/// stored client counts only if the last attempt to fetch it failed: users of a client that works do not wait.
 pub(in crate::flow) async fn find_client(
     core: &Core,
     client_id: &str,
@@ -119,7 +119,11 @@ pub(in crate::flow) async fn find_client(
                 return Ok(Err(UntrustedRedirect::ClientDocument(detail.to_owned())));
             }
         }
-        (Some(_), Some(_)) => {}
+        (Some(_), Some(address)) => {
+            if core.upstreams.would_retry_client_document(client_id, now) {
+                admit(address)?;
+            }
+        }
     }
     let document = match core.upstreams.client_document(client_id, now).await {
         Ok(document) => document,

@@ -9,6 +9,7 @@ use ::http::request::Parts;
 use ::http::uri::Authority;
 use ::http::{Method, StatusCode};
 use bytes::Bytes;
+use url::Url;
 
 use super::client_address;
 use super::cookie::Cookie;
@@ -198,6 +199,14 @@ impl RequestContext {
     pub fn count_provider_answer(&self) -> Result<(), Failure> {
         let counted = self.app.limits.receive_provider_answer(self.from, self.now);
         counted.map_err(throttled)
+    }
+
+    /// Counts metadata or keys that are fetched from this address because the request names a client that registers itself.
+    /// Refuses the request if too many were fetched for its sender, or from that host.
+    pub fn charge_fetch(&self, address: &Url) -> Result<(), Failure> {
+        let host = address.host_str().unwrap_or_default();
+        let charged = self.app.limits.fetch_for_registrant(host, self.from, self.now);
+        charged.map_err(throttled)
     }
 
     /// Refuses a new anonymous user or client if the disk is nearly full.

@@ -14,7 +14,7 @@
 //! | passwords typed, right or wrong | 300, half a second | the address; in known browsers the user instead |
 //! | answers of providers | 300, half a second | the address |
 //! | metadata documents and keys fetched for clients that register themselves | 30, 10 seconds | the address |
-//! | | 60, 2 seconds | the host of the document or the keys; a document that has a client's record is not counted |
+//! | | 60, 2 seconds | the host of the document or the keys; the document of a client with a record is counted after a failed fetch |
 //! | failed client authentication | 20, 10 seconds | the client's name at the address |
 //! | | 200, 1 second | the address; a public client that presents nothing is not counted |
 //! | anonymous users | as configured | the address; the client |

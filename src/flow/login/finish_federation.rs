@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use url::Url;
 use uuid::Uuid;
 
 use super::begin_federation::{FederationProblem, KeptSignIn};
@@ -52,8 +53,8 @@ pub fn transaction_of(state: &str) -> Option<Uuid> {
 /// Takes a provider's answer. It is accepted once, in the browser that was sent there, and for the last question. If
 /// the answer comes again, the sign-in continues.
 ///
-/// `kept` is what the browser has kept of the transaction that `state` names. `admit` is called before the provider is
-/// asked. That the answer was used is stored when its user has authenticated. An answer with which nobody could sign in may
+/// `kept` is what the browser has kept of the transaction that `state` names. `admit_document` is
+/// called before the metadata document of the client is fetched, and `admit_answer` before the provider is asked. That the answer was used is stored when its user has authenticated. An answer with which nobody could sign in may
 /// come again: the provider redeems its code once (RFC 6749 section 4.1.2).
 pub async fn finish_federation(
     core: &Core,
@@ -61,7 +62,10 @@ pub async fn finish_federation(
     provider: &str,
     callback: Callback,
     kept: Option<KeptSignIn>,
-    admit: impl FnOnce() -> Result<(), Failure>,
+    (admit_document, admit_answer): (
+        impl FnOnce(&Url) -> Result<(), Failure>,
+        impl FnOnce() -> Result<(), Failure>,
+    ),
     now: Timestamp,
 ) -> Result<CallbackResult, Failure> {
     let Ok(state) = Secret::<UpstreamState>::parse(&callback.state) else {
@@ -72,7 +76,7 @@ pub async fn finish_federation(
             LoginTransactionError::OtherBrowser,
         ));
     };
-    let login = match transaction::load_login(core, browser, &kept.transaction, now).await? {
+    let login = match transaction::load_login(core, browser, &kept.transaction, admit_document, now).await? {
         Ok(login) => login,
         Err(error) => return Ok(CallbackResult::TransactionError(error)),
     };
@@ -97,7 +101,7 @@ pub async fn finish_federation(
             FederationProblem::NotOffered,
         ));
     };
-    admit()?;
+    admit_answer()?;
     let check = CallbackCheck {
         core,
         provider,

@@ -12,6 +12,7 @@
 
 use std::sync::Arc;
 
+use url::Url;
 use uuid::Uuid;
 
 use super::session::LiveSession;
@@ -132,16 +133,18 @@ pub(in crate::flow) fn accepts_authentication(
     Ok(lives && (may_sign_in_again || is_in_progress))
 }
 
-/// Opens a transaction for a page of this browser.
+/// Opens a transaction for a page of this browser. `admit` is called with the address of the client's metadata document
+/// before that is fetched.
 pub async fn load_login(
     core: &Core,
     browser: &Browser,
     sealed: &str,
+    admit: impl FnOnce(&Url) -> Result<(), Failure>,
     now: Timestamp,
 ) -> Result<Result<LoginContext, LoginTransactionError>, Failure> {
     let transaction = or_refuse!(open_transaction(core, browser, sealed, now));
     let (client_lookup, client) = match transaction.purpose.client_id() {
-        Some(client_id) => match find_client(core, client_id, |_| Ok(()), now).await? {
+        Some(client_id) => match find_client(core, client_id, admit, now).await? {
             Ok(found) => (found.clone(), found.client(client_id)),
             Err(_) => return Ok(Err(LoginTransactionError::Expired)),
         },

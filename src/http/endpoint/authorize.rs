@@ -5,7 +5,6 @@ use url::Url;
 
 use crate::flow::login::authorize::begin_authorization;
 use crate::http::context::{RefusalLog, RequestContext};
-use crate::http::endpoint::client::admit_fetch;
 use crate::http::error;
 use crate::http::request::Parameters;
 use crate::http::response::HttpResponse;
@@ -27,7 +26,7 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
     if context.method() == Method::POST {
         return repeat_as_get(context, &Route::Authorize);
     }
-    let admit = |document: &Url| admit_fetch(context, document);
+    let admit = |document: &Url| context.charge_fetch(document);
     let (core, browser) = (&context.app.core, context.browser());
     match begin_authorization(core, &parameters, &browser, admit, context.now).await {
         Ok(Ok(redirect)) => browser_redirect::send(context, redirect),

@@ -38,7 +38,7 @@ pub async fn authenticate(
     let endpoint = context.app.url(endpoint);
     context.record_client_id(&credentials.client_id);
     let name = credentials.client_id.as_bytes();
-    let admit = |keys: &Url| admit_fetch(context, keys);
+    let admit = |keys: &Url| context.charge_fetch(keys);
     let authentication = authenticate_client(&context.app.core, &credentials, &endpoint, admit, context.now);
     let catalog = context.app.core.catalog();
     let client = catalog.client(&credentials.client_id);
@@ -46,14 +46,6 @@ pub async fn authenticate(
         return authentication.await;
     }
     authenticate_within_limits(context, name, authentication).await
-}
-
-/// Charges the sender for metadata or keys that are fetched from this address, because its request names a client that
-/// registers itself.
-pub(super) fn admit_fetch(context: &RequestContext, address: &Url) -> Result<(), Failure> {
-    let (limits, host) = (&context.app.limits, address.host_str().unwrap_or_default());
-    let admitted = limits.fetch_for_registrant(host, context.client_address(), context.now);
-    admitted.map_err(throttled)
 }
 
 /// Checks credentials under this name, unless too many from this address were wrong.

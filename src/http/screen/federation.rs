@@ -5,6 +5,7 @@ use ::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderValue};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use url::Url;
 
 use super::login_context::LoginRequest;
 use super::{browser_redirect, kept_sign_in, login_context};
@@ -56,14 +57,15 @@ pub async fn callback(context: &RequestContext, provider: &str) -> HttpResponse 
     if let Some(kept) = &kept {
         login_context::set_page_style(context, &kept.transaction).await;
     }
-    let admit = || context.count_provider_answer();
+    let admit_document = |document: &Url| context.charge_fetch(document);
+    let admit_answer = || context.count_provider_answer();
     let mut answer = match finish_federation(
         &context.app.core,
         &context.browser(),
         provider,
         callback,
         kept,
-        admit,
+        (admit_document, admit_answer),
         context.now,
     )
     .await

@@ -1,8 +1,10 @@
 //! Loads the sign-in that a form or an address belongs to.
 
 use ::http::StatusCode;
+use url::Url;
 
 use super::browser_redirect;
+use crate::flow::Failure;
 use crate::flow::browser::Browser;
 use crate::flow::login::transaction;
 use crate::flow::login::transaction::{LoginContext, LoginTransactionError};
@@ -37,8 +39,7 @@ pub async fn load(context: &RequestContext) -> Result<LoginRequest, Box<HttpResp
 
 /// Loads a sealed sign-in, such as again after an attempt; a page if it cannot.
 pub async fn reload(context: &RequestContext, sealed: &str) -> Result<LoginContext, Box<HttpResponse>> {
-    let (core, browser) = (&context.app.core, context.browser());
-    match transaction::load_login(core, &browser, sealed, context.now).await {
+    match load_login(context, sealed).await {
         Ok(Ok(login)) => {
             set_page_style_for(context, &login);
             Ok(login)
@@ -76,10 +77,18 @@ pub async fn continue_login(context: &RequestContext, login: &LoginContext) -> H
 
 /// Sets the theme and languages of the client of a sign-in, if this browser has begun it.
 pub async fn set_page_style(context: &RequestContext, sealed: &str) {
-    let (core, browser) = (&context.app.core, context.browser());
-    if let Ok(Ok(login)) = transaction::load_login(core, &browser, sealed, context.now).await {
+    if let Ok(Ok(login)) = load_login(context, sealed).await {
         set_page_style_for(context, &login);
     }
+}
+
+async fn load_login(
+    context: &RequestContext,
+    sealed: &str,
+) -> Result<Result<LoginContext, LoginTransactionError>, Failure> {
+    let (core, browser) = (&context.app.core, context.browser());
+    let admit = |document: &Url| context.charge_fetch(document);
+    transaction::load_login(core, &browser, sealed, admit, context.now).await
 }
 
 fn set_page_style_for(context: &RequestContext, login: &LoginContext) {

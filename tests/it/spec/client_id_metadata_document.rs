@@ -411,6 +411,38 @@ async fn one_address_causes_a_limited_number_of_fetches_and_known_clients_are_no
     assert_eq!(scene.fetched(), before);
 }
 
+/// A fetch from a silent host lasts long, and few go on at once.
+#[tokio::test]
+async fn pages_of_a_sign_in_and_clients_without_a_document_cause_a_limited_number_of_fetches() {
+    let scene = Scene::start().await;
+    let browser = scene.server.browser();
+    let page = browser.authorize(&scene.app.request()).await;
+    assert_eq!(page.page(), "/login");
+    let form = page.login_form();
+    let login = format!("/login?transaction={}", form.value("transaction").unwrap());
+    let stored = format!("{}/stored", scene.website.issuer);
+    let mut document = scene.document();
+    document["client_id"] = json!(stored);
+    scene.website.say("/stored", Say::Json(document));
+    let stored = scene.server.unregistered(&stored, CALLBACK);
+    stored.tokens(&scene.alice.browser()).await;
+    let gone = || Say::Raw(b"HTTP/1.1 410 Gone\r\ncontent-length: 0\r\n\r\n".into());
+    scene.website.say("/client", gone());
+    scene.website.say("/stored", gone());
+    scene.server.advance(300);
+    let fetched = || (scene.fetched(), scene.website.seen("/stored").len());
+    let before = fetched();
+    for n in 0..30 {
+        scene.page_for(&format!("{}/n{n}", scene.website.issuer)).await;
+    }
+    assert_eq!(browser.fetch(&login).await.status, 429);
+    let asked = async || scene.server.browser().authorize(&stored.request()).await.status;
+    assert_eq!(asked().await, 400, "its document was there so far");
+    scene.server.advance(5);
+    assert_eq!(asked().await, 429);
+    assert_eq!(fetched(), (before.0, before.1 + 1));
+}
+
 #[tokio::test]
 async fn a_redirect_uri_that_the_document_does_not_list_is_refused() {
     let scene = Scene::start().await;

@@ -438,7 +438,7 @@ async fn sign_in_behind(
     let binding = browser.cookie(BINDING);
     let here = Sender::of(None, binding.as_deref(), Device::default());
     let sealed = form.value("transaction").unwrap();
-    let login = transaction::load_login(core, &here, sealed, now)
+    let login = transaction::load_login(core, &here, sealed, |_| Ok(()), now)
         .await
         .unwrap()
         .unwrap();
