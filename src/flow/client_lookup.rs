@@ -21,6 +21,7 @@ use crate::oauth::Client;
 use crate::oauth::authorize::UntrustedRedirect;
 use crate::oauth::client::ClientOrigin;
 use crate::oauth::client_document::{address_of, new_client};
+use crate::oauth::redirect_uri::lead_elsewhere;
 use crate::oauth::registration::RequestedMetadata;
 use crate::observe::audit;
 use crate::observe::audit::Event;
@@ -135,7 +136,7 @@ pub(in crate::flow) async fn find_client(
         return Ok(Ok(ClientLookup::registered(core)));
     }
     let before = stored.unwrap_or_else(|| new_client(client_id, core.random.uuid_v4(), now));
-    let documented = documented(core, &document, before);
+    let documented = documented(core, &document, before, now);
     Ok(documented
         .map(|documented| ClientLookup {
             documented: Some(documented),
@@ -145,13 +146,23 @@ pub(in crate::flow) async fn find_client(
 }
 
 /// The client as its document describes it. `before` is its record, or a new one.
-fn documented(core: &Core, document: &RequestedMetadata, before: Client) -> Result<Client, String> {
+fn documented(
+    core: &Core,
+    document: &RequestedMetadata,
+    before: Client,
+    now: Timestamp,
+) -> Result<Client, String> {
     let client_id = before.client_id.clone();
-    describe(core, document, before).map_err(|refusal| {
+    let redirect_uris = before.redirect_uris.clone();
+    let mut client = describe(core, document, before).map_err(|refusal| {
         let problem = format!("the document at {client_id}: {}", refusal.description);
         core.upstreams.reject_client_document(&client_id, problem.clone());
         problem
-    })
+    })?;
+    if lead_elsewhere(&redirect_uris, &client.redirect_uris) {
+        client.redirects_changed_at = Some(now);
+    }
+    Ok(client)
 }
 
 /// Renews the record of a client that authenticates, if it has a metadata document and that has changed. If the document
@@ -170,7 +181,7 @@ pub(in crate::flow) async fn renew_client(
         return Ok(());
     };
     let client = match document {
-        Ok(document) if is_of_document(&stored) => documented(core, &document, stored.clone()).ok(),
+        Ok(document) if is_of_document(&stored) => documented(core, &document, stored.clone(), now).ok(),
         _ => None,
     };
     let client = client.unwrap_or_else(|| stored.clone());

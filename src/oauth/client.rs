@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
-use crate::identity::AuthenticationMethod;
+use crate::identity::{AuthenticationMethod, Consent};
 pub use crate::oauth::client_metadata::{
     AssertionAudience, ClientMetadata, ConsentRequirement, GrantType, IdTokenContent, PkceRequirement,
     RefreshPolicy,
@@ -127,6 +127,9 @@ pub struct Client {
     /// What is kept of a dynamic registration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registration: Option<Registration>,
+    /// When its metadata document last added a redirect URI that leads to another host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redirects_changed_at: Option<Timestamp>,
     /// Whether the client may be used.
     pub enabled: bool,
     /// When the record was made.
@@ -162,6 +165,7 @@ impl Client {
             metadata: ClientMetadata::default(),
             origin: ClientOrigin::Operator,
             registration: None,
+            redirects_changed_at: None,
             enabled: true,
             created_at: now,
             updated_at: now,
@@ -186,6 +190,13 @@ impl Client {
     /// Whether users are asked before the client gets tokens.
     pub fn requires_consent(&self) -> bool {
         self.consent == ConsentRequirement::Require
+    }
+
+    /// Whether a consent counts for new authorization requests. If the client has since got redirect URIs that lead to
+    /// another host, the user did not see that host and is asked again.
+    pub fn accepts_consent(&self, consent: &Consent) -> bool {
+        self.redirects_changed_at
+            .is_none_or(|changed_at| consent.given_at >= changed_at)
     }
 
     /// Whether the client is registered for this grant (RFC 6749 section 5.2, `unauthorized_client`).

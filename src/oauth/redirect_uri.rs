@@ -227,6 +227,21 @@ fn is_loopback(url: &Url) -> bool {
     }
 }
 
+/// Whether one of `after` leads elsewhere than those of `before`: to another host, or to the application of another
+/// private-use scheme. A loopback address leads to the user's own machine.
+pub(crate) fn lead_elsewhere(before: &[String], after: &[String]) -> bool {
+    let place = |uri: &String| {
+        let url = Url::parse(uri).ok().filter(|url| !is_on_this_machine(url))?;
+        let is_web = matches!(url.scheme(), "http" | "https");
+        Some(if is_web { url.host_str()? } else { url.scheme() }.to_owned())
+    };
+    let known: Vec<_> = before.iter().filter_map(place).collect();
+    after
+        .iter()
+        .filter_map(place)
+        .any(|place| !known.contains(&place))
+}
+
 /// The origin (RFC 6454) of a redirect URI: scheme, host and port. A URI with a private-use scheme has an origin only
 /// if it has a host, which the browser in an application sends unchanged.
 pub(crate) fn origin(uri: &str) -> Option<String> {

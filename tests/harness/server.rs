@@ -287,6 +287,7 @@ impl Server {
             },
             origin: ClientOrigin::Operator,
             registration: None,
+            redirects_changed_at: None,
             enabled: true,
             created_at: now,
             updated_at: now,

@@ -1,6 +1,7 @@
 //! A user answers the consent page (OpenID Connect Core 3.1.2.4).
 
 use std::slice;
+use std::sync::Arc;
 
 use super::session::LiveSession;
 use super::transaction;
@@ -36,9 +37,14 @@ pub async fn give_consent(
     let is_first_use = catalog
         .client(&client_id)
         .is_some_and(|client| client.is_never_used());
+    let client = login.purpose.code_request().map(|(_, client)| Arc::clone(client));
     let remember = move |tx: &mut dyn Tx, live: &LiveSession| {
         let key = (live.user.uuid, client_id.clone());
-        let before = CONSENTS.get(&*tx, &key)?;
+        let counts = |consent: &Consent| {
+            let client = client.as_ref();
+            client.is_some_and(|client| client.accepts_consent(consent))
+        };
+        let before = CONSENTS.get(&*tx, &key)?.filter(counts);
         let allowed = consent::allowed(before.as_ref()).unwrap_or_default();
         let scope = allowed.union(&requested).to_string();
         CONSENTS.put(tx, &key, &Consent { scope, given_at: now })?;

@@ -270,7 +270,8 @@ pub(in crate::flow) fn next_step(
     }
     let consent = match (session, purpose.code_request()) {
         (Some(live), Some((_, client))) => {
-            CONSENTS.get(snapshot, &(live.user.uuid, client.client_id.clone()))?
+            let given = CONSENTS.get(snapshot, &(live.user.uuid, client.client_id.clone()))?;
+            given.filter(|consent| client.accepts_consent(consent))
         }
         _ => None,
     };

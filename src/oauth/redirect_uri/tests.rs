@@ -126,6 +126,21 @@ fn a_request_may_leave_out_the_only_one() {
 }
 
 #[test]
+fn another_host_or_private_use_scheme_is_elsewhere_and_a_loopback_address_is_not() {
+    let before = ["https://app.example/cb", "com.example.app:/cb"].map(ToOwned::to_owned);
+    for (uri, is_elsewhere) in [
+        ("https://app.example:8443/other", false),
+        ("com.example.app:/other", false),
+        ("http://127.0.0.1/cb", false),
+        ("http://localhost:3000/cb", false),
+        ("https://www.app.example/cb", true),
+        ("com.example.other:/cb", true),
+    ] {
+        assert_eq!(lead_elsewhere(&before, &[uri.to_owned()]), is_elsewhere, "{uri}");
+    }
+}
+
+#[test]
 fn what_may_be_registered() {
     for fine in [
         "https://app.example/cb",

@@ -41,6 +41,7 @@ fn client(method: AuthMethod, redirect_uris: &[&str]) -> Client {
         },
         origin: ClientOrigin::Operator,
         registration: None,
+        redirects_changed_at: None,
         enabled: true,
         created_at: Timestamp::from_seconds(0),
         updated_at: Timestamp::from_seconds(0),

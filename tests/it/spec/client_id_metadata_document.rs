@@ -518,6 +518,38 @@ async fn a_code_for_a_redirect_uri_that_has_left_the_document_is_refused() {
     assert_eq!(scene.fetched(), 2);
 }
 
+/// Otherwise the next owner of the document's host would silently get codes of all its users.
+#[tokio::test]
+async fn users_are_asked_again_once_the_document_names_another_host_to_go_back_to() {
+    let scene = Scene::start().await;
+    let browser = scene.alice.browser();
+    let all = scene.app.request().with("scope", "openid email");
+    let tokens = scene.app.tokens_for(&browser, &all).await;
+    scene.publish(&json!({
+        "redirect_uris": [CALLBACK, "https://app.example/other", "http://127.0.0.1/cb"],
+    }));
+    scene.server.advance(300);
+    browser.authorize(&all).await.callback().code();
+    scene.publish(&json!({ "redirect_uris": [CALLBACK, "https://other.example/cb"] }));
+    scene.server.advance(300);
+    scene.app.refresh(tokens.refresh_token()).await.tokens();
+    let less = scene
+        .app
+        .request()
+        .with("redirect_uri", "https://other.example/cb");
+    let page = browser.authorize(&less.clone().with("scope", "openid")).await;
+    assert_eq!(page.page(), "/consent");
+    page.allow().await.callback().code();
+    scene.server.advance(300);
+    browser
+        .authorize(&less.with("scope", "openid"))
+        .await
+        .callback()
+        .code();
+    let page = browser.authorize(&all).await;
+    assert_eq!(page.page(), "/consent", "what was allowed before is forgotten");
+}
+
 /// Section "Changes in Client Keys".
 #[tokio::test]
 async fn the_keys_of_the_document_count_as_they_are_now() {
