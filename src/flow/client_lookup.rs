@@ -173,7 +173,7 @@ pub(in crate::flow) async fn renew_client(
     now: Timestamp,
 ) -> Result<(), Failure> {
     let is_renewed = |client: &Arc<Client>| client.enabled && is_of_document(client);
-    if !core.catalog().client(client_id).is_some_and(is_renewed) {
+    if !core.policy.metadata_documents || !core.catalog().client(client_id).is_some_and(is_renewed) {
         return Ok(());
     }
     let document = core.upstreams.client_document(client_id, now).await;

@@ -166,6 +166,17 @@ async fn without_the_setting_the_address_is_an_unknown_client_and_is_not_fetched
 }
 
 #[tokio::test]
+async fn without_the_setting_a_stored_client_authenticates_by_its_record() {
+    let website = Upstream::start().await;
+    let server = Server::start_reaching(&website.terms(), |_| {}).await;
+    let as_stored = |client: &mut Client| client.origin = ClientOrigin::MetadataDocument;
+    let id = format!("{}/client", website.issuer);
+    let app = server.client_with(&id, as_stored).await;
+    assert_eq!(app.refresh("x").await.error(), "invalid_grant");
+    assert!(website.seen("/client").is_empty());
+}
+
+#[tokio::test]
 async fn other_ways_to_write_the_address_are_unknown_clients_and_are_not_fetched() {
     let scene = Scene::start().await;
     let origin = &scene.website.issuer;
