@@ -166,7 +166,7 @@ fn documented(
 }
 
 /// Renews the record of a client that authenticates, if it has a metadata document and that has changed. If the document
-/// cannot be had, the record stays as it is.
+/// cannot be had, the record stays as it is. Anyone can cause this, so it is not recorded as a use.
 pub(in crate::flow) async fn renew_client(
     core: &Core,
     client_id: &str,
@@ -176,30 +176,50 @@ pub(in crate::flow) async fn renew_client(
     if !core.policy.metadata_documents || !core.catalog().client(client_id).is_some_and(is_renewed) {
         return Ok(());
     }
-    let document = core.upstreams.client_document(client_id, now).await;
-    let Some(stored) = core.store.read(|snapshot| CLIENTS.get(snapshot, client_id))? else {
+    let Ok(document) = core.upstreams.client_document(client_id, now).await else {
         return Ok(());
     };
-    let client = match document {
-        Ok(document) if is_of_document(&stored) => documented(core, &document, stored.clone(), now).ok(),
-        _ => None,
+    let stored = core.store.read(|snapshot| CLIENTS.get(snapshot, client_id))?;
+    let Some(stored) = stored.filter(is_of_document) else {
+        return Ok(());
     };
-    let client = client.unwrap_or_else(|| stored.clone());
-    if client == stored && now.since(stored.updated_at) < RECORD_INTERVAL {
+    let client = documented(core, &document, stored.clone(), now);
+    let Some(client) = client.ok().filter(|client| *client != stored) else {
+        return Ok(());
+    };
+    core.store
+        .write("renew_client", move |tx| {
+            if CLIENTS.get(&*tx, &client.client_id)?.as_ref() == Some(&stored) {
+                CLIENTS.put(tx, &client.client_id, &client)?;
+            }
+            Ok(())
+        })
+        .await?;
+    Ok(publish(core, client_id)?)
+}
+
+fn is_use_due(client: &Client, now: Timestamp) -> bool {
+    is_of_document(client) && now.since(client.updated_at) >= RECORD_INTERVAL
+}
+
+/// Records, at most once a day, that a client with a metadata document got tokens by a refresh. A code is recorded when it
+/// is issued.
+pub(in crate::flow) async fn record_use(core: &Core, client: &Client, now: Timestamp) -> Result<(), Failure> {
+    if !is_use_due(client, now) {
         return Ok(());
     }
-    let renewed = core
-        .store
-        .write("renew_client", move |tx| {
-            let stored = CLIENTS.get(&*tx, &client.client_id)?;
-            match stored.filter(|stored| stored.client_uuid == client.client_uuid) {
-                Some(_) => store(tx, &client, now),
-                None => Ok(()),
+    let id = client.client_id.clone();
+    core.store
+        .write("record_client_use", move |tx| {
+            let stored = CLIENTS.get(&*tx, &id)?;
+            if let Some(mut stored) = stored.filter(|stored| is_use_due(stored, now)) {
+                stored.updated_at = now;
+                CLIENTS.put(tx, &id, &stored)?;
             }
+            Ok(())
         })
-        .await;
-    renewed?;
-    Ok(publish(core, client_id)?)
+        .await?;
+    Ok(publish(core, &client.client_id)?)
 }
 
 /// Stores a client, if it differs from its record or was not used for a while. A client of the operator with the same

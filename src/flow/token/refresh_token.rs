@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::issue::{ApprovedGrant, issue_tokens};
 use crate::clock::Timestamp;
+use crate::flow::client_lookup::record_use;
 use crate::flow::grant_policy::GrantPolicy;
 use crate::flow::{Answer, Core, Failure};
 use crate::identity::User;
@@ -148,6 +149,7 @@ pub async fn rotate_refresh_token(
                     family: id,
                 });
             }
+            record_use(core, client, now).await?;
             // Read again: the keys may have rotated before this retry, after it was verified.
             let derived = core.catalog().refresh_keys().derive(&newest);
             approved.refresh_token = Some(derived.ok_or(Failure::NoRefreshKey)?);

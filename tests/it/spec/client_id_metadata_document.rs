@@ -697,6 +697,22 @@ async fn a_client_that_the_operator_registers_during_the_fetch_stays_as_register
 }
 
 #[tokio::test]
+async fn a_refresh_counts_as_a_use_without_the_document_and_a_request_that_fails_does_not() {
+    let scene = Scene::start().await;
+    let tokens = scene.app.tokens(&scene.alice.browser()).await;
+    let stored = scene.stored();
+    scene.server.advance(2 * 24 * 3600);
+    assert_eq!(scene.app.redeem("x").await.error(), "invalid_grant");
+    assert_eq!(scene.app.refresh("x").await.error(), "invalid_grant");
+    assert_eq!(scene.stored(), stored);
+    let gone = b"HTTP/1.1 410 Gone\r\ncontent-length: 0\r\n\r\n";
+    scene.website.say("/client", Say::Raw(gone.into()));
+    scene.server.advance(24 * 3600);
+    scene.app.refresh(tokens.refresh_token()).await.tokens();
+    assert_eq!(scene.stored().unwrap().updated_at, scene.server.clock.now());
+}
+
+#[tokio::test]
 async fn a_client_without_a_use_for_longer_than_a_refresh_token_lasts_is_removed() {
     let scene = Scene::start().await;
     let browser = scene.alice.browser();
