@@ -247,11 +247,11 @@ fn publish(core: &Core, client_id: &str) -> Result<(), StoreError> {
     let Some(stored) = core.store.read(|snapshot| CLIENTS.get(snapshot, client_id))? else {
         return Ok(());
     };
-    if before.is_some_and(|before| before.updated_at == stored.updated_at) {
+    let after = catalog.expand_scope(stored);
+    if before.is_some_and(|before| **before == after) {
         return Ok(());
     }
-    core.reload_clients(slice::from_ref(&stored.client_id))?;
-    let after = catalog.expand_scope(stored);
+    core.reload_clients(slice::from_ref(&after.client_id))?;
     if before.is_none_or(|before| before.metadata != after.metadata) {
         audit::record(&Event::ClientDocumentStored { client_id });
     }
@@ -268,6 +268,21 @@ mod tests {
     use crate::admin::tests::core;
 
     const ID: &str = "https://app.example/client";
+
+    #[tokio::test]
+    async fn of_two_records_of_one_second_the_later_one_counts() {
+        let core = core();
+        let now = core.clock.now();
+        let mut client = new_client(ID, core.random.uuid_v4(), now);
+        for name in ["first", "second"] {
+            client.client_name = Some(name.to_owned());
+            let row = client.clone();
+            let put = move |tx: &mut dyn Tx| CLIENTS.put(tx, ID, &row);
+            core.store.write("test_store", put).await.unwrap();
+            publish(&core, ID).unwrap();
+            assert_eq!(core.catalog().client(ID).unwrap().display_name(), name);
+        }
+    }
 
     #[tokio::test]
     async fn a_client_that_the_operator_adds_during_a_sign_in_is_not_replaced_by_the_document() {
