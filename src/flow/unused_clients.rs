@@ -31,7 +31,11 @@ fn is_abandoned(client: &Client, refresh_token: Duration, now: Timestamp) -> boo
                 || (client.is_never_used() && now.since(client.created_at) >= UNUSED_PERIOD)
         }
         ClientOrigin::MetadataDocument => {
-            let retention = UNUSED_PERIOD.max(refresh_token) + RECORD_INTERVAL;
+            let own = client
+                .refresh_token_lifetime
+                .map(Duration::from)
+                .unwrap_or_default();
+            let retention = UNUSED_PERIOD.max(refresh_token).max(own) + RECORD_INTERVAL;
             client.enabled && now.since(client.updated_at) >= retention
         }
     }
@@ -82,4 +86,21 @@ pub(super) async fn remove_unused_clients(core: &Core, now: Timestamp) -> Result
         });
     }
     Ok(reloaded?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oauth::client_document::new_client;
+    use crate::random::Random;
+
+    #[test]
+    fn a_client_whose_refresh_tokens_last_longer_than_those_of_others_is_kept_longer() {
+        let (created, day) = (Timestamp::from_seconds(0), Duration::from_hours(24));
+        let mut client = new_client("https://app.example/client", Random::system().uuid_v4(), created);
+        let is_kept = |client: &Client, days| !is_abandoned(client, day, created + day * days);
+        assert!(is_kept(&client, 30) && !is_kept(&client, 31));
+        client.refresh_token_lifetime = serde_json::from_str("7776000").ok();
+        assert!(is_kept(&client, 90) && !is_kept(&client, 91));
+    }
 }
