@@ -28,7 +28,7 @@
 //! | [`password`] | password hashes, the pool that computes them, hashes of other systems, strength | limit |
 //! | [`identity`] | users, sessions, consents | clock, password, secret |
 //! | [`oauth`] | the RFCs as types and pure decisions | clock, described, identity, jose, password, secret |
-//! | [`federation`] | upstream providers: whom they vouch for, what they publish | clock, identity, jose, net, oauth, random, route |
+//! | [`federation`] | upstream providers: whom they vouch for, what they publish; what clients publish: metadata and keys | clock, identity, jose, net, oauth, random, route |
 //! | [`store`] | typed tables on a byte-level waist; redb behind it | clock, federation, files, identity, jose, oauth, random |
 //! | [`observe`] | the log, the audit events, the metrics | clock, config, described, files |
 //! | [`data_dir`] | the files of one installation: lock, master key, free room, atomic writes, restore | admin, clock, control, files, flow, hex, random, seal, store |
@@ -46,7 +46,7 @@
 //! | [`cli`] | the commands: parsing and printing; composes everything | admin, age, background, clock, config, control, data_dir, described, federation, files, flow, guide, http, identity, jose, net, oauth, observe, pages, password, random, route, seal, server, store, themes |
 //!
 //! No two rooms import each other, not by way of others either. Two imports may surprise. [`federation`] imports `net`,
-//! because [`federation::Upstreams`] fetches and caches what providers publish; the rules beside it stay pure. `net`
+//! because [`federation::Upstreams`] fetches and caches what providers and clients publish; the rules beside it stay pure. `net`
 //! imports [`limit`], so that one piece counts the connections, bodies and passwords of an address.
 //!
 //! # What always holds
@@ -59,7 +59,8 @@
 //!    closure may run twice, so it reads neither clock nor entropy: both are drawn before it.
 //! 3. **Nothing slow happens inside a transaction.** Passwords are hashed on threads of their own, tokens are
 //!    signed after the commit. Commands run on threads that may block, and what concerns all users goes in pages and
-//!    batches of a hundred.
+//!    batches of a hundred. One exception: [`flow::grant_revocation`] ends all grants of a removed client or provider in
+//!    one transaction, so that no other one inherits them.
 //! 4. **Who presents something is settled before anything is consumed.** A code or refresh token in another
 //!    client's hands changes nothing.
 //! 5. **Addresses come from the configuration.** Neither `Host` nor a forwarded header makes a URL. A redirect
@@ -72,15 +73,19 @@
 //! # A sign-in
 //!
 //! `net` hands hyper's request to [`http::respond`], which names the [`route::Route`] and calls
-//! `http::endpoint::authorize`. [`flow::login::authorize`] finds the client in the in-memory
-//! [`flow::Catalog`], matches the redirect URI, parses the rest into an
+//! `http::endpoint::authorize`. [`flow::login::authorize`] lets [`flow::client_lookup`] find the client: in the in-memory
+//! [`flow::Catalog`], or by its metadata document. It matches the redirect URI, parses the rest into an
 //! [`oauth::authorize::AuthorizationRequest`], reads the session from a snapshot and asks
 //! [`oauth::login::ResolvedPurpose::next_step`]. Nobody is signed in: a login transaction is sealed, bound to the digest
 //! of a cookie, and the browser goes with it to `/login`. `http::screen::login` draws [`pages::Login`]; the form comes back;
 //! [`flow::login::password`] checks the password on the pool and then, in one transaction, starts the session, asks
 //! `next_step` again, and writes the code and an [`oauth::login::LoginRecord`]. The browser goes to the client with
 //! `code`, `state` and `iss`. The client redeems the code: [`flow::token::authorization_code`] consumes it and starts a
-//! refresh family in one transaction, and [`flow::token::issue`] signs.
+//! refresh family in one transaction, [`oauth::resource::Apis::target`] decides which APIs the token is for, and
+//! [`flow::token::issue`] signs.
+//!
+//! If the user has to be asked first, the browser goes to `/consent`. The transaction that writes the code stores the
+//! consent too, and the client that a metadata document describes.
 //!
 //! At a provider it goes on like this: the page links to `/federation/{provider}/start`, where
 //! [`flow::login::begin_federation`] seals the question (digest of `state`, `nonce`, verifier), which the browser keeps
@@ -108,7 +113,8 @@
 //! one before it is a retry while its successor is unused and the retry window is open: it gets that successor, and
 //! nothing is written. Anything older is a replay and revokes the family. The commit is shared with the other requests
 //! that wait. The new token is derived and the access token is signed after it. One get, one put, no index of old
-//! tokens; the user's row is read too, for what tokens say of the user.
+//! tokens. The user's row is read too, for what tokens say of the user, and the consent, if the client needs one. For
+//! which APIs the new token is, [`oauth::resource::Apis::target`] decides anew.
 //!
 //! A retry is decided by a transaction too. So it comes after the rotation that it repeats, or after the revocation, and
 //! its answer follows a commit that includes them. A transaction without changes costs no write.

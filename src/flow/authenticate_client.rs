@@ -24,19 +24,19 @@ const RECORD_INTERVAL: Duration = Duration::from_hours(1);
 
 /// Checks credentials against the client that they name. An assertion can be used once: its use is on disk before the
 /// client is accepted. It must be addressed to the issuer or to this `endpoint`. `admit` is called with the address of
-/// keys before they are fetched for a client that registered itself.
+/// keys or metadata before they are fetched for a client that registered itself.
 pub async fn authenticate_client(
     core: &Core,
     credentials: &Credentials,
     endpoint: &str,
-    admit: impl FnOnce(&Url) -> Result<(), Failure>,
+    admit: impl Fn(&Url) -> Result<(), Failure>,
     now: Timestamp,
 ) -> Result<Answer<AuthenticatedClient>, Failure> {
     let recipient = Recipient {
         issuer: &core.policy.issuer,
         endpoint,
     };
-    renew_client(core, &credentials.client_id, now).await?;
+    renew_client(core, &credentials.client_id, &admit, now).await?;
     let published = or_refuse!(published_keys(core, credentials, admit, now).await?);
     // Fetching published keys may take long. So the record of the client is read after that.
     let catalog = core.catalog();

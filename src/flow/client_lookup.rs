@@ -165,16 +165,22 @@ fn documented(
     Ok(client)
 }
 
-/// Renews the record of a client that authenticates, if it has a metadata document and that has changed. If the document
-/// cannot be had, the record stays as it is. Anyone can cause this, so it is not recorded as a use.
+/// Renews the record of a client that authenticates, if it has a metadata document and that has changed. Without the
+/// document the record stays as it is. Anyone can cause this, so it is not recorded as a use. `admit` is called with the
+/// address of the document before it is fetched again after a failure.
 pub(in crate::flow) async fn renew_client(
     core: &Core,
     client_id: &str,
+    admit: impl FnOnce(&Url) -> Result<(), Failure>,
     now: Timestamp,
 ) -> Result<(), Failure> {
     let is_renewed = |client: &Arc<Client>| client.enabled && is_of_document(client);
-    if !core.policy.metadata_documents || !core.catalog().client(client_id).is_some_and(is_renewed) {
+    let address = address_of(client_id).filter(|_| core.policy.metadata_documents);
+    let Some(address) = address.filter(|_| core.catalog().client(client_id).is_some_and(is_renewed)) else {
         return Ok(());
+    };
+    if core.upstreams.would_retry_client_document(client_id, now) {
+        admit(&address)?;
     }
     let Ok(document) = core.upstreams.client_document(client_id, now).await else {
         return Ok(());

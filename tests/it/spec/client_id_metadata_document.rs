@@ -451,6 +451,7 @@ async fn pages_of_a_sign_in_and_clients_without_a_document_cause_a_limited_numbe
     assert_eq!(asked().await, 400, "its document was there so far");
     scene.server.advance(5);
     assert_eq!(asked().await, 429);
+    assert_eq!(stored.redeem("x").await.status, 429);
     assert_eq!(fetched(), (before.0, before.1 + 1));
 }
 
