@@ -269,7 +269,7 @@ impl App {
     }
 
     /// Whether clients may register themselves.
-    pub fn takes_registrations(&self) -> bool {
+    pub fn accepts_registrations(&self) -> bool {
         self.core.policy.registration.mode != RegistrationMode::Off
     }
 
@@ -333,7 +333,7 @@ impl App {
             service_name: &self.core.policy.service_name,
             endpoints: DISCOVERED
                 .iter()
-                .filter(|(_, route)| *route != Route::Register || self.takes_registrations())
+                .filter(|(_, route)| *route != Route::Register || self.accepts_registrations())
                 .map(|(member, route)| (*member, self.url(route)))
                 .collect(),
             service_documentation: self.core.policy.service_documentation.as_deref(),

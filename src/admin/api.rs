@@ -33,7 +33,7 @@ pub struct AddApi {
     pub id: String,
     /// The value of `resource` and `aud`.
     pub identifier: String,
-    /// Everything else.
+    /// The metadata.
     pub fields: ApiFields,
 }
 
@@ -50,7 +50,7 @@ pub struct UpdateApi {
 pub(super) const KIND: &str = "api";
 
 impl RecordChecks {
-    /// Checks an API as a whole, and against the `others`, which are by id and may include it.
+    /// Checks an API as a whole, and compares it with `others`. This map of APIs by id may include the API itself.
     pub(super) fn check_api(
         &self,
         snapshot: &dyn Snapshot,
@@ -99,14 +99,14 @@ impl RecordChecks {
         } else if identifier.len() > MAX_IDENTIFIER_BYTES {
             refuse("an identifier has at most 512 bytes");
         } else if canonical_identifier(identifier) == canonical_identifier(&self.issuer) {
-            refuse("this is the issuer, which is the audience of tokens that are for no API");
+            refuse("this is the issuer, which is the audience of tokens without an API");
         }
     }
 }
 
 fn check_scope(metadata: &ApiMetadata, faults: &mut Vec<Fault>) {
     for value in metadata.scope.iter().filter(|value| Scope::is_built_in(value)) {
-        let detail = format!("scope {value} has a meaning of its own and belongs to no API");
+        let detail = format!("scope {value} has a meaning of its own, so it cannot belong to an API");
         faults.push(FaultCode::NotAllowed.at(["scope"], detail));
     }
     for value in metadata.scope_texts.keys() {
@@ -127,13 +127,13 @@ fn check_roles(metadata: &ApiMetadata, faults: &mut Vec<Fault>) {
     }
     for role in metadata.role_groups.keys() {
         if !metadata.roles.contains(role) {
-            let detail = format!("role {role:?} has groups and is no role of the API");
+            let detail = format!("role {role:?} has groups, but is not a role of the API");
             faults.push(FaultCode::NotAllowed.at(["role_groups", "roles"], detail));
         }
     }
 }
 
-/// Refuses roles of groups that do not exist.
+/// Refuses a role for a group that does not exist.
 pub(super) fn check_role_groups(metadata: &ApiMetadata, groups: &Groups, faults: &mut Vec<Fault>) {
     let named: BTreeSet<_> = metadata.role_groups.values().flatten().collect();
     for name in named.into_iter().filter(|name| groups.id_of(name).is_none()) {
@@ -143,7 +143,7 @@ pub(super) fn check_role_groups(metadata: &ApiMetadata, groups: &Groups, faults:
 }
 
 /// The ids of the APIs in which users of a group have roles.
-pub(super) fn with_role_group(snapshot: &dyn Snapshot, group: &str) -> Result<Vec<String>, StoreError> {
+pub(super) fn apis_with_role_group(snapshot: &dyn Snapshot, group: &str) -> Result<Vec<String>, StoreError> {
     let apis = APIS.scan(snapshot, .., usize::MAX)?.into_iter();
     let names_it = |(_, api): &(String, Api)| {
         let mut groups = api.metadata.role_groups.values();
@@ -248,8 +248,8 @@ pub async fn update(admin: Admin<'_>, request: UpdateApi) -> AdminResult<Api> {
     Ok(api)
 }
 
-/// Removes an API that no client names. Refreshes of grants that are for it alone are refused. They work again if an API
-/// with its identifier is added.
+/// Removes an API that no client names. Refreshes of grants that are only for this API are refused. They work again if
+/// an API with the same identifier is added.
 pub async fn remove(admin: Admin<'_>, id: String) -> AdminResult<String> {
     let subject = id.clone();
     let written = admin

@@ -125,8 +125,7 @@ pub fn is_without_standard_scope(name: &str) -> bool {
     may_be_released(name) && standard_scope_of(name).is_none()
 }
 
-/// Whether a scope value that the operator registers may release the claim: it is one that the operator may set, or a
-/// standard one.
+/// Whether a registered scope value may release the claim: a claim that the operator may set, or a standard claim.
 pub(super) fn may_be_released(name: &str) -> bool {
     let can_be_stored = !RESERVED.contains(&name) && check_claim_name(name).is_ok();
     can_be_stored && !name.starts_with("address.")

@@ -157,7 +157,7 @@ fn already_exists(kind: &str, id: &str) -> Fault {
     FaultCode::AlreadyExists.of(kind, id, detail)
 }
 
-/// The settings that records are checked with.
+/// The settings that records are checked against.
 #[derive(Clone)]
 struct RecordChecks {
     issuer: String,
@@ -185,7 +185,7 @@ impl RecordChecks {
         Ok(usable)
     }
 
-    /// Refuses a lifetime of access tokens that is longer than keys stay published after they last signed.
+    /// Refuses a lifetime of access tokens that is longer than a key stays published after its last signature.
     fn check_lifetime(&self, lifetime: Option<Lifetime>, faults: &mut Vec<Fault>) {
         let longest = self.longest_access_token;
         if lifetime.is_some_and(|lifetime| Duration::from(lifetime) > longest) {

@@ -1,4 +1,4 @@
-//! Records that are no more than a name and some settings: add, list, show, update, remove.
+//! Scope values and groups: add, list, show, update, remove.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::api::with_role_group;
+use super::api::apis_with_role_group;
 use super::claim::may_be_released;
 use super::{
     Admin, AdminError, AdminResult, TxResult, about, all_or_none, already_exists, check_text, not_found,
@@ -14,7 +14,7 @@ use super::{
 use crate::flow::or_refuse;
 use crate::oauth::fields::Form;
 use crate::oauth::group::Groups;
-use crate::oauth::named::Named;
+use crate::oauth::named::NamedRecord;
 use crate::oauth::{Fault, FaultCode, Scope};
 pub use crate::oauth::{Group, GroupFields, GroupMetadata, RegisteredScope, ScopeFields, ScopeMetadata};
 use crate::store::StoreError;
@@ -22,14 +22,14 @@ use crate::store::engine::Snapshot;
 use crate::store::table::Table;
 use crate::store::tables::{GROUPS, SCOPES};
 
-/// The settings of one kind of these records, and what commands need to know of the kind.
+/// The settings of one kind of record, and the rules of this kind.
 pub trait NamedKind:
     Clone + Default + PartialEq + Serialize + DeserializeOwned + Send + Sync + 'static
 {
     /// The kind of record in faults, and the noun of the commands.
     const KIND: &'static str;
     /// The table.
-    const TABLE: Table<String, Named<Self>>;
+    const TABLE: Table<String, NamedRecord<Self>>;
     /// The names and forms of the settings.
     const FIELDS: &'static [(&'static str, Form)];
     /// A change of the settings.
@@ -57,7 +57,7 @@ const MAX_NAME_BYTES: usize = 128;
 
 impl NamedKind for ScopeMetadata {
     const KIND: &'static str = "scope";
-    const TABLE: Table<String, Named<Self>> = SCOPES;
+    const TABLE: Table<String, NamedRecord<Self>> = SCOPES;
     const FIELDS: &'static [(&'static str, Form)] = ScopeFields::FIELDS;
     type Fields = ScopeFields;
 
@@ -69,7 +69,7 @@ impl NamedKind for ScopeMetadata {
         let is_one_value = Scope::of([name]).is_ok() && name.len() <= MAX_NAME_BYTES;
         if !is_one_value {
             let detail = format!(
-                "scope {name:?}: a value is up to {MAX_NAME_BYTES} printable ASCII characters without spaces, quotes and backslashes"
+                "scope {name:?}: use up to {MAX_NAME_BYTES} printable ASCII characters, without spaces, quotes or backslashes"
             );
             faults.push(FaultCode::Invalid.at(["name"], detail));
         }
@@ -85,7 +85,7 @@ impl NamedKind for ScopeMetadata {
             faults.push(FaultCode::TooMany.at(["claims"], detail));
         }
         for claim in self.claims.iter().filter(|claim| !may_be_released(claim)) {
-            let detail = format!("claim {claim:?} is no claim of a user, or belongs to the service");
+            let detail = format!("claim {claim:?} is not a claim of a user, or belongs to the service");
             faults.push(FaultCode::Invalid.at(["claims"], detail));
         }
     }
@@ -93,7 +93,7 @@ impl NamedKind for ScopeMetadata {
 
 impl NamedKind for GroupMetadata {
     const KIND: &'static str = "group";
-    const TABLE: Table<String, Named<Self>> = GROUPS;
+    const TABLE: Table<String, NamedRecord<Self>> = GROUPS;
     const FIELDS: &'static [(&'static str, Form)] = GroupFields::FIELDS;
     type Fields = GroupFields;
 
@@ -104,8 +104,9 @@ impl NamedKind for GroupMetadata {
     fn check_name(name: &str, faults: &mut Vec<Fault>) {
         check_text(faults, "name", name);
         if name.trim() != name || name.len() > MAX_NAME_BYTES {
-            let detail =
-                format!("group {name:?}: a name is up to {MAX_NAME_BYTES} bytes, without spaces at its ends");
+            let detail = format!(
+                "group {name:?}: use up to {MAX_NAME_BYTES} bytes, without a space at the start or end"
+            );
             faults.push(FaultCode::Invalid.at(["name"], detail));
         }
     }
@@ -113,7 +114,7 @@ impl NamedKind for GroupMetadata {
     fn check(&self, _: &mut Vec<Fault>) {}
 
     fn check_removal(snapshot: &dyn Snapshot, name: &str) -> TxResult<()> {
-        let apis = with_role_group(snapshot, name)?;
+        let apis = apis_with_role_group(snapshot, name)?;
         if apis.is_empty() {
             return Ok(Ok(()));
         }
@@ -122,7 +123,7 @@ impl NamedKind for GroupMetadata {
     }
 }
 
-/// A record to be added, or a change of one.
+/// A new record, or a change of a record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedFields<F> {
     /// Its name.
@@ -132,11 +133,14 @@ pub struct NamedFields<F> {
 }
 
 /// Adds a record.
-pub async fn add<M: NamedKind>(admin: Admin<'_>, request: NamedFields<M::Fields>) -> AdminResult<Named<M>> {
+pub async fn add<M: NamedKind>(
+    admin: Admin<'_>,
+    request: NamedFields<M::Fields>,
+) -> AdminResult<NamedRecord<M>> {
     let core = admin.core;
     let NamedFields { name, fields } = request;
     let uuid = core.random.uuid_v7(core.clock.since_epoch());
-    let mut record = Named::<M>::new(&name, uuid, core.clock.now());
+    let mut record = NamedRecord::<M>::new(&name, uuid, core.clock.now());
     let mut faults = Vec::new();
     M::check_name(&name, &mut faults);
     record.metadata.apply(fields, &mut faults);
@@ -158,7 +162,7 @@ pub async fn add<M: NamedKind>(admin: Admin<'_>, request: NamedFields<M::Fields>
 }
 
 /// Every record, by name.
-pub fn list<M: NamedKind>(admin: Admin<'_>) -> AdminResult<Vec<Named<M>>> {
+pub fn list<M: NamedKind>(admin: Admin<'_>) -> AdminResult<Vec<NamedRecord<M>>> {
     let all = admin
         .core
         .store
@@ -167,7 +171,7 @@ pub fn list<M: NamedKind>(admin: Admin<'_>) -> AdminResult<Vec<Named<M>>> {
 }
 
 /// One record.
-pub fn show<M: NamedKind>(admin: Admin<'_>, name: &str) -> AdminResult<Named<M>> {
+pub fn show<M: NamedKind>(admin: Admin<'_>, name: &str) -> AdminResult<NamedRecord<M>> {
     let found = admin.core.store.read(|snapshot| M::TABLE.get(snapshot, name))?;
     Ok(found.ok_or_else(|| not_found(M::KIND, name))?)
 }
@@ -176,12 +180,12 @@ pub fn show<M: NamedKind>(admin: Admin<'_>, name: &str) -> AdminResult<Named<M>>
 pub async fn update<M: NamedKind>(
     admin: Admin<'_>,
     request: NamedFields<M::Fields>,
-) -> AdminResult<Named<M>> {
+) -> AdminResult<NamedRecord<M>> {
     let core = admin.core;
     let now = core.clock.now();
     let written = core
         .store
-        .write(M::KIND, move |tx| -> TxResult<Named<M>> {
+        .write(M::KIND, move |tx| -> TxResult<NamedRecord<M>> {
             let name = &request.name;
             let Some(mut record) = M::TABLE.get(&*tx, name)? else {
                 return Ok(Err(not_found(M::KIND, name).into()));
@@ -200,8 +204,8 @@ pub async fn update<M: NamedKind>(
     Ok(record)
 }
 
-/// Removes a record. Clients keep the scope value, which releases nothing any more. Users keep the identifier of the group,
-/// which no other group gets.
+/// Removes a record. Clients keep a removed scope value, but it releases nothing. Users keep the identifier of a
+/// removed group, which no new group gets.
 pub async fn remove<M: NamedKind>(admin: Admin<'_>, name: String) -> AdminResult<String> {
     let core = admin.core;
     let removed = name.clone();

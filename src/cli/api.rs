@@ -78,7 +78,7 @@ pub struct Fields {
     /// A role that users can have in the API; may be repeated
     #[arg(long = "role", value_name = "ROLE")]
     pub roles: Option<Vec<String>>,
-    /// A group whose users have a role in the API; may be repeated. ROLE= takes all groups out of the role
+    /// A group whose users have a role in the API; may be repeated. ROLE= removes all groups from the role
     #[arg(long = "role-group", value_name = "ROLE=GROUP", value_parser = role_group)]
     #[serde(skip)]
     pub role_groups: Option<Vec<(String, String)>>,
@@ -87,7 +87,7 @@ pub struct Fields {
 fn role_group(text: &str) -> Result<(String, String), String> {
     let (role, group) = text
         .split_once('=')
-        .ok_or("a role of a group is written ROLE=GROUP")?;
+        .ok_or("write the role and its group as ROLE=GROUP")?;
     Ok((role.to_owned(), group.to_owned()))
 }
 
@@ -128,7 +128,7 @@ pub struct Add {
     pub fields: Fields,
 }
 
-/// A changed API. A list that is named replaces the one before; '' removes a value.
+/// A changed API. A list replaces the stored list, and '' removes a value.
 #[derive(Debug, Args)]
 pub struct Update {
     /// The API's id
@@ -225,7 +225,7 @@ fn show(view: &Api, is_new: bool, output: &mut Output<'_>) -> Result<(), CliErro
     output.facts(&facts)?;
     if is_new && !view.open {
         output.hint(&format!(
-            "\nLet a client use it: idsvc client update CLIENT --api {}. Repeat --api for those that it uses already.",
+            "\nLet a client use it: idsvc client update CLIENT --api {}. Repeat --api for the APIs that it uses already.",
             view.id
         ));
     }

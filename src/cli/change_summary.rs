@@ -46,7 +46,7 @@ impl ChangeSummary {
                 done: "there is a new registration token".to_owned(),
                 lost: "the token",
                 remedies: vec![
-                    "idsvc client registration-token list names it, so that it can be removed; then add another"
+                    "find the token with idsvc client registration-token list, remove it, and add another"
                         .to_owned(),
                 ],
             },

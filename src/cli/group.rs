@@ -24,7 +24,7 @@ pub enum Verb {
     Show(Name),
     /// Change the named fields of a group. '' removes a value
     Update(Change),
-    /// Remove a group. Nobody is in a group that is added again under its name
+    /// Remove a group. A new group of the same name has no users
     Remove(Remove),
 }
 
@@ -54,7 +54,7 @@ pub struct Change {
     #[arg(value_name = "NAME")]
     #[serde(skip)]
     pub name: String,
-    /// What the group is, for operators
+    /// A description for operators
     #[arg(long)]
     pub text: Option<String>,
 }
@@ -129,7 +129,7 @@ fn show(group: &Group, is_new: bool, output: &mut Output<'_>) -> Result<(), CliE
     output.facts(&facts)?;
     if is_new {
         output.hint(&format!(
-            "\nPut a user into it: idsvc user update WHO --group {0}. Repeat --group for those that the user is in already.\nLet a client learn it: idsvc client update CLIENT --scope groups. Repeat --scope for those that it may ask for already.",
+            "\nPut a user into it: idsvc user update WHO --group {0}. Repeat --group for the groups that the user is in already.\nLet a client get the groups of users: idsvc client update CLIENT --scope groups. Repeat --scope for the values that it may ask for already.",
             group.name
         ));
     }

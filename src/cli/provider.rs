@@ -410,7 +410,7 @@ fn show(
             ));
         }
         output.hint(&format!(
-            "Let a client use it: idsvc client update CLIENT --provider {}. Repeat --provider for those that it uses already.",
+            "Let a client use it: idsvc client update CLIENT --provider {}. Repeat --provider for the providers that it uses already.",
             view.id
         ));
     }

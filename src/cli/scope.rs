@@ -24,7 +24,7 @@ pub enum Verb {
     Show(Name),
     /// Change the named fields of a scope value. A list replaces the stored list, and '' removes a value
     Update(Change),
-    /// Remove a scope value. Clients that may ask for it get no claims for it
+    /// Remove a scope value, so that it releases no claims
     Remove(Remove),
 }
 
@@ -54,7 +54,7 @@ pub struct Change {
     #[arg(value_name = "NAME")]
     #[serde(skip)]
     pub name: String,
-    /// A claim of the user that it releases; may be repeated
+    /// A claim of the user that the scope value releases; may be repeated
     #[arg(long = "claim", value_name = "CLAIM")]
     pub claims: Option<Vec<String>>,
     /// Its description on the consent page
@@ -133,7 +133,7 @@ fn show(scope: &RegisteredScope, is_new: bool, output: &mut Output<'_>) -> Resul
     output.facts(&facts)?;
     if is_new {
         output.hint(&format!(
-            "\nLet a client ask for it: idsvc client update CLIENT --scope {}. Repeat --scope for those that it may ask for already.",
+            "\nLet a client ask for it: idsvc client update CLIENT --scope {}. Repeat --scope for the values that it may ask for already.",
             scope.name
         ));
     }

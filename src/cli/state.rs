@@ -164,8 +164,8 @@ fn apply_whole(
         .map_err(|error| ChangeSummary::error_after(summary, error))
 }
 
-/// Warns of claims of users, and of those to which the claims of providers are mapped, if neither a stored scope value nor
-/// one of the file releases them.
+/// Warns of claims that neither a stored scope value nor a scope value of the file releases. `claims` are claims of
+/// users; the claims that claims of providers are mapped to are checked too.
 pub(super) fn warn_of_unreleased<'a>(
     claims: impl Iterator<Item = &'a String>,
     state: &'a DeclaredState,

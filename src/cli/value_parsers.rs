@@ -120,7 +120,7 @@ pub(super) fn seconds(text: &str) -> Result<u64, String> {
     }
 }
 
-/// The same, or an empty text for none.
+/// A duration in seconds; 0 for an empty text, which removes the value.
 pub(super) fn optional_seconds(text: &str) -> Result<u64, String> {
     if text.is_empty() { Ok(0) } else { seconds(text) }
 }
@@ -134,10 +134,10 @@ pub(super) fn scope_text(text: &str) -> Result<(String, String), String> {
 /// The `typ` of access tokens, or an empty text for none.
 pub(super) fn token_typ() -> PossibleValuesParser {
     words(&[
-        ("at+jwt", "The standard one (RFC 9068)"),
+        ("at+jwt", "The type of RFC 9068"),
         (
             "JWT",
-            "For APIs that refuse at+jwt. They must check aud, since ID tokens have it too",
+            "For APIs that refuse at+jwt. They must check aud, because ID tokens have the type JWT too",
         ),
         ("", "None"),
     ])
@@ -151,7 +151,7 @@ pub(super) fn algorithm(text: &str) -> Result<Algorithm, UnknownAlgorithm> {
         .ok_or(UnknownAlgorithm)
 }
 
-/// The same, or an empty text for none.
+/// An algorithm, or an empty text, which removes the value.
 pub(super) fn optional_algorithm(text: &str) -> Result<Removable<Algorithm>, UnknownAlgorithm> {
     match text {
         "" => Ok(Removable(None)),
@@ -159,8 +159,8 @@ pub(super) fn optional_algorithm(text: &str) -> Result<Removable<Algorithm>, Unk
     }
 }
 
-/// Warns of claims that no scope releases. They are stored: another system may have set them on purpose, and a later
-/// release may release them. `list_scopes` asks the service for the scope values that the operator registered.
+/// Warns of claims that no scope releases. They are stored: another system may have set them on purpose, and a scope
+/// value may release them later. `list_scopes` asks the service for the scope values that the operator registered.
 pub(super) fn warn_of_claims<'a>(
     names: impl IntoIterator<Item = &'a str>,
     list_scopes: impl FnOnce(&mut Output<'_>) -> Result<Reply, CliError>,

@@ -1,4 +1,4 @@
-//! The settings of clients that register themselves.
+//! The settings for clients that the operator did not register.
 
 use super::reader::Reader;
 use super::setting::{Kind, Setting, setting};
@@ -17,7 +17,7 @@ pub(super) const REGISTRATION: Setting = setting(
 pub(super) const MOST_REGISTERED: Setting = setting(
     "clients.most_registered",
     Kind::Number,
-    ("COUNT", "The most clients that registered themselves"),
+    ("COUNT", "The most clients that may register themselves"),
     Some("10000"),
     "1000",
     "The most clients that registered themselves, and the most that have a metadata document; more are refused. A client that\n\

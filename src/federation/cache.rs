@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 use crate::clock::Timestamp;
 use crate::random::Random;
 
-/// How documents of one kind are kept.
+/// How a cache keeps its documents.
 #[derive(Clone, Copy, Debug)]
 pub struct CachePolicy {
     /// How long a document without `max-age` is fresh.
@@ -19,7 +19,7 @@ pub struct CachePolicy {
     highest_max_age: Duration,
     /// How long a stale document is used if no new one can be fetched.
     stale_period: Duration,
-    /// The most documents.
+    /// The most documents that are kept.
     most: usize,
     /// The most documents that requests fetch at one moment.
     most_fetches: usize,
@@ -28,7 +28,7 @@ pub struct CachePolicy {
 }
 
 impl CachePolicy {
-    /// What providers and the operator's clients publish. The upper bound is how long a withdrawn key is still accepted.
+    /// Documents of providers and of the operator's clients. A withdrawn key is accepted for at most `highest_max_age`.
     pub const PUBLISHED: Self = Self {
         default_max_age: Duration::from_mins(30),
         highest_max_age: Duration::from_hours(1),
@@ -37,8 +37,8 @@ impl CachePolicy {
         most_fetches: Semaphore::MAX_PERMITS,
         logs_failures: true,
     };
-    /// Metadata documents of clients. Anyone may name one, so their number is bounded, and the refused request is logged
-    /// instead of the failure. A fetch can last ten seconds.
+    /// Metadata documents of clients. Anyone may name one, so their number is bounded. The log has the refused request
+    /// instead of the failed fetch. A fetch can last ten seconds.
     pub const CLIENT_DOCUMENTS: Self = Self {
         default_max_age: LOWEST_MAX_AGE,
         highest_max_age: Duration::from_hours(24),
@@ -224,7 +224,7 @@ impl<T> Cache<T> {
         usable(&state).ok_or_else(|| state.unavailable())
     }
 
-    /// Forgets a document that cannot be used. It is fetched again after a pause, as if it had not been fetched.
+    /// Forgets a document that cannot be used. It is fetched again after `RETRY_INTERVAL`.
     pub fn reject(&self, address: &str, problem: String) {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(entry) = entries.get(address) {
@@ -301,7 +301,11 @@ impl<T> Cache<T> {
         if let Err(problem) = &fetched
             && self.policy.logs_failures
         {
-            tracing::warn!(address, problem, "a document that others publish cannot be had");
+            tracing::warn!(
+                address,
+                problem,
+                "a document that others publish could not be fetched"
+            );
         }
         let mut state = entry.state();
         state.attempted_at = Some(now);

@@ -98,8 +98,8 @@ impl Profile {
     }
 }
 
-/// Whether the claim has its own field in the record, or is made by the service. Groups and roles are made of what the
-/// operator says, never of what a provider says.
+/// Whether the claim has its own field in the record, or comes from the service. Groups and roles come from the
+/// operator, never from a provider.
 fn is_column(name: &str) -> bool {
     matches!(
         name,

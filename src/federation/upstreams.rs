@@ -338,8 +338,7 @@ impl Upstreams {
         Ok((metadata, max_age))
     }
 
-    /// An answer of another media type than JSON is an error: hosts answer with a page of their own for addresses that
-    /// others choose.
+    /// The media type of the answer must be JSON, because many hosts answer unknown addresses with a page of their own.
     async fn fetch_client_document(&self, client_id: &str) -> Fetched<RequestedMetadata> {
         let url =
             client_document::address_of(client_id).ok_or("the client_id is not the address of a document")?;

@@ -1,4 +1,4 @@
-//! Clients, APIs, scope values, groups, providers and keys in memory. The catalog is replaced as a whole when one of them changes.
+//! Clients, APIs, scope values, groups, providers and keys in memory. A change replaces the whole catalog.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -33,13 +33,14 @@ use crate::store::tables::{APIS, CLIENTS, GROUPS, PROVIDERS, REFRESH_KEYS, SCOPE
 /// `typ` of ID tokens.
 pub const ID_TOKEN_TYP: &str = AccessTokenTyp::Jwt.as_str();
 
-/// The clients, APIs, scope values, groups, providers and keys of one moment. The scope of a client includes that of its APIs.
+/// The clients, APIs, scope values, groups, providers and keys of one moment. The scope of a client includes the scope
+/// values of its APIs.
 #[derive(Clone)]
 pub struct Catalog {
     clients: HashMap<String, Arc<Client>>,
     client_keys: HashMap<String, Arc<JwkSet>>,
-    /// The scope that a client may get without a user, if it may get tokens for itself.
-    own_scopes: HashMap<String, Scope>,
+    /// The scope that each client with the grant `client_credentials` may get for itself, by client id.
+    client_credentials_scopes: HashMap<String, Scope>,
     api_keys: HashMap<[u8; 32], (Uuid, Arc<Client>)>,
     providers: BTreeMap<String, Arc<Provider>>,
     apis: Arc<Apis>,
@@ -95,7 +96,7 @@ impl Catalog {
         let mut catalog = Self {
             clients: HashMap::new(),
             client_keys: HashMap::new(),
-            own_scopes: HashMap::new(),
+            client_credentials_scopes: HashMap::new(),
             api_keys: HashMap::new(),
             providers: providers.map(|(id, provider)| (id, Arc::new(provider))).collect(),
             apis: Arc::default(),
@@ -119,11 +120,12 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// Adds a client that is not in the catalog. Its scope is widened to all that it may be granted.
+    /// Adds a client that is not in the catalog, with the scope of [`Apis::expand_scope`].
     fn add(&mut self, client: Client) {
         if client.may_use(GrantType::ClientCredentials) {
             let own = self.apis.scope_without_user(&client);
-            self.own_scopes.insert(client.client_id.clone(), own);
+            self.client_credentials_scopes
+                .insert(client.client_id.clone(), own);
         }
         let client = Arc::new(self.expand_scope(client));
         for origin in allowed_origins(&client) {
@@ -146,7 +148,7 @@ impl Catalog {
     /// clients are read again after a command removed one.
     fn remove(&mut self, client_id: &str) {
         self.client_keys.remove(client_id);
-        self.own_scopes.remove(client_id);
+        self.client_credentials_scopes.remove(client_id);
         let Some(client) = self.clients.remove(client_id) else {
             return;
         };
@@ -163,15 +165,16 @@ impl Catalog {
         }
     }
 
-    /// The client with the scope that it may be granted. Its default scope has no other values.
+    /// Adds the scope values of the APIs that the client may name to its scope. Default scope values outside of this
+    /// scope are removed.
     pub(super) fn expand_scope(&self, client: Client) -> Client {
         let mut client = self.apis.expand_scope(client);
         client.default_scope = client.default_scope.filter(|value| client.scope.contains(value));
         client
     }
 
-    /// This catalog without the clients of these identifiers, and with `clients`. All others are shared, so it takes far
-    /// less time than to read them again.
+    /// A copy of this catalog, without the clients `client_ids` and with `clients`. The other records are shared, so the copy
+    /// takes far less time than to read them again.
     #[must_use]
     pub(super) fn with_changed(&self, client_ids: &[String], clients: Vec<Client>) -> Self {
         let mut catalog = self.clone();
@@ -205,8 +208,11 @@ impl Catalog {
     }
 
     /// The scope that a client may get for itself, without a user.
-    pub fn own_scope(&self, client_id: &str) -> Scope {
-        self.own_scopes.get(client_id).cloned().unwrap_or_default()
+    pub fn client_credentials_scope(&self, client_id: &str) -> Scope {
+        self.client_credentials_scopes
+            .get(client_id)
+            .cloned()
+            .unwrap_or_default()
     }
 
     /// The provider with this id, enabled or not.
@@ -264,7 +270,7 @@ impl Catalog {
         &self.groups
     }
 
-    /// The claims that applications get of a user.
+    /// The claims of a user, as applications get them.
     pub fn claims_of<'a>(&'a self, user: &'a User) -> UserClaims<'a> {
         UserClaims {
             user,

@@ -1,12 +1,12 @@
-//! Finds the client of a sign-in, also one whose identifier is the address of its metadata
+//! Finds the client of a sign-in. Its identifier may be the address of its metadata document
 //! (draft-ietf-oauth-client-id-metadata-document).
 //!
-//! The metadata of such a client is fetched for each new authorization request, unless it is in the cache. Fetching
-//! writes nothing, since anyone can cause it. The client's record is stored when it gets a code, in the same
-//! transaction, so that every other request treats it like any client.
+//! The document is fetched for each new authorization request, unless it is in the cache. A fetch writes nothing,
+//! because anyone can cause one. The transaction that issues a code also stores the client's record. So all other
+//! requests find the client like a registered one.
 //!
-//! The record is renewed when the client gets another code and when it authenticates. If its document is gone by then,
-//! new authorization requests are refused, and what was granted before goes on by the last record.
+//! The record is updated when the client gets another code, and when it authenticates. If the document cannot be
+//! fetched, new authorization requests are refused. Existing grants remain valid, with the stored record.
 
 use std::slice;
 use std::sync::Arc;
@@ -29,16 +29,16 @@ use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::CLIENTS;
 
-/// The client of a sign-in, and how a transaction finds it again.
+/// Finds the client of a sign-in, also again in a later transaction.
 #[derive(Clone)]
 pub struct ClientLookup {
     catalog: Arc<Catalog>,
-    /// The client as its metadata document describes it.
+    /// The client as its metadata document describes it; `None` for a client without a document.
     documented: Option<Client>,
 }
 
 impl ClientLookup {
-    /// The lookup for a client that has a record, or for no client.
+    /// The lookup for a registered client, or for a sign-in without a client.
     pub(in crate::flow) fn registered(core: &Core) -> Self {
         Self {
             catalog: core.catalog(),
@@ -46,7 +46,7 @@ impl ClientLookup {
         }
     }
 
-    /// The client with its identifier, enabled or not.
+    /// The client with this identifier, enabled or not.
     pub(in crate::flow) fn client(&self, client_id: &str) -> Option<Arc<Client>> {
         match &self.documented {
             Some(client) => Some(Arc::new(self.catalog.expand_scope(client.clone()))),
@@ -74,7 +74,7 @@ impl ClientLookup {
         Ok(client.map(|client| Arc::new(self.catalog.expand_scope(client))))
     }
 
-    /// Stores the client, if it has no current record. It gets a code in the same transaction.
+    /// Stores the client, unless its record is up to date. The same transaction issues its code.
     pub(in crate::flow) fn store(&self, tx: &mut dyn Tx, now: Timestamp) -> Result<(), StoreError> {
         match &self.documented {
             Some(documented) => store(tx, documented, now),
@@ -82,7 +82,7 @@ impl ClientLookup {
         }
     }
 
-    /// Lets other requests see what [`ClientLookup::store`] stored, after the commit.
+    /// Updates the catalog after the commit of [`ClientLookup::store`].
     pub(in crate::flow) fn publish(&self, core: &Core) -> Result<(), StoreError> {
         match &self.documented {
             Some(documented) => publish(core, &documented.client_id),
@@ -91,8 +91,9 @@ impl ClientLookup {
     }
 }
 
-/// Finds the client of a sign-in. `admit` is called with the address of a document before it is fetched. The document of a
-/// stored client counts only if the last attempt to fetch it failed: users of a client that works do not wait.
+/// Finds the client of a sign-in. Before a document is fetched, `admit` gets its address, and can refuse the fetch. The
+/// document of a stored client counts only if the last attempt to fetch it failed: users of a client that works do not
+/// wait.
 pub(in crate::flow) async fn find_client(
     core: &Core,
     client_id: &str,
@@ -101,11 +102,12 @@ pub(in crate::flow) async fn find_client(
 ) -> Result<Result<ClientLookup, UntrustedRedirect>, Failure> {
     let registered = ClientLookup::registered(core);
     let known = registered.catalog.client(client_id);
-    let is_of_operator = known.is_some_and(|client| !is_of_document(client));
-    let address = address_of(client_id).filter(|_| core.policy.metadata_documents && !is_of_operator);
+    let is_registered_by_operator = known.is_some_and(|client| !has_metadata_document(client));
+    let address =
+        address_of(client_id).filter(|_| core.policy.metadata_documents && !is_registered_by_operator);
     match (known, &address) {
         (Some(client), _) if !client.enabled => return Ok(Err(UntrustedRedirect::DisabledClient)),
-        (Some(_), None) if is_of_operator => return Ok(Ok(registered)),
+        (Some(_), None) if is_registered_by_operator => return Ok(Ok(registered)),
         (_, None) => return Ok(Err(UntrustedRedirect::UnknownClient)),
         (None, Some(address)) => {
             if core.upstreams.would_fetch_client_document(client_id, now) {
@@ -114,9 +116,10 @@ pub(in crate::flow) async fn find_client(
             let stored = registered
                 .catalog
                 .clients()
-                .filter(|client| is_of_document(client));
+                .filter(|client| has_metadata_document(client));
             if stored.count() >= core.policy.registration.most_clients {
-                let detail = "clients.most_registered clients have metadata documents already";
+                let detail =
+                    "the number of clients with metadata documents has reached clients.most_registered";
                 return Ok(Err(UntrustedRedirect::ClientDocument(detail.to_owned())));
             }
         }
@@ -131,7 +134,10 @@ pub(in crate::flow) async fn find_client(
         Err(unavailable) => return Ok(Err(UntrustedRedirect::ClientDocument(unavailable.0))),
     };
     let stored = core.store.read(|snapshot| CLIENTS.get(snapshot, client_id))?;
-    if stored.as_ref().is_some_and(|client| !is_of_document(client)) {
+    if stored
+        .as_ref()
+        .is_some_and(|client| !has_metadata_document(client))
+    {
         // The operator added it during the fetch.
         return Ok(Ok(ClientLookup::registered(core)));
     }
@@ -174,7 +180,7 @@ pub(in crate::flow) async fn renew_client(
     admit: impl FnOnce(&Url) -> Result<(), Failure>,
     now: Timestamp,
 ) -> Result<(), Failure> {
-    let is_renewed = |client: &Arc<Client>| client.enabled && is_of_document(client);
+    let is_renewed = |client: &Arc<Client>| client.enabled && has_metadata_document(client);
     let address = address_of(client_id).filter(|_| core.policy.metadata_documents);
     let Some(address) = address.filter(|_| core.catalog().client(client_id).is_some_and(is_renewed)) else {
         return Ok(());
@@ -186,7 +192,7 @@ pub(in crate::flow) async fn renew_client(
         return Ok(());
     };
     let stored = core.store.read(|snapshot| CLIENTS.get(snapshot, client_id))?;
-    let Some(stored) = stored.filter(is_of_document) else {
+    let Some(stored) = stored.filter(has_metadata_document) else {
         return Ok(());
     };
     let client = documented(core, &document, stored.clone(), now);
@@ -205,7 +211,7 @@ pub(in crate::flow) async fn renew_client(
 }
 
 fn is_use_due(client: &Client, now: Timestamp) -> bool {
-    is_of_document(client) && now.since(client.updated_at) >= RECORD_INTERVAL
+    has_metadata_document(client) && now.since(client.updated_at) >= RECORD_INTERVAL
 }
 
 /// Records, at most once a day, that a client with a metadata document got tokens by a refresh. A code is recorded when it
@@ -228,8 +234,8 @@ pub(in crate::flow) async fn record_use(core: &Core, client: &Client, now: Times
     Ok(publish(core, &client.client_id)?)
 }
 
-/// Stores a client, if it differs from its record or was not used for a while. A client of the operator with the same
-/// identifier stays.
+/// Stores a client if it differs from its record, or if its last recorded use is older than `RECORD_INTERVAL`. A client
+/// of the operator with the same identifier stays.
 fn store(tx: &mut dyn Tx, client: &Client, now: Timestamp) -> Result<(), StoreError> {
     let mut client = client.clone();
     if let Some(stored) = CLIENTS.get(&*tx, &client.client_id)? {
@@ -246,7 +252,7 @@ fn store(tx: &mut dyn Tx, client: &Client, now: Timestamp) -> Result<(), StoreEr
     CLIENTS.put(tx, &client.client_id, &client)
 }
 
-/// Reads the stored record, unless the catalog has it.
+/// Reads the stored record into the catalog, unless the catalog has it already.
 fn publish(core: &Core, client_id: &str) -> Result<(), StoreError> {
     let catalog = core.catalog();
     let before = catalog.client(client_id);
@@ -264,7 +270,7 @@ fn publish(core: &Core, client_id: &str) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn is_of_document(client: &Client) -> bool {
+fn has_metadata_document(client: &Client) -> bool {
     client.origin == ClientOrigin::MetadataDocument
 }
 

@@ -126,7 +126,7 @@ fn evaluate(
         let key = (authorization.user, client.client_id.clone());
         let given = CONSENTS.get(snapshot, &key)?;
         let scope = authorization.scope.filter(|value| value != Scope::AUTHENTICATED);
-        let asked = consent::asked(&scope, &authorization.claims, &authorization.resources);
+        let asked = consent::requested_consent(&scope, &authorization.claims, &authorization.resources);
         if !consent::covers(given.as_ref(), &asked) {
             return Ok(Err(Refusal::invalid_grant(
                 "the user has not given consent or has withdrawn it",

@@ -27,8 +27,8 @@ impl GrantRevocation {
         self.clients.insert(client_id.to_owned());
     }
 
-    /// Removes a client, and adds what was granted to it. APIs forget it: another client of its name must not
-    /// introspect their tokens.
+    /// Removes a client, and adds its grants. It is also removed from the introspection clients of APIs, because a new
+    /// client of the same name must not introspect their tokens.
     pub fn remove_client(&mut self, tx: &mut dyn Tx, client: &Client) -> Result<(), StoreError> {
         CLIENTS.remove(tx, &client.client_id)?;
         for (id, mut api) in APIS.scan(&*tx, .., usize::MAX)? {

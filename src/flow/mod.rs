@@ -207,8 +207,8 @@ impl Core {
         Ok(written)
     }
 
-    /// Reads these clients again after a write, even if it failed, so that the others need not be read again. If one was
-    /// removed, the APIs are read too, because they forget it.
+    /// Reads these clients again after a write, even after a failed one. The other clients are not read again. If one
+    /// was removed, the APIs are read too, because they forget it.
     pub fn reload_clients(&self, client_ids: &[String]) -> Result<(), StoreError> {
         let _one_at_a_time = self.reload_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let (clients, apis) = self.store.read(|snapshot| {

@@ -28,14 +28,14 @@ pub const INITIAL_TOKEN_REFUSED: Refusal = Refusal::new(
     ErrorCode::InvalidToken,
     "the initial access token is unknown, expired or used up",
 );
-/// The answer to a registration access token of another client, or of none (RFC 7592 section 2.1).
+/// The answer to a registration access token that does not belong to the client (RFC 7592 section 2.1).
 pub const ACCESS_TOKEN_REFUSED: Refusal = Refusal::new(
     ErrorCode::InvalidToken,
-    "the registration access token is not that of this client",
+    "the registration access token does not belong to this client",
 );
 const REDIRECT_URI_ADDED: Refusal = Refusal::new(
     ErrorCode::InvalidRedirectUri,
-    "users have allowed access to the registered redirect URIs; register another client for a new one",
+    "users have given consent for the registered redirect URIs; to add one, register another client",
 );
 const FULL: Refusal = Refusal::new(
     ErrorCode::TemporarilyUnavailable,
@@ -43,7 +43,7 @@ const FULL: Refusal = Refusal::new(
 );
 
 /// A registered client, with the secrets that only this answer shows.
-pub struct Registered {
+pub struct ClientInformation {
     /// The client.
     pub client: Client,
     /// Its new secret.
@@ -52,14 +52,14 @@ pub struct Registered {
     pub access_token: Secret<RegistrationAccessToken>,
 }
 
-/// What metadata are checked with.
+/// The APIs and algorithms that metadata are checked against.
 #[derive(Clone)]
-struct Rules {
+struct MetadataRules {
     apis: Arc<Apis>,
     usable: Vec<Algorithm>,
 }
 
-impl Rules {
+impl MetadataRules {
     fn of(core: &Core) -> Self {
         let catalog = core.catalog();
         let has_key = |alg: &Algorithm| catalog.keyring().signer(*alg).is_some();
@@ -97,9 +97,9 @@ impl Rules {
     }
 }
 
-/// The client as its metadata document describes it. `client` is its record from before.
+/// The client as its metadata document describes it. `client` is the record before the change.
 pub(in crate::flow) fn describe(core: &Core, document: &RequestedMetadata, client: Client) -> Answer<Client> {
-    Rules::of(core).register(document, None, client, None)
+    MetadataRules::of(core).register(document, None, client, None)
 }
 
 fn draw_secret(core: &Core, now: Timestamp) -> (StoredSecret, Secret<ClientSecret>) {
@@ -112,15 +112,15 @@ fn draw_secret(core: &Core, now: Timestamp) -> (StoredSecret, Secret<ClientSecre
     (stored, secret)
 }
 
-/// Registers a client (RFC 7591 section 3). `token` is the initial access token, if one is required. Its use and the client
-/// are one transaction, so a registration that is refused uses up nothing.
+/// Registers a client (RFC 7591 section 3). `token` is the initial access token, if one is required. One transaction
+/// counts its use and stores the client, so a refused registration uses up nothing.
 pub async fn register(
     core: &Core,
     body: &[u8],
     token: Option<&Secret<InitialAccessToken>>,
     from: IpAddr,
     now: Timestamp,
-) -> Result<Answer<Registered>, Failure> {
+) -> Result<Answer<ClientInformation>, Failure> {
     let token = token.map(|token| {
         (
             Uuid::from_slice(token.locator()).unwrap_or_default(),
@@ -148,7 +148,7 @@ pub async fn register(
         }),
         ..Client::new(&uuid.to_string(), uuid, core.random.uuid_v4(), false, now)
     };
-    let client = or_refuse!(Rules::of(core).register(&requested, None, client, Some(&stored_secret)));
+    let client = or_refuse!(MetadataRules::of(core).register(&requested, None, client, Some(&stored_secret)));
     let row = client.clone();
     let written = core
         .store
@@ -169,14 +169,14 @@ pub async fn register(
         from,
         token: token.map(|(id, _)| id),
     });
-    Ok(Ok(Registered {
+    Ok(Ok(ClientInformation {
         client_secret: client.uses_secret().then_some(client_secret),
         client,
         access_token,
     }))
 }
 
-/// Refuses a token that does not allow a registration now. Without a token none is required.
+/// Refuses a token that does not allow a registration now. `token` is `None` if the service requires none.
 fn check_initial_token(
     snapshot: &dyn Snapshot,
     token: Option<&(Uuid, Digest<InitialAccessToken>)>,
@@ -219,20 +219,20 @@ pub fn read(
     core: &Core,
     client_id: &str,
     access_token: Secret<RegistrationAccessToken>,
-) -> Result<Answer<Registered>, Failure> {
+) -> Result<Answer<ClientInformation>, Failure> {
     let digest = access_token.digest();
     let client = core
         .store
         .read(|snapshot| authorized(snapshot, client_id, &digest))?;
-    Ok(client.map(|client| Registered {
+    Ok(client.map(|client| ClientInformation {
         client,
         client_secret: None,
         access_token,
     }))
 }
 
-/// Replaces the metadata of a client (RFC 7592 section 2.2). A client that a user has allowed something gets no further
-/// redirect URI: users allowed access to the host that the consent page showed.
+/// Replaces the metadata of a client (RFC 7592 section 2.2). After a user has given consent, no redirect URI can be
+/// added, because users allowed access only to the host that the consent page showed.
 pub async fn change(
     core: &Core,
     client_id: &str,
@@ -240,7 +240,7 @@ pub async fn change(
     body: &[u8],
     from: IpAddr,
     now: Timestamp,
-) -> Result<Answer<Registered>, Failure> {
+) -> Result<Answer<ClientInformation>, Failure> {
     let digest = access_token.digest();
     let before = core
         .store
@@ -250,12 +250,12 @@ pub async fn change(
     if named_secret.is_some_and(|secret| !before.accepts_secret(&Digest::of(secret.as_bytes()), now)) {
         return Ok(Err(Refusal::new(
             ErrorCode::InvalidClientMetadata,
-            "client_secret is not the present secret of this client",
+            "client_secret is not the current secret of this client",
         )));
     }
     let (stored_secret, client_secret) = draw_secret(core, now);
     let new_digest = stored_secret.digest;
-    let (rules, id) = (Rules::of(core), client_id.to_owned());
+    let (rules, id) = (MetadataRules::of(core), client_id.to_owned());
     let written = core
         .store
         .write("change_registration", move |tx| {
@@ -276,15 +276,16 @@ pub async fn change(
     reloaded?;
     audit::record(&Event::ClientRegistrationChanged { client_id, from });
     let is_new = client.secrets.iter().any(|secret| secret.digest == new_digest);
-    Ok(Ok(Registered {
+    Ok(Ok(ClientInformation {
         client,
         client_secret: is_new.then_some(client_secret),
         access_token,
     }))
 }
 
-/// Removes a client (RFC 7592 section 2.3). A client that a user has allowed something is disabled, and the next sweep ends
-/// what was granted to it: that reads all grants, which strangers must not cause at will.
+/// Removes a client (RFC 7592 section 2.3). If a user has given consent to the client, it is disabled, and the next
+/// sweep removes it and its grants. The sweep reads all grants of the service, so strangers must not be able to start
+/// it.
 pub async fn remove(
     core: &Core,
     client_id: &str,
@@ -317,8 +318,8 @@ pub async fn remove(
     Ok(Ok(()))
 }
 
-/// Records that a user gives consent to a client that nobody has used so far.
-pub(in crate::flow) fn note_first_use(tx: &mut dyn Tx, client_id: &str) -> Result<(), StoreError> {
+/// Records that a user gives consent to a client for the first time.
+pub(in crate::flow) fn record_first_consent(tx: &mut dyn Tx, client_id: &str) -> Result<(), StoreError> {
     if let Some(mut client) = CLIENTS.get(&*tx, client_id)?
         && let Some(registration) = &mut client.registration
     {

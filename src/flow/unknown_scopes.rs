@@ -27,7 +27,7 @@ impl UnknownScopes {
         let unknown = requested.filter(|value| {
             value.len() <= MAX_LENGTH && !Scope::is_built_in(value) && !catalog.has_scope(value)
         });
-        // Anyone can name addresses of metadata documents. Their clients are not registered yet.
+        // Clients without a record are left out: anyone can name the address of a metadata document.
         if unknown.is_empty() || catalog.client(client_id).is_none() {
             return;
         }

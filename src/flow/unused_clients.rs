@@ -1,4 +1,4 @@
-//! Removes clients that registered themselves, or that have metadata documents, and that nobody uses.
+//! Removes unused clients that registered themselves or have metadata documents.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::tables::CLIENTS;
 
-/// How long such a client is kept without a use.
+/// How long a client is kept without use.
 const UNUSED_PERIOD: Duration = Duration::from_hours(30 * 24);
-/// The use of a client with a metadata document is recorded if the last recorded use is at least this long ago.
+/// The least time between two recorded uses of a client with a metadata document.
 pub(super) const RECORD_INTERVAL: Duration = Duration::from_hours(24);
 /// The most clients that are removed in one transaction.
 const MOST_REMOVED: usize = 100;
 
-/// Whether the client is to be removed. A client that registered itself stays once a user has allowed it something, unless
-/// it removes itself. A
-/// client with a metadata document stays as long as its refresh tokens may last, unless it is disabled: then it stays.
+/// Whether the client is to be removed. A client that registered itself is removed if no user has allowed it in time,
+/// or if it has removed itself. A client with a metadata document is removed if it is unused for longer than a refresh
+/// token lasts. A disabled client with a metadata document stays.
 fn is_abandoned(client: &Client, refresh_token: Duration, now: Timestamp) -> bool {
     match client.origin {
         ClientOrigin::Operator => false,
@@ -41,7 +41,7 @@ fn is_abandoned(client: &Client, refresh_token: Duration, now: Timestamp) -> boo
     }
 }
 
-/// Removes abandoned clients, with all that was granted to them.
+/// Removes abandoned clients and their grants.
 pub(super) async fn remove_unused_clients(core: &Core, now: Timestamp) -> Result<(), Failure> {
     let refresh_token = core.policy.lifetimes.refresh_token;
     let catalog = core.catalog();

@@ -210,7 +210,7 @@ impl RequestContext {
     }
 
     /// Refuses a new anonymous user or client if the disk is nearly full.
-    pub fn require_disk_for_user(&self) -> Result<(), Failure> {
+    pub fn require_disk_for_record(&self) -> Result<(), Failure> {
         if self.app.has_disk_for_user() {
             Ok(())
         } else {

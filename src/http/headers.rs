@@ -82,11 +82,12 @@ pub fn vary_by_origin(headers: &mut HeaderMap) {
     headers.append(VARY, HeaderValue::from_static("Origin"));
 }
 
-/// The headers that the endpoints read of scripts. They are allowed even if a preflight request does not name them.
-const READ_OF_SCRIPTS: [HeaderName; 3] = [AUTHORIZATION, CONTENT_TYPE, HeaderName::from_static("dpop")];
+/// The request headers that the endpoints read. Scripts may send them even if the preflight request does not name them.
+const ALWAYS_ALLOWED_HEADERS: [HeaderName; 3] =
+    [AUTHORIZATION, CONTENT_TYPE, HeaderName::from_static("dpop")];
 
-/// Whether scripts may not set a header: browsers or proxies set it, and it says who sent the request or how it came. The
-/// name `*` would allow all headers.
+/// Whether only browsers or proxies may set a header, because it says who sent the request or how it was transported.
+/// `*` is refused too, because it would allow all headers.
 fn is_set_by_transport(name: &HeaderName) -> bool {
     let name = name.as_str();
     ["sec-", "proxy-", "x-forwarded-", "x-real-", "access-control-"]
@@ -112,13 +113,13 @@ fn is_set_by_transport(name: &HeaderName) -> bool {
         .contains(&name)
 }
 
-/// More headers than any request has. Further ones in a preflight request are not allowed.
+/// The most header names of a preflight request that are read. No real request has so many.
 const MAX_REQUESTED_HEADERS: usize = 100;
 
-/// The headers that a script may send: those that it asks for, without those of the transport. Libraries add headers of
-/// their own, such as `traceparent` of W3C Trace Context. No endpoint reads them.
+/// The headers that a script may send: all requested headers, except those of the transport. Libraries add headers that
+/// no endpoint reads, such as `traceparent` of W3C Trace Context.
 fn allowed_headers(request: &HeaderMap) -> HeaderValue {
-    let mut allowed = READ_OF_SCRIPTS.to_vec();
+    let mut allowed = ALWAYS_ALLOWED_HEADERS.to_vec();
     let requested = request.get_all(ACCESS_CONTROL_REQUEST_HEADERS).iter();
     let lists = requested.filter_map(|list| list.to_str().ok());
     let names = lists
@@ -133,7 +134,7 @@ fn allowed_headers(request: &HeaderMap) -> HeaderValue {
     HeaderValue::from_str(&names.join(", ")).unwrap_or_else(|_| HeaderValue::from_static(""))
 }
 
-/// How long a browser may keep the answer to a preflight request, in seconds. Chromium keeps none longer.
+/// How long a browser may keep the answer to a preflight request, in seconds. This is the upper limit of Chromium.
 const PREFLIGHT_MAX_AGE: HeaderValue = HeaderValue::from_static("7200");
 
 /// Answers a preflight request of an allowed origin (Fetch standard, section 3.3.3).

@@ -42,7 +42,7 @@ pub struct User {
     /// The remaining standard and private claims by name (`name`, `given_name`, `address`, …).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub claims: BTreeMap<String, Value>,
-    /// The identifiers of the groups that the user is in. A group that was removed is in no token.
+    /// The identifiers of the groups that the user is in. Tokens leave out removed groups.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub groups: BTreeSet<Uuid>,
     /// The hash of the password; none if the user cannot sign in with a password.

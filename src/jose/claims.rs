@@ -17,7 +17,7 @@ pub enum Audience {
 }
 
 impl Audience {
-    /// The audience of these values. A single one is a text.
+    /// The audience of these values. A single value is serialized as a string.
     pub fn of(mut values: Vec<String>) -> Self {
         match values.pop() {
             Some(only) if values.is_empty() => Self::One(only),
@@ -28,7 +28,7 @@ impl Audience {
         }
     }
 
-    /// Whether this value is among them.
+    /// Whether the audience has this value.
     pub fn contains(&self, value: &str) -> bool {
         self.values().iter().any(|mine| mine == value)
     }

@@ -18,7 +18,7 @@
 //! | failed client authentication | 20, 10 seconds | the client's name at the address |
 //! | | 200, 1 second | the address; a public client that presents nothing is not counted |
 //! | anonymous users | as configured | the address; the client |
-//! | registrations of clients, and changes of them | 30, 5 minutes | the address |
+//! | registrations of clients, and changes of registrations | 30, 5 minutes | the address |
 //! | refusals that are logged | 100, 1 second | the address |
 //! | refusals for lack of room that are logged | 1, 1 minute | nothing: all together |
 //!
@@ -254,8 +254,8 @@ impl Limiter {
         charge_all(charges, now)
     }
 
-    /// Charges a metadata document, or keys of a client that registered itself, that are fetched from this host, because a
-    /// request from this address names the client.
+    /// Charges the fetch of a metadata document, or of keys of a client that registered itself, from `host`. A request from
+    /// the address `from` causes it.
     pub fn fetch_for_registrant(&self, host: &str, from: IpAddr, now: Timestamp) -> Result<(), RetryAfter> {
         let mut charges = Vec::new();
         if !self.is_exempt(from) {

@@ -17,13 +17,14 @@ pub enum AccessTokenTyp {
     #[default]
     #[serde(rename = "at+jwt")]
     AtJwt,
-    /// For resource servers that refuse `at+jwt`. ID tokens have it too, so such a server must check `aud`.
+    /// For resource servers that refuse `at+jwt`. ID tokens have this type too, so the resource server must check
+    /// `aud`.
     #[serde(rename = "JWT")]
     Jwt,
 }
 
 impl AccessTokenTyp {
-    /// Both of them. The service accepts both, so older tokens stay valid when a setting changes.
+    /// Both types. The service accepts both, so that older tokens stay valid when a setting changes.
     pub const ALL: [Self; 2] = [Self::AtJwt, Self::Jwt];
 
     /// The value in the header.
@@ -88,8 +89,8 @@ described! {
     pub struct AccessTokenClaims<'a> {
         /// The subject, the same as `uuid`.
         pub sub: Uuid,
-        /// The audience: the APIs that the token is for, else `--audience` of the client or the issuer. If the token request
-        /// names no API and `openid` was granted, the issuer is one of several.
+        /// The audience: the APIs that the token is for. If there is no API, it is `--audience` of the client, or else
+        /// the issuer. If `openid` was granted and the token request names no API, the issuer is added to the APIs.
         pub aud: &'a Audience,
         /// When the token expires, in seconds since 1970.
         pub exp: Timestamp,
@@ -104,8 +105,8 @@ described! {
         /// The names of the groups that the user is in, sorted (RFC 9068 section 2.2.3.1); absent without the scope `groups`.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub groups: Option<BTreeSet<&'a str>>,
-        /// The roles of the user in the one API that the token is for, sorted (RFC 9068 section 2.2.3.1); absent if the API
-        /// has no roles, if the token is for no API or several, and in a token of a client that acts for itself.
+        /// The roles of the user in the API that the token is for, sorted (RFC 9068 section 2.2.3.1). Absent if the API
+        /// has no roles, if the token is for no API or for several APIs, or if the client acts for itself.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub roles: Option<BTreeSet<&'a str>>,
         #[serde(flatten)]

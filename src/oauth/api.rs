@@ -87,8 +87,8 @@ impl Api {
     }
 }
 
-/// The identifier without the `/` of an empty path, which URL libraries of clients add (RFC 3986 section 6.2.3). Equal
-/// results name the same API.
+/// The identifier without the `/` of an empty path, which URL libraries of clients add (RFC 3986 section 6.2.3). Two
+/// identifiers with the same result name the same API.
 pub fn canonical_identifier(identifier: &str) -> &str {
     match identifier.strip_suffix('/') {
         Some(rest) if rest.matches('/').count() == 2 && !rest.ends_with('/') => rest,

@@ -140,8 +140,8 @@ pub enum UntrustedRedirect {
     /// The client is disabled. The message is that of an unknown client.
     #[error("{}", Self::UnknownClient)]
     DisabledClient,
-    /// The metadata document of the client cannot be had, or describes no client. The text says why; the message is that
-    /// of an unknown client.
+    /// The metadata document of the client cannot be fetched or used. The text says why, for the log. The user sees the
+    /// message for an unknown client.
     #[error("{}", Self::UnknownClient)]
     ClientDocument(String),
     /// The redirect URI cannot be trusted.
@@ -294,8 +294,8 @@ impl AuthorizationRequest {
     }
 
     /// Whether the user must choose to continue in a live session: the client demands it, or is a native application,
-    /// which another application on the user's machine can pretend to be (RFC 8252 section 8.6). A confidential client at
-    /// a loopback address is no such application: it proves who it is when it redeems the code.
+    /// which another application on the user's machine can pretend to be (RFC 8252 section 8.6). A confidential client
+    /// at a loopback address needs no choice, because it authenticates when it redeems the code.
     pub fn requires_choice(&self, client: &Client) -> bool {
         self.prompt.select_account || (client.is_public() && self.target.return_to.is_native())
     }
@@ -324,9 +324,9 @@ impl AuthorizationRequest {
         self.prompt.login || self.max_age.is_some_and(|age| age == 0 || is_older(age))
     }
 
-    /// What consent is asked for.
+    /// The scope values and APIs that the user is asked to allow.
     pub fn scope_for_consent(&self) -> Scope {
-        consent::asked(&self.scope, &self.claims, &self.resources)
+        consent::requested_consent(&self.scope, &self.claims, &self.resources)
     }
 }
 
@@ -378,9 +378,9 @@ fn check_form(parameters: &Parameters) -> Result<(), Refusal> {
     }
 }
 
-/// Leaves out values that the client may not have (RFC 6749 section 3.3) and those of APIs that it does not name.
-/// Malformed values are refused. A client that registered itself has no default scope for an API: it gets that of the
-/// APIs that it names, and the user is asked.
+/// The requested scope, without values that the client may not have (RFC 6749 section 3.3) and without values of APIs
+/// that the request does not name. Malformed values are refused. If a client that registered itself names APIs but no
+/// scope, it requests all scope values of these APIs.
 fn requested_scope(
     parameters: &Parameters,
     client: &Client,

@@ -71,7 +71,7 @@ pub enum ClientOrigin {
 }
 
 impl ClientOrigin {
-    /// Who registered it, in words.
+    /// Who registered the client, as commands print it.
     pub const fn in_words(self) -> &'static str {
         match self {
             Self::Operator => "operator",
@@ -124,7 +124,7 @@ pub struct Client {
     /// How it came to be registered.
     #[serde(default)]
     pub origin: ClientOrigin,
-    /// What is kept of a dynamic registration.
+    /// The data of a dynamic registration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registration: Option<Registration>,
     /// When its metadata document last added a redirect URI that leads to another host.
@@ -176,7 +176,7 @@ impl Client {
         client
     }
 
-    /// Whether nobody but the client vouches for what is registered of it.
+    /// Whether the metadata come from the client itself, so that nobody vouches for them.
     pub fn registered_itself(&self) -> bool {
         self.origin != ClientOrigin::Operator
     }
@@ -210,8 +210,8 @@ impl Client {
         scope.contains(Scope::OPENID) && (grant != GrantType::RefreshToken || self.id_token_on_refresh)
     }
 
-    /// The granted scope as tokens have it. A client can do without the marker of users who signed in: to some libraries,
-    /// a scope that they did not ask for is an error.
+    /// The granted scope as it is in tokens. Without `scope_marker` it lacks `authenticated`, because some libraries
+    /// refuse a scope value that they did not ask for.
     pub fn token_scope(&self, granted: &Scope) -> Scope {
         granted.filter(|value| value != Scope::AUTHENTICATED || self.scope_marker)
     }
@@ -225,8 +225,8 @@ impl Client {
         }
     }
 
-    /// Whether users may sign in at the provider with this id. A client that registered itself cannot know the providers:
-    /// its users may sign in at each of them.
+    /// Whether users may sign in at the provider with this id. A client that registered itself cannot name providers,
+    /// so its users may sign in at every provider.
     pub fn accepts_provider(&self, id: &str) -> bool {
         self.registered_itself() || self.providers.contains(id)
     }
@@ -264,9 +264,9 @@ impl Client {
         self.is_public() || self.pkce == PkceRequirement::Required
     }
 
-    /// Whether an authorization request with this scope and `nonce` needs a code challenge. To a confidential client that
-    /// registered itself, nobody could explain PKCE; with OpenID Connect its `nonce` prevents the injection of codes as well
-    /// (OAuth 2.1 section 7.5.1).
+    /// Whether an authorization request with this scope and `nonce` needs a code challenge. A confidential client that
+    /// registered itself may send `nonce` with the scope `openid` instead, which prevents the injection of codes as
+    /// well (OAuth 2.1 section 7.5.1).
     pub fn requires_challenge(&self, scope: &Scope, nonce: Option<&str>) -> bool {
         let is_protected = scope.contains(Scope::OPENID) && nonce.is_some();
         let may_use_nonce = self.registered_itself() && !self.is_public();
@@ -295,9 +295,9 @@ impl Client {
         redirect_uri::select(&self.redirect_uris, requested, self.is_public())
     }
 
-    /// The website of the client, by the origin of its redirect URIs. `None` if it has none on the web: nothing is known
-    /// about what listens at a loopback address. `None` if the client registered itself: pages of the service do not lead
-    /// to what strangers name.
+    /// The website of the client, by the origin of its redirect URIs. `None` if it has none on the web: nothing is
+    /// known about what listens at a loopback address. `None` if the client registered itself, because pages of the
+    /// service must not link to sites of strangers.
     pub fn home(&self) -> Option<String> {
         if self.registered_itself() {
             return None;

@@ -19,8 +19,8 @@ const MAX_ID_BYTES: usize = 512;
 /// The address of the document, if the identifier is one: https with a path, without a user name, a fragment or dot
 /// segments (section "Client Identifier").
 ///
-/// It must be written in the normal form of the URL standard. So there is one way to write an identifier, a host is in
-/// lower case and in Punycode, and what is fetched is what is shown.
+/// The address must be in the normal form of the URL standard, with the host in lower case and in Punycode. So a client
+/// has only one identifier, and the service fetches the address that it shows.
 pub fn address_of(client_id: &str) -> Option<Url> {
     let url = Url::parse(client_id)
         .ok()
@@ -36,14 +36,14 @@ pub fn address_of(client_id: &str) -> Option<Url> {
     is_address.then_some(url)
 }
 
-/// Why a document describes no client.
+/// Why a document cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DocumentProblem {
     /// It is the document of another identifier.
     #[error("its client_id is not the address that it was fetched from")]
     Identifier,
-    /// There is nobody to share a secret with.
-    #[error("it has {0}, but such a client has no secret")]
+    /// It has a secret, which a client without a registration cannot share with the service.
+    #[error("it has {0}, but a client with a metadata document has no secret")]
     Secret(&'static str),
     /// The client would authenticate with a secret.
     #[error("its token_endpoint_auth_method is {0}: supported are none and private_key_jwt")]
@@ -55,8 +55,8 @@ pub enum DocumentProblem {
 
 /// Reads the document of the client with this identifier.
 ///
-/// Without `token_endpoint_auth_method` the client is public: the default of RFC 7591 is a secret, which it cannot have.
-/// Grants and response types that the service does not have are left out, because one document is for many services.
+/// Without `token_endpoint_auth_method` the client is public, because the default of RFC 7591 needs a secret.
+/// Unsupported grants and response types are left out, because one document is for many services.
 pub fn parse(client_id: &str, document: &[u8]) -> Result<RequestedMetadata, DocumentProblem> {
     let mut members = members(document).map_err(DocumentProblem::Metadata)?;
     if members.get("client_id").and_then(Value::as_str) != Some(client_id) {
@@ -82,7 +82,7 @@ pub fn parse(client_id: &str, document: &[u8]) -> Result<RequestedMetadata, Docu
     }
 }
 
-/// The client with this identifier before its document was read.
+/// A new client with this identifier, without the metadata of its document.
 pub fn new_client(client_id: &str, own_grant: Uuid, now: Timestamp) -> Client {
     Client {
         origin: ClientOrigin::MetadataDocument,
@@ -90,8 +90,7 @@ pub fn new_client(client_id: &str, own_grant: Uuid, now: Timestamp) -> Client {
     }
 }
 
-/// The identifier of the record of such a client. It follows from the address: a sign-in names the client by it before
-/// there is a record.
+/// The UUID of the client. It is derived from the address, because a sign-in needs it before the client has a record.
 fn uuid_of(client_id: &str) -> Uuid {
     let digest = digest::digest(&digest::SHA256, client_id.as_bytes());
     let mut bytes = [0; 16];

@@ -154,10 +154,10 @@ pub enum RefreshPolicy {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IdTokenContent {
-    /// Those that the parameter `claims` asks for; the others are at `UserInfo` (OpenID Connect Core 5.4).
+    /// The claims that the parameter `claims` requests; the others are at `UserInfo` (OpenID Connect Core 5.4).
     #[default]
     Requested,
-    /// Those of the scope as well, for software that never asks `UserInfo`.
+    /// The claims of the scope as well, for software that never asks `UserInfo`.
     Userinfo,
 }
 

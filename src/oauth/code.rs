@@ -41,7 +41,7 @@ pub struct Authorization {
     pub upstream_token: Option<Box<UpstreamToken>>,
     /// The granted scope.
     pub scope: Scope,
-    /// The APIs that the grant is for (RFC 8707 section 2). If there is none, the scope chooses them.
+    /// The APIs that the grant is for (RFC 8707 section 2). If there is none, the scope determines them.
     #[serde(default, rename = "res", skip_serializing_if = "Resources::is_empty")]
     pub resources: Resources,
     /// The claims that were requested one by one.
@@ -52,7 +52,7 @@ pub struct Authorization {
 impl Authorization {
     /// The claims requested one by one (OpenID Connect Core 5.5) that belong to a token with this scope. Claims outside
     /// of `allowed` are left out. If the client narrowed the scope of the token, claims outside of that scope are left
-    /// out too. A token without the service's marker is not narrowed by that.
+    /// out too. A missing marker `authenticated` does not count as narrowing.
     pub fn claims_within(&self, scope: &Scope, allowed: &Scope) -> ClaimsRequest {
         let requested = self.claims.clone().within(allowed);
         if self

@@ -5,9 +5,9 @@ use crate::oauth::openid::claims::ClaimsRequest;
 use crate::oauth::resource::Resources;
 use crate::oauth::scope::Scope;
 
-/// What a user is asked to allow: the scope, what the single claims imply, and the APIs that the client names. The
-/// identifier of an API counts as a scope value.
-pub fn asked(scope: &Scope, claims: &ClaimsRequest, resources: &Resources) -> Scope {
+/// What a user is asked to allow: the scope, the scope values of claims that are requested one by one, and the APIs
+/// that the client names. An API is in the result with its identifier as a scope value.
+pub fn requested_consent(scope: &Scope, claims: &ClaimsRequest, resources: &Resources) -> Scope {
     let scope = scope.clone().union(&claims.implied_scope());
     resources
         .iter()

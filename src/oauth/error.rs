@@ -34,8 +34,8 @@ described! {
         InvalidTarget = "invalid_target",
         /// A redirect URI cannot be registered. `error_description` says why (RFC 7591 section 3.2.2).
         InvalidRedirectUri = "invalid_redirect_uri",
-        /// Another member of the registered metadata is malformed or asks for what the service does not do.
-        /// `error_description` names it (RFC 7591 section 3.2.2).
+        /// Another member of the registered metadata is malformed or asks for an unsupported feature.
+        /// `error_description` names the member (RFC 7591 section 3.2.2).
         InvalidClientMetadata = "invalid_client_metadata",
         /// The user declined, or did not sign in at the provider. Offer to sign in again (RFC 6749 section 4.1.2.1).
         AccessDenied = "access_denied",

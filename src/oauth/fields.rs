@@ -234,7 +234,7 @@ impl Field for BTreeMap<String, String> {
     }
 }
 
-/// Each list replaces the one with its name. An empty list removes it.
+/// Each list replaces the stored list of the same key. An empty list removes the key.
 impl Field for BTreeMap<String, BTreeSet<String>> {
     type Change = BTreeMap<String, Vec<String>>;
     const FORM: Form = Form::Table;

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::identity::User;
 use crate::oauth::fields::fields;
-use crate::oauth::named::Named;
+use crate::oauth::named::NamedRecord;
 
 fields! {
     /// The settings of a group.
@@ -15,12 +15,12 @@ fields! {
     /// A change of the settings of a group. A field that is left out keeps its value, and an empty text removes it.
     GroupFields;
 
-    /// What the group is, for operators.
+    /// A description for operators.
     text: Option<String>;
 }
 
-/// A group of users. Users name its identifier, so that nobody is in a group that is added again after its removal.
-pub type Group = Named<GroupMetadata>;
+/// A group of users. The records of users have its identifier, so a new group of the same name has no users.
+pub type Group = NamedRecord<GroupMetadata>;
 
 /// The groups that exist, by name and by identifier.
 #[derive(Clone, Debug, Default)]
@@ -42,7 +42,7 @@ impl Groups {
         self.ids.get(name).copied()
     }
 
-    /// The names of the groups that the user is in. A group that was removed is not among them.
+    /// The names of the groups that the user is in. Removed groups are left out.
     pub fn of(&self, user: &User) -> BTreeSet<&str> {
         let names = user.groups.iter().filter_map(|id| self.names.get(id));
         names.map(String::as_str).collect()

@@ -1,5 +1,5 @@
-//! The discovery document: OpenID Connect Discovery 1.0 section 3, RFC 8414 section 2. It has no member that no standard
-//! defines: certification suites warn of one.
+//! The discovery document: OpenID Connect Discovery 1.0 section 3, RFC 8414 section 2. It has only members that a
+//! standard defines, because certification suites warn of others.
 
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ pub struct Metadata<'a> {
     pub signing_algs: Vec<Algorithm>,
     /// The scope values that at least one client may have.
     pub scopes: Scope,
-    /// The claims that a scope value releases, and those about the tokens.
+    /// The claims that scope values release, and the claims about tokens.
     pub claims: Vec<&'a str>,
     /// Whether a client may be identified by the address of its metadata.
     pub client_documents: bool,

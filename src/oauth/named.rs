@@ -1,4 +1,4 @@
-//! A record that is no more than a name and some settings: a scope value, a group.
+//! Records that have only a name and settings: scope values and groups.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -7,7 +7,7 @@ use crate::clock::Timestamp;
 
 /// A record that the operator registers under a name, with the settings `M`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Named<M> {
+pub struct NamedRecord<M> {
     /// The name.
     pub name: String,
     /// The identifier of the record. A record that is registered later under the same name has another one.
@@ -21,7 +21,7 @@ pub struct Named<M> {
     pub updated_at: Timestamp,
 }
 
-impl<M: Default> Named<M> {
+impl<M: Default> NamedRecord<M> {
     /// A new record with the usual settings.
     pub fn new(name: &str, uuid: Uuid, now: Timestamp) -> Self {
         Self {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::oauth::fields::fields;
-use crate::oauth::named::Named;
+use crate::oauth::named::NamedRecord;
 
 fields! {
     /// The settings of a scope value.
@@ -21,7 +21,7 @@ fields! {
 }
 
 /// A scope value that the operator registered.
-pub type RegisteredScope = Named<ScopeMetadata>;
+pub type RegisteredScope = NamedRecord<ScopeMetadata>;
 
 /// The registered scope values.
 #[derive(Debug, Default)]

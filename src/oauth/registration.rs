@@ -15,7 +15,7 @@ use crate::oauth::fields::Removable;
 use crate::oauth::scope::Scope;
 use crate::secret::{Digest, InitialAccessToken, RegistrationAccessToken};
 
-/// The most bytes of the metadata. All clients are in memory.
+/// The most bytes of the metadata. They are bounded because all clients are in memory.
 const MAX_METADATA: usize = 8 * 1024;
 /// The member of a request and of a response that names the client.
 const CLIENT_ID: &str = "client_id";
@@ -25,8 +25,8 @@ const REDIRECT_URIS: &str = "redirect_uris";
 /// The most characters of the name of such a client, which people see.
 const MAX_NAME_CHARS: usize = 100;
 
-/// Members that demand what the service does not do. A client that relied on them would get less than it asked for.
-/// `false` demands nothing.
+/// Members that demand unsupported features. They are refused, because a client may rely on them. `false` demands
+/// nothing.
 const NOT_SUPPORTED: [&str; 16] = [
     "authorization_encrypted_response_alg",
     "authorization_signed_response_alg",
@@ -75,14 +75,14 @@ pub struct RegistrationPolicy {
     pub most_clients: usize,
 }
 
-/// What is kept of a client that registered itself, besides its metadata.
+/// The data of a client that registered itself, besides its metadata.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Registration {
     /// The digest of the token with which the client reads and changes its registration (RFC 7592 section 3).
     pub access_token: Digest<RegistrationAccessToken>,
     /// Whether a user has ever given consent to the client. Nothing is granted without it.
     pub is_used: bool,
-    /// Whether the client has removed itself. What was granted to it ends with the next sweep.
+    /// Whether the client has removed itself. Its grants end with the next sweep.
     pub is_removed: bool,
 }
 
@@ -95,7 +95,7 @@ pub struct StoredInitialAccessToken {
     pub created_at: Timestamp,
     /// When it expires.
     pub expires_at: Option<Timestamp>,
-    /// How many clients may still register with it; none for no limit.
+    /// How many clients may still register with it; `None` for any number.
     pub uses_left: Option<u64>,
 }
 
@@ -120,8 +120,8 @@ impl RequestedMetadata {
         Self::read(members(body)?)
     }
 
-    /// Reads a change of the client with this identifier (RFC 7592 section 2.2). A member that is left out loses its value.
-    /// Also returns the secret, which must be the present one.
+    /// Reads a change of the client with this identifier (RFC 7592 section 2.2). A member that is left out loses its
+    /// value. Also returns the secret of the request, which must be the current secret of the client.
     pub fn parse_change(body: &[u8], client_id: &str) -> Result<(Self, Option<String>), Refusal> {
         let mut members = members(body)?;
         if let Some(name) = NOT_CHANGEABLE.iter().find(|name| members.contains_key(**name)) {
@@ -197,8 +197,8 @@ impl RequestedMetadata {
         self.auth_method
     }
 
-    /// The change of a record that these metadata are. Scope values outside of `allowed` are left out (RFC 7591 section 2
-    /// lets the server replace metadata).
+    /// The fields that these metadata set in the client's record. Scope values outside of `allowed` are left out (RFC
+    /// 7591 section 2 lets the server replace metadata).
     pub fn fields(&self, allowed: &Scope) -> ClientFields {
         let default_scope = match &self.scope {
             Some(asked) => asked.filter(|value| allowed.contains(value)),
@@ -237,7 +237,7 @@ fn take<T: DeserializeOwned>(members: &mut Map<String, Value>, name: &str) -> Re
         .map_err(|_| unusable(name, "is malformed, or has a value that is not supported"))
 }
 
-/// Takes a member out that may have one of these values.
+/// Takes a member out. Its value must be one of `known`.
 fn expect(members: &mut Map<String, Value>, name: &str, known: &[&str]) -> Result<(), Refusal> {
     match take::<String>(members, name)? {
         Some(value) if !known.contains(&value.as_str()) => {

@@ -33,10 +33,10 @@ fn refused(rule: &str, identifier: &str) -> Refusal {
     }
 }
 
-/// The answer if none of the APIs that a grant was for is left.
-pub const GONE: Refusal = Refusal::new(
+/// The answer if the client can no longer use any API of the grant.
+pub const NO_API_LEFT: Refusal = Refusal::new(
     ErrorCode::InvalidTarget,
-    "the API of this grant is gone, or this client may no longer name it",
+    "the API of this grant was removed, or this client may no longer name it",
 );
 
 /// The values of `resource` in a request. Each is the identifier of an API.
@@ -55,12 +55,12 @@ pub fn resources(parameters: &Parameters) -> Result<Resources, Refusal> {
     Ok(named)
 }
 
-/// What an access token is for.
+/// The APIs and the scope of an access token.
 #[derive(Clone, Debug, Default)]
 pub struct TokenTarget {
-    /// The APIs; none for the default audience of the client.
+    /// The APIs; empty for the default audience of the client.
     pub apis: Vec<Arc<Api>>,
-    /// Whether the token request named them itself. Then the token is for nothing else.
+    /// Whether the token request itself named the APIs. Then the issuer is not in the audience.
     pub is_exact: bool,
     /// The scope of the token: the granted values, without those of other APIs.
     pub scope: Scope,
@@ -104,15 +104,15 @@ impl Apis {
         self.by_scope.get(value)
     }
 
-    /// The client with the scope that it may be granted: its own, and that of the APIs which it may name.
+    /// Adds the scope values of the APIs that the client may name to the scope of the client.
     #[must_use]
     pub fn expand_scope(&self, mut client: Client) -> Client {
         client.scope = self.scope_with(&client, |api| may_name(&client, api));
         client
     }
 
-    /// The scope that a client may get for itself, without a user: its own, and that of the APIs in its record. That an API
-    /// is open does not mean that clients may use it without a user.
+    /// The scope that a client may get for itself, without a user: its own scope, and that of the APIs in its record.
+    /// An open API is open only to clients that act for a user.
     pub fn scope_without_user(&self, client: &Client) -> Scope {
         self.scope_with(client, |api| client.apis.contains(&api.id))
     }
@@ -150,7 +150,7 @@ impl Apis {
         allowed.collect()
     }
 
-    /// The scope without the values of APIs that are not among `granted`, unless that is empty.
+    /// The scope without the values of APIs outside of `granted`. If `granted` is empty, the whole scope.
     pub fn scope_within(&self, scope: &Scope, granted: &Resources) -> Scope {
         let is_granted = |value: &str| {
             let api = self.of_scope(value);
@@ -159,8 +159,8 @@ impl Apis {
         scope.filter(|value| granted.is_empty() || is_granted(value))
     }
 
-    /// What a token of a grant is for. `granted` are the APIs of the grant; if it is empty, the scope chooses them. `named`
-    /// are those of the token request, which may narrow the choice (RFC 8707 section 2.2).
+    /// The APIs and the scope of a token. `granted` are the APIs of the grant; if there are none, the scope determines
+    /// the APIs. `named` are the APIs of the token request, which may narrow the grant (RFC 8707 section 2.2).
     pub fn target(
         &self,
         client: &Client,
@@ -173,7 +173,7 @@ impl Apis {
             api.is_some_and(|api| may_name(client, api))
         };
         if !granted.is_empty() && !granted.iter().any(is_left) {
-            return Err(GONE);
+            return Err(NO_API_LEFT);
         }
         let is_granted = |api: &&Arc<Api>| {
             if granted.is_empty() {

@@ -52,7 +52,7 @@ impl Scope {
         ),
         (
             Self::GROUPS,
-            "The names of the groups that the user is in. It is not among those that a client may ask for by default.",
+            "The names of the groups that the user is in. Clients may ask for it only if the operator allows it.",
         ),
         (
             Self::AUTHENTICATED,

@@ -121,10 +121,10 @@ events! { 'a
         /// Whether the answer was yes.
         allowed: bool,
     }
-    /// The metadata document of a client was stored: a user allowed the client for the first time, or the document has
-    /// changed since.
+    /// A client with a metadata document was stored: a user allowed the client for the first time, or its document
+    /// changed.
     ClientDocumentStored = "client_document_stored": info(client_id) {
-        /// The client, by the address of the document.
+        /// The client: the address of its document.
         client_id: &'a str,
     }
     /// Tokens were issued.
@@ -242,7 +242,7 @@ events! { 'a
         client_id: &'a str,
         /// The client's address, past trusted proxies.
         from: IpAddr,
-        /// The initial access token that it was registered with, by its id.
+        /// The id of the initial access token; absent if registration is open.
         token: Option<Uuid>,
     }
     /// A client changed its registration.

@@ -18,7 +18,7 @@ pub struct Consent {
     pub client_name: String,
     /// The host of the application's metadata document, if its identifier is the address of one.
     pub document_host: Option<String>,
-    /// Where access goes, if nobody vouches for the application.
+    /// Who gets access; `None` for an application that the operator registered.
     pub redirect_target: Option<RedirectTarget>,
     /// Who is signed in.
     pub user: Person,
@@ -96,7 +96,7 @@ impl Consent {
         vec![Self::sample(), again, to(host), documented]
     }
 
-    /// Who is signed in, who the application is, and where access goes.
+    /// Who is signed in, which host describes the application, and who gets access.
     fn who(&self, text: &Text<'_>) -> Markup {
         html! {
             (self.user.in_sentence(text.consent_user))

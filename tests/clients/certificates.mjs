@@ -1,4 +1,4 @@
-// Certificates of an authority of one's own, made by openssl.
+// Makes a certificate authority and a certificate with openssl.
 
 import { execFile } from 'node:child_process';
 import { readFile, writeFile } from 'node:fs/promises';

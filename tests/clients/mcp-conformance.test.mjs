@@ -1,4 +1,4 @@
-// What the conformance tests of the Model Context Protocol demand of an authorization server.
+// Runs the conformance tests of the Model Context Protocol for authorization servers.
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
@@ -15,7 +15,7 @@ const RESOURCE = 'https://mcp.example.com/mcp';
 const PROGRAM = join(import.meta.dirname, 'node_modules/@modelcontextprotocol/conformance/dist/index.js');
 
 const moduleOf = (code) => `data:text/javascript,${encodeURIComponent(code)}`;
-/** The program imports `globSync` for a mode that is not used here. Before release 22, Node.js does not have it. */
+/** The program imports `globSync`, which Node.js has since release 22. The tests do not need it. */
 const FS = moduleOf('export * from "node:fs"; export const globSync = undefined;');
 const HOOKS = moduleOf(
   `export const resolve = (name, context, next) => name === 'fs' ? { url: '${FS}', shortCircuit: true } : next(name, context);`,

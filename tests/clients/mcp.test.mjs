@@ -1,4 +1,4 @@
-// The MCP server of the guide, and clients with the SDK that know only its address.
+// The MCP server of the guide, and clients of the SDK that know only the address of the server.
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
@@ -28,7 +28,7 @@ const METADATA = {
 
 let folder;
 let publisher;
-/** The address of the document that says what METADATA say. */
+/** The address of the document with METADATA. */
 let published;
 let server;
 let alice;
@@ -128,7 +128,7 @@ class Application {
     return content[0].text;
   }
 
-  /** Is refused, sends Alice to the browser, and exchanges the code. */
+  /** Connects without a token, signs Alice in, and exchanges the code. */
   async signIn() {
     const refused = this.transport();
     const client = new Client({ name: 'tests', version: '1.0.0' });
@@ -150,7 +150,7 @@ async function allow(url) {
   return { page, callback };
 }
 
-/** Asks the MCP server with a token and without the SDK. */
+/** Sends a request with a token to the MCP server, without the SDK. */
 async function ask(token) {
   const answer = await fetch(address, { method: 'POST', headers: { authorization: `Bearer ${token}` } });
   return { status: answer.status, challenge: answer.headers.get('www-authenticate') };
@@ -221,7 +221,7 @@ describe('the server', () => {
   });
 });
 
-/** It registers each loopback address twice: for any port, and with the port that it prefers. */
+/** VS Code registers each loopback address twice: for any port, and with the port that it prefers. */
 const OF_VS_CODE = {
   client_name: 'Visual Studio Code',
   client_uri: 'https://code.visualstudio.com',

@@ -1,4 +1,4 @@
-// Runs programs of the guide as readers would, word for word but for addresses.
+// Runs programs of the guide. Only addresses are changed.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';

@@ -1,4 +1,4 @@
-// Clients that register themselves, by openid-client.
+// Clients that register themselves with openid-client.
 
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';

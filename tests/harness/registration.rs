@@ -11,7 +11,7 @@ use super::wire::Call;
 /// The address of registrations.
 pub(crate) const REGISTER: &str = "/oauth2/register";
 
-/// A client that registered itself, and the answer to that.
+/// A client that registered itself, and the answer to its registration.
 pub(crate) struct Registrant {
     pub(crate) answer: Value,
     pub(crate) party: RelyingParty,

@@ -245,7 +245,7 @@ impl Server {
         RelyingParty::new(&self.wire, client, secret)
     }
 
-    /// The client of this identifier, which registered itself.
+    /// The client with this identifier, which registered itself.
     pub(crate) fn party(&self, client_id: &str, secret: &str) -> RelyingParty {
         let client = Client::clone(self.app.core.catalog().client(client_id).unwrap());
         RelyingParty::new(&self.wire, client, secret.to_owned())

@@ -62,7 +62,8 @@ async fn add_api(server: &Server, id: &str, identifier: &str) {
     api::add(server.admin(), request).await.unwrap();
 }
 
-/// A client that may ask for groups, and a user in the groups `staff` and `all`, which are listed the other way round.
+/// A client that may ask for groups, and a user in the groups `staff` and `all`. Tokens list the groups in the other
+/// order.
 async fn scene() -> (Server, RelyingParty, Person) {
     let server = Server::start().await;
     for name in ["staff", "all", "admins"] {
@@ -160,7 +161,7 @@ async fn nobody_is_in_a_group_that_was_removed_even_if_it_is_added_again() {
     assert!(shown.groups.iter().eq(["all"]));
 }
 
-/// A claim of this name may be stored since before there were groups.
+/// An earlier release may have stored a claim of this name.
 #[tokio::test]
 async fn a_claim_of_the_users_record_is_never_taken_for_groups_or_roles() {
     let (server, acme, _) = scene().await;
@@ -235,7 +236,7 @@ async fn roles_are_in_an_access_token_for_one_api_and_nowhere_else() {
     assert_eq!(own.access().claims.get("roles"), None);
 }
 
-/// The shell's words, of which none has a space in it.
+/// The words of a command line. No word has a space.
 fn words(line: &str) -> Vec<&str> {
     line.split(' ').collect()
 }
@@ -279,7 +280,7 @@ fn what_is_wrong_with_groups_and_roles_is_refused_by_name() {
         ),
         (
             "api update notes --role-group owner=staff",
-            "role \"owner\" has groups and is no role of the API",
+            "role \"owner\" has groups, but is not a role of the API",
         ),
         (
             "group remove staff --yes",
@@ -375,14 +376,14 @@ fn a_file_declares_groups_and_who_is_in_them() {
         (
             "\"tags\"]\n\n",
             "\"iss\"]\n\n",
-            "claim \"iss\" is no claim of a user",
+            "claim \"iss\" is not a claim of a user",
         ),
     ] {
         let (code, said) = apply(&service, &STATE.replace(from, to), &[]);
         assert_eq!(code, Some(1), "{to}");
         assert!(said.contains(why), "{to}: {said}");
     }
-    // Nobody is left in the group that is not declared any more.
+    // A group that is no longer declared has no users.
     let without =
         "[[group]]\nname = \"all\"\n[[api]]\nid = \"notes\"\nidentifier = \"https://api.example/notes\"\n";
     let (code, said) = apply(&service, without, &["--prune", "--yes"]);
@@ -434,7 +435,7 @@ fn an_import_puts_users_into_groups_that_exist() {
     assert_eq!(bob["groups"], json!(["staff"]));
 }
 
-/// The API of another name gets the role by an update too.
+/// An update adds a group to the role `owner`. The next refresh has the role.
 #[tokio::test]
 async fn an_operator_gives_a_role_to_one_more_group() {
     let (server, acme, alice) = scene().await;

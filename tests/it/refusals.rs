@@ -212,7 +212,7 @@ async fn the_log_says_which_redirect_uri_is_not_registered() {
     }
 }
 
-/// The browser carries the refusal to the application, which may show it to nobody.
+/// The refusal is sent to the application by redirect, and the application may show it to nobody.
 #[tokio::test]
 async fn the_log_says_what_an_application_is_told_by_redirect() {
     let server = Server::start().await;

@@ -1,4 +1,4 @@
-//! What strangers cannot do by registering clients, and what the operator sees of it.
+//! The limits for strangers who register clients, and what the operator sees of their clients.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -26,7 +26,7 @@ async fn limited(registration: RegistrationPolicy) -> Server {
     setup.start().await
 }
 
-/// Clients that nobody uses go after a month, and make room. Those that a user has allowed something stay.
+/// A client that no user has allowed is removed after a month, and makes room. A client that a user has allowed stays.
 #[tokio::test]
 async fn a_full_store_takes_no_client_until_unused_ones_are_swept() {
     let server = Server::start_with(|policy| policy.registration = open(3)).await;
@@ -62,7 +62,7 @@ async fn a_full_store_takes_no_client_until_unused_ones_are_swept() {
     assert_eq!(server.register(&web()).await.status, 503);
 }
 
-/// One address registers no more than its share, and what is refused does not count.
+/// One address can register only a limited number of clients. Refused registrations do not count.
 #[tokio::test]
 async fn an_address_over_its_limit_is_429_and_others_are_not() {
     let server = limited(open(1000)).await;
@@ -94,7 +94,7 @@ async fn changes_of_a_registration_are_limited_too() {
     assert_eq!(statuses().await, 429);
 }
 
-/// Clients are in memory, so each is short.
+/// All clients are in memory, so their metadata must be short.
 #[tokio::test]
 async fn long_metadata_are_refused() {
     let server = Server::open().await;
@@ -105,7 +105,7 @@ async fn long_metadata_are_refused() {
     assert_eq!(reply.error(), "invalid_client_metadata");
 }
 
-/// Anyone may register the address of another client. The code that comes there is for the client that asked.
+/// Anyone may register the redirect URI of another client. Only the client that asked for a code can redeem it.
 #[tokio::test]
 async fn the_redirect_uri_of_another_client_gives_no_power_over_it() {
     let server = Server::open().await;
@@ -135,7 +135,8 @@ fn registered(service: &Service) -> Vec<Value> {
         .collect()
 }
 
-/// The use of a token and the client are one transaction: a process that dies between loses neither alone.
+/// One transaction counts the use of a token and stores the client. So a killed process cannot have done only one of
+/// both.
 #[test]
 fn a_killed_process_counts_each_client_once() {
     const USES: u64 = 200;
@@ -178,7 +179,7 @@ fn a_killed_process_counts_each_client_once() {
     assert_eq!(u64::try_from(stored).unwrap(), USES - left);
 }
 
-/// A file that declares the clients of the operator neither holds nor removes those that registered themselves.
+/// An export leaves out clients that registered themselves, and `apply --prune` keeps them.
 #[test]
 fn declared_state_leaves_clients_alone_that_registered_themselves() {
     let service = Service::new().with("IDSVC_CLIENTS_REGISTRATION", "open");

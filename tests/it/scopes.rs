@@ -30,7 +30,7 @@ fn of_staff(client: &mut Client) {
     client.scope = "openid profile staff".parse().unwrap();
 }
 
-/// The scope `staff` releases three claims, one of which a user has not.
+/// The scope `staff` releases four claims. The user has no claim `desk`.
 async fn scene() -> (Server, RelyingParty, Person) {
     let server = Server::start().await;
     add_scope(&server, "staff", &["badge", "teams", "email", "desk"]).await;

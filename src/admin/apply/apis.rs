@@ -28,7 +28,7 @@ pub struct DeclaredApi {
     pub id: String,
     /// The value of `resource` and `aud`.
     pub identifier: String,
-    /// What is registered of it.
+    /// The metadata.
     #[serde(flatten)]
     pub fields: ApiFields,
 }
@@ -109,8 +109,8 @@ pub(super) fn plan(
     Ok(())
 }
 
-/// Refuses APIs that name a client which does not exist after the change, and clients outside of the file that name an
-/// API which is removed.
+/// Refuses an API that names a client that does not exist after the change. Refuses the removal of an API that a client
+/// outside of the file names.
 pub(super) fn refuse_orphans(
     snapshot: &dyn Snapshot,
     declared: &PreparedApis,
@@ -151,7 +151,7 @@ pub(super) fn refuse_orphans(
     Ok(())
 }
 
-/// Refuses roles of groups that do not exist after the change.
+/// Refuses a role for a group that does not exist after the change.
 pub(super) fn check_groups(plan: &mut Plan) {
     for api in plan.apis.values() {
         let mut faults = Vec::new();

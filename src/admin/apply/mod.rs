@@ -72,7 +72,8 @@ pub struct Apply {
     /// has all users, so `prune` cannot find those who are missing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remove_users: Vec<RemovedUser>,
-    /// The groups of a file that is applied in batches. A dry run of its users needs those that are not stored yet.
+    /// The names of the groups that a file declares, if the file is applied in batches. A dry run of its users needs
+    /// the groups that are not stored yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub new_groups: Vec<String>,
 }
@@ -182,7 +183,7 @@ impl Applied {
     }
 }
 
-/// Declared records that are checked alone, with all that was hashed and drawn before the transaction.
+/// Declared records, each checked by itself. Hashes and random values are made before the transaction.
 struct Prepared {
     scopes: Option<Vec<RegisteredScope>>,
     groups: Option<Vec<Group>>,
@@ -291,7 +292,7 @@ impl Prepared {
     }
 }
 
-/// Makes the changes to a declared state, or reports them. All of them or none.
+/// Makes the changes that a declared state needs, or reports them. Either all changes are made or none.
 pub async fn apply(admin: Admin<'_>, mut request: Apply) -> AdminResult<Applied> {
     let only = request.only.take();
     let prepared = Prepared::of(admin, request).await?;

@@ -1,4 +1,4 @@
-//! Records that are no more than a name and some settings, in a declared state: scope values and groups.
+//! Scope values and groups in a declared state.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -8,12 +8,12 @@ use crate::admin::named::NamedKind;
 use crate::admin::{Admin, about};
 use crate::clock::Timestamp;
 use crate::oauth::fields::Form;
-use crate::oauth::named::Named;
+use crate::oauth::named::NamedRecord;
 use crate::oauth::{Fault, Group, GroupMetadata, RegisteredScope, ScopeMetadata};
 use crate::store::StoreError;
 use crate::store::engine::Snapshot;
 
-/// The key of an entry beside those of its settings.
+/// The key of an entry that is not a setting.
 pub const KEYS: &[(&str, Form)] = &[("name", Form::Text)];
 
 /// A declared record. A missing field gets its default.
@@ -32,14 +32,14 @@ pub(super) fn prepare<M: NamedKind>(
     admin: Admin<'_>,
     declared: Vec<DeclaredNamed<M::Fields>>,
     faults: &mut Vec<Fault>,
-) -> Vec<Named<M>> {
+) -> Vec<NamedRecord<M>> {
     let (core, now) = (admin.core, admin.core.clock.now());
     refuse_duplicates(M::KIND, declared.iter().map(|entry| entry.name.clone()), faults);
     let mut all = Vec::new();
     for entry in declared {
         let mut own = Vec::new();
         let uuid = core.random.uuid_v7(core.clock.since_epoch());
-        let mut record = Named::<M>::new(&entry.name, uuid, now);
+        let mut record = NamedRecord::<M>::new(&entry.name, uuid, now);
         M::check_name(&entry.name, &mut own);
         record.metadata.apply(entry.fields, &mut own);
         record.metadata.check(&mut own);
@@ -49,10 +49,10 @@ pub(super) fn prepare<M: NamedKind>(
     all
 }
 
-/// A kind whose records a file declares.
+/// A kind of record that a file can declare.
 pub(super) trait DeclaredKind: NamedKind {
     /// The write that stores a record.
-    fn put(record: Named<Self>) -> PlannedWrite;
+    fn put(record: NamedRecord<Self>) -> PlannedWrite;
 
     /// The write that removes a record.
     fn remove(name: String) -> PlannedWrite;
@@ -81,7 +81,7 @@ impl DeclaredKind for GroupMetadata {
 /// Plans the changes to the declared records.
 pub(super) fn plan<M: DeclaredKind>(
     snapshot: &dyn Snapshot,
-    declared: &[Named<M>],
+    declared: &[NamedRecord<M>],
     prune: bool,
     now: Timestamp,
     plan: &mut Plan,
@@ -116,7 +116,7 @@ pub(super) fn plan<M: DeclaredKind>(
 }
 
 /// A record as an entry of a file.
-pub(super) fn export<M: NamedKind>(record: &Named<M>) -> Map<String, Value> {
+pub(super) fn export<M: NamedKind>(record: &NamedRecord<M>) -> Map<String, Value> {
     let mut entry = export_fields(&record.metadata, &members(&M::default()), M::FIELDS);
     entry.insert("name".to_owned(), json!(record.name));
     entry

@@ -72,7 +72,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// The groups after the changes that are planned so far. Those of `new` that are not stored are there too.
+    /// The groups after the changes that are planned so far, including groups of `new` that are not stored yet.
     pub(super) fn groups_after(
         &self,
         snapshot: &dyn Snapshot,

@@ -14,9 +14,9 @@ use crate::store::tables::INITIAL_ACCESS_TOKENS;
 /// A token to be made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddRegistrationToken {
-    /// In how many seconds it expires; never if there is none.
+    /// The seconds until it expires; `None` for never.
     pub expires_in: Option<u64>,
-    /// How many clients may register with it; any number if there is none.
+    /// How many clients may register with it; `None` for any number.
     pub uses: Option<u64>,
 }
 
@@ -25,14 +25,14 @@ pub struct AddRegistrationToken {
 pub struct RegistrationTokenView {
     /// Its id.
     pub id: Uuid,
-    /// The token, in the answer that adds it.
+    /// The token itself, only in the answer of `add`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initial_access_token: Option<SecretString>,
     /// When it was added.
     pub created_at: Timestamp,
     /// When it expires.
     pub expires_at: Option<Timestamp>,
-    /// How many clients may still register with it; none for no limit.
+    /// How many clients may still register with it; `None` for any number.
     pub uses_left: Option<u64>,
 }
 

@@ -50,14 +50,13 @@ pub(in crate::admin) fn apply(
     }
 }
 
-/// Checks an id, which becomes a part of addresses, of `amr` and of account identifiers.
 /// Whether a text can be the id of a provider or an API.
 pub(in crate::admin) fn is_id(id: &str) -> bool {
     let is_fit = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     !id.is_empty() && id.len() <= 64 && id.bytes().all(is_fit) && !id.starts_with('-')
 }
 
-/// Checks the id of a provider.
+/// Checks the id of a provider, which becomes a part of addresses, of `amr` and of account identifiers.
 pub(in crate::admin) fn check_id(id: &str, faults: &mut Vec<Fault>) {
     if !is_id(id) {
         let detail =

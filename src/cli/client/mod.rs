@@ -49,7 +49,7 @@ pub enum Verb {
     /// API keys, for refreshing at /v4/tokens
     #[command(subcommand)]
     ApiKey(api_key::Verb),
-    /// Tokens with which clients register themselves, at /oauth2/register
+    /// Initial access tokens, with which clients register themselves at /oauth2/register
     #[command(subcommand)]
     RegistrationToken(registration_token::Verb),
     /// Enable a disabled client
@@ -115,10 +115,10 @@ pub struct Fields {
     /// A scope value for requests without scope; may be repeated [default: openid, if allowed]
     #[arg(long, value_name = "SCOPE")]
     pub default_scope: Option<Vec<String>>,
-    /// Whether the tokens of users who signed in have the marker scope authenticated [default: on]
+    /// Whether tokens of signed-in users have the scope value authenticated [default: on]
     #[arg(long, value_name = "WHETHER", value_parser = words(&[
         ("on", "The service adds it to the granted scope"),
-        ("off", "It is left out, for libraries to which a scope that they did not ask for is an error"),
+        ("off", "For libraries that refuse a scope value that they did not ask for"),
     ]).map(|word| word == "on"))]
     pub scope_marker: Option<bool>,
     /// An allowed grant; may be repeated.
@@ -181,7 +181,7 @@ pub struct Fields {
     /// Give a public client the access tokens of providers too
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub embed_upstream_token: Option<bool>,
-    /// An API that the client may name, and whose scope values it may be granted, see idsvc api; may be repeated
+    /// An API that the client may get tokens for, by its id, see idsvc api; may be repeated
     #[arg(long = "api", value_name = "ID")]
     pub apis: Option<Vec<String>>,
     /// The audience of access tokens that are for no API [default: the issuer]
@@ -216,8 +216,8 @@ pub struct Fields {
     pub id_token_on_refresh: Option<bool>,
     /// Which claims of the user are in ID tokens [default: requested]
     #[arg(long, value_name = "CLAIMS", value_parser = words(&[
-        ("requested", "Those that the parameter claims asks for. The others are at UserInfo"),
-        ("userinfo", "Those of the scope as well, for software that never asks UserInfo"),
+        ("requested", "Only claims that the parameter claims requests. The others are at UserInfo"),
+        ("userinfo", "The claims of the scope as well, for software that never asks UserInfo"),
     ]))]
     pub id_token_claims: Option<String>,
     /// The theme of the pages for this client [default: as configured]

@@ -147,7 +147,8 @@ fn introduce(
     Ok(())
 }
 
-/// Warns if a client may act for itself, but all that it may have is about users. With a secret it may have `max_scope`.
+/// Warns if a client may act for itself, but all scope values that it may have are about users. A client with a secret
+/// may have only `max_scope`.
 pub(super) fn warn_of_scope(view: &ClientView, output: &mut Output<'_>) {
     let id = &view.client_id;
     let is_for_clients = |value: &str| !Scope::STANDARD.contains(&value) && !Scope::is_marker(value);

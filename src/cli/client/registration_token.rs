@@ -107,7 +107,7 @@ fn show(view: &RegistrationTokenView, output: &mut Output<'_>) -> Result<(), Cli
         ("uses_left", uses(view)),
     ])?;
     output.hint(
-        "\nThe initial_access_token is shown this once; only its digest is kept. The client sends it as a Bearer token\nto /oauth2/register, if clients.registration is token.",
+        "\nThe initial_access_token is shown this once; only its digest is kept. The client sends it as a Bearer token\nto /oauth2/register. The setting clients.registration must be token.",
     );
     Ok(())
 }

@@ -22,8 +22,8 @@ use url::Url;
 /// Answers an authorization request: with a code, a refusal, or a page.
 ///
 /// A request whose redirect URI cannot be trusted comes back as [`UntrustedRedirect`] and is shown to the user. Only a
-/// code is stored. What a page needs of the request, the browser keeps. `admit` is called with the address of the client's
-/// metadata document before that is fetched.
+/// code is stored. The browser keeps the parts of the request that a page needs. Before the client's metadata document
+/// is fetched, `admit` gets its address, and can refuse the fetch.
 pub async fn begin_authorization(
     core: &Core,
     parameters: &Parameters,

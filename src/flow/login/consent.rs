@@ -8,7 +8,7 @@ use super::transaction;
 use super::transaction::{BrowserRedirect, LoginContext, LoginTransactionError};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
-use crate::flow::register_client::note_first_use;
+use crate::flow::register_client::record_first_consent;
 use crate::flow::{Core, Failure};
 use crate::identity::Consent;
 use crate::oauth::authorize::{AuthorizationRequest, RefusedRequest};
@@ -49,7 +49,7 @@ pub async fn give_consent(
         let scope = allowed.union(&requested).to_string();
         CONSENTS.put(tx, &key, &Consent { scope, given_at: now })?;
         if is_first_use {
-            note_first_use(tx, &client_id)?;
+            record_first_consent(tx, &client_id)?;
         }
         Ok(progress)
     };

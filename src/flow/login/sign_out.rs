@@ -23,7 +23,7 @@ pub enum SignOut {
     },
     /// A user who is signed in must confirm it.
     Ask {
-        /// The client that asked for it, if the ID token names one.
+        /// The client that asked for the sign-out, if a valid ID token names it.
         client_id: Option<String>,
     },
 }

@@ -89,7 +89,7 @@ pub struct LoginContext {
     pub sealed: String,
     /// What it is for.
     pub purpose: ResolvedPurpose,
-    /// How its client is found again.
+    /// Finds its client again, in a later transaction.
     pub client_lookup: ClientLookup,
     /// What has happened in it.
     pub progress: LoginProgress,
@@ -402,7 +402,7 @@ pub(in crate::flow) async fn refuse(
     Ok(Destination::Respond(refused.response(&core.policy.issuer)))
 }
 
-/// Stores a code, and the client if it has no current record. Returns where the code is sent.
+/// Stores a code, and the client unless its record is up to date. Returns where the code is sent.
 pub(in crate::flow) fn issue(
     tx: &mut dyn Tx,
     grant: CodeGrant,

@@ -24,7 +24,7 @@ pub fn issue_client_token(
             .check_grant(client, GrantType::ClientCredentials)
     );
     let catalog = core.catalog();
-    let own = catalog.own_scope(&client.client_id);
+    let own = catalog.client_credentials_scope(&client.client_id);
     let most = match (client.method(), &client.max_scope) {
         (Some(AuthMethod::PrivateKeyJwt), _) => own,
         (Some(AuthMethod::ClientSecretBasic | AuthMethod::ClientSecretPost), Some(most)) => {

@@ -95,8 +95,8 @@ pub(in crate::flow) fn signed_access_token(
 /// Answers an authenticated client about a token (RFC 7662 section 2).
 ///
 /// The client that a token was issued to may ask about it. Registered APIs say which other clients may ask about their
-/// access tokens. Every client may ask about an access token that is for no registered API, since it may be the API that
-/// the token is for.
+/// access tokens. Every client may ask about an access token for no registered API, because the client may be the
+/// resource server.
 pub fn introspect(
     core: &Core,
     client: &AuthenticatedClient,
@@ -132,7 +132,7 @@ pub fn introspect(
     })))
 }
 
-/// Whether the client may ask about an access token. A client that registered itself is no API.
+/// Whether the client may ask about an access token. A client that registered itself is never treated as an API.
 fn may_introspect(catalog: &Catalog, client: &Client, claims: &PresentedAccessToken) -> bool {
     let audience = claims.aud.values().iter();
     let mut apis = audience

@@ -33,7 +33,7 @@ pub struct ApprovedGrant {
     pub user: User,
     /// What was granted.
     pub authorization: Authorization,
-    /// What this access token is for. Its scope is the granted one, or a part of it.
+    /// The APIs and the scope of this access token. The scope is the granted scope or a part of it.
     pub target: TokenTarget,
     /// The family behind it.
     pub family: Uuid,
@@ -64,20 +64,21 @@ pub fn issue_tokens(
     let scope = &target.scope;
     let of_user = id_token_claims(&catalog, client, &user, &authorization, scope);
     let groups = catalog.groups().of(&user);
-    // A role has a meaning in one API. In a token for several nobody could tell whose it is.
+    // A role has a meaning in one API. In a token for several APIs, an API could not tell which roles are its own.
     let roles = match target.apis.as_slice() {
         [api] => api.roles_of(&groups),
         _ => None,
     };
-    // Users allow a client that registered itself what the consent page says. So it gets no address without the scope.
-    let shows = |value: &str| !client.registered_itself() || scope.contains(value);
-    let email = user.email.filter(|_| shows("email"));
+    // Users allow only what the consent page shows. So a client that registered itself gets the e-mail address and the
+    // telephone number only with their scope values.
+    let may_release = |value: &str| !client.registered_itself() || scope.contains(value);
+    let email = user.email.filter(|_| may_release("email"));
     let common = CommonClaims {
         iss: policy.issuer.clone(),
         iat: now,
         jti: core.random.uuid_v4(),
         scope: client.token_scope(scope),
-        account_id: if shows("email") {
+        account_id: if may_release("email") {
             user.account_id
         } else {
             user.uuid.to_string()
@@ -88,13 +89,13 @@ pub fn issue_tokens(
         amr: vec![Authority {
             authority: authorization.factor.authority().to_owned(),
         }],
-        phone_number: user.phone_number.filter(|_| shows("phone")),
+        phone_number: user.phone_number.filter(|_| may_release("phone")),
         source: user.source,
         email_verified: email.is_some() && user.email_verified,
         email: email.unwrap_or_default(),
         uuid: user.uuid,
     };
-    let form = AccessTokenForm::of(policy, client, &target);
+    let form = AccessTokenSettings::of(policy, client, &target);
     let embedded = embedded_token(core, &catalog, client, &authorization, now);
     let grant = Grant {
         auth_time: authorization.auth_time,
@@ -151,8 +152,9 @@ pub fn issue_tokens(
     })
 }
 
-/// The claims of the user in the ID token of a grant: those that the parameter `claims` asks for, those of the scope if
-/// there was no authorization request or if the client wants them there, and always the groups.
+/// The claims of the user in the ID token of a grant. It has the claims that the parameter `claims` requests, and the
+/// claim `groups` of the scope `groups`. It has all claims of the scope if there was no authorization request, or if
+/// the client has `IdTokenContent::Userinfo`.
 fn id_token_claims(
     catalog: &Catalog,
     client: &Client,
@@ -199,16 +201,17 @@ struct Grant<'a> {
     upstream_token: Option<EmbeddedToken<'a>>,
 }
 
-/// How an access token is made, and for whom. An API decides before the client, and the client before the service. Of
-/// several APIs the shortest lifetime counts, and the first that has an opinion on the rest.
-struct AccessTokenForm {
+/// The settings of an access token. Those of the API take precedence over those of the client, and those over the
+/// service's. For several APIs, the shortest lifetime counts, and the algorithm and `typ` of the first API that has
+/// one.
+struct AccessTokenSettings {
     audience: Audience,
     lifetime: Duration,
     alg: Algorithm,
     typ: AccessTokenTyp,
 }
 
-impl AccessTokenForm {
+impl AccessTokenSettings {
     fn of(policy: &Policy, client: &Client, target: &TokenTarget) -> Self {
         let apis = || target.apis.iter().map(|api| &api.metadata);
         let mut audience: Vec<_> = target.apis.iter().map(|api| api.identifier.clone()).collect();
@@ -239,7 +242,7 @@ impl AccessTokenForm {
 fn access_token(
     catalog: &Catalog,
     client: &Client,
-    form: &AccessTokenForm,
+    form: &AccessTokenSettings,
     common: &CommonClaims,
     grant: Grant<'_>,
 ) -> Result<String, Failure> {
@@ -268,7 +271,7 @@ pub fn issue_tokens_for_client(
 ) -> Result<TokenResponse, Failure> {
     const KIND: &str = User::CLIENT_TYPE;
     let policy = &core.policy;
-    let form = AccessTokenForm::of(policy, client, &target);
+    let form = AccessTokenSettings::of(policy, client, &target);
     let common = CommonClaims {
         iss: policy.issuer.clone(),
         iat: now,

@@ -50,7 +50,7 @@ impl DrawnFamily {
         })
     }
 
-    /// What the first token is for. `named` are the APIs of the token request.
+    /// The APIs and the scope of the first access token. `named` are the APIs of the token request.
     pub(in crate::flow) fn target(
         &self,
         client: &Client,

@@ -24,7 +24,7 @@ pub fn read_userinfo(
     let catalog = core.catalog();
     let client = catalog.client(&live.claims.client_id);
     let audience = &live.claims.aud;
-    // Before APIs were registered, `--audience` was the one way to address them, and `UserInfo` took such tokens.
+    // `UserInfo` also accepts a token for `--audience` of the client, unless a registered API has this identifier.
     let is_default = |audience: &Audience| {
         let own = client.and_then(|client| client.audience.as_ref());
         own.is_some_and(|own| audience.contains(own) && catalog.apis().named(own).is_none())
@@ -32,7 +32,7 @@ pub fn read_userinfo(
     if !audience.contains(&core.policy.issuer) && !is_default(audience) {
         return Ok(Err(Refusal::new(
             ErrorCode::InvalidToken,
-            "access token is for an API; refresh without resource to get one for UserInfo",
+            "access token is for an API only; refresh without resource to get a token for UserInfo",
         )));
     }
     let scope = &live.claims.scope;

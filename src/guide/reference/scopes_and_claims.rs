@@ -12,7 +12,7 @@ use crate::oauth::token::TokenResponse;
 const SCOPES: &str = "\
 ## Scopes
 
-A client may ask for the scope values that `--scope` of `idsvc client add` named. Other values than these have the meaning that your APIs give them, or release the claims that `idsvc scope add` named.
+A client may ask for the scope values that `--scope` of `idsvc client add` named. Values that are not in this table have the meaning that your APIs give them, or release the claims that `idsvc scope show` lists.
 
 Discovery lists the first six and every value that an enabled client may ask for in `scopes_supported`. So `groups` is there only if a client may ask for it. `claims_supported` always has `groups`, and the claims that your scope values release.
 
@@ -37,14 +37,14 @@ An access token is a JWT (RFC 9068). Its header has `typ`, `alg` and `kid`. `--a
 const ID_TOKEN: &str = "\
 ## ID token
 
-An ID token is a JWT (OpenID Connect Core section 2), signed with RS256 unless `--id-token-alg` of the client says otherwise. The claims of the scope are at UserInfo, and here if the parameter `claims` asks for them (OpenID Connect Core section 5.5). The claim `groups` is here too. A token of an anonymous user, for an exchanged token, or of a client with `--id-token-claims userinfo` has the claims of the scope.
+An ID token is a JWT (OpenID Connect Core section 2), signed with RS256 unless `--id-token-alg` of the client says otherwise. The claims of the scope are at UserInfo. The ID token has a claim of the scope only if the parameter `claims` requests it (OpenID Connect Core section 5.5), or if the claim is `groups`. It has all claims of the scope for an anonymous user, after a token exchange, and for a client with `--id-token-claims userinfo`.
 
 ";
 
 const USERINFO: &str = "\
 ## UserInfo
 
-`/oauth2/userinfo` answers with `sub`, the claims of the scope, and those that the parameter `claims` asks for. A claim without a value is left out. A standard claim has the type of OpenID Connect Core section 5.1, and another one the JSON type that the operator gave it. A scope value that the operator registered releases the claims that its record names.
+`/oauth2/userinfo` answers with `sub`, the claims of the scope, and those that the parameter `claims` asks for. A claim without a value is left out. A standard claim has the type of OpenID Connect Core section 5.1. Any other claim has the JSON type of its stored value. A registered scope value releases the claims that `idsvc scope show` lists.
 
 ";
 

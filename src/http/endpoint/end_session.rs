@@ -11,7 +11,7 @@ use crate::http::screen::logout;
 use crate::pages::ErrorKind;
 use crate::route::Route;
 
-/// Ends the session of this browser if an ID token names its user, or asks.
+/// Ends the session of this browser if an ID token names its user. Otherwise asks the user.
 pub async fn respond(context: &RequestContext) -> HttpResponse {
     let parameters = match context.page_parameters() {
         Ok(parameters) => parameters,

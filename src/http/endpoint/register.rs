@@ -4,7 +4,7 @@ use ::http::{Method, StatusCode};
 use serde_json::json;
 
 use crate::flow::register_client::{
-    self, ACCESS_TOKEN_REFUSED, INITIAL_TOKEN_REFUSED, Registered, change, read, register,
+    self, ACCESS_TOKEN_REFUSED, ClientInformation, INITIAL_TOKEN_REFUSED, change, read, register,
 };
 use crate::flow::{Answer, Failure};
 use crate::http::context::{RequestContext, throttled};
@@ -16,7 +16,7 @@ use crate::oauth::registration::{RegistrationMode, document};
 use crate::route::Route;
 use crate::secret::{InitialAccessToken, Kind, RegistrationAccessToken, Secret};
 
-/// Registers a client. An open service asks for no token, and reads none.
+/// Registers a client. If registration is open, a token is neither required nor read.
 pub async fn respond(context: &RequestContext) -> HttpResponse {
     let token = match context.app.core.policy.registration.mode {
         RegistrationMode::Off => return context.not_found(),
@@ -32,7 +32,7 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
 
 /// Reads, changes or removes a registration.
 pub async fn manage(context: &RequestContext, client_id: &str) -> HttpResponse {
-    if !context.app.takes_registrations() {
+    if !context.app.accepts_registrations() {
         return context.not_found();
     }
     context.record_client_id(client_id);
@@ -54,7 +54,8 @@ pub async fn manage(context: &RequestContext, client_id: &str) -> HttpResponse {
     }
 }
 
-/// The token in the Bearer scheme (RFC 6750 section 2.1), or the refusal of a malformed one; `None` without a token.
+/// The token in the Bearer scheme (RFC 6750 section 2.1). The error is the refusal of a malformed header or token, and
+/// `None` without a token.
 fn presented<K: Kind>(context: &RequestContext, malformed: Refusal) -> Result<Secret<K>, Option<Refusal>> {
     match request::bearer_token(context.headers()) {
         Ok(Some(text)) => Secret::parse(text).map_err(|_| Some(malformed)),
@@ -68,11 +69,11 @@ fn presented<K: Kind>(context: &RequestContext, malformed: Refusal) -> Result<Se
 async fn create(
     context: &RequestContext,
     token: Option<&Secret<InitialAccessToken>>,
-) -> Result<Answer<Registered>, Failure> {
+) -> Result<Answer<ClientInformation>, Failure> {
     if let Err(refusal) = require_json(context) {
         return Ok(Err(refusal));
     }
-    context.require_disk_for_user()?;
+    context.require_disk_for_record()?;
     let (from, now) = (context.client_address(), context.now);
     let attempt = context.app.limits.register_client(from, now).map_err(throttled)?;
     let answer = register(&context.app.core, &context.body, token, from, now).await;
@@ -86,7 +87,7 @@ async fn replace(
     context: &RequestContext,
     client_id: &str,
     token: Secret<RegistrationAccessToken>,
-) -> Result<Answer<Registered>, Failure> {
+) -> Result<Answer<ClientInformation>, Failure> {
     if let Err(refusal) = require_json(context) {
         return Ok(Err(refusal));
     }
@@ -113,7 +114,7 @@ fn require_json(context: &RequestContext) -> Answer<()> {
 fn answer(
     context: &RequestContext,
     status: StatusCode,
-    registered: Result<Answer<Registered>, Failure>,
+    registered: Result<Answer<ClientInformation>, Failure>,
 ) -> HttpResponse {
     let registered = match registered {
         Ok(Ok(registered)) => registered,

@@ -11,8 +11,8 @@ use crate::http::response::{self, HttpResponse};
 use crate::oauth::error::Refusal;
 use crate::route::Route;
 
-/// Revokes a token. An invalid token gets the same answer (RFC 7009 section 2.2). Its body is an empty object, for clients
-/// that parse every answer as JSON. A token of another client is refused.
+/// Revokes a token. An invalid token gets the same answer (RFC 7009 section 2.2). The body is an empty object, because
+/// some clients parse every answer as JSON. A token of another client is refused.
 pub async fn respond(context: &RequestContext) -> HttpResponse {
     let (parameters, client) = match authenticate_form(context, &Route::Revoke).await {
         Ok(Ok(parsed)) => parsed,

@@ -88,7 +88,7 @@ async fn anonymous(
     scope: Option<Scope>,
     resources: Resources,
 ) -> Result<Answer<TokenResponse>, Failure> {
-    context.require_disk_for_user()?;
+    context.require_disk_for_record()?;
     let (limits, from) = (&context.app.limits, context.client_address());
     let attempt = limits
         .create_anonymous_user(&client.client_id, from, context.now)

@@ -84,8 +84,8 @@ pub fn page_address(context: &RequestContext, page: &Route, sealed: &str) -> Str
     format!("{}?transaction={sealed}", context.app.path(page))
 }
 
-/// Sends the answer to the client in the response mode that it asked for. A refusal is logged, because only the application
-/// sees it otherwise.
+/// Sends the answer to the client in the response mode that it asked for. A refusal is logged, because otherwise only
+/// the application sees it.
 fn deliver(context: &RequestContext, answer: AuthorizationResponse) -> HttpResponse {
     if let Some((error, description)) = answer.error() {
         context.log_refusal(error, description);

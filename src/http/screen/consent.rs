@@ -92,7 +92,7 @@ fn document_host(client: &Client) -> Option<String> {
     address.host_str().map(ToOwned::to_owned)
 }
 
-/// Where access goes. A client that registered itself chose its name, but not its address.
+/// Where the code is sent. The page shows it because a client that registered itself chose its own name.
 fn redirect_target(return_to: &MatchedRedirectUri) -> RedirectTarget {
     match return_to.host() {
         Some(host) if !return_to.is_native() => RedirectTarget::Host(host),
@@ -105,8 +105,8 @@ fn form(id: Uuid, session: Uuid) -> String {
     format!("consent:{id}:{session}")
 }
 
-/// A scope as a page shows it: with the text of the client, of its API, or of the scope value, else with the theme's in
-/// the language of pages. The identifier of an API stands for the API.
+/// A scope value, or the identifier of an API, as a page shows it. The description is the text of the client, else of
+/// the API, else of the registered scope value, else of the theme in the language of pages.
 pub(super) fn scope_line(context: &RequestContext, client: Option<&Client>, scope: &str) -> ScopeLine {
     let catalog = context.app.core.catalog();
     let apis = catalog.apis();

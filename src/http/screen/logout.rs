@@ -18,7 +18,7 @@ use crate::route::Route;
 const FORM: &str = "logout";
 
 /// The address of a sign-out page, with the client and the `ui_locales` of this request (OpenID Connect RP-Initiated
-/// Logout 1.0 section 2). That of the question also has the address to which the user returns.
+/// Logout 1.0 section 2). The address of the confirmation page also has the post-logout redirect URI and `state`.
 pub fn address(context: &RequestContext, page: &Route) -> String {
     let query = context.query().unwrap_or_default();
     let names: &[&'static str] = match page {
@@ -31,7 +31,7 @@ pub fn address(context: &RequestContext, page: &Route) -> String {
     with_query(&context.app.path(page), &kept)
 }
 
-/// Where the client that [`address`] wrote into this request wants the user to go after the sign-out.
+/// The post-logout redirect URI with `state` that [`address`] wrote into this request, if the client has registered it.
 fn return_to(context: &RequestContext) -> Option<String> {
     let query = context.query().ok()?;
     let catalog = context.app.core.catalog();

@@ -51,7 +51,8 @@ pub struct ClaimsRequest {
     /// Claims requested in the ID token.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub id_token: BTreeSet<String>,
-    /// The registered scope values that claims among these belong to, by claim. The others belong to standard ones.
+    /// The registered scope values that release requested claims, by claim. A claim without an entry belongs to a
+    /// standard scope value.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub registered: BTreeMap<String, String>,
 }
@@ -164,7 +165,7 @@ pub fn standard_scope_of(claim: &str) -> Option<&'static str> {
         .map(|(scope, _)| *scope)
 }
 
-/// A user, and what decides the claims that an application gets of the user.
+/// A user, with the groups and scope values that determine the user's claims.
 #[derive(Clone, Copy, Debug)]
 pub struct UserClaims<'a> {
     /// The user.
@@ -188,7 +189,7 @@ impl UserClaims<'_> {
                 .is_some()
                 .then(|| Value::from(user.phone_number_verified)),
             "updated_at" => Some(Value::from(user.updated_at.seconds())),
-            // A user in no group has an empty list, so that an application takes rights back.
+            // A user without groups has an empty list, so that applications can withdraw rights.
             Scope::GROUPS => Some(self.groups.of(user).into_iter().collect()),
             _ => user.claims.get(name).filter(|value| !value.is_null()).cloned(),
         }
@@ -202,8 +203,8 @@ impl UserClaims<'_> {
         document
     }
 
-    /// The claims of the scope. They are in the ID token of a grant without an authorization request, and of a client that
-    /// wants them there (OpenID Connect Core 5.4).
+    /// The claims of the scope. They are in the ID token of a grant without an authorization request, and of a client
+    /// with `IdTokenContent::Userinfo` (OpenID Connect Core 5.4).
     pub fn of_scope(self, scope: &Scope) -> Map<String, Value> {
         let standard = BY_SCOPE.iter().filter(|(value, _)| scope.contains(value));
         let standard = standard.flat_map(|(_, claims)| claims.iter().copied());

@@ -20,13 +20,13 @@ pub enum LogoutRequest {
         return_to: Option<String>,
     },
     /// It has no valid ID token, so another site may have sent it. The user is asked first. If the user confirms, the
-    /// browser is sent where [`return_to`] says.
+    /// browser is sent to the address of [`return_to`].
     Unproven,
 }
 
-/// Decides what a request may do. `hint` is the ID token, `None` if it cannot be verified. `client` is the client of the
-/// ID token, or else of `client_id`. It is `None` if it is unknown or disabled. The user may want to sign out even then
-/// (section 4).
+/// Decides what a request may do. `hint` is the ID token, `None` if it cannot be verified. `client` is the client of
+/// the ID token, or else of `client_id`. It is `None` for an unknown or disabled client; the user may sign out
+/// nevertheless (section 4).
 ///
 /// A contradictory request is refused with a page.
 pub fn parse(
@@ -55,7 +55,7 @@ pub fn parse(
     })
 }
 
-/// Where the browser is sent after the sign-out, with `state`: to no address but one that is registered for this client,
+/// The address to which the browser is sent after the sign-out, with `state`. It must be registered for this client,
 /// byte for byte (section 3).
 pub fn return_to(parameters: &Parameters, client: &Client) -> Result<Option<String>, Refusal> {
     let Some(uri) = parameters.get("post_logout_redirect_uri") else {

@@ -24,8 +24,8 @@ pub const SUPPORTED: [&str; 4] = ["none", "login", "consent", "select_account"];
 pub struct NoneWithOthers;
 
 impl Prompt {
-    /// Reads the space-delimited list; the order does not matter. Values of other extensions are ignored, but not beside
-    /// `none`: the specification refuses `none` with any other value.
+    /// Reads the space-delimited list; the order does not matter. Unknown values are ignored. `none` with any other
+    /// value, even an unknown one, is refused, as the specification demands.
     pub fn parse(text: &str) -> Result<Self, NoneWithOthers> {
         let mut prompt = Self::default();
         let mut has_others = false;

@@ -104,9 +104,9 @@ texts! {
     pub consent_user: &'static str,
     /// After it, for an application whose identifier is the address of its metadata; `{}` is the host.
     pub consent_document: &'static str,
-    /// After it, for an application that registered itself: where access goes; `{}` is the host.
+    /// After it, for an application that registered itself: who gets access; `{}` is the host.
     pub consent_host: &'static str,
-    /// The same if that is an application on the user's device.
+    /// The same, if an application on the user's device gets access.
     pub consent_device: &'static str,
     /// After it: a warning.
     pub consent_trust: &'static str,
@@ -130,7 +130,7 @@ texts! {
     pub scope_offline_access: &'static str,
     /// What the scope `groups` gives.
     pub scope_groups: &'static str,
-    /// What the name of an API gives; `{}` is the API.
+    /// What access to an API gives; `{}` is the name of the API.
     pub scope_api: &'static str,
     /// Heading.
     pub logout_title: &'static str,

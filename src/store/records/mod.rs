@@ -17,7 +17,7 @@ use crate::federation::Provider;
 use crate::identity::{Consent, Session, User};
 use crate::oauth::code::AuthorizationCode;
 use crate::oauth::login::{LoginRecord, LoginTransaction, UpstreamSignIn};
-use crate::oauth::named::Named;
+use crate::oauth::named::NamedRecord;
 use crate::oauth::refresh::RefreshFamily;
 use crate::oauth::registration::StoredInitialAccessToken;
 use crate::oauth::{Api, Client};
@@ -28,7 +28,7 @@ impl Record for Api {}
 impl Record for Client {}
 impl Record for Consent {}
 impl Record for LoginRecord {}
-impl<M: Serialize + DeserializeOwned> Record for Named<M> {}
+impl<M: Serialize + DeserializeOwned> Record for NamedRecord<M> {}
 impl Record for Provider {}
 impl Record for RefreshFamily {}
 impl Record for Session {}

@@ -60,7 +60,7 @@ pub(crate) fn client_credentials(secret: &str) -> String {
     )
 }
 
-/// The same for an API (RFC 8707 section 2.2).
+/// The same, for a token for an API (RFC 8707 section 2.2).
 pub(crate) fn client_credentials_for(secret: &str, resource: &str) -> String {
     let fields = [
         ("grant_type", "client_credentials"),

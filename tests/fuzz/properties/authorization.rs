@@ -128,7 +128,7 @@ pub(super) fn authorize_query(data: &[u8]) -> bool {
     is_accepted
 }
 
-/// Metadata that are accepted become those of a client that may sign users in and no more, and a refusal is a sentence.
+/// A client with accepted metadata may only sign users in. A refusal has a description.
 pub(super) fn registration(data: &[u8]) -> bool {
     let refused = |refusal: Refusal| {
         assert!(is_description(&refusal.description), "{refusal:?}");

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 const OTHER: &str = "https://other.example/client";
 
-/// A document describes a client only under its own address, and no client that has a secret or acts for itself.
+/// A document is accepted only at its own address. Its client has no secret and cannot act for itself.
 pub(super) fn client_document(data: &[u8]) -> bool {
     let members: Map<String, Value> = serde_json::from_slice(data).unwrap_or_default();
     let client_id = members

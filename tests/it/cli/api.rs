@@ -170,7 +170,7 @@ fn an_api_that_would_be_ambiguous_is_refused_with_what_to_do() {
     assert_eq!(code(&unnamed), Some(2));
 }
 
-/// A client may be granted the scope of its APIs, so its default scope may have them too.
+/// A client may get the scope values of its APIs, so its default scope may have these values too.
 #[test]
 fn a_client_names_apis_and_an_api_that_is_named_stays() {
     let service = service();
@@ -280,7 +280,7 @@ fn a_scope_value_of_an_api_that_the_client_may_not_name_brings_a_hint() {
     assert!(!said(&updated).contains(hint), "{}", said(&updated));
 }
 
-/// A client of the same name must not introspect the tokens of the API.
+/// A new client of the same name must not introspect the tokens of the API.
 #[test]
 fn a_client_that_is_removed_leaves_the_apis() {
     let service = service();

@@ -128,7 +128,7 @@ fn a_client_is_shown_with_what_applies_to_it() {
     assert_eq!(document["assertion_audience"], "any");
 }
 
-/// A token without scope is rarely what was meant.
+/// A token without a scope is rarely intended.
 #[test]
 fn a_client_that_acts_for_itself_without_a_scope_of_an_api_is_warned_of() {
     let service = Service::new();

@@ -433,7 +433,7 @@ async fn made_up_answers_without_end_are_held_back_before_the_provider_is_asked(
     assert_eq!(refusals[0]["error"], "throttled");
 }
 
-/// Neither by a claim of the name, nor by a mapping that an earlier release allowed.
+/// The service ignores a claim `groups` of the provider, and a mapping to `groups` that an earlier release allowed.
 #[tokio::test]
 async fn a_provider_puts_nobody_into_a_group() {
     let scene = scene_with(

@@ -184,7 +184,7 @@ async fn the_scope_is_what_the_client_may_have_and_the_marker() {
     );
 }
 
-/// An API must be able to tell such a user from a person.
+/// An API must be able to tell an anonymous user from a person.
 #[tokio::test]
 async fn an_anonymous_user_is_marked_also_for_a_client_without_the_other_marker() {
     let (server, acme) = scene().await;

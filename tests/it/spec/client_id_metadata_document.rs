@@ -219,7 +219,7 @@ async fn a_host_that_is_not_on_the_public_internet_is_not_reached() {
     assert!(problem.contains("is not on the public internet"), "{problem}");
 }
 
-/// The page says no more than that the client is unknown, and the log what the developer of the client must mend.
+/// The page says only that the client is unknown. The log says what the developer of the client must correct.
 #[tokio::test]
 async fn what_is_wrong_with_a_document_is_logged_and_not_shown() {
     let audit = Audit::listen();
@@ -395,7 +395,7 @@ async fn a_document_that_cannot_be_used_is_asked_for_again_after_a_pause() {
     }
 }
 
-/// Anyone can name addresses: the service must not become a way to flood others.
+/// Anyone can name addresses, so the service must not flood other hosts with requests.
 #[tokio::test]
 async fn one_address_causes_a_limited_number_of_fetches_and_known_clients_are_not_held_up() {
     let scene = Scene::start().await;

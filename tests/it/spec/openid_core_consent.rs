@@ -39,7 +39,8 @@ async fn consent_is_asked_for_once_and_remembered() {
     elsewhere.callback().code();
 }
 
-/// Nobody vouches for such a client. It chose its name, but access goes where its redirect URI leads.
+/// Nobody vouches for a client that registered itself. It chose its own name, so the page shows the host of its
+/// redirect URI.
 #[tokio::test]
 async fn a_client_that_registered_itself_is_shown_with_where_access_goes() {
     let (server, acme, alice) = asking().await;

@@ -511,7 +511,7 @@ async fn scope_values_a_client_may_not_have_are_left_out() {
     assert_eq!(ask("openid notes.read").await, "openid authenticated");
 }
 
-/// Some libraries take no scope but the one that they asked for. The grant is the same with and without the marker.
+/// Some libraries accept only the scope that they asked for. The grant is the same with and without the marker.
 #[tokio::test]
 async fn a_client_can_do_without_the_marker_of_its_tokens() {
     let server = Server::start().await;

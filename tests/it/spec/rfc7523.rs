@@ -132,7 +132,7 @@ async fn a_client_gets_a_token_for_itself() {
     assert!(access.get("auth_time").is_none());
 }
 
-/// Its UUID would look like that of a user who does not exist.
+/// The UUID of the client would look like the UUID of an unknown user.
 #[tokio::test]
 async fn the_event_of_its_token_names_the_client_and_no_user() {
     let robot = Robot::new().await;

@@ -37,7 +37,8 @@ fn with(mut metadata: Value, name: &str, value: Value) -> Value {
     metadata
 }
 
-/// Section 3.2.1: the answer holds all that was registered. Then the client is one like any other, but for the consent.
+/// Section 3.2.1: the answer has all registered metadata. The client then works like any other, but always needs
+/// consent.
 #[tokio::test]
 async fn a_registered_client_signs_a_user_in_after_consent_and_refreshes() {
     let server = Server::open().await;
@@ -218,7 +219,7 @@ async fn unusable_metadata_are_refused_and_unknown_ones_ignored() {
     }
 }
 
-/// Section 2: keys are registered, and answered as the service keeps them.
+/// Section 2: a client registers keys, and the answer has them as they are stored.
 #[tokio::test]
 async fn a_client_may_register_its_keys_or_their_address() {
     let server = Server::open().await;
@@ -239,7 +240,8 @@ async fn a_client_may_register_its_keys_or_their_address() {
     assert_eq!(server.register(&both).await.error(), "invalid_client_metadata");
 }
 
-/// Section 2: the registered scope is that of requests without one. It has the standard values and those of open APIs.
+/// Section 2: the registered scope is the default scope of requests. It may have standard values and values of open
+/// APIs.
 #[tokio::test]
 async fn the_scope_of_open_apis_may_be_registered_and_no_other() {
     let server = Server::open().await;
@@ -271,7 +273,7 @@ async fn the_scope_of_open_apis_may_be_registered_and_no_other() {
     assert_eq!(tokens.0["scope"], "openid email notes.read authenticated");
 }
 
-/// Section 3: the endpoint is there only where the operator wants it, and discovery says so.
+/// Section 3: the endpoint exists only if the operator turns it on, and discovery names it only then.
 #[tokio::test]
 async fn nobody_registers_unless_the_operator_allows_it() {
     let discovered = async |server: &Server| {
@@ -294,7 +296,7 @@ async fn nobody_registers_unless_the_operator_allows_it() {
     assert_eq!(preflight.header("access-control-allow-origin"), Some("*"));
 }
 
-/// A service at which one needs an initial access token, and such tokens.
+/// A service that requires an initial access token.
 async fn by_token() -> Server {
     Server::start_with(|policy| {
         policy.registration = RegistrationPolicy {
@@ -341,7 +343,7 @@ async fn an_initial_access_token_registers_as_many_clients_as_it_is_for() {
     for worthless in [&two, &brief, &removed, "idsvc_iat_", "anything"] {
         let reply = server.register(&web()).bearer(worthless).await;
         assert_eq!((reply.status, reply.error()), (401, "invalid_token".to_owned()));
-        // The token counts before the metadata are looked at.
+        // The token is checked before the metadata.
         assert_eq!(
             server.register(&json!({})).bearer(worthless).await.error(),
             "invalid_token"
@@ -386,7 +388,7 @@ async fn a_client_that_registered_itself_is_told_of_its_own_tokens_only() {
     }
 }
 
-/// Otherwise a link to the service could show a button of the service that leads to the site of a stranger.
+/// Otherwise a page of the service could have a button that leads to the site of a stranger.
 #[tokio::test]
 async fn no_page_leads_to_the_website_of_a_client_that_registered_itself() {
     let server = Server::open().await;
@@ -406,7 +408,7 @@ async fn no_page_leads_to_the_website_of_a_client_that_registered_itself() {
     assert!(page.text().contains("https://acme.example"), "{}", page.text());
 }
 
-/// Section 3: of two registrations at once with a token for one, one wins.
+/// Section 3: of two simultaneous registrations with a token for one client, only one succeeds.
 #[tokio::test]
 async fn the_last_use_of_a_token_has_one_winner() {
     let server = by_token().await;

@@ -38,7 +38,7 @@ async fn a_client_reads_its_registration() {
     assert_eq!(reply.json(), expected);
 }
 
-/// Section 2: only the token of this registration counts, and an unknown client is no different.
+/// Section 2: only the token of this registration is accepted. An unknown client gets the same answer.
 #[tokio::test]
 async fn the_token_of_another_registration_is_401() {
     let (server, client) = registered().await;
@@ -71,7 +71,7 @@ async fn the_token_of_another_registration_is_401() {
     assert_eq!(other.manage(&server, "GET").await.status, 200);
 }
 
-/// Section 2.2: a change replaces everything. What is left out is gone, and the secret stays.
+/// Section 2.2: a change replaces all metadata. A member that is left out loses its value, and the secret stays.
 #[tokio::test]
 async fn a_change_replaces_all_metadata() {
     let (server, client) = registered().await;
@@ -134,7 +134,7 @@ async fn a_change_of_what_the_service_decides_is_refused() {
     assert_eq!(client.manage(&server, "GET").await.json()["client_name"], "Notes");
 }
 
-/// Section 2.2: with the way to authenticate the secret comes and goes.
+/// Section 2.2: a client that becomes public loses its secret. A client that becomes confidential gets a new secret.
 #[tokio::test]
 async fn a_client_that_becomes_public_loses_its_secret_and_may_get_another() {
     let (server, client) = registered().await;
@@ -156,8 +156,8 @@ async fn a_client_that_becomes_public_loses_its_secret_and_may_get_another() {
     );
 }
 
-/// Users allowed access to the address that the consent page showed. A thief of the registration access token gets no
-/// codes of theirs by adding an address.
+/// Users allowed access to the address that the consent page showed. A thief of the registration access token must not
+/// get codes by adding a redirect URI.
 #[tokio::test]
 async fn a_client_that_is_used_gets_no_further_redirect_uri() {
     let (server, client) = registered().await;
@@ -181,7 +181,7 @@ async fn a_client_that_is_used_gets_no_further_redirect_uri() {
     client.party.refresh(tokens.refresh_token()).await.tokens();
 }
 
-/// Section 2.3: a removed client has nothing any more.
+/// Section 2.3: the secret, the tokens and the grants of a removed client end.
 #[tokio::test]
 async fn a_client_that_removes_itself_takes_everything_along() {
     let (server, client) = registered().await;

@@ -64,8 +64,8 @@ fn audience(tokens: &Tokens) -> Value {
     tokens.access().claims["aud"].clone()
 }
 
-/// Sections 2.1 and 2.2: the request names an API, and the token is for it and has its scope only. The issuer is in the
-/// audience as well, because `openid` was granted and the token request named nothing.
+/// Sections 2.1 and 2.2: the request names an API. The token is for this API and has only its scope. The issuer is in
+/// the audience as well, because `openid` was granted and the token request named no API.
 #[tokio::test]
 async fn a_token_is_for_the_api_that_the_authorization_request_names() {
     let (_server, acme, alice) = scene().await;
@@ -79,8 +79,8 @@ async fn a_token_is_for_the_api_that_the_authorization_request_names() {
     assert_eq!(audience(&tokens), NOTES);
 }
 
-/// Section 2.2: a token request that names an API gets a token for exactly this one, and a refresh without a name gets
-/// all that was granted.
+/// Section 2.2: a token request that names an API gets a token for exactly this API. A refresh without `resource` gets
+/// a token for all granted APIs.
 #[tokio::test]
 async fn a_token_request_narrows_what_the_grant_is_for() {
     let (_server, acme, alice) = scene().await;
@@ -171,7 +171,7 @@ async fn a_client_names_only_its_apis_and_open_ones() {
     assert_eq!(tokens.scope(), ["openid", "mail.read", "authenticated"]);
 }
 
-/// An application that knows nothing of this document names scope values, and they choose the API.
+/// If an application does not send `resource`, the requested scope values determine the API.
 #[tokio::test]
 async fn without_a_name_the_scope_chooses_the_api() {
     let (_server, acme, alice) = scene().await;
@@ -262,7 +262,7 @@ async fn grants_without_a_browser_take_a_name_too() {
     }
 }
 
-/// The record of an API decides before that of the client, and that before the service.
+/// Settings of an API take precedence over settings of the client, and those over settings of the service.
 #[tokio::test]
 async fn apis_and_clients_have_lifetimes_algorithms_and_types_of_their_own() {
     let (server, _, alice) = scene().await;
@@ -304,7 +304,7 @@ async fn apis_and_clients_have_lifetimes_algorithms_and_types_of_their_own() {
     assert_eq!(late.error(), "invalid_grant");
 }
 
-/// RFC 7662 section 4: a client learns of tokens that it got, or that are for an API of which it is a part.
+/// RFC 7662 section 4: a client may introspect its own tokens, and tokens for an API that names it.
 #[tokio::test]
 async fn introspection_answers_a_client_about_its_own_apis_only() {
     let (server, acme, alice) = scene().await;
@@ -338,7 +338,7 @@ async fn introspection_answers_a_client_about_its_own_apis_only() {
     assert_eq!(reply["aud"], json!([NOTES, ISSUER]));
 }
 
-/// What became of a grant when its API or the client's right to it is gone.
+/// A grant is refused if its API was removed, or if the client may no longer name the API.
 #[tokio::test]
 async fn a_grant_for_an_api_that_is_gone_is_refused_and_stays() {
     let (server, acme, alice) = scene().await;
@@ -346,14 +346,14 @@ async fn a_grant_for_an_api_that_is_gone_is_refused_and_stays() {
     let tokens = acme.tokens_for(&alice.browser(), &request).await;
     server.change_client(&acme, |client| client.apis.clear()).await;
     let refused = acme.refresh(tokens.refresh_token()).await;
-    assert_eq!(refused.refusal(), refusal(&resource::GONE));
+    assert_eq!(refused.refusal(), refusal(&resource::NO_API_LEFT));
     server.change_client(&acme, names_both).await;
     let refreshed = acme.refresh(tokens.refresh_token()).await.tokens();
     assert_eq!(audience(&refreshed), json!([NOTES, ISSUER]));
 }
 
-/// Section 3: the user is told which API a client asks for, even if it asks for none of its scope, and a consent to one
-/// API is none to another.
+/// Section 3: the user sees which API a client asks for, even if the client asks for no scope value of the API. A
+/// consent to one API does not cover another API.
 #[tokio::test]
 async fn consent_is_asked_for_each_api() {
     let (server, _, alice) = scene().await;
@@ -393,7 +393,7 @@ async fn consent_is_asked_for_each_api() {
     }
 }
 
-/// A client that registered itself has no scope of its own for an API. Without `scope` it is asked about that of the API.
+/// A request without `scope` of a client that registered itself asks for all scope values of the API that it names.
 #[tokio::test]
 async fn a_client_that_registered_itself_reaches_open_apis_only() {
     let (server, _, alice) = scene().await;
@@ -423,7 +423,7 @@ async fn a_client_that_registered_itself_reaches_open_apis_only() {
     assert_eq!(tokens.scope(), ["openid", "notes.read", "authenticated"]);
 }
 
-/// A request of an API with a key: `resource` at `/v4/tokens`.
+/// `/v4/tokens`, where clients authenticate with an API key, takes `resource` too.
 #[tokio::test]
 async fn a_refresh_by_api_key_takes_a_name() {
     let (server, acme, alice) = scene().await;

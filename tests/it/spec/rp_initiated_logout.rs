@@ -366,7 +366,8 @@ async fn a_forged_hint_signs_nobody_out() {
     assert!(is_signed_in(&browser, &acme).await);
 }
 
-/// Section 2: without a hint the user is asked. Who names no client stays here afterwards, with a way on.
+/// Section 2: without a hint the user is asked. If the request names no registered address of a known client, the
+/// signed-out page has a link to the account page.
 #[tokio::test]
 async fn without_a_hint_the_user_is_asked() {
     let (_server, acme, alice) = scene().await;
@@ -440,7 +441,8 @@ async fn a_client_without_a_hint_gets_its_user_back_after_a_yes() {
     );
 }
 
-/// Section 3: nobody is sent to an address that the named client has not registered, and a hint counts more than a name.
+/// Section 3: the browser is sent only to an address that the named client has registered. A hint takes precedence over
+/// `client_id`.
 #[tokio::test]
 async fn a_client_without_a_hint_gets_its_user_nowhere_else() {
     let (server, acme, alice) = scene().await;
