@@ -1,7 +1,7 @@
 //! The document in which a client describes itself.
 
 use idsvc::oauth::Scope;
-use idsvc::oauth::client::{AuthMethod, GrantType};
+use idsvc::oauth::client::{AuthMethod, ConsentRequirement, GrantType};
 use idsvc::oauth::client_document::{address_of, parse};
 use serde_json::{Map, Value};
 
@@ -33,7 +33,7 @@ pub(super) fn client_document(data: &[u8]) -> bool {
     );
     assert_eq!(
         (fields.consent, fields.pkce, fields.providers),
-        (None, None, None)
+        (Some(ConsentRequirement::Require), None, None)
     );
     assert_eq!(
         (fields.scope, fields.apis, fields.cors_origins),

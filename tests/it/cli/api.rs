@@ -136,7 +136,7 @@ fn an_api_that_would_be_ambiguous_is_refused_with_what_to_do() {
                 "--scope",
                 "openid",
             ],
-            "belongs to no API",
+            "cannot belong to an API",
         ),
         (
             &["add", "other", "--identifier", "https://o.example/#x"],

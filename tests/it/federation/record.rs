@@ -13,7 +13,7 @@ use idsvc::admin::user;
 use idsvc::federation::provider::LinkPolicy;
 use idsvc::jose::jwt;
 use idsvc::oauth::FaultCode;
-use idsvc::oauth::client::{Client, ClientOrigin};
+use idsvc::oauth::client::{Client, ClientOrigin, ConsentRequirement};
 use idsvc::pages::text::EN;
 use idsvc::store::tables::{FAMILIES, SESSIONS};
 use serde_json::json;
@@ -183,6 +183,7 @@ async fn the_upstreams_access_token_is_for_the_application_whose_request_brought
     let registers_itself = |client: &mut Client| {
         tied(client);
         client.origin = ClientOrigin::DynamicRegistration;
+        client.consent = ConsentRequirement::Require;
     };
     let stranger = scene.server.client_with("stranger", registers_itself).await;
     let browser = scene.visitor();

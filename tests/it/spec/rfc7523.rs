@@ -144,6 +144,7 @@ async fn the_event_of_its_token_names_the_client_and_no_user() {
             "event": "tokens_issued",
             "client_id": "robot",
             "grant_type": "client_credentials",
+            "audience": ISSUER,
             "jti": tokens.0["jti"],
         })]
     );
