@@ -62,7 +62,7 @@ const LOWEST_MAX_AGE: Duration = Duration::from_mins(5);
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 /// The least time between two attempts to fetch a newer document.
 const RENEWAL_INTERVAL: Duration = Duration::from_mins(1);
-/// A document that was not used for this long is removed.
+/// [`Cache::refresh`] removes a document that was not used for this long.
 const UNUSED_PERIOD: Duration = Duration::from_hours(24);
 
 /// A fetched document and its `max-age`, or why it was not fetched.
@@ -174,11 +174,12 @@ impl<T> Cache<T> {
         })
     }
 
-    /// Whether [`Cache::get`] would fetch the document, and the last attempt failed.
+    /// Whether [`Cache::get`] would fetch the document, and either the last attempt failed or the cache is full.
     pub fn would_retry(&self, address: &str, now: Timestamp) -> bool {
         let has_failed = |entry: &Arc<CacheEntry<T>>| entry.state().problem.is_some();
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        let failed = entries.get(address).is_some_and(has_failed);
+        let is_full = entries.len() >= self.policy.most;
+        let failed = entries.get(address).map_or(is_full, has_failed);
         drop(entries);
         failed && self.would_fetch(address, |_| true, now)
     }

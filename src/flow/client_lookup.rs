@@ -33,8 +33,33 @@ use crate::store::tables::CLIENTS;
 #[derive(Clone)]
 pub struct ClientLookup {
     catalog: Arc<Catalog>,
-    /// The client as its metadata document describes it; `None` for a client without a document.
-    documented: Option<Client>,
+    /// `None` for a client without a metadata document.
+    documented: Option<DocumentedClient>,
+}
+
+/// A client as its metadata document describes it.
+#[derive(Clone)]
+struct DocumentedClient {
+    client: Client,
+    /// Its record when the document was read.
+    before: Option<Client>,
+}
+
+impl DocumentedClient {
+    /// The client, with what its record says now. `None` if the record was added or changed since the document was read:
+    /// then the record counts.
+    fn over(&self, stored: Option<&Client>) -> Option<Client> {
+        let Some(stored) = stored else {
+            return Some(self.client.clone());
+        };
+        let as_used_now = |client: &Client| Client {
+            enabled: stored.enabled,
+            updated_at: stored.updated_at,
+            ..client.clone()
+        };
+        let is_unchanged = as_used_now(self.before.as_ref()?) == *stored;
+        is_unchanged.then(|| as_used_now(&self.client))
+    }
 }
 
 impl ClientLookup {
@@ -49,7 +74,7 @@ impl ClientLookup {
     /// The client with this identifier, enabled or not.
     pub(in crate::flow) fn client(&self, client_id: &str) -> Option<Arc<Client>> {
         match &self.documented {
-            Some(client) => Some(Arc::new(self.catalog.expand_scope(client.clone()))),
+            Some(documented) => Some(Arc::new(self.catalog.expand_scope(documented.client.clone()))),
             None => self.catalog.client(client_id).cloned(),
         }
     }
@@ -61,39 +86,40 @@ impl ClientLookup {
         client_id: &str,
     ) -> Result<Option<Arc<Client>>, StoreError> {
         let stored = CLIENTS.get(snapshot, client_id)?;
-        let client = match (&self.documented, stored) {
-            (Some(documented), None) => Some(documented.clone()),
-            (Some(documented), Some(stored)) if stored.client_uuid == documented.client_uuid => {
-                Some(Client {
-                    enabled: stored.enabled,
-                    ..documented.clone()
-                })
-            }
-            (_, stored) => stored,
-        };
+        let documented = self.documented.as_ref();
+        let client = documented.and_then(|documented| documented.over(stored.as_ref()));
+        let client = client.or(stored);
         Ok(client.map(|client| Arc::new(self.catalog.expand_scope(client))))
     }
 
-    /// Stores the client, unless its record is up to date. The same transaction issues its code.
+    /// Stores the client if it differs from its record, or if its last recorded use is older than [`RECORD_INTERVAL`]. The
+    /// same transaction issues its code.
     pub(in crate::flow) fn store(&self, tx: &mut dyn Tx, now: Timestamp) -> Result<(), StoreError> {
-        match &self.documented {
-            Some(documented) => store(tx, documented, now),
-            None => Ok(()),
+        let Some(documented) = &self.documented else {
+            return Ok(());
+        };
+        let stored = CLIENTS.get(&*tx, &documented.client.client_id)?;
+        let Some(mut client) = documented.over(stored.as_ref()) else {
+            return Ok(());
+        };
+        if stored.as_ref() == Some(&client) && now.since(client.updated_at) < RECORD_INTERVAL {
+            return Ok(());
         }
+        client.updated_at = now;
+        CLIENTS.put(tx, &client.client_id, &client)
     }
 
     /// Updates the catalog after the commit of [`ClientLookup::store`].
     pub(in crate::flow) fn publish(&self, core: &Core) -> Result<(), StoreError> {
         match &self.documented {
-            Some(documented) => publish(core, &documented.client_id),
+            Some(documented) => publish(core, &documented.client.client_id),
             None => Ok(()),
         }
     }
 }
 
-/// Finds the client of a sign-in. Before a document is fetched, `admit` gets its address, and can refuse the fetch. The
-/// document of a stored client counts only if the last attempt to fetch it failed: users of a client that works do not
-/// wait.
+/// Finds the client of a sign-in. Before a document is fetched, `admit` gets its address, and can refuse the fetch. For a
+/// stored client, it gets the address only if the last fetch failed, so that users of a working client are not refused.
 pub(in crate::flow) async fn find_client(
     core: &Core,
     client_id: &str,
@@ -102,12 +128,11 @@ pub(in crate::flow) async fn find_client(
 ) -> Result<Result<ClientLookup, UntrustedRedirect>, Failure> {
     let registered = ClientLookup::registered(core);
     let known = registered.catalog.client(client_id);
-    let is_registered_by_operator = known.is_some_and(|client| !has_metadata_document(client));
-    let address =
-        address_of(client_id).filter(|_| core.policy.metadata_documents && !is_registered_by_operator);
+    let is_without_document = known.is_some_and(|client| !has_metadata_document(client));
+    let address = address_of(client_id).filter(|_| core.policy.metadata_documents && !is_without_document);
     match (known, &address) {
         (Some(client), _) if !client.enabled => return Ok(Err(UntrustedRedirect::DisabledClient)),
-        (Some(_), None) if is_registered_by_operator => return Ok(Ok(registered)),
+        (Some(_), None) if is_without_document => return Ok(Ok(registered)),
         (_, None) => return Ok(Err(UntrustedRedirect::UnknownClient)),
         (None, Some(address)) => {
             if core.upstreams.would_fetch_client_document(client_id, now) {
@@ -141,14 +166,33 @@ pub(in crate::flow) async fn find_client(
         // The operator added it during the fetch.
         return Ok(Ok(ClientLookup::registered(core)));
     }
-    let before = stored.unwrap_or_else(|| new_client(client_id, core.random.uuid_v4(), now));
-    let documented = documented(core, &document, before, now);
-    Ok(documented
-        .map(|documented| ClientLookup {
-            documented: Some(documented),
+    let record = stored.clone();
+    let record = record.unwrap_or_else(|| new_client(client_id, core.random.uuid_v4(), now));
+    Ok(match documented(core, &document, record, now) {
+        Err(problem) => Err(UntrustedRedirect::ClientDocument(problem)),
+        Ok(client) => Ok(ClientLookup {
+            documented: Some(DocumentedClient {
+                client,
+                before: stored,
+            }),
             ..registered
-        })
-        .map_err(UntrustedRedirect::ClientDocument))
+        }),
+    })
+}
+
+/// The client that authenticates, if nothing is stored of it and its document describes it. It may push a request before a
+/// user has allowed it anything.
+pub(in crate::flow) async fn find_unstored_client(
+    core: &Core,
+    client_id: &str,
+    admit: impl FnOnce(&Url) -> Result<(), Failure>,
+    now: Timestamp,
+) -> Result<Option<Arc<Client>>, Failure> {
+    if core.catalog().client(client_id).is_some() {
+        return Ok(None);
+    }
+    let found = find_client(core, client_id, admit, now).await?;
+    Ok(found.ok().and_then(|lookup| lookup.client(client_id)))
 }
 
 /// The client as its document describes it. `before` is its record, or a new one.
@@ -185,8 +229,8 @@ pub(in crate::flow) async fn renew_client(
     let Some(address) = address.filter(|_| core.catalog().client(client_id).is_some_and(is_renewed)) else {
         return Ok(());
     };
-    if core.upstreams.would_retry_client_document(client_id, now) {
-        admit(&address)?;
+    if core.upstreams.would_retry_client_document(client_id, now) && admit(&address).is_err() {
+        return Ok(());
     }
     let Ok(document) = core.upstreams.client_document(client_id, now).await else {
         return Ok(());
@@ -234,24 +278,6 @@ pub(in crate::flow) async fn record_use(core: &Core, client: &Client, now: Times
     Ok(publish(core, &client.client_id)?)
 }
 
-/// Stores a client if it differs from its record, or if its last recorded use is older than `RECORD_INTERVAL`. A client
-/// of the operator with the same identifier stays.
-fn store(tx: &mut dyn Tx, client: &Client, now: Timestamp) -> Result<(), StoreError> {
-    let mut client = client.clone();
-    if let Some(stored) = CLIENTS.get(&*tx, &client.client_id)? {
-        if stored.client_uuid != client.client_uuid {
-            return Ok(());
-        }
-        client.enabled = stored.enabled;
-        client.updated_at = stored.updated_at;
-        if client == stored && now.since(stored.updated_at) < RECORD_INTERVAL {
-            return Ok(());
-        }
-    }
-    client.updated_at = now;
-    CLIENTS.put(tx, &client.client_id, &client)
-}
-
 /// Reads the stored record into the catalog, unless the catalog has it already.
 fn publish(core: &Core, client_id: &str) -> Result<(), StoreError> {
     let catalog = core.catalog();
@@ -297,24 +323,45 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_that_the_operator_adds_during_a_sign_in_is_not_replaced_by_the_document() {
+    async fn a_record_that_was_added_or_changed_during_a_sign_in_is_not_replaced_by_the_document() {
         let core = core();
         let now = core.clock.now();
-        let lookup = ClientLookup {
-            documented: Some(new_client(ID, core.random.uuid_v4(), now)),
-            ..ClientLookup::registered(&core)
-        };
         let [uuid, own_grant] = [core.random.uuid_v4(), core.random.uuid_v4()];
-        let registered = Client::new(ID, uuid, own_grant, true, now);
-        let row = registered.clone();
-        let stored = core
-            .store
-            .write("test_store", move |tx| {
+        let before = new_client(ID, own_grant, now);
+        let mut described = before.clone();
+        described.client_name = Some("described".to_owned());
+        let mut changed = before.clone();
+        changed.apis.insert("notes".to_owned());
+        let added = Client::new(ID, uuid, own_grant, true, now);
+        let mut disabled = before.clone();
+        disabled.enabled = false;
+        for (read, stored, kept) in [
+            (None, added, true),
+            (Some(&before), changed, true),
+            (Some(&before), disabled, false),
+        ] {
+            let documented = DocumentedClient {
+                client: described.clone(),
+                before: read.cloned(),
+            };
+            let lookup = ClientLookup {
+                documented: Some(documented),
+                ..ClientLookup::registered(&core)
+            };
+            let row = stored.clone();
+            let written = core.store.write("test_store", move |tx| {
                 CLIENTS.put(tx, ID, &row)?;
+                let current = lookup.current(&*tx, ID)?;
                 lookup.store(tx, now)?;
-                CLIENTS.get(&*tx, ID)
-            })
-            .await;
-        assert_eq!(stored.unwrap(), Some(registered));
+                Ok((current, CLIENTS.get(&*tx, ID)?))
+            });
+            let (current, written) = written.await.unwrap();
+            let (current, written) = (current.unwrap(), written.unwrap());
+            assert_eq!(
+                (written == stored, current.client_name == stored.client_name),
+                (kept, kept)
+            );
+            assert_eq!(written.enabled, stored.enabled);
+        }
     }
 }

@@ -79,7 +79,6 @@ impl MetadataRules {
     ) -> Answer<Client> {
         let mut faults = Vec::new();
         let allowed = self.apis.expand_scope(client.clone()).metadata.scope;
-        client.id_token_signed_response_alg = None;
         apply(requested.fields(&allowed), &mut client, &mut faults);
         client.token_endpoint_auth_methods = [requested.auth_method()].into();
         if !client.uses_secret() {

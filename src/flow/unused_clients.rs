@@ -7,7 +7,6 @@ use super::{Core, Failure};
 use crate::clock::Timestamp;
 use crate::oauth::Client;
 use crate::oauth::client::ClientOrigin;
-use crate::oauth::registration::Registration;
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::tables::CLIENTS;
@@ -26,8 +25,7 @@ fn is_abandoned(client: &Client, refresh_token: Duration, now: Timestamp) -> boo
     match client.origin {
         ClientOrigin::Operator => false,
         ClientOrigin::DynamicRegistration => {
-            let is_removed = |registration: &Registration| registration.is_removed;
-            client.registration.as_ref().is_some_and(is_removed)
+            client.has_removed_itself()
                 || (client.is_never_used() && now.since(client.created_at) >= UNUSED_PERIOD)
         }
         ClientOrigin::MetadataDocument => {
@@ -71,7 +69,9 @@ pub(super) async fn remove_unused_clients(core: &Core, now: Timestamp) -> Result
                         &mut revocation
                     };
                     granted.remove_client(tx, &client)?;
-                    removed.push(client.client_id);
+                    if !client.has_removed_itself() {
+                        removed.push(client.client_id);
+                    }
                 }
             }
             revocation.execute(tx, now)?;

@@ -201,10 +201,10 @@ impl RequestContext {
         counted.map_err(throttled)
     }
 
-    /// Counts metadata or keys that are fetched from this address because the request names a client that registers itself.
-    /// Refuses the request if too many were fetched for its sender, or from that host.
-    pub fn charge_fetch(&self, address: &Url) -> Result<(), Failure> {
-        let host = address.host_str().unwrap_or_default();
+    /// Charges a fetch of metadata or keys from `url`, for a client that registered itself. Refuses the request if its sender
+    /// or the host of `url` is over the limit.
+    pub fn charge_fetch(&self, url: &Url) -> Result<(), Failure> {
+        let host = url.host_str().unwrap_or_default();
         let charged = self.app.limits.fetch_for_registrant(host, self.from, self.now);
         charged.map_err(throttled)
     }

@@ -181,6 +181,18 @@ impl Client {
         self.origin != ClientOrigin::Operator
     }
 
+    /// Whether the client may learn what this scope value releases. Users allow only what the consent page shows, so a client
+    /// that registered itself needs the value in the granted scope.
+    pub fn may_learn(&self, value: &str, granted: &Scope) -> bool {
+        !self.registered_itself() || granted.contains(value)
+    }
+
+    /// Whether the client registered itself and has removed its registration.
+    pub fn has_removed_itself(&self) -> bool {
+        let registration = self.registration.as_ref();
+        registration.is_some_and(|registration| registration.is_removed)
+    }
+
     /// Whether the client registered itself, and no user has given it consent so far.
     pub fn is_never_used(&self) -> bool {
         let registration = self.registration.as_ref();

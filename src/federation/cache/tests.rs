@@ -19,8 +19,9 @@ impl Source {
         }
     }
 
-    fn fetch(&self) -> impl Future<Output = Fetched<u32>> {
-        std::future::ready(Ok((self.fetched.fetch_add(1, Ordering::SeqCst) + 1, None)))
+    async fn fetch(&self) -> Fetched<u32> {
+        tokio::task::yield_now().await;
+        Ok((self.fetched.fetch_add(1, Ordering::SeqCst) + 1, None))
     }
 
     async fn get(&self) -> Result<u32, Unavailable> {

@@ -53,9 +53,10 @@ pub fn transaction_of(state: &str) -> Option<Uuid> {
 /// Takes a provider's answer. It is accepted once, in the browser that was sent there, and for the last question. If
 /// the answer comes again, the sign-in continues.
 ///
-/// `kept` is what the browser has kept of the transaction that `state` names. `admit_document` is
-/// called before the metadata document of the client is fetched, and `admit_answer` before the provider is asked. That the answer was used is stored when its user has authenticated. An answer with which nobody could sign in may
-/// come again: the provider redeems its code once (RFC 6749 section 4.1.2).
+/// `kept` is what the browser has kept of the transaction that `state` names. `admit_document` is called before the
+/// metadata document of the client is fetched, and `admit_answer` before the provider is asked. The use of the answer is
+/// stored once its user has authenticated. An answer that signed nobody in may be sent again: the provider redeems its
+/// code only once (RFC 6749 section 4.1.2).
 pub async fn finish_federation(
     core: &Core,
     browser: &Browser,

@@ -12,6 +12,7 @@ use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::introspection::{Active, Introspection};
 use crate::oauth::refresh::RefreshFamily;
 use crate::oauth::refresh_keys::{PresentedRefreshToken, RefreshTokenId};
+use crate::oauth::scope::Scope;
 use crate::store::StoreError;
 use crate::store::engine::Snapshot;
 use crate::store::tables::{FAMILIES, REVOKED_TOKENS};
@@ -114,13 +115,22 @@ pub fn introspect(
     let Some(LiveAccessToken { claims, grant }) = live_access_token(core, token, now)? else {
         return Ok(Introspection::INACTIVE);
     };
-    if !may_introspect(&core.catalog(), client, &claims) {
+    let catalog = core.catalog();
+    if !may_introspect(&catalog, client, &claims) {
         return Ok(Introspection::INACTIVE);
     }
+    let username = match grant {
+        Some((user, _)) => account_name(
+            catalog.client(&claims.client_id).map(|client| &**client),
+            &claims.scope,
+            &user,
+        ),
+        None => claims.client_id.clone(),
+    };
     Ok(Introspection::Active(Box::new(Active {
         active: true,
         scope: claims.scope,
-        username: Some(grant.map_or_else(|| claims.client_id.clone(), |(user, _)| user.account_id)),
+        username: Some(username),
         client_id: claims.client_id,
         token_type: Some("bearer"),
         exp: claims.exp,
@@ -132,7 +142,17 @@ pub fn introspect(
     })))
 }
 
-/// Whether the client may ask about an access token. A client that registered itself is never treated as an API.
+/// The account identifier, which can be an e-mail address. If the client of the token may not learn that, the UUID.
+fn account_name(client: Option<&Client>, scope: &Scope, user: &User) -> String {
+    if client.is_some_and(|client| client.may_learn("email", scope)) {
+        user.account_id.clone()
+    } else {
+        user.uuid.to_string()
+    }
+}
+
+/// Whether the client may ask about an access token. A client that registered itself may not ask about the tokens of other
+/// clients, unless an API names it.
 fn may_introspect(catalog: &Catalog, client: &Client, claims: &PresentedAccessToken) -> bool {
     let audience = claims.aud.values().iter();
     let mut apis = audience
@@ -163,11 +183,12 @@ fn refresh_token(
         return Ok(Introspection::INACTIVE);
     };
     let authorization = family.authorization;
+    let scope = client.token_scope(&authorization.scope.kept_within(&client.scope));
     Ok(Introspection::Active(Box::new(Active {
         active: true,
-        scope: client.token_scope(&authorization.scope.kept_within(&client.scope)),
         client_id: authorization.client_id,
-        username: Some(user.account_id),
+        username: Some(account_name(Some(client), &scope, &user)),
+        scope,
         token_type: None,
         exp: family.expires_at,
         iat: family.created_at,

@@ -69,16 +69,13 @@ pub fn issue_tokens(
         [api] => api.roles_of(&groups),
         _ => None,
     };
-    // Users allow only what the consent page shows. So a client that registered itself gets the e-mail address and the
-    // telephone number only with their scope values.
-    let may_release = |value: &str| !client.registered_itself() || scope.contains(value);
-    let email = user.email.filter(|_| may_release("email"));
+    let email = user.email.filter(|_| client.may_learn("email", scope));
     let common = CommonClaims {
         iss: policy.issuer.clone(),
         iat: now,
         jti: core.random.uuid_v4(),
         scope: client.token_scope(scope),
-        account_id: if may_release("email") {
+        account_id: if client.may_learn("email", scope) {
             user.account_id
         } else {
             user.uuid.to_string()
@@ -89,7 +86,7 @@ pub fn issue_tokens(
         amr: vec![Authority {
             authority: authorization.factor.authority().to_owned(),
         }],
-        phone_number: user.phone_number.filter(|_| may_release("phone")),
+        phone_number: user.phone_number.filter(|_| client.may_learn("phone", scope)),
         source: user.source,
         email_verified: email.is_some() && user.email_verified,
         email: email.unwrap_or_default(),
@@ -179,8 +176,8 @@ fn embedded_token(
     authorization: &Authorization,
     now: Timestamp,
 ) -> Option<(String, Zeroizing<String>)> {
-    let names_no_provider = client.is_public() || client.registered_itself();
-    if names_no_provider && !client.embed_upstream_token {
+    let needs_setting = client.is_public() || client.registered_itself();
+    if needs_setting && !client.embed_upstream_token {
         return None;
     }
     let token = authorization.upstream_token.as_deref()?;

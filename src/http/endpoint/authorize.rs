@@ -26,7 +26,7 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
     if context.method() == Method::POST {
         return repeat_as_get(context, &Route::Authorize);
     }
-    let admit = |document: &Url| context.charge_fetch(document);
+    let admit = |url: &Url| context.charge_fetch(url);
     let (core, browser) = (&context.app.core, context.browser());
     match begin_authorization(core, &parameters, &browser, admit, context.now).await {
         Ok(Ok(redirect)) => browser_redirect::send(context, redirect),

@@ -57,7 +57,7 @@ pub async fn callback(context: &RequestContext, provider: &str) -> HttpResponse 
     if let Some(kept) = &kept {
         login_context::set_page_style(context, &kept.transaction).await;
     }
-    let admit_document = |document: &Url| context.charge_fetch(document);
+    let admit_document = |url: &Url| context.charge_fetch(url);
     let admit_answer = || context.count_provider_answer();
     let mut answer = match finish_federation(
         &context.app.core,

@@ -87,7 +87,7 @@ async fn load_login(
     sealed: &str,
 ) -> Result<Result<LoginContext, LoginTransactionError>, Failure> {
     let (core, browser) = (&context.app.core, context.browser());
-    let admit = |document: &Url| context.charge_fetch(document);
+    let admit = |url: &Url| context.charge_fetch(url);
     transaction::load_login(core, &browser, sealed, admit, context.now).await
 }
 

@@ -386,6 +386,16 @@ async fn a_client_that_registered_itself_is_told_of_its_own_tokens_only() {
         let told = client.party.introspect(tokens.access_token()).await.json();
         assert_eq!(told["active"], is_told);
     }
+    // Without the scope value email, no answer has the e-mail address.
+    for token in [own.access_token(), own.refresh_token()] {
+        let told = client.party.introspect(token).await.json();
+        assert_eq!(told["username"], json!(alice.sub()));
+    }
+    let asking = client.party.request().with("scope", "openid email");
+    let allowed = client.party.tokens_for(&alice.browser(), &asking).await;
+    let told = client.party.introspect(allowed.access_token()).await.json();
+    assert_eq!(told["username"], allowed.0["account_id"]);
+    assert_ne!(told["username"], json!(alice.sub()));
 }
 
 /// Otherwise a page of the service could have a button that leads to the site of a stranger.

@@ -206,6 +206,7 @@ async fn a_client_that_removes_itself_takes_everything_along() {
     let page = alice.browser().authorize(&client.party.request()).await;
     assert_eq!(page.error_page_status(), 400);
     sweep_all(&server).await;
+    assert_eq!(audit.take(&["client_registration_removed"]).len(), 0);
     let id = client.party.client_id().to_owned();
     let kept = server.app.core.store.read(|snapshot| {
         let families = FAMILIES.keys_where(snapshot, |_, family| {
