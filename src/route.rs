@@ -152,6 +152,8 @@ routes! {
     fixed: {
         /// The authorization endpoint: an application sends the browser here to sign the user in (RFC 6749 section 3.1).
         Authorize "/oauth2/authorize", FOLLOW_OR_SUBMIT, "authorize", None, User, "authorization_endpoint";
+        /// A client sends its authorization request here first, and the browser then brings a `request_uri` (RFC 9126).
+        PushedRequest "/oauth2/par", SUBMIT, "par", Clients, Client, "pushed_authorization_request_endpoint";
         /// The token endpoint, for every grant (RFC 6749 section 3.2).
         Token "/oauth2/token", SUBMIT, "token", Clients, Client, "token_endpoint";
         /// The refresh endpoint, with an API key in place of the client's own authentication.

@@ -48,8 +48,7 @@ pub const SETTINGS: &[Setting] = &[
         ("PORT", "The port whose plain HTTP is redirected to the issuer"),
         None,
         "80",
-        "A port for plain HTTP, on the addresses of listen. Its requests are redirected to the same path at the issuer.\n\
-         Left out: none.",
+        "A port for plain HTTP, on the addresses of listen. Its requests are redirected to the same path at the issuer.\nLeft out: none.",
     ),
     setting(
         "trusted_proxies",
@@ -113,8 +112,7 @@ pub const SETTINGS: &[Setting] = &[
         ("DIR", "Where the operator's themes are"),
         None,
         r#""/etc/idsvc/themes""#,
-        "Where the operator's themes are, one folder each; read again when something in it changes.\n\
-         Left out: themes in data_dir.",
+        "Where the operator's themes are, one folder each; read again when something in it changes.\nLeft out: themes in data_dir.",
     ),
     setting(
         "tls.mode",
@@ -203,6 +201,17 @@ pub const SETTINGS: &[Setting] = &[
         Some(r#""60s""#),
         r#""60s""#,
         "Authorization codes; at most ten minutes (RFC 6749 section 4.1.2).",
+    ),
+    setting(
+        "lifetimes.par",
+        Kind::Duration,
+        (
+            "TIME",
+            "How long a browser may come with a pushed authorization request",
+        ),
+        Some(r#""60s""#),
+        r#""60s""#,
+        "The time in which a browser may come with a pushed authorization request (RFC 9126 section 2.2).",
     ),
     setting(
         "lifetimes.id_token",

@@ -162,6 +162,7 @@ pub(super) fn settings(reader: &mut Reader<'_>) -> Settings {
             Some(YEAR)
         },
         code: reader.duration("lifetimes.code", SECOND),
+        pushed_request: reader.duration("lifetimes.par", SECOND),
         id_token: reader.duration("lifetimes.id_token", SECOND),
         login_transaction: reader.duration("lifetimes.login_transaction", SECOND),
         session: SessionLifetimes {

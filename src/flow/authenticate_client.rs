@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use url::Url;
 
-use super::client_lookup::renew_client;
+use super::client_lookup::{find_unstored_client, renew_client};
 use super::{Answer, Core, Failure};
 use crate::clock::Timestamp;
 use crate::jose::jwk::JwkSet;
@@ -23,31 +23,34 @@ use crate::store::tables::{API_KEY_USES, USED_ASSERTIONS};
 const RECORD_INTERVAL: Duration = Duration::from_hours(1);
 
 /// Checks credentials against the client that they name. An assertion can be used once: its use is on disk before the
-/// client is accepted. It must be addressed to the issuer or to this `endpoint`. `admit` is called with the address of
+/// client is accepted. It must be addressed to the issuer or to one of these `endpoints`. `admit` is called with the address of
 /// keys or metadata before they are fetched for a client that registered itself.
 pub async fn authenticate_client(
     core: &Core,
     credentials: &Credentials,
-    endpoint: &str,
+    endpoints: &[String],
     admit: impl Fn(&Url) -> Result<(), Failure>,
     now: Timestamp,
 ) -> Result<Answer<AuthenticatedClient>, Failure> {
     let recipient = Recipient {
         issuer: &core.policy.issuer,
-        endpoint,
+        endpoints,
     };
     renew_client(core, &credentials.client_id, &admit, now).await?;
-    let published = or_refuse!(published_keys(core, credentials, admit, now).await?);
+    let unstored = find_unstored_client(core, &credentials.client_id, &admit, now).await?;
+    let published = or_refuse!(published_keys(core, credentials, unstored.as_ref(), admit, now).await?);
     // Fetching published keys may take long. So the record of the client is read after that.
     let catalog = core.catalog();
-    let client = catalog.client(&credentials.client_id);
+    let stored = catalog.client(&credentials.client_id);
+    let client = stored.or(unstored.as_ref());
     let keys = match &published {
         Some((before, keys)) => client
             .filter(|now| now.client_uuid == before.client_uuid && now.jwks_uri == before.jwks_uri)
-            .map(|_| keys),
-        None => catalog.client_keys(&credentials.client_id),
+            .map(|_| Arc::clone(keys)),
+        None if stored.is_some() => catalog.client_keys(&credentials.client_id).cloned(),
+        None => client.map(|client| Arc::new(JwkSet::of_jwks(&client.jwks))),
     };
-    let known = (client, keys.map(|keys| &**keys));
+    let known = (client, keys.as_deref());
     let unused = match client_auth::authenticate(credentials, known, recipient, now) {
         Ok(Authentication::Complete(client)) => return Ok(Ok(client)),
         Ok(Authentication::IfUnused(unused)) => unused,
@@ -79,13 +82,15 @@ pub async fn authenticate_client(
 async fn published_keys(
     core: &Core,
     credentials: &Credentials,
+    unstored: Option<&Arc<Client>>,
     admit: impl FnOnce(&Url) -> Result<(), Failure>,
     now: Timestamp,
 ) -> Result<Answer<Option<(Arc<Client>, Arc<JwkSet>)>>, Failure> {
     let Some(assertion) = credentials.assertion() else {
         return Ok(Ok(None));
     };
-    let client = core.catalog().client(&credentials.client_id).cloned();
+    let stored = core.catalog().client(&credentials.client_id).cloned();
+    let client = stored.or_else(|| unstored.cloned());
     let Some(client) = client.filter(|client| client.enabled) else {
         return Ok(Ok(None));
     };

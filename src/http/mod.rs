@@ -215,6 +215,7 @@ async fn dispatch(context: &RequestContext, route: &Route) -> HttpResponse {
     }
     match route {
         Route::Authorize => endpoint::authorize::respond(context).await,
+        Route::PushedRequest => endpoint::par::respond(context).await,
         Route::Token => endpoint::token::respond(context).await,
         Route::Refresh => endpoint::refresh::respond(context).await,
         Route::OpenidConfiguration | Route::OauthAuthorizationServer => endpoint::metadata::document(context),

@@ -26,8 +26,8 @@ const LONGEST: Duration = Duration::from_hours(1);
 pub struct Recipient<'a> {
     /// The issuer identifier.
     pub issuer: &'a str,
-    /// The address of the endpoint that the assertion was sent to.
-    pub endpoint: &'a str,
+    /// The addresses that name the endpoint to which the assertion was sent.
+    pub endpoints: &'a [String],
 }
 
 /// The issuer of an assertion. A `jti` is unique for each issuer.
@@ -97,7 +97,7 @@ fn check_audience(
     match demand {
         _ if audience == recipient.issuer => Ok(()),
         AssertionAudience::Strict => Err("aud of client_assertion must be the issuer"),
-        AssertionAudience::Any if audience == recipient.endpoint => Ok(()),
+        AssertionAudience::Any if recipient.endpoints.iter().any(|endpoint| endpoint == audience) => Ok(()),
         AssertionAudience::Any => {
             Err("aud of client_assertion must be the issuer or the URL of this endpoint")
         }

@@ -150,6 +150,9 @@ pub enum UntrustedRedirect {
     /// A `state` that cannot be returned byte for byte, or is too long.
     #[error("state is longer than 4096 bytes or has control characters")]
     State,
+    /// A `request_uri` that the client may not use (RFC 9126 section 4).
+    #[error("request_uri is unknown, expired or used, or belongs to another client")]
+    RequestUri,
     /// A parameter that decides where the response is sent was sent twice.
     #[error("a parameter was sent more than once")]
     Ambiguous,
@@ -213,6 +216,19 @@ pub struct AuthorizationRequest {
     pub claims: ClaimsRequest,
     /// The languages the user prefers, best first.
     pub ui_locales: Option<String>,
+    /// The key under which the answer is recorded, if the request was pushed. Such a request is answered once (RFC 9126
+    /// section 7.3).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub use_key: Option<UseKey>,
+}
+
+/// The key of a row that says that something was used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UseKey {
+    /// The hour since the epoch after which the row may go.
+    pub hour: u32,
+    /// Random bytes.
+    pub random: [u8; 32],
 }
 
 /// Reads the user of an ID token that this service issued. The token may have expired.
@@ -277,6 +293,7 @@ impl AuthorizationRequest {
             other_subjects,
             claims,
             ui_locales: start_of("ui_locales", 256),
+            use_key: None,
             target,
         })
     }

@@ -219,6 +219,8 @@ fields! {
     access_token_lifetime: Option<Lifetime>;
     /// How long its refresh tokens last, in seconds; as configured when there is none.
     refresh_token_lifetime: Option<Lifetime>;
+    /// Whether the client must push its authorization requests (RFC 9126 section 6).
+    require_pushed_authorization_requests: bool;
     /// What a refresh does with the refresh token.
     refresh_policy: RefreshPolicy;
     /// Whether a refresh brings a new ID token (OpenID Connect Core 12.2).

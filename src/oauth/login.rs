@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use crate::clock::Timestamp;
 use crate::identity::{AuthenticationMethod, Consent, Session, UpstreamToken};
-use crate::oauth::authorize::{AuthorizationRequest, RefusedRequest, ResponseTarget};
+use crate::oauth::authorize::{AuthorizationRequest, RefusedRequest, ResponseTarget, UseKey};
 use crate::oauth::client::Client;
 use crate::oauth::code::Authorization;
 use crate::oauth::consent;
@@ -46,6 +46,14 @@ impl LoginPurpose {
     pub fn client_id(&self) -> Option<&str> {
         match self {
             Self::Code(request) => Some(&request.client_id),
+            Self::Account(_) => None,
+        }
+    }
+
+    /// The key under which the answer is recorded, if the request was pushed.
+    pub fn use_key(&self) -> Option<UseKey> {
+        match self {
+            Self::Code(request) => request.use_key,
             Self::Account(_) => None,
         }
     }

@@ -23,6 +23,7 @@ pub mod openid;
 pub mod parameters;
 pub mod pkce;
 pub mod policy;
+pub mod pushed;
 pub mod redirect_uri;
 pub mod refresh;
 pub mod refresh_keys;

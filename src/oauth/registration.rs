@@ -27,7 +27,7 @@ const MAX_NAME_CHARS: usize = 100;
 
 /// Members that demand unsupported features. They are refused, because a client may rely on them. `false` demands
 /// nothing.
-const NOT_SUPPORTED: [&str; 16] = [
+const NOT_SUPPORTED: [&str; 15] = [
     "authorization_encrypted_response_alg",
     "authorization_signed_response_alg",
     "default_max_age",
@@ -37,7 +37,6 @@ const NOT_SUPPORTED: [&str; 16] = [
     "introspection_signed_response_alg",
     "request_object_encryption_alg",
     "request_object_signing_alg",
-    "require_pushed_authorization_requests",
     "require_signed_request_object",
     "sector_identifier_uri",
     "tls_client_certificate_bound_access_tokens",
@@ -181,12 +180,14 @@ impl RequestedMetadata {
                 grant_types: Some(grant_types),
                 jwks: Some(jwks.unwrap_or_default()),
                 jwks_uri: Some(jwks_uri.unwrap_or_default()),
-                id_token_signed_response_alg: take::<Algorithm>(
+                id_token_signed_response_alg: Some(Removable(take::<Algorithm>(
                     &mut members,
                     "id_token_signed_response_alg",
-                )?
-                .map(Removable::from),
+                )?)),
                 consent: Some(ConsentRequirement::Require),
+                require_pushed_authorization_requests: Some(
+                    take(&mut members, "require_pushed_authorization_requests")?.unwrap_or_default(),
+                ),
                 ..ClientFields::default()
             },
         })
@@ -286,6 +287,9 @@ pub fn document(client: &Client) -> Map<String, Value> {
             "post_logout_redirect_uris",
             json!(client.post_logout_redirect_uris),
         );
+    }
+    if client.require_pushed_authorization_requests {
+        add("require_pushed_authorization_requests", json!(true));
     }
     if !client.jwks.is_empty() {
         add("jwks", json!({ "keys": client.jwks }));

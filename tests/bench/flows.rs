@@ -110,12 +110,12 @@ impl Bench {
             zeroize::Zeroizing::new(CLIENT_SECRET.to_owned()),
         );
         let credentials = Credentials::parse(Some(&basic), &Parameters::default()).unwrap();
-        let token_endpoint = "https://id.example.com/oauth2/token";
+        let endpoints = ["https://id.example.com/oauth2/token".to_owned()];
         let client = runtime
             .block_on(authenticate_client(
                 &core,
                 &credentials,
-                token_endpoint,
+                &endpoints,
                 |_| Ok(()),
                 now,
             ))

@@ -38,9 +38,9 @@ export class RelyingParty {
 
   /**
    * A sign-in with PKCE, state and nonce: where to send the browser and what to check when it is back.
-   * `parameters` are added to the request; those that are undefined are left out of it.
+   * `parameters` are added to the request; those that are undefined are left out of it. `build` makes the address.
    */
-  async begin(parameters = {}) {
+  async begin(parameters = {}, build = oidc.buildAuthorizationUrl) {
     const pkceCodeVerifier = oidc.randomPKCECodeVerifier();
     const asked = {
       redirect_uri: this.client.redirect_uri,
@@ -55,7 +55,7 @@ export class RelyingParty {
     const checks = { expectedState: sent.state, expectedNonce: sent.nonce };
     if (sent.code_challenge) checks.pkceCodeVerifier = pkceCodeVerifier;
     if (sent.max_age) checks.maxAge = Number(sent.max_age);
-    return { url: oidc.buildAuthorizationUrl(this.config, sent), checks };
+    return { url: await build(this.config, sent), checks };
   }
 
   /** Exchanges the code. The library checks state, iss, the ID token and its signature. */

@@ -11,6 +11,19 @@ import { RelyingParty } from './relying-party.mjs';
 before(enter);
 after(leave);
 
+describe('a pushed request', () => {
+  it('signs in by openid-client, once', async () => {
+    const party = await RelyingParty.discover(server, web);
+    const browser = new Browser(server);
+    const { url, checks } = await party.begin({}, oidc.buildAuthorizationUrlWithPAR);
+    assert.deepEqual([...url.searchParams.keys()].sort(), ['client_id', 'request_uri']);
+    const page = await browser.open(url);
+    const tokens = await party.finish(await browser.signIn(page, alice.email, alice.password), checks);
+    assert.equal(tokens.claims().sub, alice.uuid);
+    assert.equal((await browser.open(url)).status, 400);
+  });
+});
+
 describe('sessions', () => {
   it('sign in to a second client without asking, and keep auth_time and sid', async () => {
     const browser = new Browser(server);

@@ -162,6 +162,16 @@ pub struct Fields {
         ("optional", "The code challenge may be left out, for software that cannot send one"),
     ]))]
     pub pkce: Option<String>,
+    /// Refuse authorization requests that the client did not push first (RFC 9126)
+    #[arg(
+        long = "require-par",
+        alias = "require-pushed-authorization-requests",
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    pub require_pushed_authorization_requests: Option<bool>,
     /// Whether users are asked for consent [default: skip]
     #[arg(long, value_parser = words(&[
         ("require", "Users are asked for scopes that they have not allowed yet"),

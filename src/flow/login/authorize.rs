@@ -1,5 +1,6 @@
 //! A client sends a browser with an authorization request: RFC 6749 section 4.1.1, OpenID Connect Core 3.1.2.
 
+use super::push_request;
 use super::session;
 use super::transaction;
 use super::transaction::{BrowserRedirect, Destination, DrawnCode, StepResult};
@@ -10,10 +11,13 @@ use crate::flow::client_lookup::find_client;
 use crate::flow::{Core, Failure};
 use crate::jose::alg::Algorithm;
 use crate::jose::jwt::{self, ExpectedTyp};
-use crate::oauth::authorize::{AuthorizationRequest, UntrustedRedirect, response_target};
+use crate::oauth::authorize::{AuthorizationRequest, ResponseTarget, UntrustedRedirect, response_target};
+use crate::oauth::client::Client;
+use crate::oauth::error::Refusal;
 use crate::oauth::login::{LoginPurpose, LoginRecord};
 use crate::oauth::openid::id_token::IdTokenHint;
 use crate::oauth::parameters::Parameters;
+use crate::oauth::pushed::URN;
 use crate::oauth::token;
 use crate::store::StoreError;
 use crate::store::engine::Snapshot;
@@ -38,27 +42,24 @@ pub async fn begin_authorization(
     let Some(client) = lookup.client(client_id) else {
         return Ok(Err(UntrustedRedirect::UnknownClient));
     };
-    let target = or_refuse!(response_target(parameters, &client));
-    let catalog = core.catalog();
-    let issuer = &core.policy.issuer;
-    let read_hint = |token: &str| read_hint(&catalog, issuer, token).map(|hint| hint.sub);
-    let request = match AuthorizationRequest::parse(
-        parameters,
-        (&client, catalog.apis(), catalog.scopes()),
-        target.clone(),
-        &read_hint,
-    ) {
-        Ok(request) => request,
-        Err(refusal) => {
-            return Ok(Ok(BrowserRedirect::to(Destination::Respond(
-                target.refusal(&refusal, issuer),
-            ))));
+    let request = if let Some(sealed) = pushed(parameters) {
+        push_request::open(core, &client, sealed, now).ok_or(UntrustedRedirect::RequestUri)
+    } else {
+        let target = or_refuse!(response_target(parameters, &client));
+        let parsed = if client.require_pushed_authorization_requests {
+            Err(NOT_PUSHED)
+        } else {
+            parse_request(core, parameters, &client, target.clone())
+        };
+        match parsed {
+            Ok(request) => Ok(request),
+            Err(refusal) => {
+                let response = target.refusal(&refusal, &core.policy.issuer);
+                return Ok(Ok(BrowserRedirect::to(Destination::Respond(response))));
+            }
         }
     };
-
-    if let Ok(Some(requested)) = token::scope(parameters) {
-        core.unknown_scopes.note(&catalog, client_id, &requested);
-    }
+    let request = or_refuse!(request);
 
     let lifetimes = core.policy.lifetimes.session;
     let presented = browser.session.clone();
@@ -66,45 +67,45 @@ pub async fn begin_authorization(
     let asked = purpose.clone();
     let found = lookup.clone();
     let decide = move |snapshot: &dyn Snapshot| {
+        let record = LoginRecord::default();
+        if push_request::is_answered_elsewhere(snapshot, &asked, &record)? {
+            return Ok(Err(UntrustedRedirect::RequestUri));
+        }
+        // The client may have been removed or replaced since the request was checked.
         let Some(purpose) = transaction::resolve(snapshot, &asked, &found)? else {
-            return Ok(None);
+            return Ok(Err(UntrustedRedirect::UnknownClient));
         };
         let live = session::find(snapshot, presented.as_ref(), lifetimes, now)?;
-        let step = transaction::next_step(snapshot, &purpose, live.as_ref(), &LoginRecord::default(), now)?;
-        Ok::<_, StoreError>(Some((step, live)))
+        let step = transaction::next_step(snapshot, &purpose, live.as_ref(), &record, now)?;
+        Ok::<_, StoreError>(Ok((step, live)))
     };
     let foreseen = core.store.read(|snapshot| decide(snapshot))?;
     let code = DrawnCode::draw(core, now);
     let slot = code.slot();
-    let result = match foreseen.map(|(step, _)| StepResult::without_code(step)) {
-        None => None,
-        Some(Ok(result)) => Some(result),
-        Some(Err(_)) => {
-            let found = lookup.clone();
-            let issued = core
-                .store
-                .write("begin_authorization", move |tx| {
-                    let Some((step, live)) = decide(&*tx)? else {
-                        return Ok(None);
-                    };
-                    let grant = match StepResult::without_code(step) {
-                        Ok(result) => return Ok(Some(result)),
-                        Err(grant) => grant,
-                    };
-                    if let Some(live) = &live {
-                        session::touch(tx, live, lifetimes, now)?;
-                    }
-                    let target = transaction::issue(tx, *grant, slot, &found, now)?;
-                    Ok(Some(StepResult::Issued(target)))
-                })
-                .await?;
-            lookup.publish(core)?;
-            issued
-        }
-    };
-    // The client has been removed or replaced since the request was checked.
-    let Some(result) = result else {
-        return Ok(Err(UntrustedRedirect::UnknownClient));
+    let (step, _) = or_refuse!(foreseen);
+    let result = if let Ok(result) = StepResult::without_code(step) {
+        result
+    } else {
+        let found = lookup.clone();
+        let answered = purpose.clone();
+        let issued = core
+            .store
+            .write("begin_authorization", move |tx| {
+                let (step, live) = or_refuse!(decide(&*tx)?);
+                let grant = match StepResult::without_code(step) {
+                    Ok(result) => return Ok(Ok(result)),
+                    Err(grant) => grant,
+                };
+                if let Some(live) = &live {
+                    session::touch(tx, live, lifetimes, now)?;
+                }
+                push_request::record_answer(tx, &answered)?;
+                let target = transaction::issue(tx, *grant, slot, &found, now)?;
+                Ok(Ok(StepResult::Issued(target)))
+            })
+            .await?;
+        lookup.publish(core)?;
+        or_refuse!(issued)
     };
     let (sealed, binding) = match result {
         StepResult::SignIn | StepResult::AskConsent => {
@@ -113,10 +114,36 @@ pub async fn begin_authorization(
         _ => Default::default(),
     };
     Ok(Ok(BrowserRedirect {
-        destination: result.destination(sealed, &code, issuer),
+        destination: result.destination(sealed, &code, &core.policy.issuer),
         binding,
         session: None,
     }))
+}
+
+/// The answer to a client that must push its requests and did not (RFC 9126 section 6).
+const NOT_PUSHED: Refusal = Refusal::invalid_request("this client must push its authorization requests");
+
+/// The `request_uri` of a pushed request, without [`URN`].
+fn pushed(parameters: &Parameters) -> Option<&str> {
+    parameters.get("request_uri")?.strip_prefix(URN)
+}
+
+/// Validates what a client asks for, with the APIs and scope values as they are now.
+pub(super) fn parse_request(
+    core: &Core,
+    parameters: &Parameters,
+    client: &Client,
+    target: ResponseTarget,
+) -> Result<AuthorizationRequest, Refusal> {
+    let catalog = core.catalog();
+    let issuer = &core.policy.issuer;
+    let read_hint = |token: &str| read_hint(&catalog, issuer, token).map(|hint| hint.sub);
+    let records = (client, &**catalog.apis(), catalog.scopes());
+    let request = AuthorizationRequest::parse(parameters, records, target, &read_hint)?;
+    if let Ok(Some(requested)) = token::scope(parameters) {
+        core.unknown_scopes.note(&catalog, &client.client_id, &requested);
+    }
+    Ok(request)
 }
 
 /// Reads an ID token that this service issued, even if it has expired (OpenID Connect Core 3.1.2.1).

@@ -6,6 +6,7 @@ pub mod consent;
 pub mod federated_user;
 pub mod finish_federation;
 pub mod password;
+pub mod push_request;
 pub mod redeem_upstream_code;
 mod sealed;
 pub mod session;

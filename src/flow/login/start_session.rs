@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
+use super::push_request::is_answered_elsewhere;
 use super::session;
 use super::session::{AuthenticationEvent, DrawnSession, EndedSessions, LiveSession, NewSession};
 use super::transaction;
@@ -74,7 +75,9 @@ where
             let mut record = transaction::find_record(&*tx, transaction.id)?;
             let lifetimes = policy.lifetimes.session;
             let is_signed_in = session::find(&*tx, browser.session.as_ref(), lifetimes, now)?.is_some();
-            if !transaction::accepts_authentication(&*tx, &record, is_signed_in, lifetimes, now)? {
+            if !transaction::accepts_authentication(&*tx, &record, is_signed_in, lifetimes, now)?
+                || is_answered_elsewhere(&*tx, &transaction.purpose, &record)?
+            {
                 return Ok(SessionStart::TransactionError(LoginTransactionError::Expired));
             }
             let purpose = transaction::resolve(&*tx, &transaction.purpose, &client_lookup)?;
@@ -100,7 +103,7 @@ where
             record.progress = record.progress.settled_in(live.id);
             record.upstream_token.clone_from(&event.upstream_token);
             let step = transaction::next_step(&*tx, &purpose, Some(&live), &record, now)?;
-            let record = (transaction.id, record);
+            let record = (&*transaction, record);
             Ok(SessionStart::Started(WrittenSession {
                 step: transaction::take_step(tx, step, record, code_slot, &client_lookup, now)?,
                 session: live.id,

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use url::Url;
 use uuid::Uuid;
 
+use super::push_request::{is_answered_elsewhere, record_answer};
 use super::session::LiveSession;
 use super::{sealed, session};
 use crate::clock::Timestamp;
@@ -156,6 +157,9 @@ pub async fn load_login(
     let lifetimes = core.policy.lifetimes.session;
     Ok(core.store.read(|snapshot| {
         let record = find_record(snapshot, transaction.id)?;
+        if is_answered_elsewhere(snapshot, &transaction.purpose, &record)? {
+            return Ok(Err(LoginTransactionError::Expired));
+        }
         let session = session::find(snapshot, browser.session.as_ref(), lifetimes, now)?;
         let accepts_authentication =
             accepts_authentication(snapshot, &record, session.is_some(), lifetimes, now)?;
@@ -359,7 +363,7 @@ impl StepResult {
 pub(in crate::flow) fn take_step(
     tx: &mut dyn Tx,
     step: LoginStep,
-    (id, mut record): (Uuid, LoginRecord),
+    (transaction, mut record): (&LoginTransaction, LoginRecord),
     slot: CodeSlot,
     client_lookup: &ClientLookup,
     now: Timestamp,
@@ -375,7 +379,10 @@ pub(in crate::flow) fn take_step(
         }
         Ok(result) => result,
     };
-    LOGIN_RECORDS.put(tx, &id, &record)?;
+    if record.answered_at.is_some() {
+        record_answer(tx, &transaction.purpose)?;
+    }
+    LOGIN_RECORDS.put(tx, &transaction.id, &record)?;
     Ok(result)
 }
 
@@ -388,13 +395,14 @@ pub(in crate::flow) async fn refuse(
     now: Timestamp,
 ) -> Result<Destination, Failure> {
     if login.session.is_some() {
-        let (id, refusal) = (login.transaction.id, refused.refusal);
+        let (transaction, refusal) = (Arc::clone(&login.transaction), refused.refusal);
         refused.refusal = core
             .store
             .write("refuse_authorization", move |tx| {
-                let mut record = find_record(&*tx, id)?;
+                let mut record = find_record(&*tx, transaction.id)?;
                 let refusal = record.refuse(refusal.clone(), now);
-                LOGIN_RECORDS.put(tx, &id, &record)?;
+                record_answer(tx, &transaction.purpose)?;
+                LOGIN_RECORDS.put(tx, &transaction.id, &record)?;
                 Ok(refusal)
             })
             .await?;
@@ -467,7 +475,7 @@ where
         .store
         .write("carry_on_authorization", move |tx| {
             let mut record = find_record(&*tx, transaction.id)?;
-            if !record.is_in_progress(now) {
+            if !record.is_in_progress(now) || is_answered_elsewhere(&*tx, &transaction.purpose, &record)? {
                 return Ok(Err(LoginTransactionError::Expired));
             }
             let Some(purpose) = resolve(&*tx, &transaction.purpose, &client_lookup)? else {
@@ -483,7 +491,7 @@ where
             }
             session::touch(tx, &live, lifetimes, now)?;
             let step = next_step(&*tx, &purpose, Some(&live), &record, now)?;
-            take_step(tx, step, (transaction.id, record), slot, &client_lookup, now).map(Ok)
+            take_step(tx, step, (&transaction, record), slot, &client_lookup, now).map(Ok)
         })
         .await?;
     login.client_lookup.publish(core)?;

@@ -35,11 +35,15 @@ pub async fn authenticate(
         Ok(credentials) => credentials,
         Err(refusal) => return Ok(Err(refusal)),
     };
-    let endpoint = context.app.url(endpoint);
+    let endpoints: Vec<_> = match endpoint {
+        // RFC 9126 section 2 accepts the token endpoint, too.
+        Route::PushedRequest => vec![context.app.url(endpoint), context.app.url(&Route::Token)],
+        endpoint => vec![context.app.url(endpoint)],
+    };
     context.record_client_id(&credentials.client_id);
     let name = credentials.client_id.as_bytes();
-    let admit = |keys: &Url| context.charge_fetch(keys);
-    let authentication = authenticate_client(&context.app.core, &credentials, &endpoint, admit, context.now);
+    let admit = |url: &Url| context.charge_fetch(url);
+    let authentication = authenticate_client(&context.app.core, &credentials, &endpoints, admit, context.now);
     let catalog = context.app.core.catalog();
     let client = catalog.client(&credentials.client_id);
     if client.is_some_and(|client| credentials.suffice_unproven(client)) {

@@ -6,6 +6,7 @@ pub mod end_session;
 pub mod health;
 pub mod introspect;
 pub mod metadata;
+pub mod par;
 pub mod refresh;
 pub mod register;
 pub mod revoke;

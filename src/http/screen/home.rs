@@ -83,9 +83,9 @@ pub async fn callback(context: &RequestContext) -> HttpResponse {
         Ok(exchange) => exchange,
         Err(refusal) => return refused(&refusal),
     };
-    let (core, token_endpoint) = (&context.app.core, context.app.url(&Route::Token));
+    let (core, endpoints) = (&context.app.core, [context.app.url(&Route::Token)]);
     let admit = |_: &Url| Ok(());
-    let client = match authenticate_client(core, &credentials, &token_endpoint, admit, context.now).await {
+    let client = match authenticate_client(core, &credentials, &endpoints, admit, context.now).await {
         Ok(Ok(client)) => client,
         Ok(Err(refusal)) => return refused(&refusal),
         Err(failure) => return error::failed_page(context, &failure),

@@ -18,6 +18,7 @@ use crate::identity::{Consent, Session, User};
 use crate::oauth::code::AuthorizationCode;
 use crate::oauth::login::{LoginRecord, LoginTransaction, UpstreamSignIn};
 use crate::oauth::named::NamedRecord;
+use crate::oauth::pushed::PushedRequest;
 use crate::oauth::refresh::RefreshFamily;
 use crate::oauth::registration::StoredInitialAccessToken;
 use crate::oauth::{Api, Client};
@@ -37,4 +38,5 @@ impl Record for User {}
 
 // These are not stored. Browsers keep them in the same form, sealed.
 impl Record for LoginTransaction {}
+impl Record for PushedRequest {}
 impl Record for UpstreamSignIn {}

@@ -17,7 +17,9 @@ use idsvc::store::tables::{CLIENTS, CONSENTS};
 use serde_json::{Value, json};
 
 use crate::harness::wire::Call;
-use crate::harness::{Audit, ISSUER, Person, RelyingParty, Say, Server, Upstream, sweep_all, until};
+use crate::harness::{
+    Audit, AuthorizationRequest, ISSUER, Person, RelyingParty, Say, Server, Upstream, sweep_all, until,
+};
 
 const CALLBACK: &str = "https://app.example/cb";
 const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
@@ -96,13 +98,16 @@ impl Scene {
     }
 
     fn post_signed(&self, grant: &str, key: &SigningKey) -> Call {
+        self.signed("/oauth2/token", key).with("grant_type", grant)
+    }
+
+    fn signed(&self, path: &str, key: &SigningKey) -> Call {
         let claims = json!({
             "iss": self.app.client_id(), "sub": self.app.client_id(), "aud": ISSUER,
             "exp": self.server.clock.now().seconds() + 60, "jti": Random::system().uuid_v4(),
         });
         self.server
-            .post("/oauth2/token")
-            .with("grant_type", grant)
+            .post(path)
             .with("client_assertion_type", ASSERTION_TYPE)
             .with("client_assertion", &jwt::sign(key, "JWT", &claims).unwrap())
     }
@@ -451,8 +456,44 @@ async fn pages_of_a_sign_in_and_clients_without_a_document_cause_a_limited_numbe
     assert_eq!(asked().await, 400, "its document was there so far");
     scene.server.advance(5);
     assert_eq!(asked().await, 429);
-    assert_eq!(stored.redeem("x").await.status, 429);
+    assert_eq!(stored.redeem("x").await.error(), "invalid_grant");
     assert_eq!(fetched(), (before.0, before.1 + 1));
+}
+
+/// RFC 9126: nothing is stored of the client yet, so its document says who it is.
+#[tokio::test]
+async fn a_client_that_nobody_registered_can_push_its_first_request() {
+    let scene = Scene::start().await;
+    let parameters = scene.app.request().without("client_id").parameters;
+    for key in [None, Some(scene.website.key())] {
+        if let Some(key) = key {
+            scene.publish(&members_with_key(key));
+            scene.server.advance(300);
+        }
+        let unproven = scene.app.post("/oauth2/par").fields(&parameters);
+        let pushed = match key {
+            None => unproven.await,
+            Some(key) => {
+                assert_eq!(unproven.await.error(), "invalid_client");
+                scene.signed("/oauth2/par", key).fields(&parameters).await
+            }
+        };
+        assert_eq!(pushed.status, 201, "{}", pushed.text());
+        let request = AuthorizationRequest::default()
+            .with("client_id", scene.app.client_id())
+            .with("request_uri", pushed.json()["request_uri"].as_str().unwrap());
+        let page = scene.alice.browser().authorize(&request).await.sign_in().await;
+        let callback = page.follow().await;
+        assert!(callback.status < 400, "{}", callback.text());
+    }
+    let unknown = scene
+        .server
+        .unregistered("https://nobody.example/client", CALLBACK);
+    let refused = unknown.post("/oauth2/par").fields(&parameters).await;
+    assert_eq!(
+        (refused.status, refused.error()),
+        (401, "invalid_client".to_owned())
+    );
 }
 
 #[tokio::test]

@@ -30,6 +30,7 @@ mod rfc7662;
 mod rfc8252;
 mod rfc8414;
 mod rfc8707;
+mod rfc9126;
 mod rfc9207;
 mod rfc9700_retry;
 mod rp_initiated_logout;

@@ -54,6 +54,7 @@ async fn the_document_says_what_works_and_nothing_else() {
             "issuer": ISSUER,
             "authorization_endpoint": at("/oauth2/authorize"),
             "token_endpoint": at("/oauth2/token"),
+            "pushed_authorization_request_endpoint": at("/oauth2/par"),
             "jwks_uri": at("/oauth2/jwks"),
             "userinfo_endpoint": at("/oauth2/userinfo"),
             "introspection_endpoint": at("/oauth2/introspect"),

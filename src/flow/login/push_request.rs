@@ -1,0 +1,90 @@
+//! A client pushes an authorization request: RFC 9126.
+
+use super::authorize::parse_request;
+use super::sealed;
+use crate::clock::Timestamp;
+use crate::flow::{Answer, Core, Failure};
+use crate::oauth::access_token::hour_of;
+use crate::oauth::authorize::{AuthorizationRequest, UseKey, response_target};
+use crate::oauth::client::Client;
+use crate::oauth::client_auth::AuthenticatedClient;
+use crate::oauth::error::{ErrorCode, Refusal};
+use crate::oauth::login::{LoginPurpose, LoginRecord};
+use crate::oauth::parameters::Parameters;
+use crate::oauth::pushed::{PushedRequest, PushedResponse, URN};
+use crate::store::StoreError;
+use crate::store::engine::{Snapshot, Tx};
+use crate::store::tables::USED_ASSERTIONS;
+
+/// The context that pushed requests are sealed with.
+const SEALING_CONTEXT: &str = "pushed_request";
+
+/// Checks the request as the authorization endpoint does, and seals it into a `request_uri`.
+pub fn push_request(
+    core: &Core,
+    client: &AuthenticatedClient,
+    parameters: &Parameters,
+    now: Timestamp,
+) -> Result<Answer<PushedResponse>, Failure> {
+    if parameters.get("request_uri").is_some() {
+        let problem = "request_uri is for the authorization endpoint (RFC 9126 section 2.1)";
+        return Ok(Err(Refusal::invalid_request(problem)));
+    }
+    let target = match response_target(parameters, client) {
+        Ok(target) => target,
+        Err(untrusted) => {
+            return Ok(Err(Refusal::naming(
+                ErrorCode::InvalidRequest,
+                &untrusted.to_string(),
+            )));
+        }
+    };
+    let mut request = match parse_request(core, parameters, client, target) {
+        Ok(request) => request,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let lifetimes = &core.policy.lifetimes;
+    let expires_at = now + lifetimes.pushed_request;
+    request.use_key = Some(UseKey {
+        hour: hour_of(expires_at + lifetimes.login_transaction),
+        random: core.random.bytes(),
+    });
+    let pushed = PushedRequest { expires_at, request };
+    Ok(Ok(PushedResponse {
+        request_uri: format!("{URN}{}", sealed::seal(core, SEALING_CONTEXT, &pushed, now)?),
+        expires_in: lifetimes.pushed_request.as_secs(),
+    }))
+}
+
+/// The request that this client pushed, if it may still be used. `sealed` is its `request_uri` without [`URN`].
+pub(super) fn open(
+    core: &Core,
+    client: &Client,
+    sealed: &str,
+    now: Timestamp,
+) -> Option<AuthorizationRequest> {
+    let pushed: PushedRequest = sealed::open(core, SEALING_CONTEXT, sealed)?;
+    pushed.open(client, now)
+}
+
+/// Whether a pushed request was answered in another sign-in than the one with this record (RFC 9126 section 7.3).
+pub(super) fn is_answered_elsewhere(
+    snapshot: &dyn Snapshot,
+    purpose: &LoginPurpose,
+    record: &LoginRecord,
+) -> Result<bool, StoreError> {
+    match purpose.use_key() {
+        Some(key) if record.answered_at.is_none() => {
+            USED_ASSERTIONS.contains(snapshot, &(key.hour, key.random))
+        }
+        _ => Ok(false),
+    }
+}
+
+/// Records that a pushed request was answered.
+pub(super) fn record_answer(tx: &mut dyn Tx, purpose: &LoginPurpose) -> Result<(), StoreError> {
+    match purpose.use_key() {
+        Some(key) => USED_ASSERTIONS.put(tx, &(key.hour, key.random), &()),
+        None => Ok(()),
+    }
+}
