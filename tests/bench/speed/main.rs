@@ -664,12 +664,12 @@ fn register(server: &Server, robot: &SigningKey) -> Value {
         "provider add partner --issuer {PROVIDER} --exchange --audience app --create-users --jwks-file robot.json"
     );
     server.json(&add.split(' ').collect::<Vec<_>>());
-    let add = format!("api add notes --identifier {API} --scope notes.read --open");
+    let add = format!("api add notes --identifier {API} --scope notes.read");
     server.json(&add.split(' ').collect::<Vec<_>>());
     let add = format!(
         "client add {CLIENT} --redirect-uri {REDIRECT_URI} --pkce optional --grant authorization_code --grant refresh_token \
          --grant anonymous --grant jwt-bearer --provider partner --grant client_credentials --allow-secret-credentials --max-scope services:all \
-         --scope openid --scope services:all --scope offline_access --api-key"
+         --scope openid --scope services:all --scope offline_access --api notes --api-key"
     );
     server.json(&add.split(' ').collect::<Vec<_>>())
 }
