@@ -3,6 +3,8 @@
 //! The service stores nothing of such a request: the `request_uri` contains it, sealed. Only its use is recorded, in the
 //! transaction that answers it, so that nobody can fill the store with requests.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
@@ -15,16 +17,18 @@ pub const URN: &str = "urn:ietf:params:oauth:request_uri:";
 /// What a `request_uri` contains.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PushedRequest {
-    /// Until when a browser may come with it.
-    pub expires_at: Timestamp,
+    /// When it was pushed.
+    pub pushed_at: Timestamp,
     /// The request, which the client authenticated.
     pub request: AuthorizationRequest,
 }
 
 impl PushedRequest {
-    /// The request, if it is one of this client and has not expired.
-    pub fn open(self, client: &Client, now: Timestamp) -> Option<AuthorizationRequest> {
-        let is_open = now < self.expires_at && self.request.may_be_answered(client);
+    /// The request, if it is one of this client and no older than `lifetime`. It has expired as well if the clock was set
+    /// back since.
+    pub fn open(self, client: &Client, lifetime: Duration, now: Timestamp) -> Option<AuthorizationRequest> {
+        let is_open = now < self.pushed_at + lifetime && !self.pushed_at.is_ahead_of(now);
+        let is_open = is_open && self.request.may_be_answered(client);
         is_open.then_some(self.request)
     }
 }

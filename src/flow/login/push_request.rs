@@ -19,6 +19,9 @@ use crate::store::tables::USED_ASSERTIONS;
 /// The context that pushed requests are sealed with.
 const SEALING_CONTEXT: &str = "pushed_request";
 
+/// The longest `request_uri`. The browser brings it in an address, and then the sign-in, which is about as long.
+const MAX_URI_BYTES: usize = 6 * 1024;
+
 /// Checks the request as the authorization endpoint does, and seals it into a `request_uri`.
 pub fn push_request(
     core: &Core,
@@ -44,14 +47,21 @@ pub fn push_request(
         Err(refusal) => return Ok(Err(refusal)),
     };
     let lifetimes = &core.policy.lifetimes;
-    let expires_at = now + lifetimes.pushed_request;
     request.use_key = Some(UseKey {
-        hour: hour_of(expires_at + lifetimes.login_transaction),
+        hour: hour_of(now + lifetimes.pushed_request + lifetimes.login_transaction),
         random: core.random.bytes(),
     });
-    let pushed = PushedRequest { expires_at, request };
+    let pushed = PushedRequest {
+        pushed_at: now,
+        request,
+    };
+    let request_uri = format!("{URN}{}", sealed::seal(core, SEALING_CONTEXT, &pushed, now)?);
+    if request_uri.len() > MAX_URI_BYTES {
+        let problem = "the parameters are too long: the request_uri would have more than 6 KiB";
+        return Ok(Err(Refusal::invalid_request(problem)));
+    }
     Ok(Ok(PushedResponse {
-        request_uri: format!("{URN}{}", sealed::seal(core, SEALING_CONTEXT, &pushed, now)?),
+        request_uri,
         expires_in: lifetimes.pushed_request.as_secs(),
     }))
 }
@@ -64,7 +74,7 @@ pub(super) fn open(
     now: Timestamp,
 ) -> Option<AuthorizationRequest> {
     let pushed: PushedRequest = sealed::open(core, SEALING_CONTEXT, sealed)?;
-    pushed.open(client, now)
+    pushed.open(client, core.policy.lifetimes.pushed_request, now)
 }
 
 /// Whether a pushed request was answered in another sign-in than the one with this record (RFC 9126 section 7.3).

@@ -365,7 +365,13 @@ impl<'a> Bench<'a> {
             &mut run,
             "authorize and code exchange",
             Goal::Signed(170.0),
-            Self::codes,
+            |bench| bench.codes(false),
+        );
+        self.row(
+            &mut run,
+            "the same, with a pushed request",
+            Goal::Signed(255.0),
+            |bench| bench.codes(true),
         );
         self.row(
             &mut run,
@@ -535,7 +541,7 @@ impl<'a> Bench<'a> {
         })
     }
 
-    fn codes(&mut self) -> Vec<Box<dyn Script>> {
+    fn codes(&mut self, pushes: bool) -> Vec<Box<dyn Script>> {
         let step = self.options.connections;
         self.each(|bench, number| {
             Box::new(Code {
@@ -547,7 +553,8 @@ impl<'a> Bench<'a> {
                     .cloned()
                     .collect(),
                 secret: bench.secret.clone(),
-                exchange: None,
+                pushes,
+                next: None,
             })
         })
     }

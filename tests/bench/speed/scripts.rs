@@ -163,15 +163,17 @@ impl Script for Refresh {
     }
 }
 
-fn authorization_request(scope: &str) -> String {
+const ASKED: [(&str, &str); 5] = [
+    ("response_type", "code"),
+    ("client_id", CLIENT),
+    ("redirect_uri", REDIRECT_URI),
+    ("scope", "services:all"),
+    ("state", "0123456789abcdef"),
+];
+
+fn authorize(fields: &[(&str, &str)]) -> String {
     let query = form_urlencoded::Serializer::new(String::new())
-        .extend_pairs([
-            ("response_type", "code"),
-            ("client_id", CLIENT),
-            ("redirect_uri", REDIRECT_URI),
-            ("scope", scope),
-            ("state", "0123456789abcdef"),
-        ])
+        .extend_pairs(fields)
         .finish();
     format!("/oauth2/authorize?{query}")
 }
@@ -198,27 +200,41 @@ pub(crate) struct Code {
     /// Sessions, one after the other and then from the beginning.
     pub(crate) cookies: VecDeque<String>,
     pub(crate) secret: String,
-    pub(crate) exchange: Option<String>,
+    /// Whether the client pushes the request first (RFC 9126).
+    pub(crate) pushes: bool,
+    pub(crate) next: Option<String>,
+}
+
+impl Code {
+    fn browse(&mut self, fields: &[(&str, &str)]) -> String {
+        self.cookies.rotate_left(1);
+        let cookie = format!("__Host-idsvc_session={}", self.cookies[0]);
+        request("GET", &authorize(fields), &[("Cookie", &cookie)], "")
+    }
 }
 
 impl Script for Code {
     fn next(&mut self) -> Option<String> {
-        Some(self.exchange.take().unwrap_or_else(|| {
-            self.cookies.rotate_left(1);
-            let cookie = format!("__Host-idsvc_session={}", self.cookies[0]);
-            request(
-                "GET",
-                &authorization_request("services:all"),
-                &[("Cookie", &cookie)],
-                "",
-            )
-        }))
+        Some(match self.next.take() {
+            Some(next) => next,
+            None if self.pushes => {
+                let authorization = basic(CLIENT, &self.secret);
+                form("/oauth2/par", &[("Authorization", &authorization)], &ASKED)
+            }
+            None => self.browse(&ASKED),
+        })
     }
 
     fn take(&mut self, reply: &Reply) -> Next {
         match reply.status {
+            201 => {
+                let request_uri = reply.quoted_after("\"request_uri\":\"");
+                let fields = [("client_id", CLIENT), ("request_uri", &request_uri)];
+                self.next = Some(self.browse(&fields));
+                Next::More
+            }
             303 => {
-                self.exchange = Some(exchange(&self.secret, reply));
+                self.next = Some(exchange(&self.secret, reply));
                 Next::More
             }
             200 => Next::Done,
@@ -227,7 +243,7 @@ impl Script for Code {
     }
 
     fn lose(&mut self) {
-        self.exchange = None;
+        self.next = None;
     }
 }
 
@@ -241,11 +257,7 @@ pub(crate) struct SignIn {
 
 impl Script for SignIn {
     fn next(&mut self) -> Option<String> {
-        Some(
-            self.next
-                .take()
-                .unwrap_or_else(|| get(&authorization_request("services:all"))),
-        )
+        Some(self.next.take().unwrap_or_else(|| get(&authorize(&ASKED))))
     }
 
     fn take(&mut self, reply: &Reply) -> Next {

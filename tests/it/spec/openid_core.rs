@@ -447,11 +447,6 @@ async fn request_objects_are_refused() {
             "https://acme.example/request.jwt",
             "request_uri_not_supported",
         ),
-        (
-            "request_uri",
-            "urn:ietf:params:oauth:request_uri:x",
-            "request_uri_not_supported",
-        ),
         ("registration", "{}", "registration_not_supported"),
     ] {
         let callback = alice

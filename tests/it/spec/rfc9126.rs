@@ -207,6 +207,13 @@ async fn what_is_wrong_with_a_request_is_answered_when_it_is_pushed() {
         ),
         (request.clone().and("state", "twice"), "invalid_request"),
         (
+            request
+                .clone()
+                .with("state", &"s".repeat(4096))
+                .with("nonce", &"n".repeat(1024)),
+            "invalid_request",
+        ),
+        (
             request.clone().with("resource", "https://unknown.example"),
             "invalid_target",
         ),
@@ -286,4 +293,14 @@ async fn an_assertion_for_the_token_endpoint_is_accepted() {
             .await;
         assert_eq!(reply.status, status, "{audience}: {}", reply.text());
     }
+}
+
+/// The address of the sign-in page contains the request as well.
+#[tokio::test]
+async fn the_longest_request_that_can_be_pushed_fits_into_addresses() {
+    let (_server, acme, alice) = scene().await;
+    let state = "s".repeat(3900);
+    let request = pushed_as(&acme, &acme.request().with("state", &state)).await;
+    let callback = alice.browser().authorize(&request).await.through().await;
+    assert_eq!(callback.get("state"), Some(state.as_str()));
 }

@@ -148,7 +148,8 @@ pub(super) fn visitors(bench: &mut Bench<'_>, shared: &Arc<Shared>) -> Vec<Visit
             Box::new(Code {
                 cookies: sessions.iter().skip(number).step_by(4).cloned().collect(),
                 secret: secret.clone(),
-                exchange: None,
+                pushes: false,
+                next: None,
             }),
         )
     });
