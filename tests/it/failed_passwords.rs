@@ -409,6 +409,8 @@ fn the_count_survives_a_restart_and_the_limit_is_an_event() {
     for _ in 0..3 {
         assert_eq!(type_password(&running, "wrong"), 200);
     }
+    // A failure is counted after its answer.
+    running.until(|_| failed() == 3);
     running.terminate();
     assert_eq!(failed(), 3);
     let mut running = service.serve();
