@@ -16,6 +16,8 @@ const OAUTH_PKCE: &str = "OAuth 2.1: a code challenge with every authorization r
 const FAPI_AUTHENTICATION: &str =
     "FAPI 2.0 Security Profile section 5.3.2.1: clients authenticate with a key";
 const FAPI_AUDIENCE: &str = "FAPI 2.0 Security Profile section 5.3.2.1: assertions name the issuer alone";
+const FAPI_PUSHED: &str =
+    "FAPI 2.0 Security Profile section 5.3.2.2: authorization requests that were not pushed are refused";
 const FAPI_ROTATION: &str = "FAPI 2.0 Security Profile section 5.3.2.1: refresh tokens are not rotated";
 const FAPI_ALGORITHM: &str = "FAPI 2.0 Security Profile section 5.4: PS256, ES256 or EdDSA";
 const NATIVE_SCHEME: &str = "RFC 8252 section 7.1: private-use schemes are named after a domain";
@@ -107,6 +109,13 @@ fn check_fapi2(client: &ClientView) -> Vec<Finding> {
         );
     }
     let signs_in = client.grant_types.contains(&GrantType::AuthorizationCode);
+    if signs_in && !client.require_pushed_authorization_requests {
+        advise(
+            FAPI_PUSHED,
+            "its sign-ins may begin with parameters that the browser carries",
+            update("--require-par"),
+        );
+    }
     let id_token_alg = client.id_token_signed_response_alg.unwrap_or(Algorithm::Rs256);
     if signs_in && id_token_alg == Algorithm::Rs256 {
         advise(
@@ -228,13 +237,14 @@ mod tests {
             "--public-key-file",
             "--refresh-policy reuse",
             "--id-token-alg",
+            "--require-par",
         ] {
             assert!(
                 by_fapi2.iter().any(|remedy| remedy.contains(part)),
                 "{part}: {by_fapi2:?}"
             );
         }
-        assert_eq!(by_fapi2.len(), 4);
+        assert_eq!(by_fapi2.len(), 5);
     }
 
     #[test]
@@ -250,6 +260,7 @@ mod tests {
     fn a_client_with_a_key_and_pkce_is_in_order() {
         let strict = view(&serde_json::json!({
             "pkce": "required", "auth_methods": ["private_key_jwt"], "assertion_audience": "strict", "id_token_signed_response_alg": "ES256",
+            "require_pushed_authorization_requests": true,
         }));
         assert_eq!(check_client(&strict, Some(Profile::Fapi2))[0].level, Level::Good);
         let lax = view(&serde_json::json!({
