@@ -84,6 +84,9 @@
 //! refresh family in one transaction, [`oauth::resource::Apis::target`] decides which APIs the token is for, and
 //! [`flow::token::issue`] signs.
 //!
+//! A client may push its request first: [`flow::login::push_request`] seals the request into a `request_uri`, and the
+//! transaction that answers the request records that it was used.
+//!
 //! If the user has to be asked first, the browser goes to `/consent`. The transaction that writes the code stores the
 //! consent too, and the client that a metadata document describes.
 //!

@@ -23,8 +23,8 @@ use crate::store::tables::{API_KEY_USES, USED_ASSERTIONS};
 const RECORD_INTERVAL: Duration = Duration::from_hours(1);
 
 /// Checks credentials against the client that they name. An assertion can be used once: its use is on disk before the
-/// client is accepted. It must be addressed to the issuer or to one of these `endpoints`. `admit` is called with the address of
-/// keys or metadata before they are fetched for a client that registered itself.
+/// client is accepted. It must be addressed to the issuer or to one of these `endpoints`. Before keys or metadata of a
+/// client that registered itself are fetched, `admit` gets their address, and can refuse the fetch.
 pub async fn authenticate_client(
     core: &Core,
     credentials: &Credentials,

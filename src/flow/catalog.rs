@@ -321,7 +321,8 @@ impl Catalog {
     }
 }
 
-/// The origins whose scripts may call endpoints for the sake of this client. An origin occurs as often as it is named.
+/// The origins whose scripts may call endpoints because of this client. An origin that the record names twice occurs
+/// twice.
 fn allowed_origins(client: &Client) -> impl Iterator<Item = String> {
     client.origins().filter(|_| client.enabled)
 }

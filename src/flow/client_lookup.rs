@@ -180,8 +180,8 @@ pub(in crate::flow) async fn find_client(
     })
 }
 
-/// The client that authenticates, if nothing is stored of it and its document describes it. It may push a request before a
-/// user has allowed it anything.
+/// The client that authenticates, if it has a metadata document and no record yet. Such a client may push a request before
+/// any user has allowed it.
 pub(in crate::flow) async fn find_unstored_client(
     core: &Core,
     client_id: &str,
