@@ -122,6 +122,9 @@
 //! A retry is decided by a transaction too. So it comes after the rotation that it repeats, or after the revocation, and
 //! its answer follows a commit that includes them. A transaction without changes costs no write.
 //!
+//! A refresh with a DPoP proof records the use of the proof in the same transaction, also if it is a retry. The tokens of a
+//! family that is bound to a key are good only with a proof by this key, and without it they end nothing.
+//!
 //! The keys ([`oauth::refresh_keys`]) are rows of a table of their own, sealed, and in memory in [`flow::Catalog`]. The
 //! token contains the number of its key, and the row that of the newest token's key: a retry after a rotation of keys
 //! gets what the first use got, from every process that reads the same store. The key with the highest number derives

@@ -6,6 +6,7 @@
 
 mod backups;
 mod clients;
+mod dpop;
 pub mod file;
 mod listen;
 pub mod memory;

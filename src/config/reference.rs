@@ -1,8 +1,8 @@
 //! The table of all settings. The file's keys, the environment's names, the flags and `idsvc config reference` follow
 //! from it.
 
-use super::clients;
 pub use super::setting::{Kind, Setting, setting};
+use super::{clients, dpop};
 
 /// `--data-dir` is a flag of every command.
 const NO_FLAG: (&str, &str) = ("DIR", "");
@@ -205,10 +205,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "lifetimes.par",
         Kind::Duration,
-        (
-            "TIME",
-            "How long a browser may come with a pushed authorization request",
-        ),
+        ("TIME", "How long a pushed authorization request is good"),
         Some(r#""60s""#),
         r#""60s""#,
         "The time in which a browser may come with a pushed authorization request (RFC 9126 section 2.2).",
@@ -264,6 +261,7 @@ pub const SETTINGS: &[Setting] = &[
     clients::REGISTRATION,
     clients::MOST_REGISTERED,
     clients::METADATA_DOCUMENTS,
+    dpop::NONCE,
     setting(
         "password.memory_kib",
         Kind::Number,

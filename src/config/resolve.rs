@@ -13,7 +13,7 @@ use super::listen::{listen, metrics_listen, redirect_listen};
 use super::memory::{self, MemorySettings};
 use super::reader::{Reader, format_duration};
 use super::tls::{issuer, tls};
-use super::{Config, ConfigError, EventRetention, Fault, Log, LogFormat, Settings, Sources, Tls};
+use super::{Config, ConfigError, EventRetention, Fault, Log, LogFormat, Settings, Sources, Tls, dpop};
 use crate::age::Recipients;
 use crate::identity::SessionLifetimes;
 use crate::jose::alg::Algorithm;
@@ -208,6 +208,7 @@ pub(super) fn settings(reader: &mut Reader<'_>) -> Settings {
             .parsed("signing.access_token_alg")
             .unwrap_or(Algorithm::Es256),
         access_token_typ,
+        dpop_nonce: dpop::nonce(reader),
         id_token_alias: reader.flag("id_token_alias"),
         anonymous_retention: reader.duration("anonymous.retention", SECOND),
         key_rotation: key_rotation(reader),

@@ -6,18 +6,18 @@ use std::time::Duration;
 use url::Url;
 
 use super::client_lookup::{find_unstored_client, renew_client};
-use super::{Answer, Core, Failure};
+use super::{Answer, Core, Failure, replay};
 use crate::clock::Timestamp;
 use crate::jose::jwk::JwkSet;
 use crate::oauth::Client;
 use crate::oauth::api_key::{self, PresentedApiKey};
-use crate::oauth::assertion::{Recipient, ReplayKey};
+use crate::oauth::assertion::Recipient;
 use crate::oauth::client_auth::{self, AuthenticatedClient, Authentication, Credentials};
 use crate::oauth::error::{Cause, ErrorCode, Refusal};
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::records::ApiKeyUse;
-use crate::store::tables::{API_KEY_USES, USED_ASSERTIONS};
+use crate::store::tables::API_KEY_USES;
 
 /// A use of an API key is recorded if the last recorded one is at least this long ago.
 const RECORD_INTERVAL: Duration = Duration::from_hours(1);
@@ -56,19 +56,7 @@ pub async fn authenticate_client(
         Ok(Authentication::IfUnused(unused)) => unused,
         Err(refusal) => return Ok(Err(refusal)),
     };
-    let replay_key = unused.replay_key;
-    let is_first = core
-        .store
-        .write("use_assertion", move |tx| {
-            for hour in ReplayKey::hours(now) {
-                if USED_ASSERTIONS.contains(&*tx, &(hour, replay_key.digest))? {
-                    return Ok(false);
-                }
-            }
-            USED_ASSERTIONS.put(tx, &(replay_key.hour, replay_key.digest), &())?;
-            Ok(true)
-        })
-        .await?;
+    let is_first = replay::use_once(core, "use_assertion", unused.replay_key, now).await?;
     if !is_first {
         audit::record(&Event::AssertionReplayed {
             client_id: &credentials.client_id,

@@ -6,10 +6,12 @@ use serde::Serialize;
 
 use super::context::{RefusalLog, RequestContext};
 use super::headers;
+use super::request::Scheme;
 use super::response::{self, HttpResponse};
 use crate::app::App;
 use crate::flow::Failure;
 use crate::net::{FailedRequest, REQUEST_TIMEOUT};
+use crate::oauth::dpop;
 use crate::oauth::error::{Cause, ErrorCode, Refusal};
 use crate::observe::metrics::RefusalReason;
 use crate::pages::ErrorKind;
@@ -63,6 +65,8 @@ pub fn answer_status(code: ErrorCode) -> Option<StatusCode> {
         | ErrorCode::UnsupportedGrantType
         | ErrorCode::InvalidScope
         | ErrorCode::InvalidTarget
+        | ErrorCode::InvalidDpopProof
+        | ErrorCode::UseDpopNonce
         | ErrorCode::InvalidRedirectUri
         | ErrorCode::InvalidClientMetadata => Some(StatusCode::BAD_REQUEST),
         ErrorCode::AccessDenied
@@ -80,7 +84,33 @@ pub fn answer_status(code: ErrorCode) -> Option<StatusCode> {
 /// A refusal as a protected resource sends it (RFC 6750 section 3). Without credentials the challenge
 /// says nothing but the scheme.
 pub fn refused_bearer(context: &RequestContext, refusal: Option<&Refusal>) -> HttpResponse {
-    let mut challenge = "Bearer realm=\"idsvc\"".to_owned();
+    refused_with(context, Scheme::Bearer, refusal)
+}
+
+/// A refusal of a resource that takes access tokens in both schemes (RFC 9449 section 7.1). Without a token in the scheme
+/// `DPoP`, the answer names both schemes (section 7.2).
+pub fn refused_token(context: &RequestContext, scheme: Scheme, refusal: Option<&Refusal>) -> HttpResponse {
+    let mut answer = refused_with(context, scheme, refusal);
+    if scheme == Scheme::Bearer
+        && let Ok(other) = HeaderValue::from_str(&challenge_of(Scheme::Dpop))
+    {
+        answer.headers_mut().append(WWW_AUTHENTICATE, other);
+    }
+    answer
+}
+
+fn challenge_of(scheme: Scheme) -> String {
+    match scheme {
+        Scheme::Bearer => "Bearer realm=\"idsvc\"".to_owned(),
+        Scheme::Dpop => {
+            let (scheme, algs) = (dpop::SCHEME, dpop::algorithms());
+            format!("{scheme} realm=\"idsvc\", algs=\"{algs}\"")
+        }
+    }
+}
+
+fn refused_with(context: &RequestContext, scheme: Scheme, refusal: Option<&Refusal>) -> HttpResponse {
+    let mut challenge = challenge_of(scheme);
     let mut answer = match refusal {
         None => response::no_store(response::empty(StatusCode::UNAUTHORIZED)),
         Some(refusal) => {
@@ -94,7 +124,11 @@ pub fn refused_bearer(context: &RequestContext, refusal: Option<&Refusal>) -> Ht
             if refusal.code == ErrorCode::InsufficientScope {
                 challenge += ", scope=\"openid\"";
             }
-            json_error(status_of(refusal.code), refusal.code, description)
+            let status = match refusal.code {
+                ErrorCode::InvalidDpopProof | ErrorCode::UseDpopNonce => StatusCode::UNAUTHORIZED,
+                code => status_of(code),
+            };
+            json_error(status, refusal.code, description)
         }
     };
     if let Ok(challenge) = HeaderValue::from_str(&challenge) {

@@ -72,7 +72,7 @@ pub fn allow_origin(headers: &mut HeaderMap, origin: AllowedOrigin<'_>) {
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, value);
     headers.insert(
         ACCESS_CONTROL_EXPOSE_HEADERS,
-        HeaderValue::from_static("www-authenticate, retry-after, x-request-id"),
+        HeaderValue::from_static("www-authenticate, dpop-nonce, retry-after, x-request-id"),
     );
 }
 

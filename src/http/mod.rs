@@ -220,7 +220,7 @@ async fn dispatch(context: &RequestContext, route: &Route) -> HttpResponse {
         Route::Refresh => endpoint::refresh::respond(context).await,
         Route::OpenidConfiguration | Route::OauthAuthorizationServer => endpoint::metadata::document(context),
         Route::Jwks => endpoint::metadata::jwks(context),
-        Route::UserInfo => endpoint::userinfo::respond(context),
+        Route::UserInfo => endpoint::userinfo::respond(context).await,
         Route::Introspect => endpoint::introspect::respond(context).await,
         Route::Revoke => endpoint::revoke::respond(context).await,
         Route::Register => endpoint::register::respond(context).await,

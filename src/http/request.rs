@@ -13,6 +13,7 @@ use http_body_util::BodyExt;
 use hyper::body::Body;
 use zeroize::Zeroizing;
 
+use crate::oauth::dpop;
 use crate::oauth::parameters::form_decode;
 pub use crate::oauth::parameters::{ParameterError, Parameters};
 
@@ -209,18 +210,40 @@ pub fn basic_credentials(headers: &HeaderMap) -> Result<Option<BasicCredentials>
     }))
 }
 
-/// The access token from the Bearer scheme (RFC 6750 section 2.1). `None` when there is no such header or
-/// it is of another scheme.
-pub fn bearer_token(headers: &HeaderMap) -> Result<Option<&str>, Malformed> {
-    let Some(token) = credentials_for_scheme(headers, "Bearer")? else {
-        return Ok(None);
-    };
-    let body = token.trim_end_matches('=');
-    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/".contains(&byte);
-    if body.is_empty() || !body.bytes().all(is_token) {
-        return Err(Malformed);
+/// The scheme of an access token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// The token alone (RFC 6750 section 2.1).
+    Bearer,
+    /// The token with a proof in the header `DPoP` (RFC 9449 section 7.1).
+    Dpop,
+}
+
+/// The access token of the `Authorization` header. `None` when there is no such header or it is of another scheme.
+pub fn access_token(headers: &HeaderMap) -> Result<Option<(&str, Scheme)>, Malformed> {
+    for (scheme, name) in [(Scheme::Bearer, "Bearer"), (Scheme::Dpop, dpop::SCHEME)] {
+        if let Some(token) = credentials_for_scheme(headers, name)? {
+            return if is_token(token) {
+                Ok(Some((token, scheme)))
+            } else {
+                Err(Malformed)
+            };
+        }
     }
-    Ok(Some(token))
+    Ok(None)
+}
+
+/// The access token from the Bearer scheme. `None` when there is no such header or it is of another scheme.
+pub fn bearer_token(headers: &HeaderMap) -> Result<Option<&str>, Malformed> {
+    let found = access_token(headers)?.filter(|(_, scheme)| *scheme == Scheme::Bearer);
+    Ok(found.map(|(token, _)| token))
+}
+
+/// `token68` of RFC 9110 section 11.2.
+fn is_token(text: &str) -> bool {
+    let body = text.trim_end_matches('=');
+    let is_char = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/".contains(&byte);
+    !body.is_empty() && body.bytes().all(is_char)
 }
 
 #[cfg(test)]

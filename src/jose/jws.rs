@@ -15,6 +15,7 @@ pub struct Compact<'a> {
     alg: String,
     kid: Option<String>,
     typ: Option<String>,
+    jwk: Option<Value>,
     payload: Vec<u8>,
     signature: Vec<u8>,
     signing_input: &'a str,
@@ -43,8 +44,8 @@ pub enum JwsError {
 impl<'a> Compact<'a> {
     /// Splits a token into its parts.
     ///
-    /// Only `alg`, `kid` and `typ` of the header are read. Members that contain or name a key (`jwk`, `jku`, `x5u`,
-    /// `x5c`) are ignored, because a token must not choose the key that it is verified with.
+    /// Only `alg`, `kid`, `typ` and `jwk` of the header are read. Members that name a key elsewhere (`jku`, `x5u`, `x5c`)
+    /// are ignored.
     pub fn parse(token: &'a str) -> Result<Self, JwsError> {
         if token.len() > MAX_TOKEN_LEN {
             return Err(JwsError::TooLong);
@@ -60,6 +61,7 @@ impl<'a> Compact<'a> {
         if header.contains_key("crit") || header.contains_key("b64") {
             return Err(JwsError::UnsupportedExtension);
         }
+        let jwk = header.remove("jwk");
         let mut text = |name| match header.remove(name) {
             Some(Value::String(value)) => Ok(Some(value)),
             Some(_) => Err(JwsError::MalformedHeader),
@@ -69,6 +71,7 @@ impl<'a> Compact<'a> {
             alg: text("alg")?.ok_or(JwsError::MalformedHeader)?,
             kid: text("kid")?,
             typ: text("typ")?,
+            jwk,
             payload,
             signature,
             signing_input,
@@ -88,6 +91,12 @@ impl<'a> Compact<'a> {
     /// `typ` of the header.
     pub fn typ(&self) -> Option<&str> {
         self.typ.as_deref()
+    }
+
+    /// `jwk` of the header. A token must not choose the key that it is verified with, unless it only proves that its
+    /// sender holds that key.
+    pub fn jwk(&self) -> Option<&Value> {
+        self.jwk.as_ref()
     }
 
     /// The payload, decoded.

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::alg::Algorithm;
 use super::json;
-use super::jwk::PublicKey;
+use super::jwk::{JwkError, PublicKey};
 use super::jws::{Compact, JwsError};
 use super::keyring::{SignError, SigningKey};
 use super::signature_cache::SignatureCache;
@@ -125,6 +125,37 @@ pub fn verify_with<'k, T: DeserializeOwned>(
     .map_err(|_| JwtError::Signature)?;
     let claims = payload_claims(compact.payload())?;
     serde_json::from_value(Value::Object(claims)).map_err(|_| JwtError::Claims)
+}
+
+/// Why a proof of possession is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnKeyError {
+    /// The token is refused.
+    Token(JwtError),
+    /// Its header has no `jwk`.
+    NoKey,
+    /// The key in its header is refused.
+    Key(JwkError),
+}
+
+impl From<JwtError> for OwnKeyError {
+    fn from(error: JwtError) -> Self {
+        Self::Token(error)
+    }
+}
+
+/// Checks a token that is signed by the key in its own header (RFC 9449 section 4.2), and returns the key. It proves that
+/// the sender holds the key. It does not say who the sender is.
+pub fn verify_own_key<T: DeserializeOwned>(
+    token: &str,
+    typ: ExpectedTyp<'_>,
+    allowed: &[Algorithm],
+) -> Result<(PublicKey, T), OwnKeyError> {
+    let compact = Compact::parse(token).map_err(JwtError::from)?;
+    let jwk = compact.jwk().ok_or(OwnKeyError::NoKey)?;
+    let key = PublicKey::from_jwk(jwk).map_err(OwnKeyError::Key)?;
+    let claims = verify(token, typ, allowed, |_, _| Some(&key))?;
+    Ok((key, claims))
 }
 
 /// Signs tokens of one type with one key. The header is encoded once.

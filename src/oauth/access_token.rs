@@ -8,6 +8,7 @@ use uuid::Uuid;
 use crate::clock::Timestamp;
 use crate::described::described;
 use crate::jose::claims::Audience;
+use crate::oauth::dpop::Confirmation;
 use crate::oauth::scope::Scope;
 
 /// `typ` of an access token.
@@ -102,6 +103,10 @@ described! {
         /// The grant: one sign-in at one client, or the client itself if it acts for itself. To revoke is to end a grant,
         /// or one token of it. Events call it `family`.
         pub grant_id: Uuid,
+        /// The key that the token is bound to, as `{"jkt": "…"}` with its SHA-256 thumbprint (RFC 9449 section 6.1). Absent
+        /// if the token request had no DPoP proof.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub cnf: Option<Confirmation>,
         /// The names of the groups that the user is in, sorted (RFC 9068 section 2.2.3.1); absent without the scope `groups`.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub groups: Option<BTreeSet<&'a str>>,
@@ -160,6 +165,9 @@ pub struct PresentedAccessToken {
     pub scope: Scope,
     /// The grant that it was issued for.
     pub grant_id: Uuid,
+    /// The key that it is bound to.
+    #[serde(default)]
+    pub cnf: Option<Confirmation>,
 }
 
 impl PresentedAccessToken {
@@ -182,6 +190,8 @@ mod tests {
     use super::*;
     use crate::oauth::openid::claims::BY_SCOPE;
     use crate::oauth::openid::id_token::IdTokenClaims;
+
+    const KEY: &str = "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I";
 
     fn serialised(upstream_token: Option<EmbeddedToken<'_>>) -> String {
         let common = CommonClaims {
@@ -208,6 +218,9 @@ mod tests {
             client_id: "web",
             auth_time: Some(Timestamp::from_seconds(1)),
             grant_id: Uuid::from_u128(3),
+            cnf: Some(Confirmation {
+                jkt: KEY.parse().unwrap(),
+            }),
             groups: Some(BTreeSet::from(["staff"])),
             roles: Some(BTreeSet::from(["editor"])),
             upstream_token,

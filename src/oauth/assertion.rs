@@ -30,31 +30,34 @@ pub struct Recipient<'a> {
     pub endpoints: &'a [String],
 }
 
-/// The issuer of an assertion. A `jti` is unique for each issuer.
+/// The signer of an assertion or a proof. A `jti` is unique for each signer.
 #[derive(Clone, Copy, Debug)]
 pub enum Owner<'a> {
     /// The client with this identifier.
     Client(&'a str),
     /// The provider with this issuer identifier.
     Provider(&'a str),
+    /// The holder of the key with this thumbprint (RFC 9449).
+    Key(&'a str),
 }
 
-/// The key under which the use of an assertion is recorded until the assertion expires.
+/// The key under which the use of an assertion or a proof is recorded until it expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplayKey {
-    /// The hour in which the assertion expires.
+    /// The hour in which it expires.
     pub hour: u32,
     /// SHA-256 of its owner, a zero byte and the `jti`.
     pub digest: [u8; 32],
 }
 
 impl ReplayKey {
-    /// The key for the `jti` of an assertion that `owner` signed and that expires at `until`.
+    /// The key for the `jti` of what `owner` signed and what expires at `until`.
     pub fn of(owner: Owner<'_>, jti: &str, until: Timestamp) -> Self {
-        // No client identifier begins with this byte, so a provider and a client never share a key.
+        // No client identifier begins with these bytes, so the kinds of owners never share a key.
         let (mark, owner): (&[u8], _) = match owner {
             Owner::Client(client_id) => (&[], client_id),
             Owner::Provider(issuer) => (&[1], issuer),
+            Owner::Key(thumbprint) => (&[2], thumbprint),
         };
         let mut context = digest::Context::new(&digest::SHA256);
         for part in [mark, owner.as_bytes(), &[0], jti.as_bytes()] {

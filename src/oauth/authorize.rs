@@ -10,6 +10,7 @@ use crate::clock::Timestamp;
 use crate::identity::Session;
 use crate::oauth::client::{Client, GrantType};
 use crate::oauth::consent;
+use crate::oauth::dpop::{self, KeyThumbprint};
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::openid::claims::{ACR_SIGNED_IN, ClaimsRequest};
 use crate::oauth::openid::prompt::Prompt;
@@ -200,6 +201,9 @@ pub struct AuthorizationRequest {
     pub nonce: Option<String>,
     /// `code_challenge`, S256.
     pub code_challenge: Option<CodeChallenge>,
+    /// The key that the code is bound to (RFC 9449 section 10).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dpop_jkt: Option<KeyThumbprint>,
     /// What the user must be asked.
     pub prompt: Prompt,
     /// The greatest age of the sign-in, in seconds.
@@ -285,6 +289,7 @@ impl AuthorizationRequest {
             resources,
             nonce,
             code_challenge: code_challenge(parameters, needs_challenge)?,
+            dpop_jkt: dpop::requested_key(parameters)?,
             prompt,
             max_age: max_age(parameters)?,
             login_hint: start_of("login_hint", 256),

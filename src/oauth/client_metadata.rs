@@ -221,6 +221,8 @@ fields! {
     refresh_token_lifetime: Option<Lifetime>;
     /// Whether the client must push its authorization requests (RFC 9126 section 6).
     require_pushed_authorization_requests: bool;
+    /// Whether each of its token requests must have a DPoP proof (RFC 9449 section 5.2).
+    dpop_bound_access_tokens: bool;
     /// What a refresh does with the refresh token.
     refresh_policy: RefreshPolicy;
     /// Whether a refresh brings a new ID token (OpenID Connect Core 12.2).

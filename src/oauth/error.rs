@@ -32,6 +32,11 @@ described! {
         /// `resource` names an API that is unknown or that this client may not use. The operator allows it with
         /// `idsvc client update --api` (RFC 8707 section 2).
         InvalidTarget = "invalid_target",
+        /// The proof in the header `DPoP` is not valid, or there is none. `error_description` says what to correct. Sign a new
+        /// proof for each request (RFC 9449 section 5).
+        InvalidDpopProof = "invalid_dpop_proof",
+        /// Sign a new proof with the nonce in the header `DPoP-Nonce`, and repeat the request (RFC 9449 section 8).
+        UseDpopNonce = "use_dpop_nonce",
         /// A redirect URI cannot be registered. `error_description` says why (RFC 7591 section 3.2.2).
         InvalidRedirectUri = "invalid_redirect_uri",
         /// Another member of the registered metadata is malformed or asks for an unsupported feature.

@@ -6,6 +6,7 @@ use uuid::Uuid;
 use crate::clock::Timestamp;
 use crate::described::described;
 use crate::jose::claims::Audience;
+use crate::oauth::dpop::Confirmation;
 use crate::oauth::scope::Scope;
 
 /// The response. It describes active tokens only (RFC 7662 section 2.2).
@@ -34,7 +35,7 @@ described! {
         /// The account identifier of the user, or the client that acts for itself.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub username: Option<String>,
-        /// `bearer` for an access token; absent for a refresh token.
+        /// `bearer` for an access token, or `DPoP` if it is bound to a key; absent for a refresh token.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub token_type: Option<&'static str>,
         /// When the token expires, in seconds since 1970.
@@ -51,6 +52,9 @@ described! {
         /// The identifier of an access token; absent for a refresh token.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub jti: Option<Uuid>,
+        /// The key that an access token is bound to, as `{"jkt": "…"}` (RFC 9449 section 6.2).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub cnf: Option<Confirmation>,
     }
 }
 

@@ -409,6 +409,7 @@ fn next_step_to_code(
             scope: scope.with(Scope::AUTHENTICATED),
             resources: request.resources.clone(),
             claims: request.claims.clone(),
+            bound_key: request.dpop_jkt.clone(),
         },
         target: request.target.clone(),
         nonce: request.nonce.clone(),

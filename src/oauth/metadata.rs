@@ -56,6 +56,7 @@ impl Metadata<'_> {
             "revocation_endpoint_auth_methods_supported": methods(true),
             "revocation_endpoint_auth_signing_alg_values_supported": Algorithm::ALL,
             "code_challenge_methods_supported": ["S256"],
+            "dpop_signing_alg_values_supported": Algorithm::ALL,
             "scopes_supported": self.scopes.iter().collect::<Vec<_>>(),
             "claim_types_supported": ["normal"],
             "claims_supported": self.claims,

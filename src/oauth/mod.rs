@@ -11,6 +11,7 @@ pub mod client_document;
 pub mod client_metadata;
 pub mod code;
 pub mod consent;
+pub mod dpop;
 pub mod error;
 pub mod fault;
 pub mod fields;

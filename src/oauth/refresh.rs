@@ -20,6 +20,7 @@ use uuid::Uuid;
 use crate::clock::{EARLIEST, Timestamp};
 use crate::oauth::client::{Client, RefreshPolicy};
 use crate::oauth::code::Authorization;
+use crate::oauth::dpop::KeyThumbprint;
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::policy::Lifetimes;
 use crate::oauth::refresh_keys::RefreshTokenId;
@@ -27,7 +28,8 @@ use crate::oauth::scope::Scope;
 use crate::secret::{Digest, Lineage};
 
 /// A stored refresh family. Every refresh reads and writes one, so the names in the row are short. A refresh does not
-/// make the row longer, because a longer row could split a full page of the store.
+/// make the row longer, because a longer row could split a full page of the store. Only the first refresh with a DPoP
+/// proof does, if the family began without one.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RefreshFamily {
     /// What was granted, to whom, by whom.
@@ -84,6 +86,8 @@ pub struct RefreshContext<'a> {
     pub retry_window: Duration,
     /// The number of the key for new tokens.
     pub key: u32,
+    /// The key of the DPoP proof.
+    pub proven: Option<&'a KeyThumbprint>,
 }
 
 /// A change of the session that a family is bound to.
@@ -224,6 +228,9 @@ impl RefreshFamily {
         if now >= self.expires_at {
             return Refresh::Refused(Refusal::invalid_grant("refresh_token has expired"));
         }
+        if let Err(refusal) = self.authorization.check_key(context.proven) {
+            return Refresh::Refused(refusal);
+        }
         match (state, context.client.refresh_policy) {
             (TokenState::Replaced | TokenState::Unknown, _) => {
                 self.revoke(now);
@@ -239,6 +246,9 @@ impl RefreshFamily {
                 self.key = context.key;
                 self.newest_was_used = false;
             }
+        }
+        if self.authorization.bound_key.is_none() && context.client.is_public() {
+            self.authorization.bound_key = context.proven.cloned();
         }
         self.last_used_at = now;
         self.prolong(context, now);

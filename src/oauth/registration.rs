@@ -27,11 +27,10 @@ const MAX_NAME_CHARS: usize = 100;
 
 /// Members that demand unsupported features. They are refused, because a client may rely on them. `false` demands
 /// nothing.
-const NOT_SUPPORTED: [&str; 15] = [
+const NOT_SUPPORTED: [&str; 14] = [
     "authorization_encrypted_response_alg",
     "authorization_signed_response_alg",
     "default_max_age",
-    "dpop_bound_access_tokens",
     "id_token_encrypted_response_alg",
     "id_token_encrypted_response_enc",
     "introspection_signed_response_alg",
@@ -188,6 +187,9 @@ impl RequestedMetadata {
                 require_pushed_authorization_requests: Some(
                     take(&mut members, "require_pushed_authorization_requests")?.unwrap_or_default(),
                 ),
+                dpop_bound_access_tokens: Some(
+                    take(&mut members, "dpop_bound_access_tokens")?.unwrap_or_default(),
+                ),
                 ..ClientFields::default()
             },
         })
@@ -291,6 +293,9 @@ pub fn document(client: &Client) -> Map<String, Value> {
     if client.require_pushed_authorization_requests {
         add("require_pushed_authorization_requests", json!(true));
     }
+    if client.dpop_bound_access_tokens {
+        add("dpop_bound_access_tokens", json!(true));
+    }
     if !client.jwks.is_empty() {
         add("jwks", json!({ "keys": client.jwks }));
     }
@@ -338,7 +343,8 @@ mod tests {
             ("client_name#de", json!(7)),
             ("software_id", json!({ "any": "thing" })),
             ("subject_type", json!("public")),
-            ("dpop_bound_access_tokens", json!(false)),
+            ("dpop_bound_access_tokens", json!(true)),
+            ("require_signed_request_object", json!(false)),
             ("userinfo_signed_response_alg", Value::Null),
             ("scope", json!("openid unknown")),
         ] {
@@ -347,7 +353,7 @@ mod tests {
         for (name, value) in [
             ("subject_type", json!("pairwise")),
             ("application_type", json!("desktop")),
-            ("dpop_bound_access_tokens", json!(true)),
+            ("dpop_bound_access_tokens", json!("yes")),
             ("userinfo_signed_response_alg", json!("RS256")),
             ("id_token_signed_response_alg", json!("none")),
             ("token_endpoint_auth_method", json!("client_secret_jwt")),

@@ -154,7 +154,7 @@ described! {
     pub struct TokenResponse {
         /// The access token, a JWT.
         pub access_token: String,
-        /// `bearer` (RFC 6750).
+        /// `bearer` (RFC 6750), or `DPoP` if the access token is bound to a key (RFC 9449).
         pub token_type: &'static str,
         /// Seconds until the access token expires: `exp` of the access token is `iat` + `expires_in`.
         pub expires_in: u64,

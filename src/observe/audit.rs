@@ -147,6 +147,11 @@ events! { 'a
         /// The client that signed it.
         client_id: &'a str,
     }
+    /// A DPoP proof was used again and refused.
+    ProofReplayed = "proof_replayed": warn(client_id) {
+        /// The client that the request or the access token names.
+        client_id: &'a str,
+    }
     /// An anonymous user was created for a device.
     AnonymousUserCreated = "anonymous_user_created": debug(%user, client_id) {
         /// The user.

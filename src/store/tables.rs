@@ -43,8 +43,9 @@ pub const CONSENTS: Table<(Uuid, String), Consent> = Table::new(11, "consents");
 pub const REVOKED_TOKENS: Table<(u32, Uuid), ()> = Table::new(12, "revoked_tokens");
 /// The last use of each API key, by the key's id.
 pub const API_KEY_USES: Table<Uuid, ApiKeyUse> = Table::new(13, "api_key_uses");
-/// What may be used once and was used: assertions of clients, ID tokens and answers of providers, pushed requests. (Hour
-/// of expiry since the epoch, digest of the issuer and `jti`, or of `state`, or random bytes.)
+/// What may be used once and was used: assertions of clients, proofs of possession, ID tokens and answers of providers,
+/// pushed requests. (Hour of expiry since the epoch, digest of the issuer or key and `jti`, or of `state`, or random
+/// bytes.)
 pub const USED_ASSERTIONS: Table<(u32, [u8; 32]), ()> = Table::new(14, "used_assertions");
 /// Upstream providers by id.
 pub const PROVIDERS: Table<String, Provider> = Table::new(15, "providers");

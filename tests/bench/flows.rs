@@ -147,6 +147,7 @@ impl Bench {
             scope: scope.parse().unwrap(),
             resources: Resources::new(),
             claims: ClaimsRequest::default(),
+            bound_key: None,
         }
     }
 
@@ -238,6 +239,7 @@ impl Bench {
             },
             family: self.session,
             nonce: None,
+            proven_key: None,
             refresh_token: None,
         }
     }
@@ -250,7 +252,7 @@ async fn refresh_once(
     now: Timestamp,
 ) -> TokenResponse {
     let presented = PresentedRefreshToken::parse(token).unwrap();
-    rotate_refresh_token(core, client, presented, (None, Resources::new()), now)
+    rotate_refresh_token(core, client, presented, (None, Resources::new()), None, now)
         .await
         .unwrap()
         .unwrap()
@@ -348,7 +350,7 @@ fn redemption(criterion: &mut Criterion, bench: &Bench) {
                                 (Arc::clone(&bench.core), bench.client.clone(), bench.now);
                             tokio::spawn(async move {
                                 let exchange = CodeExchange::parse(&code, Some(REDIRECT_URI), None).unwrap();
-                                redeem_code(&core, &client, exchange, Resources::new(), now)
+                                redeem_code(&core, &client, exchange, Resources::new(), None, now)
                                     .await
                                     .unwrap()
                                     .unwrap()

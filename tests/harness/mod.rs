@@ -3,6 +3,7 @@
 pub(crate) mod audit;
 pub(crate) mod authority;
 pub(crate) mod browser;
+pub(crate) mod dpop;
 pub(crate) mod frames;
 pub(crate) mod html;
 pub(crate) mod metrics;

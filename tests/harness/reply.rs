@@ -190,11 +190,12 @@ impl Reply {
         self.status
     }
 
-    /// The challenge of a protected resource with the status (RFC 6750 section 3), without its `error_description`. The
-    /// form of that is checked.
+    /// The first challenge of a protected resource with the status (RFC 6750 section 3), without its `error_description`.
+    /// The form of that is checked.
     pub(crate) fn challenge(&self) -> String {
         assert!(self.is_not_stored());
-        let challenge = self.header("www-authenticate").unwrap_or("no challenge");
+        let first = self.headers.get("www-authenticate");
+        let challenge = first.map_or("no challenge", |line| line.to_str().unwrap());
         let Some((before, rest)) = challenge.split_once(", error_description=\"") else {
             assert!(!challenge.contains("error="), "{challenge}");
             return format!("{} {challenge}", self.status);

@@ -212,6 +212,16 @@ pub struct Fields {
     /// How long each refresh token lasts, as in 30d [default: as configured]
     #[arg(long, value_name = "TIME", value_parser = optional_seconds)]
     pub refresh_token_lifetime: Option<u64>,
+    /// Refuse token requests without a DPoP proof (RFC 9449)
+    #[arg(
+        long = "require-dpop",
+        alias = "dpop-bound-access-tokens",
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    pub dpop_bound_access_tokens: Option<bool>,
     /// What a refresh does with the refresh token [default: rotate]
     #[arg(long, value_name = "POLICY", value_parser = words(&[
         ("rotate", "Each use replaces it"),

@@ -59,7 +59,7 @@ fn table_rows(view: &ClientView) -> impl Iterator<Item = [String; 6]> {
 fn applies(field: &str, view: &ClientView) -> bool {
     let may_use = |grant| view.grant_types.contains(&grant);
     match field {
-        "scope" | "default_scope" => !view.grant_types.is_empty(),
+        "scope" | "default_scope" | "dpop_bound_access_tokens" => !view.grant_types.is_empty(),
         "scope_marker" => may_use(GrantType::AuthorizationCode) || may_use(GrantType::JwtBearer),
         "pkce" | "consent" | "password_sign_in" | "require_pushed_authorization_requests" => {
             may_use(GrantType::AuthorizationCode)

@@ -10,6 +10,7 @@ use crate::identity::{AuthenticationMethod, User};
 use crate::oauth::client::GrantType;
 use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::code::Authorization;
+use crate::oauth::dpop::DpopProof;
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::openid::claims::ClaimsRequest;
 use crate::oauth::resource::Resources;
@@ -26,6 +27,7 @@ pub async fn create_anonymous_user(
     client: &AuthenticatedClient,
     scope: Option<Scope>,
     resources: Resources,
+    proof: Option<DpopProof>,
     now: Timestamp,
 ) -> Result<Answer<TokenResponse>, Failure> {
     let grant_policy = core.grant_policy();
@@ -42,10 +44,11 @@ pub async fn create_anonymous_user(
     let apis = Arc::clone(core.catalog().apis());
     let granted = or_refuse!(apis.resolve(&resources, client));
     let scope = apis.scope_within(&scope, &granted);
-    let (drawn, bearer) = (DrawnFamily::draw(core)?, client.clone());
+    let (drawn, bearer) = (DrawnFamily::draw(core, proof)?, client.clone());
     let written = core
         .store
         .write("create_anonymous_user", move |tx| {
+            or_refuse!(drawn.check_proof(&*tx, now)?);
             let authorization = Authorization {
                 client_id: bearer.client_id.clone(),
                 user: user.uuid,
@@ -56,6 +59,7 @@ pub async fn create_anonymous_user(
                 scope: scope.clone(),
                 resources: granted.clone(),
                 claims: ClaimsRequest::default(),
+                bound_key: None,
             };
             let user =
                 or_refuse!(grant_policy.authorize_new_user(&*tx, &bearer, &authorization, user.clone())?);

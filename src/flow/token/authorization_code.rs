@@ -10,6 +10,7 @@ use crate::flow::{Answer, Core, Failure};
 use crate::oauth::client::GrantType;
 use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::code::{self, CodeExchange, Redemption};
+use crate::oauth::dpop::DpopProof;
 use crate::oauth::error::Refusal;
 use crate::oauth::resource::Resources;
 use crate::oauth::token::TokenResponse;
@@ -30,18 +31,21 @@ pub async fn redeem_code(
     client: &AuthenticatedClient,
     exchange: CodeExchange,
     resources: Resources,
+    proof: Option<DpopProof>,
     now: Timestamp,
 ) -> Result<Answer<TokenResponse>, Failure> {
     let grant_policy = core.grant_policy();
     or_refuse!(grant_policy.check_grant(client, GrantType::AuthorizationCode));
-    let (drawn, redeemer) = (DrawnFamily::draw(core)?, client.clone());
+    let (drawn, redeemer) = (DrawnFamily::draw(core, proof)?, client.clone());
     let exchanged = core
         .store
         .write("redeem_code", move |tx| {
+            or_refuse!(drawn.check_proof(&*tx, now)?);
             let Some(code) = CODES.get(&*tx, &exchange.id)? else {
                 return Ok(Err(code::UNKNOWN));
             };
-            let code = match code.redeem(&exchange, &redeemer.client_id, drawn.id, now) {
+            let proven = drawn.proven_key();
+            let code = match code.redeem(&exchange, &redeemer.client_id, proven, drawn.id, now) {
                 Redemption::Granted(code) => code,
                 Redemption::Replayed { family } => {
                     session::end_family(tx, family, now)?;

@@ -2,21 +2,23 @@
 
 use super::issue::issue_tokens_for_client;
 use crate::clock::Timestamp;
-use crate::flow::{Answer, Core, Failure};
+use crate::flow::{Answer, Core, Failure, replay};
 use crate::oauth::client::{AuthMethod, GrantType};
 use crate::oauth::client_auth::AuthenticatedClient;
+use crate::oauth::dpop::DpopProof;
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::resource::Resources;
 use crate::oauth::scope::Scope;
 use crate::oauth::token::{TokenResponse, client_scope};
 
-/// Issues an access token for the client itself. Nothing is written: the token ends with the record of the client, or
-/// when it is revoked.
-pub fn issue_client_token(
+/// Issues an access token for the client itself. Only the use of a proof is written: the token ends with the record of the
+/// client, or when it is revoked.
+pub async fn issue_client_token(
     core: &Core,
     client: &AuthenticatedClient,
     requested: Option<&Scope>,
     resources: &Resources,
+    proof: Option<DpopProof>,
     now: Timestamp,
 ) -> Result<Answer<TokenResponse>, Failure> {
     or_refuse!(
@@ -45,5 +47,6 @@ pub fn issue_client_token(
     };
     let scope = or_refuse!(client_scope(requested, client, &most));
     let target = or_refuse!(catalog.apis().target_without_user(client, &scope, resources));
-    issue_tokens_for_client(core, client, target, now).map(Ok)
+    or_refuse!(replay::use_proof(core, proof.as_ref(), now).await?);
+    issue_tokens_for_client(core, client, target, proof.map(|proof| proof.key), now).map(Ok)
 }

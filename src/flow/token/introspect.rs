@@ -1,5 +1,6 @@
 //! Introspection (RFC 7662), and the checks of every endpoint that takes an access token.
 
+use super::issue::token_type;
 use super::refresh_token;
 use crate::clock::Timestamp;
 use crate::flow::{Catalog, Core, Failure};
@@ -132,13 +133,14 @@ pub fn introspect(
         scope: claims.scope,
         username: Some(username),
         client_id: claims.client_id,
-        token_type: Some("bearer"),
+        token_type: Some(token_type(claims.cnf.is_some())),
         exp: claims.exp,
         iat: claims.iat,
         sub: claims.sub,
         aud: Some(claims.aud),
         iss: claims.iss,
         jti: Some(claims.jti),
+        cnf: claims.cnf,
     })))
 }
 
@@ -196,5 +198,6 @@ fn refresh_token(
         aud: None,
         iss: core.policy.issuer.clone(),
         jti: None,
+        cnf: None,
     })))
 }

@@ -15,6 +15,7 @@ use crate::jose::claims::Audience;
 use crate::oauth::access_token::{AccessTokenClaims, AccessTokenTyp, Authority, CommonClaims, EmbeddedToken};
 use crate::oauth::client::{Client, GrantType, IdTokenContent};
 use crate::oauth::code::Authorization;
+use crate::oauth::dpop::{self, Confirmation, KeyThumbprint};
 use crate::oauth::openid::claims::ACR_SIGNED_IN;
 use crate::oauth::openid::id_token::{self, IdTokenClaims};
 use crate::oauth::policy::Policy;
@@ -39,6 +40,8 @@ pub struct ApprovedGrant {
     pub family: Uuid,
     /// `nonce` of the authorization request.
     pub nonce: Option<String>,
+    /// The key of the DPoP proof. The access token is bound to it.
+    pub proven_key: Option<KeyThumbprint>,
     /// The refresh token, if the client may use one.
     pub refresh_token: Option<Secret<RefreshToken>>,
 }
@@ -59,6 +62,7 @@ pub fn issue_tokens(
         target,
         family,
         nonce,
+        proven_key,
         refresh_token,
     } = approved;
     let scope = &target.scope;
@@ -94,7 +98,9 @@ pub fn issue_tokens(
     };
     let form = AccessTokenSettings::of(policy, client, &target);
     let embedded = embedded_token(core, &catalog, client, &authorization, now);
+    let token_type = token_type(proven_key.is_some());
     let grant = Grant {
+        cnf: proven_key.map(Confirmation::from),
         auth_time: authorization.auth_time,
         id: family,
         roles,
@@ -140,13 +146,18 @@ pub fn issue_tokens(
     });
     Ok(TokenResponse {
         access_token,
-        token_type: "bearer",
+        token_type,
         expires_in: form.lifetime.as_secs(),
         refresh_token: refresh_token.map(|token| token.reveal().to_owned()),
         id_token_alias: id_token.as_ref().filter(|_| policy.id_token_alias).cloned(),
         id_token,
         common,
     })
+}
+
+/// `token_type` of an access token (RFC 9449 section 5).
+pub(super) fn token_type(is_bound: bool) -> &'static str {
+    if is_bound { dpop::SCHEME } else { "bearer" }
 }
 
 /// The claims of the user in the ID token of a grant. It has the claims that the parameter `claims` requests, and the
@@ -191,6 +202,7 @@ fn embedded_token(
 
 /// The claims of an access token about the grant behind it.
 struct Grant<'a> {
+    cnf: Option<Confirmation>,
     auth_time: Option<Timestamp>,
     id: Uuid,
     groups: Option<BTreeSet<&'a str>>,
@@ -252,6 +264,7 @@ fn access_token(
         client_id: &client.client_id,
         auth_time: grant.auth_time,
         grant_id: grant.id,
+        cnf: grant.cnf,
         groups: grant.groups,
         roles: grant.roles,
         upstream_token: grant.upstream_token,
@@ -264,6 +277,7 @@ pub fn issue_tokens_for_client(
     core: &Core,
     client: &Client,
     target: TokenTarget,
+    proven_key: Option<KeyThumbprint>,
     now: Timestamp,
 ) -> Result<TokenResponse, Failure> {
     const KIND: &str = User::CLIENT_TYPE;
@@ -287,7 +301,9 @@ pub fn issue_tokens_for_client(
         email_verified: false,
         uuid: client.client_uuid,
     };
+    let token_type = token_type(proven_key.is_some());
     let grant = Grant {
+        cnf: proven_key.map(Confirmation::from),
         id: client.own_grant,
         auth_time: None,
         groups: None,
@@ -305,7 +321,7 @@ pub fn issue_tokens_for_client(
     });
     Ok(TokenResponse {
         access_token,
-        token_type: "bearer",
+        token_type,
         expires_in: form.lifetime.as_secs(),
         refresh_token: None,
         id_token_alias: None,

@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
+use uuid::Uuid;
+
 use super::issue::{ApprovedGrant, issue_tokens};
 use crate::clock::Timestamp;
 use crate::flow::client_lookup::record_use;
 use crate::flow::grant_policy::GrantPolicy;
-use crate::flow::{Answer, Core, Failure};
+use crate::flow::{Answer, Core, Failure, replay};
 use crate::identity::User;
 use crate::oauth::client::{Client, GrantType};
 use crate::oauth::client_auth::AuthenticatedClient;
+use crate::oauth::dpop::DpopProof;
 use crate::oauth::error::Refusal;
 use crate::oauth::refresh::{self, BindingChange, Refresh, RefreshContext, RefreshFamily, narrowed_scope};
 use crate::oauth::refresh_keys::{PresentedRefreshToken, RefreshTokenId};
@@ -19,7 +22,7 @@ use crate::oauth::token::TokenResponse;
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::StoreError;
-use crate::store::engine::Snapshot;
+use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::{FAMILIES, FAMILIES_BY_OWNER, SESSIONS};
 
 /// The answer if the client lost `offline_access` and the session that its tokens then belong to has ended.
@@ -55,17 +58,38 @@ pub(in crate::flow) fn admit(
     }
 }
 
+/// Stores a refreshed family, and changes its index row if its binding to the session has changed.
+fn store(
+    tx: &mut dyn Tx,
+    id: Uuid,
+    family: &RefreshFamily,
+    bound: Option<BindingChange>,
+) -> Result<(), StoreError> {
+    let index_key = |session| (session, (family.authorization.client_id.clone(), id));
+    match bound {
+        Some(BindingChange::Bound(session)) => {
+            FAMILIES_BY_OWNER.put(tx, &index_key(session), &())?;
+        }
+        Some(BindingChange::Released(session)) => {
+            FAMILIES_BY_OWNER.remove(tx, &index_key(session))?;
+        }
+        None => {}
+    }
+    FAMILIES.put(tx, &id, family)
+}
+
 /// Checks the token and swaps it in one transaction, then issues tokens. The client may use the grant: its endpoint
 /// has checked that.
 ///
-/// A retry is decided by the same transaction, which writes nothing. So it is answered after the rotation that it
-/// repeats was committed, and not if the family has been revoked. The new token is derived after the commit: the
-/// transaction decides which one it is.
+/// A retry is decided by the same transaction, which writes nothing but the use of a proof. So it is answered after the
+/// rotation that it repeats was committed, and not if the family has been revoked. The new token is derived after the
+/// commit: the transaction decides which one it is.
 pub async fn rotate_refresh_token(
     core: &Core,
     client: &AuthenticatedClient,
     token: PresentedRefreshToken,
     (scope, resources): (Option<Scope>, Resources),
+    proof: Option<DpopProof>,
     now: Timestamp,
 ) -> Result<Answer<TokenResponse>, Failure> {
     let grant_policy = core.grant_policy();
@@ -84,6 +108,8 @@ pub async fn rotate_refresh_token(
     let refreshed = core
         .store
         .write("rotate_refresh_token", move |tx| {
+            or_refuse!(replay::check_proof(&*tx, proof.as_ref(), now)?);
+            let proven = proof.as_ref().map(|proof| &proof.key);
             let Some(family) = FAMILIES.get(&*tx, &id)? else {
                 return Ok(Err(refresh::UNKNOWN));
             };
@@ -92,6 +118,7 @@ pub async fn rotate_refresh_token(
                 lifetimes: &policy.lifetimes,
                 retry_window: policy.refresh_retry_window,
                 key,
+                proven,
             };
             let (mut family, is_retry) = match family.refresh(&token, context, now) {
                 Refresh::Granted(family) => (family, false),
@@ -109,18 +136,9 @@ pub async fn rotate_refresh_token(
             let (user, bound) = or_refuse!(admit(&grant_policy, &*tx, &bearer, &mut family)?);
             let upstream_token = family.authorization.upstream_token.take();
             family.authorization.upstream_token = upstream_token.filter(|token| token.is_current(now));
+            replay::record_proof(tx, proof.as_ref())?;
             if !is_retry {
-                let index_key = |session| (session, (bearer.client_id.clone(), id));
-                match bound {
-                    Some(BindingChange::Bound(session)) => {
-                        FAMILIES_BY_OWNER.put(tx, &index_key(session), &())?;
-                    }
-                    Some(BindingChange::Released(session)) => {
-                        FAMILIES_BY_OWNER.remove(tx, &index_key(session))?;
-                    }
-                    None => {}
-                }
-                FAMILIES.put(tx, &id, &family)?;
+                store(tx, id, &family, bound)?;
             }
             Ok(Ok(RefreshResult::Granted {
                 newest: family.newest_token(&token),
@@ -132,6 +150,7 @@ pub async fn rotate_refresh_token(
                     target,
                     family: id,
                     nonce: None,
+                    proven_key: proven.cloned(),
                     refresh_token: None,
                 }),
             }))

@@ -7,34 +7,37 @@ use uuid::Uuid;
 use super::issue::ApprovedGrant;
 use crate::clock::Timestamp;
 use crate::flow::login::session;
-use crate::flow::{Answer, Core, Failure};
+use crate::flow::{Answer, Core, Failure, replay};
 use crate::identity::User;
 use crate::oauth::client::{Client, GrantType};
 use crate::oauth::code::Authorization;
+use crate::oauth::dpop::{DpopProof, KeyThumbprint};
 use crate::oauth::policy::Policy;
 use crate::oauth::refresh::RefreshFamily;
 use crate::oauth::refresh_keys::RefreshTokenId;
 use crate::oauth::resource::{Apis, Resources, TokenTarget};
 use crate::secret::{RefreshToken, Secret};
 use crate::store::StoreError;
-use crate::store::engine::Tx;
+use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::{FAMILIES, FAMILIES_BY_OWNER};
 
 /// The most refresh families of one user at one client.
 const MAX_PER_USER_AND_CLIENT: usize = 50;
 
-/// What is random in a new family. It is drawn before the transaction, which may run twice.
+/// What is random in a new family, and the proof that it begins with. It is drawn before the transaction, which may run
+/// twice.
 pub(in crate::flow) struct DrawnFamily {
     /// Its id.
     pub(in crate::flow) id: Uuid,
     first: RefreshTokenId,
     token: Secret<RefreshToken>,
+    proof: Option<DpopProof>,
     policy: Arc<Policy>,
     apis: Arc<Apis>,
 }
 
 impl DrawnFamily {
-    pub(in crate::flow) fn draw(core: &Core) -> Result<Self, Failure> {
+    pub(in crate::flow) fn draw(core: &Core, proof: Option<DpopProof>) -> Result<Self, Failure> {
         let id = core.random.uuid_v7(core.clock.since_epoch());
         let catalog = core.catalog();
         let keys = catalog.refresh_keys();
@@ -45,9 +48,24 @@ impl DrawnFamily {
             id,
             token: keys.derive(&first).ok_or(Failure::NoRefreshKey)?,
             first,
+            proof,
             policy: Arc::clone(&core.policy),
             apis: Arc::clone(catalog.apis()),
         })
+    }
+
+    /// The key that signed the proof.
+    pub(in crate::flow) fn proven_key(&self) -> Option<&KeyThumbprint> {
+        self.proof.as_ref().map(|proof| &proof.key)
+    }
+
+    /// Refuses a proof that was used before.
+    pub(in crate::flow) fn check_proof(
+        &self,
+        snapshot: &dyn Snapshot,
+        now: Timestamp,
+    ) -> Result<Answer<()>, StoreError> {
+        replay::check_proof(snapshot, self.proof.as_ref(), now)
     }
 
     /// The APIs and the scope of the first access token. `named` are the APIs of the token request.
@@ -61,16 +79,20 @@ impl DrawnFamily {
         self.apis.target(client, &authorization.resources, &scope, named)
     }
 
-    /// Stores the family and its index rows, and returns what is to be issued for it. A client that may not refresh
-    /// gets no refresh token. It still gets a family, by which its access token can be revoked.
+    /// Stores the family and its index rows, records the use of the proof, and returns what is to be issued. A client that
+    /// may not refresh gets no refresh token. It still gets a family, by which its access token can be revoked.
+    ///
+    /// The refresh tokens of a public client are bound to the key of the proof (RFC 9449 section 5).
     pub(in crate::flow) fn begin(
         &self,
         tx: &mut dyn Tx,
         client: &Client,
         grant_type: GrantType,
-        (user, authorization, target): (User, Authorization, TokenTarget),
+        (user, mut authorization, target): (User, Authorization, TokenTarget),
         now: Timestamp,
     ) -> Result<ApprovedGrant, StoreError> {
+        authorization.bound_key = self.proven_key().filter(|_| client.is_public()).cloned();
+        replay::record_proof(tx, self.proof.as_ref())?;
         let lifetimes = &self.policy.lifetimes;
         let family = RefreshFamily::start(&self.first, authorization.clone(), client, lifetimes, now);
         make_room(tx, &authorization, now)?;
@@ -86,6 +108,7 @@ impl DrawnFamily {
             authorization,
             family: self.id,
             nonce: None,
+            proven_key: self.proven_key().cloned(),
             refresh_token: may_refresh.then(|| self.token.clone()),
         })
     }

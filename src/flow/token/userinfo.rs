@@ -4,15 +4,19 @@ use serde_json::{Map, Value};
 
 use super::introspect::live_access_token;
 use crate::clock::Timestamp;
-use crate::flow::{Answer, Core, Failure};
+use crate::flow::{Answer, Core, Failure, replay};
 use crate::jose::claims::Audience;
+use crate::oauth::dpop::{DpopProof, check_presentation};
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::scope::Scope;
+use crate::observe::audit::{self, Event};
 
-/// The claims that the token's scope and the original request ask for, as far as the client may still have them.
-pub fn read_userinfo(
+/// The claims that the token's scope and the original request ask for, as far as the client may still have them. A token
+/// in the scheme `DPoP` comes with a proof.
+pub async fn read_userinfo(
     core: &Core,
     token: &str,
+    proof: Option<&DpopProof>,
     now: Timestamp,
 ) -> Result<Answer<Map<String, Value>>, Failure> {
     let Some(live) = live_access_token(core, token, now)? else {
@@ -21,6 +25,7 @@ pub fn read_userinfo(
             "access token is unknown, expired or revoked",
         )));
     };
+    or_refuse!(check_presentation(live.claims.cnf.as_ref(), proof));
     let catalog = core.catalog();
     let client = catalog.client(&live.claims.client_id);
     let audience = &live.claims.aud;
@@ -46,5 +51,12 @@ pub fn read_userinfo(
     let allowed = client.map_or(&no_scope, |client| &client.scope);
     let requested = family.authorization.claims_within(scope, allowed);
     let scope = scope.kept_within(allowed);
-    Ok(Ok(catalog.claims_of(user).userinfo(&scope, &requested)))
+    let claims = catalog.claims_of(user).userinfo(&scope, &requested);
+    let used = replay::use_proof(core, proof, now).await?;
+    if used.is_err() {
+        audit::record(&Event::ProofReplayed {
+            client_id: &live.claims.client_id,
+        });
+    }
+    Ok(used.map(|()| claims))
 }

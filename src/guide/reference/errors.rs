@@ -46,6 +46,9 @@ fn status(error: ErrorCode) -> String {
     let status = answer_status(error).map(|status| status.as_u16().to_string());
     match (error, status) {
         (_, None) => "–".to_owned(),
+        (ErrorCode::InvalidDpopProof | ErrorCode::UseDpopNonce, Some(status)) => {
+            format!("{status}; at `UserInfo` 401")
+        }
         (ErrorCode::TemporarilyUnavailable, Some(status)) => format!("{status}; over a limit 429"),
         (_, Some(status)) => status,
     }

@@ -1,7 +1,7 @@
 //! `POST /v4/tokens`: a refresh by an application that has an API key and no client secret.
 
 use super::client::authenticate_within_limits;
-use super::token;
+use super::{dpop, token};
 use crate::flow::authenticate_client::authenticate_api_key;
 use crate::http::context::RequestContext;
 use crate::http::request::{self, Parameters};
@@ -11,9 +11,16 @@ use crate::oauth::client::GrantType;
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::resource::resources;
 use crate::oauth::token::TokenRequest;
+use crate::route::Route;
 
 /// Answers a refresh: parses it, finds the client by its API key, then goes on as the token endpoint does.
 pub async fn respond(context: &RequestContext) -> HttpResponse {
+    let mut answer = answer(context).await;
+    dpop::add_nonce(context, &mut answer);
+    answer
+}
+
+async fn answer(context: &RequestContext) -> HttpResponse {
     let grant = GrantType::RefreshToken.as_str();
     let (parameters, presented) = match parse(context) {
         Ok(parsed) => parsed,
@@ -31,10 +38,15 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
     let policy = context.app.core.grant_policy();
     let request = policy
         .check_grant(&client, GrantType::RefreshToken)
-        .and_then(|()| TokenRequest::parse(GrantType::RefreshToken, &parameters))
-        .and_then(|request| Ok((request, resources(&parameters)?)));
+        .and_then(|()| token::proof(context, &Route::Refresh, &client))
+        .and_then(|proof| {
+            let request = TokenRequest::parse(GrantType::RefreshToken, &parameters)?;
+            Ok((request, resources(&parameters)?, proof))
+        });
     match request {
-        Ok((request, resources)) => token::issue(context, &client, grant, request, resources).await,
+        Ok((request, resources, proof)) => {
+            token::issue(context, &client, grant, request, resources, proof).await
+        }
         Err(refusal) => token::refused(context, grant, &refusal),
     }
 }

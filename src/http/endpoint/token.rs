@@ -3,6 +3,7 @@
 use ::http::StatusCode;
 
 use super::client::authenticate;
+use super::dpop;
 use crate::flow::token::anonymous::create_anonymous_user;
 use crate::flow::token::authorization_code::redeem_code;
 use crate::flow::token::client_credentials::issue_client_token;
@@ -14,14 +15,22 @@ use crate::http::error;
 use crate::http::request::Parameters;
 use crate::http::response::{self, HttpResponse};
 use crate::oauth::client_auth::AuthenticatedClient;
+use crate::oauth::dpop::{DpopProof, REPLAYED, require_proof};
 use crate::oauth::error::Refusal;
 use crate::oauth::resource::{Resources, resources};
 use crate::oauth::scope::Scope;
 use crate::oauth::token::{self, TokenRequest, TokenResponse};
+use crate::observe::audit::{self, Event};
 use crate::route::Route;
 
 /// Answers a token request: parses it, authenticates the client, checks the grant, then issues the tokens.
 pub async fn respond(context: &RequestContext) -> HttpResponse {
+    let mut answer = answer(context).await;
+    dpop::add_nonce(context, &mut answer);
+    answer
+}
+
+async fn answer(context: &RequestContext) -> HttpResponse {
     let service_name = &context.app.core.policy.service_name;
     let parameters = match parameters(context, service_name) {
         Ok(parameters) => parameters,
@@ -36,15 +45,25 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
     };
     let request = asked.and_then(|grant_type| {
         context.app.core.grant_policy().check_grant(&client, grant_type)?;
-        Ok((
-            TokenRequest::parse(grant_type, &parameters)?,
-            resources(&parameters)?,
-        ))
+        let proof = proof(context, &Route::Token, &client)?;
+        let request = TokenRequest::parse(grant_type, &parameters)?;
+        Ok((request, resources(&parameters)?, proof))
     });
     match request {
-        Ok((request, resources)) => issue(context, &client, grant, request, resources).await,
+        Ok((request, resources, proof)) => issue(context, &client, grant, request, resources, proof).await,
         Err(refusal) => refused(context, grant, &refusal),
     }
+}
+
+/// Checks the proof of a request of this client to this endpoint.
+pub(super) fn proof(
+    context: &RequestContext,
+    endpoint: &Route,
+    client: &AuthenticatedClient,
+) -> Answer<Option<DpopProof>> {
+    let proof = dpop::proof(context, endpoint, None)?;
+    require_proof(client, proof.as_ref())?;
+    Ok(proof)
 }
 
 /// The label in the metrics for requests with an unknown grant type.
@@ -87,13 +106,14 @@ async fn anonymous(
     client: &AuthenticatedClient,
     scope: Option<Scope>,
     resources: Resources,
+    proof: Option<DpopProof>,
 ) -> Result<Answer<TokenResponse>, Failure> {
     context.require_disk_for_record()?;
     let (limits, from) = (&context.app.limits, context.client_address());
     let attempt = limits
         .create_anonymous_user(&client.client_id, from, context.now)
         .map_err(throttled)?;
-    let answer = create_anonymous_user(&context.app.core, client, scope, resources, context.now).await;
+    let answer = create_anonymous_user(&context.app.core, client, scope, resources, proof, context.now).await;
     if let Ok(Err(_)) | Err(Failure::Store(_)) = &answer {
         attempt.refund(context.now);
     }
@@ -107,29 +127,37 @@ pub(super) async fn issue(
     grant: &'static str,
     request: TokenRequest,
     resources: Resources,
+    proof: Option<DpopProof>,
 ) -> HttpResponse {
     let core = &context.app.core;
     let answer = match request {
         TokenRequest::AuthorizationCode(exchange) => {
-            redeem_code(core, client, exchange, resources, context.now).await
+            redeem_code(core, client, exchange, resources, proof, context.now).await
         }
         TokenRequest::RefreshToken { token, scope } => {
-            rotate_refresh_token(core, client, token, (scope, resources), context.now).await
+            rotate_refresh_token(core, client, token, (scope, resources), proof, context.now).await
         }
         TokenRequest::ClientCredentials { scope } => {
-            issue_client_token(core, client, scope.as_ref(), &resources, context.now)
+            issue_client_token(core, client, scope.as_ref(), &resources, proof, context.now).await
         }
         TokenRequest::JwtBearer { assertion, scope } => {
-            exchange_assertion(core, client, assertion, scope, resources, context.now).await
+            exchange_assertion(core, client, assertion, scope, resources, proof, context.now).await
         }
-        TokenRequest::Anonymous { scope } => anonymous(context, client, scope, resources).await,
+        TokenRequest::Anonymous { scope } => anonymous(context, client, scope, resources, proof).await,
     };
     match answer {
         Ok(Ok(tokens)) => {
             context.app.metrics.count_grant(grant, "issued");
             response::no_store(response::json(StatusCode::OK, &tokens))
         }
-        Ok(Err(refusal)) => refused(context, grant, &refusal),
+        Ok(Err(refusal)) => {
+            if refusal == REPLAYED {
+                audit::record(&Event::ProofReplayed {
+                    client_id: &client.client_id,
+                });
+            }
+            refused(context, grant, &refusal)
+        }
         Err(failure) => failed(context, grant, &failure),
     }
 }

@@ -2,30 +2,53 @@
 
 use ::http::{Method, StatusCode};
 
+use super::dpop;
 use crate::flow::token::userinfo::read_userinfo;
 use crate::http::context::RequestContext;
 use crate::http::error;
-use crate::http::request::{self, MediaType};
+use crate::http::request::{self, MediaType, Scheme};
 use crate::http::response::{self, HttpResponse};
+use crate::oauth::dpop::{DpopProof, PROOF_MISSING};
 use crate::oauth::error::Refusal;
+use crate::route::Route;
 
-/// Answers with claims about the user of the access token, which comes in the header or the form body
-/// (RFC 6750 sections 2.1 and 2.2). A token in the query is ignored.
-pub fn respond(context: &RequestContext) -> HttpResponse {
-    let token = match presented(context) {
-        Ok(Some(token)) => token,
-        Ok(None) => return error::refused_bearer(context, None),
-        Err(refusal) => return error::refused_bearer(context, Some(&refusal)),
+/// Answers with claims about the user of the access token. It comes in the header or the form body (RFC 6750 sections 2.1
+/// and 2.2), or in the header with a proof (RFC 9449 section 7.1). A token in the query is ignored.
+pub async fn respond(context: &RequestContext) -> HttpResponse {
+    let (token, scheme) = match presented(context) {
+        Ok(Some(presented)) => presented,
+        Ok(None) => return error::refused_token(context, Scheme::Bearer, None),
+        Err(refusal) => return error::refused_token(context, Scheme::Bearer, Some(&refusal)),
     };
-    match read_userinfo(&context.app.core, &token, context.now) {
+    let mut answer = answer(context, &token, scheme).await;
+    if scheme == Scheme::Dpop {
+        dpop::add_nonce(context, &mut answer);
+    }
+    answer
+}
+
+async fn answer(context: &RequestContext, token: &str, scheme: Scheme) -> HttpResponse {
+    let proof = match scheme {
+        Scheme::Bearer => Ok(None),
+        Scheme::Dpop => proof(context, token).map(Some),
+    };
+    let proof = match proof {
+        Ok(proof) => proof,
+        Err(refusal) => return error::refused_token(context, scheme, Some(&refusal)),
+    };
+    match read_userinfo(&context.app.core, token, proof.as_ref(), context.now).await {
         Ok(Ok(claims)) => response::no_store(response::json(StatusCode::OK, &claims)),
-        Ok(Err(refusal)) => error::refused_bearer(context, Some(&refusal)),
+        Ok(Err(refusal)) => error::refused_token(context, scheme, Some(&refusal)),
         Err(failure) => error::failed(context, &failure),
     }
 }
 
-fn presented(context: &RequestContext) -> Result<Option<String>, Refusal> {
-    let header = request::bearer_token(context.headers())
+fn proof(context: &RequestContext, token: &str) -> Result<DpopProof, Refusal> {
+    dpop::proof(context, &Route::UserInfo, Some(token))?.ok_or(PROOF_MISSING)
+}
+
+fn presented(context: &RequestContext) -> Result<Option<(String, Scheme)>, Refusal> {
+    let header = request::access_token(context.headers())
         .map_err(|_| Refusal::invalid_request("the Authorization header is malformed"))?;
     // If the header has a token, a body that is no form is ignored (RFC 6750 section 2.2).
     let is_form = request::media_type(context.headers()) == Some(MediaType::Form);
@@ -43,6 +66,7 @@ fn presented(context: &RequestContext) -> Result<Option<String>, Refusal> {
         (Some(_), Some(_)) => Err(Refusal::invalid_request(
             "the access token was sent in two places",
         )),
-        (header, form) => Ok(header.map(ToOwned::to_owned).or(form)),
+        (Some((token, scheme)), None) => Ok(Some((token.to_owned(), scheme))),
+        (None, form) => Ok(form.map(|token| (token, Scheme::Bearer))),
     }
 }

@@ -90,7 +90,7 @@ pub async fn callback(context: &RequestContext) -> HttpResponse {
         Ok(Err(refusal)) => return refused(&refusal),
         Err(failure) => return error::failed_page(context, &failure),
     };
-    match redeem_code(core, &client, exchange, Resources::new(), context.now).await {
+    match redeem_code(core, &client, exchange, Resources::new(), None, context.now).await {
         Ok(Ok(tokens)) => show(context, &tokens),
         Ok(Err(refusal)) => refused(&refusal),
         Err(failure) => error::failed_page(context, &failure),

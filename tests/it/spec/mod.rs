@@ -32,5 +32,7 @@ mod rfc8414;
 mod rfc8707;
 mod rfc9126;
 mod rfc9207;
+mod rfc9449;
+mod rfc9449_proofs;
 mod rfc9700_retry;
 mod rp_initiated_logout;

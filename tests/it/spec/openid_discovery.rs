@@ -77,6 +77,7 @@ async fn the_document_says_what_works_and_nothing_else() {
                                                            "private_key_jwt", "none"],
             "revocation_endpoint_auth_signing_alg_values_supported": algs,
             "code_challenge_methods_supported": ["S256"],
+            "dpop_signing_alg_values_supported": algs,
             "scopes_supported": ["openid", "profile", "email", "phone", "address", "offline_access", "notes.read",
                                  "notes.write"],
             "claim_types_supported": ["normal"],

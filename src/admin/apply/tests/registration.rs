@@ -93,7 +93,7 @@ async fn a_client_that_comes_again_has_none_of_the_tokens_of_the_one_that_went()
         })
     };
     let token_of = |client: &Client| {
-        let made = issue_tokens_for_client(&core, client, TokenTarget::default(), now).unwrap();
+        let made = issue_tokens_for_client(&core, client, TokenTarget::default(), None, now).unwrap();
         made.access_token
     };
     let is_live = |token: &str| live_access_token(&core, token, now).unwrap().is_some();

@@ -1,0 +1,33 @@
+//! Nonces of the service for proofs of possession: RFC 9449 section 8.
+//!
+//! A nonce is the time at which it was given, sealed. So nothing is stored, and every process with the same master key
+//! accepts it.
+
+use std::time::Duration;
+
+use super::Core;
+use crate::clock::Timestamp;
+use crate::oauth::access_token::hour_of;
+
+const CONTEXT: &str = "dpop nonce";
+/// How long a nonce is accepted.
+const LIFETIME: Duration = Duration::from_mins(5);
+
+/// A new nonce.
+pub fn issue(core: &Core, now: Timestamp) -> String {
+    let given_at = now.seconds().to_be_bytes();
+    core.sealer
+        .seal_in_hour(hour_of(now), CONTEXT, &given_at, &core.random)
+}
+
+/// Whether the service gave this nonce in the last minutes.
+pub fn is_current(core: &Core, nonce: &str, now: Timestamp) -> bool {
+    let Ok(plain) = core.sealer.open_of_hour(CONTEXT, nonce) else {
+        return false;
+    };
+    let Ok(given_at) = <[u8; 8]>::try_from(plain.as_slice()) else {
+        return false;
+    };
+    let given_at = Timestamp::from_seconds(u64::from_be_bytes(given_at));
+    given_at <= now + LIFETIME && now <= given_at + LIFETIME
+}

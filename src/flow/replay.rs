@@ -1,0 +1,77 @@
+//! Remembers what may be used once until it expires: assertions of clients, and proofs of possession (RFC 9449).
+
+use super::{Answer, Core, Failure};
+use crate::clock::Timestamp;
+use crate::oauth::assertion::ReplayKey;
+use crate::oauth::dpop::{DpopProof, REPLAYED};
+use crate::store::StoreError;
+use crate::store::engine::{Snapshot, Tx};
+use crate::store::tables::USED_ASSERTIONS;
+
+/// Whether a use is recorded.
+pub(super) fn was_used(
+    snapshot: &dyn Snapshot,
+    replay_key: ReplayKey,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
+    for hour in ReplayKey::hours(now) {
+        if USED_ASSERTIONS.contains(snapshot, &(hour, replay_key.digest))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Records a use.
+pub(super) fn record_use(tx: &mut dyn Tx, replay_key: ReplayKey) -> Result<(), StoreError> {
+    USED_ASSERTIONS.put(tx, &(replay_key.hour, replay_key.digest), &())
+}
+
+/// Records a use in a transaction of its own, and returns whether there was no earlier one.
+pub(super) async fn use_once(
+    core: &Core,
+    name: &'static str,
+    replay_key: ReplayKey,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
+    core.store
+        .write(name, move |tx| {
+            let is_first = !was_used(&*tx, replay_key, now)?;
+            if is_first {
+                record_use(tx, replay_key)?;
+            }
+            Ok(is_first)
+        })
+        .await
+}
+
+/// Refuses a proof that was used before. A grant asks this first, so that a stolen request ends nothing. It records the
+/// use last: a stranger who is granted nothing fills no table.
+pub(super) fn check_proof(
+    snapshot: &dyn Snapshot,
+    proof: Option<&DpopProof>,
+    now: Timestamp,
+) -> Result<Answer<()>, StoreError> {
+    match proof {
+        Some(proof) if was_used(snapshot, proof.replay_key, now)? => Ok(Err(REPLAYED)),
+        Some(_) | None => Ok(Ok(())),
+    }
+}
+
+/// Records the use of a proof in the transaction of the grant.
+pub(super) fn record_proof(tx: &mut dyn Tx, proof: Option<&DpopProof>) -> Result<(), StoreError> {
+    proof.map_or(Ok(()), |proof| record_use(tx, proof.replay_key))
+}
+
+/// Records the use of a proof for an answer without a transaction of its own. Refuses a proof that was used before.
+pub(super) async fn use_proof(
+    core: &Core,
+    proof: Option<&DpopProof>,
+    now: Timestamp,
+) -> Result<Answer<()>, Failure> {
+    let Some(proof) = proof else {
+        return Ok(Ok(()));
+    };
+    let is_first = use_once(core, "use_proof", proof.replay_key, now).await?;
+    Ok(if is_first { Ok(()) } else { Err(REPLAYED) })
+}

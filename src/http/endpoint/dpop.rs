@@ -1,0 +1,51 @@
+//! Proofs of possession in the header `DPoP`: RFC 9449.
+
+use ::http::header::{HeaderName, HeaderValue};
+
+use crate::flow::{Answer, dpop_nonce};
+use crate::http::context::RequestContext;
+use crate::http::response::HttpResponse;
+use crate::oauth::dpop::{DpopNonce, DpopProof, ProvenRequest, SEVERAL_PROOFS, UNREADABLE_PROOF};
+use crate::route::Route;
+
+const DPOP: HeaderName = HeaderName::from_static("dpop");
+const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
+
+/// Checks the proof of a request to this endpoint. `access_token` is the token that it presents. `None` without a proof.
+pub(super) fn proof(
+    context: &RequestContext,
+    endpoint: &Route,
+    access_token: Option<&str>,
+) -> Answer<Option<DpopProof>> {
+    let mut found = context.headers().get_all(DPOP).iter();
+    let Some(proof) = found.next() else {
+        return Ok(None);
+    };
+    if found.next().is_some() {
+        return Err(SEVERAL_PROOFS);
+    }
+    let proof = proof.to_str().map_err(|_| UNREADABLE_PROOF)?;
+    let is_current_nonce: &dyn Fn(&str) -> bool =
+        &|nonce| dpop_nonce::is_current(&context.app.core, nonce, context.now);
+    let request = ProvenRequest {
+        method: context.method().as_str(),
+        url: &context.app.url(endpoint),
+        access_token,
+        is_current_nonce: requires_nonce(context).then_some(is_current_nonce),
+    };
+    DpopProof::check(proof, request, context.now).map(Some)
+}
+
+/// Adds a new nonce to the answer to a request with a proof, if proofs must have one (section 8.2).
+pub(super) fn add_nonce(context: &RequestContext, answer: &mut HttpResponse) {
+    if requires_nonce(context)
+        && context.headers().contains_key(DPOP)
+        && let Ok(nonce) = HeaderValue::from_str(&dpop_nonce::issue(&context.app.core, context.now))
+    {
+        answer.headers_mut().insert(DPOP_NONCE, nonce);
+    }
+}
+
+fn requires_nonce(context: &RequestContext) -> bool {
+    context.app.core.policy.dpop_nonce == DpopNonce::Required
+}

@@ -1,0 +1,251 @@
+//! Demonstrating Proof of Possession: RFC 9449.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::digest;
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+use crate::clock::Timestamp;
+use crate::jose::alg::Algorithm;
+use crate::jose::claims::{numeric_date, optional_numeric_date};
+use crate::jose::jwt::{self, ExpectedTyp, JwtError, OwnKeyError};
+use crate::oauth::assertion::{Owner, ReplayKey};
+use crate::oauth::client::Client;
+use crate::oauth::error::{ErrorCode, Refusal};
+use crate::oauth::parameters::Parameters;
+
+/// `token_type` of an access token that is bound to a key, and the scheme in which it is presented (section 7.1).
+pub const SCHEME: &str = "DPoP";
+
+/// How old a proof may be.
+const MAX_AGE: Duration = Duration::from_mins(1);
+/// How far the clock of the client may be ahead (FAPI 2.0 Security Profile section 5.3.2.1).
+const LEEWAY: Duration = Duration::from_secs(10);
+/// The most characters of `jti`.
+const MAX_JTI_CHARS: usize = 255;
+
+/// Whether proofs must have a nonce of the service (section 8).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DpopNonce {
+    /// No nonce is asked for.
+    #[default]
+    Off,
+    /// A proof without a current nonce is refused.
+    Required,
+}
+
+/// The thumbprint of a key: SHA-256 in base64url (RFC 7638).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct KeyThumbprint(String);
+
+/// The text is no SHA-256 in base64url.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not the thumbprint of a key: it is SHA-256 in base64url, which has 43 characters")]
+pub struct NoThumbprint;
+
+impl FromStr for KeyThumbprint {
+    type Err = NoThumbprint;
+
+    fn from_str(text: &str) -> Result<Self, NoThumbprint> {
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| NoThumbprint)?;
+        if bytes.len() == digest::SHA256_OUTPUT_LEN {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(NoThumbprint)
+        }
+    }
+}
+
+/// `cnf` of an access token (RFC 7800 section 3.1).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Confirmation {
+    /// The key that the token is bound to (section 6.1).
+    pub jkt: KeyThumbprint,
+}
+
+impl From<KeyThumbprint> for Confirmation {
+    fn from(jkt: KeyThumbprint) -> Self {
+        Self { jkt }
+    }
+}
+
+/// The request that a proof has to be for.
+#[derive(Clone, Copy)]
+pub struct ProvenRequest<'a> {
+    /// Its method.
+    pub method: &'a str,
+    /// The address of the endpoint below the issuer, whatever name the client called it by.
+    pub url: &'a str,
+    /// The access token that it presents.
+    pub access_token: Option<&'a str>,
+    /// Whether a nonce is current. `None` if no nonce is required.
+    pub is_current_nonce: Option<&'a dyn Fn(&str) -> bool>,
+}
+
+/// A proof that was checked. Its use has still to be recorded, because it counts only once.
+#[derive(Clone, Debug)]
+pub struct DpopProof {
+    /// The key that signed it.
+    pub key: KeyThumbprint,
+    /// The key under which its use is recorded.
+    pub replay_key: ReplayKey,
+}
+
+#[derive(Deserialize)]
+struct Claims {
+    jti: String,
+    htm: String,
+    htu: String,
+    #[serde(deserialize_with = "numeric_date")]
+    iat: Timestamp,
+    #[serde(default, deserialize_with = "optional_numeric_date")]
+    exp: Option<Timestamp>,
+    #[serde(default, deserialize_with = "optional_numeric_date")]
+    nbf: Option<Timestamp>,
+    ath: Option<String>,
+    nonce: Option<String>,
+}
+
+impl DpopProof {
+    /// Checks a proof (section 4.3).
+    pub fn check(proof: &str, request: ProvenRequest<'_>, now: Timestamp) -> Result<Self, Refusal> {
+        let typ = ExpectedTyp::Exactly("dpop+jwt");
+        let (key, claims) = jwt::verify_own_key::<Claims>(proof, typ, &Algorithm::ALL)
+            .map_err(|error| refuse(&describe(error)))?;
+        if !(1..=MAX_JTI_CHARS).contains(&claims.jti.chars().count()) {
+            return Err(refuse("jti must have 1 to 255 characters"));
+        }
+        if claims.htm != request.method {
+            return Err(refuse(&format!("htm must be {}", request.method)));
+        }
+        if !is_same_resource(&claims.htu, request.url) {
+            return Err(refuse(&format!("htu must be {}", request.url)));
+        }
+        if claims.iat + MAX_AGE < now {
+            return Err(refuse("iat is more than 60 s before the time of the service"));
+        }
+        if claims.iat > now + LEEWAY {
+            return Err(refuse("iat is more than 10 s after the time of the service"));
+        }
+        jwt::check_times(claims.exp, claims.nbf, None, now, LEEWAY)
+            .map_err(|error| refuse(&error.to_string()))?;
+        if let Some(access_token) = request.access_token
+            && claims.ath.as_deref() != Some(hash_of(access_token).as_str())
+        {
+            return Err(refuse("ath must be the SHA-256 of the access token in base64url"));
+        }
+        if let Some(is_current) = request.is_current_nonce
+            && !claims.nonce.as_deref().is_some_and(is_current)
+        {
+            return Err(NONCE_NEEDED);
+        }
+        let key = KeyThumbprint(key.thumbprint());
+        let replay_key = ReplayKey::of(Owner::Key(&key.0), &claims.jti, claims.iat + MAX_AGE);
+        Ok(Self { key, replay_key })
+    }
+}
+
+/// The refusal of a proof without a current nonce (section 8).
+const NONCE_NEEDED: Refusal = Refusal::new(
+    ErrorCode::UseDpopNonce,
+    "the nonce of the DPoP proof must be the one in the header DPoP-Nonce",
+);
+
+/// The refusal of a second header `DPoP` (section 4.3).
+pub const SEVERAL_PROOFS: Refusal = Refusal::new(
+    ErrorCode::InvalidDpopProof,
+    "the request has more than one DPoP header",
+);
+
+/// The refusal of a header `DPoP` that has other characters than a token.
+pub const UNREADABLE_PROOF: Refusal = Refusal::new(
+    ErrorCode::InvalidDpopProof,
+    "DPoP proof: it has characters that no token has",
+);
+
+/// The refusal of a proof that was used before (section 11.1).
+pub const REPLAYED: Refusal = Refusal::new(ErrorCode::InvalidDpopProof, "DPoP proof: it was used before");
+
+/// The refusal of an access token in the scheme `DPoP` without a proof (section 7.1).
+pub const PROOF_MISSING: Refusal = Refusal::new(
+    ErrorCode::InvalidDpopProof,
+    "the request has no DPoP header with a proof",
+);
+
+/// Refuses a token request without a proof if the client must send one (section 5.2).
+pub fn require_proof(client: &Client, proof: Option<&DpopProof>) -> Result<(), Refusal> {
+    if client.dpop_bound_access_tokens && proof.is_none() {
+        return Err(Refusal::new(
+            ErrorCode::InvalidDpopProof,
+            "this client must send a DPoP proof with each token request",
+        ));
+    }
+    Ok(())
+}
+
+/// The key of the parameter `dpop_jkt` of an authorization request (section 10).
+pub fn requested_key(parameters: &Parameters) -> Result<Option<KeyThumbprint>, Refusal> {
+    let key = parameters.get("dpop_jkt").map(str::parse).transpose();
+    key.map_err(|error: NoThumbprint| {
+        Refusal::naming(ErrorCode::InvalidRequest, &format!("dpop_jkt: {error}"))
+    })
+}
+
+/// Checks that an access token was presented as it is bound (section 7.1): one with a key in the scheme `DPoP` with a
+/// proof by that key, and another one in the scheme `Bearer`.
+pub fn check_presentation(bound: Option<&Confirmation>, proof: Option<&DpopProof>) -> Result<(), Refusal> {
+    let problem = match (bound, proof) {
+        (None, None) => return Ok(()),
+        (Some(bound), Some(proof)) if bound.jkt == proof.key => return Ok(()),
+        (Some(_), Some(_)) => "the DPoP proof is not signed by the key that the access token is bound to",
+        (Some(_), None) => "access token is bound to a key; send it in the scheme DPoP, with a proof",
+        (None, Some(_)) => "access token is not bound to a key; send it in the scheme Bearer",
+    };
+    Err(Refusal::new(ErrorCode::InvalidToken, problem))
+}
+
+/// The algorithms that may sign a proof, as a challenge names them (section 7.1).
+pub fn algorithms() -> String {
+    Algorithm::ALL.map(Algorithm::as_str).join(" ")
+}
+
+fn refuse(problem: &str) -> Refusal {
+    Refusal::naming(ErrorCode::InvalidDpopProof, &format!("DPoP proof: {problem}"))
+}
+
+fn describe(error: OwnKeyError) -> String {
+    match error {
+        OwnKeyError::Token(JwtError::Typ) => "typ must be dpop+jwt".to_owned(),
+        OwnKeyError::Token(JwtError::Algorithm) => "alg must be RS256, PS256, ES256 or EdDSA".to_owned(),
+        OwnKeyError::Token(JwtError::Signature) => "the signature is not by the key in jwk".to_owned(),
+        OwnKeyError::Token(JwtError::Claims) => "it needs jti, htm, htu and iat, each of its type".to_owned(),
+        OwnKeyError::Token(error) => error.to_string(),
+        OwnKeyError::NoKey => "its header has no jwk".to_owned(),
+        OwnKeyError::Key(error) => format!("jwk: {error}"),
+    }
+}
+
+/// Whether `htu` is this address. Query and fragment are ignored, and both are compared in the normal form of the URL
+/// standard.
+fn is_same_resource(htu: &str, url: &str) -> bool {
+    let normal = |text: &str| {
+        let mut url = Url::parse(text).ok()?;
+        url.set_query(None);
+        url.set_fragment(None);
+        Some(url)
+    };
+    normal(htu).is_some_and(|htu| Some(htu) == normal(url))
+}
+
+/// `ath` of an access token (section 4.2).
+fn hash_of(access_token: &str) -> String {
+    URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, access_token.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests;
