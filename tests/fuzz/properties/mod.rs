@@ -6,6 +6,7 @@
 
 mod authorization;
 mod client_document;
+mod dpop;
 mod jose;
 mod operator;
 mod reference;
@@ -26,6 +27,7 @@ pub(crate) const TARGETS: &[Target] = &[
     ("compact_jws", jose::compact_jws),
     ("config_file", operator::config_file),
     ("cookie", request::cookie),
+    ("dpop_proof", dpop::dpop_proof),
     ("form_body", request::form_body),
     ("json_body", request::json_body),
     ("jwk", jose::jwk),
