@@ -85,6 +85,7 @@ impl Bench<'_> {
                 refresh: Refresh {
                     target: "/oauth2/token",
                     authorization: scripts::basic(CLIENT, &bench.secret),
+                    signer: None,
                     tokens,
                     left: usize::MAX,
                 },

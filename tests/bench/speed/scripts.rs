@@ -3,7 +3,11 @@
 use std::collections::VecDeque;
 
 use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use idsvc::clock::Clock;
+use idsvc::jose::keyring::SigningKey;
+use idsvc::random::Random;
+use serde_json::json;
 
 use crate::load::{Next, Reply, Script, form, request};
 use crate::{CLIENT, GRANT_ANONYMOUS, PASSWORD, REDIRECT_URI};
@@ -128,10 +132,45 @@ pub(crate) fn user_info(token: &str) -> String {
     request("GET", "/oauth2/userinfo", &[("Authorization", &bearer)], "")
 }
 
+/// A key of a client, and the proofs that it signs for one address (RFC 9449).
+pub(crate) struct ProofSigner {
+    key: SigningKey,
+    header: String,
+    url: String,
+    random: Random,
+}
+
+impl ProofSigner {
+    pub(crate) fn new(url: String) -> Self {
+        let random = Random::system();
+        let key = SigningKey::generate_es256(&random).unwrap();
+        let header = json!({ "typ": "dpop+jwt", "alg": "ES256", "jwk": key.public().to_jwk() });
+        Self {
+            header: URL_SAFE_NO_PAD.encode(header.to_string()),
+            key,
+            url,
+            random,
+        }
+    }
+
+    fn proof(&self) -> String {
+        let claims = json!({
+            "jti": self.random.uuid_v4(),
+            "htm": "POST",
+            "htu": self.url,
+            "iat": Clock::System.now().seconds(),
+        });
+        let input = format!("{}.{}", self.header, URL_SAFE_NO_PAD.encode(claims.to_string()));
+        let signature = self.key.sign(input.as_bytes()).unwrap();
+        format!("{input}.{}", URL_SAFE_NO_PAD.encode(signature))
+    }
+}
+
 /// Refreshes one family after the other, and each again with what it was given.
 pub(crate) struct Refresh {
     pub(crate) target: &'static str,
     pub(crate) authorization: String,
+    pub(crate) signer: Option<ProofSigner>,
     pub(crate) tokens: VecDeque<String>,
     /// How many are still to be asked for.
     pub(crate) left: usize,
@@ -142,11 +181,10 @@ impl Script for Refresh {
         self.left = self.left.checked_sub(1)?;
         let token = self.tokens.front()?;
         let fields = [("grant_type", "refresh_token"), ("refresh_token", token.as_str())];
-        Some(form(
-            self.target,
-            &[("Authorization", &self.authorization)],
-            &fields,
-        ))
+        let proof = self.signer.as_ref().map(ProofSigner::proof);
+        let mut headers = vec![("Authorization", self.authorization.as_str())];
+        headers.extend(proof.as_deref().map(|proof| ("DPoP", proof)));
+        Some(form(self.target, &headers, &fields))
     }
 
     fn take(&mut self, reply: &Reply) -> Next {

@@ -176,6 +176,7 @@ pub(super) fn visitors(bench: &mut Bench<'_>, shared: &Arc<Shared>) -> Vec<Visit
         Box::new(Refresh {
             target: "/oauth2/token",
             authorization: scripts::basic(CLIENT, &secret),
+            signer: None,
             tokens: bench.tokens.drain(..share.min(1_000)).collect(),
             left: usize::MAX,
         })
