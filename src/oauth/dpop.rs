@@ -196,6 +196,20 @@ pub fn requested_key(parameters: &Parameters) -> Result<Option<KeyThumbprint>, R
     })
 }
 
+/// The key that a pushed authorization request is bound to: the one of its proof, which must be that of `dpop_jkt` if both
+/// are there (section 10.1).
+pub fn pushed_key(
+    named: Option<KeyThumbprint>,
+    proof: Option<&DpopProof>,
+) -> Result<Option<KeyThumbprint>, Refusal> {
+    match (named, proof) {
+        (Some(named), Some(proof)) if named != proof.key => {
+            Err(refuse("it is not signed by the key of dpop_jkt"))
+        }
+        (named, proof) => Ok(named.or_else(|| proof.map(|proof| proof.key.clone()))),
+    }
+}
+
 /// Checks that an access token was presented as it is bound (section 7.1): one with a key in the scheme `DPoP` with a
 /// proof by that key, and another one in the scheme `Bearer`.
 pub fn check_presentation(bound: Option<&Confirmation>, proof: Option<&DpopProof>) -> Result<(), Refusal> {

@@ -54,6 +54,19 @@ for (const nonce of ['off', 'required']) {
       });
     }
 
+    it('openid-client pushes a request with a proof', async () => {
+      const party = await RelyingParty.discover(server, clients.web);
+      const DPoP = oidc.getDPoPHandle(party.config, await oidc.randomDPoPKeyPair('ES256'));
+      const { url, checks } = await party.begin();
+      const pushed = await oidc.buildAuthorizationUrlWithPAR(party.config, url.searchParams, { DPoP });
+      assert.ok(pushed.searchParams.has('request_uri'));
+      const browser = new Browser(server);
+      const callback = await browser.signIn(await browser.open(pushed), alice.email, alice.password);
+      const current = callback.request ?? callback;
+      const tokens = await oidc.authorizationCodeGrant(party.config, current, checks, undefined, { DPoP });
+      assert.equal(tokens.token_type, 'dpop');
+    });
+
     it('oauth4webapi gets a token for a client that acts for itself', async () => {
       const issuer = new URL(server.issuer);
       const options = { [oauth.customFetch]: server.fetch };

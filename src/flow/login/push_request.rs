@@ -3,11 +3,12 @@
 use super::authorize::parse_request;
 use super::sealed;
 use crate::clock::Timestamp;
-use crate::flow::{Answer, Core, Failure};
+use crate::flow::{Answer, Core, Failure, replay};
 use crate::oauth::access_token::hour_of;
 use crate::oauth::authorize::{AuthorizationRequest, UseKey, response_target};
 use crate::oauth::client::Client;
 use crate::oauth::client_auth::AuthenticatedClient;
+use crate::oauth::dpop::{DpopProof, pushed_key};
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::login::{LoginPurpose, LoginRecord};
 use crate::oauth::parameters::Parameters;
@@ -22,11 +23,14 @@ const SEALING_CONTEXT: &str = "pushed_request";
 /// The longest `request_uri`. The browser brings it in an address, and then the sign-in, which is about as long.
 const MAX_URI_BYTES: usize = 6 * 1024;
 
-/// Checks the request as the authorization endpoint does, and seals it into a `request_uri`.
-pub fn push_request(
+/// Checks the request as the authorization endpoint does, binds it to the key of a proof, and seals it into a
+/// `request_uri`. The use of the proof is recorded if the client authenticated. That of a public client is not, because it
+/// would let strangers fill the store: the same request sent again gives no more than before.
+pub async fn push_request(
     core: &Core,
     client: &AuthenticatedClient,
     parameters: &Parameters,
+    proof: Option<&DpopProof>,
     now: Timestamp,
 ) -> Result<Answer<PushedResponse>, Failure> {
     if parameters.get("request_uri").is_some() {
@@ -46,6 +50,10 @@ pub fn push_request(
         Ok(request) => request,
         Err(refusal) => return Ok(Err(refusal)),
     };
+    request.dpop_jkt = match pushed_key(request.dpop_jkt, proof) {
+        Ok(key) => key,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
     let lifetimes = &core.policy.lifetimes;
     request.use_key = Some(UseKey {
         hour: hour_of(now + lifetimes.pushed_request + lifetimes.login_transaction),
@@ -59,6 +67,9 @@ pub fn push_request(
     if request_uri.len() > MAX_URI_BYTES {
         let problem = "the parameters are too long: the request_uri would have more than 6 KiB";
         return Ok(Err(Refusal::invalid_request(problem)));
+    }
+    if !client.is_public() {
+        or_refuse!(replay::use_proof(core, proof, now).await?);
     }
     Ok(Ok(PushedResponse {
         request_uri,

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::harness::dpop::KeyHolder;
 use crate::harness::relying_party::VERIFIER;
 use crate::harness::wire::Call;
-use crate::harness::{Person, RelyingParty, Server, Tokens, scene};
+use crate::harness::{AuthorizationRequest, Person, RelyingParty, Server, Tokens, scene};
 
 const OTHER_KEY: &str = "400 invalid_grant: the grant is bound to another key than that of the DPoP proof";
 const NO_PROOF: &str = "400 invalid_grant: the grant is bound to a key; send a DPoP proof by this key";
@@ -382,4 +382,35 @@ async fn a_client_may_register_that_its_tokens_are_bound() {
         &proven(app.party.redeem(&code), &key, &server).await.tokens(),
         &key,
     );
+}
+
+/// Section 10.1: the proof of a pushed request binds the code, as `dpop_jkt` does. It counts once.
+#[tokio::test]
+async fn the_proof_of_a_pushed_request_binds_the_code() {
+    let (server, acme, alice) = scene().await;
+    let (key, other) = (KeyHolder::new(), KeyHolder::new());
+    let push = |request: &AuthorizationRequest| {
+        let parameters = request.clone().without("client_id").parameters;
+        acme.post("/oauth2/par").fields(&parameters)
+    };
+    let proof = key.proof(&server, "POST", "/oauth2/par").sign();
+    let named = acme.request().with("dpop_jkt", &other.thumbprint());
+    let refusal = "400 invalid_dpop_proof: DPoP proof: it is not signed by the key of dpop_jkt";
+    assert_eq!(push(&named).header("dpop", &proof).await.refusal(), refusal);
+    let elsewhere = push(&acme.request()).header("dpop", &key.for_token(&server));
+    assert_eq!(elsewhere.await.error(), "invalid_dpop_proof");
+    let pushed = push(&acme.request()).header("dpop", &proof);
+    let reply = pushed.clone().await;
+    assert_eq!(reply.status, 201, "{}", reply.text());
+    assert_eq!(pushed.await.error(), "invalid_dpop_proof");
+    let request = AuthorizationRequest::default()
+        .with("client_id", "acme")
+        .with("request_uri", reply.json()["request_uri"].as_str().unwrap());
+    let code = alice.browser().authorize(&request).await.through().await.code();
+    assert_eq!(acme.redeem(&code).await.refusal(), NO_PROOF);
+    assert_eq!(
+        proven(acme.redeem(&code), &other, &server).await.refusal(),
+        OTHER_KEY
+    );
+    assert_bound(&proven(acme.redeem(&code), &key, &server).await.tokens(), &key);
 }
