@@ -22,6 +22,8 @@ pub enum Algorithm {
     EdDsa,
 }
 
+const ED25519: &str = "Ed25519";
+
 /// The name is not that of a supported algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown signature algorithm: RS256, PS256, ES256 and EdDSA are known")]
@@ -30,6 +32,18 @@ pub struct UnknownAlgorithm;
 impl Algorithm {
     /// Every algorithm, in the order for lists that people read.
     pub const ALL: [Self; 4] = [Self::Rs256, Self::Ps256, Self::Es256, Self::EdDsa];
+
+    /// The names that tokens and keys of others may have, in the same order.
+    pub const RECEIVED_NAMES: [&str; 5] = ["RS256", "PS256", "ES256", "EdDSA", ED25519];
+
+    /// The algorithm that a token or key of others names. `Ed25519` is the newer name of `EdDSA` (RFC 9864 section 2.2).
+    pub fn of_received(name: &str) -> Result<Self, UnknownAlgorithm> {
+        if name == ED25519 {
+            Ok(Self::EdDsa)
+        } else {
+            name.parse()
+        }
+    }
 
     /// The name in the registry of RFC 7518 section 7.1.
     pub const fn as_str(self) -> &'static str {
@@ -77,9 +91,19 @@ mod tests {
     }
 
     #[test]
+    fn each_name_of_others_is_read() {
+        for name in Algorithm::RECEIVED_NAMES {
+            let own_name = if name == "Ed25519" { "EdDSA" } else { name };
+            assert_eq!(Algorithm::of_received(name), own_name.parse());
+        }
+        assert_eq!("Ed25519".parse::<Algorithm>(), Err(UnknownAlgorithm));
+    }
+
+    #[test]
     fn symmetric_none_and_miswritten_names_are_unknown() {
         for name in ["HS256", "none", "None", "rs256", "ES256K", "RS1", ""] {
             assert_eq!(name.parse::<Algorithm>(), Err(UnknownAlgorithm), "{name}");
+            assert_eq!(Algorithm::of_received(name), Err(UnknownAlgorithm), "{name}");
         }
     }
 }

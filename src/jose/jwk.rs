@@ -132,7 +132,9 @@ impl PublicKey {
         };
         match text(members, "alg")? {
             None => Ok(key),
-            Some(name) => key.pinned(name.parse().map_err(|_| JwkError::UnsupportedAlgorithm)?),
+            Some(name) => {
+                key.pinned(Algorithm::of_received(name).map_err(|_| JwkError::UnsupportedAlgorithm)?)
+            }
         }
     }
 

@@ -109,14 +109,33 @@ pub fn verify_with<'k, T: DeserializeOwned>(
     cache: Option<&SignatureCache>,
 ) -> Result<T, JwtError> {
     let compact = Compact::parse(token)?;
-    let algorithm: Algorithm = compact.alg().parse().map_err(|_| JwtError::Algorithm)?;
+    let algorithm = algorithm_of(&compact, typ, allowed)?;
+    let key = select(compact.kid(), algorithm).ok_or(JwtError::UnknownKey)?;
+    verify_parsed(&compact, algorithm, key, cache)
+}
+
+/// The algorithm of a token of this type, if it is allowed.
+fn algorithm_of(
+    compact: &Compact<'_>,
+    typ: ExpectedTyp<'_>,
+    allowed: &[Algorithm],
+) -> Result<Algorithm, JwtError> {
+    let algorithm = Algorithm::of_received(compact.alg()).map_err(|_| JwtError::Algorithm)?;
     if !allowed.contains(&algorithm) {
         return Err(JwtError::Algorithm);
     }
     if !typ.admits(compact.typ()) {
         return Err(JwtError::Typ);
     }
-    let key = select(compact.kid(), algorithm).ok_or(JwtError::UnknownKey)?;
+    Ok(algorithm)
+}
+
+fn verify_parsed<T: DeserializeOwned>(
+    compact: &Compact<'_>,
+    algorithm: Algorithm,
+    key: &PublicKey,
+    cache: Option<&SignatureCache>,
+) -> Result<T, JwtError> {
     let message = compact.signing_input().as_bytes();
     match cache {
         Some(cache) => cache.verify(key, algorithm, message, compact.signature()),
@@ -127,9 +146,9 @@ pub fn verify_with<'k, T: DeserializeOwned>(
     serde_json::from_value(Value::Object(claims)).map_err(|_| JwtError::Claims)
 }
 
-/// Why a proof of possession is refused.
+/// Why a token that contains its own key is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OwnKeyError {
+pub enum EmbeddedKeyError {
     /// The token is refused.
     Token(JwtError),
     /// Its header has no `jwk`.
@@ -138,7 +157,7 @@ pub enum OwnKeyError {
     Key(JwkError),
 }
 
-impl From<JwtError> for OwnKeyError {
+impl From<JwtError> for EmbeddedKeyError {
     fn from(error: JwtError) -> Self {
         Self::Token(error)
     }
@@ -146,15 +165,19 @@ impl From<JwtError> for OwnKeyError {
 
 /// Checks a token that is signed by the key in its own header (RFC 9449 section 4.2), and returns the key. It proves that
 /// the sender holds the key. It does not say who the sender is.
-pub fn verify_own_key<T: DeserializeOwned>(
+pub fn verify_embedded_key<T: DeserializeOwned>(
     token: &str,
     typ: ExpectedTyp<'_>,
     allowed: &[Algorithm],
-) -> Result<(PublicKey, T), OwnKeyError> {
+) -> Result<(PublicKey, T), EmbeddedKeyError> {
     let compact = Compact::parse(token).map_err(JwtError::from)?;
-    let jwk = compact.jwk().ok_or(OwnKeyError::NoKey)?;
-    let key = PublicKey::from_jwk(jwk).map_err(OwnKeyError::Key)?;
-    let claims = verify(token, typ, allowed, |_, _| Some(&key))?;
+    let algorithm = algorithm_of(&compact, typ, allowed)?;
+    let jwk = compact.jwk().ok_or(EmbeddedKeyError::NoKey)?;
+    let key = PublicKey::from_jwk(jwk).map_err(EmbeddedKeyError::Key)?;
+    if !key.algorithms().contains(&algorithm) {
+        return Err(EmbeddedKeyError::Token(JwtError::Signature));
+    }
+    let claims = verify_parsed(&compact, algorithm, &key, None)?;
     Ok((key, claims))
 }
 

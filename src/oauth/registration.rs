@@ -139,7 +139,11 @@ impl RequestedMetadata {
         }
         expect(&mut members, "subject_type", &["public"])?;
         expect(&mut members, "application_type", &["web", "native"])?;
-        let _: Option<Algorithm> = take(&mut members, "token_endpoint_auth_signing_alg")?;
+        const SIGNING_ALG: &str = "token_endpoint_auth_signing_alg";
+        let signing_alg: Option<String> = take(&mut members, SIGNING_ALG)?;
+        if signing_alg.is_some_and(|name| Algorithm::of_received(&name).is_err()) {
+            return Err(unusable(SIGNING_ALG, "is not supported"));
+        }
         let response_types: Option<Vec<String>> = take(&mut members, "response_types")?;
         if response_types.is_some_and(|types| types != ["code"]) {
             return Err(unusable("response_types", "must be [code]"));

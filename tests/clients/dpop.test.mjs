@@ -30,11 +30,7 @@ for (const nonce of ['off', 'required']) {
       it(`openid-client signs in, refreshes and asks UserInfo: ${name} with ${alg}`, async () => {
         const party = await RelyingParty.discover(server, clients[name]);
         const keys = await oidc.randomDPoPKeyPair(alg);
-        // The service knows Ed25519 by the older name EdDSA only.
-        const modify = (header) => {
-          if (header.alg === 'Ed25519') header.alg = 'EdDSA';
-        };
-        const DPoP = oidc.getDPoPHandle(party.config, keys, { [oidc.modifyAssertion]: modify });
+        const DPoP = oidc.getDPoPHandle(party.config, keys);
         const browser = new Browser(server);
         const { url, checks } = await party.begin({ dpop_jkt: await DPoP.calculateThumbprint() });
         const callback = await browser.signIn(await browser.open(url), alice.email, alice.password);

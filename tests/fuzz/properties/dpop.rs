@@ -4,7 +4,7 @@ use idsvc::clock::Timestamp;
 use idsvc::jose::alg::Algorithm;
 use idsvc::jose::jwk::PublicKey;
 use idsvc::jose::jws::Compact;
-use idsvc::oauth::dpop::{DpopProof, ProvenRequest};
+use idsvc::oauth::dpop::{DpopProof, ExpectedRequest};
 use idsvc::oauth::error::ErrorCode;
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 const NOW: u64 = 1_562_262_616;
 
 fn check(proof: &str, method: &str, url: &str, now: u64) -> Result<DpopProof, ErrorCode> {
-    let request = ProvenRequest {
+    let request = ExpectedRequest {
         method,
         url,
         access_token: None,
@@ -36,7 +36,7 @@ pub(super) fn dpop_proof(data: &[u8]) -> bool {
     for secret in ["d", "p", "q", "dp", "dq", "qi", "oth", "k"] {
         assert!(jwk.get(secret).is_none(), "{secret}");
     }
-    assert!(compact.alg().parse::<Algorithm>().is_ok());
+    assert!(Algorithm::of_received(compact.alg()).is_ok());
     let key = PublicKey::from_jwk(jwk).unwrap();
     assert_eq!(Ok(checked.key), key.thumbprint().parse());
     let claims: Value = serde_json::from_slice(compact.payload()).unwrap();

@@ -21,7 +21,7 @@ async fn the_document_says_what_works_and_nothing_else() {
     assert_eq!(reply.status, 200);
     let mut document = reply.json();
     let at = |path: &str| format!("{ISSUER}{path}");
-    let algs = ["RS256", "PS256", "ES256", "EdDSA"];
+    let algs = ["RS256", "PS256", "ES256", "EdDSA", "Ed25519"];
     let claims = document
         .as_object_mut()
         .unwrap()
