@@ -123,7 +123,8 @@
 //! its answer follows a commit that includes them. A transaction without changes costs no write.
 //!
 //! A refresh with a DPoP proof records the use of the proof in the same transaction, also if it is a retry. The tokens of a
-//! family that is bound to a key are good only with a proof by this key, and without it they end nothing.
+//! family that is bound to a key are accepted only with a proof by this key. Without it a token of before the
+//! binding ends the family, and a later one ends nothing.
 //!
 //! The keys ([`oauth::refresh_keys`]) are rows of a table of their own, sealed, and in memory in [`flow::Catalog`]. The
 //! token contains the number of its key, and the row that of the newest token's key: a retry after a rotation of keys

@@ -61,6 +61,14 @@ pub struct RefreshFamily {
     newest_was_used: bool,
     #[serde(rename = "line")]
     lineage: Digest<Lineage>,
+    /// The first generation that is bound to a key, if the family began without one.
+    #[serde(default, rename = "jktgen", skip_serializing_if = "is_zero")]
+    bound_from: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// The result of presenting a refresh token. The response contains the newest token of the family.
@@ -131,6 +139,7 @@ impl RefreshFamily {
             generation: first.generation,
             newest_was_used: false,
             lineage: Digest::of(first.lineage.as_slice()),
+            bound_from: 0,
         }
     }
 
@@ -229,12 +238,23 @@ impl RefreshFamily {
             return Refresh::Refused(Refusal::invalid_grant("refresh_token has expired"));
         }
         if let Err(refusal) = self.authorization.check_key(context.proven) {
+            // A token that was issued before the binding: somebody else may have bound the family.
+            if token.generation < self.bound_from {
+                self.revoke(now);
+                return Refresh::Replayed(Box::new(self));
+            }
             return Refresh::Refused(refusal);
         }
+        let binds = context.client.is_public() && self.authorization.bound_key.is_none();
         match (state, context.client.refresh_policy) {
             (TokenState::Replaced | TokenState::Unknown, _) => {
                 self.revoke(now);
                 return Refresh::Replayed(Box::new(self));
+            }
+            (TokenState::Predecessor, _) if binds && context.proven.is_some() => {
+                return Refresh::Refused(Refusal::invalid_grant(
+                    "the first use of this refresh_token had no DPoP proof; retry without one",
+                ));
             }
             (TokenState::Predecessor, _) => return Refresh::Repeated(Box::new(self)),
             (TokenState::Newest, RefreshPolicy::Reuse) => self.newest_was_used = true,
@@ -247,8 +267,9 @@ impl RefreshFamily {
                 self.newest_was_used = false;
             }
         }
-        if self.authorization.bound_key.is_none() && context.client.is_public() {
-            self.authorization.bound_key = context.proven.cloned();
+        if let Some(key) = context.proven.filter(|_| binds) {
+            self.authorization.bound_key = Some(key.clone());
+            self.bound_from = self.generation;
         }
         self.last_used_at = now;
         self.prolong(context, now);

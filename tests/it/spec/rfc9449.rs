@@ -13,7 +13,7 @@ use crate::harness::{AuthorizationRequest, Person, RelyingParty, Server, Tokens,
 
 const OTHER_KEY: &str = "400 invalid_grant: the grant is bound to another key than that of the DPoP proof";
 const NO_PROOF: &str = "400 invalid_grant: the grant is bound to a key; send a DPoP proof by this key";
-const ALGS: &str = "algs=\"RS256 PS256 ES256 EdDSA\"";
+const ALGS: &str = "algs=\"RS256 PS256 ES256 EdDSA Ed25519\"";
 
 /// A public client, a user and a key.
 async fn public_scene() -> (Server, RelyingParty, Person, KeyHolder) {
@@ -204,6 +204,39 @@ async fn a_public_client_that_begins_to_use_dpop_is_bound_from_then_on() {
         .tokens();
 }
 
+/// Whoever stole a refresh token without a key can bind its family. The owner then presents the same token, and that ends
+/// the family (RFC 9700 section 4.14.2).
+#[tokio::test]
+async fn a_thief_who_binds_a_family_is_found_when_the_owner_comes() {
+    let (server, app, alice, key) = public_scene().await;
+    let code = app.code(&alice.browser()).await;
+    let stolen = app.redeem(&code).await.tokens();
+    let of_thief = proven(app.refresh(stolen.refresh_token()), &key, &server)
+        .await
+        .tokens();
+    app.refresh(stolen.refresh_token()).await.refusal();
+    let ended = proven(app.refresh(of_thief.refresh_token()), &key, &server).await;
+    assert_eq!(
+        ended.refusal(),
+        "400 invalid_grant: refresh_token has been revoked"
+    );
+}
+
+/// The answer to a retry contains the same refresh token as the first answer, which is not bound.
+#[tokio::test]
+async fn a_retry_binds_nothing_that_its_first_use_did_not_bind() {
+    let (server, app, alice, key) = public_scene().await;
+    let code = app.code(&alice.browser()).await;
+    let first = app.redeem(&code).await.tokens();
+    app.refresh(first.refresh_token()).await.tokens();
+    let retry = proven(app.refresh(first.refresh_token()), &key, &server).await;
+    assert_eq!(
+        retry.refusal(),
+        "400 invalid_grant: the first use of this refresh_token had no DPoP proof; retry without one"
+    );
+    assert_unbound(&app.refresh(first.refresh_token()).await.tokens());
+}
+
 /// Section 5: the refresh token of a client that authenticates is bound to the client. So it may change its key.
 #[tokio::test]
 async fn a_client_that_authenticates_may_refresh_with_another_key() {
@@ -342,7 +375,7 @@ async fn introspection_tells_the_key_of_a_bound_token() {
 async fn discovery_names_the_algorithms_and_scripts_may_read_the_nonce() {
     let (server, app, _, _) = public_scene().await;
     let document = server.get("/.well-known/openid-configuration").await.json();
-    let algs = Algorithm::ALL.map(Algorithm::as_str);
+    let algs = Algorithm::RECEIVED_NAMES;
     assert_eq!(document["dpop_signing_alg_values_supported"], json!(algs));
     let reply = app.userinfo("x").header("origin", "https://app.example").await;
     let exposed = reply.header("access-control-expose-headers").unwrap();
