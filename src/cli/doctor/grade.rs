@@ -18,6 +18,8 @@ const FAPI_AUTHENTICATION: &str =
 const FAPI_AUDIENCE: &str = "FAPI 2.0 Security Profile section 5.3.2.1: assertions name the issuer alone";
 const FAPI_PUSHED: &str =
     "FAPI 2.0 Security Profile section 5.3.2.2: authorization requests that were not pushed are refused";
+const FAPI_BOUND: &str =
+    "FAPI 2.0 Security Profile section 5.3.2.1: access tokens are bound to a key of the client";
 const FAPI_ROTATION: &str = "FAPI 2.0 Security Profile section 5.3.2.1: refresh tokens are not rotated";
 const FAPI_ALGORITHM: &str = "FAPI 2.0 Security Profile section 5.4: PS256, ES256 or EdDSA";
 const NATIVE_SCHEME: &str = "RFC 8252 section 7.1: private-use schemes are named after a domain";
@@ -114,6 +116,13 @@ fn check_fapi2(client: &ClientView) -> Vec<Finding> {
             FAPI_PUSHED,
             "its sign-ins may begin with parameters that the browser carries",
             update("--require-par"),
+        );
+    }
+    if !client.dpop_bound_access_tokens {
+        advise(
+            FAPI_BOUND,
+            "its access tokens work without a key: a stolen one can be used",
+            update("--require-dpop"),
         );
     }
     let id_token_alg = client.id_token_signed_response_alg.unwrap_or(Algorithm::Rs256);
@@ -238,13 +247,14 @@ mod tests {
             "--refresh-policy reuse",
             "--id-token-alg",
             "--require-par",
+            "--require-dpop",
         ] {
             assert!(
                 by_fapi2.iter().any(|remedy| remedy.contains(part)),
                 "{part}: {by_fapi2:?}"
             );
         }
-        assert_eq!(by_fapi2.len(), 5);
+        assert_eq!(by_fapi2.len(), 6);
     }
 
     #[test]
@@ -260,7 +270,7 @@ mod tests {
     fn a_client_with_a_key_and_pkce_is_in_order() {
         let strict = view(&serde_json::json!({
             "pkce": "required", "auth_methods": ["private_key_jwt"], "assertion_audience": "strict", "id_token_signed_response_alg": "ES256",
-            "require_pushed_authorization_requests": true,
+            "require_pushed_authorization_requests": true, "dpop_bound_access_tokens": true,
         }));
         assert_eq!(check_client(&strict, Some(Profile::Fapi2))[0].level, Level::Good);
         let lax = view(&serde_json::json!({
