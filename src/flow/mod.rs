@@ -29,7 +29,7 @@ pub mod grant_policy;
 pub mod grant_revocation;
 pub mod login;
 pub mod register_client;
-mod replay;
+pub mod replay;
 pub mod rotate_keys;
 pub mod sweep;
 pub mod token;

@@ -4,6 +4,8 @@ use super::{Answer, Core, Failure};
 use crate::clock::Timestamp;
 use crate::oauth::assertion::ReplayKey;
 use crate::oauth::dpop::{DpopProof, REPLAYED};
+use crate::oauth::error::Refusal;
+use crate::observe::audit::{self, Event};
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::USED_ASSERTIONS;
@@ -45,8 +47,8 @@ pub(super) async fn use_once(
         .await
 }
 
-/// Refuses a proof that was used before. A grant asks this first, so that a stolen request ends nothing. It records the
-/// use last: a stranger who is granted nothing fills no table.
+/// Refuses a proof that was used before. A grant calls this first, so a replayed request revokes nothing. It records the
+/// use last, so a refused request stores nothing.
 pub(super) fn check_proof(
     snapshot: &dyn Snapshot,
     proof: Option<&DpopProof>,
@@ -55,6 +57,13 @@ pub(super) fn check_proof(
     match proof {
         Some(proof) if was_used(snapshot, proof.replay_key, now)? => Ok(Err(REPLAYED)),
         Some(_) | None => Ok(Ok(())),
+    }
+}
+
+/// Records the event if this is the refusal of a proof that was used before.
+pub fn record_refusal(refusal: &Refusal, client_id: &str) {
+    if *refusal == REPLAYED {
+        audit::record(&Event::ProofReplayed { client_id });
     }
 }
 

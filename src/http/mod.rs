@@ -153,6 +153,7 @@ fn complete_response(
 ) -> HttpResponse {
     if let Some(route) = route {
         add_cors_headers(context, route, &mut answer);
+        endpoint::dpop::add_nonce(context, route, &mut answer);
     }
     headers::secure(
         answer.headers_mut(),

@@ -12,7 +12,7 @@ use url::Url;
 use crate::clock::Timestamp;
 use crate::jose::alg::Algorithm;
 use crate::jose::claims::{numeric_date, optional_numeric_date};
-use crate::jose::jwt::{self, ExpectedTyp, JwtError, OwnKeyError};
+use crate::jose::jwt::{self, EmbeddedKeyError, ExpectedTyp, JwtError};
 use crate::oauth::assertion::{Owner, ReplayKey};
 use crate::oauth::client::Client;
 use crate::oauth::error::{ErrorCode, Refusal};
@@ -43,20 +43,20 @@ pub enum DpopNonce {
 #[serde(transparent)]
 pub struct KeyThumbprint(String);
 
-/// The text is no SHA-256 in base64url.
+/// The text is not a SHA-256 in base64url.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not the thumbprint of a key: it is SHA-256 in base64url, which has 43 characters")]
-pub struct NoThumbprint;
+pub struct InvalidThumbprint;
 
 impl FromStr for KeyThumbprint {
-    type Err = NoThumbprint;
+    type Err = InvalidThumbprint;
 
-    fn from_str(text: &str) -> Result<Self, NoThumbprint> {
-        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| NoThumbprint)?;
+    fn from_str(text: &str) -> Result<Self, InvalidThumbprint> {
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| InvalidThumbprint)?;
         if bytes.len() == digest::SHA256_OUTPUT_LEN {
             Ok(Self(text.to_owned()))
         } else {
-            Err(NoThumbprint)
+            Err(InvalidThumbprint)
         }
     }
 }
@@ -74,12 +74,12 @@ impl From<KeyThumbprint> for Confirmation {
     }
 }
 
-/// The request that a proof has to be for.
+/// The request that the proof must be for.
 #[derive(Clone, Copy)]
-pub struct ProvenRequest<'a> {
+pub struct ExpectedRequest<'a> {
     /// Its method.
     pub method: &'a str,
-    /// The address of the endpoint below the issuer, whatever name the client called it by.
+    /// The URL of the endpoint, made from `base_url`. The `Host` header does not count.
     pub url: &'a str,
     /// The access token that it presents.
     pub access_token: Option<&'a str>,
@@ -87,7 +87,7 @@ pub struct ProvenRequest<'a> {
     pub is_current_nonce: Option<&'a dyn Fn(&str) -> bool>,
 }
 
-/// A proof that was checked. Its use has still to be recorded, because it counts only once.
+/// A valid proof. The caller must record its use, because a proof is accepted once.
 #[derive(Clone, Debug)]
 pub struct DpopProof {
     /// The key that signed it.
@@ -113,9 +113,9 @@ struct Claims {
 
 impl DpopProof {
     /// Checks a proof (section 4.3).
-    pub fn check(proof: &str, request: ProvenRequest<'_>, now: Timestamp) -> Result<Self, Refusal> {
+    pub fn check(proof: &str, request: ExpectedRequest<'_>, now: Timestamp) -> Result<Self, Refusal> {
         let typ = ExpectedTyp::Exactly("dpop+jwt");
-        let (key, claims) = jwt::verify_own_key::<Claims>(proof, typ, &Algorithm::ALL)
+        let (key, claims) = jwt::verify_embedded_key::<Claims>(proof, typ, &Algorithm::ALL)
             .map_err(|error| refuse(&describe(error)))?;
         if !(1..=MAX_JTI_CHARS).contains(&claims.jti.chars().count()) {
             return Err(refuse("jti must have 1 to 255 characters"));
@@ -145,7 +145,8 @@ impl DpopProof {
             return Err(NONCE_NEEDED);
         }
         let key = KeyThumbprint(key.thumbprint());
-        let replay_key = ReplayKey::of(Owner::Key(&key.0), &claims.jti, claims.iat + MAX_AGE);
+        // A request may take a while after its time was read, so the record lasts longer than the proof.
+        let replay_key = ReplayKey::of(Owner::Key(&key.0), &claims.jti, claims.iat + MAX_AGE + MAX_AGE);
         Ok(Self { key, replay_key })
     }
 }
@@ -165,7 +166,7 @@ pub const SEVERAL_PROOFS: Refusal = Refusal::new(
 /// The refusal of a header `DPoP` that has other characters than a token.
 pub const UNREADABLE_PROOF: Refusal = Refusal::new(
     ErrorCode::InvalidDpopProof,
-    "DPoP proof: it has characters that no token has",
+    "the DPoP header has characters that are not allowed in a token",
 );
 
 /// The refusal of a proof that was used before (section 11.1).
@@ -191,7 +192,7 @@ pub fn require_proof(client: &Client, proof: Option<&DpopProof>) -> Result<(), R
 /// The key of the parameter `dpop_jkt` of an authorization request (section 10).
 pub fn requested_key(parameters: &Parameters) -> Result<Option<KeyThumbprint>, Refusal> {
     let key = parameters.get("dpop_jkt").map(str::parse).transpose();
-    key.map_err(|error: NoThumbprint| {
+    key.map_err(|error: InvalidThumbprint| {
         Refusal::naming(ErrorCode::InvalidRequest, &format!("dpop_jkt: {error}"))
     })
 }
@@ -210,9 +211,9 @@ pub fn pushed_key(
     }
 }
 
-/// Checks that an access token was presented as it is bound (section 7.1): one with a key in the scheme `DPoP` with a
-/// proof by that key, and another one in the scheme `Bearer`.
-pub fn check_presentation(bound: Option<&Confirmation>, proof: Option<&DpopProof>) -> Result<(), Refusal> {
+/// Checks the scheme and the proof of an access token (section 7.1). A bound token needs the scheme `DPoP` and a proof by
+/// its key. An unbound token needs the scheme `Bearer`.
+pub fn check_binding(bound: Option<&Confirmation>, proof: Option<&DpopProof>) -> Result<(), Refusal> {
     let problem = match (bound, proof) {
         (None, None) => return Ok(()),
         (Some(bound), Some(proof)) if bound.jkt == proof.key => return Ok(()),
@@ -225,22 +226,25 @@ pub fn check_presentation(bound: Option<&Confirmation>, proof: Option<&DpopProof
 
 /// The algorithms that may sign a proof, as a challenge names them (section 7.1).
 pub fn algorithms() -> String {
-    Algorithm::ALL.map(Algorithm::as_str).join(" ")
+    Algorithm::RECEIVED_NAMES.join(" ")
 }
+
+const MALFORMED_CLAIMS: &str =
+    "a claim is missing or malformed: jti, htm, htu, ath and nonce are text; iat, exp and nbf are seconds";
 
 fn refuse(problem: &str) -> Refusal {
     Refusal::naming(ErrorCode::InvalidDpopProof, &format!("DPoP proof: {problem}"))
 }
 
-fn describe(error: OwnKeyError) -> String {
+fn describe(error: EmbeddedKeyError) -> String {
     match error {
-        OwnKeyError::Token(JwtError::Typ) => "typ must be dpop+jwt".to_owned(),
-        OwnKeyError::Token(JwtError::Algorithm) => "alg must be RS256, PS256, ES256 or EdDSA".to_owned(),
-        OwnKeyError::Token(JwtError::Signature) => "the signature is not by the key in jwk".to_owned(),
-        OwnKeyError::Token(JwtError::Claims) => "it needs jti, htm, htu and iat, each of its type".to_owned(),
-        OwnKeyError::Token(error) => error.to_string(),
-        OwnKeyError::NoKey => "its header has no jwk".to_owned(),
-        OwnKeyError::Key(error) => format!("jwk: {error}"),
+        EmbeddedKeyError::Token(JwtError::Typ) => "typ must be dpop+jwt".to_owned(),
+        EmbeddedKeyError::Token(JwtError::Algorithm) => format!("alg must be one of {}", algorithms()),
+        EmbeddedKeyError::Token(JwtError::Signature) => "the signature is not by the key in jwk".to_owned(),
+        EmbeddedKeyError::Token(JwtError::Claims) => MALFORMED_CLAIMS.to_owned(),
+        EmbeddedKeyError::Token(error) => error.to_string(),
+        EmbeddedKeyError::NoKey => "its header has no jwk".to_owned(),
+        EmbeddedKeyError::Key(error) => format!("jwk: {error}"),
     }
 }
 

@@ -24,8 +24,8 @@ const SEALING_CONTEXT: &str = "pushed_request";
 const MAX_URI_BYTES: usize = 6 * 1024;
 
 /// Checks the request as the authorization endpoint does, binds it to the key of a proof, and seals it into a
-/// `request_uri`. The use of the proof is recorded if the client authenticated. That of a public client is not, because it
-/// would let strangers fill the store: the same request sent again gives no more than before.
+/// `request_uri`. The use of the proof is recorded if the client authenticated. For a public client it is not recorded,
+/// because anyone could fill the store. A repeated request only gets another `request_uri` for the same key.
 pub async fn push_request(
     core: &Core,
     client: &AuthenticatedClient,
@@ -69,7 +69,8 @@ pub async fn push_request(
         return Ok(Err(Refusal::invalid_request(problem)));
     }
     if !client.is_public() {
-        or_refuse!(replay::use_proof(core, proof, now).await?);
+        let used = replay::use_proof(core, proof, now).await?;
+        or_refuse!(used.inspect_err(|refusal| replay::record_refusal(refusal, &client.client_id)));
     }
     Ok(Ok(PushedResponse {
         request_uri,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::issue::issue_tokens;
-use super::start_family::DrawnFamily;
+use super::start_family::NewFamily;
 use crate::clock::Timestamp;
 use crate::flow::{Answer, Core, Failure};
 use crate::identity::{AuthenticationMethod, User};
@@ -44,7 +44,7 @@ pub async fn create_anonymous_user(
     let apis = Arc::clone(core.catalog().apis());
     let granted = or_refuse!(apis.resolve(&resources, client));
     let scope = apis.scope_within(&scope, &granted);
-    let (drawn, bearer) = (DrawnFamily::draw(core, proof)?, client.clone());
+    let (drawn, bearer) = (NewFamily::draw(core, proof)?, client.clone());
     let written = core
         .store
         .write("create_anonymous_user", move |tx| {

@@ -3,7 +3,7 @@
 use uuid::Uuid;
 
 use super::issue::{ApprovedGrant, issue_tokens};
-use super::start_family::DrawnFamily;
+use super::start_family::NewFamily;
 use crate::clock::Timestamp;
 use crate::flow::login::session;
 use crate::flow::{Answer, Core, Failure};
@@ -36,7 +36,7 @@ pub async fn redeem_code(
 ) -> Result<Answer<TokenResponse>, Failure> {
     let grant_policy = core.grant_policy();
     or_refuse!(grant_policy.check_grant(client, GrantType::AuthorizationCode));
-    let (drawn, redeemer) = (DrawnFamily::draw(core, proof)?, client.clone());
+    let (drawn, redeemer) = (NewFamily::draw(core, proof)?, client.clone());
     let exchanged = core
         .store
         .write("redeem_code", move |tx| {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use zeroize::Zeroizing;
 
 use super::issue::{ApprovedGrant, issue_tokens};
-use super::start_family::DrawnFamily;
+use super::start_family::NewFamily;
 use crate::clock::Timestamp;
 use crate::federation::Provider;
 use crate::federation::id_token::{self, IdTokenUse, VerifiedIdToken};
@@ -13,7 +13,7 @@ use crate::federation::profile::Profile;
 use crate::flow::grant_policy::GrantPolicy;
 use crate::flow::login::federated_user;
 use crate::flow::login::federated_user::{ProviderAccount, UserMatch};
-use crate::flow::{Answer, Catalog, Core, Failure};
+use crate::flow::{Answer, Catalog, Core, Failure, replay};
 use crate::identity::AuthenticationMethod;
 use crate::jose::jwt;
 use crate::oauth::client::{Client, GrantType};
@@ -27,7 +27,6 @@ use crate::oauth::scope::Scope;
 use crate::oauth::token::{TokenResponse, user_scope};
 use crate::observe::audit;
 use crate::observe::audit::Event;
-use crate::store::tables::USED_ASSERTIONS;
 
 /// The one answer for a provider that is unknown, disabled, not for token exchange, or not among the client's.
 pub const NOT_ACCEPTED: Refusal =
@@ -75,7 +74,7 @@ pub async fn exchange_assertion(
     let asked = or_refuse!(apis.resolve(&resources, &client));
     let scope = apis.scope_within(&scope, &asked);
     let uuid = core.random.uuid_v7(core.clock.since_epoch());
-    let drawn = DrawnFamily::draw(core, proof)?;
+    let drawn = NewFamily::draw(core, proof)?;
     let profile = Profile::read(&subject.claims, &provider);
     let (policy, bearer) = (Arc::clone(&core.policy), client.clone());
     let issuing = Arc::clone(&provider);
@@ -83,8 +82,8 @@ pub async fn exchange_assertion(
         .store
         .write("exchange_assertion", move |tx| {
             or_refuse!(drawn.check_proof(&*tx, now)?);
-            if let Some(used) = &subject.replay_key
-                && USED_ASSERTIONS.contains(&*tx, &(used.hour, used.digest))?
+            if let Some(used) = subject.replay_key
+                && replay::was_used(&*tx, used, now)?
             {
                 return Ok(Ok(AssertionExchangeResult::Replayed));
             }
@@ -116,8 +115,8 @@ pub async fn exchange_assertion(
             };
             let user = or_refuse!(grant_policy.authorize_new_user(&*tx, &bearer, &authorization, user)?);
             let target = or_refuse!(drawn.target(&bearer, &authorization, &resources));
-            if let Some(used) = &subject.replay_key {
-                USED_ASSERTIONS.put(tx, &(used.hour, used.digest), &())?;
+            if let Some(used) = subject.replay_key {
+                replay::record_use(tx, used)?;
             }
             federated_user::save(tx, &user, matched)?;
             let granted = (user, authorization, target);

@@ -24,9 +24,8 @@ use crate::store::tables::{FAMILIES, FAMILIES_BY_OWNER};
 /// The most refresh families of one user at one client.
 const MAX_PER_USER_AND_CLIENT: usize = 50;
 
-/// What is random in a new family, and the proof that it begins with. It is drawn before the transaction, which may run
-/// twice.
-pub(in crate::flow) struct DrawnFamily {
+/// A family before its transaction, with all that is random in it: the transaction may run twice.
+pub(in crate::flow) struct NewFamily {
     /// Its id.
     pub(in crate::flow) id: Uuid,
     first: RefreshTokenId,
@@ -36,7 +35,7 @@ pub(in crate::flow) struct DrawnFamily {
     apis: Arc<Apis>,
 }
 
-impl DrawnFamily {
+impl NewFamily {
     pub(in crate::flow) fn draw(core: &Core, proof: Option<DpopProof>) -> Result<Self, Failure> {
         let id = core.random.uuid_v7(core.clock.since_epoch());
         let catalog = core.catalog();

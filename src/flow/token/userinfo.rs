@@ -6,10 +6,9 @@ use super::introspect::live_access_token;
 use crate::clock::Timestamp;
 use crate::flow::{Answer, Core, Failure, replay};
 use crate::jose::claims::Audience;
-use crate::oauth::dpop::{DpopProof, check_presentation};
+use crate::oauth::dpop::{DpopProof, check_binding};
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::scope::Scope;
-use crate::observe::audit::{self, Event};
 
 /// The claims that the token's scope and the original request ask for, as far as the client may still have them. A token
 /// in the scheme `DPoP` comes with a proof.
@@ -25,7 +24,7 @@ pub async fn read_userinfo(
             "access token is unknown, expired or revoked",
         )));
     };
-    or_refuse!(check_presentation(live.claims.cnf.as_ref(), proof));
+    or_refuse!(check_binding(live.claims.cnf.as_ref(), proof));
     let catalog = core.catalog();
     let client = catalog.client(&live.claims.client_id);
     let audience = &live.claims.aud;
@@ -53,10 +52,8 @@ pub async fn read_userinfo(
     let scope = scope.kept_within(allowed);
     let claims = catalog.claims_of(user).userinfo(&scope, &requested);
     let used = replay::use_proof(core, proof, now).await?;
-    if used.is_err() {
-        audit::record(&Event::ProofReplayed {
-            client_id: &live.claims.client_id,
-        });
+    if let Err(refusal) = &used {
+        replay::record_refusal(refusal, &live.claims.client_id);
     }
     Ok(used.map(|()| claims))
 }

@@ -5,7 +5,7 @@ use ::http::header::{HeaderName, HeaderValue};
 use crate::flow::{Answer, dpop_nonce};
 use crate::http::context::RequestContext;
 use crate::http::response::HttpResponse;
-use crate::oauth::dpop::{DpopNonce, DpopProof, ProvenRequest, SEVERAL_PROOFS, UNREADABLE_PROOF};
+use crate::oauth::dpop::{DpopNonce, DpopProof, ExpectedRequest, SEVERAL_PROOFS, UNREADABLE_PROOF};
 use crate::route::Route;
 
 const DPOP: HeaderName = HeaderName::from_static("dpop");
@@ -27,7 +27,7 @@ pub(super) fn proof(
     let proof = proof.to_str().map_err(|_| UNREADABLE_PROOF)?;
     let is_current_nonce: &dyn Fn(&str) -> bool =
         &|nonce| dpop_nonce::is_current(&context.app.core, nonce, context.now);
-    let request = ProvenRequest {
+    let request = ExpectedRequest {
         method: context.method().as_str(),
         url: &context.app.url(endpoint),
         access_token,
@@ -37,8 +37,11 @@ pub(super) fn proof(
 }
 
 /// Adds a new nonce to the answer to a request with a proof, if proofs must have one (section 8.2).
-pub(super) fn add_nonce(context: &RequestContext, answer: &mut HttpResponse) {
-    if requires_nonce(context)
+pub(in crate::http) fn add_nonce(context: &RequestContext, route: &Route, answer: &mut HttpResponse) {
+    if matches!(
+        route,
+        Route::Token | Route::Refresh | Route::PushedRequest | Route::UserInfo
+    ) && requires_nonce(context)
         && context.headers().contains_key(DPOP)
         && let Ok(nonce) = HeaderValue::from_str(&dpop_nonce::issue(&context.app.core, context.now))
     {

@@ -2,7 +2,7 @@
 
 pub mod authorize;
 pub mod client;
-mod dpop;
+pub mod dpop;
 pub mod end_session;
 pub mod health;
 pub mod introspect;

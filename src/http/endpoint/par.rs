@@ -13,20 +13,14 @@ use crate::route::Route;
 /// Answers a pushed authorization request with its `request_uri`. A proof of possession binds the code (RFC 9449 section
 /// 10.1).
 pub async fn respond(context: &RequestContext) -> HttpResponse {
-    let mut answer = answer(context).await;
-    dpop::add_nonce(context, &mut answer);
-    answer
-}
-
-async fn answer(context: &RequestContext) -> HttpResponse {
+    let proof = match dpop::proof(context, &Route::PushedRequest, None) {
+        Ok(proof) => proof,
+        Err(refusal) => return error::refused(context, &refusal),
+    };
     let (parameters, client) = match authenticate_form(context, &Route::PushedRequest).await {
         Ok(Ok(parsed)) => parsed,
         Ok(Err(refusal)) => return error::refused(context, &refusal),
         Err(failure) => return error::failed(context, &failure),
-    };
-    let proof = match dpop::proof(context, &Route::PushedRequest, None) {
-        Ok(proof) => proof,
-        Err(refusal) => return error::refused(context, &refusal),
     };
     let core = &context.app.core;
     match push_request(core, &client, &parameters, proof.as_ref(), context.now).await {

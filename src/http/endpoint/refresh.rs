@@ -8,6 +8,7 @@ use crate::http::request::{self, Parameters};
 use crate::http::response::HttpResponse;
 use crate::oauth::api_key::{self, PresentedApiKey};
 use crate::oauth::client::GrantType;
+use crate::oauth::dpop::require_proof;
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::resource::resources;
 use crate::oauth::token::TokenRequest;
@@ -15,12 +16,6 @@ use crate::route::Route;
 
 /// Answers a refresh: parses it, finds the client by its API key, then goes on as the token endpoint does.
 pub async fn respond(context: &RequestContext) -> HttpResponse {
-    let mut answer = answer(context).await;
-    dpop::add_nonce(context, &mut answer);
-    answer
-}
-
-async fn answer(context: &RequestContext) -> HttpResponse {
     let grant = GrantType::RefreshToken.as_str();
     let (parameters, presented) = match parse(context) {
         Ok(parsed) => parsed,
@@ -38,8 +33,9 @@ async fn answer(context: &RequestContext) -> HttpResponse {
     let policy = context.app.core.grant_policy();
     let request = policy
         .check_grant(&client, GrantType::RefreshToken)
-        .and_then(|()| token::proof(context, &Route::Refresh, &client))
-        .and_then(|proof| {
+        .and_then(|()| {
+            let proof = dpop::proof(context, &Route::Refresh, None)?;
+            require_proof(&client, proof.as_ref())?;
             let request = TokenRequest::parse(GrantType::RefreshToken, &parameters)?;
             Ok((request, resources(&parameters)?, proof))
         });

@@ -4,6 +4,7 @@ use ::http::StatusCode;
 
 use super::client::authenticate;
 use super::dpop;
+use crate::flow::replay::record_refusal;
 use crate::flow::token::anonymous::create_anonymous_user;
 use crate::flow::token::authorization_code::redeem_code;
 use crate::flow::token::client_credentials::issue_client_token;
@@ -15,22 +16,18 @@ use crate::http::error;
 use crate::http::request::Parameters;
 use crate::http::response::{self, HttpResponse};
 use crate::oauth::client_auth::AuthenticatedClient;
-use crate::oauth::dpop::{DpopProof, REPLAYED, require_proof};
+use crate::oauth::dpop::{DpopProof, require_proof};
 use crate::oauth::error::Refusal;
 use crate::oauth::resource::{Resources, resources};
 use crate::oauth::scope::Scope;
 use crate::oauth::token::{self, TokenRequest, TokenResponse};
-use crate::observe::audit::{self, Event};
 use crate::route::Route;
 
 /// Answers a token request: parses it, authenticates the client, checks the grant, then issues the tokens.
+///
+/// The proof is checked before the client is authenticated: a client that repeats its request with a nonce may send the
+/// same assertion.
 pub async fn respond(context: &RequestContext) -> HttpResponse {
-    let mut answer = answer(context).await;
-    dpop::add_nonce(context, &mut answer);
-    answer
-}
-
-async fn answer(context: &RequestContext) -> HttpResponse {
     let service_name = &context.app.core.policy.service_name;
     let parameters = match parameters(context, service_name) {
         Ok(parameters) => parameters,
@@ -38,6 +35,10 @@ async fn answer(context: &RequestContext) -> HttpResponse {
     };
     let asked = token::grant_type(&parameters, service_name);
     let grant = asked.as_ref().map_or(UNKNOWN, |grant| grant.as_str());
+    let proof = match dpop::proof(context, &Route::Token, None) {
+        Ok(proof) => proof,
+        Err(refusal) => return refused(context, grant, &refusal),
+    };
     let client = match authenticate(context, &parameters, &Route::Token).await {
         Ok(Ok(client)) => client,
         Ok(Err(refusal)) => return refused(context, grant, &refusal),
@@ -45,25 +46,14 @@ async fn answer(context: &RequestContext) -> HttpResponse {
     };
     let request = asked.and_then(|grant_type| {
         context.app.core.grant_policy().check_grant(&client, grant_type)?;
-        let proof = proof(context, &Route::Token, &client)?;
+        require_proof(&client, proof.as_ref())?;
         let request = TokenRequest::parse(grant_type, &parameters)?;
-        Ok((request, resources(&parameters)?, proof))
+        Ok((request, resources(&parameters)?))
     });
     match request {
-        Ok((request, resources, proof)) => issue(context, &client, grant, request, resources, proof).await,
+        Ok((request, resources)) => issue(context, &client, grant, request, resources, proof).await,
         Err(refusal) => refused(context, grant, &refusal),
     }
-}
-
-/// Checks the proof of a request of this client to this endpoint.
-pub(super) fn proof(
-    context: &RequestContext,
-    endpoint: &Route,
-    client: &AuthenticatedClient,
-) -> Answer<Option<DpopProof>> {
-    let proof = dpop::proof(context, endpoint, None)?;
-    require_proof(client, proof.as_ref())?;
-    Ok(proof)
 }
 
 /// The label in the metrics for requests with an unknown grant type.
@@ -151,11 +141,7 @@ pub(super) async fn issue(
             response::no_store(response::json(StatusCode::OK, &tokens))
         }
         Ok(Err(refusal)) => {
-            if refusal == REPLAYED {
-                audit::record(&Event::ProofReplayed {
-                    client_id: &client.client_id,
-                });
-            }
+            record_refusal(&refusal, &client.client_id);
             refused(context, grant, &refusal)
         }
         Err(failure) => failed(context, grant, &failure),

@@ -20,23 +20,20 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
         Ok(None) => return error::refused_token(context, Scheme::Bearer, None),
         Err(refusal) => return error::refused_token(context, Scheme::Bearer, Some(&refusal)),
     };
-    let mut answer = answer(context, &token, scheme).await;
-    if scheme == Scheme::Dpop {
-        dpop::add_nonce(context, &mut answer);
-    }
-    answer
-}
-
-async fn answer(context: &RequestContext, token: &str, scheme: Scheme) -> HttpResponse {
     let proof = match scheme {
         Scheme::Bearer => Ok(None),
-        Scheme::Dpop => proof(context, token).map(Some),
+        Scheme::Dpop => proof(context, &token).map(Some),
     };
     let proof = match proof {
         Ok(proof) => proof,
         Err(refusal) => return error::refused_token(context, scheme, Some(&refusal)),
     };
-    match read_userinfo(&context.app.core, token, proof.as_ref(), context.now).await {
+    if proof.is_some()
+        && let Err(failure) = context.require_disk_for_record()
+    {
+        return error::failed(context, &failure);
+    }
+    match read_userinfo(&context.app.core, &token, proof.as_ref(), context.now).await {
         Ok(Ok(claims)) => response::no_store(response::json(StatusCode::OK, &claims)),
         Ok(Err(refusal)) => error::refused_token(context, scheme, Some(&refusal)),
         Err(failure) => error::failed(context, &failure),

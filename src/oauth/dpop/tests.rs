@@ -19,8 +19,8 @@ const THUMBPRINT: &str = "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I";
 const TOKEN_ENDPOINT: &str = "https://server.example.com/token";
 const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
 
-fn request(method: &'static str, url: &'static str) -> ProvenRequest<'static> {
-    ProvenRequest {
+fn request(method: &'static str, url: &'static str) -> ExpectedRequest<'static> {
+    ExpectedRequest {
         method,
         url,
         access_token: None,
@@ -28,13 +28,13 @@ fn request(method: &'static str, url: &'static str) -> ProvenRequest<'static> {
     }
 }
 
-fn token_request() -> ProvenRequest<'static> {
+fn token_request() -> ExpectedRequest<'static> {
     request("POST", TOKEN_ENDPOINT)
 }
 
 #[test]
 fn the_examples_of_the_standard_are_good_at_their_time() {
-    let resource = ProvenRequest {
+    let resource = ExpectedRequest {
         access_token: Some(ACCESS_TOKEN),
         ..request("GET", "https://resource.example.org/protectedresource")
     };
@@ -100,12 +100,12 @@ fn a_refusal_says_what_is_wrong_with_the_claims() {
         (
             "jti",
             json!(7),
-            "it needs jti, htm, htu and iat, each of its type",
+            "a claim is missing or malformed: jti, htm, htu, ath and nonce are text; iat, exp and nbf are seconds",
         ),
         (
             "iat",
             json!("now"),
-            "it needs jti, htm, htu and iat, each of its type",
+            "a claim is missing or malformed: jti, htm, htu, ath and nonce are text; iat, exp and nbf are seconds",
         ),
         ("htm", json!("post"), "htm must be POST"),
         ("htm", json!("GET"), "htm must be POST"),
@@ -143,7 +143,8 @@ fn a_refusal_says_what_is_wrong_with_the_claims() {
         lacking.as_object_mut().unwrap().remove(name);
         let problem = holder.problem(&header, &lacking);
         assert_eq!(
-            problem, "it needs jti, htm, htu and iat, each of its type",
+            problem,
+            "a claim is missing or malformed: jti, htm, htu, ath and nonce are text; iat, exp and nbf are seconds",
             "{name}"
         );
     }
@@ -172,8 +173,16 @@ fn a_refusal_says_what_is_wrong_with_the_header() {
     for (name, value, problem) in [
         ("typ", json!("JWT"), "typ must be dpop+jwt"),
         ("typ", Value::Null, "token header is malformed"),
-        ("alg", json!("none"), "alg must be RS256, PS256, ES256 or EdDSA"),
-        ("alg", json!("HS256"), "alg must be RS256, PS256, ES256 or EdDSA"),
+        (
+            "alg",
+            json!("none"),
+            "alg must be one of RS256 PS256 ES256 EdDSA Ed25519",
+        ),
+        (
+            "alg",
+            json!("HS256"),
+            "alg must be one of RS256 PS256 ES256 EdDSA Ed25519",
+        ),
         ("alg", json!("RS256"), "the signature is not by the key in jwk"),
         (
             "jwk",
@@ -253,7 +262,7 @@ fn one_jti_of_one_key_is_one_use_whenever_it_was_signed() {
 fn a_nonce_is_asked_for_only_if_it_is_required() {
     let holder = Holder::new();
     let is_current = |nonce: &str| nonce == "current";
-    let demanding = ProvenRequest {
+    let demanding = ExpectedRequest {
         is_current_nonce: Some(&is_current),
         ..token_request()
     };
@@ -279,6 +288,6 @@ fn a_thumbprint_is_a_sha_256_in_base64url() {
         &format!("{THUMBPRINT}="),
         &THUMBPRINT.replace('-', "+"),
     ] {
-        assert_eq!(text.parse::<KeyThumbprint>(), Err(NoThumbprint), "{text}");
+        assert_eq!(text.parse::<KeyThumbprint>(), Err(InvalidThumbprint), "{text}");
     }
 }

@@ -10,10 +10,12 @@ use idsvc::jose::keyring::SigningKey;
 use idsvc::jose::rsa_keygen;
 use idsvc::oauth::client::{AssertionAudience, AuthMethod, Client, GrantType};
 use idsvc::oauth::client_auth;
+use idsvc::oauth::dpop::DpopNonce;
 use idsvc::random::Random;
 use idsvc::store::tables::USED_ASSERTIONS;
 use serde_json::{Value, json};
 
+use crate::harness::dpop::KeyHolder;
 use crate::harness::reply::line_of;
 use crate::harness::token::{sign_text, signed};
 use crate::harness::wire::Call;
@@ -95,6 +97,22 @@ impl Robot {
             .with("grant_type", "client_credentials")
             .with("scope", "notes.read")
     }
+}
+
+/// RFC 9449 section 8: the client may repeat its request with the same assertion.
+#[tokio::test]
+async fn a_missing_nonce_uses_up_no_assertion() {
+    let server = Server::start_with(|policy| policy.dpop_nonce = DpopNonce::Required).await;
+    let key = es256();
+    let party = server.client_with("robot", with_key(key.public())).await;
+    let robot = Robot { server, party, key };
+    let (assertion, holder) = (robot.assertion(), KeyHolder::new());
+    let proof = || holder.proof(&robot.server, "POST", "/oauth2/token");
+    let asked = robot.ask(&assertion).header("dpop", &proof().sign()).await;
+    assert_eq!(asked.error(), "use_dpop_nonce");
+    let proof = proof().with("nonce", asked.header("dpop-nonce").unwrap());
+    let tokens = robot.ask(&assertion).header("dpop", &proof.sign()).await.tokens();
+    assert_eq!(tokens.0["token_type"], "DPoP");
 }
 
 #[tokio::test]

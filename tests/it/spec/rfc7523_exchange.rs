@@ -15,6 +15,7 @@ use idsvc::oauth::client::{Client, ConsentRequirement, GrantType};
 use idsvc::random::Random;
 use serde_json::{Value, json};
 
+use crate::harness::dpop::KeyHolder;
 use crate::harness::reply::line_of;
 use crate::harness::sweep_all;
 use crate::harness::wire::Call;
@@ -113,6 +114,23 @@ impl Scene {
 
 fn uuid(tokens: &crate::harness::Tokens) -> String {
     tokens.0["uuid"].as_str().unwrap().to_owned()
+}
+
+/// RFC 9449 section 5.
+#[tokio::test]
+async fn an_exchange_with_a_dpop_proof_binds_the_access_token() {
+    let (scene, key) = (scene().await, KeyHolder::new());
+    let exchange = scene.exchange(&scene.token(&json!({"jti": "1"})));
+    let proof = key.for_token(&scene.server);
+    let tokens = exchange.header("dpop", &proof).await.tokens();
+    assert_eq!(tokens.0["token_type"], "DPoP");
+    assert_eq!(tokens.access().claims["cnf"], json!({ "jkt": key.thumbprint() }));
+    let another = scene.exchange(&scene.token(&json!({"jti": "2"})));
+    assert_eq!(
+        another.clone().header("dpop", &proof).await.error(),
+        "invalid_dpop_proof"
+    );
+    another.await.tokens();
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! RFC 9449 sections 4.3, 8 and 11.1: which proofs are good, and for how often.
+//! RFC 9449 sections 4.3, 8 and 11.1: which proofs are accepted, and how often.
 
 use idsvc::clock::Clock;
 use idsvc::oauth::client::GrantType;
@@ -59,7 +59,7 @@ async fn a_proof_that_is_not_for_this_request_is_refused_and_the_description_say
         ),
         (
             proof().with("iat", json!(null)).sign(),
-            "it needs jti, htm, htu and iat, each of its type",
+            "a claim is missing or malformed: jti, htm, htu, ath and nonce are text; iat, exp and nbf are seconds",
         ),
         (
             proof().with("jti", "").sign(),
@@ -71,11 +71,11 @@ async fn a_proof_that_is_not_for_this_request_is_refused_and_the_description_say
         ),
         (
             proof().with_header("alg", "none").sign(),
-            "alg must be RS256, PS256, ES256 or EdDSA",
+            "alg must be one of RS256 PS256 ES256 EdDSA Ed25519",
         ),
         (
             proof().with_header("alg", "HS256").sign(),
-            "alg must be RS256, PS256, ES256 or EdDSA",
+            "alg must be one of RS256 PS256 ES256 EdDSA Ed25519",
         ),
         (
             proof().with_key_member("d", "AAAA").sign(),
