@@ -139,10 +139,9 @@ impl RequestedMetadata {
         }
         expect(&mut members, "subject_type", &["public"])?;
         expect(&mut members, "application_type", &["web", "native"])?;
-        const SIGNING_ALG: &str = "token_endpoint_auth_signing_alg";
-        let signing_alg: Option<String> = take(&mut members, SIGNING_ALG)?;
+        let signing_alg: Option<String> = take(&mut members, "token_endpoint_auth_signing_alg")?;
         if signing_alg.is_some_and(|name| Algorithm::of_received(&name).is_err()) {
-            return Err(unusable(SIGNING_ALG, "is not supported"));
+            return Err(unusable("token_endpoint_auth_signing_alg", "is not supported"));
         }
         let response_types: Option<Vec<String>> = take(&mut members, "response_types")?;
         if response_types.is_some_and(|types| types != ["code"]) {
