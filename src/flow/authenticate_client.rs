@@ -82,24 +82,36 @@ async fn published_keys(
     let Some(client) = client.filter(|client| client.enabled) else {
         return Ok(Ok(None));
     };
-    let Some(uri) = &client.jwks_uri else {
+    if client.jwks_uri.is_none() {
         return Ok(Ok(None));
+    }
+    let keys = or_refuse!(keys_of(core, &client, assertion, admit, now).await?);
+    Ok(Ok(Some((client, keys))))
+}
+
+/// The keys that `token` is verified with: those that the client publishes, or those that are registered with it.
+pub(super) async fn keys_of(
+    core: &Core,
+    client: &Client,
+    token: &str,
+    admit: impl FnOnce(&Url) -> Result<(), Failure>,
+    now: Timestamp,
+) -> Result<Answer<Arc<JwkSet>>, Failure> {
+    let Some(uri) = &client.jwks_uri else {
+        return Ok(Ok(Arc::new(JwkSet::of_jwks(&client.jwks))));
     };
     let upstreams = &core.upstreams;
     let keys = if client.registered_itself() {
-        upstreams
-            .registrant_key_set_for(uri, assertion, admit, now)
-            .await?
+        upstreams.registrant_key_set_for(uri, token, admit, now).await?
     } else {
-        upstreams.key_set_for(uri, assertion, now).await
+        upstreams.key_set_for(uri, token, now).await
     };
-    let unavailable = |_| {
+    Ok(keys.map_err(|_| {
         Refusal::new(
             ErrorCode::TemporarilyUnavailable,
             "the keys of this client could not be fetched from its jwks_uri",
         )
-    };
-    Ok(keys.map(|keys| Some((client, keys))).map_err(unavailable))
+    }))
 }
 
 /// Checks an API key and records its use, so that the operator sees which keys are in use.

@@ -253,6 +253,10 @@ fn check_credentials(before: Option<&Client>, client: &Client, faults: &mut Vec<
             "the grant client_credentials needs a key, or a secret with a scope limit, which is less secure";
         faults.push(FaultCode::Required.at(["keys", "jwks_uri", "max_scope"], detail));
     }
+    if client.require_signed_request_object && !client.has_keys() {
+        let detail = "request objects can be signed only by a client that has a key";
+        faults.push(FaultCode::Required.at(["keys", "jwks_uri"], detail));
+    }
     let Some(most) = &client.max_scope else { return };
     if !acts_for_itself {
         let detail = "max scope is for the grant client_credentials";

@@ -67,6 +67,7 @@ pub fn answer_status(code: ErrorCode) -> Option<StatusCode> {
         | ErrorCode::InvalidTarget
         | ErrorCode::InvalidDpopProof
         | ErrorCode::UseDpopNonce
+        | ErrorCode::InvalidRequestObject
         | ErrorCode::InvalidRedirectUri
         | ErrorCode::InvalidClientMetadata => Some(StatusCode::BAD_REQUEST),
         ErrorCode::AccessDenied
@@ -74,7 +75,6 @@ pub fn answer_status(code: ErrorCode) -> Option<StatusCode> {
         | ErrorCode::LoginRequired
         | ErrorCode::InteractionRequired
         | ErrorCode::ConsentRequired
-        | ErrorCode::RequestNotSupported
         | ErrorCode::RequestUriNotSupported
         | ErrorCode::RegistrationNotSupported
         | ErrorCode::UnmetAuthenticationRequirements => None,

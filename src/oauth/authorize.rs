@@ -154,6 +154,9 @@ pub enum UntrustedRedirect {
     /// A `request_uri` that the client may not use (RFC 9126 section 4).
     #[error("request_uri is unknown, expired or used, or belongs to another client")]
     RequestUri,
+    /// A request object that cannot be verified, in a request that names no redirect URI beside it (RFC 9101 section 7).
+    #[error("{}", .0.description)]
+    RequestObject(Refusal),
     /// A parameter that decides where the response is sent was sent twice.
     #[error("a parameter was sent more than once")]
     Ambiguous,
@@ -353,12 +356,7 @@ impl AuthorizationRequest {
 }
 
 /// Parameters that are not supported (OpenID Connect Core 3.1.2.6).
-const UNSUPPORTED: [(&str, ErrorCode, &str); 3] = [
-    (
-        "request",
-        ErrorCode::RequestNotSupported,
-        "request objects are not supported",
-    ),
+const UNSUPPORTED: [(&str, ErrorCode, &str); 2] = [
     (
         "request_uri",
         ErrorCode::RequestUriNotSupported,

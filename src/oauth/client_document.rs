@@ -229,7 +229,7 @@ mod tests {
             json!({ "token_endpoint_auth_method": "client_secret_jwt" }),
             json!({ "grant_types": ["implicit"] }),
             json!({ "response_types": ["token"] }),
-            json!({ "require_signed_request_object": true }),
+            json!({ "request_object_encryption_alg": "RSA-OAEP" }),
         ] {
             let refused = parse_with(&changes);
             assert!(matches!(refused, Err(DocumentProblem::Metadata(_))), "{changes}");

@@ -242,6 +242,10 @@ fields! {
     /// The scope limit of the client credentials grant, if the client authenticates with a secret. Without a limit such
     /// a client cannot use the grant.
     max_scope: Option<Scope>;
+    /// The algorithm of its request objects; any that the service verifies when there is none.
+    request_object_signing_alg: Option<Algorithm>;
+    /// Whether each authorization request must be a signed request object (RFC 9101 section 10.5).
+    require_signed_request_object: bool;
 }
 
 #[cfg(test)]

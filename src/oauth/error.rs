@@ -63,8 +63,9 @@ described! {
         InteractionRequired = "interaction_required",
         /// The user has not consented yet. Send the user without `prompt=none` (OpenID Connect Core section 3.1.2.6).
         ConsentRequired = "consent_required",
-        /// Leave out the parameter `request` (OpenID Connect Core section 3.1.2.6).
-        RequestNotSupported = "request_not_supported",
+        /// The request object in the parameter `request` is not valid. `error_description` says what to correct (RFC 9101
+        /// section 7).
+        InvalidRequestObject = "invalid_request_object",
         /// Leave out the parameter `request_uri` (OpenID Connect Core section 3.1.2.6).
         RequestUriNotSupported = "request_uri_not_supported",
         /// Leave out the parameter `registration` (OpenID Connect Core section 3.1.2.6).

@@ -66,8 +66,9 @@ impl Metadata<'_> {
             "display_values_supported": ["page"],
             "ui_locales_supported": self.ui_locales,
             "authorization_response_iss_parameter_supported": true,
-            "request_parameter_supported": false,
+            "request_parameter_supported": true,
             "request_uri_parameter_supported": false,
+            "request_object_signing_alg_values_supported": Algorithm::ALL,
         });
         if let Some(members) = document.as_object_mut() {
             for (member, address) in &self.endpoints {

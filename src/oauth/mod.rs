@@ -30,6 +30,7 @@ pub mod refresh;
 pub mod refresh_keys;
 pub mod registered_scope;
 pub mod registration;
+pub mod request_object;
 pub mod resource;
 pub mod scope;
 pub mod token;

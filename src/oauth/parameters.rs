@@ -9,7 +9,7 @@ use std::fmt;
 
 use percent_encoding::percent_decode;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
 use super::error::{ErrorCode, Refusal};
@@ -100,6 +100,30 @@ impl Parameters {
                 return Err(ParameterError::NotAString(name));
             };
             parameters.add(&name, Zeroizing::new(value));
+        }
+        Ok(parameters)
+    }
+
+    /// Reads the claims of a request object (RFC 9101 section 4). The value of a claim that is not a string is its JSON
+    /// text. `resource` may be a list.
+    pub fn of_claims(claims: &Map<String, Value>) -> Result<Self, ParameterError> {
+        if claims.len() > MAX_PARAMETERS {
+            return Err(ParameterError::TooMany);
+        }
+        let mut parameters = Self::default();
+        for (name, value) in claims {
+            let values = match value {
+                Value::Array(values) if name == RESOURCE => values.as_slice(),
+                value => std::slice::from_ref(value),
+            };
+            for value in values {
+                let text = match value {
+                    Value::Null => continue,
+                    Value::String(text) => text.clone(),
+                    other => other.to_string(),
+                };
+                parameters.add(name, Zeroizing::new(text));
+            }
         }
         Ok(parameters)
     }

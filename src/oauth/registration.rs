@@ -27,7 +27,7 @@ const MAX_NAME_CHARS: usize = 100;
 
 /// Members that demand unsupported features. They are refused, because a client may rely on them. `false` demands
 /// nothing.
-const NOT_SUPPORTED: [&str; 14] = [
+const NOT_SUPPORTED: [&str; 12] = [
     "authorization_encrypted_response_alg",
     "authorization_signed_response_alg",
     "default_max_age",
@@ -35,8 +35,6 @@ const NOT_SUPPORTED: [&str; 14] = [
     "id_token_encrypted_response_enc",
     "introspection_signed_response_alg",
     "request_object_encryption_alg",
-    "request_object_signing_alg",
-    "require_signed_request_object",
     "sector_identifier_uri",
     "tls_client_certificate_bound_access_tokens",
     "userinfo_encrypted_response_alg",
@@ -193,6 +191,13 @@ impl RequestedMetadata {
                 dpop_bound_access_tokens: Some(
                     take(&mut members, "dpop_bound_access_tokens")?.unwrap_or_default(),
                 ),
+                request_object_signing_alg: Some(Removable(take(
+                    &mut members,
+                    "request_object_signing_alg",
+                )?)),
+                require_signed_request_object: Some(
+                    take(&mut members, "require_signed_request_object")?.unwrap_or_default(),
+                ),
                 ..ClientFields::default()
             },
         })
@@ -299,6 +304,9 @@ pub fn document(client: &Client) -> Map<String, Value> {
     if client.dpop_bound_access_tokens {
         add("dpop_bound_access_tokens", json!(true));
     }
+    if client.require_signed_request_object {
+        add("require_signed_request_object", json!(true));
+    }
     if !client.jwks.is_empty() {
         add("jwks", json!({ "keys": client.jwks }));
     }
@@ -308,6 +316,10 @@ pub fn document(client: &Client) -> Map<String, Value> {
         (
             "id_token_signed_response_alg",
             json!(client.id_token_signed_response_alg),
+        ),
+        (
+            "request_object_signing_alg",
+            json!(client.request_object_signing_alg),
         ),
     ] {
         if !value.is_null() {
@@ -347,7 +359,8 @@ mod tests {
             ("software_id", json!({ "any": "thing" })),
             ("subject_type", json!("public")),
             ("dpop_bound_access_tokens", json!(true)),
-            ("require_signed_request_object", json!(false)),
+            ("request_object_signing_alg", json!("ES256")),
+            ("require_signed_request_object", json!(true)),
             ("userinfo_signed_response_alg", Value::Null),
             ("scope", json!("openid unknown")),
         ] {
@@ -359,6 +372,8 @@ mod tests {
             ("dpop_bound_access_tokens", json!("yes")),
             ("userinfo_signed_response_alg", json!("RS256")),
             ("id_token_signed_response_alg", json!("none")),
+            ("request_object_signing_alg", json!("none")),
+            ("request_object_encryption_alg", json!("RSA-OAEP")),
             ("token_endpoint_auth_method", json!("client_secret_jwt")),
             ("response_types", json!(["code", "id_token"])),
             ("grant_types", json!([])),

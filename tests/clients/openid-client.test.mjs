@@ -50,7 +50,7 @@ describe('metadata', () => {
     }
     assert.deepEqual(metadata.code_challenge_methods_supported, ['S256']);
     assert.equal(metadata.authorization_response_iss_parameter_supported, true);
-    assert.equal(metadata.request_parameter_supported, false);
+    assert.equal(metadata.request_parameter_supported, true);
     assert.equal(metadata.request_uri_parameter_supported, false);
     for (const alg of ['RS256', 'ES256']) assert.ok(metadata.id_token_signing_alg_values_supported.includes(alg));
   });

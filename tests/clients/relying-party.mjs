@@ -10,6 +10,7 @@ import { STANDARD_SCOPES } from './harness.mjs';
 export const AUTHENTICATION = {
   client_secret_basic: (client) => oidc.ClientSecretBasic(client.client_secret),
   client_secret_post: (client) => oidc.ClientSecretPost(client.client_secret),
+  private_key_jwt: (client) => oidc.PrivateKeyJwt(client.key),
   none: () => oidc.None(),
 };
 

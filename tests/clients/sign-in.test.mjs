@@ -143,7 +143,7 @@ describe('errors', () => {
     const party = await RelyingParty.discover(server, web);
     for (const [parameters, error] of [
       [{ response_type: 'token' }, 'unsupported_response_type'],
-      [{ request: 'e30.e30.' }, 'request_not_supported'],
+      [{ request: 'e30.e30.' }, 'invalid_request_object'],
       [{ request_uri: 'https://app.example/request' }, 'request_uri_not_supported'],
       [{ prompt: 'none login' }, 'invalid_request'],
     ]) {

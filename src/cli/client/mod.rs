@@ -172,6 +172,19 @@ pub struct Fields {
         default_missing_value = "true"
     )]
     pub require_pushed_authorization_requests: Option<bool>,
+    /// Refuse authorization requests that the client did not sign as request objects (RFC 9101)
+    #[arg(
+        long = "require-signed-request",
+        alias = "require-signed-request-object",
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    pub require_signed_request_object: Option<bool>,
+    /// The algorithm of request objects [default: any]
+    #[arg(long, value_name = "ALG", value_parser = optional_algorithm)]
+    pub request_object_signing_alg: Option<Removable<Algorithm>>,
     /// Whether users are asked for consent [default: skip]
     #[arg(long, value_parser = words(&[
         ("require", "Users are asked for scopes that they have not allowed yet"),

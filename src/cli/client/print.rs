@@ -61,9 +61,11 @@ fn applies(field: &str, view: &ClientView) -> bool {
     match field {
         "scope" | "default_scope" | "dpop_bound_access_tokens" => !view.grant_types.is_empty(),
         "scope_marker" => may_use(GrantType::AuthorizationCode) || may_use(GrantType::JwtBearer),
-        "pkce" | "consent" | "password_sign_in" | "require_pushed_authorization_requests" => {
-            may_use(GrantType::AuthorizationCode)
-        }
+        "pkce"
+        | "consent"
+        | "password_sign_in"
+        | "require_pushed_authorization_requests"
+        | "require_signed_request_object" => may_use(GrantType::AuthorizationCode),
         "embed_upstream_token" => view.public && !view.providers.is_empty(),
         "refresh_policy" => may_use(GrantType::RefreshToken),
         "id_token_on_refresh" => may_use(GrantType::RefreshToken) && view.scope.contains(Scope::OPENID),

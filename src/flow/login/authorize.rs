@@ -1,6 +1,7 @@
 //! A client sends a browser with an authorization request: RFC 6749 section 4.1.1, OpenID Connect Core 3.1.2.
 
 use super::push_request;
+use super::read_request::read_request;
 use super::session;
 use super::transaction;
 use super::transaction::{BrowserRedirect, Destination, DrawnCode, StepResult};
@@ -27,29 +28,28 @@ use url::Url;
 ///
 /// A request whose redirect URI cannot be trusted comes back as [`UntrustedRedirect`] and is shown to the user. Only a
 /// code is stored. The browser keeps the parts of the request that a page needs. Before the client's metadata document
-/// is fetched, `admit` gets its address, and can refuse the fetch.
+/// or its keys are fetched, `admit` gets the address, and can refuse the fetch.
 pub async fn begin_authorization(
     core: &Core,
     parameters: &Parameters,
     browser: &Browser,
-    admit: impl FnOnce(&Url) -> Result<(), Failure>,
+    admit: impl Fn(&Url) -> Result<(), Failure>,
     now: Timestamp,
 ) -> Result<Result<BrowserRedirect, UntrustedRedirect>, Failure> {
     let Some(client_id) = parameters.get("client_id") else {
         return Ok(Err(UntrustedRedirect::MissingClient));
     };
-    let lookup = or_refuse!(find_client(core, client_id, admit, now).await?);
+    let lookup = or_refuse!(find_client(core, client_id, &admit, now).await?);
     let Some(client) = lookup.client(client_id) else {
         return Ok(Err(UntrustedRedirect::UnknownClient));
     };
     let request = if let Some(sealed) = pushed(parameters) {
         push_request::open(core, &client, sealed, now).ok_or(UntrustedRedirect::RequestUri)
     } else {
-        let target = or_refuse!(response_target(parameters, &client));
-        let parsed = if client.require_pushed_authorization_requests {
-            Err(NOT_PUSHED)
+        let (target, parsed) = if client.require_pushed_authorization_requests {
+            (or_refuse!(response_target(parameters, &client)), Err(NOT_PUSHED))
         } else {
-            parse_request(core, parameters, &client, target.clone())
+            or_refuse!(read_request(core, parameters, &client, &admit, now).await?)
         };
         match parsed {
             Ok(request) => Ok(request),
@@ -123,9 +123,11 @@ pub async fn begin_authorization(
 /// The answer to a client that must push its requests and did not (RFC 9126 section 6).
 const NOT_PUSHED: Refusal = Refusal::invalid_request("this client must push its authorization requests");
 
-/// The `request_uri` of a pushed request, without [`URN`].
+/// The `request_uri` of a pushed request, without [`URN`]. Beside a request object it is refused like any other.
 fn pushed(parameters: &Parameters) -> Option<&str> {
-    parameters.get("request_uri")?.strip_prefix(URN)
+    let uri = parameters.get("request_uri")?;
+    uri.strip_prefix(URN)
+        .filter(|_| parameters.get("request").is_none())
 }
 
 /// Validates what a client asks for, with the APIs and scope values as they are now.

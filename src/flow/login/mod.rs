@@ -7,6 +7,7 @@ pub mod federated_user;
 pub mod finish_federation;
 pub mod password;
 pub mod push_request;
+mod read_request;
 pub mod redeem_upstream_code;
 mod sealed;
 pub mod session;

@@ -1,11 +1,11 @@
 //! A client pushes an authorization request: RFC 9126.
 
-use super::authorize::parse_request;
+use super::read_request::read_request;
 use super::sealed;
 use crate::clock::Timestamp;
 use crate::flow::{Answer, Core, Failure, replay};
 use crate::oauth::access_token::hour_of;
-use crate::oauth::authorize::{AuthorizationRequest, UseKey, response_target};
+use crate::oauth::authorize::{AuthorizationRequest, UntrustedRedirect, UseKey};
 use crate::oauth::client::Client;
 use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::dpop::{DpopProof, pushed_key};
@@ -16,6 +16,7 @@ use crate::oauth::pushed::{PushedRequest, PushedResponse, URN};
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::USED_ASSERTIONS;
+use url::Url;
 
 /// The context that pushed requests are sealed with.
 const SEALING_CONTEXT: &str = "pushed_request";
@@ -31,24 +32,22 @@ pub async fn push_request(
     client: &AuthenticatedClient,
     parameters: &Parameters,
     proof: Option<&DpopProof>,
+    admit: impl FnOnce(&Url) -> Result<(), Failure>,
     now: Timestamp,
 ) -> Result<Answer<PushedResponse>, Failure> {
     if parameters.get("request_uri").is_some() {
         let problem = "request_uri is for the authorization endpoint (RFC 9126 section 2.1)";
         return Ok(Err(Refusal::invalid_request(problem)));
     }
-    let target = match response_target(parameters, client) {
-        Ok(target) => target,
+    let mut request = match read_request(core, parameters, client, admit, now).await? {
+        Ok((_, request)) => or_refuse!(request),
+        Err(UntrustedRedirect::RequestObject(refusal)) => return Ok(Err(refusal)),
         Err(untrusted) => {
             return Ok(Err(Refusal::naming(
                 ErrorCode::InvalidRequest,
                 &untrusted.to_string(),
             )));
         }
-    };
-    let mut request = match parse_request(core, parameters, client, target) {
-        Ok(request) => request,
-        Err(refusal) => return Ok(Err(refusal)),
     };
     request.dpop_jkt = match pushed_key(request.dpop_jkt, proof) {
         Ok(key) => key,

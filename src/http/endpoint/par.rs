@@ -1,6 +1,7 @@
 //! `POST /oauth2/par`: RFC 9126 section 2.
 
 use ::http::StatusCode;
+use url::Url;
 
 use super::client::authenticate_form;
 use super::dpop;
@@ -23,7 +24,8 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
         Err(failure) => return error::failed(context, &failure),
     };
     let core = &context.app.core;
-    match push_request(core, &client, &parameters, proof.as_ref(), context.now).await {
+    let admit = |url: &Url| context.charge_fetch(url);
+    match push_request(core, &client, &parameters, proof.as_ref(), admit, context.now).await {
         Ok(Ok(pushed)) => response::no_store(response::json(StatusCode::CREATED, &pushed)),
         Ok(Err(refusal)) => error::refused(context, &refusal),
         Err(failure) => error::failed(context, &failure),

@@ -11,6 +11,7 @@ mod jose;
 mod operator;
 mod reference;
 mod request;
+mod request_object;
 mod storage;
 
 /// A name and what has to hold for any bytes.
@@ -37,6 +38,7 @@ pub(crate) const TARGETS: &[Target] = &[
     ("redirect_uri", authorization::redirect_uri),
     ("refresh_token", storage::refresh_token),
     ("registration", authorization::registration),
+    ("request_object", request_object::request_object),
     ("scope", authorization::scope),
     ("stored_key", storage::stored_key),
     ("stored_record", storage::stored_record),

@@ -70,7 +70,7 @@ async fn refusals_are_posted_too() {
         (request.clone().with("prompt", "none"), "login_required"),
         (
             request.clone().with("request", "e30.e30."),
-            "request_not_supported",
+            "invalid_request_object",
         ),
     ] {
         let callback = alice.browser().authorize(&request).await.posted_callback();

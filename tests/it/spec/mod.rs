@@ -30,6 +30,7 @@ mod rfc7662;
 mod rfc8252;
 mod rfc8414;
 mod rfc8707;
+mod rfc9101;
 mod rfc9126;
 mod rfc9207;
 mod rfc9449;

@@ -436,12 +436,12 @@ async fn an_essential_acr_is_met_or_refused() {
     }
 }
 
-/// Section 6: request objects are refused, not passed over.
+/// Section 6: what is not supported is refused, not passed over. So is an object that is not signed (section 6.1).
 #[tokio::test]
-async fn request_objects_are_refused() {
+async fn unsigned_request_objects_and_addresses_of_objects_are_refused() {
     let (_server, acme, alice) = scene().await;
     for (name, value, error) in [
-        ("request", "eyJhbGciOiJub25lIn0.e30.", "request_not_supported"),
+        ("request", "eyJhbGciOiJub25lIn0.e30.", "invalid_request_object"),
         (
             "request_uri",
             "https://acme.example/request.jwt",

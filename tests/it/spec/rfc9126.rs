@@ -203,7 +203,7 @@ async fn what_is_wrong_with_a_request_is_answered_when_it_is_pushed() {
         ),
         (
             request.clone().with("request", "e30.e30."),
-            "request_not_supported",
+            "invalid_request_object",
         ),
         (request.clone().and("state", "twice"), "invalid_request"),
         (

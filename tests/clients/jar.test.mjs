@@ -1,0 +1,72 @@
+// Signed authorization requests, as openid-client makes them (RFC 9101).
+
+import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { after, before, it } from 'node:test';
+import { exportSPKI, generateKeyPair } from 'jose';
+import * as oidc from 'openid-client';
+import { Browser, Page } from './browser.mjs';
+import { Server } from './harness.mjs';
+import { RelyingParty } from './relying-party.mjs';
+
+let server;
+let alice;
+
+before(async () => {
+  server = await Server.start();
+  alice = await server.addAlice();
+});
+after(() => server?.stop());
+
+/** A client that authenticates with a key of this algorithm and must sign its requests with it. */
+async function register(id, alg, ...flags) {
+  const { publicKey, privateKey } = await generateKeyPair(alg, { extractable: true });
+  const file = join(server.directory, `${id}.pem`);
+  await writeFile(file, await exportSPKI(publicKey));
+  const signing = ['--public-key-file', file, '--require-signed-request', '--request-object-signing-alg', alg];
+  const client = await server.addClient(id, 'https://app.example/cb', ...signing, ...flags);
+  client.key = privateKey;
+  return RelyingParty.discover(server, client, 'private_key_jwt');
+}
+
+for (const alg of ['ES256', 'RS256', 'PS256']) {
+  it(`openid-client signs a request by value with ${alg}`, async () => {
+    const party = await register(`by-value-${alg}`, alg);
+    const sign = (config, parameters) => oidc.buildAuthorizationUrlWithJAR(config, parameters, party.client.key);
+    const { url, checks } = await party.begin({ max_age: '600', claims: '{"id_token":{"acr":null}}' }, sign);
+    assert.deepEqual([...url.searchParams.keys()].sort(), ['client_id', 'request']);
+    const browser = new Browser(server);
+    const callback = await browser.signIn(await browser.open(url), alice.email, alice.password);
+    const tokens = await party.finish(callback, checks);
+    assert.equal(tokens.claims().acr, '1');
+  });
+
+  it(`openid-client pushes a request that is signed with ${alg}`, async () => {
+    const party = await register(`pushed-${alg}`, alg, '--require-par');
+    const push = async (config, parameters) => {
+      const { searchParams } = await oidc.buildAuthorizationUrlWithJAR(config, parameters, party.client.key);
+      return oidc.buildAuthorizationUrlWithPAR(config, searchParams);
+    };
+    const { url, checks } = await party.begin({}, push);
+    assert.deepEqual([...url.searchParams.keys()].sort(), ['client_id', 'request_uri']);
+    const browser = new Browser(server);
+    const callback = await browser.signIn(await browser.open(url), alice.email, alice.password);
+    await party.finish(callback, checks);
+  });
+}
+
+it('a request that another key signed is refused', async () => {
+  const party = await register('stolen', 'ES256');
+  const { privateKey } = await generateKeyPair('ES256');
+  const sign = (config, parameters) => oidc.buildAuthorizationUrlWithJAR(config, parameters, privateKey);
+  const { url } = await party.begin({}, sign);
+  const page = await new Browser(server).open(url);
+  assert.ok(page instanceof Page);
+  assert.equal(page.status, 400);
+  const push = oidc.buildAuthorizationUrlWithPAR(party.config, url.searchParams);
+  await assert.rejects(push, { error: 'invalid_request_object' });
+  const plain = await party.begin();
+  const callback = await new Browser(server).open(plain.url);
+  await assert.rejects(party.finish(callback, plain.checks), { error: 'invalid_request' });
+});
