@@ -169,7 +169,8 @@ pub async fn retire(admin: Admin<'_>, kid: String) -> AdminResult<KeyView> {
             let alg = record.alg;
             let clients = CLIENTS.scan(&*tx, .., usize::MAX)?;
             let user = clients.iter().find(|(_, client)| {
-                [client.id_token_signed_response_alg, client.access_token_alg].contains(&Some(alg))
+                let mut used = client.signing_algs().into_iter();
+                used.any(|(_, used)| used == Some(alg))
             });
             if indispensable.contains(&alg) || user.is_some() {
                 let who = match user {

@@ -92,7 +92,7 @@ fn kind(fault: &Fault) -> &str {
 fn hint_for(fault: &Fault, is_file: bool) -> Option<String> {
     let fields: Vec<&str> = fault.fields.iter().map(String::as_str).collect();
     let hint = match (fault.code, kind(fault), &fields[..]) {
-        (FaultCode::NotFound, _, ["id_token_signed_response_alg" | "access_token_alg"]) => {
+        (FaultCode::NotFound, _, [field]) if field.ends_with("_alg") => {
             "idsvc key rotate --alg ALG makes one"
         }
         (FaultCode::Invalid, _, ["theme"]) => "idsvc theme list shows all",

@@ -97,11 +97,8 @@ pub fn apply(
         .run(source.as_mut(), output)?,
     };
     if !request.dry_run {
-        let clients = || others.client.iter().flatten();
-        let access_tokens = clients().filter_map(|client| client.fields.access_token_alg);
-        let id_tokens = clients().filter_map(|client| client.fields.id_token_signed_response_alg);
-        let algs = access_tokens.chain(id_tokens).filter_map(|alg| alg.0);
-        let algs: Vec<_> = algs.collect();
+        let clients = others.client.iter().flatten();
+        let algs: Vec<_> = clients.flat_map(|client| client.fields.signing_algs()).collect();
         drop(connection);
         warn_of_new_keys(&algs, connector, output);
     }

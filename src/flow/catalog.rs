@@ -315,7 +315,7 @@ impl Catalog {
             .ok_or(Failure::NoKey(alg.as_str()))
     }
 
-    /// The encoder that signs ID tokens with this algorithm.
+    /// The encoder that signs ID tokens and authorization responses with this algorithm.
     pub fn id_token_encoder(&self, alg: Algorithm) -> Result<&Encoder, Failure> {
         self.access_token_encoder(alg, AccessTokenTyp::Jwt)
     }

@@ -104,13 +104,7 @@ pub fn check(
         faults.push(FaultCode::NotAllowed.at(["consent"], detail));
     }
     check_credentials(before, client, faults);
-    for (field, alg) in [
-        (
-            "id_token_signed_response_alg",
-            client.id_token_signed_response_alg,
-        ),
-        ("access_token_alg", client.access_token_alg),
-    ] {
+    for (field, alg) in client.signing_algs() {
         if let Some(alg) = alg.filter(|alg| !usable.contains(alg)) {
             faults.push(FaultCode::NotFound.at([field], format!("there is no key for {alg}")));
         }

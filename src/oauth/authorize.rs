@@ -19,32 +19,9 @@ use crate::oauth::pkce::CodeChallenge;
 use crate::oauth::redirect_uri::{self, MatchedRedirectUri};
 use crate::oauth::registered_scope::RegisteredScopes;
 use crate::oauth::resource::{self, Apis, Resources};
+use crate::oauth::response_mode::{ResponseMode, ResponseSigning};
 use crate::oauth::scope::Scope;
 use crate::oauth::token;
-
-/// How the response is sent: OAuth 2.0 Multiple Response Types 2.1, OAuth 2.0 Form Post Response Mode.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ResponseMode {
-    /// In the query of a redirect.
-    #[default]
-    Query,
-    /// In a form that the browser posts.
-    FormPost,
-}
-
-impl ResponseMode {
-    /// The modes that discovery lists.
-    pub const SUPPORTED: [&'static str; 2] = ["query", "form_post"];
-
-    fn parse(text: &str) -> Option<Self> {
-        match text {
-            "query" => Some(Self::Query),
-            "form_post" => Some(Self::FormPost),
-            _ => None,
-        }
-    }
-}
 
 /// Where a response is sent, and how. Once it exists, an error may be sent to the client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,6 +30,9 @@ pub struct ResponseTarget {
     pub return_to: MatchedRedirectUri,
     /// How the response is sent.
     pub response_mode: ResponseMode,
+    /// How the response is signed. `None` if it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signing: Option<ResponseSigning>,
     /// `state` of the request, byte for byte.
     pub state: Option<String>,
 }
@@ -62,6 +42,8 @@ pub struct ResponseTarget {
 pub struct AuthorizationResponse {
     /// How it is sent.
     pub response_mode: ResponseMode,
+    /// How it is still to be signed.
+    pub signing: Option<ResponseSigning>,
     /// The redirect URI, without the response parameters.
     pub uri: String,
     /// The response parameters.
@@ -107,6 +89,7 @@ impl ResponseTarget {
         parameters.push(("iss", issuer.to_owned()));
         AuthorizationResponse {
             response_mode: self.response_mode,
+            signing: self.signing.clone(),
             uri: self.return_to.uri().to_owned(),
             parameters,
         }
@@ -176,12 +159,14 @@ pub fn response_target(
     if state.is_some_and(|state| state.len() > MAX_STATE_BYTES || state.chars().any(char::is_control)) {
         return Err(UntrustedRedirect::State);
     }
+    let (response_mode, is_signed) = parameters
+        .get("response_mode")
+        .and_then(ResponseMode::parse)
+        .unwrap_or_default();
     Ok(ResponseTarget {
         return_to: client.match_redirect_uri(parameters.get("redirect_uri"))?,
-        response_mode: parameters
-            .get("response_mode")
-            .and_then(ResponseMode::parse)
-            .unwrap_or_default(),
+        response_mode,
+        signing: is_signed.then(|| ResponseSigning::of(client)),
         state: state.map(ToOwned::to_owned),
     })
 }
@@ -392,7 +377,7 @@ fn check_form(parameters: &Parameters) -> Result<(), Refusal> {
     }
     match parameters.get("response_mode") {
         Some(mode) if ResponseMode::parse(mode).is_none() => Err(Refusal::invalid_request(
-            "response_mode must be query or form_post",
+            "response_mode must be query, form_post, jwt, query.jwt or form_post.jwt",
         )),
         _ => Ok(()),
     }

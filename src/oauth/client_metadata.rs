@@ -246,6 +246,34 @@ fields! {
     request_object_signing_alg: Option<Algorithm>;
     /// Whether each authorization request must be a signed request object (RFC 9101 section 10.5).
     require_signed_request_object: bool;
+    /// The algorithm of signed authorization responses; RS256 when there is none (JARM section 3).
+    authorization_signed_response_alg: Option<Algorithm>;
+}
+
+impl ClientMetadata {
+    /// The algorithms of what the service signs for the client, with the names of their fields.
+    pub fn signing_algs(&self) -> [(&'static str, Option<Algorithm>); 3] {
+        [
+            ("id_token_signed_response_alg", self.id_token_signed_response_alg),
+            ("access_token_alg", self.access_token_alg),
+            (
+                "authorization_signed_response_alg",
+                self.authorization_signed_response_alg,
+            ),
+        ]
+    }
+}
+
+impl ClientFields {
+    /// The algorithms of what the service will sign for the client, as far as the change names them.
+    pub fn signing_algs(&self) -> impl Iterator<Item = Algorithm> + use<> {
+        let named = [
+            self.id_token_signed_response_alg,
+            self.access_token_alg,
+            self.authorization_signed_response_alg,
+        ];
+        named.into_iter().flatten().filter_map(|alg| alg.0)
+    }
 }
 
 #[cfg(test)]

@@ -4,10 +4,10 @@
 use serde_json::{Value, json};
 
 use crate::jose::alg::Algorithm;
-use crate::oauth::authorize::ResponseMode;
 use crate::oauth::client::{AuthMethod, GrantType};
 use crate::oauth::openid::claims;
 use crate::oauth::openid::prompt;
+use crate::oauth::response_mode::ResponseMode;
 use crate::oauth::scope::Scope;
 
 /// The values of the document that depend on the configuration.
@@ -49,6 +49,7 @@ impl Metadata<'_> {
             "grant_types_supported": GrantType::ALL.map(|grant| grant.value(self.service_name)),
             "subject_types_supported": ["public"],
             "id_token_signing_alg_values_supported": self.signing_algs,
+            "authorization_signing_alg_values_supported": self.signing_algs,
             "token_endpoint_auth_methods_supported": methods(true),
             "token_endpoint_auth_signing_alg_values_supported": Algorithm::RECEIVED_NAMES,
             "introspection_endpoint_auth_methods_supported": methods(false),

@@ -32,6 +32,7 @@ pub mod registered_scope;
 pub mod registration;
 pub mod request_object;
 pub mod resource;
+pub mod response_mode;
 pub mod scope;
 pub mod token;
 

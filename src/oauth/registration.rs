@@ -27,9 +27,8 @@ const MAX_NAME_CHARS: usize = 100;
 
 /// Members that demand unsupported features. They are refused, because a client may rely on them. `false` demands
 /// nothing.
-const NOT_SUPPORTED: [&str; 12] = [
+const NOT_SUPPORTED: [&str; 11] = [
     "authorization_encrypted_response_alg",
-    "authorization_signed_response_alg",
     "default_max_age",
     "id_token_encrypted_response_alg",
     "id_token_encrypted_response_enc",
@@ -195,6 +194,10 @@ impl RequestedMetadata {
                     &mut members,
                     "request_object_signing_alg",
                 )?)),
+                authorization_signed_response_alg: Some(Removable(take(
+                    &mut members,
+                    "authorization_signed_response_alg",
+                )?)),
                 require_signed_request_object: Some(
                     take(&mut members, "require_signed_request_object")?.unwrap_or_default(),
                 ),
@@ -318,6 +321,10 @@ pub fn document(client: &Client) -> Map<String, Value> {
             json!(client.id_token_signed_response_alg),
         ),
         (
+            "authorization_signed_response_alg",
+            json!(client.authorization_signed_response_alg),
+        ),
+        (
             "request_object_signing_alg",
             json!(client.request_object_signing_alg),
         ),
@@ -373,6 +380,8 @@ mod tests {
             ("userinfo_signed_response_alg", json!("RS256")),
             ("id_token_signed_response_alg", json!("none")),
             ("request_object_signing_alg", json!("none")),
+            ("authorization_signed_response_alg", json!("none")),
+            ("authorization_encrypted_response_alg", json!("RSA-OAEP")),
             ("request_object_encryption_alg", json!("RSA-OAEP")),
             ("token_endpoint_auth_method", json!("client_secret_jwt")),
             ("response_types", json!(["code", "id_token"])),

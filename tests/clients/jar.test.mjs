@@ -1,4 +1,4 @@
-// Signed authorization requests, as openid-client makes them (RFC 9101).
+// Signed authorization requests and responses, as openid-client makes and reads them (RFC 9101, JARM).
 
 import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
@@ -20,14 +20,14 @@ before(async () => {
 after(() => server?.stop());
 
 /** A client that authenticates with a key of this algorithm and must sign its requests with it. */
-async function register(id, alg, ...flags) {
+async function register(id, alg, flags = [], metadata = undefined) {
   const { publicKey, privateKey } = await generateKeyPair(alg, { extractable: true });
   const file = join(server.directory, `${id}.pem`);
   await writeFile(file, await exportSPKI(publicKey));
   const signing = ['--public-key-file', file, '--require-signed-request', '--request-object-signing-alg', alg];
   const client = await server.addClient(id, 'https://app.example/cb', ...signing, ...flags);
   client.key = privateKey;
-  return RelyingParty.discover(server, client, 'private_key_jwt');
+  return RelyingParty.discover(server, client, 'private_key_jwt', metadata);
 }
 
 for (const alg of ['ES256', 'RS256', 'PS256']) {
@@ -43,7 +43,7 @@ for (const alg of ['ES256', 'RS256', 'PS256']) {
   });
 
   it(`openid-client pushes a request that is signed with ${alg}`, async () => {
-    const party = await register(`pushed-${alg}`, alg, '--require-par');
+    const party = await register(`pushed-${alg}`, alg, ['--require-par']);
     const push = async (config, parameters) => {
       const { searchParams } = await oidc.buildAuthorizationUrlWithJAR(config, parameters, party.client.key);
       return oidc.buildAuthorizationUrlWithPAR(config, searchParams);
@@ -53,6 +53,24 @@ for (const alg of ['ES256', 'RS256', 'PS256']) {
     const browser = new Browser(server);
     const callback = await browser.signIn(await browser.open(url), alice.email, alice.password);
     await party.finish(callback, checks);
+  });
+}
+
+for (const alg of ['RS256', 'ES256']) {
+  it(`openid-client reads a response that is signed with ${alg}`, async () => {
+    const metadata = { id_token_signed_response_alg: 'RS256', authorization_signed_response_alg: alg };
+    const flags = ['--authorization-signed-response-alg', alg];
+    const party = await register(`signed-${alg}`, 'ES256', flags, metadata);
+    oidc.useJwtResponseMode(party.config);
+    const sign = (config, parameters) => oidc.buildAuthorizationUrlWithJAR(config, parameters, party.client.key);
+    const { url, checks } = await party.begin({}, sign);
+    const browser = new Browser(server);
+    const callback = await browser.signIn(await browser.open(url), alice.email, alice.password);
+    const tokens = await party.finish(callback, checks);
+    assert.equal(tokens.claims().sub, alice.uuid);
+    const silent = await party.begin({ prompt: 'none' }, sign);
+    const refusal = await new Browser(server).open(silent.url);
+    await assert.rejects(party.finish(refusal, silent.checks), { error: 'login_required' });
   });
 }
 

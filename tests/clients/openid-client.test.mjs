@@ -43,7 +43,7 @@ describe('metadata', () => {
     assert.equal(metadata.token_endpoint, `${server.issuer}/oauth2/token`);
     assert.equal(metadata.end_session_endpoint, `${server.issuer}/oauth2/logout`);
     assert.deepEqual(metadata.response_types_supported, ['code']);
-    assert.deepEqual([...metadata.response_modes_supported].sort(), ['form_post', 'query']);
+    assert.deepEqual([...metadata.response_modes_supported].sort(), ['form_post', 'form_post.jwt', 'jwt', 'query', 'query.jwt']);
     for (const grant of ['authorization_code', 'refresh_token']) assert.ok(metadata.grant_types_supported.includes(grant));
     for (const method of Object.keys(AUTHENTICATION)) {
       assert.ok(metadata.token_endpoint_auth_methods_supported.includes(method), method);

@@ -213,6 +213,9 @@ pub struct Fields {
     /// The algorithm of ID tokens [default: RS256]
     #[arg(long = "id-token-alg", value_name = "ALG", value_parser = optional_algorithm)]
     pub id_token_signed_response_alg: Option<Removable<Algorithm>>,
+    /// The algorithm of signed authorization responses [default: RS256]
+    #[arg(long, value_name = "ALG", value_parser = optional_algorithm)]
+    pub authorization_signed_response_alg: Option<Removable<Algorithm>>,
     /// The algorithm of access tokens [default: as configured]
     #[arg(long, value_name = "ALG", value_parser = optional_algorithm)]
     pub access_token_alg: Option<Removable<Algorithm>>,
@@ -392,9 +395,7 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
         connector,
         output,
     );
-    let algs = [fields.access_token_alg, fields.id_token_signed_response_alg];
-    let algs = algs.into_iter().flatten().filter_map(|alg| alg.0);
-    warn_of_new_keys(&algs.collect::<Vec<_>>(), connector, output);
+    warn_of_new_keys(&fields.signing_algs().collect::<Vec<_>>(), connector, output);
     Ok(())
 }
 

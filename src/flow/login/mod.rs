@@ -12,5 +12,6 @@ pub mod redeem_upstream_code;
 mod sealed;
 pub mod session;
 pub mod sign_out;
+pub mod sign_response;
 pub mod start_session;
 pub mod transaction;

@@ -4,11 +4,14 @@ use ::http::StatusCode;
 use ::http::header::{HeaderValue, SET_COOKIE};
 
 use super::account_notice;
+use crate::flow::login::sign_response::sign_response;
 use crate::flow::login::transaction::{BrowserRedirect, Destination};
 use crate::http::context::RequestContext;
 use crate::http::cookie::{A_YEAR, Cookie};
+use crate::http::error;
 use crate::http::response::{self, HttpResponse};
-use crate::oauth::authorize::{AuthorizationResponse, ResponseMode};
+use crate::oauth::authorize::AuthorizationResponse;
+use crate::oauth::response_mode::ResponseMode;
 use crate::pages::{AccountNotice, ErrorKind, FormPost};
 use crate::route::Route;
 use crate::secret::{Secret, SessionCookie};
@@ -90,6 +93,10 @@ fn deliver(context: &RequestContext, answer: AuthorizationResponse) -> HttpRespo
     if let Some((error, description)) = answer.error() {
         context.log_refusal(error, description);
     }
+    let answer = match sign_response(&context.app.core, answer, context.now) {
+        Ok(answer) => answer,
+        Err(failure) => return error::failed_page(context, &failure),
+    };
     match answer.response_mode {
         ResponseMode::Query => response::redirect_303(&answer.location()),
         ResponseMode::FormPost => {

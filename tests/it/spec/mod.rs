@@ -5,6 +5,7 @@ mod anonymous;
 mod client_id_metadata_document;
 mod form_post;
 mod grants;
+mod jarm;
 mod jwks_uri;
 mod openid_core;
 mod openid_core_consent;
