@@ -85,7 +85,9 @@
 //! [`flow::token::issue`] signs.
 //!
 //! A client may push its request first: [`flow::login::push_request`] seals the request into a `request_uri`, and the
-//! transaction that answers the request records that it was used.
+//! transaction that answers the request records that it was used. A client may sign its request as well: then
+//! [`oauth::request_object`] verifies it with the client's keys, and only what was signed counts. If the client asks for a
+//! signed answer, [`flow::login::sign_response`] makes it.
 //!
 //! If the user has to be asked first, the browser goes to `/consent`. The transaction that writes the code stores the
 //! consent too, and the client that a metadata document describes.

@@ -468,10 +468,23 @@ impl RequestContext {
 
     /// Whether the sender asks for HTML, as browsers do. Probes and scripts accept anything or send no `Accept`.
     pub fn accepts_html(&self) -> bool {
-        self.headers()
-            .get(ACCEPT)
-            .and_then(|value| value.to_str().ok())
-            .is_some_and(|accepts| accepts.contains("text/html"))
+        self.accepts("text/html")
+    }
+
+    /// Whether `Accept` names this media type (RFC 9110 section 12.5.1). A range such as `*/*` names none, and neither
+    /// does a type of weight zero.
+    pub fn accepts(&self, media_type: &str) -> bool {
+        let lines = self.headers().get_all(ACCEPT).into_iter();
+        let mut ranges = lines
+            .filter_map(|line| line.to_str().ok())
+            .flat_map(|line| line.split(','));
+        ranges.any(|range| {
+            let mut parts = range.split(';').map(str::trim);
+            let is_named = parts
+                .next()
+                .is_some_and(|name| name.eq_ignore_ascii_case(media_type));
+            is_named && !parts.any(|part| matches!(part, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"))
+        })
     }
 
     /// 404: a page for browsers, an empty body for programs.

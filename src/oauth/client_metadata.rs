@@ -248,17 +248,23 @@ fields! {
     require_signed_request_object: bool;
     /// The algorithm of signed authorization responses; RS256 when there is none (JARM section 3).
     authorization_signed_response_alg: Option<Algorithm>;
+    /// The algorithm of signed introspection responses; RS256 when there is none (RFC 9701 section 6).
+    introspection_signed_response_alg: Option<Algorithm>;
 }
 
 impl ClientMetadata {
     /// The algorithms of what the service signs for the client, with the names of their fields.
-    pub fn signing_algs(&self) -> [(&'static str, Option<Algorithm>); 3] {
+    pub fn signing_algs(&self) -> [(&'static str, Option<Algorithm>); 4] {
         [
             ("id_token_signed_response_alg", self.id_token_signed_response_alg),
             ("access_token_alg", self.access_token_alg),
             (
                 "authorization_signed_response_alg",
                 self.authorization_signed_response_alg,
+            ),
+            (
+                "introspection_signed_response_alg",
+                self.introspection_signed_response_alg,
             ),
         ]
     }
@@ -271,6 +277,7 @@ impl ClientFields {
             self.id_token_signed_response_alg,
             self.access_token_alg,
             self.authorization_signed_response_alg,
+            self.introspection_signed_response_alg,
         ];
         named.into_iter().flatten().filter_map(|alg| alg.0)
     }

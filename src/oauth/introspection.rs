@@ -58,6 +58,25 @@ described! {
     }
 }
 
+/// The media type of a signed response (RFC 9701 section 5).
+pub const SIGNED_MEDIA_TYPE: &str = "application/token-introspection+jwt";
+/// `typ` of a signed response.
+pub const SIGNED_TYP: &str = "token-introspection+jwt";
+
+/// The claims of a signed response (RFC 9701 section 5). It has neither `sub` nor `exp`, so that it passes for no access
+/// token.
+#[derive(Debug, Serialize)]
+pub struct SignedIntrospection<'a> {
+    /// The issuer.
+    pub iss: &'a str,
+    /// The `client_id` of the client that asked.
+    pub aud: &'a str,
+    /// When the response was made.
+    pub iat: Timestamp,
+    /// The response.
+    pub token_introspection: &'a Introspection,
+}
+
 impl Introspection {
     /// The response for every token that is not active, for any reason.
     pub const INACTIVE: Self = Self::Inactive { active: false };

@@ -52,6 +52,7 @@ impl Metadata<'_> {
             "authorization_signing_alg_values_supported": self.signing_algs,
             "token_endpoint_auth_methods_supported": methods(true),
             "token_endpoint_auth_signing_alg_values_supported": Algorithm::RECEIVED_NAMES,
+            "introspection_signing_alg_values_supported": self.signing_algs,
             "introspection_endpoint_auth_methods_supported": methods(false),
             "introspection_endpoint_auth_signing_alg_values_supported": Algorithm::RECEIVED_NAMES,
             "revocation_endpoint_auth_methods_supported": methods(true),
@@ -69,7 +70,7 @@ impl Metadata<'_> {
             "authorization_response_iss_parameter_supported": true,
             "request_parameter_supported": true,
             "request_uri_parameter_supported": false,
-            "request_object_signing_alg_values_supported": Algorithm::ALL,
+            "request_object_signing_alg_values_supported": Algorithm::RECEIVED_NAMES,
         });
         if let Some(members) = document.as_object_mut() {
             for (member, address) in &self.endpoints {

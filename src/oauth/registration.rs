@@ -27,12 +27,11 @@ const MAX_NAME_CHARS: usize = 100;
 
 /// Members that demand unsupported features. They are refused, because a client may rely on them. `false` demands
 /// nothing.
-const NOT_SUPPORTED: [&str; 11] = [
+const NOT_SUPPORTED: [&str; 10] = [
     "authorization_encrypted_response_alg",
     "default_max_age",
     "id_token_encrypted_response_alg",
     "id_token_encrypted_response_enc",
-    "introspection_signed_response_alg",
     "request_object_encryption_alg",
     "sector_identifier_uri",
     "tls_client_certificate_bound_access_tokens",
@@ -198,6 +197,10 @@ impl RequestedMetadata {
                     &mut members,
                     "authorization_signed_response_alg",
                 )?)),
+                introspection_signed_response_alg: Some(Removable(take(
+                    &mut members,
+                    "introspection_signed_response_alg",
+                )?)),
                 require_signed_request_object: Some(
                     take(&mut members, "require_signed_request_object")?.unwrap_or_default(),
                 ),
@@ -323,6 +326,10 @@ pub fn document(client: &Client) -> Map<String, Value> {
         (
             "authorization_signed_response_alg",
             json!(client.authorization_signed_response_alg),
+        ),
+        (
+            "introspection_signed_response_alg",
+            json!(client.introspection_signed_response_alg),
         ),
         (
             "request_object_signing_alg",

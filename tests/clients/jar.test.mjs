@@ -1,10 +1,10 @@
-// Signed authorization requests and responses, as openid-client makes and reads them (RFC 9101, JARM).
+// Signed authorization requests and responses, as openid-client makes and reads them (RFC 9101, JARM, RFC 9701).
 
 import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, it } from 'node:test';
-import { exportSPKI, generateKeyPair } from 'jose';
+import { exportSPKI, generateKeyPair, jwtVerify } from 'jose';
 import * as oidc from 'openid-client';
 import { Browser, Page } from './browser.mjs';
 import { Server } from './harness.mjs';
@@ -87,4 +87,26 @@ it('a request that another key signed is refused', async () => {
   const plain = await party.begin();
   const callback = await new Browser(server).open(plain.url);
   await assert.rejects(party.finish(callback, plain.checks), { error: 'invalid_request' });
+});
+
+it('openid-client and jose read a signed introspection response', async () => {
+  const client = await server.addClient('api', 'https://app.example/cb', '--introspection-signed-response-alg', 'ES256');
+  const metadata = { id_token_signed_response_alg: 'RS256', introspection_signed_response_alg: 'ES256' };
+  const party = await RelyingParty.discover(server, client, 'client_secret_basic', metadata);
+  const tokens = await party.signIn(new Browser(server), alice);
+  const told = await party.introspect(tokens.access_token);
+  assert.deepEqual([told.active, told.sub], [true, alice.uuid]);
+  assert.deepEqual(await party.introspect('unknown'), { active: false });
+  const answer = await server.fetch(`${server.issuer}/oauth2/introspect`, {
+    method: 'POST',
+    headers: {
+      accept: 'application/token-introspection+jwt',
+      authorization: `Basic ${btoa(`api:${client.client_secret}`)}`,
+    },
+    body: new URLSearchParams({ token: tokens.access_token }),
+  });
+  const { payload } = await jwtVerify(await answer.text(), party.jwks, {
+    issuer: server.issuer, audience: 'api', typ: 'token-introspection+jwt',
+  });
+  assert.equal(payload.token_introspection.active, true);
 });

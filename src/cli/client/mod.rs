@@ -216,6 +216,9 @@ pub struct Fields {
     /// The algorithm of signed authorization responses [default: RS256]
     #[arg(long, value_name = "ALG", value_parser = optional_algorithm)]
     pub authorization_signed_response_alg: Option<Removable<Algorithm>>,
+    /// The algorithm of signed introspection responses [default: RS256]
+    #[arg(long, value_name = "ALG", value_parser = optional_algorithm)]
+    pub introspection_signed_response_alg: Option<Removable<Algorithm>>,
     /// The algorithm of access tokens [default: as configured]
     #[arg(long, value_name = "ALG", value_parser = optional_algorithm)]
     pub access_token_alg: Option<Removable<Algorithm>>,

@@ -26,7 +26,8 @@ const MAX_URI_BYTES: usize = 6 * 1024;
 
 /// Checks the request as the authorization endpoint does, binds it to the key of a proof, and seals it into a
 /// `request_uri`. The use of the proof is recorded if the client authenticated. For a public client it is not recorded,
-/// because anyone could fill the store. A repeated request only gets another `request_uri` for the same key.
+/// because anyone could fill the store. A repeated request only gets another `request_uri` for the same key. Before the
+/// keys of a client that registered itself are fetched, `admit` gets their address, and can refuse the fetch.
 pub async fn push_request(
     core: &Core,
     client: &AuthenticatedClient,

@@ -10,7 +10,7 @@ use crate::jose::jwt::{self, ExpectedTyp};
 use crate::oauth::access_token::{AccessTokenTyp, PresentedAccessToken, hour_of};
 use crate::oauth::client::{Client, GrantType};
 use crate::oauth::client_auth::AuthenticatedClient;
-use crate::oauth::introspection::{Active, Introspection};
+use crate::oauth::introspection::{Active, Introspection, SIGNED_TYP, SignedIntrospection};
 use crate::oauth::refresh::RefreshFamily;
 use crate::oauth::refresh_keys::{PresentedRefreshToken, RefreshTokenId};
 use crate::oauth::scope::Scope;
@@ -142,6 +142,30 @@ pub fn introspect(
         jti: Some(claims.jti),
         cnf: claims.cnf,
     })))
+}
+
+/// Signs the response for the client that asked (RFC 9701 section 5).
+pub fn sign_introspection(
+    core: &Core,
+    client: &AuthenticatedClient,
+    introspection: &Introspection,
+    now: Timestamp,
+) -> Result<String, Failure> {
+    let catalog = core.catalog();
+    let alg = client
+        .introspection_signed_response_alg
+        .unwrap_or(Algorithm::Rs256);
+    let key = catalog
+        .keyring()
+        .signer(alg)
+        .ok_or(Failure::NoKey(alg.as_str()))?;
+    let claims = SignedIntrospection {
+        iss: &core.policy.issuer,
+        aud: &client.client_id,
+        iat: now,
+        token_introspection: introspection,
+    };
+    Ok(jwt::sign(key, SIGNED_TYP, &claims)?)
 }
 
 /// The account identifier, which can be an e-mail address. If the client of the token may not learn that, the UUID.

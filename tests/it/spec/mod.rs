@@ -37,4 +37,5 @@ mod rfc9207;
 mod rfc9449;
 mod rfc9449_proofs;
 mod rfc9700_retry;
+mod rfc9701;
 mod rp_initiated_logout;
