@@ -135,10 +135,7 @@ impl RequestedMetadata {
         }
         expect(&mut members, "subject_type", &["public"])?;
         expect(&mut members, "application_type", &["web", "native"])?;
-        let signing_alg: Option<String> = take(&mut members, "token_endpoint_auth_signing_alg")?;
-        if signing_alg.is_some_and(|name| Algorithm::of_received(&name).is_err()) {
-            return Err(unusable("token_endpoint_auth_signing_alg", "is not supported"));
-        }
+        take_algorithm(&mut members, "token_endpoint_auth_signing_alg")?;
         let response_types: Option<Vec<String>> = take(&mut members, "response_types")?;
         if response_types.is_some_and(|types| types != ["code"]) {
             return Err(unusable("response_types", "must be [code]"));
@@ -189,7 +186,7 @@ impl RequestedMetadata {
                 dpop_bound_access_tokens: Some(
                     take(&mut members, "dpop_bound_access_tokens")?.unwrap_or_default(),
                 ),
-                request_object_signing_alg: Some(Removable(take(
+                request_object_signing_alg: Some(Removable(take_algorithm(
                     &mut members,
                     "request_object_signing_alg",
                 )?)),
@@ -252,6 +249,13 @@ fn take<T: DeserializeOwned>(members: &mut Map<String, Value>, name: &str) -> Re
     value
         .transpose()
         .map_err(|_| unusable(name, "is malformed, or has a value that is not supported"))
+}
+
+/// Takes out the name of an algorithm that the client signs with.
+fn take_algorithm(members: &mut Map<String, Value>, name: &str) -> Result<Option<Algorithm>, Refusal> {
+    let named: Option<String> = take(members, name)?;
+    let read = named.map(|named| Algorithm::of_received(&named)).transpose();
+    read.map_err(|_| unusable(name, "is not supported"))
 }
 
 /// Takes a member out. Its value must be one of `known`.
@@ -373,7 +377,7 @@ mod tests {
             ("software_id", json!({ "any": "thing" })),
             ("subject_type", json!("public")),
             ("dpop_bound_access_tokens", json!(true)),
-            ("request_object_signing_alg", json!("ES256")),
+            ("request_object_signing_alg", json!("Ed25519")),
             ("require_signed_request_object", json!(true)),
             ("userinfo_signed_response_alg", Value::Null),
             ("scope", json!("openid unknown")),
