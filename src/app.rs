@@ -321,6 +321,17 @@ impl App {
         documents
     }
 
+    /// The endpoints where clients show certificates.
+    fn certificate_endpoints(&self) -> Option<Vec<(&'static str, String)>> {
+        let base = self.core.policy.mtls.base(&self.core.policy.issuer)?;
+        let endpoints = DISCOVERED.iter().filter(|(_, route)| route.takes_certificates());
+        Some(
+            endpoints
+                .map(|(member, route)| (*member, route.url(&base)))
+                .collect(),
+        )
+    }
+
     fn discovery_document(&self, catalog: &Catalog) -> String {
         let standard = Scope::of(Scope::STANDARD).unwrap_or_default();
         let enabled = catalog.clients().filter(|client| client.enabled);
@@ -336,6 +347,7 @@ impl App {
                 .filter(|(_, route)| *route != Route::Register || self.accepts_registrations())
                 .map(|(member, route)| (*member, self.url(route)))
                 .collect(),
+            certificate_endpoints: self.certificate_endpoints(),
             service_documentation: self.core.policy.service_documentation.as_deref(),
             signing_algs: catalog.keyring().published_algorithms(),
             scopes: own.into_iter().fold(standard, Scope::with),

@@ -137,6 +137,14 @@ macro_rules! routes {
                 }
             }
 
+            /// Whether it is answered where clients show certificates (RFC 8705 section 5). Pages are not: a browser would ask
+            /// its user for a certificate.
+            pub fn takes_certificates(&self) -> bool {
+                let is_for_probes = matches!(self, Self::Healthz | Self::Readyz);
+                let is_for_clients = matches!(self.caller(), Caller::Client | Caller::ApiKey);
+                is_for_probes || is_for_clients || *self == Self::UserInfo
+            }
+
             /// What it is for.
             pub fn purpose(&self) -> &'static str {
                 match self {

@@ -31,6 +31,7 @@ use crate::flow::{Core, OpenError};
 use crate::identity::LoginName;
 use crate::jose::alg::Algorithm;
 use crate::oauth::fields::{Lifetime, check_text, in_words, with_article};
+use crate::oauth::mtls::MtlsPolicy;
 use crate::oauth::{Fault, FaultCode};
 use crate::observe::audit;
 use crate::observe::audit::Event;
@@ -163,6 +164,7 @@ struct RecordChecks {
     issuer: String,
     longest_access_token: Duration,
     indispensable: Vec<Algorithm>,
+    mtls: MtlsPolicy,
 }
 
 impl RecordChecks {
@@ -171,6 +173,7 @@ impl RecordChecks {
             issuer: core.policy.issuer.clone(),
             longest_access_token: core.policy.key_retention(),
             indispensable: rotate_keys::indispensable(core),
+            mtls: core.policy.mtls.clone(),
         }
     }
 

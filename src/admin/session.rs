@@ -201,7 +201,7 @@ mod tests {
             scope: Scope::of(["openid"]).unwrap(),
             resources: Resources::new(),
             claims: ClaimsRequest::default(),
-            bound_key: None,
+            bound_to: None,
         };
         let keys = RefreshKeys::new([(1, vec![1; 32].into())]);
         let first = keys.first_token(id, [2; 16]).unwrap();

@@ -107,7 +107,7 @@ pub(super) fn metrics_listen(
 }
 
 /// Parses an address with a port. An IPv4-mapped IPv6 address (RFC 4291 section 2.5.5.2) becomes an IPv4 address.
-fn address(text: &str) -> Option<SocketAddr> {
+pub(super) fn address(text: &str) -> Option<SocketAddr> {
     let parsed: SocketAddr = text.parse().ok()?;
     Some(match parsed.ip().to_canonical() {
         IpAddr::V4(ip) => SocketAddr::from((ip, parsed.port())),

@@ -9,8 +9,10 @@ mod clients;
 mod dpop;
 pub mod file;
 mod listen;
+mod log;
 pub mod memory;
 pub mod memory_limit;
+pub mod mtls;
 pub mod reader;
 pub mod reference;
 pub mod reference_text;
@@ -39,6 +41,7 @@ use crate::password::PasswordParams;
 use self::file::{Origin, ParsedFile, RawValue, SettingValue};
 use self::memory::{MemoryPlan, MemorySettings};
 use self::memory_limit::MemoryLimit;
+use self::mtls::Mtls;
 use self::reader::Reader;
 
 /// The environment variable that names the file.
@@ -215,6 +218,8 @@ pub struct Settings {
     pub theme: String,
     /// The folder of the operator's themes. It may be missing.
     pub theme_dir: PathBuf,
+    /// How clients show certificates.
+    pub mtls: Mtls,
     /// How providers and published keys are reached.
     pub outbound: OutboundPolicy,
     /// How much of the audit is kept.

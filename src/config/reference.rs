@@ -2,7 +2,7 @@
 //! from it.
 
 pub use super::setting::{Kind, Setting, setting};
-use super::{clients, dpop};
+use super::{clients, dpop, mtls, tls};
 
 /// `--data-dir` is a flag of every command.
 const NO_FLAG: (&str, &str) = ("DIR", "");
@@ -114,18 +114,7 @@ pub const SETTINGS: &[Setting] = &[
         r#""/etc/idsvc/themes""#,
         "Where the operator's themes are, one folder each; read again when something in it changes.\nLeft out: themes in data_dir.",
     ),
-    setting(
-        "tls.mode",
-        Kind::Text,
-        ("MODE", "files, acme, self-signed or off"),
-        Some(r#""files""#),
-        r#""files""#,
-        "files: certificate and key from PEM files, read again when they change and on SIGHUP.\n\
-         acme: a certificate from a certificate authority, ordered and renewed by the service; see [acme].\n\
-         Naming acme.domains is enough when this is left out.\n\
-         self-signed: a certificate made here, for development.\n\
-         off: plain HTTP, on loopback or behind trusted_proxies only.",
-    ),
+    tls::MODE,
     setting(
         "tls.cert",
         Kind::Text,
@@ -142,6 +131,9 @@ pub const SETTINGS: &[Setting] = &[
         r#""/etc/idsvc/key.pem""#,
         "The private key. For tls.mode = \"files\".",
     ),
+    mtls::LISTEN,
+    mtls::CA,
+    mtls::BASE_URL,
     setting(
         "acme.domains",
         Kind::List,

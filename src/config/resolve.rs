@@ -10,10 +10,12 @@ use url::Url;
 use super::backups::backups;
 use super::clients::registration;
 use super::listen::{listen, metrics_listen, redirect_listen};
+use super::log::log;
 use super::memory::{self, MemorySettings};
+use super::mtls::{self, mtls};
 use super::reader::{Reader, format_duration};
 use super::tls::{issuer, tls};
-use super::{Config, ConfigError, EventRetention, Fault, Log, LogFormat, Settings, Sources, Tls, dpop};
+use super::{Config, ConfigError, EventRetention, Fault, Settings, Sources, Tls, dpop};
 use crate::age::Recipients;
 use crate::identity::SessionLifetimes;
 use crate::jose::alg::Algorithm;
@@ -108,6 +110,7 @@ pub fn resolve_all(sources: &Sources) -> (Config, Vec<Fault>) {
         is_dev: sources.is_dev,
         warnings: Vec::new(),
     };
+    mtls::check(&mut reader, &config);
     config.warnings = reader.warnings;
     (config, reader.faults)
 }
@@ -194,6 +197,7 @@ pub(super) fn settings(reader: &mut Reader<'_>) -> Settings {
         connections: None,
     };
     let data_dir = data_dir(reader);
+    let mtls = mtls(reader);
     let policy_without_issuer = Policy {
         issuer: String::new(),
         service_name: service_name(reader),
@@ -209,6 +213,7 @@ pub(super) fn settings(reader: &mut Reader<'_>) -> Settings {
             .unwrap_or(Algorithm::Es256),
         access_token_typ,
         dpop_nonce: dpop::nonce(reader),
+        mtls: mtls.policy(),
         id_token_alias: reader.flag("id_token_alias"),
         anonymous_retention: reader.duration("anonymous.retention", SECOND),
         key_rotation: key_rotation(reader),
@@ -225,6 +230,7 @@ pub(super) fn settings(reader: &mut Reader<'_>) -> Settings {
         data_dir,
         base_url: base_url(reader),
         policy_without_issuer,
+        mtls,
         outbound: OutboundPolicy {
             ca_file: reader.path("outbound.ca_file").map(|(file, _)| file),
             allow: networks(reader, "outbound.allow"),
@@ -488,20 +494,4 @@ fn check_authorities(reader: &mut Reader<'_>, terms: &OutboundPolicy) {
     if let Err(error) = Client::new(terms) {
         reader.fault_at("outbound.ca_file", error.to_string());
     }
-}
-
-fn log(reader: &mut Reader<'_>) -> Log {
-    let format = match reader.one_of("log.format", &["auto", "text", "json"]) {
-        Some("text") => LogFormat::Text,
-        Some("json") => LogFormat::Json,
-        _ => LogFormat::Auto,
-    };
-    let level = match reader.one_of("log.level", &["info", "error", "warn", "debug", "trace"]) {
-        Some("error") => tracing::Level::ERROR,
-        Some("warn") => tracing::Level::WARN,
-        Some("debug") => tracing::Level::DEBUG,
-        Some("trace") => tracing::Level::TRACE,
-        _ => tracing::Level::INFO,
-    };
-    Log { format, level }
 }

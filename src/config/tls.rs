@@ -6,10 +6,24 @@ use url::{Host, Url};
 
 use super::file::{Origin, SettingValue};
 use super::reader::Reader;
+use super::setting::{Kind, Setting, setting};
 use super::{DEV_PORT, Fault, Tls, host_of};
 use crate::net::acme::{LETS_ENCRYPT, Plan};
 use crate::net::outbound::address;
 use crate::oauth::redirect_uri::is_on_this_machine;
+
+pub(super) const MODE: Setting = setting(
+    "tls.mode",
+    Kind::Text,
+    ("MODE", "files, acme, self-signed or off"),
+    Some(r#""files""#),
+    r#""files""#,
+    "files: certificate and key from PEM files, read again when they change and on SIGHUP.\n\
+     acme: a certificate from a certificate authority, ordered and renewed by the service; see [acme].\n\
+     Naming acme.domains is enough when this is left out.\n\
+     self-signed: a certificate made here, for development.\n\
+     off: plain HTTP, on loopback or behind trusted_proxies only.",
+);
 
 /// Passwords and tokens must not cross a network in the clear.
 pub(super) const PLAIN_AND_PUBLIC: &str =

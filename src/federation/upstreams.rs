@@ -169,8 +169,19 @@ impl Upstreams {
         token: &str,
         now: Timestamp,
     ) -> Result<Arc<JwkSet>, Unavailable> {
+        let suffices = |keys: &JwkSet| is_signed_by_one_of(token, keys);
+        self.key_set_that(jwks_uri, suffices, now).await
+    }
+
+    /// The keys published at `jwks_uri`. If they do not suffice, they are fetched again, at most once a minute.
+    pub async fn key_set_that(
+        &self,
+        jwks_uri: &str,
+        suffices: impl Fn(&JwkSet) -> bool,
+        now: Timestamp,
+    ) -> Result<Arc<JwkSet>, Unavailable> {
         let fetch = || self.fetch_keys(jwks_uri.to_owned());
-        get_key_set(&self.key_sets, jwks_uri, token, now, fetch).await
+        get_key_set(&self.key_sets, jwks_uri, suffices, now, fetch).await
     }
 
     /// The keys that a client which registered itself publishes at `jwks_uri`, like [`Upstreams::key_set_for`]. They are
@@ -191,7 +202,7 @@ impl Upstreams {
             admit(&url)?;
         }
         let fetch = || self.fetch_registrant_keys(jwks_uri, &url);
-        Ok(get_key_set(&self.registrant_key_sets, jwks_uri, token, now, fetch).await)
+        Ok(get_key_set(&self.registrant_key_sets, jwks_uri, suffices, now, fetch).await)
     }
 
     /// The document of the client with this identifier.
@@ -372,16 +383,16 @@ impl Upstreams {
     }
 }
 
-/// The cached keys. If they do not contain the key of `token`, newer ones are fetched.
+/// The cached keys. If they do not suffice, newer ones are fetched.
 async fn get_key_set<F: Future<Output = Fetched<JwkSet>>>(
     cache: &Cache<JwkSet>,
     jwks_uri: &str,
-    token: &str,
+    suffices: impl Fn(&JwkSet) -> bool,
     now: Timestamp,
     fetch: impl Fn() -> F,
 ) -> Result<Arc<JwkSet>, Unavailable> {
     let known = cache.get(jwks_uri, now, &fetch).await?;
-    if is_signed_by_one_of(token, &known) {
+    if suffices(&known) {
         return Ok(known);
     }
     let newer = cache.newer(jwks_uri, &known, now, &fetch).await;

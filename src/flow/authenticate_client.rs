@@ -51,7 +51,13 @@ pub async fn authenticate_client(
         None => client.map(|client| Arc::new(JwkSet::of_jwks(&client.jwks))),
     };
     let known = (client, keys.as_deref());
-    let unused = match client_auth::authenticate(credentials, known, recipient, now) {
+    let unused = match client_auth::authenticate(
+        credentials,
+        known,
+        recipient,
+        core.client_authorities.as_ref(),
+        now,
+    ) {
         Ok(Authentication::Complete(client)) => return Ok(Ok(client)),
         Ok(Authentication::IfUnused(unused)) => unused,
         Err(refusal) => return Ok(Err(refusal)),
@@ -65,7 +71,7 @@ pub async fn authenticate_client(
     Ok(unused.recorded(is_first))
 }
 
-/// The published keys that an assertion is checked with, and the record that names their address. `None` if the
+/// The published keys that an assertion or a certificate is checked with, and the record that names their address. `None` if the
 /// client publishes none.
 async fn published_keys(
     core: &Core,
@@ -74,20 +80,33 @@ async fn published_keys(
     admit: impl FnOnce(&Url) -> Result<(), Failure>,
     now: Timestamp,
 ) -> Result<Answer<Option<(Arc<Client>, Arc<JwkSet>)>>, Failure> {
-    let Some(assertion) = credentials.assertion() else {
+    if credentials.assertion().is_none() && credentials.certificate().is_none() {
         return Ok(Ok(None));
-    };
+    }
     let stored = core.catalog().client(&credentials.client_id).cloned();
     let client = stored.or_else(|| unstored.cloned());
     let Some(client) = client.filter(|client| client.enabled) else {
         return Ok(Ok(None));
     };
-    if client.jwks_uri.is_none() {
+    let Some(uri) = &client.jwks_uri else {
         return Ok(Ok(None));
-    }
-    let keys = or_refuse!(keys_of(core, &client, assertion, admit, now).await?);
-    Ok(Ok(Some((client, keys))))
+    };
+    let keys = match (credentials.assertion(), credentials.certificate()) {
+        (Some(assertion), _) => keys_of(core, &client, assertion, admit, now).await?,
+        (None, Some(certificate)) if client.self_signed_tls_client_auth => {
+            let suffices = |keys: &JwkSet| certificate.has_key_of(keys);
+            let keys = core.upstreams.key_set_that(uri, suffices, now).await;
+            keys.map_err(|_| KEYS_UNAVAILABLE)
+        }
+        (None, _) => return Ok(Ok(None)),
+    };
+    Ok(keys.map(|keys| Some((client, keys))))
 }
+
+const KEYS_UNAVAILABLE: Refusal = Refusal::new(
+    ErrorCode::TemporarilyUnavailable,
+    "the keys of this client could not be fetched from its jwks_uri",
+);
 
 /// The keys that `token` is verified with: those that the client publishes, or those that are registered with it.
 pub(super) async fn keys_of(
@@ -106,12 +125,7 @@ pub(super) async fn keys_of(
     } else {
         upstreams.key_set_for(uri, token, now).await
     };
-    Ok(keys.map_err(|_| {
-        Refusal::new(
-            ErrorCode::TemporarilyUnavailable,
-            "the keys of this client could not be fetched from its jwks_uri",
-        )
-    }))
+    Ok(keys.map_err(|_| KEYS_UNAVAILABLE))
 }
 
 /// Checks an API key and records its use, so that the operator sees which keys are in use.

@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 use crate::federation::metadata::https;
 use crate::jose::alg::Algorithm;
 use crate::oauth::client::{
-    AuthMethod, Client, ConsentRequirement, GrantType, PkceRequirement, RefreshPolicy, is_theme_name,
+    Client, ConsentRequirement, GrantType, PkceRequirement, RefreshPolicy, is_theme_name,
 };
+use crate::oauth::client_certificate::{ExpectedName, NameFault};
 use crate::oauth::client_metadata::ClientFields;
+use crate::oauth::mtls::MtlsPolicy;
 use crate::oauth::redirect_uri::{
     LOGOUT_PARAMETERS, RESPONSE_PARAMETERS, check_query, check_registrable, is_origin,
 };
@@ -35,11 +37,7 @@ pub fn apply(change: ClientFields, client: &mut Client, faults: &mut Vec<Fault>)
     } else if client.jwks_uri.is_some() {
         client.jwks.clear();
     }
-    if client.has_keys() {
-        client
-            .token_endpoint_auth_methods
-            .insert(AuthMethod::PrivateKeyJwt);
-    }
+    client.fit_methods_to_keys();
 }
 
 /// The grants of a client without named ones: those of sign-ins, if it has a redirect URI. A client without grants
@@ -235,14 +233,14 @@ fn check_credentials(before: Option<&Client>, client: &Client, faults: &mut Vec<
         faults.push(FaultCode::Invalid.at(["jwks_uri"], detail));
     }
     let acts_for_itself = client.may_use(GrantType::ClientCredentials);
-    if !client.is_public() && !client.has_keys() && client.secrets.is_empty() {
+    if !client.is_public() && client.secrets.is_empty() && !authenticates_by_key(client) {
         let detail = "the client needs a key or a secret to authenticate with";
         faults.push(FaultCode::Required.at(["keys", "jwks_uri"], detail));
     }
-    if client.is_public() && (acts_for_itself || client.has_keys()) {
+    if client.is_public() && (acts_for_itself || authenticates_by_key(client)) {
         let detail = "a public client has no key and cannot use client_credentials";
         faults.push(FaultCode::NotAllowed.at(["grant_types", "keys", "jwks_uri"], detail));
-    } else if acts_for_itself && !client.has_keys() && client.max_scope.is_none() {
+    } else if acts_for_itself && !authenticates_by_key(client) && client.max_scope.is_none() {
         let detail =
             "the grant client_credentials needs a key, or a secret with a scope limit, which is less secure";
         faults.push(FaultCode::Required.at(["keys", "jwks_uri", "max_scope"], detail));
@@ -264,6 +262,53 @@ fn check_credentials(before: Option<&Client>, client: &Client, faults: &mut Vec<
     if !is_allowed(most, client, known) {
         let detail = "max scope names values that are not allowed";
         faults.push(FaultCode::NotAllowed.at(["max_scope", "scope"], detail));
+    }
+}
+
+/// Whether the client authenticates with a key: with assertions, or with a certificate.
+fn authenticates_by_key(client: &Client) -> bool {
+    client.has_keys() || client.has_certificate_name()
+}
+
+/// Checks what a client has to do with certificates. Without authorities no certificate of an authority authenticates it.
+pub fn check_certificates(client: &Client, mtls: &MtlsPolicy, faults: &mut Vec<Fault>) {
+    let names: Vec<_> = ExpectedName::fields(&client.metadata).collect();
+    for (field, value) in &names {
+        if let Err(NameFault { field, problem }) = ExpectedName::parse(field, value) {
+            faults.push(FaultCode::Invalid.at([field], format!("{field} = {problem}")));
+        }
+    }
+    if let Some((field, _)) = names.first() {
+        let mut refuse = |detail: &str| faults.push(FaultCode::NotAllowed.at([field], detail));
+        if names.len() > 1 {
+            refuse("a client is known by one name in its certificate: its subject, or one alternative name");
+        }
+        if !mtls.has_authorities {
+            refuse(
+                "a certificate of an authority authenticates nobody until tls.mtls_ca names the authority",
+            );
+        }
+        if client.self_signed_tls_client_auth {
+            refuse("a client has a certificate of an authority or a self-signed one, not both");
+        }
+    }
+    if client.self_signed_tls_client_auth {
+        if client.is_public() {
+            let detail = "a public client does not authenticate";
+            faults.push(FaultCode::NotAllowed.at(["self_signed_tls_client_auth"], detail));
+        }
+        if !client.has_keys() {
+            let detail = "a self-signed certificate is known by its key: register the key";
+            faults.push(FaultCode::Required.at(["keys", "jwks_uri"], detail));
+        }
+    }
+    if client.tls_client_certificate_bound_access_tokens && client.dpop_bound_access_tokens {
+        let detail = "a token is bound to a certificate or to a DPoP key, not to both";
+        let fields = [
+            "tls_client_certificate_bound_access_tokens",
+            "dpop_bound_access_tokens",
+        ];
+        faults.push(FaultCode::NotAllowed.at(fields, detail));
     }
 }
 

@@ -184,7 +184,7 @@ mod tests {
             scope: "openid".parse().unwrap(),
             resources: Resources::new(),
             claims: ClaimsRequest::default(),
-            bound_key: None,
+            bound_to: None,
         };
         (user, authorization)
     }

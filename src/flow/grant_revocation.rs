@@ -191,7 +191,7 @@ mod tests {
                             scope: Scope::default(),
                             resources: Resources::new(),
                             claims: ClaimsRequest::default(),
-                            bound_key: None,
+                            bound_to: None,
                         };
                         let id = next();
                         let keys = RefreshKeys::new([(1, vec![1; 32].into())]);

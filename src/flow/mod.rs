@@ -52,6 +52,7 @@ use crate::federation::Upstreams;
 use crate::federation::upstreams::{OutboundPolicy, SetupError};
 use crate::jose::keyring::SignError;
 use crate::jose::signature_cache::SignatureCache;
+use crate::oauth::client_certificate::ClientAuthorities;
 use crate::oauth::{Policy, Refusal};
 use crate::password::{NotComputed, OutOfMemory, PasswordPool};
 use crate::random::Random;
@@ -133,6 +134,8 @@ pub struct Core {
     pub passwords: PasswordPool,
     /// The client for requests to upstream providers, with a cache of what they publish.
     pub upstreams: Upstreams,
+    /// The authorities whose certificates authenticate clients.
+    pub client_authorities: Option<ClientAuthorities>,
     /// Signatures of access tokens that were verified before.
     pub signature_cache: SignatureCache,
     /// Scope values that clients ask for and that do not exist.
@@ -159,6 +162,7 @@ impl Core {
         let upstreams = Upstreams::new(&OutboundPolicy::default(), &random)?;
         Ok(Self {
             upstreams,
+            client_authorities: None,
             signature_cache: SignatureCache::default(),
             unknown_scopes: UnknownScopes::default(),
             store,
@@ -178,6 +182,13 @@ impl Core {
     pub fn reaching(mut self, terms: &OutboundPolicy) -> Result<Self, SetupError> {
         self.upstreams = Upstreams::new(terms, &self.random)?;
         Ok(self)
+    }
+
+    /// The same, with these authorities for the certificates of clients.
+    #[must_use]
+    pub fn trusting(mut self, client_authorities: Option<ClientAuthorities>) -> Self {
+        self.client_authorities = client_authorities;
+        self
     }
 
     /// The clients, providers and keys as they are now.

@@ -7,13 +7,15 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::client_check::{apply, check};
+use super::client_check::{apply, check, check_certificates};
 use super::grant_revocation::GrantRevocation;
 use super::{Answer, Core, Failure};
 use crate::clock::Timestamp;
 use crate::jose::alg::Algorithm;
 use crate::oauth::client::{Client, ClientOrigin, StoredSecret};
 use crate::oauth::error::{ErrorCode, Refusal};
+use crate::oauth::fault::FaultCode;
+use crate::oauth::mtls::MtlsPolicy;
 use crate::oauth::registration::{self, Registration, RequestedMetadata};
 use crate::oauth::resource::Apis;
 use crate::observe::audit;
@@ -57,6 +59,7 @@ pub struct ClientInformation {
 struct MetadataRules {
     apis: Arc<Apis>,
     usable: Vec<Algorithm>,
+    mtls: MtlsPolicy,
 }
 
 impl MetadataRules {
@@ -66,6 +69,7 @@ impl MetadataRules {
         Self {
             apis: Arc::clone(catalog.apis()),
             usable: Algorithm::ALL.into_iter().filter(has_key).collect(),
+            mtls: core.policy.mtls.clone(),
         }
     }
 
@@ -89,6 +93,11 @@ impl MetadataRules {
         let mut checked = client.clone();
         checked.scope = allowed;
         check(before, &checked, &self.usable, &BTreeSet::new(), &mut faults);
+        check_certificates(&checked, &self.mtls, &mut faults);
+        if checked.tls_client_certificate_bound_access_tokens && self.mtls.port.is_none() {
+            let detail = "the service asks for no client certificates";
+            faults.push(FaultCode::NotAllowed.at(["tls_client_certificate_bound_access_tokens"], detail));
+        }
         match registration::refusal_of(&faults) {
             Some(refusal) => Err(refusal),
             None => Ok(client),

@@ -3,7 +3,8 @@
 use super::{Answer, Core, Failure};
 use crate::clock::Timestamp;
 use crate::oauth::assertion::ReplayKey;
-use crate::oauth::dpop::{DpopProof, REPLAYED};
+use crate::oauth::confirmation::Possession;
+use crate::oauth::dpop::REPLAYED;
 use crate::oauth::error::Refusal;
 use crate::observe::audit::{self, Event};
 use crate::store::StoreError;
@@ -51,11 +52,11 @@ pub(super) async fn use_once(
 /// use last, so a refused request stores nothing.
 pub(super) fn check_proof(
     snapshot: &dyn Snapshot,
-    proof: Option<&DpopProof>,
+    possession: Option<&Possession>,
     now: Timestamp,
 ) -> Result<Answer<()>, StoreError> {
-    match proof {
-        Some(proof) if was_used(snapshot, proof.replay_key, now)? => Ok(Err(REPLAYED)),
+    match possession.and_then(Possession::replay_key) {
+        Some(replay_key) if was_used(snapshot, replay_key, now)? => Ok(Err(REPLAYED)),
         Some(_) | None => Ok(Ok(())),
     }
 }
@@ -68,19 +69,20 @@ pub fn record_refusal(refusal: &Refusal, client_id: &str) {
 }
 
 /// Records the use of a proof in the transaction of the grant.
-pub(super) fn record_proof(tx: &mut dyn Tx, proof: Option<&DpopProof>) -> Result<(), StoreError> {
-    proof.map_or(Ok(()), |proof| record_use(tx, proof.replay_key))
+pub(super) fn record_proof(tx: &mut dyn Tx, possession: Option<&Possession>) -> Result<(), StoreError> {
+    let replay_key = possession.and_then(Possession::replay_key);
+    replay_key.map_or(Ok(()), |replay_key| record_use(tx, replay_key))
 }
 
 /// Records the use of a proof for an answer without a transaction of its own. Refuses a proof that was used before.
 pub(super) async fn use_proof(
     core: &Core,
-    proof: Option<&DpopProof>,
+    replay_key: Option<ReplayKey>,
     now: Timestamp,
 ) -> Result<Answer<()>, Failure> {
-    let Some(proof) = proof else {
+    let Some(replay_key) = replay_key else {
         return Ok(Ok(()));
     };
-    let is_first = use_once(core, "use_proof", proof.replay_key, now).await?;
+    let is_first = use_once(core, "use_proof", replay_key, now).await?;
     Ok(if is_first { Ok(()) } else { Err(REPLAYED) })
 }

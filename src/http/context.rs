@@ -12,6 +12,7 @@ use bytes::Bytes;
 use url::Url;
 
 use super::client_address;
+use super::client_certificate::ShownCertificate;
 use super::cookie::Cookie;
 use super::drawing::draw_beside_workers;
 use super::headers;
@@ -50,6 +51,7 @@ pub struct RequestContext {
     pub body: Bytes,
     from: IpAddr,
     parts: Parts,
+    pub(super) shown_certificate: ShownCertificate,
     page_style: OnceLock<PageStyle>,
     client_id: OnceLock<String>,
     refusal_log: OnceLock<RefusalLog>,
@@ -108,6 +110,7 @@ impl RequestContext {
             read_at: Instant::now(),
             body: Bytes::new(),
             from,
+            shown_certificate: ShownCertificate::of(&parts.extensions),
             parts,
             page_style: OnceLock::new(),
             client_id: OnceLock::new(),
@@ -489,7 +492,7 @@ impl RequestContext {
 
     /// 404: a page for browsers, an empty body for programs.
     pub fn not_found(&self) -> HttpResponse {
-        if self.accepts_html() {
+        if self.accepts_html() && !self.is_at_certificate_listener() {
             self.error_page(
                 StatusCode::NOT_FOUND,
                 ErrorKind::NotFound,

@@ -4,6 +4,7 @@
 //! made in [`crate::flow`] and [`crate::oauth`].
 
 pub mod client_address;
+pub mod client_certificate;
 pub mod context;
 pub mod cookie;
 mod drawing;
@@ -60,6 +61,7 @@ where
     let route = strip_issuer_path(&app.issuer_path, parts.uri.path()).and_then(Route::recognise);
     let version = parts.version;
     let context = RequestContext::new(app, parts, peer);
+    let route = route.filter(|route| !context.is_at_certificate_listener() || route.takes_certificates());
     let permit = match check_request_limits(&context) {
         Ok(permit) => permit,
         Err(mut refusal) => {

@@ -156,7 +156,8 @@ impl PublicKey {
         }
     }
 
-    fn from_spki(spki: &[u8]) -> Result<Self, JwkError> {
+    /// Reads a `SubjectPublicKeyInfo` (RFC 5280 section 4.1). The key has no `kid`.
+    pub fn from_spki(spki: &[u8]) -> Result<Self, JwkError> {
         const MALFORMED: JwkError = JwkError::Malformed("subject public key");
         let fields = || {
             let mut spki = der::Reader::new(der::Reader::only(spki, der::SEQUENCE)?);

@@ -25,6 +25,7 @@ use tokio_rustls::server::TlsStream;
 use super::activity::{Activity, Overdue, Timeouts};
 use super::alpn::{ACME_TLS_1, HTTP_2};
 use super::answer::{self, ResponseBody};
+use super::client_certificate::ClientCertificates;
 use super::drain::Draining;
 use super::monitored_stream::{MonitoredStream, Protocol};
 use super::tls::Acceptor;
@@ -114,6 +115,7 @@ pub async fn serve(
         }
     };
     activity.secured();
+    let service = service.with_certificates(acceptor.certificates_of(stream.get_ref().1));
     match stream.get_ref().1.alpn_protocol() {
         Some(HTTP_2) => http_2(stream, service, activity, limits, draining).await,
         // The check ends with the handshake (RFC 8737 section 3).
@@ -271,6 +273,7 @@ pub struct Guarded {
     service: RequestHandler,
     peer: Peer,
     fallback: Fallback,
+    certificates: Option<ClientCertificates>,
 }
 
 impl Guarded {
@@ -280,7 +283,13 @@ impl Guarded {
             service,
             peer,
             fallback,
+            certificates: None,
         }
+    }
+
+    /// Gives these certificates of the client to each request.
+    fn with_certificates(self, certificates: Option<ClientCertificates>) -> Self {
+        Self { certificates, ..self }
     }
 
     /// Answers requests that came without TLS to a port for TLS.
@@ -317,8 +326,12 @@ impl Guarded {
             service,
             peer,
             fallback,
+            certificates,
         } = self;
-        service_fn(move |request: Request<Incoming>| {
+        service_fn(move |mut request: Request<Incoming>| {
+            if let Some(certificates) = &certificates {
+                request.extensions_mut().insert(certificates.clone());
+            }
             let serving = activity.serving();
             let (activity, fallback, draining) = (activity.clone(), fallback.clone(), draining.clone());
             let (version, uri) = (request.version(), request.uri().clone());

@@ -11,8 +11,10 @@ use rustix::net::sockopt::socket_acceptconn;
 
 /// The name (`FileDescriptorName=`) of sockets for the metrics.
 pub const METRICS: &str = "metrics";
-/// The name of sockets whose plain HTTP is redirected. Sockets with any other name are for the public.
+/// The name of sockets whose plain HTTP is redirected. Sockets with a name that is not listed here are for the public.
 pub const REDIRECT: &str = "redirect";
+/// The name of sockets where clients show certificates.
+pub const MTLS: &str = "mtls";
 
 /// Why the sockets cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +42,8 @@ pub struct Inherited {
     pub metrics: Vec<TcpListener>,
     /// For the redirect.
     pub redirect: Vec<TcpListener>,
+    /// For clients with certificates.
+    pub mtls: Vec<TcpListener>,
 }
 
 /// The number of the first descriptor (`SD_LISTEN_FDS_START`).
@@ -67,6 +71,7 @@ impl Inherited {
             match name {
                 METRICS => inherited.metrics.push(socket),
                 REDIRECT => inherited.redirect.push(socket),
+                MTLS => inherited.mtls.push(socket),
                 _ => inherited.public.push(socket),
             }
         }

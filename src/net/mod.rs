@@ -10,6 +10,7 @@ pub mod answer;
 pub mod certificate;
 mod certificate_file;
 pub mod challenge;
+pub mod client_certificate;
 pub mod connection;
 pub mod drain;
 pub mod inherited;
@@ -23,6 +24,7 @@ pub mod open_connections;
 pub mod outbound;
 pub mod self_signed;
 pub mod tls;
+mod tls_config;
 pub mod tls_error;
 pub mod validity;
 

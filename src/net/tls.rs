@@ -7,20 +7,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use rustls::ServerConfig;
-use rustls::crypto::ring;
-use rustls::server::{ClientHello, ResolvesServerCert};
-use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::server::ResolvesServerCert;
+use rustls::sign::SingleCertAndKey;
+use rustls::{ServerConfig, ServerConnection};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
-use super::alpn::{HTTP_1_0, HTTP_1_1, HTTP_2};
 use super::certificate::{self, Pair};
 use super::certificate_file::CertificateFolder;
 use super::challenge::Challenges;
-use super::key_exchange::crypto_provider;
+use super::client_certificate::ClientCertificates;
 use super::self_signed;
+use super::tls_config::{NoCertificate, asking_config, server_config};
 use super::tls_error::TlsError;
 use super::validity::{ExpiryWarning, Validity};
 
@@ -31,7 +30,10 @@ const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Accepts TLS connections with the current certificate. A clone shares it.
 #[derive(Clone, Debug)]
-pub struct Acceptor(Arc<Inner>);
+pub struct Acceptor {
+    inner: Arc<Inner>,
+    asks_for_certificates: bool,
+}
 
 #[derive(Debug)]
 struct Inner {
@@ -52,6 +54,8 @@ struct ChallengeResponder {
 #[derive(Debug)]
 struct Current {
     config: Arc<ServerConfig>,
+    /// The configuration that asks for client certificates.
+    asking: Arc<ServerConfig>,
     validity: Option<Validity>,
 }
 
@@ -183,10 +187,7 @@ impl Acceptor {
                 source.warn(pair, now_unix_seconds);
                 current
             }
-            None => Current {
-                config: Arc::new(server_config(Arc::new(NoCertificate))?),
-                validity: None,
-            },
+            None => Current::new(Arc::new(NoCertificate), None)?,
         };
         let challenges = match source {
             Source::Acme { .. } => {
@@ -196,35 +197,62 @@ impl Acceptor {
             }
             Source::Files { .. } | Source::SelfSigned { .. } => None,
         };
-        Ok(Self(Arc::new(Inner {
+        let inner = Arc::new(Inner {
             source,
             current: ArcSwap::from_pointee(current),
             fingerprint: Mutex::new(pair.map(|pair| pair.fingerprint())),
             challenges,
-        })))
+        });
+        Ok(Self {
+            inner,
+            asks_for_certificates: false,
+        })
+    }
+
+    /// The same certificate, for a listener that asks clients for theirs.
+    #[must_use]
+    pub fn asking_for_certificates(&self) -> Self {
+        Self {
+            inner: Arc::clone(&self.inner),
+            asks_for_certificates: true,
+        }
+    }
+
+    /// The certificates that the client of a connection showed. `None` if it was not asked for any.
+    pub(super) fn certificates_of(&self, connection: &ServerConnection) -> Option<ClientCertificates> {
+        self.asks_for_certificates
+            .then(|| ClientCertificates::of(connection))
     }
 
     /// The last second of the certificate in use. None without a certificate.
     pub fn not_after(&self) -> Option<u64> {
-        self.0.current.load().validity.map(|validity| validity.not_after)
+        self.inner
+            .current
+            .load()
+            .validity
+            .map(|validity| validity.not_after)
     }
 
     /// Whether there is a certificate to show.
     pub fn has_certificate(&self) -> bool {
-        let fingerprint = self.0.fingerprint.lock().unwrap_or_else(PoisonError::into_inner);
+        let fingerprint = self
+            .inner
+            .fingerprint
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         fingerprint.is_some()
     }
 
     /// The challenges that it answers. None if the certificate does not come by ACME.
     pub fn challenges(&self) -> Option<&Challenges> {
-        let responder = self.0.challenges.as_ref()?;
+        let responder = self.inner.challenges.as_ref()?;
         Some(&responder.challenges)
     }
 
     /// Reads the certificate and key again, and returns whether they changed. Open connections keep the old ones. If this
     /// fails, new connections get the old ones too.
     pub fn reload(&self, now_unix_seconds: u64) -> Result<bool, TlsError> {
-        let inner = &self.0;
+        let inner = &self.inner;
         let mut fingerprint = inner.fingerprint.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(pair) = inner.source.read(now_unix_seconds)? else {
             return Ok(false);
@@ -246,8 +274,8 @@ impl Acceptor {
     /// links. An error is logged when it begins and once a day while it lasts, and so is the warning that the certificate
     /// in use expires or has expired.
     pub async fn watch(self, interval: Duration, now: impl Fn() -> u64 + Send) {
-        let source = &self.0.source;
-        let warning = |now| source.expiry_warning(self.0.current.load().validity, now);
+        let source = &self.inner.source;
+        let warning = |now| source.expiry_warning(self.inner.current.load().validity, now);
         let kind = |warning: &ExpiryWarning| mem::discriminant(warning);
         let (mut error_reminder, mut expiry_reminder) = (DailyReminder(None), DailyReminder(None));
         // The start has logged this warning already.
@@ -288,8 +316,15 @@ impl Acceptor {
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
-        let current = || Arc::clone(&self.0.current.load().config);
-        let Some(responder) = &self.0.challenges else {
+        let current = || {
+            let current = self.inner.current.load();
+            Arc::clone(if self.asks_for_certificates {
+                &current.asking
+            } else {
+                &current.config
+            })
+        };
+        let Some(responder) = &self.inner.challenges else {
             return TlsAcceptor::from(current()).accept(stream).await;
         };
         let begun = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), stream).await?;
@@ -305,34 +340,16 @@ impl Acceptor {
 impl Current {
     fn of(pair: &Pair) -> Result<Self, TlsError> {
         let certified = SingleCertAndKey::from(pair.certified_key()?);
+        Self::new(Arc::new(certified), pair.validity())
+    }
+
+    fn new(certificates: Arc<dyn ResolvesServerCert>, validity: Option<Validity>) -> Result<Self, TlsError> {
         Ok(Self {
-            config: Arc::new(server_config(Arc::new(certified))?),
-            validity: pair.validity(),
+            config: Arc::new(server_config(Arc::clone(&certificates))?),
+            asking: Arc::new(asking_config(certificates)?),
+            validity,
         })
     }
-}
-
-/// Resolves no certificate, so that each handshake fails.
-#[derive(Debug)]
-struct NoCertificate;
-
-impl ResolvesServerCert for NoCertificate {
-    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        None
-    }
-}
-
-/// TLS 1.2 and 1.3, without client certificates, with session tickets that take no memory here. Each configuration has a
-/// ticket key of its own: no session outlives the certificate that it began with.
-fn server_config(certificates: Arc<dyn ResolvesServerCert>) -> Result<ServerConfig, TlsError> {
-    let mut config = ServerConfig::builder_with_provider(Arc::new(crypto_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(TlsError::Setup)?
-        .with_no_client_auth()
-        .with_cert_resolver(certificates);
-    config.alpn_protocols = vec![HTTP_2.to_vec(), HTTP_1_1.to_vec(), HTTP_1_0.to_vec()];
-    config.ticketer = ring::Ticketer::new().map_err(TlsError::Setup)?;
-    Ok(config)
 }
 
 #[cfg(test)]

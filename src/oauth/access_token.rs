@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::clock::Timestamp;
 use crate::described::described;
 use crate::jose::claims::Audience;
-use crate::oauth::dpop::Confirmation;
+use crate::oauth::confirmation::Confirmation;
 use crate::oauth::scope::Scope;
 
 /// `typ` of an access token.
@@ -103,8 +103,8 @@ described! {
         /// The grant: one sign-in at one client, or the client itself if it acts for itself. To revoke is to end a grant,
         /// or one token of it. Events call it `family`.
         pub grant_id: Uuid,
-        /// The key that the token is bound to, as `{"jkt": "…"}` with its SHA-256 thumbprint (RFC 9449 section 6.1). Absent
-        /// if the token request had no DPoP proof.
+        /// What the token is bound to: a key, as `{"jkt": "…"}` with its SHA-256 thumbprint (RFC 9449 section 6.1), or a client
+        /// certificate, as `{"x5t#S256": "…"}` (RFC 8705 section 3.1). Absent if the token is not bound.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub cnf: Option<Confirmation>,
         /// The names of the groups that the user is in, sorted (RFC 9068 section 2.2.3.1); absent without the scope `groups`.
@@ -165,7 +165,7 @@ pub struct PresentedAccessToken {
     pub scope: Scope,
     /// The grant that it was issued for.
     pub grant_id: Uuid,
-    /// The key that it is bound to.
+    /// What it is bound to.
     #[serde(default)]
     pub cnf: Option<Confirmation>,
 }
@@ -218,9 +218,7 @@ mod tests {
             client_id: "web",
             auth_time: Some(Timestamp::from_seconds(1)),
             grant_id: Uuid::from_u128(3),
-            cnf: Some(Confirmation {
-                jkt: KEY.parse().unwrap(),
-            }),
+            cnf: Some(Confirmation::Key(KEY.parse().unwrap())),
             groups: Some(BTreeSet::from(["staff"])),
             roles: Some(BTreeSet::from(["editor"])),
             upstream_token,

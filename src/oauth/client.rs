@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use crate::clock::Timestamp;
 use crate::identity::{AuthenticationMethod, Consent};
+use crate::oauth::client_certificate::ExpectedName;
 pub use crate::oauth::client_metadata::{
     AssertionAudience, ClientMetadata, ConsentRequirement, GrantType, IdTokenContent, PkceRequirement,
     RefreshPolicy,
@@ -27,16 +28,22 @@ pub enum AuthMethod {
     ClientSecretPost,
     /// An assertion signed with a key of its own (RFC 7523 section 2.2).
     PrivateKeyJwt,
+    /// A certificate of an authority, with a registered name (RFC 8705 section 2.1).
+    TlsClientAuth,
+    /// A certificate for a registered key (RFC 8705 section 2.2).
+    SelfSignedTlsClientAuth,
     /// A public client: it cannot keep a secret.
     None,
 }
 
 impl AuthMethod {
     /// Every method the service knows.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 6] = [
         Self::ClientSecretBasic,
         Self::ClientSecretPost,
         Self::PrivateKeyJwt,
+        Self::TlsClientAuth,
+        Self::SelfSignedTlsClientAuth,
         Self::None,
     ];
 
@@ -46,8 +53,15 @@ impl AuthMethod {
             Self::ClientSecretBasic => "client_secret_basic",
             Self::ClientSecretPost => "client_secret_post",
             Self::PrivateKeyJwt => "private_key_jwt",
+            Self::TlsClientAuth => "tls_client_auth",
+            Self::SelfSignedTlsClientAuth => "self_signed_tls_client_auth",
             Self::None => "none",
         }
+    }
+
+    /// Whether the client shows a certificate.
+    pub const fn uses_certificate(self) -> bool {
+        matches!(self, Self::TlsClientAuth | Self::SelfSignedTlsClientAuth)
     }
 }
 
@@ -248,9 +262,48 @@ impl Client {
         !self.jwks.is_empty() || self.jwks_uri.is_some()
     }
 
+    /// Whether a name is registered that its certificate must have.
+    pub fn has_certificate_name(&self) -> bool {
+        ExpectedName::fields(&self.metadata).next().is_some()
+    }
+
+    /// Whether the client needs a secret: it has nothing else to authenticate with, or something that only a secret allows.
+    pub fn needs_secret(&self) -> bool {
+        !(self.has_keys() || self.has_certificate_name()) || self.max_scope.is_some()
+    }
+
+    /// Allows the methods that its registered keys and names are for.
+    pub fn fit_methods_to_keys(&mut self) {
+        let is_for_certificates = self.self_signed_tls_client_auth;
+        let has_keys = self.has_keys();
+        let has_name = self.has_certificate_name();
+        let methods = &mut self.token_endpoint_auth_methods;
+        let mut allow = |method, is_allowed| {
+            if is_allowed {
+                methods.insert(method);
+            } else {
+                methods.remove(&method);
+            }
+        };
+        allow(AuthMethod::TlsClientAuth, has_name);
+        allow(
+            AuthMethod::SelfSignedTlsClientAuth,
+            has_keys && is_for_certificates,
+        );
+        if has_keys {
+            allow(AuthMethod::PrivateKeyJwt, !is_for_certificates);
+        }
+    }
+
     /// Whether the client cannot keep a secret (RFC 6749 section 2.1).
     pub fn is_public(&self) -> bool {
         self.token_endpoint_auth_methods.contains(&AuthMethod::None)
+    }
+
+    /// Whether the client authenticates with a certificate.
+    pub fn uses_certificate(&self) -> bool {
+        let mut methods = self.token_endpoint_auth_methods.iter();
+        methods.any(|method| method.uses_certificate())
     }
 
     /// Whether the client may authenticate with a secret.

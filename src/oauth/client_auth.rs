@@ -11,6 +11,7 @@ use crate::jose::jwt;
 use crate::oauth::api_key::{self, PresentedApiKey};
 use crate::oauth::assertion::{self, ASSERTION_TYPE, Recipient};
 use crate::oauth::client::{AuthMethod, Client};
+use crate::oauth::client_certificate::{ClientAuthorities, ClientCertificate, ExpectedName};
 use crate::oauth::error::{Cause, ErrorCode, Refusal};
 use crate::oauth::parameters::Parameters;
 use crate::secret::{ClientSecret, Digest};
@@ -28,6 +29,7 @@ enum Proof {
     Secret(Digest<ClientSecret>),
     EitherSecret([Digest<ClientSecret>; 2]),
     Assertion(Zeroizing<String>),
+    Certificate(Arc<ClientCertificate>),
     None,
 }
 
@@ -86,10 +88,12 @@ impl Deref for AuthenticatedClient {
 
 impl Credentials {
     /// Reads the credentials of a request: `basic` is the user name and password of a Basic header, already
-    /// form-decoded (RFC 6749 section 2.3.1).
+    /// form-decoded (RFC 6749 section 2.3.1), `certificate` that of the connection. It counts if nothing else does, and
+    /// `client_id` must come with it (RFC 8705 section 2).
     pub fn parse(
         basic: Option<&(String, Zeroizing<String>)>,
         parameters: &Parameters,
+        certificate: Option<&Arc<ClientCertificate>>,
     ) -> Result<Self, Refusal> {
         let named = parameters.get("client_id");
         let posted = parameters.get("client_secret");
@@ -130,7 +134,13 @@ impl Credentials {
                 let proof = Proof::Secret(Digest::of(secret.as_bytes()));
                 Ok(Self::of(named, AuthMethod::ClientSecretPost, proof))
             }
-            (None, Some(named), None) => Ok(Self::of(named, AuthMethod::None, Proof::None)),
+            (None, Some(named), None) => {
+                let proof = certificate.map_or(Proof::None, |shown| Proof::Certificate(Arc::clone(shown)));
+                Ok(Self::of(named, AuthMethod::None, proof))
+            }
+            (None, None, None) if certificate.is_some() => Err(Refusal::invalid_client(
+                "client_id is missing; it goes with a client certificate",
+            )),
             (None, None, _) => Err(Refusal::invalid_client("client authentication is missing")),
         }
     }
@@ -147,14 +157,22 @@ impl Credentials {
 
     /// Whether they are valid for a public client, which has no secret.
     pub fn suffice_unproven(&self, client: &Client) -> bool {
-        matches!(self.proof, Proof::None) && client.enabled && client.is_public()
+        matches!(self.proof, Proof::None | Proof::Certificate(_)) && client.enabled && client.is_public()
     }
 
     /// The assertion, if the client authenticates with one.
     pub fn assertion(&self) -> Option<&str> {
         match &self.proof {
             Proof::Assertion(assertion) => Some(assertion),
-            Proof::Secret(_) | Proof::EitherSecret(_) | Proof::None => None,
+            Proof::Secret(_) | Proof::EitherSecret(_) | Proof::Certificate(_) | Proof::None => None,
+        }
+    }
+
+    /// The certificate, if the client may authenticate with it.
+    pub fn certificate(&self) -> Option<&ClientCertificate> {
+        match &self.proof {
+            Proof::Certificate(certificate) => Some(certificate),
+            Proof::Secret(_) | Proof::EitherSecret(_) | Proof::Assertion(_) | Proof::None => None,
         }
     }
 
@@ -196,8 +214,39 @@ fn cause_of(proof: &Proof, client: &Client) -> Cause {
         Proof::Secret(_) | Proof::EitherSecret(_) if !client.uses_secret() => Cause::ClientHasNoSecret,
         Proof::Secret(_) | Proof::EitherSecret(_) => Cause::WrongSecret,
         Proof::Assertion(_) => Cause::ClientHasNoKey,
+        Proof::Certificate(_) => Cause::ClientHasNoCertificate,
+        Proof::None if client.uses_certificate() => Cause::NoCertificate,
         Proof::None => Cause::NoSecret,
     }
+}
+
+/// The method by which a certificate authenticates the client, or why it does not (RFC 8705 section 2).
+fn check_certificate(
+    certificate: &ClientCertificate,
+    (client, keys): (&Client, Option<&JwkSet>),
+    authorities: Option<&ClientAuthorities>,
+    now: Timestamp,
+) -> Result<AuthMethod, Cause> {
+    let methods = &client.token_endpoint_auth_methods;
+    if client.is_public() {
+        return Ok(AuthMethod::None);
+    }
+    if methods.contains(&AuthMethod::TlsClientAuth) {
+        if !authorities.is_some_and(|authorities| authorities.vouch_for(certificate, now)) {
+            return Err(Cause::UntrustedCertificate);
+        }
+        let is_its = ExpectedName::of(client).is_some_and(|name| certificate.has_name(&name));
+        return is_its
+            .then_some(AuthMethod::TlsClientAuth)
+            .ok_or(Cause::CertificateOfAnotherName);
+    }
+    if methods.contains(&AuthMethod::SelfSignedTlsClientAuth) {
+        let is_its = keys.is_some_and(|keys| certificate.has_key_of(keys));
+        return is_its
+            .then_some(AuthMethod::SelfSignedTlsClientAuth)
+            .ok_or(Cause::CertificateOfUnknownKey);
+    }
+    Err(Cause::ClientHasNoCertificate)
 }
 
 /// Checks credentials against the client that they name and against its keys. A client that is not authenticated learns
@@ -206,6 +255,7 @@ pub fn authenticate(
     credentials: &Credentials,
     (client, keys): (Option<&Arc<Client>>, Option<&JwkSet>),
     recipient: Recipient<'_>,
+    authorities: Option<&ClientAuthorities>,
     now: Timestamp,
 ) -> Result<Authentication, Refusal> {
     let client = client.ok_or_else(|| Refusal::CLIENT_UNPROVEN.because(Cause::UnknownClient))?;
@@ -213,6 +263,7 @@ pub fn authenticate(
         return Err(Refusal::CLIENT_UNPROVEN.because(Cause::ClientDisabled));
     }
     let unproven = || Refusal::CLIENT_UNPROVEN.because(cause_of(&credentials.proof, client));
+    let mut method = credentials.method;
     let once = match &credentials.proof {
         Proof::Secret(secret) if client.accepts_secret(secret, now) => None,
         Proof::EitherSecret([one, other])
@@ -225,20 +276,22 @@ pub fn authenticate(
             let keys = keys.ok_or_else(unproven)?;
             Some(assertion::check(assertion, (client, keys), recipient, now)?)
         }
+        Proof::Certificate(certificate) => {
+            method = check_certificate(certificate, (client, keys), authorities, now)
+                .map_err(|cause| Refusal::CLIENT_UNPROVEN.because(cause))?;
+            None
+        }
         Proof::Secret(_) | Proof::EitherSecret(_) | Proof::None => return Err(unproven()),
     };
-    if !client.token_endpoint_auth_methods.contains(&credentials.method) {
+    if !client.token_endpoint_auth_methods.contains(&method) {
         return Err(Refusal::naming(
             ErrorCode::InvalidClient,
-            &format!(
-                "this client is not registered for {}",
-                credentials.method.as_str()
-            ),
+            &format!("this client is not registered for {}", method.as_str()),
         ));
     }
     let client = AuthenticatedClient {
         client: Arc::clone(client),
-        method: Some(credentials.method),
+        method: Some(method),
     };
     Ok(match once {
         None => Authentication::Complete(client),
@@ -269,7 +322,7 @@ mod tests {
 
     fn parse(basic: Option<(&str, &str)>, body: &str) -> Result<Credentials, Refusal> {
         let basic = basic.map(|(user, password)| (user.to_owned(), Zeroizing::new(password.to_owned())));
-        Credentials::parse(basic.as_ref(), &Parameters::parse(body.as_bytes()).unwrap())
+        Credentials::parse(basic.as_ref(), &Parameters::parse(body.as_bytes()).unwrap(), None)
     }
 
     #[test]

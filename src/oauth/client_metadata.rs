@@ -223,6 +223,8 @@ fields! {
     require_pushed_authorization_requests: bool;
     /// Whether each of its token requests must have a DPoP proof (RFC 9449 section 5.2).
     dpop_bound_access_tokens: bool;
+    /// Whether its access tokens are bound to its certificate (RFC 8705 section 3.4).
+    tls_client_certificate_bound_access_tokens: bool;
     /// What a refresh does with the refresh token.
     refresh_policy: RefreshPolicy;
     /// Whether a refresh brings a new ID token (OpenID Connect Core 12.2).
@@ -237,6 +239,19 @@ fields! {
     jwks as "keys": Vec<Value>;
     /// Where the client publishes its keys, if they are not registered.
     jwks_uri: Option<String>;
+    /// Whether it authenticates with a certificate for one of its keys, and not with assertions (RFC 8705 section 2.2).
+    self_signed_tls_client_auth: bool;
+    /// The subject of its certificate (RFC 8705 section 2.1.2). It authenticates with a certificate of an authority if this
+    /// or one of the next four fields is set.
+    tls_client_auth_subject_dn: Option<String>;
+    /// The DNS name in its certificate.
+    tls_client_auth_san_dns: Option<String>;
+    /// The URI in its certificate.
+    tls_client_auth_san_uri: Option<String>;
+    /// The address in its certificate.
+    tls_client_auth_san_ip: Option<String>;
+    /// The mail address in its certificate.
+    tls_client_auth_san_email: Option<String>;
     /// The audience that its assertions must have.
     assertion_audience: AssertionAudience;
     /// The scope limit of the client credentials grant, if the client authenticates with a secret. Without a limit such

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::clock::Timestamp;
 use crate::identity::{AuthenticationMethod, UpstreamToken};
-use crate::oauth::dpop::KeyThumbprint;
+use crate::oauth::confirmation::{Confirmation, check_grant};
 use crate::oauth::error::Refusal;
 use crate::oauth::openid::claims::ClaimsRequest;
 use crate::oauth::pkce::{CodeChallenge, check_verifier};
@@ -48,27 +48,13 @@ pub struct Authorization {
     /// The claims that were requested one by one.
     #[serde(default, skip_serializing_if = "ClaimsRequest::is_empty")]
     pub claims: ClaimsRequest,
-    /// The key that the code or the refresh tokens are bound to (RFC 9449 sections 5 and 10). The refresh tokens of a
-    /// client that authenticates are not bound.
-    #[serde(default, rename = "jkt", skip_serializing_if = "Option::is_none")]
-    pub bound_key: Option<KeyThumbprint>,
+    /// What the code or the refresh tokens are bound to (RFC 9449 sections 5 and 10, RFC 8705 section 4). The refresh
+    /// tokens of a client that authenticates are not bound.
+    #[serde(default, rename = "cnf", skip_serializing_if = "Option::is_none")]
+    pub bound_to: Option<Confirmation>,
 }
 
 impl Authorization {
-    /// Refuses a request without a proof by the key that the code or the refresh tokens are bound to.
-    pub fn check_key(&self, proven: Option<&KeyThumbprint>) -> Result<(), Refusal> {
-        match (&self.bound_key, proven) {
-            (None, _) => Ok(()),
-            (Some(bound), Some(proven)) if bound == proven => Ok(()),
-            (Some(_), Some(_)) => Err(Refusal::invalid_grant(
-                "the grant is bound to another key than that of the DPoP proof",
-            )),
-            (Some(_), None) => Err(Refusal::invalid_grant(
-                "the grant is bound to a key; send a DPoP proof by this key",
-            )),
-        }
-    }
-
     /// The claims requested one by one (OpenID Connect Core 5.5) that belong to a token with this scope. Claims outside
     /// of `allowed` are left out. If the client narrowed the scope of the token, claims outside of that scope are left
     /// out too. A missing marker `authenticated` does not count as narrowing.
@@ -164,7 +150,7 @@ impl AuthorizationCode {
         }
     }
 
-    /// Redeems the code for `family`. `proven` is the key of the DPoP proof.
+    /// Redeems the code for `family`. `shown` is what the request has shown to hold.
     ///
     /// The order matters: nothing is consumed or revoked before the client and all parameters are checked. Used codes
     /// occur in browser histories and logs. Such a code alone must not revoke tokens (OAuth 2.1 section 4.1.3).
@@ -173,7 +159,7 @@ impl AuthorizationCode {
         mut self,
         exchange: &CodeExchange,
         client_id: &str,
-        proven: Option<&KeyThumbprint>,
+        shown: Option<&Confirmation>,
         family: Uuid,
         now: Timestamp,
     ) -> Redemption {
@@ -191,7 +177,7 @@ impl AuthorizationCode {
         if let Err(refusal) = self
             .check_redirect_uri(exchange)
             .and_then(|()| check_verifier(self.code_challenge.as_ref(), verifier))
-            .and_then(|()| self.authorization.check_key(proven))
+            .and_then(|()| check_grant(self.authorization.bound_to.as_ref(), shown))
         {
             return Redemption::Refused(refusal);
         }
@@ -244,7 +230,7 @@ mod tests {
                 scope: "openid".parse().unwrap(),
                 resources: Resources::new(),
                 claims: ClaimsRequest::default(),
-                bound_key: None,
+                bound_to: None,
             },
             return_to: serde_json::from_value(
                 serde_json::json!({"uri": "https://app.example/cb", "explicit": true}),

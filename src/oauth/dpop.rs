@@ -61,19 +61,6 @@ impl FromStr for KeyThumbprint {
     }
 }
 
-/// `cnf` of an access token (RFC 7800 section 3.1).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Confirmation {
-    /// The key that the token is bound to (section 6.1).
-    pub jkt: KeyThumbprint,
-}
-
-impl From<KeyThumbprint> for Confirmation {
-    fn from(jkt: KeyThumbprint) -> Self {
-        Self { jkt }
-    }
-}
-
 /// The request that the proof must be for.
 #[derive(Clone, Copy)]
 pub struct ExpectedRequest<'a> {
@@ -209,19 +196,6 @@ pub fn pushed_key(
         }
         (named, proof) => Ok(named.or_else(|| proof.map(|proof| proof.key.clone()))),
     }
-}
-
-/// Checks the scheme and the proof of an access token (section 7.1). A bound token needs the scheme `DPoP` and a proof by
-/// its key. An unbound token needs the scheme `Bearer`.
-pub fn check_binding(bound: Option<&Confirmation>, proof: Option<&DpopProof>) -> Result<(), Refusal> {
-    let problem = match (bound, proof) {
-        (None, None) => return Ok(()),
-        (Some(bound), Some(proof)) if bound.jkt == proof.key => return Ok(()),
-        (Some(_), Some(_)) => "the DPoP proof is not signed by the key that the access token is bound to",
-        (Some(_), None) => "access token is bound to a key; send it in the scheme DPoP, with a proof",
-        (None, Some(_)) => "access token is not bound to a key; send it in the scheme Bearer",
-    };
-    Err(Refusal::new(ErrorCode::InvalidToken, problem))
 }
 
 /// The algorithms that may sign a proof, as a challenge names them (section 7.1).

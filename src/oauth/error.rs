@@ -103,6 +103,16 @@ described! {
         BadSignature = "bad_signature",
         /// The assertion is no JWT.
         Malformed = "malformed",
+        /// The client has to show its certificate, and showed none.
+        NoCertificate = "no_certificate",
+        /// The certificate is not valid now, not for clients, or not of an authority in `tls.mtls_ca`.
+        UntrustedCertificate = "untrusted_certificate",
+        /// The certificate has another name than the registered one.
+        CertificateOfAnotherName = "certificate_of_another_name",
+        /// The key of the certificate is not among the registered keys.
+        CertificateOfUnknownKey = "certificate_of_unknown_key",
+        /// The client showed a certificate, and authenticates otherwise.
+        ClientHasNoCertificate = "client_has_no_certificate",
         /// The API key is that of another client than the one that the request names.
         KeyOfAnotherClient = "key_of_another_client",
     }

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use crate::clock::Timestamp;
 use crate::described::described;
 use crate::jose::claims::Audience;
-use crate::oauth::dpop::Confirmation;
+use crate::oauth::confirmation::Confirmation;
 use crate::oauth::scope::Scope;
 
 /// The response. It describes active tokens only (RFC 7662 section 2.2).
@@ -52,7 +52,8 @@ described! {
         /// The identifier of an access token; absent for a refresh token.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub jti: Option<Uuid>,
-        /// The key that an access token is bound to, as `{"jkt": "…"}` (RFC 9449 section 6.2).
+        /// What an access token is bound to: a key, as `{"jkt": "…"}` (RFC 9449 section 6.2), or a client certificate, as
+        /// `{"x5t#S256": "…"}` (RFC 8705 section 3.2).
         #[serde(skip_serializing_if = "Option::is_none")]
         pub cnf: Option<Confirmation>,
     }

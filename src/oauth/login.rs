@@ -12,6 +12,7 @@ use crate::identity::{AuthenticationMethod, Consent, Session, UpstreamToken};
 use crate::oauth::authorize::{AuthorizationRequest, RefusedRequest, ResponseTarget, UseKey};
 use crate::oauth::client::Client;
 use crate::oauth::code::Authorization;
+use crate::oauth::confirmation::Confirmation;
 use crate::oauth::consent;
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::pkce::CodeChallenge;
@@ -409,7 +410,7 @@ fn next_step_to_code(
             scope: scope.with(Scope::AUTHENTICATED),
             resources: request.resources.clone(),
             claims: request.claims.clone(),
-            bound_key: request.dpop_jkt.clone(),
+            bound_to: request.dpop_jkt.clone().map(Confirmation::Key),
         },
         target: request.target.clone(),
         nonce: request.nonce.clone(),

@@ -1,7 +1,7 @@
 //! The discovery document: OpenID Connect Discovery 1.0 section 3, RFC 8414 section 2. It has only members that a
 //! standard defines, because certification suites warn of others.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::jose::alg::Algorithm;
 use crate::oauth::client::{AuthMethod, GrantType};
@@ -19,6 +19,8 @@ pub struct Metadata<'a> {
     pub service_name: &'a str,
     /// The names and values of the members that are endpoints.
     pub endpoints: Vec<(&'static str, String)>,
+    /// The same for endpoints where clients show certificates. `None` if they cannot (RFC 8705 section 5).
+    pub certificate_endpoints: Option<Vec<(&'static str, String)>>,
     /// The documentation for application developers, if the operator configured an address.
     pub service_documentation: Option<&'a str>,
     /// The algorithms of the keys that are published.
@@ -39,6 +41,7 @@ impl Metadata<'_> {
         let methods = |public: bool| -> Vec<_> {
             let all = AuthMethod::ALL.into_iter();
             all.filter(|method| public || *method != AuthMethod::None)
+                .filter(|method| self.certificate_endpoints.is_some() || !method.uses_certificate())
                 .map(AuthMethod::as_str)
                 .collect()
         };
@@ -75,6 +78,17 @@ impl Metadata<'_> {
         if let Some(members) = document.as_object_mut() {
             for (member, address) in &self.endpoints {
                 members.insert((*member).to_owned(), json!(address));
+            }
+            if let Some(endpoints) = &self.certificate_endpoints {
+                let aliases: Map<_, _> = endpoints
+                    .iter()
+                    .map(|(member, address)| ((*member).to_owned(), json!(address)))
+                    .collect();
+                members.insert("mtls_endpoint_aliases".to_owned(), aliases.into());
+                members.insert(
+                    "tls_client_certificate_bound_access_tokens".to_owned(),
+                    json!(true),
+                );
             }
             if self.client_documents {
                 members.insert("client_id_metadata_document_supported".to_owned(), json!(true));

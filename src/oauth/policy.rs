@@ -6,6 +6,7 @@ use crate::identity::{SessionLifetimes, User};
 use crate::jose::alg::Algorithm;
 use crate::oauth::access_token::AccessTokenTyp;
 use crate::oauth::dpop::DpopNonce;
+use crate::oauth::mtls::MtlsPolicy;
 use crate::oauth::registration::RegistrationPolicy;
 use crate::password::{PasswordPolicy, PasswordProblem};
 
@@ -30,6 +31,8 @@ pub struct Policy {
     pub access_token_typ: AccessTokenTyp,
     /// Whether DPoP proofs must have a nonce of the service.
     pub dpop_nonce: DpopNonce,
+    /// Where clients show certificates.
+    pub mtls: MtlsPolicy,
     /// Whether the token response repeats `id_token` under the name `idtoken`.
     pub id_token_alias: bool,
     /// How long an anonymous user is kept after the last refresh token has ended.

@@ -20,7 +20,7 @@ use uuid::Uuid;
 use crate::clock::{EARLIEST, Timestamp};
 use crate::oauth::client::{Client, RefreshPolicy};
 use crate::oauth::code::Authorization;
-use crate::oauth::dpop::KeyThumbprint;
+use crate::oauth::confirmation::{Confirmation, check_grant};
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::policy::Lifetimes;
 use crate::oauth::refresh_keys::RefreshTokenId;
@@ -94,8 +94,8 @@ pub struct RefreshContext<'a> {
     pub retry_window: Duration,
     /// The number of the key for new tokens.
     pub key: u32,
-    /// The key of the DPoP proof.
-    pub proven: Option<&'a KeyThumbprint>,
+    /// What the request has shown to hold.
+    pub shown: Option<&'a Confirmation>,
 }
 
 /// A change of the session that a family is bound to.
@@ -237,7 +237,7 @@ impl RefreshFamily {
         if now >= self.expires_at {
             return Refresh::Refused(Refusal::invalid_grant("refresh_token has expired"));
         }
-        if let Err(refusal) = self.authorization.check_key(context.proven) {
+        if let Err(refusal) = check_grant(self.authorization.bound_to.as_ref(), context.shown) {
             // A token that was issued before the binding: somebody else may have bound the family.
             if token.generation < self.bound_from {
                 self.revoke(now);
@@ -245,13 +245,13 @@ impl RefreshFamily {
             }
             return Refresh::Refused(refusal);
         }
-        let binds = context.client.is_public() && self.authorization.bound_key.is_none();
+        let binds = context.client.is_public() && self.authorization.bound_to.is_none();
         match (state, context.client.refresh_policy) {
             (TokenState::Replaced | TokenState::Unknown, _) => {
                 self.revoke(now);
                 return Refresh::Replayed(Box::new(self));
             }
-            (TokenState::Predecessor, _) if binds && context.proven.is_some() => {
+            (TokenState::Predecessor, _) if binds && context.shown.is_some() => {
                 return Refresh::Refused(Refusal::invalid_grant(
                     "the first use of this refresh_token had no DPoP proof; retry without one",
                 ));
@@ -267,8 +267,8 @@ impl RefreshFamily {
                 self.newest_was_used = false;
             }
         }
-        if let Some(key) = context.proven.filter(|_| binds) {
-            self.authorization.bound_key = Some(key.clone());
+        if let Some(shown) = context.shown.filter(|_| binds) {
+            self.authorization.bound_to = Some(shown.clone());
             self.bound_from = self.generation;
         }
         self.last_used_at = now;

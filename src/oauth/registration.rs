@@ -22,19 +22,20 @@ const CLIENT_ID: &str = "client_id";
 /// The member with the secret of the client.
 const CLIENT_SECRET: &str = "client_secret";
 const REDIRECT_URIS: &str = "redirect_uris";
+const AUTH_METHOD: &str = "token_endpoint_auth_method";
+const CERTIFICATE_BOUND: &str = "tls_client_certificate_bound_access_tokens";
 /// The most characters of the name of such a client, which people see.
 const MAX_NAME_CHARS: usize = 100;
 
 /// Members that demand unsupported features. They are refused, because a client may rely on them. `false` demands
 /// nothing.
-const NOT_SUPPORTED: [&str; 10] = [
+const NOT_SUPPORTED: [&str; 9] = [
     "authorization_encrypted_response_alg",
     "default_max_age",
     "id_token_encrypted_response_alg",
     "id_token_encrypted_response_enc",
     "request_object_encryption_alg",
     "sector_identifier_uri",
-    "tls_client_certificate_bound_access_tokens",
     "userinfo_encrypted_response_alg",
     "userinfo_encrypted_response_enc",
     "userinfo_signed_response_alg",
@@ -162,9 +163,16 @@ impl RequestedMetadata {
         }
         let scope: Option<String> = take(&mut members, "scope")?;
         let scope = scope.map(|text| text.parse::<Scope>()).transpose();
+        let auth_method: Option<AuthMethod> = take(&mut members, AUTH_METHOD)?;
+        // Whose certificate it is would have to be vouched for.
+        if auth_method.is_some_and(AuthMethod::uses_certificate) {
+            return Err(unusable(
+                AUTH_METHOD,
+                "is not supported for a client that registers itself",
+            ));
+        }
         Ok(Self {
-            auth_method: take(&mut members, "token_endpoint_auth_method")?
-                .unwrap_or(AuthMethod::ClientSecretBasic),
+            auth_method: auth_method.unwrap_or(AuthMethod::ClientSecretBasic),
             scope: scope.map_err(|error| unusable("scope", &error.to_string()))?,
             fields: ClientFields {
                 client_name: Some(client_name),
@@ -200,6 +208,9 @@ impl RequestedMetadata {
                 )?)),
                 require_signed_request_object: Some(
                     take(&mut members, "require_signed_request_object")?.unwrap_or_default(),
+                ),
+                tls_client_certificate_bound_access_tokens: Some(
+                    take(&mut members, CERTIFICATE_BOUND)?.unwrap_or_default(),
                 ),
                 ..ClientFields::default()
             },
@@ -317,6 +328,9 @@ pub fn document(client: &Client) -> Map<String, Value> {
     if client.require_signed_request_object {
         add("require_signed_request_object", json!(true));
     }
+    if client.tls_client_certificate_bound_access_tokens {
+        add(CERTIFICATE_BOUND, json!(true));
+    }
     if !client.jwks.is_empty() {
         add("jwks", json!({ "keys": client.jwks }));
     }
@@ -379,6 +393,7 @@ mod tests {
             ("dpop_bound_access_tokens", json!(true)),
             ("request_object_signing_alg", json!("Ed25519")),
             ("require_signed_request_object", json!(true)),
+            ("tls_client_certificate_bound_access_tokens", json!(true)),
             ("userinfo_signed_response_alg", Value::Null),
             ("scope", json!("openid unknown")),
         ] {
@@ -395,6 +410,8 @@ mod tests {
             ("authorization_encrypted_response_alg", json!("RSA-OAEP")),
             ("request_object_encryption_alg", json!("RSA-OAEP")),
             ("token_endpoint_auth_method", json!("client_secret_jwt")),
+            ("token_endpoint_auth_method", json!("tls_client_auth")),
+            ("token_endpoint_auth_method", json!("self_signed_tls_client_auth")),
             ("response_types", json!(["code", "id_token"])),
             ("grant_types", json!([])),
             ("grant_types", json!(["refresh_token"])),

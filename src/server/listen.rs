@@ -6,13 +6,21 @@ use super::StartError;
 use super::open_files;
 use crate::config::Config;
 use crate::net::Limits;
-use crate::net::inherited::{METRICS, REDIRECT, addresses};
+use crate::net::inherited::{METRICS, MTLS, REDIRECT, addresses};
 use crate::net::listener::Listener;
 
 /// The configured connection limits, lowered to what the operating system allows.
 pub fn connection_limits(config: &Config) -> Limits {
     let configured = config.connection_limits();
-    let possible = open_files::connections(configured.max_connections);
+    let for_certificates = config
+        .settings
+        .mtls
+        .listen
+        .map_or(0, |_| open_files::MTLS_CONNECTIONS);
+    let all = configured.max_connections.saturating_add(for_certificates);
+    let possible = open_files::connections(all)
+        .saturating_sub(for_certificates)
+        .max(1);
     if possible < configured.max_connections {
         tracing::warn!(
             "the hard limit of open files (ulimit -Hn, LimitNOFILE) allows {possible} connections at once, limits.connections is {}: raise the limit of open files or lower limits.connections",
@@ -79,6 +87,20 @@ pub async fn redirect(
         limits,
     )
     .await
+}
+
+/// The listener where clients show certificates, if the settings name an address for it.
+pub async fn mtls(
+    config: &Config,
+    handed_over: Vec<TcpListener>,
+    limits: Limits,
+) -> Result<Option<Listener>, StartError> {
+    let limits = Limits {
+        max_connections: open_files::MTLS_CONNECTIONS,
+        ..limits
+    };
+    let address = config.settings.mtls.listen;
+    optional(address.as_slice(), handed_over, MTLS, "tls.mtls_listen", limits).await
 }
 
 async fn optional(

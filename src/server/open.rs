@@ -61,7 +61,8 @@ pub async fn open_core(
     )
     .map_err(StartError::new)?
     .reaching(&settings.outbound)
-    .map_err(StartError::new)?;
+    .map_err(StartError::new)?
+    .trusting(settings.mtls.authorities().map_err(StartError::new)?);
     let is_first_start = core.catalog().keyring().keys().is_empty();
     for alg in rotate_keys::ensure_keys(&core).await.map_err(StartError::new)? {
         if is_first_start {

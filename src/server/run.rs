@@ -71,7 +71,8 @@ async fn serve_until_stopped(
     let max_connections = limits.max_connections;
     let listener = listen::public(config, inherited.public, limits.clone()).await?;
     let metrics = listen::metrics(config, inherited.metrics, limits.clone()).await?;
-    let redirect = listen::redirect(config, inherited.redirect, limits).await?;
+    let redirect = listen::redirect(config, inherited.redirect, limits.clone()).await?;
+    let mtls = listen::mtls(config, inherited.mtls, limits).await?;
     // A fault in the operator's certificate ends the first start before it stores anything.
     let file_certificate = certificate_from_files(config)?;
     let Some((core, store)) = open_core(config, &stops).await? else {
@@ -82,7 +83,7 @@ async fn serve_until_stopped(
         Some(certificate) => Some(certificate),
         None => managed_certificate(config)?,
     };
-    let listening: Vec<String> = listener.local_addrs().iter().map(ToString::to_string).collect();
+    let listening = addresses(&listener);
     let example = if config.is_dev {
         let example = dev::prepare(&core).await.map_err(StartError::new)?;
         announce(&Announcement {
@@ -105,9 +106,18 @@ async fn serve_until_stopped(
         serve_redirect(redirect, Arc::clone(&app), stops.clone());
     }
     log_memory_plan(&config.memory, max_connections);
-    tracing::info!(issuer = %app.core.policy.issuer, listening = listening.join(" "), data_dir = %config.settings.data_dir.display(), "ready");
+    let mtls_address = mtls.as_ref().map(|mtls| addresses(mtls).join(" "));
+    tracing::info!(issuer = %app.core.policy.issuer, listening = listening.join(" "), mtls = mtls_address, data_dir = %config.settings.data_dir.display(), "ready");
     notify::ready();
-    serve_requests(listener, app, tls, stops).await;
+    let asking = tls.as_ref().map(Acceptor::asking_for_certificates);
+    tokio::join!(
+        serve_requests(listener, Arc::clone(&app), tls, stops.clone()),
+        async {
+            if let Some(mtls) = mtls {
+                serve_requests(mtls, app, asking, stops).await;
+            }
+        }
+    );
     tasks.abort_all();
     if control.await.is_err() {
         tracing::error!("the control socket ended in a panic");
@@ -116,6 +126,10 @@ async fn serve_until_stopped(
     store.close();
     tracing::info!("stopped");
     Ok(())
+}
+
+fn addresses(listener: &Listener) -> Vec<String> {
+    listener.local_addrs().iter().map(ToString::to_string).collect()
 }
 
 /// Logs what memory is shared out to.

@@ -109,7 +109,7 @@ impl Bench {
             "bench".to_owned(),
             zeroize::Zeroizing::new(CLIENT_SECRET.to_owned()),
         );
-        let credentials = Credentials::parse(Some(&basic), &Parameters::default()).unwrap();
+        let credentials = Credentials::parse(Some(&basic), &Parameters::default(), None).unwrap();
         let endpoints = ["https://id.example.com/oauth2/token".to_owned()];
         let client = runtime
             .block_on(authenticate_client(
@@ -147,7 +147,7 @@ impl Bench {
             scope: scope.parse().unwrap(),
             resources: Resources::new(),
             claims: ClaimsRequest::default(),
-            bound_key: None,
+            bound_to: None,
         }
     }
 
@@ -239,7 +239,7 @@ impl Bench {
             },
             family: self.session,
             nonce: None,
-            proven_key: None,
+            bound_to: None,
             refresh_token: None,
         }
     }

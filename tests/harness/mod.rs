@@ -7,6 +7,7 @@ pub(crate) mod dpop;
 pub(crate) mod frames;
 pub(crate) mod html;
 pub(crate) mod metrics;
+pub(crate) mod mtls;
 pub(crate) mod process;
 pub(crate) mod registration;
 pub(crate) mod relying_party;

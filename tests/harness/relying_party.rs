@@ -88,7 +88,8 @@ impl RelyingParty {
                 .with("client_id", self.client_id())
                 .with("client_secret", &self.secret),
             Some(AuthMethod::PrivateKeyJwt) => call,
-            Some(AuthMethod::None) | None => call.with("client_id", self.client_id()),
+            Some(AuthMethod::TlsClientAuth | AuthMethod::SelfSignedTlsClientAuth | AuthMethod::None)
+            | None => call.with("client_id", self.client_id()),
         }
     }
 

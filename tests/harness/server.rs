@@ -21,6 +21,7 @@ use idsvc::net::{Limits, Peer};
 use idsvc::oauth::client::{
     AuthMethod, Client, ClientMetadata, ClientOrigin, GrantType, PkceRequirement, StoredSecret,
 };
+use idsvc::oauth::client_certificate::ClientAuthorities;
 use idsvc::oauth::{Policy, Scope};
 use idsvc::password::{PasswordParams, PasswordPool, PoolSize};
 use idsvc::random::Random;
@@ -78,6 +79,8 @@ pub(crate) struct Setup {
     pub(crate) names: Vec<String>,
     /// The way to providers.
     pub(crate) outbound: OutboundPolicy,
+    /// The authorities whose certificates authenticate clients.
+    pub(crate) client_authorities: Option<ClientAuthorities>,
     /// The cost of a password hash.
     pub(crate) cost: PasswordParams,
     /// Whether error pages show the sentences for developers, by which tests tell refusals apart.
@@ -92,6 +95,7 @@ impl Default for Setup {
             trusted_proxies: Vec::new(),
             names: Vec::new(),
             outbound: OutboundPolicy::default(),
+            client_authorities: None,
             cost: PasswordParams::new(64, 1, 1).unwrap(),
             shows_error_details: true,
         }
@@ -124,7 +128,8 @@ impl Setup {
             passwords,
         )
         .and_then(|core| Ok(core.reaching(&self.outbound)?))
-        .unwrap();
+        .unwrap()
+        .trusting(self.client_authorities);
         rotate_keys::introduce(&core, &RSA_KEY, true).await.unwrap();
         rotate_keys::ensure_keys(&core).await.unwrap();
         let mut app = App::new(core, self.trusted_proxies, self.limits, None).with_names(&self.names);

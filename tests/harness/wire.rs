@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,8 +10,12 @@ use bytes::Bytes;
 use http::{HeaderValue, Request};
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
 
 use super::reply::Reply;
 use super::write_form;
@@ -19,11 +24,18 @@ use super::write_form;
 #[derive(Clone)]
 pub(crate) struct Wire {
     address: SocketAddr,
+    tls: Option<TlsConnector>,
 }
 
 impl Wire {
     pub(crate) fn new(address: SocketAddr) -> Self {
-        Self { address }
+        Self { address, tls: None }
+    }
+
+    /// The way over TLS, to a service with the certificate of the issuer's host.
+    pub(crate) fn over_tls(address: SocketAddr, config: ClientConfig) -> Self {
+        let tls = Some(TlsConnector::from(Arc::new(config)));
+        Self { address, tls }
     }
 
     /// A connection on which nothing has been sent.
@@ -31,17 +43,31 @@ impl Wire {
         TcpStream::connect(self.address).await.unwrap()
     }
 
-    async fn send(&self, request: Request<Full<Bytes>>) -> Reply {
+    async fn try_send(&self, request: Request<Full<Bytes>>) -> std::io::Result<Reply> {
         let stream = self.connect().await;
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-            .await
-            .unwrap();
-        let driver = tokio::spawn(connection);
-        let (parts, body) = sender.send_request(request).await.unwrap().into_parts();
-        let body = body.collect().await.unwrap().to_bytes();
-        driver.abort();
-        Reply::new(parts, body)
+        let Some(tls) = &self.tls else {
+            return exchange(stream, request, false).await;
+        };
+        let name = ServerName::try_from("id.example.test").unwrap();
+        exchange(tls.connect(name, stream).await?, request, true).await
     }
+}
+
+async fn exchange<S>(stream: S, request: Request<Full<Bytes>>, is_tls: bool) -> std::io::Result<Reply>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
+    let (mut sender, connection) = handshake.map_err(std::io::Error::other)?;
+    let driver = tokio::spawn(connection);
+    let answer = sender
+        .send_request(request)
+        .await
+        .map_err(std::io::Error::other)?;
+    let (parts, body) = answer.into_parts();
+    let body = body.collect().await.map_err(std::io::Error::other)?.to_bytes();
+    driver.abort();
+    Ok(Reply::new(parts, body, is_tls))
 }
 
 /// A request under construction; awaiting it sends it.
@@ -73,6 +99,12 @@ impl Call {
 
     pub(crate) fn post(wire: &Wire, path: &str) -> Self {
         Self::new(wire, "POST", path)
+    }
+
+    /// Takes another way.
+    pub(crate) fn over(self, wire: &Wire) -> Self {
+        let wire = wire.clone();
+        Self { wire, ..self }
     }
 
     /// Adds a header.
@@ -139,6 +171,11 @@ impl Call {
     }
 
     async fn send(self) -> Reply {
+        self.try_send().await.unwrap()
+    }
+
+    /// The answer, unless the connection fails.
+    pub(crate) async fn try_send(self) -> std::io::Result<Reply> {
         let mut request = Request::builder()
             .method(self.method.as_str())
             .uri(self.path.as_str());
@@ -160,7 +197,7 @@ impl Call {
             }
             None => Bytes::new(),
         };
-        self.wire.send(request.body(Full::new(bytes)).unwrap()).await
+        self.wire.try_send(request.body(Full::new(bytes)).unwrap()).await
     }
 }
 

@@ -12,7 +12,7 @@ use crate::admin::client::secret_of;
 use crate::admin::{Admin, RecordChecks, SecretString, about};
 use crate::clock::Timestamp;
 use crate::federation::Provider;
-use crate::flow::client_check::{apply, check, check_client_id, usual_grants};
+use crate::flow::client_check::{apply, check, check_certificates, check_client_id, usual_grants};
 use crate::oauth::client::{Client, StoredSecret};
 use crate::oauth::fields::Form;
 use crate::oauth::resource::Apis;
@@ -194,8 +194,7 @@ impl PreparedClient {
             None => client.secrets = stored,
         }
         let has_secret = client.secrets.iter().any(|secret| secret.expires_at.is_none());
-        let needs_one = !client.has_keys() || client.max_scope.is_some();
-        if needs_one && !has_secret && self.declared_secrets.is_none() {
+        if client.needs_secret() && !has_secret && self.declared_secrets.is_none() {
             client.secrets.push(self.generated_secret.0.clone());
             merged.generated_secret.clone_from(&self.generated_secret.1);
             merged.has_new_secret = true;
@@ -238,6 +237,7 @@ pub(super) fn plan(
         entry
             .checks
             .check_lifetime(client.access_token_lifetime, &mut faults);
+        check_certificates(&client, &entry.checks.mtls, &mut faults);
         for id in client
             .providers
             .iter()

@@ -18,7 +18,7 @@ use super::{
     Admin, AdminError, AdminResult, RecordChecks, SecretString, TxResult, about, all_or_none, already_exists,
     api, not_found,
 };
-use crate::flow::client_check::{apply, check, check_client_id, usual_grants};
+use crate::flow::client_check::{apply, check, check_certificates, check_client_id, usual_grants};
 use crate::flow::grant_revocation::GrantRevocation;
 use crate::flow::or_refuse;
 use crate::oauth::client::{Client, GrantType, StoredSecret};
@@ -134,6 +134,7 @@ fn check_in(
         &mut faults,
     );
     checks.check_lifetime(client.access_token_lifetime, &mut faults);
+    check_certificates(client, &checks.mtls, &mut faults);
     Ok(all_or_none(about(KIND, &client.client_id, faults).collect()))
 }
 
@@ -153,12 +154,11 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> AdminResult<ClientView
         client.grant_types = usual.into_iter().collect();
     }
     let mut shown = None;
-    let needs_secret = !client.has_keys() || client.max_scope.is_some();
     if client.is_public() {
         if request.secret.is_some() {
             faults.push(FaultCode::NotAllowed.at(["secret"], "a public client has no secret"));
         }
-    } else if needs_secret || request.secret.is_some() {
+    } else if client.needs_secret() || request.secret.is_some() {
         let (stored, made) = secret_of(admin, request.secret, &mut faults);
         client.secrets.push(stored);
         client.fit_methods_to_secrets();

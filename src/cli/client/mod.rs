@@ -1,6 +1,7 @@
 //! Runs `idsvc client …`.
 
 mod api_key;
+mod certificate_flags;
 mod print;
 mod registration_token;
 
@@ -11,6 +12,7 @@ use clap::builder::TypedValueParser;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
+use self::certificate_flags::CertificateFields;
 use self::print::{list, show, warn_of_scope};
 use super::admin_connection::AdminConnector;
 use super::key::warn_of_new_keys;
@@ -241,6 +243,10 @@ pub struct Fields {
         default_missing_value = "true"
     )]
     pub dpop_bound_access_tokens: Option<bool>,
+    /// What concerns its certificate.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub certificate: CertificateFields,
     /// What a refresh does with the refresh token [default: rotate]
     #[arg(long, value_name = "POLICY", value_parser = words(&[
         ("rotate", "Each use replaces it"),

@@ -70,6 +70,8 @@ fn applies(field: &str, view: &ClientView) -> bool {
         "refresh_policy" => may_use(GrantType::RefreshToken),
         "id_token_on_refresh" => may_use(GrantType::RefreshToken) && view.scope.contains(Scope::OPENID),
         "id_token_claims" => may_use(GrantType::AuthorizationCode) && view.scope.contains(Scope::OPENID),
+        "self_signed_tls_client_auth" => view.self_signed_tls_client_auth,
+        "tls_client_certificate_bound_access_tokens" => view.tls_client_certificate_bound_access_tokens,
         "assertion_audience" => view.auth_methods.contains(&AuthMethod::PrivateKeyJwt),
         _ => true,
     }
@@ -157,7 +159,8 @@ pub(super) fn warn_of_scope(view: &ClientView, output: &mut Output<'_>) {
     let id = &view.client_id;
     let is_for_clients = |value: &str| !Scope::STANDARD.contains(&value) && !Scope::is_marker(value);
     let has_any = |scope: &Scope| scope.iter().any(is_for_clients);
-    let (is_of_use, flags) = if view.auth_methods.contains(&AuthMethod::PrivateKeyJwt) {
+    let uses_key = |method: &AuthMethod| *method == AuthMethod::PrivateKeyJwt || method.uses_certificate();
+    let (is_of_use, flags) = if view.auth_methods.iter().any(uses_key) {
         (has_any(&view.scope) || !view.apis.is_empty(), "")
     } else {
         (

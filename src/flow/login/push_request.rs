@@ -69,7 +69,8 @@ pub async fn push_request(
         return Ok(Err(Refusal::invalid_request(problem)));
     }
     if !client.is_public() {
-        let used = replay::use_proof(core, proof, now).await?;
+        let replay_key = proof.map(|proof| proof.replay_key);
+        let used = replay::use_proof(core, replay_key, now).await?;
         or_refuse!(used.inspect_err(|refusal| replay::record_refusal(refusal, &client.client_id)));
     }
     Ok(Ok(PushedResponse {

@@ -10,7 +10,7 @@ use crate::identity::{AuthenticationMethod, User};
 use crate::oauth::client::GrantType;
 use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::code::Authorization;
-use crate::oauth::dpop::DpopProof;
+use crate::oauth::confirmation::Possession;
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::openid::claims::ClaimsRequest;
 use crate::oauth::resource::Resources;
@@ -27,7 +27,7 @@ pub async fn create_anonymous_user(
     client: &AuthenticatedClient,
     scope: Option<Scope>,
     resources: Resources,
-    proof: Option<DpopProof>,
+    possession: Option<Possession>,
     now: Timestamp,
 ) -> Result<Answer<TokenResponse>, Failure> {
     let grant_policy = core.grant_policy();
@@ -44,7 +44,7 @@ pub async fn create_anonymous_user(
     let apis = Arc::clone(core.catalog().apis());
     let granted = or_refuse!(apis.resolve(&resources, client));
     let scope = apis.scope_within(&scope, &granted);
-    let (drawn, bearer) = (NewFamily::draw(core, proof)?, client.clone());
+    let (drawn, bearer) = (NewFamily::draw(core, possession)?, client.clone());
     let written = core
         .store
         .write("create_anonymous_user", move |tx| {
@@ -59,7 +59,7 @@ pub async fn create_anonymous_user(
                 scope: scope.clone(),
                 resources: granted.clone(),
                 claims: ClaimsRequest::default(),
-                bound_key: None,
+                bound_to: None,
             };
             let user =
                 or_refuse!(grant_policy.authorize_new_user(&*tx, &bearer, &authorization, user.clone())?);

@@ -10,7 +10,7 @@ use crate::flow::{Answer, Core, Failure};
 use crate::oauth::client::GrantType;
 use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::code::{self, CodeExchange, Redemption};
-use crate::oauth::dpop::DpopProof;
+use crate::oauth::confirmation::Possession;
 use crate::oauth::error::Refusal;
 use crate::oauth::resource::Resources;
 use crate::oauth::token::TokenResponse;
@@ -31,12 +31,12 @@ pub async fn redeem_code(
     client: &AuthenticatedClient,
     exchange: CodeExchange,
     resources: Resources,
-    proof: Option<DpopProof>,
+    possession: Option<Possession>,
     now: Timestamp,
 ) -> Result<Answer<TokenResponse>, Failure> {
     let grant_policy = core.grant_policy();
     or_refuse!(grant_policy.check_grant(client, GrantType::AuthorizationCode));
-    let (drawn, redeemer) = (NewFamily::draw(core, proof)?, client.clone());
+    let (drawn, redeemer) = (NewFamily::draw(core, possession)?, client.clone());
     let exchanged = core
         .store
         .write("redeem_code", move |tx| {
@@ -44,8 +44,8 @@ pub async fn redeem_code(
             let Some(code) = CODES.get(&*tx, &exchange.id)? else {
                 return Ok(Err(code::UNKNOWN));
             };
-            let proven = drawn.proven_key();
-            let code = match code.redeem(&exchange, &redeemer.client_id, proven, drawn.id, now) {
+            let shown = drawn.confirmation();
+            let code = match code.redeem(&exchange, &redeemer.client_id, shown.as_ref(), drawn.id, now) {
                 Redemption::Granted(code) => code,
                 Redemption::Replayed { family } => {
                     session::end_family(tx, family, now)?;

@@ -5,7 +5,7 @@ use crate::clock::Timestamp;
 use crate::flow::{Answer, Core, Failure, replay};
 use crate::oauth::client::{AuthMethod, GrantType};
 use crate::oauth::client_auth::AuthenticatedClient;
-use crate::oauth::dpop::DpopProof;
+use crate::oauth::confirmation::Possession;
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::resource::Resources;
 use crate::oauth::scope::Scope;
@@ -18,7 +18,7 @@ pub async fn issue_client_token(
     client: &AuthenticatedClient,
     requested: Option<&Scope>,
     resources: &Resources,
-    proof: Option<DpopProof>,
+    possession: Option<Possession>,
     now: Timestamp,
 ) -> Result<Answer<TokenResponse>, Failure> {
     or_refuse!(
@@ -28,7 +28,10 @@ pub async fn issue_client_token(
     let catalog = core.catalog();
     let own = catalog.client_credentials_scope(&client.client_id);
     let most = match (client.method(), &client.max_scope) {
-        (Some(AuthMethod::PrivateKeyJwt), _) => own,
+        (
+            Some(AuthMethod::PrivateKeyJwt | AuthMethod::TlsClientAuth | AuthMethod::SelfSignedTlsClientAuth),
+            _,
+        ) => own,
         (Some(AuthMethod::ClientSecretBasic | AuthMethod::ClientSecretPost), Some(most)) => {
             own.filter(|value| most.contains(value))
         }
@@ -47,6 +50,13 @@ pub async fn issue_client_token(
     };
     let scope = or_refuse!(client_scope(requested, client, &most));
     let target = or_refuse!(catalog.apis().target_without_user(client, &scope, resources));
-    or_refuse!(replay::use_proof(core, proof.as_ref(), now).await?);
-    issue_tokens_for_client(core, client, target, proof.map(|proof| proof.key), now).map(Ok)
+    or_refuse!(replay::use_proof(core, possession.as_ref().and_then(Possession::replay_key), now).await?);
+    issue_tokens_for_client(
+        core,
+        client,
+        target,
+        possession.map(|shown| shown.confirmation()),
+        now,
+    )
+    .map(Ok)
 }

@@ -133,7 +133,7 @@ pub fn introspect(
         scope: claims.scope,
         username: Some(username),
         client_id: claims.client_id,
-        token_type: Some(token_type(claims.cnf.is_some())),
+        token_type: Some(token_type(claims.cnf.as_ref())),
         exp: claims.exp,
         iat: claims.iat,
         sub: claims.sub,

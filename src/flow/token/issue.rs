@@ -15,7 +15,8 @@ use crate::jose::claims::Audience;
 use crate::oauth::access_token::{AccessTokenClaims, AccessTokenTyp, Authority, CommonClaims, EmbeddedToken};
 use crate::oauth::client::{Client, GrantType, IdTokenContent};
 use crate::oauth::code::Authorization;
-use crate::oauth::dpop::{self, Confirmation, KeyThumbprint};
+use crate::oauth::confirmation::Confirmation;
+use crate::oauth::dpop;
 use crate::oauth::openid::claims::ACR_SIGNED_IN;
 use crate::oauth::openid::id_token::{self, IdTokenClaims};
 use crate::oauth::policy::Policy;
@@ -40,8 +41,8 @@ pub struct ApprovedGrant {
     pub family: Uuid,
     /// `nonce` of the authorization request.
     pub nonce: Option<String>,
-    /// The key of the DPoP proof. The access token is bound to it.
-    pub proven_key: Option<KeyThumbprint>,
+    /// What the access token is bound to.
+    pub bound_to: Option<Confirmation>,
     /// The refresh token, if the client may use one.
     pub refresh_token: Option<Secret<RefreshToken>>,
 }
@@ -62,7 +63,7 @@ pub fn issue_tokens(
         target,
         family,
         nonce,
-        proven_key,
+        bound_to,
         refresh_token,
     } = approved;
     let scope = &target.scope;
@@ -98,9 +99,9 @@ pub fn issue_tokens(
     };
     let form = AccessTokenSettings::of(policy, client, &target);
     let embedded = embedded_token(core, &catalog, client, &authorization, now);
-    let token_type = token_type(proven_key.is_some());
+    let token_type = token_type(bound_to.as_ref());
     let grant = Grant {
-        cnf: proven_key.map(Confirmation::from),
+        cnf: bound_to,
         auth_time: authorization.auth_time,
         id: family,
         roles,
@@ -155,9 +156,12 @@ pub fn issue_tokens(
     })
 }
 
-/// `token_type` of an access token (RFC 9449 section 5).
-pub(super) fn token_type(is_bound: bool) -> &'static str {
-    if is_bound { dpop::SCHEME } else { "bearer" }
+/// `token_type` of an access token (RFC 9449 section 5). One that is bound to a certificate is presented as any other.
+pub(super) fn token_type(bound_to: Option<&Confirmation>) -> &'static str {
+    match bound_to {
+        Some(Confirmation::Key(_)) => dpop::SCHEME,
+        Some(Confirmation::Certificate(_)) | None => "bearer",
+    }
 }
 
 /// The claims of the user in the ID token of a grant. It has the claims that the parameter `claims` requests, and the
@@ -277,7 +281,7 @@ pub fn issue_tokens_for_client(
     core: &Core,
     client: &Client,
     target: TokenTarget,
-    proven_key: Option<KeyThumbprint>,
+    bound_to: Option<Confirmation>,
     now: Timestamp,
 ) -> Result<TokenResponse, Failure> {
     const KIND: &str = User::CLIENT_TYPE;
@@ -301,9 +305,9 @@ pub fn issue_tokens_for_client(
         email_verified: false,
         uuid: client.client_uuid,
     };
-    let token_type = token_type(proven_key.is_some());
+    let token_type = token_type(bound_to.as_ref());
     let grant = Grant {
-        cnf: proven_key.map(Confirmation::from),
+        cnf: bound_to,
         id: client.own_grant,
         auth_time: None,
         groups: None,

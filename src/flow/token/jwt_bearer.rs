@@ -19,7 +19,7 @@ use crate::jose::jwt;
 use crate::oauth::client::{Client, GrantType};
 use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::code::Authorization;
-use crate::oauth::dpop::DpopProof;
+use crate::oauth::confirmation::Possession;
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::openid::claims::ClaimsRequest;
 use crate::oauth::resource::Resources;
@@ -59,7 +59,7 @@ pub async fn exchange_assertion(
     assertion: Zeroizing<String>,
     scope: Option<Scope>,
     resources: Resources,
-    proof: Option<DpopProof>,
+    possession: Option<Possession>,
     now: Timestamp,
 ) -> Result<Answer<TokenResponse>, Failure> {
     let grant_policy = core.grant_policy();
@@ -74,7 +74,7 @@ pub async fn exchange_assertion(
     let asked = or_refuse!(apis.resolve(&resources, &client));
     let scope = apis.scope_within(&scope, &asked);
     let uuid = core.random.uuid_v7(core.clock.since_epoch());
-    let drawn = NewFamily::draw(core, proof)?;
+    let drawn = NewFamily::draw(core, possession)?;
     let profile = Profile::read(&subject.claims, &provider);
     let (policy, bearer) = (Arc::clone(&core.policy), client.clone());
     let issuing = Arc::clone(&provider);
@@ -111,7 +111,7 @@ pub async fn exchange_assertion(
                 scope: scope.clone(),
                 resources: asked.clone(),
                 claims: ClaimsRequest::default(),
-                bound_key: None,
+                bound_to: None,
             };
             let user = or_refuse!(grant_policy.authorize_new_user(&*tx, &bearer, &authorization, user)?);
             let target = or_refuse!(drawn.target(&bearer, &authorization, &resources));

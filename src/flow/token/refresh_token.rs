@@ -12,7 +12,7 @@ use crate::flow::{Answer, Core, Failure, replay};
 use crate::identity::User;
 use crate::oauth::client::{Client, GrantType};
 use crate::oauth::client_auth::AuthenticatedClient;
-use crate::oauth::dpop::DpopProof;
+use crate::oauth::confirmation::Possession;
 use crate::oauth::error::Refusal;
 use crate::oauth::refresh::{self, BindingChange, Refresh, RefreshContext, RefreshFamily, narrowed_scope};
 use crate::oauth::refresh_keys::{PresentedRefreshToken, RefreshTokenId};
@@ -89,7 +89,7 @@ pub async fn rotate_refresh_token(
     client: &AuthenticatedClient,
     token: PresentedRefreshToken,
     (scope, resources): (Option<Scope>, Resources),
-    proof: Option<DpopProof>,
+    possession: Option<Possession>,
     now: Timestamp,
 ) -> Result<Answer<TokenResponse>, Failure> {
     let grant_policy = core.grant_policy();
@@ -108,8 +108,8 @@ pub async fn rotate_refresh_token(
     let refreshed = core
         .store
         .write("rotate_refresh_token", move |tx| {
-            or_refuse!(replay::check_proof(&*tx, proof.as_ref(), now)?);
-            let proven = proof.as_ref().map(|proof| &proof.key);
+            or_refuse!(replay::check_proof(&*tx, possession.as_ref(), now)?);
+            let shown = possession.as_ref().map(Possession::confirmation);
             let Some(family) = FAMILIES.get(&*tx, &id)? else {
                 return Ok(Err(refresh::UNKNOWN));
             };
@@ -118,7 +118,7 @@ pub async fn rotate_refresh_token(
                 lifetimes: &policy.lifetimes,
                 retry_window: policy.refresh_retry_window,
                 key,
-                proven,
+                shown: shown.as_ref(),
             };
             let (mut family, is_retry) = match family.refresh(&token, context, now) {
                 Refresh::Granted(family) => (family, false),
@@ -136,7 +136,7 @@ pub async fn rotate_refresh_token(
             let (user, bound) = or_refuse!(admit(&grant_policy, &*tx, &bearer, &mut family)?);
             let upstream_token = family.authorization.upstream_token.take();
             family.authorization.upstream_token = upstream_token.filter(|token| token.is_current(now));
-            replay::record_proof(tx, proof.as_ref())?;
+            replay::record_proof(tx, possession.as_ref())?;
             if !is_retry {
                 store(tx, id, &family, bound)?;
             }
@@ -150,7 +150,7 @@ pub async fn rotate_refresh_token(
                     target,
                     family: id,
                     nonce: None,
-                    proven_key: proven.cloned(),
+                    bound_to: shown,
                     refresh_token: None,
                 }),
             }))

@@ -11,7 +11,7 @@ use crate::flow::{Answer, Core, Failure, replay};
 use crate::identity::User;
 use crate::oauth::client::{Client, GrantType};
 use crate::oauth::code::Authorization;
-use crate::oauth::dpop::{DpopProof, KeyThumbprint};
+use crate::oauth::confirmation::{Confirmation, Possession};
 use crate::oauth::policy::Policy;
 use crate::oauth::refresh::RefreshFamily;
 use crate::oauth::refresh_keys::RefreshTokenId;
@@ -30,13 +30,13 @@ pub(in crate::flow) struct NewFamily {
     pub(in crate::flow) id: Uuid,
     first: RefreshTokenId,
     token: Secret<RefreshToken>,
-    proof: Option<DpopProof>,
+    possession: Option<Possession>,
     policy: Arc<Policy>,
     apis: Arc<Apis>,
 }
 
 impl NewFamily {
-    pub(in crate::flow) fn draw(core: &Core, proof: Option<DpopProof>) -> Result<Self, Failure> {
+    pub(in crate::flow) fn draw(core: &Core, possession: Option<Possession>) -> Result<Self, Failure> {
         let id = core.random.uuid_v7(core.clock.since_epoch());
         let catalog = core.catalog();
         let keys = catalog.refresh_keys();
@@ -47,15 +47,15 @@ impl NewFamily {
             id,
             token: keys.derive(&first).ok_or(Failure::NoRefreshKey)?,
             first,
-            proof,
+            possession,
             policy: Arc::clone(&core.policy),
             apis: Arc::clone(catalog.apis()),
         })
     }
 
-    /// The key that signed the proof.
-    pub(in crate::flow) fn proven_key(&self) -> Option<&KeyThumbprint> {
-        self.proof.as_ref().map(|proof| &proof.key)
+    /// What the request has shown to hold.
+    pub(in crate::flow) fn confirmation(&self) -> Option<Confirmation> {
+        self.possession.as_ref().map(Possession::confirmation)
     }
 
     /// Refuses a proof that was used before.
@@ -64,7 +64,7 @@ impl NewFamily {
         snapshot: &dyn Snapshot,
         now: Timestamp,
     ) -> Result<Answer<()>, StoreError> {
-        replay::check_proof(snapshot, self.proof.as_ref(), now)
+        replay::check_proof(snapshot, self.possession.as_ref(), now)
     }
 
     /// The APIs and the scope of the first access token. `named` are the APIs of the token request.
@@ -81,7 +81,8 @@ impl NewFamily {
     /// Stores the family and its index rows, records the use of the proof, and returns what is to be issued. A client that
     /// may not refresh gets no refresh token. It still gets a family, by which its access token can be revoked.
     ///
-    /// The refresh tokens of a public client are bound to the key of the proof (RFC 9449 section 5).
+    /// The refresh tokens of a public client are bound to the key of the proof (RFC 9449 section 5) or to the certificate
+    /// (RFC 8705 section 4).
     pub(in crate::flow) fn begin(
         &self,
         tx: &mut dyn Tx,
@@ -90,8 +91,8 @@ impl NewFamily {
         (user, mut authorization, target): (User, Authorization, TokenTarget),
         now: Timestamp,
     ) -> Result<ApprovedGrant, StoreError> {
-        authorization.bound_key = self.proven_key().filter(|_| client.is_public()).cloned();
-        replay::record_proof(tx, self.proof.as_ref())?;
+        authorization.bound_to = self.confirmation().filter(|_| client.is_public());
+        replay::record_proof(tx, self.possession.as_ref())?;
         let lifetimes = &self.policy.lifetimes;
         let family = RefreshFamily::start(&self.first, authorization.clone(), client, lifetimes, now);
         make_room(tx, &authorization, now)?;
@@ -107,7 +108,7 @@ impl NewFamily {
             authorization,
             family: self.id,
             nonce: None,
-            proven_key: self.proven_key().cloned(),
+            bound_to: self.confirmation(),
             refresh_token: may_refresh.then(|| self.token.clone()),
         })
     }

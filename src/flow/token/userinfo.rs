@@ -6,16 +6,18 @@ use super::introspect::live_access_token;
 use crate::clock::Timestamp;
 use crate::flow::{Answer, Core, Failure, replay};
 use crate::jose::claims::Audience;
-use crate::oauth::dpop::{DpopProof, check_binding};
+use crate::oauth::client_certificate::ClientCertificate;
+use crate::oauth::confirmation::check_binding;
+use crate::oauth::dpop::DpopProof;
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::scope::Scope;
 
 /// The claims that the token's scope and the original request ask for, as far as the client may still have them. A token
-/// in the scheme `DPoP` comes with a proof.
+/// in the scheme `DPoP` comes with a proof, and one that is bound to a certificate with this certificate.
 pub async fn read_userinfo(
     core: &Core,
     token: &str,
-    proof: Option<&DpopProof>,
+    (proof, certificate): (Option<&DpopProof>, Option<&ClientCertificate>),
     now: Timestamp,
 ) -> Result<Answer<Map<String, Value>>, Failure> {
     let Some(live) = live_access_token(core, token, now)? else {
@@ -24,7 +26,7 @@ pub async fn read_userinfo(
             "access token is unknown, expired or revoked",
         )));
     };
-    or_refuse!(check_binding(live.claims.cnf.as_ref(), proof));
+    or_refuse!(check_binding(live.claims.cnf.as_ref(), proof, certificate));
     let catalog = core.catalog();
     let client = catalog.client(&live.claims.client_id);
     let audience = &live.claims.aud;
@@ -51,7 +53,7 @@ pub async fn read_userinfo(
     let requested = family.authorization.claims_within(scope, allowed);
     let scope = scope.kept_within(allowed);
     let claims = catalog.claims_of(user).userinfo(&scope, &requested);
-    let used = replay::use_proof(core, proof, now).await?;
+    let used = replay::use_proof(core, proof.map(|proof| proof.replay_key), now).await?;
     if let Err(refusal) = &used {
         replay::record_refusal(refusal, &live.claims.client_id);
     }

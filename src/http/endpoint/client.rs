@@ -35,11 +35,12 @@ pub async fn authenticate(
         Ok(credentials) => credentials,
         Err(refusal) => return Ok(Err(refusal)),
     };
-    let endpoints: Vec<_> = match endpoint {
+    let mut endpoints: Vec<_> = match endpoint {
         // RFC 9126 section 2 accepts the token endpoint, too.
         Route::PushedRequest => vec![context.app.url(endpoint), context.app.url(&Route::Token)],
         endpoint => vec![context.app.url(endpoint)],
     };
+    endpoints.push(context.endpoint_url(endpoint));
     context.record_client_id(&credentials.client_id);
     let name = credentials.client_id.as_bytes();
     let admit = |url: &Url| context.charge_fetch(url);
@@ -76,7 +77,8 @@ fn credentials(context: &RequestContext, parameters: &Parameters) -> Answer<Cred
     parameters.each_once()?;
     let basic = request::basic_credentials(context.headers())
         .map_err(|_| Refusal::invalid_client("the Authorization header is malformed"))?;
-    let credentials = Credentials::parse(basic.as_ref().map(|basic| &basic.decoded), parameters)?;
+    let basic_credentials = basic.as_ref().map(|basic| &basic.decoded);
+    let credentials = Credentials::parse(basic_credentials, parameters, context.client_certificate())?;
     Ok(match basic {
         Some(basic) if basic.secret_as_sent != basic.decoded.1 => {
             credentials.or_secret(basic.secret_as_sent.as_bytes())

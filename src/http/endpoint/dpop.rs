@@ -29,7 +29,7 @@ pub(super) fn proof(
         &|nonce| dpop_nonce::is_current(&context.app.core, nonce, context.now);
     let request = ExpectedRequest {
         method: context.method().as_str(),
-        url: &context.app.url(endpoint),
+        url: &context.endpoint_url(endpoint),
         access_token,
         is_current_nonce: requires_nonce(context).then_some(is_current_nonce),
     };

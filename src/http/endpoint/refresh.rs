@@ -8,7 +8,6 @@ use crate::http::request::{self, Parameters};
 use crate::http::response::HttpResponse;
 use crate::oauth::api_key::{self, PresentedApiKey};
 use crate::oauth::client::GrantType;
-use crate::oauth::dpop::require_proof;
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::resource::resources;
 use crate::oauth::token::TokenRequest;
@@ -35,13 +34,13 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
         .check_grant(&client, GrantType::RefreshToken)
         .and_then(|()| {
             let proof = dpop::proof(context, &Route::Refresh, None)?;
-            require_proof(&client, proof.as_ref())?;
+            let possession = token::possession(context, &client, proof)?;
             let request = TokenRequest::parse(GrantType::RefreshToken, &parameters)?;
-            Ok((request, resources(&parameters)?, proof))
+            Ok((request, resources(&parameters)?, possession))
         });
     match request {
-        Ok((request, resources, proof)) => {
-            token::issue(context, &client, grant, request, resources, proof).await
+        Ok((request, resources, possession)) => {
+            token::issue(context, &client, grant, request, resources, possession).await
         }
         Err(refusal) => token::refused(context, grant, &refusal),
     }

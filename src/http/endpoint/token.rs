@@ -16,6 +16,7 @@ use crate::http::error;
 use crate::http::request::Parameters;
 use crate::http::response::{self, HttpResponse};
 use crate::oauth::client_auth::AuthenticatedClient;
+use crate::oauth::confirmation::Possession;
 use crate::oauth::dpop::{DpopProof, require_proof};
 use crate::oauth::error::Refusal;
 use crate::oauth::resource::{Resources, resources};
@@ -46,14 +47,27 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
     };
     let request = asked.and_then(|grant_type| {
         context.app.core.grant_policy().check_grant(&client, grant_type)?;
-        require_proof(&client, proof.as_ref())?;
+        let possession = possession(context, &client, proof)?;
         let request = TokenRequest::parse(grant_type, &parameters)?;
-        Ok((request, resources(&parameters)?))
+        Ok((request, resources(&parameters)?, possession))
     });
     match request {
-        Ok((request, resources)) => issue(context, &client, grant, request, resources, proof).await,
+        Ok((request, resources, possession)) => {
+            issue(context, &client, grant, request, resources, possession).await
+        }
         Err(refusal) => refused(context, grant, &refusal),
     }
+}
+
+/// What a request of this client has shown to hold.
+pub(super) fn possession(
+    context: &RequestContext,
+    client: &AuthenticatedClient,
+    proof: Option<DpopProof>,
+) -> Answer<Option<Possession>> {
+    require_proof(client, proof.as_ref())?;
+    let certificate = context.client_certificate().map(|certificate| &**certificate);
+    Possession::of_request(client, proof, certificate)
 }
 
 /// The label in the metrics for requests with an unknown grant type.
@@ -96,14 +110,22 @@ async fn anonymous(
     client: &AuthenticatedClient,
     scope: Option<Scope>,
     resources: Resources,
-    proof: Option<DpopProof>,
+    possession: Option<Possession>,
 ) -> Result<Answer<TokenResponse>, Failure> {
     context.require_disk_for_record()?;
     let (limits, from) = (&context.app.limits, context.client_address());
     let attempt = limits
         .create_anonymous_user(&client.client_id, from, context.now)
         .map_err(throttled)?;
-    let answer = create_anonymous_user(&context.app.core, client, scope, resources, proof, context.now).await;
+    let answer = create_anonymous_user(
+        &context.app.core,
+        client,
+        scope,
+        resources,
+        possession,
+        context.now,
+    )
+    .await;
     if let Ok(Err(_)) | Err(Failure::Store(_)) = &answer {
         attempt.refund(context.now);
     }
@@ -117,23 +139,23 @@ pub(super) async fn issue(
     grant: &'static str,
     request: TokenRequest,
     resources: Resources,
-    proof: Option<DpopProof>,
+    possession: Option<Possession>,
 ) -> HttpResponse {
     let core = &context.app.core;
     let answer = match request {
         TokenRequest::AuthorizationCode(exchange) => {
-            redeem_code(core, client, exchange, resources, proof, context.now).await
+            redeem_code(core, client, exchange, resources, possession, context.now).await
         }
         TokenRequest::RefreshToken { token, scope } => {
-            rotate_refresh_token(core, client, token, (scope, resources), proof, context.now).await
+            rotate_refresh_token(core, client, token, (scope, resources), possession, context.now).await
         }
         TokenRequest::ClientCredentials { scope } => {
-            issue_client_token(core, client, scope.as_ref(), &resources, proof, context.now).await
+            issue_client_token(core, client, scope.as_ref(), &resources, possession, context.now).await
         }
         TokenRequest::JwtBearer { assertion, scope } => {
-            exchange_assertion(core, client, assertion, scope, resources, proof, context.now).await
+            exchange_assertion(core, client, assertion, scope, resources, possession, context.now).await
         }
-        TokenRequest::Anonymous { scope } => anonymous(context, client, scope, resources, proof).await,
+        TokenRequest::Anonymous { scope } => anonymous(context, client, scope, resources, possession).await,
     };
     match answer {
         Ok(Ok(tokens)) => {

@@ -33,7 +33,9 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
     {
         return error::failed(context, &failure);
     }
-    match read_userinfo(&context.app.core, &token, proof.as_ref(), context.now).await {
+    let certificate = context.client_certificate().map(|certificate| &**certificate);
+    let shown = (proof.as_ref(), certificate);
+    match read_userinfo(&context.app.core, &token, shown, context.now).await {
         Ok(Ok(claims)) => response::no_store(response::json(StatusCode::OK, &claims)),
         Ok(Err(refusal)) => error::refused_token(context, scheme, Some(&refusal)),
         Err(failure) => error::failed(context, &failure),

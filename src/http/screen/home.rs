@@ -120,7 +120,7 @@ fn exchange(
     let exchange = CodeExchange::parse(code, Some(&callback), Some(&verifier))
         .map_err(|_| crate::oauth::code::UNKNOWN)?;
     let basic = (dev.client_id.clone(), dev.client_secret.clone());
-    let credentials = Credentials::parse(Some(&basic), &Parameters::default())?;
+    let credentials = Credentials::parse(Some(&basic), &Parameters::default(), None)?;
     Ok((exchange, credentials))
 }
 

@@ -38,7 +38,7 @@ fn start_at(now: Timestamp) -> (RefreshFamily, RefreshTokenId) {
         scope: "openid".parse().unwrap(),
         resources: Resources::new(),
         claims: ClaimsRequest::default(),
-        bound_key: None,
+        bound_to: None,
     };
     let first = keys(1).first_token(Uuid::from_u128(7), [3; 16]).unwrap();
     let web = client("web", RefreshPolicy::Rotate);
@@ -62,7 +62,7 @@ fn present_as(
         lifetimes: &lifetimes(),
         retry_window: WINDOW,
         key,
-        proven: None,
+        shown: None,
     };
     family.clone().refresh(token, context, now)
 }

@@ -212,7 +212,7 @@ impl Row {
             scope: "services:all offline_access".parse().unwrap(),
             resources: Resources::new(),
             claims: ClaimsRequest::default(),
-            bound_key: None,
+            bound_to: None,
         };
         let first = keys.first_token(family_id, random.bytes()).unwrap();
         let family = RefreshFamily::start(

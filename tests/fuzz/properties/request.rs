@@ -221,7 +221,7 @@ fn read_token_request(parameters: &Parameters) {
             Err(refusal) => check_refusal(&refusal),
         }
     }
-    match Credentials::parse(None, parameters) {
+    match Credentials::parse(None, parameters, None) {
         Ok(credentials) => {
             let named = parameters.get("client_id");
             assert!(named.is_none_or(|named| named == credentials.client_id));

@@ -30,6 +30,8 @@ mod rfc7636;
 mod rfc7662;
 mod rfc8252;
 mod rfc8414;
+mod rfc8705;
+mod rfc8705_tokens;
 mod rfc8707;
 mod rfc9101;
 mod rfc9126;

@@ -1,0 +1,213 @@
+//! Client certificates: RFC 8705. The handshake has proven that the client holds the key.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::digest;
+use rustls::RootCertStore;
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use serde::{Deserialize, Serialize};
+use x509_parser::extensions::GeneralName;
+
+use crate::clock::Timestamp;
+use crate::jose::jwk::{JwkSet, PublicKey};
+use crate::oauth::client_metadata::ClientMetadata;
+use crate::oauth::distinguished_name::DistinguishedName;
+
+/// The thumbprint of a certificate: SHA-256 of its DER in base64url (section 3.1).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CertificateThumbprint(String);
+
+/// A certificate that the client showed, as far as it is compared.
+pub struct ClientCertificate {
+    /// Its thumbprint.
+    pub thumbprint: CertificateThumbprint,
+    /// The thumbprint of its key. `None` if the key is of another type than registered ones.
+    key: Option<String>,
+    subject: DistinguishedName,
+    alternative_names: Vec<ExpectedName>,
+    /// The DER of the certificate, and of those that lead to a root.
+    chain: Vec<CertificateDer<'static>>,
+}
+
+impl ClientCertificate {
+    /// Reads the certificate at the head of a chain. `None` if it is none of version 3 (RFC 5280 section 4.1).
+    pub fn parse(chain: &[CertificateDer<'static>]) -> Option<Self> {
+        let der = chain.first()?;
+        let (rest, certificate) = x509_parser::parse_x509_certificate(der).ok()?;
+        if !rest.is_empty() {
+            return None;
+        }
+        let alternative_names = certificate.subject_alternative_name().ok()?;
+        let general = alternative_names.map(|names| &names.value.general_names);
+        Some(Self {
+            thumbprint: CertificateThumbprint(URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, der))),
+            key: PublicKey::from_spki(certificate.public_key().raw)
+                .ok()
+                .map(|key| key.thumbprint()),
+            subject: DistinguishedName::of(certificate.subject()),
+            alternative_names: general
+                .into_iter()
+                .flatten()
+                .filter_map(ExpectedName::of_general)
+                .collect(),
+            chain: chain.to_vec(),
+        })
+    }
+
+    /// Whether its key is in this set (section 2.2).
+    pub fn has_key_of(&self, keys: &JwkSet) -> bool {
+        let mut thumbprints = keys.keys.iter().map(PublicKey::thumbprint);
+        thumbprints.any(|thumbprint| self.key.as_ref() == Some(&thumbprint))
+    }
+
+    /// Whether this is its subject, or one of its alternative names (section 2.1.2).
+    pub fn has_name(&self, name: &ExpectedName) -> bool {
+        match name {
+            ExpectedName::Subject(subject) => self.subject == *subject,
+            name => self.alternative_names.contains(name),
+        }
+    }
+}
+
+/// The name by which a certificate is known as that of a client (section 2.1.2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExpectedName {
+    /// The subject.
+    Subject(DistinguishedName),
+    /// A DNS name, in lower case.
+    Dns(String),
+    /// A URI, as it is written.
+    Uri(String),
+    /// An address.
+    Ip(IpAddr),
+    /// A mail address: its local part, and its host in lower case.
+    Email(String, String),
+}
+
+/// A field that names what the certificate of a client must have, and the sentence for a value that is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameFault {
+    /// The field.
+    pub field: &'static str,
+    /// What is wrong with its value.
+    pub problem: String,
+}
+
+impl ExpectedName {
+    /// The fields with a value.
+    pub fn fields(client: &ClientMetadata) -> impl Iterator<Item = (&'static str, &str)> {
+        let fields = [
+            ("tls_client_auth_subject_dn", &client.tls_client_auth_subject_dn),
+            ("tls_client_auth_san_dns", &client.tls_client_auth_san_dns),
+            ("tls_client_auth_san_uri", &client.tls_client_auth_san_uri),
+            ("tls_client_auth_san_ip", &client.tls_client_auth_san_ip),
+            ("tls_client_auth_san_email", &client.tls_client_auth_san_email),
+        ];
+        fields
+            .into_iter()
+            .filter_map(|(field, value)| Some((field, value.as_deref()?)))
+    }
+
+    /// The name that the certificate of this client must have. `None` if none is registered, or several are.
+    pub fn of(client: &ClientMetadata) -> Option<Self> {
+        let mut fields = Self::fields(client);
+        let (field, value) = fields.next()?;
+        if fields.next().is_some() {
+            return None;
+        }
+        Self::parse(field, value).ok()
+    }
+
+    /// Reads the value of a field.
+    pub fn parse(field: &'static str, value: &str) -> Result<Self, NameFault> {
+        let fault = |problem: &str| NameFault {
+            field,
+            problem: format!("{value:?}: {problem}"),
+        };
+        match field {
+            "tls_client_auth_subject_dn" => match value.parse() {
+                Ok(subject) => Ok(Self::Subject(subject)),
+                Err(error) => Err(fault(&format!("{error}"))),
+            },
+            "tls_client_auth_san_dns" => {
+                let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._*".contains(&byte);
+                let is_dns = !value.is_empty() && value.bytes().all(is_name);
+                is_dns
+                    .then(|| Self::Dns(value.to_ascii_lowercase()))
+                    .ok_or_else(|| fault("it is no DNS name, as in client.example.com"))
+            }
+            "tls_client_auth_san_uri" => match url::Url::parse(value) {
+                Ok(_) => Ok(Self::Uri(value.to_owned())),
+                Err(_) => Err(fault("it is no URI, as in spiffe://example.com/client")),
+            },
+            "tls_client_auth_san_ip" => match value.parse() {
+                Ok(address) => Ok(Self::Ip(address)),
+                Err(_) => Err(fault("it is no address, as in 192.0.2.1 or 2001:db8::1")),
+            },
+            _ => Self::email(value).ok_or_else(|| fault("it is no mail address, as in client@example.com")),
+        }
+    }
+
+    fn email(value: &str) -> Option<Self> {
+        let (local, host) = value.rsplit_once('@')?;
+        let is_whole = !local.is_empty() && !host.is_empty();
+        is_whole.then(|| Self::Email(local.to_owned(), host.to_ascii_lowercase()))
+    }
+
+    fn of_general(name: &GeneralName<'_>) -> Option<Self> {
+        match name {
+            GeneralName::DNSName(name) => Some(Self::Dns(name.to_ascii_lowercase())),
+            GeneralName::URI(uri) => Some(Self::Uri((*uri).to_owned())),
+            GeneralName::RFC822Name(address) => Self::email(address),
+            GeneralName::IPAddress(bytes) => {
+                let of_4 = <[u8; 4]>::try_from(*bytes).map(IpAddr::from);
+                of_4.or_else(|_| <[u8; 16]>::try_from(*bytes).map(IpAddr::from))
+                    .ok()
+                    .map(Self::Ip)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The certificate authorities whose certificates authenticate clients (section 2.1).
+#[derive(Clone, Debug)]
+pub struct ClientAuthorities(Arc<dyn ClientCertVerifier>);
+
+impl ClientAuthorities {
+    /// Reads PEM certificates. The error is a sentence about the whole text.
+    pub fn of_pem(pem: &[u8]) -> Result<Self, String> {
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(pem) {
+            let certificate = certificate.map_err(|error| format!("it is no PEM file: {error}"))?;
+            roots
+                .add(certificate)
+                .map_err(|error| format!("a certificate in it cannot be used: {error}"))?;
+        }
+        if roots.is_empty() {
+            return Err("it has no certificate (-----BEGIN CERTIFICATE-----)".to_owned());
+        }
+        let builder =
+            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::new(default_provider()));
+        let verifier = builder.build().map_err(|error| error.to_string())?;
+        Ok(Self(verifier))
+    }
+
+    /// Whether a chain leads from the certificate to one of them now, and the certificate is for clients.
+    pub fn vouch_for(&self, certificate: &ClientCertificate, now: Timestamp) -> bool {
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(now.seconds()));
+        let Some((own, intermediates)) = certificate.chain.split_first() else {
+            return false;
+        };
+        self.0.verify_client_cert(own, intermediates, now).is_ok()
+    }
+}
