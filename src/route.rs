@@ -23,7 +23,7 @@ described! {
     pub enum Caller {
         /// Anyone may ask.
         Anyone = "nobody",
-        /// The client, by its secret or a signed assertion. A public client names itself.
+        /// The client, by its secret, a signed assertion or a certificate. A public client names itself.
         Client = "client",
         /// The client, by one of its API keys.
         ApiKey = "API key",

@@ -3,6 +3,7 @@
 mod access;
 mod backups;
 mod certificate;
+mod client_certificates;
 mod clock;
 mod disk;
 mod finding;
@@ -199,6 +200,7 @@ fn examine_store(
     }
     for client in &clients {
         findings.extend(grade::check_client(client, profile));
+        findings.extend(client_certificates::check_client(client, &settings.mtls));
     }
     themes::examine(settings, &clients, findings);
     let Reply::Providers(providers) = session.ask(Command::ProviderList)? else {

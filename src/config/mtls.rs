@@ -50,7 +50,7 @@ pub struct Mtls {
     /// The files of the authorities.
     pub ca_files: Vec<PathBuf>,
     /// The address that clients are told.
-    base_url: Option<String>,
+    pub base_url: Option<String>,
 }
 
 impl Mtls {

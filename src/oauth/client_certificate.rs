@@ -39,7 +39,7 @@ pub struct ClientCertificate {
 }
 
 impl ClientCertificate {
-    /// Reads the certificate at the head of a chain. `None` if it is none of version 3 (RFC 5280 section 4.1).
+    /// Reads the certificate at the head of a chain. `None` if there is none, or if it cannot be read.
     pub fn parse(chain: &[CertificateDer<'static>]) -> Option<Self> {
         let der = chain.first()?;
         let (rest, certificate) = x509_parser::parse_x509_certificate(der).ok()?;

@@ -101,20 +101,20 @@ impl FromStr for DistinguishedName {
     }
 }
 
+/// The separator behind a value, and the rest of the text. `None` at its end.
+type End<'a> = Option<(char, &'a str)>;
+
 /// The first attribute of a text, with the separator behind it and the rest.
-fn read_attribute(text: &str) -> Result<(Attribute, Option<(char, &str)>), NameError> {
+fn read_attribute(text: &str) -> Result<(Attribute, End<'_>), NameError> {
     let (kind, value) = text.split_once('=').ok_or(NameError::Malformed)?;
     let kind = type_named(kind.trim())?;
     let value = value.trim_start_matches(' ');
-    let (value, end) = match value.strip_prefix('#') {
-        Some(digits) => {
-            let (digits, end) = until_separator(digits);
-            (AttributeValue::of_hex(digits.trim_end_matches(' '))?, end)
-        }
-        None => {
-            let (value, end) = read_text(value)?;
-            (AttributeValue::Text(normal(&value)), end)
-        }
+    let (value, end) = if let Some(digits) = value.strip_prefix('#') {
+        let (digits, end) = until_separator(digits);
+        (AttributeValue::of_hex(digits.trim_end_matches(' '))?, end)
+    } else {
+        let (value, end) = read_text(value)?;
+        (AttributeValue::Text(normal(&value)), end)
     };
     Ok((Attribute { kind, value }, end))
 }
@@ -138,7 +138,7 @@ fn type_named(name: &str) -> Result<String, NameError> {
     Err(NameError::UnknownType(name.to_owned()))
 }
 
-fn until_separator(text: &str) -> (&str, Option<(char, &str)>) {
+fn until_separator(text: &str) -> (&str, End<'_>) {
     match text.split_once([',', '+']) {
         Some((before, after)) => {
             let separator = text.get(before.len()..).and_then(|rest| rest.chars().next());
@@ -149,7 +149,7 @@ fn until_separator(text: &str) -> (&str, Option<(char, &str)>) {
 }
 
 /// Reads a value with its escapes (RFC 4514 section 2.4).
-fn read_text(text: &str) -> Result<(String, Option<(char, &str)>), NameError> {
+fn read_text(text: &str) -> Result<(String, End<'_>), NameError> {
     let mut value = Vec::new();
     let mut rest = text.chars();
     let mut end = None;

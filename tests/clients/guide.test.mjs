@@ -15,7 +15,7 @@ import { binary, freePort, Server } from './harness.mjs';
 /** What a block may need, and the program that a machine with it has. The machines of the tests lack the others. */
 const TOOLS = { node: 'npm', python: 'python3', go: 'go', java: 'mvn', cargo: 'cargo' };
 const ELSEWHERE = ['systemd', 'package', 'podman', 'internet', 'kubernetes', 'root'];
-const PORTS = ['3000', '3001', '8080', '9464', '8443'];
+const PORTS = ['3000', '3001', '8080', '9464', '8443', '9443'];
 const MINUTES = 60_000;
 
 const present = Object.keys(TOOLS).filter((name) => spawnSync(TOOLS[name], ['--version']).error === undefined);
@@ -113,7 +113,7 @@ async function walk(page, { signal }) {
       code: block.code
         .replaceAll('https://id.example.com', issuer)
         .replaceAll('cargo run --release --', 'idsvc')
-        .replaceAll(/(?<=[:(= ])(3000|3001|8080|9464|8443)\b/g, (port) => ports[port]),
+        .replaceAll(/(?<=[:(= ])(3000|3001|8080|9464|8443|9443)\b/g, (port) => ports[port]),
     }));
     const trusted = await trustStore(folder, server?.ca);
     const needs = (name) => blocks.some((block) => block.needs.includes(name)) && present.includes(name);

@@ -11,6 +11,7 @@ export const AUTHENTICATION = {
   client_secret_basic: (client) => oidc.ClientSecretBasic(client.client_secret),
   client_secret_post: (client) => oidc.ClientSecretPost(client.client_secret),
   private_key_jwt: (client) => oidc.PrivateKeyJwt(client.key),
+  tls_client_auth: () => oidc.TlsClientAuth(),
   none: () => oidc.None(),
 };
 

@@ -1,6 +1,7 @@
 //! The command line, with and without a running service: the same words, the same answers.
 
 mod api;
+mod client_certificates;
 mod messages;
 mod output;
 mod provider;

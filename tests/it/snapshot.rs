@@ -71,7 +71,8 @@ impl Plain {
         let is_moment = word.len() == 10 && word.starts_with('1') && word.parse::<u64>().is_ok();
         let has = |kind: fn(&u8) -> bool| word.bytes().any(|byte| kind(&byte));
         let is_mixed = has(u8::is_ascii_digit) && has(u8::is_ascii_uppercase);
-        let is_random = word.len() >= 40 || (word.len() >= 20 && is_mixed);
+        let is_name = word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+        let is_random = !is_name && (word.len() >= 40 || (word.len() >= 20 && is_mixed));
         if is_length {
             return "[length]".to_owned();
         }

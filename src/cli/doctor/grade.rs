@@ -76,13 +76,14 @@ fn check_fapi2(client: &ClientView) -> Vec<Finding> {
     let update = |flags: &str| format!("idsvc client update {id} {flags}");
     let uses_secret = client.auth_methods.contains(&AuthMethod::ClientSecretBasic);
     let has_key = client.auth_methods.contains(&AuthMethod::PrivateKeyJwt);
+    let uses_key = has_key || client.auth_methods.iter().any(|method| method.uses_certificate());
     if client.public {
         advise(
             FAPI_AUTHENTICATION,
             "it is public: any program that has its identifier can pass for it",
             format!("if {id} runs on a server, register a confidential client instead with idsvc client add"),
         );
-    } else if uses_secret && has_key {
+    } else if uses_secret && uses_key {
         advise(
             FAPI_AUTHENTICATION,
             "it may authenticate with its secret as well as with its key",

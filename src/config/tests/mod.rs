@@ -1,5 +1,6 @@
 mod acme;
 mod memory;
+mod mtls;
 mod network;
 mod settings_table;
 

@@ -5,6 +5,7 @@
 //! is about: of one that accepts nothing, or everything, half holds for want of trying.
 
 mod authorization;
+mod client_certificate;
 mod client_document;
 mod dpop;
 mod jose;
@@ -24,6 +25,7 @@ pub(crate) const TARGETS: &[Target] = &[
     ("backup", storage::backup),
     ("basic_header", request::basic_header),
     ("claims", authorization::claims),
+    ("client_certificate", client_certificate::client_certificate),
     ("client_document", client_document::client_document),
     ("compact_jws", jose::compact_jws),
     ("config_file", operator::config_file),

@@ -19,6 +19,9 @@ const SUBJECT: &[(DnType, &str)] = &[
 const DN: &str = "CN=bank,O=Example,C=BE";
 const REFUSED: &str = "401 invalid_client: client authentication failed";
 
+/// Registers a name.
+type Set = fn(&mut Client, &str);
+
 /// A client that authenticates with a certificate of an authority.
 async fn bank(server: &Server, change: impl FnOnce(&mut Client)) -> RelyingParty {
     server
@@ -159,7 +162,6 @@ async fn the_certificate_counts_with_client_id_and_without_other_credentials() {
 async fn a_client_is_known_by_one_alternative_name_of_its_certificate() {
     let ca = ClientCa::new();
     let (server, listener) = start(&ca).await;
-    type Set = fn(&mut Client, &str);
     let dns = |name: &str| SanType::DnsName(name.try_into().unwrap());
     let uri = |name: &str| SanType::URI(name.try_into().unwrap());
     let email = |name: &str| SanType::Rfc822Name(name.try_into().unwrap());
