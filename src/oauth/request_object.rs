@@ -124,3 +124,81 @@ fn refuse(problem: &str) -> Refusal {
         &format!("the request object is refused: {problem}"),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use uuid::Uuid;
+
+    use super::*;
+
+    const ISSUER: &str = "https://server.example.com";
+    const NOW: Timestamp = Timestamp::from_seconds(1_600_000_000);
+
+    /// The object of section 4.
+    const EXAMPLE: &str = concat!(
+        "eyJhbGciOiJSUzI1NiIsImtpZCI6ImsyYmRjIn0.ewogICAgImlzcyI6ICJzNkJoZF",
+        "JrcXQzIiwKICAgICJhdWQiOiAiaHR0cHM6Ly9zZXJ2ZXIuZXhhbXBsZS5jb20iLAog",
+        "ICAgInJlc3BvbnNlX3R5cGUiOiAiY29kZSBpZF90b2tlbiIsCiAgICAiY2xpZW50X2",
+        "lkIjogInM2QmhkUmtxdDMiLAogICAgInJlZGlyZWN0X3VyaSI6ICJodHRwczovL2Ns",
+        "aWVudC5leGFtcGxlLm9yZy9jYiIsCiAgICAic2NvcGUiOiAib3BlbmlkIiwKICAgIC",
+        "JzdGF0ZSI6ICJhZjBpZmpzbGRraiIsCiAgICAibm9uY2UiOiAibi0wUzZfV3pBMk1q",
+        "IiwKICAgICJtYXhfYWdlIjogODY0MDAKfQ.Nsxa_18VUElVaPjqW_ToI1yrEJ67BgK",
+        "b5xsuZRVqzGkfKrOIX7BCx0biSxYGmjK9KJPctH1OC0iQJwXu5YVY-vnW0_PLJb1C2",
+        "HG-ztVzcnKZC2gE4i0vgQcpkUOCpW3SEYXnyWnKzuKzqSb1wAZALo5f89B_p6QA6j6",
+        "JwBSRvdVsDPdulW8lKxGTbH82czCaQ50rLAg3EYLYaCb4ik4I1zGXE4fvim9FIMs8O",
+        "CMmzwIB5S-ujFfzwFjoyuPEV4hJnoVUmXR_W9typPf846lGwA8h9G9oNTIuX8Ft2jf",
+        "pnZdFmLg3_wr3Wa5q3a-lfbgF3S9H_8nN3j1i7tLR_5Nz-g",
+    );
+    const N: &str = concat!(
+        "x5RbkAZkmpRxia65qRQ1wwSMSxQUnS7gcpVTV_cdHmfmG2ltd2yabEO9XadD8",
+        "pJNZubINPpmgHh3J1aD9WRwS05ucmFq3CfFsluLt13_7oX5yDRSKX7poXmT_5",
+        "ko8k4NJZPMAO8fPToDTH7kHYbONSE2FYa5GZ60CUsFhSonI-dcMDJ0Ary9lxI",
+        "w5k2z4TAdARVWcS7sD07VhlMMshrwsPHBQgTatlkxyIHXbYdtak8fqvNAwr7O",
+        "lVEvM_Ipf5OfmdB8Sd-wjzaBsyP4VhJKoi_qdgSzpC694XZeYPq45Sw-q51iF",
+        "UlcOlTCI7z6jltUtnR6ySn6XDGFnzH5Fe5ypw",
+    );
+
+    fn client() -> (Client, JwkSet) {
+        let mut client = Client::new("s6BhdRkqt3", Uuid::nil(), Uuid::nil(), false, NOW);
+        client.jwks = vec![json!({ "kty": "RSA", "kid": "k2bdc", "n": N, "e": "AQAB" })];
+        let keys = JwkSet::of_jwks(&client.jwks);
+        (client, keys)
+    }
+
+    #[test]
+    fn the_example_of_the_standard_is_read() {
+        let (mut client, keys) = client();
+        let object = RequestObject::verify(EXAMPLE, (&client, &keys)).unwrap();
+        let parameters: Vec<_> = object.parameters.iter().collect();
+        for parameter in [
+            ("response_type", "code id_token"),
+            ("client_id", "s6BhdRkqt3"),
+            ("redirect_uri", "https://client.example.org/cb"),
+            ("scope", "openid"),
+            ("state", "af0ifjsldkj"),
+            ("nonce", "n-0S6_WzA2Mj"),
+            ("max_age", "86400"),
+        ] {
+            assert!(parameters.contains(&parameter), "{parameter:?}");
+        }
+        assert_eq!(parameters.len(), 7);
+        assert_eq!(object.check(&client, ISSUER, NOW), Ok(()));
+        assert!(object.check(&client, "https://other.example", NOW).is_err());
+        client.require_signed_request_object = true;
+        assert_eq!(
+            object.check(&client, ISSUER, NOW),
+            Err(refuse("this client must send aud, exp and nbf"))
+        );
+    }
+
+    #[test]
+    fn the_example_is_refused_under_another_algorithm_and_without_its_key() {
+        let (mut client, keys) = client();
+        client.request_object_signing_alg = Some(Algorithm::Ps256);
+        assert!(RequestObject::verify(EXAMPLE, (&client, &keys)).is_err());
+        client.request_object_signing_alg = Some(Algorithm::Rs256);
+        assert!(RequestObject::verify(EXAMPLE, (&client, &keys)).is_ok());
+        assert!(RequestObject::verify(EXAMPLE, (&client, &JwkSet::default())).is_err());
+    }
+}
