@@ -9,6 +9,7 @@ use crate::oauth::client::{
 };
 use crate::oauth::client_certificate::{ExpectedName, NameFault};
 use crate::oauth::client_metadata::ClientFields;
+use crate::oauth::fields::Removable;
 use crate::oauth::mtls::MtlsPolicy;
 use crate::oauth::redirect_uri::{
     LOGOUT_PARAMETERS, RESPONSE_PARAMETERS, check_query, check_registrable, is_origin,
@@ -21,8 +22,12 @@ const MOST_KEYS: usize = 20;
 const MAX_URI_BYTES: usize = 2048;
 
 /// Applies a change to a client. Unless the change names a default scope, it loses what the scope loses.
-/// Registered keys and the address of published keys replace each other.
-pub fn apply(change: ClientFields, client: &mut Client, faults: &mut Vec<Fault>) {
+/// Registered keys and the address of published keys replace each other. A profile sets the fields that the change leaves
+/// out.
+pub fn apply(mut change: ClientFields, client: &mut Client, faults: &mut Vec<Fault>) {
+    if let Some(Removable(Some(profile))) = change.profile {
+        profile.complete(&mut change, &client.metadata);
+    }
     let names_default_scope = change.default_scope.is_some();
     let scope_before = client.scope.clone();
     let brings_keys = change.jwks.as_ref().is_some_and(|keys| !keys.is_empty());
@@ -102,6 +107,7 @@ pub fn check(
         faults.push(FaultCode::NotAllowed.at(["consent"], detail));
     }
     check_credentials(before, client, faults);
+    check_profile(client, faults);
     for (field, alg) in client.signing_algs() {
         if let Some(alg) = alg.filter(|alg| !usable.contains(alg)) {
             faults.push(FaultCode::NotFound.at([field], format!("there is no key for {alg}")));
@@ -309,6 +315,24 @@ pub fn check_certificates(client: &Client, mtls: &MtlsPolicy, faults: &mut Vec<F
             "dpop_bound_access_tokens",
         ];
         faults.push(FaultCode::NotAllowed.at(fields, detail));
+    }
+}
+
+/// Checks the rules of the profile.
+fn check_profile(client: &Client, faults: &mut Vec<Fault>) {
+    let Some(profile) = client.profile else { return };
+    let name = profile.as_str();
+    for broken in profile.broken_rules(&client.metadata, &client.token_endpoint_auth_methods) {
+        let detail = format!(
+            "the profile {name} forbids it: {} ({})",
+            broken.problem, broken.rule
+        );
+        faults.push(FaultCode::NotAllowed.at([broken.field, "profile"], detail));
+    }
+    if !client.api_keys.is_empty() {
+        let detail =
+            format!("the profile {name} forbids API keys: a client authenticates with a key of its own");
+        faults.push(FaultCode::NotAllowed.at(["profile"], detail));
     }
 }
 

@@ -4,8 +4,9 @@ use ::http::StatusCode;
 use ::http::header::{AUTHORIZATION, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use serde::Serialize;
 
-use super::context::{RefusalLog, RequestContext};
+use super::context::RequestContext;
 use super::headers;
+use super::refusal_log::RefusalLog;
 use super::request::Scheme;
 use super::response::{self, HttpResponse};
 use crate::app::App;

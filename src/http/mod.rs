@@ -14,6 +14,7 @@ pub mod headers;
 pub mod metrics;
 pub mod preview;
 pub mod redirect;
+mod refusal_log;
 pub mod request;
 pub mod response;
 pub mod screen;
@@ -28,8 +29,9 @@ use ::http::{Method, Request, StatusCode, Version};
 use bytes::Bytes;
 use hyper::body::Body;
 
-use self::context::{RefusalLog, RequestContext};
+use self::context::RequestContext;
 use self::headers::AllowedOrigin;
+use self::refusal_log::RefusalLog;
 use self::request::{BodyError, MAX_UNREAD, discard_unread, has_valid_host, keep_unread, read_body};
 use self::response::{HttpResponse, empty};
 use crate::app::{App, RequestPermit};

@@ -163,13 +163,13 @@ impl From<JwtError> for EmbeddedKeyError {
     }
 }
 
-/// Checks a token that is signed by the key in its own header (RFC 9449 section 4.2), and returns the key. It proves that
+/// Checks a token that is signed by the key in its own header (RFC 9449 section 4.2), and returns the key and the algorithm. It proves that
 /// the sender holds the key. It does not say who the sender is.
 pub fn verify_embedded_key<T: DeserializeOwned>(
     token: &str,
     typ: ExpectedTyp<'_>,
     allowed: &[Algorithm],
-) -> Result<(PublicKey, T), EmbeddedKeyError> {
+) -> Result<(PublicKey, Algorithm, T), EmbeddedKeyError> {
     let compact = Compact::parse(token).map_err(JwtError::from)?;
     let algorithm = algorithm_of(&compact, typ, allowed)?;
     let jwk = compact.jwk().ok_or(EmbeddedKeyError::NoKey)?;
@@ -178,7 +178,7 @@ pub fn verify_embedded_key<T: DeserializeOwned>(
         return Err(EmbeddedKeyError::Token(JwtError::Signature));
     }
     let claims = verify_parsed(&compact, algorithm, &key, None)?;
-    Ok((key, claims))
+    Ok((key, algorithm, claims))
 }
 
 /// Signs tokens of one type with one key. The header is encoded once.

@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::jose::alg::Algorithm;
 use crate::oauth::access_token::AccessTokenTyp;
 use crate::oauth::fields::{Lifetime, Plain, fields};
+use crate::oauth::profile::ClientProfile;
 use crate::oauth::scope::Scope;
 
 /// A grant type that a client may be registered for.
@@ -231,6 +232,8 @@ fields! {
     id_token_on_refresh: bool = true;
     /// Which claims of the user are in its ID tokens.
     id_token_claims: IdTokenContent;
+    /// The profile whose rules the service keeps for the client.
+    profile: Option<ClientProfile>;
     /// The theme of its pages; the service's when there is none.
     theme: Option<String>;
     /// Descriptions of scope values on the consent page, which replace those of the service.

@@ -77,6 +77,8 @@ pub struct ExpectedRequest<'a> {
 /// A valid proof. The caller must record its use, because a proof is accepted once.
 #[derive(Clone, Debug)]
 pub struct DpopProof {
+    /// The algorithm of its signature.
+    pub algorithm: Algorithm,
     /// The key that signed it.
     pub key: KeyThumbprint,
     /// The key under which its use is recorded.
@@ -102,7 +104,7 @@ impl DpopProof {
     /// Checks a proof (section 4.3).
     pub fn check(proof: &str, request: ExpectedRequest<'_>, now: Timestamp) -> Result<Self, Refusal> {
         let typ = ExpectedTyp::Exactly("dpop+jwt");
-        let (key, claims) = jwt::verify_embedded_key::<Claims>(proof, typ, &Algorithm::ALL)
+        let (key, algorithm, claims) = jwt::verify_embedded_key::<Claims>(proof, typ, &Algorithm::ALL)
             .map_err(|error| refuse(&describe(error)))?;
         if !(1..=MAX_JTI_CHARS).contains(&claims.jti.chars().count()) {
             return Err(refuse("jti must have 1 to 255 characters"));
@@ -134,7 +136,11 @@ impl DpopProof {
         let key = KeyThumbprint(key.thumbprint());
         // A request may take a while after its time was read, so the record lasts longer than the proof.
         let replay_key = ReplayKey::of(Owner::Key(&key.0), &claims.jti, claims.iat + MAX_AGE + MAX_AGE);
-        Ok(Self { key, replay_key })
+        Ok(Self {
+            algorithm,
+            key,
+            replay_key,
+        })
     }
 }
 
@@ -165,13 +171,17 @@ pub const PROOF_MISSING: Refusal = Refusal::new(
     "the request has no DPoP header with a proof",
 );
 
-/// Refuses a token request without a proof if the client must send one (section 5.2).
+/// Refuses a token request without a proof if the client must send one (section 5.2), and a proof by an algorithm that the
+/// client may not use.
 pub fn require_proof(client: &Client, proof: Option<&DpopProof>) -> Result<(), Refusal> {
     if client.dpop_bound_access_tokens && proof.is_none() {
         return Err(Refusal::new(
             ErrorCode::InvalidDpopProof,
             "this client must send a DPoP proof with each token request",
         ));
+    }
+    if proof.is_some_and(|proof| !client.may_sign_with(proof.algorithm)) {
+        return Err(refuse("alg must be PS256, ES256 or EdDSA for this client"));
     }
     Ok(())
 }

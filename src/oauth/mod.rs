@@ -28,6 +28,7 @@ pub mod openid;
 pub mod parameters;
 pub mod pkce;
 pub mod policy;
+pub mod profile;
 pub mod pushed;
 pub mod redirect_uri;
 pub mod refresh;

@@ -55,12 +55,13 @@ impl RequestObject {
         if !client.has_keys() {
             return Err(refuse("the client has registered no key to verify it with"));
         }
-        let allowed = match &client.request_object_signing_alg {
-            Some(algorithm) => std::slice::from_ref(algorithm),
-            None => &Algorithm::ALL,
-        };
+        let mut allowed = Algorithm::ALL.to_vec();
+        allowed.retain(|algorithm| {
+            let registered = client.request_object_signing_alg;
+            client.may_sign_with(*algorithm) && registered.is_none_or(|registered| registered == *algorithm)
+        });
         let verify =
-            |typ| jwt::verify::<Map<String, Value>>(object, typ, allowed, |kid, alg| keys.select(kid, alg));
+            |typ| jwt::verify::<Map<String, Value>>(object, typ, &allowed, |kid, alg| keys.select(kid, alg));
         let verified = match verify(ExpectedTyp::AbsentOr("oauth-authz-req+jwt")) {
             Err(JwtError::Typ) => verify(ExpectedTyp::Exactly("JWT")),
             verified => verified,

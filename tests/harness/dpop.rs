@@ -11,12 +11,17 @@ use serde_json::{Value, json};
 use super::server::{ISSUER, Server};
 use super::token::signed;
 
-/// The holder of an ES256 key.
+/// The holder of a key, an ES256 key unless it is named.
 pub(crate) struct KeyHolder(SigningKey);
 
 impl KeyHolder {
     pub(crate) fn new() -> Self {
         Self(SigningKey::generate_es256(&Random::system()).unwrap())
+    }
+
+    /// The holder of this key.
+    pub(crate) fn of(key: SigningKey) -> Self {
+        Self(key)
     }
 
     /// The thumbprint of the key (RFC 7638).
@@ -28,7 +33,7 @@ impl KeyHolder {
     pub(crate) fn proof_at(&self, method: &str, url: &str, now: Timestamp) -> Proof<'_> {
         Proof {
             key: &self.0,
-            header: json!({ "typ": "dpop+jwt", "alg": "ES256", "jwk": self.0.public().to_jwk() }),
+            header: json!({ "typ": "dpop+jwt", "alg": self.0.alg().as_str(), "jwk": self.0.public().to_jwk() }),
             claims: json!({
                 "jti": Random::system().uuid_v4(),
                 "htm": method,

@@ -3,9 +3,10 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{KIND, NEEDS_REFRESH, change};
+use super::{KIND, NEEDS_REFRESH, change, refuse_for_profile};
 use crate::admin::{Admin, AdminResult, SecretString, not_found};
 use crate::clock::Timestamp;
+use crate::flow::or_refuse;
 use crate::oauth::FaultCode;
 use crate::oauth::client::{GrantType, StoredApiKey};
 use crate::secret::{ApiKey, Secret};
@@ -67,6 +68,7 @@ pub async fn add(admin: Admin<'_>, client_id: String) -> AdminResult<ApiKeyView>
             let fault = FaultCode::NotAllowed.at(["grant_types"], NEEDS_REFRESH);
             return Ok(Err(fault.about(KIND, &client.client_id).into()));
         }
+        or_refuse!(refuse_for_profile(client, "an API key"));
         if client.api_keys.len() >= MOST_KEYS {
             let detail = format!("this client has {MOST_KEYS} API keys already");
             let fault = FaultCode::TooMany.at(["api_keys"], detail);

@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 pub use self::view::ClientView;
 use super::page::Page;
 use super::{
-    Admin, AdminError, AdminResult, RecordChecks, SecretString, TxResult, about, all_or_none, already_exists,
-    api, not_found,
+    Admin, AdminError, AdminRefusal, AdminResult, RecordChecks, SecretString, TxResult, about, all_or_none,
+    already_exists, api, not_found,
 };
 use crate::flow::client_check::{apply, check, check_certificates, check_client_id, usual_grants};
 use crate::flow::grant_revocation::GrantRevocation;
@@ -158,7 +158,7 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> AdminResult<ClientView
         if request.secret.is_some() {
             faults.push(FaultCode::NotAllowed.at(["secret"], "a public client has no secret"));
         }
-    } else if client.needs_secret() || request.secret.is_some() {
+    } else if (client.profile.is_none() && client.needs_secret()) || request.secret.is_some() {
         let (stored, made) = secret_of(admin, request.secret, &mut faults);
         client.secrets.push(stored);
         client.fit_methods_to_secrets();
@@ -263,6 +263,18 @@ async fn change(
     Ok(ClientView::of(&client, &core.policy.issuer, None, now))
 }
 
+/// Refuses what a client with a profile may not authenticate with.
+fn refuse_for_profile(client: &Client, what: &str) -> Result<(), AdminRefusal> {
+    let Some(profile) = client.profile else {
+        return Ok(());
+    };
+    let detail = format!("the profile {} allows no client {what}", profile.as_str());
+    Err(FaultCode::NotAllowed
+        .at(["profile"], detail)
+        .about(KIND, &client.client_id)
+        .into())
+}
+
 /// Changes a client.
 pub async fn update(admin: Admin<'_>, request: UpdateClient) -> AdminResult<ClientView> {
     let checks = RecordChecks::new(admin.core);
@@ -303,6 +315,7 @@ pub async fn rotate_secret(admin: Admin<'_>, request: RotateSecret) -> AdminResu
     let keep = Duration::from_secs(request.keep_old_seconds.unwrap_or(0));
     let command = "client rotate-secret";
     let view = change(admin, command, request.client_id, move |_, client| {
+        or_refuse!(refuse_for_profile(client, "a secret"));
         if client.is_public() {
             let detail = format!("client {} is public and has no secret", client.client_id);
             return Ok(Err(FaultCode::NotAllowed

@@ -6,22 +6,13 @@ use clap::ValueEnum;
 
 use super::finding::Finding;
 use crate::admin::client::ClientView;
-use crate::jose::alg::Algorithm;
-use crate::oauth::client::{AssertionAudience, AuthMethod, GrantType, PkceRequirement, RefreshPolicy};
+use crate::oauth::client::{GrantType, PkceRequirement};
+use crate::oauth::profile::ClientProfile;
 use crate::oauth::redirect_uri::{check_registrable, is_origin, is_private_by_name};
 use crate::oauth::scope::Scope;
 
 // OAuth 2.1 is a draft whose section numbers change, so this names the rule instead.
 const OAUTH_PKCE: &str = "OAuth 2.1: a code challenge with every authorization request";
-const FAPI_AUTHENTICATION: &str =
-    "FAPI 2.0 Security Profile section 5.3.2.1: clients authenticate with a key";
-const FAPI_AUDIENCE: &str = "FAPI 2.0 Security Profile section 5.3.2.1: assertions name the issuer alone";
-const FAPI_PUSHED: &str =
-    "FAPI 2.0 Security Profile section 5.3.2.2: authorization requests that were not pushed are refused";
-const FAPI_BOUND: &str =
-    "FAPI 2.0 Security Profile section 5.3.2.1: access tokens are bound to a key of the client";
-const FAPI_ROTATION: &str = "FAPI 2.0 Security Profile section 5.3.2.1: refresh tokens are not rotated";
-const FAPI_ALGORITHM: &str = "FAPI 2.0 Security Profile section 5.4: PS256, ES256 or EdDSA";
 const NATIVE_SCHEME: &str = "RFC 8252 section 7.1: private-use schemes are named after a domain";
 
 /// The standard that clients are graded by. Only rules that the service enforces for a registered client are graded.
@@ -31,6 +22,8 @@ pub enum Profile {
     Oauth21,
     /// The FAPI 2.0 Security Profile, with OAuth 2.1
     Fapi2,
+    /// FAPI 2.0 Message Signing, with the Security Profile
+    Fapi2MessageSigning,
 }
 
 /// Checks a client. Returns at least one finding.
@@ -46,9 +39,12 @@ pub(super) fn check_client(client: &ClientView, profile: Option<Profile>) -> Vec
             "it meets the rules of OAuth 2.1 that are set per client"
         }
         Some(Profile::Fapi2) => {
-            findings.extend(check_oauth21(client));
-            findings.extend(check_fapi2(client));
+            findings.extend(check_fapi2(client, ClientProfile::Fapi2));
             "it meets the rules of OAuth 2.1 and FAPI 2.0 that are set per client"
+        }
+        Some(Profile::Fapi2MessageSigning) => {
+            findings.extend(check_fapi2(client, ClientProfile::Fapi2MessageSigning));
+            "it meets the rules of FAPI 2.0 with Message Signing that are set per client"
         }
     };
     if findings.is_empty() {
@@ -67,77 +63,33 @@ fn check_oauth21(client: &ClientView) -> Option<Finding> {
     })
 }
 
-fn check_fapi2(client: &ClientView) -> Vec<Finding> {
+fn check_fapi2(client: &ClientView, profile: ClientProfile) -> impl Iterator<Item = Finding> {
     let id = &client.client_id;
-    let mut findings = Vec::new();
-    let mut advise = |rule: &'static str, message: &str, remedy: String| {
-        findings.push(Finding::advice("client", id, message, remedy).by(rule));
-    };
-    let update = |flags: &str| format!("idsvc client update {id} {flags}");
-    let uses_secret = client.auth_methods.contains(&AuthMethod::ClientSecretBasic);
-    let has_key = client.auth_methods.contains(&AuthMethod::PrivateKeyJwt);
-    let uses_key = has_key || client.auth_methods.iter().any(|method| method.uses_certificate());
-    if client.public {
-        advise(
-            FAPI_AUTHENTICATION,
-            "it is public: any program that has its identifier can pass for it",
-            format!("if {id} runs on a server, register a confidential client instead with idsvc client add"),
-        );
-    } else if uses_secret && uses_key {
-        advise(
-            FAPI_AUTHENTICATION,
-            "it may authenticate with its secret as well as with its key",
-            format!("once it uses its key, {}", update("--no-secret")),
-        );
-    } else if uses_secret {
-        advise(
-            FAPI_AUTHENTICATION,
-            "it authenticates with a secret, not with a key",
-            update("--public-key-file PEM"),
-        );
-    }
-    if has_key && client.assertion_audience == AssertionAudience::Any {
-        advise(
-            FAPI_AUDIENCE,
-            "its assertions may name the token endpoint: another server can ask for such an assertion and use it here",
-            update("--assertion-audience strict"),
-        );
-    }
-    let refreshes = client.grant_types.contains(&GrantType::RefreshToken);
-    if refreshes && !client.public && client.refresh_policy == RefreshPolicy::Rotate {
-        advise(
-            FAPI_ROTATION,
-            "each refresh replaces its refresh token",
-            update("--refresh-policy reuse"),
-        );
-    }
-    let signs_in = client.grant_types.contains(&GrantType::AuthorizationCode);
-    if signs_in && !client.require_pushed_authorization_requests {
-        advise(
-            FAPI_PUSHED,
-            "its sign-ins may begin with parameters that the browser carries",
-            update("--require-par"),
-        );
-    }
-    if !client.dpop_bound_access_tokens {
-        advise(
-            FAPI_BOUND,
-            "its access tokens work without a key: a stolen one can be used",
-            update("--require-dpop"),
-        );
-    }
-    let id_token_alg = client.id_token_signed_response_alg.unwrap_or(Algorithm::Rs256);
-    if signs_in && id_token_alg == Algorithm::Rs256 {
-        advise(
-            FAPI_ALGORITHM,
-            "its ID tokens are signed with RS256",
-            format!(
-                "if its library can verify ES256, {}",
-                update("--id-token-alg ES256")
+    let broken = profile.broken_rules(&client.metadata, &client.auth_methods);
+    broken.into_iter().map(move |broken| {
+        let update = |flags: &str| format!("idsvc client update {id} {flags}");
+        let remedy = match broken.field {
+            "assertion_audience" => update("--assertion-audience strict"),
+            "refresh_policy" => update("--refresh-policy reuse"),
+            "dpop_bound_access_tokens" => update("--require-dpop"),
+            "require_pushed_authorization_requests" => update("--require-par"),
+            "pkce" => update("--pkce required"),
+            "access_token_alg" => update("--access-token-alg ES256"),
+            "id_token_signed_response_alg" => {
+                let update = update("--id-token-alg ES256");
+                format!("if its library can verify ES256, {update}")
+            }
+            "require_signed_request_object" => update("--require-signed-request"),
+            "authorization_signed_response_alg" => update("--authorization-signed-response-alg ES256"),
+            "introspection_signed_response_alg" => update("--introspection-signed-response-alg ES256"),
+            "keys" => update("--public-key-file PEM"),
+            "no_secret" => format!("once it uses its key, {}", update("--no-secret")),
+            _ => format!(
+                "if {id} runs on a server, register a confidential client instead with idsvc client add --profile fapi2"
             ),
-        );
-    }
-    findings
+        };
+        Finding::advice("client", id, broken.problem, remedy).by(broken.rule)
+    })
 }
 
 /// Reports redirect URIs whose scheme any other application on the device can take.

@@ -41,6 +41,10 @@ pub async fn push_request(
         return Ok(Err(Refusal::invalid_request(problem)));
     }
     let mut request = match read_request(core, parameters, client, admit, now).await? {
+        Ok((target, _)) if client.profile.is_some() && !target.return_to.was_explicit() => {
+            let problem = "redirect_uri is missing (FAPI 2.0 Security Profile section 5.3.2.2)";
+            return Ok(Err(Refusal::invalid_request(problem)));
+        }
         Ok((_, request)) => or_refuse!(request),
         Err(UntrustedRedirect::RequestObject(refusal)) => return Ok(Err(refusal)),
         Err(untrusted) => {

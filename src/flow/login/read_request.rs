@@ -10,6 +10,7 @@ use crate::oauth::authorize::{AuthorizationRequest, ResponseTarget, UntrustedRed
 use crate::oauth::client::Client;
 use crate::oauth::error::Refusal;
 use crate::oauth::parameters::Parameters;
+use crate::oauth::profile::ANSWER_NOT_SIGNED;
 use crate::oauth::request_object::{NOT_SIGNED, RequestObject};
 
 /// Where the response is sent, and what the client asks for or why that is refused.
@@ -31,6 +32,8 @@ pub(super) async fn read_request(
         let target = or_refuse!(response_target(parameters, client));
         let request = if client.require_signed_request_object {
             Err(NOT_SIGNED)
+        } else if !client.accepts_answer(&target) {
+            Err(ANSWER_NOT_SIGNED)
         } else {
             parse_request(core, parameters, client, target.clone())
         };
@@ -52,6 +55,7 @@ pub(super) async fn read_request(
     };
     let target = or_refuse!(response_target(&object.parameters, client));
     let request = match object.check(client, &core.policy.issuer, now) {
+        Ok(()) if !client.accepts_answer(&target) => Err(ANSWER_NOT_SIGNED),
         Ok(()) => parse_request(core, &object.parameters, client, target.clone()),
         Err(refusal) => Err(refusal),
     };

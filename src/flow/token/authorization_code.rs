@@ -12,6 +12,7 @@ use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::code::{self, CodeExchange, Redemption};
 use crate::oauth::confirmation::Possession;
 use crate::oauth::error::Refusal;
+use crate::oauth::profile::MAX_CODE_AGE;
 use crate::oauth::resource::Resources;
 use crate::oauth::token::TokenResponse;
 use crate::observe::audit;
@@ -44,6 +45,9 @@ pub async fn redeem_code(
             let Some(code) = CODES.get(&*tx, &exchange.id)? else {
                 return Ok(Err(code::UNKNOWN));
             };
+            if redeemer.profile.is_some() && Timestamp::of_id(exchange.id) + MAX_CODE_AGE < now {
+                return Ok(Err(code::UNKNOWN));
+            }
             let shown = drawn.confirmation();
             let code = match code.redeem(&exchange, &redeemer.client_id, shown.as_ref(), drawn.id, now) {
                 Redemption::Granted(code) => code,

@@ -4,8 +4,9 @@ use ::http::{Method, StatusCode};
 use url::Url;
 
 use crate::flow::login::authorize::begin_authorization;
-use crate::http::context::{RefusalLog, RequestContext};
+use crate::http::context::RequestContext;
 use crate::http::error;
+use crate::http::refusal_log::RefusalLog;
 use crate::http::request::Parameters;
 use crate::http::response::HttpResponse;
 use crate::http::screen::browser_redirect;

@@ -3,8 +3,9 @@
 use ::http::{Method, StatusCode};
 
 use crate::flow::login::sign_out::{SignOut, begin_sign_out};
-use crate::http::context::{RefusalLog, RequestContext};
+use crate::http::context::RequestContext;
 use crate::http::error;
+use crate::http::refusal_log::RefusalLog;
 use crate::http::response::{self, HttpResponse};
 use crate::http::screen::browser_redirect::repeat_as_get;
 use crate::http::screen::logout;

@@ -3,6 +3,7 @@
 
 mod anonymous;
 mod client_id_metadata_document;
+mod fapi2;
 mod form_post;
 mod grants;
 mod jarm;
