@@ -100,6 +100,10 @@
 //! [`flow::login::start_session`]. The same transaction marks the answer as used. An exchanged token meets the same two
 //! rules in [`flow::token::jwt_bearer`].
 //!
+//! A client may show a certificate (RFC 8705), at a listener of its own. `net` asks for it and verifies that the client
+//! has the key. Each request gets the chain, and [`oauth::client_auth`] decides by the record of the client whether the
+//! certificate authenticates it. [`oauth::confirmation`] says what a token is bound to: a key, or a certificate.
+//!
 //! Until a user has authenticated, nothing is stored: the browser keeps the sign-in in addresses, forms and cookies. A
 //! browser may send again what it keeps. Before the user has authenticated, that is the same as to begin again. After
 //! that, the record says in which session the sign-in was settled, when it was answered, and what was refused: a form from

@@ -8,6 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use idsvc::jose::jwk::PublicKey;
 use idsvc::net::listener::Listener;
+use idsvc::net::outbound::OutboundPolicy;
 use idsvc::net::tls::Acceptor;
 use idsvc::net::{Limits, Peer};
 use idsvc::oauth::client_certificate::ClientAuthorities;
@@ -183,7 +184,15 @@ impl CertificateListener {
 
 /// The service with this authority for the certificates of clients, and the listener for them.
 pub(crate) async fn start(ca: &ClientCa) -> (Server, CertificateListener) {
-    let mut setup = Setup::default();
+    start_reaching(ca, OutboundPolicy::default()).await
+}
+
+/// The same, with another way to what clients publish.
+pub(crate) async fn start_reaching(ca: &ClientCa, outbound: OutboundPolicy) -> (Server, CertificateListener) {
+    let mut setup = Setup {
+        outbound,
+        ..Setup::default()
+    };
     setup.policy.mtls.port = Some(9443);
     setup.policy.mtls.has_authorities = true;
     setup.client_authorities = Some(ClientAuthorities::of_pem(ca.pem().as_bytes()).unwrap());

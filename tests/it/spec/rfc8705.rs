@@ -7,9 +7,9 @@ use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, SanType};
 use serde_json::json;
 use time::OffsetDateTime;
 
-use crate::harness::mtls::{CertificateListener, ClientCa, Holder, name, start};
+use crate::harness::mtls::{CertificateListener, ClientCa, Holder, name, start, start_reaching};
 use crate::harness::wire::Call;
-use crate::harness::{RelyingParty, START, Server};
+use crate::harness::{RelyingParty, START, Say, Server, Upstream};
 
 const SUBJECT: &[(DnType, &str)] = &[
     (DnType::CountryName, "BE"),
@@ -260,6 +260,30 @@ async fn a_self_signed_certificate_is_known_by_its_registered_key() {
     }
     let without = token_request(&bank).over(&listener.without()).await;
     assert_eq!(without.refusal(), REFUSED);
+}
+
+/// Section 2.2.2: keys may be published. A renewed one is fetched when it is used first.
+#[tokio::test]
+async fn a_self_signed_certificate_is_known_by_a_published_key() {
+    let website = Upstream::start().await;
+    let (server, listener) = start_reaching(&ClientCa::new(), website.terms()).await;
+    let (first, second) = (Holder::self_signed(SUBJECT), Holder::self_signed(SUBJECT));
+    let publish = |holder: &Holder| website.say("/jwks", Say::Json(json!({ "keys": [holder.jwk()] })));
+    publish(&first);
+    let bank = bank(&server, |client| {
+        client.token_endpoint_auth_methods = [AuthMethod::SelfSignedTlsClientAuth].into();
+        client.tls_client_auth_subject_dn = None;
+        client.self_signed_tls_client_auth = true;
+        client.jwks_uri = Some(format!("{}/jwks", website.issuer));
+    })
+    .await;
+    let ask = async |holder: &Holder| token_request(&bank).over(&listener.with(holder)).await;
+    ask(&first).await.tokens();
+    assert_eq!(ask(&second).await.refusal(), REFUSED);
+    publish(&second);
+    server.clock.advance(Duration::from_secs(61));
+    ask(&second).await.tokens();
+    assert_eq!(ask(&first).await.refusal(), REFUSED);
 }
 
 /// Section 5: nothing for people, and nothing that needs no client, is answered there.
