@@ -112,7 +112,7 @@ pub fn check_grant(bound: Option<&Confirmation>, shown: Option<&Confirmation>) -
             "the grant is bound to another certificate"
         }
         (Some(Confirmation::Certificate(_)), _) => {
-            "the grant is bound to a certificate; send this certificate with the request"
+            "the grant is bound to a certificate, and the tokens of this client no longer are"
         }
     };
     Err(Refusal::invalid_grant(problem))

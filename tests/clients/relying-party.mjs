@@ -11,7 +11,6 @@ export const AUTHENTICATION = {
   client_secret_basic: (client) => oidc.ClientSecretBasic(client.client_secret),
   client_secret_post: (client) => oidc.ClientSecretPost(client.client_secret),
   private_key_jwt: (client) => oidc.PrivateKeyJwt(client.key),
-  tls_client_auth: () => oidc.TlsClientAuth(),
   none: () => oidc.None(),
 };
 
@@ -30,7 +29,7 @@ export class RelyingParty {
       new URL(server.issuer),
       client.client_id,
       metadata,
-      AUTHENTICATION[method](client),
+      method === 'tls_client_auth' ? oidc.TlsClientAuth() : AUTHENTICATION[method](client),
       { [oidc.customFetch]: server.fetch },
     );
     oidc.enableNonRepudiationChecks(party.config);

@@ -163,7 +163,7 @@ async fn a_public_client_refreshes_with_the_certificate_of_its_first_tokens() {
         .await;
     assert_eq!(
         refresh().await.refusal(),
-        "400 invalid_grant: the grant is bound to a certificate; send this certificate with the request"
+        "400 invalid_grant: the grant is bound to a certificate, and the tokens of this client no longer are"
     );
     scene
         .server
