@@ -19,6 +19,8 @@ use crate::harness::token::signed;
 use crate::harness::wire::Call;
 use crate::harness::{ISSUER, RelyingParty, Server};
 
+type Change = fn(&mut ClientFields);
+
 /// A client with the profile, which signs with a key of its own.
 struct Bank {
     server: Server,
@@ -144,25 +146,27 @@ async fn the_profile_sets_what_it_demands_and_a_sign_in_goes_through() {
 #[tokio::test]
 async fn a_flag_that_breaks_the_profile_is_refused_when_the_client_is_added_and_changed() {
     let bank = Bank::start().await;
-    let breaks: [(&str, fn(&mut ClientFields)); 7] = [
+    let breaks: [(&str, Change); 7] = [
         ("assertion_audience", |fields| {
-            fields.assertion_audience = Some(AssertionAudience::Any)
+            fields.assertion_audience = Some(AssertionAudience::Any);
         }),
-        ("pkce", |fields| fields.pkce = Some(PkceRequirement::Optional)),
+        ("pkce", |fields| {
+            fields.pkce = Some(PkceRequirement::Optional);
+        }),
         ("require_pushed_authorization_requests", |fields| {
             fields.require_pushed_authorization_requests = Some(false);
         }),
         ("dpop_bound_access_tokens", |fields| {
-            fields.dpop_bound_access_tokens = Some(false)
+            fields.dpop_bound_access_tokens = Some(false);
         }),
         ("refresh_policy", |fields| {
-            fields.refresh_policy = Some(RefreshPolicy::Rotate)
+            fields.refresh_policy = Some(RefreshPolicy::Rotate);
         }),
         ("id_token_signed_response_alg", |fields| {
             fields.id_token_signed_response_alg = Some(Removable(None));
         }),
         ("access_token_alg", |fields| {
-            fields.access_token_alg = Some(Algorithm::Rs256.into())
+            fields.access_token_alg = Some(Algorithm::Rs256.into());
         }),
     ];
     for (field, change) in breaks {
