@@ -240,7 +240,10 @@ fn check_credentials(before: Option<&Client>, client: &Client, faults: &mut Vec<
     }
     let acts_for_itself = client.may_use(GrantType::ClientCredentials);
     if !client.is_public() && client.secrets.is_empty() && !authenticates_by_key(client) {
-        let detail = "the client needs a key or a secret to authenticate with";
+        let detail = match client.profile {
+            Some(_) => "the client needs a key to authenticate with",
+            None => "the client needs a key or a secret to authenticate with",
+        };
         faults.push(FaultCode::Required.at(["keys", "jwks_uri"], detail));
     }
     if client.is_public() && (acts_for_itself || authenticates_by_key(client)) {
@@ -331,7 +334,7 @@ fn check_profile(client: &Client, faults: &mut Vec<Fault>) {
     }
     if !client.api_keys.is_empty() {
         let detail =
-            format!("the profile {name} forbids API keys: a client authenticates with a key of its own");
+            format!("the profile {name} forbids API keys: revoke them with idsvc client api-key revoke");
         faults.push(FaultCode::NotAllowed.at(["profile"], detail));
     }
 }

@@ -118,7 +118,7 @@ pub fn check(
         .keys
         .iter()
         .flat_map(|key| key.algorithms().iter().copied())
-        .filter(|algorithm| client.may_sign_with(*algorithm))
+        .filter(|algorithm| client.may_use_algorithm(*algorithm))
         .collect();
     let verify = |typ| jwt::verify::<Claims>(assertion, typ, &allowed, |kid, alg| keys.select(kid, alg));
     let verified = match verify(ExpectedTyp::AbsentOr("JWT")) {

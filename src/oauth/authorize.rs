@@ -42,7 +42,7 @@ pub struct ResponseTarget {
 pub struct AuthorizationResponse {
     /// How it is sent.
     pub response_mode: ResponseMode,
-    /// How it is still to be signed.
+    /// How it will be signed. `None` if it is sent unsigned or is signed already.
     pub signing: Option<ResponseSigning>,
     /// The redirect URI, without the response parameters.
     pub uri: String,

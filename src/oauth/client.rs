@@ -334,7 +334,7 @@ impl Client {
     /// well (OAuth 2.1 section 7.5.1).
     pub fn requires_challenge(&self, scope: &Scope, nonce: Option<&str>) -> bool {
         let is_protected = scope.contains(Scope::OPENID) && nonce.is_some();
-        let may_use_nonce = self.registered_itself() && !self.is_public();
+        let may_use_nonce = self.registered_itself() && !self.is_public() && self.profile.is_none();
         self.requires_pkce() && !(may_use_nonce && is_protected)
     }
 

@@ -171,8 +171,7 @@ pub const PROOF_MISSING: Refusal = Refusal::new(
     "the request has no DPoP header with a proof",
 );
 
-/// Refuses a token request without a proof if the client must send one (section 5.2), and a proof by an algorithm that the
-/// client may not use.
+/// Refuses a token request without a proof if the client must send one (section 5.2).
 pub fn require_proof(client: &Client, proof: Option<&DpopProof>) -> Result<(), Refusal> {
     if client.dpop_bound_access_tokens && proof.is_none() {
         return Err(Refusal::new(
@@ -180,7 +179,12 @@ pub fn require_proof(client: &Client, proof: Option<&DpopProof>) -> Result<(), R
             "this client must send a DPoP proof with each token request",
         ));
     }
-    if proof.is_some_and(|proof| !client.may_sign_with(proof.algorithm)) {
+    check_algorithm(client, proof)
+}
+
+/// Refuses a proof by an algorithm that the client may not use.
+pub fn check_algorithm(client: &Client, proof: Option<&DpopProof>) -> Result<(), Refusal> {
+    if proof.is_some_and(|proof| !client.may_use_algorithm(proof.algorithm)) {
         return Err(refuse("alg must be PS256, ES256 or EdDSA for this client"));
     }
     Ok(())

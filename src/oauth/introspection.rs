@@ -64,8 +64,8 @@ pub const SIGNED_MEDIA_TYPE: &str = "application/token-introspection+jwt";
 /// `typ` of a signed response.
 pub const SIGNED_TYP: &str = "token-introspection+jwt";
 
-/// The claims of a signed response (RFC 9701 section 5). It has neither `sub` nor `exp`, so that it passes for no access
-/// token.
+/// The claims of a signed response (RFC 9701 section 5). It has neither `sub` nor `exp`, so that it is not accepted as
+/// an access token.
 #[derive(Debug, Serialize)]
 pub struct SignedIntrospection<'a> {
     /// The issuer.

@@ -1,4 +1,4 @@
-//! Profiles of clients: rules that the service keeps for a client, whatever its other settings would allow.
+//! Profiles of clients: rules that a client must follow. A setting that breaks one is refused.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::oauth::client_metadata::{
     AssertionAudience, ClientFields, ClientMetadata, GrantType, PkceRequirement, RefreshPolicy,
 };
 use crate::oauth::error::Refusal;
-use crate::oauth::fields::{Plain, Removable};
+use crate::oauth::fields::Plain;
 
 const AUTHENTICATION: &str = "FAPI 2.0 Security Profile section 5.3.2.1: clients authenticate with a key";
 const AUDIENCE: &str = "FAPI 2.0 Security Profile section 5.3.2.1: assertions name the issuer alone";
@@ -27,7 +27,10 @@ const SIGNED_REQUEST: &str =
     "FAPI 2.0 Message Signing section 5.3.1: requests that were not signed are refused";
 const ALGORITHM: &str = "FAPI 2.0 Security Profile section 5.4: PS256, ES256 or EdDSA";
 
-/// The longest time in which a client with a profile may redeem a code (FAPI 2.0 Security Profile section 5.3.2.1).
+/// How long a pushed request of a client with a profile lasts at most (FAPI 2.0 Security Profile section 5.3.2.2).
+pub const MAX_PUSHED_AGE: Duration = Duration::from_secs(599);
+
+/// How long a code of a client with a profile lasts at most (FAPI 2.0 Security Profile section 5.3.2.1).
 pub const MAX_CODE_AGE: Duration = Duration::from_mins(1);
 
 /// The answer to a client that must ask for a signed response and did not.
@@ -57,21 +60,18 @@ impl ClientProfile {
 
     /// Sets the fields that a change of a client leaves out as the profile demands. `before` is the record before.
     pub fn complete(self, change: &mut ClientFields, before: &ClientMetadata) {
-        let es256 = Removable(Some(Algorithm::Es256));
         change.assertion_audience.get_or_insert(AssertionAudience::Strict);
         change.pkce.get_or_insert(PkceRequirement::Required);
         change.require_pushed_authorization_requests.get_or_insert(true);
         change.refresh_policy.get_or_insert(RefreshPolicy::Reuse);
-        change.id_token_signed_response_alg.get_or_insert(es256);
-        change.access_token_alg.get_or_insert(es256);
-        let of_certificate = change.tls_client_certificate_bound_access_tokens;
-        if !of_certificate.unwrap_or(before.tls_client_certificate_bound_access_tokens) {
-            change.dpop_bound_access_tokens.get_or_insert(true);
-        }
+        let binds_to_certificate = change
+            .tls_client_certificate_bound_access_tokens
+            .unwrap_or(before.tls_client_certificate_bound_access_tokens);
+        change
+            .dpop_bound_access_tokens
+            .get_or_insert(!binds_to_certificate);
         if self == Self::Fapi2MessageSigning {
             change.require_signed_request_object.get_or_insert(true);
-            change.authorization_signed_response_alg.get_or_insert(es256);
-            change.introspection_signed_response_alg.get_or_insert(es256);
         }
     }
 
@@ -83,8 +83,6 @@ impl ClientProfile {
                 broken.push(BrokenRule { rule, field, problem });
             }
         };
-        let is_weak =
-            |algorithm: Option<Algorithm>| algorithm.unwrap_or(Algorithm::Rs256) == Algorithm::Rs256;
         let signs_in = metadata.grant_types.contains(&GrantType::AuthorizationCode);
         let is_bound =
             metadata.dpop_bound_access_tokens || metadata.tls_client_certificate_bound_access_tokens;
@@ -94,12 +92,11 @@ impl ClientProfile {
             "dpop_bound_access_tokens",
             "its access tokens work without a key: a stolen one can be used",
         );
-        add(
-            metadata.access_token_alg == Some(Algorithm::Rs256),
-            ALGORITHM,
-            "access_token_alg",
-            "its access tokens are signed with RS256",
-        );
+        let request_objects = ("request_object_signing_alg", metadata.request_object_signing_alg);
+        for (field, algorithm) in metadata.signing_algs().into_iter().chain([request_objects]) {
+            let problem = "it names RS256, which FAPI does not allow";
+            add(algorithm == Some(Algorithm::Rs256), ALGORITHM, field, problem);
+        }
         add(
             signs_in && metadata.pkce == PkceRequirement::Optional,
             PKCE,
@@ -112,8 +109,12 @@ impl ClientProfile {
             "require_pushed_authorization_requests",
             "its sign-ins may begin with parameters that the browser carries",
         );
+        let gets_id_tokens = metadata
+            .grant_types
+            .iter()
+            .any(|grant| *grant != GrantType::ClientCredentials);
         add(
-            signs_in && is_weak(metadata.id_token_signed_response_alg),
+            gets_id_tokens && metadata.profile.is_none() && metadata.id_token_signed_response_alg.is_none(),
             ALGORITHM,
             "id_token_signed_response_alg",
             "its ID tokens are signed with RS256",
@@ -125,18 +126,6 @@ impl ClientProfile {
                 "require_signed_request_object",
                 "its authorization requests need no signature",
             );
-            add(
-                signs_in && is_weak(metadata.authorization_signed_response_alg),
-                ALGORITHM,
-                "authorization_signed_response_alg",
-                "its authorization responses are signed with RS256",
-            );
-            add(
-                is_weak(metadata.introspection_signed_response_alg),
-                ALGORITHM,
-                "introspection_signed_response_alg",
-                "its introspection responses are signed with RS256",
-            );
         }
         broken
     }
@@ -146,7 +135,8 @@ impl ClientProfile {
 fn broken_by_credentials(metadata: &ClientMetadata, methods: &BTreeSet<AuthMethod>) -> Vec<BrokenRule> {
     let mut broken = Vec::new();
     let mut add = |rule, field, problem| broken.push(BrokenRule { rule, field, problem });
-    let uses_secret = methods.contains(&AuthMethod::ClientSecretBasic);
+    let uses_secret =
+        methods.contains(&AuthMethod::ClientSecretBasic) || methods.contains(&AuthMethod::ClientSecretPost);
     let signs = methods.contains(&AuthMethod::PrivateKeyJwt);
     let has_key = signs || methods.iter().any(|method| method.uses_certificate());
     if methods.contains(&AuthMethod::None) {
@@ -194,8 +184,17 @@ impl Client {
         self.profile != Some(ClientProfile::Fapi2MessageSigning) || target.signing.is_some()
     }
 
-    /// Whether the client may sign with this algorithm (FAPI 2.0 Security Profile section 5.4).
-    pub fn may_sign_with(&self, algorithm: Algorithm) -> bool {
+    /// The algorithm with which the service signs for the client in the place of this one.
+    pub fn allowed_algorithm(&self, usual: Algorithm) -> Algorithm {
+        if self.may_use_algorithm(usual) {
+            usual
+        } else {
+            Algorithm::Es256
+        }
+    }
+
+    /// Whether this algorithm may be used for the client and by it (FAPI 2.0 Security Profile section 5.4).
+    pub fn may_use_algorithm(&self, algorithm: Algorithm) -> bool {
         self.profile.is_none() || algorithm != Algorithm::Rs256
     }
 }

@@ -21,9 +21,9 @@ pub const NOT_SIGNED: Refusal =
 /// How far the clocks of the client and the service may differ (FAPI 2.0 Message Signing section 5.3).
 const LEEWAY: Duration = Duration::from_secs(10);
 /// How old `nbf` may be, and how far after it `exp` may lie.
-const LONGEST: Duration = Duration::from_hours(1);
+const MAX_LIFETIME: Duration = Duration::from_hours(1);
 /// The claims about the object itself (RFC 7519 section 4.1). The other claims are the parameters of the request.
-const ABOUT_THE_OBJECT: [&str; 7] = ["iss", "sub", "aud", "exp", "nbf", "iat", "jti"];
+const OBJECT_CLAIMS: [&str; 7] = ["iss", "sub", "aud", "exp", "nbf", "iat", "jti"];
 
 #[derive(Debug, Deserialize)]
 struct Claims {
@@ -58,7 +58,8 @@ impl RequestObject {
         let mut allowed = Algorithm::ALL.to_vec();
         allowed.retain(|algorithm| {
             let registered = client.request_object_signing_alg;
-            client.may_sign_with(*algorithm) && registered.is_none_or(|registered| registered == *algorithm)
+            client.may_use_algorithm(*algorithm)
+                && registered.is_none_or(|registered| registered == *algorithm)
         });
         let verify =
             |typ| jwt::verify::<Map<String, Value>>(object, typ, &allowed, |kid, alg| keys.select(kid, alg));
@@ -70,16 +71,16 @@ impl RequestObject {
         if parameters.contains_key("request") || parameters.contains_key("request_uri") {
             return Err(refuse("it must not contain request or request_uri"));
         }
-        let about = ABOUT_THE_OBJECT.into_iter();
-        let about: Map<_, _> = about.filter_map(|name| parameters.remove_entry(name)).collect();
-        let claims = serde_json::from_value(Value::Object(about))
+        let names = OBJECT_CLAIMS.into_iter();
+        let object_claims: Map<_, _> = names.filter_map(|name| parameters.remove_entry(name)).collect();
+        let claims = serde_json::from_value(Value::Object(object_claims))
             .map_err(|_| refuse("iss, sub, aud, exp, nbf or iat has the wrong type"))?;
         let parameters = Parameters::of_claims(&parameters).map_err(|error| refuse(&error.to_string()))?;
         Ok(Self { parameters, claims })
     }
 
-    /// Checks that the object is of this client and for this service now. A client that must sign has to say for whom
-    /// and for how long the object is.
+    /// Checks that the object comes from this client, is meant for this service and is valid now. If the client must sign,
+    /// `aud`, `exp` and `nbf` are required.
     pub fn check(&self, client: &Client, issuer: &str, now: Timestamp) -> Result<(), Refusal> {
         let Claims {
             iss,
@@ -107,11 +108,11 @@ impl RequestObject {
             return Err(refuse("this client must send aud, exp and nbf"));
         }
         jwt::check_times(*exp, *nbf, *iat, now, LEEWAY).map_err(|error| refuse(&error.to_string()))?;
-        if nbf.is_some_and(|nbf| now > nbf + LONGEST + LEEWAY) {
+        if nbf.is_some_and(|nbf| now > nbf + MAX_LIFETIME + LEEWAY) {
             return Err(refuse("nbf is more than 60 minutes ago"));
         }
         if let (Some(exp), Some(nbf)) = (exp, nbf)
-            && *exp > *nbf + LONGEST
+            && *exp > *nbf + MAX_LIFETIME
         {
             return Err(refuse("exp must be at most 60 minutes after nbf"));
         }

@@ -38,7 +38,7 @@ impl ResponseMode {
     }
 }
 
-/// How long a signed response is good. JARM section 2.1 recommends ten minutes at most, and a code lasts for one.
+/// How long a signed response is valid. JARM section 2.1 recommends ten minutes at most, and a code lasts for one.
 const LIFETIME: Duration = Duration::from_mins(5);
 
 /// How a response is signed.
@@ -55,9 +55,11 @@ impl ResponseSigning {
     pub fn of(client: &Client) -> Self {
         Self {
             audience: client.client_id.clone(),
-            algorithm: client
-                .authorization_signed_response_alg
-                .unwrap_or(Algorithm::Rs256),
+            algorithm: client.allowed_algorithm(
+                client
+                    .authorization_signed_response_alg
+                    .unwrap_or(Algorithm::Rs256),
+            ),
         }
     }
 

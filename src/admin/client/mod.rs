@@ -263,12 +263,15 @@ async fn change(
     Ok(ClientView::of(&client, &core.policy.issuer, None, now))
 }
 
-/// Refuses what a client with a profile may not authenticate with.
+/// Refuses a secret or an API key for a client with a profile.
 fn refuse_for_profile(client: &Client, what: &str) -> Result<(), AdminRefusal> {
     let Some(profile) = client.profile else {
         return Ok(());
     };
-    let detail = format!("the profile {} allows no client {what}", profile.as_str());
+    let detail = format!(
+        "a client with the profile {} cannot have {what}: it authenticates with its key",
+        profile.as_str()
+    );
     Err(FaultCode::NotAllowed
         .at(["profile"], detail)
         .about(KIND, &client.client_id)

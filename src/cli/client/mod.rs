@@ -265,7 +265,7 @@ pub struct Fields {
         ("userinfo", "The claims of the scope as well, for software that never asks UserInfo"),
     ]))]
     pub id_token_claims: Option<String>,
-    /// The rules that the service keeps for this client. Sets each flag that they need and that is not named
+    /// The rules that this client must follow. Sets each flag that the rules need and you do not name
     #[arg(long, value_parser = words(&[
         ("fapi2", "The FAPI 2.0 Security Profile: a key, pushed requests, PKCE, bound tokens, no RS256"),
         ("fapi2-message-signing", "FAPI 2.0 Message Signing as well: signed requests and answers"),

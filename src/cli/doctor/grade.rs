@@ -80,6 +80,7 @@ fn check_fapi2(client: &ClientView, profile: ClientProfile) -> impl Iterator<Ite
                 format!("if its library can verify ES256, {update}")
             }
             "require_signed_request_object" => update("--require-signed-request"),
+            "request_object_signing_alg" => update("--request-object-signing-alg ES256"),
             "authorization_signed_response_alg" => update("--authorization-signed-response-alg ES256"),
             "introspection_signed_response_alg" => update("--introspection-signed-response-alg ES256"),
             "keys" => update("--public-key-file PEM"),

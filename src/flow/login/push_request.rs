@@ -8,14 +8,16 @@ use crate::oauth::access_token::hour_of;
 use crate::oauth::authorize::{AuthorizationRequest, UntrustedRedirect, UseKey};
 use crate::oauth::client::Client;
 use crate::oauth::client_auth::AuthenticatedClient;
-use crate::oauth::dpop::{DpopProof, pushed_key};
+use crate::oauth::dpop::{DpopProof, check_algorithm, pushed_key};
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::login::{LoginPurpose, LoginRecord};
 use crate::oauth::parameters::Parameters;
+use crate::oauth::profile::MAX_PUSHED_AGE;
 use crate::oauth::pushed::{PushedRequest, PushedResponse, URN};
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::USED_ASSERTIONS;
+use std::time::Duration;
 use url::Url;
 
 /// The context that pushed requests are sealed with.
@@ -54,13 +56,14 @@ pub async fn push_request(
             )));
         }
     };
+    or_refuse!(check_algorithm(client, proof));
     request.dpop_jkt = match pushed_key(request.dpop_jkt, proof) {
         Ok(key) => key,
         Err(refusal) => return Ok(Err(refusal)),
     };
-    let lifetimes = &core.policy.lifetimes;
+    let lifetime = lifetime(core, client);
     request.use_key = Some(UseKey {
-        hour: hour_of(now + lifetimes.pushed_request + lifetimes.login_transaction),
+        hour: hour_of(now + lifetime + core.policy.lifetimes.login_transaction),
         random: core.random.bytes(),
     });
     let pushed = PushedRequest {
@@ -79,7 +82,7 @@ pub async fn push_request(
     }
     Ok(Ok(PushedResponse {
         request_uri,
-        expires_in: lifetimes.pushed_request.as_secs(),
+        expires_in: lifetime.as_secs(),
     }))
 }
 
@@ -91,7 +94,14 @@ pub(super) fn open(
     now: Timestamp,
 ) -> Option<AuthorizationRequest> {
     let pushed: PushedRequest = sealed::open(core, SEALING_CONTEXT, sealed)?;
-    pushed.open(client, core.policy.lifetimes.pushed_request, now)
+    pushed.open(client, lifetime(core, client), now)
+}
+
+/// How long a pushed request of this client lasts.
+fn lifetime(core: &Core, client: &Client) -> Duration {
+    let configured = core.policy.lifetimes.pushed_request;
+    let most = client.profile.map_or(configured, |_| MAX_PUSHED_AGE);
+    configured.min(most)
 }
 
 /// Whether a pushed request was answered in another sign-in than the one with this record (RFC 9126 section 7.3).

@@ -62,7 +62,7 @@ pub(super) async fn read_request(
     Ok(Ok((target, request)))
 }
 
-/// Checks what stands beside a request object.
+/// Checks the other parameters of a request that has a request object.
 fn check_form(parameters: &Parameters) -> Answer<()> {
     parameters.each_once()?;
     match parameters.get("request_uri") {

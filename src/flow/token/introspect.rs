@@ -152,9 +152,11 @@ pub fn sign_introspection(
     now: Timestamp,
 ) -> Result<String, Failure> {
     let catalog = core.catalog();
-    let alg = client
-        .introspection_signed_response_alg
-        .unwrap_or(Algorithm::Rs256);
+    let alg = client.allowed_algorithm(
+        client
+            .introspection_signed_response_alg
+            .unwrap_or(Algorithm::Rs256),
+    );
     let key = catalog
         .keyring()
         .signer(alg)

@@ -112,7 +112,7 @@ pub fn issue_tokens(
     };
     let access_token = access_token(&catalog, client, &form, &common, grant)?;
     let id_token = if client.gets_id_token(grant_type, &common.scope) {
-        let alg = client.id_token_signed_response_alg.unwrap_or(Algorithm::Rs256);
+        let alg = client.allowed_algorithm(client.id_token_signed_response_alg.unwrap_or(Algorithm::Rs256));
         let claims = IdTokenClaims {
             iss: &policy.issuer,
             sub: common.uuid,
@@ -240,10 +240,12 @@ impl AccessTokenSettings {
             lifetime: lifetime
                 .unwrap_or(policy.lifetimes.access_token)
                 .min(policy.key_retention()),
-            alg: apis()
-                .find_map(|api| api.access_token_alg)
-                .or(client.access_token_alg)
-                .unwrap_or(policy.access_token_alg),
+            alg: client.allowed_algorithm(
+                apis()
+                    .find_map(|api| api.access_token_alg)
+                    .or(client.access_token_alg)
+                    .unwrap_or(policy.access_token_alg),
+            ),
             typ: apis()
                 .find_map(|api| api.access_token_typ)
                 .or(client.access_token_typ)

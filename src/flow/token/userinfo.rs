@@ -8,7 +8,7 @@ use crate::flow::{Answer, Core, Failure, replay};
 use crate::jose::claims::Audience;
 use crate::oauth::client_certificate::ClientCertificate;
 use crate::oauth::confirmation::check_binding;
-use crate::oauth::dpop::DpopProof;
+use crate::oauth::dpop::{DpopProof, check_algorithm};
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::scope::Scope;
 
@@ -29,6 +29,9 @@ pub async fn read_userinfo(
     or_refuse!(check_binding(live.claims.cnf.as_ref(), proof, certificate));
     let catalog = core.catalog();
     let client = catalog.client(&live.claims.client_id);
+    if let Some(client) = client {
+        or_refuse!(check_algorithm(client, proof));
+    }
     let audience = &live.claims.aud;
     // `UserInfo` also accepts a token for `--audience` of the client, unless a registered API has this identifier.
     let is_default = |audience: &Audience| {

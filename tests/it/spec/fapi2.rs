@@ -7,8 +7,10 @@ use idsvc::jose::keyring::SigningKey;
 use idsvc::jose::rsa_keygen;
 use idsvc::oauth::ClientFields;
 use idsvc::oauth::assertion::ASSERTION_TYPE;
-use idsvc::oauth::client::{AssertionAudience, GrantType, PkceRequirement, RefreshPolicy};
-use idsvc::oauth::fields::Removable;
+use idsvc::oauth::client::{
+    AssertionAudience, AuthMethod, Client, ClientOrigin, ConsentRequirement, GrantType, PkceRequirement,
+    RefreshPolicy,
+};
 use idsvc::oauth::profile::ClientProfile;
 use idsvc::random::Random;
 use serde_json::json;
@@ -163,7 +165,7 @@ async fn a_flag_that_breaks_the_profile_is_refused_when_the_client_is_added_and_
             fields.refresh_policy = Some(RefreshPolicy::Rotate);
         }),
         ("id_token_signed_response_alg", |fields| {
-            fields.id_token_signed_response_alg = Some(Removable(None));
+            fields.id_token_signed_response_alg = Some(Algorithm::Rs256.into());
         }),
         ("access_token_alg", |fields| {
             fields.access_token_alg = Some(Algorithm::Rs256.into());
@@ -223,12 +225,12 @@ async fn a_client_with_the_profile_has_a_key_and_nothing_else_to_authenticate_wi
         keep_old_seconds: None,
     };
     let refused = rotate_secret(admin, secret).await.unwrap_err().to_string();
-    assert!(refused.contains("allows no client a secret"), "{refused}");
+    assert!(refused.contains("cannot have a secret"), "{refused}");
     let refused = api_key::add(admin, "bank".to_owned())
         .await
         .unwrap_err()
         .to_string();
-    assert!(refused.contains("allows no client an API key"), "{refused}");
+    assert!(refused.contains("cannot have an API key"), "{refused}");
 }
 
 /// Section 5.3.2.1: the audience of an assertion is the issuer.
@@ -260,6 +262,9 @@ async fn assertions_and_proofs_signed_with_rs256_are_refused() {
         refused.refusal(),
         "400 invalid_dpop_proof: DPoP proof: alg must be PS256, ES256 or EdDSA for this client"
     );
+    let proof = holder.proof(&bank.server, "POST", "/oauth2/par").sign();
+    let pushed = bank.push(&bank.party.request()).header("dpop", &proof).await;
+    assert_eq!(pushed.error(), "invalid_dpop_proof");
 }
 
 /// Section 5.3.2.2.
@@ -352,7 +357,7 @@ async fn with_message_signing_requests_and_answers_are_signed() {
             ..ClientFields::default()
         },
         ClientFields {
-            authorization_signed_response_alg: Some(Removable(None)),
+            authorization_signed_response_alg: Some(Algorithm::Rs256.into()),
             ..ClientFields::default()
         },
         ClientFields {
@@ -389,4 +394,73 @@ async fn tokens_may_be_bound_to_a_certificate_instead_of_a_key() {
     };
     let view = update(server.admin(), again).await.unwrap();
     assert!(!view.metadata.dpop_bound_access_tokens);
+}
+
+/// Section 5.4: the service signs with ES256 where a setting or an API would make it sign with RS256.
+#[tokio::test]
+async fn nothing_is_signed_with_rs256_for_a_client_with_the_profile() {
+    let server = Server::start_with(|policy| policy.access_token_alg = Algorithm::Rs256).await;
+    let key = SigningKey::generate_es256(&Random::system()).unwrap();
+    add(server.admin(), adding("bank", profiled(key.public())))
+        .await
+        .unwrap();
+    let party = server.party("bank", "");
+    let (bank, holder) = (Bank { server, party, key }, KeyHolder::new());
+    let code = bank.code().await;
+    let proof = holder.for_token(&bank.server);
+    let tokens = bank.redeem(&code).header("dpop", &proof).await.tokens();
+    assert_eq!(tokens.access().header["alg"], "ES256");
+    assert_eq!(tokens.id().header["alg"], "ES256");
+}
+
+/// A client that registered itself may have one method with a secret, and could use `nonce` instead of PKCE.
+#[tokio::test]
+async fn a_client_that_registered_itself_gets_the_profile_only_with_a_key_and_then_needs_pkce() {
+    let bank = Bank::start().await;
+    let itself = |client: &mut Client| {
+        client.origin = ClientOrigin::DynamicRegistration;
+        client.consent = ConsentRequirement::Require;
+        client.pkce = PkceRequirement::Required;
+    };
+    bank.server
+        .client_with("posts", |client| {
+            itself(client);
+            client.token_endpoint_auth_methods = [AuthMethod::ClientSecretPost].into();
+        })
+        .await;
+    let request = UpdateClient {
+        client_id: "posts".to_owned(),
+        no_secret: false,
+        fields: ClientFields {
+            profile: Some(ClientProfile::Fapi2.into()),
+            ..ClientFields::default()
+        },
+    };
+    let refused = update(bank.server.admin(), request).await.unwrap_err();
+    assert!(refused.to_string().contains("with a secret"), "{refused}");
+    bank.server.change_client(&bank.party, itself).await;
+    let request = bank.party.request().with("nonce", "n-1");
+    let unprotected = bank.push(&request.without("code_challenge").without("code_challenge_method"));
+    assert!(unprotected.await.refusal().contains("code_challenge"));
+}
+
+/// Section 5.3.2.2: a `request_uri` lasts less than 600 seconds.
+#[tokio::test]
+async fn a_pushed_request_lasts_less_than_ten_minutes() {
+    let hour = std::time::Duration::from_hours(1);
+    let server = Server::start_with(|policy| policy.lifetimes.pushed_request = hour).await;
+    let key = SigningKey::generate_es256(&Random::system()).unwrap();
+    add(server.admin(), adding("bank", profiled(key.public())))
+        .await
+        .unwrap();
+    let party = server.party("bank", "");
+    let bank = Bank { server, party, key };
+    let reply = bank.push(&bank.party.request()).await.json();
+    assert_eq!(reply["expires_in"], 599);
+    let brought = AuthorizationRequest::default()
+        .with("client_id", "bank")
+        .with("request_uri", reply["request_uri"].as_str().unwrap());
+    bank.server.advance(600);
+    let page = bank.server.browser().authorize(&brought).await.error_page();
+    assert!(page.contains("expired"), "{page}");
 }
