@@ -89,6 +89,9 @@
 //! [`oauth::request_object`] verifies it with the client's keys, and only what was signed counts. If the client asks for a
 //! signed answer, [`flow::login::sign_response`] makes it.
 //!
+//! A client may have a profile ([`oauth::profile`]). It sets fields of the record, and [`flow::client_check`] refuses a
+//! record that breaks one of its rules. What no field can say, such as the longest life of a code, is asked where it counts.
+//!
 //! If the user has to be asked first, the browser goes to `/consent`. The transaction that writes the code stores the
 //! consent too, and the client that a metadata document describes.
 //!
