@@ -245,7 +245,7 @@ fn is_same_resource(htu: &str, url: &str) -> bool {
         url.set_fragment(None);
         Some(url)
     };
-    normal(htu).is_some_and(|htu| Some(htu) == normal(url))
+    htu == url || normal(htu).is_some_and(|htu| Some(htu) == normal(url))
 }
 
 /// `ath` of an access token (section 4.2).
