@@ -9,7 +9,7 @@ use crate::net::client_certificate::ClientCertificates;
 use crate::oauth::client_certificate::ClientCertificate;
 use crate::route::Route;
 
-/// Whether the client was asked for a certificate, and the one that it showed.
+/// Whether the request came to the listener that asks clients for certificates, and the certificate that the client showed.
 pub(super) struct ShownCertificate {
     was_asked: bool,
     certificate: Option<Arc<ClientCertificate>>,
@@ -21,7 +21,7 @@ impl ShownCertificate {
         Self {
             was_asked: certificates.is_some(),
             certificate: certificates
-                .and_then(|certificates| ClientCertificate::parse(certificates.chain()))
+                .and_then(|shown| ClientCertificate::new(Arc::clone(&shown.chain), shown.sha256.as_ref()))
                 .map(Arc::new),
         }
     }

@@ -1,10 +1,11 @@
-//! Client certificates in the TLS handshake: the service asks for one, and whoever shows one must prove to hold its key.
+//! Client certificates in the TLS handshake: the service asks for one, and a client that sends one must prove that it holds the key.
 //!
 //! Which certificates authenticate a client is decided for each request, by the record of the client.
 
 use std::fmt;
 use std::sync::Arc;
 
+use ring::digest::{Digest, SHA256, digest};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, UnixTime};
@@ -22,25 +23,32 @@ const MAX_BYTES: usize = 24 * 1024;
 
 /// The certificates of a connection on which the service asked for one: the client's own first, or none. Each request on
 /// the connection has it as an extension.
-#[derive(Clone, Default)]
-pub struct ClientCertificates(Arc<[CertificateDer<'static>]>);
+#[derive(Clone)]
+pub struct ClientCertificates {
+    /// The chain. Empty if the client showed no certificate.
+    pub chain: Arc<[CertificateDer<'static>]>,
+    /// The SHA-256 of the client's own certificate.
+    pub sha256: Digest,
+}
 
 impl ClientCertificates {
     /// The certificates that the client showed in the handshake of this connection.
     pub(super) fn of(connection: &ServerConnection) -> Self {
-        Self(connection.peer_certificates().unwrap_or_default().into())
-    }
-
-    /// The chain. Empty if the client showed no certificate.
-    pub fn chain(&self) -> &[CertificateDer<'static>] {
-        &self.0
+        let chain = connection.peer_certificates().unwrap_or_default();
+        let own = chain.first().map(|own| &**own).unwrap_or_default();
+        Self {
+            chain: chain.into(),
+            sha256: digest(&SHA256, own),
+        }
     }
 }
 
-/// Without the certificates, which are nobody's business in a log.
+/// Certificates are not logged.
 impl fmt::Debug for ClientCertificates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ClientCertificates").field(&self.0.len()).finish()
+        f.debug_tuple("ClientCertificates")
+            .field(&self.chain.len())
+            .finish()
     }
 }
 

@@ -11,7 +11,9 @@ use crate::jose::jwt;
 use crate::oauth::api_key::{self, PresentedApiKey};
 use crate::oauth::assertion::{self, ASSERTION_TYPE, Recipient};
 use crate::oauth::client::{AuthMethod, Client};
-use crate::oauth::client_certificate::{ClientAuthorities, ClientCertificate, ExpectedName};
+use crate::oauth::client_certificate::{
+    ClientAuthorities, ClientCertificate, ExpectedName, UnreadableCertificate,
+};
 use crate::oauth::error::{Cause, ErrorCode, Refusal};
 use crate::oauth::parameters::Parameters;
 use crate::secret::{ClientSecret, Digest};
@@ -235,7 +237,10 @@ fn check_certificate(
         if !authorities.is_some_and(|authorities| authorities.vouch_for(certificate, now)) {
             return Err(Cause::UntrustedCertificate);
         }
-        let is_its = ExpectedName::of(client).is_some_and(|name| certificate.has_name(&name));
+        let name = ExpectedName::of(client).ok_or(Cause::CertificateOfAnotherName)?;
+        let is_its = certificate
+            .has_name(&name)
+            .map_err(|UnreadableCertificate| Cause::UnreadableCertificate)?;
         return is_its
             .then_some(AuthMethod::TlsClientAuth)
             .ok_or(Cause::CertificateOfAnotherName);

@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use ring::digest;
 use rustls::RootCertStore;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, UnixTime};
-use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use serde::{Deserialize, Serialize};
 use x509_parser::extensions::GeneralName;
 
@@ -26,55 +25,50 @@ use crate::oauth::distinguished_name::DistinguishedName;
 #[serde(transparent)]
 pub struct CertificateThumbprint(String);
 
-/// A certificate that the client showed, as far as it is compared.
+/// A certificate that the client showed. Anybody can show one, so it is read no further than a check needs.
 pub struct ClientCertificate {
     /// Its thumbprint.
     pub thumbprint: CertificateThumbprint,
-    /// The thumbprint of its key. `None` if the key is of another type than registered ones.
-    key: Option<String>,
-    subject: DistinguishedName,
-    alternative_names: Vec<ExpectedName>,
     /// The DER of the certificate, and of those that lead to a root.
-    chain: Vec<CertificateDer<'static>>,
+    chain: Arc<[CertificateDer<'static>]>,
 }
 
+/// The names in a certificate cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnreadableCertificate;
+
 impl ClientCertificate {
-    /// Reads the certificate at the head of a chain. `None` if there is none, or if it cannot be read.
-    pub fn parse(chain: &[CertificateDer<'static>]) -> Option<Self> {
-        let der = chain.first()?;
-        let (rest, certificate) = x509_parser::parse_x509_certificate(der).ok()?;
-        if !rest.is_empty() {
-            return None;
-        }
-        let alternative_names = certificate.subject_alternative_name().ok()?;
-        let general = alternative_names.map(|names| &names.value.general_names);
-        Some(Self {
-            thumbprint: CertificateThumbprint(URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, der))),
-            key: PublicKey::from_spki(certificate.public_key().raw)
-                .ok()
-                .map(|key| key.thumbprint()),
-            subject: DistinguishedName::of(certificate.subject()),
-            alternative_names: general
-                .into_iter()
-                .flatten()
-                .filter_map(ExpectedName::of_general)
-                .collect(),
-            chain: chain.to_vec(),
-        })
+    /// The certificate at the head of a chain, with the SHA-256 of its DER. `None` if the chain is empty.
+    pub fn new(chain: Arc<[CertificateDer<'static>]>, sha256: &[u8]) -> Option<Self> {
+        let thumbprint = CertificateThumbprint(URL_SAFE_NO_PAD.encode(sha256));
+        (!chain.is_empty()).then_some(Self { thumbprint, chain })
     }
 
     /// Whether its key is in this set (section 2.2).
     pub fn has_key_of(&self, keys: &JwkSet) -> bool {
-        let mut thumbprints = keys.keys.iter().map(PublicKey::thumbprint);
-        thumbprints.any(|thumbprint| self.key.as_ref() == Some(&thumbprint))
+        let own = self
+            .chain
+            .first()
+            .and_then(|der| ParsedCertificate::try_from(der).ok());
+        let key = own.and_then(|own| PublicKey::from_spki(&own.subject_public_key_info()).ok());
+        let thumbprint = key.map(|key| key.thumbprint());
+        thumbprint.is_some_and(|own| keys.keys.iter().any(|key| key.thumbprint() == own))
     }
 
     /// Whether this is its subject, or one of its alternative names (section 2.1.2).
-    pub fn has_name(&self, name: &ExpectedName) -> bool {
-        match name {
-            ExpectedName::Subject(subject) => self.subject == *subject,
-            name => self.alternative_names.contains(name),
+    pub fn has_name(&self, name: &ExpectedName) -> Result<bool, UnreadableCertificate> {
+        let der = self.chain.first().ok_or(UnreadableCertificate)?;
+        let Ok(([], certificate)) = x509_parser::parse_x509_certificate(der) else {
+            return Err(UnreadableCertificate);
+        };
+        if let ExpectedName::Subject(subject) = name {
+            return Ok(DistinguishedName::of(certificate.subject()) == *subject);
         }
+        let names = certificate
+            .subject_alternative_name()
+            .map_err(|_| UnreadableCertificate)?;
+        let mut names = names.iter().flat_map(|names| &names.value.general_names);
+        Ok(names.any(|own| ExpectedName::of_general(own).as_ref() == Some(name)))
     }
 }
 
@@ -145,10 +139,13 @@ impl ExpectedName {
                     .then(|| Self::Dns(value.to_ascii_lowercase()))
                     .ok_or_else(|| fault("it is no DNS name, as in client.example.com"))
             }
-            "tls_client_auth_san_uri" => match url::Url::parse(value) {
-                Ok(_) => Ok(Self::Uri(value.to_owned())),
-                Err(_) => Err(fault("it is no URI, as in spiffe://example.com/client")),
-            },
+            "tls_client_auth_san_uri" => {
+                let is_uri =
+                    value.bytes().all(|byte| byte.is_ascii_graphic()) && url::Url::parse(value).is_ok();
+                is_uri
+                    .then(|| Self::Uri(value.to_owned()))
+                    .ok_or_else(|| fault("it is no URI, as in spiffe://example.com/client"))
+            }
             "tls_client_auth_san_ip" => match value.parse() {
                 Ok(address) => Ok(Self::Ip(address)),
                 Err(_) => Err(fault("it is no address, as in 192.0.2.1 or 2001:db8::1")),

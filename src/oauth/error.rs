@@ -107,6 +107,8 @@ described! {
         NoCertificate = "no_certificate",
         /// The certificate is not valid now, not for clients, or not of an authority in `tls.mtls_ca`.
         UntrustedCertificate = "untrusted_certificate",
+        /// The names in the certificate cannot be read.
+        UnreadableCertificate = "unreadable_certificate",
         /// The certificate has another name than the registered one.
         CertificateOfAnotherName = "certificate_of_another_name",
         /// The key of the certificate is not among the registered keys.

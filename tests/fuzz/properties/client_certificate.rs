@@ -7,18 +7,32 @@ use idsvc::oauth::client_certificate::{ClientCertificate, ExpectedName};
 use ring::digest;
 use rustls::pki_types::CertificateDer;
 
-/// The thumbprint of a certificate that is read is that of its bytes. It is the certificate of no key that is not
-/// registered, and with a byte behind its end it is none.
+/// The thumbprint of a certificate is that of its bytes. It is the certificate of no key that is not registered. One that
+/// is read has either a name or not, and with a byte behind its end it cannot be read.
 pub(super) fn client_certificate(data: &[u8]) -> bool {
-    let parse = |der: &[u8]| ClientCertificate::parse(&[CertificateDer::from(der.to_vec())]);
-    let Some(certificate) = parse(data) else {
-        return registered_name(data);
+    let certificate = |der: &[u8]| {
+        let chain = [CertificateDer::from(der.to_vec())].into();
+        ClientCertificate::new(chain, digest::digest(&digest::SHA256, der).as_ref()).unwrap()
     };
+    let own = certificate(data);
     let digest = URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, data));
-    let thumbprint = serde_json::to_value(&certificate.thumbprint).unwrap();
+    let thumbprint = serde_json::to_value(&own.thumbprint).unwrap();
     assert_eq!(thumbprint, serde_json::json!(digest));
-    assert!(!certificate.has_key_of(&JwkSet::default()));
-    assert!(parse(&[data, &[0]].concat()).is_none());
+    assert!(!own.has_key_of(&JwkSet::default()));
+    let names = ["CN=a", "CN=bank,O=Example,C=BE"]
+        .map(|subject| ExpectedName::parse("tls_client_auth_subject_dn", subject).unwrap())
+        .into_iter()
+        .chain([ExpectedName::Dns("a.example".to_owned())]);
+    let read: Vec<_> = names.map(|name| own.has_name(&name).is_ok()).collect();
+    if !read.contains(&true) {
+        return registered_name(data);
+    }
+    let longer = certificate(&[data, &[0]].concat());
+    assert!(
+        longer
+            .has_name(&ExpectedName::Dns("a.example".to_owned()))
+            .is_err()
+    );
     true
 }
 
