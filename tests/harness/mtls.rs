@@ -1,6 +1,7 @@
 //! Clients with certificates, and the listener where they show them (RFC 8705).
 
 use std::fs;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -16,12 +17,19 @@ use rcgen::{
     BasicConstraints, Certificate, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair,
 };
 use ring::digest;
+use rustls::client::WantsClientCert;
+use rustls::crypto::ring::default_provider;
+use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{ClientConfig, ConfigBuilder, RootCertStore, SupportedProtocolVersion};
 use serde_json::Value;
 use tempfile::TempDir;
+use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use super::server::{Server, Setup};
 use super::wire::Wire;
@@ -173,10 +181,36 @@ impl CertificateListener {
         Wire::over_tls(self.address, self.config().with_no_client_auth())
     }
 
-    fn config(&self) -> rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
+    /// A client of this version that shows the certificate of one holder, and signs with the key of another.
+    pub(crate) fn client(
+        &self,
+        version: &'static SupportedProtocolVersion,
+        shown: &Holder,
+        signer: &Holder,
+    ) -> Arc<ClientConfig> {
+        let key = any_supported_type(&signer.key()).unwrap();
+        let pair = SingleCertAndKey::from(CertifiedKey::new(shown.chain.clone(), key));
+        let config = self.config_of(&[version]);
+        Arc::new(config.with_client_cert_resolver(Arc::new(pair)))
+    }
+
+    /// A connection of this client.
+    pub(crate) async fn connect(&self, client: &Arc<ClientConfig>) -> io::Result<TlsStream<TcpStream>> {
+        let stream = TcpStream::connect(self.address).await?;
+        let name = ServerName::try_from("id.example.test").unwrap();
+        TlsConnector::from(Arc::clone(client)).connect(name, stream).await
+    }
+
+    fn config(&self) -> ConfigBuilder<ClientConfig, WantsClientCert> {
+        self.config_of(rustls::DEFAULT_VERSIONS)
+    }
+
+    fn config_of(
+        &self,
+        versions: &[&'static SupportedProtocolVersion],
+    ) -> ConfigBuilder<ClientConfig, WantsClientCert> {
+        ClientConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_protocol_versions(versions)
             .unwrap()
             .with_root_certificates(self.roots.clone())
     }

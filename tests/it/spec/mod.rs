@@ -32,6 +32,7 @@ mod rfc7662;
 mod rfc8252;
 mod rfc8414;
 mod rfc8705;
+mod rfc8705_handshake;
 mod rfc8705_tokens;
 mod rfc8707;
 mod rfc9101;
