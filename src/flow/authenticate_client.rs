@@ -12,6 +12,7 @@ use crate::jose::jwk::JwkSet;
 use crate::oauth::Client;
 use crate::oauth::api_key::{self, PresentedApiKey};
 use crate::oauth::assertion::Recipient;
+use crate::oauth::client::AuthMethod;
 use crate::oauth::client_auth::{self, AuthenticatedClient, Authentication, Credentials};
 use crate::oauth::error::{Cause, ErrorCode, Refusal};
 use crate::observe::audit;
@@ -93,7 +94,11 @@ async fn published_keys(
     };
     let keys = match (credentials.assertion(), credentials.certificate()) {
         (Some(assertion), _) => keys_of(core, &client, assertion, admit, now).await?,
-        (None, Some(certificate)) if client.self_signed_tls_client_auth => {
+        (None, Some(certificate))
+            if client
+                .token_endpoint_auth_methods
+                .contains(&AuthMethod::SelfSignedTlsClientAuth) =>
+        {
             let suffices = |keys: &JwkSet| certificate.has_key_of(keys);
             let keys = core.upstreams.key_set_that(uri, suffices, now).await;
             keys.map_err(|_| KEYS_UNAVAILABLE)

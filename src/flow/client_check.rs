@@ -301,6 +301,13 @@ pub fn check_certificates(client: &Client, mtls: &MtlsPolicy, faults: &mut Vec<F
             refuse("a client has a certificate of an authority or a self-signed one, not both");
         }
     }
+    if client.registered_itself() {
+        let is_self_signed = client.self_signed_tls_client_auth;
+        let own_key = is_self_signed.then_some("self_signed_tls_client_auth");
+        let detail = "a client that registered itself cannot authenticate with a certificate";
+        let fields = names.iter().map(|(field, _)| *field).chain(own_key);
+        faults.extend(fields.map(|field| FaultCode::NotAllowed.at([field], detail)));
+    }
     if client.self_signed_tls_client_auth {
         if client.is_public() {
             let detail = "a public client does not authenticate";

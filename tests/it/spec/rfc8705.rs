@@ -2,7 +2,13 @@
 
 use std::time::Duration;
 
-use idsvc::oauth::client::{AuthMethod, Client, GrantType};
+use idsvc::admin::client::{self, UpdateClient};
+use idsvc::jose::jwt;
+use idsvc::jose::keyring::SigningKey;
+use idsvc::oauth::assertion::ASSERTION_TYPE;
+use idsvc::oauth::client::{AuthMethod, Client, ClientOrigin, GrantType};
+use idsvc::oauth::client_metadata::ClientFields;
+use idsvc::random::Random;
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, SanType};
 use serde_json::json;
 use time::OffsetDateTime;
@@ -284,6 +290,37 @@ async fn a_self_signed_certificate_is_known_by_a_published_key() {
     server.clock.advance(Duration::from_secs(61));
     ask(&second).await.tokens();
     assert_eq!(ask(&first).await.refusal(), REFUSED);
+}
+
+/// Nobody vouches for the certificate of such a client, and its published keys are fetched within limits only.
+#[tokio::test]
+async fn a_client_that_registered_itself_cannot_authenticate_with_a_certificate() {
+    let (server, _listener) = start(&ClientCa::new()).await;
+    let jwk = Holder::self_signed(SUBJECT).jwk();
+    server
+        .client_with("own", |client| {
+            client.origin = ClientOrigin::DynamicRegistration;
+            client.jwks = vec![jwk];
+        })
+        .await;
+    let by_key = ClientFields {
+        self_signed_tls_client_auth: Some(true),
+        ..ClientFields::default()
+    };
+    let by_name = ClientFields {
+        tls_client_auth_subject_dn: Some(DN.to_owned()),
+        ..ClientFields::default()
+    };
+    for fields in [by_key, by_name] {
+        let change = UpdateClient {
+            client_id: "own".to_owned(),
+            no_secret: true,
+            fields,
+        };
+        let refused = client::update(server.admin(), change).await.unwrap_err();
+        let problem = "a client that registered itself cannot authenticate with a certificate";
+        assert!(refused.to_string().contains(problem), "{refused}");
+    }
 }
 
 /// Section 5: nothing for people, and nothing that needs no client, is answered there.
