@@ -348,6 +348,7 @@ impl App {
                 .map(|(member, route)| (*member, self.url(route)))
                 .collect(),
             certificate_endpoints: self.certificate_endpoints(),
+            has_client_authorities: self.core.policy.mtls.has_authorities,
             service_documentation: self.core.policy.service_documentation.as_deref(),
             signing_algs: catalog.keyring().published_algorithms(),
             scopes: own.into_iter().fold(standard, Scope::with),

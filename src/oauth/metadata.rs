@@ -21,6 +21,8 @@ pub struct Metadata<'a> {
     pub endpoints: Vec<(&'static str, String)>,
     /// The same for endpoints where clients show certificates. `None` if they cannot (RFC 8705 section 5).
     pub certificate_endpoints: Option<Vec<(&'static str, String)>>,
+    /// Whether there are authorities whose certificates authenticate clients.
+    pub has_client_authorities: bool,
     /// The documentation for application developers, if the operator configured an address.
     pub service_documentation: Option<&'a str>,
     /// The algorithms of the keys that are published.
@@ -42,6 +44,7 @@ impl Metadata<'_> {
             let all = AuthMethod::ALL.into_iter();
             all.filter(|method| public || *method != AuthMethod::None)
                 .filter(|method| self.certificate_endpoints.is_some() || !method.uses_certificate())
+                .filter(|method| self.has_client_authorities || *method != AuthMethod::TlsClientAuth)
                 .map(AuthMethod::as_str)
                 .collect()
         };

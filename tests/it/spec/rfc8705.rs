@@ -373,6 +373,14 @@ async fn discovery_says_where_clients_show_certificates() {
             assert!(methods.as_array().unwrap().contains(&json!(method)), "{endpoint}");
         }
     }
+    let without_authority = Server::start_with(|policy| policy.mtls.port = Some(9443)).await;
+    let document = without_authority.get("/.well-known/openid-configuration").await;
+    assert!(
+        !document.text().contains("\"tls_client_auth\""),
+        "{}",
+        document.text()
+    );
+    assert!(document.text().contains("self_signed_tls_client_auth"));
     let plain = Server::start().await;
     let document = plain.get("/.well-known/openid-configuration").await;
     assert!(!document.text().contains("tls_client"), "{}", document.text());
