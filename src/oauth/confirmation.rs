@@ -107,7 +107,10 @@ pub fn check_grant(bound: Option<&Confirmation>, shown: Option<&Confirmation>) -
         (Some(Confirmation::Key(_)), Some(Confirmation::Key(_))) => {
             "the grant is bound to another key than that of the DPoP proof"
         }
-        (Some(Confirmation::Key(_)), _) => "the grant is bound to a key; send a DPoP proof by this key",
+        (Some(Confirmation::Key(_)), Some(Confirmation::Certificate(_))) => {
+            "the grant is bound to a DPoP key, and the tokens of this client are now bound to its certificate; sign in again"
+        }
+        (Some(Confirmation::Key(_)), None) => "the grant is bound to a key; send a DPoP proof by this key",
         (Some(Confirmation::Certificate(_)), Some(Confirmation::Certificate(_))) => {
             "the grant is bound to another certificate"
         }

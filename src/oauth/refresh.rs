@@ -253,7 +253,7 @@ impl RefreshFamily {
             }
             (TokenState::Predecessor, _) if binds && context.shown.is_some() => {
                 return Refresh::Refused(Refusal::invalid_grant(
-                    "the first use of this refresh_token had no DPoP proof; retry without one",
+                    "this refresh_token was first used without a DPoP proof or a certificate; send the retry as the first request was sent",
                 ));
             }
             (TokenState::Predecessor, _) => return Refresh::Repeated(Box::new(self)),

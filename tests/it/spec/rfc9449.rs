@@ -232,7 +232,8 @@ async fn a_retry_binds_nothing_that_its_first_use_did_not_bind() {
     let retry = proven(app.refresh(first.refresh_token()), &key, &server).await;
     assert_eq!(
         retry.refusal(),
-        "400 invalid_grant: the first use of this refresh_token had no DPoP proof; retry without one"
+        "400 invalid_grant: this refresh_token was first used without a DPoP proof or a certificate; \
+         send the retry as the first request was sent"
     );
     assert_unbound(&app.refresh(first.refresh_token()).await.tokens());
 }
