@@ -35,12 +35,13 @@ pub async fn authenticate(
         Ok(credentials) => credentials,
         Err(refusal) => return Ok(Err(refusal)),
     };
-    let mut endpoints: Vec<_> = match endpoint {
-        // RFC 9126 section 2 accepts the token endpoint, too.
-        Route::PushedRequest => vec![context.app.url(endpoint), context.app.url(&Route::Token)],
-        endpoint => vec![context.app.url(endpoint)],
+    // RFC 9126 section 2 accepts the token endpoint, too.
+    let accepted = match endpoint {
+        Route::PushedRequest => vec![endpoint, &Route::Token],
+        endpoint => vec![endpoint],
     };
-    endpoints.push(context.endpoint_url(endpoint));
+    let addresses = |endpoint: &&Route| [context.app.url(endpoint), context.endpoint_url(endpoint)];
+    let endpoints: Vec<_> = accepted.iter().flat_map(addresses).collect();
     context.record_client_id(&credentials.client_id);
     let name = credentials.client_id.as_bytes();
     let admit = |url: &Url| context.charge_fetch(url);

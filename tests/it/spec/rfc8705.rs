@@ -163,6 +163,33 @@ async fn the_certificate_counts_with_client_id_and_without_other_credentials() {
     assert_eq!(pushed.status, 201, "{}", pushed.text());
 }
 
+/// RFC 9126 section 2: an assertion in a pushed request may name the token endpoint, at this listener as well.
+#[tokio::test]
+async fn an_assertion_may_name_the_addresses_of_the_listener() {
+    let (server, listener) = start(&ClientCa::new()).await;
+    let key = SigningKey::generate_es256(&Random::system()).unwrap();
+    let jwk = key.public().to_jwk();
+    let acme = server
+        .client_with("acme", |client| {
+            client.secrets.clear();
+            client.jwks = vec![jwk];
+            client.token_endpoint_auth_methods = [AuthMethod::PrivateKeyJwt].into();
+        })
+        .await;
+    let parameters = acme.request().parameters;
+    for (path, status) in [("par", 201), ("token", 201), ("revoke", 401)] {
+        let claims = json!({
+            "iss": "acme", "sub": "acme", "aud": format!("https://id.example.test:9443/oauth2/{path}"),
+            "jti": Random::system().uuid_v4(), "exp": server.clock.now().seconds() + 60,
+        });
+        let call = server.post("/oauth2/par").fields(&parameters);
+        let call = call.with("client_assertion_type", ASSERTION_TYPE);
+        let call = call.with("client_assertion", &jwt::sign(&key, "JWT", &claims).unwrap());
+        let reply = call.over(&listener.without()).await;
+        assert_eq!(reply.status, status, "{path}: {}", reply.text());
+    }
+}
+
 /// Section 2.1.2: one alternative name of each kind.
 #[tokio::test]
 async fn a_client_is_known_by_one_alternative_name_of_its_certificate() {
