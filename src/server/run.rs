@@ -109,15 +109,7 @@ async fn serve_until_stopped(
     let mtls_address = mtls.as_ref().map(|mtls| addresses(mtls).join(" "));
     tracing::info!(issuer = %app.core.policy.issuer, listening = listening.join(" "), mtls = mtls_address, data_dir = %config.settings.data_dir.display(), "ready");
     notify::ready();
-    let asking = tls.as_ref().map(Acceptor::asking_for_certificates);
-    tokio::join!(
-        serve_requests(listener, Arc::clone(&app), tls, stops.clone()),
-        async {
-            if let Some(mtls) = mtls {
-                serve_requests(mtls, app, asking, stops).await;
-            }
-        }
-    );
+    serve_requests((listener, mtls), app, tls, stops).await;
     tasks.abort_all();
     if control.await.is_err() {
         tracing::error!("the control socket ended in a panic");
@@ -175,26 +167,46 @@ fn managed_certificate(config: &Config) -> Result<Option<Acceptor>, StartError> 
     }
 }
 
-/// Answers requests until the process is told to stop. It finishes running requests unless it is told a second time.
+/// Answers requests at both listeners until the process is told to stop. It finishes running requests unless it is told a
+/// second time.
 async fn serve_requests(
-    listener: Listener,
+    (listener, mtls): (Listener, Option<Listener>),
     app: Arc<App>,
     tls: Option<Acceptor>,
     stops: watch::Receiver<u32>,
 ) {
-    let fallback_app = Arc::clone(&app);
-    let listener = listener.with_fallback(move |request| fallback(&fallback_app, &request));
-    let service = move |request, peer| respond(Arc::clone(&app), request, peer);
     let first_stop = stop_requested(stops.clone(), 1);
     let until_told = async move {
         first_stop.await;
         tracing::info!("stopping: finishing running requests");
         notify::stopping();
     };
+    let first_stop = stop_requested(stops.clone(), 1);
+    let mtls_acceptor = tls.as_ref().map(Acceptor::asking_for_certificates);
+    let mtls_app = Arc::clone(&app);
+    let serving = async {
+        tokio::join!(serve_listener(listener, app, tls, until_told), async {
+            if let Some(mtls) = mtls {
+                serve_listener(mtls, mtls_app, mtls_acceptor, first_stop).await;
+            }
+        });
+    };
     tokio::select! {
-        () = listener.serve(tls, service, until_told) => {}
+        () = serving => {}
         () = stop_requested(stops, 2) => tracing::warn!("told to stop again: not waiting any longer"),
     }
+}
+
+async fn serve_listener(
+    listener: Listener,
+    app: Arc<App>,
+    tls: Option<Acceptor>,
+    until_told: impl Future<Output = ()> + Send,
+) {
+    let fallback_app = Arc::clone(&app);
+    let listener = listener.with_fallback(move |request| fallback(&fallback_app, &request));
+    let service = move |request, peer| respond(Arc::clone(&app), request, peer);
+    listener.serve(tls, service, until_told).await;
 }
 
 /// Builds the app from the core and the settings: proxies, limits, themes and data directory.
