@@ -5,6 +5,7 @@
 //! | the program, counts by address, writes that wait, background work | 20 MiB |
 //! | a password that is hashed | `password.memory_kib` |
 //! | a connection, with a header that is as long as may be | 56 KiB |
+//! | a connection where clients show certificates, with the longest chain | 104 KiB |
 //! | a request in progress, without its body | 40 KiB |
 //!
 //! Half of a connection's share is for the longest header; an idle connection takes 25 KiB. So memory for a request is
@@ -20,7 +21,11 @@ const KIB_PER_MIB: u64 = 1 << 10;
 /// The program and all that is not shared out.
 const BASE_KIB: u64 = 20 * KIB_PER_MIB;
 const CONNECTION_KIB: u64 = 56;
+/// The TLS library keeps the chain of a client, and so does the service.
+const MTLS_CONNECTION_KIB: u64 = CONNECTION_KIB + 2 * 24;
 const REQUEST_KIB: u64 = 40;
+/// The most connections where clients show certificates.
+const MTLS_CONNECTIONS: u64 = 256;
 /// The default cache of the database.
 const CACHE_KIB: u64 = 24 * KIB_PER_MIB;
 /// The most memory that hashing passwords may take if the number of threads is not configured.
@@ -39,6 +44,8 @@ pub struct MemoryPlan {
     pub limit: Option<MemoryLimit>,
     /// Open connections.
     pub connections: usize,
+    /// Open connections where clients show certificates. None if no listener asks for them.
+    pub mtls_connections: usize,
     /// Requests in progress.
     pub requests: usize,
     /// Memory for the bodies of requests, in KiB.
@@ -62,6 +69,8 @@ pub(super) struct MemorySettings {
     pub(super) workers: usize,
     /// The number of connections, if one is configured.
     pub(super) connections: Option<usize>,
+    /// Whether a listener asks clients for certificates.
+    pub(super) has_mtls: bool,
 }
 
 impl MemorySettings {
@@ -83,13 +92,22 @@ impl MemorySettings {
             .saturating_sub(BASE_KIB + cache + bodies)
             .saturating_sub(hashing);
         let most = as_u64(Limits::default().max_connections);
-        let room = (rest / (CONNECTION_KIB + REQUEST_KIB / 4)).max(FEWEST);
+        let room = self.room(rest).max(FEWEST);
         let connections = self.connections.map_or(room.min(most), as_u64);
-        let left = rest.saturating_sub(connections.saturating_mul(CONNECTION_KIB)) / REQUEST_KIB;
+        let mtls_connections = if self.has_mtls {
+            connections.min(MTLS_CONNECTIONS)
+        } else {
+            0
+        };
+        let left = rest
+            .saturating_sub(connections.saturating_mul(CONNECTION_KIB))
+            .saturating_sub(mtls_connections * MTLS_CONNECTION_KIB)
+            / REQUEST_KIB;
         let limit_kib = (whole / 2).clamp(cost, u64::from(MAX_MEMORY_KIB).max(cost));
         let mut plan = MemoryPlan {
             limit: self.limit,
             connections: as_usize(connections),
+            mtls_connections: as_usize(mtls_connections),
             requests: as_usize(left.clamp(FEWEST, as_u64(ALL_REQUESTS))),
             bodies_kib: as_usize(bodies),
             passwords,
@@ -112,6 +130,23 @@ impl MemorySettings {
             })
         });
         plan
+    }
+
+    /// How many connections `rest` is enough for, with those where clients show certificates beside them.
+    fn room(&self, rest: u64) -> u64 {
+        let (each, each_mtls) = (
+            CONNECTION_KIB + REQUEST_KIB / 4,
+            MTLS_CONNECTION_KIB + REQUEST_KIB / 4,
+        );
+        if !self.has_mtls {
+            return rest / each;
+        }
+        let beside_all = rest.saturating_sub(MTLS_CONNECTIONS * each_mtls) / each;
+        if beside_all < MTLS_CONNECTIONS {
+            rest / (each + each_mtls)
+        } else {
+            beside_all
+        }
     }
 }
 

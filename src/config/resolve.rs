@@ -190,14 +190,15 @@ pub(super) fn settings(reader: &mut Reader<'_>) -> Settings {
         .and_then(|text| AccessTokenTyp::ALL.into_iter().find(|typ| typ.as_str() == text))
         .unwrap_or_default();
     let password_params = password_params(reader);
+    let mtls = mtls(reader);
     let memory = MemorySettings {
         limit: memory::limit(reader),
         cost: password_params,
         workers: usize::try_from(workers).unwrap_or(0),
         connections: None,
+        has_mtls: mtls.listen.is_some(),
     };
     let data_dir = data_dir(reader);
-    let mtls = mtls(reader);
     let policy_without_issuer = Policy {
         issuer: String::new(),
         service_name: service_name(reader),

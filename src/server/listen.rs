@@ -12,11 +12,7 @@ use crate::net::listener::Listener;
 /// The configured connection limits, lowered to what the operating system allows.
 pub fn connection_limits(config: &Config) -> Limits {
     let configured = config.connection_limits();
-    let for_certificates = config
-        .settings
-        .mtls
-        .listen
-        .map_or(0, |_| open_files::MTLS_CONNECTIONS);
+    let for_certificates = config.memory.mtls_connections;
     let all = configured.max_connections.saturating_add(for_certificates);
     let possible = open_files::connections(all)
         .saturating_sub(for_certificates)
@@ -96,7 +92,7 @@ pub async fn mtls(
     limits: Limits,
 ) -> Result<Option<Listener>, StartError> {
     let limits = Limits {
-        max_connections: open_files::MTLS_CONNECTIONS,
+        max_connections: config.memory.mtls_connections.min(limits.max_connections),
         ..limits
     };
     let address = config.settings.mtls.listen;

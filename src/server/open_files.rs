@@ -6,8 +6,6 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 pub(crate) const METRICS_CONNECTIONS: usize = 32;
 /// The most connections whose requests are redirected.
 pub(crate) const REDIRECT_CONNECTIONS: usize = 64;
-/// The most connections where clients show certificates.
-pub(crate) const MTLS_CONNECTIONS: usize = 256;
 /// The files kept for the database, logs, backups, commands, outgoing connections, and the connections above.
 const RESERVE: u64 = 128 + METRICS_CONNECTIONS as u64 + REDIRECT_CONNECTIONS as u64;
 

@@ -132,6 +132,7 @@ fn log_memory_plan(plan: &MemoryPlan, connections: usize) {
         mib,
         origin = origin.as_deref().unwrap_or("defaults"),
         connections,
+        mtls_connections = (plan.mtls_connections > 0).then_some(plan.mtls_connections),
         requests = plan.requests,
         passwords_at_once = plan.passwords.threads,
         database_cache_mib = plan.cache_bytes >> 20,

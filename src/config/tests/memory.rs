@@ -48,12 +48,30 @@ fn all_that_there_may_be_at_once_fits_into_the_memory() {
         assert!(plan.connections >= 32 && plan.requests >= 32 && plan.passwords.threads >= 1);
     }
     let (small, large) = (plan(64, ""), plan(512, ""));
+    assert_eq!(small.mtls_connections, 0);
     assert!((200..400).contains(&small.connections), "{small:?}");
     assert_eq!((small.passwords.threads, small.hash_limit_kib), (1, 32 << 10));
     assert!(
         large.connections > 4000 && large.hash_limit_kib == MAX_MEMORY_KIB,
         "{large:?}"
     );
+}
+
+#[test]
+fn connections_where_clients_show_certificates_fit_into_the_memory_too() {
+    let plan = |mib| plan(mib, "tls.mtls_listen = \"127.0.0.1:9443\"\n");
+    for mib in [64, 100, 128, 256, 512, 4096] {
+        let plan = plan(mib);
+        let kib = 56 * plan.connections + 104 * plan.mtls_connections + 40 * plan.requests + plan.bodies_kib;
+        let all = 20 + plan.passwords.threads * 19 + (plan.cache_bytes >> 20) + (kib >> 10);
+        assert!(
+            all <= usize::try_from(mib).unwrap() + 2,
+            "{mib} MiB: {all} MiB, {plan:?}"
+        );
+        assert_eq!(plan.mtls_connections, plan.connections.min(256), "{mib}");
+        assert_eq!(plan.warning, None, "{mib}");
+    }
+    assert!(plan(64).mtls_connections < 256);
 }
 
 #[test]
