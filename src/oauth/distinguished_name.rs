@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
-use x509_parser::asn1_rs::{Any, FromDer, Tag};
+use x509_parser::asn1_rs::{Any, Class, FromDer, Tag};
 use x509_parser::x509::X509Name;
 
 /// A name, as sets of attributes in the order of the certificate. Equal names are equal by `distinguishedNameMatch` (RFC
@@ -22,8 +22,8 @@ struct Attribute {
 enum AttributeValue {
     /// A text of any of the string types, without insignificant spaces.
     Text(String),
-    /// Another type: its tag and its content.
-    Other(u32, Vec<u8>),
+    /// Another type: the class and number of its tag, and its content.
+    Other(u8, u32, Vec<u8>),
 }
 
 /// Why a text is no distinguished name.
@@ -198,9 +198,9 @@ impl AttributeValue {
             }
             _ => None,
         };
-        match text {
+        match text.filter(|_| value.class() == Class::Universal) {
             Some(text) => Self::Text(normal(&text)),
-            None => Self::Other(tag.0, value.data.to_vec()),
+            None => Self::Other(value.class() as u8, tag.0, value.data.to_vec()),
         }
     }
 
@@ -271,6 +271,8 @@ mod tests {
             ("CN=a", "OU=a"),
             (r"CN=a\,O\=b", "CN=a,O=b"),
             ("CN=a", "CN=#04 0161"),
+            ("CN=a", "CN=#8c0161"),
+            ("CN=#4c0161", "CN=#8c0161"),
             ("CN=É", "CN=é"),
             ("CN=k", "CN=\u{212a}"),
         ] {

@@ -48,6 +48,7 @@ fn a_client_with_a_certificate_of_an_authority_needs_an_authority() {
         ),
         (["--tls-client-auth-san-dns", "a b"], "is no DNS name"),
         (["--tls-client-auth-san-uri", "bank"], "is no URI"),
+        (["--tls-client-auth-san-uri", "urn:bank a"], "is no URI"),
         (["--tls-client-auth-san-ip", "192.0.2"], "is no address"),
         (["--tls-client-auth-san-email", "bank"], "is no mail address"),
     ] {
