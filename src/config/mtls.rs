@@ -19,8 +19,8 @@ pub(super) const LISTEN: Setting = setting(
     ),
     Some(r#""off""#),
     r#""0.0.0.0:9443""#,
-    "The address where clients show certificates (RFC 8705), off for none. It has the certificate of the service, and the endpoints of\n\
-     clients only. TLS must end in this process: not behind a proxy that ends it.",
+    "The address where clients show certificates (RFC 8705), off for none. It uses the certificate of the service, and\n\
+     serves only the endpoints that clients call. TLS must end in this process: not behind a proxy that ends it.",
 );
 
 pub(super) const CA: Setting = setting(

@@ -294,7 +294,7 @@ pub fn check_certificates(client: &Client, mtls: &MtlsPolicy, faults: &mut Vec<F
         }
         if !mtls.has_authorities {
             refuse(
-                "a certificate of an authority authenticates nobody until tls.mtls_ca names the authority",
+                "tls.mtls_ca names no authority, so no certificate can authenticate this client: set tls.mtls_ca first",
             );
         }
         if client.self_signed_tls_client_auth {

@@ -11,7 +11,7 @@ use crate::route::Route;
 
 /// Whether the request came to the listener that asks clients for certificates, and the certificate that the client showed.
 pub(super) struct ShownCertificate {
-    was_asked: bool,
+    is_mtls_listener: bool,
     certificate: Option<Arc<ClientCertificate>>,
 }
 
@@ -19,7 +19,7 @@ impl ShownCertificate {
     pub(super) fn of(extensions: &Extensions) -> Self {
         let certificates = extensions.get::<ClientCertificates>();
         Self {
-            was_asked: certificates.is_some(),
+            is_mtls_listener: certificates.is_some(),
             certificate: certificates
                 .and_then(|shown| ClientCertificate::new(Arc::clone(&shown.chain), shown.sha256.as_ref()))
                 .map(Arc::new),
@@ -30,7 +30,7 @@ impl ShownCertificate {
 impl RequestContext {
     /// Whether the request came to the listener that asks clients for certificates.
     pub fn is_at_certificate_listener(&self) -> bool {
-        self.shown_certificate.was_asked
+        self.shown_certificate.is_mtls_listener
     }
 
     /// The certificate that the client showed on this connection.

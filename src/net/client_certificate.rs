@@ -54,15 +54,15 @@ impl fmt::Debug for ClientCertificates {
 
 /// Accepts every certificate whose holder signs the handshake with its key. A client may also show none.
 #[derive(Debug)]
-pub(super) struct AnyHolder(WebPkiSupportedAlgorithms);
+pub(super) struct AnyCertificateVerifier(WebPkiSupportedAlgorithms);
 
-impl AnyHolder {
+impl AnyCertificateVerifier {
     pub(super) fn new() -> Self {
         Self(crypto_provider().signature_verification_algorithms)
     }
 }
 
-impl ClientCertVerifier for AnyHolder {
+impl ClientCertVerifier for AnyCertificateVerifier {
     fn client_auth_mandatory(&self) -> bool {
         false
     }

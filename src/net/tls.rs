@@ -19,7 +19,7 @@ use super::certificate_file::CertificateFolder;
 use super::challenge::Challenges;
 use super::client_certificate::ClientCertificates;
 use super::self_signed;
-use super::tls_config::{NoCertificate, asking_config, server_config};
+use super::tls_config::{NoCertificate, mtls_config, server_config};
 use super::tls_error::TlsError;
 use super::validity::{ExpiryWarning, Validity};
 
@@ -55,7 +55,7 @@ struct ChallengeResponder {
 struct Current {
     config: Arc<ServerConfig>,
     /// The configuration that asks for client certificates.
-    asking: Arc<ServerConfig>,
+    mtls_config: Arc<ServerConfig>,
     validity: Option<Validity>,
 }
 
@@ -211,7 +211,7 @@ impl Acceptor {
 
     /// The same certificate, for a listener that asks clients for theirs.
     #[must_use]
-    pub fn asking_for_certificates(&self) -> Self {
+    pub fn with_client_certificates(&self) -> Self {
         Self {
             inner: Arc::clone(&self.inner),
             asks_for_certificates: true,
@@ -319,7 +319,7 @@ impl Acceptor {
         let current = || {
             let current = self.inner.current.load();
             Arc::clone(if self.asks_for_certificates {
-                &current.asking
+                &current.mtls_config
             } else {
                 &current.config
             })
@@ -346,7 +346,7 @@ impl Current {
     fn new(certificates: Arc<dyn ResolvesServerCert>, validity: Option<Validity>) -> Result<Self, TlsError> {
         Ok(Self {
             config: Arc::new(server_config(Arc::clone(&certificates))?),
-            asking: Arc::new(asking_config(certificates)?),
+            mtls_config: Arc::new(mtls_config(certificates)?),
             validity,
         })
     }

@@ -8,7 +8,7 @@ use rustls::sign::CertifiedKey;
 use rustls::{ConfigBuilder, ServerConfig, WantsVerifier};
 
 use super::alpn::{HTTP_1_0, HTTP_1_1, HTTP_2};
-use super::client_certificate::AnyHolder;
+use super::client_certificate::AnyCertificateVerifier;
 use super::key_exchange::crypto_provider;
 use super::tls_error::TlsError;
 
@@ -34,9 +34,9 @@ pub(super) fn server_config(certificates: Arc<dyn ResolvesServerCert>) -> Result
 }
 
 /// The same, with client certificates and without resumption: each connection proves anew that the client holds its key.
-pub(super) fn asking_config(certificates: Arc<dyn ResolvesServerCert>) -> Result<ServerConfig, TlsError> {
+pub(super) fn mtls_config(certificates: Arc<dyn ResolvesServerCert>) -> Result<ServerConfig, TlsError> {
     let mut config = config_builder()?
-        .with_client_cert_verifier(Arc::new(AnyHolder::new()))
+        .with_client_cert_verifier(Arc::new(AnyCertificateVerifier::new()))
         .with_cert_resolver(certificates);
     config.alpn_protocols = vec![HTTP_2.to_vec(), HTTP_1_1.to_vec(), HTTP_1_0.to_vec()];
     config.send_tls13_tickets = 0;

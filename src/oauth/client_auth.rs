@@ -234,7 +234,7 @@ fn check_certificate(
         return Ok(AuthMethod::None);
     }
     if methods.contains(&AuthMethod::TlsClientAuth) {
-        if !authorities.is_some_and(|authorities| authorities.vouch_for(certificate, now)) {
+        if !authorities.is_some_and(|authorities| authorities.verify_chain(certificate, now)) {
             return Err(Cause::UntrustedCertificate);
         }
         let name = ExpectedName::of(client).ok_or(Cause::CertificateOfAnotherName)?;

@@ -166,8 +166,8 @@ impl ExpectedName {
             GeneralName::URI(uri) => Some(Self::Uri((*uri).to_owned())),
             GeneralName::RFC822Name(address) => Self::email(address),
             GeneralName::IPAddress(bytes) => {
-                let of_4 = <[u8; 4]>::try_from(*bytes).map(IpAddr::from);
-                of_4.or_else(|_| <[u8; 16]>::try_from(*bytes).map(IpAddr::from))
+                let ipv4 = <[u8; 4]>::try_from(*bytes).map(IpAddr::from);
+                ipv4.or_else(|_| <[u8; 16]>::try_from(*bytes).map(IpAddr::from))
                     .ok()
                     .map(Self::Ip)
             }
@@ -200,7 +200,7 @@ impl ClientAuthorities {
     }
 
     /// Whether a chain leads from the certificate to one of them now, and the certificate is for clients.
-    pub fn vouch_for(&self, certificate: &ClientCertificate, now: Timestamp) -> bool {
+    pub fn verify_chain(&self, certificate: &ClientCertificate, now: Timestamp) -> bool {
         let now = UnixTime::since_unix_epoch(Duration::from_secs(now.seconds()));
         let Some((own, intermediates)) = certificate.chain.split_first() else {
             return false;

@@ -14,7 +14,7 @@ pub struct DistinguishedName(Vec<BTreeSet<Attribute>>);
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Attribute {
     /// The object identifier in dotted decimal.
-    kind: String,
+    oid: String,
     value: AttributeValue,
 }
 
@@ -66,7 +66,7 @@ impl DistinguishedName {
     pub(super) fn of(name: &X509Name<'_>) -> Self {
         let attributes = name.iter().map(|set| {
             let attributes = set.iter().map(|attribute| Attribute {
-                kind: attribute.attr_type().to_id_string(),
+                oid: attribute.attr_type().to_id_string(),
                 value: AttributeValue::of(attribute.attr_value()),
             });
             attributes.collect()
@@ -106,8 +106,8 @@ type End<'a> = Option<(char, &'a str)>;
 
 /// The first attribute of a text, with the separator behind it and the rest.
 fn read_attribute(text: &str) -> Result<(Attribute, End<'_>), NameError> {
-    let (kind, value) = text.split_once('=').ok_or(NameError::Malformed)?;
-    let kind = type_named(kind.trim())?;
+    let (name, value) = text.split_once('=').ok_or(NameError::Malformed)?;
+    let oid = type_named(name.trim())?;
     let value = value.trim_start_matches(' ');
     let (value, end) = if let Some(digits) = value.strip_prefix('#') {
         let (digits, end) = until_separator(digits);
@@ -116,12 +116,12 @@ fn read_attribute(text: &str) -> Result<(Attribute, End<'_>), NameError> {
         let (value, end) = read_text(value)?;
         (AttributeValue::Text(normal(&value)), end)
     };
-    Ok((Attribute { kind, value }, end))
+    Ok((Attribute { oid, value }, end))
 }
 
 fn type_named(name: &str) -> Result<String, NameError> {
-    if let Some((_, kind)) = TYPES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
-        return Ok((*kind).to_owned());
+    if let Some((_, oid)) = TYPES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
+        return Ok((*oid).to_owned());
     }
     let is_number = |part: &str| {
         !part.is_empty()

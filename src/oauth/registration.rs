@@ -164,7 +164,7 @@ impl RequestedMetadata {
         let scope: Option<String> = take(&mut members, "scope")?;
         let scope = scope.map(|text| text.parse::<Scope>()).transpose();
         let auth_method: Option<AuthMethod> = take(&mut members, AUTH_METHOD)?;
-        // Whose certificate it is would have to be vouched for.
+        // The service cannot check that the certificate belongs to the client.
         if auth_method.is_some_and(AuthMethod::uses_certificate) {
             return Err(unusable(
                 AUTH_METHOD,

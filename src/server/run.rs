@@ -183,7 +183,7 @@ async fn serve_requests(
         notify::stopping();
     };
     let first_stop = stop_requested(stops.clone(), 1);
-    let mtls_acceptor = tls.as_ref().map(Acceptor::asking_for_certificates);
+    let mtls_acceptor = tls.as_ref().map(Acceptor::with_client_certificates);
     let mtls_app = Arc::clone(&app);
     let serving = async {
         tokio::join!(serve_listener(listener, app, tls, until_told), async {

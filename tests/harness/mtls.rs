@@ -156,7 +156,7 @@ impl CertificateListener {
         let app = Arc::clone(&server.app);
         let service = move |request, peer: Peer| idsvc::http::respond(Arc::clone(&app), request, peer);
         let serving = listener.serve(
-            Some(acceptor.asking_for_certificates()),
+            Some(acceptor.with_client_certificates()),
             service,
             std::future::pending(),
         );

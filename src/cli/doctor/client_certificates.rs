@@ -1,4 +1,4 @@
-//! Checks whether clients that need a certificate can show one, and whether it is believed.
+//! Checks whether clients that need a certificate can show one, and whether it is accepted.
 
 use super::finding::Finding;
 use crate::admin::client::ClientView;
