@@ -121,11 +121,14 @@ async fn the_log_says_where_clients_show_certificates() {
         .with("IDSVC_LOG_LEVEL", "info");
     let certificate = tls::issue(&service);
     let target = tls::Target::new(service.port, std::slice::from_ref(&certificate), tls::HTTP_1);
-    let _running = tls::serve(&service, &target).await;
+    let mut running = tls::serve(&service, &target).await;
     let line = service.logged("ready");
     assert!(line.contains(&address), "{line}");
     let other = tls::Target::new(port, &[certificate], tls::HTTP_1);
     let mut stream = other.connect().await.unwrap();
     let refused = tls::ask(&mut stream).await.unwrap_err().to_string();
     assert!(refused.starts_with("HTTP/1.1 404"), "{refused}");
+    drop(stream);
+    running.terminate();
+    assert_eq!(service.log().matches("stopping: ").count(), 1, "told once");
 }
