@@ -337,7 +337,10 @@ fn check_profile(client: &Client, faults: &mut Vec<Fault>) {
             "the profile {name} forbids it: {} ({})",
             broken.problem, broken.rule
         );
-        faults.push(FaultCode::NotAllowed.at([broken.field, "profile"], detail));
+        faults.push(match broken.field {
+            "profile" => FaultCode::NotAllowed.at(["profile"], detail),
+            field => FaultCode::NotAllowed.at([field, "profile"], detail),
+        });
     }
     if !client.api_keys.is_empty() {
         let detail =
