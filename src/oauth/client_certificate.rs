@@ -176,6 +176,18 @@ impl ExpectedName {
     }
 }
 
+/// Whether a certificate may sign others (RFC 5280 sections 4.2.1.3 and 4.2.1.9). The check of a chain does not ask this
+/// of its root.
+fn is_authority(der: &[u8]) -> bool {
+    let Ok((_, certificate)) = x509_parser::parse_x509_certificate(der) else {
+        return false;
+    };
+    let may_sign = certificate
+        .key_usage()
+        .is_ok_and(|usage| usage.is_none_or(|usage| usage.value.key_cert_sign()));
+    may_sign && certificate.is_ca()
+}
+
 /// The certificate authorities whose certificates authenticate clients (section 2.1).
 #[derive(Clone, Debug)]
 pub struct ClientAuthorities(Arc<dyn ClientCertVerifier>);
@@ -186,6 +198,9 @@ impl ClientAuthorities {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {
             let certificate = certificate.map_err(|error| format!("it is no PEM file: {error}"))?;
+            if !is_authority(&certificate) {
+                return Err("a certificate in it is not that of an authority: its holder could make certificates for any client (RFC 5280 section 4.2.1.9)".to_owned());
+            }
             roots
                 .add(certificate)
                 .map_err(|error| format!("a certificate in it cannot be used: {error}"))?;

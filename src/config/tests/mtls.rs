@@ -94,4 +94,17 @@ fn authorities_are_read_from_every_file() {
         ));
         assert!(told.contains(&wrong) && told.contains("no certificate"), "{told}");
     }
+    let mut params = rcgen::CertificateParams::default();
+    let leaf = |params: &rcgen::CertificateParams| {
+        let key = rcgen::KeyPair::generate().unwrap();
+        params.self_signed(&key).unwrap().pem()
+    };
+    let of_client = file("client.pem", &leaf(&params));
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    params.key_usages = vec![rcgen::KeyUsagePurpose::DigitalSignature];
+    let signs_nothing = file("signs-nothing.pem", &leaf(&params));
+    for wrong in [of_client, signs_nothing] {
+        let told = faults(&sources_of(&[("tls.mtls_ca", &wrong)], &[], BASE));
+        assert!(told.contains("not that of an authority"), "{told}");
+    }
 }
