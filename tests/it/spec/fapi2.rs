@@ -19,7 +19,7 @@ use crate::harness::dpop::KeyHolder;
 use crate::harness::relying_party::AuthorizationRequest;
 use crate::harness::token::signed;
 use crate::harness::wire::Call;
-use crate::harness::{ISSUER, RelyingParty, Server};
+use crate::harness::{ISSUER, Jwt, RelyingParty, Server};
 
 type Change = fn(&mut ClientFields);
 
@@ -411,6 +411,21 @@ async fn nothing_is_signed_with_rs256_for_a_client_with_the_profile() {
     let tokens = bank.redeem(&code).header("dpop", &proof).await.tokens();
     assert_eq!(tokens.access().header["alg"], "ES256");
     assert_eq!(tokens.id().header["alg"], "ES256");
+    let pushed = bank
+        .push(&bank.party.request().with("response_mode", "jwt"))
+        .await;
+    let request = AuthorizationRequest::default()
+        .with("client_id", "bank")
+        .with("request_uri", pushed.json()["request_uri"].as_str().unwrap());
+    let bob = bank.server.user("bob").await;
+    let answer = bob.browser().authorize(&request).await.through().await;
+    let answer = bank.party.verify(answer.get("response").unwrap()).await;
+    assert_eq!(answer.header["alg"], "ES256");
+    let call = bank
+        .post("/oauth2/introspect")
+        .with("token", tokens.access_token());
+    let introspected = call.header("accept", "application/token-introspection+jwt").await;
+    assert_eq!(Jwt::read(introspected.text()).header["alg"], "ES256");
 }
 
 /// A client that registered itself may have one method with a secret, and could use `nonce` instead of PKCE.
