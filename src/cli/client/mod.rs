@@ -212,13 +212,13 @@ pub struct Fields {
     /// The audience of access tokens that are for no API [default: the issuer]
     #[arg(long)]
     pub audience: Option<String>,
-    /// The algorithm of ID tokens [default: RS256]
+    /// The algorithm of ID tokens [default: RS256, with a profile ES256]
     #[arg(long = "id-token-alg", value_name = "ALG", value_parser = optional_algorithm)]
     pub id_token_signed_response_alg: Option<Removable<Algorithm>>,
-    /// The algorithm of signed authorization responses [default: RS256]
+    /// The algorithm of signed authorization responses [default: RS256, with a profile ES256]
     #[arg(long, value_name = "ALG", value_parser = optional_algorithm)]
     pub authorization_signed_response_alg: Option<Removable<Algorithm>>,
-    /// The algorithm of signed introspection responses [default: RS256]
+    /// The algorithm of signed introspection responses [default: RS256, with a profile ES256]
     #[arg(long, value_name = "ALG", value_parser = optional_algorithm)]
     pub introspection_signed_response_alg: Option<Removable<Algorithm>>,
     /// The algorithm of access tokens [default: as configured]
