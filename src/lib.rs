@@ -90,7 +90,8 @@
 //! signed answer, [`flow::login::sign_response`] makes it.
 //!
 //! A client may have a profile ([`oauth::profile`]). It sets fields of the record, and [`flow::client_check`] refuses a
-//! record that breaks one of its rules. What no field can say, such as the longest life of a code, is asked where it counts.
+//! record that breaks one of its rules. Rules that no field expresses, such as the
+//! longest life of a code, are applied by the code that issues or checks it.
 //!
 //! If the user has to be asked first, the browser goes to `/consent`. The transaction that writes the code stores the
 //! consent too, and the client that a metadata document describes.
@@ -132,8 +133,8 @@
 //! its answer follows a commit that includes them. A transaction without changes costs no write.
 //!
 //! A refresh with a DPoP proof records the use of the proof in the same transaction, also if it is a retry. The tokens of a
-//! family that is bound to a key are accepted only with a proof by this key. Without it a token of before the
-//! binding ends the family, and a later one ends nothing.
+//! family that is bound to a key are accepted only with a proof by this key. Without the key, a token from before
+//! the binding ends the family, and a later one changes nothing.
 //!
 //! The keys ([`oauth::refresh_keys`]) are rows of a table of their own, sealed, and in memory in [`flow::Catalog`]. The
 //! token contains the number of its key, and the row that of the newest token's key: a retry after a rotation of keys

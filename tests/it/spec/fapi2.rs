@@ -11,6 +11,7 @@ use idsvc::oauth::client::{
     AssertionAudience, AuthMethod, Client, ClientOrigin, ConsentRequirement, GrantType, PkceRequirement,
     RefreshPolicy,
 };
+use idsvc::oauth::policy::Policy;
 use idsvc::oauth::profile::ClientProfile;
 use idsvc::random::Random;
 use serde_json::json;
@@ -55,7 +56,16 @@ impl Bank {
     }
 
     async fn with(key: SigningKey) -> Self {
-        let server = Server::start().await;
+        Self::at(Server::start().await, key).await
+    }
+
+    /// The usual client at a server with another policy.
+    async fn under(change: impl FnOnce(&mut Policy)) -> Self {
+        let key = SigningKey::generate_es256(&Random::system()).unwrap();
+        Self::at(Server::start_with(change).await, key).await
+    }
+
+    async fn at(server: Server, key: SigningKey) -> Self {
         add(server.admin(), adding("bank", profiled(key.public())))
             .await
             .unwrap();
@@ -97,12 +107,18 @@ impl Bank {
         self.post("/oauth2/par").with("request", &object)
     }
 
+    /// The request that a browser brings after this one was pushed.
+    async fn pushed(&self, push: Call) -> AuthorizationRequest {
+        let reply = push.await;
+        assert_eq!(reply.status, 201, "{}", reply.text());
+        AuthorizationRequest::default()
+            .with("client_id", "bank")
+            .with("request_uri", reply.json()["request_uri"].as_str().unwrap())
+    }
+
     /// The code of a sign-in that began with a pushed request.
     async fn code(&self) -> String {
-        let reply = self.push(&self.party.request()).await;
-        let request = AuthorizationRequest::default()
-            .with("client_id", "bank")
-            .with("request_uri", reply.json()["request_uri"].as_str().unwrap());
+        let request = self.pushed(self.push(&self.party.request())).await;
         let alice = self.server.user("alice").await;
         let answer = alice.browser().authorize(&request).await;
         answer.through().await.code()
@@ -281,13 +297,8 @@ async fn a_pushed_request_names_its_redirect_uri_and_another_one_is_refused() {
 /// Section 5.3.2.1: a code lasts at most 60 seconds, even if the codes of other clients last longer.
 #[tokio::test]
 async fn a_code_is_refused_after_a_minute() {
-    let server = Server::start_with(|policy| policy.lifetimes.code = std::time::Duration::from_mins(5)).await;
-    let key = SigningKey::generate_es256(&Random::system()).unwrap();
-    add(server.admin(), adding("bank", profiled(key.public())))
-        .await
-        .unwrap();
-    let party = server.party("bank", "");
-    let (bank, holder) = (Bank { server, party, key }, KeyHolder::new());
+    let bank = Bank::under(|policy| policy.lifetimes.code = std::time::Duration::from_mins(5)).await;
+    let holder = KeyHolder::new();
     let code = bank.code().await;
     bank.server.advance(62);
     let late = bank
@@ -340,11 +351,7 @@ async fn with_message_signing_requests_and_answers_are_signed() {
     let plain = bank.push_signed(&bank.party.request()).await;
     assert!(plain.refusal().contains("response_mode=jwt"), "{}", plain.text());
     let asked = bank.party.request().with("response_mode", "jwt");
-    let reply = bank.push_signed(&asked).await;
-    assert_eq!(reply.status, 201, "{}", reply.text());
-    let brought = AuthorizationRequest::default()
-        .with("client_id", "bank")
-        .with("request_uri", reply.json()["request_uri"].as_str().unwrap());
+    let brought = bank.pushed(bank.push_signed(&asked)).await;
     let alice = bank.server.user("alice").await;
     let answer = alice.browser().authorize(&brought).await.through().await;
     assert_eq!(answer.names(), ["response"]);
@@ -399,24 +406,15 @@ async fn tokens_may_be_bound_to_a_certificate_instead_of_a_key() {
 /// Section 5.4: the service signs with ES256 where a setting or an API would make it sign with RS256.
 #[tokio::test]
 async fn nothing_is_signed_with_rs256_for_a_client_with_the_profile() {
-    let server = Server::start_with(|policy| policy.access_token_alg = Algorithm::Rs256).await;
-    let key = SigningKey::generate_es256(&Random::system()).unwrap();
-    add(server.admin(), adding("bank", profiled(key.public())))
-        .await
-        .unwrap();
-    let party = server.party("bank", "");
-    let (bank, holder) = (Bank { server, party, key }, KeyHolder::new());
+    let bank = Bank::under(|policy| policy.access_token_alg = Algorithm::Rs256).await;
+    let holder = KeyHolder::new();
     let code = bank.code().await;
     let proof = holder.for_token(&bank.server);
     let tokens = bank.redeem(&code).header("dpop", &proof).await.tokens();
     assert_eq!(tokens.access().header["alg"], "ES256");
     assert_eq!(tokens.id().header["alg"], "ES256");
-    let pushed = bank
-        .push(&bank.party.request().with("response_mode", "jwt"))
-        .await;
-    let request = AuthorizationRequest::default()
-        .with("client_id", "bank")
-        .with("request_uri", pushed.json()["request_uri"].as_str().unwrap());
+    let asked = bank.party.request().with("response_mode", "jwt");
+    let request = bank.pushed(bank.push(&asked)).await;
     let bob = bank.server.user("bob").await;
     let answer = bob.browser().authorize(&request).await.through().await;
     let answer = bank.party.verify(answer.get("response").unwrap()).await;
@@ -463,13 +461,7 @@ async fn a_client_that_registered_itself_gets_the_profile_only_with_a_key_and_th
 #[tokio::test]
 async fn a_pushed_request_lasts_less_than_ten_minutes() {
     let hour = std::time::Duration::from_hours(1);
-    let server = Server::start_with(|policy| policy.lifetimes.pushed_request = hour).await;
-    let key = SigningKey::generate_es256(&Random::system()).unwrap();
-    add(server.admin(), adding("bank", profiled(key.public())))
-        .await
-        .unwrap();
-    let party = server.party("bank", "");
-    let bank = Bank { server, party, key };
+    let bank = Bank::under(|policy| policy.lifetimes.pushed_request = hour).await;
     let reply = bank.push(&bank.party.request()).await.json();
     assert_eq!(reply["expires_in"], 599);
     let brought = AuthorizationRequest::default()

@@ -319,7 +319,7 @@ async fn a_self_signed_certificate_is_known_by_a_published_key() {
     assert_eq!(ask(&first).await.refusal(), REFUSED);
 }
 
-/// Nobody vouches for the certificate of such a client, and its published keys are fetched within limits only.
+/// The service cannot check that a certificate belongs to a client that registered itself.
 #[tokio::test]
 async fn a_client_that_registered_itself_cannot_authenticate_with_a_certificate() {
     let (server, _listener) = start(&ClientCa::new()).await;

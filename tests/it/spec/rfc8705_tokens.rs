@@ -73,7 +73,7 @@ fn assert_bound(tokens: &Tokens, holder: &Holder) {
     );
 }
 
-/// Sections 3 and 3.1. A stolen token is worth nothing without the certificate.
+/// Sections 3 and 3.1: a stolen token is refused without the certificate.
 #[tokio::test]
 async fn a_bound_token_is_good_with_its_certificate_only() {
     for change in [by_certificate as fn(&mut Client), public, |_| {}] {
@@ -115,7 +115,7 @@ async fn a_bound_token_is_good_with_its_certificate_only() {
     }
 }
 
-/// Section 3: a client that said so gets no other tokens.
+/// Section 3: a client with certificate-bound tokens gets no unbound ones.
 #[tokio::test]
 async fn a_client_with_bound_tokens_gets_none_without_a_certificate() {
     for change in [public as fn(&mut Client), |_| {}] {

@@ -106,7 +106,7 @@ impl Scene {
     }
 }
 
-/// A request with nothing beside the object.
+/// A request with no parameters outside the object.
 fn by_value(object: &str) -> AuthorizationRequest {
     AuthorizationRequest::default()
         .with("client_id", "acme")
@@ -183,7 +183,7 @@ async fn parameters_beside_the_object_are_ignored() {
     assert_eq!(scene.signs_in(&pushed(&push.await)).await, expected);
 }
 
-/// Section 10.7: a signed object never gets a parameter that stands beside it.
+/// Section 10.7: no parameter from outside is added to a signed object.
 #[tokio::test]
 async fn nothing_is_added_to_an_object() {
     let scene = Scene::new().await;

@@ -154,8 +154,8 @@ async fn a_dpop_jkt_that_is_no_thumbprint_is_an_invalid_request() {
     }
 }
 
-/// Section 5: the refresh token of a public client is worth nothing without its key. A lost answer can be asked for again,
-/// with another proof.
+/// Section 5: a refresh token of a public client needs a proof by its key. A lost answer can be asked for again, with a new
+/// proof.
 #[tokio::test]
 async fn the_refresh_tokens_of_a_public_client_are_bound_to_its_key() {
     let (server, app, alice, key) = public_scene().await;
@@ -187,7 +187,7 @@ async fn the_refresh_tokens_of_a_public_client_are_bound_to_its_key() {
         .tokens();
 }
 
-/// Section 5: from the first refresh with a proof on, the refresh tokens are bound, too.
+/// Section 5: after the first refresh with a proof, the refresh tokens are bound too.
 #[tokio::test]
 async fn a_public_client_that_begins_to_use_dpop_is_bound_from_then_on() {
     let (server, app, alice, key) = public_scene().await;
@@ -204,7 +204,7 @@ async fn a_public_client_that_begins_to_use_dpop_is_bound_from_then_on() {
         .tokens();
 }
 
-/// Whoever stole a refresh token without a key can bind its family. The owner then presents the same token, and that ends
+/// A thief can bind the family of a stolen refresh token to a key of his own. The owner then uses the same token. This ends
 /// the family (RFC 9700 section 4.14.2).
 #[tokio::test]
 async fn a_thief_who_binds_a_family_is_found_when_the_owner_comes() {
@@ -259,8 +259,8 @@ async fn a_client_that_authenticates_may_refresh_with_another_key() {
     );
 }
 
-/// Section 7.1: a token with a key opens `UserInfo` in the scheme `DPoP`, whose name has no case, with a proof that was
-/// made for this token and this request.
+/// Section 7.1: a bound token needs the scheme `DPoP` and a proof for this token and this request. The name of the scheme
+/// may be in upper or lower case.
 #[tokio::test]
 async fn a_bound_token_opens_userinfo_with_a_proof_for_this_token_only() {
     let (server, app, alice, key) = public_scene().await;
@@ -318,8 +318,8 @@ async fn a_proof_for_userinfo_counts_once() {
     );
 }
 
-/// Section 7.2: a token with a key is worth nothing without it, in whichever place, and the scheme `DPoP` gives a token
-/// without a key nothing.
+/// Section 7.2: a bound token is refused in the scheme `Bearer` and in the form. An unbound token is refused in the scheme
+/// `DPoP`.
 #[tokio::test]
 async fn a_bound_token_is_refused_as_a_bearer_token_and_an_unbound_one_with_a_proof() {
     let (server, app, alice, key) = public_scene().await;
@@ -418,7 +418,7 @@ async fn a_client_may_register_that_its_tokens_are_bound() {
     );
 }
 
-/// Section 10.1: the proof of a pushed request binds the code, as `dpop_jkt` does. It counts once.
+/// Section 10.1: the proof of a pushed request binds the code, as `dpop_jkt` does. A proof is accepted once.
 #[tokio::test]
 async fn the_proof_of_a_pushed_request_binds_the_code() {
     let (server, acme, alice) = scene().await;

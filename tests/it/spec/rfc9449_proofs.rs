@@ -133,7 +133,7 @@ async fn a_proof_is_good_for_a_minute_and_ten_seconds_ahead_at_any_spelling_of_t
     }
 }
 
-/// Section 11.1: a proof counts once. It is remembered for as long as it would be good.
+/// Section 11.1: a proof is accepted once. Its use is remembered as long as the proof is valid.
 #[tokio::test]
 async fn a_proof_counts_once_and_its_use_is_remembered_for_its_life() {
     let (server, acme, tokens, key) = refreshing().await;
@@ -181,8 +181,7 @@ async fn a_proof_beside_an_invalid_grant_is_not_recorded() {
     assert_eq!(used(&server), 1);
 }
 
-/// A request that was recorded and sent again brings nothing and ends nothing, although the refresh token in it was
-/// replaced.
+/// A recorded request that is sent again is refused. It does not end the family, although its refresh token was replaced.
 #[tokio::test]
 async fn a_stolen_request_ends_no_family() {
     let (server, acme, alice) = scene().await;
@@ -322,7 +321,7 @@ async fn a_required_nonce_costs_one_repeated_request() {
     assert_eq!(bearer.header("dpop-nonce"), None);
 }
 
-/// Nothing is cut: `nonce` and `state` of 384 characters come back whole beside a key.
+/// Nothing is truncated: `nonce` and `state` of 384 characters come back whole with a bound code.
 #[tokio::test]
 async fn long_values_of_a_request_survive_beside_a_key() {
     let (server, acme, alice) = scene().await;
