@@ -72,8 +72,8 @@ pub async fn authenticate_client(
     Ok(unused.recorded(is_first))
 }
 
-/// The published keys that an assertion or a certificate is checked with, and the record that names their address. `None` if the
-/// client publishes none.
+/// The published keys that an assertion or a certificate is checked with, and the record that names their address. `None`
+/// if the client publishes none.
 async fn published_keys(
     core: &Core,
     credentials: &Credentials,

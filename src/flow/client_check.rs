@@ -279,7 +279,7 @@ fn authenticates_by_key(client: &Client) -> bool {
     client.has_keys() || client.has_certificate_name()
 }
 
-/// Checks what a client has to do with certificates. Without authorities no certificate of an authority authenticates it.
+/// Checks the settings of a client that concern certificates. A name in a certificate needs an authority in `tls.mtls_ca`.
 pub fn check_certificates(client: &Client, mtls: &MtlsPolicy, faults: &mut Vec<Fault>) {
     let names: Vec<_> = ExpectedName::fields(&client.metadata).collect();
     for (field, value) in &names {

@@ -163,8 +163,8 @@ impl From<JwtError> for EmbeddedKeyError {
     }
 }
 
-/// Checks a token that is signed by the key in its own header (RFC 9449 section 4.2), and returns the key and the algorithm. It proves that
-/// the sender holds the key. It does not say who the sender is.
+/// Checks a token that is signed by the key in its own header (RFC 9449 section 4.2), and returns the key and the
+/// algorithm. The token proves that the sender holds the key. It does not prove who the sender is.
 pub fn verify_embedded_key<T: DeserializeOwned>(
     token: &str,
     typ: ExpectedTyp<'_>,

@@ -72,7 +72,7 @@ impl ClientCertificate {
     }
 }
 
-/// The name by which a certificate is known as that of a client (section 2.1.2).
+/// The name that the certificate of a client must have (section 2.1.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExpectedName {
     /// The subject.
@@ -176,8 +176,8 @@ impl ExpectedName {
     }
 }
 
-/// Whether a certificate may sign others (RFC 5280 sections 4.2.1.3 and 4.2.1.9). The check of a chain does not ask this
-/// of its root.
+/// Whether a certificate may sign others (RFC 5280 sections 4.2.1.3 and 4.2.1.9). webpki does not check this
+/// for the root of a chain.
 fn is_authority(der: &[u8]) -> bool {
     let Ok((_, certificate)) = x509_parser::parse_x509_certificate(der) else {
         return false;

@@ -232,7 +232,7 @@ fields! {
     id_token_on_refresh: bool = true;
     /// Which claims of the user are in its ID tokens.
     id_token_claims: IdTokenContent;
-    /// The profile whose rules the service keeps for the client.
+    /// The profile whose rules the client must follow.
     profile: Option<ClientProfile>;
     /// The theme of its pages; the service's when there is none.
     theme: Option<String>;

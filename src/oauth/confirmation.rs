@@ -67,9 +67,9 @@ impl Possession {
     }
 }
 
-/// Checks that an access token was presented as it is bound: one with a key in the scheme `DPoP` with a proof by that key
-/// (RFC 9449 section 7.1), one with a certificate in the scheme `Bearer` with this certificate (RFC 8705 section 3), and
-/// another one in the scheme `Bearer`.
+/// Checks the scheme of an access token, and the proof or certificate that came with it. A token that is bound to a key
+/// needs the scheme `DPoP` and a proof by this key (RFC 9449 section 7.1). Every other token needs the scheme `Bearer`. One
+/// that is bound to a certificate needs this certificate as well (RFC 8705 section 3).
 pub fn check_binding(
     bound: Option<&Confirmation>,
     proof: Option<&DpopProof>,

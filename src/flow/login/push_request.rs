@@ -1,5 +1,9 @@
 //! A client pushes an authorization request: RFC 9126.
 
+use std::time::Duration;
+
+use url::Url;
+
 use super::read_request::read_request;
 use super::sealed;
 use crate::clock::Timestamp;
@@ -17,8 +21,6 @@ use crate::oauth::pushed::{PushedRequest, PushedResponse, URN};
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::USED_ASSERTIONS;
-use std::time::Duration;
-use url::Url;
 
 /// The context that pushed requests are sealed with.
 const SEALING_CONTEXT: &str = "pushed_request";
