@@ -24,15 +24,16 @@
 //! | [`route`] | every path of the service, once | described |
 //! | [`files`] | files and folders, opened without following links; who owns them | nothing |
 //! | [`limit`] | rate limits and concurrency limits by address and by name, bounded in memory | clock, random |
+//! | [`mail`] | mails: what they say, as data; the way to the mail server | clock |
 //! | [`jose`] | JWS, JWT, JWK and signing keys on ring | clock, random |
 //! | [`password`] | password hashes, the pool that computes them, hashes of other systems, strength | limit |
 //! | [`identity`] | users, sessions, consents | clock, password, secret |
 //! | [`oauth`] | the RFCs as types and pure decisions | clock, described, identity, jose, password, secret |
 //! | [`federation`] | upstream providers: whom they vouch for, what they publish; what clients publish: metadata and keys | clock, identity, jose, net, oauth, random, route |
-//! | [`store`] | typed tables on a byte-level waist; redb behind it | clock, federation, files, identity, jose, oauth, random |
+//! | [`store`] | typed tables on a byte-level waist; redb behind it | clock, federation, files, identity, jose, mail, oauth, random |
 //! | [`observe`] | the log, the audit events, the metrics | clock, config, described, files |
 //! | [`data_dir`] | the files of one installation: lock, master key, free room, atomic writes, restore | admin, clock, control, files, flow, hex, random, seal, store |
-//! | [`flow`] | the use cases: one verb a file, one transaction each | clock, federation, identity, jose, limit, oauth, observe, password, random, seal, secret, store |
+//! | [`flow`] | the use cases: one verb a file, one transaction each | clock, federation, identity, jose, limit, mail, oauth, observe, password, random, seal, secret, store |
 //! | [`admin`] | the verbs of administration, for the command line and the control socket | clock, federation, flow, identity, jose, limit, oauth, observe, password, random, seal, secret, store |
 //! | [`pages`] | what people see: one struct a page, drawn with maud from what `http/screen` hands it; texts | hex |
 //! | [`themes`] | what a theme is, and the themes of one installation | files, hex, oauth, pages |
@@ -181,6 +182,7 @@ pub mod http;
 pub mod identity;
 pub mod jose;
 pub mod limit;
+pub mod mail;
 pub mod net;
 pub mod oauth;
 pub mod observe;

@@ -224,6 +224,7 @@ pub(super) fn settings(reader: &mut Reader<'_>) -> Settings {
             max_bytes,
         },
         registration: registration(reader),
+        sends_mail: false,
     };
     Settings {
         theme: theme(reader),

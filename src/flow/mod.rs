@@ -28,6 +28,7 @@ pub mod failed_passwords;
 pub mod grant_policy;
 pub mod grant_revocation;
 pub mod login;
+pub mod outbox;
 pub mod register_client;
 pub mod replay;
 pub mod rotate_keys;
@@ -41,6 +42,7 @@ pub mod users;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
+use tokio::sync::Notify;
 use uuid::Uuid;
 
 pub use self::catalog::Catalog;
@@ -142,6 +144,8 @@ pub struct Core {
     pub unknown_scopes: UnknownScopes,
     catalog: Arc<ArcSwap<Catalog>>,
     reload_lock: Mutex<()>,
+    /// Notified after a commit that put a message into the outbox.
+    pub outbox_filled: Notify,
     /// The answers of providers that are being checked now.
     pending_answers: PendingAnswers,
     /// The user whose name was found last; read in place of an unknown one.
@@ -173,6 +177,7 @@ impl Core {
             passwords,
             catalog: Arc::new(catalog),
             reload_lock: Mutex::new(()),
+            outbox_filled: Notify::new(),
             pending_answers: PendingAnswers::default(),
             last_found_user: Mutex::default(),
         })

@@ -45,6 +45,8 @@ pub struct Policy {
     pub password: PasswordPolicy,
     /// Who may register a client, and how many.
     pub registration: RegistrationPolicy,
+    /// Whether mails can be sent: there is a mail server, or it is the development server.
+    pub sends_mail: bool,
 }
 
 /// How long things last.

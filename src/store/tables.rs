@@ -13,7 +13,7 @@ use crate::oauth::login::LoginRecord;
 use crate::oauth::refresh::RefreshFamily;
 use crate::oauth::registration::StoredInitialAccessToken;
 use crate::oauth::{Api, Client, Group, RegisteredScope};
-use crate::store::records::{ApiKeyUse, FailedPasswords, RefreshKeyRecord, SigningKeyRecord};
+use crate::store::records::{ApiKeyUse, FailedPasswords, OutboxEntry, RefreshKeyRecord, SigningKeyRecord};
 use crate::store::schema::META;
 use crate::store::table::Table;
 
@@ -65,11 +65,13 @@ pub const GROUPS: Table<String, Group> = Table::new(21, "groups");
 /// Initial access tokens by id (RFC 7591 section 1.2).
 pub const INITIAL_ACCESS_TOKENS: Table<Uuid, StoredInitialAccessToken> =
     Table::new(22, "initial_access_tokens");
+/// Messages that wait to be sent, by the time of the next attempt in seconds since the epoch and their time-ordered id.
+pub const OUTBOX: Table<(u32, Uuid), OutboxEntry> = Table::new(23, "outbox");
 
-/// The tables of a backup: all but that of the sign-ins. A browser whose sign-in is unknown begins it again. A backup of
-/// an older release has rows of that table, too.
+/// The tables of a backup: all but those of the sign-ins and of the outbox. A browser whose sign-in is unknown begins it
+/// again. A message that a backup had would be sent twice. A backup of an older release has rows of sign-ins, too.
 pub fn backed_up() -> impl Iterator<Item = TableId> {
-    all().filter(|table| *table != LOGIN_RECORDS.id())
+    all().filter(|table| ![LOGIN_RECORDS.id(), OUTBOX.id()].contains(table))
 }
 
 /// Every table, with the schema's own. A test keeps the list complete.
@@ -98,6 +100,7 @@ pub fn all() -> impl Iterator<Item = TableId> {
         SCOPES.id(),
         GROUPS.id(),
         INITIAL_ACCESS_TOKENS.id(),
+        OUTBOX.id(),
     ]
     .into_iter()
 }

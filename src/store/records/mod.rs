@@ -2,11 +2,13 @@
 
 pub mod api_key_use;
 pub mod failed_passwords;
+pub mod outbox_entry;
 pub mod refresh_key;
 pub mod signing_key;
 
 pub use api_key_use::ApiKeyUse;
 pub use failed_passwords::FailedPasswords;
+pub use outbox_entry::OutboxEntry;
 pub use refresh_key::RefreshKeyRecord;
 pub use signing_key::{KeyLifecycle, SigningKeyRecord};
 

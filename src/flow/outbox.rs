@@ -1,0 +1,52 @@
+//! The outbox: a mail is stored in the transaction that causes it, and sent after it.
+
+use uuid::Uuid;
+
+use super::Core;
+use crate::clock::Timestamp;
+use crate::mail::Message;
+use crate::store::StoreError;
+use crate::store::engine::Tx;
+use crate::store::records::OutboxEntry;
+use crate::store::records::outbox_entry::Channel;
+use crate::store::tables::OUTBOX;
+
+/// A mail before its transaction, sealed.
+#[derive(Clone, Debug)]
+pub struct DrawnMail {
+    key: (u32, Uuid),
+    entry: OutboxEntry,
+}
+
+impl DrawnMail {
+    /// Seals a mail that is due at once.
+    pub fn draw(core: &Core, message: &Message, now: Timestamp) -> Result<Self, StoreError> {
+        let id = core.random.uuid_v7(core.clock.since_epoch());
+        let plain = serde_json::to_string(message).map_err(|error| StoreError::Unencodable {
+            table: OUTBOX.id().name(),
+            what: error.to_string(),
+        })?;
+        Ok(Self {
+            key: (due(now), id),
+            entry: OutboxEntry {
+                channel: Channel::Mail,
+                failed_attempts: 0,
+                last_error: None,
+                sealed: core
+                    .sealer
+                    .seal_text(&OutboxEntry::context(id), &plain, &core.random),
+                created_at: now,
+            },
+        })
+    }
+
+    /// Stores it. After the commit, [`Core::outbox_filled`] is to be notified.
+    pub fn put(&self, tx: &mut dyn Tx) -> Result<(), StoreError> {
+        OUTBOX.put(tx, &self.key, &self.entry)
+    }
+}
+
+/// The time of an attempt, as a part of the key.
+pub fn due(at: Timestamp) -> u32 {
+    u32::try_from(at.seconds()).unwrap_or(u32::MAX)
+}

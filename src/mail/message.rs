@@ -1,0 +1,95 @@
+//! A mail before it is drawn: the recipient, the language, and what it says.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Timestamp;
+
+/// A mail to one recipient.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    /// The address of the recipient.
+    pub to: String,
+    /// The preferred languages, as in `Accept-Language` or `ui_locales`; none for the default language.
+    pub languages: Option<String>,
+    /// The client whose theme the mail has; none for the theme of the service.
+    pub client_id: Option<String>,
+    /// What it says.
+    pub content: Content,
+}
+
+/// What a mail says. Links are made of the issuer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Content {
+    /// The operator tests the settings.
+    Test,
+    /// A person asked for an account: the link or the code proves the address.
+    SignUp {
+        /// Leads to the page that creates the account.
+        link: String,
+        /// Six digits for the page on which the person asked.
+        code: String,
+    },
+    /// A person asked for an account with an address that has one.
+    AlreadySignedUp {
+        /// Leads to the sign-in page.
+        link: String,
+    },
+    /// The operator invites a person.
+    Invitation {
+        /// Leads to the page that creates the account.
+        link: String,
+        /// When the link expires.
+        expires_at: Timestamp,
+    },
+    /// A person forgot the password, or the operator reset it.
+    ResetPassword {
+        /// Leads to the page that sets a new password.
+        link: String,
+        /// When the link expires.
+        expires_at: Timestamp,
+    },
+    /// A person asked to sign in without a password.
+    SignIn {
+        /// Signs in, in the browser in which the person asked.
+        link: String,
+        /// Six digits for the page on which the person asked.
+        code: String,
+    },
+    /// A person wants to use this address from now on.
+    VerifyAddress {
+        /// Confirms the address.
+        link: String,
+        /// Six digits for the page on which the person asked.
+        code: String,
+    },
+    /// A browser that was not used before signed in.
+    NewDevice {
+        /// The names of browser and system, if they are known.
+        device: Option<String>,
+        /// The address of the browser.
+        address: Option<IpAddr>,
+        /// When it signed in.
+        at: Timestamp,
+        /// Leads to the page that secures the account.
+        link: String,
+    },
+    /// The password was changed.
+    PasswordChanged {
+        /// When.
+        at: Timestamp,
+        /// Leads to the page that secures the account.
+        link: String,
+    },
+    /// The address was changed. This mail goes to the previous one.
+    AddressChanged {
+        /// The new address.
+        to: String,
+        /// When.
+        at: Timestamp,
+        /// Leads to the page that secures the account.
+        link: String,
+    },
+}
