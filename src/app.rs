@@ -354,6 +354,7 @@ impl App {
             scopes: own.into_iter().fold(standard, Scope::with),
             claims: claims::supported(catalog.scopes()),
             client_documents: self.core.policy.metadata_documents,
+            sign_up: self.core.policy.accounts.is_open(),
             ui_locales: &ui_locales,
         };
         metadata.document().to_string()

@@ -184,6 +184,14 @@ routes! {
         EndSession "/oauth2/logout", FOLLOW_OR_SUBMIT, "end_session", None, User, "end_session_endpoint";
         /// The sign-in page.
         Login "/login", FOLLOW_OR_SUBMIT, "login", None, User;
+        /// The page on which people who forgot the password request a mail.
+        Recover "/recover", READ_OR_SUBMIT, "recover", None, User;
+        /// The page on which people begin an account, if `accounts.sign_up` is `open`.
+        SignUp "/sign-up", READ_OR_SUBMIT, "sign_up", None, User;
+        /// The page on which people type the code of a mail.
+        CheckMail "/check-mail", READ_OR_SUBMIT, "check_mail", None, User;
+        /// The page that a link in a mail leads to.
+        Link "/link", READ_OR_SUBMIT, "link", None, User;
         /// The page that asks whether a client may act for the user.
         Consent "/consent", FOLLOW_OR_SUBMIT, "consent", None, User;
         /// The page that asks whether the user wants to sign out.
@@ -284,6 +292,10 @@ impl Route {
                 Self::Authorize
                     | Self::EndSession
                     | Self::Login
+                    | Self::Recover
+                    | Self::SignUp
+                    | Self::CheckMail
+                    | Self::Link
                     | Self::Consent
                     | Self::LogoutConfirm
                     | Self::LoggedOut

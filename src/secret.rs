@@ -58,6 +58,8 @@ kinds! {
     SessionCookie "idsvc_se_" 16;
     /// The cookie that binds a sign-in under way to one browser.
     BrowserCookie "idsvc_br_" 0;
+    /// A link that works once. Locator: the hour in which it expires, and its id.
+    LinkSecret "idsvc_li_" 20;
     /// `state` towards an upstream provider. Locator: the login transaction's id.
     UpstreamState "idsvc_us_" 16;
     /// The common part of all tokens of a refresh family. It proves that an old token belonged to the family.

@@ -56,6 +56,16 @@ impl ChangeSummary {
             Command::UserSetPassword(set) if matches!(set.password, NewPassword::Generated) => {
                 Self::with_password(format!("user {} has a new password", set.who), &set.who)
             }
+            Command::UserInvite(invite) => Self {
+                done: format!("an invitation for {} was made", invite.email),
+                lost: "its link",
+                remedies: vec![format!("idsvc user invite {} makes another one", invite.email)],
+            },
+            Command::UserReset(reset) => Self {
+                done: format!("a link for user {} was made", reset.who),
+                lost: "the link",
+                remedies: vec![format!("idsvc user reset {} makes another one", reset.who)],
+            },
             Command::KeyRotate(_) | Command::KeyImport(_) => Self {
                 done: "there is a new key".to_owned(),
                 lost: "its name",

@@ -38,6 +38,7 @@ mod suggestions;
 pub mod terminal_text;
 pub mod theme;
 pub mod user;
+mod user_link;
 pub mod value_parsers;
 
 use std::io;

@@ -10,6 +10,7 @@ use zeroize::Zeroizing;
 use super::admin_connection::{AdminConnector, Records, unexpected};
 use super::output::{CliError, Output, moment, yes_no};
 use super::prompt;
+use super::user_link;
 use super::value_parsers::{change, warn_of_claims, without_line_end};
 use crate::admin::SecretString;
 use crate::admin::user;
@@ -44,6 +45,12 @@ pub enum Verb {
     Enable(Who),
     /// Disable a user without removing them
     Disable(Who),
+    /// Invite a person to create an account. The link is sent by mail, or printed if mail.url is not set
+    Invite(user_link::Invite),
+    /// Print a link with which a user chooses a new password; with --mail, send it
+    Reset(user_link::Reset),
+    /// Disable a user and end all their sessions and refresh tokens at once
+    Lock(Who),
     /// Remove a user's link to a provider. Sessions and refresh tokens that began there end
     Unlink(Unlink),
 }
@@ -304,6 +311,9 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
         Verb::Import(request) => return super::import::run(&request, connector, output),
         Verb::Enable(which) => Command::UserEnable(which.who),
         Verb::Disable(which) => Command::UserDisable(which.who),
+        Verb::Invite(invite) => return user_link::invite(invite, connector, output),
+        Verb::Reset(reset) => return user_link::reset(reset, connector, output),
+        Verb::Lock(which) => return user_link::lock(which.who, connector, output),
         Verb::Unlink(unlink) => {
             let question = format!(
                 "Remove the link of user {} to provider {}, and end the sessions and refresh tokens that began there?",

@@ -4,6 +4,7 @@
 //! printed reference follow from it. [`Sources`] collects the values, [`resolve`] checks and converts them. All faults
 //! are reported at once.
 
+mod accounts;
 mod backups;
 mod clients;
 mod dpop;

@@ -2,7 +2,7 @@
 //! from it.
 
 pub use super::setting::{Kind, Setting, setting};
-use super::{clients, dpop, mtls, tls};
+use super::{accounts, clients, dpop, mtls, tls};
 
 /// `--data-dir` is a flag of every command.
 const NO_FLAG: (&str, &str) = ("DIR", "");
@@ -250,6 +250,9 @@ pub const SETTINGS: &[Setting] = &[
         r#""365d""#,
         "How long an anonymous user is kept after the last refresh token has ended.",
     ),
+    accounts::SIGN_UP,
+    accounts::VERIFY_EMAIL,
+    accounts::ALLOWED_DOMAINS,
     clients::REGISTRATION,
     clients::MOST_REGISTERED,
     clients::METADATA_DOCUMENTS,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use ipnet::{IpNet, Ipv4Net};
 use url::Url;
 
+use super::accounts;
 use super::backups::backups;
 use super::clients::registration;
 use super::listen::{listen, metrics_listen, redirect_listen};
@@ -224,6 +225,7 @@ pub(super) fn settings(reader: &mut Reader<'_>) -> Settings {
             max_bytes,
         },
         registration: registration(reader),
+        accounts: accounts::policy(reader),
         sends_mail: false,
     };
     Settings {

@@ -20,7 +20,10 @@ use crate::admin::named::{Group, GroupFields, NamedFields, RegisteredScope, Scop
 use crate::admin::provider::examine::ProviderReport;
 use crate::admin::provider::{AddProvider, ProviderView, UpdateProvider};
 use crate::admin::session::{RevokeSessions, Revoked, SessionView};
-use crate::admin::user::{AddUser, ListUsers, SetPassword, Unlink, UpdateUser, UserView};
+use crate::admin::user::{
+    AddUser, InviteUser, LinkView, ListUsers, LockedUser, ResetUser, SetPassword, Unlink, UpdateUser,
+    UserView,
+};
 use crate::store::StoreError;
 use crate::store::backup::BackupError;
 
@@ -96,6 +99,12 @@ pub enum Command {
     UserDisable(String),
     /// `user unlink`.
     UserUnlink(Unlink),
+    /// `user invite`.
+    UserInvite(InviteUser),
+    /// `user reset`.
+    UserReset(ResetUser),
+    /// `user lock`.
+    UserLock(String),
     /// `provider add`.
     ProviderAdd(Box<AddProvider>),
     /// `provider list`.
@@ -228,6 +237,10 @@ pub enum Reply {
     RegistrationTokens(Vec<RegistrationTokenView>),
     /// The id of the removed initial access token.
     RegistrationTokenRemoved(Uuid),
+    /// A link for a person.
+    UserLink(LinkView),
+    /// A user who was locked out.
+    UserLocked(LockedUser),
     /// One user.
     User(Box<UserView>),
     /// The uuid and account identifier of the removed user.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use uuid::Uuid;
 
@@ -118,6 +119,14 @@ impl Catalog {
             catalog.add(client);
         }
         Ok(catalog)
+    }
+
+    /// The longest lifetime that an access token can have. `default` is for clients and APIs without one of their own.
+    pub fn longest_access_token(&self, default: Duration) -> Duration {
+        let of_clients = self.clients.values().map(|client| client.access_token_lifetime);
+        let of_apis = self.apis.iter().map(|api| api.access_token_lifetime);
+        let own = of_clients.chain(of_apis).flatten().map(Duration::from);
+        own.fold(default, Duration::max)
     }
 
     /// Adds a client that is not in the catalog, with the scope of [`Apis::expand_scope`].

@@ -21,6 +21,15 @@ pub struct DrawnMail {
 impl DrawnMail {
     /// Seals a mail that is due at once.
     pub fn draw(core: &Core, message: &Message, now: Timestamp) -> Result<Self, StoreError> {
+        Self::on(Channel::Mail, core, message, now)
+    }
+
+    /// The same for a mail that nobody is to get.
+    pub fn decoy(core: &Core, message: &Message, now: Timestamp) -> Result<Self, StoreError> {
+        Self::on(Channel::Nowhere, core, message, now)
+    }
+
+    fn on(channel: Channel, core: &Core, message: &Message, now: Timestamp) -> Result<Self, StoreError> {
         let id = core.random.uuid_v7(core.clock.since_epoch());
         let plain = serde_json::to_string(message).map_err(|error| StoreError::Unencodable {
             table: OUTBOX.id().name(),
@@ -29,7 +38,7 @@ impl DrawnMail {
         Ok(Self {
             key: (due(now), id),
             entry: OutboxEntry {
-                channel: Channel::Mail,
+                channel,
                 failed_attempts: 0,
                 last_error: None,
                 sealed: core

@@ -29,8 +29,8 @@ use crate::store::engine::{Snapshot, TableId, Tx, Visit};
 use crate::store::record::Record;
 use crate::store::table::{Key, Table};
 use crate::store::tables::{
-    CODES, FAMILIES, FAMILIES_BY_OWNER, LOGIN_RECORDS, REVOKED_TOKENS, SESSIONS, SESSIONS_BY_USER,
-    USED_ASSERTIONS, USERS,
+    CODES, FAMILIES, FAMILIES_BY_OWNER, LOGIN_RECORDS, ONE_TIME_LINKS, REVOKED_TOKENS, SESSIONS,
+    SESSIONS_BY_USER, USED_ASSERTIONS, USERS,
 };
 
 /// The most rows of a table that are read in one page.
@@ -194,6 +194,7 @@ fn sweep_page(tx: &mut dyn Tx, cursor: Cursor, policy: &Policy, now: Timestamp) 
     let hour = hour_of(now);
     remove_before(tx, REVOKED_TOKENS, (hour, Uuid::nil()), &mut page.swept)?;
     remove_before(tx, USED_ASSERTIONS, (hour, [0; 32]), &mut page.swept)?;
+    remove_before(tx, ONE_TIME_LINKS, (hour, Uuid::nil()), &mut page.swept)?;
     // These rows may be a flood, and the pauses of the walk are too long for one. So the walk waits until they are
     // gone.
     if page.swept.more {

@@ -4,6 +4,7 @@ use uuid::Uuid;
 
 use super::login::session;
 use super::login::session::EndedSessions;
+use super::{Core, Failure};
 use crate::clock::Timestamp;
 use crate::identity::User;
 use crate::store::StoreError;
@@ -34,6 +35,11 @@ pub fn remove_user(tx: &mut dyn Tx, user: &User, now: Timestamp) -> Result<(), S
     remove_login_names(tx, user)?;
     FAILED_PASSWORDS.remove(tx, &user.uuid)?;
     USERS.remove(tx, &user.uuid).map(|_| ())
+}
+
+/// The user with this UUID.
+pub fn find(core: &Core, uuid: Uuid) -> Result<Option<User>, Failure> {
+    Ok(core.store.read(|snapshot| USERS.get(snapshot, &uuid))?)
 }
 
 /// Ends every session, live or not, and every refresh family of a user. Returns the sessions.

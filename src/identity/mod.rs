@@ -1,12 +1,16 @@
 //! Users, their sessions and their consents.
 
+pub mod account_policy;
 pub mod claim;
 pub mod consent;
 pub mod device;
+pub mod one_time_link;
 pub mod session;
 pub mod user;
 
+pub use account_policy::{AccountPolicy, SignUp};
 pub use consent::Consent;
 pub use device::Device;
+pub use one_time_link::{LinkCode, LinkPurpose, NewAccount, OneTimeLink};
 pub use session::{AuthenticationMethod, Session, SessionLifetimes, UpstreamToken};
 pub use user::{LinkedIdentity, LoginName, User};

@@ -15,6 +15,9 @@
 //! | answers of providers | 300, half a second | the address |
 //! | metadata documents and keys fetched for clients that register themselves | 30, 10 seconds | the address |
 //! | | 60, 2 seconds | the host of the document or the keys; the document of a client with a record is counted after a failed fetch |
+//! | mails requested on pages | 4, 15 minutes | the recipient that was typed, whether a user has it or not |
+//! | | 10, 2 minutes | the address |
+//! | codes and passwords typed after a mail | 30, 20 seconds | the address |
 //! | failed client authentication | 20, 10 seconds | the client's name at the address |
 //! | | 200, 1 second | the address; a public client that presents nothing is not counted |
 //! | anonymous users | as configured | the address; the client |
@@ -74,6 +77,9 @@ const TYPED_PASSWORD: Rule = Rule::new(300, Duration::from_millis(500));
 const PROVIDER_ANSWER: Rule = Rule::new(300, Duration::from_millis(500));
 const REGISTRANT_FETCH: Rule = Rule::new(30, Duration::from_secs(10));
 const REGISTRANT_HOST: Rule = Rule::new(60, Duration::from_secs(2));
+const MAIL_TO_RECIPIENT: Rule = Rule::new(4, Duration::from_mins(15));
+const MAIL_FROM_ADDRESS: Rule = Rule::new(10, Duration::from_mins(2));
+const TYPED_CODE: Rule = Rule::new(30, Duration::from_secs(20));
 const CLIENT: Rule = Rule::new(20, Duration::from_secs(10));
 const CLIENT_AUTH_BY_IP: Rule = Rule::new(200, Duration::from_secs(1));
 const REGISTRATION: Rule = Rule::new(30, Duration::from_mins(5));
@@ -121,6 +127,9 @@ pub struct Limiter {
     provider_answers: Buckets,
     registrant_fetches: Buckets,
     registrant_hosts: Buckets,
+    mail_recipients: Buckets,
+    mail_senders: Buckets,
+    typed_codes: Buckets,
     clients: Buckets,
     client_auth_by_ip: Buckets,
     registrations: Buckets,
@@ -167,6 +176,9 @@ impl Limiter {
             provider_answers: Buckets::new(PROVIDER_ANSWER),
             registrant_fetches: Buckets::new(REGISTRANT_FETCH),
             registrant_hosts: Buckets::new(REGISTRANT_HOST),
+            mail_recipients: Buckets::new(MAIL_TO_RECIPIENT),
+            mail_senders: Buckets::new(MAIL_FROM_ADDRESS),
+            typed_codes: Buckets::new(TYPED_CODE),
             clients: Buckets::new(CLIENT),
             client_auth_by_ip: Buckets::new(CLIENT_AUTH_BY_IP),
             registrations: Buckets::new(REGISTRATION),
@@ -252,6 +264,25 @@ impl Limiter {
             charges.extend(self.network_keys(from).map(|key| (&self.registrations, key)));
         }
         charge_all(charges, now)
+    }
+
+    /// Charges a mail that somebody at `from` requests. `recipient` is the name or address that was typed.
+    pub fn request_mail(&self, recipient: &str, from: IpAddr, now: Timestamp) -> Result<(), RetryAfter> {
+        let mut charges = Vec::new();
+        if !self.is_exempt(from) {
+            charges.push((&self.mail_recipients, self.account_key(recipient)));
+            charges.extend(self.network_keys(from).map(|key| (&self.mail_senders, key)));
+        }
+        charge_all(charges, now).map(|_| ())
+    }
+
+    /// Charges a code or a password that somebody types after a mail.
+    pub fn type_code(&self, from: IpAddr, now: Timestamp) -> Result<(), RetryAfter> {
+        let mut charges = Vec::new();
+        if !self.is_exempt(from) {
+            charges.extend(self.network_keys(from).map(|key| (&self.typed_codes, key)));
+        }
+        charge_all(charges, now).map(|_| ())
     }
 
     /// Charges the fetch of a metadata document, or of keys of a client that registered itself, from `host`. A request from

@@ -48,6 +48,8 @@ pub enum Content {
     ResetPassword {
         /// Leads to the page that sets a new password.
         link: String,
+        /// Six digits for the page on which the person asked; none if the operator asked.
+        code: Option<String>,
         /// When the link expires.
         expires_at: Timestamp,
     },

@@ -315,10 +315,11 @@ impl AuthorizationRequest {
         self.subject.is_none_or(|subject| subject == user) || self.other_subjects.contains(&user)
     }
 
-    /// Whether the user has to sign in again although a session is live: a new authentication is demanded, or
+    /// Whether the user has to sign in again although a session is live: a new account or authentication is demanded, or
     /// `max_age` is and the age of the sign-in is unknown.
     pub fn requires_sign_in(&self, session: &Session, now: Timestamp) -> bool {
-        self.requires_reauthentication(session, now)
+        self.prompt.create
+            || self.requires_reauthentication(session, now)
             || (session.auth_time.is_none() && self.max_age.is_some())
     }
 

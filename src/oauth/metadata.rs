@@ -33,6 +33,8 @@ pub struct Metadata<'a> {
     pub claims: Vec<&'a str>,
     /// Whether a client may be identified by the address of its metadata.
     pub client_documents: bool,
+    /// Whether everybody may create an account.
+    pub sign_up: bool,
     /// The languages of the pages.
     pub ui_locales: &'a [&'a str],
 }
@@ -70,7 +72,7 @@ impl Metadata<'_> {
             "claims_supported": self.claims,
             "claims_parameter_supported": true,
             "acr_values_supported": [claims::ACR_SIGNED_IN],
-            "prompt_values_supported": prompt::SUPPORTED,
+            "prompt_values_supported": prompt::supported(self.sign_up),
             "display_values_supported": ["page"],
             "ui_locales_supported": self.ui_locales,
             "authorization_response_iss_parameter_supported": true,

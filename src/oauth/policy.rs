@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::identity::{SessionLifetimes, User};
+use crate::identity::{AccountPolicy, SessionLifetimes, User};
 use crate::jose::alg::Algorithm;
 use crate::oauth::access_token::AccessTokenTyp;
 use crate::oauth::dpop::DpopNonce;
@@ -45,6 +45,8 @@ pub struct Policy {
     pub password: PasswordPolicy,
     /// Who may register a client, and how many.
     pub registration: RegistrationPolicy,
+    /// Who may create an account.
+    pub accounts: AccountPolicy,
     /// Whether mails can be sent: there is a mail server, or it is the development server.
     pub sends_mail: bool,
 }

@@ -227,6 +227,22 @@ events! { 'a
         /// The session that the browser got.
         session: Uuid,
     }
+    /// A user set a new password by a link, after forgetting it or a reset by the operator. All sessions and grants ended.
+    PasswordReset = "password_reset": info(%user, %session) {
+        /// The user.
+        user: Uuid,
+        /// The session that the browser got.
+        session: Uuid,
+    }
+    /// A person created an account.
+    AccountCreated = "account_created": info(%user, invited, client_id) {
+        /// The user.
+        user: Uuid,
+        /// Whether the operator had invited the person.
+        invited: bool,
+        /// The client that sent the browser.
+        client_id: &'a str,
+    }
     /// A signed-in user gave a wrong current password.
     PasswordChangeFailed = "password_change_failed": warn(%user, %from) {
         /// The user.

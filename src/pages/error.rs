@@ -38,6 +38,8 @@ pub enum ErrorKind {
     Stale,
     /// The same, and the browser sent no cookie at all.
     Cookies,
+    /// A link from a mail has expired or was used.
+    Link,
     /// The page was opened under another address than the service's own.
     Elsewhere,
     /// A limit is exceeded.
@@ -50,11 +52,12 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, for tests and previews.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Request,
         Self::NotFound,
         Self::Stale,
         Self::Cookies,
+        Self::Link,
         Self::Elsewhere,
         Self::Throttled,
         Self::Busy,
@@ -68,6 +71,7 @@ impl ErrorKind {
             Self::NotFound => "not-found",
             Self::Stale => "stale",
             Self::Cookies => "cookies",
+            Self::Link => "link",
             Self::Elsewhere => "elsewhere",
             Self::Throttled => "throttled",
             Self::Busy => "busy",
@@ -81,6 +85,7 @@ impl ErrorKind {
             Self::NotFound => text.error_not_found,
             Self::Stale => text.error_stale,
             Self::Cookies => text.error_cookies,
+            Self::Link => text.error_link,
             Self::Elsewhere => text.error_elsewhere,
             Self::Throttled => text.error_throttled,
             Self::Busy => text.error_busy,
@@ -95,6 +100,7 @@ impl ErrorKind {
             Self::NotFound => text.error_not_found_advice,
             Self::Stale => text.error_stale_advice,
             Self::Cookies => text.error_cookies_advice,
+            Self::Link => text.error_link_advice,
             Self::Elsewhere => text.error_elsewhere_advice,
             Self::Throttled => text.error_throttled_advice,
             Self::Busy => text.problem_busy,
@@ -109,7 +115,7 @@ impl ErrorKind {
 
     /// Whether the account page is a way on beside the application.
     pub fn leads_to_account(self) -> bool {
-        matches!(self, Self::NotFound | Self::Stale | Self::Cookies)
+        matches!(self, Self::NotFound | Self::Stale | Self::Cookies | Self::Link)
     }
 }
 

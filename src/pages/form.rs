@@ -108,6 +108,8 @@ pub struct PasswordField<'a> {
     pub name: &'static str,
     /// The label.
     pub label: &'a str,
+    /// Address and text of a link on the line of the label.
+    pub label_link: Option<(&'a str, &'a str)>,
     /// For password managers: `current-password` or `new-password`.
     pub autocomplete: &'static str,
     /// The label of the enter key on a screen keyboard.
@@ -128,7 +130,14 @@ impl PasswordField<'_> {
         let invalid = self.is_invalid.then_some("true");
         html! {
             div.field {
-                label for=(self.id) { (self.label) }
+                @if let Some((href, link)) = self.label_link {
+                    div.label-line {
+                        label for=(self.id) { (self.label) }
+                        a href=(href) { (link) }
+                    }
+                } @else {
+                    label for=(self.id) { (self.label) }
+                }
                 div.secret {
                     // Left to right in every language: a password that is shown is read as it was typed.
                     input id=(self.id) name=(self.name) type="password" required dir="ltr"

@@ -30,6 +30,10 @@ pub struct Login {
     pub takes_password: bool,
     /// The providers at which they may sign in instead.
     pub providers: Vec<ProviderChoice>,
+    /// The page for people who forgot the password, if they can get a mail.
+    pub recover: Option<String>,
+    /// The page on which people create an account, if they may.
+    pub sign_up: Option<String>,
     /// The signed-in user who may go on without a password, if the application asked for a choice.
     pub continue_as: Option<Person>,
 }
@@ -141,6 +145,8 @@ impl Login {
             client_name: "Acme Notes".to_owned(),
             takes_password: true,
             providers: Vec::new(),
+            recover: None,
+            sign_up: None,
             continue_as: None,
         }
     }
@@ -170,6 +176,8 @@ impl Login {
         ];
         let offered = Self {
             providers: providers.clone(),
+            recover: Some("/recover?transaction=4lQ0bI2xQ9mN".to_owned()),
+            sign_up: Some("/sign-up?transaction=4lQ0bI2xQ9mN".to_owned()),
             ..Self::sample()
         };
         let without_password = Self {
@@ -209,6 +217,13 @@ impl Login {
                     }
                 }
             }
+        }
+    }
+
+    /// The link to the page that creates an account; empty if there is none.
+    fn way_to_account(&self, text: &Text<'_>) -> Markup {
+        html! {
+            @if let Some(href) = &self.sign_up { p.note.other { a href=(href) { (text.create_account) } } }
         }
     }
 
@@ -256,6 +271,7 @@ impl Login {
             id: "password",
             name: "password",
             label: text.password,
+            label_link: self.recover.as_deref().map(|href| (href, text.forgot_password)),
             autocomplete: "current-password",
             enterkeyhint: "go",
             hint: None,
@@ -304,6 +320,7 @@ impl Page for Login {
             (self.choice(text))
             (self.form(text))
             (self.ways_by_provider(text))
+            (self.way_to_account(text))
         }
     }
 
@@ -331,6 +348,9 @@ impl Page for Login {
             problem_text.push_str(text.problem_failed_often);
         }
         context.text("problem_text", &problem_text);
+        context.part("sign_up", || self.way_to_account(text));
+        context.text("recover_href", self.recover.as_deref().unwrap_or_default());
+        context.text("sign_up_href", self.sign_up.as_deref().unwrap_or_default());
         context.flag("takes_password", self.takes_password);
         context.list(
             "provider_list",

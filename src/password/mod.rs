@@ -19,6 +19,7 @@ use argon2::password_hash::phc;
 use argon2::{Algorithm, Argon2, Params, Version};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
+use ring::digest;
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
@@ -136,6 +137,18 @@ pub enum InvalidPasswordHash {
 }
 
 impl PasswordHash {
+    /// Identifies the password. A hash that is renewed at another cost keeps its salt, so it keeps its fingerprint.
+    pub fn fingerprint(&self) -> [u8; 32] {
+        let text = self.0.as_bytes();
+        let digest = match self.salt() {
+            Some(salt) => digest::digest(&digest::SHA256, &salt),
+            None => digest::digest(&digest::SHA256, text),
+        };
+        let mut fingerprint = [0; 32];
+        fingerprint.copy_from_slice(digest.as_ref());
+        fingerprint
+    }
+
     /// Reads a hash in its stored form.
     pub fn parse(text: &str) -> Result<Self, InvalidPasswordHash> {
         ParsedHash::read(text)?;

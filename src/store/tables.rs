@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::engine::TableId;
 use crate::federation::Provider;
-use crate::identity::{Consent, Session, User};
+use crate::identity::{Consent, OneTimeLink, Session, User};
 use crate::oauth::code::AuthorizationCode;
 use crate::oauth::login::LoginRecord;
 use crate::oauth::refresh::RefreshFamily;
@@ -67,11 +67,15 @@ pub const INITIAL_ACCESS_TOKENS: Table<Uuid, StoredInitialAccessToken> =
     Table::new(22, "initial_access_tokens");
 /// Messages that wait to be sent, by the time of the next attempt in seconds since the epoch and their time-ordered id.
 pub const OUTBOX: Table<(u32, Uuid), OutboxEntry> = Table::new(23, "outbox");
+/// Links that work once, by the hour of expiry since the epoch and their time-ordered id.
+pub const ONE_TIME_LINKS: Table<(u32, Uuid), OneTimeLink> = Table::new(24, "one_time_links");
 
-/// The tables of a backup: all but those of the sign-ins and of the outbox. A browser whose sign-in is unknown begins it
-/// again. A message that a backup had would be sent twice. A backup of an older release has rows of sign-ins, too.
+/// The tables of a backup: all but those of the sign-ins, the outbox and the links. A browser whose sign-in is unknown
+/// begins it again. A message that a backup had would be sent twice, and a used link would work again. A backup of an
+/// older release has rows of sign-ins, too.
 pub fn backed_up() -> impl Iterator<Item = TableId> {
-    all().filter(|table| ![LOGIN_RECORDS.id(), OUTBOX.id()].contains(table))
+    let left_out = [LOGIN_RECORDS.id(), OUTBOX.id(), ONE_TIME_LINKS.id()];
+    all().filter(move |table| !left_out.contains(table))
 }
 
 /// Every table, with the schema's own. A test keeps the list complete.
@@ -101,6 +105,7 @@ pub fn all() -> impl Iterator<Item = TableId> {
         GROUPS.id(),
         INITIAL_ACCESS_TOKENS.id(),
         OUTBOX.id(),
+        ONE_TIME_LINKS.id(),
     ]
     .into_iter()
 }

@@ -2,8 +2,9 @@
 
 use super::layout;
 use crate::pages::{
-    Account, AccountNotice, AccountSection, Consent, DevTokens, ErrorKind, ErrorPage, FormPost, Home, Locale,
-    LoggedOut, Login, LoginProblem, LogoutConfirm, Page,
+    Account, AccountNotice, AccountSection, AddressForm, AddressProblem, CheckMail, ChoiceProblem,
+    ChoosePassword, CodeProblem, Consent, DevTokens, ErrorKind, ErrorPage, FormPost, Home, Locale, LoggedOut,
+    Login, LoginProblem, LogoutConfirm, Page,
 };
 use crate::themes::Theme;
 use crate::themes::{Finding, RenderedPage, TemplateContext};
@@ -69,6 +70,16 @@ pub fn all() -> Vec<Sample> {
         ]
         .concat(),
         Login::samples(),
+    ));
+    let first = ["reset", "sign-up"];
+    let problems = AddressProblem::ALL.map(AddressProblem::kind);
+    all.extend(states(&[&first[..], &problems].concat(), AddressForm::samples()));
+    let problems = CodeProblem::ALL.map(CodeProblem::kind);
+    all.extend(states(&[&first[..], &problems].concat(), CheckMail::samples()));
+    let problems = ChoiceProblem::ALL.map(ChoiceProblem::kind);
+    all.extend(states(
+        &[&first[..], &problems].concat(),
+        ChoosePassword::samples(),
     ));
     all.extend(states(&["first", "again", "host", "device"], Consent::samples()));
     all.extend(states(&["known", "unknown"], LogoutConfirm::samples()));

@@ -1,5 +1,6 @@
 //! Users: add, show, update, remove, set the password.
 
+mod link;
 mod list;
 mod password;
 mod view;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+pub use self::link::{InviteUser, LinkView, LockedUser, ResetUser, invite, lock, reset};
 pub use self::list::{ListUsers, page};
 pub use self::password::NewPassword;
 pub(super) use self::password::check_chosen;

@@ -141,7 +141,8 @@ pub(super) fn parse_request(
     let issuer = &core.policy.issuer;
     let read_hint = |token: &str| read_hint(&catalog, issuer, token).map(|hint| hint.sub);
     let records = (client, &**catalog.apis(), catalog.scopes());
-    let request = AuthorizationRequest::parse(parameters, records, target, &read_hint)?;
+    let mut request = AuthorizationRequest::parse(parameters, records, target, &read_hint)?;
+    request.prompt.create &= core.policy.accounts.is_open();
     if let Ok(Some(requested)) = token::scope(parameters) {
         core.unknown_scopes.note(&catalog, &client.client_id, &requested);
     }

@@ -9,7 +9,7 @@ pub mod password;
 pub mod push_request;
 mod read_request;
 pub mod redeem_upstream_code;
-mod sealed;
+pub(super) mod sealed;
 pub mod session;
 pub mod sign_out;
 pub mod sign_response;

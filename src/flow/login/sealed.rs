@@ -7,7 +7,7 @@ use crate::store::StoreError;
 use crate::store::record::Record;
 
 /// Seals a record. It opens only with the same `context`.
-pub(super) fn seal<R: Record>(
+pub(in crate::flow) fn seal<R: Record>(
     core: &Core,
     context: &str,
     record: &R,
@@ -27,7 +27,7 @@ pub(super) fn seal<R: Record>(
 
 /// Opens a record that [`seal`] sealed. `None` if another installation or an earlier release sealed it, or if it was
 /// changed.
-pub(super) fn open<R: Record>(core: &Core, context: &str, sealed: &str) -> Option<R> {
+pub(in crate::flow) fn open<R: Record>(core: &Core, context: &str, sealed: &str) -> Option<R> {
     let plain = core.sealer.open_of_hour(context, sealed).ok()?;
     R::decode(&plain).ok()
 }

@@ -11,7 +11,6 @@ use std::time::Duration;
 use ::http::header::HeaderValue;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use ring::digest::{Digest, SHA256, digest};
 use zeroize::Zeroizing;
 
 use crate::clock::Timestamp;
@@ -34,7 +33,7 @@ pub fn issue(context: &RequestContext, name: &LoginName, user: &User) -> Option<
     let until = context.now + LIFETIME;
     let mut plain = random.bytes::<ID_LEN>().to_vec();
     plain.extend_from_slice(&until.seconds().to_be_bytes());
-    plain.extend_from_slice(password_fingerprint(user)?.as_ref());
+    plain.extend_from_slice(&user.password.as_ref()?.fingerprint());
     let sealing_context = sealing_context(name);
     let newest = URL_SAFE_NO_PAD.encode(sealer.seal(&sealing_context, &plain, random));
     let is_others =
@@ -52,7 +51,7 @@ pub fn device_id(context: &RequestContext, name: &LoginName, user: Option<&User>
     let (until, fingerprint) = rest.split_first_chunk()?;
     let until = Timestamp::from_seconds(u64::from_be_bytes(*until));
     let is_current = context.now < until && !(until - LIFETIME).is_ahead_of(context.now);
-    (is_current && password_fingerprint(user?)?.as_ref() == fingerprint).then_some(*id)
+    (is_current && user?.password.as_ref()?.fingerprint() == fingerprint).then_some(*id)
 }
 
 /// The seals that the browser presents.
@@ -68,14 +67,4 @@ fn open(context: &RequestContext, sealing_context: &str, seal: &str) -> Option<Z
 
 fn sealing_context(name: &LoginName) -> String {
     format!("known browser of {}", name.as_str())
-}
-
-/// Identifies the password of a user; `None` if there is none. A hash that is renewed at another cost keeps its salt,
-/// so the user's browsers stay known.
-fn password_fingerprint(user: &User) -> Option<Digest> {
-    let password = user.password.as_ref()?;
-    Some(match password.salt() {
-        Some(salt) => digest(&SHA256, &salt),
-        None => digest(&SHA256, password.as_str().as_bytes()),
-    })
 }

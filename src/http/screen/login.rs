@@ -55,6 +55,13 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
     if context.method() != Method::POST {
         let problem = parameters.get("problem").and_then(federation::problem_named);
         return match login.step {
+            LoginStep::SignIn if begins_account(context, &login) && problem.is_none() => {
+                response::redirect_303(&browser_redirect::page_address(
+                    context,
+                    &Route::SignUp,
+                    &login.sealed,
+                ))
+            }
             LoginStep::SignIn => match direct_provider(context, &login).filter(|_| problem.is_none()) {
                 Some(provider) => {
                     response::redirect_303(&browser_redirect::page_address(context, &provider, &login.sealed))
@@ -156,6 +163,16 @@ async fn sign_in_with_password(
     }
 }
 
+/// Whether the client asked for a new account (`prompt=create`), and the user did not come back to sign in instead.
+fn begins_account(context: &RequestContext, login: &LoginContext) -> bool {
+    let asked = login
+        .purpose
+        .code_request()
+        .is_some_and(|(request, _)| request.prompt.create);
+    let query = context.query().unwrap_or_default();
+    asked && query.get("sign_in").is_none()
+}
+
 /// The provider to which the browser is sent without the page, if there is one.
 fn direct_provider(context: &RequestContext, login: &LoginContext) -> Option<Route> {
     if login.offered_session(context.now).is_some() {
@@ -219,6 +236,7 @@ fn draw(
     } else {
         Some(LoginProblem::NoWay)
     };
+    let page_of = |page: Route| browser_redirect::page_address(context, &page, &login.sealed);
     let typed = attempt.map(|attempt| attempt.username);
     let username = typed.or(purpose.login_hint()).unwrap_or_default();
     let is_about_attempts = matches!(problem, Some(LoginProblem::Credentials | LoginProblem::Throttled));
@@ -233,6 +251,9 @@ fn draw(
         client_name,
         takes_password,
         providers,
+        recover: (takes_password && context.app.core.policy.sends_mail).then(|| page_of(Route::Recover)),
+        sign_up: (takes_password && context.app.core.policy.accounts.is_open())
+            .then(|| page_of(Route::SignUp)),
         continue_as: offered_session.map(|live| person(&live.user)),
     };
     let status = match problem {

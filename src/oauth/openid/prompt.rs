@@ -1,5 +1,7 @@
 //! The `prompt` parameter: OpenID Connect Core 3.1.2.1.
 
+use std::ops::Not;
+
 use serde::{Deserialize, Serialize};
 
 /// What the client wants the user to be asked.
@@ -13,10 +15,19 @@ pub struct Prompt {
     pub consent: bool,
     /// The user chooses an account.
     pub select_account: bool,
+    /// The user creates an account (Initiating User Registration via OpenID Connect 1.0).
+    #[serde(default, skip_serializing_if = "Not::not")]
+    pub create: bool,
 }
 
-/// The values that discovery lists.
-pub const SUPPORTED: [&str; 4] = ["none", "login", "consent", "select_account"];
+/// The values that discovery lists. `create` is one of them if everybody may create an account.
+pub fn supported(sign_up: bool) -> Vec<&'static str> {
+    let create = sign_up.then_some("create");
+    ["none", "login", "consent", "select_account"]
+        .into_iter()
+        .chain(create)
+        .collect()
+}
 
 /// The parameter has `none` and another value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,6 +46,7 @@ impl Prompt {
                 "login" => prompt.login = true,
                 "consent" => prompt.consent = true,
                 "select_account" => prompt.select_account = true,
+                "create" => prompt.create = true,
                 _ => {}
             }
             has_others |= value != "none";
@@ -62,7 +74,7 @@ mod tests {
 
     #[test]
     fn an_unknown_value_is_ignored() {
-        for text in ["", "create", "LOGIN", "please sign in"] {
+        for text in ["", "CREATE", "LOGIN", "please sign in"] {
             assert_eq!(Prompt::parse(text), Ok(Prompt::default()), "{text}");
         }
         assert!(Prompt::parse("create login").unwrap().login);

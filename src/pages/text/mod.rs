@@ -96,6 +96,56 @@ texts! {
     pub problem_no_way: &'static str,
     /// An action on the account page needs this sign-in.
     pub problem_reauthentication_required: &'static str,
+    /// Label.
+    pub email: &'static str,
+    /// Link beside the password.
+    pub forgot_password: &'static str,
+    /// Link, heading and button.
+    pub create_account: &'static str,
+    /// Link.
+    pub back_to_sign_in: &'static str,
+    /// Heading.
+    pub recover_title: &'static str,
+    /// What to do, and what follows.
+    pub recover_lead: &'static str,
+    /// What to do, and what follows.
+    pub sign_up_lead: &'static str,
+    /// Heading.
+    pub check_mail_title: &'static str,
+    /// What was sent; `{}` is the name or address that was typed.
+    pub check_mail_reset: &'static str,
+    /// What was sent; `{}` is the address that was typed.
+    pub check_mail_sign_up: &'static str,
+    /// Label.
+    pub code: &'static str,
+    /// What to do if no mail comes; [`Text::send_again`] follows.
+    pub check_mail_note: &'static str,
+    /// Link.
+    pub send_again: &'static str,
+    /// Heading.
+    pub new_password_title: &'static str,
+    /// Whose password; `{}` is the name to sign in with.
+    pub new_password_lead: &'static str,
+    /// Whose account; `{}` is the address.
+    pub new_account_lead: &'static str,
+    /// The form was too old.
+    pub problem_form_expired: &'static str,
+    /// No mail was sent.
+    pub problem_no_address: &'static str,
+    /// No mail was sent.
+    pub problem_address_not_allowed: &'static str,
+    /// No mail was sent.
+    pub problem_address_at_provider: &'static str,
+    /// No account was created.
+    pub problem_address_taken: &'static str,
+    /// The code was not accepted.
+    pub problem_code_wrong: &'static str,
+    /// The code was not accepted.
+    pub problem_code_over: &'static str,
+    /// Heading: a link from a mail cannot be used.
+    pub error_link: &'static str,
+    /// What happened, and what the reader can do.
+    pub error_link_advice: &'static str,
     /// Heading.
     pub consent_title: &'static str,
     /// Before the list of scopes; `{}` is the application.

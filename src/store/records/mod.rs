@@ -16,7 +16,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::federation::Provider;
-use crate::identity::{Consent, Session, User};
+use crate::identity::one_time_link::RequestedMail;
+use crate::identity::{Consent, OneTimeLink, Session, User};
 use crate::oauth::code::AuthorizationCode;
 use crate::oauth::login::{LoginRecord, LoginTransaction, UpstreamSignIn};
 use crate::oauth::named::NamedRecord;
@@ -32,6 +33,7 @@ impl Record for Client {}
 impl Record for Consent {}
 impl Record for LoginRecord {}
 impl<M: Serialize + DeserializeOwned> Record for NamedRecord<M> {}
+impl Record for OneTimeLink {}
 impl Record for Provider {}
 impl Record for RefreshFamily {}
 impl Record for Session {}
@@ -41,4 +43,5 @@ impl Record for User {}
 // These are not stored. Browsers keep them in the same form, sealed.
 impl Record for LoginTransaction {}
 impl Record for PushedRequest {}
+impl Record for RequestedMail {}
 impl Record for UpstreamSignIn {}

@@ -1,0 +1,56 @@
+//! The settings for accounts that people create themselves.
+
+use super::reader::Reader;
+use super::setting::{Kind, Setting, setting};
+use crate::identity::{AccountPolicy, SignUp};
+
+pub(super) const SIGN_UP: Setting = setting(
+    "accounts.sign_up",
+    Kind::Text,
+    ("WHO", "Who may create an account: off, invitation or open"),
+    Some(r#""off""#),
+    r#""open""#,
+    "Who may create an account: off for nobody, invitation for people whom the operator invites (idsvc user invite), open for\n\
+     everybody. With open, the sign-in page offers it.",
+);
+
+pub(super) const VERIFY_EMAIL: Setting = setting(
+    "accounts.verify_email",
+    Kind::Flag,
+    ("BOOL", "Send a mail to everybody who signs up"),
+    Some("true"),
+    "false",
+    "Whether a person who signs up must open a link, or type a code, from a mail. Needs mail.url. If it is false, addresses are\n\
+     not verified, and the page tells a person whether an address has an account.",
+);
+
+pub(super) const ALLOWED_DOMAINS: Setting = setting(
+    "accounts.allowed_domains",
+    Kind::List,
+    ("DOMAIN", "A domain whose addresses may sign up"),
+    Some("[]"),
+    r#"["example.com"]"#,
+    "The domains whose addresses may sign up. Left out: all. Invitations are not limited.",
+);
+
+/// Who may create an account.
+pub(super) fn policy(reader: &mut Reader<'_>) -> AccountPolicy {
+    let sign_up = match reader.one_of(SIGN_UP.key, &["off", "invitation", "open"]) {
+        Some("open") => SignUp::Open,
+        Some("invitation") => SignUp::Invitation,
+        _ => SignUp::Off,
+    };
+    let (domains, origin) = reader.list(ALLOWED_DOMAINS.key);
+    for domain in &domains {
+        if domain.contains('@') || !domain.contains('.') {
+            let example = "name domains as in example.com";
+            let message = format!("{} = {domain:?}: {example}", ALLOWED_DOMAINS.key);
+            reader.fault(&origin, message);
+        }
+    }
+    AccountPolicy {
+        sign_up,
+        verify_email: reader.flag(VERIFY_EMAIL.key),
+        allowed_domains: domains.iter().map(|domain| domain.to_lowercase()).collect(),
+    }
+}

@@ -1,0 +1,61 @@
+//! A person types the code of a mail, in the browser in which the mail was requested.
+
+use subtle::ConstantTimeEq;
+
+use super::locator;
+use crate::clock::Timestamp;
+use crate::flow::{Core, Failure};
+use crate::identity::one_time_link::RequestedMail;
+use crate::identity::{LinkCode, LinkPurpose};
+use crate::secret::{LinkSecret, Secret};
+use crate::store::tables::ONE_TIME_LINKS;
+
+/// The result of a code.
+#[derive(Debug)]
+pub enum CodeCheck {
+    /// It is right. It is used up, and so is the link in the mail: this secret opens the page that the link led to.
+    Right(Secret<LinkSecret>),
+    /// It is wrong.
+    Wrong,
+    /// The code has expired or was used, or too many wrong ones were typed.
+    Over,
+}
+
+/// Checks a code. A wrong one is counted, also if the mail went nowhere.
+pub async fn check_code(
+    core: &Core,
+    requested: &RequestedMail,
+    typed: &str,
+    now: Timestamp,
+) -> Result<CodeCheck, Failure> {
+    let key = requested.link;
+    let link = core.store.read(|snapshot| ONE_TIME_LINKS.get(snapshot, &key))?;
+    let Some(code) = link.and_then(|link| link.code) else {
+        return Ok(CodeCheck::Over);
+    };
+    let digits = core.sealer.open_text(&LinkCode::context(key.1), &code.sealed);
+    let typed: String = typed.chars().filter(|letter| !letter.is_whitespace()).collect();
+    let is_right = digits.is_ok_and(|digits| digits.as_bytes().ct_eq(typed.as_bytes()).into());
+    let fresh = Secret::<LinkSecret>::generate(&locator(key), &core.random);
+    let digest = fresh.digest();
+    let check = core.store.write("check_code", move |tx| {
+        let Some(mut link) = ONE_TIME_LINKS.get(&*tx, &key)? else {
+            return Ok(CodeCheck::Over);
+        };
+        let code = link.code.as_mut().filter(|code| code.tries_left > 0);
+        let Some(code) = code.filter(|_| now < link.expires_at) else {
+            return Ok(CodeCheck::Over);
+        };
+        let result = if is_right && link.purpose != LinkPurpose::Nothing {
+            link.digest = digest;
+            link.code = None;
+            CodeCheck::Right(fresh.clone())
+        } else {
+            code.tries_left -= 1;
+            CodeCheck::Wrong
+        };
+        ONE_TIME_LINKS.put(tx, &key, &link)?;
+        Ok(result)
+    });
+    Ok(check.await?)
+}

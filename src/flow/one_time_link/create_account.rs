@@ -1,0 +1,73 @@
+//! A person creates an account by a link: after a request on the page, or after an invitation.
+
+use serde_json::Value;
+
+use super::redeem::{Chosen, Redeemed};
+use super::use_up;
+use crate::clock::Timestamp;
+use crate::flow::browser::Browser;
+use crate::flow::login::session::AuthenticationEvent;
+use crate::flow::login::start_session::{SessionStart, start_session};
+use crate::flow::login::transaction::LoginContext;
+use crate::flow::{Core, Failure};
+use crate::identity::{NewAccount, User};
+use crate::observe::audit;
+use crate::observe::audit::Event;
+use crate::secret::{LinkSecret, Secret};
+use crate::store::tables::{USERS, USERS_BY_LOGIN_NAME};
+
+/// Creates the account with the password and signs its user in, in one transaction. If the address belongs to a user by
+/// now, the link is void.
+pub(super) async fn create_account(
+    core: &Core,
+    browser: &Browser,
+    login: &LoginContext,
+    (secret, new): (&Secret<LinkSecret>, NewAccount),
+    chosen: Chosen,
+    now: Timestamp,
+) -> Result<Redeemed, Failure> {
+    let uuid = core.random.uuid_v7(core.clock.since_epoch());
+    let mut user = User::local(uuid, &new.email, &core.policy.organization, now);
+    user.email_verified = new.is_verified;
+    user.groups = new.groups;
+    if !chosen.name.is_empty() {
+        user.claims.insert("name".to_owned(), Value::String(chosen.name));
+    }
+    if let Err(problem) = core.policy.check_password(&user, &chosen.password) {
+        return Ok(Redeemed::Rejected(problem));
+    }
+    let hash = core.passwords.hash(chosen.password, core.random.bytes()).await?;
+    user.password = Some(hash);
+    let event = AuthenticationEvent::by_password(now);
+    let secret = secret.clone();
+    let started = start_session(core, browser, login, event, now, move |tx| {
+        if use_up(tx, &secret, now)?.is_none() {
+            return Ok(None);
+        }
+        let names = user.login_names();
+        for name in &names {
+            if USERS_BY_LOGIN_NAME.contains(&*tx, name.as_str())? {
+                return Ok(None);
+            }
+        }
+        for name in &names {
+            USERS_BY_LOGIN_NAME.put(tx, name.as_str(), &user.uuid)?;
+        }
+        USERS.put(tx, &user.uuid, &user)?;
+        Ok(Some((user.clone(), ())))
+    });
+    let started = match started.await? {
+        SessionStart::Started(started) => started,
+        SessionStart::NoUser => return Ok(Redeemed::LinkOver),
+        SessionStart::TransactionError(_) => return Ok(Redeemed::SignInOver),
+    };
+    audit::record(&Event::AccountCreated {
+        user: started.user.uuid,
+        invited: new.is_invited,
+        client_id: login.purpose.audit_name(),
+    });
+    Ok(Redeemed::Done {
+        redirect: started.redirect,
+        user: Box::new(started.user),
+    })
+}

@@ -1,0 +1,122 @@
+//! Links that work once: made here, read by [`find`], used up in the transaction that does what they are for.
+//!
+//! To open a link changes nothing, because scanners of mails open every link. Only the form of the page that it leads to
+//! does.
+
+pub mod check_code;
+pub mod create_account;
+pub mod redeem;
+pub mod request_mail;
+pub mod reset_password;
+
+use uuid::Uuid;
+use zeroize::Zeroizing;
+
+use super::Core;
+use crate::clock::Timestamp;
+use crate::identity::one_time_link::LinkKey;
+use crate::identity::{LinkCode, LinkPurpose, OneTimeLink};
+use crate::oauth::access_token::hour_of;
+use crate::route::Route;
+use crate::secret::{LinkSecret, Secret};
+use crate::store::StoreError;
+use crate::store::engine::{Snapshot, Tx};
+use crate::store::tables::ONE_TIME_LINKS;
+
+/// How many different codes there are: six digits.
+const CODES: u64 = 1_000_000;
+
+/// A link before its transaction, with all that is random in it.
+pub struct DrawnLink {
+    /// Its key.
+    pub key: LinkKey,
+    /// Its secret.
+    pub secret: Secret<LinkSecret>,
+    link: OneTimeLink,
+}
+
+impl DrawnLink {
+    /// Draws a link without a code.
+    pub fn draw(core: &Core, purpose: LinkPurpose, expires_at: Timestamp) -> Self {
+        let id = core.random.uuid_v7(core.clock.since_epoch());
+        let key = (hour_of(expires_at), id);
+        let secret = Secret::generate(&locator(key), &core.random);
+        Self {
+            link: OneTimeLink {
+                digest: secret.digest(),
+                purpose,
+                code: None,
+                expires_at,
+            },
+            key,
+            secret,
+        }
+    }
+
+    /// Adds a code, and returns its digits.
+    fn add_code(&mut self, core: &Core) -> Zeroizing<String> {
+        let number = u64::from_be_bytes(core.random.bytes()) % CODES;
+        let digits = Zeroizing::new(format!("{number:06}"));
+        let context = LinkCode::context(self.key.1);
+        self.link.code = Some(LinkCode {
+            sealed: core.sealer.seal_text(&context, &digits, &core.random),
+            tries_left: LinkCode::TRIES,
+        });
+        digits
+    }
+
+    /// The address of the page that it leads to.
+    pub fn address(&self, issuer: &str) -> String {
+        address(issuer, &self.secret)
+    }
+
+    /// Stores it.
+    pub fn put(&self, tx: &mut dyn Tx) -> Result<(), StoreError> {
+        ONE_TIME_LINKS.put(tx, &self.key, &self.link)
+    }
+}
+
+/// The address of the page that a link leads to.
+fn address(issuer: &str, secret: &Secret<LinkSecret>) -> String {
+    format!("{}?token={}", Route::Link.url(issuer), secret.reveal())
+}
+
+fn locator((hour, id): LinkKey) -> [u8; 20] {
+    let mut locator = [0; 20];
+    let (first, rest) = locator.split_at_mut(4);
+    first.copy_from_slice(&hour.to_be_bytes());
+    rest.copy_from_slice(id.as_bytes());
+    locator
+}
+
+fn key_of(secret: &Secret<LinkSecret>) -> Option<LinkKey> {
+    let (hour, id) = secret.locator().split_first_chunk()?;
+    Some((u32::from_be_bytes(*hour), Uuid::from_slice(id).ok()?))
+}
+
+/// The purpose of a link, if it can be used.
+pub fn find(
+    snapshot: &dyn Snapshot,
+    secret: &Secret<LinkSecret>,
+    now: Timestamp,
+) -> Result<Option<LinkPurpose>, StoreError> {
+    let Some(key) = key_of(secret) else {
+        return Ok(None);
+    };
+    let link = ONE_TIME_LINKS.get(snapshot, &key)?;
+    let link = link.filter(|link| link.is_valid(secret.digest(), now));
+    Ok(link.map(|link| link.purpose))
+}
+
+/// Uses a link up. Returns its purpose, if it could be used.
+fn use_up(
+    tx: &mut dyn Tx,
+    secret: &Secret<LinkSecret>,
+    now: Timestamp,
+) -> Result<Option<LinkPurpose>, StoreError> {
+    let purpose = find(&*tx, secret, now)?;
+    if let (Some(_), Some(key)) = (&purpose, key_of(secret)) {
+        ONE_TIME_LINKS.remove(tx, &key)?;
+    }
+    Ok(purpose)
+}

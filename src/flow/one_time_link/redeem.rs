@@ -1,0 +1,61 @@
+//! A person who opened a link chooses a password.
+
+use zeroize::Zeroizing;
+
+use super::create_account::create_account;
+use super::find;
+use super::reset_password::reset_password;
+use crate::clock::Timestamp;
+use crate::flow::browser::Browser;
+use crate::flow::login::transaction::{BrowserRedirect, LoginContext};
+use crate::flow::{Core, Failure};
+use crate::identity::{LinkPurpose, User};
+use crate::password::PasswordProblem;
+use crate::secret::{LinkSecret, Secret};
+
+/// What a person types on the page of a link.
+pub struct Chosen {
+    /// The name, for a new account.
+    pub name: String,
+    /// The password.
+    pub password: Zeroizing<String>,
+}
+
+/// The result of a link.
+#[derive(Debug)]
+pub enum Redeemed {
+    /// The password is set, and the user is signed in.
+    Done {
+        /// Where the browser goes.
+        redirect: BrowserRedirect,
+        /// The user's record as it is now.
+        user: Box<User>,
+    },
+    /// The policy forbids the password; the link can still be used.
+    Rejected(PasswordProblem),
+    /// The link has expired or was used, or what it is for is no longer possible.
+    LinkOver,
+    /// The sign-in has ended; the link can still be used.
+    SignInOver,
+}
+
+/// Does what the link is for, and continues the sign-in of this browser. A password that a person sets by a link counts as
+/// a sign-in with it.
+pub async fn redeem(
+    core: &Core,
+    browser: &Browser,
+    login: &LoginContext,
+    secret: &Secret<LinkSecret>,
+    chosen: Chosen,
+    now: Timestamp,
+) -> Result<Redeemed, Failure> {
+    match core.store.read(|snapshot| find(snapshot, secret, now))? {
+        Some(LinkPurpose::ResetPassword { user, .. }) => {
+            reset_password(core, browser, login, (secret, user), chosen, now).await
+        }
+        Some(LinkPurpose::CreateAccount(new)) => {
+            create_account(core, browser, login, (secret, new), chosen, now).await
+        }
+        Some(LinkPurpose::Nothing) | None => Ok(Redeemed::LinkOver),
+    }
+}

@@ -1,0 +1,198 @@
+//! A person on a page of a sign-in requests a mail: to choose a new password, or to create an account.
+//!
+//! The answer and its time are the same whether an account exists or not: the same rows are written, and only the outbox
+//! knows that a mail goes nowhere.
+
+use super::DrawnLink;
+use crate::clock::Timestamp;
+use crate::federation::Provider;
+use crate::flow::login::password::user_named;
+use crate::flow::login::sealed;
+use crate::flow::login::transaction::LoginContext;
+use crate::flow::outbox::DrawnMail;
+use crate::flow::{Core, Failure};
+use crate::identity::account_policy::domain_of;
+use crate::identity::claim::looks_like_email;
+use crate::identity::one_time_link::RequestedMail;
+use crate::identity::{LinkPurpose, LoginName, NewAccount, OneTimeLink};
+use crate::mail::{Content, Message};
+use crate::route::Route;
+use crate::secret::{LinkSecret, Secret};
+
+/// What a person typed to get a mail.
+pub struct MailRequest<'a> {
+    /// The name or address.
+    pub recipient: &'a str,
+    /// The language of the mail.
+    pub language: String,
+}
+
+/// How an account is begun.
+pub enum AccountBegun {
+    /// A mail was sent. The browser keeps this of it, sealed.
+    MailSent(String),
+    /// Addresses are not verified: the person goes on with this link.
+    Link(Secret<LinkSecret>),
+}
+
+/// Why no account is begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SignUpProblem {
+    /// People may not create accounts.
+    Closed,
+    /// The text is no e-mail address.
+    NoAddress,
+    /// Addresses of this domain may not sign up.
+    NotAllowed,
+    /// Users of this domain sign in at a provider.
+    AtProvider,
+    /// A user has this address. It is told only if addresses are not verified.
+    Taken,
+}
+
+/// Sends a link to choose a new password, if a user with a password has this name and an address. Returns what the
+/// browser keeps, sealed.
+pub async fn request_reset(
+    core: &Core,
+    login: &LoginContext,
+    request: &MailRequest<'_>,
+    now: Timestamp,
+) -> Result<String, Failure> {
+    let user = user_named(core, &LoginName::new(request.recipient))?;
+    let found = user.as_ref().filter(|user| user.enabled).and_then(|user| {
+        let password = user.password.as_ref()?.fingerprint();
+        let purpose = LinkPurpose::ResetPassword {
+            user: user.uuid,
+            email: user.email.clone(),
+            password: Some(password),
+        };
+        Some((user.email.clone()?, purpose))
+    });
+    let expires_at = now + OneTimeLink::REQUESTED;
+    let (to, purpose) = found.unzip();
+    let link = |link, code| Content::ResetPassword {
+        link,
+        code: Some(code),
+        expires_at,
+    };
+    send(core, login, request, (to, purpose), &link, false, now).await
+}
+
+/// Begins an account: sends a link to the address, or returns it if addresses are not verified. A user who has the address
+/// already gets a mail that says so.
+pub async fn request_account(
+    core: &Core,
+    login: &LoginContext,
+    request: &MailRequest<'_>,
+    now: Timestamp,
+) -> Result<Result<AccountBegun, SignUpProblem>, Failure> {
+    let (policy, email) = (&core.policy.accounts, request.recipient);
+    if !policy.is_open() {
+        return Ok(Err(SignUpProblem::Closed));
+    }
+    if !looks_like_email(email) || !LoginName::new(email).is_storable() {
+        return Ok(Err(SignUpProblem::NoAddress));
+    }
+    if !policy.allows_address(email) {
+        return Ok(Err(SignUpProblem::NotAllowed));
+    }
+    if is_at_provider(core, email) {
+        return Ok(Err(SignUpProblem::AtProvider));
+    }
+    let is_taken = user_named(core, &LoginName::new(email))?.is_some();
+    let new = LinkPurpose::CreateAccount(NewAccount {
+        email: email.to_owned(),
+        is_verified: policy.verify_email,
+        is_invited: false,
+        groups: Default::default(),
+        client_id: None,
+    });
+    let expires_at = now + OneTimeLink::REQUESTED;
+    if !policy.verify_email {
+        if is_taken {
+            return Ok(Err(SignUpProblem::Taken));
+        }
+        let link = DrawnLink::draw(core, new, expires_at);
+        let secret = link.secret.clone();
+        core.store
+            .write("request_account", move |tx| link.put(tx))
+            .await?;
+        return Ok(Ok(AccountBegun::Link(secret)));
+    }
+    let to = Some(email.to_owned());
+    let sealed = if is_taken {
+        let account = Route::Account.url(&core.policy.issuer);
+        let content = |_, _| Content::AlreadySignedUp {
+            link: account.clone(),
+        };
+        send(core, login, request, (to, None), &content, true, now).await?
+    } else {
+        let content = |link, code| Content::SignUp { link, code };
+        send(core, login, request, (to, Some(new)), &content, true, now).await?
+    };
+    Ok(Ok(AccountBegun::MailSent(sealed)))
+}
+
+/// Whether the users with addresses of this domain sign in at a provider.
+fn is_at_provider(core: &Core, email: &str) -> bool {
+    let domain = domain_of(email).unwrap_or_default();
+    let has_domain = |provider: &Provider| {
+        let mut domains = provider.domains.iter();
+        provider.enabled && domains.any(|known| known.eq_ignore_ascii_case(&domain))
+    };
+    core.catalog().providers().any(|provider| has_domain(provider))
+}
+
+/// Stores a link and a mail with it in one transaction. Without a recipient or a purpose, rows of the same kind are stored,
+/// from which nothing follows.
+async fn send(
+    core: &Core,
+    login: &LoginContext,
+    request: &MailRequest<'_>,
+    (to, purpose): (Option<String>, Option<LinkPurpose>),
+    content: &(dyn Fn(String, String) -> Content + Sync),
+    is_sign_up: bool,
+    now: Timestamp,
+) -> Result<String, Failure> {
+    let mut link = DrawnLink::draw(
+        core,
+        purpose.unwrap_or(LinkPurpose::Nothing),
+        now + OneTimeLink::REQUESTED,
+    );
+    let code = link.add_code(core);
+    let is_for_nobody = to.is_none();
+    let message = Message {
+        to: to.unwrap_or_else(|| request.recipient.to_owned()),
+        languages: Some(request.language.clone()),
+        client_id: login.transaction.purpose.client_id().map(ToOwned::to_owned),
+        content: content(link.address(&core.policy.issuer), code.to_string()),
+    };
+    let mail = if is_for_nobody {
+        DrawnMail::decoy(core, &message, now)?
+    } else {
+        DrawnMail::draw(core, &message, now)?
+    };
+    let requested = RequestedMail {
+        link: link.key,
+        recipient: request.recipient.to_owned(),
+        is_sign_up,
+    };
+    core.store
+        .write("request_mail", move |tx| {
+            link.put(tx)?;
+            mail.put(tx)
+        })
+        .await?;
+    core.outbox_filled.notify_one();
+    let context = RequestedMail::sealing_context(login.transaction.id);
+    Ok(sealed::seal(core, &context, &requested, now)?)
+}
+
+/// The mail that was requested in this sign-in, as the browser keeps it.
+pub fn requested_mail(core: &Core, login: &LoginContext, sealed: &str) -> Option<RequestedMail> {
+    sealed::open(
+        core,
+        &RequestedMail::sealing_context(login.transaction.id),
+        sealed,
+    )
+}

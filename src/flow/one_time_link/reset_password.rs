@@ -1,0 +1,78 @@
+//! A user sets a new password by a link, without the present one.
+
+use uuid::Uuid;
+
+use super::redeem::{Chosen, Redeemed};
+use super::use_up;
+use crate::clock::Timestamp;
+use crate::flow::browser::Browser;
+use crate::flow::login::session;
+use crate::flow::login::session::AuthenticationEvent;
+use crate::flow::login::start_session::{SessionStart, start_session};
+use crate::flow::login::transaction::LoginContext;
+use crate::flow::users::end_sessions_and_families;
+use crate::flow::{Core, Failure};
+use crate::identity::{LinkPurpose, User};
+use crate::observe::audit;
+use crate::observe::audit::Event;
+use crate::secret::{LinkSecret, Secret};
+use crate::store::tables::{FAILED_PASSWORDS, USERS};
+
+/// Sets the password and ends everything that was granted before, in one transaction. A link that was sent to the address
+/// of the user proves the address.
+pub(super) async fn reset_password(
+    core: &Core,
+    browser: &Browser,
+    login: &LoginContext,
+    (secret, user): (&Secret<LinkSecret>, Uuid),
+    chosen: Chosen,
+    now: Timestamp,
+) -> Result<Redeemed, Failure> {
+    let Some(user) = core.store.read(|snapshot| USERS.get(snapshot, &user))? else {
+        return Ok(Redeemed::LinkOver);
+    };
+    if let Err(problem) = core.policy.check_password(&user, &chosen.password) {
+        return Ok(Redeemed::Rejected(problem));
+    }
+    let hash = core.passwords.hash(chosen.password, core.random.bytes()).await?;
+    let event = AuthenticationEvent::by_password(now);
+    let secret = secret.clone();
+    let started = start_session(core, browser, login, event, now, move |tx| {
+        let Some(LinkPurpose::ResetPassword {
+            user,
+            email,
+            password,
+        }) = use_up(tx, &secret, now)?
+        else {
+            return Ok(None);
+        };
+        let is_as_before = |user: &User| {
+            let fingerprint = user.password.as_ref().map(|hash| hash.fingerprint());
+            user.enabled && fingerprint == password && (email.is_none() || user.email == email)
+        };
+        let Some(mut user) = USERS.get(&*tx, &user)?.filter(is_as_before) else {
+            return Ok(None);
+        };
+        user.password = Some(hash.clone());
+        user.email_verified |= email.is_some();
+        user.updated_at = now;
+        USERS.put(tx, &user.uuid, &user)?;
+        FAILED_PASSWORDS.remove(tx, &user.uuid)?;
+        let ended = end_sessions_and_families(tx, user.uuid, now)?;
+        Ok(Some((user, ended)))
+    });
+    let started = match started.await? {
+        SessionStart::Started(started) => started,
+        SessionStart::NoUser => return Ok(Redeemed::LinkOver),
+        SessionStart::TransactionError(_) => return Ok(Redeemed::SignInOver),
+    };
+    audit::record(&Event::PasswordReset {
+        user: started.user.uuid,
+        session: started.session,
+    });
+    session::record_ended(core, started.detail, now);
+    Ok(Redeemed::Done {
+        redirect: started.redirect,
+        user: Box::new(started.user),
+    })
+}

@@ -1,0 +1,218 @@
+//! `GET` and `POST /link`: the page that a link in a mail leads to.
+
+use ::http::header::{HeaderValue, LOCATION};
+use ::http::{Method, StatusCode};
+use zeroize::Zeroizing;
+
+use super::{browser_redirect, csrf, device_cookie, login_context};
+use crate::flow::account::begin;
+use crate::flow::login::transaction::{Destination, LoginContext};
+use crate::flow::one_time_link::find;
+use crate::flow::one_time_link::redeem::{Chosen, Redeemed, redeem};
+use crate::flow::{Failure, users};
+use crate::http::context::RequestContext;
+use crate::http::cookie::{A_YEAR, Cookie};
+use crate::http::error;
+use crate::http::request::Parameters;
+use crate::http::response::{self, HttpResponse};
+use crate::identity::{LinkPurpose, LoginName};
+use crate::oauth::redirect_uri::with_query;
+use crate::observe::metrics::RefusalReason;
+use crate::pages::ErrorKind;
+use crate::pages::choose_password::{ChoiceProblem, ChoosePassword};
+use crate::password::PasswordProblem;
+use crate::route::Route;
+use crate::secret::{LinkSecret, Secret};
+
+/// The address of the page in a sign-in of this browser.
+pub(super) fn address(context: &RequestContext, sealed: &str, secret: &Secret<LinkSecret>) -> String {
+    let page = context.app.path(&Route::Link);
+    with_query(&page, &[("token", secret.reveal()), ("transaction", sealed)])
+}
+
+/// The most characters of a name.
+const MAX_NAME: usize = 200;
+
+/// A link that can be used, and what it is for.
+struct OpenLink {
+    secret: Secret<LinkSecret>,
+    purpose: LinkPurpose,
+}
+
+/// Shows the page, which changes nothing, or sets the password that was chosen on it.
+pub async fn respond(context: &RequestContext) -> HttpResponse {
+    let parameters = match context.page_parameters() {
+        Ok(parameters) => parameters,
+        Err(page) => return *page,
+    };
+    let link = match open(context, parameters.get("token").unwrap_or_default()) {
+        Ok(Some(link)) => link,
+        Ok(None) => return link_over(context),
+        Err(failure) => return error::failed_page(context, &failure),
+    };
+    if let LinkPurpose::CreateAccount(new) = &link.purpose {
+        context.set_page_style_for(new.client_id.as_deref(), None);
+    }
+    let sealed = parameters.get("transaction").unwrap_or_default();
+    if sealed.is_empty() {
+        return begin_sign_in(context, &link);
+    }
+    let Ok(login) = login_context::reload(context, sealed).await else {
+        return begin_sign_in(context, &link);
+    };
+    if context.method() != Method::POST {
+        return draw(context, &login, &link, "", None);
+    }
+    submit(context, &parameters, &login, &link).await
+}
+
+fn open(context: &RequestContext, token: &str) -> Result<Option<OpenLink>, Failure> {
+    let Ok(secret) = Secret::<LinkSecret>::parse(token) else {
+        return Ok(None);
+    };
+    let store = &context.app.core.store;
+    let purpose = store.read(|snapshot| find(snapshot, &secret, context.now))?;
+    Ok(purpose.map(|purpose| OpenLink { secret, purpose }))
+}
+
+fn link_over(context: &RequestContext) -> HttpResponse {
+    let details = "the link has expired or was used";
+    context.error_page(StatusCode::BAD_REQUEST, ErrorKind::Link, details)
+}
+
+/// Begins a sign-in for the account page in this browser, in which the link is used, and shows the page in it.
+fn begin_sign_in(context: &RequestContext, link: &OpenLink) -> HttpResponse {
+    let (core, browser) = (&context.app.core, context.browser());
+    let page = Route::Account.path();
+    let begun = match begin::sign_in(core, &browser, &page, false, context.now) {
+        Ok(begun) => begun,
+        Err(failure) => return error::failed_page(context, &failure),
+    };
+    let Destination::SignIn(sealed) = begun.destination else {
+        return link_over(context);
+    };
+    let mut answer = response::redirect_303(&address(context, &sealed, &link.secret));
+    if let Some(binding) = begun.binding {
+        let cookie = Cookie::Browser.set(binding.reveal(), Some(A_YEAR));
+        browser_redirect::append_cookie(&mut answer, cookie);
+    }
+    answer
+}
+
+async fn submit(
+    context: &RequestContext,
+    parameters: &Parameters,
+    login: &LoginContext,
+    link: &OpenLink,
+) -> HttpResponse {
+    let name = parameters.get("name").unwrap_or_default().trim();
+    let draw_again = |problem| draw(context, login, link, name, Some(problem));
+    let cookie = context.cookie(Cookie::Browser).unwrap_or_default();
+    if !csrf::is_valid(parameters.get("csrf"), cookie, &form(login)) || !context.is_from_own_page() {
+        return draw_again(ChoiceProblem::Expired);
+    }
+    let limits = &context.app.limits;
+    let throttled = |seconds| {
+        context.log_refusal("throttled", "too many passwords were sent");
+        let mut page = draw_again(ChoiceProblem::Throttled);
+        error::set_retry_after(&mut page, seconds);
+        page
+    };
+    if let Err(wait) = limits.type_code(context.client_address(), context.now) {
+        return throttled(wait.seconds());
+    }
+    let password = parameters.get("new-password").unwrap_or_default();
+    let chosen = Chosen {
+        name: name.chars().take(MAX_NAME).collect(),
+        password: Zeroizing::new(password.to_owned()),
+    };
+    let (core, browser) = (&context.app.core, context.browser());
+    let problem = match redeem(core, &browser, login, &link.secret, chosen, context.now).await {
+        Ok(Redeemed::Done { redirect, user }) => {
+            let is_for_account = matches!(redirect.destination, Destination::Account(_));
+            let mut answer = browser_redirect::send(context, redirect);
+            if is_for_account
+                && let Some(application) = invited_to(context, link)
+                && let Ok(href) = HeaderValue::from_str(&application)
+            {
+                answer.headers_mut().insert(LOCATION, href);
+            }
+            let name = LoginName::new(&user.account_id);
+            let cookie = device_cookie::issue(context, &name, &user);
+            browser_redirect::append_cookie(&mut answer, cookie);
+            return answer;
+        }
+        Ok(Redeemed::Rejected(PasswordProblem::TooShort { .. })) => ChoiceProblem::TooShort,
+        Ok(Redeemed::Rejected(PasswordProblem::TooLong { .. })) => ChoiceProblem::TooLong,
+        Ok(Redeemed::Rejected(PasswordProblem::Guessable)) => ChoiceProblem::Guessable,
+        Ok(Redeemed::LinkOver) => return link_over(context),
+        Ok(Redeemed::SignInOver) => return begin_sign_in(context, link),
+        Err(Failure::Busy) => {
+            error::note_refusal(context, RefusalReason::Passwords);
+            ChoiceProblem::Busy
+        }
+        Err(Failure::OutOfMemory(_)) => {
+            error::note_refusal(context, RefusalReason::Memory);
+            ChoiceProblem::OutOfMemory
+        }
+        Err(Failure::Throttled { seconds }) => return throttled(seconds),
+        Err(failure) => return error::failed_page(context, &failure),
+    };
+    draw_again(problem)
+}
+
+/// The address of the application that the person was invited to, if it has one.
+fn invited_to(context: &RequestContext, link: &OpenLink) -> Option<String> {
+    let LinkPurpose::CreateAccount(new) = &link.purpose else {
+        return None;
+    };
+    let catalog = context.app.core.catalog();
+    let client = catalog.client(new.client_id.as_ref()?)?;
+    client.home().filter(|_| client.enabled)
+}
+
+fn draw(
+    context: &RequestContext,
+    login: &LoginContext,
+    link: &OpenLink,
+    name: &str,
+    problem: Option<ChoiceProblem>,
+) -> HttpResponse {
+    let (account_id, new_account) = match &link.purpose {
+        LinkPurpose::CreateAccount(new) => (new.email.clone(), Some(name.to_owned())),
+        LinkPurpose::ResetPassword { user, .. } => match users::find(&context.app.core, *user) {
+            Ok(Some(user)) => (user.account_id, None),
+            Ok(None) => return link_over(context),
+            Err(failure) => return error::failed_page(context, &failure),
+        },
+        LinkPurpose::Nothing => return link_over(context),
+    };
+    let cookie = context.cookie(Cookie::Browser).unwrap_or_default();
+    let rule = &context.app.core.policy.password;
+    let page = ChoosePassword {
+        new_account,
+        action: context.app.path(&Route::Link),
+        transaction: login.sealed.clone(),
+        token: link.secret.reveal().to_owned(),
+        csrf: csrf::token(cookie, &form(login)),
+        account_id,
+        min_length: rule.min_length,
+        max_bytes: rule.max_bytes,
+        problem,
+    };
+    let status = match problem {
+        Some(ChoiceProblem::Throttled) => StatusCode::TOO_MANY_REQUESTS,
+        Some(ChoiceProblem::Busy | ChoiceProblem::OutOfMemory) => StatusCode::SERVICE_UNAVAILABLE,
+        Some(ChoiceProblem::Expired) => StatusCode::BAD_REQUEST,
+        _ => StatusCode::OK,
+    };
+    let mut answer = context.page(status, &page, login.purpose.ui_locales());
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        error::set_retry_after(&mut answer, error::RETRY_SECONDS);
+    }
+    answer
+}
+
+fn form(login: &LoginContext) -> String {
+    format!("link:{}", login.transaction.id)
+}

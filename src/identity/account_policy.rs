@@ -1,0 +1,63 @@
+//! The operator's rules for new accounts.
+
+/// Who may create an account.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SignUp {
+    /// Only the operator.
+    #[default]
+    Off,
+    /// A person whom the operator invites.
+    Invitation,
+    /// Everybody.
+    Open,
+}
+
+/// The `accounts` section of the configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AccountPolicy {
+    /// Who may create an account.
+    pub sign_up: SignUp,
+    /// Whether a person who signs up must prove the address by a mail.
+    pub verify_email: bool,
+    /// The domains whose addresses may sign up, in lower case; all if there are none.
+    pub allowed_domains: Vec<String>,
+}
+
+impl AccountPolicy {
+    /// Whether everybody may create an account.
+    pub fn is_open(&self) -> bool {
+        self.sign_up == SignUp::Open
+    }
+
+    /// Whether an account may be created with this address.
+    pub fn allows_address(&self, email: &str) -> bool {
+        self.allowed_domains.is_empty()
+            || domain_of(email).is_some_and(|domain| self.allowed_domains.contains(&domain))
+    }
+}
+
+/// The domain of an address, in lower case.
+pub fn domain_of(email: &str) -> Option<String> {
+    email.rsplit_once('@').map(|(_, domain)| domain.to_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_allowed_by_its_whole_domain() {
+        let mut policy = AccountPolicy::default();
+        assert!(policy.allows_address("a@anywhere.example"));
+        policy.allowed_domains = vec!["example.com".to_owned()];
+        assert!(policy.allows_address("a@Example.COM"));
+        for other in [
+            "a@sub.example.com",
+            "a@example.com.evil.example",
+            "a@notexample.com",
+            "example.com",
+        ] {
+            assert!(!policy.allows_address(other), "{other}");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Links that work once. They are sent by mail, so that who opens one has shown to read that mailbox.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::clock::Timestamp;
+use crate::secret::{Digest, LinkSecret};
+
+/// A link, stored under the hour in which it expires and its time-ordered id. An expired link is removed by that hour.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OneTimeLink {
+    /// The digest of the secret in the link.
+    pub digest: Digest<LinkSecret>,
+    /// What the link is for.
+    pub purpose: LinkPurpose,
+    /// The code that can be typed instead; none if the link was not requested in a browser.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<LinkCode>,
+    /// When it expires.
+    pub expires_at: Timestamp,
+}
+
+/// The key of a link in the store.
+pub type LinkKey = (u32, Uuid);
+
+/// A mail that was requested on a page. The browser keeps it, sealed, to type the code.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestedMail {
+    /// The link in the mail.
+    pub link: LinkKey,
+    /// The name or address that was typed.
+    pub recipient: String,
+    /// Whether it was requested to create an account.
+    pub is_sign_up: bool,
+}
+
+impl RequestedMail {
+    /// The context that the mail of a login transaction is sealed with.
+    pub fn sealing_context(transaction: Uuid) -> String {
+        format!("login_transaction/{transaction}/requested_mail")
+    }
+}
+
+/// What a link is for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LinkPurpose {
+    /// A new password for a user.
+    ResetPassword {
+        /// The user.
+        user: Uuid,
+        /// The address that the link was sent to; none if the operator passes it on. The link is void if the user's
+        /// address has changed.
+        email: Option<String>,
+        /// The fingerprint of the present password. The link is void if the password has changed.
+        password: Option<[u8; 32]>,
+    },
+    /// A new account.
+    CreateAccount(NewAccount),
+    /// Nothing: no user has the address that was typed, or the address of a new account belongs to a user. The row is
+    /// stored so that the answer takes as long as another.
+    Nothing,
+}
+
+/// A new account, before its user chooses a password.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewAccount {
+    /// The address.
+    pub email: String,
+    /// Whether the link was sent to it, so that opening the link proves it.
+    pub is_verified: bool,
+    /// Whether the operator invited the person.
+    pub is_invited: bool,
+    /// The groups of the user, chosen by the operator who invited the person.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub groups: BTreeSet<Uuid>,
+    /// The client that the person is invited to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<String>,
+}
+
+/// Six digits that replace a link in the browser in which it was requested.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkCode {
+    /// The digits, sealed with [`LinkCode::context`], base64url.
+    pub sealed: String,
+    /// How many wrong codes are left.
+    pub tries_left: u8,
+}
+
+impl LinkCode {
+    /// How many codes may be tried for one mail.
+    pub const TRIES: u8 = 5;
+
+    /// The context that the code of a link is sealed with.
+    pub fn context(link: Uuid) -> String {
+        format!("one_time_links/{link}")
+    }
+}
+
+impl OneTimeLink {
+    /// How long a link lasts that a person requested.
+    pub const REQUESTED: Duration = Duration::from_hours(1);
+    /// How long a link lasts that the operator requested for a user.
+    pub const BY_OPERATOR: Duration = Duration::from_hours(24);
+    /// How long an invitation lasts.
+    pub const INVITATION: Duration = Duration::from_hours(7 * 24);
+
+    /// Whether it can be used with this secret.
+    pub fn is_valid(&self, secret: Digest<LinkSecret>, now: Timestamp) -> bool {
+        self.digest == secret && now < self.expires_at && self.purpose != LinkPurpose::Nothing
+    }
+}
