@@ -30,11 +30,11 @@
 //! | [`identity`] | users, sessions, consents | clock, password, secret |
 //! | [`oauth`] | the RFCs as types and pure decisions | clock, described, identity, jose, password, secret |
 //! | [`federation`] | upstream providers: whom they vouch for, what they publish; what clients publish: metadata and keys | clock, identity, jose, net, oauth, random, route |
-//! | [`store`] | typed tables on a byte-level waist; redb behind it | clock, federation, files, identity, jose, mail, oauth, random |
+//! | [`store`] | typed tables on a byte-level waist; redb behind it | clock, federation, files, identity, jose, oauth, random |
 //! | [`observe`] | the log, the audit events, the metrics | clock, config, described, files |
 //! | [`data_dir`] | the files of one installation: lock, master key, free room, atomic writes, restore | admin, clock, control, files, flow, hex, random, seal, store |
 //! | [`flow`] | the use cases: one verb a file, one transaction each | clock, federation, identity, jose, limit, mail, oauth, observe, password, random, route, seal, secret, store |
-//! | [`admin`] | the verbs of administration, for the command line and the control socket | clock, federation, flow, identity, jose, limit, oauth, observe, password, random, seal, secret, store |
+//! | [`admin`] | the verbs of administration, for the command line and the control socket | clock, federation, flow, identity, jose, limit, mail, oauth, observe, password, random, seal, secret, store |
 //! | [`pages`] | what people see: one struct a page, drawn with maud from what `http/screen` hands it; texts | hex |
 //! | [`themes`] | what a theme is, and the themes of one installation | files, hex, oauth, pages |
 //! | [`net`] | sockets, TLS, certificates by ACME, HTTP connections, draining; the one HTTPS client | files, limit, random |

@@ -317,7 +317,7 @@ fn lone_address(number: u32) -> IpAddr {
     }
 }
 
-/// An attacker with three addresses and three names for each slot of a table fills the twelve tables. Besides them, only
+/// An attacker with three addresses and three names for each slot of a table fills the fifteen tables. Besides them, only
 /// the permits take memory.
 #[test]
 fn more_addresses_than_there_are_places_fill_the_tables_and_leave_nothing_besides() {
@@ -338,6 +338,8 @@ fn more_addresses_than_there_are_places_fill_the_tables_and_leave_nothing_beside
         let _ = limiter.may_authenticate(&name, from, NOW);
         limiter.note_refusal(from, NOW);
         let _ = limiter.register_client(from, NOW);
+        let _ = limiter.request_mail(&client, from, NOW);
+        let _ = limiter.type_code(from, NOW);
         held.push_back([
             limiter.permit_for_body(64, from),
             limiter.permit_for_request(from),
@@ -355,6 +357,9 @@ fn more_addresses_than_there_are_places_fill_the_tables_and_leave_nothing_beside
         provider_answers,
         registrant_fetches,
         registrant_hosts,
+        mail_recipients,
+        mail_senders,
+        typed_codes,
         clients,
         client_auth_by_ip,
         registrations,
@@ -375,6 +380,9 @@ fn more_addresses_than_there_are_places_fill_the_tables_and_leave_nothing_beside
         provider_answers,
         registrant_fetches,
         registrant_hosts,
+        mail_recipients,
+        mail_senders,
+        typed_codes,
         clients,
         client_auth_by_ip,
         registrations,
@@ -382,7 +390,7 @@ fn more_addresses_than_there_are_places_fill_the_tables_and_leave_nothing_beside
         anonymous_addresses,
         anonymous_clients,
     ];
-    assert_eq!(tables.map(bytes), [most_bytes(); 12]);
+    assert_eq!(tables.map(bytes), [most_bytes(); 15]);
     for limit in [bodies, requests] {
         // Half of the addresses also hold in the name of their IPv6 /48.
         assert_eq!(holders(limit), AT_ONCE + AT_ONCE / 2);

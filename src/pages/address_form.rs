@@ -160,7 +160,7 @@ impl AddressForm {
     }
 
     fn way_back(&self, text: &Text<'_>) -> Markup {
-        html! { p.note { a href=(self.sign_in) { (text.back_to_sign_in) } } }
+        html! { p.note { a href=(self.sign_in) data-optional { (text.back_to_sign_in) } } }
     }
 }
 

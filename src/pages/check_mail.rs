@@ -130,7 +130,7 @@ impl CheckMail {
     }
 
     fn other_way(&self, text: &Text<'_>) -> Markup {
-        html! { p.note { (text.check_mail_note) " " a href=(self.again) { (text.send_again) } } }
+        html! { p.note { (text.check_mail_note) " " a href=(self.again) data-optional { (text.send_again) } } }
     }
 }
 

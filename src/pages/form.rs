@@ -133,7 +133,7 @@ impl PasswordField<'_> {
                 @if let Some((href, link)) = self.label_link {
                     div.label-line {
                         label for=(self.id) { (self.label) }
-                        a href=(href) { (link) }
+                        a href=(href) data-optional { (link) }
                     }
                 } @else {
                     label for=(self.id) { (self.label) }

@@ -223,7 +223,7 @@ impl Login {
     /// The link to the page that creates an account; empty if there is none.
     fn way_to_account(&self, text: &Text<'_>) -> Markup {
         html! {
-            @if let Some(href) = &self.sign_up { p.note.other { a href=(href) { (text.create_account) } } }
+            @if let Some(href) = &self.sign_up { p.note { a href=(href) data-optional { (text.create_account) } } }
         }
     }
 

@@ -6,6 +6,7 @@ pub(crate) mod browser;
 pub(crate) mod dpop;
 pub(crate) mod frames;
 pub(crate) mod html;
+pub(crate) mod mailbox;
 pub(crate) mod metrics;
 pub(crate) mod mtls;
 pub(crate) mod process;

@@ -9,6 +9,7 @@
 )]
 
 mod account;
+mod account_links;
 mod acme;
 mod age_vectors;
 mod backup;

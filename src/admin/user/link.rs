@@ -133,11 +133,11 @@ pub async fn reset(admin: Admin<'_>, request: ResetUser) -> AdminResult<LinkView
         faults.push(FaultCode::NotAllowed.at(["enabled"], detail));
     }
     if request.mail && user.email.is_none() {
-        let detail = "the user has no e-mail address: leave out --mail and pass the link on";
+        let detail = "the user has no e-mail address: pass the link on instead";
         faults.push(FaultCode::NotAllowed.at(["email"], detail));
     }
     if request.mail && !core.policy.sends_mail {
-        let detail = "no mail can be sent: set mail.url, or leave out --mail and pass the link on";
+        let detail = "no mail can be sent: set mail.url, or pass the link on instead";
         faults.push(FaultCode::NotAllowed.at(["mail"], detail));
     }
     all_or_none(about(KIND, &request.who, faults).collect())?;

@@ -361,6 +361,8 @@ fn hostile_values_stay_text_on_every_page() {
         has_failed_often: true,
         issuer: evil(),
         client_name: evil(),
+        recover: Some(evil()),
+        sign_up: Some(evil()),
         continue_as: Some(evil_person()),
     };
     let consent = Consent {

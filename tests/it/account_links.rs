@@ -1,0 +1,601 @@
+//! Links in mails: a new password, a new account, an invitation.
+
+use idsvc::admin::named::NamedFields;
+use idsvc::admin::provider::ProviderFields;
+use idsvc::admin::user::{self, InviteUser, LinkView, ResetUser};
+use idsvc::admin::{SecretString, named};
+use idsvc::federation::provider::LinkPolicy;
+use idsvc::identity::SignUp;
+use idsvc::mail::Content;
+use idsvc::oauth::Policy;
+use idsvc::oauth::group::{GroupFields, GroupMetadata};
+use idsvc::pages::text::EN;
+use idsvc::store::tables::{ONE_TIME_LINKS, OUTBOX};
+
+use crate::harness::html::Form;
+use crate::harness::mailbox::Mail;
+use crate::harness::{Audit, Browser, ISSUER, Person, RelyingParty, Screen, Server, sweep_all};
+
+const NEW: &str = "a password that is new";
+const HOUR: u64 = 60 * 60;
+
+/// A service that can send mails.
+async fn scene() -> (Server, RelyingParty, Person) {
+    scene_with(|_| {}).await
+}
+
+async fn scene_with(change: impl FnOnce(&mut Policy)) -> (Server, RelyingParty, Person) {
+    let server = Server::start_with(|policy| {
+        policy.sends_mail = true;
+        change(policy);
+    })
+    .await;
+    let acme = server.client("acme").await;
+    let alice = server.user("alice").await;
+    (server, acme, alice)
+}
+
+fn open(policy: &mut Policy) {
+    policy.accounts.sign_up = SignUp::Open;
+    policy.accounts.verify_email = true;
+}
+
+/// The address of the page's link with this text.
+fn link_named(page: &Screen, text: &str) -> String {
+    let end = page.text().find(&format!(">{text}</a>"));
+    let before = &page.text()[..end.unwrap_or_else(|| panic!("no link {text} on {}", page.text()))];
+    let href = before.rsplit_once("href=\"").unwrap().1;
+    href.split('"').next().unwrap().replace("&amp;", "&")
+}
+
+fn only_form(page: &Screen) -> Form {
+    let mut forms = page.forms();
+    assert_eq!(forms.len(), 1, "{}", page.text());
+    forms.remove(0)
+}
+
+/// Requests a mail on the page that the sign-in page links to with this text.
+async fn request_mail(login: &Screen, link: &str, address: &str) -> Screen {
+    let page = login.browser().visit(&link_named(login, link)).await;
+    let form = only_form(&page).with("address", address);
+    login.browser().submit(&form).await
+}
+
+async fn choose(page: &Screen, password: &str) -> Screen {
+    assert_eq!((page.status, page.page()), (200, "/link"), "{}", page.text());
+    let form = only_form(page).with("new-password", password);
+    page.browser().submit(&form).await
+}
+
+async fn enter_code(page: &Screen, code: &str) -> Screen {
+    assert_eq!(page.page(), "/check-mail");
+    page.browser().submit(&only_form(page).with("code", code)).await
+}
+
+async fn begin(acme: &RelyingParty, browser: &Browser) -> Screen {
+    let request = acme.request().with("scope", "openid profile email");
+    let login = browser.authorize(&request).await;
+    assert_eq!(login.page(), "/login");
+    login
+}
+
+async fn ask_for_reset(server: &Server, acme: &RelyingParty, browser: &Browser, who: &str) -> (Screen, Mail) {
+    let login = begin(acme, browser).await;
+    let sent = request_mail(&login, EN.forgot_password, who).await;
+    assert_eq!(sent.page(), "/check-mail");
+    (sent, server.mail().await)
+}
+
+#[tokio::test]
+async fn a_code_from_the_mail_sets_a_new_password_and_continues_the_sign_in() {
+    let (server, acme, alice) = scene().await;
+    let elsewhere = acme.code(&alice.browser()).await;
+    let tokens = acme.redeem(&elsewhere).await.tokens();
+
+    let browser = alice.browser();
+    let audit = Audit::listen();
+    let (sent, mail) = ask_for_reset(&server, &acme, &browser, "alice@example.com").await;
+    assert_eq!(mail.message.to, "alice@example.com");
+    assert_eq!(mail.message.client_id.as_deref(), Some("acme"));
+    let page = enter_code(&sent, &mail.code()).await;
+    assert_eq!(page.heading(), EN.new_password_title);
+    let short = choose(&page, "short").await;
+    assert!(short.text().contains(EN.problem_too_short));
+    let done = choose(&short, NEW).await;
+    let code = done.callback().code();
+    let fresh = acme.redeem(&code).await.tokens();
+    assert_eq!(fresh.id().claims["sub"], alice.sub());
+
+    let events = audit.take(&["password_reset"]);
+    assert_eq!(events.len(), 1);
+    assert_eq!(
+        acme.refresh(tokens.refresh_token()).await.error(),
+        "invalid_grant"
+    );
+    let old = begin(&acme, &server.browser()).await;
+    let old = old.type_in("alice@example.com", &alice.password).await;
+    assert!(old.text().contains(EN.problem_credentials));
+    let new = begin(&acme, &server.browser()).await;
+    new.type_in("alice@example.com", NEW).await.callback().code();
+
+    let again = browser.visit(&mail.link()).await;
+    assert_eq!((again.status, again.heading().as_str()), (400, EN.error_link));
+}
+
+/// Scanners of mails open every link, some of them several times.
+#[tokio::test]
+async fn opening_a_link_uses_nothing_up_and_the_link_works_in_another_browser() {
+    let (server, acme, alice) = scene().await;
+    let (_, mail) = ask_for_reset(&server, &acme, &alice.browser(), "alice@example.com").await;
+    for _ in 0..3 {
+        let scanner = server.browser();
+        let page = scanner.visit(&mail.link()).await;
+        assert_eq!(
+            (page.status, page.heading().as_str()),
+            (200, EN.new_password_title)
+        );
+        assert!(page.is_not_stored());
+    }
+    let phone = server.browser();
+    let done = choose(&phone.visit(&mail.link()).await, NEW).await;
+    assert_eq!((done.status, done.page()), (200, "/account"));
+    assert_eq!(phone.visit("/account").await.status, 200);
+}
+
+#[tokio::test]
+async fn an_unknown_name_gets_the_same_answer_and_no_mail() {
+    let (server, acme, alice) = scene().await;
+    server.change_user(&alice, |user| user.enabled = false).await;
+    for nobody in ["nobody@example.com", "alice@example.com"] {
+        let login = begin(&acme, &server.browser()).await;
+        let sent = request_mail(&login, EN.forgot_password, nobody).await;
+        assert_eq!((sent.status, sent.heading().as_str()), (200, EN.check_mail_title));
+        assert!(sent.text().contains(nobody));
+        let rows = server
+            .app
+            .core
+            .store
+            .read(|snapshot| Ok((OUTBOX.count(snapshot)?, ONE_TIME_LINKS.count(snapshot)?)));
+        assert_eq!(rows.unwrap().0, 1, "the same rows are written");
+        assert!(server.mails().await.is_empty());
+        for _ in 0..5 {
+            let wrong = enter_code(&sent, "000000").await;
+            assert!(wrong.text().contains(EN.problem_code_wrong));
+        }
+        assert!(
+            enter_code(&sent, "000000")
+                .await
+                .text()
+                .contains(EN.problem_code_over)
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_code_is_void_after_five_wrong_ones_and_the_link_still_works() {
+    let (server, acme, alice) = scene().await;
+    let (sent, mail) = ask_for_reset(&server, &acme, &alice.browser(), "alice@example.com").await;
+    let wrong = if mail.code() == "123456" {
+        "654321"
+    } else {
+        "123456"
+    };
+    for _ in 0..5 {
+        assert!(
+            enter_code(&sent, wrong)
+                .await
+                .text()
+                .contains(EN.problem_code_wrong)
+        );
+    }
+    let right = enter_code(&sent, &mail.code()).await;
+    assert!(right.text().contains(EN.problem_code_over));
+    let page = alice.browser().visit(&mail.link()).await;
+    assert_eq!(choose(&page, NEW).await.page(), "/account");
+}
+
+/// The code of another browser's mail is worth nothing: what the browser keeps of the mail is bound to its sign-in.
+#[tokio::test]
+async fn a_code_works_only_in_the_browser_in_which_the_mail_was_requested() {
+    let (server, acme, alice) = scene().await;
+    let (sent, mail) = ask_for_reset(&server, &acme, &alice.browser(), "alice@example.com").await;
+    let thief = server.browser();
+    let stolen = thief.visit(&sent.path).await;
+    assert_eq!(stolen.status, 400);
+    let own = begin(&acme, &thief).await;
+    let own = request_mail(&own, EN.forgot_password, "nobody@example.com").await;
+    let form = only_form(&own)
+        .with("mail", only_form(&sent).value("mail").unwrap())
+        .with("code", &mail.code());
+    assert_eq!(thief.submit(&form).await.status, 400);
+}
+
+#[tokio::test]
+async fn a_link_is_void_once_it_has_expired_or_the_password_or_the_address_has_changed() {
+    let (server, acme, alice) = scene().await;
+    for change in ["time", "password", "address", "disabled"] {
+        let (_, mail) = ask_for_reset(&server, &acme, &server.browser(), "alice@example.com").await;
+        let page = server.browser().visit(&mail.link()).await;
+        assert_eq!(page.status, 200);
+        match change {
+            "time" => server.advance(HOUR),
+            "password" => set_password(&server, "another good password").await,
+            "address" => {
+                let address = Some("new@example.com".to_owned());
+                server.change_user(&alice, |user| user.email = address).await;
+            }
+            _ => server.change_user(&alice, |user| user.enabled = false).await,
+        }
+        let refused = choose(&page, NEW).await;
+        assert_eq!(refused.heading(), EN.error_link, "{change}");
+        server
+            .change_user(&alice, |user| user.email = Some("alice@example.com".to_owned()))
+            .await;
+    }
+    sweep_all(&server).await;
+    server.advance(2 * HOUR);
+    sweep_all(&server).await;
+    let left = server
+        .app
+        .core
+        .store
+        .read(|snapshot| ONE_TIME_LINKS.count(snapshot));
+    assert_eq!(left.unwrap(), 0, "expired links are removed");
+}
+
+async fn set_password(server: &Server, password: &str) {
+    let request = user::SetPassword {
+        who: "alice@example.com".to_owned(),
+        password: user::NewPassword::Given(SecretString::new(password)),
+        keep_sessions: true,
+    };
+    user::set_password(server.admin(), request).await.unwrap();
+}
+
+/// Two clicks, or a link that was forwarded and used at the same time.
+#[tokio::test]
+async fn of_two_uses_at_once_one_wins() {
+    let (server, acme, _alice) = scene().await;
+    let (_, mail) = ask_for_reset(&server, &acme, &server.browser(), "alice@example.com").await;
+    let (one, two) = (server.browser(), server.browser());
+    let (one, two) = (one.visit(&mail.link()).await, two.visit(&mail.link()).await);
+    let (one, two) = tokio::join!(choose(&one, NEW), choose(&two, "another good password"));
+    let won = [&one, &two].map(|page| page.page() == "/account" && page.status == 200);
+    assert!(won[0] != won[1], "{} {}", one.page(), two.page());
+}
+
+#[tokio::test]
+async fn mails_are_limited_by_recipient_and_by_sender() {
+    let (server, acme, _alice) = scene().await;
+    let login = begin(&acme, &server.browser()).await;
+    for attempt in 0..5 {
+        let page = request_mail(&login, EN.forgot_password, " Alice@Example.com").await;
+        let (status, shown) = if attempt < 4 {
+            (200, "/check-mail")
+        } else {
+            (429, "/recover")
+        };
+        assert_eq!((page.status, page.page()), (status, shown), "{attempt}");
+    }
+    assert_eq!(server.mails().await.len(), 4);
+    for number in 0..6 {
+        let page = request_mail(&login, EN.forgot_password, &format!("{number}@example.com")).await;
+        assert_eq!(page.page(), "/check-mail");
+    }
+    let page = request_mail(&login, EN.forgot_password, "seven@example.com").await;
+    assert_eq!((page.status, page.header("retry-after").is_some()), (429, true));
+}
+
+/// Nothing of the request makes a link, neither the host nor a forwarded header.
+#[tokio::test]
+async fn links_are_made_of_the_issuer_only() {
+    let (server, acme, _alice) = scene().await;
+    let login = begin(&acme, &server.browser()).await;
+    let page = login
+        .browser()
+        .visit(&link_named(&login, EN.forgot_password))
+        .await;
+    let form = only_form(&page).with("address", "alice@example.com");
+    let headers = [
+        ("origin", ISSUER),
+        ("sec-fetch-site", "same-origin"),
+        ("x-forwarded-host", "evil.example"),
+        ("forwarded", "host=evil.example"),
+    ];
+    login.browser().submit_with(&form, &headers).await;
+    let Content::ResetPassword { link, .. } = server.mail().await.message.content else {
+        panic!("another mail");
+    };
+    assert!(
+        link.starts_with(&format!("{ISSUER}/link?token=idsvc_li_")),
+        "{link}"
+    );
+}
+
+#[tokio::test]
+async fn forms_from_other_pages_are_refused() {
+    let (server, acme, _alice) = scene_with(open).await;
+    let login = begin(&acme, &server.browser()).await;
+    let browser = login.browser();
+    let recover = only_form(&browser.visit(&link_named(&login, EN.forgot_password)).await);
+    let sign_up = only_form(&browser.visit(&link_named(&login, EN.create_account)).await);
+    for form in [
+        recover.clone(),
+        sign_up.clone(),
+        recover.with("csrf", sign_up.value("csrf").unwrap()),
+    ] {
+        let form = form.with("address", "alice@example.com");
+        let foreign = [
+            ("origin", "https://evil.example"),
+            ("sec-fetch-site", "cross-site"),
+        ];
+        assert_eq!(browser.submit_with(&form, &foreign).await.status, 400);
+        let without = form.without("csrf");
+        assert_eq!(browser.submit(&without).await.status, 400);
+    }
+    assert!(server.mails().await.is_empty());
+    let (_, mail) = ask_for_reset(&server, &acme, browser, "alice@example.com").await;
+    let page = server.browser().visit(&mail.link()).await;
+    let form = only_form(&page).with("new-password", NEW);
+    let foreign = [
+        ("origin", "https://evil.example"),
+        ("sec-fetch-site", "cross-site"),
+    ];
+    assert_eq!(page.browser().submit_with(&form, &foreign).await.status, 400);
+    assert_eq!(page.browser().submit(&form.without("csrf")).await.status, 400);
+    assert_eq!(choose(&page, NEW).await.page(), "/account");
+}
+
+#[tokio::test]
+async fn a_person_signs_up_and_comes_to_the_application_as_a_verified_user() {
+    let (server, acme, _) = scene_with(open).await;
+    let browser = server.browser();
+    let audit = Audit::listen();
+    let login = begin(&acme, &browser).await;
+    let sent = request_mail(&login, EN.create_account, "bob@example.com").await;
+    let mail = server.mail().await;
+    let page = enter_code(&sent, &format!(" {} {}", &mail.code()[..3], &mail.code()[3..])).await;
+    assert_eq!(page.heading(), EN.create_account);
+    let form = only_form(&page)
+        .with("name", "Bob <Builder>")
+        .with("new-password", NEW);
+    let done = browser.submit(&form).await;
+    let code = done.callback().code();
+    let tokens = acme.redeem(&code).await.tokens();
+    let claims = acme.userinfo(tokens.access_token()).await.json();
+    assert_eq!(
+        (&claims["email"], &claims["email_verified"], &claims["name"]),
+        (&"bob@example.com".into(), &true.into(), &"Bob <Builder>".into())
+    );
+    let events = audit.take(&["account_created"]);
+    assert_eq!(
+        (&events[0]["client_id"], &events[0]["invited"]),
+        (&"acme".into(), &"false".into())
+    );
+    let again = begin(&acme, &server.browser()).await;
+    again.type_in("bob@example.com", NEW).await.callback().code();
+}
+
+#[tokio::test]
+async fn a_known_address_gets_a_mail_that_says_so_and_the_page_does_not() {
+    let (server, acme, _alice) = scene_with(open).await;
+    let login = begin(&acme, &server.browser()).await;
+    let sent = request_mail(&login, EN.create_account, "ALICE@example.com").await;
+    assert_eq!(sent.heading(), EN.check_mail_title);
+    let mail = server.mail().await;
+    assert!(
+        matches!(mail.message.content, Content::AlreadySignedUp { .. }),
+        "{mail:?}"
+    );
+    assert!(
+        enter_code(&sent, "000000")
+            .await
+            .text()
+            .contains(EN.problem_code_wrong)
+    );
+}
+
+/// The person who opens the link chooses the password, so that nobody can prepare an account for another person's address.
+#[tokio::test]
+async fn a_sign_up_link_that_another_browser_opens_gives_the_first_one_nothing() {
+    let (server, acme, _) = scene_with(open).await;
+    let attacker = server.browser();
+    let login = begin(&acme, &attacker).await;
+    let sent = request_mail(&login, EN.create_account, "victim@example.com").await;
+    let mail = server.mail().await;
+    let victim = server.browser();
+    let done = choose(&victim.visit(&mail.link()).await, NEW).await;
+    assert_eq!(done.page(), "/account");
+    assert!(
+        enter_code(&sent, &mail.code())
+            .await
+            .text()
+            .contains(EN.problem_code_over)
+    );
+    assert_eq!(attacker.visit("/account").await.page(), "/login");
+}
+
+#[tokio::test]
+async fn an_address_that_was_taken_meanwhile_is_not_taken_over() {
+    let (server, acme, _) = scene_with(open).await;
+    let login = begin(&acme, &server.browser()).await;
+    let sent = request_mail(&login, EN.create_account, "carol@example.com").await;
+    let page = enter_code(&sent, &server.mail().await.code()).await;
+    let carol = server.user("carol").await;
+    let refused = choose(&page, NEW).await;
+    assert_eq!(refused.heading(), EN.error_link);
+    let login = begin(&acme, &carol.browser()).await;
+    login.sign_in().await.callback().code();
+}
+
+#[tokio::test]
+async fn only_allowed_addresses_sign_up() {
+    let (server, acme, _) = scene_with(|policy| {
+        open(policy);
+        policy.accounts.allowed_domains = vec!["example.com".to_owned()];
+    })
+    .await;
+    let fields = ProviderFields {
+        issuer: Some("https://corp.example".to_owned()),
+        client_id: Some("idsvc".to_owned()),
+        domains: Some(vec!["example.com".to_owned()]),
+        link: Some(LinkPolicy::VerifiedEmail),
+        ..Default::default()
+    };
+    let login = begin(&acme, &server.browser()).await;
+    for (address, problem) in [
+        ("dan@elsewhere.example", EN.problem_address_not_allowed),
+        ("dan", EN.problem_no_address),
+        ("dan@example.com\r\nBcc: all@example.com", EN.problem_no_address),
+    ] {
+        let page = request_mail(&login, EN.create_account, address).await;
+        assert!(page.text().contains(problem), "{address}");
+    }
+    server.provider("corp", fields).await;
+    let page = request_mail(&login, EN.create_account, "dan@example.com").await;
+    assert!(page.text().contains(EN.problem_address_at_provider));
+    assert!(server.mails().await.is_empty());
+}
+
+#[tokio::test]
+async fn without_verification_a_person_signs_up_without_a_mail() {
+    let (server, acme, _alice) = scene_with(|policy| {
+        open(policy);
+        policy.accounts.verify_email = false;
+        policy.sends_mail = false;
+    })
+    .await;
+    let login = begin(&acme, &server.browser()).await;
+    let taken = request_mail(&login, EN.create_account, "alice@example.com").await;
+    assert!(taken.text().contains(EN.problem_address_taken));
+    let page = request_mail(&login, EN.create_account, "erin@example.com").await;
+    let done = choose(&page, NEW).await;
+    let tokens = acme.redeem(&done.callback().code()).await.tokens();
+    let claims = acme.userinfo(tokens.access_token()).await.json();
+    assert_eq!(claims["email_verified"], false);
+}
+
+#[tokio::test]
+async fn a_client_can_send_a_person_straight_to_the_page_for_a_new_account() {
+    let (server, acme, alice) = scene_with(open).await;
+    let request = acme.request().with("prompt", "create");
+    let page = server.browser().authorize(&request).await;
+    assert_eq!(
+        (page.page(), page.heading().as_str()),
+        ("/sign-up", EN.create_account)
+    );
+    let login = page.browser().visit(&link_named(&page, EN.back_to_sign_in)).await;
+    assert_eq!(login.page(), "/login");
+    let browser = alice.browser();
+    acme.code(&browser).await;
+    assert_eq!(
+        browser.authorize(&request).await.page(),
+        "/sign-up",
+        "although a session is live"
+    );
+    let discovery = server.get("/.well-known/openid-configuration").await.json();
+    let values = discovery["prompt_values_supported"].as_array().unwrap().clone();
+    assert!(values.contains(&"create".into()));
+
+    let (closed, acme, _) = scene().await;
+    assert_eq!(
+        closed
+            .browser()
+            .authorize(&acme.request().with("prompt", "create"))
+            .await
+            .page(),
+        "/login"
+    );
+    assert_eq!(closed.get("/sign-up").await.status, 404);
+}
+
+async fn invite(server: &Server, email: &str, groups: &[&str]) -> LinkView {
+    let request = InviteUser {
+        email: email.to_owned(),
+        groups: groups.iter().map(|name| (*name).to_owned()).collect(),
+        client_id: Some("acme".to_owned()),
+    };
+    user::invite(server.admin(), request).await.unwrap()
+}
+
+#[tokio::test]
+async fn an_invited_person_creates_an_account_in_the_groups_of_the_invitation() {
+    let (server, acme, _) = scene_with(|policy| policy.accounts.sign_up = SignUp::Invitation).await;
+    let add = NamedFields {
+        name: "staff".to_owned(),
+        fields: GroupFields::default(),
+    };
+    named::add::<GroupMetadata>(server.admin(), add).await.unwrap();
+    let view = invite(&server, "frank@example.com", &["staff"]).await;
+    assert_eq!(
+        (view.sent_to.as_deref(), view.link.is_none()),
+        (Some("frank@example.com"), true)
+    );
+    let mail = server.mail().await;
+    let browser = server.browser();
+    let page = browser.visit(&mail.link()).await;
+    assert_eq!(page.heading(), EN.create_account);
+    let form = only_form(&page).with("new-password", NEW);
+    let done = browser.submit(&form).await;
+    assert_eq!(done.location(), "https://acme.example");
+    let code = acme.code(&browser).await;
+    let user = user::show(server.admin(), "frank@example.com").unwrap();
+    assert_eq!(
+        (user.groups, user.email_verified),
+        (["staff".to_owned()].into(), true)
+    );
+    assert!(!code.is_empty());
+    assert_eq!(
+        server.browser().visit(&mail.link()).await.heading(),
+        EN.error_link
+    );
+    let login = begin(&acme, &server.browser()).await;
+    assert!(!login.text().contains(EN.create_account), "sign-up is not open");
+}
+
+#[tokio::test]
+async fn the_operator_resets_a_password_by_a_printed_link() {
+    let (server, acme, alice) = scene().await;
+    let request = |mail| ResetUser {
+        who: "alice@example.com".to_owned(),
+        mail,
+    };
+    let printed = user::reset(server.admin(), request(false)).await.unwrap();
+    let link = printed
+        .link
+        .unwrap()
+        .reveal()
+        .strip_prefix(ISSUER)
+        .unwrap()
+        .to_owned();
+    assert!(server.mails().await.is_empty());
+    acme.code(&alice.browser()).await;
+    let browser = server.browser();
+    assert_eq!(choose(&browser.visit(&link).await, NEW).await.page(), "/account");
+    let sent = user::reset(server.admin(), request(true)).await.unwrap();
+    assert_eq!(
+        (sent.sent_to.as_deref(), sent.link),
+        (Some("alice@example.com"), None)
+    );
+    assert!(server.mail().await.link().starts_with("/link?token="));
+}
+
+#[tokio::test]
+async fn a_locked_user_loses_sessions_and_grants_at_once() {
+    let (server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    let tokens = acme.redeem(&acme.code(&browser).await).await.tokens();
+    let (_, mail) = ask_for_reset(&server, &acme, &server.browser(), "alice@example.com").await;
+    let locked = user::lock(server.admin(), "alice@example.com".to_owned())
+        .await
+        .unwrap();
+    assert_eq!(locked.sessions_ended, 1);
+    assert!(locked.access_tokens_expire_at > server.clock.now());
+    assert_eq!(
+        acme.refresh(tokens.refresh_token()).await.error(),
+        "invalid_grant"
+    );
+    assert_eq!(browser.visit("/account").await.page(), "/login");
+    let refused = choose(&server.browser().visit(&mail.link()).await, NEW).await;
+    assert_eq!(refused.heading(), EN.error_link);
+}
