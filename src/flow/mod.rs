@@ -28,6 +28,7 @@ pub mod failed_passwords;
 pub mod grant_policy;
 pub mod grant_revocation;
 pub mod login;
+pub mod notice;
 pub mod one_time_link;
 pub mod outbox;
 pub mod register_client;

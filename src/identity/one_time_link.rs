@@ -60,6 +60,11 @@ pub enum LinkPurpose {
     },
     /// A new account.
     CreateAccount(NewAccount),
+    /// To end everything that was granted, after a notice.
+    SecureAccount {
+        /// The user.
+        user: Uuid,
+    },
     /// Nothing: no user has the address that was typed, or the address of a new account belongs to a user. The row is
     /// stored so that the answer takes as long as another.
     Nothing,
@@ -108,6 +113,9 @@ impl OneTimeLink {
     pub const BY_OPERATOR: Duration = Duration::from_hours(24);
     /// How long an invitation lasts.
     pub const INVITATION: Duration = Duration::from_hours(7 * 24);
+
+    /// How long the link of a notice lasts.
+    pub const NOTICE: Duration = Duration::from_hours(7 * 24);
 
     /// Whether it can be used with this secret.
     pub fn is_valid(&self, secret: Digest<LinkSecret>, now: Timestamp) -> bool {

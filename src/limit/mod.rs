@@ -17,6 +17,7 @@
 //! | | 60, 2 seconds | the host of the document or the keys; the document of a client with a record is counted after a failed fetch |
 //! | mails requested on pages | 4, 15 minutes | the recipient that was typed, whether a user has it or not |
 //! | | 10, 2 minutes | the address |
+//! | notices of new devices | 4, 15 minutes | the user |
 //! | codes and passwords typed after a mail | 30, 20 seconds | the address |
 //! | failed client authentication | 20, 10 seconds | the client's name at the address |
 //! | | 200, 1 second | the address; a public client that presents nothing is not counted |
@@ -274,6 +275,17 @@ impl Limiter {
             charges.extend(self.network_keys(from).map(|key| (&self.mail_senders, key)));
         }
         charge_all(charges, now).map(|_| ())
+    }
+
+    /// Whether this user may get a notice of a new device now.
+    pub fn may_notify(&self, user: &[u8], now: Timestamp) -> bool {
+        let key = || self.key_of(&[b"notice", user]);
+        self.mail_recipients.check(key, now).is_ok()
+    }
+
+    /// Charges a notice of a new device.
+    pub fn notified(&self, user: &[u8], now: Timestamp) {
+        self.mail_recipients.add(self.key_of(&[b"notice", user]), now);
     }
 
     /// Charges a code or a password that somebody types after a mail.

@@ -234,6 +234,11 @@ events! { 'a
         /// The session that the browser got.
         session: Uuid,
     }
+    /// A user secured the account by the link of a notice. All sessions and grants ended, and the password was removed.
+    AccountSecured = "account_secured": warn(%user) {
+        /// The user.
+        user: Uuid,
+    }
     /// A person created an account.
     AccountCreated = "account_created": info(%user, invited, client_id) {
         /// The user.

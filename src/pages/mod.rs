@@ -21,6 +21,7 @@ pub mod logged_out;
 pub mod login;
 pub mod logout;
 pub mod moment;
+pub mod secure_account;
 pub mod template_context;
 pub mod text;
 
@@ -45,6 +46,7 @@ pub use self::logged_out::LoggedOut;
 pub use self::login::{Login, LoginProblem, ProviderChoice};
 pub use self::logout::LogoutConfirm;
 pub use self::moment::Moment;
+pub use self::secure_account::SecureAccount;
 pub use self::template_context::TemplateContext;
 pub use self::text::Text;
 

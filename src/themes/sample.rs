@@ -4,7 +4,7 @@ use super::layout;
 use crate::pages::{
     Account, AccountNotice, AccountSection, AddressForm, AddressProblem, CheckMail, ChoiceProblem,
     ChoosePassword, CodeProblem, Consent, DevTokens, ErrorKind, ErrorPage, FormPost, Home, Locale, LoggedOut,
-    Login, LoginProblem, LogoutConfirm, Page,
+    Login, LoginProblem, LogoutConfirm, Page, SecureAccount,
 };
 use crate::themes::Theme;
 use crate::themes::{Finding, RenderedPage, TemplateContext};
@@ -81,6 +81,7 @@ pub fn all() -> Vec<Sample> {
         &[&first[..], &problems].concat(),
         ChoosePassword::samples(),
     ));
+    all.extend(states(&["first", "secured"], SecureAccount::samples()));
     all.extend(states(&["first", "again", "host", "device"], Consent::samples()));
     all.extend(states(&["known", "unknown"], LogoutConfirm::samples()));
     all.extend(states(&["application", "first"], LoggedOut::samples()));

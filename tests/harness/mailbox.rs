@@ -58,7 +58,9 @@ impl Mail {
             Content::SignUp { link, .. }
             | Content::AlreadySignedUp { link }
             | Content::Invitation { link, .. }
-            | Content::ResetPassword { link, .. } => link,
+            | Content::ResetPassword { link, .. }
+            | Content::NewDevice { link, .. }
+            | Content::PasswordChanged { link, .. } => link,
             other => panic!("no link in {other:?}"),
         };
         link.strip_prefix(ISSUER).unwrap().to_owned()

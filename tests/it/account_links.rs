@@ -81,6 +81,7 @@ async fn begin(acme: &RelyingParty, browser: &Browser) -> Screen {
 
 async fn ask_for_reset(server: &Server, acme: &RelyingParty, browser: &Browser, who: &str) -> (Screen, Mail) {
     let login = begin(acme, browser).await;
+    server.mails().await;
     let sent = request_mail(&login, EN.forgot_password, who).await;
     assert_eq!(sent.page(), "/check-mail");
     (sent, server.mail().await)
@@ -572,6 +573,7 @@ async fn the_operator_resets_a_password_by_a_printed_link() {
     acme.code(&alice.browser()).await;
     let browser = server.browser();
     assert_eq!(choose(&browser.visit(&link).await, NEW).await.page(), "/account");
+    server.mails().await;
     let sent = user::reset(server.admin(), request(true)).await.unwrap();
     assert_eq!(
         (sent.sent_to.as_deref(), sent.link),
@@ -598,4 +600,71 @@ async fn a_locked_user_loses_sessions_and_grants_at_once() {
     assert_eq!(browser.visit("/account").await.page(), "/login");
     let refused = choose(&server.browser().visit(&mail.link()).await, NEW).await;
     assert_eq!(refused.heading(), EN.error_link);
+}
+
+#[tokio::test]
+async fn a_new_browser_is_noticed_once_and_the_user_secures_the_account() {
+    let (server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    acme.code(&browser).await;
+    let mail = server.mail().await;
+    let Content::NewDevice { at, .. } = mail.message.content else {
+        panic!("{mail:?}");
+    };
+    assert_eq!(
+        (mail.message.to.as_str(), at),
+        ("alice@example.com", server.clock.now())
+    );
+    browser
+        .authorize(&acme.request().with("prompt", "login"))
+        .await
+        .sign_in()
+        .await;
+    assert!(server.mails().await.is_empty(), "the browser is known now");
+
+    let thief = server.browser();
+    let stolen = begin(&acme, &thief).await;
+    let stolen = stolen
+        .type_in("alice@example.com", &alice.password)
+        .await
+        .callback()
+        .code();
+    let stolen = acme.redeem(&stolen).await.tokens();
+    let mail = server.mail().await;
+    let phone = server.browser();
+    let audit = Audit::listen();
+    let page = phone.visit(&mail.link()).await;
+    assert_eq!(page.heading(), EN.secure_account);
+    assert!(acme.is_welcome(&stolen).await, "to open the link changes nothing");
+    let secured = phone.submit(&only_form(&page)).await;
+    assert_eq!(secured.heading(), EN.secured_title);
+    assert_eq!(audit.take(&["account_secured"]).len(), 1);
+    assert_eq!(thief.visit("/account").await.page(), "/login");
+    assert_eq!(
+        acme.refresh(stolen.refresh_token()).await.error(),
+        "invalid_grant"
+    );
+    let old = begin(&acme, &server.browser()).await;
+    let old = old.type_in("alice@example.com", &alice.password).await;
+    assert!(old.text().contains(EN.problem_credentials));
+    assert_eq!(phone.visit(&mail.link()).await.heading(), EN.error_link);
+    let reset = server.mail().await;
+    let done = choose(&phone.visit(&reset.link()).await, NEW).await;
+    assert_eq!(done.page(), "/account");
+    assert!(matches!(
+        server.mail().await.message.content,
+        Content::PasswordChanged { .. }
+    ));
+}
+
+#[tokio::test]
+async fn notices_of_new_browsers_are_limited_for_each_user() {
+    let (server, acme, alice) = scene().await;
+    for _ in 0..6 {
+        begin(&acme, &server.browser())
+            .await
+            .type_in("alice@example.com", &alice.password)
+            .await;
+    }
+    assert_eq!(server.mails().await.len(), 4);
 }

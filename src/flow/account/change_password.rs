@@ -11,9 +11,11 @@ use crate::flow::browser::Browser;
 use crate::flow::check_password::check_password;
 use crate::flow::login::session;
 use crate::flow::login::session::{AuthenticationEvent, DrawnSession, NewSession};
+use crate::flow::notice::DrawnNotice;
 use crate::flow::{Core, Failure, failed_passwords};
 use crate::identity::User;
 use crate::limit::password_attempt::PasswordAttempt;
+use crate::mail::Content;
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::password::PasswordProblem;
@@ -101,6 +103,8 @@ async fn try_change(
         .passwords
         .hash(typed.chosen.clone(), core.random.bytes())
         .await?;
+    let changed = |link| Content::PasswordChanged { at: now, link };
+    let notice = DrawnNotice::draw(core, &live.user, changed, now)?;
     let drawn = DrawnSession::draw(core, browser);
     let slot = drawn.slot();
     let policy = Arc::clone(&core.policy);
@@ -120,6 +124,7 @@ async fn try_change(
             user.updated_at = now;
             USERS.put(tx, &user.uuid, &user)?;
             FAILED_PASSWORDS.remove(tx, &user.uuid)?;
+            notice.iter().try_for_each(|notice| notice.put(tx))?;
             let ended = session::end_all(tx, user.uuid, None, now)?;
             session::end_families(tx, user.uuid, now)?;
             let new = NewSession {
@@ -134,6 +139,7 @@ async fn try_change(
     let Some((id, changed, ended)) = started else {
         return Ok(None);
     };
+    core.outbox_filled.notify_one();
     audit::record(&Event::PasswordChanged { user, session: id });
     session::record_ended(core, ended, now);
     done(PasswordChange::Changed {

@@ -12,9 +12,11 @@ use super::transaction::{BrowserRedirect, LoginContext};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::check_password::check_password;
+use crate::flow::notice::DrawnNotice;
 use crate::flow::{Core, Failure, failed_passwords};
 use crate::identity::{AuthenticationMethod, LoginName, User};
 use crate::limit::password_attempt::PasswordAttempt;
+use crate::mail::Content;
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::StoreError;
@@ -45,6 +47,8 @@ pub struct PasswordCredentials {
     pub password: Zeroizing<String>,
     /// The address it came from, for the audit.
     pub from: IpAddr,
+    /// Whether the user gets a notice, because nobody has signed in as this user in this browser before.
+    pub is_noticed: bool,
 }
 
 /// Checks a password and, if it is right, takes the next step. `user` is the owner of the name, as read before.
@@ -106,6 +110,17 @@ async fn verify_password(
     let event = AuthenticationEvent::by_password(now);
     let authority = event.factor.authority().to_owned();
     let uuid = user.uuid;
+    let new_device = |link| Content::NewDevice {
+        device: browser.device.name(),
+        address: browser.device.address,
+        at: now,
+        link,
+    };
+    let notice = if credentials.is_noticed {
+        DrawnNotice::draw(core, user, new_device, now)?
+    } else {
+        None
+    };
     let started = start_session(core, browser, login, event, now, move |tx| {
         let user = USERS.get(&*tx, &uuid)?;
         let is_checked = |user: &User| user.enabled && user.password.as_ref() == Some(&checked);
@@ -117,6 +132,7 @@ async fn verify_password(
             USERS.put(tx, &uuid, &user)?;
         }
         FAILED_PASSWORDS.remove(tx, &uuid)?;
+        notice.iter().try_for_each(|notice| notice.put(tx))?;
         Ok(Some((user, ())))
     });
     let started = match started.await? {
@@ -124,6 +140,7 @@ async fn verify_password(
         SessionStart::NoUser => return Ok(None),
         SessionStart::TransactionError(_) => return Ok(Some(SignIn::Expired)),
     };
+    core.outbox_filled.notify_one();
     audit::record(&Event::SignedIn {
         user: started.user.uuid,
         session: started.session,

@@ -8,6 +8,7 @@ pub mod create_account;
 pub mod redeem;
 pub mod request_mail;
 pub mod reset_password;
+pub mod secure_account;
 
 use uuid::Uuid;
 use zeroize::Zeroizing;
@@ -27,6 +28,7 @@ use crate::store::tables::ONE_TIME_LINKS;
 const CODES: u64 = 1_000_000;
 
 /// A link before its transaction, with all that is random in it.
+#[derive(Clone)]
 pub struct DrawnLink {
     /// Its key.
     pub key: LinkKey,

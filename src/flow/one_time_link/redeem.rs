@@ -56,6 +56,6 @@ pub async fn redeem(
         Some(LinkPurpose::CreateAccount(new)) => {
             create_account(core, browser, login, (secret, new), chosen, now).await
         }
-        Some(LinkPurpose::Nothing) | None => Ok(Redeemed::LinkOver),
+        Some(LinkPurpose::SecureAccount { .. } | LinkPurpose::Nothing) | None => Ok(Redeemed::LinkOver),
     }
 }

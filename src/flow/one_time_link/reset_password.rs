@@ -10,9 +10,11 @@ use crate::flow::login::session;
 use crate::flow::login::session::AuthenticationEvent;
 use crate::flow::login::start_session::{SessionStart, start_session};
 use crate::flow::login::transaction::LoginContext;
+use crate::flow::notice::DrawnNotice;
 use crate::flow::users::end_sessions_and_families;
 use crate::flow::{Core, Failure};
 use crate::identity::{LinkPurpose, User};
+use crate::mail::Content;
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::secret::{LinkSecret, Secret};
@@ -36,6 +38,12 @@ pub(super) async fn reset_password(
     }
     let hash = core.passwords.hash(chosen.password, core.random.bytes()).await?;
     let event = AuthenticationEvent::by_password(now);
+    let notice = DrawnNotice::draw(
+        core,
+        &user,
+        |link| Content::PasswordChanged { at: now, link },
+        now,
+    )?;
     let secret = secret.clone();
     let started = start_session(core, browser, login, event, now, move |tx| {
         let Some(LinkPurpose::ResetPassword {
@@ -58,6 +66,7 @@ pub(super) async fn reset_password(
         user.updated_at = now;
         USERS.put(tx, &user.uuid, &user)?;
         FAILED_PASSWORDS.remove(tx, &user.uuid)?;
+        notice.iter().try_for_each(|notice| notice.put(tx))?;
         let ended = end_sessions_and_families(tx, user.uuid, now)?;
         Ok(Some((user, ended)))
     });
@@ -66,6 +75,7 @@ pub(super) async fn reset_password(
         SessionStart::NoUser => return Ok(Redeemed::LinkOver),
         SessionStart::TransactionError(_) => return Ok(Redeemed::SignInOver),
     };
+    core.outbox_filled.notify_one();
     audit::record(&Event::PasswordReset {
         user: started.user.uuid,
         session: started.session,

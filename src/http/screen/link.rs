@@ -4,7 +4,7 @@ use ::http::header::{HeaderValue, LOCATION};
 use ::http::{Method, StatusCode};
 use zeroize::Zeroizing;
 
-use super::{browser_redirect, csrf, device_cookie, login_context};
+use super::{browser_redirect, csrf, device_cookie, login_context, secure_account};
 use crate::flow::account::begin;
 use crate::flow::login::transaction::{Destination, LoginContext};
 use crate::flow::one_time_link::find;
@@ -60,6 +60,9 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
     let Ok(login) = login_context::reload(context, sealed).await else {
         return begin_sign_in(context, &link);
     };
+    if let LinkPurpose::SecureAccount { user } = link.purpose {
+        return secure_account::respond(context, &parameters, &login, (&link.secret, user)).await;
+    }
     if context.method() != Method::POST {
         return draw(context, &login, &link, "", None);
     }
@@ -75,7 +78,7 @@ fn open(context: &RequestContext, token: &str) -> Result<Option<OpenLink>, Failu
     Ok(purpose.map(|purpose| OpenLink { secret, purpose }))
 }
 
-fn link_over(context: &RequestContext) -> HttpResponse {
+pub(super) fn link_over(context: &RequestContext) -> HttpResponse {
     let details = "the link has expired or was used";
     context.error_page(StatusCode::BAD_REQUEST, ErrorKind::Link, details)
 }
@@ -185,7 +188,7 @@ fn draw(
             Ok(None) => return link_over(context),
             Err(failure) => return error::failed_page(context, &failure),
         },
-        LinkPurpose::Nothing => return link_over(context),
+        LinkPurpose::SecureAccount { .. } | LinkPurpose::Nothing => return link_over(context),
     };
     let cookie = context.cookie(Cookie::Browser).unwrap_or_default();
     let rule = &context.app.core.policy.password;
@@ -213,6 +216,6 @@ fn draw(
     answer
 }
 
-fn form(login: &LoginContext) -> String {
+pub(super) fn form(login: &LoginContext) -> String {
     format!("link:{}", login.transaction.id)
 }

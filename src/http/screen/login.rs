@@ -97,8 +97,9 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
         name: LoginName::new(username),
         password: Zeroizing::new(password.to_owned()),
         from: context.client_address(),
+        is_noticed: false,
     };
-    sign_in_with_password(context, &browser, &login, &credentials, username).await
+    sign_in_with_password(context, &browser, &login, credentials, username).await
 }
 
 fn log_alternate_origin(context: &RequestContext, origin: &str) -> LoginProblem {
@@ -113,21 +114,23 @@ async fn sign_in_with_password(
     context: &RequestContext,
     browser: &Browser,
     login: &LoginContext,
-    credentials: &PasswordCredentials,
+    mut credentials: PasswordCredentials,
     username: &str,
 ) -> HttpResponse {
     let (core, limits, from) = (&context.app.core, &context.app.limits, credentials.from);
-    let name = credentials.name.as_str();
     let user = match password::user_named(core, &credentials.name) {
         Ok(user) => user,
         Err(error) => return error::failed_page(context, &error.into()),
     };
     let known = device_cookie::device_id(context, &credentials.name, user.as_ref());
     let known = known.as_ref().map(<[u8; 16]>::as_slice);
+    let name = credentials.name.clone();
+    let notified = user.as_ref().map(|user| user.uuid).filter(|_| known.is_none());
+    credentials.is_noticed = notified.is_some_and(|user| limits.may_notify(user.as_bytes(), context.now));
     let draw_again = async |problem| {
         let attempt = FailedAttempt {
             username,
-            has_failed_often: known.is_none() && limits.has_failed_often(name, context.now),
+            has_failed_often: known.is_none() && limits.has_failed_often(name.as_str(), context.now),
         };
         redraw(context, &login.sealed, problem, Some(&attempt)).await
     };
@@ -137,13 +140,16 @@ async fn sign_in_with_password(
         error::set_retry_after(&mut page, seconds);
         page
     };
-    let attempt = match limits.try_password(name, known, from, context.now) {
+    let attempt = match limits.try_password(name.as_str(), known, from, context.now) {
         Ok(attempt) => attempt,
         Err(wait) => return throttled(wait.seconds()).await,
     };
-    match password::sign_in(core, browser, login, user, credentials, &attempt, context.now).await {
+    match password::sign_in(core, browser, login, user, &credentials, &attempt, context.now).await {
         Ok(SignIn::Done { redirect, user }) => {
             let mut answer = browser_redirect::send(context, redirect);
+            if credentials.is_noticed {
+                limits.notified(user.uuid.as_bytes(), context.now);
+            }
             let cookie = device_cookie::issue(context, &credentials.name, &user);
             browser_redirect::append_cookie(&mut answer, cookie);
             answer

@@ -17,6 +17,7 @@ pub mod login;
 pub mod login_context;
 pub mod logout;
 pub mod recover;
+mod secure_account;
 pub mod sign_up;
 
 use crate::identity::User;

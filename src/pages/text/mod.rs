@@ -142,6 +142,14 @@ texts! {
     pub problem_code_wrong: &'static str,
     /// The code was not accepted.
     pub problem_code_over: &'static str,
+    /// Heading and button.
+    pub secure_account: &'static str,
+    /// What the button does; `{}` is the name to sign in with.
+    pub secure_lead: &'static str,
+    /// Heading.
+    pub secured_title: &'static str,
+    /// What to do next; `{}` is the name to sign in with.
+    pub secured_lead: &'static str,
     /// Heading: a link from a mail cannot be used.
     pub error_link: &'static str,
     /// What happened, and what the reader can do.

@@ -1,0 +1,48 @@
+//! Notices: mails that tell a user what happened to the account, with a link that secures it.
+
+use super::Core;
+use super::one_time_link::DrawnLink;
+use super::outbox::DrawnMail;
+use crate::clock::Timestamp;
+use crate::identity::{LinkPurpose, OneTimeLink, User};
+use crate::mail::{Content, Message};
+use crate::store::StoreError;
+use crate::store::engine::Tx;
+
+/// A notice before its transaction.
+#[derive(Clone)]
+pub struct DrawnNotice {
+    link: DrawnLink,
+    mail: DrawnMail,
+}
+
+impl DrawnNotice {
+    /// Draws a notice. `content` gets the link. `None` if no mail can be sent, or the user has no address.
+    pub fn draw(
+        core: &Core,
+        user: &User,
+        content: impl FnOnce(String) -> Content,
+        now: Timestamp,
+    ) -> Result<Option<Self>, StoreError> {
+        let Some(to) = user.email.clone().filter(|_| core.policy.sends_mail) else {
+            return Ok(None);
+        };
+        let purpose = LinkPurpose::SecureAccount { user: user.uuid };
+        let link = DrawnLink::draw(core, purpose, now + OneTimeLink::NOTICE);
+        let languages = user.claims.get("locale").and_then(|locale| locale.as_str());
+        let message = Message {
+            to,
+            languages: languages.map(ToOwned::to_owned),
+            client_id: None,
+            content: content(link.address(&core.policy.issuer)),
+        };
+        let mail = DrawnMail::draw(core, &message, now)?;
+        Ok(Some(Self { link, mail }))
+    }
+
+    /// Stores the link and the mail.
+    pub fn put(&self, tx: &mut dyn Tx) -> Result<(), StoreError> {
+        self.link.put(tx)?;
+        self.mail.put(tx)
+    }
+}

@@ -1,0 +1,73 @@
+//! A user who did not cause what a notice told secures the account.
+
+use uuid::Uuid;
+
+use super::{DrawnLink, use_up};
+use crate::clock::Timestamp;
+use crate::flow::login::session;
+use crate::flow::outbox::DrawnMail;
+use crate::flow::users::end_sessions_and_families;
+use crate::flow::{Core, Failure};
+use crate::identity::{LinkPurpose, OneTimeLink, User};
+use crate::mail::{Content, Message};
+use crate::observe::audit;
+use crate::observe::audit::Event;
+use crate::secret::{LinkSecret, Secret};
+use crate::store::tables::USERS;
+
+/// Ends all sessions and grants, removes the password, and sends a link to choose a new one, in one transaction. Returns
+/// the address that the link is sent to; `None` if the link of the notice can no longer be used.
+///
+/// The link of the notice does not set a password itself. It lasts for a week, and the mail may lie in many places.
+pub async fn secure_account(
+    core: &Core,
+    secret: &Secret<LinkSecret>,
+    user: Uuid,
+    now: Timestamp,
+) -> Result<Option<String>, Failure> {
+    let user = core.store.read(|snapshot| USERS.get(snapshot, &user))?;
+    let Some((user, to)) = user.and_then(|user| Some((user.uuid, user.email?))) else {
+        return Ok(None);
+    };
+    let expires_at = now + OneTimeLink::REQUESTED;
+    let purpose = LinkPurpose::ResetPassword {
+        user,
+        email: Some(to.clone()),
+        password: None,
+    };
+    let link = DrawnLink::draw(core, purpose, expires_at);
+    let message = Message {
+        to: to.clone(),
+        languages: None,
+        client_id: None,
+        content: Content::ResetPassword {
+            link: link.address(&core.policy.issuer),
+            code: None,
+            expires_at,
+        },
+    };
+    let mail = DrawnMail::draw(core, &message, now)?;
+    let (secret, address) = (secret.clone(), to.clone());
+    let ended = core.store.write("secure_account", move |tx| {
+        let Some(LinkPurpose::SecureAccount { user }) = use_up(tx, &secret, now)? else {
+            return Ok(None);
+        };
+        let is_same = |user: &User| user.email.as_ref() == Some(&address);
+        let Some(mut user) = USERS.get(&*tx, &user)?.filter(is_same) else {
+            return Ok(None);
+        };
+        user.password = None;
+        user.updated_at = now;
+        USERS.put(tx, &user.uuid, &user)?;
+        link.put(tx)?;
+        mail.put(tx)?;
+        end_sessions_and_families(tx, user.uuid, now).map(Some)
+    });
+    let Some(ended) = ended.await? else {
+        return Ok(None);
+    };
+    core.outbox_filled.notify_one();
+    audit::record(&Event::AccountSecured { user });
+    session::record_ended(core, ended, now);
+    Ok(Some(to))
+}
