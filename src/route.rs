@@ -188,6 +188,8 @@ routes! {
         Recover "/recover", READ_OR_SUBMIT, "recover", None, User;
         /// The page on which people begin an account, if `accounts.sign_up` is `open`.
         SignUp "/sign-up", READ_OR_SUBMIT, "sign_up", None, User;
+        /// The page on which people request a mail to sign in without a password, if `accounts.email_sign_in` allows it.
+        SignInByMail "/sign-in-by-mail", READ_OR_SUBMIT, "sign_in_by_mail", None, User;
         /// The page on which people type the code of a mail.
         CheckMail "/check-mail", READ_OR_SUBMIT, "check_mail", None, User;
         /// The page that a link in a mail leads to.
@@ -294,6 +296,7 @@ impl Route {
                     | Self::Login
                     | Self::Recover
                     | Self::SignUp
+                    | Self::SignInByMail
                     | Self::CheckMail
                     | Self::Link
                     | Self::Consent

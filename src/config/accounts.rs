@@ -33,6 +33,15 @@ pub(super) const ALLOWED_DOMAINS: Setting = setting(
     "The domains whose addresses may sign up. Left out: all. Invitations are not limited.",
 );
 
+pub(super) const EMAIL_SIGN_IN: Setting = setting(
+    "accounts.email_sign_in",
+    Kind::Flag,
+    ("BOOL", "Let users sign in by a link or a code from a mail"),
+    Some("false"),
+    "true",
+    "Whether users may sign in by a link or a code from a mail, without a password. Needs mail.url.",
+);
+
 /// Who may create an account.
 pub(super) fn policy(reader: &mut Reader<'_>) -> AccountPolicy {
     let sign_up = match reader.one_of(SIGN_UP.key, &["off", "invitation", "open"]) {
@@ -50,6 +59,7 @@ pub(super) fn policy(reader: &mut Reader<'_>) -> AccountPolicy {
     }
     AccountPolicy {
         sign_up,
+        email_sign_in: reader.flag(EMAIL_SIGN_IN.key),
         verify_email: reader.flag(VERIFY_EMAIL.key),
         allowed_domains: domains.iter().map(|domain| domain.to_lowercase()).collect(),
     }

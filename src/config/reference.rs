@@ -252,6 +252,7 @@ pub const SETTINGS: &[Setting] = &[
     ),
     accounts::SIGN_UP,
     accounts::VERIFY_EMAIL,
+    accounts::EMAIL_SIGN_IN,
     accounts::ALLOWED_DOMAINS,
     clients::REGISTRATION,
     clients::MOST_REGISTERED,

@@ -119,7 +119,9 @@ fn evaluate(
         )));
     }
     let needs_consent = match authorization.factor {
-        AuthenticationMethod::Password | AuthenticationMethod::Federated { .. } => client.requires_consent(),
+        AuthenticationMethod::Password
+        | AuthenticationMethod::Email
+        | AuthenticationMethod::Federated { .. } => client.requires_consent(),
         AuthenticationMethod::Anonymous => false,
     };
     if needs_consent {

@@ -282,7 +282,9 @@ fn sweep_codes(
 fn family_retention(family: &RefreshFamily, policy: &Policy) -> Duration {
     let access_token = policy.lifetimes.access_token;
     match family.authorization.factor {
-        AuthenticationMethod::Password | AuthenticationMethod::Federated { .. } => access_token,
+        AuthenticationMethod::Password
+        | AuthenticationMethod::Email
+        | AuthenticationMethod::Federated { .. } => access_token,
         AuthenticationMethod::Anonymous => access_token.max(policy.anonymous_retention),
     }
 }

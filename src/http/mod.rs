@@ -234,6 +234,7 @@ async fn dispatch(context: &RequestContext, route: &Route) -> HttpResponse {
         Route::Login => Box::pin(screen::login::respond(context)).await,
         Route::Recover => Box::pin(screen::recover::respond(context)).await,
         Route::SignUp => Box::pin(screen::sign_up::respond(context)).await,
+        Route::SignInByMail => Box::pin(screen::sign_in_by_mail::respond(context)).await,
         Route::CheckMail => Box::pin(screen::check_mail::respond(context)).await,
         Route::Link => Box::pin(screen::link::respond(context)).await,
         Route::Consent => Box::pin(screen::consent::respond(context)).await,

@@ -19,6 +19,8 @@ pub struct AccountPolicy {
     pub sign_up: SignUp,
     /// Whether a person who signs up must prove the address by a mail.
     pub verify_email: bool,
+    /// Whether users may sign in by a link or a code from a mail.
+    pub email_sign_in: bool,
     /// The domains whose addresses may sign up, in lower case; all if there are none.
     pub allowed_domains: Vec<String>,
 }

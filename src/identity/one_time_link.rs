@@ -21,6 +21,18 @@ pub struct OneTimeLink {
     pub code: Option<LinkCode>,
     /// When it expires.
     pub expires_at: Timestamp,
+    /// The sign-in in which it was requested; none if it was not requested in a browser.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requested_in: Option<RequestingSignIn>,
+}
+
+/// The sign-in in which a link was requested. If the link is opened in the same browser, the sign-in continues.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestingSignIn {
+    /// The id of its login transaction.
+    pub transaction: Uuid,
+    /// The transaction, sealed. It opens only in the browser in which it began.
+    pub sealed: String,
 }
 
 /// The key of a link in the store.
@@ -33,8 +45,20 @@ pub struct RequestedMail {
     pub link: LinkKey,
     /// The name or address that was typed.
     pub recipient: String,
-    /// Whether it was requested to create an account.
-    pub is_sign_up: bool,
+    /// What it was requested for.
+    pub reason: MailReason,
+}
+
+/// What a person requests a mail for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MailReason {
+    /// A new password.
+    Reset,
+    /// A new account.
+    SignUp,
+    /// To sign in without a password.
+    SignIn,
 }
 
 impl RequestedMail {
@@ -60,6 +84,13 @@ pub enum LinkPurpose {
     },
     /// A new account.
     CreateAccount(NewAccount),
+    /// To sign a user in, in the sign-in in which it was requested.
+    SignIn {
+        /// The user.
+        user: Uuid,
+        /// The address that the link was sent to. The link is void if the user's address has changed.
+        email: String,
+    },
     /// To end everything that was granted, after a notice.
     SecureAccount {
         /// The user.

@@ -15,6 +15,8 @@ use crate::secret::{Digest, SessionCookie};
 pub enum AuthenticationMethod {
     /// A stored password.
     Password,
+    /// By a link or a code from a mail.
+    Email,
     /// Not at all: an anonymous user of a device.
     Anonymous,
     /// At an upstream provider.
@@ -29,7 +31,7 @@ impl AuthenticationMethod {
     pub fn provider(&self) -> Option<&str> {
         match self {
             Self::Federated { provider } => Some(provider),
-            Self::Password | Self::Anonymous => None,
+            Self::Password | Self::Email | Self::Anonymous => None,
         }
     }
 
@@ -37,6 +39,7 @@ impl AuthenticationMethod {
     pub fn authority(&self) -> &str {
         match self {
             Self::Password => "credential",
+            Self::Email => "email",
             Self::Anonymous => "anonymous",
             Self::Federated { provider } => provider,
         }
@@ -46,6 +49,7 @@ impl AuthenticationMethod {
     pub fn method(&self) -> Option<&'static str> {
         match self {
             Self::Password => Some("pwd"),
+            Self::Email => Some("otp"),
             Self::Anonymous => None,
             Self::Federated { .. } => Some("fed"),
         }

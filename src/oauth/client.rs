@@ -245,7 +245,7 @@ impl Client {
     /// Whether users may sign in to the client by this method.
     pub fn accepts(&self, method: &AuthenticationMethod) -> bool {
         match method {
-            AuthenticationMethod::Password => self.password_sign_in,
+            AuthenticationMethod::Password | AuthenticationMethod::Email => self.password_sign_in,
             AuthenticationMethod::Federated { provider } => self.accepts_provider(provider),
             AuthenticationMethod::Anonymous => self.may_use(GrantType::Anonymous),
         }

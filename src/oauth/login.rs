@@ -107,7 +107,9 @@ impl ResolvedPurpose {
         match self {
             Self::Code { client, .. } => client.accepts(factor),
             Self::Account(_) => match factor {
-                AuthenticationMethod::Password | AuthenticationMethod::Federated { .. } => true,
+                AuthenticationMethod::Password
+                | AuthenticationMethod::Email
+                | AuthenticationMethod::Federated { .. } => true,
                 AuthenticationMethod::Anonymous => false,
             },
         }

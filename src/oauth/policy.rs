@@ -101,6 +101,11 @@ impl Policy {
         self.password.check(chosen, &known)
     }
 
+    /// Whether users may sign in by a link or a code from a mail.
+    pub fn offers_email_sign_in(&self) -> bool {
+        self.sends_mail && self.accounts.email_sign_in
+    }
+
     /// How long a key must stay published after it last signed: the longest lifetime of tokens and sessions. Expired ID
     /// tokens are presented as hints while their session lasts (OpenID Connect Core 3.1.2.1, RP-Initiated Logout 1.0
     /// section 2).

@@ -31,6 +31,8 @@ pub enum MailPurpose {
     Reset,
     /// A new account.
     SignUp,
+    /// To sign in without a password.
+    SignIn,
 }
 
 impl MailPurpose {
@@ -39,6 +41,7 @@ impl MailPurpose {
         match self {
             Self::Reset => "reset",
             Self::SignUp => "sign-up",
+            Self::SignIn => "sign-in",
         }
     }
 }
@@ -117,7 +120,12 @@ impl AddressForm {
             problem: Some(problem),
             ..sign_up.clone()
         });
-        let mut samples = vec![reset, sign_up.clone()];
+        let sign_in = Self {
+            purpose: MailPurpose::SignIn,
+            action: "/sign-in-by-mail".to_owned(),
+            ..reset.clone()
+        };
+        let mut samples = vec![reset, sign_up, sign_in];
         samples.extend(failed);
         samples
     }
@@ -126,6 +134,7 @@ impl AddressForm {
         match self.purpose {
             MailPurpose::Reset => text.recover_lead,
             MailPurpose::SignUp => text.sign_up_lead,
+            MailPurpose::SignIn => text.sign_in_by_mail_lead,
         }
     }
 
@@ -141,7 +150,7 @@ impl AddressForm {
             .problem
             .is_some_and(|problem| !matches!(problem, AddressProblem::Throttled | AddressProblem::Expired));
         let (label, kind, autocomplete) = match self.purpose {
-            MailPurpose::Reset => (text.user_name, "text", "username"),
+            MailPurpose::Reset | MailPurpose::SignIn => (text.user_name, "text", "username"),
             MailPurpose::SignUp => (text.email, "email", "email"),
         };
         html! {
@@ -171,6 +180,7 @@ impl Page for AddressForm {
         match self.purpose {
             MailPurpose::Reset => text.recover_title.to_owned(),
             MailPurpose::SignUp => text.create_account.to_owned(),
+            MailPurpose::SignIn => text.sign_in_by_mail.to_owned(),
         }
     }
 

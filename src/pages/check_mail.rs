@@ -86,14 +86,19 @@ impl CheckMail {
             problem: Some(problem),
             ..reset.clone()
         });
-        let mut samples = vec![reset, sign_up];
+        let sign_in = Self {
+            purpose: MailPurpose::SignIn,
+            again: "/sign-in-by-mail?transaction=4lQ0bI2xQ9mN".to_owned(),
+            ..reset.clone()
+        };
+        let mut samples = vec![reset, sign_up, sign_in];
         samples.extend(failed);
         samples
     }
 
     fn lead(&self, text: &Text<'_>) -> Markup {
         let template = match self.purpose {
-            MailPurpose::Reset => text.check_mail_reset,
+            MailPurpose::Reset | MailPurpose::SignIn => text.check_mail_reset,
             MailPurpose::SignUp => text.check_mail_sign_up,
         };
         sentence(template, &self.recipient)

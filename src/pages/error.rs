@@ -40,6 +40,8 @@ pub enum ErrorKind {
     Cookies,
     /// A link from a mail has expired or was used.
     Link,
+    /// A link from a mail works only in another browser.
+    OtherBrowser,
     /// The page was opened under another address than the service's own.
     Elsewhere,
     /// A limit is exceeded.
@@ -52,12 +54,13 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, for tests and previews.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Request,
         Self::NotFound,
         Self::Stale,
         Self::Cookies,
         Self::Link,
+        Self::OtherBrowser,
         Self::Elsewhere,
         Self::Throttled,
         Self::Busy,
@@ -72,6 +75,7 @@ impl ErrorKind {
             Self::Stale => "stale",
             Self::Cookies => "cookies",
             Self::Link => "link",
+            Self::OtherBrowser => "other-browser",
             Self::Elsewhere => "elsewhere",
             Self::Throttled => "throttled",
             Self::Busy => "busy",
@@ -86,6 +90,7 @@ impl ErrorKind {
             Self::Stale => text.error_stale,
             Self::Cookies => text.error_cookies,
             Self::Link => text.error_link,
+            Self::OtherBrowser => text.error_other_browser,
             Self::Elsewhere => text.error_elsewhere,
             Self::Throttled => text.error_throttled,
             Self::Busy => text.error_busy,
@@ -101,6 +106,7 @@ impl ErrorKind {
             Self::Stale => text.error_stale_advice,
             Self::Cookies => text.error_cookies_advice,
             Self::Link => text.error_link_advice,
+            Self::OtherBrowser => text.error_other_browser_advice,
             Self::Elsewhere => text.error_elsewhere_advice,
             Self::Throttled => text.error_throttled_advice,
             Self::Busy => text.problem_busy,
@@ -115,7 +121,10 @@ impl ErrorKind {
 
     /// Whether the account page is a way on beside the application.
     pub fn leads_to_account(self) -> bool {
-        matches!(self, Self::NotFound | Self::Stale | Self::Cookies | Self::Link)
+        matches!(
+            self,
+            Self::NotFound | Self::Stale | Self::Cookies | Self::Link | Self::OtherBrowser
+        )
     }
 }
 

@@ -34,6 +34,8 @@ pub struct Login {
     pub recover: Option<String>,
     /// The page on which people create an account, if they may.
     pub sign_up: Option<String>,
+    /// The page that sends a mail to sign in without a password, if there is one.
+    pub by_mail: Option<String>,
     /// The signed-in user who may go on without a password, if the application asked for a choice.
     pub continue_as: Option<Person>,
 }
@@ -147,6 +149,7 @@ impl Login {
             providers: Vec::new(),
             recover: None,
             sign_up: None,
+            by_mail: None,
             continue_as: None,
         }
     }
@@ -178,6 +181,7 @@ impl Login {
             providers: providers.clone(),
             recover: Some("/recover?transaction=4lQ0bI2xQ9mN".to_owned()),
             sign_up: Some("/sign-up?transaction=4lQ0bI2xQ9mN".to_owned()),
+            by_mail: Some("/sign-in-by-mail?transaction=4lQ0bI2xQ9mN".to_owned()),
             ..Self::sample()
         };
         let without_password = Self {
@@ -217,6 +221,13 @@ impl Login {
                     }
                 }
             }
+        }
+    }
+
+    /// The link to the page that sends a mail to sign in; empty if there is none.
+    fn way_by_mail(&self, text: &Text<'_>) -> Markup {
+        html! {
+            @if let Some(href) = &self.by_mail { p.note { a href=(href) data-optional { (text.sign_in_by_mail) } } }
         }
     }
 
@@ -319,6 +330,7 @@ impl Page for Login {
             (self.problem(text))
             (self.choice(text))
             (self.form(text))
+            (self.way_by_mail(text))
             (self.ways_by_provider(text))
             (self.way_to_account(text))
         }
@@ -348,6 +360,8 @@ impl Page for Login {
             problem_text.push_str(text.problem_failed_often);
         }
         context.text("problem_text", &problem_text);
+        context.part("by_mail", || self.way_by_mail(text));
+        context.text("by_mail_href", self.by_mail.as_deref().unwrap_or_default());
         context.part("sign_up", || self.way_to_account(text));
         context.text("recover_href", self.recover.as_deref().unwrap_or_default());
         context.text("sign_up_href", self.sign_up.as_deref().unwrap_or_default());

@@ -3,8 +3,8 @@
 use super::layout;
 use crate::pages::{
     Account, AccountNotice, AccountSection, AddressForm, AddressProblem, CheckMail, ChoiceProblem,
-    ChoosePassword, CodeProblem, Consent, DevTokens, ErrorKind, ErrorPage, FormPost, Home, Locale, LoggedOut,
-    Login, LoginProblem, LogoutConfirm, Page, SecureAccount,
+    ChoosePassword, CodeProblem, ConfirmLink, Consent, DevTokens, ErrorKind, ErrorPage, FormPost, Home,
+    LinkAction, Locale, LoggedOut, Login, LoginProblem, LogoutConfirm, Page,
 };
 use crate::themes::Theme;
 use crate::themes::{Finding, RenderedPage, TemplateContext};
@@ -71,7 +71,7 @@ pub fn all() -> Vec<Sample> {
         .concat(),
         Login::samples(),
     ));
-    let first = ["reset", "sign-up"];
+    let first = ["reset", "sign-up", "sign-in"];
     let problems = AddressProblem::ALL.map(AddressProblem::kind);
     all.extend(states(&[&first[..], &problems].concat(), AddressForm::samples()));
     let problems = CodeProblem::ALL.map(CodeProblem::kind);
@@ -81,7 +81,10 @@ pub fn all() -> Vec<Sample> {
         &[&first[..], &problems].concat(),
         ChoosePassword::samples(),
     ));
-    all.extend(states(&["first", "secured"], SecureAccount::samples()));
+    all.extend(states(
+        &LinkAction::ALL.map(LinkAction::kind),
+        ConfirmLink::samples(),
+    ));
     all.extend(states(&["first", "again", "host", "device"], Consent::samples()));
     all.extend(states(&["known", "unknown"], LogoutConfirm::samples()));
     all.extend(states(&["application", "first"], LoggedOut::samples()));

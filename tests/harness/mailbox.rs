@@ -59,6 +59,7 @@ impl Mail {
             | Content::AlreadySignedUp { link }
             | Content::Invitation { link, .. }
             | Content::ResetPassword { link, .. }
+            | Content::SignIn { link, .. }
             | Content::NewDevice { link, .. }
             | Content::PasswordChanged { link, .. } => link,
             other => panic!("no link in {other:?}"),
@@ -69,7 +70,7 @@ impl Mail {
     /// The code.
     pub(crate) fn code(&self) -> String {
         match &self.message.content {
-            Content::SignUp { code, .. } => code.clone(),
+            Content::SignUp { code, .. } | Content::SignIn { code, .. } => code.clone(),
             Content::ResetPassword { code, .. } => code.clone().unwrap(),
             other => panic!("no code in {other:?}"),
         }

@@ -668,3 +668,86 @@ async fn notices_of_new_browsers_are_limited_for_each_user() {
     }
     assert_eq!(server.mails().await.len(), 4);
 }
+
+fn by_mail(policy: &mut Policy) {
+    policy.accounts.email_sign_in = true;
+}
+
+#[tokio::test]
+async fn a_user_signs_in_by_the_code_of_a_mail() {
+    let (server, acme, alice) = scene_with(by_mail).await;
+    server
+        .change_user(&alice, |user| user.email_verified = false)
+        .await;
+    let audit = Audit::listen();
+    let login = begin(&acme, &server.browser()).await;
+    let sent = request_mail(&login, EN.sign_in_by_mail, "alice@example.com").await;
+    let mail = server.mail().await;
+    let done = enter_code(&sent, &mail.code()).await;
+    let tokens = acme.redeem(&done.callback().code()).await.tokens();
+    assert_eq!(tokens.id().claims["amr"], serde_json::json!(["otp"]));
+    assert_eq!(tokens.id().claims["sub"], alice.sub());
+    assert_eq!(tokens.0["amr"][0]["authority"], "email");
+    assert_eq!(audit.take(&["signed_in"])[0]["authority"], "email");
+    let claims = acme.userinfo(tokens.access_token()).await.json();
+    assert_eq!(claims["email_verified"], true, "the code proved the address");
+    assert_eq!(
+        server.browser().visit(&mail.link()).await.heading(),
+        EN.error_link
+    );
+    assert!(acme.refresh(tokens.refresh_token()).await.status == 200);
+}
+
+/// Otherwise somebody could request a mail for another person, whose click would sign that somebody in.
+#[tokio::test]
+async fn a_sign_in_link_works_only_in_the_browser_in_which_it_was_requested() {
+    let (server, acme, _alice) = scene_with(by_mail).await;
+    let browser = server.browser();
+    let login = begin(&acme, &browser).await;
+    request_mail(&login, EN.sign_in_by_mail, "alice@example.com").await;
+    let mail = server.mail().await;
+    let phone = server.browser();
+    let refused = phone.visit(&mail.link()).await;
+    assert_eq!(
+        (refused.status, refused.heading().as_str()),
+        (400, EN.error_other_browser)
+    );
+    let own = begin(&acme, &phone).await;
+    let transaction = own.login_form().value("transaction").unwrap().to_owned();
+    let forced = phone
+        .visit(&format!("{}&transaction={transaction}", mail.link()))
+        .await;
+    let over = phone.submit(&only_form(&forced)).await;
+    assert_eq!(over.heading(), EN.error_link);
+    assert_eq!(phone.visit("/account").await.page(), "/login");
+    let page = browser.visit(&mail.link()).await;
+    assert_eq!(
+        page.heading(),
+        EN.error_link,
+        "the attempt in the other browser used it up"
+    );
+}
+
+#[tokio::test]
+async fn a_link_that_is_opened_in_the_same_browser_continues_to_the_application() {
+    let (server, acme, _alice) = scene_with(|policy| {
+        by_mail(policy);
+        open(policy);
+    })
+    .await;
+    for (link, address, heading) in [
+        (EN.sign_in_by_mail, "alice@example.com", EN.sign_in),
+        (EN.forgot_password, "alice@example.com", EN.new_password_title),
+        (EN.create_account, "gina@example.com", EN.create_account),
+    ] {
+        let browser = server.browser();
+        let login = begin(&acme, &browser).await;
+        request_mail(&login, link, address).await;
+        let mail = server.mails().await.pop().unwrap();
+        let page = browser.visit(&mail.link()).await;
+        assert_eq!((page.status, page.heading().as_str()), (200, heading));
+        let form = only_form(&page).with("new-password", NEW);
+        browser.submit(&form).await.callback().code();
+        server.mails().await;
+    }
+}

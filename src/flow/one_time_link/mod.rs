@@ -9,13 +9,14 @@ pub mod redeem;
 pub mod request_mail;
 pub mod reset_password;
 pub mod secure_account;
+pub mod sign_in;
 
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use super::Core;
 use crate::clock::Timestamp;
-use crate::identity::one_time_link::LinkKey;
+use crate::identity::one_time_link::{LinkKey, RequestingSignIn};
 use crate::identity::{LinkCode, LinkPurpose, OneTimeLink};
 use crate::oauth::access_token::hour_of;
 use crate::route::Route;
@@ -49,6 +50,7 @@ impl DrawnLink {
                 purpose,
                 code: None,
                 expires_at,
+                requested_in: None,
             },
             key,
             secret,
@@ -65,6 +67,11 @@ impl DrawnLink {
             tries_left: LinkCode::TRIES,
         });
         digits
+    }
+
+    /// Sets the sign-in in which it was requested.
+    fn request_in(&mut self, sign_in: RequestingSignIn) {
+        self.link.requested_in = Some(sign_in);
     }
 
     /// The address of the page that it leads to.
@@ -96,29 +103,28 @@ fn key_of(secret: &Secret<LinkSecret>) -> Option<LinkKey> {
     Some((u32::from_be_bytes(*hour), Uuid::from_slice(id).ok()?))
 }
 
-/// The purpose of a link, if it can be used.
+/// The link with this secret, if it can be used.
 pub fn find(
     snapshot: &dyn Snapshot,
     secret: &Secret<LinkSecret>,
     now: Timestamp,
-) -> Result<Option<LinkPurpose>, StoreError> {
+) -> Result<Option<OneTimeLink>, StoreError> {
     let Some(key) = key_of(secret) else {
         return Ok(None);
     };
     let link = ONE_TIME_LINKS.get(snapshot, &key)?;
-    let link = link.filter(|link| link.is_valid(secret.digest(), now));
-    Ok(link.map(|link| link.purpose))
+    Ok(link.filter(|link| link.is_valid(secret.digest(), now)))
 }
 
-/// Uses a link up. Returns its purpose, if it could be used.
+/// Uses a link up. Returns it, if it could be used.
 fn use_up(
     tx: &mut dyn Tx,
     secret: &Secret<LinkSecret>,
     now: Timestamp,
-) -> Result<Option<LinkPurpose>, StoreError> {
-    let purpose = find(&*tx, secret, now)?;
-    if let (Some(_), Some(key)) = (&purpose, key_of(secret)) {
+) -> Result<Option<OneTimeLink>, StoreError> {
+    let link = find(&*tx, secret, now)?;
+    if let (Some(_), Some(key)) = (&link, key_of(secret)) {
         ONE_TIME_LINKS.remove(tx, &key)?;
     }
-    Ok(purpose)
+    Ok(link)
 }

@@ -49,13 +49,15 @@ pub async fn redeem(
     chosen: Chosen,
     now: Timestamp,
 ) -> Result<Redeemed, Failure> {
-    match core.store.read(|snapshot| find(snapshot, secret, now))? {
+    let link = core.store.read(|snapshot| find(snapshot, secret, now))?;
+    match link.map(|link| link.purpose) {
         Some(LinkPurpose::ResetPassword { user, .. }) => {
             reset_password(core, browser, login, (secret, user), chosen, now).await
         }
         Some(LinkPurpose::CreateAccount(new)) => {
             create_account(core, browser, login, (secret, new), chosen, now).await
         }
-        Some(LinkPurpose::SecureAccount { .. } | LinkPurpose::Nothing) | None => Ok(Redeemed::LinkOver),
+        Some(LinkPurpose::SignIn { .. } | LinkPurpose::SecureAccount { .. } | LinkPurpose::Nothing)
+        | None => Ok(Redeemed::LinkOver),
     }
 }

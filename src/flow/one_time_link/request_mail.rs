@@ -13,7 +13,7 @@ use crate::flow::outbox::DrawnMail;
 use crate::flow::{Core, Failure};
 use crate::identity::account_policy::domain_of;
 use crate::identity::claim::looks_like_email;
-use crate::identity::one_time_link::RequestedMail;
+use crate::identity::one_time_link::{MailReason, RequestedMail, RequestingSignIn};
 use crate::identity::{LinkPurpose, LoginName, NewAccount, OneTimeLink};
 use crate::mail::{Content, Message};
 use crate::route::Route;
@@ -75,7 +75,36 @@ pub async fn request_reset(
         code: Some(code),
         expires_at,
     };
-    send(core, login, request, (to, purpose), &link, false, now).await
+    send(core, login, request, (to, purpose), &link, MailReason::Reset, now).await
+}
+
+/// Sends a link and a code to sign in, if a user has this name and an address. Returns what the browser keeps, sealed.
+pub async fn request_sign_in(
+    core: &Core,
+    login: &LoginContext,
+    request: &MailRequest<'_>,
+    now: Timestamp,
+) -> Result<String, Failure> {
+    let user = user_named(core, &LoginName::new(request.recipient))?;
+    let found = user.as_ref().filter(|user| user.enabled).and_then(|user| {
+        let email = user.email.clone()?;
+        let purpose = LinkPurpose::SignIn {
+            user: user.uuid,
+            email: email.clone(),
+        };
+        Some((email, purpose))
+    });
+    let link = |link, code| Content::SignIn { link, code };
+    send(
+        core,
+        login,
+        request,
+        found.unzip(),
+        &link,
+        MailReason::SignIn,
+        now,
+    )
+    .await
 }
 
 /// Begins an account: sends a link to the address, or returns it if addresses are not verified. A user who has the address
@@ -125,10 +154,28 @@ pub async fn request_account(
         let content = |_, _| Content::AlreadySignedUp {
             link: account.clone(),
         };
-        send(core, login, request, (to, None), &content, true, now).await?
+        send(
+            core,
+            login,
+            request,
+            (to, None),
+            &content,
+            MailReason::SignUp,
+            now,
+        )
+        .await?
     } else {
         let content = |link, code| Content::SignUp { link, code };
-        send(core, login, request, (to, Some(new)), &content, true, now).await?
+        send(
+            core,
+            login,
+            request,
+            (to, Some(new)),
+            &content,
+            MailReason::SignUp,
+            now,
+        )
+        .await?
     };
     Ok(Ok(AccountBegun::MailSent(sealed)))
 }
@@ -151,7 +198,7 @@ async fn send(
     request: &MailRequest<'_>,
     (to, purpose): (Option<String>, Option<LinkPurpose>),
     content: &(dyn Fn(String, String) -> Content + Sync),
-    is_sign_up: bool,
+    reason: MailReason,
     now: Timestamp,
 ) -> Result<String, Failure> {
     let mut link = DrawnLink::draw(
@@ -160,6 +207,10 @@ async fn send(
         now + OneTimeLink::REQUESTED,
     );
     let code = link.add_code(core);
+    link.request_in(RequestingSignIn {
+        transaction: login.transaction.id,
+        sealed: login.sealed.clone(),
+    });
     let is_for_nobody = to.is_none();
     let message = Message {
         to: to.unwrap_or_else(|| request.recipient.to_owned()),
@@ -175,7 +226,7 @@ async fn send(
     let requested = RequestedMail {
         link: link.key,
         recipient: request.recipient.to_owned(),
-        is_sign_up,
+        reason,
     };
     core.store
         .write("request_mail", move |tx| {

@@ -46,11 +46,12 @@ pub(super) async fn reset_password(
     )?;
     let secret = secret.clone();
     let started = start_session(core, browser, login, event, now, move |tx| {
+        let link = use_up(tx, &secret, now)?;
         let Some(LinkPurpose::ResetPassword {
             user,
             email,
             password,
-        }) = use_up(tx, &secret, now)?
+        }) = link.map(|link| link.purpose)
         else {
             return Ok(None);
         };

@@ -35,13 +35,13 @@ pub async fn secure_account(
         email: Some(to.clone()),
         password: None,
     };
-    let link = DrawnLink::draw(core, purpose, expires_at);
+    let reset_link = DrawnLink::draw(core, purpose, expires_at);
     let message = Message {
         to: to.clone(),
         languages: None,
         client_id: None,
         content: Content::ResetPassword {
-            link: link.address(&core.policy.issuer),
+            link: reset_link.address(&core.policy.issuer),
             code: None,
             expires_at,
         },
@@ -49,7 +49,8 @@ pub async fn secure_account(
     let mail = DrawnMail::draw(core, &message, now)?;
     let (secret, address) = (secret.clone(), to.clone());
     let ended = core.store.write("secure_account", move |tx| {
-        let Some(LinkPurpose::SecureAccount { user }) = use_up(tx, &secret, now)? else {
+        let link = use_up(tx, &secret, now)?;
+        let Some(LinkPurpose::SecureAccount { user }) = link.map(|link| link.purpose) else {
             return Ok(None);
         };
         let is_same = |user: &User| user.email.as_ref() == Some(&address);
@@ -59,7 +60,7 @@ pub async fn secure_account(
         user.password = None;
         user.updated_at = now;
         USERS.put(tx, &user.uuid, &user)?;
-        link.put(tx)?;
+        reset_link.put(tx)?;
         mail.put(tx)?;
         end_sessions_and_families(tx, user.uuid, now).map(Some)
     });

@@ -126,9 +126,9 @@ pub fn issue_tokens(
             sid: authorization.session,
             amr: authorization.factor.method().map(|method| [method]),
             acr: match authorization.factor {
-                AuthenticationMethod::Password | AuthenticationMethod::Federated { .. } => {
-                    Some(ACR_SIGNED_IN)
-                }
+                AuthenticationMethod::Password
+                | AuthenticationMethod::Email
+                | AuthenticationMethod::Federated { .. } => Some(ACR_SIGNED_IN),
                 AuthenticationMethod::Anonymous => None,
             },
             requested: of_user,

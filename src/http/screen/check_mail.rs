@@ -4,7 +4,7 @@ use ::http::{Method, StatusCode};
 
 use super::login_context::LoginRequest;
 use super::recover::load;
-use super::{browser_redirect, csrf, link};
+use super::{browser_redirect, confirm_link, csrf, link};
 use crate::flow::login::transaction::LoginContext;
 use crate::flow::one_time_link::check_code::{CodeCheck, check_code};
 use crate::flow::one_time_link::request_mail::requested_mail;
@@ -12,7 +12,7 @@ use crate::http::context::RequestContext;
 use crate::http::cookie::Cookie;
 use crate::http::error;
 use crate::http::response::{self, HttpResponse};
-use crate::identity::one_time_link::RequestedMail;
+use crate::identity::one_time_link::{MailReason, RequestedMail};
 use crate::oauth::redirect_uri::with_query;
 use crate::pages::check_mail::{CheckMail, CodeProblem};
 use crate::pages::{ErrorKind, MailPurpose};
@@ -55,6 +55,9 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
     }
     let typed = parameters.get("code").unwrap_or_default();
     match check_code(core, &requested, typed, context.now).await {
+        Ok(CodeCheck::Right(secret)) if requested.reason == MailReason::SignIn => {
+            confirm_link::sign_in(context, &login, &secret).await
+        }
         Ok(CodeCheck::Right(secret)) => {
             response::redirect_303(&link::address(context, &login.sealed, &secret))
         }
@@ -71,10 +74,10 @@ fn draw(
     problem: Option<CodeProblem>,
 ) -> HttpResponse {
     let cookie = context.cookie(Cookie::Browser).unwrap_or_default();
-    let (purpose, again) = if requested.is_sign_up {
-        (MailPurpose::SignUp, Route::SignUp)
-    } else {
-        (MailPurpose::Reset, Route::Recover)
+    let (purpose, again) = match requested.reason {
+        MailReason::Reset => (MailPurpose::Reset, Route::Recover),
+        MailReason::SignUp => (MailPurpose::SignUp, Route::SignUp),
+        MailReason::SignIn => (MailPurpose::SignIn, Route::SignInByMail),
     };
     let again = browser_redirect::page_address(context, &again, &login.sealed);
     let page = CheckMail {

@@ -4,7 +4,7 @@ use ::http::header::{HeaderValue, LOCATION};
 use ::http::{Method, StatusCode};
 use zeroize::Zeroizing;
 
-use super::{browser_redirect, csrf, device_cookie, login_context, secure_account};
+use super::{browser_redirect, confirm_link, csrf, device_cookie, login_context};
 use crate::flow::account::begin;
 use crate::flow::login::transaction::{Destination, LoginContext};
 use crate::flow::one_time_link::find;
@@ -15,11 +15,12 @@ use crate::http::cookie::{A_YEAR, Cookie};
 use crate::http::error;
 use crate::http::request::Parameters;
 use crate::http::response::{self, HttpResponse};
+use crate::identity::one_time_link::RequestingSignIn;
 use crate::identity::{LinkPurpose, LoginName};
 use crate::oauth::redirect_uri::with_query;
 use crate::observe::metrics::RefusalReason;
-use crate::pages::ErrorKind;
 use crate::pages::choose_password::{ChoiceProblem, ChoosePassword};
+use crate::pages::{ErrorKind, LinkAction};
 use crate::password::PasswordProblem;
 use crate::route::Route;
 use crate::secret::{LinkSecret, Secret};
@@ -34,9 +35,10 @@ pub(super) fn address(context: &RequestContext, sealed: &str, secret: &Secret<Li
 const MAX_NAME: usize = 200;
 
 /// A link that can be used, and what it is for.
-struct OpenLink {
-    secret: Secret<LinkSecret>,
+pub(super) struct OpenLink {
+    pub(super) secret: Secret<LinkSecret>,
     purpose: LinkPurpose,
+    requested_in: Option<RequestingSignIn>,
 }
 
 /// Shows the page, which changes nothing, or sets the password that was chosen on it.
@@ -55,13 +57,18 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
     }
     let sealed = parameters.get("transaction").unwrap_or_default();
     if sealed.is_empty() {
-        return begin_sign_in(context, &link);
+        return enter(context, &link).await;
     }
     let Ok(login) = login_context::reload(context, sealed).await else {
         return begin_sign_in(context, &link);
     };
-    if let LinkPurpose::SecureAccount { user } = link.purpose {
-        return secure_account::respond(context, &parameters, &login, (&link.secret, user)).await;
+    let action = match link.purpose {
+        LinkPurpose::SignIn { user, .. } => Some((LinkAction::SignIn, user)),
+        LinkPurpose::SecureAccount { user } => Some((LinkAction::Secure, user)),
+        _ => None,
+    };
+    if let Some(action) = action {
+        return confirm_link::respond(context, &parameters, &login, &link, action).await;
     }
     if context.method() != Method::POST {
         return draw(context, &login, &link, "", None);
@@ -74,13 +81,32 @@ fn open(context: &RequestContext, token: &str) -> Result<Option<OpenLink>, Failu
         return Ok(None);
     };
     let store = &context.app.core.store;
-    let purpose = store.read(|snapshot| find(snapshot, &secret, context.now))?;
-    Ok(purpose.map(|purpose| OpenLink { secret, purpose }))
+    let link = store.read(|snapshot| find(snapshot, &secret, context.now))?;
+    Ok(link.map(|link| OpenLink {
+        secret,
+        purpose: link.purpose,
+        requested_in: link.requested_in,
+    }))
 }
 
 pub(super) fn link_over(context: &RequestContext) -> HttpResponse {
     let details = "the link has expired or was used";
     context.error_page(StatusCode::BAD_REQUEST, ErrorKind::Link, details)
+}
+
+/// Shows the page in the sign-in in which the link was requested, if this is its browser. Otherwise in a new one, unless
+/// the link signs in.
+async fn enter(context: &RequestContext, link: &OpenLink) -> HttpResponse {
+    if let Some(requested_in) = &link.requested_in
+        && login_context::reload(context, &requested_in.sealed).await.is_ok()
+    {
+        return response::redirect_303(&address(context, &requested_in.sealed, &link.secret));
+    }
+    if matches!(link.purpose, LinkPurpose::SignIn { .. }) {
+        let details = "the link signs in only in the browser in which it was requested";
+        return context.error_page(StatusCode::BAD_REQUEST, ErrorKind::OtherBrowser, details);
+    }
+    begin_sign_in(context, link)
 }
 
 /// Begins a sign-in for the account page in this browser, in which the link is used, and shows the page in it.
@@ -188,7 +214,9 @@ fn draw(
             Ok(None) => return link_over(context),
             Err(failure) => return error::failed_page(context, &failure),
         },
-        LinkPurpose::SecureAccount { .. } | LinkPurpose::Nothing => return link_over(context),
+        LinkPurpose::SignIn { .. } | LinkPurpose::SecureAccount { .. } | LinkPurpose::Nothing => {
+            return link_over(context);
+        }
     };
     let cookie = context.cookie(Cookie::Browser).unwrap_or_default();
     let rule = &context.app.core.policy.password;

@@ -260,6 +260,8 @@ fn draw(
         recover: (takes_password && context.app.core.policy.sends_mail).then(|| page_of(Route::Recover)),
         sign_up: (takes_password && context.app.core.policy.accounts.is_open())
             .then(|| page_of(Route::SignUp)),
+        by_mail: (takes_password && context.app.core.policy.offers_email_sign_in())
+            .then(|| page_of(Route::SignInByMail)),
         continue_as: offered_session.map(|live| person(&live.user)),
     };
     let status = match problem {

@@ -5,6 +5,7 @@ mod account_notice;
 pub mod asset;
 pub mod browser_redirect;
 pub mod check_mail;
+mod confirm_link;
 pub mod consent;
 pub mod csrf;
 pub mod device_cookie;
@@ -17,7 +18,7 @@ pub mod login;
 pub mod login_context;
 pub mod logout;
 pub mod recover;
-mod secure_account;
+pub mod sign_in_by_mail;
 pub mod sign_up;
 
 use crate::identity::User;

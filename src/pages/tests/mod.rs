@@ -363,6 +363,7 @@ fn hostile_values_stay_text_on_every_page() {
         client_name: evil(),
         recover: Some(evil()),
         sign_up: Some(evil()),
+        by_mail: Some(evil()),
         continue_as: Some(evil_person()),
     };
     let consent = Consent {

@@ -142,6 +142,16 @@ texts! {
     pub problem_code_wrong: &'static str,
     /// The code was not accepted.
     pub problem_code_over: &'static str,
+    /// Link and heading.
+    pub sign_in_by_mail: &'static str,
+    /// What to do, and what follows.
+    pub sign_in_by_mail_lead: &'static str,
+    /// Who signs in; `{}` is the name to sign in with.
+    pub sign_in_by_link_lead: &'static str,
+    /// Heading: a link from a mail was opened in another browser.
+    pub error_other_browser: &'static str,
+    /// What happened, and what the reader can do.
+    pub error_other_browser_advice: &'static str,
     /// Heading and button.
     pub secure_account: &'static str,
     /// What the button does; `{}` is the name to sign in with.

@@ -1,22 +1,49 @@
-//! The page that the link of a notice leads to.
+//! The page of a link that does one thing at a button: it signs in, or secures the account.
 
 use maud::{Markup, html};
 
 use super::form::{hidden, sentence, transaction_fields};
 use super::{Page, TemplateContext, Text};
 
-/// Asks whether the account is to be secured, and says so afterwards.
+/// Asks whether the link is to be used, because to open it changes nothing. Says what was done, if nothing follows.
 #[derive(Clone, Debug)]
-pub struct SecureAccount {
+pub struct ConfirmLink {
+    /// What the page is for.
+    pub action: LinkAction,
     /// The name with which the user signs in.
     pub account_id: String,
-    /// Where the form is posted, and its hidden fields; none once the account is secured.
-    pub form: Option<SecureForm>,
+    /// The form; none once the account is secured.
+    pub form: Option<LinkForm>,
+}
+
+/// What a link does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkAction {
+    /// It signs the user in.
+    SignIn,
+    /// It secures the account.
+    Secure,
+    /// The account is secured.
+    Secured,
+}
+
+impl LinkAction {
+    /// Every action, for tests and previews.
+    pub const ALL: [Self; 3] = [Self::SignIn, Self::Secure, Self::Secured];
+
+    /// The word that templates can compare.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::SignIn => "sign-in",
+            Self::Secure => "secure",
+            Self::Secured => "secured",
+        }
+    }
 }
 
 /// The form of the page.
 #[derive(Clone, Debug)]
-pub struct SecureForm {
+pub struct LinkForm {
     /// Where it is posted.
     pub action: String,
     /// The login transaction of the form.
@@ -27,7 +54,7 @@ pub struct SecureForm {
     pub csrf: String,
 }
 
-impl SecureForm {
+impl LinkForm {
     fn hidden(&self) -> Markup {
         html! {
             (transaction_fields(&self.transaction, &self.csrf))
@@ -36,26 +63,28 @@ impl SecureForm {
     }
 }
 
-impl SecureAccount {
-    /// The page before and after.
+impl ConfirmLink {
+    /// The page for each action.
     pub fn samples() -> Vec<Self> {
-        let form = SecureForm {
+        let form = LinkForm {
             action: "/link".to_owned(),
             transaction: "4lQ0bI2xQ9mN".to_owned(),
             token: "idsvc_li_4lQ0bI2xQ9mN".to_owned(),
             csrf: "b1x0Jm5vYQ".to_owned(),
         };
-        let sample = |form| Self {
+        let sample = |action| Self {
+            action,
             account_id: "alice@example.com".to_owned(),
-            form,
+            form: (action != LinkAction::Secured).then(|| form.clone()),
         };
-        vec![sample(Some(form)), sample(None)]
+        LinkAction::ALL.map(sample).to_vec()
     }
 
     fn lead(&self, text: &Text<'_>) -> Markup {
-        let template = match self.form {
-            Some(_) => text.secure_lead,
-            None => text.secured_lead,
+        let template = match self.action {
+            LinkAction::SignIn => text.sign_in_by_link_lead,
+            LinkAction::Secure => text.secure_lead,
+            LinkAction::Secured => text.secured_lead,
         };
         sentence(template, &self.account_id)
     }
@@ -65,21 +94,23 @@ impl SecureAccount {
             @if let Some(form) = &self.form {
                 form.stack method="post" action=(form.action) {
                     (form.hidden())
-                    button.button type="submit" { (text.secure_account) }
+                    button.button type="submit" { (self.title(text)) }
                 }
             }
         }
     }
 }
 
-impl Page for SecureAccount {
-    const NAME: &'static str = "secure-account";
+impl Page for ConfirmLink {
+    const NAME: &'static str = "confirm-link";
 
     fn title(&self, text: &Text<'_>) -> String {
-        match self.form {
-            Some(_) => text.secure_account.to_owned(),
-            None => text.secured_title.to_owned(),
-        }
+        let title = match self.action {
+            LinkAction::SignIn => text.sign_in,
+            LinkAction::Secure => text.secure_account,
+            LinkAction::Secured => text.secured_title,
+        };
+        title.to_owned()
     }
 
     fn body(&self, text: &Text<'_>) -> Markup {
@@ -94,7 +125,8 @@ impl Page for SecureAccount {
         context.part("lead", || self.lead(text));
         context.part("form", || self.form(text));
         let form = self.form.as_ref();
-        context.part("hidden", || form.map(SecureForm::hidden).unwrap_or_default());
+        context.part("hidden", || form.map(LinkForm::hidden).unwrap_or_default());
+        context.text("purpose", self.action.kind());
         context.text("action", form.map_or("", |form| &form.action));
         context.text("transaction", form.map_or("", |form| &form.transaction));
         context.text("csrf", form.map_or("", |form| &form.csrf));

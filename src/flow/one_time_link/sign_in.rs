@@ -1,0 +1,73 @@
+//! A user signs in by a link or a code from a mail, without a password.
+
+use super::{find, use_up};
+use crate::clock::Timestamp;
+use crate::flow::browser::Browser;
+use crate::flow::login::session::AuthenticationEvent;
+use crate::flow::login::start_session::{SessionStart, start_session};
+use crate::flow::login::transaction::{BrowserRedirect, LoginContext};
+use crate::flow::{Core, Failure};
+use crate::identity::{AuthenticationMethod, LinkPurpose, OneTimeLink, User};
+use crate::observe::audit;
+use crate::observe::audit::Event;
+use crate::secret::{LinkSecret, Secret};
+use crate::store::tables::USERS;
+
+/// The result of a sign-in by a link.
+#[derive(Debug)]
+pub enum LinkSignIn {
+    /// The user is signed in, and the browser goes here.
+    Done(BrowserRedirect),
+    /// The link or the sign-in is over.
+    Over,
+}
+
+/// Signs the user in, in the sign-in in which the mail was requested. In another one the link is refused: somebody could
+/// request a mail for another person, who would then sign that browser in.
+pub async fn sign_in_by_link(
+    core: &Core,
+    browser: &Browser,
+    login: &LoginContext,
+    secret: &Secret<LinkSecret>,
+    now: Timestamp,
+) -> Result<LinkSignIn, Failure> {
+    let event = AuthenticationEvent {
+        factor: AuthenticationMethod::Email,
+        ..AuthenticationEvent::by_password(now)
+    };
+    let authority = event.factor.authority().to_owned();
+    let (secret, transaction) = (secret.clone(), login.transaction.id);
+    let started = start_session(core, browser, login, event, now, move |tx| {
+        let is_requested_here = |link: &OneTimeLink| {
+            let requested_in = link.requested_in.as_ref();
+            requested_in.is_some_and(|sign_in| sign_in.transaction == transaction)
+        };
+        let Some(link) = find(&*tx, &secret, now)?.filter(is_requested_here) else {
+            return Ok(None);
+        };
+        use_up(tx, &secret, now)?;
+        let LinkPurpose::SignIn { user, email } = link.purpose else {
+            return Ok(None);
+        };
+        let is_same = |user: &User| user.enabled && user.email.as_ref() == Some(&email);
+        let Some(mut user) = USERS.get(&*tx, &user)?.filter(is_same) else {
+            return Ok(None);
+        };
+        if !user.email_verified {
+            user.email_verified = true;
+            user.updated_at = now;
+            USERS.put(tx, &user.uuid, &user)?;
+        }
+        Ok(Some((user, ())))
+    });
+    let SessionStart::Started(started) = started.await? else {
+        return Ok(LinkSignIn::Over);
+    };
+    audit::record(&Event::SignedIn {
+        user: started.user.uuid,
+        session: started.session,
+        authority: &authority,
+        client_id: login.purpose.audit_name(),
+    });
+    Ok(LinkSignIn::Done(started.redirect))
+}

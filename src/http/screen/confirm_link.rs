@@ -1,0 +1,76 @@
+//! The page of a link that does one thing at a button: it signs the user in, or secures the account.
+
+use ::http::{Method, StatusCode};
+use uuid::Uuid;
+
+use super::link::{OpenLink, form, link_over};
+use super::{browser_redirect, csrf};
+use crate::flow::login::transaction::LoginContext;
+use crate::flow::one_time_link::secure_account::secure_account;
+use crate::flow::one_time_link::sign_in::{LinkSignIn, sign_in_by_link};
+use crate::flow::users;
+use crate::http::context::RequestContext;
+use crate::http::cookie::Cookie;
+use crate::http::error;
+use crate::http::request::Parameters;
+use crate::http::response::HttpResponse;
+use crate::pages::confirm_link::{ConfirmLink, LinkAction, LinkForm};
+use crate::route::Route;
+use crate::secret::{LinkSecret, Secret};
+
+/// Shows the page, or does what the link is for.
+pub(super) async fn respond(
+    context: &RequestContext,
+    parameters: &Parameters,
+    login: &LoginContext,
+    link: &OpenLink,
+    (action, user): (LinkAction, Uuid),
+) -> HttpResponse {
+    let core = &context.app.core;
+    let cookie = context.cookie(Cookie::Browser).unwrap_or_default();
+    let has_token = csrf::is_valid(parameters.get("csrf"), cookie, &form(login));
+    let is_confirmed = context.method() == Method::POST && has_token && context.is_from_own_page();
+    if is_confirmed && action == LinkAction::SignIn {
+        return sign_in(context, login, &link.secret).await;
+    }
+    let account_id = match users::find(core, user) {
+        Ok(Some(user)) => user.account_id,
+        Ok(None) => return link_over(context),
+        Err(failure) => return error::failed_page(context, &failure),
+    };
+    let (action, form) = if is_confirmed {
+        match secure_account(core, &link.secret, user, context.now).await {
+            Ok(Some(_)) => (LinkAction::Secured, None),
+            Ok(None) => return link_over(context),
+            Err(failure) => return error::failed_page(context, &failure),
+        }
+    } else {
+        let form = LinkForm {
+            action: context.app.path(&Route::Link),
+            transaction: login.sealed.clone(),
+            token: link.secret.reveal().to_owned(),
+            csrf: csrf::token(cookie, &form(login)),
+        };
+        (action, Some(form))
+    };
+    let page = ConfirmLink {
+        action,
+        account_id,
+        form,
+    };
+    context.page(StatusCode::OK, &page, login.purpose.ui_locales())
+}
+
+/// Signs the user of the link in.
+pub(super) async fn sign_in(
+    context: &RequestContext,
+    login: &LoginContext,
+    secret: &Secret<LinkSecret>,
+) -> HttpResponse {
+    let (core, browser) = (&context.app.core, context.browser());
+    match sign_in_by_link(core, &browser, login, secret, context.now).await {
+        Ok(LinkSignIn::Done(redirect)) => browser_redirect::send(context, redirect),
+        Ok(LinkSignIn::Over) => link_over(context),
+        Err(failure) => error::failed_page(context, &failure),
+    }
+}
