@@ -29,6 +29,7 @@ use crate::identity::Device;
 use crate::limit::buckets::RetryAfter;
 use crate::net::Peer;
 use crate::oauth::Client;
+use crate::oauth::anonymous;
 use crate::oauth::error::{Refusal, printable};
 use crate::oauth::redirect_uri;
 use crate::pages::{ApplicationLink, ErrorKind, ErrorPage, Locale, Page};
@@ -425,7 +426,8 @@ impl RequestContext {
         Some(ApplicationLink { name, href })
     }
 
-    /// The path and query of this request, if a link can send it again. An answer of a provider is good for once.
+    /// The path and query of this request, if a link can send it again. An answer of a provider is good for once. A
+    /// refresh token is not repeated in a page.
     fn own_address(&self) -> Option<String> {
         let address = self.parts.uri.path_and_query()?.as_str();
         let is_sent_by_links = self.method() == Method::GET && !address.starts_with("//");
@@ -434,7 +436,8 @@ impl RequestContext {
             path.and_then(Route::recognise),
             Some(Route::FederationCallback(_))
         );
-        (is_sent_by_links && !is_answer).then(|| address.to_owned())
+        let has_token = address.contains(anonymous::PARAMETER);
+        (is_sent_by_links && !is_answer && !has_token).then(|| address.to_owned())
     }
 
     /// Whether the sender asks for HTML, as browsers do. Probes and scripts accept anything or send no `Accept`.

@@ -103,6 +103,10 @@ described! {
         /// The grant: one sign-in at one client, or the client itself if it acts for itself. To revoke is to end a grant,
         /// or one token of it. Events call it `family`.
         pub grant_id: Uuid,
+        /// The anonymous user whose device the user signed in on, if the application pushed `anonymous_refresh_token` and
+        /// the account existed before. It is in the first access token only. Move what is stored under it to `sub`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub anonymous_sub: Option<Uuid>,
         /// What the token is bound to: a key, as `{"jkt": "…"}` with its SHA-256 thumbprint (RFC 9449 section 6.1), or a client
         /// certificate, as `{"x5t#S256": "…"}` (RFC 8705 section 3.1). Absent if the token is not bound.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -218,6 +222,7 @@ mod tests {
             client_id: "web",
             auth_time: Some(Timestamp::from_seconds(1)),
             grant_id: Uuid::from_u128(3),
+            anonymous_sub: Some(Uuid::from_u128(4)),
             cnf: Some(Confirmation::Key(KEY.parse().unwrap())),
             groups: Some(BTreeSet::from(["staff"])),
             roles: Some(BTreeSet::from(["editor"])),

@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use crate::clock::Timestamp;
 use crate::identity::Session;
+use crate::oauth::anonymous::AnonymousProof;
 use crate::oauth::client::{Client, GrantType};
 use crate::oauth::consent;
 use crate::oauth::dpop::{self, KeyThumbprint};
@@ -212,6 +213,9 @@ pub struct AuthorizationRequest {
     /// section 7.3).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub use_key: Option<UseKey>,
+    /// The anonymous user whom the sign-in upgrades, if the request was pushed with its refresh token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub anonymous: Option<AnonymousProof>,
 }
 
 /// The key of a row that says that something was used.
@@ -287,6 +291,7 @@ impl AuthorizationRequest {
             claims,
             ui_locales: start_of("ui_locales", 256),
             use_key: None,
+            anonymous: None,
             target,
         })
     }

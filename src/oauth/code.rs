@@ -89,6 +89,9 @@ pub struct AuthorizationCode {
     pub expires_at: Timestamp,
     /// The refresh family that it was redeemed for.
     pub redeemed: Option<Uuid>,
+    /// The anonymous user of the request: the user of the grant, or one who was linked to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub anonymous: Option<Uuid>,
 }
 
 /// A code as it is presented, with the parameters that are checked (RFC 6749 section 4.1.3, RFC 7636 section 4.5).
@@ -133,6 +136,12 @@ pub enum Redemption {
 }
 
 impl AuthorizationCode {
+    /// The anonymous user who was linked to the user of the grant.
+    pub fn linked_anonymous_user(&self) -> Option<Uuid> {
+        self.anonymous
+            .filter(|anonymous| *anonymous != self.authorization.user)
+    }
+
     /// What is stored after the code was redeemed: what [`AuthorizationCode::redeem`] checks, so that a replay by the
     /// client is recognised. The rest is dropped, because the client chooses its size.
     #[must_use]
@@ -242,6 +251,7 @@ mod tests {
             ),
             expires_at: START + Duration::from_mins(1),
             redeemed: None,
+            anonymous: None,
         };
         (code, secret.reveal().to_owned())
     }

@@ -9,6 +9,7 @@ use zeroize::Zeroizing;
 
 use crate::clock::Timestamp;
 use crate::identity::{AuthenticationMethod, Consent, Session, UpstreamToken};
+use crate::oauth::anonymous::AnonymousProof;
 use crate::oauth::authorize::{AuthorizationRequest, RefusedRequest, ResponseTarget, UseKey};
 use crate::oauth::client::Client;
 use crate::oauth::code::Authorization;
@@ -55,6 +56,14 @@ impl LoginPurpose {
     pub fn use_key(&self) -> Option<UseKey> {
         match self {
             Self::Code(request) => request.use_key,
+            Self::Account(_) => None,
+        }
+    }
+
+    /// The anonymous user whom the sign-in upgrades.
+    pub fn anonymous(&self) -> Option<AnonymousProof> {
+        match self {
+            Self::Code(request) => request.anonymous,
             Self::Account(_) => None,
         }
     }
@@ -217,6 +226,9 @@ pub struct LoginRecord {
     /// The access token of the provider at which the user signed in for this request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upstream_token: Option<UpstreamToken>,
+    /// The account that the anonymous user of the request became or was linked to. Another account gets no code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upgraded_to: Option<Uuid>,
 }
 
 /// The parts of an authorization request to a provider that the response must match (OpenID Connect Core 3.1.2.1, RFC
@@ -298,6 +310,24 @@ impl LoginRecord {
         }
     }
 
+    /// Records that the anonymous user became this account. Returns whether that is new.
+    pub fn note_account(&mut self, anonymous: Option<AnonymousProof>, account: Uuid) -> bool {
+        let became = anonymous.is_some_and(|proof| proof.user == account) && self.upgraded_to.is_none();
+        if became {
+            self.upgraded_to = Some(account);
+        }
+        became
+    }
+
+    /// Records which account a code is issued to, if the request has an anonymous user.
+    pub fn note_code(&mut self, step: &LoginStep) {
+        if let LoginStep::IssueCode(grant) = step
+            && grant.anonymous.is_some()
+        {
+            self.upgraded_to = Some(grant.authorization.user);
+        }
+    }
+
     /// Records the refusal of the client's request. The first refusal is kept and returned.
     pub fn refuse(&mut self, refusal: Refusal, now: Timestamp) -> Refusal {
         self.reopen();
@@ -328,6 +358,8 @@ pub struct CodeGrant {
     pub nonce: Option<String>,
     /// `code_challenge` of the request.
     pub code_challenge: Option<CodeChallenge>,
+    /// The anonymous user of the request.
+    pub anonymous: Option<AnonymousProof>,
 }
 
 /// The next step of a sign-in.
@@ -417,6 +449,7 @@ fn next_step_to_code(
         target: request.target.clone(),
         nonce: request.nonce.clone(),
         code_challenge: request.code_challenge.clone(),
+        anonymous: request.anonymous,
     }))
 }
 

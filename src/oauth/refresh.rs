@@ -307,6 +307,10 @@ pub fn narrowed_scope(granted: &Scope, asked: Option<&Scope>, allowed: &Scope) -
         .filter(|value| Scope::is_marker(value) || is_asked(value)))
 }
 
+/// The refusal for a token that had been replaced.
+pub const REPLAYED: Refusal =
+    Refusal::invalid_grant("refresh_token was used before; its family has been revoked");
+
 /// The refusal for a token that names no family, or the wrong one.
 pub const UNKNOWN: Refusal = Refusal::invalid_grant("refresh_token is unknown or has expired");
 

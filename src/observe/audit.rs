@@ -164,6 +164,22 @@ events! { 'a
         /// The user.
         user: Uuid,
     }
+    /// An anonymous user became an account: the sign-in on its device created one.
+    AnonymousUserUpgraded = "anonymous_user_upgraded": info(%user, client_id) {
+        /// The user, whose identifier stays.
+        user: Uuid,
+        /// The client that sent the browser.
+        client_id: &'a str,
+    }
+    /// The person behind an anonymous user signed in to an existing account. The grants of the anonymous user ended.
+    AnonymousUserLinked = "anonymous_user_linked": info(%user, %anonymous, client_id) {
+        /// The account.
+        user: Uuid,
+        /// The anonymous user.
+        anonymous: Uuid,
+        /// The client that sent the browser.
+        client_id: &'a str,
+    }
     /// A user was created for an identity of a provider.
     FederatedUserCreated = "federated_user_created": info(%user, provider) {
         /// The user.

@@ -192,6 +192,7 @@ impl Bench {
                 code_challenge: None,
                 expires_at: self.now + Duration::from_hours(1),
                 redeemed: None,
+                anonymous: None,
             };
             rows.push((id, row));
         }
@@ -239,6 +240,7 @@ impl Bench {
             },
             family: self.session,
             nonce: None,
+            anonymous_sub: None,
             bound_to: None,
             refresh_token: None,
         }

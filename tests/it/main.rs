@@ -12,6 +12,7 @@ mod account;
 mod account_links;
 mod acme;
 mod age_vectors;
+mod anonymous_upgrade;
 mod backup;
 mod backup_encryption;
 mod cli;

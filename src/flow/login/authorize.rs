@@ -1,7 +1,8 @@
 //! A client sends a browser with an authorization request: RFC 6749 section 4.1.1, OpenID Connect Core 3.1.2.
 
+use super::anonymous_upgrade;
 use super::push_request;
-use super::read_request::read_request;
+use super::read_request::{ReadAuthorization, read_request};
 use super::session;
 use super::transaction;
 use super::transaction::{BrowserRedirect, Destination, DrawnCode, StepResult};
@@ -12,6 +13,7 @@ use crate::flow::client_lookup::find_client;
 use crate::flow::{Core, Failure};
 use crate::jose::alg::Algorithm;
 use crate::jose::jwt::{self, ExpectedTyp};
+use crate::oauth::anonymous;
 use crate::oauth::authorize::{AuthorizationRequest, ResponseTarget, UntrustedRedirect, response_target};
 use crate::oauth::client::Client;
 use crate::oauth::error::Refusal;
@@ -23,6 +25,7 @@ use crate::oauth::token;
 use crate::store::StoreError;
 use crate::store::engine::Snapshot;
 use url::Url;
+use zeroize::Zeroizing;
 
 /// Answers an authorization request: with a code, a refusal, or a page.
 ///
@@ -43,23 +46,28 @@ pub async fn begin_authorization(
     let Some(client) = lookup.client(client_id) else {
         return Ok(Err(UntrustedRedirect::UnknownClient));
     };
-    let request = if let Some(sealed) = pushed(parameters) {
-        push_request::open(core, &client, sealed, now).ok_or(UntrustedRedirect::RequestUri)
+    let (target, parsed) = if let Some(sealed) = pushed(parameters) {
+        let opened = push_request::open(core, &client, sealed, now);
+        let request = or_refuse!(opened.ok_or(UntrustedRedirect::RequestUri));
+        (request.target.clone(), Ok(ReadAuthorization::of(request)))
+    } else if client.require_pushed_authorization_requests {
+        (or_refuse!(response_target(parameters, &client)), Err(NOT_PUSHED))
     } else {
-        let (target, parsed) = if client.require_pushed_authorization_requests {
-            (or_refuse!(response_target(parameters, &client)), Err(NOT_PUSHED))
-        } else {
-            or_refuse!(read_request(core, parameters, &client, &admit, now).await?)
-        };
-        match parsed {
-            Ok(request) => Ok(request),
-            Err(refusal) => {
-                let response = target.refusal(&refusal, &core.policy.issuer);
-                return Ok(Ok(BrowserRedirect::to(Destination::Respond(response))));
-            }
+        or_refuse!(read_request(core, parameters, &client, &admit, now).await?)
+    };
+    let is_in_address = parameters.get(anonymous::PARAMETER).is_some();
+    let request = match parsed {
+        Ok(read) if is_in_address || read.anonymous_refresh_token.is_some() => Err(anonymous::NOT_PUSHED),
+        Ok(read) => Ok(read.request),
+        Err(refusal) => Err(refusal),
+    };
+    let request = match request {
+        Ok(request) => request,
+        Err(refusal) => {
+            let response = target.refusal(&refusal, &core.policy.issuer);
+            return Ok(Ok(BrowserRedirect::to(Destination::Respond(response))));
         }
     };
-    let request = or_refuse!(request);
 
     let lifetimes = core.policy.lifetimes.session;
     let presented = browser.session.clone();
@@ -100,13 +108,13 @@ pub async fn begin_authorization(
                     session::touch(tx, live, lifetimes, now)?;
                 }
                 push_request::record_answer(tx, &answered)?;
-                let target = transaction::issue(tx, *grant, slot, &found, now)?;
-                Ok(Ok(StepResult::Issued(target)))
+                transaction::issue(tx, *grant, slot, &found, now).map(Ok)
             })
             .await?;
         lookup.publish(core)?;
         or_refuse!(issued)
     };
+    anonymous_upgrade::record(&result);
     let (sealed, binding) = match result {
         StepResult::SignIn | StepResult::AskConsent => {
             transaction::begin_transaction(core, purpose, browser, now)?
@@ -136,7 +144,7 @@ pub(super) fn parse_request(
     parameters: &Parameters,
     client: &Client,
     target: ResponseTarget,
-) -> Result<AuthorizationRequest, Refusal> {
+) -> Result<ReadAuthorization, Refusal> {
     let catalog = core.catalog();
     let issuer = &core.policy.issuer;
     let read_hint = |token: &str| read_hint(&catalog, issuer, token).map(|hint| hint.sub);
@@ -146,7 +154,12 @@ pub(super) fn parse_request(
     if let Ok(Some(requested)) = token::scope(parameters) {
         core.unknown_scopes.note(&catalog, &client.client_id, &requested);
     }
-    Ok(request)
+    Ok(ReadAuthorization {
+        request,
+        anonymous_refresh_token: parameters
+            .get(anonymous::PARAMETER)
+            .map(|token| Zeroizing::new(token.to_owned())),
+    })
 }
 
 /// Reads an ID token that this service issued, even if it has expired (OpenID Connect Core 3.1.2.1).

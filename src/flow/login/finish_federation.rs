@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use url::Url;
 use uuid::Uuid;
 
+use super::anonymous_upgrade::become_account;
 use super::begin_federation::{FederationProblem, KeptSignIn};
-use super::federated_user::ProviderAccount;
+use super::federated_user::{ProviderAccount, UserMatch};
 use super::redeem_upstream_code::redeem;
 use super::session::AuthenticationEvent;
 use super::start_session::{SessionStart, start_session};
@@ -340,6 +341,7 @@ async fn sign_in_user(
     let (asked, policy) = (Arc::clone(provider), Arc::clone(&core.policy));
     let identity = (provider.issuer.clone(), subject.subject.clone());
     let key = use_key(core, &login, question);
+    let anonymous = login.transaction.purpose.anonymous();
     let started = start_session(core, browser, &login, event, now, move |tx| {
         if USED_ASSERTIONS.contains(&*tx, &key)? {
             return Ok(None);
@@ -353,6 +355,13 @@ async fn sign_in_user(
         };
         let found = federated_user::find(&*tx, &account, now)?;
         let Some((user, matched)) = found.filter(|(user, _)| user.enabled) else {
+            return Ok(None);
+        };
+        let user = match matched {
+            UserMatch::Created => become_account(tx, anonymous, user, now)?,
+            UserMatch::Unchanged | UserMatch::Updated | UserMatch::Linked => Some(user),
+        };
+        let Some(user) = user else {
             return Ok(None);
         };
         USED_ASSERTIONS.put(tx, &key, &())?;
@@ -381,6 +390,10 @@ async fn sign_in_user(
                 login.sealed,
                 FederationProblem::NotAdmitted,
             ));
+        }
+        SessionStart::Refused(refused) => {
+            let redirect = BrowserRedirect::refusing(&refused, &core.policy.issuer);
+            return Ok(CallbackResult::Redirect(redirect));
         }
         SessionStart::TransactionError(error) => return Ok(CallbackResult::TransactionError(error)),
     };

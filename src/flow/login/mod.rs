@@ -1,5 +1,6 @@
 //! The steps of a sign-in, from the authorization request to the code: one verb a file, one transaction each.
 
+pub mod anonymous_upgrade;
 pub mod authorize;
 pub mod begin_federation;
 pub mod consent;

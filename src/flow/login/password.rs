@@ -35,6 +35,8 @@ pub enum SignIn {
     /// The password is wrong or no longer accepted from strangers, or the user is unknown or disabled. The answer is the
     /// same for each.
     Refused,
+    /// The client is sent a refusal.
+    ClientRefused(BrowserRedirect),
     /// The transaction has ended, or its client no longer accepts passwords.
     Expired,
 }
@@ -138,6 +140,10 @@ async fn verify_password(
     let started = match started.await? {
         SessionStart::Started(started) => started,
         SessionStart::NoUser => return Ok(None),
+        SessionStart::Refused(refused) => {
+            let redirect = BrowserRedirect::refusing(&refused, &core.policy.issuer);
+            return Ok(Some(SignIn::ClientRefused(redirect)));
+        }
         SessionStart::TransactionError(_) => return Ok(Some(SignIn::Expired)),
     };
     core.outbox_filled.notify_one();

@@ -4,14 +4,18 @@ use std::time::Duration;
 
 use url::Url;
 
-use super::read_request::read_request;
+use super::anonymous_upgrade;
+use super::read_request::{ReadAuthorization, read_request};
 use super::sealed;
 use crate::clock::Timestamp;
 use crate::flow::{Answer, Core, Failure, replay};
 use crate::oauth::access_token::hour_of;
+use crate::oauth::anonymous;
 use crate::oauth::authorize::{AuthorizationRequest, UntrustedRedirect, UseKey};
 use crate::oauth::client::Client;
 use crate::oauth::client_auth::AuthenticatedClient;
+use crate::oauth::client_certificate::ClientCertificate;
+use crate::oauth::confirmation::Possession;
 use crate::oauth::dpop::{DpopProof, check_algorithm, pushed_key};
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::login::{LoginPurpose, LoginRecord};
@@ -32,11 +36,14 @@ const MAX_URI_BYTES: usize = 6 * 1024;
 /// `request_uri`. The use of the proof is recorded if the client authenticated. For a public client it is not recorded,
 /// because anyone could fill the store. A repeated request only gets another `request_uri` for the same key. Before the
 /// keys of a client that registered itself are fetched, `admit` gets their address, and can refuse the fetch.
+///
+/// The refresh token of an anonymous user is verified here and changes nothing, unless it is a replay. Whoever gives up
+/// the sign-in keeps the anonymous user.
 pub async fn push_request(
     core: &Core,
     client: &AuthenticatedClient,
     parameters: &Parameters,
-    proof: Option<&DpopProof>,
+    (proof, certificate): (Option<&DpopProof>, Option<&ClientCertificate>),
     admit: impl FnOnce(&Url) -> Result<(), Failure>,
     now: Timestamp,
 ) -> Result<Answer<PushedResponse>, Failure> {
@@ -44,12 +51,15 @@ pub async fn push_request(
         let problem = "request_uri is for the authorization endpoint (RFC 9126 section 2.1)";
         return Ok(Err(Refusal::invalid_request(problem)));
     }
-    let mut request = match read_request(core, parameters, client, admit, now).await? {
+    if parameters.get("request").is_some() && parameters.get(anonymous::PARAMETER).is_some() {
+        return Ok(Err(anonymous::BESIDE_OBJECT));
+    }
+    let read = match read_request(core, parameters, client, admit, now).await? {
         Ok((target, _)) if client.profile.is_some() && !target.return_to.was_explicit() => {
             let problem = "redirect_uri is missing (FAPI 2.0 Security Profile section 5.3.2.2)";
             return Ok(Err(Refusal::invalid_request(problem)));
         }
-        Ok((_, request)) => or_refuse!(request),
+        Ok((_, read)) => or_refuse!(read),
         Err(UntrustedRedirect::RequestObject(refusal)) => return Ok(Err(refusal)),
         Err(untrusted) => {
             return Ok(Err(Refusal::naming(
@@ -58,11 +68,21 @@ pub async fn push_request(
             )));
         }
     };
+    let ReadAuthorization {
+        mut request,
+        anonymous_refresh_token,
+    } = read;
     or_refuse!(check_algorithm(client, proof));
     request.dpop_jkt = match pushed_key(request.dpop_jkt, proof) {
         Ok(key) => key,
         Err(refusal) => return Ok(Err(refusal)),
     };
+    if let Some(token) = anonymous_refresh_token {
+        let shown = or_refuse!(Possession::of_request(client, proof.cloned(), certificate));
+        let verified = anonymous_upgrade::verify(core, client, &token, shown, now).await?;
+        let verified = verified.inspect_err(|refusal| replay::record_refusal(refusal, &client.client_id));
+        request.anonymous = Some(or_refuse!(verified));
+    }
     let lifetime = lifetime(core, client);
     request.use_key = Some(UseKey {
         hour: hour_of(now + lifetime + core.policy.lifetimes.login_transaction),

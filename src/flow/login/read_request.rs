@@ -1,6 +1,7 @@
 //! Reads an authorization request from its parameters, or from its request object: RFC 9101.
 
 use url::Url;
+use zeroize::Zeroizing;
 
 use super::authorize::parse_request;
 use crate::clock::Timestamp;
@@ -14,7 +15,25 @@ use crate::oauth::profile::ANSWER_NOT_SIGNED;
 use crate::oauth::request_object::{NOT_SIGNED, RequestObject};
 
 /// Where the response is sent, and what the client asks for or why that is refused.
-pub(super) type ReadRequest = (ResponseTarget, Answer<AuthorizationRequest>);
+pub(super) type ReadRequest = (ResponseTarget, Answer<ReadAuthorization>);
+
+/// A valid request, and what came with it.
+pub(super) struct ReadAuthorization {
+    /// The request.
+    pub(super) request: AuthorizationRequest,
+    /// The refresh token of an anonymous user. Only a pushed request may have it.
+    pub(super) anonymous_refresh_token: Option<Zeroizing<String>>,
+}
+
+impl ReadAuthorization {
+    /// A request without anything else.
+    pub(super) fn of(request: AuthorizationRequest) -> Self {
+        Self {
+            request,
+            anonymous_refresh_token: None,
+        }
+    }
+}
 
 /// Reads a request. If it has a request object, only the parameters of the object count (RFC 9101 section 6.3).
 ///

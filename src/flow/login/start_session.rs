@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
+use super::anonymous_upgrade;
 use super::push_request::is_answered_elsewhere;
 use super::session;
 use super::session::{AuthenticationEvent, DrawnSession, EndedSessions, LiveSession, NewSession};
@@ -13,6 +14,9 @@ use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::{Core, Failure};
 use crate::identity::User;
+use crate::oauth::authorize::RefusedRequest;
+use crate::observe::audit;
+use crate::observe::audit::Event;
 use crate::store::StoreError;
 use crate::store::engine::Tx;
 
@@ -22,6 +26,8 @@ pub(in crate::flow) enum SessionStart<S> {
     Started(S),
     /// There is no such user, or they may not sign in.
     NoUser,
+    /// The client is sent this refusal. No session has started.
+    Refused(Box<RefusedRequest>),
     /// The login transaction has ended, or its client no longer accepts this sign-in.
     TransactionError(LoginTransactionError),
 }
@@ -44,6 +50,8 @@ struct WrittenSession<T> {
     session: Uuid,
     user: User,
     ended: EndedSessions,
+    /// Whether the user was anonymous until now.
+    was_anonymous: bool,
     detail: T,
 }
 
@@ -84,6 +92,9 @@ where
             let Some(purpose) = purpose.filter(|purpose| purpose.accepts(&event.factor)) else {
                 return Ok(SessionStart::TransactionError(LoginTransactionError::Expired));
             };
+            if let Some(refused) = anonymous_upgrade::refusal(&*tx, &purpose, &record, now)? {
+                return Ok(SessionStart::Refused(refused));
+            }
             let Some((user, detail)) = identify(tx)? else {
                 return Ok(SessionStart::NoUser);
             };
@@ -100,6 +111,7 @@ where
                 user,
             };
             record.reopen();
+            let was_anonymous = record.note_account(transaction.purpose.anonymous(), live.user.uuid);
             record.progress = record.progress.settled_in(live.id);
             record.upstream_token.clone_from(&event.upstream_token);
             let step = transaction::next_step(&*tx, &purpose, Some(&live), &record, now)?;
@@ -109,6 +121,7 @@ where
                 session: live.id,
                 user: live.user,
                 ended: started.ended,
+                was_anonymous,
                 detail,
             }))
         })
@@ -116,10 +129,18 @@ where
     let written = match written {
         SessionStart::Started(written) => written,
         SessionStart::NoUser => return Ok(SessionStart::NoUser),
+        SessionStart::Refused(refused) => return Ok(SessionStart::Refused(refused)),
         SessionStart::TransactionError(error) => return Ok(SessionStart::TransactionError(error)),
     };
     login.client_lookup.publish(core)?;
     session::record_ended(core, written.ended, now);
+    if written.was_anonymous {
+        audit::record(&Event::AnonymousUserUpgraded {
+            user: written.user.uuid,
+            client_id: login.purpose.audit_name(),
+        });
+    }
+    anonymous_upgrade::record(&written.step);
     let redirect = BrowserRedirect {
         destination: written
             .step

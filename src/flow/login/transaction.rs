@@ -15,9 +15,10 @@ use std::sync::Arc;
 use url::Url;
 use uuid::Uuid;
 
+use super::anonymous_upgrade::LinkedUser;
 use super::push_request::{is_answered_elsewhere, record_answer};
 use super::session::LiveSession;
-use super::{sealed, session};
+use super::{anonymous_upgrade, sealed, session};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::client_lookup::{ClientLookup, find_client};
@@ -59,6 +60,11 @@ pub struct BrowserRedirect {
 }
 
 impl BrowserRedirect {
+    /// To the client, with a refusal.
+    pub(in crate::flow) fn refusing(refused: &RefusedRequest, issuer: &str) -> Self {
+        Self::to(Destination::Respond(refused.response(issuer)))
+    }
+
     /// A redirect that sets no cookies.
     pub(in crate::flow) fn to(destination: Destination) -> Self {
         Self {
@@ -289,7 +295,7 @@ pub(in crate::flow) fn next_step(
         let token = record.upstream_token.clone();
         grant.authorization.upstream_token = token.filter(|token| token.is_current(now)).map(Box::new);
     }
-    Ok(step)
+    anonymous_upgrade::checked(snapshot, purpose, record, step, now)
 }
 
 /// A code drawn before the transaction that may issue it.
@@ -330,7 +336,7 @@ pub(in crate::flow) struct CodeSlot {
 pub(in crate::flow) enum StepResult {
     SignIn,
     AskConsent,
-    Issued(ResponseTarget),
+    Issued(ResponseTarget, Option<LinkedUser>),
     Refused(Box<RefusedRequest>),
     OpenAccount(AccountLogin),
 }
@@ -352,7 +358,7 @@ impl StepResult {
         match self {
             Self::SignIn => Destination::SignIn(sealed),
             Self::AskConsent => Destination::AskConsent(sealed),
-            Self::Issued(target) => Destination::Respond(target.code(code.secret.reveal(), issuer)),
+            Self::Issued(target, _) => Destination::Respond(target.code(code.secret.reveal(), issuer)),
             Self::Refused(refused) => Destination::Respond(refused.response(issuer)),
             Self::OpenAccount(account) => Destination::Account(account),
         }
@@ -371,8 +377,9 @@ pub(in crate::flow) fn take_step(
     if matches!(step, LoginStep::OpenAccount(_) | LoginStep::IssueCode(_)) {
         record.answered_at.get_or_insert(now);
     }
+    record.note_code(&step);
     let result = match StepResult::without_code(step) {
-        Err(grant) => StepResult::Issued(issue(tx, *grant, slot, client_lookup, now)?),
+        Err(grant) => issue(tx, *grant, slot, client_lookup, now)?,
         Ok(StepResult::Refused(mut refused)) => {
             refused.refusal = record.refuse(refused.refusal, now);
             StepResult::Refused(refused)
@@ -410,15 +417,16 @@ pub(in crate::flow) async fn refuse(
     Ok(Destination::Respond(refused.response(&core.policy.issuer)))
 }
 
-/// Stores a code, and the client unless its record is up to date. Returns where the code is sent.
+/// Stores a code, and the client unless its record is up to date. Links the anonymous user of the request.
 pub(in crate::flow) fn issue(
     tx: &mut dyn Tx,
     grant: CodeGrant,
     slot: CodeSlot,
     client_lookup: &ClientLookup,
     now: Timestamp,
-) -> Result<ResponseTarget, StoreError> {
+) -> Result<StepResult, StoreError> {
     client_lookup.store(tx, now)?;
+    let linked = anonymous_upgrade::link(tx, &grant, now)?;
     let code = AuthorizationCode {
         digest: slot.digest,
         authorization: grant.authorization,
@@ -427,9 +435,10 @@ pub(in crate::flow) fn issue(
         code_challenge: grant.code_challenge,
         expires_at: slot.expires_at,
         redeemed: None,
+        anonymous: grant.anonymous.map(|proof| proof.user),
     };
     CODES.put(tx, &slot.id, &code)?;
-    Ok(grant.target)
+    Ok(StepResult::Issued(grant.target, linked))
 }
 
 /// Continues a transaction without new input from the user: goes to the right page, or to the answer if there is
@@ -495,5 +504,6 @@ where
         })
         .await?;
     login.client_lookup.publish(core)?;
+    let result = result.inspect(anonymous_upgrade::record);
     Ok(result.map(|result| result.destination(login.sealed.clone(), &code, &core.policy.issuer)))
 }

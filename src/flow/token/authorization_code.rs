@@ -79,10 +79,12 @@ pub async fn redeem_code(
             }
             let target = or_refuse!(drawn.target(&redeemer, &code.authorization, &resources));
             CODES.put(tx, &exchange.id, &code.remembered())?;
+            let anonymous_sub = code.linked_anonymous_user();
             let granted = (user, code.authorization, target);
             let approved = drawn.begin(tx, &redeemer, GrantType::AuthorizationCode, granted, now)?;
             Ok(Ok(CodeExchangeResult::Granted(Box::new(ApprovedGrant {
                 nonce: code.nonce,
+                anonymous_sub,
                 ..approved
             }))))
         })

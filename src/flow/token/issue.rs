@@ -41,6 +41,8 @@ pub struct ApprovedGrant {
     pub family: Uuid,
     /// `nonce` of the authorization request.
     pub nonce: Option<String>,
+    /// The anonymous user who was linked to the user.
+    pub anonymous_sub: Option<Uuid>,
     /// What the access token is bound to.
     pub bound_to: Option<Confirmation>,
     /// The refresh token, if the client may use one.
@@ -63,6 +65,7 @@ pub fn issue_tokens(
         target,
         family,
         nonce,
+        anonymous_sub,
         bound_to,
         refresh_token,
     } = approved;
@@ -104,6 +107,7 @@ pub fn issue_tokens(
         cnf: bound_to,
         auth_time: authorization.auth_time,
         id: family,
+        anonymous_sub,
         roles,
         groups: scope.contains(Scope::GROUPS).then_some(groups),
         upstream_token: embedded
@@ -209,6 +213,7 @@ struct Grant<'a> {
     cnf: Option<Confirmation>,
     auth_time: Option<Timestamp>,
     id: Uuid,
+    anonymous_sub: Option<Uuid>,
     groups: Option<BTreeSet<&'a str>>,
     roles: Option<BTreeSet<&'a str>>,
     upstream_token: Option<EmbeddedToken<'a>>,
@@ -270,6 +275,7 @@ fn access_token(
         client_id: &client.client_id,
         auth_time: grant.auth_time,
         grant_id: grant.id,
+        anonymous_sub: grant.anonymous_sub,
         cnf: grant.cnf,
         groups: grant.groups,
         roles: grant.roles,
@@ -311,6 +317,7 @@ pub fn issue_tokens_for_client(
     let grant = Grant {
         cnf: bound_to,
         id: client.own_grant,
+        anonymous_sub: None,
         auth_time: None,
         groups: None,
         roles: None,

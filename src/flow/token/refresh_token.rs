@@ -150,6 +150,7 @@ pub async fn rotate_refresh_token(
                     target,
                     family: id,
                     nonce: None,
+                    anonymous_sub: None,
                     bound_to: shown,
                     refresh_token: None,
                 }),
@@ -179,9 +180,7 @@ pub async fn rotate_refresh_token(
                 client_id: &client.client_id,
                 family: id,
             });
-            Ok(Err(Refusal::invalid_grant(
-                "refresh_token was used before; its family has been revoked",
-            )))
+            Ok(Err(refresh::REPLAYED))
         }
     }
 }

@@ -108,6 +108,7 @@ impl NewFamily {
             authorization,
             family: self.id,
             nonce: None,
+            anonymous_sub: None,
             bound_to: self.confirmation(),
             refresh_token: may_refresh.then(|| self.token.clone()),
         })

@@ -11,6 +11,7 @@ use crate::http::request::Parameters;
 use crate::http::response::HttpResponse;
 use crate::http::screen::browser_redirect;
 use crate::http::screen::browser_redirect::repeat_as_get;
+use crate::oauth::anonymous;
 use crate::oauth::authorize::UntrustedRedirect;
 use crate::oauth::error::printable;
 use crate::oauth::redirect_uri::Mismatch;
@@ -24,7 +25,8 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
         Err(page) => return *page,
     };
     context.set_page_style_for(parameters.get("client_id"), parameters.get("ui_locales"));
-    if context.method() == Method::POST {
+    // A refresh token must not get into an address. Such a request is refused below.
+    if context.method() == Method::POST && parameters.get(anonymous::PARAMETER).is_none() {
         return repeat_as_get(context, &Route::Authorize);
     }
     let admit = |url: &Url| context.charge_fetch(url);

@@ -25,7 +25,9 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
     };
     let core = &context.app.core;
     let admit = |url: &Url| context.charge_fetch(url);
-    match push_request(core, &client, &parameters, proof.as_ref(), admit, context.now).await {
+    let certificate = context.client_certificate().map(|certificate| &**certificate);
+    let shown = (proof.as_ref(), certificate);
+    match push_request(core, &client, &parameters, shown, admit, context.now).await {
         Ok(Ok(pushed)) => response::no_store(response::json(StatusCode::CREATED, &pushed)),
         Ok(Err(refusal)) => error::refused(context, &refusal),
         Err(failure) => error::failed(context, &failure),

@@ -154,6 +154,7 @@ async fn sign_in_with_password(
             browser_redirect::append_cookie(&mut answer, cookie);
             answer
         }
+        Ok(SignIn::ClientRefused(redirect)) => browser_redirect::send(context, redirect),
         Ok(SignIn::Refused) => draw_again(LoginProblem::Credentials).await,
         Ok(SignIn::Expired) => draw_again(LoginProblem::Expired).await,
         Err(Failure::Busy) => {

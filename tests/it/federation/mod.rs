@@ -1,5 +1,6 @@
 //! Sign-in at an upstream provider, from the application's door and back to it.
 
+mod anonymous;
 mod ending;
 mod hostile;
 mod operator_changes;

@@ -1,0 +1,238 @@
+//! From anonymous to known. A client pushes the refresh token of an anonymous user with its authorization request. If the
+//! sign-in creates an account, the anonymous user becomes that account. If the account exists already, the anonymous user
+//! is linked to it: its grants end, and the first access token names it in `anonymous_sub`.
+//!
+//! The token is verified when the request is pushed, and the browser brings back which user and family it names. The
+//! transaction that creates the account or issues the code reads both again. The store has one writer, so one of two
+//! sign-ins comes first, and the other one is refused.
+
+use std::sync::Arc;
+
+use super::transaction::StepResult;
+use crate::clock::Timestamp;
+use crate::flow::token::refresh_token;
+use crate::flow::users::{end_sessions_and_families, remove_login_names};
+use crate::flow::{Answer, Core, Failure, replay};
+use crate::identity::User;
+use crate::oauth::anonymous::{self, AnonymousProof};
+use crate::oauth::authorize::RefusedRequest;
+use crate::oauth::client::GrantType;
+use crate::oauth::client_auth::AuthenticatedClient;
+use crate::oauth::confirmation::Possession;
+use crate::oauth::login::{CodeGrant, LoginRecord, LoginStep, ResolvedPurpose};
+use crate::oauth::refresh::{self, Refresh, RefreshContext, RefreshFamily};
+use crate::oauth::refresh_keys::PresentedRefreshToken;
+use crate::observe::audit;
+use crate::observe::audit::Event;
+use crate::store::StoreError;
+use crate::store::engine::{Snapshot, Tx};
+use crate::store::tables::{FAMILIES, USERS};
+use uuid::Uuid;
+
+/// What a pushed token is.
+enum Presented {
+    /// A token that could be refreshed now, of an anonymous user.
+    Valid(AnonymousProof),
+    /// A replaced token: the revoked family.
+    Replayed(Box<RefreshFamily>),
+}
+
+/// Verifies the refresh token of a pushed request, as the token endpoint does. Nothing rotates.
+///
+/// A replaced token ends its family, as at the token endpoint. Somebody has a copy of it, and nobody knows who (RFC 9700
+/// section 4.14.2). If it only were refused here, a thief could try tokens at this endpoint without a risk.
+pub(super) async fn verify(
+    core: &Core,
+    client: &AuthenticatedClient,
+    token: &str,
+    possession: Option<Possession>,
+    now: Timestamp,
+) -> Result<Answer<AnonymousProof>, Failure> {
+    let grant_policy = core.grant_policy();
+    or_refuse!(grant_policy.check_grant(client, GrantType::RefreshToken));
+    let token = or_refuse!(PresentedRefreshToken::parse(token).map_err(|_| refresh::UNKNOWN));
+    let (token, key) = {
+        let catalog = core.catalog();
+        let keys = catalog.refresh_keys();
+        let token = or_refuse!(keys.verify(&token).ok_or(refresh::UNKNOWN));
+        (token, keys.newest().ok_or(Failure::NoRefreshKey)?)
+    };
+    let (policy, bearer, id) = (Arc::clone(&core.policy), client.clone(), token.family);
+    let decide = move |snapshot: &dyn Snapshot| {
+        or_refuse!(replay::check_proof(snapshot, possession.as_ref(), now)?);
+        let Some(family) = FAMILIES.get(snapshot, &id)? else {
+            return Ok(Err(refresh::UNKNOWN));
+        };
+        let shown = possession.as_ref().map(Possession::confirmation);
+        let context = RefreshContext {
+            client: &bearer,
+            lifetimes: &policy.lifetimes,
+            retry_window: policy.refresh_retry_window,
+            key,
+            shown: shown.as_ref(),
+        };
+        let mut family = match family.refresh(&token, context, now) {
+            Refresh::Granted(family) | Refresh::Repeated(family) => family,
+            Refresh::Replayed(family) => return Ok(Ok(Presented::Replayed(family))),
+            Refresh::Refused(refusal) => return Ok(Err(refusal)),
+        };
+        let (user, _) = or_refuse!(refresh_token::admit(
+            &grant_policy,
+            snapshot,
+            &bearer,
+            &mut family
+        )?);
+        let proof = AnonymousProof {
+            user: user.uuid,
+            family: id,
+        };
+        let is_anonymous = user.is_anonymous();
+        Ok::<_, StoreError>(
+            is_anonymous
+                .then_some(Presented::Valid(proof))
+                .ok_or(anonymous::KNOWN_USER),
+        )
+    };
+    if let Presented::Valid(proof) = or_refuse!(core.store.read(|snapshot| decide(snapshot))?) {
+        return Ok(Ok(proof));
+    }
+    let decided = core
+        .store
+        .write("end_replayed_family", move |tx| {
+            let decided = decide(&*tx)?;
+            if let Ok(Presented::Replayed(family)) = &decided {
+                FAMILIES.put(tx, &id, family)?;
+            }
+            Ok(decided)
+        })
+        .await?;
+    match or_refuse!(decided) {
+        Presented::Valid(proof) => Ok(Ok(proof)),
+        Presented::Replayed(_) => {
+            audit::record(&Event::RefreshTokenReplayed {
+                client_id: &client.client_id,
+                family: id,
+            });
+            Ok(Err(refresh::REPLAYED))
+        }
+    }
+}
+
+/// Whether the anonymous user can still be upgraded.
+fn is_usable(snapshot: &dyn Snapshot, proof: AnonymousProof, now: Timestamp) -> Result<bool, StoreError> {
+    let user = USERS.get(snapshot, &proof.user)?;
+    let family = FAMILIES.get(snapshot, &proof.family)?;
+    Ok(AnonymousProof::is_usable(user.as_ref(), family.as_ref(), now))
+}
+
+/// The user that a sign-in creates: `account`, or the anonymous user of the request as this account. `None` if the
+/// anonymous user can no longer be upgraded. The caller stores the user and its index rows, in the same transaction.
+///
+/// Every sign-in that creates an account calls this.
+pub(in crate::flow) fn become_account(
+    tx: &mut dyn Tx,
+    proof: Option<AnonymousProof>,
+    account: User,
+    now: Timestamp,
+) -> Result<Option<User>, StoreError> {
+    let Some(proof) = proof else {
+        return Ok(Some(account));
+    };
+    if !is_usable(&*tx, proof, now)? {
+        return Ok(None);
+    }
+    let Some(anonymous) = USERS.get(&*tx, &proof.user)? else {
+        return Ok(None);
+    };
+    // The operator may have given the user a name.
+    remove_login_names(tx, &anonymous)?;
+    Ok(Some(anonymous::become_account(anonymous, account, now)))
+}
+
+/// The refusal for the client, if the request has an anonymous user that can no longer be upgraded. After this sign-in
+/// has upgraded it, there is none.
+pub(super) fn refusal(
+    snapshot: &dyn Snapshot,
+    purpose: &ResolvedPurpose,
+    record: &LoginRecord,
+    now: Timestamp,
+) -> Result<Option<Box<RefusedRequest>>, StoreError> {
+    let Some((request, _)) = purpose.code_request() else {
+        return Ok(None);
+    };
+    let is_refused = match request.anonymous {
+        Some(proof) if record.upgraded_to.is_none() => !is_usable(snapshot, proof, now)?,
+        Some(_) | None => false,
+    };
+    Ok(is_refused.then(|| {
+        Box::new(RefusedRequest {
+            target: request.target.clone(),
+            refusal: anonymous::USED,
+        })
+    }))
+}
+
+/// The step, or the refusal if the anonymous user of the request can no longer be upgraded, or if this sign-in has
+/// upgraded it to another account.
+pub(super) fn checked(
+    snapshot: &dyn Snapshot,
+    purpose: &ResolvedPurpose,
+    record: &LoginRecord,
+    step: LoginStep,
+    now: Timestamp,
+) -> Result<LoginStep, StoreError> {
+    if let Some(refused) = refusal(snapshot, purpose, record, now)? {
+        return Ok(LoginStep::Refuse(refused));
+    }
+    Ok(match step {
+        LoginStep::IssueCode(grant)
+            if record
+                .upgraded_to
+                .is_some_and(|account| account != grant.authorization.user) =>
+        {
+            LoginStep::Refuse(Box::new(RefusedRequest {
+                target: grant.target,
+                refusal: anonymous::USED,
+            }))
+        }
+        step => step,
+    })
+}
+
+/// An anonymous user who was linked to an account, for the audit log.
+pub(in crate::flow) struct LinkedUser {
+    anonymous: Uuid,
+    account: Uuid,
+    client_id: String,
+}
+
+/// Links the anonymous user of the request to the account that the code is for: its sessions and grants end. `None` if
+/// there is nothing to link, or if it was linked before in the same sign-in.
+pub(super) fn link(
+    tx: &mut dyn Tx,
+    grant: &CodeGrant,
+    now: Timestamp,
+) -> Result<Option<LinkedUser>, StoreError> {
+    let authorization = &grant.authorization;
+    let Some(proof) = grant.anonymous.filter(|proof| proof.user != authorization.user) else {
+        return Ok(None);
+    };
+    let was_live = is_usable(&*tx, proof, now)?;
+    end_sessions_and_families(tx, proof.user, now)?;
+    Ok(was_live.then(|| LinkedUser {
+        anonymous: proof.user,
+        account: authorization.user,
+        client_id: authorization.client_id.clone(),
+    }))
+}
+
+/// Records in the audit log that the step linked an anonymous user, after the commit.
+pub(in crate::flow) fn record(step: &StepResult) {
+    if let StepResult::Issued(_, Some(linked)) = step {
+        audit::record(&Event::AnonymousUserLinked {
+            user: linked.account,
+            anonymous: linked.anonymous,
+            client_id: &linked.client_id,
+        });
+    }
+}
