@@ -136,6 +136,11 @@ pub enum Redemption {
 }
 
 impl AuthorizationCode {
+    /// Whether the user of the grant was the anonymous user of the request.
+    pub fn was_anonymous(&self) -> bool {
+        self.anonymous == Some(self.authorization.user)
+    }
+
     /// The anonymous user who was linked to the user of the grant.
     pub fn linked_anonymous_user(&self) -> Option<Uuid> {
         self.anonymous

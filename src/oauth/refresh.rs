@@ -64,6 +64,10 @@ pub struct RefreshFamily {
     /// The first generation that is bound to a key, if the family began without one.
     #[serde(default, rename = "jktgen", skip_serializing_if = "is_zero")]
     bound_from: u32,
+    /// Whether the family waits for the code of the sign-in in which its anonymous user became an account. Its tokens
+    /// are refused until the client redeems that code.
+    #[serde(default, rename = "wait", skip_serializing_if = "Not::not")]
+    pub awaits_code: bool,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -140,6 +144,7 @@ impl RefreshFamily {
             newest_was_used: false,
             lineage: Digest::of(first.lineage.as_slice()),
             bound_from: 0,
+            awaits_code: false,
         }
     }
 
@@ -183,6 +188,7 @@ impl RefreshFamily {
     /// Whether the token is active for introspection: the newest one, or its predecessor during the retry window.
     pub fn accepts(&self, token: &RefreshTokenId, retry_window: Duration, now: Timestamp) -> bool {
         self.is_live(now)
+            && !self.awaits_code
             && matches!(
                 self.state_of(token, retry_window, now),
                 TokenState::Newest | TokenState::Predecessor
@@ -236,6 +242,11 @@ impl RefreshFamily {
         }
         if now >= self.expires_at {
             return Refresh::Refused(Refusal::invalid_grant("refresh_token has expired"));
+        }
+        if self.awaits_code {
+            return Refresh::Refused(Refusal::invalid_grant(
+                "the anonymous user became an account; first redeem the code of that sign-in",
+            ));
         }
         if let Err(refusal) = check_grant(self.authorization.bound_to.as_ref(), context.shown) {
             // A token that was issued before the binding: somebody else may have bound the family.

@@ -5,6 +5,11 @@
 //! The token is verified when the request is pushed, and the browser brings back which user and family it names. The
 //! transaction that creates the account or issues the code reads both again. The store has one writer, so one of two
 //! sign-ins comes first, and the other one is refused.
+//!
+//! An attacker could push the token of their own device, and send the link to a victim who creates an account. The
+//! attacker's device would have tokens of that account. So the grants of the device are suspended when the account is
+//! created, until the client redeems the code of this very sign-in. Only the device that pushed the request can: it has
+//! `state` and the PKCE verifier.
 
 use std::sync::Arc;
 
@@ -26,7 +31,7 @@ use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
-use crate::store::tables::{FAMILIES, USERS};
+use crate::store::tables::{FAMILIES, FAMILIES_BY_OWNER, USERS};
 use uuid::Uuid;
 
 /// What a pushed token is.
@@ -146,7 +151,25 @@ pub(in crate::flow) fn become_account(
     };
     // The operator may have given the user a name.
     remove_login_names(tx, &anonymous)?;
+    set_awaiting(tx, proof.user, true)?;
     Ok(Some(anonymous::become_account(anonymous, account, now)))
+}
+
+/// Ends the suspension of the grants of an account that was an anonymous user: its device has redeemed the code.
+pub(in crate::flow) fn resume_grants(tx: &mut dyn Tx, account: Uuid) -> Result<(), StoreError> {
+    set_awaiting(tx, account, false)
+}
+
+fn set_awaiting(tx: &mut dyn Tx, user: Uuid, awaits_code: bool) -> Result<(), StoreError> {
+    for ((_, (_, id)), ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &user, usize::MAX)? {
+        if let Some(mut family) = FAMILIES.get(&*tx, &id)?
+            && family.awaits_code != awaits_code
+        {
+            family.awaits_code = awaits_code;
+            FAMILIES.put(tx, &id, &family)?;
+        }
+    }
+    Ok(())
 }
 
 /// The refusal for the client, if the request has an anonymous user that can no longer be upgraded. After this sign-in

@@ -5,7 +5,7 @@ use uuid::Uuid;
 use super::issue::{ApprovedGrant, issue_tokens};
 use super::start_family::NewFamily;
 use crate::clock::Timestamp;
-use crate::flow::login::session;
+use crate::flow::login::{anonymous_upgrade, session};
 use crate::flow::{Answer, Core, Failure};
 use crate::oauth::client::GrantType;
 use crate::oauth::client_auth::AuthenticatedClient;
@@ -79,6 +79,9 @@ pub async fn redeem_code(
             }
             let target = or_refuse!(drawn.target(&redeemer, &code.authorization, &resources));
             CODES.put(tx, &exchange.id, &code.remembered())?;
+            if code.was_anonymous() {
+                anonymous_upgrade::resume_grants(tx, code.authorization.user)?;
+            }
             let anonymous_sub = code.linked_anonymous_user();
             let granted = (user, code.authorization, target);
             let approved = drawn.begin(tx, &redeemer, GrantType::AuthorizationCode, granted, now)?;

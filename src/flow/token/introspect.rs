@@ -57,7 +57,7 @@ pub fn live_access_token(
         }
         let Some(family) = FAMILIES
             .get(snapshot, &claims.grant_id)?
-            .filter(|family| family.revoked_at.is_none())
+            .filter(|family| family.revoked_at.is_none() && !family.awaits_code)
         else {
             return Ok(None);
         };

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Question, Scene, open, scene_with, tied};
 use crate::anonymous_upgrade::{
-    DAY, USED, device, opted_in, owner_of, pushed, record_of, sweep_all, uuid_of,
+    DAY, USED, device, opted_in, owner_of, push, pushed, record_of, sweep_all, uuid_of,
 };
 use crate::harness::audit::Audit;
 use crate::harness::reply::Callback;
@@ -72,7 +72,12 @@ async fn the_account_that_a_provider_creates_is_the_anonymous_user_and_its_grant
     let names: Vec<_> = events.iter().map(|event| event["event"].clone()).collect();
     assert_eq!(names, ["anonymous_user_upgraded", "federated_user_created"]);
     assert!(events.iter().all(|event| event["user"] == json!(uuid)));
+    assert_eq!(
+        acme.refresh(device.refresh_token()).await.refusal(),
+        "400 invalid_grant: the anonymous user became an account; first redeem the code of that sign-in"
+    );
     let tokens = acme.redeem(&callback.code()).await.tokens();
+    assert!(acme.is_welcome(&device).await);
     assert_eq!(uuid_of(&tokens), uuid);
     let shown = |name: &str| tokens.0[name].clone();
     assert_eq!(
@@ -98,6 +103,32 @@ async fn the_account_that_a_provider_creates_is_the_anonymous_user_and_its_grant
     );
     assert_eq!(acme.refresh(later.refresh_token()).await.error(), "invalid_grant");
     acme.refresh(tokens.refresh_token()).await.tokens();
+}
+
+/// An attacker sends a victim the link to a sign-in of the attacker's own device. The code reaches the victim's device,
+/// which did not ask for it.
+#[tokio::test]
+async fn the_device_of_an_attacker_gets_no_tokens_of_the_account_that_a_victim_creates() {
+    let scene = scene().await;
+    let acme = &scene.acme;
+    let attacker = device(acme).await;
+    scene.upgrade(&attacker, "u-1").await.code();
+    let refresh = async || acme.refresh(attacker.refresh_token()).await.error();
+    assert_eq!(refresh().await, "invalid_grant");
+    for token in [attacker.access_token(), attacker.refresh_token()] {
+        assert_eq!(acme.introspect(token).await.json(), json!({"active": false}));
+    }
+    assert!(!acme.is_welcome(&attacker).await);
+    let again = push(acme, &acme.request(), attacker.refresh_token()).await;
+    assert_eq!(again.error(), "invalid_grant");
+    let victim = scene.tokens(&scene.visitor(), "u-1", &ann()).await;
+    assert_eq!(uuid_of(&victim), uuid_of(&attacker));
+    assert_eq!(
+        refresh().await,
+        "invalid_grant",
+        "a sign-in of the victim does not change that"
+    );
+    assert!(acme.is_welcome(&victim).await);
 }
 
 /// The next sign-in finds the account, and the sweep leaves it when the tokens of the device have ended.
