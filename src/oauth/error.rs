@@ -42,7 +42,8 @@ described! {
         /// Another member of the registered metadata is malformed or asks for an unsupported feature.
         /// `error_description` names the member (RFC 7591 section 3.2.2).
         InvalidClientMetadata = "invalid_client_metadata",
-        /// The user declined, or did not sign in at the provider. Offer to sign in again (RFC 6749 section 4.1.2.1).
+        /// The user declined, or did not sign in at the provider. Offer to sign in again (RFC 6749 section 4.1.2.1). With
+        /// `anonymous_refresh_token`: another sign-in has upgraded the anonymous user. Leave the parameter out.
         AccessDenied = "access_denied",
         /// Send `response_type=code` (RFC 6749 section 4.1.2.1).
         UnsupportedResponseType = "unsupported_response_type",
