@@ -94,6 +94,10 @@
 //! record that breaks one of its rules. Rules that no field expresses, such as the
 //! longest life of a code, are applied by the code that issues or checks it.
 //!
+//! A pushed request may have the refresh token of an anonymous user. Then [`flow::login::anonymous_upgrade`] makes that
+//! user the account that the sign-in creates, or links it to the account that exists already. Both happen in the
+//! transactions above.
+//!
 //! If the user has to be asked first, the browser goes to `/consent`. The transaction that writes the code stores the
 //! consent too, and the client that a metadata document describes.
 //!

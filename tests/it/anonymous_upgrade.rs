@@ -17,7 +17,7 @@ const GRANT: &str = "urn:service:oauth2:grant-type:anonymous";
 pub(crate) const DAY: u64 = 24 * 60 * 60;
 pub(crate) const USED: &str = "access_denied: the anonymous user was upgraded or has ended; \
     send the user again without anonymous_refresh_token";
-const NOT_PUSHED: &str = "invalid_request: push anonymous_refresh_token to /oauth2/par: \
+pub(crate) const NOT_PUSHED: &str = "invalid_request: push anonymous_refresh_token to /oauth2/par: \
     a refresh token must not be in an address";
 
 /// A client that gives devices anonymous users.

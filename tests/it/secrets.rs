@@ -297,6 +297,28 @@ impl Application<'_> {
         self.secrets.keep("code", &code.1)
     }
 
+    /// Pushes the refresh token of an anonymous user, and then puts it into an address.
+    fn push_anonymous(&self, token: &str) {
+        let request = [
+            ("response_type", "code"),
+            ("client_id", "web"),
+            ("redirect_uri", REDIRECT_URI),
+            ("anonymous_refresh_token", token),
+        ];
+        let basic = [("Authorization", &*basic("web", &self.registered.web))];
+        let pushed = self.running.post_form("/oauth2/par", &basic, &request).unwrap();
+        assert_eq!(pushed.status, 201, "{pushed:?}");
+        let target = format!("/oauth2/authorize?{}", write_form(&request));
+        let refused = self.running.request("GET", &target, &[], "").unwrap();
+        let location = refused.header("location").unwrap();
+        assert!(location.contains("invalid_request") && !location.contains(token));
+        let posted = self
+            .running
+            .post_form("/oauth2/authorize", &[], &request)
+            .unwrap();
+        assert!(!posted.header("location").unwrap().contains(token));
+    }
+
     fn redeem_and_refresh(&mut self, code: &str) -> Value {
         let form = [
             ("grant_type", "authorization_code"),
@@ -467,7 +489,8 @@ async fn no_secret_of_a_whole_run_is_in_the_log() {
     let code = application.sign_in();
     let tokens = application.redeem_and_refresh(&code);
     let anonymous = application.token(&[("grant_type", "urn:service:oauth2:grant-type:anonymous")]);
-    application.secrets.keep_tokens("anonymous", &anonymous);
+    let anonymous = application.secrets.keep_tokens("anonymous", &anonymous);
+    application.push_anonymous(text(&anonymous["refresh_token"]));
     application.act_for_itself();
     application.exchange(&upstream);
     application.misplace(&tokens);

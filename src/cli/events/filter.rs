@@ -71,10 +71,11 @@ impl Filter {
             let mut members = event.as_object().into_iter().flat_map(|members| members.values());
             members.any(|value| about.iter().any(|text| value.as_str() == Some(text)))
         });
-        let is_of_user = self
-            .user
-            .as_ref()
-            .is_none_or(|user| member("user") == user || member("subject") == user);
+        let is_of_user = self.user.as_ref().is_none_or(|user| {
+            ["user", "subject", "anonymous"]
+                .iter()
+                .any(|name| member(name) == user)
+        });
         let is_of_client = self.client.as_ref().is_none_or(|client| {
             let is_administered = member("command").starts_with("client ") || member("kind") == "client";
             member("client_id") == client || (is_administered && member("subject") == client)
@@ -107,6 +108,7 @@ mod tests {
         };
         for (event, of_user, of_client) in [
             (json!({"user": "web"}), true, false),
+            (json!({"user": "other", "anonymous": "web"}), true, false),
             (json!({"client_id": "web"}), false, true),
             (json!({"command": "client add", "subject": "web"}), true, true),
             (

@@ -129,12 +129,7 @@ pub fn issue_tokens(
             at_hash: id_token::at_hash(&access_token, alg),
             sid: authorization.session,
             amr: authorization.factor.method().map(|method| [method]),
-            acr: match authorization.factor {
-                AuthenticationMethod::Password
-                | AuthenticationMethod::Email
-                | AuthenticationMethod::Federated { .. } => Some(ACR_SIGNED_IN),
-                AuthenticationMethod::Anonymous => None,
-            },
+            acr: acr(&authorization.factor),
             requested: of_user,
         };
         Some(catalog.id_token_encoder(alg)?.encode(&claims)?)
@@ -158,6 +153,16 @@ pub fn issue_tokens(
         id_token,
         common,
     })
+}
+
+/// `acr` of an ID token: absent if nobody signed in.
+fn acr(factor: &AuthenticationMethod) -> Option<&'static str> {
+    match factor {
+        AuthenticationMethod::Password
+        | AuthenticationMethod::Email
+        | AuthenticationMethod::Federated { .. } => Some(ACR_SIGNED_IN),
+        AuthenticationMethod::Anonymous => None,
+    }
 }
 
 /// `token_type` of an access token (RFC 9449 section 5). One that is bound to a certificate is presented as any other.

@@ -6,6 +6,7 @@ use idsvc::secret::{ApiKey, Secret};
 use rcgen::DnType;
 use serde_json::json;
 
+use crate::anonymous_upgrade::{opted_in, push};
 use crate::harness::dpop::KeyHolder;
 use crate::harness::mtls::{CertificateListener, ClientCa, Holder, start};
 use crate::harness::wire::Wire;
@@ -256,4 +257,29 @@ async fn a_proof_names_the_address_where_the_certificate_is_shown() {
     assert_eq!(elsewhere.error(), "invalid_dpop_proof");
     let tokens = redeem("https://id.example.test:9443/oauth2/token").await.tokens();
     assert_eq!(tokens.access().claims["cnf"], json!({ "jkt": key.thumbprint() }));
+}
+
+/// A pushed refresh token needs the certificate that it is bound to.
+#[tokio::test]
+async fn an_anonymous_user_is_upgraded_with_the_certificate_of_its_token_only() {
+    let scene = scene(opted_in).await;
+    let (holder, other) = (scene.certificate(), scene.certificate());
+    let wire = scene.listener.with(&holder);
+    let grant = [(
+        "grant_type".to_owned(),
+        "urn:service:oauth2:grant-type:anonymous".to_owned(),
+    )];
+    let device = scene.party.post("/oauth2/token").fields(&grant).over(&wire);
+    let device = device.await.tokens();
+    scene.server.change_client(&scene.party, public).await;
+    let party = scene.server.party("bank", "");
+    let device = party.refresh(device.refresh_token()).over(&wire).await.tokens();
+    let push = || push(&party, &party.request(), device.refresh_token());
+    assert_eq!(push().await.refusal(), NO_CERTIFICATE);
+    let stolen = push().over(&scene.listener.with(&other)).await;
+    assert_eq!(
+        stolen.refusal(),
+        "400 invalid_grant: the grant is bound to another certificate"
+    );
+    assert_eq!(push().over(&wire).await.status, 201);
 }

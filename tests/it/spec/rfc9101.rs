@@ -11,6 +11,7 @@ use idsvc::oauth::redirect_uri::Mismatch;
 use idsvc::random::Random;
 use serde_json::{Map, Value, json};
 
+use crate::anonymous_upgrade::{NOT_PUSHED, device, opted_in, uuid_of};
 use crate::harness::relying_party::AuthorizationRequest;
 use crate::harness::token::signed;
 use crate::harness::wire::Call;
@@ -587,4 +588,20 @@ async fn a_client_that_registers_itself_may_sign() {
     metadata.as_object_mut().unwrap().remove("jwks");
     let keyless = server.register(&metadata).await;
     assert_eq!(keyless.error(), "invalid_client_metadata");
+}
+
+/// It is a parameter as any other, and must not be in an address in an object either.
+#[tokio::test]
+async fn the_refresh_token_of_an_anonymous_user_is_in_the_object_and_the_object_is_pushed() {
+    let scene = Scene::new().await;
+    scene.server.change_client(&scene.acme, opted_in).await;
+    let device = device(&scene.acme).await;
+    let changes = json!({ "anonymous_refresh_token": device.refresh_token() });
+    let browser = scene.alice.browser();
+    let request = by_value(&scene.object(&changes));
+    assert_eq!(browser.authorize(&request).await.callback().refusal(), NOT_PUSHED);
+    let request = pushed(&scene.push(&changes).await);
+    let code = browser.authorize(&request).await.through().await.code();
+    let tokens = scene.acme.redeem(&code).await.tokens();
+    assert_eq!(tokens.access().claims["anonymous_sub"], json!(uuid_of(&device)));
 }
