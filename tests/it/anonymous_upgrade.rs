@@ -216,7 +216,7 @@ async fn a_form_that_is_sent_twice_gets_two_codes_for_one_account_and_one_event(
     assert_eq!(other.refusal(), USED, "another account in the same sign-in");
 }
 
-/// Two requests with one token: whoever is second is told so, and signs in again without it.
+/// Two requests with one token: the second person is refused, and signs in again without it.
 #[tokio::test]
 async fn of_two_upgrades_one_is_refused() {
     let (server, acme, alice) = scene().await;

@@ -37,8 +37,8 @@ const MAX_URI_BYTES: usize = 6 * 1024;
 /// because anyone could fill the store. A repeated request only gets another `request_uri` for the same key. Before the
 /// keys of a client that registered itself are fetched, `admit` gets their address, and can refuse the fetch.
 ///
-/// The refresh token of an anonymous user is verified here and changes nothing, unless it is a replay. Whoever gives up
-/// the sign-in keeps the anonymous user.
+/// The refresh token of an anonymous user is verified here and changes nothing, unless it is a replay. A person who
+/// gives up the sign-in keeps the anonymous user.
 pub async fn push_request(
     core: &Core,
     client: &AuthenticatedClient,
