@@ -1,5 +1,8 @@
 //! An anonymous user becomes the account that a sign-in at a provider creates.
 
+use std::ops::ControlFlow;
+
+use idsvc::admin::apply::export;
 use idsvc::admin::provider::ProviderFields;
 use idsvc::admin::user::{ListUsers, page};
 use idsvc::identity::User;
@@ -153,6 +156,13 @@ async fn an_upgraded_user_is_an_account_like_another() {
     assert_eq!(
         (listed.len(), &*listed[0].source, &*listed[0].user_type),
         (1, "up", "user")
+    );
+    let mut skip = |_| ControlFlow::Continue(());
+    let left_out = export(&server.app.core, false, &mut skip).unwrap();
+    assert_eq!(
+        (left_out.brought, left_out.from_devices),
+        (1, 0),
+        "as each account of a provider"
     );
     let again = scene.tokens(&scene.visitor(), "u-1", &ann()).await;
     assert_eq!(uuid_of(&again), uuid);
