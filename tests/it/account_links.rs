@@ -12,9 +12,10 @@ use idsvc::oauth::group::{GroupFields, GroupMetadata};
 use idsvc::pages::text::EN;
 use idsvc::store::tables::{ONE_TIME_LINKS, OUTBOX};
 
+use crate::anonymous_upgrade::{device, opted_in, pushed};
 use crate::harness::html::Form;
 use crate::harness::mailbox::Mail;
-use crate::harness::{Audit, Browser, ISSUER, Person, RelyingParty, Screen, Server, sweep_all};
+use crate::harness::{Audit, Browser, ISSUER, Person, RelyingParty, Screen, Server, Tokens, sweep_all};
 
 const NEW: &str = "a password that is new";
 const HOUR: u64 = 60 * 60;
@@ -721,11 +722,7 @@ async fn a_sign_in_link_works_only_in_the_browser_in_which_it_was_requested() {
     assert_eq!(over.heading(), EN.error_link);
     assert_eq!(phone.visit("/account").await.page(), "/login");
     let page = browser.visit(&mail.link()).await;
-    assert_eq!(
-        page.heading(),
-        EN.error_link,
-        "the attempt in the other browser used it up"
-    );
+    browser.submit(&only_form(&page)).await.callback().code();
 }
 
 #[tokio::test]
@@ -750,4 +747,54 @@ async fn a_link_that_is_opened_in_the_same_browser_continues_to_the_application(
         browser.submit(&form).await.callback().code();
         server.mails().await;
     }
+}
+
+/// The application of a device with an anonymous user, which sends the person to the page for a new account.
+async fn sign_up_of_device(server: &Server, acme: &RelyingParty, browser: &Browser) -> (Tokens, Screen) {
+    server.change_client(acme, opted_in).await;
+    let before = device(acme).await;
+    let request = pushed(acme, before.refresh_token()).await;
+    let login = browser.authorize(&request).await;
+    let sent = request_mail(&login, EN.create_account, "hanna@example.com").await;
+    (before, sent)
+}
+
+#[tokio::test]
+async fn a_person_who_began_as_an_anonymous_user_signs_up_and_keeps_the_sub() {
+    let (server, acme, _) = scene_with(open).await;
+    let browser = server.browser();
+    let (before, sent) = sign_up_of_device(&server, &acme, &browser).await;
+    let page = enter_code(&sent, &server.mail().await.code()).await;
+    let tokens = acme
+        .redeem(&choose(&page, NEW).await.callback().code())
+        .await
+        .tokens();
+    assert_eq!(tokens.id().claims["sub"], before.0["uuid"]);
+    assert!(tokens.access().claims.get("anonymous_sub").is_none());
+    let after = acme.refresh(before.refresh_token()).await.tokens();
+    assert_eq!(
+        (&after.0["uuid"], &after.0["user_type"]),
+        (&before.0["uuid"], &"user".into())
+    );
+    acme.refresh(after.refresh_token()).await.tokens();
+    assert_eq!(
+        acme.refresh(before.refresh_token()).await.error(),
+        "invalid_grant"
+    );
+    let user = user::show(server.admin(), "hanna@example.com").unwrap();
+    assert_eq!((user.source.as_str(), user.email_verified), ("LOCAL", true));
+}
+
+/// Otherwise an attacker could push the token of their own device, and have the link sent to a victim.
+#[tokio::test]
+async fn a_sign_up_link_that_another_browser_opens_does_not_become_the_account_of_the_device() {
+    let (server, acme, _) = scene_with(open).await;
+    let (before, _) = sign_up_of_device(&server, &acme, &server.browser()).await;
+    let victim = server.browser();
+    let page = victim.visit(&server.mail().await.link()).await;
+    assert_eq!(choose(&page, NEW).await.page(), "/account");
+    let user = user::show(server.admin(), "hanna@example.com").unwrap();
+    assert_ne!(user.uuid.to_string(), before.0["uuid"].as_str().unwrap());
+    let after = acme.refresh(before.refresh_token()).await.tokens();
+    assert_eq!(after.0["user_type"], "anonymous");
 }

@@ -6,9 +6,10 @@ use super::redeem::{Chosen, Redeemed};
 use super::use_up;
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
+use crate::flow::login::anonymous_upgrade::become_account;
 use crate::flow::login::session::AuthenticationEvent;
 use crate::flow::login::start_session::{SessionStart, start_session};
-use crate::flow::login::transaction::LoginContext;
+use crate::flow::login::transaction::{BrowserRedirect, LoginContext};
 use crate::flow::{Core, Failure};
 use crate::identity::{NewAccount, User};
 use crate::observe::audit;
@@ -40,10 +41,14 @@ pub(super) async fn create_account(
     user.password = Some(hash);
     let event = AuthenticationEvent::by_password(now);
     let secret = secret.clone();
+    let proof = login.transaction.purpose.anonymous();
     let started = start_session(core, browser, login, event, now, move |tx| {
         if use_up(tx, &secret, now)?.is_none() {
             return Ok(None);
         }
+        let Some(user) = become_account(tx, proof, user.clone(), now)? else {
+            return Ok(None);
+        };
         let names = user.login_names();
         for name in &names {
             if USERS_BY_LOGIN_NAME.contains(&*tx, name.as_str())? {
@@ -54,11 +59,15 @@ pub(super) async fn create_account(
             USERS_BY_LOGIN_NAME.put(tx, name.as_str(), &user.uuid)?;
         }
         USERS.put(tx, &user.uuid, &user)?;
-        Ok(Some((user.clone(), ())))
+        Ok(Some((user, ())))
     });
     let started = match started.await? {
         SessionStart::Started(started) => started,
         SessionStart::NoUser => return Ok(Redeemed::LinkOver),
+        SessionStart::Refused(refused) => {
+            let redirect = BrowserRedirect::refusing(&refused, &core.policy.issuer);
+            return Ok(Redeemed::Refused(redirect));
+        }
         SessionStart::TransactionError(_) => return Ok(Redeemed::SignInOver),
     };
     audit::record(&Event::AccountCreated {

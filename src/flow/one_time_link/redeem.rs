@@ -31,6 +31,8 @@ pub enum Redeemed {
         /// The user's record as it is now.
         user: Box<User>,
     },
+    /// The client gets a refusal, and the browser goes there. Nothing was done.
+    Refused(BrowserRedirect),
     /// The policy forbids the password; the link can still be used.
     Rejected(PasswordProblem),
     /// The link has expired or was used, or what it is for is no longer possible.

@@ -9,7 +9,7 @@ use crate::flow::browser::Browser;
 use crate::flow::login::session;
 use crate::flow::login::session::AuthenticationEvent;
 use crate::flow::login::start_session::{SessionStart, start_session};
-use crate::flow::login::transaction::LoginContext;
+use crate::flow::login::transaction::{BrowserRedirect, LoginContext};
 use crate::flow::notice::DrawnNotice;
 use crate::flow::users::end_sessions_and_families;
 use crate::flow::{Core, Failure};
@@ -74,6 +74,10 @@ pub(super) async fn reset_password(
     let started = match started.await? {
         SessionStart::Started(started) => started,
         SessionStart::NoUser => return Ok(Redeemed::LinkOver),
+        SessionStart::Refused(refused) => {
+            let redirect = BrowserRedirect::refusing(&refused, &core.policy.issuer);
+            return Ok(Redeemed::Refused(redirect));
+        }
         SessionStart::TransactionError(_) => return Ok(Redeemed::SignInOver),
     };
     core.outbox_filled.notify_one();

@@ -16,7 +16,7 @@ use crate::store::tables::USERS;
 /// The result of a sign-in by a link.
 #[derive(Debug)]
 pub enum LinkSignIn {
-    /// The user is signed in, and the browser goes here.
+    /// The user is signed in, or the client gets a refusal. The browser goes here.
     Done(BrowserRedirect),
     /// The link or the sign-in is over.
     Over,
@@ -60,8 +60,13 @@ pub async fn sign_in_by_link(
         }
         Ok(Some((user, ())))
     });
-    let SessionStart::Started(started) = started.await? else {
-        return Ok(LinkSignIn::Over);
+    let started = match started.await? {
+        SessionStart::Started(started) => started,
+        SessionStart::Refused(refused) => {
+            let redirect = BrowserRedirect::refusing(&refused, &core.policy.issuer);
+            return Ok(LinkSignIn::Done(redirect));
+        }
+        SessionStart::NoUser | SessionStart::TransactionError(_) => return Ok(LinkSignIn::Over),
     };
     audit::record(&Event::SignedIn {
         user: started.user.uuid,

@@ -171,6 +171,7 @@ async fn submit(
             browser_redirect::append_cookie(&mut answer, cookie);
             return answer;
         }
+        Ok(Redeemed::Refused(redirect)) => return browser_redirect::send(context, redirect),
         Ok(Redeemed::Rejected(PasswordProblem::TooShort { .. })) => ChoiceProblem::TooShort,
         Ok(Redeemed::Rejected(PasswordProblem::TooLong { .. })) => ChoiceProblem::TooLong,
         Ok(Redeemed::Rejected(PasswordProblem::Guessable)) => ChoiceProblem::Guessable,
