@@ -207,7 +207,7 @@ impl Account {
             label_link: None,
             autocomplete: "current-password",
             enterkeyhint: "next",
-            hint: None,
+            least: None,
             described_by: invalid(CURRENT_PASSWORD).then_some("notice"),
             is_invalid: invalid(CURRENT_PASSWORD),
             has_focus: invalid(CURRENT_PASSWORD),
@@ -219,7 +219,7 @@ impl Account {
             label_link: None,
             autocomplete: "new-password",
             enterkeyhint: "done",
-            hint: Some(sentence(text.account_password_rule, &min_length.to_string())),
+            least: Some(min_length),
             described_by: Some(if invalid(NEW_PASSWORD) {
                 "notice new-password-hint"
             } else {

@@ -162,7 +162,7 @@ impl ChoosePassword {
             label_link: None,
             autocomplete: "new-password",
             enterkeyhint: "done",
-            hint: Some(html! { (self.rule(text)) }),
+            least: Some(self.min_length),
             described_by: Some(described_by),
             is_invalid: self.problem.is_some_and(ChoiceProblem::is_about_password),
             has_focus: self.new_account.is_none() || self.problem.is_some(),

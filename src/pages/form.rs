@@ -114,8 +114,9 @@ pub struct PasswordField<'a> {
     pub autocomplete: &'static str,
     /// The label of the enter key on a screen keyboard.
     pub enterkeyhint: &'static str,
-    /// The rule for the password, under the field. Its id is the id of the field and `-hint`.
-    pub hint: Option<Markup>,
+    /// The least number of characters of a new password. The rule is shown under the field; its id is the id of the field
+    /// and `-hint`. As the user types, the script says there what is missing.
+    pub least: Option<usize>,
     /// The ids of the elements that explain the field.
     pub described_by: Option<&'a str>,
     /// Whether the typed password is wrong.
@@ -152,7 +153,13 @@ impl PasswordField<'_> {
                         }
                     }
                 }
-                @if let Some(hint) = &self.hint { p.note id={ (self.id) "-hint" } { (hint) } }
+                @if let Some(least) = self.least {
+                    p.note id={ (self.id) "-hint" } aria-live="polite" data-strength-of=(self.id) data-least=(least)
+                        data-missing=(text.strength_missing) data-weak=(text.strength_weak)
+                        data-fair=(text.strength_fair) data-strong=(text.strength_strong) {
+                        (sentence(text.account_password_rule, &least.to_string()))
+                    }
+                }
             }
         }
     }

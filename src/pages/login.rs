@@ -285,7 +285,7 @@ impl Login {
             label_link: self.recover.as_deref().map(|href| (href, text.forgot_password)),
             autocomplete: "current-password",
             enterkeyhint: "go",
-            hint: None,
+            least: None,
             described_by: self.described_by(),
             is_invalid: self.is_invalid(),
             has_focus: self.continue_as.is_none() && !self.username.is_empty(),

@@ -134,6 +134,7 @@ mod tests {
             "back_to",
             "error_elsewhere_advice",
             "home_user",
+            "strength_missing",
             "account_password_rule",
         ];
         assert_eq!(wanted, of_names.map(|name| (name, 1)));

@@ -99,6 +99,7 @@ async function walk(page, { signal }) {
     const isDevelopment = / --dev\b/.test(served?.code);
     const ports = Object.fromEntries(await Promise.all(PORTS.map(async (port) => [port, await freePort()])));
     const flags = ['--metrics-listen', `127.0.0.1:${ports['9464']}`, '--clients-registration', 'open'];
+    flags.push('--accounts-sign-up', 'invitation');
     if (!served) server = await Server.start({ flags });
     const issuer = server?.issuer ?? `https://localhost:${ports['8443']}`;
     const settings = {

@@ -290,6 +290,14 @@ texts! {
     pub token_response: &'static str,
     /// Button that shows what was typed as a password.
     pub show_password: &'static str,
+    /// While a new password is typed; `{}` is how many characters are missing.
+    pub strength_missing: &'static str,
+    /// The same, for a password of few different characters.
+    pub strength_weak: &'static str,
+    /// The same, for a password of some length.
+    pub strength_fair: &'static str,
+    /// The same, for a long one.
+    pub strength_strong: &'static str,
     /// Heading of the account page.
     pub account_title: &'static str,
     /// The account page within a sentence, where an application has its name.
