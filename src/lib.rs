@@ -24,7 +24,7 @@
 //! | [`route`] | every path of the service, once | described |
 //! | [`files`] | files and folders, opened without following links; who owns them | nothing |
 //! | [`limit`] | rate limits and concurrency limits by address and by name, bounded in memory | clock, random |
-//! | [`mail`] | mails: what they say, as data; the way to the mail server | clock |
+//! | [`mail`] | mails: what they say, as data; the way to the mail server | clock, net |
 //! | [`jose`] | JWS, JWT, JWK and signing keys on ring | clock, random |
 //! | [`password`] | password hashes, the pool that computes them, hashes of other systems, strength | limit |
 //! | [`identity`] | users, sessions, consents | clock, password, secret |
@@ -38,13 +38,13 @@
 //! | [`pages`] | what people see: one struct a page, drawn with maud from what `http/screen` hands it; texts | hex |
 //! | [`themes`] | what a theme is, and the themes of one installation | files, hex, oauth, pages |
 //! | [`net`] | sockets, TLS, certificates by ACME, HTTP connections, draining; the one HTTPS client | files, limit, random |
-//! | [`app`] | the running service, built once | data_dir, flow, hex, limit, oauth, observe, pages, route, themes |
-//! | [`http`] | endpoints for programs, screens for people | app, clock, federation, flow, identity, limit, net, oauth, observe, pages, password, route, secret, store, themes |
-//! | [`config`] | flag before environment before file before default | age, identity, jose, limit, net, oauth, password |
+//! | [`app`] | the running service, built once | data_dir, flow, hex, limit, mail, oauth, observe, pages, route, themes |
+//! | [`http`] | endpoints for programs, screens for people | app, clock, federation, flow, identity, limit, mail, net, oauth, observe, pages, password, route, secret, store, themes |
+//! | [`config`] | flag before environment before file before default | age, identity, jose, limit, mail, net, oauth, password |
 //! | [`control`] | administration over a unix socket, or on the store itself | admin, background, files, flow, store |
 //! | [`guide`] | the guide that `idsvc help` prints: handwritten pages, and reference pages made from the code | config, federation, http, oauth, observe, route |
-//! | [`server`] | what `serve` does: listen, answer, housekeeping, backups, certificates, shutdown | admin, age, app, background, clock, config, control, data_dir, files, flow, http, net, oauth, observe, password, random, route, store, themes |
-//! | [`cli`] | the commands: parsing and printing; composes everything | admin, age, background, clock, config, control, data_dir, described, federation, files, flow, guide, http, identity, jose, net, oauth, observe, pages, password, random, route, seal, server, store, themes |
+//! | [`server`] | what `serve` does: listen, answer, housekeeping, mails, backups, certificates, shutdown | admin, age, app, background, clock, config, control, data_dir, files, flow, http, mail, net, oauth, observe, pages, password, random, route, store, themes |
+//! | [`cli`] | the commands: parsing and printing; composes everything | admin, age, background, clock, config, control, data_dir, described, federation, files, flow, guide, http, identity, jose, mail, net, oauth, observe, pages, password, random, route, seal, server, store, themes |
 //!
 //! No two rooms import each other, not by way of others either. Two imports may surprise. [`federation`] imports `net`,
 //! because [`federation::Upstreams`] fetches and caches what providers and clients publish; the rules beside it stay pure. `net`

@@ -8,6 +8,7 @@ mod clock;
 mod disk;
 mod finding;
 mod grade;
+mod mail;
 mod open_files;
 mod settings;
 mod themes;
@@ -98,6 +99,7 @@ pub fn run(
             findings.extend(warnings.map(|warning| setting(warning, Level::Advice)));
             settings::examine(&config, &mut findings);
             certificate::examine(&config, is_running, now, &mut findings);
+            mail::examine(&config, &mut findings);
             Some(config)
         }
         Err(error) => {

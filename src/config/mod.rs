@@ -11,6 +11,7 @@ mod dpop;
 pub mod file;
 mod listen;
 mod log;
+pub mod mail;
 pub mod memory;
 pub mod memory_limit;
 pub mod mtls;
@@ -40,6 +41,7 @@ use crate::oauth::policy::Policy;
 use crate::password::PasswordParams;
 
 use self::file::{Origin, ParsedFile, RawValue, SettingValue};
+use self::mail::Mail;
 use self::memory::{MemoryPlan, MemorySettings};
 use self::memory_limit::MemoryLimit;
 use self::mtls::Mtls;
@@ -221,6 +223,8 @@ pub struct Settings {
     pub theme_dir: PathBuf,
     /// How clients show certificates.
     pub mtls: Mtls,
+    /// How mails are sent; `None` if they are not.
+    pub mail: Option<Mail>,
     /// How providers and published keys are reached.
     pub outbound: OutboundPolicy,
     /// How much of the audit is kept.

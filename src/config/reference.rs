@@ -2,7 +2,7 @@
 //! from it.
 
 pub use super::setting::{Kind, Setting, setting};
-use super::{accounts, clients, dpop, mtls, tls};
+use super::{accounts, clients, dpop, mail, mtls, tls};
 
 /// `--data-dir` is a flag of every command.
 const NO_FLAG: (&str, &str) = ("DIR", "");
@@ -453,6 +453,10 @@ pub const SETTINGS: &[Setting] = &[
         "The file of a passphrase that these backups are encrypted with, instead of backup.to; read at the start.\n\
          An encryption takes 128 MiB of memory.",
     ),
+    mail::URL,
+    mail::PASSWORD_FILE,
+    mail::FROM,
+    mail::REPLY_TO,
     setting(
         "events.keep",
         Kind::Duration,

@@ -12,6 +12,7 @@ use super::backups::backups;
 use super::clients::registration;
 use super::listen::{listen, metrics_listen, redirect_listen};
 use super::log::log;
+use super::mail::{self, mail};
 use super::memory::{self, MemorySettings};
 use super::mtls::{self, mtls};
 use super::reader::{Reader, format_duration};
@@ -112,6 +113,7 @@ pub fn resolve_all(sources: &Sources) -> (Config, Vec<Fault>) {
         warnings: Vec::new(),
     };
     mtls::check(&mut reader, &config);
+    mail::check(&mut reader, &config);
     config.warnings = reader.warnings;
     (config, reader.faults)
 }
@@ -192,6 +194,7 @@ pub(super) fn settings(reader: &mut Reader<'_>) -> Settings {
         .unwrap_or_default();
     let password_params = password_params(reader);
     let mtls = mtls(reader);
+    let mail = mail(reader);
     let memory = MemorySettings {
         limit: memory::limit(reader),
         cost: password_params,
@@ -226,7 +229,7 @@ pub(super) fn settings(reader: &mut Reader<'_>) -> Settings {
         },
         registration: registration(reader),
         accounts: accounts::policy(reader),
-        sends_mail: false,
+        sends_mail: mail.is_some(),
     };
     Settings {
         theme: theme(reader),
@@ -235,6 +238,7 @@ pub(super) fn settings(reader: &mut Reader<'_>) -> Settings {
         base_url: base_url(reader),
         policy_without_issuer,
         mtls,
+        mail,
         outbound: OutboundPolicy {
             ca_file: reader.path("outbound.ca_file").map(|(file, _)| file),
             allow: networks(reader, "outbound.allow"),

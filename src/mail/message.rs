@@ -95,3 +95,21 @@ pub enum Content {
         link: String,
     },
 }
+
+impl Content {
+    /// What the mail is for, in a word: the name of its templates.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Test => "test",
+            Self::SignUp { .. } => "sign-up",
+            Self::AlreadySignedUp { .. } => "already-signed-up",
+            Self::Invitation { .. } => "invitation",
+            Self::ResetPassword { .. } => "reset-password",
+            Self::SignIn { .. } => "sign-in",
+            Self::VerifyAddress { .. } => "verify-address",
+            Self::NewDevice { .. } => "new-device",
+            Self::PasswordChanged { .. } => "password-changed",
+            Self::AddressChanged { .. } => "address-changed",
+        }
+    }
+}

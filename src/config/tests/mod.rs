@@ -1,4 +1,5 @@
 mod acme;
+mod mail;
 mod memory;
 mod mtls;
 mod network;

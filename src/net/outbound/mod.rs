@@ -166,17 +166,7 @@ pub struct Client {
 impl Client {
     /// A client with this configuration.
     pub fn new(terms: &OutboundPolicy) -> Result<Self, SetupError> {
-        let mut roots = RootCertStore {
-            roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
-        };
-        if let Some(file) = &terms.ca_file {
-            add_authorities(&mut roots, file)?;
-        }
-        let provider = Arc::new(crypto_provider());
-        let mut config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+        let mut config = tls_config(terms)?;
         config.alpn_protocols = vec![HTTP_1_1.to_vec()];
         Ok(Self {
             tls: TlsConnector::from(Arc::new(config)),
@@ -295,9 +285,24 @@ impl Client {
     }
 }
 
+/// TLS that trusts the authorities of the web and those of `outbound.ca_file`.
+pub fn tls_config(terms: &OutboundPolicy) -> Result<ClientConfig, SetupError> {
+    let mut roots = RootCertStore {
+        roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
+    };
+    if let Some(file) = &terms.ca_file {
+        add_authorities(&mut roots, file)?;
+    }
+    let provider = Arc::new(crypto_provider());
+    Ok(ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth())
+}
+
 /// The text of a TLS error. It explains the frequent one about an authority's own certificate, for which the library has
 /// only a code.
-fn tls_problem(error: &std::io::Error) -> String {
+pub fn tls_problem(error: &std::io::Error) -> String {
     let tls = error
         .get_ref()
         .and_then(|inner| inner.downcast_ref::<rustls::Error>());
