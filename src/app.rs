@@ -18,6 +18,7 @@ use crate::flow::{Catalog, Core};
 use crate::hex;
 use crate::limit::concurrency::Permit;
 use crate::limit::{LimitPolicy, Limiter};
+use crate::mail::catcher::Catcher;
 use crate::oauth::Scope;
 use crate::oauth::metadata::Metadata;
 use crate::oauth::openid::claims;
@@ -58,6 +59,10 @@ pub struct App {
     pub support_contact: Option<String>,
     /// Why the service cannot be reached yet, such as a missing certificate.
     pub unreachable: ArcSwapOption<String>,
+    /// Why mails wait, such as a mail server that does not answer.
+    pub mail_problem: ArcSwapOption<String>,
+    /// The mails of the development server, if they are not sent.
+    pub caught_mail: Option<Catcher>,
     /// The data directory; `None` if the data is in memory.
     data_dir: Option<PathBuf>,
     documents: ArcSwapOption<PublishedDocuments>,
@@ -202,6 +207,8 @@ impl App {
             dev,
             support_contact: None,
             unreachable: ArcSwapOption::empty(),
+            mail_problem: ArcSwapOption::empty(),
+            caught_mail: None,
             data_dir: None,
             documents: ArcSwapOption::empty(),
             request_count: AtomicU32::new(0),
@@ -214,6 +221,15 @@ impl App {
     pub fn with_data_in(self, data_dir: PathBuf) -> Self {
         Self {
             data_dir: Some(data_dir),
+            ..self
+        }
+    }
+
+    /// The same, with mails shown instead of sent, if `is_caught`.
+    #[must_use]
+    pub fn catching_mail(self, is_caught: bool) -> Self {
+        Self {
+            caught_mail: is_caught.then(Catcher::default),
             ..self
         }
     }

@@ -223,6 +223,8 @@ routes! {
         Home "/", READ, "home", None, Anyone;
         /// The redirect URI of the example client, with `--dev` only.
         DevCallback "/dev/callback", FOLLOW, "dev_callback", None, Anyone;
+        /// The mails of the development server, with `--dev` and without `mail.url` only.
+        DevMail "/dev/mail", READ, "dev_mail", None, Anyone;
     }
     with_part: {
         /// The registration of a client that registered itself (RFC 7592 section 2).

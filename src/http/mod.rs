@@ -258,6 +258,7 @@ async fn dispatch(context: &RequestContext, route: &Route) -> HttpResponse {
         Route::Readyz => endpoint::health::readiness(&context.app),
         Route::Home => screen::home::respond(context),
         Route::DevCallback => screen::home::callback(context).await,
+        Route::DevMail => screen::dev_mail::respond(context),
     }
 }
 

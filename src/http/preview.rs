@@ -10,6 +10,7 @@ use super::request::Parameters;
 use super::response::{self, HttpResponse};
 use super::screen::asset;
 use crate::pages::Locale;
+use crate::pages::mail::{Mail, MailKind};
 use crate::route::Route;
 use crate::themes::Finding;
 use crate::themes::Theme;
@@ -22,6 +23,13 @@ use crate::themes::theme_set::Themes;
 const FRAME_POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; style-src 'self' 'unsafe-inline'; script-src 'self'; connect-src 'self'; frame-src 'self'; base-uri 'none'",
 );
+
+/// What the HTML of a mail may load.
+const MAIL_POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; style-src 'unsafe-inline'; img-src https: data:; frame-ancestors 'self'; sandbox allow-popups",
+);
+/// The addresses of mails begin with this.
+const MAILS: &str = "/mails/";
 
 /// The theme in the preview. The folder is read again with every request.
 #[derive(Debug)]
@@ -68,6 +76,9 @@ fn show<B>(previewed: &Previewed, request: &Request<B>) -> HttpResponse {
     let query = Parameters::parse(request.uri().query().unwrap_or_default().as_bytes()).unwrap_or_default();
     let locale = theme.locale(query.get("locale"), None);
     let state = format!("{} {}", theme.version(), findings.len());
+    if let Some(mail) = request.uri().path().strip_prefix(MAILS) {
+        return mail_part(&theme, mail, locale).unwrap_or_else(|| response::empty(StatusCode::NOT_FOUND));
+    }
     match request.uri().path() {
         "/" => frame(&theme, &findings, query.get("page"), locale, &state),
         "/preview.css" => response::no_store(response::with_body(
@@ -111,6 +122,7 @@ fn frame(
             let name = format!("{} {}", sample.page.name(), sample.state);
             (address(sample), name.trim().to_owned())
         })
+        .chain(mails())
         .collect();
     let known = pages.iter().map(|(page, _)| page.as_str());
     let first = known.clone().next().unwrap_or_default();
@@ -134,6 +146,30 @@ fn frame(
     let mut answer = response::no_store(response::html(StatusCode::OK, preview.render()));
     answer.headers_mut().insert(CONTENT_SECURITY_POLICY, FRAME_POLICY);
     answer
+}
+
+/// The addresses and names of all mails.
+fn mails() -> impl Iterator<Item = (String, String)> {
+    let kinds = MailKind::ALL.into_iter().map(MailKind::name);
+    kinds.flat_map(|kind| {
+        ["html", "txt"].map(|part| (format!("{MAILS}{kind}.{part}"), format!("mail {kind}.{part}")))
+    })
+}
+
+/// A part of a mail, as `KIND.html` or `KIND.txt`.
+fn mail_part(theme: &Theme, name: &str, locale: &Locale) -> Option<HttpResponse> {
+    let (kind, part) = name.split_once('.')?;
+    let mail = Mail::samples()
+        .into_iter()
+        .find(|mail| mail.kind.name() == kind)?;
+    let drawn = theme.draw_mail(&mail, locale);
+    let mut answer = match part {
+        "html" => response::html(StatusCode::OK, drawn.html),
+        "txt" => response::text(StatusCode::OK, format!("{}\n\n{}", drawn.subject, drawn.text)),
+        _ => return None,
+    };
+    answer.headers_mut().insert(CONTENT_SECURITY_POLICY, MAIL_POLICY);
+    Some(response::no_store(answer))
 }
 
 /// A page as visitors get it, except that the preview may show it in its frame.

@@ -10,6 +10,8 @@ use super::{Page, Text};
 pub struct Home {
     /// Begins a sign-in with the example client.
     pub sign_in_href: String,
+    /// The page with the mails, if mails are not sent.
+    pub mail_href: Option<String>,
     /// The example user's name.
     pub user: String,
     /// The endpoints: name and address.
@@ -22,6 +24,7 @@ impl Home {
         let endpoint = |name: &str, path: &str| (name.to_owned(), format!("https://localhost:8443{path}"));
         Self {
             sign_in_href: "/dev/sign-in".to_owned(),
+            mail_href: Some("/dev/mail".to_owned()),
             user: "alice".to_owned(),
             endpoints: vec![
                 endpoint("discovery", "/.well-known/openid-configuration"),
@@ -46,7 +49,10 @@ impl Page for Home {
             p.lead { (text.home_lead) }
             p.note { (sentence(text.home_user, &self.user)) }
             p.note { (text.home_password) }
-            p.stack { a.button href=(self.sign_in_href) { (text.sign_in) } }
+            p.stack {
+                a.button href=(self.sign_in_href) { (text.sign_in) }
+                @if let Some(mails) = &self.mail_href { a.button.button-quiet href=(mails) { (text.dev_mail_title) } }
+            }
             h2 { (text.home_endpoints) }
             dl.facts {
                 @for (name, address) in &self.endpoints {

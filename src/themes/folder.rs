@@ -248,7 +248,12 @@ impl ThemeReader {
 /// Whether a file with this name belongs to a theme. Other files are ignored.
 fn is_theme_file(name: &str) -> bool {
     let is_language = name.starts_with("locales/") && has_extension(name, "toml");
-    name == "theme.toml" || is_language || has_extension(name, "html") || Media::of_name(name).is_some()
+    let is_mail = name.starts_with(super::mail::FOLDER) && has_extension(name, "txt");
+    name == "theme.toml"
+        || is_language
+        || is_mail
+        || has_extension(name, "html")
+        || Media::of_name(name).is_some()
 }
 
 fn has_extension(name: &str, extension: &str) -> bool {

@@ -80,7 +80,10 @@ impl Theme {
 
     fn add_templates(&mut self, source: &Source) -> Result<(), Vec<Finding>> {
         let mut sources = BTreeMap::new();
-        for (name, bytes) in source.with_extension(".html") {
+        for (name, bytes) in source
+            .with_extension(".html")
+            .chain(source.with_extension(".txt"))
+        {
             sources.insert(name.clone(), text(name, bytes)?.to_owned());
         }
         if sources.is_empty() {
@@ -92,6 +95,8 @@ impl Theme {
         self.findings.extend(findings);
         self.templates = Some(templates);
         self.draw_samples(&names);
+        let of_mails = self.check_mails();
+        self.findings.extend(of_mails);
         Ok(())
     }
 

@@ -10,6 +10,7 @@ pub mod finding;
 pub mod grammar;
 pub mod language;
 mod load;
+pub mod mail;
 pub mod manifest;
 pub mod media;
 pub mod policy;

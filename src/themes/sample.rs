@@ -1,6 +1,7 @@
 //! Samples: every page in every state, with made-up users. Tests, the preview and the loading of a theme draw them.
 
 use super::layout;
+use crate::pages::dev_mail::DevMails;
 use crate::pages::{
     Account, AccountNotice, AccountSection, AddressForm, AddressProblem, CheckMail, ChoiceProblem,
     ChoosePassword, CodeProblem, ConfirmLink, Consent, DevTokens, ErrorKind, ErrorPage, FormPost, Home,
@@ -104,5 +105,6 @@ pub fn all() -> Vec<Sample> {
     all.extend(states(&[], vec![FormPost::sample()]));
     all.extend(states(&[], vec![Home::sample()]));
     all.extend(states(&[], vec![DevTokens::sample()]));
+    all.extend(states(&["first", "none"], DevMails::samples()));
     all
 }

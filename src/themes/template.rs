@@ -13,6 +13,7 @@ use super::finding::{Finding, Severity};
 use super::{finding, grammar};
 use crate::pages::form::sentence;
 use crate::pages::template_context::TemplateContext;
+use crate::pages::text::PLACE;
 
 /// The most instructions for one page. The largest page of the built-in themes takes a tenth.
 const MAX_INSTRUCTIONS: u64 = 20_000;
@@ -41,7 +42,13 @@ impl Templates {
         assets: Arc<BTreeMap<String, String>>,
     ) -> (Self, Vec<Finding>) {
         let mut environment = Environment::empty();
-        environment.set_auto_escape_callback(|_| AutoEscape::Html);
+        environment.set_auto_escape_callback(|name| {
+            if is_text(name) {
+                AutoEscape::None
+            } else {
+                AutoEscape::Html
+            }
+        });
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
         environment.set_fuel(Some(MAX_INSTRUCTIONS));
         environment.set_recursion_limit(MAX_INCLUDE_DEPTH);
@@ -67,6 +74,9 @@ impl Templates {
         environment.add_filter("with", |state: &mut State<'_, '_>, text: &str, name: &str| {
             charge(state, text)?;
             charge(state, name)?;
+            if matches!(state.auto_escape(), AutoEscape::None) {
+                return Ok(Value::from(text.replace(PLACE, name)));
+            }
             // maud does not escape an apostrophe, which would end an attribute in apostrophes.
             let sentence = sentence(text, name).into_string().replace('\'', "&#x27;");
             Ok(Value::from_safe_string(sentence))
@@ -86,7 +96,9 @@ impl Templates {
                 continue;
             }
             let mut faults = grammar::check(&name, &source, &mut names);
-            faults.extend(unquoted_attributes(&name, &source));
+            if !is_text(&name) {
+                faults.extend(unquoted_attributes(&name, &source));
+            }
             if faults.is_empty()
                 && let Err(error) = environment.add_template_owned(name.clone(), source)
             {
@@ -121,6 +133,18 @@ impl Templates {
             .map_err(|error| fault(&error))?;
         String::from_utf8(page.0).map_err(|_| Finding::refused(name, "the page is no text"))
     }
+}
+
+/// Whether a template makes text, which is not escaped.
+fn is_text(name: &str) -> bool {
+    std::path::Path::new(name)
+        .extension()
+        .is_some_and(|extension| extension == "txt")
+}
+
+/// A text as templates print it in HTML.
+pub(super) fn html_escaped(text: &str) -> String {
+    minijinja::HtmlEscape(text).to_string()
 }
 
 /// The bytes that the page has printed or passed through filters.

@@ -1,6 +1,7 @@
 //! Loading and drawing of valid and invalid themes.
 
 use super::sample;
+use crate::pages::mail::Mail;
 use crate::pages::{Account, AccountSection, Consent, ErrorPage, Login, LoginProblem};
 use crate::themes::*;
 
@@ -451,6 +452,16 @@ fn the_contract_names_every_slot_of_every_page_and_no_other() {
         if !own.is_empty() {
             assert_eq!(slot_names(&contract(&heading)), own, "{heading}");
         }
+    }
+}
+
+#[test]
+fn the_contract_names_every_slot_and_kind_of_mail_and_no_other() {
+    let text = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/themes/README.md"));
+    for mail in Mail::samples() {
+        let names: BTreeSet<_> = default_theme().mail_context(&mail, english()).names().collect();
+        assert_eq!(slot_names(&contract("## Mails")), names);
+        assert!(text.contains(&format!("`{}`", mail.kind.name())));
     }
 }
 

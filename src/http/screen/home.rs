@@ -60,6 +60,11 @@ pub fn respond(context: &RequestContext) -> HttpResponse {
     ];
     let page = Home {
         sign_in_href: with_query(&context.app.path(&Route::Authorize), &parameters),
+        mail_href: context
+            .app
+            .caught_mail
+            .as_ref()
+            .map(|_| context.app.path(&Route::DevMail)),
         user: dev.username.clone(),
         endpoints: endpoints
             .map(|(name, route)| (name.to_owned(), context.app.url(&route)))

@@ -8,6 +8,7 @@ pub mod check_mail;
 mod confirm_link;
 pub mod consent;
 pub mod csrf;
+pub mod dev_mail;
 pub mod device_cookie;
 pub mod error;
 pub mod federation;

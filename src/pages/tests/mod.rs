@@ -5,6 +5,7 @@ mod single_pages;
 use std::sync::Arc;
 
 use super::consent::RedirectTarget;
+use super::dev_mail::{DevMails, MailLine, ShownMail};
 use super::*;
 use crate::themes::{self, ContentSecurityPolicy, Theme, sample};
 
@@ -256,6 +257,25 @@ fn hostile_error() -> ErrorPage {
     }
 }
 
+fn hostile_mails() -> DevMails {
+    let evil = || HOSTILE.to_owned();
+    DevMails {
+        mails: vec![MailLine {
+            href: evil(),
+            subject: evil(),
+            to: evil(),
+            at: evil(),
+        }],
+        shown: Some(ShownMail {
+            subject: evil(),
+            to: evil(),
+            html_href: evil(),
+            text: evil(),
+            source: evil(),
+        }),
+    }
+}
+
 fn hostile_logged_out() -> LoggedOut {
     LoggedOut {
         service: HOSTILE.to_owned(),
@@ -410,11 +430,13 @@ fn hostile_values_stay_text_on_every_page() {
             }
             .render(&theme, locale),
             Home {
+                mail_href: Some(evil()),
                 sign_in_href: evil(),
                 user: evil(),
                 endpoints: vec![(evil(), evil())],
             }
             .render(&theme, locale),
+            hostile_mails().render(&theme, locale),
             DevTokens {
                 tokens: vec![token.clone()],
                 response_json: evil(),

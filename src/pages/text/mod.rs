@@ -276,6 +276,14 @@ texts! {
     pub home_password: &'static str,
     /// Heading.
     pub home_endpoints: &'static str,
+    /// Heading, and link to the page with the mails of the development server.
+    pub dev_mail_title: &'static str,
+    /// What the page shows.
+    pub dev_mail_lead: &'static str,
+    /// In the place of the list.
+    pub dev_mail_none: &'static str,
+    /// Heading: a mail as a server would get it.
+    pub dev_mail_source: &'static str,
     /// Heading.
     pub tokens_title: &'static str,
     /// What the page shows.
@@ -298,6 +306,86 @@ texts! {
     pub strength_fair: &'static str,
     /// The same, for a long one.
     pub strength_strong: &'static str,
+    /// Subject; `{}` is the name of the product, as in all other texts of mails if they do not say otherwise.
+    pub mail_test_subject: &'static str,
+    /// First sentence.
+    pub mail_test_lead: &'static str,
+    /// Why this mail came.
+    pub mail_test_why: &'static str,
+    /// Subject of two mails: for a new account, and for a new address.
+    pub mail_confirm_subject: &'static str,
+    /// Button of two mails: for a new account, and of an invitation.
+    pub mail_create_account: &'static str,
+    /// First sentence.
+    pub mail_sign_up_lead: &'static str,
+    /// Why this mail came.
+    pub mail_sign_up_why: &'static str,
+    /// Subject: an account was asked for with an address that has one.
+    pub mail_known_subject: &'static str,
+    /// First sentence.
+    pub mail_known_lead: &'static str,
+    /// Why this mail came.
+    pub mail_known_why: &'static str,
+    /// Subject.
+    pub mail_invitation_subject: &'static str,
+    /// First sentence.
+    pub mail_invitation_lead: &'static str,
+    /// Why this mail came.
+    pub mail_invitation_why: &'static str,
+    /// Subject.
+    pub mail_reset_subject: &'static str,
+    /// First sentence.
+    pub mail_reset_lead: &'static str,
+    /// Button.
+    pub mail_reset_button: &'static str,
+    /// Why this mail came.
+    pub mail_reset_why: &'static str,
+    /// Subject.
+    pub mail_sign_in_subject: &'static str,
+    /// First sentence.
+    pub mail_sign_in_lead: &'static str,
+    /// Why this mail came.
+    pub mail_sign_in_why: &'static str,
+    /// First sentence.
+    pub mail_verify_lead: &'static str,
+    /// Button.
+    pub mail_verify_button: &'static str,
+    /// Why this mail came.
+    pub mail_verify_why: &'static str,
+    /// Subject: a browser that was not used before signed in.
+    pub mail_device_subject: &'static str,
+    /// First sentence.
+    pub mail_device_lead: &'static str,
+    /// Subject.
+    pub mail_password_subject: &'static str,
+    /// First sentence.
+    pub mail_password_lead: &'static str,
+    /// Subject.
+    pub mail_address_subject: &'static str,
+    /// First sentence.
+    pub mail_address_lead: &'static str,
+    /// Why this mail came.
+    pub mail_address_why: &'static str,
+    /// Why this mail came: for all other mails that say what happened.
+    pub mail_notice_why: &'static str,
+    /// Before the button, in mails that say what happened.
+    pub mail_secure_lead: &'static str,
+    /// Button.
+    pub mail_secure: &'static str,
+    /// Before the link.
+    pub mail_link: &'static str,
+    /// Before the code.
+    pub mail_code: &'static str,
+    /// `{}` is a time.
+    pub mail_expires: &'static str,
+    /// Label.
+    pub mail_device: &'static str,
+    /// Label.
+    pub mail_network: &'static str,
+    /// Label.
+    pub mail_time: &'static str,
+    /// Label.
+    pub mail_new_address: &'static str,
     /// Heading of the account page.
     pub account_title: &'static str,
     /// The account page within a sentence, where an application has its name.
