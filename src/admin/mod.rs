@@ -12,6 +12,7 @@ pub mod compact;
 pub mod import;
 pub mod installation;
 pub mod key;
+pub mod mail;
 pub mod named;
 pub mod page;
 pub mod provider;

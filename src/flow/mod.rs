@@ -23,6 +23,7 @@ pub mod check_password;
 pub mod client_check;
 pub mod client_lookup;
 pub mod clock_watermark;
+pub mod deliver;
 pub mod dpop_nonce;
 pub mod failed_passwords;
 pub mod grant_policy;
@@ -48,6 +49,7 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 
 pub use self::catalog::Catalog;
+use self::deliver::Outcomes;
 use self::grant_policy::GrantPolicy;
 use self::login::finish_federation::PendingAnswers;
 use self::unknown_scopes::UnknownScopes;
@@ -148,6 +150,8 @@ pub struct Core {
     reload_lock: Mutex<()>,
     /// Notified after a commit that put a message into the outbox.
     pub outbox_filled: Notify,
+    /// Who waits for the result of a message.
+    pub outcomes: Outcomes,
     /// The answers of providers that are being checked now.
     pending_answers: PendingAnswers,
     /// The user whose name was found last; read in place of an unknown one.
@@ -180,6 +184,7 @@ impl Core {
             catalog: Arc::new(catalog),
             reload_lock: Mutex::new(()),
             outbox_filled: Notify::new(),
+            outcomes: Outcomes::default(),
             pending_answers: PendingAnswers::default(),
             last_found_user: Mutex::default(),
         })

@@ -49,6 +49,11 @@ impl DrawnMail {
         })
     }
 
+    /// The id of the mail.
+    pub fn id(&self) -> Uuid {
+        self.key.1
+    }
+
     /// Stores it. After the commit, [`Core::outbox_filled`] is to be notified.
     pub fn put(&self, tx: &mut dyn Tx) -> Result<(), StoreError> {
         OUTBOX.put(tx, &self.key, &self.entry)

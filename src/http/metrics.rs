@@ -5,6 +5,7 @@ use ::http::header::{CONTENT_TYPE, HeaderValue};
 use ::http::{Method, Request, StatusCode};
 
 use crate::app::App;
+use crate::flow::deliver;
 use crate::http::endpoint::health;
 use crate::http::response::{self, HttpResponse, empty};
 use crate::observe::metrics::MEDIA_TYPE;
@@ -44,6 +45,11 @@ fn readings(app: &App, of_server: &Readings) -> Readings {
     let (waiting, running) = app.core.passwords.load();
     let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
     let disk = app.disk();
+    let mails = store
+        .stalled()
+        .is_none()
+        .then(|| deliver::queue(&app.core).ok())
+        .flatten();
     Readings {
         store_commits: stats.commits,
         store_writes: stats.transactions,
@@ -54,6 +60,9 @@ fn readings(app: &App, of_server: &Readings) -> Readings {
         password_queue: count(waiting),
         password_running: count(running),
         is_ready: health::readiness(app).status() == StatusCode::OK,
+        mail_queue: mails.map(|(length, _)| length),
+        oldest_mail: mails
+            .map(|(_, oldest)| oldest.map_or(0, |oldest| app.core.clock.now().since(oldest).as_secs())),
         disk_free: disk.map(|disk| disk.free),
         disk_size: disk.map(|disk| disk.total),
         database_bytes: disk.map(|_| store.allocated_bytes()),

@@ -330,6 +330,28 @@ events! { 'a
         /// The file.
         file: &'a str,
     }
+    /// The mail server took a mail. No event names a recipient in full.
+    MailSent = "mail_sent": debug(%mail, kind, domain) {
+        /// The id of the mail, the first part of its `Message-ID`.
+        mail: Uuid,
+        /// What the mail is for: the name of its template.
+        kind: &'a str,
+        /// The domain of the recipient.
+        domain: &'a str,
+    }
+    /// A mail was given up: the mail server refused it, or did not take it for a day.
+    MailFailed = "mail_failed": warn(%mail, kind, domain, reason) {
+        /// The id of the mail, the first part of its `Message-ID`.
+        mail: Uuid,
+        /// What the mail was for: the name of its template.
+        kind: &'a str,
+        /// The domain of the recipient.
+        domain: &'a str,
+        /// The code of the server's last reply, as in `550 5.1.1`. Without a code: `connection` if the connection broke,
+        /// `server` if the server could not be used. `address` means that the recipient's address cannot be used, and
+        /// `unreadable` that the mail cannot be read.
+        reason: &'a str,
+    }
     /// An administrator changed something.
     Administered = "administered": info(command, subject, actor) {
         /// The command.
@@ -337,7 +359,7 @@ events! { 'a
         /// The object of the command: the `uuid` of a user, the `kid` of a key, the name of a scope or a group, or the
         /// identifier of any other record. With `backup` and `restore` it is the fingerprint of the master key, with
         /// `config set-issuer` the issuer, and with `compact` the word `database`. With `user import` it says how many users
-        /// were added and updated.
+        /// were added and updated. With `mail test` it is the id of the mail.
         subject: &'a str,
         /// The user of the machine who ran the command, as in `uid 0`.
         actor: &'a str,

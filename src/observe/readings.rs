@@ -144,6 +144,10 @@ readings! {
     oldest_event: Option<u64> = Gauge "idsvc_event_log_oldest_timestamp_seconds",
     /// The time of the oldest routine event, in seconds since 1970.
     oldest_routine_event: Option<u64> = Gauge "idsvc_event_log_oldest_routine_timestamp_seconds",
+    /// Mails that wait to be sent.
+    mail_queue: Option<u64> = Gauge "idsvc_mail_queue",
+    /// How long the oldest mail has waited, in seconds. 0 if none waits.
+    oldest_mail: Option<u64> = Gauge "idsvc_mail_oldest_age_seconds",
     /// Memory of the process in bytes. Left out without /proc.
     resident_bytes: Option<u64> = Gauge "process_resident_memory_bytes",
     /// Open file descriptors of the process. Left out without /proc.

@@ -6,6 +6,8 @@ pub mod backup_schedule;
 pub mod clock_guard;
 pub mod dev;
 pub mod listen;
+mod mail_drawing;
+pub mod mail_sender;
 pub mod open;
 pub mod open_files;
 pub mod return_memory;

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use super::dev::{self, Example};
 use super::open::open_core;
 use super::shutdown::{run_to_end, stop_requested, stop_requests};
-use super::{StartError, background_tasks, backup_schedule, listen};
+use super::{StartError, background_tasks, backup_schedule, listen, mail_sender};
 use crate::admin::Admin;
 use crate::app::App;
 use crate::clock::{Clock, uptime};
@@ -98,6 +98,8 @@ async fn serve_until_stopped(
     let app = Arc::new(build_app(config, core, example));
     let control = serve_commands(&app, config, stops.clone())?;
     let mut tasks = background_tasks::start(&app, config, tls.as_ref(), hangup)?;
+    let mail_settings = (config.settings.mail.clone(), &config.settings.outbound);
+    let mails = mail_sender::start(&app, mail_settings, stops.clone())?;
     if let Some(metrics) = metrics {
         let readings = server_readings(Arc::clone(&app), config, listener.open_connections(), tls.clone());
         serve_metrics(metrics, Arc::clone(&app), readings, stops.clone());
@@ -111,6 +113,7 @@ async fn serve_until_stopped(
     notify::ready();
     serve_requests((listener, mtls), app, tls, stops).await;
     tasks.abort_all();
+    mails.finish().await;
     if control.await.is_err() {
         tracing::error!("the control socket ended in a panic");
     }
@@ -232,6 +235,7 @@ fn build_app(config: &Config, core: Core, example: Option<Example>) -> App {
         },
     )
     .with_data_in(settings.data_dir.clone())
+    .catching_mail(config.is_dev && settings.mail.as_ref().is_none_or(|mail| mail.server.is_none()))
     .with_support_contact(config.support_contact.clone())
     .with_names(names)
 }

@@ -15,6 +15,7 @@ pub(crate) mod relying_party;
 pub(crate) mod reply;
 pub(crate) mod report;
 pub(crate) mod server;
+pub(crate) mod smtp;
 pub(crate) mod terminal;
 pub(crate) mod tls;
 pub(crate) mod token;

@@ -37,6 +37,8 @@ mod limits_by_default;
 mod limits_for_all;
 mod local_files;
 mod log;
+mod mail;
+mod mail_cli;
 mod memory;
 mod metrics;
 mod outbound;

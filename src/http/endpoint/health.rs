@@ -29,7 +29,14 @@ pub fn readiness(app: &App) -> HttpResponse {
     {
         "there is no key to sign with\n".to_owned()
     } else {
-        return response::no_store(response::text(StatusCode::OK, "ready\n"));
+        // Everything else works without mails. The log says more than what anyone may read.
+        let is_sound = app.mail_problem.load().is_none();
+        let told = if is_sound {
+            "ready\n"
+        } else {
+            "ready\nmails wait: the mail server cannot be used\n"
+        };
+        return response::no_store(response::text(StatusCode::OK, told));
     };
     response::no_store(response::text(StatusCode::SERVICE_UNAVAILABLE, problem))
 }

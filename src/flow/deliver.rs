@@ -1,0 +1,342 @@
+//! The rows of the outbox on their way out: which ones are due, what is in them, and what becomes of them.
+
+use std::collections::HashMap;
+use std::ops::{Bound, ControlFlow};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+use super::Core;
+use super::outbox::due;
+use crate::clock::Timestamp;
+use crate::mail::Message;
+use crate::random::Random;
+use crate::store::StoreError;
+use crate::store::engine::Snapshot;
+use crate::store::records::OutboxEntry;
+use crate::store::table::{Key, KeyBytes};
+use crate::store::tables::OUTBOX;
+
+/// The longest pause before the first repetition.
+const FIRST_PAUSE: Duration = Duration::from_secs(30);
+/// The longest pause before any other one.
+const LONGEST_PAUSE: Duration = Duration::from_hours(1);
+/// How long a message is tried.
+const LIFETIME: Duration = Duration::from_hours(24);
+/// More attempts than fit into the lifetime. The bound holds while the clock is wrong.
+const MAX_ATTEMPTS: u32 = 100;
+
+/// The key of a row: the time of the next attempt, and the id of the message.
+pub type OutboxKey = (u32, Uuid);
+
+/// A row that is due.
+#[derive(Debug)]
+pub struct DueEntry {
+    /// Its key.
+    pub key: OutboxKey,
+    /// The row; `None` if it cannot be read.
+    pub entry: Option<OutboxEntry>,
+}
+
+/// The rows that are due.
+#[derive(Debug, Default)]
+pub struct DueEntries {
+    /// Those that are due now, in the order in which they became due.
+    pub entries: Vec<DueEntry>,
+    /// When the next one is due, if none is due now.
+    pub next: Option<Timestamp>,
+}
+
+/// At most `limit` rows that are due. A row that is further ahead than any pause was stored while the clock was wrong,
+/// and is due as well.
+pub fn due_entries(core: &Core, now: Timestamp, limit: usize) -> Result<DueEntries, StoreError> {
+    core.store.read(|snapshot| {
+        let key_of = |second: u32| {
+            let mut key = Vec::new();
+            (second, Uuid::nil()).encode(&mut key);
+            key
+        };
+        let far = due(now + 2 * LONGEST_PAUSE);
+        let next = key_of(due(now).saturating_add(1));
+        let mut keys = keys(snapshot, Bound::Unbounded, Bound::Excluded(&next), limit)?;
+        let rest = limit.saturating_sub(keys.len());
+        keys.extend(self::keys(
+            snapshot,
+            Bound::Included(&key_of(far)),
+            Bound::Unbounded,
+            rest,
+        )?);
+        let first = self::keys(snapshot, Bound::Included(&next), Bound::Unbounded, 1)?;
+        Ok(DueEntries {
+            entries: rows(snapshot, keys)?,
+            next: first
+                .first()
+                .map(|(second, _)| Timestamp::from_seconds((*second).into())),
+        })
+    })
+}
+
+/// At most `limit` rows after a key, in the order of their next attempts.
+pub fn entries_after(
+    core: &Core,
+    after: Option<OutboxKey>,
+    limit: usize,
+) -> Result<Vec<DueEntry>, StoreError> {
+    core.store.read(|snapshot| {
+        let from = after.map(|key| {
+            let mut bytes = Vec::new();
+            key.encode(&mut bytes);
+            bytes
+        });
+        let from = from.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        rows(snapshot, keys(snapshot, from, Bound::Unbounded, limit)?)
+    })
+}
+
+/// The rows of these keys. One that cannot be read is without its entry.
+fn rows(snapshot: &dyn Snapshot, keys: Vec<OutboxKey>) -> Result<Vec<DueEntry>, StoreError> {
+    let rows = keys.into_iter().map(|key| match OUTBOX.get(snapshot, &key) {
+        Ok(entry) => Ok(DueEntry { key, entry }),
+        Err(error) if error.is_outage() => Err(error),
+        Err(_) => Ok(DueEntry { key, entry: None }),
+    });
+    rows.collect()
+}
+
+/// The keys of a range. No row is read, so that an unreadable one holds no other up.
+fn keys(
+    snapshot: &dyn Snapshot,
+    from: Bound<&[u8]>,
+    to: Bound<&[u8]>,
+    limit: usize,
+) -> Result<Vec<OutboxKey>, StoreError> {
+    let mut keys = Vec::new();
+    if limit == 0 {
+        return Ok(keys);
+    }
+    snapshot.range(OUTBOX.id(), from, to, &mut |key, _| {
+        keys.extend(OutboxKey::decode(key));
+        Ok(if keys.len() < limit {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        })
+    })?;
+    Ok(keys)
+}
+
+/// The message of a row; `None` if it cannot be opened or read.
+pub fn message(core: &Core, id: Uuid, entry: &OutboxEntry) -> Option<Message> {
+    let opened = core
+        .sealer
+        .open_text(&OutboxEntry::context(id), &entry.sealed)
+        .ok()?;
+    serde_json::from_str(&opened).ok()
+}
+
+/// What becomes of a row.
+#[derive(Clone, Debug)]
+pub enum Settlement {
+    /// It was sent, or is given up.
+    Remove(OutboxKey),
+    /// It is tried again.
+    Retry(OutboxKey, OutboxKey, OutboxEntry),
+}
+
+/// A later attempt, if the message is not too old for one.
+pub fn retry(
+    random: &Random,
+    key: OutboxKey,
+    entry: &OutboxEntry,
+    error: String,
+    now: Timestamp,
+) -> Option<Settlement> {
+    let pause = pause(random, entry.failed_attempts);
+    let is_over = now.since(entry.created_at) + pause > LIFETIME || entry.failed_attempts >= MAX_ATTEMPTS;
+    (!is_over).then(|| {
+        let entry = OutboxEntry {
+            failed_attempts: entry.failed_attempts + 1,
+            last_error: Some(error),
+            ..entry.clone()
+        };
+        Settlement::Retry(key, (due(now + pause), key.1), entry)
+    })
+}
+
+/// The pause after so many failures: it doubles, up to the longest one. A random part of up to a half is taken off it, so
+/// that mails that failed together do not come back together.
+fn pause(random: &Random, failed_attempts: u32) -> Duration {
+    let whole = FIRST_PAUSE
+        .saturating_mul(2_u32.saturating_pow(failed_attempts))
+        .min(LONGEST_PAUSE);
+    let [byte] = random.bytes::<1>();
+    whole.saturating_sub(whole / 2 * u32::from(byte) / 255)
+}
+
+/// Stores what becomes of rows, in one transaction.
+pub async fn settle(core: &Core, settlements: Vec<Settlement>) -> Result<(), StoreError> {
+    core.store
+        .write("settle_outbox", move |tx| {
+            for settlement in &settlements {
+                match settlement {
+                    Settlement::Remove(key) => {
+                        OUTBOX.remove(tx, key)?;
+                    }
+                    Settlement::Retry(old, new, entry) => {
+                        if OUTBOX.remove(tx, old)? {
+                            OUTBOX.put(tx, new, entry)?;
+                        }
+                    }
+                }
+            }
+            Ok(())
+        })
+        .await
+}
+
+/// How many messages wait, and since when the oldest.
+pub fn queue(core: &Core) -> Result<(u64, Option<Timestamp>), StoreError> {
+    core.store.read(|snapshot| {
+        let keys = keys(snapshot, Bound::Unbounded, Bound::Unbounded, usize::MAX)?;
+        let oldest = keys.iter().map(|(_, id)| Timestamp::of_id(*id)).min();
+        Ok((u64::try_from(keys.len()).unwrap_or(u64::MAX), oldest))
+    })
+}
+
+/// The result of a message's first attempt: the server's answer, or the problem.
+pub type Outcome = Result<String, String>;
+
+/// Who waits for the result of an attempt.
+#[derive(Debug, Default)]
+pub struct Outcomes(Mutex<HashMap<Uuid, oneshot::Sender<Outcome>>>);
+
+impl Outcomes {
+    /// The result of the first attempt for this message.
+    pub fn of(&self, id: Uuid) -> oneshot::Receiver<Outcome> {
+        let (sender, receiver) = oneshot::channel();
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.retain(|_, sender| !sender.is_closed());
+        waiting.insert(id, sender);
+        receiver
+    }
+
+    /// Tells a result. Returns whether somebody waited for it.
+    pub fn tell(&self, id: Uuid, outcome: impl FnOnce() -> Outcome) -> bool {
+        let sender = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        sender.is_some_and(|sender| sender.send(outcome()).is_ok())
+    }
+}
+
+/// A result, if it comes in time.
+pub async fn within(limit: Duration, outcome: oneshot::Receiver<Outcome>) -> Option<Outcome> {
+    tokio::time::timeout(limit, outcome).await.ok()?.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::tests::core;
+    use crate::flow::outbox::DrawnMail;
+    use crate::mail::Content;
+
+    const START: Timestamp = Timestamp::from_seconds(1_800_000_000);
+
+    fn mail() -> Message {
+        Message {
+            to: "bob@example.com".to_owned(),
+            languages: None,
+            client_id: None,
+            content: Content::Test,
+        }
+    }
+
+    async fn queue_mail(core: &Core, at: Timestamp) {
+        let drawn = DrawnMail::draw(core, &mail(), at).unwrap();
+        core.store.write("test", move |tx| drawn.put(tx)).await.unwrap();
+    }
+
+    fn due_at(core: &Core, now: Timestamp) -> usize {
+        due_entries(core, now, 100).unwrap().entries.len()
+    }
+
+    #[tokio::test]
+    async fn a_mail_is_due_at_its_time_and_opened_by_its_id() {
+        let core = core();
+        queue_mail(&core, START + Duration::from_mins(1)).await;
+        let early = due_entries(&core, START, 100).unwrap();
+        assert!(early.entries.is_empty());
+        assert_eq!(early.next, Some(START + Duration::from_mins(1)));
+        let found = due_entries(&core, START + Duration::from_mins(1), 100)
+            .unwrap()
+            .entries
+            .remove(0);
+        let entry = found.entry.unwrap();
+        assert_eq!(message(&core, found.key.1, &entry), Some(mail()));
+        assert_eq!(message(&core, Uuid::nil(), &entry), None, "another row's message");
+    }
+
+    #[tokio::test]
+    async fn a_clock_that_jumped_delays_no_mail_for_longer_than_a_pause() {
+        let core = core();
+        queue_mail(&core, START + Duration::from_hours(24 * 365)).await;
+        assert_eq!(due_at(&core, START), 1);
+        queue_mail(&core, START + Duration::from_mins(30)).await;
+        assert_eq!(due_at(&core, START), 1);
+    }
+
+    #[tokio::test]
+    async fn an_unreadable_row_holds_no_other_up() {
+        let core = core();
+        queue_mail(&core, START).await;
+        let mut key = Vec::new();
+        (due(START) - 1, Uuid::nil()).encode(&mut key);
+        let put = core
+            .store
+            .write("test", move |tx| tx.put(OUTBOX.id(), &key, b"\xffjunk"));
+        put.await.unwrap();
+        let found = due_entries(&core, START, 100).unwrap().entries;
+        assert_eq!(
+            found.iter().map(|due| due.entry.is_some()).collect::<Vec<_>>(),
+            [false, true]
+        );
+        settle(
+            &core,
+            found.iter().map(|due| Settlement::Remove(due.key)).collect(),
+        )
+        .await
+        .unwrap();
+        assert_eq!(queue(&core).unwrap(), (0, None));
+    }
+
+    #[tokio::test]
+    async fn pauses_double_from_half_a_minute_to_an_hour_and_end_after_a_day() {
+        let core = core();
+        queue_mail(&core, START).await;
+        let mut now = START;
+        let mut pauses = Vec::new();
+        loop {
+            let found = due_entries(&core, now, 1).unwrap().entries.remove(0);
+            let entry = found.entry.unwrap();
+            let Some(settlement) = retry(&core.random, found.key, &entry, "421".to_owned(), now) else {
+                break;
+            };
+            settle(&core, vec![settlement]).await.unwrap();
+            let next = due_entries(&core, now, 1).unwrap().next.unwrap();
+            pauses.push(next.since(now).as_secs());
+            now = next;
+        }
+        assert!((15..=30).contains(&pauses[0]), "{pauses:?}");
+        assert!((30..=60).contains(&pauses[1]), "{pauses:?}");
+        assert!(
+            pauses.iter().all(|pause| *pause <= 3600) && pauses.len() > 20,
+            "{pauses:?}"
+        );
+        let tried = now.since(START);
+        assert!(
+            tried > Duration::from_hours(22) && tried <= Duration::from_hours(24),
+            "{tried:?}"
+        );
+    }
+}

@@ -1,0 +1,210 @@
+//! Draws mails: the message of the outbox becomes a mail in the language of the reader and the theme of the client.
+
+use uuid::Uuid;
+
+use crate::clock::Timestamp;
+use crate::config::mail::Mail as MailSettings;
+use crate::flow::Core;
+use crate::mail::{Content, Letter, MailParts, Message};
+use crate::pages::mail::{Mail, MailKind};
+use crate::themes::mail::RenderedMail;
+use crate::themes::theme_set::Themes;
+
+/// What a mail is for.
+fn kind(content: &Content) -> MailKind {
+    match content {
+        Content::Test => MailKind::Test,
+        Content::SignUp { .. } => MailKind::SignUp,
+        Content::AlreadySignedUp { .. } => MailKind::AlreadySignedUp,
+        Content::Invitation { .. } => MailKind::Invitation,
+        Content::ResetPassword { .. } => MailKind::ResetPassword,
+        Content::SignIn { .. } => MailKind::SignIn,
+        Content::VerifyAddress { .. } => MailKind::VerifyAddress,
+        Content::NewDevice { .. } => MailKind::NewDevice,
+        Content::PasswordChanged { .. } => MailKind::PasswordChanged,
+        Content::AddressChanged { .. } => MailKind::AddressChanged,
+    }
+}
+
+/// Draws a mail. This may take milliseconds if a theme has templates.
+pub(crate) fn draw(core: &Core, themes: &Themes, message: &Message) -> RenderedMail {
+    let catalog = core.catalog();
+    let client = message.client_id.as_deref().and_then(|id| catalog.client(id));
+    let theme = themes.theme(client.and_then(|client| client.theme.as_deref()));
+    let languages = message.languages.as_deref();
+    // Accept-Language has commas or weights, ui_locales has spaces.
+    let is_header = languages.is_some_and(|languages| languages.contains([',', ';']));
+    let locale = if is_header {
+        theme.locale(None, languages)
+    } else {
+        theme.locale(languages, None)
+    };
+    theme.draw_mail(&mail_of(&message.content), locale)
+}
+
+/// Writes the mail as it is sent.
+pub(crate) fn compose(
+    settings: &MailSettings,
+    host: &str,
+    (id, at): (Uuid, Timestamp),
+    to: &str,
+    drawn: RenderedMail,
+) -> Result<Letter, String> {
+    Letter::compose(MailParts {
+        id,
+        host,
+        at,
+        from: &settings.from,
+        reply_to: settings.reply_to.as_ref(),
+        to,
+        subject: &drawn.subject,
+        text: drawn.text,
+        html: drawn.html,
+    })
+}
+
+fn mail_of(content: &Content) -> Mail {
+    let mail = Mail {
+        kind: kind(content),
+        ..Mail::default()
+    };
+    match content.clone() {
+        Content::Test => mail,
+        Content::AlreadySignedUp { link } => Mail {
+            link: Some(link),
+            ..mail
+        },
+        Content::SignUp { link, code }
+        | Content::SignIn { link, code }
+        | Content::VerifyAddress { link, code } => Mail {
+            link: Some(link),
+            code: Some(code),
+            ..mail
+        },
+        Content::Invitation { link, expires_at } | Content::ResetPassword { link, expires_at } => Mail {
+            link: Some(link),
+            expires: Some(in_utc(expires_at)),
+            ..mail
+        },
+        Content::NewDevice {
+            device,
+            address,
+            at,
+            link,
+        } => Mail {
+            link: Some(link),
+            device: Some(device.unwrap_or_default()),
+            network: address.map(|address| address.to_string()),
+            time: Some(in_utc(at)),
+            ..mail
+        },
+        Content::PasswordChanged { at, link } => Mail {
+            link: Some(link),
+            time: Some(in_utc(at)),
+            ..mail
+        },
+        Content::AddressChanged { to, at, link } => Mail {
+            link: Some(link),
+            time: Some(in_utc(at)),
+            new_address: Some(to),
+            ..mail
+        },
+    }
+}
+
+/// A time as in `2026-11-26 09:30 UTC`. The service does not know the reader's time zone.
+fn in_utc(at: Timestamp) -> String {
+    let text = at.rfc3339();
+    match text.get(..16) {
+        Some(minute) => format!("{} UTC", minute.replace('T', " ")),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::tests::core;
+
+    #[test]
+    fn a_mail_and_its_templates_have_one_name() {
+        let (link, code) = (String::new(), String::new());
+        let at = Timestamp::from_seconds(0);
+        for content in [
+            Content::Test,
+            Content::SignUp {
+                link: link.clone(),
+                code: code.clone(),
+            },
+            Content::AlreadySignedUp { link: link.clone() },
+            Content::Invitation {
+                link: link.clone(),
+                expires_at: at,
+            },
+            Content::ResetPassword {
+                link: link.clone(),
+                expires_at: at,
+            },
+            Content::SignIn {
+                link: link.clone(),
+                code: code.clone(),
+            },
+            Content::VerifyAddress {
+                link: link.clone(),
+                code,
+            },
+            Content::NewDevice {
+                device: None,
+                address: None,
+                at,
+                link: link.clone(),
+            },
+            Content::PasswordChanged {
+                at,
+                link: link.clone(),
+            },
+            Content::AddressChanged {
+                to: String::new(),
+                at,
+                link,
+            },
+        ] {
+            assert_eq!(content.kind(), kind(&content).name());
+        }
+    }
+
+    #[test]
+    fn a_mail_is_in_the_language_of_its_reader_and_names_utc() {
+        let (core, themes) = (core(), Themes::built_in(""));
+        let message = |languages: Option<&str>| Message {
+            to: "bob@example.com".to_owned(),
+            languages: languages.map(str::to_owned),
+            client_id: Some("unknown".to_owned()),
+            content: Content::NewDevice {
+                device: None,
+                address: "203.0.113.7".parse().ok(),
+                at: Timestamp::from_seconds(1_800_000_000),
+                link: "https://id.example.com/secure".to_owned(),
+            },
+        };
+        for (languages, part) in [
+            (None, "Secure the account"),
+            (Some("fr-CA fr"), "Sécuriser le compte"),
+            (Some("tlh, de;q=0.5"), "Konto sichern"),
+        ] {
+            let drawn = draw(&core, &themes, &message(languages));
+            assert!(drawn.html.contains(part), "{}", drawn.html);
+            for part in [
+                "2027-01-15 08:00 UTC",
+                "203.0.113.7",
+                "https://id.example.com/secure",
+            ] {
+                assert!(
+                    drawn.text.contains(part) && drawn.html.contains(part),
+                    "{}",
+                    drawn.text
+                );
+            }
+        }
+    }
+}
