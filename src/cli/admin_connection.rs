@@ -139,6 +139,12 @@ impl AdminConnection {
         &self.settings
     }
 
+    /// Runs something on the open store. `None` if the service runs and has the store.
+    pub fn with_core<T>(&self, work: impl AsyncFnOnce(&Core, &Settings) -> T) -> Option<T> {
+        let core = self.core.as_ref()?;
+        Some(self.runtime.block_on(work(core, &self.settings)))
+    }
+
     /// Carries out one command. A refusal is an error.
     pub fn ask(&self, command: Command) -> Result<Reply, CliError> {
         let reply = if let Some(core) = &self.core {

@@ -17,6 +17,7 @@ pub mod group;
 pub mod help;
 pub mod import;
 pub mod key;
+pub mod mail;
 pub mod man;
 mod name_index;
 pub mod output;
@@ -147,6 +148,9 @@ pub enum Noun {
     /// How the pages look
     #[command(subcommand)]
     Theme(theme::Verb),
+    /// Mails to users
+    #[command(subcommand)]
+    Mail(mail::Verb),
     /// Settings
     #[command(subcommand)]
     Config(config::Verb),
@@ -291,6 +295,7 @@ pub fn run(cli: Cli, output: &mut Output<'_>) -> Result<(), CliError> {
         Noun::Key(verb) => key::run(verb, &connector, output),
         Noun::Session(verb) => session::run(verb, &connector, output),
         Noun::Theme(verb) => theme::run(verb, &connector, output),
+        Noun::Mail(verb) => mail::run(verb, &connector, output),
         Noun::Config(verb) => config::run(verb, &cli.global, &connector, output),
         Noun::Apply(request) => state::apply(&request, &connector, output),
         Noun::Export(request) => export::run(&request, &connector, output),

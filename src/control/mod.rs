@@ -26,8 +26,8 @@ use crate::admin::page::Page;
 use crate::admin::provider::ProviderView;
 use crate::admin::user::UserView;
 use crate::admin::{
-    Admin, AdminError, AdminResult, client as clients, compact, installation, key, named, provider, session,
-    user,
+    Admin, AdminError, AdminResult, client as clients, compact, installation, key, mail, named, provider,
+    session, user,
 };
 use crate::control::protocol::{Command, Reply, ReplyLine, StreamError};
 use crate::flow::Core;
@@ -115,13 +115,18 @@ async fn dispatch(admin: Admin<'_>, command: Command) -> AdminResult<Reply> {
         Command::KeyImport(request) => Reply::Key(key::import(admin, request).await?),
         Command::SessionList(who) => Reply::Sessions(session::list(admin, &who)?),
         Command::SessionRevoke(request) => Reply::Revoked(session::revoke(admin, request).await?),
+        Command::MailTest(to) => Reply::MailTested(mail::test(admin, to).await?),
         Command::InstallationState => Reply::InstallationState(installation::installation_state(admin)?),
         Command::DatabaseSize => Reply::DatabaseSize(compact::measure(admin)),
         Command::Compact => Reply::Compacted(compact::compact(admin).await?),
         Command::SetIssuer(issuer) => Reply::Issuer(installation::set_issuer(admin, issuer).await?),
         Command::Apply(request) => Reply::Applied(apply::apply(admin, *request).await?),
         // The caller sends the bytes after this reply, with `stream_reply`.
-        Command::ClientList | Command::UserList(_) | Command::Export(_) | Command::BackUp(_) => Reply::Bytes,
+        Command::ClientList
+        | Command::UserList(_)
+        | Command::MailList
+        | Command::Export(_)
+        | Command::BackUp(_) => Reply::Bytes,
     })
 }
 
@@ -141,6 +146,7 @@ pub fn stream_reply(admin: Admin<'_>, command: Command, sink: &mut dyn Write) ->
             })
         }
         Command::ClientList => stream_pages(None, u64::MAX, sink, |after| clients::page(admin, after)),
+        Command::MailList => stream_pages(None, u64::MAX, sink, |after| mail::page(admin, after)),
         _ => Ok(()),
     }
 }

@@ -16,6 +16,7 @@ use crate::admin::compact::{Compacted, DatabaseSize};
 use crate::admin::import::{ImportUsers, Imported};
 use crate::admin::installation::{InstallationState, IssuerView};
 use crate::admin::key::{ImportKey, KeyView, RotateKey};
+use crate::admin::mail::TestedMail;
 use crate::admin::named::{Group, GroupFields, NamedFields, RegisteredScope, ScopeFields};
 use crate::admin::provider::examine::ProviderReport;
 use crate::admin::provider::{AddProvider, ProviderView, UpdateProvider};
@@ -139,6 +140,10 @@ pub enum Command {
     SessionList(String),
     /// `session revoke`.
     SessionRevoke(RevokeSessions),
+    /// `mail test`, to this address.
+    MailTest(String),
+    /// `mail list`. The mails follow the reply.
+    MailList,
     /// Asks for the issuer and the state of the service, for `doctor`.
     InstallationState,
     /// Asks for the size of the database and of its rows, for `doctor`.
@@ -177,6 +182,7 @@ impl Command {
             | Self::ApiShow(_)
             | Self::KeyList
             | Self::SessionList(_)
+            | Self::MailList
             | Self::InstallationState
             | Self::DatabaseSize
             | Self::Export(_)
@@ -269,6 +275,8 @@ pub enum Reply {
     Sessions(Vec<SessionView>),
     /// The number of sessions that were ended.
     Revoked(Revoked),
+    /// The result of a test mail.
+    MailTested(TestedMail),
     /// The previous and the new issuer.
     Issuer(IssuerView),
     /// The issuer and the state of the service.
