@@ -13,6 +13,7 @@ use crate::flow::outbox::DrawnMail;
 use crate::mail::{Content, Message};
 use crate::oauth::FaultCode;
 use crate::store::StoreError;
+use crate::store::records::outbox_entry::Channel;
 
 /// The most mails of one page.
 const PAGE_ROWS: usize = 100;
@@ -53,7 +54,16 @@ pub struct TestedMail {
 pub fn page(admin: Admin<'_>, after: Option<OutboxKey>) -> Result<Page<QueuedMail, OutboxKey>, StoreError> {
     let rows = entries_after(admin.core, after, PAGE_ROWS)?;
     let next = rows.last().map(|row| row.key).filter(|_| rows.len() == PAGE_ROWS);
-    let records = rows.into_iter().map(|row| view(admin, row)).collect();
+    let is_mail = |row: &DueEntry| {
+        row.entry
+            .as_ref()
+            .is_none_or(|entry| entry.channel == Channel::Mail)
+    };
+    let records = rows
+        .into_iter()
+        .filter(is_mail)
+        .map(|row| view(admin, row))
+        .collect();
     Ok(Page { records, next })
 }
 

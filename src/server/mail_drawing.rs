@@ -81,8 +81,18 @@ fn mail_of(content: &Content) -> Mail {
             code: Some(code),
             ..mail
         },
-        Content::Invitation { link, expires_at } | Content::ResetPassword { link, expires_at } => Mail {
+        Content::Invitation { link, expires_at } => Mail {
             link: Some(link),
+            expires: Some(in_utc(expires_at)),
+            ..mail
+        },
+        Content::ResetPassword {
+            link,
+            code,
+            expires_at,
+        } => Mail {
+            link: Some(link),
+            code,
             expires: Some(in_utc(expires_at)),
             ..mail
         },
@@ -143,6 +153,7 @@ mod tests {
             },
             Content::ResetPassword {
                 link: link.clone(),
+                code: None,
                 expires_at: at,
             },
             Content::SignIn {

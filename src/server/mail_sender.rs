@@ -29,6 +29,7 @@ use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::StoreError;
 use crate::store::records::OutboxEntry;
+use crate::store::records::outbox_entry::Channel;
 use crate::themes::folder::ThemeFolder;
 use crate::themes::theme_set::Themes;
 
@@ -214,7 +215,11 @@ impl MailSender {
         connection: &mut Option<MailConnection>,
     ) -> Settlement {
         let (core, key, id) = (&self.app.core, due.key, due.key.1);
-        if self.taken().contains(&id) {
+        let is_decoy = due
+            .entry
+            .as_ref()
+            .is_some_and(|entry| entry.channel == Channel::Nowhere);
+        if is_decoy || self.taken().contains(&id) {
             return Settlement::Remove(key);
         }
         let opened = due

@@ -178,6 +178,27 @@ async fn a_mail_is_given_up_after_a_day_and_not_before() {
 }
 
 #[tokio::test]
+async fn a_mail_that_nobody_is_to_get_leaves_the_outbox_and_is_not_sent() {
+    let audit = Audit::listen();
+    let catcher = MailCatcher::start(Manner::default());
+    let mailing = Mailing::to(&catcher.url()).await;
+    let core = &mailing.server.app.core;
+    let message = Message {
+        to: "nobody@example.com".to_owned(),
+        languages: None,
+        client_id: None,
+        content: Content::Test,
+    };
+    let decoy = DrawnMail::decoy(core, &message, core.clock.now()).unwrap();
+    core.store.write("test", move |tx| decoy.put(tx)).await.unwrap();
+    mailing.cause("bob@example.com").await;
+    until(async || mailing.waiting() == 0).await;
+    assert_eq!(catcher.taken().len(), 1);
+    assert_eq!(audit.take(&["mail_sent", "mail_failed"]).len(), 1);
+    mailing.end().await;
+}
+
+#[tokio::test]
 async fn a_service_that_stops_waits_for_the_mail_on_its_way() {
     let catcher = MailCatcher::start(Manner {
         pause: Duration::from_millis(300),

@@ -44,6 +44,7 @@ fn cause(service: &Service, at: Timestamp) {
         client_id: None,
         content: Content::ResetPassword {
             link: "https://id.example.com/reset?t=1".to_owned(),
+            code: None,
             expires_at: at,
         },
     };
