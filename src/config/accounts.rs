@@ -42,8 +42,8 @@ pub(super) const EMAIL_SIGN_IN: Setting = setting(
     "Whether users may sign in by a link or a code from a mail, without a password. Needs mail.url.",
 );
 
-/// Who may create an account.
-pub(super) fn policy(reader: &mut Reader<'_>) -> AccountPolicy {
+/// The rules for accounts. What needs mails is refused if none can be sent.
+pub(super) fn policy(reader: &mut Reader<'_>, sends_mail: bool) -> AccountPolicy {
     let sign_up = match reader.one_of(SIGN_UP.key, &["off", "invitation", "open"]) {
         Some("open") => SignUp::Open,
         Some("invitation") => SignUp::Invitation,
@@ -57,10 +57,20 @@ pub(super) fn policy(reader: &mut Reader<'_>) -> AccountPolicy {
             reader.fault(&origin, message);
         }
     }
+    let verify_email = reader.flag(VERIFY_EMAIL.key);
+    let email_sign_in = reader.flag(EMAIL_SIGN_IN.key);
+    if sign_up == SignUp::Open && verify_email && !sends_mail {
+        let message = "accounts.sign_up = \"open\" needs mail.url, or accounts.verify_email = false";
+        reader.fault_at(SIGN_UP.key, message);
+    }
+    if email_sign_in && !sends_mail {
+        let message = "accounts.email_sign_in = true needs mail.url";
+        reader.fault_at(EMAIL_SIGN_IN.key, message);
+    }
     AccountPolicy {
         sign_up,
-        email_sign_in: reader.flag(EMAIL_SIGN_IN.key),
-        verify_email: reader.flag(VERIFY_EMAIL.key),
+        verify_email,
+        email_sign_in,
         allowed_domains: domains.iter().map(|domain| domain.to_lowercase()).collect(),
     }
 }

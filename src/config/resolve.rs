@@ -228,7 +228,7 @@ pub(super) fn settings(reader: &mut Reader<'_>) -> Settings {
             max_bytes,
         },
         registration: registration(reader),
-        accounts: accounts::policy(reader),
+        accounts: accounts::policy(reader, mail.is_some()),
         sends_mail: mail.is_some(),
     };
     Settings {

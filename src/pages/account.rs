@@ -6,7 +6,7 @@ use minijinja::Value;
 use super::account_notice::{AccountNotice, CURRENT_PASSWORD, NEW_PASSWORD};
 use super::account_section::{AccountSection, SectionLink};
 use super::asset::File;
-use super::form::{PasswordField, Person, hidden, sentence};
+use super::form::{PasswordField, Person, hidden};
 use super::moment::Moment;
 use super::template_context;
 use super::text::PLACE;

@@ -1,48 +1,37 @@
 // A mail as a mail server and a MIME parser that were written elsewhere read it.
 
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { buffer } from 'node:stream/consumers';
 import { after, before, it } from 'node:test';
 import PostalMime from 'postal-mime';
-import { SMTPServer } from 'smtp-server';
 import { certificates } from './certificates.mjs';
 import { Server } from './harness.mjs';
+import { Mailbox } from './mailbox.mjs';
 
 let folder;
 let server;
-let mailServer;
-const taken = [];
+let mailbox;
 
 before(async () => {
   folder = await mkdtemp(join(tmpdir(), 'idsvc-mail-'));
   const { caFile, cert, key } = await certificates(folder, 'localhost');
-  mailServer = new SMTPServer({
+  mailbox = await Mailbox.start({
     cert,
     key,
     authMethods: ['PLAIN'],
+    authOptional: false,
     onAuth: ({ username, password }, _session, done) => {
       const isRight = username === 'me@acme.example' && password === 'open sesame';
       done(isRight ? null : new Error('wrong'), { user: username });
     },
-    onData: (stream, session, done) => {
-      buffer(stream).then((message) => {
-        taken.push({ message, envelope: session.envelope, isEncrypted: session.secure });
-        done(null, 'taken');
-      }, done);
-    },
   });
-  mailServer.on('error', () => {});
-  mailServer.listen(0, '127.0.0.1');
-  await once(mailServer.server, 'listening');
   const passwordFile = join(folder, 'password');
   await writeFile(passwordFile, 'open sesame\n', { mode: 0o600 });
   server = await Server.start({
     flags: [
-      ...['--mail-url', `smtp://me@acme.example@localhost:${mailServer.server.address().port}`],
+      ...['--mail-url', `smtp://me@acme.example@localhost:${mailbox.port}`],
       ...['--mail-password-file', passwordFile, '--mail-from', 'Acme Ümlaut <no-reply@acme.example>'],
       ...['--mail-reply-to', 'help@acme.example', '--outbound-ca-file', caFile],
     ],
@@ -51,15 +40,14 @@ before(async () => {
 
 after(async () => {
   await server?.stop();
-  mailServer?.close();
+  mailbox?.stop();
   await rm(folder, { recursive: true, force: true });
 });
 
 it('a mail is read as it was written', async () => {
   const sent = await server.json('mail', 'test', 'bob@example.com');
   assert.match(sent.answer, /^250 /);
-  assert.equal(taken.length, 1);
-  const [{ message, envelope, isEncrypted }] = taken;
+  const { message, envelope, isEncrypted } = await mailbox.take();
   assert.ok(isEncrypted);
   assert.equal(envelope.mailFrom.address, 'no-reply@acme.example');
   assert.deepEqual(envelope.rcptTo.map((recipient) => recipient.address), ['bob@example.com']);

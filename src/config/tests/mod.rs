@@ -1,3 +1,4 @@
+mod accounts;
 mod acme;
 mod mail;
 mod memory;

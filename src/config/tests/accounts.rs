@@ -1,0 +1,32 @@
+use super::*;
+
+const BASE: &str = "base_url = \"https://id.example.com\"\ntls.mode = \"self-signed\"\n";
+const MAIL: &str = "mail.url = \"smtp://localhost\"\nmail.from = \"no-reply@example.com\"\n";
+
+#[test]
+fn what_needs_mails_is_a_fault_without_a_mail_server() {
+    for (setting, named) in [
+        (
+            "accounts.sign_up = \"open\"",
+            "accounts.sign_up = \"open\" needs mail.url",
+        ),
+        (
+            "accounts.email_sign_in = true",
+            "accounts.email_sign_in = true needs mail.url",
+        ),
+    ] {
+        let told = faults(&sources_of(&[], &[], &format!("{BASE}{setting}\n")));
+        assert!(told.contains(named), "{told:?}");
+        resolve(&sources_of(&[], &[], &format!("{BASE}{MAIL}{setting}\n"))).unwrap();
+    }
+    let unverified = "accounts.sign_up = \"open\"\naccounts.verify_email = false\n";
+    let config = resolve(&sources_of(&[], &[], &format!("{BASE}{unverified}"))).unwrap();
+    assert!(config.policy().accounts.is_open());
+}
+
+#[test]
+fn a_domain_is_no_address() {
+    let setting = "accounts.allowed_domains = [\"example.com\", \"a@example.com\"]\n";
+    let told = faults(&sources_of(&[], &[], &format!("{BASE}{setting}")));
+    assert!(told.contains("a@example.com"), "{told:?}");
+}
