@@ -7,13 +7,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use idsvc::federation::Provider;
-use idsvc::identity::{Consent, Session, User};
+use idsvc::identity::{Consent, OneTimeLink, Session, User};
 use idsvc::oauth::code::AuthorizationCode;
 use idsvc::oauth::login::LoginRecord;
 use idsvc::oauth::refresh::RefreshFamily;
 use idsvc::oauth::{Api, Client, Group, RegisteredScope};
 use idsvc::store::record::{DecodeError, Record};
-use idsvc::store::records::{ApiKeyUse, FailedPasswords, RefreshKeyRecord, SigningKeyRecord};
+use idsvc::store::records::{ApiKeyUse, FailedPasswords, OutboxEntry, RefreshKeyRecord, SigningKeyRecord};
 use uuid::Uuid;
 
 /// Reads a row and writes it again.
@@ -40,6 +40,8 @@ const READERS: &[(&str, Reader)] = &[
     ("consents", read::<Consent>),
     ("api-key-use", read::<ApiKeyUse>),
     ("failed_passwords", read::<FailedPasswords>),
+    ("outbox", read::<OutboxEntry>),
+    ("one_time_links", read::<OneTimeLink>),
     ("providers", read::<Provider>),
     ("users_by_login_name", read::<Uuid>),
 ];

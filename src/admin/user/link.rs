@@ -16,6 +16,7 @@ use crate::identity::claim::looks_like_email;
 use crate::identity::{LinkPurpose, LoginName, NewAccount, OneTimeLink, Session, SignUp};
 use crate::mail::{Content, Message};
 use crate::oauth::FaultCode;
+use crate::password::PasswordHash;
 use crate::store::tables::{USERS, USERS_BY_LOGIN_NAME};
 
 /// A person to be invited.
@@ -145,7 +146,7 @@ pub async fn reset(admin: Admin<'_>, request: ResetUser) -> AdminResult<LinkView
     let purpose = LinkPurpose::ResetPassword {
         user: user.uuid,
         email: email.clone(),
-        password: user.password.as_ref().map(|hash| hash.fingerprint()),
+        password: user.password.as_ref().map(PasswordHash::fingerprint),
     };
     let expires_at = core.clock.now() + OneTimeLink::BY_OPERATOR;
     let link = DrawnLink::draw(core, purpose, expires_at);

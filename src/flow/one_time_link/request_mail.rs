@@ -3,6 +3,8 @@
 //! The answer and its time are the same whether an account exists or not: the same rows are written, and only the outbox
 //! knows that a mail goes nowhere.
 
+use std::collections::BTreeSet;
+
 use super::DrawnLink;
 use crate::clock::Timestamp;
 use crate::federation::Provider;
@@ -133,7 +135,7 @@ pub async fn request_account(
         email: email.to_owned(),
         is_verified: policy.verify_email,
         is_invited: false,
-        groups: Default::default(),
+        groups: BTreeSet::new(),
         client_id: None,
     });
     let expires_at = now + OneTimeLink::REQUESTED;

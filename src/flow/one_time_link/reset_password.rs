@@ -17,6 +17,7 @@ use crate::identity::{LinkPurpose, User};
 use crate::mail::Content;
 use crate::observe::audit;
 use crate::observe::audit::Event;
+use crate::password::PasswordHash;
 use crate::secret::{LinkSecret, Secret};
 use crate::store::tables::{FAILED_PASSWORDS, USERS};
 
@@ -56,7 +57,7 @@ pub(super) async fn reset_password(
             return Ok(None);
         };
         let is_as_before = |user: &User| {
-            let fingerprint = user.password.as_ref().map(|hash| hash.fingerprint());
+            let fingerprint = user.password.as_ref().map(PasswordHash::fingerprint);
             user.enabled && fingerprint == password && (email.is_none() || user.email == email)
         };
         let Some(mut user) = USERS.get(&*tx, &user)?.filter(is_as_before) else {

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use idsvc::age::{self, AgeError, DecryptingReader, Header as AgeHeader, Identities};
 use idsvc::federation::Provider;
-use idsvc::identity::{Consent, Session, User};
+use idsvc::identity::{Consent, OneTimeLink, Session, User};
 use idsvc::oauth::code::AuthorizationCode as CodeRecord;
 use idsvc::oauth::login::LoginRecord;
 use idsvc::oauth::refresh::RefreshFamily;
@@ -17,7 +17,7 @@ use idsvc::secret::{
 };
 use idsvc::store::backup::{BackupError, BackupReader, Header};
 use idsvc::store::record::Record;
-use idsvc::store::records::{ApiKeyUse, FailedPasswords, RefreshKeyRecord, SigningKeyRecord};
+use idsvc::store::records::{ApiKeyUse, FailedPasswords, OutboxEntry, RefreshKeyRecord, SigningKeyRecord};
 use idsvc::store::table::Key;
 use idsvc::store::tables;
 use ring::hmac;
@@ -94,7 +94,7 @@ pub(super) fn stored_record(data: &[u8]) -> bool {
     let Some((table, row)) = data.split_first() else {
         return false;
     };
-    match table % 18 {
+    match table % 20 {
         0 => check_record::<Client>(row),
         1 => check_record::<User>(row),
         2 => check_record::<SigningKeyRecord>(row),
@@ -112,7 +112,9 @@ pub(super) fn stored_record(data: &[u8]) -> bool {
         14 => check_record::<FailedPasswords>(row),
         15 => check_record::<Api>(row),
         16 => check_record::<RegisteredScope>(row),
-        _ => check_record::<Group>(row),
+        17 => check_record::<Group>(row),
+        18 => check_record::<OutboxEntry>(row),
+        _ => check_record::<OneTimeLink>(row),
     }
 }
 
