@@ -24,7 +24,7 @@
 //! | [`route`] | every path of the service, once | described |
 //! | [`files`] | files and folders, opened without following links; who owns them | nothing |
 //! | [`limit`] | rate limits and concurrency limits by address and by name, bounded in memory | clock, random |
-//! | [`mail`] | mails: what they say, as data; the way to the mail server | clock, net |
+//! | [`mail`] | mails as data, and the connection to the mail server | clock, net |
 //! | [`jose`] | JWS, JWT, JWK and signing keys on ring | clock, random |
 //! | [`password`] | password hashes, the pool that computes them, hashes of other systems, strength | limit |
 //! | [`identity`] | users, sessions, consents | clock, password, secret |
@@ -67,7 +67,8 @@
 //! 5. **Addresses come from the configuration.** Neither `Host` nor a forwarded header makes a URL. A redirect
 //!    URI matches by equality; a client's [`oauth::redirect_uri::MatchedRedirectUri`] exists only after that match, and before
 //!    it exists no error is sent anywhere but to the person at the browser.
-//! 6. **A secret's digest is all that is kept**, and neither type can be printed. Refresh tokens are not kept at all.
+//! 6. **Of a secret, only the digest is kept**, and neither type can be printed. Refresh tokens are not kept at all. Two
+//!    secrets are kept sealed: the code of a link, and a mail with its link until it is sent.
 //! 7. **One policy for all grants.** [`flow::grant_policy`] decides for every grant whether this subject may get a token for this
 //!    client now, inside the transaction that issues; introspection and `UserInfo` ask it too.
 //!
@@ -113,7 +114,7 @@
 //! has the key. Each request gets the chain, and [`oauth::client_auth`] decides by the record of the client whether the
 //! certificate authenticates it. [`oauth::confirmation`] says what a token is bound to: a key, or a certificate.
 //!
-//! Until a user has authenticated, nothing is stored: the browser keeps the sign-in in addresses, forms and cookies. A
+//! Until a user has authenticated, only a requested mail and its link are stored: the browser keeps the sign-in in addresses, forms and cookies. A
 //! browser may send again what it keeps. Before the user has authenticated, that is the same as to begin again. After
 //! that, the record says in which session the sign-in was settled, when it was answered, and what was refused: a form from
 //! the history signs nobody in again, and a refusal stays. A code is issued only after the session was checked in the same
@@ -122,6 +123,21 @@
 //! A sign-in can be for the account page as well: [`oauth::login::LoginPurpose`] says what it is for, and all that differs
 //! between purposes is a method of it. A sign-in for the account page ends in the session, without a code. What users do
 //! there is in [`flow::account`].
+//!
+//! # A mail and its link
+//!
+//! A person requests a mail on a page of the sign-in. [`flow::one_time_link::request_mail`] draws a link and a code, and
+//! one transaction stores both rows: [`identity::OneTimeLink`] with the digest of the secret, and the sealed mail in the
+//! outbox ([`flow::outbox`]). If no user has the name, the same rows are stored and nothing is sent, so the answer takes
+//! equally long. After the commit, `server/mail_sender` reads the rows that are due ([`flow::deliver`]), draws each mail
+//! by the theme and in the language of the reader, and hands it to the mail server. A row is removed after the server has
+//! taken the mail. A failed attempt moves it to a later key, for a day.
+//!
+//! Opening a link changes nothing, because scanners open links. In the browser that requested it, the page continues the
+//! sign-in there. In another browser it begins a new one, and a link to sign in is refused. The form uses the link up in
+//! the transaction that does what it is for: [`flow::one_time_link::redeem`] sets a password or creates an account and
+//! joins `flow/login/start_session`. Codes are typed only in the requesting browser, five at most. Other causes of mails
+//! use the same two rows: invitations, resets by the operator, and the notices of [`flow::notice`].
 //!
 //! # A refresh
 //!
@@ -164,7 +180,7 @@
 //! [`flow::sweep`] needs no index of expiry times, it walks the old end of each table and passes over rows that
 //! still live. Records are `MessagePack` behind a version byte ([`store::record`]): with the names of members, as JSON
 //! has them, so that a shape can grow, and half as long, which is half the pages that a change reads, checks, writes
-//! and syncs. A released shape is never edited, a backup is one loop over all tables except that of sign-ins
+//! and syncs. A released shape is never edited, a backup is one loop over all tables except those of sign-ins, links and the outbox
 //! (`store::backup`), and `store::schema` upgrades a file before anything listens, after copying it.
 
 pub mod admin;

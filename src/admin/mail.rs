@@ -104,13 +104,13 @@ pub async fn test(admin: Admin<'_>, to: String) -> AdminResult<TestedMail> {
     }
     let drawn = DrawnMail::draw(core, &test_message(&to), core.clock.now())?;
     let id = drawn.id();
-    let outcome = core.outcomes.of(id);
+    let result = core.delivery_waiters.of(id);
     core.store
         .write("queue_test_mail", move |tx| drawn.put(tx))
         .await?;
     core.outbox_filled.notify_one();
     admin.record("mail test", &id.to_string());
-    let (sent, answer) = match within(TEST_TIMEOUT, outcome).await {
+    let (sent, answer) = match within(TEST_TIMEOUT, result).await {
         Some(Ok(answer)) => (true, answer),
         Some(Err(problem)) => (false, problem),
         None => (false, "there is no result yet, and the mail waits".to_owned()),

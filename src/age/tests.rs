@@ -170,8 +170,8 @@ fn every_cut_and_every_changed_bit_is_noticed_in_an_encrypted_file() {
     let file = encrypt(b"secret", &to(&[RECIPIENT]));
     for end in 0..file.len() {
         let cut = decrypt_with(&file[..end], &keys(IDENTITY));
-        let is_noticed = matches!(cut, Err(AgeError::CutOff | AgeError::PayloadChanged));
-        assert!(is_noticed, "{end}: {cut:?}");
+        let sends_notice = matches!(cut, Err(AgeError::CutOff | AgeError::PayloadChanged));
+        assert!(sends_notice, "{end}: {cut:?}");
     }
     for at in 0..file.len() {
         for bit in 0..8 {

@@ -138,7 +138,7 @@ pub fn message(core: &Core, id: Uuid, entry: &OutboxEntry) -> Option<Message> {
 
 /// What becomes of a row.
 #[derive(Clone, Debug)]
-pub enum Settlement {
+pub enum OutboxUpdate {
     /// It was sent, or is given up.
     Remove(OutboxKey),
     /// It is tried again.
@@ -152,7 +152,7 @@ pub fn retry(
     entry: &OutboxEntry,
     error: String,
     now: Timestamp,
-) -> Option<Settlement> {
+) -> Option<OutboxUpdate> {
     let pause = pause(random, entry.failed_attempts);
     let is_over = now.since(entry.created_at) + pause > LIFETIME || entry.failed_attempts >= MAX_ATTEMPTS;
     (!is_over).then(|| {
@@ -161,7 +161,7 @@ pub fn retry(
             last_error: Some(error),
             ..entry.clone()
         };
-        Settlement::Retry(key, (due(now + pause), key.1), entry)
+        OutboxUpdate::Retry(key, (due(now + pause), key.1), entry)
     })
 }
 
@@ -176,15 +176,15 @@ fn pause(random: &Random, failed_attempts: u32) -> Duration {
 }
 
 /// Stores what becomes of rows, in one transaction.
-pub async fn settle(core: &Core, settlements: Vec<Settlement>) -> Result<(), StoreError> {
+pub async fn apply_updates(core: &Core, updates: Vec<OutboxUpdate>) -> Result<(), StoreError> {
     core.store
         .write("settle_outbox", move |tx| {
-            for settlement in &settlements {
-                match settlement {
-                    Settlement::Remove(key) => {
+            for update in &updates {
+                match update {
+                    OutboxUpdate::Remove(key) => {
                         OUTBOX.remove(tx, key)?;
                     }
-                    Settlement::Retry(old, new, entry) => {
+                    OutboxUpdate::Retry(old, new, entry) => {
                         if OUTBOX.remove(tx, old)? {
                             OUTBOX.put(tx, new, entry)?;
                         }
@@ -206,15 +206,15 @@ pub fn queue(core: &Core) -> Result<(u64, Option<Timestamp>), StoreError> {
 }
 
 /// The result of a message's first attempt: the server's answer, or the problem.
-pub type Outcome = Result<String, String>;
+pub type DeliveryResult = Result<String, String>;
 
 /// Who waits for the result of an attempt.
 #[derive(Debug, Default)]
-pub struct Outcomes(Mutex<HashMap<Uuid, oneshot::Sender<Outcome>>>);
+pub struct DeliveryWaiters(Mutex<HashMap<Uuid, oneshot::Sender<DeliveryResult>>>);
 
-impl Outcomes {
+impl DeliveryWaiters {
     /// The result of the first attempt for this message.
-    pub fn of(&self, id: Uuid) -> oneshot::Receiver<Outcome> {
+    pub fn of(&self, id: Uuid) -> oneshot::Receiver<DeliveryResult> {
         let (sender, receiver) = oneshot::channel();
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.retain(|_, sender| !sender.is_closed());
@@ -223,15 +223,15 @@ impl Outcomes {
     }
 
     /// Tells a result. Returns whether somebody waited for it.
-    pub fn tell(&self, id: Uuid, outcome: impl FnOnce() -> Outcome) -> bool {
+    pub fn tell(&self, id: Uuid, result: impl FnOnce() -> DeliveryResult) -> bool {
         let sender = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
-        sender.is_some_and(|sender| sender.send(outcome()).is_ok())
+        sender.is_some_and(|sender| sender.send(result()).is_ok())
     }
 }
 
 /// A result, if it comes in time.
-pub async fn within(limit: Duration, outcome: oneshot::Receiver<Outcome>) -> Option<Outcome> {
-    tokio::time::timeout(limit, outcome).await.ok()?.ok()
+pub async fn within(limit: Duration, result: oneshot::Receiver<DeliveryResult>) -> Option<DeliveryResult> {
+    tokio::time::timeout(limit, result).await.ok()?.ok()
 }
 
 #[cfg(test)]
@@ -301,9 +301,9 @@ mod tests {
             found.iter().map(|due| due.entry.is_some()).collect::<Vec<_>>(),
             [false, true]
         );
-        settle(
+        apply_updates(
             &core,
-            found.iter().map(|due| Settlement::Remove(due.key)).collect(),
+            found.iter().map(|due| OutboxUpdate::Remove(due.key)).collect(),
         )
         .await
         .unwrap();
@@ -319,10 +319,10 @@ mod tests {
         loop {
             let found = due_entries(&core, now, 1).unwrap().entries.remove(0);
             let entry = found.entry.unwrap();
-            let Some(settlement) = retry(&core.random, found.key, &entry, "421".to_owned(), now) else {
+            let Some(update) = retry(&core.random, found.key, &entry, "421".to_owned(), now) else {
                 break;
             };
-            settle(&core, vec![settlement]).await.unwrap();
+            apply_updates(&core, vec![update]).await.unwrap();
             let next = due_entries(&core, now, 1).unwrap().next.unwrap();
             pauses.push(next.since(now).as_secs());
             now = next;

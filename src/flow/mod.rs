@@ -49,7 +49,7 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 
 pub use self::catalog::Catalog;
-use self::deliver::Outcomes;
+use self::deliver::DeliveryWaiters;
 use self::grant_policy::GrantPolicy;
 use self::login::finish_federation::PendingAnswers;
 use self::unknown_scopes::UnknownScopes;
@@ -151,7 +151,7 @@ pub struct Core {
     /// Notified after a commit that put a message into the outbox.
     pub outbox_filled: Notify,
     /// Who waits for the result of a message.
-    pub outcomes: Outcomes,
+    pub delivery_waiters: DeliveryWaiters,
     /// The answers of providers that are being checked now.
     pending_answers: PendingAnswers,
     /// The user whose name was found last; read in place of an unknown one.
@@ -184,7 +184,7 @@ impl Core {
             catalog: Arc::new(catalog),
             reload_lock: Mutex::new(()),
             outbox_filled: Notify::new(),
-            outcomes: Outcomes::default(),
+            delivery_waiters: DeliveryWaiters::default(),
             pending_answers: PendingAnswers::default(),
             last_found_user: Mutex::default(),
         })

@@ -28,11 +28,10 @@ impl DrawnNotice {
             return Ok(None);
         };
         let purpose = LinkPurpose::SecureAccount { user: user.uuid };
-        let link = DrawnLink::draw(core, purpose, now + OneTimeLink::NOTICE);
-        let languages = user.claims.get("locale").and_then(|locale| locale.as_str());
+        let link = DrawnLink::draw(core, purpose, now + OneTimeLink::NOTICE_LIFETIME);
         let message = Message {
             to,
-            languages: languages.map(ToOwned::to_owned),
+            languages: user.language(),
             client_id: None,
             content: content(link.address(&core.policy.issuer)),
         };

@@ -26,7 +26,7 @@ impl DrawnMail {
 
     /// The same for a mail that nobody is to get.
     pub fn decoy(core: &Core, message: &Message, now: Timestamp) -> Result<Self, StoreError> {
-        Self::on(Channel::Nowhere, core, message, now)
+        Self::on(Channel::Decoy, core, message, now)
     }
 
     fn on(channel: Channel, core: &Core, message: &Message, now: Timestamp) -> Result<Self, StoreError> {

@@ -1,4 +1,4 @@
-//! Links that work once. They are sent by mail, so that who opens one has shown to read that mailbox.
+//! Links that work once. They are sent by mail, so opening one shows access to the mailbox.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -97,7 +97,7 @@ pub enum LinkPurpose {
         user: Uuid,
     },
     /// Nothing: no user has the address that was typed, or the address of a new account belongs to a user. The row is
-    /// stored so that the answer takes as long as another.
+    /// stored so that the answer takes equally long.
     Nothing,
 }
 
@@ -123,7 +123,7 @@ pub struct NewAccount {
 pub struct LinkCode {
     /// The digits, sealed with [`LinkCode::context`], base64url.
     pub sealed: String,
-    /// How many wrong codes are left.
+    /// How many more codes may be typed.
     pub tries_left: u8,
 }
 
@@ -139,14 +139,14 @@ impl LinkCode {
 
 impl OneTimeLink {
     /// How long a link lasts that a person requested.
-    pub const REQUESTED: Duration = Duration::from_hours(1);
+    pub const REQUESTED_LIFETIME: Duration = Duration::from_hours(1);
     /// How long a link lasts that the operator requested for a user.
-    pub const BY_OPERATOR: Duration = Duration::from_hours(24);
+    pub const OPERATOR_LIFETIME: Duration = Duration::from_hours(24);
     /// How long an invitation lasts.
-    pub const INVITATION: Duration = Duration::from_hours(7 * 24);
+    pub const INVITATION_LIFETIME: Duration = Duration::from_hours(7 * 24);
 
     /// How long the link of a notice lasts.
-    pub const NOTICE: Duration = Duration::from_hours(7 * 24);
+    pub const NOTICE_LIFETIME: Duration = Duration::from_hours(7 * 24);
 
     /// Whether it can be used with this secret.
     pub fn is_valid(&self, secret: Digest<LinkSecret>, now: Timestamp) -> bool {

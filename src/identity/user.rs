@@ -222,6 +222,12 @@ impl User {
             .unwrap_or(&self.account_id)
     }
 
+    /// The language that the user prefers, from the claim `locale`.
+    pub fn language(&self) -> Option<String> {
+        let locale = self.claims.get("locale").and_then(Value::as_str);
+        locale.map(ToOwned::to_owned)
+    }
+
     /// The names with which the user can sign in.
     ///
     /// An e-mail address from a provider is not one of them, because it may belong to another person.

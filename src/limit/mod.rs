@@ -278,13 +278,13 @@ impl Limiter {
     }
 
     /// Whether this user may get a notice of a new device now.
-    pub fn may_notify(&self, user: &[u8], now: Timestamp) -> bool {
+    pub fn allows_notice(&self, user: &[u8], now: Timestamp) -> bool {
         let key = || self.key_of(&[b"notice", user]);
         self.mail_recipients.check(key, now).is_ok()
     }
 
     /// Charges a notice of a new device.
-    pub fn notified(&self, user: &[u8], now: Timestamp) {
+    pub fn charge_notice(&self, user: &[u8], now: Timestamp) {
         self.mail_recipients.add(self.key_of(&[b"notice", user]), now);
     }
 

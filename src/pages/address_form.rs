@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::form::transaction_fields;
 use super::{Page, TemplateContext, Text};
 
-/// Asks for an address, to choose a new password or to create an account.
+/// Asks for an address, to choose a new password, to create an account, or to sign in.
 #[derive(Clone, Debug)]
 pub struct AddressForm {
     /// What the mail is for.

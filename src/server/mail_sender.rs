@@ -20,7 +20,7 @@ use crate::app::App;
 use crate::config::mail::Mail as MailSettings;
 use crate::config::{Settings, host_of};
 use crate::flow::Core;
-use crate::flow::deliver::{DueEntry, OutboxKey, Settlement, due_entries, message, retry, settle};
+use crate::flow::deliver::{DueEntry, OutboxKey, OutboxUpdate, apply_updates, due_entries, message, retry};
 use crate::mail::catcher::CaughtMail;
 use crate::mail::connection::{MailConnection, MailConnector};
 use crate::mail::{Letter, Message, SendFault};
@@ -179,12 +179,12 @@ impl MailSender {
         let mut untried = Vec::new();
         while let Some(due) = self.next_of(batch) {
             let (key, was_tried) = (due.key, batch.problem().is_none());
-            let settlement = self.handle(due, batch, &mut connection).await;
+            let update = self.handle(due, batch, &mut connection).await;
             if was_tried {
-                settle(core, vec![settlement]).await?;
+                apply_updates(core, vec![update]).await?;
                 self.taken().remove(&key.1);
             } else {
-                untried.push(settlement);
+                untried.push(update);
             }
         }
         if let Some(connection) = connection {
@@ -193,7 +193,7 @@ impl MailSender {
         if untried.is_empty() {
             return Ok(());
         }
-        settle(core, untried).await
+        apply_updates(core, untried).await
     }
 
     fn next_of(&self, batch: &Batch) -> Option<DueEntry> {
@@ -213,14 +213,14 @@ impl MailSender {
         due: DueEntry,
         batch: &Batch,
         connection: &mut Option<MailConnection>,
-    ) -> Settlement {
+    ) -> OutboxUpdate {
         let (core, key, id) = (&self.app.core, due.key, due.key.1);
         let is_decoy = due
             .entry
             .as_ref()
-            .is_some_and(|entry| entry.channel == Channel::Nowhere);
+            .is_some_and(|entry| entry.channel == Channel::Decoy);
         if is_decoy || self.taken().contains(&id) {
-            return Settlement::Remove(key);
+            return OutboxUpdate::Remove(key);
         }
         let opened = due
             .entry
@@ -234,7 +234,7 @@ impl MailSender {
                 domain,
                 reason,
             });
-            return Settlement::Remove(key);
+            return OutboxUpdate::Remove(key);
         };
         let sent = match batch.problem() {
             Some(problem) => Err(SendFault::Server(problem)),
@@ -250,8 +250,8 @@ impl MailSender {
                     kind,
                     domain,
                 });
-                core.outcomes.tell(id, || Ok(answer));
-                Settlement::Remove(key)
+                core.delivery_waiters.tell(id, || Ok(answer));
+                OutboxUpdate::Remove(key)
             }
             Err(fault) => self.settle_failure((key, &entry), &message, &fault, batch),
         }
@@ -264,7 +264,7 @@ impl MailSender {
         message: &Message,
         fault: &SendFault,
         batch: &Batch,
-    ) -> Settlement {
+    ) -> OutboxUpdate {
         let (core, id) = (&self.app.core, key.1);
         let (kind, domain) = (message.content.kind(), domain_of(&message.to));
         let text = fault.to_string();
@@ -278,7 +278,7 @@ impl MailSender {
             _ => {}
         }
         // The operator who tests the settings gets the answer now, and no mail later.
-        let is_awaited = core.outcomes.tell(id, || Err(text.clone()));
+        let is_awaited = core.delivery_waiters.tell(id, || Err(text.clone()));
         let later = if fault.may_pass() && !is_awaited {
             retry(&core.random, key, entry, text.clone(), core.clock.now())
         } else {
@@ -301,7 +301,7 @@ impl MailSender {
             domain,
             reason,
         });
-        Settlement::Remove(key)
+        OutboxUpdate::Remove(key)
     }
 
     /// Hands a mail to the server, or to the catcher of the development server. Returns the answer.

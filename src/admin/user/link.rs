@@ -98,7 +98,7 @@ pub async fn invite(admin: Admin<'_>, request: InviteUser) -> AdminResult<LinkVi
         groups,
         client_id: client_id.clone(),
     });
-    let expires_at = core.clock.now() + OneTimeLink::INVITATION;
+    let expires_at = core.clock.now() + OneTimeLink::INVITATION_LIFETIME;
     let link = DrawnLink::draw(core, purpose, expires_at);
     let content = |link| Content::Invitation { link, expires_at };
     let mail = Message {
@@ -148,11 +148,11 @@ pub async fn reset(admin: Admin<'_>, request: ResetUser) -> AdminResult<LinkView
         email: email.clone(),
         password: user.password.as_ref().map(PasswordHash::fingerprint),
     };
-    let expires_at = core.clock.now() + OneTimeLink::BY_OPERATOR;
+    let expires_at = core.clock.now() + OneTimeLink::OPERATOR_LIFETIME;
     let link = DrawnLink::draw(core, purpose, expires_at);
     let mail = email.map(|to| Message {
         to,
-        languages: None,
+        languages: user.language(),
         client_id: None,
         content: Content::ResetPassword {
             link: link.address(&core.policy.issuer),

@@ -8,8 +8,8 @@
 //!
 //! An attacker could push the token of their own device, and send the link to a victim who creates an account. The
 //! attacker's device would have tokens of that account. So the grants of the device are suspended when the account is
-//! created, until the client redeems the code of this very sign-in. Only the device that pushed the request can: it has
-//! `state` and the PKCE verifier.
+//! created, until the client redeems the code of this sign-in. That takes the code, which goes to the browser of the
+//! victim, and `state` and the verifier, which the device of the attacker has. Neither has both.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ enum Presented {
 /// Verifies the refresh token of a pushed request, as the token endpoint does. Nothing rotates.
 ///
 /// A replaced token ends its family, as at the token endpoint. Somebody has a copy of it, and nobody knows who (RFC 9700
-/// section 4.14.2). If it only were refused here, a thief could try tokens at this endpoint without a risk.
+/// section 4.14.2). If this endpoint only refused it, a thief could try stolen tokens here without ending the family.
 pub(super) async fn verify(
     core: &Core,
     client: &AuthenticatedClient,

@@ -50,7 +50,7 @@ pub struct PasswordCredentials {
     /// The address it came from, for the audit.
     pub from: IpAddr,
     /// Whether the user gets a notice, because nobody has signed in as this user in this browser before.
-    pub is_noticed: bool,
+    pub sends_notice: bool,
 }
 
 /// Checks a password and, if it is right, takes the next step. `user` is the owner of the name, as read before.
@@ -118,7 +118,7 @@ async fn verify_password(
         at: now,
         link,
     };
-    let notice = if credentials.is_noticed {
+    let notice = if credentials.sends_notice {
         DrawnNotice::draw(core, user, new_device, now)?
     } else {
         None

@@ -18,10 +18,10 @@ pub enum CodeCheck {
     /// It is wrong.
     Wrong,
     /// The code has expired or was used, or too many wrong ones were typed.
-    Over,
+    Void,
 }
 
-/// Checks a code. A wrong one is counted, also if the mail went nowhere.
+/// Checks a code. A wrong one is counted, even if no mail was sent.
 pub async fn check_code(
     core: &Core,
     requested: &RequestedMail,
@@ -31,7 +31,7 @@ pub async fn check_code(
     let key = requested.link;
     let link = core.store.read(|snapshot| ONE_TIME_LINKS.get(snapshot, &key))?;
     let Some(code) = link.and_then(|link| link.code) else {
-        return Ok(CodeCheck::Over);
+        return Ok(CodeCheck::Void);
     };
     let digits = core.sealer.open_text(&LinkCode::context(key.1), &code.sealed);
     let typed: String = typed.chars().filter(|letter| !letter.is_whitespace()).collect();
@@ -40,11 +40,11 @@ pub async fn check_code(
     let digest = fresh.digest();
     let check = core.store.write("check_code", move |tx| {
         let Some(mut link) = ONE_TIME_LINKS.get(&*tx, &key)? else {
-            return Ok(CodeCheck::Over);
+            return Ok(CodeCheck::Void);
         };
         let code = link.code.as_mut().filter(|code| code.tries_left > 0);
         let Some(code) = code.filter(|_| now < link.expires_at) else {
-            return Ok(CodeCheck::Over);
+            return Ok(CodeCheck::Void);
         };
         let result = if is_right && link.purpose != LinkPurpose::Nothing {
             link.digest = digest;

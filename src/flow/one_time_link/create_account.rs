@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::redeem::{Chosen, Redeemed};
+use super::redeem::{ChosenPassword, RedeemResult};
 use super::use_up;
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
@@ -24,9 +24,9 @@ pub(super) async fn create_account(
     browser: &Browser,
     login: &LoginContext,
     (secret, new): (&Secret<LinkSecret>, NewAccount),
-    chosen: Chosen,
+    chosen: ChosenPassword,
     now: Timestamp,
-) -> Result<Redeemed, Failure> {
+) -> Result<RedeemResult, Failure> {
     let uuid = core.random.uuid_v7(core.clock.since_epoch());
     let mut user = User::local(uuid, &new.email, &core.policy.organization, now);
     user.email_verified = new.is_verified;
@@ -35,7 +35,7 @@ pub(super) async fn create_account(
         user.claims.insert("name".to_owned(), Value::String(chosen.name));
     }
     if let Err(problem) = core.policy.check_password(&user, &chosen.password) {
-        return Ok(Redeemed::Rejected(problem));
+        return Ok(RedeemResult::Rejected(problem));
     }
     let hash = core.passwords.hash(chosen.password, core.random.bytes()).await?;
     user.password = Some(hash);
@@ -63,19 +63,19 @@ pub(super) async fn create_account(
     });
     let started = match started.await? {
         SessionStart::Started(started) => started,
-        SessionStart::NoUser => return Ok(Redeemed::LinkOver),
+        SessionStart::NoUser => return Ok(RedeemResult::LinkVoid),
         SessionStart::Refused(refused) => {
             let redirect = BrowserRedirect::refusing(&refused, &core.policy.issuer);
-            return Ok(Redeemed::Refused(redirect));
+            return Ok(RedeemResult::Refused(redirect));
         }
-        SessionStart::TransactionError(_) => return Ok(Redeemed::SignInOver),
+        SessionStart::TransactionError(_) => return Ok(RedeemResult::SignInExpired),
     };
     audit::record(&Event::AccountCreated {
         user: started.user.uuid,
         invited: new.is_invited,
         client_id: login.purpose.audit_name(),
     });
-    Ok(Redeemed::Done {
+    Ok(RedeemResult::Done {
         redirect: started.redirect,
         user: Box::new(started.user),
     })

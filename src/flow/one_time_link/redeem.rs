@@ -14,7 +14,7 @@ use crate::password::PasswordProblem;
 use crate::secret::{LinkSecret, Secret};
 
 /// What a person types on the page of a link.
-pub struct Chosen {
+pub struct ChosenPassword {
     /// The name, for a new account.
     pub name: String,
     /// The password.
@@ -23,7 +23,7 @@ pub struct Chosen {
 
 /// The result of a link.
 #[derive(Debug)]
-pub enum Redeemed {
+pub enum RedeemResult {
     /// The password is set, and the user is signed in.
     Done {
         /// Where the browser goes.
@@ -36,9 +36,9 @@ pub enum Redeemed {
     /// The policy forbids the password; the link can still be used.
     Rejected(PasswordProblem),
     /// The link has expired or was used, or what it is for is no longer possible.
-    LinkOver,
+    LinkVoid,
     /// The sign-in has ended; the link can still be used.
-    SignInOver,
+    SignInExpired,
 }
 
 /// Does what the link is for, and continues the sign-in of this browser. A password that a person sets by a link counts as
@@ -48,9 +48,9 @@ pub async fn redeem(
     browser: &Browser,
     login: &LoginContext,
     secret: &Secret<LinkSecret>,
-    chosen: Chosen,
+    chosen: ChosenPassword,
     now: Timestamp,
-) -> Result<Redeemed, Failure> {
+) -> Result<RedeemResult, Failure> {
     let link = core.store.read(|snapshot| find(snapshot, secret, now))?;
     match link.map(|link| link.purpose) {
         Some(LinkPurpose::ResetPassword { user, .. }) => {
@@ -60,6 +60,6 @@ pub async fn redeem(
             create_account(core, browser, login, (secret, new), chosen, now).await
         }
         Some(LinkPurpose::SignIn { .. } | LinkPurpose::SecureAccount { .. } | LinkPurpose::Nothing)
-        | None => Ok(Redeemed::LinkOver),
+        | None => Ok(RedeemResult::LinkVoid),
     }
 }

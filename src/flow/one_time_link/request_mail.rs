@@ -1,7 +1,7 @@
-//! A person on a page of a sign-in requests a mail: to choose a new password, or to create an account.
+//! A person on a page of a sign-in requests a mail: to choose a new password, to create an account, or to sign in.
 //!
-//! The answer and its time are the same whether an account exists or not: the same rows are written, and only the outbox
-//! knows that a mail goes nowhere.
+//! The answer and its time are the same whether an account exists or not: the same rows are written, and a mail without a
+//! recipient is stored as a decoy.
 
 use std::collections::BTreeSet;
 
@@ -18,6 +18,7 @@ use crate::identity::claim::looks_like_email;
 use crate::identity::one_time_link::{MailReason, RequestedMail, RequestingSignIn};
 use crate::identity::{LinkPurpose, LoginName, NewAccount, OneTimeLink};
 use crate::mail::{Content, Message};
+use crate::password::PasswordHash;
 use crate::route::Route;
 use crate::secret::{LinkSecret, Secret};
 
@@ -52,8 +53,8 @@ pub enum SignUpProblem {
     Taken,
 }
 
-/// Sends a link to choose a new password, if a user with a password has this name and an address. Returns what the
-/// browser keeps, sealed.
+/// Sends a link to choose a new password, if a user has this name and an address. A user without a password who signs in
+/// at a provider gets none. Returns what the browser keeps, sealed.
 pub async fn request_reset(
     core: &Core,
     login: &LoginContext,
@@ -62,15 +63,18 @@ pub async fn request_reset(
 ) -> Result<String, Failure> {
     let user = user_named(core, &LoginName::new(request.recipient))?;
     let found = user.as_ref().filter(|user| user.enabled).and_then(|user| {
-        let password = user.password.as_ref()?.fingerprint();
+        let password = user.password.as_ref().map(PasswordHash::fingerprint);
+        if password.is_none() && !user.identities.is_empty() {
+            return None;
+        }
         let purpose = LinkPurpose::ResetPassword {
             user: user.uuid,
             email: user.email.clone(),
-            password: Some(password),
+            password,
         };
         Some((user.email.clone()?, purpose))
     });
-    let expires_at = now + OneTimeLink::REQUESTED;
+    let expires_at = now + OneTimeLink::REQUESTED_LIFETIME;
     let (to, purpose) = found.unzip();
     let link = |link, code| Content::ResetPassword {
         link,
@@ -138,7 +142,7 @@ pub async fn request_account(
         groups: BTreeSet::new(),
         client_id: None,
     });
-    let expires_at = now + OneTimeLink::REQUESTED;
+    let expires_at = now + OneTimeLink::REQUESTED_LIFETIME;
     if !policy.verify_email {
         if is_taken {
             return Ok(Err(SignUpProblem::Taken));
@@ -192,8 +196,7 @@ fn is_at_provider(core: &Core, email: &str) -> bool {
     core.catalog().providers().any(|provider| has_domain(provider))
 }
 
-/// Stores a link and a mail with it in one transaction. Without a recipient or a purpose, rows of the same kind are stored,
-/// from which nothing follows.
+/// Stores a link and a mail with it in one transaction. Without a recipient or a purpose, decoy rows are stored.
 async fn send(
     core: &Core,
     login: &LoginContext,
@@ -206,7 +209,7 @@ async fn send(
     let mut link = DrawnLink::draw(
         core,
         purpose.unwrap_or(LinkPurpose::Nothing),
-        now + OneTimeLink::REQUESTED,
+        now + OneTimeLink::REQUESTED_LIFETIME,
     );
     let code = link.add_code(core);
     link.request_in(RequestingSignIn {

@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use super::redeem::{Chosen, Redeemed};
+use super::redeem::{ChosenPassword, RedeemResult};
 use super::use_up;
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
@@ -12,7 +12,7 @@ use crate::flow::login::start_session::{SessionStart, start_session};
 use crate::flow::login::transaction::{BrowserRedirect, LoginContext};
 use crate::flow::notice::DrawnNotice;
 use crate::flow::users::end_sessions_and_families;
-use crate::flow::{Core, Failure};
+use crate::flow::{Core, Failure, users};
 use crate::identity::{LinkPurpose, User};
 use crate::mail::Content;
 use crate::observe::audit;
@@ -28,14 +28,14 @@ pub(super) async fn reset_password(
     browser: &Browser,
     login: &LoginContext,
     (secret, user): (&Secret<LinkSecret>, Uuid),
-    chosen: Chosen,
+    chosen: ChosenPassword,
     now: Timestamp,
-) -> Result<Redeemed, Failure> {
-    let Some(user) = core.store.read(|snapshot| USERS.get(snapshot, &user))? else {
-        return Ok(Redeemed::LinkOver);
+) -> Result<RedeemResult, Failure> {
+    let Some(user) = users::find(core, user)? else {
+        return Ok(RedeemResult::LinkVoid);
     };
     if let Err(problem) = core.policy.check_password(&user, &chosen.password) {
-        return Ok(Redeemed::Rejected(problem));
+        return Ok(RedeemResult::Rejected(problem));
     }
     let hash = core.passwords.hash(chosen.password, core.random.bytes()).await?;
     let event = AuthenticationEvent::by_password(now);
@@ -74,12 +74,12 @@ pub(super) async fn reset_password(
     });
     let started = match started.await? {
         SessionStart::Started(started) => started,
-        SessionStart::NoUser => return Ok(Redeemed::LinkOver),
+        SessionStart::NoUser => return Ok(RedeemResult::LinkVoid),
         SessionStart::Refused(refused) => {
             let redirect = BrowserRedirect::refusing(&refused, &core.policy.issuer);
-            return Ok(Redeemed::Refused(redirect));
+            return Ok(RedeemResult::Refused(redirect));
         }
-        SessionStart::TransactionError(_) => return Ok(Redeemed::SignInOver),
+        SessionStart::TransactionError(_) => return Ok(RedeemResult::SignInExpired),
     };
     core.outbox_filled.notify_one();
     audit::record(&Event::PasswordReset {
@@ -87,7 +87,7 @@ pub(super) async fn reset_password(
         session: started.session,
     });
     session::record_ended(core, started.detail, now);
-    Ok(Redeemed::Done {
+    Ok(RedeemResult::Done {
         redirect: started.redirect,
         user: Box::new(started.user),
     })

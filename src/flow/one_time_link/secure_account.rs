@@ -1,4 +1,4 @@
-//! A user who did not cause what a notice told secures the account.
+//! A user secures the account by the link of a notice.
 
 use uuid::Uuid;
 
@@ -7,7 +7,7 @@ use crate::clock::Timestamp;
 use crate::flow::login::session;
 use crate::flow::outbox::DrawnMail;
 use crate::flow::users::end_sessions_and_families;
-use crate::flow::{Core, Failure};
+use crate::flow::{Core, Failure, users};
 use crate::identity::{LinkPurpose, OneTimeLink, User};
 use crate::mail::{Content, Message};
 use crate::observe::audit;
@@ -18,18 +18,19 @@ use crate::store::tables::USERS;
 /// Ends all sessions and grants, removes the password, and sends a link to choose a new one, in one transaction. Returns
 /// the address that the link is sent to; `None` if the link of the notice can no longer be used.
 ///
-/// The link of the notice does not set a password itself. It lasts for a week, and the mail may lie in many places.
+/// The link of the notice does not set a password itself. It lasts for a week, and other people may have a copy of the mail.
 pub async fn secure_account(
     core: &Core,
     secret: &Secret<LinkSecret>,
     user: Uuid,
     now: Timestamp,
 ) -> Result<Option<String>, Failure> {
-    let user = core.store.read(|snapshot| USERS.get(snapshot, &user))?;
-    let Some((user, to)) = user.and_then(|user| Some((user.uuid, user.email?))) else {
+    let user = users::find(core, user)?;
+    let Some((user, language, to)) = user.and_then(|user| Some((user.uuid, user.language(), user.email?)))
+    else {
         return Ok(None);
     };
-    let expires_at = now + OneTimeLink::REQUESTED;
+    let expires_at = now + OneTimeLink::OPERATOR_LIFETIME;
     let purpose = LinkPurpose::ResetPassword {
         user,
         email: Some(to.clone()),
@@ -38,7 +39,7 @@ pub async fn secure_account(
     let reset_link = DrawnLink::draw(core, purpose, expires_at);
     let message = Message {
         to: to.clone(),
-        languages: None,
+        languages: language,
         client_id: None,
         content: Content::ResetPassword {
             link: reset_link.address(&core.policy.issuer),

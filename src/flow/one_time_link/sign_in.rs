@@ -19,11 +19,12 @@ pub enum LinkSignIn {
     /// The user is signed in, or the client gets a refusal. The browser goes here.
     Done(BrowserRedirect),
     /// The link or the sign-in is over.
-    Over,
+    Void,
 }
 
-/// Signs the user in, in the sign-in in which the mail was requested. In another one the link is refused: somebody could
-/// request a mail for another person, who would then sign that browser in.
+/// Signs the user in, in the sign-in in which the mail was requested. In another one the link is refused.
+/// Otherwise an attacker could forward a link to the attacker's own account, and the browser of the reader would be signed
+/// in to it.
 pub async fn sign_in_by_link(
     core: &Core,
     browser: &Browser,
@@ -66,7 +67,7 @@ pub async fn sign_in_by_link(
             let redirect = BrowserRedirect::refusing(&refused, &core.policy.issuer);
             return Ok(LinkSignIn::Done(redirect));
         }
-        SessionStart::NoUser | SessionStart::TransactionError(_) => return Ok(LinkSignIn::Over),
+        SessionStart::NoUser | SessionStart::TransactionError(_) => return Ok(LinkSignIn::Void),
     };
     audit::record(&Event::SignedIn {
         user: started.user.uuid,

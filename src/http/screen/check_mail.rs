@@ -62,7 +62,7 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
             response::redirect_303(&link::address(context, &login.sealed, &secret))
         }
         Ok(CodeCheck::Wrong) => draw(Some(CodeProblem::Wrong)),
-        Ok(CodeCheck::Over) => draw(Some(CodeProblem::Over)),
+        Ok(CodeCheck::Void) => draw(Some(CodeProblem::Over)),
         Err(failure) => error::failed_page(context, &failure),
     }
 }

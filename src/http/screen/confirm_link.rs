@@ -3,7 +3,7 @@
 use ::http::{Method, StatusCode};
 use uuid::Uuid;
 
-use super::link::{OpenLink, form, link_over};
+use super::link::{OpenLink, form, link_void_page};
 use super::{browser_redirect, csrf};
 use crate::flow::login::transaction::LoginContext;
 use crate::flow::one_time_link::secure_account::secure_account;
@@ -35,13 +35,13 @@ pub(super) async fn respond(
     }
     let account_id = match users::find(core, user) {
         Ok(Some(user)) => user.account_id,
-        Ok(None) => return link_over(context),
+        Ok(None) => return link_void_page(context),
         Err(failure) => return error::failed_page(context, &failure),
     };
     let (action, form) = if is_confirmed {
         match secure_account(core, &link.secret, user, context.now).await {
             Ok(Some(_)) => (LinkAction::Secured, None),
-            Ok(None) => return link_over(context),
+            Ok(None) => return link_void_page(context),
             Err(failure) => return error::failed_page(context, &failure),
         }
     } else {
@@ -70,7 +70,7 @@ pub(super) async fn sign_in(
     let (core, browser) = (&context.app.core, context.browser());
     match sign_in_by_link(core, &browser, login, secret, context.now).await {
         Ok(LinkSignIn::Done(redirect)) => browser_redirect::send(context, redirect),
-        Ok(LinkSignIn::Over) => link_over(context),
+        Ok(LinkSignIn::Void) => link_void_page(context),
         Err(failure) => error::failed_page(context, &failure),
     }
 }

@@ -8,7 +8,7 @@ use super::{browser_redirect, confirm_link, csrf, device_cookie, login_context};
 use crate::flow::account::begin;
 use crate::flow::login::transaction::{Destination, LoginContext};
 use crate::flow::one_time_link::find;
-use crate::flow::one_time_link::redeem::{Chosen, Redeemed, redeem};
+use crate::flow::one_time_link::redeem::{ChosenPassword, RedeemResult, redeem};
 use crate::flow::{Failure, users};
 use crate::http::context::RequestContext;
 use crate::http::cookie::{A_YEAR, Cookie};
@@ -49,7 +49,7 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
     };
     let link = match open(context, parameters.get("token").unwrap_or_default()) {
         Ok(Some(link)) => link,
-        Ok(None) => return link_over(context),
+        Ok(None) => return link_void_page(context),
         Err(failure) => return error::failed_page(context, &failure),
     };
     if let LinkPurpose::CreateAccount(new) = &link.purpose {
@@ -89,7 +89,7 @@ fn open(context: &RequestContext, token: &str) -> Result<Option<OpenLink>, Failu
     }))
 }
 
-pub(super) fn link_over(context: &RequestContext) -> HttpResponse {
+pub(super) fn link_void_page(context: &RequestContext) -> HttpResponse {
     let details = "the link has expired or was used";
     context.error_page(StatusCode::BAD_REQUEST, ErrorKind::Link, details)
 }
@@ -118,7 +118,7 @@ fn begin_sign_in(context: &RequestContext, link: &OpenLink) -> HttpResponse {
         Err(failure) => return error::failed_page(context, &failure),
     };
     let Destination::SignIn(sealed) = begun.destination else {
-        return link_over(context);
+        return link_void_page(context);
     };
     let mut answer = response::redirect_303(&address(context, &sealed, &link.secret));
     if let Some(binding) = begun.binding {
@@ -151,13 +151,13 @@ async fn submit(
         return throttled(wait.seconds());
     }
     let password = parameters.get("new-password").unwrap_or_default();
-    let chosen = Chosen {
+    let chosen = ChosenPassword {
         name: name.chars().take(MAX_NAME).collect(),
         password: Zeroizing::new(password.to_owned()),
     };
     let (core, browser) = (&context.app.core, context.browser());
     let problem = match redeem(core, &browser, login, &link.secret, chosen, context.now).await {
-        Ok(Redeemed::Done { redirect, user }) => {
+        Ok(RedeemResult::Done { redirect, user }) => {
             let is_for_account = matches!(redirect.destination, Destination::Account(_));
             let mut answer = browser_redirect::send(context, redirect);
             if is_for_account
@@ -171,12 +171,12 @@ async fn submit(
             browser_redirect::append_cookie(&mut answer, cookie);
             return answer;
         }
-        Ok(Redeemed::Refused(redirect)) => return browser_redirect::send(context, redirect),
-        Ok(Redeemed::Rejected(PasswordProblem::TooShort { .. })) => ChoiceProblem::TooShort,
-        Ok(Redeemed::Rejected(PasswordProblem::TooLong { .. })) => ChoiceProblem::TooLong,
-        Ok(Redeemed::Rejected(PasswordProblem::Guessable)) => ChoiceProblem::Guessable,
-        Ok(Redeemed::LinkOver) => return link_over(context),
-        Ok(Redeemed::SignInOver) => return begin_sign_in(context, link),
+        Ok(RedeemResult::Refused(redirect)) => return browser_redirect::send(context, redirect),
+        Ok(RedeemResult::Rejected(PasswordProblem::TooShort { .. })) => ChoiceProblem::TooShort,
+        Ok(RedeemResult::Rejected(PasswordProblem::TooLong { .. })) => ChoiceProblem::TooLong,
+        Ok(RedeemResult::Rejected(PasswordProblem::Guessable)) => ChoiceProblem::Guessable,
+        Ok(RedeemResult::LinkVoid) => return link_void_page(context),
+        Ok(RedeemResult::SignInExpired) => return begin_sign_in(context, link),
         Err(Failure::Busy) => {
             error::note_refusal(context, RefusalReason::Passwords);
             ChoiceProblem::Busy
@@ -212,11 +212,11 @@ fn draw(
         LinkPurpose::CreateAccount(new) => (new.email.clone(), Some(name.to_owned())),
         LinkPurpose::ResetPassword { user, .. } => match users::find(&context.app.core, *user) {
             Ok(Some(user)) => (user.account_id, None),
-            Ok(None) => return link_over(context),
+            Ok(None) => return link_void_page(context),
             Err(failure) => return error::failed_page(context, &failure),
         },
         LinkPurpose::SignIn { .. } | LinkPurpose::SecureAccount { .. } | LinkPurpose::Nothing => {
-            return link_over(context);
+            return link_void_page(context);
         }
     };
     let cookie = context.cookie(Cookie::Browser).unwrap_or_default();

@@ -97,7 +97,7 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
         name: LoginName::new(username),
         password: Zeroizing::new(password.to_owned()),
         from: context.client_address(),
-        is_noticed: false,
+        sends_notice: false,
     };
     sign_in_with_password(context, &browser, &login, credentials, username).await
 }
@@ -126,7 +126,8 @@ async fn sign_in_with_password(
     let known = known.as_ref().map(<[u8; 16]>::as_slice);
     let name = credentials.name.clone();
     let notified = user.as_ref().map(|user| user.uuid).filter(|_| known.is_none());
-    credentials.is_noticed = notified.is_some_and(|user| limits.may_notify(user.as_bytes(), context.now));
+    credentials.sends_notice =
+        notified.is_some_and(|user| limits.allows_notice(user.as_bytes(), context.now));
     let draw_again = async |problem| {
         let attempt = FailedAttempt {
             username,
@@ -147,8 +148,8 @@ async fn sign_in_with_password(
     match password::sign_in(core, browser, login, user, &credentials, &attempt, context.now).await {
         Ok(SignIn::Done { redirect, user }) => {
             let mut answer = browser_redirect::send(context, redirect);
-            if credentials.is_noticed {
-                limits.notified(user.uuid.as_bytes(), context.now);
+            if credentials.sends_notice {
+                limits.charge_notice(user.uuid.as_bytes(), context.now);
             }
             let cookie = device_cookie::issue(context, &credentials.name, &user);
             browser_redirect::append_cookie(&mut answer, cookie);
@@ -177,7 +178,7 @@ fn begins_account(context: &RequestContext, login: &LoginContext) -> bool {
         .code_request()
         .is_some_and(|(request, _)| request.prompt.create);
     let query = context.query().unwrap_or_default();
-    asked && query.get("sign_in").is_none()
+    asked && query.get("sign_in").is_none() && login.purpose.accepts(&AuthenticationMethod::Password)
 }
 
 /// The provider to which the browser is sent without the page, if there is one.

@@ -26,9 +26,6 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
         Ok(request) => request,
         Err(answer) => return *answer,
     };
-    if !login.purpose.accepts(&AuthenticationMethod::Password) {
-        return login_context::continue_login(context, &login).await;
-    }
     let form = AddressRequest {
         purpose: MailPurpose::Reset,
         page: Route::Recover,
@@ -48,7 +45,8 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
     }
 }
 
-/// The sign-in of a request for one of these pages. Without a transaction, an answer that leads to the account page.
+/// The sign-in of a request for one of these pages. Without a transaction, an answer that leads to the account page. If
+/// the application accepts no passwords, an answer that continues the sign-in.
 pub(super) async fn load(context: &RequestContext) -> Result<LoginRequest, Box<HttpResponse>> {
     let query = context.query().unwrap_or_default();
     if context.method() != Method::POST && query.get("transaction").is_none() {
@@ -56,7 +54,13 @@ pub(super) async fn load(context: &RequestContext) -> Result<LoginRequest, Box<H
             &context.app.path(&Route::Account),
         )));
     }
-    login_context::load(context).await
+    let request = login_context::load(context).await?;
+    if !request.login.purpose.accepts(&AuthenticationMethod::Password) {
+        return Err(Box::new(
+            login_context::continue_login(context, &request.login).await,
+        ));
+    }
+    Ok(request)
 }
 
 /// The address of the sign-in page, also for a client that asked for a new account.

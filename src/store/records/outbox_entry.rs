@@ -27,8 +27,8 @@ pub struct OutboxEntry {
 pub enum Channel {
     /// A [`crate::mail::Message`], by SMTP.
     Mail,
-    /// Not at all: nobody is to get the message. It is stored so that an answer takes as long as another.
-    Nowhere,
+    /// Not at all: nobody is to get the message. It is stored so that the answer takes equally long.
+    Decoy,
 }
 
 impl OutboxEntry {

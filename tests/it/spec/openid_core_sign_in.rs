@@ -448,7 +448,7 @@ async fn sign_in_behind(
         name,
         password: Zeroizing::new(alice.password.clone()),
         from: Ipv4Addr::LOCALHOST.into(),
-        is_noticed: false,
+        sends_notice: false,
     };
     let attempt = PasswordAttempt::trusted();
     let (go, wait) = mpsc::channel();
