@@ -19,10 +19,8 @@ fn kind(content: &Content) -> MailKind {
         Content::Invitation { .. } => MailKind::Invitation,
         Content::ResetPassword { .. } => MailKind::ResetPassword,
         Content::SignIn { .. } => MailKind::SignIn,
-        Content::VerifyAddress { .. } => MailKind::VerifyAddress,
         Content::NewDevice { .. } => MailKind::NewDevice,
         Content::PasswordChanged { .. } => MailKind::PasswordChanged,
-        Content::AddressChanged { .. } => MailKind::AddressChanged,
     }
 }
 
@@ -74,9 +72,7 @@ fn mail_of(content: &Content) -> Mail {
             link: Some(link),
             ..mail
         },
-        Content::SignUp { link, code }
-        | Content::SignIn { link, code }
-        | Content::VerifyAddress { link, code } => Mail {
+        Content::SignUp { link, code } | Content::SignIn { link, code } => Mail {
             link: Some(link),
             code: Some(code),
             ..mail
@@ -111,12 +107,6 @@ fn mail_of(content: &Content) -> Mail {
         Content::PasswordChanged { at, link } => Mail {
             link: Some(link),
             time: Some(in_utc(at)),
-            ..mail
-        },
-        Content::AddressChanged { to, at, link } => Mail {
-            link: Some(link),
-            time: Some(in_utc(at)),
-            new_address: Some(to),
             ..mail
         },
     }
@@ -158,10 +148,6 @@ mod tests {
             },
             Content::SignIn {
                 link: link.clone(),
-                code: code.clone(),
-            },
-            Content::VerifyAddress {
-                link: link.clone(),
                 code,
             },
             Content::NewDevice {
@@ -170,15 +156,7 @@ mod tests {
                 at,
                 link: link.clone(),
             },
-            Content::PasswordChanged {
-                at,
-                link: link.clone(),
-            },
-            Content::AddressChanged {
-                to: String::new(),
-                at,
-                link,
-            },
+            Content::PasswordChanged { at, link },
         ] {
             assert_eq!(content.kind(), kind(&content).name());
         }
