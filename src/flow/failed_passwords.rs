@@ -3,7 +3,7 @@
 //! After [`FailedPasswords::LIMIT`] of them, the right password gets the answer of a wrong one, except in a known browser
 //! (NIST SP 800-63B-4 section 3.2.2). The right password, a new one or an operator resets the count. It is in the store, so
 //! it survives a restart. Wrong passwords in known browsers and on the account page count
-//! too: a thief of the browser can type them.
+//! too: a thief of the browser can type them. So do wrong codes of mails, after which only the link works.
 //!
 //! Only names of users with a password are counted. So a request that names nobody writes nothing, and there are as many
 //! rows as users at most. A write changes nothing after the limit.
@@ -73,7 +73,7 @@ impl AccountFailures for StoredFailures {
             return;
         };
         let (user, now) = (self.user, self.now);
-        let work = move |tx: &mut dyn Tx| add(tx, user, &checked, now);
+        let work = move |tx: &mut dyn Tx| add_checked(tx, user, &checked, now);
         let reply = move |outcome| match outcome {
             Ok(true) => audit::record(&Event::PasswordLimitReached { user }),
             Ok(false) => {}
@@ -88,16 +88,21 @@ impl AccountFailures for StoredFailures {
 
 /// Counts one more, unless the user or the password has gone since it was checked. Returns whether that is the last one
 /// that is counted.
-fn add(
+fn add_checked(
     tx: &mut dyn Tx,
     user: Uuid,
     checked: &PasswordHash,
-    last_failed_at: Timestamp,
+    now: Timestamp,
 ) -> Result<bool, StoreError> {
     let is_current = |user: User| user.password.as_ref() == Some(checked);
     if !USERS.get(&*tx, &user)?.is_some_and(is_current) {
         return Ok(false);
     }
+    add(tx, user, now)
+}
+
+/// Counts one more. Returns whether that is the last one that is counted.
+pub fn add(tx: &mut dyn Tx, user: Uuid, last_failed_at: Timestamp) -> Result<bool, StoreError> {
     let before = FAILED_PASSWORDS.get(&*tx, &user)?;
     if before.is_some_and(|before| before.is_at_limit()) {
         return Ok(false);

@@ -27,7 +27,10 @@ impl DrawnNotice {
         let Some(to) = user.email.clone().filter(|_| core.policy.sends_mail) else {
             return Ok(None);
         };
-        let purpose = LinkPurpose::SecureAccount { user: user.uuid };
+        let purpose = LinkPurpose::SecureAccount {
+            user: user.uuid,
+            email: to.clone(),
+        };
         let link = DrawnLink::draw(core, purpose, now + OneTimeLink::NOTICE_LIFETIME);
         let message = Message {
             to,

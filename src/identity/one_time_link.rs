@@ -95,10 +95,22 @@ pub enum LinkPurpose {
     SecureAccount {
         /// The user.
         user: Uuid,
+        /// The address that the notice was sent to. The link is void if the user's address has changed.
+        email: String,
     },
     /// Nothing: no user has the address that was typed, or the address of a new account belongs to a user. The row is
     /// stored so that the answer takes equally long.
     Nothing,
+}
+
+impl LinkPurpose {
+    /// The user whom the link lets in.
+    pub fn user(&self) -> Option<Uuid> {
+        match self {
+            Self::ResetPassword { user, .. } | Self::SignIn { user, .. } => Some(*user),
+            Self::SecureAccount { .. } | Self::CreateAccount(_) | Self::Nothing => None,
+        }
+    }
 }
 
 /// A new account, before its user chooses a password.

@@ -222,6 +222,12 @@ impl User {
             .unwrap_or(&self.account_id)
     }
 
+    /// Whether a mail may sign the user in. A provider decides about its own users. An address that is not verified may be
+    /// that of another person, who would get an account that the user has the password of.
+    pub fn may_sign_in_by_mail(&self) -> bool {
+        self.enabled && self.email_verified && !self.comes_from_provider()
+    }
+
     /// The language that the user prefers, from the claim `locale`.
     pub fn language(&self) -> Option<String> {
         let locale = self.claims.get("locale").and_then(Value::as_str);

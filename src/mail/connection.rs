@@ -42,7 +42,7 @@ pub struct Timeouts {
     pub tls: Duration,
     /// Any other reply.
     pub reply: Duration,
-    /// The reply to a whole mail, which some servers examine first.
+    /// The reply to a whole mail, which some servers examine first (RFC 5321 section 4.5.3.2.6).
     pub delivery: Duration,
 }
 
@@ -52,7 +52,7 @@ impl Default for Timeouts {
             connect: Duration::from_secs(10),
             tls: Duration::from_secs(10),
             reply: Duration::from_secs(30),
-            delivery: Duration::from_mins(2),
+            delivery: Duration::from_mins(10),
         }
     }
 }
@@ -78,6 +78,8 @@ pub struct MailConnection {
     server: MailServer,
     timeouts: Timeouts,
     is_broken: bool,
+    /// Whether the whole mail was sent. Then the server may have taken it, although its answer is missing.
+    has_sent_mail: bool,
 }
 
 impl MailConnector {
@@ -104,6 +106,7 @@ impl MailConnector {
             server: server.clone(),
             timeouts: self.timeouts,
             is_broken: false,
+            has_sent_mail: false,
         };
         if let Some(user) = &server.user {
             let password = self.password().await?;
@@ -242,8 +245,14 @@ impl MailConnection {
         !self.is_broken
     }
 
+    /// Whether the server cannot have the mail that was sent last.
+    pub fn cannot_have_mail(&self) -> bool {
+        !self.has_sent_mail
+    }
+
     /// Sends a mail. Returns the server's answer.
     pub async fn send(&mut self, letter: &Letter) -> Result<String, SendFault> {
+        self.has_sent_mail = false;
         let sent = self.transfer(letter).await;
         if sent.is_err() && !self.is_broken {
             // The next mail begins anew.
@@ -275,6 +284,7 @@ impl MailConnection {
         self.step(reply, async |smtp| smtp.command(recipient).await)
             .await?;
         self.step(reply, async |smtp| smtp.command(Data).await).await?;
+        self.has_sent_mail = true;
         let answer = self
             .step(self.timeouts.delivery, async |smtp| {
                 smtp.message(letter.bytes()).await
@@ -305,7 +315,7 @@ impl MailConnection {
         self.is_broken |= code.is_none_or(|code| code == CLOSING);
         Err(match code {
             Some(code) if SIGN_IN_CODES.contains(&code) => {
-                SendFault::Server(format!("{} wants another sign-in: {text}", self.server))
+                SendFault::Server(format!("{} wants another sign-in ({code})", self.server))
             }
             Some(_) if error.is_permanent() => SendFault::Refused(text),
             Some(_) => SendFault::Deferred(text),

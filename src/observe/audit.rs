@@ -98,7 +98,7 @@ events! { 'a
         /// The client that sent the browser.
         client_id: &'a str,
     }
-    /// A sign-in failed: wrong password, unknown or disabled user, or a user of a provider who is not allowed.
+    /// A sign-in failed: wrong password or code of a mail, unknown or disabled user, or a user of a provider who is not allowed.
     SignInFailed = "sign_in_failed": warn(user = user.map(tracing::field::display), %from, client_id) {
         /// The user, if the name or the account at a provider belongs to one.
         user: Option<Uuid>,

@@ -284,7 +284,8 @@ impl MailSender {
         } else {
             None
         };
-        let reason = text.replace(&message.to, "<recipient>");
+        // The text of the server may name the recipient or the link. `mail list` shows it.
+        let reason = fault.code().unwrap_or("no reply of the server");
         if let Some(later) = later {
             tracing::debug!(mail = %id, kind, domain, reason, "a mail waits for another attempt");
             return later;
@@ -372,8 +373,8 @@ impl Batch {
     }
 }
 
-/// Sends a mail over the connection, or over a new one. If the server has ended a connection that was used before, the
-/// mail is sent over another one.
+/// Sends a mail over the connection, or over a new one. If the server has ended a connection that was used before, and
+/// cannot have the mail, it is sent over another one.
 async fn send_over(
     connector: &MailConnector,
     connection: &mut Option<MailConnection>,
@@ -385,7 +386,7 @@ async fn send_over(
             *connection = Some(used);
             return sent;
         }
-        if !matches!(sent, Err(SendFault::Deferred(_))) {
+        if !(matches!(sent, Err(SendFault::Deferred(_))) && used.cannot_have_mail()) {
             return sent;
         }
     }

@@ -133,7 +133,8 @@ fn is_usable(snapshot: &dyn Snapshot, proof: AnonymousProof, now: Timestamp) -> 
 /// The user that a sign-in creates: `account`, or the anonymous user of the request as this account. `None` if the
 /// anonymous user can no longer be upgraded. The caller stores the user and its index rows, in the same transaction.
 ///
-/// Every sign-in that creates an account calls this.
+/// Every sign-in that creates an account calls this, after every check that may refuse: it suspends the grants of the
+/// device.
 pub(in crate::flow) fn become_account(
     tx: &mut dyn Tx,
     proof: Option<AnonymousProof>,

@@ -1,27 +1,30 @@
 //! A person types the code of a mail, in the browser in which the mail was requested.
 
 use subtle::ConstantTimeEq;
+use uuid::Uuid;
 
 use super::locator;
 use crate::clock::Timestamp;
-use crate::flow::{Core, Failure};
+use crate::flow::{Core, Failure, failed_passwords};
 use crate::identity::one_time_link::RequestedMail;
 use crate::identity::{LinkCode, LinkPurpose};
 use crate::secret::{LinkSecret, Secret};
-use crate::store::tables::ONE_TIME_LINKS;
+use crate::store::tables::{FAILED_PASSWORDS, ONE_TIME_LINKS};
 
 /// The result of a code.
 #[derive(Debug)]
 pub enum CodeCheck {
-    /// It is right. It is used up, and so is the link in the mail: this secret opens the page that the link led to.
+    /// It is right. The link in the mail no longer works: this secret opens the page that the link led to. If the same code
+    /// comes again, because the answer was lost, it gets another secret, and this one no longer works.
     Right(Secret<LinkSecret>),
-    /// It is wrong.
-    Wrong,
-    /// The code has expired or was used, or too many wrong ones were typed.
+    /// It is wrong. The user whose code it is, if there is one.
+    Wrong(Option<Uuid>),
+    /// The code has expired, its link was used, or too many wrong ones were typed.
     Void,
 }
 
-/// Checks a code. A wrong one is counted, even if no mail was sent.
+/// Checks a code. A wrong one is counted, even if no mail was sent. For a user it also counts as a wrong password: after
+/// [`crate::store::records::FailedPasswords::LIMIT`] in a row, only the link in the mail works.
 pub async fn check_code(
     core: &Core,
     requested: &RequestedMail,
@@ -42,17 +45,27 @@ pub async fn check_code(
         let Some(mut link) = ONE_TIME_LINKS.get(&*tx, &key)? else {
             return Ok(CodeCheck::Void);
         };
+        let user = link.purpose.user();
+        if let Some(user) = user
+            && FAILED_PASSWORDS
+                .get(&*tx, &user)?
+                .is_some_and(|failed| failed.is_at_limit())
+        {
+            return Ok(CodeCheck::Void);
+        }
         let code = link.code.as_mut().filter(|code| code.tries_left > 0);
         let Some(code) = code.filter(|_| now < link.expires_at) else {
             return Ok(CodeCheck::Void);
         };
         let result = if is_right && link.purpose != LinkPurpose::Nothing {
             link.digest = digest;
-            link.code = None;
             CodeCheck::Right(fresh.clone())
         } else {
             code.tries_left -= 1;
-            CodeCheck::Wrong
+            if let Some(user) = user {
+                failed_passwords::add(tx, user, now)?;
+            }
+            CodeCheck::Wrong(user)
         };
         ONE_TIME_LINKS.put(tx, &key, &link)?;
         Ok(result)

@@ -11,14 +11,14 @@ use crate::flow::login::session::AuthenticationEvent;
 use crate::flow::login::start_session::{SessionStart, start_session};
 use crate::flow::login::transaction::{BrowserRedirect, LoginContext};
 use crate::flow::{Core, Failure};
-use crate::identity::{NewAccount, User};
+use crate::identity::{NewAccount, SignUp, User};
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::secret::{LinkSecret, Secret};
 use crate::store::tables::{USERS, USERS_BY_LOGIN_NAME};
 
-/// Creates the account with the password and signs its user in, in one transaction. If the address belongs to a user by
-/// now, the link is void.
+/// Creates the account with the password and signs its user in, in one transaction. The link is void if the address
+/// belongs to a user by now, or the operator no longer lets people create accounts.
 pub(super) async fn create_account(
     core: &Core,
     browser: &Browser,
@@ -27,6 +27,10 @@ pub(super) async fn create_account(
     chosen: ChosenPassword,
     now: Timestamp,
 ) -> Result<RedeemResult, Failure> {
+    let policy = &core.policy.accounts;
+    if policy.sign_up == SignUp::Off || !(new.is_invited || policy.is_open()) {
+        return Ok(RedeemResult::LinkVoid);
+    }
     let uuid = core.random.uuid_v7(core.clock.since_epoch());
     let mut user = User::local(uuid, &new.email, &core.policy.organization, now);
     user.email_verified = new.is_verified;
@@ -46,15 +50,16 @@ pub(super) async fn create_account(
         if use_up(tx, &secret, now)?.is_none() {
             return Ok(None);
         }
-        let Some(user) = become_account(tx, proof, user.clone(), now)? else {
-            return Ok(None);
-        };
         let names = user.login_names();
         for name in &names {
-            if USERS_BY_LOGIN_NAME.contains(&*tx, name.as_str())? {
+            let owner = USERS_BY_LOGIN_NAME.get(&*tx, name.as_str())?;
+            if owner.is_some_and(|owner| proof.is_none_or(|proof| proof.user != owner)) {
                 return Ok(None);
             }
         }
+        let Some(user) = become_account(tx, proof, user.clone(), now)? else {
+            return Ok(None);
+        };
         for name in &names {
             USERS_BY_LOGIN_NAME.put(tx, name.as_str(), &user.uuid)?;
         }

@@ -84,7 +84,8 @@ pub async fn request_reset(
     send(core, login, request, (to, purpose), &link, MailReason::Reset, now).await
 }
 
-/// Sends a link and a code to sign in, if a user has this name and an address. Returns what the browser keeps, sealed.
+/// Sends a link and a code to sign in, if a user who did not come from a provider has this name and a verified address. A
+/// link to a new password verifies an address, because it ends what others did in the name of the user. Returns what the browser keeps, sealed.
 pub async fn request_sign_in(
     core: &Core,
     login: &LoginContext,
@@ -92,14 +93,17 @@ pub async fn request_sign_in(
     now: Timestamp,
 ) -> Result<String, Failure> {
     let user = user_named(core, &LoginName::new(request.recipient))?;
-    let found = user.as_ref().filter(|user| user.enabled).and_then(|user| {
-        let email = user.email.clone()?;
-        let purpose = LinkPurpose::SignIn {
-            user: user.uuid,
-            email: email.clone(),
-        };
-        Some((email, purpose))
-    });
+    let found = user
+        .as_ref()
+        .filter(|user| user.may_sign_in_by_mail())
+        .and_then(|user| {
+            let email = user.email.clone()?;
+            let purpose = LinkPurpose::SignIn {
+                user: user.uuid,
+                email: email.clone(),
+            };
+            Some((email, purpose))
+        });
     let link = |link, code| Content::SignIn { link, code };
     send(
         core,

@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use super::{DrawnLink, use_up};
+use super::{DrawnLink, find, use_up};
 use crate::clock::Timestamp;
 use crate::flow::login::session;
 use crate::flow::outbox::DrawnMail;
@@ -50,14 +50,18 @@ pub async fn secure_account(
     let mail = DrawnMail::draw(core, &message, now)?;
     let (secret, address) = (secret.clone(), to.clone());
     let ended = core.store.write("secure_account", move |tx| {
-        let link = use_up(tx, &secret, now)?;
-        let Some(LinkPurpose::SecureAccount { user }) = link.map(|link| link.purpose) else {
+        let link = find(&*tx, &secret, now)?;
+        let Some(LinkPurpose::SecureAccount { user, email }) = link.map(|link| link.purpose) else {
             return Ok(None);
         };
-        let is_same = |user: &User| user.email.as_ref() == Some(&address);
+        let is_same = |user: &User| {
+            let is_of_notice = user.email.as_ref() == Some(&email);
+            is_of_notice && email == address
+        };
         let Some(mut user) = USERS.get(&*tx, &user)?.filter(is_same) else {
             return Ok(None);
         };
+        use_up(tx, &secret, now)?;
         user.password = None;
         user.updated_at = now;
         USERS.put(tx, &user.uuid, &user)?;

@@ -50,15 +50,10 @@ pub async fn sign_in_by_link(
         let LinkPurpose::SignIn { user, email } = link.purpose else {
             return Ok(None);
         };
-        let is_same = |user: &User| user.enabled && user.email.as_ref() == Some(&email);
-        let Some(mut user) = USERS.get(&*tx, &user)?.filter(is_same) else {
+        let is_same = |user: &User| user.may_sign_in_by_mail() && user.email.as_ref() == Some(&email);
+        let Some(user) = USERS.get(&*tx, &user)?.filter(is_same) else {
             return Ok(None);
         };
-        if !user.email_verified {
-            user.email_verified = true;
-            user.updated_at = now;
-            USERS.put(tx, &user.uuid, &user)?;
-        }
         Ok(Some((user, ())))
     });
     let started = match started.await? {

@@ -14,6 +14,8 @@ use crate::http::error;
 use crate::http::response::{self, HttpResponse};
 use crate::identity::one_time_link::{MailReason, RequestedMail};
 use crate::oauth::redirect_uri::with_query;
+use crate::observe::audit;
+use crate::observe::audit::Event;
 use crate::pages::check_mail::{CheckMail, CodeProblem};
 use crate::pages::{ErrorKind, MailPurpose};
 use crate::route::Route;
@@ -61,7 +63,14 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
         Ok(CodeCheck::Right(secret)) => {
             response::redirect_303(&link::address(context, &login.sealed, &secret))
         }
-        Ok(CodeCheck::Wrong) => draw(Some(CodeProblem::Wrong)),
+        Ok(CodeCheck::Wrong(user)) => {
+            audit::record(&Event::SignInFailed {
+                user,
+                from: context.client_address(),
+                client_id: login.purpose.audit_name(),
+            });
+            draw(Some(CodeProblem::Wrong))
+        }
         Ok(CodeCheck::Void) => draw(Some(CodeProblem::Over)),
         Err(failure) => error::failed_page(context, &failure),
     }

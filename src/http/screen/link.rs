@@ -64,7 +64,7 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
     };
     let action = match link.purpose {
         LinkPurpose::SignIn { user, .. } => Some((LinkAction::SignIn, user)),
-        LinkPurpose::SecureAccount { user } => Some((LinkAction::Secure, user)),
+        LinkPurpose::SecureAccount { user, .. } => Some((LinkAction::Secure, user)),
         _ => None,
     };
     if let Some(action) = action {

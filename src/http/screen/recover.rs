@@ -100,10 +100,13 @@ impl AddressRequest {
         if !csrf::is_valid(token, cookie, &self.form(login)) || !context.is_from_own_page() {
             return Err(again(AddressProblem::Expired));
         }
+        let name = LoginName::new(typed);
+        if !name.is_storable() {
+            return Err(again(AddressProblem::NoAddress));
+        }
         if let Err(failure) = context.require_disk_for_record() {
             return Err(Box::new(error::failed_page(context, &failure)));
         }
-        let name = LoginName::new(typed);
         let limits = &context.app.limits;
         if let Err(wait) = limits.request_mail(name.as_str(), context.client_address(), context.now) {
             context.log_refusal("throttled", "too many mails were requested");
