@@ -222,7 +222,7 @@ impl DeliveryWaiters {
         receiver
     }
 
-    /// Tells a result. Returns whether somebody waited for it.
+    /// Tells a result. Returns whether a command waited for it.
     pub fn tell(&self, id: Uuid, result: impl FnOnce() -> DeliveryResult) -> bool {
         let sender = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
         sender.is_some_and(|sender| sender.send(result()).is_ok())

@@ -267,7 +267,7 @@ impl Limiter {
         charge_all(charges, now)
     }
 
-    /// Charges a mail that somebody at `from` requests. `recipient` is the name or address that was typed.
+    /// Charges a mail that is requested from the address `from`. `recipient` is the name or address that was typed.
     pub fn request_mail(&self, recipient: &str, from: IpAddr, now: Timestamp) -> Result<(), RetryAfter> {
         let mut charges = Vec::new();
         if !self.is_exempt(from) {
@@ -288,7 +288,7 @@ impl Limiter {
         self.mail_recipients.add(self.key_of(&[b"notice", user]), now);
     }
 
-    /// Charges a code or a password that somebody types after a mail.
+    /// Charges a code or a password that is typed after a mail.
     pub fn type_code(&self, from: IpAddr, now: Timestamp) -> Result<(), RetryAfter> {
         let mut charges = Vec::new();
         if !self.is_exempt(from) {

@@ -1,6 +1,6 @@
 //! The part of a connection before TLS (RFC 3207).
 //!
-//! What was sent in the clear is forgotten once TLS has begun: somebody on the way may have added to it (RFC 3207
+//! What was sent in the clear is forgotten once TLS has begun: an attacker on the way may have added to it (RFC 3207
 //! section 4.2, RFC 9051 section 11.1).
 
 use std::fmt;

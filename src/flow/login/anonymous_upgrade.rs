@@ -44,7 +44,7 @@ enum Presented {
 
 /// Verifies the refresh token of a pushed request, as the token endpoint does. Nothing rotates.
 ///
-/// A replaced token ends its family, as at the token endpoint. Somebody has a copy of it, and nobody knows who (RFC 9700
+/// A replaced token ends its family, as at the token endpoint. It was copied, and the service cannot tell who has the copy (RFC 9700
 /// section 4.14.2). If this endpoint only refused it, a thief could try stolen tokens here without ending the family.
 pub(super) async fn verify(
     core: &Core,
