@@ -60,6 +60,13 @@ pub enum Content {
         /// Six digits for the page on which the person asked.
         code: String,
     },
+    /// A person wants to use this address from now on.
+    VerifyAddress {
+        /// Confirms the address.
+        link: String,
+        /// Six digits for the page on which the person asked.
+        code: String,
+    },
     /// A browser that was not used before signed in.
     NewDevice {
         /// The names of browser and system, if they are known.
@@ -78,6 +85,15 @@ pub enum Content {
         /// Leads to the page that secures the account.
         link: String,
     },
+    /// The address was changed. This mail goes to the previous one.
+    AddressChanged {
+        /// The new address.
+        to: String,
+        /// When.
+        at: Timestamp,
+        /// Leads to the page that secures the account.
+        link: String,
+    },
 }
 
 impl Content {
@@ -90,8 +106,10 @@ impl Content {
             Self::Invitation { .. } => "invitation",
             Self::ResetPassword { .. } => "reset-password",
             Self::SignIn { .. } => "sign-in",
+            Self::VerifyAddress { .. } => "verify-address",
             Self::NewDevice { .. } => "new-device",
             Self::PasswordChanged { .. } => "password-changed",
+            Self::AddressChanged { .. } => "address-changed",
         }
     }
 }

@@ -28,6 +28,8 @@ pub struct Mail {
     pub network: Option<String>,
     /// When it happened, in UTC.
     pub time: Option<String>,
+    /// The address that the account has now.
+    pub new_address: Option<String>,
 }
 
 /// What a mail is for.
@@ -46,23 +48,29 @@ pub enum MailKind {
     ResetPassword,
     /// A person signs in without a password.
     SignIn,
+    /// A person adds an address to the account.
+    VerifyAddress,
     /// A browser that was not used before signed in.
     NewDevice,
     /// The password was changed.
     PasswordChanged,
+    /// The address was changed.
+    AddressChanged,
 }
 
 impl MailKind {
     /// Every kind.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Test,
         Self::SignUp,
         Self::AlreadySignedUp,
         Self::Invitation,
         Self::ResetPassword,
         Self::SignIn,
+        Self::VerifyAddress,
         Self::NewDevice,
         Self::PasswordChanged,
+        Self::AddressChanged,
     ];
 
     /// The name of the kind. Templates of a theme are `mail/NAME.html` and `mail/NAME.txt`.
@@ -74,26 +82,32 @@ impl MailKind {
             Self::Invitation => "invitation",
             Self::ResetPassword => "reset-password",
             Self::SignIn => "sign-in",
+            Self::VerifyAddress => "verify-address",
             Self::NewDevice => "new-device",
             Self::PasswordChanged => "password-changed",
+            Self::AddressChanged => "address-changed",
         }
     }
 
     /// Whether it says what happened, so that the reader can undo it.
     fn is_notice(self) -> bool {
-        matches!(self, Self::NewDevice | Self::PasswordChanged)
+        matches!(
+            self,
+            Self::NewDevice | Self::PasswordChanged | Self::AddressChanged
+        )
     }
 
     fn subject<'a>(self, text: &Text<'a>) -> &'a str {
         match self {
             Self::Test => text.mail_test_subject,
-            Self::SignUp => text.mail_confirm_subject,
+            Self::SignUp | Self::VerifyAddress => text.mail_confirm_subject,
             Self::AlreadySignedUp => text.mail_known_subject,
             Self::Invitation => text.mail_invitation_subject,
             Self::ResetPassword => text.mail_reset_subject,
             Self::SignIn => text.mail_sign_in_subject,
             Self::NewDevice => text.mail_device_subject,
             Self::PasswordChanged => text.mail_password_subject,
+            Self::AddressChanged => text.mail_address_subject,
         }
     }
 
@@ -105,8 +119,10 @@ impl MailKind {
             Self::Invitation => text.mail_invitation_lead,
             Self::ResetPassword => text.mail_reset_lead,
             Self::SignIn => text.mail_sign_in_lead,
+            Self::VerifyAddress => text.mail_verify_lead,
             Self::NewDevice => text.mail_device_lead,
             Self::PasswordChanged => text.mail_password_lead,
+            Self::AddressChanged => text.mail_address_lead,
         }
     }
 
@@ -115,7 +131,8 @@ impl MailKind {
             Self::SignUp | Self::Invitation => text.mail_create_account,
             Self::ResetPassword => text.mail_reset_button,
             Self::Test | Self::AlreadySignedUp | Self::SignIn => text.sign_in,
-            Self::NewDevice | Self::PasswordChanged => text.mail_secure,
+            Self::VerifyAddress => text.mail_verify_button,
+            Self::NewDevice | Self::PasswordChanged | Self::AddressChanged => text.mail_secure,
         }
     }
 
@@ -127,7 +144,9 @@ impl MailKind {
             Self::Invitation => text.mail_invitation_why,
             Self::ResetPassword => text.mail_reset_why,
             Self::SignIn => text.mail_sign_in_why,
+            Self::VerifyAddress => text.mail_verify_why,
             Self::NewDevice | Self::PasswordChanged => text.mail_notice_why,
+            Self::AddressChanged => text.mail_address_why,
         }
     }
 }
@@ -174,7 +193,7 @@ impl Mail {
             let expires = matches!(kind, MailKind::Invitation | MailKind::ResetPassword);
             let code = matches!(
                 kind,
-                MailKind::SignUp | MailKind::SignIn | MailKind::ResetPassword
+                MailKind::SignUp | MailKind::SignIn | MailKind::VerifyAddress | MailKind::ResetPassword
             );
             let is_sign_in = kind == MailKind::NewDevice;
             Self {
@@ -185,6 +204,7 @@ impl Mail {
                 device: is_sign_in.then(|| "Firefox, Linux".to_owned()),
                 network: is_sign_in.then(|| "203.0.113.7".to_owned()),
                 time: kind.is_notice().then(|| "2026-11-26 09:30 UTC".to_owned()),
+                new_address: (kind == MailKind::AddressChanged).then(|| "alice@example.org".to_owned()),
             }
         };
         MailKind::ALL.map(sample).to_vec()
@@ -202,6 +222,7 @@ impl Mail {
             device => device,
         });
         [
+            (text.mail_new_address, self.new_address.as_deref()),
             (text.mail_device, device),
             (text.mail_network, self.network.as_deref()),
             (text.mail_time, self.time.as_deref()),
@@ -396,7 +417,13 @@ mod tests {
             let locale = Locale::new(tag, crate::pages::language::Language::default());
             for mail in Mail::samples() {
                 let (plain, html) = (mail.text(text, "<Acme>"), mail.html(&locale, &style()));
-                let parts = [&mail.link, &mail.code, &mail.expires, &mail.time];
+                let parts = [
+                    &mail.link,
+                    &mail.code,
+                    &mail.expires,
+                    &mail.time,
+                    &mail.new_address,
+                ];
                 for part in parts.into_iter().flatten() {
                     assert!(
                         plain.contains(part.as_str()) && html.contains(part.as_str()),

@@ -19,8 +19,10 @@ fn kind(content: &Content) -> MailKind {
         Content::Invitation { .. } => MailKind::Invitation,
         Content::ResetPassword { .. } => MailKind::ResetPassword,
         Content::SignIn { .. } => MailKind::SignIn,
+        Content::VerifyAddress { .. } => MailKind::VerifyAddress,
         Content::NewDevice { .. } => MailKind::NewDevice,
         Content::PasswordChanged { .. } => MailKind::PasswordChanged,
+        Content::AddressChanged { .. } => MailKind::AddressChanged,
     }
 }
 
@@ -72,7 +74,9 @@ fn mail_of(content: &Content) -> Mail {
             link: Some(link),
             ..mail
         },
-        Content::SignUp { link, code } | Content::SignIn { link, code } => Mail {
+        Content::SignUp { link, code }
+        | Content::SignIn { link, code }
+        | Content::VerifyAddress { link, code } => Mail {
             link: Some(link),
             code: Some(code),
             ..mail
@@ -107,6 +111,12 @@ fn mail_of(content: &Content) -> Mail {
         Content::PasswordChanged { at, link } => Mail {
             link: Some(link),
             time: Some(in_utc(at)),
+            ..mail
+        },
+        Content::AddressChanged { to, at, link } => Mail {
+            link: Some(link),
+            time: Some(in_utc(at)),
+            new_address: Some(to),
             ..mail
         },
     }
@@ -148,6 +158,10 @@ mod tests {
             },
             Content::SignIn {
                 link: link.clone(),
+                code: code.clone(),
+            },
+            Content::VerifyAddress {
+                link: link.clone(),
                 code,
             },
             Content::NewDevice {
@@ -156,7 +170,15 @@ mod tests {
                 at,
                 link: link.clone(),
             },
-            Content::PasswordChanged { at, link },
+            Content::PasswordChanged {
+                at,
+                link: link.clone(),
+            },
+            Content::AddressChanged {
+                to: String::new(),
+                at,
+                link,
+            },
         ] {
             assert_eq!(content.kind(), kind(&content).name());
         }

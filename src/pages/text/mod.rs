@@ -346,6 +346,12 @@ texts! {
     pub mail_sign_in_lead: &'static str,
     /// Why this mail came.
     pub mail_sign_in_why: &'static str,
+    /// First sentence.
+    pub mail_verify_lead: &'static str,
+    /// Button.
+    pub mail_verify_button: &'static str,
+    /// Why this mail came.
+    pub mail_verify_why: &'static str,
     /// Subject: a browser that was not used before signed in.
     pub mail_device_subject: &'static str,
     /// First sentence.
@@ -354,6 +360,12 @@ texts! {
     pub mail_password_subject: &'static str,
     /// First sentence.
     pub mail_password_lead: &'static str,
+    /// Subject.
+    pub mail_address_subject: &'static str,
+    /// First sentence.
+    pub mail_address_lead: &'static str,
+    /// Why this mail came.
+    pub mail_address_why: &'static str,
     /// Why this mail came: for all other mails that say what happened.
     pub mail_notice_why: &'static str,
     /// Before the button, in mails that say what happened.
@@ -372,6 +384,8 @@ texts! {
     pub mail_network: &'static str,
     /// Label.
     pub mail_time: &'static str,
+    /// Label.
+    pub mail_new_address: &'static str,
     /// Heading of the account page.
     pub account_title: &'static str,
     /// The account page within a sentence, where an application has its name.
