@@ -153,6 +153,9 @@ pub struct Fields {
     /// The telephone number is verified
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub phone_number_verified: Option<bool>,
+    /// At the next sign-in with the present password, the user must choose another one
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub must_change_password: Option<bool>,
     /// A claim; may be repeated.
     #[arg(long = "claim", help = "A claim, as in given_name=Alice or address.locality=Ghent; may be repeated. If no standard defines the claim, a value in JSON keeps its type", value_name = "NAME=VALUE", value_parser = claim)]
     pub claims: Vec<(String, String)>,
@@ -426,6 +429,7 @@ fn show(view: &UserView, output: &mut Output<'_>) -> Result<(), CliError> {
     };
     let password = match (&view.password, view.has_password) {
         (Some(password), _) => password.reveal().to_owned(),
+        (None, true) if view.must_change_password => "set, to be changed at the next sign-in".to_owned(),
         (None, true) => "set".to_owned(),
         (None, false) => "none".to_owned(),
     };

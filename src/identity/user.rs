@@ -54,6 +54,9 @@ pub struct User {
     /// The accounts of the user at upstream providers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub identities: Vec<LinkedIdentity>,
+    /// Whether the user must choose another password at the next sign-in with the present one.
+    #[serde(default, skip_serializing_if = "Not::not")]
+    pub must_change_password: bool,
     /// Whether the user may sign in and get tokens.
     pub enabled: bool,
     /// When the record was made.
@@ -140,6 +143,7 @@ impl User {
             password: None,
             declared_hash: None,
             identities: Vec::new(),
+            must_change_password: false,
             enabled: true,
             created_at: now,
             updated_at: now,

@@ -39,6 +39,8 @@ pub enum ChoiceProblem {
     TooLong,
     /// The password is easy to guess.
     Guessable,
+    /// The password is the present one.
+    Same,
     /// Too many passwords were sent.
     Throttled,
     /// The service is busy.
@@ -51,10 +53,11 @@ pub enum ChoiceProblem {
 
 impl ChoiceProblem {
     /// Every problem, for tests and previews.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::TooShort,
         Self::TooLong,
         Self::Guessable,
+        Self::Same,
         Self::Throttled,
         Self::Busy,
         Self::OutOfMemory,
@@ -67,6 +70,7 @@ impl ChoiceProblem {
             Self::TooShort => "too-short",
             Self::TooLong => "too-long",
             Self::Guessable => "guessable",
+            Self::Same => "same",
             Self::Throttled => "throttled",
             Self::Busy => "busy",
             Self::OutOfMemory => "out-of-memory",
@@ -79,6 +83,7 @@ impl ChoiceProblem {
             Self::TooShort => text.problem_too_short,
             Self::TooLong => text.problem_too_long,
             Self::Guessable => text.problem_guessable,
+            Self::Same => text.problem_same_password,
             Self::Throttled => text.problem_throttled,
             Self::Busy => text.problem_busy,
             Self::OutOfMemory => text.problem_out_of_memory,
@@ -88,7 +93,7 @@ impl ChoiceProblem {
 
     /// Whether another password is needed.
     fn is_about_password(self) -> bool {
-        matches!(self, Self::TooShort | Self::TooLong | Self::Guessable)
+        matches!(self, Self::TooShort | Self::TooLong | Self::Guessable | Self::Same)
     }
 }
 

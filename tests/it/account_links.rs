@@ -892,3 +892,33 @@ async fn a_secured_user_whose_mail_expired_requests_another_one() {
     let page = enter_code(&sent, &mail.code()).await;
     choose(&page, NEW).await.callback().code();
 }
+
+#[tokio::test]
+async fn a_user_who_must_change_the_password_chooses_another_one_before_the_application_opens() {
+    let (server, acme, alice) = scene().await;
+    server
+        .change_user(&alice, |user| user.must_change_password = true)
+        .await;
+    let browser = server.browser();
+    let login = begin(&acme, &browser).await;
+    let page = login.type_in("alice@example.com", &alice.password).await;
+    assert_eq!((page.page(), page.heading().as_str()), ("/link", EN.new_password_title));
+    assert_eq!(browser.fetch("/account").await.status, 303, "nobody is signed in yet");
+    let same = choose(&page, &alice.password).await;
+    assert!(same.text().contains(EN.problem_same_password));
+    choose(&same, NEW).await.callback().code();
+    let again = begin(&acme, &server.browser()).await;
+    again.type_in("alice@example.com", NEW).await.callback().code();
+}
+
+#[tokio::test]
+async fn a_wrong_password_does_not_tell_that_the_user_must_change_it() {
+    let (server, acme, alice) = scene().await;
+    server
+        .change_user(&alice, |user| user.must_change_password = true)
+        .await;
+    let login = begin(&acme, &server.browser()).await;
+    let refused = login.type_in("alice@example.com", "wrong").await;
+    assert!(refused.text().contains(EN.problem_credentials));
+    assert_eq!(server.mails().await.len(), 0);
+}

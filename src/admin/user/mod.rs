@@ -58,6 +58,8 @@ pub struct UserFields {
     pub email_verified: Option<bool>,
     /// Whether the telephone number was shown to be the user's.
     pub phone_number_verified: Option<bool>,
+    /// Whether the user must choose another password at the next sign-in with the present one.
+    pub must_change_password: Option<bool>,
     /// Claims by name, as the operator typed them.
     pub claims: Vec<(String, String)>,
     /// The names of the groups that the user is in. An empty name is left out.
@@ -167,6 +169,7 @@ fn apply_fields(user: &mut User, fields: &UserFields, groups: &Groups, faults: &
     if let Some(names) = &fields.groups {
         user.groups = group_ids(groups, names, faults);
     }
+    user.must_change_password = fields.must_change_password.unwrap_or(user.must_change_password);
     user.email_verified = fields.email_verified.unwrap_or(user.email_verified);
     user.phone_number_verified = fields.phone_number_verified.unwrap_or(user.phone_number_verified);
     faults.extend(claim::unfounded_verification(user));

@@ -1,6 +1,7 @@
 //! A user as the commands show it: as a table or as JSON.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Not;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -25,6 +26,9 @@ pub struct UserView {
     pub password: Option<SecretString>,
     /// Whether the user can sign in with a password.
     pub has_password: bool,
+    /// Whether the user must choose another one at the next sign-in with it.
+    #[serde(default, skip_serializing_if = "Not::not")]
+    pub must_change_password: bool,
     /// The e-mail address.
     pub email: Option<String>,
     /// Whether it was shown to be the user's.
@@ -70,6 +74,7 @@ impl UserView {
             account_id: user.account_id.clone(),
             password,
             has_password: user.password.is_some(),
+            must_change_password: user.must_change_password,
             email: user.email.clone(),
             email_verified: user.email_verified,
             phone_number: user.phone_number.clone(),

@@ -121,6 +121,7 @@ async fn try_change(
                 return Ok(None);
             }
             user.password = Some(hash.clone());
+            user.must_change_password = false;
             user.updated_at = now;
             USERS.put(tx, &user.uuid, &user)?;
             FAILED_PASSWORDS.remove(tx, &user.uuid)?;

@@ -13,12 +13,14 @@ use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::check_password::check_password;
 use crate::flow::notice::DrawnNotice;
+use crate::flow::one_time_link::request_mail::request_change;
 use crate::flow::{Core, Failure, failed_passwords};
 use crate::identity::{AuthenticationMethod, LoginName, User};
 use crate::limit::password_attempt::PasswordAttempt;
 use crate::mail::Content;
 use crate::observe::audit;
 use crate::observe::audit::Event;
+use crate::secret::{LinkSecret, Secret};
 use crate::store::StoreError;
 use crate::store::tables::{FAILED_PASSWORDS, USERS, USERS_BY_LOGIN_NAME};
 
@@ -37,6 +39,8 @@ pub enum SignIn {
     Refused,
     /// The client is sent a refusal.
     ClientRefused(BrowserRedirect),
+    /// The password is right, and the user must choose another one. This link leads to the page for it.
+    MustChange(Secret<LinkSecret>),
     /// The transaction has ended, or its client no longer accepts passwords.
     Expired,
 }
@@ -103,6 +107,10 @@ async fn verify_password(
         });
         return Ok(Some(SignIn::Refused));
     };
+    if user.must_change_password {
+        let link = request_change(core, login, user, now).await?;
+        return Ok(Some(SignIn::MustChange(link)));
+    }
     let rehashed = if verdict.rehash_needed {
         let salt = checked.salt().unwrap_or_else(|| core.random.bytes());
         core.passwords.hash(credentials.password.clone(), salt).await.ok()

@@ -35,6 +35,8 @@ pub enum RedeemResult {
     Refused(BrowserRedirect),
     /// The policy forbids the password; the link can still be used.
     Rejected(PasswordProblem),
+    /// The password is the present one, and the operator requires another one; the link can still be used.
+    Unchanged,
     /// The link has expired or was used, or what it is for is no longer possible.
     LinkVoid,
     /// The sign-in has ended; the link can still be used.

@@ -16,7 +16,7 @@ use crate::flow::{Core, Failure};
 use crate::identity::account_policy::domain_of;
 use crate::identity::claim::looks_like_email;
 use crate::identity::one_time_link::{MailReason, RequestedMail, RequestingSignIn};
-use crate::identity::{LinkPurpose, LoginName, NewAccount, OneTimeLink};
+use crate::identity::{LinkPurpose, LoginName, NewAccount, OneTimeLink, User};
 use crate::mail::{Content, Message};
 use crate::password::PasswordHash;
 use crate::route::Route;
@@ -82,6 +82,33 @@ pub async fn request_reset(
         expires_at,
     };
     send(core, login, request, (to, purpose), &link, MailReason::Reset, now).await
+}
+
+/// Makes a link with which a user who has just typed the present password chooses another one, because the operator
+/// requires it.
+pub async fn request_change(
+    core: &Core,
+    login: &LoginContext,
+    user: &User,
+    now: Timestamp,
+) -> Result<Secret<LinkSecret>, Failure> {
+    let purpose = LinkPurpose::ResetPassword {
+        user: user.uuid,
+        email: None,
+        password: user.password.as_ref().map(PasswordHash::fingerprint),
+    };
+    let mut link = DrawnLink::draw(core, purpose, now + OneTimeLink::REQUESTED_LIFETIME);
+    link.request_in(requesting(login));
+    let secret = link.secret.clone();
+    core.store.write("request_change", move |tx| link.put(tx)).await?;
+    Ok(secret)
+}
+
+fn requesting(login: &LoginContext) -> RequestingSignIn {
+    RequestingSignIn {
+        transaction: login.transaction.id,
+        sealed: login.sealed.clone(),
+    }
 }
 
 /// Sends a link and a code to sign in, if a user who did not come from a provider has this name and a verified address. A
@@ -216,10 +243,7 @@ async fn send(
         now + OneTimeLink::REQUESTED_LIFETIME,
     );
     let code = link.add_code(core);
-    link.request_in(RequestingSignIn {
-        transaction: login.transaction.id,
-        sealed: login.sealed.clone(),
-    });
+    link.request_in(requesting(login));
     let is_for_nobody = to.is_none();
     let message = Message {
         to: to.unwrap_or_else(|| request.recipient.to_owned()),

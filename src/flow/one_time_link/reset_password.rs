@@ -1,11 +1,13 @@
 //! A user sets a new password by a link, without the present one.
 
 use uuid::Uuid;
+use zeroize::Zeroizing;
 
 use super::redeem::{ChosenPassword, RedeemResult};
 use super::use_up;
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
+use crate::flow::check_password::check_password;
 use crate::flow::login::session;
 use crate::flow::login::session::AuthenticationEvent;
 use crate::flow::login::start_session::{SessionStart, start_session};
@@ -14,6 +16,7 @@ use crate::flow::notice::DrawnNotice;
 use crate::flow::users::end_sessions_and_families;
 use crate::flow::{Core, Failure, users};
 use crate::identity::{LinkPurpose, User};
+use crate::limit::password_attempt::PasswordAttempt;
 use crate::mail::Content;
 use crate::observe::audit;
 use crate::observe::audit::Event;
@@ -36,6 +39,9 @@ pub(super) async fn reset_password(
     };
     if let Err(problem) = core.policy.check_password(&user, &chosen.password) {
         return Ok(RedeemResult::Rejected(problem));
+    }
+    if user.must_change_password && is_present(core, &user, &chosen.password).await? {
+        return Ok(RedeemResult::Unchanged);
     }
     let hash = core.passwords.hash(chosen.password, core.random.bytes()).await?;
     let event = AuthenticationEvent::by_password(now);
@@ -64,6 +70,7 @@ pub(super) async fn reset_password(
             return Ok(None);
         };
         user.password = Some(hash.clone());
+        user.must_change_password = false;
         user.email_verified |= email.is_some();
         user.updated_at = now;
         USERS.put(tx, &user.uuid, &user)?;
@@ -91,4 +98,11 @@ pub(super) async fn reset_password(
         redirect: started.redirect,
         user: Box::new(started.user),
     })
+}
+
+/// Whether this is the present password.
+async fn is_present(core: &Core, user: &User, chosen: &Zeroizing<String>) -> Result<bool, Failure> {
+    let attempt = PasswordAttempt::trusted();
+    let check = check_password(core, user.password.clone(), chosen.clone(), attempt).await?;
+    Ok(check.matches)
 }

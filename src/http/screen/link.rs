@@ -175,6 +175,7 @@ async fn submit(
         Ok(RedeemResult::Rejected(PasswordProblem::TooShort { .. })) => ChoiceProblem::TooShort,
         Ok(RedeemResult::Rejected(PasswordProblem::TooLong { .. })) => ChoiceProblem::TooLong,
         Ok(RedeemResult::Rejected(PasswordProblem::Guessable)) => ChoiceProblem::Guessable,
+        Ok(RedeemResult::Unchanged) => ChoiceProblem::Same,
         Ok(RedeemResult::LinkVoid) => return link_void_page(context),
         Ok(RedeemResult::SignInExpired) => return begin_sign_in(context, link),
         Err(Failure::Busy) => {

@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 
 use super::login_context;
 use super::login_context::LoginRequest;
-use super::{browser_redirect, csrf, device_cookie, federation, person};
+use super::{browser_redirect, csrf, device_cookie, federation, link, person};
 use crate::federation::{Provider, authorization as authorization_of_providers};
 use crate::flow::Failure;
 use crate::flow::browser::Browser;
@@ -156,6 +156,7 @@ async fn sign_in_with_password(
             answer
         }
         Ok(SignIn::ClientRefused(redirect)) => browser_redirect::send(context, redirect),
+        Ok(SignIn::MustChange(secret)) => response::redirect_303(&link::address(context, &login.sealed, &secret)),
         Ok(SignIn::Refused) => draw_again(LoginProblem::Credentials).await,
         Ok(SignIn::Expired) => draw_again(LoginProblem::Expired).await,
         Err(Failure::Busy) => {
