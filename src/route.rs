@@ -210,6 +210,8 @@ routes! {
         AccountDevices "/account/devices", FOLLOW_OR_SUBMIT, "account_devices", None, User;
         /// The section of the account page with the applications.
         AccountApplications "/account/applications", FOLLOW_OR_SUBMIT, "account_applications", None, User;
+        /// The section of the account page for the account as a whole.
+        AccountData "/account/data", FOLLOW_OR_SUBMIT, "account_data", None, User;
         /// The address that password managers open to change a password, at the root of the host (W3C, A Well-Known URL for
         /// Changing Passwords).
         ChangePassword CHANGE_PASSWORD, READ, "change_password", None, Anyone;
@@ -285,6 +287,7 @@ impl Route {
                 | Self::AccountPassword
                 | Self::AccountDevices
                 | Self::AccountApplications
+                | Self::AccountData
         )
     }
 

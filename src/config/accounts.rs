@@ -2,7 +2,7 @@
 
 use super::reader::Reader;
 use super::setting::{Kind, Setting, setting};
-use crate::identity::{AccountPolicy, SignUp};
+use crate::identity::{AccountPolicy, SelfServicePolicy, SignUp};
 
 pub(super) const SIGN_UP: Setting = setting(
     "accounts.sign_up",
@@ -42,6 +42,16 @@ pub(super) const EMAIL_SIGN_IN: Setting = setting(
     "Whether users may sign in by a link or a code from a mail, without a password. Needs mail.url.",
 );
 
+pub(super) const SELF_SERVICE: Setting = setting(
+    "accounts.self_service",
+    Kind::List,
+    ("WHAT", "What users change themselves on the account page"),
+    Some("[]"),
+    r#"["name", "email", "export", "deletion"]"#,
+    "What users change themselves on the account page: claims (name, given_name, family_name, nickname, phone_number), email\n\
+     (needs mail.url), export of their data, deletion of the account. The profile of a user of a provider is the provider's.",
+);
+
 /// The rules for accounts. What needs mails is refused if none can be sent.
 pub(super) fn policy(reader: &mut Reader<'_>, sends_mail: bool) -> AccountPolicy {
     let sign_up = match reader.one_of(SIGN_UP.key, &["off", "invitation", "open"]) {
@@ -69,8 +79,35 @@ pub(super) fn policy(reader: &mut Reader<'_>, sends_mail: bool) -> AccountPolicy
     }
     AccountPolicy {
         sign_up,
+        self_service: self_service(reader, sends_mail),
         verify_email,
         email_sign_in,
         allowed_domains: domains.iter().map(|domain| domain.to_lowercase()).collect(),
     }
+}
+
+fn self_service(reader: &mut Reader<'_>, sends_mail: bool) -> SelfServicePolicy {
+    let (words, origin) = reader.list(SELF_SERVICE.key);
+    let mut policy = SelfServicePolicy::default();
+    for word in words {
+        match word.as_str() {
+            "email" if !sends_mail => {
+                let message = format!("{} = \"email\" needs mail.url", SELF_SERVICE.key);
+                reader.fault(&origin, message);
+            }
+            "email" => policy.email = true,
+            "export" => policy.export = true,
+            "deletion" => policy.deletion = true,
+            claim if SelfServicePolicy::CLAIMS.contains(&claim) => policy.claims.push(word),
+            other => {
+                let claims = SelfServicePolicy::CLAIMS.join(", ");
+                let message = format!(
+                    "{} = {other:?}: name {claims}, email, export or deletion",
+                    SELF_SERVICE.key
+                );
+                reader.fault(&origin, message);
+            }
+        }
+    }
+    policy
 }

@@ -254,6 +254,7 @@ pub const SETTINGS: &[Setting] = &[
     accounts::VERIFY_EMAIL,
     accounts::EMAIL_SIGN_IN,
     accounts::ALLOWED_DOMAINS,
+    accounts::SELF_SERVICE,
     clients::REGISTRATION,
     clients::MOST_REGISTERED,
     clients::METADATA_DOCUMENTS,

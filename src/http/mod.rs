@@ -244,7 +244,8 @@ async fn dispatch(context: &RequestContext, route: &Route) -> HttpResponse {
         | Route::AccountProfile
         | Route::AccountPassword
         | Route::AccountDevices
-        | Route::AccountApplications => screen::account::respond(context, route).await,
+        | Route::AccountApplications
+        | Route::AccountData => screen::account::respond(context, route).await,
         Route::ChangePassword => response::redirect_303(&context.app.path(&Route::AccountPassword)),
         Route::Error => screen::error::respond(context),
         Route::Asset(file) => screen::asset::respond(context, file),

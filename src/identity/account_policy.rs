@@ -12,6 +12,24 @@ pub enum SignUp {
     Open,
 }
 
+/// What users may change themselves on the account page.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SelfServicePolicy {
+    /// The claims that users edit.
+    pub claims: Vec<String>,
+    /// Whether users change the e-mail address.
+    pub email: bool,
+    /// Whether users export their data.
+    pub export: bool,
+    /// Whether users delete the account.
+    pub deletion: bool,
+}
+
+impl SelfServicePolicy {
+    /// The claims that the operator can let users edit.
+    pub const CLAIMS: [&'static str; 5] = ["name", "given_name", "family_name", "nickname", "phone_number"];
+}
+
 /// The `accounts` section of the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccountPolicy {
@@ -21,6 +39,8 @@ pub struct AccountPolicy {
     pub verify_email: bool,
     /// Whether users may sign in by a link or a code from a mail.
     pub email_sign_in: bool,
+    /// What users may change themselves.
+    pub self_service: SelfServicePolicy,
     /// The domains whose addresses may sign up, in lower case; all if there are none.
     pub allowed_domains: Vec<String>,
 }

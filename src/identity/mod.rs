@@ -8,7 +8,7 @@ pub mod one_time_link;
 pub mod session;
 pub mod user;
 
-pub use account_policy::{AccountPolicy, SignUp};
+pub use account_policy::{AccountPolicy, SelfServicePolicy, SignUp};
 pub use consent::Consent;
 pub use device::Device;
 pub use one_time_link::{LinkCode, LinkPurpose, NewAccount, OneTimeLink};

@@ -1,6 +1,7 @@
 //! Links that work once. They are sent by mail, so opening one shows access to the mailbox.
 
 use std::collections::BTreeSet;
+use std::ops::Not;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -95,8 +96,21 @@ pub enum LinkPurpose {
     SecureAccount {
         /// The user.
         user: Uuid,
-        /// The address that the notice was sent to. The link is void if the user's address has changed.
+        /// The address that the notice was sent to.
         email: String,
+        /// Whether the notice says that the address was changed: then the link sets it back. Otherwise the link is void if
+        /// the address has changed.
+        #[serde(default, skip_serializing_if = "Not::not")]
+        restores_email: bool,
+    },
+    /// Another e-mail address for a user. It was sent to the new one.
+    ChangeEmail {
+        /// The user.
+        user: Uuid,
+        /// The present address. The link is void if it has changed.
+        from: Option<String>,
+        /// The new address.
+        to: String,
     },
     /// Nothing: no user has the address that was typed, or the address of a new account belongs to a user. The row is
     /// stored so that the answer takes equally long.
@@ -108,7 +122,10 @@ impl LinkPurpose {
     pub fn user(&self) -> Option<Uuid> {
         match self {
             Self::ResetPassword { user, .. } | Self::SignIn { user, .. } => Some(*user),
-            Self::SecureAccount { .. } | Self::CreateAccount(_) | Self::Nothing => None,
+            Self::SecureAccount { .. }
+            | Self::ChangeEmail { .. }
+            | Self::CreateAccount(_)
+            | Self::Nothing => None,
         }
     }
 }

@@ -100,6 +100,17 @@ impl User {
         self.email = email;
     }
 
+    /// Sets a verified e-mail address. If the present one is the account identifier too, the new one takes its place.
+    pub fn move_to(&mut self, email: &str) {
+        let account_id = LoginName::new(&self.account_id);
+        let present = self.email.as_deref().map(LoginName::new);
+        if present.is_some_and(|present| present == account_id) {
+            email.clone_into(&mut self.account_id);
+        }
+        self.email = Some(email.to_owned());
+        self.email_verified = true;
+    }
+
     /// Sets or removes the phone number. A new one is not verified.
     pub fn set_phone_number(&mut self, phone_number: Option<String>) {
         self.phone_number_verified &= self.phone_number == phone_number;

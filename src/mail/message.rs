@@ -64,8 +64,6 @@ pub enum Content {
     VerifyAddress {
         /// Confirms the address.
         link: String,
-        /// Six digits for the page on which the person asked.
-        code: String,
     },
     /// A browser that was not used before signed in.
     NewDevice {

@@ -255,6 +255,21 @@ events! { 'a
         /// The user.
         user: Uuid,
     }
+    /// A user edited the profile.
+    ProfileEdited = "profile_edited": info(%user) {
+        /// The user.
+        user: Uuid,
+    }
+    /// A user changed the e-mail address by the link that was sent to the new one.
+    EmailChanged = "email_changed": info(%user) {
+        /// The user.
+        user: Uuid,
+    }
+    /// A user deleted the account.
+    AccountDeleted = "account_deleted": warn(%user) {
+        /// The user.
+        user: Uuid,
+    }
     /// A person created an account.
     AccountCreated = "account_created": info(%user, invited, client_id) {
         /// The user.

@@ -8,6 +8,7 @@ use super::account_section::{AccountSection, SectionLink};
 use super::asset::File;
 use super::form::{PasswordField, Person, hidden};
 use super::moment::Moment;
+use super::self_service::SelfService;
 use super::template_context;
 use super::text::PLACE;
 use super::{Page, ScopeLine, TemplateContext, Text};
@@ -40,6 +41,8 @@ pub struct Account {
     pub languages: Vec<(String, String)>,
     /// The tag of the language that was chosen in this browser.
     pub language: Option<String>,
+    /// What the user may change.
+    pub self_service: SelfService,
 }
 
 /// One browser in which the user is signed in.
@@ -130,19 +133,22 @@ impl Account {
                 ("ar".to_owned(), "العربية".to_owned()),
             ],
             language: None,
+            self_service: SelfService::sample(),
         }
     }
 
     /// A section for a user without a password, who has one session and no applications.
     pub fn bare_sample(section: AccountSection) -> Self {
         let sample = Self::sample(section);
-        let is_for_all = |link: &SectionLink| link.section != AccountSection::Password;
+        let is_for_all =
+            |link: &SectionLink| !matches!(link.section, AccountSection::Password | AccountSection::Data);
         Self {
             min_length: None,
             sections: sample.sections.into_iter().filter(is_for_all).collect(),
             sessions: sample.sessions.into_iter().take(1).collect(),
             applications: Vec::new(),
             language: Some("de".to_owned()),
+            self_service: SelfService::default(),
             ..Self::sample(section)
         }
     }
@@ -257,6 +263,12 @@ impl Account {
                     dt { (text.user_name) }
                     dd { bdi { (self.user.account_id) } }
                 }
+                @if !self.self_service.claims.is_empty() {
+                    (self.form("profile", &self.self_service.profile_fields(text)))
+                }
+            }
+            @if let Some(email) = &self.self_service.email {
+                (SelfService::email_section(&self.form("email", &SelfService::email_fields(email, text)), text))
             }
         }
     }
@@ -271,7 +283,13 @@ impl Account {
             AccountSection::Password => self.password(text),
             AccountSection::Devices => self.sessions(text),
             AccountSection::Applications => self.applications(text),
+            AccountSection::Data => self.data(text),
         }
+    }
+
+    fn data(&self, text: &Text<'_>) -> Markup {
+        let form = |decision: &str, inside: &Markup| self.form(decision, inside);
+        self.self_service.data(&self.user.account_id, &form, text)
     }
 
     fn has_other_sessions(&self) -> bool {
@@ -437,6 +455,7 @@ impl Page for Account {
         context.part("application_section", || self.applications(text));
         context.part("password_section", || self.password(text));
         context.part("language_section", || self.language(text));
+        context.part("data_section", || self.data(text));
         context.text("section", self.section.name());
         let links = self.sections.iter();
         context.list(

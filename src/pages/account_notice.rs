@@ -18,6 +18,14 @@ pub enum AccountNotice {
     Disconnected,
     /// The language was chosen.
     LanguageChosen,
+    /// The profile was saved.
+    ProfileEdited,
+    /// A mail was sent to a new address.
+    EmailRequested,
+    /// The typed text is no e-mail address.
+    NoAddress,
+    /// The account was not deleted, because another name was typed.
+    NotDeleted,
     /// The action required a new sign-in and was not done.
     ActionPending,
     /// The typed present password is wrong.
@@ -42,11 +50,15 @@ pub enum AccountNotice {
 
 impl AccountNotice {
     /// Every notice, for tests and previews.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 18] = [
         Self::PasswordChanged,
         Self::SignedOut,
         Self::Disconnected,
         Self::LanguageChosen,
+        Self::ProfileEdited,
+        Self::EmailRequested,
+        Self::NoAddress,
+        Self::NotDeleted,
         Self::ActionPending,
         Self::WrongPassword,
         Self::TooShort,
@@ -66,6 +78,8 @@ impl AccountNotice {
             Self::SignedOut => Some("sessions"),
             Self::Disconnected => Some("applications"),
             Self::LanguageChosen => Some("language"),
+            Self::ProfileEdited => Some("profile"),
+            Self::EmailRequested => Some("email"),
             Self::ActionPending => Some("nothing"),
             _ => None,
         }
@@ -78,6 +92,10 @@ impl AccountNotice {
             Self::SignedOut => "signed-out",
             Self::Disconnected => "disconnected",
             Self::LanguageChosen => "language-chosen",
+            Self::ProfileEdited => "profile-edited",
+            Self::EmailRequested => "email-requested",
+            Self::NoAddress => "no-address",
+            Self::NotDeleted => "not-deleted",
             Self::ActionPending => "action-pending",
             Self::WrongPassword => "wrong-password",
             Self::TooShort => "too-short",
@@ -94,7 +112,12 @@ impl AccountNotice {
     /// The section that it is about, for tests and previews.
     pub(super) fn section(self) -> AccountSection {
         match self {
-            Self::LanguageChosen | Self::Expired => AccountSection::Profile,
+            Self::LanguageChosen
+            | Self::ProfileEdited
+            | Self::EmailRequested
+            | Self::NoAddress
+            | Self::Expired => AccountSection::Profile,
+            Self::NotDeleted => AccountSection::Data,
             Self::SignedOut | Self::ActionPending => AccountSection::Devices,
             Self::Disconnected => AccountSection::Applications,
             _ => AccountSection::Password,
@@ -116,6 +139,10 @@ impl AccountNotice {
             Self::SignedOut => text.account_signed_out,
             Self::Disconnected => text.account_disconnected,
             Self::LanguageChosen => text.account_language_chosen,
+            Self::ProfileEdited => text.account_profile_edited,
+            Self::EmailRequested => text.account_email_requested,
+            Self::NoAddress => text.problem_no_address,
+            Self::NotDeleted => text.problem_delete_confirm,
             Self::ActionPending => text.account_action_pending,
             Self::WrongPassword => text.problem_current_password,
             Self::TooShort => text.problem_too_short,

@@ -16,11 +16,19 @@ pub enum AccountSection {
     Devices,
     /// The applications with access to the account.
     Applications,
+    /// The account as a whole.
+    Data,
 }
 
 impl AccountSection {
     /// Every section, in the order of the page.
-    pub const ALL: [Self; 4] = [Self::Profile, Self::Password, Self::Devices, Self::Applications];
+    pub const ALL: [Self; 5] = [
+        Self::Profile,
+        Self::Password,
+        Self::Devices,
+        Self::Applications,
+        Self::Data,
+    ];
 
     /// The word that templates can compare, and the end of its address.
     pub fn name(self) -> &'static str {
@@ -29,6 +37,7 @@ impl AccountSection {
             Self::Password => "password",
             Self::Devices => "devices",
             Self::Applications => "applications",
+            Self::Data => "data",
         }
     }
 
@@ -39,6 +48,7 @@ impl AccountSection {
             Self::Password => text.password,
             Self::Devices => text.account_devices,
             Self::Applications => text.account_apps,
+            Self::Data => text.account_data,
         }
     }
 }

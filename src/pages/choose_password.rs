@@ -93,7 +93,10 @@ impl ChoiceProblem {
 
     /// Whether another password is needed.
     fn is_about_password(self) -> bool {
-        matches!(self, Self::TooShort | Self::TooLong | Self::Guessable | Self::Same)
+        matches!(
+            self,
+            Self::TooShort | Self::TooLong | Self::Guessable | Self::Same
+        )
     }
 }
 

@@ -10,9 +10,9 @@ use super::{Page, TemplateContext, Text};
 pub struct ConfirmLink {
     /// What the page is for.
     pub action: LinkAction,
-    /// The name with which the user signs in.
+    /// The name with which the user signs in, or the new address.
     pub account_id: String,
-    /// The form; none once the account is secured.
+    /// The form; none once the link was used.
     pub form: Option<LinkForm>,
 }
 
@@ -25,11 +25,36 @@ pub enum LinkAction {
     Secure,
     /// The account is secured.
     Secured,
+    /// It sets the address of the account.
+    VerifyAddress,
+    /// The address is set.
+    AddressVerified,
 }
 
 impl LinkAction {
     /// Every action, for tests and previews.
-    pub const ALL: [Self; 3] = [Self::SignIn, Self::Secure, Self::Secured];
+    pub const ALL: [Self; 5] = [
+        Self::SignIn,
+        Self::Secure,
+        Self::Secured,
+        Self::VerifyAddress,
+        Self::AddressVerified,
+    ];
+
+    /// What the page says once the link was used.
+    #[must_use]
+    pub fn done(self) -> Self {
+        match self {
+            Self::Secure => Self::Secured,
+            Self::VerifyAddress => Self::AddressVerified,
+            other => other,
+        }
+    }
+
+    /// Whether the link was used.
+    fn is_done(self) -> bool {
+        matches!(self, Self::Secured | Self::AddressVerified)
+    }
 
     /// The word that templates can compare.
     pub fn kind(self) -> &'static str {
@@ -37,6 +62,8 @@ impl LinkAction {
             Self::SignIn => "sign-in",
             Self::Secure => "secure",
             Self::Secured => "secured",
+            Self::VerifyAddress => "verify-address",
+            Self::AddressVerified => "address-verified",
         }
     }
 }
@@ -75,7 +102,7 @@ impl ConfirmLink {
         let sample = |action| Self {
             action,
             account_id: "alice@example.com".to_owned(),
-            form: (action != LinkAction::Secured).then(|| form.clone()),
+            form: (!action.is_done()).then(|| form.clone()),
         };
         LinkAction::ALL.map(sample).to_vec()
     }
@@ -85,6 +112,8 @@ impl ConfirmLink {
             LinkAction::SignIn => text.sign_in_by_link_lead,
             LinkAction::Secure => text.secure_lead,
             LinkAction::Secured => text.secured_lead,
+            LinkAction::VerifyAddress => text.verify_address_lead,
+            LinkAction::AddressVerified => text.address_verified_lead,
         };
         sentence(template, &self.account_id)
     }
@@ -109,6 +138,8 @@ impl Page for ConfirmLink {
             LinkAction::SignIn => text.sign_in,
             LinkAction::Secure => text.secure_account,
             LinkAction::Secured => text.secured_title,
+            LinkAction::VerifyAddress => text.verify_address,
+            LinkAction::AddressVerified => text.address_verified_title,
         };
         title.to_owned()
     }

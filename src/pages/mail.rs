@@ -193,7 +193,7 @@ impl Mail {
             let expires = matches!(kind, MailKind::Invitation | MailKind::ResetPassword);
             let code = matches!(
                 kind,
-                MailKind::SignUp | MailKind::SignIn | MailKind::VerifyAddress | MailKind::ResetPassword
+                MailKind::SignUp | MailKind::SignIn | MailKind::ResetPassword
             );
             let is_sign_in = kind == MailKind::NewDevice;
             Self {

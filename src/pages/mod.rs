@@ -24,6 +24,7 @@ pub mod login;
 pub mod logout;
 pub mod mail;
 pub mod moment;
+pub mod self_service;
 pub mod template_context;
 pub mod text;
 
@@ -49,6 +50,7 @@ pub use self::logged_out::LoggedOut;
 pub use self::login::{Login, LoginProblem, ProviderChoice};
 pub use self::logout::LogoutConfirm;
 pub use self::moment::Moment;
+pub use self::self_service::SelfService;
 pub use self::template_context::TemplateContext;
 pub use self::text::Text;
 

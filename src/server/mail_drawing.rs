@@ -70,13 +70,11 @@ fn mail_of(content: &Content) -> Mail {
     };
     match content.clone() {
         Content::Test => mail,
-        Content::AlreadySignedUp { link } => Mail {
+        Content::AlreadySignedUp { link } | Content::VerifyAddress { link } => Mail {
             link: Some(link),
             ..mail
         },
-        Content::SignUp { link, code }
-        | Content::SignIn { link, code }
-        | Content::VerifyAddress { link, code } => Mail {
+        Content::SignUp { link, code } | Content::SignIn { link, code } => Mail {
             link: Some(link),
             code: Some(code),
             ..mail
@@ -158,12 +156,9 @@ mod tests {
             },
             Content::SignIn {
                 link: link.clone(),
-                code: code.clone(),
-            },
-            Content::VerifyAddress {
-                link: link.clone(),
                 code,
             },
+            Content::VerifyAddress { link: link.clone() },
             Content::NewDevice {
                 device: None,
                 address: None,

@@ -164,6 +164,10 @@ mod tests {
             "mail_address_why",
             "mail_notice_why",
             "mail_expires",
+            "account_email_present",
+            "account_delete_confirm",
+            "verify_address_lead",
+            "address_verified_lead",
             "account_password_rule",
         ];
         assert_eq!(wanted, of_names.map(|name| (name, 1)));

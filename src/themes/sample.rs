@@ -96,6 +96,7 @@ pub fn all() -> Vec<Sample> {
         "password-bare",
         "devices-bare",
         "applications-bare",
+        "data-bare",
     ];
     let notices = AccountNotice::ALL.map(AccountNotice::kind);
     all.extend(states(

@@ -60,6 +60,8 @@ impl Mail {
             | Content::Invitation { link, .. }
             | Content::ResetPassword { link, .. }
             | Content::SignIn { link, .. }
+            | Content::VerifyAddress { link }
+            | Content::AddressChanged { link, .. }
             | Content::NewDevice { link, .. }
             | Content::PasswordChanged { link, .. } => link,
             Content::Test => panic!("a test has no link"),

@@ -902,8 +902,15 @@ async fn a_user_who_must_change_the_password_chooses_another_one_before_the_appl
     let browser = server.browser();
     let login = begin(&acme, &browser).await;
     let page = login.type_in("alice@example.com", &alice.password).await;
-    assert_eq!((page.page(), page.heading().as_str()), ("/link", EN.new_password_title));
-    assert_eq!(browser.fetch("/account").await.status, 303, "nobody is signed in yet");
+    assert_eq!(
+        (page.page(), page.heading().as_str()),
+        ("/link", EN.new_password_title)
+    );
+    assert_eq!(
+        browser.fetch("/account").await.status,
+        303,
+        "nobody is signed in yet"
+    );
     let same = choose(&page, &alice.password).await;
     assert!(same.text().contains(EN.problem_same_password));
     choose(&same, NEW).await.callback().code();

@@ -10,6 +10,7 @@
 
 mod account;
 mod account_links;
+mod account_self_service;
 mod acme;
 mod age_vectors;
 mod anonymous_upgrade;

@@ -5,8 +5,12 @@
 
 pub mod begin;
 pub mod change_password;
+pub mod delete_account;
 pub mod disconnect;
+pub mod edit_profile;
 pub mod end_sessions;
+pub mod export_data;
+pub mod request_email;
 pub mod view;
 
 use super::browser::Browser;

@@ -3,6 +3,7 @@
 //! To open a link changes nothing, because scanners of mails open every link. Only the form of the page that it leads to
 //! does.
 
+pub mod change_email;
 pub mod check_code;
 pub mod create_account;
 pub mod redeem;

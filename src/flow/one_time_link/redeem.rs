@@ -61,7 +61,12 @@ pub async fn redeem(
         Some(LinkPurpose::CreateAccount(new)) => {
             create_account(core, browser, login, (secret, new), chosen, now).await
         }
-        Some(LinkPurpose::SignIn { .. } | LinkPurpose::SecureAccount { .. } | LinkPurpose::Nothing)
+        Some(
+            LinkPurpose::SignIn { .. }
+            | LinkPurpose::SecureAccount { .. }
+            | LinkPurpose::ChangeEmail { .. }
+            | LinkPurpose::Nothing,
+        )
         | None => Ok(RedeemResult::LinkVoid),
     }
 }

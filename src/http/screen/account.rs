@@ -4,6 +4,7 @@ use ::http::{Method, StatusCode};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
+use super::account_self_service::{self, SelfServiceAction, SelfServiceResult};
 use super::consent::scope_line;
 use super::{account_notice, browser_redirect, csrf, device_cookie, person};
 use crate::clock::Timestamp;
@@ -36,6 +37,7 @@ enum AccountAction {
     EndOthers,
     Disconnect(String),
     Language(Option<String>),
+    SelfService(SelfServiceAction),
 }
 
 /// The section that a page begins with.
@@ -51,6 +53,7 @@ fn route_of(section: AccountSection) -> Route {
         AccountSection::Password => Route::AccountPassword,
         AccountSection::Devices => Route::AccountDevices,
         AccountSection::Applications => Route::AccountApplications,
+        AccountSection::Data => Route::AccountData,
     }
 }
 
@@ -100,7 +103,7 @@ impl AccountAction {
                     Some(Self::Language(Some(known.tag().to_owned())))
                 }),
             },
-            _ => None,
+            decision => SelfServiceAction::read(context, decision, form).map(Self::SelfService),
         }
     }
 
@@ -109,6 +112,7 @@ impl AccountAction {
         let is_this_session = |id| browser.session.as_ref().is_some_and(|session| session.id == id);
         let (outcome, notice) = match self {
             Self::Password(new) => return submit_new_password(context, page, new).await,
+            Self::SelfService(action) => return perform_self_service(context, page, action).await,
             Self::Language(language) => return set_language(context, page, language),
             Self::EndSession(id) if is_this_session(id) => {
                 return match sign_out::confirm_sign_out(core, &browser, now).await {
@@ -137,6 +141,23 @@ impl AccountAction {
             Ok(ActionResult::SignInRequired) => sign_in(context, page, true),
             Err(failure) => error::failed_page(context, &failure),
         }
+    }
+}
+
+async fn perform_self_service(
+    context: &RequestContext,
+    page: &Route,
+    action: SelfServiceAction,
+) -> HttpResponse {
+    match action.perform(context).await {
+        Ok(SelfServiceResult::Notice(notice)) if notice.name().is_some() => {
+            let session = context.cookie(Cookie::Session).unwrap_or_default();
+            account_notice::redirect(context, page, notice, session)
+        }
+        Ok(SelfServiceResult::Notice(notice)) => show(context, page, section_of(page), Some(notice)).await,
+        Ok(SelfServiceResult::Answer(answer)) => *answer,
+        Ok(SelfServiceResult::SignInRequired) => sign_in(context, page, true),
+        Err(failure) => error::failed_page(context, &failure),
     }
 }
 
@@ -262,9 +283,14 @@ fn draw(
         applications,
     } = account;
     let has_password = live.user.password.is_some();
+    let self_service = account_self_service::offered(context, &live.user);
     let rule = &context.app.core.policy.password;
     let sections = AccountSection::ALL.into_iter();
-    let sections = sections.filter(|section| has_password || *section != AccountSection::Password);
+    let sections = sections.filter(|section| match section {
+        AccountSection::Password => has_password,
+        AccountSection::Data => self_service.has_data(),
+        _ => true,
+    });
     let page = Account {
         action: context.app.path(page),
         csrf: csrf::token(context.cookie(Cookie::Session).unwrap_or_default(), FORM),
@@ -292,6 +318,7 @@ fn draw(
             theme.locales().iter().map(name).collect()
         }),
         language: context.cookie(Cookie::Language).map(ToOwned::to_owned),
+        self_service: self_service.clone(),
     };
     let status = match notice {
         Some(AccountNotice::Throttled) => StatusCode::TOO_MANY_REQUESTS,

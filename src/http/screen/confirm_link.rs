@@ -6,14 +6,16 @@ use uuid::Uuid;
 use super::link::{OpenLink, form, link_void_page};
 use super::{browser_redirect, csrf};
 use crate::flow::login::transaction::LoginContext;
+use crate::flow::one_time_link::change_email::change_email;
 use crate::flow::one_time_link::secure_account::secure_account;
 use crate::flow::one_time_link::sign_in::{LinkSignIn, sign_in_by_link};
-use crate::flow::users;
+use crate::flow::{Failure, users};
 use crate::http::context::RequestContext;
 use crate::http::cookie::Cookie;
 use crate::http::error;
 use crate::http::request::Parameters;
 use crate::http::response::HttpResponse;
+use crate::identity::LinkPurpose;
 use crate::pages::confirm_link::{ConfirmLink, LinkAction, LinkForm};
 use crate::route::Route;
 use crate::secret::{LinkSecret, Secret};
@@ -33,15 +35,21 @@ pub(super) async fn respond(
     if is_confirmed && action == LinkAction::SignIn {
         return sign_in(context, login, &link.secret).await;
     }
-    let account_id = match users::find(core, user) {
-        Ok(Some(user)) => user.account_id,
+    let account_id = match name_of(context, link, user) {
+        Ok(Some(name)) => name,
         Ok(None) => return link_void_page(context),
         Err(failure) => return error::failed_page(context, &failure),
     };
     let (action, form) = if is_confirmed {
-        match secure_account(core, &link.secret, user, context.now).await {
-            Ok(Some(_)) => (LinkAction::Secured, None),
-            Ok(None) => return link_void_page(context),
+        let done = if action == LinkAction::VerifyAddress {
+            change_email(core, &link.secret, context.now).await
+        } else {
+            let secured = secure_account(core, &link.secret, context.now).await;
+            secured.map(|address| address.is_some())
+        };
+        match done {
+            Ok(true) => (action.done(), None),
+            Ok(false) => return link_void_page(context),
             Err(failure) => return error::failed_page(context, &failure),
         }
     } else {
@@ -73,4 +81,13 @@ pub(super) async fn sign_in(
         Ok(LinkSignIn::Void) => link_void_page(context),
         Err(failure) => error::failed_page(context, &failure),
     }
+}
+
+/// The name that the page shows: the new address, or the account identifier.
+fn name_of(context: &RequestContext, link: &OpenLink, user: Uuid) -> Result<Option<String>, Failure> {
+    if let LinkPurpose::ChangeEmail { to, .. } = &link.purpose {
+        return Ok(Some(to.clone()));
+    }
+    let user = users::find(&context.app.core, user)?;
+    Ok(user.map(|user| user.account_id))
 }

@@ -37,7 +37,7 @@ const MAX_NAME: usize = 200;
 /// A link that can be used, and what it is for.
 pub(super) struct OpenLink {
     pub(super) secret: Secret<LinkSecret>,
-    purpose: LinkPurpose,
+    pub(super) purpose: LinkPurpose,
     requested_in: Option<RequestingSignIn>,
 }
 
@@ -65,6 +65,7 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
     let action = match link.purpose {
         LinkPurpose::SignIn { user, .. } => Some((LinkAction::SignIn, user)),
         LinkPurpose::SecureAccount { user, .. } => Some((LinkAction::Secure, user)),
+        LinkPurpose::ChangeEmail { user, .. } => Some((LinkAction::VerifyAddress, user)),
         _ => None,
     };
     if let Some(action) = action {
@@ -216,7 +217,10 @@ fn draw(
             Ok(None) => return link_void_page(context),
             Err(failure) => return error::failed_page(context, &failure),
         },
-        LinkPurpose::SignIn { .. } | LinkPurpose::SecureAccount { .. } | LinkPurpose::Nothing => {
+        LinkPurpose::SignIn { .. }
+        | LinkPurpose::SecureAccount { .. }
+        | LinkPurpose::ChangeEmail { .. }
+        | LinkPurpose::Nothing => {
             return link_void_page(context);
         }
     };

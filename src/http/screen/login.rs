@@ -156,7 +156,9 @@ async fn sign_in_with_password(
             answer
         }
         Ok(SignIn::ClientRefused(redirect)) => browser_redirect::send(context, redirect),
-        Ok(SignIn::MustChange(secret)) => response::redirect_303(&link::address(context, &login.sealed, &secret)),
+        Ok(SignIn::MustChange(secret)) => {
+            response::redirect_303(&link::address(context, &login.sealed, &secret))
+        }
         Ok(SignIn::Refused) => draw_again(LoginProblem::Credentials).await,
         Ok(SignIn::Expired) => draw_again(LoginProblem::Expired).await,
         Err(Failure::Busy) => {

@@ -2,6 +2,7 @@
 
 pub mod account;
 mod account_notice;
+mod account_self_service;
 pub mod asset;
 pub mod browser_redirect;
 pub mod check_mail;

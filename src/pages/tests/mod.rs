@@ -322,6 +322,12 @@ fn hostile_account(section: AccountSection) -> Account {
         }],
         languages: vec![(evil(), evil())],
         language: Some(evil()),
+        self_service: SelfService {
+            claims: vec![(evil(), evil())],
+            email: Some(evil()),
+            exports: true,
+            deletes: true,
+        },
     }
 }
 

@@ -2,6 +2,9 @@
 //!
 //! A text with `{}` has a name or a number put in its place.
 
+#[macro_use]
+mod entries;
+
 mod ar;
 mod de;
 mod en;
@@ -26,32 +29,6 @@ pub const PLACE_OPTIONAL: [&str; 1] = ["problem_too_long"];
 
 /// Texts that have a form for each kind of number, separated by `|`: see [`super::moment`].
 pub const PLURAL: [&str; 3] = ["minutes_ago", "hours_ago", "days_ago"];
-
-macro_rules! texts {
-    ($($(#[$doc:meta])* pub $name:ident: &'static str,)*) => {
-        /// The texts of one language, borrowed from this module or from a theme.
-        #[derive(Clone, Copy, Debug)]
-        pub struct Text<'a> {
-            $($(#[$doc])* pub $name: &'a str,)*
-        }
-
-        impl<'a> Text<'a> {
-            /// Every text with its name, in the order of the pages.
-            pub fn entries(&self) -> impl Iterator<Item = (&'static str, &'a str)> {
-                [$((stringify!($name), self.$name),)*].into_iter()
-            }
-
-            /// These texts, with others in the place of some.
-            #[must_use]
-            pub fn with(mut self, others: &'a BTreeMap<String, String>) -> Self {
-                $(if let Some(other) = others.get(stringify!($name)) {
-                    self.$name = other;
-                })*
-                self
-            }
-        }
-    };
-}
 
 texts! {
     /// Heading and button of the sign-in page.
@@ -420,6 +397,46 @@ texts! {
     pub account_since: &'static str,
     /// Button.
     pub account_disconnect: &'static str,
+    /// Label.
+    pub claim_given_name: &'static str,
+    /// Label.
+    pub claim_family_name: &'static str,
+    /// Label.
+    pub claim_nickname: &'static str,
+    /// Label.
+    pub claim_phone_number: &'static str,
+    /// The present address; `{}` is the address.
+    pub account_email_present: &'static str,
+    /// Label.
+    pub account_email_new: &'static str,
+    /// Button.
+    pub account_email_change: &'static str,
+    /// It was done.
+    pub account_email_requested: &'static str,
+    /// It was done.
+    pub account_profile_edited: &'static str,
+    /// Link and heading: the account as a whole.
+    pub account_data: &'static str,
+    /// What the file has in it.
+    pub account_export_note: &'static str,
+    /// Button.
+    pub account_export: &'static str,
+    /// What the button ends.
+    pub account_delete_note: &'static str,
+    /// Label; `{}` is the name to sign in with.
+    pub account_delete_confirm: &'static str,
+    /// Heading and button.
+    pub account_delete: &'static str,
+    /// The account was not deleted.
+    pub problem_delete_confirm: &'static str,
+    /// Heading and button.
+    pub verify_address: &'static str,
+    /// What the button does; `{}` is the address.
+    pub verify_address_lead: &'static str,
+    /// Heading.
+    pub address_verified_title: &'static str,
+    /// What holds now; `{}` is the address.
+    pub address_verified_lead: &'static str,
     /// A time within the last minute.
     pub just_now: &'static str,
     /// A time in the past, in the forms of its number: see [`PLURAL`].

@@ -1,0 +1,65 @@
+//! A user exports what the service knows of them.
+
+use serde_json::{Value, json};
+
+use super::ActionResult;
+use super::view::{Account, view};
+use crate::clock::Timestamp;
+use crate::flow::browser::Browser;
+use crate::flow::{Core, Failure};
+use crate::identity::{LinkedIdentity, Session};
+
+/// The data of the signed-in user as JSON, with the names of the standard claims. Secrets and digests are not in it.
+pub async fn export_data(
+    core: &Core,
+    browser: &Browser,
+    now: Timestamp,
+) -> Result<ActionResult<Value>, Failure> {
+    let account = view(core, browser, now).await?;
+    Ok(match account {
+        ActionResult::Done(account) if account.live.session.is_fresh(now) => {
+            ActionResult::Done(document(core, &account))
+        }
+        ActionResult::Done(_) | ActionResult::SignInRequired => ActionResult::SignInRequired,
+    })
+}
+
+fn document(core: &Core, account: &Account) -> Value {
+    let user = &account.live.user;
+    let session = |session: &Session| {
+        json!({
+            "browser": session.device.name(),
+            "address": session.device.address,
+            "signed_in_at": session.created_at.rfc3339(),
+            "last_used_at": session.last_used_at.rfc3339(),
+        })
+    };
+    let identity = |identity: &LinkedIdentity| {
+        json!({
+            "provider": identity.provider,
+            "issuer": identity.issuer,
+            "subject": identity.subject,
+            "linked_at": identity.linked_at.rfc3339(),
+        })
+    };
+    json!({
+        "sub": user.uuid,
+        "account_id": user.account_id,
+        "email": user.email,
+        "email_verified": user.email_verified,
+        "phone_number": user.phone_number,
+        "phone_number_verified": user.phone_number_verified,
+        "user_type": user.user_type,
+        "venue_id": user.venue_id,
+        "organization": user.organization,
+        "source": user.source,
+        "claims": user.claims,
+        "groups": core.catalog().groups().of(user),
+        "has_password": user.password.is_some(),
+        "identities": user.identities.iter().map(identity).collect::<Vec<_>>(),
+        "sessions": account.sessions.iter().map(|(_, of)| session(of)).collect::<Vec<_>>(),
+        "applications": account.applications,
+        "created_at": user.created_at.rfc3339(),
+        "updated_at": user.updated_at.rfc3339(),
+    })
+}

@@ -1,0 +1,130 @@
+//! What users change themselves on the account page: the profile, the address, and the account as a whole.
+
+use maud::{Markup, html};
+
+use super::Text;
+use super::form::sentence;
+
+/// What the operator lets the user do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SelfService {
+    /// The claims that the user edits: name of the claim and present value.
+    pub claims: Vec<(String, String)>,
+    /// The present e-mail address, if the user may change it.
+    pub email: Option<String>,
+    /// Whether the user may export the data.
+    pub exports: bool,
+    /// Whether the user may delete the account.
+    pub deletes: bool,
+}
+
+impl SelfService {
+    /// A user who may do everything.
+    pub fn sample() -> Self {
+        let claim = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        Self {
+            claims: vec![
+                claim("name", "Alice Example"),
+                claim("phone_number", "+32 2 555 01 23"),
+            ],
+            email: Some("alice@example.com".to_owned()),
+            exports: true,
+            deletes: true,
+        }
+    }
+
+    /// Whether there is anything about the account as a whole.
+    pub fn has_data(&self) -> bool {
+        self.exports || self.deletes
+    }
+
+    /// The fields of the form for the profile.
+    pub(super) fn profile_fields(&self, text: &Text<'_>) -> Markup {
+        html! {
+            @for (name, value) in &self.claims {
+                @let (label, autocomplete) = claim_field(name, text);
+                div.field {
+                    label for={ "claim-" (name) } { (label) }
+                    input id={ "claim-" (name) } name=(name) type="text" value=(value) dir="auto" maxlength="200"
+                        autocomplete=(autocomplete);
+                }
+            }
+            button.button.button-quiet type="submit" { (text.account_save) }
+        }
+    }
+
+    /// The fields of the form for the address.
+    pub(super) fn email_fields(present: &str, text: &Text<'_>) -> Markup {
+        html! {
+            p.note { (sentence(text.account_email_present, present)) }
+            div.field {
+                label for="email" { (text.account_email_new) }
+                input #email name="email" type="email" required dir="auto" autocomplete="email" autocapitalize="none"
+                    autocorrect="off" spellcheck="false";
+            }
+            button.button.button-quiet type="submit" { (text.account_email_change) }
+        }
+    }
+
+    /// The section with the form for the address.
+    pub(super) fn email_section(form: &Markup, text: &Text<'_>) -> Markup {
+        html! {
+            section aria-labelledby="address" {
+                h2 #address { (text.email) }
+                (form)
+            }
+        }
+    }
+
+    /// The forms about the account as a whole; empty if the user may do nothing with it. `form` draws a form by the value
+    /// of `decision` and its content.
+    pub(super) fn data(
+        &self,
+        account_id: &str,
+        form: &dyn Fn(&str, &Markup) -> Markup,
+        text: &Text<'_>,
+    ) -> Markup {
+        let export = html! {
+            button.button.button-quiet type="submit" { (text.account_export) }
+        };
+        html! {
+            @if self.exports {
+                section aria-labelledby="data" {
+                    h2 #data { (text.account_data) }
+                    p.note { (text.account_export_note) }
+                    (form("export", &export))
+                }
+            }
+            @if self.deletes {
+                section aria-labelledby="delete" {
+                    h2 #delete { (text.account_delete) }
+                    p.note { (text.account_delete_note) }
+                    (form("delete", &Self::deletion_fields(account_id, text)))
+                }
+            }
+        }
+    }
+
+    /// The fields of the form that deletes the account. The user types the account identifier, so that no slip deletes it.
+    fn deletion_fields(account_id: &str, text: &Text<'_>) -> Markup {
+        html! {
+            div.field {
+                label for="confirm" { (sentence(text.account_delete_confirm, account_id)) }
+                input #confirm name="confirm" type="text" required dir="auto" autocomplete="off" autocapitalize="none"
+                    autocorrect="off" spellcheck="false";
+            }
+            button.button.button-quiet type="submit" { (text.account_delete) }
+        }
+    }
+}
+
+/// The label of a claim, and what browsers fill in.
+fn claim_field<'a>(name: &str, text: &Text<'a>) -> (&'a str, &'static str) {
+    match name {
+        "given_name" => (text.claim_given_name, "given-name"),
+        "family_name" => (text.claim_family_name, "family-name"),
+        "nickname" => (text.claim_nickname, "nickname"),
+        "phone_number" => (text.claim_phone_number, "tel"),
+        _ => (text.account_display_name, "name"),
+    }
+}
