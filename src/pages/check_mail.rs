@@ -25,6 +25,8 @@ pub struct CheckMail {
     pub problem: Option<CodeProblem>,
     /// The address of the page that sends another mail.
     pub again: String,
+    /// The address of the sign-in page.
+    pub sign_in: String,
 }
 
 /// Why a code was not accepted.
@@ -76,6 +78,7 @@ impl CheckMail {
             recipient: "alice@example.com".to_owned(),
             problem: None,
             again: "/recover?transaction=4lQ0bI2xQ9mN".to_owned(),
+            sign_in: "/login?transaction=4lQ0bI2xQ9mN".to_owned(),
         };
         let sign_up = Self {
             purpose: MailPurpose::SignUp,
@@ -135,7 +138,10 @@ impl CheckMail {
     }
 
     fn other_way(&self, text: &Text<'_>) -> Markup {
-        html! { p.note { (text.check_mail_note) " " a href=(self.again) data-optional { (text.send_again) } } }
+        html! {
+            p.note { (text.check_mail_note) " " a href=(self.again) data-optional { (text.send_again) } }
+            p.note { a href=(self.sign_in) data-optional { (text.back_to_sign_in) } }
+        }
     }
 }
 
@@ -173,5 +179,6 @@ impl Page for CheckMail {
             self.problem.map_or("", |problem| problem.text(text)),
         );
         context.text("again_href", &self.again);
+        context.text("sign_in_href", &self.sign_in);
     }
 }

@@ -166,7 +166,10 @@ impl ChoosePassword {
         let field = PasswordField {
             id: "new-password",
             name: "new-password",
-            label: text.account_new_password,
+            label: match self.new_account {
+                Some(_) => text.password,
+                None => text.account_new_password,
+            },
             label_link: None,
             autocomplete: "new-password",
             enterkeyhint: "done",

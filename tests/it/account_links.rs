@@ -599,8 +599,13 @@ async fn a_locked_user_loses_sessions_and_grants_at_once() {
         "invalid_grant"
     );
     assert_eq!(browser.visit("/account").await.page(), "/login");
-    let refused = choose(&server.browser().visit(&mail.link()).await, NEW).await;
-    assert_eq!(refused.heading(), EN.error_link);
+    let refused = server.browser().visit(&mail.link()).await;
+    assert_eq!((refused.status, refused.heading().as_str()), (400, EN.error_link));
+    user::set_enabled(server.admin(), "alice@example.com".to_owned(), true)
+        .await
+        .unwrap();
+    let page = server.browser().visit(&mail.link()).await;
+    assert_eq!(choose(&page, NEW).await.page(), "/account", "it was not used up");
 }
 
 #[tokio::test]

@@ -77,8 +77,8 @@ pub async fn invite(admin: Admin<'_>, request: InviteUser) -> AdminResult<LinkVi
     } = request;
     let mut faults = Vec::new();
     if core.policy.accounts.sign_up == SignUp::Off {
-        let detail = "accounts.sign_up is off: set it to invitation or open";
-        faults.push(FaultCode::NotAllowed.at(["email"], detail));
+        let detail = "accounts.sign_up is off, so nobody can be invited: set it to invitation or open, and restart the service";
+        faults.push(FaultCode::NotAllowed.at([], detail));
     }
     if !looks_like_email(&email) {
         faults.push(FaultCode::Invalid.at(["email"], format!("{email:?} is no e-mail address")));
@@ -131,15 +131,15 @@ pub async fn reset(admin: Admin<'_>, request: ResetUser) -> AdminResult<LinkView
     let mut faults = Vec::new();
     if !user.enabled {
         let detail = "the user is disabled: enable the user first";
-        faults.push(FaultCode::NotAllowed.at(["enabled"], detail));
+        faults.push(FaultCode::NotAllowed.at([], detail));
     }
     if request.mail && user.email.is_none() {
         let detail = "the user has no e-mail address: pass the link on instead";
-        faults.push(FaultCode::NotAllowed.at(["email"], detail));
+        faults.push(FaultCode::NotAllowed.at([], detail));
     }
     if request.mail && !core.policy.sends_mail {
         let detail = "no mail can be sent: set mail.url, or pass the link on instead";
-        faults.push(FaultCode::NotAllowed.at(["mail"], detail));
+        faults.push(FaultCode::NotAllowed.at([], detail));
     }
     all_or_none(about(KIND, &request.who, faults).collect())?;
     let email = user.email.clone().filter(|_| request.mail);

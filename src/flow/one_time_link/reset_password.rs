@@ -4,7 +4,7 @@ use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use super::redeem::{ChosenPassword, RedeemResult};
-use super::use_up;
+use super::{find, use_up};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::check_password::check_password;
@@ -53,22 +53,17 @@ pub(super) async fn reset_password(
     )?;
     let secret = secret.clone();
     let started = start_session(core, browser, login, event, now, move |tx| {
-        let link = use_up(tx, &secret, now)?;
-        let Some(LinkPurpose::ResetPassword {
-            user,
-            email,
-            password,
-        }) = link.map(|link| link.purpose)
-        else {
+        let link = find(&*tx, &secret, now)?;
+        let Some(purpose) = link.map(|link| link.purpose) else {
             return Ok(None);
         };
-        let is_as_before = |user: &User| {
-            let fingerprint = user.password.as_ref().map(PasswordHash::fingerprint);
-            user.enabled && fingerprint == password && (email.is_none() || user.email == email)
-        };
-        let Some(mut user) = USERS.get(&*tx, &user)?.filter(is_as_before) else {
+        let LinkPurpose::ResetPassword { user, email, .. } = &purpose else {
             return Ok(None);
         };
+        let Some(mut user) = USERS.get(&*tx, user)?.filter(|user| may_reset(user, &purpose)) else {
+            return Ok(None);
+        };
+        use_up(tx, &secret, now)?;
         user.password = Some(hash.clone());
         user.must_change_password = false;
         user.email_verified |= email.is_some();
@@ -105,4 +100,14 @@ async fn is_present(core: &Core, user: &User, chosen: &Zeroizing<String>) -> Res
     let attempt = PasswordAttempt::trusted();
     let check = check_password(core, user.password.clone(), chosen.clone(), attempt).await?;
     Ok(check.matches)
+}
+
+/// Whether a link for this purpose can still set a password of this user. It stays valid while the user is disabled, but
+/// can only be used after the user is enabled again.
+pub fn may_reset(user: &User, purpose: &LinkPurpose) -> bool {
+    let LinkPurpose::ResetPassword { email, password, .. } = purpose else {
+        return false;
+    };
+    let fingerprint = user.password.as_ref().map(PasswordHash::fingerprint);
+    user.enabled && fingerprint == *password && (email.is_none() || user.email == *email)
 }

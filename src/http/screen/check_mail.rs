@@ -3,7 +3,7 @@
 use ::http::{Method, StatusCode};
 
 use super::login_context::LoginRequest;
-use super::recover::load;
+use super::recover::{load, sign_in_address};
 use super::{browser_redirect, confirm_link, csrf, link};
 use crate::flow::login::transaction::LoginContext;
 use crate::flow::one_time_link::check_code::{CodeCheck, check_code};
@@ -97,6 +97,7 @@ fn draw(
         csrf: csrf::token(cookie, &form(login)),
         recipient: requested.recipient.clone(),
         problem,
+        sign_in: sign_in_address(context, login),
         again: with_query(&again, &[("address", &requested.recipient)]),
     };
     let status = match problem {

@@ -9,6 +9,7 @@ use crate::flow::account::begin;
 use crate::flow::login::transaction::{Destination, LoginContext};
 use crate::flow::one_time_link::find;
 use crate::flow::one_time_link::redeem::{ChosenPassword, RedeemResult, redeem};
+use crate::flow::one_time_link::reset_password::may_reset;
 use crate::flow::{Failure, users};
 use crate::http::context::RequestContext;
 use crate::http::cookie::{A_YEAR, Cookie};
@@ -213,8 +214,8 @@ fn draw(
     let (account_id, new_account) = match &link.purpose {
         LinkPurpose::CreateAccount(new) => (new.email.clone(), Some(name.to_owned())),
         LinkPurpose::ResetPassword { user, .. } => match users::find(&context.app.core, *user) {
-            Ok(Some(user)) => (user.account_id, None),
-            Ok(None) => return link_void_page(context),
+            Ok(Some(user)) if may_reset(&user, &link.purpose) => (user.account_id, None),
+            Ok(_) => return link_void_page(context),
             Err(failure) => return error::failed_page(context, &failure),
         },
         LinkPurpose::SignIn { .. }

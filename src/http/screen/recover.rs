@@ -64,7 +64,7 @@ pub(super) async fn load(context: &RequestContext) -> Result<LoginRequest, Box<H
 }
 
 /// The address of the sign-in page, also for a client that asked for a new account.
-fn sign_in_address(context: &RequestContext, login: &LoginContext) -> String {
+pub(super) fn sign_in_address(context: &RequestContext, login: &LoginContext) -> String {
     let page = browser_redirect::page_address(context, &Route::Login, &login.sealed);
     with_query(&page, &[("sign_in", "1")])
 }
