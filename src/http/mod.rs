@@ -35,6 +35,7 @@ use self::refusal_log::RefusalLog;
 use self::request::{BodyError, MAX_UNREAD, discard_unread, has_valid_host, keep_unread, read_body};
 use self::response::{HttpResponse, empty};
 use crate::app::{App, RequestPermit};
+use crate::identity::one_time_link::MailReason;
 use crate::net::{Peer, REQUEST_TIMEOUT};
 use crate::oauth::error::printable;
 use crate::observe::metrics::RefusalReason;
@@ -232,9 +233,9 @@ async fn dispatch(context: &RequestContext, route: &Route) -> HttpResponse {
         Route::ClientConfiguration(client_id) => endpoint::register::manage(context, client_id).await,
         Route::EndSession => endpoint::end_session::respond(context).await,
         Route::Login => Box::pin(screen::login::respond(context)).await,
-        Route::Recover => Box::pin(screen::recover::respond(context)).await,
-        Route::SignUp => Box::pin(screen::sign_up::respond(context)).await,
-        Route::SignInByMail => Box::pin(screen::sign_in_by_mail::respond(context)).await,
+        Route::Recover => Box::pin(screen::request_mail::respond(context, MailReason::Reset)).await,
+        Route::SignUp => Box::pin(screen::request_mail::respond(context, MailReason::SignUp)).await,
+        Route::SignInByMail => Box::pin(screen::request_mail::respond(context, MailReason::SignIn)).await,
         Route::CheckMail => Box::pin(screen::check_mail::respond(context)).await,
         Route::Link => Box::pin(screen::link::respond(context)).await,
         Route::Consent => Box::pin(screen::consent::respond(context)).await,

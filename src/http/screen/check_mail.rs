@@ -2,8 +2,9 @@
 
 use ::http::{Method, StatusCode};
 
+use super::address_request::page_of;
 use super::login_context::LoginRequest;
-use super::recover::{load, sign_in_address};
+use super::request_mail::{load, sign_in_address};
 use super::{browser_redirect, confirm_link, csrf, link};
 use crate::flow::login::transaction::LoginContext;
 use crate::flow::one_time_link::check_code::{CodeCheck, check_code};
@@ -16,8 +17,8 @@ use crate::identity::one_time_link::{MailReason, RequestedMail};
 use crate::oauth::redirect_uri::with_query;
 use crate::observe::audit;
 use crate::observe::audit::Event;
+use crate::pages::ErrorKind;
 use crate::pages::check_mail::{CheckMail, CodeProblem};
-use crate::pages::{ErrorKind, MailPurpose};
 use crate::route::Route;
 
 /// The address of the page for a mail that was requested in this sign-in.
@@ -83,11 +84,7 @@ fn draw(
     problem: Option<CodeProblem>,
 ) -> HttpResponse {
     let cookie = context.cookie(Cookie::Browser).unwrap_or_default();
-    let (purpose, again) = match requested.reason {
-        MailReason::Reset => (MailPurpose::Reset, Route::Recover),
-        MailReason::SignUp => (MailPurpose::SignUp, Route::SignUp),
-        MailReason::SignIn => (MailPurpose::SignIn, Route::SignInByMail),
-    };
+    let (purpose, again) = page_of(requested.reason);
     let again = browser_redirect::page_address(context, &again, &login.sealed);
     let page = CheckMail {
         purpose,

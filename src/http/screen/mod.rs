@@ -3,6 +3,7 @@
 pub mod account;
 mod account_notice;
 mod account_self_service;
+mod address_request;
 pub mod asset;
 pub mod browser_redirect;
 pub mod check_mail;
@@ -19,9 +20,7 @@ pub mod link;
 pub mod login;
 pub mod login_context;
 pub mod logout;
-pub mod recover;
-pub mod sign_in_by_mail;
-pub mod sign_up;
+pub mod request_mail;
 
 use crate::identity::User;
 use crate::pages::Person;
