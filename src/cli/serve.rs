@@ -62,6 +62,7 @@ fn announce(announcement: &Announcement<'_>, output: &mut Output<'_>) -> Result<
     let Announcement {
         listening,
         issuer,
+        mails,
         example,
     } = announcement;
     let discovery = Route::OpenidConfiguration.url(issuer);
@@ -70,6 +71,7 @@ fn announce(announcement: &Announcement<'_>, output: &mut Output<'_>) -> Result<
             "listen": listening,
             "issuer": issuer,
             "discovery": discovery,
+            "mails": mails,
             "username": dev::USER,
             "password": example.password.as_str(),
             "client_id": dev::CLIENT,
@@ -78,6 +80,9 @@ fn announce(announcement: &Announcement<'_>, output: &mut Output<'_>) -> Result<
     }
     output.line(&format!("listening  {} ({issuer}/)", listening.join(" ")))?;
     output.line(&format!("discovery  {discovery}"))?;
+    if let Some(mails) = mails {
+        output.line(&format!("mails      {mails}"))?;
+    }
     output.line(&format!(
         "sign in    {} with the password {}",
         dev::USER,

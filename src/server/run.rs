@@ -31,6 +31,7 @@ use crate::net::notify;
 use crate::net::open_connections::OpenConnections;
 use crate::net::tls::Acceptor;
 use crate::observe::readings::Readings;
+use crate::route::Route;
 use crate::themes::folder::ThemeFolder;
 use crate::themes::theme_set::Themes;
 
@@ -43,6 +44,8 @@ pub struct Announcement<'a> {
     pub listening: &'a [String],
     /// The issuer.
     pub issuer: &'a str,
+    /// The page of the mails, if they are kept in memory instead of sent.
+    pub mails: Option<String>,
     /// The example client and user.
     pub example: &'a Example,
 }
@@ -89,6 +92,11 @@ async fn serve_until_stopped(
         announce(&Announcement {
             listening: &listening,
             issuer: &config.issuer,
+            mails: config
+                .settings
+                .mail
+                .is_none()
+                .then(|| Route::DevMail.url(&config.issuer)),
             example: &example,
         })?;
         Some(example)

@@ -79,6 +79,8 @@ struct Form<'a> {
     action: &'a str,
     /// Whether it is sent as the service reads forms: by POST and URL-encoded.
     is_readable: bool,
+    /// Whether pages got it after themes were written without it.
+    is_optional: bool,
     parts: BTreeSet<Part<'a>>,
 }
 
@@ -91,6 +93,7 @@ impl<'a> Form<'a> {
             action: tag.attribute("action").unwrap_or_default(),
             is_readable: method.eq_ignore_ascii_case("post")
                 && tag.attribute("enctype").is_none_or(is_urlencoded),
+            is_optional: tag.attribute("data-optional").is_some(),
             parts: BTreeSet::new(),
         }
     }
@@ -232,6 +235,7 @@ fn form_problems(page: &[Tag<'_>], content: &[Tag<'_>], own: Option<&str>) -> Ve
         let parts: Vec<String> = form.parts.iter().map(ToString::to_string).collect();
         let parts = parts.join(", ");
         match found.iter().filter(|other| other.replaces(form)).count() {
+            0 if form.is_optional => {}
             0 => problems.push(format!(
                 "a form is missing or incomplete: print the variable that holds it, or write a form with method=\"post\", \
                  action=\"{{{{ action }}}}\" and {parts}"
@@ -436,6 +440,15 @@ mod tests {
             let page = format!("{}{FORM}", hidden.replace("FORM", evil));
             assert_ne!(problems(&page), Vec::<String>::new(), "{page}");
         }
+    }
+
+    #[test]
+    fn an_optional_form_may_be_missing_but_not_sent_elsewhere() {
+        let optional = FORM.replace("<form", "<form data-optional");
+        assert_eq!(check_forms("login.html", "", &optional, None), []);
+        assert_eq!(check_forms("login.html", FORM, &optional, None), []);
+        let elsewhere = FORM.replace("/login", "/elsewhere");
+        assert_eq!(check_forms("login.html", &elsewhere, &optional, None).len(), 1);
     }
 
     #[test]

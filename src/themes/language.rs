@@ -123,6 +123,7 @@ mod tests {
             "new_account_lead",
             "sign_in_by_link_lead",
             "secure_lead",
+            "secure_restores_address",
             "secured_lead",
             "consent_lead",
             "consent_user",

@@ -9,6 +9,7 @@ use ring::digest;
 use super::check::check_content;
 use super::finding::{Finding, Severity};
 use super::language::parse_language;
+use super::mail;
 use super::manifest;
 use super::manifest::Manifest;
 use super::media::Media;
@@ -90,6 +91,7 @@ impl Theme {
             return Ok(());
         }
         let names: BTreeSet<String> = sources.keys().cloned().collect();
+        self.findings.extend(unknown_templates(&names));
         let assets = self.files.keys().map(|name| (name.clone(), self.file_url(name)));
         let (templates, findings) = Templates::compile(sources, Arc::new(assets.collect()));
         self.findings.extend(findings);
@@ -132,6 +134,23 @@ impl Theme {
         found.retain(|finding| !self.findings.contains(finding));
         self.findings.extend(found.into_iter().rev());
     }
+}
+
+/// Notes the templates that no page and no mail has.
+fn unknown_templates(names: &BTreeSet<String>) -> impl Iterator<Item = Finding> {
+    let pages = sample::all().into_iter().map(|sample| sample.page.name());
+    let mut known: BTreeSet<String> = pages.map(|page| format!("{page}.html")).collect();
+    known.insert(LAYOUT.to_owned());
+    known.extend(mail::template_names());
+    names
+        .difference(&known)
+        .cloned()
+        .collect::<Vec<_>>()
+        .into_iter()
+        .map(|name| {
+            let message = "no page or mail has this name: it is used only if another template includes it";
+            Finding::new(Severity::Note, name, message)
+        })
 }
 
 /// A file as text.

@@ -115,11 +115,23 @@ impl Theme {
     }
 }
 
+/// The template of mails without one of their own.
+const LAYOUT: &str = "layout";
+
+fn path(name: &str, part: MailPart) -> String {
+    format!("{FOLDER}{name}.{}", part.extension())
+}
+
 /// The template of a part: the one of this kind, or the one of all kinds.
 fn template_name(templates: &Templates, kind: MailKind, part: MailPart) -> Option<String> {
-    let extension = part.extension();
-    let names = [kind.name(), "layout"].map(|name| format!("{FOLDER}{name}.{extension}"));
+    let names = [kind.name(), LAYOUT].map(|name| path(name, part));
     names.into_iter().find(|name| templates.has(name))
+}
+
+/// The names that templates of mails can have.
+pub(super) fn template_names() -> impl Iterator<Item = String> {
+    let names = MailKind::ALL.map(MailKind::name).into_iter().chain([LAYOUT]);
+    names.flat_map(|name| [MailPart::Text, MailPart::Html].map(|part| path(name, part)))
 }
 
 /// What a reader needs and this part of the mail does not have.
@@ -233,6 +245,7 @@ mod tests {
                 "mail/layout.html",
             ),
             ("mail/test.txt", "{{ nothing }}", "mail/test.txt"),
+            ("mail/signup.txt", "{{ link }}", "mail/signup.txt"),
         ] {
             let theme = theme(&[(name, template)]);
             let places: Vec<_> = theme
