@@ -79,20 +79,28 @@ pub(super) fn policy(reader: &mut Reader<'_>, sends_mail: bool) -> AccountPolicy
     }
     AccountPolicy {
         sign_up,
-        self_service: self_service(reader, sends_mail),
+        self_service: self_service(reader, sends_mail, verify_email || sign_up != SignUp::Open),
         verify_email,
         email_sign_in,
         allowed_domains: domains.iter().map(|domain| domain.to_lowercase()).collect(),
     }
 }
 
-fn self_service(reader: &mut Reader<'_>, sends_mail: bool) -> SelfServicePolicy {
+fn self_service(reader: &mut Reader<'_>, sends_mail: bool, verifies: bool) -> SelfServicePolicy {
     let (words, origin) = reader.list(SELF_SERVICE.key);
     let mut policy = SelfServicePolicy::default();
     for word in words {
         match word.as_str() {
             "email" if !sends_mail => {
                 let message = format!("{} = \"email\" needs mail.url", SELF_SERVICE.key);
+                reader.fault(&origin, message);
+            }
+            // A stranger could take the previous address, and the link that sets it back would be void.
+            "email" if !verifies => {
+                let message = format!(
+                    "{} = \"email\" needs accounts.verify_email = true, if accounts.sign_up is open",
+                    SELF_SERVICE.key
+                );
                 reader.fault(&origin, message);
             }
             "email" => policy.email = true,

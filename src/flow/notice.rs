@@ -30,7 +30,7 @@ impl DrawnNotice {
         let purpose = LinkPurpose::SecureAccount {
             user: user.uuid,
             email: to.clone(),
-            restores_email: false,
+            replaced_by: None,
         };
         let link = DrawnLink::draw(core, purpose, now + OneTimeLink::NOTICE_LIFETIME);
         let message = Message {

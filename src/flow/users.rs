@@ -53,6 +53,15 @@ pub fn end_sessions_and_families(
     Ok(ended)
 }
 
+/// Replaces the login names of a user in the index. No other user has the new ones.
+pub fn replace_login_names(tx: &mut dyn Tx, before: &User, after: &User) -> Result<(), StoreError> {
+    remove_login_names(tx, before)?;
+    for name in after.login_names() {
+        USERS_BY_LOGIN_NAME.put(tx, name.as_str(), &after.uuid)?;
+    }
+    Ok(())
+}
+
 /// Removes the login names of a user from the index. If the index gives a name to another user, it stays.
 pub fn remove_login_names(tx: &mut dyn Tx, user: &User) -> Result<(), StoreError> {
     for name in user.login_names() {

@@ -59,7 +59,7 @@ impl AccountPolicy {
 }
 
 /// The domain of an address, in lower case.
-pub fn domain_of(email: &str) -> Option<String> {
+fn domain_of(email: &str) -> Option<String> {
     email.rsplit_once('@').map(|(_, domain)| domain.to_lowercase())
 }
 

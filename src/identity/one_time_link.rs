@@ -1,7 +1,6 @@
 //! Links that work once. They are sent by mail, so opening one shows access to the mailbox.
 
 use std::collections::BTreeSet;
-use std::ops::Not;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -98,15 +97,17 @@ pub enum LinkPurpose {
         user: Uuid,
         /// The address that the notice was sent to.
         email: String,
-        /// Whether the notice says that the address was changed: then the link sets it back. Otherwise the link is void if
-        /// the address has changed.
-        #[serde(default, skip_serializing_if = "Not::not")]
-        restores_email: bool,
+        /// The address that replaced it, if the notice says that: then the link sets the address back. The link is void if
+        /// the address of the user is another one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        replaced_by: Option<String>,
     },
     /// Another e-mail address for a user. It was sent to the new one.
     ChangeEmail {
         /// The user.
         user: Uuid,
+        /// The session in which it was requested. The link is void if it has ended.
+        session: Uuid,
         /// The present address. The link is void if it has changed.
         from: Option<String>,
         /// The new address.

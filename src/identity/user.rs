@@ -8,6 +8,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
+use crate::identity::OneTimeLink;
 use crate::password::PasswordHash;
 use crate::secret::{DeclaredHash, Digest};
 
@@ -54,6 +55,9 @@ pub struct User {
     /// The accounts of the user at upstream providers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub identities: Vec<LinkedIdentity>,
+    /// When the user last changed the e-mail address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub email_changed_at: Option<Timestamp>,
     /// Whether the user must choose another password at the next sign-in with the present one.
     #[serde(default, skip_serializing_if = "Not::not")]
     pub must_change_password: bool,
@@ -100,15 +104,19 @@ impl User {
         self.email = email;
     }
 
-    /// Sets a verified e-mail address. If the present one is the account identifier too, the new one takes its place.
-    pub fn move_to(&mut self, email: &str) {
-        let account_id = LoginName::new(&self.account_id);
-        let present = self.email.as_deref().map(LoginName::new);
-        if present.is_some_and(|present| present == account_id) {
-            email.clone_into(&mut self.account_id);
+    /// The value of a claim that users can edit, if it is text.
+    pub fn editable_claim(&self, name: &str) -> Option<&str> {
+        match name {
+            "phone_number" => self.phone_number.as_deref(),
+            name => self.claims.get(name).and_then(Value::as_str),
         }
-        self.email = Some(email.to_owned());
-        self.email_verified = true;
+    }
+
+    /// Whether the user may change the address: not until the link that sets the last change back has expired. Otherwise
+    /// the thief of a session could change the address twice and get such a link too.
+    pub fn may_change_email(&self, now: Timestamp) -> bool {
+        let changed_at = self.email_changed_at;
+        changed_at.is_none_or(|at| now >= at + OneTimeLink::NOTICE_LIFETIME)
     }
 
     /// Sets or removes the phone number. A new one is not verified.
@@ -154,6 +162,7 @@ impl User {
             password: None,
             declared_hash: None,
             identities: Vec::new(),
+            email_changed_at: None,
             must_change_password: false,
             enabled: true,
             created_at: now,

@@ -62,6 +62,8 @@ pub enum Content {
     },
     /// A person wants to use this address from now on.
     VerifyAddress {
+        /// The account identifier of the user who typed the address.
+        account_id: String,
         /// Confirms the address.
         link: String,
     },

@@ -170,8 +170,9 @@ impl Account {
     }
 
     fn form(&self, decision: &str, inside: &Markup) -> Markup {
+        let is_optional = SelfService::DECISIONS.contains(&decision);
         html! {
-            form.stack method="post" action=(self.action) {
+            form.stack method="post" action=(self.action) data-optional[is_optional] {
                 (hidden("csrf", &self.csrf))
                 (hidden("decision", decision))
                 (inside)
@@ -186,8 +187,8 @@ impl Account {
 
     /// The notice at the top. A problem with a password is shown in the password section instead.
     fn notice(&self, text: &Text<'_>) -> Markup {
-        let is_in_password_form =
-            |notice: &AccountNotice| self.min_length.is_some() && notice.field().is_some();
+        let has_password_form = self.section == AccountSection::Password && self.min_length.is_some();
+        let is_in_password_form = |notice: &AccountNotice| has_password_form && notice.field().is_some();
         html! {
             @if let Some(notice) = self.notice.filter(|notice| !is_in_password_form(notice)) {
                 @if notice.name().is_some() && notice != AccountNotice::ActionPending {
@@ -268,7 +269,7 @@ impl Account {
                 }
             }
             @if let Some(email) = &self.self_service.email {
-                (SelfService::email_section(&self.form("email", &SelfService::email_fields(email, text)), text))
+                (SelfService::email_section(&self.form("email", &SelfService::email_fields(email, self.min_length.is_some(), text)), text))
             }
         }
     }

@@ -24,6 +24,8 @@ pub enum AccountNotice {
     EmailRequested,
     /// The typed text is no e-mail address.
     NoAddress,
+    /// The operator does not allow this address, or not yet.
+    AddressNotAllowed,
     /// The account was not deleted, because another name was typed.
     NotDeleted,
     /// The action required a new sign-in and was not done.
@@ -50,7 +52,7 @@ pub enum AccountNotice {
 
 impl AccountNotice {
     /// Every notice, for tests and previews.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::PasswordChanged,
         Self::SignedOut,
         Self::Disconnected,
@@ -58,6 +60,7 @@ impl AccountNotice {
         Self::ProfileEdited,
         Self::EmailRequested,
         Self::NoAddress,
+        Self::AddressNotAllowed,
         Self::NotDeleted,
         Self::ActionPending,
         Self::WrongPassword,
@@ -95,6 +98,7 @@ impl AccountNotice {
             Self::ProfileEdited => "profile-edited",
             Self::EmailRequested => "email-requested",
             Self::NoAddress => "no-address",
+            Self::AddressNotAllowed => "address-not-allowed",
             Self::NotDeleted => "not-deleted",
             Self::ActionPending => "action-pending",
             Self::WrongPassword => "wrong-password",
@@ -116,6 +120,7 @@ impl AccountNotice {
             | Self::ProfileEdited
             | Self::EmailRequested
             | Self::NoAddress
+            | Self::AddressNotAllowed
             | Self::Expired => AccountSection::Profile,
             Self::NotDeleted => AccountSection::Data,
             Self::SignedOut | Self::ActionPending => AccountSection::Devices,
@@ -142,6 +147,7 @@ impl AccountNotice {
             Self::ProfileEdited => text.account_profile_edited,
             Self::EmailRequested => text.account_email_requested,
             Self::NoAddress => text.problem_no_address,
+            Self::AddressNotAllowed => text.account_email_not_allowed,
             Self::NotDeleted => text.problem_delete_confirm,
             Self::ActionPending => text.account_action_pending,
             Self::WrongPassword => text.problem_current_password,

@@ -10,8 +10,10 @@ use super::{Page, TemplateContext, Text};
 pub struct ConfirmLink {
     /// What the page is for.
     pub action: LinkAction,
-    /// The name with which the user signs in, or the new address.
+    /// The account identifier of the user.
     pub account_id: String,
+    /// The address that the account gets, or gets back.
+    pub address: Option<String>,
     /// The form; none once the link was used.
     pub form: Option<LinkForm>,
 }
@@ -102,6 +104,7 @@ impl ConfirmLink {
         let sample = |action| Self {
             action,
             account_id: "alice@example.com".to_owned(),
+            address: (action != LinkAction::SignIn).then(|| "alice@example.org".to_owned()),
             form: (!action.is_done()).then(|| form.clone()),
         };
         LinkAction::ALL.map(sample).to_vec()
@@ -115,7 +118,18 @@ impl ConfirmLink {
             LinkAction::VerifyAddress => text.verify_address_lead,
             LinkAction::AddressVerified => text.address_verified_lead,
         };
-        sentence(template, &self.account_id)
+        let address = self.address.as_deref();
+        html! {
+            @match (self.action, address) {
+                (LinkAction::VerifyAddress | LinkAction::AddressVerified, Some(address)) => {
+                    (sentence(template, address)) " " (text.user_name) ": " bdi { (self.account_id) }
+                }
+                (LinkAction::Secure, Some(address)) => {
+                    (sentence(template, &self.account_id)) " " (sentence(text.secure_restores_address, address))
+                }
+                _ => (sentence(template, &self.account_id)),
+            }
+        }
     }
 
     fn form(&self, text: &Text<'_>) -> Markup {
@@ -163,5 +177,6 @@ impl Page for ConfirmLink {
         context.text("csrf", form.map_or("", |form| &form.csrf));
         context.text("token", form.map_or("", |form| &form.token));
         context.text("account_id", &self.account_id);
+        context.text("address", self.address.as_deref().unwrap_or_default());
     }
 }

@@ -30,6 +30,8 @@ pub struct Mail {
     pub time: Option<String>,
     /// The address that the account has now.
     pub new_address: Option<String>,
+    /// The account identifier, if the reader may not know which account it is about.
+    pub account_id: Option<String>,
 }
 
 /// What a mail is for.
@@ -205,6 +207,7 @@ impl Mail {
                 network: is_sign_in.then(|| "203.0.113.7".to_owned()),
                 time: kind.is_notice().then(|| "2026-11-26 09:30 UTC".to_owned()),
                 new_address: (kind == MailKind::AddressChanged).then(|| "alice@example.org".to_owned()),
+                account_id: (kind == MailKind::VerifyAddress).then(|| "alice@example.com".to_owned()),
             }
         };
         MailKind::ALL.map(sample).to_vec()
@@ -222,6 +225,7 @@ impl Mail {
             device => device,
         });
         [
+            (text.user_name, self.account_id.as_deref()),
             (text.mail_new_address, self.new_address.as_deref()),
             (text.mail_device, device),
             (text.mail_network, self.network.as_deref()),
@@ -238,7 +242,7 @@ impl Mail {
         for (label, value) in self.facts(text) {
             let _ = writeln!(mail, "{label}: {value}");
         }
-        if self.time.is_some() {
+        if self.facts(text).next().is_some() {
             mail.push('\n');
         }
         if let Some(link) = &self.link {
@@ -423,6 +427,7 @@ mod tests {
                     &mail.expires,
                     &mail.time,
                     &mail.new_address,
+                    &mail.account_id,
                 ];
                 for part in parts.into_iter().flatten() {
                     assert!(

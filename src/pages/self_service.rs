@@ -3,7 +3,8 @@
 use maud::{Markup, html};
 
 use super::Text;
-use super::form::sentence;
+use super::account_notice::CURRENT_PASSWORD;
+use super::form::{PasswordField, hidden, sentence};
 
 /// What the operator lets the user do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,6 +20,9 @@ pub struct SelfService {
 }
 
 impl SelfService {
+    /// The values of `decision` of its forms. Themes may leave these forms out.
+    pub(super) const DECISIONS: [&'static str; 4] = ["profile", "email", "export", "delete"];
+
     /// A user who may do everything.
     pub fn sample() -> Self {
         let claim = |name: &str, value: &str| (name.to_owned(), value.to_owned());
@@ -41,6 +45,7 @@ impl SelfService {
     /// The fields of the form for the profile.
     pub(super) fn profile_fields(&self, text: &Text<'_>) -> Markup {
         html! {
+            (hidden("fields", &self.claims.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(" ")))
             @for (name, value) in &self.claims {
                 @let (label, autocomplete) = claim_field(name, text);
                 div.field {
@@ -54,14 +59,27 @@ impl SelfService {
     }
 
     /// The fields of the form for the address.
-    pub(super) fn email_fields(present: &str, text: &Text<'_>) -> Markup {
+    pub(super) fn email_fields(present: &str, has_password: bool, text: &Text<'_>) -> Markup {
+        let password = PasswordField {
+            id: "email-password",
+            name: CURRENT_PASSWORD,
+            label: text.account_current_password,
+            label_link: None,
+            autocomplete: "current-password",
+            enterkeyhint: "done",
+            least: None,
+            described_by: None,
+            is_invalid: false,
+            has_focus: false,
+        };
         html! {
-            p.note { (sentence(text.account_email_present, present)) }
+            @if !present.is_empty() { p.note { (sentence(text.account_email_present, present)) } }
             div.field {
                 label for="email" { (text.account_email_new) }
                 input #email name="email" type="email" required dir="auto" autocomplete="email" autocapitalize="none"
                     autocorrect="off" spellcheck="false";
             }
+            @if has_password { (password.draw(text)) }
             button.button.button-quiet type="submit" { (text.account_email_change) }
         }
     }

@@ -70,8 +70,13 @@ fn mail_of(content: &Content) -> Mail {
     };
     match content.clone() {
         Content::Test => mail,
-        Content::AlreadySignedUp { link } | Content::VerifyAddress { link } => Mail {
+        Content::AlreadySignedUp { link } => Mail {
             link: Some(link),
+            ..mail
+        },
+        Content::VerifyAddress { account_id, link } => Mail {
+            link: Some(link),
+            account_id: Some(account_id),
             ..mail
         },
         Content::SignUp { link, code } | Content::SignIn { link, code } => Mail {
@@ -158,7 +163,10 @@ mod tests {
                 link: link.clone(),
                 code,
             },
-            Content::VerifyAddress { link: link.clone() },
+            Content::VerifyAddress {
+                account_id: "alice".to_owned(),
+                link: link.clone(),
+            },
             Content::NewDevice {
                 device: None,
                 address: None,

@@ -20,6 +20,7 @@ before(async () => {
     flags: [
       ...['--mail-url', `smtp://127.0.0.1:${mailbox.port}`, '--mail-from', 'Acme <no-reply@acme.example>'],
       ...['--accounts-sign-up', 'open', '--accounts-email-sign-in', 'true'],
+      ...['name', 'email', 'export', 'deletion'].flatMap((what) => ['--accounts-self-service', what]),
     ],
   });
   alice = await server.addAlice();
@@ -206,5 +207,47 @@ describe('accounts', () => {
     assert.deepEqual([rotated.uuid, rotated.user_type], [device.uuid, 'user']);
     assert.ok((await refresh(rotated.refresh_token)).access_token);
     assert.equal((await refresh(device.refresh_token)).error, 'invalid_grant');
+  });
+
+  it('a person looks after the account: name, address, data, and its end', async () => {
+    const erin = await server.addUser('erin@example.com');
+    const page = await visitor({ javaScriptEnabled: false, viewport: { width: 320, height: 640 } });
+    await page.goto(`${server.issuer}/account/profile`);
+    await page.locator('#username').fill('erin@example.com');
+    await page.locator('#password').fill(erin.password);
+    await page.locator('button[type=submit]').click();
+    await page.locator('#claim-name').fill('Erin Example');
+    await page.getByRole('button', { name: 'Save' }).first().click();
+    await page.locator('#notice').waitFor();
+    await mailbox.read();
+    await page.locator('#email').fill('erin@example.org');
+    await page.locator('#email-password').fill(erin.password);
+    await keep(page, 'accounts-profile');
+    await fitsTheScreen(page);
+    await page.getByRole('button', { name: 'Change email address' }).click();
+    const mail = await mailbox.read();
+    assert.equal(mail.to[0].address, 'erin@example.org');
+    await keepMail(mail, 'verify-address');
+    const phone = await visitor({ viewport: { width: 360, height: 740 }, javaScriptEnabled: false });
+    await phone.goto(mail.link);
+    await keep(phone, 'accounts-verify-address');
+    await phone.locator('button[type=submit]').click();
+    await phone.getByRole('heading', { name: 'Your email address is changed' }).waitFor();
+    const notice = await mailbox.read();
+    assert.equal(notice.to[0].address, 'erin@example.com');
+    await keepMail(notice, 'address-changed');
+    const changed = await server.json('user', 'show', 'erin@example.org');
+    assert.deepEqual([changed.claims.name, changed.email_verified], ['Erin Example', true]);
+
+    await page.goto(`${server.issuer}/account/data`);
+    await keep(page, 'accounts-data');
+    const downloading = page.waitForEvent('download');
+    await page.getByRole('button', { name: 'Download' }).click();
+    const download = await downloading;
+    assert.equal(download.suggestedFilename(), 'account.json');
+    await page.locator('#confirm').fill('erin@example.com');
+    await page.locator('button[type=submit]').last().click();
+    await page.locator('main.page-logged-out').waitFor();
+    await assert.rejects(server.command('user', 'show', 'erin@example.org'));
   });
 });

@@ -60,7 +60,7 @@ impl Mail {
             | Content::Invitation { link, .. }
             | Content::ResetPassword { link, .. }
             | Content::SignIn { link, .. }
-            | Content::VerifyAddress { link }
+            | Content::VerifyAddress { link, .. }
             | Content::AddressChanged { link, .. }
             | Content::NewDevice { link, .. }
             | Content::PasswordChanged { link, .. } => link,

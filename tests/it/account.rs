@@ -8,6 +8,7 @@ use std::time::Duration;
 use idsvc::admin::user;
 use idsvc::flow::account::ActionResult;
 use idsvc::flow::account::change_password::{NewPassword, PasswordChange, change_password};
+use idsvc::flow::account::present_password::PresentPassword;
 use idsvc::flow::browser::Browser as Sender;
 use idsvc::identity::{Device, User};
 use idsvc::limit::password_attempt::PasswordAttempt;
@@ -345,9 +346,11 @@ async fn a_hash_that_is_made_anew_meanwhile_keeps_nobody_from_a_new_password() {
     let core = &server.app.core;
     let here = Sender::of(browser.cookie(SESSION).as_deref(), None, Device::default());
     let typed = NewPassword {
-        current: Zeroizing::new(alice.password.clone()),
+        current: PresentPassword {
+            typed: Zeroizing::new(alice.password.clone()),
+            from: Ipv4Addr::LOCALHOST.into(),
+        },
         chosen: Zeroizing::new(NEW.to_owned()),
-        from: Ipv4Addr::LOCALHOST.into(),
     };
     let params = core.passwords.params();
     let mut user = alice.user.clone();

@@ -1,11 +1,14 @@
 //! What users change themselves on the account page.
 
 use idsvc::admin::user;
-use idsvc::identity::SelfServicePolicy;
+use idsvc::identity::{LinkedIdentity, SelfServicePolicy, User};
 use idsvc::mail::Content;
 use idsvc::pages::text::EN;
+use idsvc::store::StoreError;
+use idsvc::store::tables::{USERS, USERS_BY_IDENTITY};
 
 use crate::harness::html::Form;
+use crate::harness::mailbox::Mail;
 use crate::harness::{Audit, Browser, Person, Screen, Server, scene};
 
 async fn scene_with_all() -> (Server, Person) {
@@ -40,9 +43,23 @@ fn form(page: &Screen, decision: &str) -> Form {
     found.unwrap_or_else(|| panic!("no form {decision} on {}", page.text()))
 }
 
-async fn request_email(browser: &Browser, email: &str) -> Screen {
+async fn request_email(browser: &Browser, person: &Person, email: &str) -> Screen {
     let page = at(browser, "/account/profile").await;
-    browser.submit(&form(&page, "email").with("email", email)).await
+    let typed = form(&page, "email").with("email", email);
+    browser
+        .submit(&typed.with("current-password", &person.password))
+        .await
+}
+
+/// Changes the address, and returns the mail to the previous one.
+async fn change_email(server: &Server, browser: &Browser, person: &Person, email: &str) -> Mail {
+    at(browser, "/account/profile").await;
+    server.mails().await;
+    request_email(browser, person, email).await;
+    let link = server.mail().await.link();
+    let done = confirm(&server.browser(), &link).await;
+    assert_eq!(done.heading(), EN.address_verified_title);
+    server.mail().await
 }
 
 async fn confirm(browser: &Browser, link: &str) -> Screen {
@@ -127,21 +144,24 @@ async fn a_new_address_is_confirmed_and_the_old_one_can_set_it_back() {
     let browser = alice.browser();
     at(&browser, "/account/profile").await;
     server.mails().await;
-    let sent = request_email(&browser, "new@example.com").await;
+    let sent = request_email(&browser, &alice, "new@example.com").await;
     assert!(sent.text().contains(EN.account_email_requested));
     let mail = server.mail().await;
     assert_eq!(mail.message.to, "new@example.com");
     let before = user::show(server.admin(), "alice@example.com").unwrap();
     assert_eq!(before.email.as_deref(), Some("alice@example.com"));
     let phone = server.browser();
+    let question = phone.visit(&mail.link()).await;
+    let question = question.text();
+    assert!(question.contains("new@example.com") && question.contains("alice@example.com"));
     let done = confirm(&phone, &mail.link()).await;
     assert_eq!(done.heading(), EN.address_verified_title);
     let after = user::show(server.admin(), "new@example.com").unwrap();
     assert_eq!(
         (after.account_id.as_str(), after.email_verified),
-        ("new@example.com", true)
+        ("alice@example.com", true),
+        "nobody else gets the name by which the user is known"
     );
-    assert!(user::show(server.admin(), "alice@example.com").is_err());
     assert_eq!(phone.visit(&mail.link()).await.heading(), EN.error_link);
 
     let notice = server.mail().await;
@@ -165,20 +185,18 @@ async fn an_address_of_another_user_gets_no_mail_and_is_not_taken() {
     let browser = alice.browser();
     at(&browser, "/account/profile").await;
     server.mails().await;
-    let sent = request_email(&browser, "BOB@example.com").await;
+    let sent = request_email(&browser, &alice, "BOB@example.com").await;
     assert!(
         sent.text().contains(EN.account_email_requested),
         "the page does not tell"
     );
     assert!(server.mails().await.is_empty());
-    request_email(&browser, "carol@example.com").await;
+    request_email(&browser, &alice, "carol@example.com").await;
     let mail = server.mail().await;
     server.user("carol").await;
-    assert_eq!(
-        confirm(&server.browser(), &mail.link()).await.heading(),
-        EN.error_link
-    );
-    let refused = request_email(&browser, "no address").await;
+    let void = server.browser().visit(&mail.link()).await;
+    assert_eq!(void.heading(), EN.error_link);
+    let refused = request_email(&browser, &alice, "no address").await;
     assert!(refused.text().contains(EN.problem_no_address));
     drop(bob);
 }
@@ -234,4 +252,157 @@ async fn an_old_session_changes_nothing_without_a_new_sign_in() {
     assert!(server.mails().await.is_empty());
     let view = user::show(server.admin(), "alice@example.com").unwrap();
     assert_eq!(view.claims["name"], "alice Example");
+}
+
+#[tokio::test]
+async fn a_new_address_needs_the_present_password() {
+    let (server, alice) = scene_with_all().await;
+    let browser = alice.browser();
+    let page = at(&browser, "/account/profile").await;
+    server.mails().await;
+    let typed = form(&page, "email").with("email", "mallory@example.com");
+    let audit = Audit::listen();
+    let refused = browser
+        .submit(&typed.clone().with("current-password", "a guess"))
+        .await;
+    assert!(refused.text().contains(EN.problem_current_password));
+    assert_eq!(audit.take(&["password_change_failed"]).len(), 1);
+    browser.submit(&typed).await;
+    assert!(server.mails().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_link_to_a_new_address_is_void_after_its_session_ended() {
+    let (server, alice) = scene_with_all().await;
+    let browser = alice.browser();
+    at(&browser, "/account/profile").await;
+    server.mails().await;
+    request_email(&browser, &alice, "mallory@example.com").await;
+    let link = server.mail().await.link();
+    user::lock(server.admin(), "alice@example.com".to_owned())
+        .await
+        .unwrap();
+    server.change_user(&alice, |user| user.enabled = true).await;
+    assert_eq!(server.browser().visit(&link).await.heading(), EN.error_link);
+    let view = user::show(server.admin(), "alice@example.com").unwrap();
+    assert_eq!(view.email.as_deref(), Some("alice@example.com"));
+}
+
+/// Otherwise the thief of a session would change it twice, and the link to the second address would undo what the owner
+/// does with the first.
+#[tokio::test]
+async fn an_address_is_changed_once_while_it_can_be_set_back() {
+    let (server, alice) = scene_with_all().await;
+    let browser = alice.browser();
+    let page = at(&browser, "/account/profile").await;
+    let again = form(&page, "email")
+        .with("email", "third@example.com")
+        .with("current-password", &alice.password);
+    change_email(&server, &browser, &alice, "new@example.com").await;
+    let refused = browser.submit(&again).await;
+    assert!(refused.text().contains(EN.account_email_not_allowed));
+    assert!(server.mails().await.is_empty());
+    server.advance(7 * 24 * 3600 + 1);
+    change_email(&server, &browser, &alice, "third@example.com").await;
+}
+
+#[tokio::test]
+async fn an_address_that_the_operator_set_is_not_set_back() {
+    let (server, alice) = scene_with_all().await;
+    let browser = alice.browser();
+    let notice = change_email(&server, &browser, &alice, "new@example.com").await;
+    let by_operator = |user: &mut User| user.email = Some("hr@example.com".to_owned());
+    server.change_user(&alice, by_operator).await;
+    assert_eq!(
+        server.browser().visit(&notice.link()).await.heading(),
+        EN.error_link
+    );
+}
+
+#[tokio::test]
+async fn what_a_provider_linked_by_the_other_address_goes_when_the_address_is_set_back() {
+    let (server, alice) = scene_with_all().await;
+    let identity = |subject: &str, linked_at| LinkedIdentity {
+        issuer: "https://idp.example".to_owned(),
+        subject: subject.to_owned(),
+        provider: "corp".to_owned(),
+        linked_at,
+    };
+    let now = server.clock.now();
+    let link = |identity: LinkedIdentity| async {
+        let key = (identity.issuer.clone(), identity.subject.clone());
+        let uuid = alice.user.uuid;
+        let core = &server.app.core;
+        let index = core
+            .store
+            .write("test_index", move |tx| USERS_BY_IDENTITY.put(tx, &key, &uuid));
+        index.await.unwrap();
+        server
+            .change_user(&alice, |user| user.identities.push(identity))
+            .await;
+    };
+    link(identity("before", now)).await;
+    server.advance(60);
+    let browser = alice.browser();
+    let notice = change_email(&server, &browser, &alice, "mallory@example.com").await;
+    server.advance(60);
+    link(identity("after", server.clock.now())).await;
+    confirm(&server.browser(), &notice.link()).await;
+    let core = &server.app.core;
+    let (user, before, after) = core
+        .store
+        .read(|snapshot| {
+            let key = |subject: &str| ("https://idp.example".to_owned(), subject.to_owned());
+            Ok::<_, StoreError>((
+                USERS.get(snapshot, &alice.user.uuid)?.unwrap(),
+                USERS_BY_IDENTITY.get(snapshot, &key("before"))?,
+                USERS_BY_IDENTITY.get(snapshot, &key("after"))?,
+            ))
+        })
+        .unwrap();
+    let subjects: Vec<_> = user
+        .identities
+        .iter()
+        .map(|identity| identity.subject.as_str())
+        .collect();
+    assert_eq!((subjects, before, after), (vec!["before"], Some(user.uuid), None));
+}
+
+#[tokio::test]
+async fn a_new_address_is_one_that_may_sign_up() {
+    let server = Server::start_with(|policy| {
+        policy.sends_mail = true;
+        policy.accounts.self_service.email = true;
+        policy.accounts.allowed_domains = vec!["example.com".to_owned()];
+    })
+    .await;
+    let alice = server.user("alice").await;
+    let browser = alice.browser();
+    at(&browser, "/account/profile").await;
+    server.mails().await;
+    let refused = request_email(&browser, &alice, "alice@elsewhere.example").await;
+    assert!(refused.text().contains(EN.account_email_not_allowed));
+    assert!(server.mails().await.is_empty());
+    request_email(&browser, &alice, "new@example.com").await;
+    assert_eq!(server.mail().await.message.to, "new@example.com");
+}
+
+#[tokio::test]
+async fn a_claim_that_the_form_did_not_have_stays() {
+    let (server, alice) = scene_with_all().await;
+    let long = "a".repeat(300);
+    let name = long.clone();
+    server
+        .change_user(&alice, |user| {
+            user.phone_number = Some("+32 2 555 01 23".to_owned());
+            user.claims.insert("name".to_owned(), name.into());
+        })
+        .await;
+    let browser = alice.browser();
+    let page = at(&browser, "/account/profile").await;
+    let edited = form(&page, "profile").with("fields", "name").with("name", &long);
+    browser.submit(&edited.with("phone_number", "")).await;
+    let view = user::show(server.admin(), "alice@example.com").unwrap();
+    assert_eq!(view.phone_number.as_deref(), Some("+32 2 555 01 23"));
+    assert_eq!(view.claims["name"], long.as_str());
 }

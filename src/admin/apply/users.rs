@@ -267,6 +267,8 @@ fn merge(
         user.updated_at = before.updated_at;
         user.password.clone_from(&before.password);
         user.declared_hash = before.declared_hash;
+        user.must_change_password = before.must_change_password;
+        user.email_changed_at = before.email_changed_at;
         user.identities.clone_from(&before.identities);
         if groups.of(&user) == groups.of(before) {
             user.groups.clone_from(&before.groups);

@@ -30,3 +30,13 @@ fn a_domain_is_no_address() {
     let told = faults(&sources_of(&[], &[], &format!("{BASE}{setting}")));
     assert!(told.contains("a@example.com"), "{told:?}");
 }
+
+/// A stranger could sign up with the previous address of a user, and the link that sets it back would be void.
+#[test]
+fn a_change_of_address_needs_verified_addresses() {
+    let open = "accounts.sign_up = \"open\"\naccounts.verify_email = false\n";
+    let setting = format!("{BASE}{MAIL}{open}accounts.self_service = [\"email\"]\n");
+    let told = faults(&sources_of(&[], &[], &setting));
+    assert!(told.contains("needs accounts.verify_email = true"), "{told:?}");
+    resolve(&sources_of(&[], &[], &setting.replace("= false", "= true"))).unwrap();
+}

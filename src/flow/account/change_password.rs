@@ -1,18 +1,17 @@
 //! A user changes the password.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use zeroize::Zeroizing;
 
-use super::ActionResult;
+use super::present_password::PresentPassword;
+use super::{ActionResult, present_password};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
-use crate::flow::check_password::check_password;
 use crate::flow::login::session;
 use crate::flow::login::session::{AuthenticationEvent, DrawnSession, NewSession};
 use crate::flow::notice::DrawnNotice;
-use crate::flow::{Core, Failure, failed_passwords};
+use crate::flow::{Core, Failure};
 use crate::identity::User;
 use crate::limit::password_attempt::PasswordAttempt;
 use crate::mail::Content;
@@ -25,11 +24,9 @@ use crate::store::tables::{FAILED_PASSWORDS, USERS};
 /// What a user types to change the password.
 pub struct NewPassword {
     /// The present one.
-    pub current: Zeroizing<String>,
+    pub current: PresentPassword,
     /// The new one.
     pub chosen: Zeroizing<String>,
-    /// The address it came from, for the audit.
-    pub from: IpAddr,
 }
 
 /// The result of a change of the password.
@@ -89,14 +86,10 @@ async fn try_change(
     }
     let user = live.user.uuid;
     let checked = live.user.password.clone();
-    let attempt = failed_passwords::counted(core, attempt, Some(&live.user), checked.clone(), now);
-    let verdict = check_password(core, checked.clone(), typed.current.clone(), attempt).await?;
-    if !verdict.matches {
-        let from = typed.from;
-        audit::record(&Event::PasswordChangeFailed { user, from });
+    if !present_password::verify(core, &live.user, &typed.current, attempt, now).await? {
         return done(PasswordChange::WrongPassword);
     }
-    if typed.chosen == typed.current {
+    if typed.chosen == typed.current.typed {
         return done(PasswordChange::Unchanged);
     }
     let hash = core

@@ -30,6 +30,9 @@ pub async fn edit_profile(
         }
         let before = user.clone();
         for (name, value) in values.iter().filter(|(name, _)| editable.contains(name)) {
+            if before.editable_claim(name) == Some(value) {
+                continue;
+            }
             let value: String = value
                 .trim()
                 .chars()

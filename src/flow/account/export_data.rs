@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::ActionResult;
-use super::view::{Account, view};
+use super::view::{Account, Application, view};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::{Core, Failure};
@@ -42,6 +42,14 @@ fn document(core: &Core, account: &Account) -> Value {
             "linked_at": identity.linked_at.rfc3339(),
         })
     };
+    let application = |application: &Application| {
+        json!({
+            "client_id": application.client_id,
+            "name": application.name,
+            "since": application.since.rfc3339(),
+            "scope": application.scope,
+        })
+    };
     json!({
         "sub": user.uuid,
         "account_id": user.account_id,
@@ -58,7 +66,7 @@ fn document(core: &Core, account: &Account) -> Value {
         "has_password": user.password.is_some(),
         "identities": user.identities.iter().map(identity).collect::<Vec<_>>(),
         "sessions": account.sessions.iter().map(|(_, of)| session(of)).collect::<Vec<_>>(),
-        "applications": account.applications,
+        "applications": account.applications.iter().map(application).collect::<Vec<_>>(),
         "created_at": user.created_at.rfc3339(),
         "updated_at": user.updated_at.rfc3339(),
     })

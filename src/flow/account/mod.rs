@@ -1,7 +1,7 @@
 //! The actions of a signed-in user on the account page: one verb per file, one transaction each.
 //!
 //! A person who finds a browser left open must neither take the account over nor lock its owner out. So an action
-//! that ends something needs a sign-in of the last minutes, and a new password needs the present one.
+//! that ends something needs a sign-in of the last minutes, and a new password or address needs the present password.
 
 pub mod begin;
 pub mod change_password;
@@ -10,6 +10,7 @@ pub mod disconnect;
 pub mod edit_profile;
 pub mod end_sessions;
 pub mod export_data;
+pub mod present_password;
 pub mod request_email;
 pub mod view;
 

@@ -1,45 +1,86 @@
 //! A user changes the e-mail address: a link is sent to the new one.
 
+use super::present_password::{PresentPassword, verify};
 use super::{ActionResult, act_in_recent_session};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::login::session;
 use crate::flow::one_time_link::DrawnLink;
+use crate::flow::one_time_link::request_mail::check_address;
 use crate::flow::outbox::DrawnMail;
 use crate::flow::{Core, Failure};
 use crate::identity::claim::looks_like_email;
 use crate::identity::{LinkPurpose, LoginName, OneTimeLink};
+use crate::limit::password_attempt::PasswordAttempt;
 use crate::mail::{Content, Message};
 use crate::store::tables::USERS_BY_LOGIN_NAME;
 
+/// What a user types to change the address.
+pub struct NewEmail {
+    /// The address.
+    pub email: String,
+    /// The present password, for a user who has one.
+    pub password: PresentPassword,
+    /// The language of the mail.
+    pub language: String,
+}
+
+/// The result of a request for another address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EmailRequest {
+    /// A mail is on its way to the new address, or another user has the address.
+    Sent,
+    /// The text is no address.
+    NoAddress,
+    /// The operator does not allow this address, or not yet.
+    NotAllowed,
+    /// The present password is wrong.
+    WrongPassword,
+}
+
 /// Sends a link to the new address. The address changes when the link is used. If another user has the address, the answer
-/// is the same and no mail is sent. Returns whether the text can be an address.
+/// is the same and no mail is sent.
+///
+/// A mail to the new address can then set a password, so the present one is needed as for a new password.
 pub async fn request_email(
     core: &Core,
     browser: &Browser,
-    email: String,
-    language: String,
+    typed: NewEmail,
+    attempt: &PasswordAttempt,
     now: Timestamp,
-) -> Result<ActionResult<bool>, Failure> {
-    let name = LoginName::new(&email);
-    let is_allowed = core.policy.accounts.self_service.email && core.policy.sends_mail;
-    if !is_allowed || !looks_like_email(&email) || !name.is_storable() {
-        return Ok(ActionResult::Done(false));
+) -> Result<ActionResult<EmailRequest>, Failure> {
+    let done = |result| Ok(ActionResult::Done(result));
+    let name = LoginName::new(&typed.email);
+    if !looks_like_email(&typed.email) || !name.is_storable() {
+        return done(EmailRequest::NoAddress);
     }
-    let Some(live) = session::signed_in(core, browser, now)? else {
+    let live = session::signed_in(core, browser, now)?;
+    let Some(live) = live.filter(|live| live.session.is_fresh(now)) else {
         return Ok(ActionResult::SignInRequired);
     };
+    let is_allowed = core.policy.accounts.self_service.email && core.policy.sends_mail;
+    if !is_allowed || !live.user.may_change_email(now) || check_address(core, &typed.email).is_err() {
+        return done(EmailRequest::NotAllowed);
+    }
+    let checked = live.user.password.clone();
+    if checked.is_some() && !verify(core, &live.user, &typed.password, attempt, now).await? {
+        return done(EmailRequest::WrongPassword);
+    }
     let purpose = LinkPurpose::ChangeEmail {
         user: live.user.uuid,
+        session: live.id,
         from: live.user.email.clone(),
-        to: email.clone(),
+        to: typed.email.clone(),
     };
-    let link = DrawnLink::draw(core, purpose, now + OneTimeLink::REQUESTED_LIFETIME);
+    let expires_at = now + OneTimeLink::REQUESTED_LIFETIME;
+    let link = DrawnLink::draw(core, purpose, expires_at);
+    let no_link = DrawnLink::draw(core, LinkPurpose::Nothing, expires_at);
     let message = Message {
-        to: email,
-        languages: Some(language),
+        to: typed.email,
+        languages: Some(typed.language),
         client_id: None,
         content: Content::VerifyAddress {
+            account_id: live.user.account_id.clone(),
             link: link.address(&core.policy.issuer),
         },
     };
@@ -48,16 +89,18 @@ pub async fn request_email(
     let user = live.user.uuid;
     let result = act_in_recent_session(core, browser, "request_email", now, move |tx, live| {
         let owner = USERS_BY_LOGIN_NAME.get(&*tx, name.as_str())?;
-        let is_free = owner.is_none_or(|owner| owner == user) && live.user.uuid == user;
-        if is_free && !live.user.comes_from_provider() {
+        let is_free = owner.is_none_or(|owner| owner == user);
+        let is_same = live.user.uuid == user && live.user.password == checked;
+        if is_free && is_same && !live.user.comes_from_provider() {
             link.put(tx)?;
             mail.put(tx)?;
         } else {
+            no_link.put(tx)?;
             decoy.put(tx)?;
         }
         Ok(())
     })
     .await?;
     core.outbox_filled.notify_one();
-    Ok(result.map(|()| true))
+    Ok(result.map(|()| EmailRequest::Sent))
 }

@@ -133,7 +133,9 @@ async fn verify_password(
     };
     let started = start_session(core, browser, login, event, now, move |tx| {
         let user = USERS.get(&*tx, &uuid)?;
-        let is_checked = |user: &User| user.enabled && user.password.as_ref() == Some(&checked);
+        let is_checked = |user: &User| {
+            user.enabled && !user.must_change_password && user.password.as_ref() == Some(&checked)
+        };
         let Some(mut user) = user.filter(is_checked) else {
             return Ok(None);
         };

@@ -1,64 +1,77 @@
 //! A user confirms a new e-mail address by the link that was sent to it.
 
+use super::request_mail::check_address;
 use super::{DrawnLink, find, use_up};
 use crate::clock::Timestamp;
 use crate::flow::outbox::DrawnMail;
-use crate::flow::users::remove_login_names;
-use crate::flow::{Core, Failure};
+use crate::flow::users::replace_login_names;
+use crate::flow::{Core, Failure, users};
 use crate::identity::{LinkPurpose, LoginName, OneTimeLink, User};
 use crate::mail::{Content, Message};
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::secret::{LinkSecret, Secret};
-use crate::store::tables::{USERS, USERS_BY_LOGIN_NAME};
+use crate::store::StoreError;
+use crate::store::engine::Snapshot;
+use crate::store::tables::{SESSIONS, USERS, USERS_BY_LOGIN_NAME};
+use uuid::Uuid;
 
-/// Sets the address, and tells the previous one, with a link that sets it back. Returns whether it was done: the link is
-/// void if the address has changed since, or another user has the new one. If the previous address is the account
-/// identifier too, the new one takes its place.
+/// The user whose address a link of this purpose can change. `None` if the user may not change the address now, the session
+/// has ended in which the link was requested, or another user has the new address.
+pub fn may_change(
+    snapshot: &dyn Snapshot,
+    purpose: &LinkPurpose,
+    now: Timestamp,
+) -> Result<Option<User>, StoreError> {
+    let LinkPurpose::ChangeEmail {
+        user,
+        session,
+        from,
+        to,
+    } = purpose
+    else {
+        return Ok(None);
+    };
+    let session = SESSIONS.get(snapshot, session)?;
+    let owner = USERS_BY_LOGIN_NAME.get(snapshot, LoginName::new(to).as_str())?;
+    if session.is_none_or(|session| session.user != *user) || owner.is_some_and(|owner| owner != *user) {
+        return Ok(None);
+    }
+    let is_same = |user: &User| user.enabled && user.email == *from && user.may_change_email(now);
+    Ok(USERS.get(snapshot, user)?.filter(is_same))
+}
+
+/// Sets the address, and tells the previous one, with a link that sets it back. Returns whether it was done. The account
+/// identifier stays, so nobody else gets the name by which the user was known.
 pub async fn change_email(core: &Core, secret: &Secret<LinkSecret>, now: Timestamp) -> Result<bool, Failure> {
     let link = core.store.read(|snapshot| find(snapshot, secret, now))?;
-    let Some(LinkPurpose::ChangeEmail { user, from, to }) = link.map(|link| link.purpose) else {
+    let Some(purpose) = link.map(|link| link.purpose) else {
         return Ok(false);
     };
-    let notice = match &from {
-        Some(previous) => {
-            let purpose = LinkPurpose::SecureAccount {
-                user,
-                email: previous.clone(),
-                restores_email: true,
-            };
-            let link = DrawnLink::draw(core, purpose, now + OneTimeLink::NOTICE_LIFETIME);
-            let message = Message {
-                to: previous.clone(),
-                languages: None,
-                client_id: None,
-                content: Content::AddressChanged {
-                    to: to.clone(),
-                    at: now,
-                    link: link.address(&core.policy.issuer),
-                },
-            };
-            Some((link, DrawnMail::draw(core, &message, now)?))
-        }
+    let LinkPurpose::ChangeEmail { user, from, to, .. } = purpose.clone() else {
+        return Ok(false);
+    };
+    if check_address(core, &to).is_err() {
+        return Ok(false);
+    }
+    let notice = match from {
+        Some(previous) => Some(draw_notice(core, user, previous, to.clone(), now)?),
         None => None,
     };
     let secret = secret.clone();
     let changed = core.store.write("change_email", move |tx| {
-        let is_same = |known: &User| known.enabled && known.email == from;
-        let Some(before) = USERS.get(&*tx, &user)?.filter(is_same) else {
+        let Some(before) = may_change(&*tx, &purpose, now)? else {
             return Ok(false);
         };
-        let owner = USERS_BY_LOGIN_NAME.get(&*tx, LoginName::new(&to).as_str())?;
-        if owner.is_some_and(|owner| owner != user) || use_up(tx, &secret, now)?.is_none() {
+        if use_up(tx, &secret, now)?.is_none() {
             return Ok(false);
         }
         let mut changed = before.clone();
-        changed.move_to(&to);
+        changed.email = Some(to.clone());
+        changed.email_verified = true;
+        changed.email_changed_at = Some(now);
         changed.updated_at = now;
-        remove_login_names(tx, &before)?;
-        for name in changed.login_names() {
-            USERS_BY_LOGIN_NAME.put(tx, name.as_str(), &user)?;
-        }
+        replace_login_names(tx, &before, &changed)?;
         USERS.put(tx, &user, &changed)?;
         if let Some((link, mail)) = &notice {
             link.put(tx)?;
@@ -72,4 +85,31 @@ pub async fn change_email(core: &Core, secret: &Secret<LinkSecret>, now: Timesta
         audit::record(&Event::EmailChanged { user });
     }
     Ok(changed)
+}
+
+/// The mail to the previous address, and its link.
+fn draw_notice(
+    core: &Core,
+    user: Uuid,
+    previous: String,
+    to: String,
+    now: Timestamp,
+) -> Result<(DrawnLink, DrawnMail), Failure> {
+    let purpose = LinkPurpose::SecureAccount {
+        user,
+        email: previous.clone(),
+        replaced_by: Some(to.clone()),
+    };
+    let link = DrawnLink::draw(core, purpose, now + OneTimeLink::NOTICE_LIFETIME);
+    let message = Message {
+        to: previous,
+        languages: users::find(core, user)?.and_then(|user| user.language()),
+        client_id: None,
+        content: Content::AddressChanged {
+            to,
+            at: now,
+            link: link.address(&core.policy.issuer),
+        },
+    };
+    Ok((link, DrawnMail::draw(core, &message, now)?))
 }

@@ -7,13 +7,11 @@ use std::collections::BTreeSet;
 
 use super::DrawnLink;
 use crate::clock::Timestamp;
-use crate::federation::Provider;
 use crate::flow::login::password::user_named;
 use crate::flow::login::sealed;
 use crate::flow::login::transaction::LoginContext;
 use crate::flow::outbox::DrawnMail;
 use crate::flow::{Core, Failure};
-use crate::identity::account_policy::domain_of;
 use crate::identity::claim::looks_like_email;
 use crate::identity::one_time_link::{MailReason, RequestedMail, RequestingSignIn};
 use crate::identity::{LinkPurpose, LoginName, NewAccount, OneTimeLink, User};
@@ -111,8 +109,8 @@ fn requesting(login: &LoginContext) -> RequestingSignIn {
     }
 }
 
-/// Sends a link and a code to sign in, if a user who did not come from a provider has this name and a verified address. A
-/// link to a new password verifies an address, because it ends what others did in the name of the user. Returns what the browser keeps, sealed.
+/// Sends a link and a code to sign in, if a user who did not come from a provider has this name and a verified address.
+/// Returns what the browser keeps, sealed.
 pub async fn request_sign_in(
     core: &Core,
     login: &LoginContext,
@@ -159,11 +157,8 @@ pub async fn request_account(
     if !looks_like_email(email) || !LoginName::new(email).is_storable() {
         return Ok(Err(SignUpProblem::NoAddress));
     }
-    if !policy.allows_address(email) {
-        return Ok(Err(SignUpProblem::NotAllowed));
-    }
-    if is_at_provider(core, email) {
-        return Ok(Err(SignUpProblem::AtProvider));
+    if let Err(problem) = check_address(core, email) {
+        return Ok(Err(problem));
     }
     let is_taken = user_named(core, &LoginName::new(email))?.is_some();
     let new = LinkPurpose::CreateAccount(NewAccount {
@@ -217,14 +212,17 @@ pub async fn request_account(
     Ok(Ok(AccountBegun::MailSent(sealed)))
 }
 
-/// Whether the users with addresses of this domain sign in at a provider.
-fn is_at_provider(core: &Core, email: &str) -> bool {
-    let domain = domain_of(email).unwrap_or_default();
-    let has_domain = |provider: &Provider| {
-        let mut domains = provider.domains.iter();
-        provider.enabled && domains.any(|known| known.eq_ignore_ascii_case(&domain))
-    };
-    core.catalog().providers().any(|provider| has_domain(provider))
+/// Checks whether a user may take this address: the operator allows its domain, and its users do not sign in at a provider.
+pub(in crate::flow) fn check_address(core: &Core, email: &str) -> Result<(), SignUpProblem> {
+    if !core.policy.accounts.allows_address(email) {
+        return Err(SignUpProblem::NotAllowed);
+    }
+    let catalog = core.catalog();
+    let mut providers = catalog.providers();
+    if providers.any(|provider| provider.enabled && provider.serves_domain_of(email)) {
+        return Err(SignUpProblem::AtProvider);
+    }
+    Ok(())
 }
 
 /// Stores a link and a mail with it in one transaction. Without a recipient or a purpose, decoy rows are stored.

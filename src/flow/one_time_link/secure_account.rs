@@ -4,43 +4,63 @@ use super::{DrawnLink, find, use_up};
 use crate::clock::Timestamp;
 use crate::flow::login::session;
 use crate::flow::outbox::DrawnMail;
-use crate::flow::users::{end_sessions_and_families, remove_login_names};
+use crate::flow::users::{end_sessions_and_families, replace_login_names};
 use crate::flow::{Core, Failure, users};
 use crate::identity::{LinkPurpose, LoginName, OneTimeLink, User};
 use crate::mail::{Content, Message};
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::secret::{LinkSecret, Secret};
-use crate::store::tables::{USERS, USERS_BY_LOGIN_NAME};
+use crate::store::StoreError;
+use crate::store::engine::{Snapshot, Tx};
+use crate::store::tables::{USERS, USERS_BY_IDENTITY, USERS_BY_LOGIN_NAME};
 
-/// Ends all sessions and grants, removes the password, sets an address back that was changed, and sends a link to choose a new one, in one transaction. Returns
-/// the address that the link is sent to; `None` if the link of the notice can no longer be used.
+/// The user whom a link of this purpose can secure. `None` if the user is disabled, the address has changed otherwise than
+/// the notice says, or another user has the address of the notice.
+pub fn may_secure(snapshot: &dyn Snapshot, purpose: &LinkPurpose) -> Result<Option<User>, StoreError> {
+    let LinkPurpose::SecureAccount {
+        user,
+        email,
+        replaced_by,
+    } = purpose
+    else {
+        return Ok(None);
+    };
+    let owner = USERS_BY_LOGIN_NAME.get(snapshot, LoginName::new(email).as_str())?;
+    if owner.is_some_and(|owner| owner != *user) {
+        return Ok(None);
+    }
+    let present = replaced_by.as_ref().unwrap_or(email);
+    let is_same = |user: &User| user.enabled && user.email.as_ref() == Some(present);
+    Ok(USERS.get(snapshot, user)?.filter(is_same))
+}
+
+/// Ends all sessions and grants, removes the password, sets an address back that was changed, and sends a link to choose a
+/// new password, in one transaction. Returns whether it was done.
 ///
 /// The link of the notice does not set a password itself. It lasts for a week, and other people may have a copy of the mail.
 pub async fn secure_account(
     core: &Core,
     secret: &Secret<LinkSecret>,
     now: Timestamp,
-) -> Result<Option<String>, Failure> {
+) -> Result<bool, Failure> {
     let link = core.store.read(|snapshot| find(snapshot, secret, now))?;
-    let Some(LinkPurpose::SecureAccount {
-        user,
-        email: to,
-        restores_email,
-    }) = link.map(|link| link.purpose)
-    else {
-        return Ok(None);
+    let Some(purpose) = link.map(|link| link.purpose) else {
+        return Ok(false);
+    };
+    let LinkPurpose::SecureAccount { user, email, .. } = purpose.clone() else {
+        return Ok(false);
     };
     let language = users::find(core, user)?.and_then(|user| user.language());
     let expires_at = now + OneTimeLink::OPERATOR_LIFETIME;
-    let purpose = LinkPurpose::ResetPassword {
+    let reset = LinkPurpose::ResetPassword {
         user,
-        email: Some(to.clone()),
+        email: Some(email.clone()),
         password: None,
     };
-    let reset_link = DrawnLink::draw(core, purpose, expires_at);
+    let reset_link = DrawnLink::draw(core, reset, expires_at);
     let message = Message {
-        to: to.clone(),
+        to: email.clone(),
         languages: language,
         client_id: None,
         content: Content::ResetPassword {
@@ -50,23 +70,16 @@ pub async fn secure_account(
         },
     };
     let mail = DrawnMail::draw(core, &message, now)?;
-    let (secret, address) = (secret.clone(), to.clone());
+    let secret = secret.clone();
     let ended = core.store.write("secure_account", move |tx| {
-        let is_same = |user: &User| restores_email || user.email.as_ref() == Some(&address);
-        let Some(before) = USERS.get(&*tx, &user)?.filter(is_same) else {
+        let Some(mut user) = may_secure(&*tx, &purpose)? else {
             return Ok(None);
         };
-        let owner = USERS_BY_LOGIN_NAME.get(&*tx, LoginName::new(&address).as_str())?;
-        if owner.is_some_and(|owner| owner != user) || use_up(tx, &secret, now)?.is_none() {
+        if use_up(tx, &secret, now)?.is_none() {
             return Ok(None);
         }
-        let mut user = before.clone();
-        if user.email.as_ref() != Some(&address) {
-            user.move_to(&address);
-            remove_login_names(tx, &before)?;
-            for name in user.login_names() {
-                USERS_BY_LOGIN_NAME.put(tx, name.as_str(), &user.uuid)?;
-            }
+        if user.email.as_ref() != Some(&email) {
+            set_address_back(tx, &mut user, &email)?;
         }
         user.password = None;
         user.updated_at = now;
@@ -76,10 +89,29 @@ pub async fn secure_account(
         end_sessions_and_families(tx, user.uuid, now).map(Some)
     });
     let Some(ended) = ended.await? else {
-        return Ok(None);
+        return Ok(false);
     };
     core.outbox_filled.notify_one();
     audit::record(&Event::AccountSecured { user });
     session::record_ended(core, ended, now);
-    Ok(Some(to))
+    Ok(true)
+}
+
+/// Sets the previous address, and removes the accounts at providers that were linked since it was replaced: a provider may
+/// have linked one by the other address.
+fn set_address_back(tx: &mut dyn Tx, user: &mut User, email: &str) -> Result<(), StoreError> {
+    let before = user.clone();
+    user.email = Some(email.to_owned());
+    user.email_verified = true;
+    let changed_at = user.email_changed_at.take();
+    user.identities
+        .retain(|identity| changed_at.is_none_or(|at| identity.linked_at < at));
+    for identity in before
+        .identities
+        .iter()
+        .filter(|identity| !user.identities.contains(identity))
+    {
+        USERS_BY_IDENTITY.remove(tx, &(identity.issuer.clone(), identity.subject.clone()))?;
+    }
+    replace_login_names(tx, &before, user)
 }

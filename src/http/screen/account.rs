@@ -4,7 +4,7 @@ use ::http::{Method, StatusCode};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use super::account_self_service::{self, SelfServiceAction, SelfServiceResult};
+use super::account_self_service::{self, SelfServiceAction, SelfServiceResult, password_attempt};
 use super::consent::scope_line;
 use super::{account_notice, browser_redirect, csrf, device_cookie, person};
 use crate::clock::Timestamp;
@@ -12,6 +12,7 @@ use crate::flow::Failure;
 use crate::flow::account::change_password::{NewPassword, PasswordChange, change_password};
 use crate::flow::account::disconnect::disconnect;
 use crate::flow::account::end_sessions::{SessionsToEnd, end_sessions};
+use crate::flow::account::present_password::PresentPassword;
 use crate::flow::account::view::{self, Application};
 use crate::flow::account::{ActionResult, begin, view::view};
 use crate::flow::login::{session, sign_out};
@@ -86,9 +87,11 @@ impl AccountAction {
             "password" => {
                 let typed = |name| Zeroizing::new(form.get(name).unwrap_or_default().to_owned());
                 Some(Self::Password(NewPassword {
-                    current: typed("current-password"),
+                    current: PresentPassword {
+                        typed: typed("current-password"),
+                        from: context.client_address(),
+                    },
                     chosen: typed("new-password"),
-                    from: context.client_address(),
                 }))
             }
             "sessions" => match form.get("session")? {
@@ -157,7 +160,7 @@ async fn perform_self_service(
         Ok(SelfServiceResult::Notice(notice)) => show(context, page, section_of(page), Some(notice)).await,
         Ok(SelfServiceResult::Answer(answer)) => *answer,
         Ok(SelfServiceResult::SignInRequired) => sign_in(context, page, true),
-        Err(failure) => error::failed_page(context, &failure),
+        Err(failure) => refused(context, page, section_of(page), failure).await,
     }
 }
 
@@ -176,16 +179,15 @@ fn sign_in(context: &RequestContext, page: &Route, action_pending: bool) -> Http
 /// If the session is over, the form may have been sent twice, and the first time changed the password and ended the
 /// session. So the pages do not say that the action was not done.
 async fn submit_new_password(context: &RequestContext, page: &Route, typed: NewPassword) -> HttpResponse {
-    let (core, limits, from) = (&context.app.core, &context.app.limits, typed.from);
+    let core = &context.app.core;
     let live = match session::signed_in(core, &context.browser(), context.now) {
         Ok(Some(live)) => live,
         Ok(None) => return sign_in(context, page, false),
         Err(failure) => return error::failed_page(context, &failure),
     };
-    let name = LoginName::new(&live.user.account_id);
-    let attempt = match limits.try_password(name.as_str(), Some(live.id.as_bytes()), from, context.now) {
+    let attempt = match password_attempt(context, &live) {
         Ok(attempt) => attempt,
-        Err(wait) => return throttled(context, page, wait.seconds()).await,
+        Err(failure) => return refused(context, page, AccountSection::Password, failure).await,
     };
     // Looked up before the change: the device cookie is only valid for the old password.
     let names = live.user.login_names();
@@ -193,7 +195,8 @@ async fn submit_new_password(context: &RequestContext, page: &Route, typed: NewP
         .into_iter()
         .find(|name| device_cookie::device_id(context, name, Some(&live.user)).is_some());
     let outcome = change_password(core, &context.browser(), typed, attempt, context.now).await;
-    show_password_change(context, page, outcome, &known_as.unwrap_or(name)).await
+    let name = known_as.unwrap_or_else(|| LoginName::new(&live.user.account_id));
+    show_password_change(context, page, outcome, &name).await
 }
 
 async fn show_password_change(
@@ -222,26 +225,37 @@ async fn show_password_change(
         }
         Ok(ActionResult::Done(PasswordChange::Unchanged)) => AccountNotice::SamePassword,
         Ok(ActionResult::SignInRequired) => return sign_in(context, page, false),
-        Err(Failure::Busy) => {
-            error::note_refusal(context, RefusalReason::Passwords);
-            AccountNotice::Busy
-        }
-        Err(Failure::OutOfMemory(_)) => {
-            error::note_refusal(context, RefusalReason::Memory);
-            AccountNotice::OutOfMemory
-        }
-        Err(Failure::Throttled { seconds }) => return throttled(context, page, seconds).await,
-        Err(failure) => return error::failed_page(context, &failure),
+        Err(failure) => return refused(context, page, AccountSection::Password, failure).await,
     };
     show(context, page, AccountSection::Password, Some(notice)).await
 }
 
-async fn throttled(context: &RequestContext, page: &Route, seconds: u64) -> HttpResponse {
-    context.log_refusal("throttled", "too many wrong passwords");
-    let notice = Some(AccountNotice::Throttled);
-    let mut answer = show(context, page, AccountSection::Password, notice).await;
-    error::set_retry_after(&mut answer, seconds);
-    answer
+/// The section again, if the service cannot check a password or send a mail now; otherwise the error page.
+async fn refused(
+    context: &RequestContext,
+    page: &Route,
+    section: AccountSection,
+    failure: Failure,
+) -> HttpResponse {
+    let notice = match failure {
+        Failure::Busy => {
+            error::note_refusal(context, RefusalReason::Passwords);
+            AccountNotice::Busy
+        }
+        Failure::OutOfMemory(_) => {
+            error::note_refusal(context, RefusalReason::Memory);
+            AccountNotice::OutOfMemory
+        }
+        Failure::Throttled { seconds } => {
+            context.log_refusal("throttled", "too many wrong passwords or mails");
+            let notice = Some(AccountNotice::Throttled);
+            let mut answer = show(context, page, section, notice).await;
+            error::set_retry_after(&mut answer, seconds);
+            return answer;
+        }
+        failure => return error::failed_page(context, &failure),
+    };
+    show(context, page, section, Some(notice)).await
 }
 
 /// Stores the language in this browser, not in the user's record, so that the sign-in page has it too. The `locale` claim

@@ -3,23 +3,29 @@
 use ::http::StatusCode;
 use ::http::header::{CONTENT_DISPOSITION, HeaderValue};
 
+use zeroize::Zeroizing;
+
 use super::logout;
 use crate::flow::Failure;
 use crate::flow::account::ActionResult;
 use crate::flow::account::delete_account::delete_account;
 use crate::flow::account::edit_profile::edit_profile;
 use crate::flow::account::export_data::export_data;
-use crate::flow::account::request_email::request_email;
+use crate::flow::account::present_password::PresentPassword;
+use crate::flow::account::request_email::{EmailRequest, NewEmail, request_email};
+use crate::flow::login::session;
+use crate::flow::login::session::LiveSession;
 use crate::http::context::RequestContext;
 use crate::http::request::Parameters;
 use crate::http::response::{self, HttpResponse};
-use crate::identity::User;
+use crate::identity::{LoginName, User};
+use crate::limit::password_attempt::PasswordAttempt;
 use crate::pages::{AccountNotice, SelfService};
 
 /// An action that a form asks for.
 pub(super) enum SelfServiceAction {
     Profile(Vec<(String, String)>),
-    Email(String),
+    Email(NewEmail),
     Export,
     Delete(String),
 }
@@ -41,13 +47,22 @@ impl SelfServiceAction {
         let typed = |name: &str| form.get(name).unwrap_or_default().to_owned();
         match decision {
             "profile" => {
-                // A field that the user emptied is read like a missing one.
-                let claims = policy.claims.iter();
-                Some(Self::Profile(
-                    claims.map(|name| (name.clone(), typed(name))).collect(),
-                ))
+                // A field that the user emptied is read like a missing one, so the form names its fields.
+                let fields = typed("fields");
+                let names = fields
+                    .split(' ')
+                    .filter(|name| policy.claims.iter().any(|known| known == name));
+                let values: Vec<_> = names.map(|name| (name.to_owned(), typed(name))).collect();
+                (!values.is_empty()).then_some(Self::Profile(values))
             }
-            "email" if policy.email => Some(Self::Email(typed("email").trim().to_owned())),
+            "email" if policy.email => Some(Self::Email(NewEmail {
+                email: typed("email").trim().to_owned(),
+                password: PresentPassword {
+                    typed: Zeroizing::new(typed("current-password")),
+                    from: context.client_address(),
+                },
+                language: context.with_page_style(None, |_, locale| locale.tag().to_owned()),
+            })),
             "export" if policy.export => Some(Self::Export),
             "delete" if policy.deletion => Some(Self::Delete(typed("confirm"))),
             _ => None,
@@ -62,21 +77,7 @@ impl SelfServiceAction {
                 ActionResult::Done(()) => SelfServiceResult::Notice(AccountNotice::ProfileEdited),
                 ActionResult::SignInRequired => SelfServiceResult::SignInRequired,
             },
-            Self::Email(email) => {
-                let limits = &context.app.limits;
-                if limits
-                    .request_mail(&email, context.client_address(), now)
-                    .is_err()
-                {
-                    return Ok(SelfServiceResult::Notice(AccountNotice::Throttled));
-                }
-                let language = context.with_page_style(None, |_, locale| locale.tag().to_owned());
-                match request_email(core, &browser, email, language, now).await? {
-                    ActionResult::Done(true) => SelfServiceResult::Notice(AccountNotice::EmailRequested),
-                    ActionResult::Done(false) => SelfServiceResult::Notice(AccountNotice::NoAddress),
-                    ActionResult::SignInRequired => SelfServiceResult::SignInRequired,
-                }
-            }
+            Self::Email(typed) => change_email(context, typed).await?,
             Self::Export => match export_data(core, &browser, now).await? {
                 ActionResult::Done(document) => SelfServiceResult::Answer(Box::new(download(&document))),
                 ActionResult::SignInRequired => SelfServiceResult::SignInRequired,
@@ -88,6 +89,45 @@ impl SelfServiceAction {
             },
         })
     }
+}
+
+/// Sends a link to the new address, unless too many mails were requested or too many passwords were wrong.
+async fn change_email(context: &RequestContext, typed: NewEmail) -> Result<SelfServiceResult, Failure> {
+    let (core, browser, now) = (&context.app.core, context.browser(), context.now);
+    let Some(live) = session::signed_in(core, &browser, now)? else {
+        return Ok(SelfServiceResult::SignInRequired);
+    };
+    let (limits, from) = (&context.app.limits, context.client_address());
+    context.require_disk_for_record()?;
+    let name = LoginName::new(&typed.email);
+    if let Err(wait) = limits.request_mail(name.as_str(), from, now) {
+        return Err(Failure::Throttled {
+            seconds: wait.seconds(),
+        });
+    }
+    let attempt = password_attempt(context, &live)?;
+    Ok(match request_email(core, &browser, typed, &attempt, now).await? {
+        ActionResult::Done(result) => SelfServiceResult::Notice(match result {
+            EmailRequest::Sent => AccountNotice::EmailRequested,
+            EmailRequest::NoAddress => AccountNotice::NoAddress,
+            EmailRequest::NotAllowed => AccountNotice::AddressNotAllowed,
+            EmailRequest::WrongPassword => AccountNotice::WrongPassword,
+        }),
+        ActionResult::SignInRequired => SelfServiceResult::SignInRequired,
+    })
+}
+
+/// The attempt of a signed-in user with the present password. Failures in other browsers do not count here.
+pub(super) fn password_attempt(
+    context: &RequestContext,
+    live: &LiveSession,
+) -> Result<PasswordAttempt, Failure> {
+    let name = LoginName::new(&live.user.account_id);
+    let (limits, from) = (&context.app.limits, context.client_address());
+    let attempt = limits.try_password(name.as_str(), Some(live.id.as_bytes()), from, context.now);
+    attempt.map_err(|wait| Failure::Throttled {
+        seconds: wait.seconds(),
+    })
 }
 
 /// The document as a file.
@@ -105,17 +145,12 @@ pub(super) fn offered(context: &RequestContext, user: &User) -> SelfService {
     let core = &context.app.core;
     let policy = &core.policy.accounts.self_service;
     let is_own = !user.comes_from_provider();
-    let value = |name: &String| match name.as_str() {
-        "phone_number" => user.phone_number.clone().unwrap_or_default(),
-        name => {
-            let value = user.claims.get(name).and_then(|value| value.as_str());
-            value.unwrap_or_default().to_owned()
-        }
-    };
+    let may_change_email = is_own && policy.email && user.may_change_email(context.now);
+    let value = |name: &str| user.editable_claim(name).unwrap_or_default().to_owned();
     let claims = policy.claims.iter().filter(|_| is_own);
     SelfService {
         claims: claims.map(|name| (name.clone(), value(name))).collect(),
-        email: (is_own && policy.email).then(|| user.email.clone().unwrap_or_default()),
+        email: may_change_email.then(|| user.email.clone().unwrap_or_default()),
         exports: policy.export,
         deletes: policy.deletion,
     }

@@ -1,15 +1,13 @@
 //! The page of a link that does one thing at a button: it signs the user in, or secures the account.
 
 use ::http::{Method, StatusCode};
-use uuid::Uuid;
 
 use super::link::{OpenLink, form, link_void_page};
 use super::{browser_redirect, csrf};
 use crate::flow::login::transaction::LoginContext;
-use crate::flow::one_time_link::change_email::change_email;
-use crate::flow::one_time_link::secure_account::secure_account;
+use crate::flow::one_time_link::change_email::{change_email, may_change};
+use crate::flow::one_time_link::secure_account::{may_secure, secure_account};
 use crate::flow::one_time_link::sign_in::{LinkSignIn, sign_in_by_link};
-use crate::flow::{Failure, users};
 use crate::http::context::RequestContext;
 use crate::http::cookie::Cookie;
 use crate::http::error;
@@ -19,6 +17,7 @@ use crate::identity::LinkPurpose;
 use crate::pages::confirm_link::{ConfirmLink, LinkAction, LinkForm};
 use crate::route::Route;
 use crate::secret::{LinkSecret, Secret};
+use crate::store::tables::USERS;
 
 /// Shows the page, or does what the link is for.
 pub(super) async fn respond(
@@ -26,7 +25,7 @@ pub(super) async fn respond(
     parameters: &Parameters,
     login: &LoginContext,
     link: &OpenLink,
-    (action, user): (LinkAction, Uuid),
+    action: LinkAction,
 ) -> HttpResponse {
     let core = &context.app.core;
     let cookie = context.cookie(Cookie::Browser).unwrap_or_default();
@@ -35,17 +34,31 @@ pub(super) async fn respond(
     if is_confirmed && action == LinkAction::SignIn {
         return sign_in(context, login, &link.secret).await;
     }
-    let account_id = match name_of(context, link, user) {
-        Ok(Some(name)) => name,
+    let user = core.store.read(|snapshot| match &link.purpose {
+        LinkPurpose::ChangeEmail { .. } => may_change(snapshot, &link.purpose, context.now),
+        LinkPurpose::SecureAccount { .. } => may_secure(snapshot, &link.purpose),
+        LinkPurpose::SignIn { user, .. } => USERS.get(snapshot, user),
+        _ => Ok(None),
+    });
+    let user = match user {
+        Ok(Some(user)) => user,
         Ok(None) => return link_void_page(context),
-        Err(failure) => return error::failed_page(context, &failure),
+        Err(error) => return error::failed_page(context, &error.into()),
+    };
+    let address = match &link.purpose {
+        LinkPurpose::ChangeEmail { to, .. } => Some(to.clone()),
+        LinkPurpose::SecureAccount {
+            email,
+            replaced_by: Some(_),
+            ..
+        } => Some(email.clone()),
+        _ => None,
     };
     let (action, form) = if is_confirmed {
         let done = if action == LinkAction::VerifyAddress {
             change_email(core, &link.secret, context.now).await
         } else {
-            let secured = secure_account(core, &link.secret, context.now).await;
-            secured.map(|address| address.is_some())
+            secure_account(core, &link.secret, context.now).await
         };
         match done {
             Ok(true) => (action.done(), None),
@@ -63,7 +76,8 @@ pub(super) async fn respond(
     };
     let page = ConfirmLink {
         action,
-        account_id,
+        account_id: user.account_id,
+        address,
         form,
     };
     context.page(StatusCode::OK, &page, login.purpose.ui_locales())
@@ -81,13 +95,4 @@ pub(super) async fn sign_in(
         Ok(LinkSignIn::Void) => link_void_page(context),
         Err(failure) => error::failed_page(context, &failure),
     }
-}
-
-/// The name that the page shows: the new address, or the account identifier.
-fn name_of(context: &RequestContext, link: &OpenLink, user: Uuid) -> Result<Option<String>, Failure> {
-    if let LinkPurpose::ChangeEmail { to, .. } = &link.purpose {
-        return Ok(Some(to.clone()));
-    }
-    let user = users::find(&context.app.core, user)?;
-    Ok(user.map(|user| user.account_id))
 }

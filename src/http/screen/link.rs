@@ -64,9 +64,9 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
         return begin_sign_in(context, &link);
     };
     let action = match link.purpose {
-        LinkPurpose::SignIn { user, .. } => Some((LinkAction::SignIn, user)),
-        LinkPurpose::SecureAccount { user, .. } => Some((LinkAction::Secure, user)),
-        LinkPurpose::ChangeEmail { user, .. } => Some((LinkAction::VerifyAddress, user)),
+        LinkPurpose::SignIn { .. } => Some(LinkAction::SignIn),
+        LinkPurpose::SecureAccount { .. } => Some(LinkAction::Secure),
+        LinkPurpose::ChangeEmail { .. } => Some(LinkAction::VerifyAddress),
         _ => None,
     };
     if let Some(action) = action {

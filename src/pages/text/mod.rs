@@ -133,6 +133,8 @@ texts! {
     pub secure_account: &'static str,
     /// What the button does; `{}` is the name to sign in with.
     pub secure_lead: &'static str,
+    /// The link also sets the address back.
+    pub secure_restores_address: &'static str,
     /// Heading.
     pub secured_title: &'static str,
     /// What to do next; `{}` is the name to sign in with.
@@ -413,6 +415,8 @@ texts! {
     pub account_email_change: &'static str,
     /// It was done.
     pub account_email_requested: &'static str,
+    /// The operator does not allow the new address, or not yet.
+    pub account_email_not_allowed: &'static str,
     /// It was done.
     pub account_profile_edited: &'static str,
     /// Link and heading: the account as a whole.

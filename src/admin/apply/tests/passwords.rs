@@ -139,3 +139,19 @@ async fn a_password_that_is_soon_guessed_is_refused_unless_it_is_there_already()
     let refused = refusal(apply(admin(&core), wanted("Alice@Example.com")).await);
     assert_faults(&refused, &[(FaultCode::Invalid, &["password"])]);
 }
+
+#[tokio::test]
+async fn a_user_who_must_choose_another_password_must_do_so_after_an_apply_too() {
+    let core = core();
+    applied(&core, with_hash(HASH)).await;
+    let mut alice = stored(&core);
+    alice.must_change_password = true;
+    let written = core
+        .store
+        .write("test_user", move |tx| USERS.put(tx, &alice.uuid, &alice));
+    written.await.unwrap();
+    let mut named = with_hash(HASH);
+    named.line.phone_number = Some("+32 2 555 01 23".to_owned());
+    applied(&core, named).await;
+    assert!(stored(&core).must_change_password);
+}
