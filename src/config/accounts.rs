@@ -110,7 +110,7 @@ fn self_service(reader: &mut Reader<'_>, sends_mail: bool, verifies: bool) -> Se
             other => {
                 let claims = SelfServicePolicy::CLAIMS.join(", ");
                 let message = format!(
-                    "{} = {other:?}: name {claims}, email, export or deletion",
+                    "{} = {other:?}: the values are {claims}, email, export and deletion",
                     SELF_SERVICE.key
                 );
                 reader.fault(&origin, message);

@@ -178,6 +178,14 @@ impl OneTimeLink {
     /// How long the link of a notice lasts.
     pub const NOTICE_LIFETIME: Duration = Duration::from_hours(7 * 24);
 
+    /// Whether it was sent or passed on to a person. Otherwise a page of this sign-in leads to it, and it is of no use in
+    /// another one.
+    pub fn was_mailed_or_requested_in(&self, transaction: Uuid) -> bool {
+        let requested_in = self.requested_in.as_ref();
+        let is_mailed = !matches!(self.purpose, LinkPurpose::ResetPassword { email: None, .. });
+        is_mailed || requested_in.is_none_or(|sign_in| sign_in.transaction == transaction)
+    }
+
     /// Whether it can be used with this secret.
     pub fn is_valid(&self, secret: Digest<LinkSecret>, now: Timestamp) -> bool {
         self.digest == secret && now < self.expires_at && self.purpose != LinkPurpose::Nothing

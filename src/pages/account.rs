@@ -268,9 +268,7 @@ impl Account {
                     (self.form("profile", &self.self_service.profile_fields(text)))
                 }
             }
-            @if let Some(email) = &self.self_service.email {
-                (SelfService::email_section(&self.form("email", &SelfService::email_fields(email, self.min_length.is_some(), text)), text))
-            }
+            (self.self_service.email_section(&|fields| self.form("email", fields), self.min_length.is_some(), text))
         }
     }
 

@@ -12,6 +12,8 @@ use super::{Page, TemplateContext, Text};
 pub struct ChoosePassword {
     /// The name in the field at first, if the account is new.
     pub new_account: Option<String>,
+    /// Whether the operator requires another password.
+    pub is_required: bool,
     /// Where the form is posted.
     pub action: String,
     /// The login transaction of the form.
@@ -105,6 +107,7 @@ impl ChoosePassword {
     pub fn samples() -> Vec<Self> {
         let reset = Self {
             new_account: None,
+            is_required: false,
             action: "/link".to_owned(),
             transaction: "4lQ0bI2xQ9mN".to_owned(),
             token: "idsvc_li_4lQ0bI2xQ9mN".to_owned(),
@@ -122,7 +125,11 @@ impl ChoosePassword {
             problem: Some(problem),
             ..reset.clone()
         });
-        let mut samples = vec![reset, new];
+        let required = Self {
+            is_required: true,
+            ..reset.clone()
+        };
+        let mut samples = vec![reset, new, required];
         samples.extend(failed);
         samples
     }
@@ -130,6 +137,7 @@ impl ChoosePassword {
     fn lead(&self, text: &Text<'_>) -> Markup {
         let template = match self.new_account {
             Some(_) => text.new_account_lead,
+            None if self.is_required => text.other_password_lead,
             None => text.new_password_lead,
         };
         sentence(template, &self.account_id)

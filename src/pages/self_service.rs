@@ -11,8 +11,10 @@ use super::form::{PasswordField, hidden, sentence};
 pub struct SelfService {
     /// The claims that the user edits: name of the claim and present value.
     pub claims: Vec<(String, String)>,
-    /// The present e-mail address, if the user may change it.
+    /// The present e-mail address, if users may change theirs.
     pub email: Option<String>,
+    /// Whether this user may change it now.
+    pub changes_email: bool,
     /// Whether the user may export the data.
     pub exports: bool,
     /// Whether the user may delete the account.
@@ -32,6 +34,7 @@ impl SelfService {
                 claim("phone_number", "+32 2 555 01 23"),
             ],
             email: Some("alice@example.com".to_owned()),
+            changes_email: true,
             exports: true,
             deletes: true,
         }
@@ -59,7 +62,7 @@ impl SelfService {
     }
 
     /// The fields of the form for the address.
-    pub(super) fn email_fields(present: &str, has_password: bool, text: &Text<'_>) -> Markup {
+    pub(super) fn email_fields(has_password: bool, text: &Text<'_>) -> Markup {
         let password = PasswordField {
             id: "email-password",
             name: CURRENT_PASSWORD,
@@ -73,7 +76,6 @@ impl SelfService {
             has_focus: false,
         };
         html! {
-            @if !present.is_empty() { p.note { (sentence(text.account_email_present, present)) } }
             div.field {
                 label for="email" { (text.account_email_new) }
                 input #email name="email" type="email" required dir="auto" autocomplete="email" autocapitalize="none"
@@ -84,12 +86,24 @@ impl SelfService {
         }
     }
 
-    /// The section with the form for the address.
-    pub(super) fn email_section(form: &Markup, text: &Text<'_>) -> Markup {
+    /// The section with the address and the form for another one; empty if users do not change theirs.
+    pub(super) fn email_section(
+        &self,
+        form: &dyn Fn(&Markup) -> Markup,
+        has_password: bool,
+        text: &Text<'_>,
+    ) -> Markup {
         html! {
-            section aria-labelledby="address" {
-                h2 #address { (text.email) }
-                (form)
+            @if let Some(present) = &self.email {
+                section aria-labelledby="address" {
+                    h2 #address { (text.email) }
+                    @if !present.is_empty() { p.note { (sentence(text.account_email_present, present)) } }
+                    @if self.changes_email {
+                        (form(&Self::email_fields(has_password, text)))
+                    } @else {
+                        p.note { (text.account_email_wait) }
+                    }
+                }
             }
         }
     }

@@ -120,6 +120,7 @@ mod tests {
             "check_mail_reset",
             "check_mail_sign_up",
             "new_password_lead",
+            "other_password_lead",
             "new_account_lead",
             "sign_in_by_link_lead",
             "secure_lead",

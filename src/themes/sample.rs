@@ -79,7 +79,7 @@ pub fn all() -> Vec<Sample> {
     all.extend(states(&[&first[..], &problems].concat(), CheckMail::samples()));
     let problems = ChoiceProblem::ALL.map(ChoiceProblem::kind);
     all.extend(states(
-        &[&first[..], &problems].concat(),
+        &[&["reset", "sign-up", "required"][..], &problems].concat(),
         ChoosePassword::samples(),
     ));
     all.extend(states(

@@ -916,6 +916,14 @@ async fn a_user_who_must_change_the_password_chooses_another_one_before_the_appl
         303,
         "nobody is signed in yet"
     );
+    assert!(
+        page.text()
+            .contains("You have to choose another one before you go on.")
+    );
+    let forms = page.forms();
+    let link = format!("/link?token={}", forms[0].value("token").unwrap());
+    let elsewhere = server.browser().visit(&link).await;
+    assert_eq!(elsewhere.heading(), EN.error_link, "it belongs to this sign-in");
     let same = choose(&page, &alice.password).await;
     assert!(same.text().contains(EN.problem_same_password));
     choose(&same, NEW).await.callback().code();

@@ -15,7 +15,7 @@ use crate::flow::login::transaction::{BrowserRedirect, LoginContext};
 use crate::flow::notice::DrawnNotice;
 use crate::flow::users::end_sessions_and_families;
 use crate::flow::{Core, Failure, users};
-use crate::identity::{LinkPurpose, User};
+use crate::identity::{LinkPurpose, OneTimeLink, User};
 use crate::limit::password_attempt::PasswordAttempt;
 use crate::mail::Content;
 use crate::observe::audit;
@@ -51,12 +51,13 @@ pub(super) async fn reset_password(
         |link| Content::PasswordChanged { at: now, link },
         now,
     )?;
-    let secret = secret.clone();
+    let (secret, transaction) = (secret.clone(), login.transaction.id);
     let started = start_session(core, browser, login, event, now, move |tx| {
-        let link = find(&*tx, &secret, now)?;
-        let Some(purpose) = link.map(|link| link.purpose) else {
+        let is_here = |link: &OneTimeLink| link.was_mailed_or_requested_in(transaction);
+        let Some(link) = find(&*tx, &secret, now)?.filter(is_here) else {
             return Ok(None);
         };
+        let purpose = link.purpose;
         let LinkPurpose::ResetPassword { user, email, .. } = &purpose else {
             return Ok(None);
         };

@@ -145,12 +145,12 @@ pub(super) fn offered(context: &RequestContext, user: &User) -> SelfService {
     let core = &context.app.core;
     let policy = &core.policy.accounts.self_service;
     let is_own = !user.comes_from_provider();
-    let may_change_email = is_own && policy.email && user.may_change_email(context.now);
     let value = |name: &str| user.editable_claim(name).unwrap_or_default().to_owned();
     let claims = policy.claims.iter().filter(|_| is_own);
     SelfService {
         claims: claims.map(|name| (name.clone(), value(name))).collect(),
-        email: may_change_email.then(|| user.email.clone().unwrap_or_default()),
+        email: (is_own && policy.email).then(|| user.email.clone().unwrap_or_default()),
+        changes_email: user.may_change_email(context.now),
         exports: policy.export,
         deletes: policy.deletion,
     }

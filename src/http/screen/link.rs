@@ -78,6 +78,13 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
     submit(context, &parameters, &login, &link).await
 }
 
+impl OpenLink {
+    /// Whether a page of a sign-in leads to it, because the user must choose another password.
+    fn is_of_a_page(&self) -> bool {
+        self.requested_in.is_some() && matches!(self.purpose, LinkPurpose::ResetPassword { email: None, .. })
+    }
+}
+
 fn open(context: &RequestContext, token: &str) -> Result<Option<OpenLink>, Failure> {
     let Ok(secret) = Secret::<LinkSecret>::parse(token) else {
         return Ok(None);
@@ -103,6 +110,9 @@ async fn enter(context: &RequestContext, link: &OpenLink) -> HttpResponse {
         && login_context::reload(context, &requested_in.sealed).await.is_ok()
     {
         return response::redirect_303(&address(context, &requested_in.sealed, &link.secret));
+    }
+    if link.is_of_a_page() {
+        return link_void_page(context);
     }
     if matches!(link.purpose, LinkPurpose::SignIn { .. }) {
         let details = "the link signs in only in the browser in which it was requested";
@@ -229,6 +239,7 @@ fn draw(
     let rule = &context.app.core.policy.password;
     let page = ChoosePassword {
         new_account,
+        is_required: link.is_of_a_page(),
         action: context.app.path(&Route::Link),
         transaction: login.sealed.clone(),
         token: link.secret.reveal().to_owned(),

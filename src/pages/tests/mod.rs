@@ -323,6 +323,7 @@ fn hostile_account(section: AccountSection) -> Account {
         languages: vec![(evil(), evil())],
         language: Some(evil()),
         self_service: SelfService {
+            changes_email: true,
             claims: vec![(evil(), evil())],
             email: Some(evil()),
             exports: true,

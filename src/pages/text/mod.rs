@@ -103,6 +103,8 @@ texts! {
     pub new_password_title: &'static str,
     /// Whose password; `{}` is the name to sign in with.
     pub new_password_lead: &'static str,
+    /// For whom the operator requires another password.
+    pub other_password_lead: &'static str,
     /// Whose account; `{}` is the address.
     pub new_account_lead: &'static str,
     /// The form was too old.
@@ -415,8 +417,10 @@ texts! {
     pub account_email_change: &'static str,
     /// It was done.
     pub account_email_requested: &'static str,
-    /// The operator does not allow the new address, or not yet.
+    /// The operator does not allow the new address.
     pub account_email_not_allowed: &'static str,
+    /// The address was changed a short time ago.
+    pub account_email_wait: &'static str,
     /// It was done.
     pub account_profile_edited: &'static str,
     /// Link and heading: the account as a whole.
