@@ -64,6 +64,8 @@ kinds! {
     UpstreamState "idsvc_us_" 16;
     /// The common part of all tokens of a refresh family. It proves that an old token belonged to the family.
     Lineage "idsvc_ln_" 0;
+    /// A recovery code, which people type. Only its digest is kept.
+    RecoveryCode "idsvc_rc_" 0;
     /// A password hash from a file. Only its digest is kept after the password is changed.
     DeclaredHash "idsvc_ph_" 0;
 }

@@ -182,6 +182,7 @@ mod tests {
             session: None,
             auth_time: Some(now),
             factor: AuthenticationMethod::Password,
+            second_factor: None,
             upstream_token: None,
             scope: "openid".parse().unwrap(),
             resources: Resources::new(),

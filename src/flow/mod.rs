@@ -25,6 +25,7 @@ pub mod client_lookup;
 pub mod clock_watermark;
 pub mod deliver;
 pub mod dpop_nonce;
+pub mod factors;
 pub mod failed_passwords;
 pub mod grant_policy;
 pub mod grant_revocation;

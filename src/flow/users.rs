@@ -2,6 +2,7 @@
 
 use uuid::Uuid;
 
+use super::factors;
 use super::login::session;
 use super::login::session::EndedSessions;
 use super::{Core, Failure};
@@ -14,7 +15,7 @@ use crate::store::tables::{
 };
 
 /// Removes a user with everything that belongs to them: names, identities, sessions, consents, refresh families,
-/// the count of wrong passwords.
+/// factors, the count of wrong passwords.
 pub fn remove_user(tx: &mut dyn Tx, user: &User, now: Timestamp) -> Result<(), StoreError> {
     end_sessions_and_families(tx, user.uuid, now)?;
     for (key, ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &user.uuid, usize::MAX)? {
@@ -33,6 +34,7 @@ pub fn remove_user(tx: &mut dyn Tx, user: &User, now: Timestamp) -> Result<(), S
         USERS_BY_IDENTITY.remove(tx, &(identity.issuer.clone(), identity.subject.clone()))?;
     }
     remove_login_names(tx, user)?;
+    factors::remove_all(tx, user.uuid)?;
     FAILED_PASSWORDS.remove(tx, &user.uuid)?;
     USERS.remove(tx, &user.uuid).map(|_| ())
 }

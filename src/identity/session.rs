@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
-use crate::identity::Device;
+use crate::identity::{Device, SecondFactor};
 use crate::secret::{Digest, SessionCookie};
 
 /// How a user authenticated.
@@ -90,6 +90,9 @@ pub struct Session {
     pub was_asked_anew: bool,
     /// How the user authenticated.
     pub factor: AuthenticationMethod,
+    /// The second step of the sign-in, if there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub second_factor: Option<SecondFactor>,
     /// When the session began or was last renewed by a sign-in.
     pub created_at: Timestamp,
     /// When the session was last used, as precisely as [`Session::is_due_for_touch`] records it.
@@ -169,6 +172,7 @@ mod tests {
             auth_time: Some(start),
             was_asked_anew: false,
             factor: AuthenticationMethod::Password,
+            second_factor: None,
             created_at: start,
             last_used_at: start,
             device: Device::default(),

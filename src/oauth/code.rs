@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
-use crate::identity::{AuthenticationMethod, UpstreamToken};
+use crate::identity::{AuthenticationMethod, SecondFactor, UpstreamToken};
 use crate::oauth::confirmation::{Confirmation, check_grant};
 use crate::oauth::error::Refusal;
 use crate::oauth::openid::claims::ClaimsRequest;
@@ -37,6 +37,9 @@ pub struct Authorization {
     /// How the user signed in.
     #[serde(rename = "by")]
     pub factor: AuthenticationMethod,
+    /// The second step of the sign-in, if there was one.
+    #[serde(default, rename = "2nd", skip_serializing_if = "Option::is_none")]
+    pub second_factor: Option<SecondFactor>,
     /// The access token of the provider at which the user signed in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upstream_token: Option<Box<UpstreamToken>>,
@@ -240,6 +243,7 @@ mod tests {
                 session: Some(Uuid::from_u128(2)),
                 auth_time: Some(START),
                 factor: AuthenticationMethod::Password,
+                second_factor: None,
                 upstream_token: None,
                 scope: "openid".parse().unwrap(),
                 resources: Resources::new(),

@@ -440,6 +440,7 @@ fn next_step_to_code(
             session: Some(signed_in.id),
             auth_time: session.auth_time,
             factor: session.factor.clone(),
+            second_factor: session.second_factor,
             upstream_token: None,
             scope: scope.with(Scope::AUTHENTICATED),
             resources: request.resources.clone(),

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::engine::TableId;
 use crate::federation::Provider;
-use crate::identity::{Consent, OneTimeLink, Session, User};
+use crate::identity::{Consent, Factor, OneTimeLink, Session, User};
 use crate::oauth::code::AuthorizationCode;
 use crate::oauth::login::LoginRecord;
 use crate::oauth::refresh::RefreshFamily;
@@ -69,6 +69,8 @@ pub const INITIAL_ACCESS_TOKENS: Table<Uuid, StoredInitialAccessToken> =
 pub const OUTBOX: Table<(u32, Uuid), OutboxEntry> = Table::new(23, "outbox");
 /// Links that work once, by the hour of expiry since the epoch and their time-ordered id.
 pub const ONE_TIME_LINKS: Table<(u32, Uuid), OneTimeLink> = Table::new(24, "one_time_links");
+/// The factors of a user: (user, time-ordered id of the factor).
+pub const FACTORS: Table<(Uuid, Uuid), Factor> = Table::new(25, "factors");
 
 /// The tables of a backup: all but those of the sign-ins, the outbox and the links. A browser whose sign-in is unknown
 /// begins it again. A message that a backup had would be sent twice, and a used link would work again. A backup of an
@@ -106,6 +108,7 @@ pub fn all() -> impl Iterator<Item = TableId> {
         INITIAL_ACCESS_TOKENS.id(),
         OUTBOX.id(),
         ONE_TIME_LINKS.id(),
+        FACTORS.id(),
     ]
     .into_iter()
 }

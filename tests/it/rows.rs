@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use idsvc::federation::Provider;
-use idsvc::identity::{Consent, OneTimeLink, Session, User};
+use idsvc::identity::{Consent, Factor, OneTimeLink, Session, User};
 use idsvc::oauth::code::AuthorizationCode;
 use idsvc::oauth::login::LoginRecord;
 use idsvc::oauth::refresh::RefreshFamily;
@@ -40,6 +40,7 @@ const READERS: &[(&str, Reader)] = &[
     ("consents", read::<Consent>),
     ("api-key-use", read::<ApiKeyUse>),
     ("failed_passwords", read::<FailedPasswords>),
+    ("factors", read::<Factor>),
     ("outbox", read::<OutboxEntry>),
     ("one_time_links", read::<OneTimeLink>),
     ("providers", read::<Provider>),

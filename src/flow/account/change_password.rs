@@ -123,7 +123,10 @@ async fn try_change(
             session::end_families(tx, user.uuid, now)?;
             let new = NewSession {
                 user: user.uuid,
-                event: AuthenticationEvent::by_password(now),
+                event: AuthenticationEvent {
+                    second_factor: live.session.second_factor,
+                    ..AuthenticationEvent::by_password(now)
+                },
                 device: here.device.clone(),
             };
             let started = session::start(tx, None, slot, new, lifetimes, now)?;

@@ -333,6 +333,7 @@ async fn sign_in_user(
         factor: AuthenticationMethod::Federated {
             provider: provider.id.clone(),
         },
+        second_factor: None,
         auth_time: subject.auth_time,
         was_asked_anew,
         upstream_token: token,

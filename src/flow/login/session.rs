@@ -8,7 +8,9 @@ use uuid::Uuid;
 use crate::clock::Timestamp;
 use crate::flow::browser::{Browser, PresentedSession};
 use crate::flow::{Core, Failure, grant_policy};
-use crate::identity::{AuthenticationMethod, Device, Session, SessionLifetimes, UpstreamToken, User};
+use crate::identity::{
+    AuthenticationMethod, Device, SecondFactor, Session, SessionLifetimes, UpstreamToken, User,
+};
 use crate::oauth::code::{self, Authorization};
 use crate::oauth::refresh::RefreshFamily;
 use crate::observe::audit;
@@ -104,6 +106,8 @@ pub fn touch(
 pub(in crate::flow) struct AuthenticationEvent {
     /// The method.
     pub(in crate::flow) factor: AuthenticationMethod,
+    /// The second step, if there was one.
+    pub(in crate::flow) second_factor: Option<SecondFactor>,
     /// When, if that is known.
     pub(in crate::flow) auth_time: Option<Timestamp>,
     /// Whether the user was asked to authenticate again: see [`Session::was_asked_anew`].
@@ -117,6 +121,7 @@ impl AuthenticationEvent {
     pub(in crate::flow) fn by_password(now: Timestamp) -> Self {
         Self {
             factor: AuthenticationMethod::Password,
+            second_factor: None,
             auth_time: Some(now),
             was_asked_anew: false,
             upstream_token: None,
@@ -215,6 +220,7 @@ pub(in crate::flow) fn start(
         auth_time: event.auth_time,
         was_asked_anew: event.was_asked_anew,
         factor: event.factor,
+        second_factor: event.second_factor,
         created_at: now,
         last_used_at: now,
         device,

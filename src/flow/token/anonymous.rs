@@ -55,6 +55,7 @@ pub async fn create_anonymous_user(
                 session: None,
                 auth_time: None,
                 factor: AuthenticationMethod::Anonymous,
+                second_factor: None,
                 upstream_token: None,
                 scope: scope.clone(),
                 resources: granted.clone(),

@@ -104,6 +104,7 @@ pub async fn exchange_assertion(
                 user: user.uuid,
                 session: None,
                 auth_time: subject.auth_time,
+                second_factor: None,
                 factor: AuthenticationMethod::Federated {
                     provider: issuing.id.clone(),
                 },

@@ -34,6 +34,7 @@ fn start_at(now: Timestamp) -> (RefreshFamily, RefreshTokenId) {
         session: Some(Uuid::from_u128(2)),
         auth_time: Some(now),
         factor: AuthenticationMethod::Password,
+        second_factor: None,
         upstream_token: None,
         scope: "openid".parse().unwrap(),
         resources: Resources::new(),

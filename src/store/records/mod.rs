@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 
 use crate::federation::Provider;
 use crate::identity::one_time_link::RequestedMail;
-use crate::identity::{Consent, OneTimeLink, Session, User};
+use crate::identity::{Consent, Factor, OneTimeLink, Session, User};
 use crate::oauth::code::AuthorizationCode;
 use crate::oauth::login::{LoginRecord, LoginTransaction, UpstreamSignIn};
 use crate::oauth::named::NamedRecord;
@@ -31,6 +31,7 @@ impl Record for AuthorizationCode {}
 impl Record for Api {}
 impl Record for Client {}
 impl Record for Consent {}
+impl Record for Factor {}
 impl Record for LoginRecord {}
 impl<M: Serialize + DeserializeOwned> Record for NamedRecord<M> {}
 impl Record for OneTimeLink {}

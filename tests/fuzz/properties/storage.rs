@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use idsvc::age::{self, AgeError, DecryptingReader, Header as AgeHeader, Identities};
 use idsvc::federation::Provider;
-use idsvc::identity::{Consent, OneTimeLink, Session, User};
+use idsvc::identity::{Consent, Factor, OneTimeLink, Session, User};
 use idsvc::oauth::code::AuthorizationCode as CodeRecord;
 use idsvc::oauth::login::LoginRecord;
 use idsvc::oauth::refresh::RefreshFamily;
@@ -94,7 +94,7 @@ pub(super) fn stored_record(data: &[u8]) -> bool {
     let Some((table, row)) = data.split_first() else {
         return false;
     };
-    match table % 20 {
+    match table % 21 {
         0 => check_record::<Client>(row),
         1 => check_record::<User>(row),
         2 => check_record::<SigningKeyRecord>(row),
@@ -114,7 +114,8 @@ pub(super) fn stored_record(data: &[u8]) -> bool {
         16 => check_record::<RegisteredScope>(row),
         17 => check_record::<Group>(row),
         18 => check_record::<OutboxEntry>(row),
-        _ => check_record::<OneTimeLink>(row),
+        19 => check_record::<OneTimeLink>(row),
+        _ => check_record::<Factor>(row),
     }
 }
 
