@@ -192,6 +192,8 @@ routes! {
         SignInByMail "/sign-in-by-mail", READ_OR_SUBMIT, "sign_in_by_mail", None, User;
         /// The page on which people type the code of a mail.
         CheckMail "/check-mail", READ_OR_SUBMIT, "check_mail", None, User;
+        /// The page for the second step of a sign-in.
+        SecondFactor "/second-factor", READ_OR_SUBMIT, "second_factor", None, User;
         /// The page that a link in a mail leads to.
         Link "/link", READ_OR_SUBMIT, "link", None, User;
         /// The page that asks whether a client may act for the user.
@@ -206,6 +208,8 @@ routes! {
         AccountProfile "/account/profile", FOLLOW_OR_SUBMIT, "account_profile", None, User;
         /// The section of the account page for the password.
         AccountPassword "/account/password", FOLLOW_OR_SUBMIT, "account_password", None, User;
+        /// The section of the account page with the factors of the user.
+        AccountSecurity "/account/security", FOLLOW_OR_SUBMIT, "account_security", None, User;
         /// The section of the account page with the sessions.
         AccountDevices "/account/devices", FOLLOW_OR_SUBMIT, "account_devices", None, User;
         /// The section of the account page with the applications.
@@ -285,6 +289,7 @@ impl Route {
             Self::Account
                 | Self::AccountProfile
                 | Self::AccountPassword
+                | Self::AccountSecurity
                 | Self::AccountDevices
                 | Self::AccountApplications
                 | Self::AccountData
@@ -303,6 +308,7 @@ impl Route {
                     | Self::SignUp
                     | Self::SignInByMail
                     | Self::CheckMail
+                    | Self::SecondFactor
                     | Self::Link
                     | Self::Consent
                     | Self::LogoutConfirm

@@ -128,15 +128,28 @@ impl Sealer {
     /// # Panics
     /// As [`Sealer::seal`].
     pub fn seal_text(&self, context: &str, plain: &str, random: &Random) -> String {
-        URL_SAFE_NO_PAD.encode(self.seal(context, plain.as_bytes(), random))
+        self.seal_base64(context, plain.as_bytes(), random)
+    }
+
+    /// Seals bytes. The result is base64url.
+    ///
+    /// # Panics
+    /// As [`Sealer::seal`].
+    pub fn seal_base64(&self, context: &str, plain: &[u8], random: &Random) -> String {
+        URL_SAFE_NO_PAD.encode(self.seal(context, plain, random))
+    }
+
+    /// Opens bytes that [`Sealer::seal_base64`] sealed with the same `context`.
+    pub fn open_base64(&self, context: &str, sealed: &str) -> Result<Zeroizing<Vec<u8>>, SealError> {
+        let sealed = URL_SAFE_NO_PAD
+            .decode(sealed)
+            .map_err(|_| SealError::DoesNotOpen)?;
+        self.open(context, &sealed)
     }
 
     /// Opens a text that [`Sealer::seal_text`] sealed with the same `context`.
     pub fn open_text(&self, context: &str, sealed: &str) -> Result<Zeroizing<String>, SealError> {
-        let sealed = URL_SAFE_NO_PAD
-            .decode(sealed)
-            .map_err(|_| SealError::DoesNotOpen)?;
-        let plain = self.open(context, &sealed)?;
+        let plain = self.open_base64(context, sealed)?;
         let text = std::str::from_utf8(&plain).map_err(|_| SealError::DoesNotOpen)?;
         Ok(Zeroizing::new(text.to_owned()))
     }

@@ -1,8 +1,11 @@
-//! The factors of a user: read in one range, and bounded in number.
+//! The factors of a user: read in one range, and bounded in number. Codes are matched here.
 
 use uuid::Uuid;
 
-use crate::identity::Factor;
+use super::Core;
+use crate::clock::Timestamp;
+use crate::identity::{Factor, FactorKind, RecoveryCodes, SecondFactor, Totp, TotpSeed};
+use crate::secret::{Digest, RecoveryCode};
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::FACTORS;
@@ -14,6 +17,15 @@ pub const MAX_PER_USER: usize = 20;
 pub fn of_user(snapshot: &dyn Snapshot, user: Uuid) -> Result<Vec<(Uuid, Factor)>, StoreError> {
     let rows = FACTORS.scan_prefix(snapshot, &user, usize::MAX)?;
     Ok(rows.into_iter().map(|((_, id), factor)| (id, factor)).collect())
+}
+
+/// Whether the user has a factor that answers the second step of a sign-in. Recovery codes that are used up count: a
+/// thief who used the last one does not switch the second step off.
+pub fn has_second_factor(snapshot: &dyn Snapshot, user: Uuid) -> Result<bool, StoreError> {
+    let factors = of_user(snapshot, user)?;
+    Ok(factors
+        .iter()
+        .any(|(_, factor)| factor.kind.second_factor().is_some()))
 }
 
 /// Adds a factor. Returns whether there was room.
@@ -32,4 +44,61 @@ pub fn remove_all(tx: &mut dyn Tx, user: Uuid) -> Result<Vec<(Uuid, Factor)>, St
         FACTORS.remove(tx, &(user, *id))?;
     }
     Ok(factors)
+}
+
+/// A code that fits a factor. It may have been used before.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// The code of a time step.
+    Totp(u64),
+    /// A recovery code.
+    RecoveryCode(Digest<RecoveryCode>),
+}
+
+impl Answer {
+    /// The second step that it answers.
+    pub fn second_factor(&self) -> SecondFactor {
+        match self {
+            Self::Totp(_) => SecondFactor::Totp,
+            Self::RecoveryCode(_) => SecondFactor::RecoveryCode,
+        }
+    }
+}
+
+/// The factor that a typed code fits, if there is one.
+pub fn matching(
+    core: &Core,
+    user: Uuid,
+    factors: &[(Uuid, Factor)],
+    typed: &str,
+    now: Timestamp,
+) -> Option<(Uuid, Answer)> {
+    let fits = |(id, factor): &(Uuid, Factor)| {
+        let answer = match &factor.kind {
+            FactorKind::Passkey(_) => None,
+            FactorKind::Totp(totp) => {
+                let step = open_seed(core, user, totp)?.step_of(typed, now)?;
+                Some(Answer::Totp(step))
+            }
+            FactorKind::RecoveryCodes(codes) => {
+                let digest = RecoveryCodes::digest(*id, typed)?;
+                let is_unused = codes.unused.contains(&digest);
+                is_unused.then_some(Answer::RecoveryCode(digest))
+            }
+        };
+        answer.map(|answer| (*id, answer))
+    };
+    factors.iter().find_map(fits)
+}
+
+/// Seals the seed of a user, as the store keeps it.
+pub fn seal_seed(core: &Core, user: Uuid, seed: &TotpSeed) -> String {
+    core.sealer
+        .seal_base64(&Totp::context(user), seed.as_bytes(), &core.random)
+}
+
+/// The seed of a user's factor. `None` if it was sealed under another master key.
+fn open_seed(core: &Core, user: Uuid, totp: &Totp) -> Option<TotpSeed> {
+    let plain = core.sealer.open_base64(&Totp::context(user), &totp.sealed);
+    TotpSeed::new(&plain.ok()?)
 }

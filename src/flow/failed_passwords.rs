@@ -5,6 +5,10 @@
 //! it survives a restart. Wrong passwords in known browsers and on the account page count
 //! too: a thief of the browser can type them. So do wrong codes of mails, after which only the link works.
 //!
+//! Wrong codes of the second step are counted apart from the passwords, with the same limit. The right password does not
+//! reset them: whoever types codes has it. A sign-in with both steps does, and so does an operator. At the limit, only a
+//! recovery code counts, because it cannot be guessed.
+//!
 //! Only names of users with a password are counted. So a request that names nobody writes nothing, and there are as many
 //! rows as users at most. A write changes nothing after the limit.
 //!
@@ -109,10 +113,57 @@ pub fn add(tx: &mut dyn Tx, user: Uuid, last_failed_at: Timestamp) -> Result<boo
     }
     let failed = FailedPasswords {
         count: before.map_or(0, |before| before.count).saturating_add(1),
+        second_step: before.map_or(0, |before| before.second_step),
         last_failed_at,
     };
     FAILED_PASSWORDS.put(tx, &user, &failed)?;
     Ok(failed.is_at_limit())
+}
+
+/// Counts one more wrong code of the second step. Returns whether that is the last one that is counted.
+pub fn add_second_step(tx: &mut dyn Tx, user: Uuid, last_failed_at: Timestamp) -> Result<bool, StoreError> {
+    let before = FAILED_PASSWORDS.get(&*tx, &user)?;
+    if before.is_some_and(|before| before.is_second_step_at_limit()) {
+        return Ok(false);
+    }
+    let failed = FailedPasswords {
+        count: before.map_or(0, |before| before.count),
+        second_step: before.map_or(0, |before| before.second_step).saturating_add(1),
+        last_failed_at,
+    };
+    FAILED_PASSWORDS.put(tx, &user, &failed)?;
+    Ok(failed.is_second_step_at_limit())
+}
+
+/// Whether only a recovery code counts in the second step of this user.
+pub fn is_second_step_at_limit(snapshot: &dyn Snapshot, user: Uuid) -> Result<bool, StoreError> {
+    let failed = FAILED_PASSWORDS.get(snapshot, &user)?;
+    Ok(failed.is_some_and(|failed| failed.is_second_step_at_limit()))
+}
+
+/// Forgets the wrong codes after a right one.
+pub fn reset_second_step(tx: &mut dyn Tx, user: Uuid) -> Result<(), StoreError> {
+    let failed = FAILED_PASSWORDS.get(&*tx, &user)?;
+    match failed.filter(|failed| failed.second_step > 0) {
+        Some(FailedPasswords { count: 0, .. }) => FAILED_PASSWORDS.remove(tx, &user).map(drop),
+        Some(failed) => {
+            let reset = FailedPasswords {
+                second_step: 0,
+                ..failed
+            };
+            FAILED_PASSWORDS.put(tx, &user, &reset)
+        }
+        None => Ok(()),
+    }
+}
+
+/// Forgets the wrong passwords after the right one or a new one. The wrong codes stay counted.
+pub fn reset_passwords(tx: &mut dyn Tx, user: Uuid) -> Result<(), StoreError> {
+    let failed = FAILED_PASSWORDS.get(&*tx, &user)?;
+    match failed.filter(|failed| failed.second_step > 0) {
+        Some(failed) => FAILED_PASSWORDS.put(tx, &user, &FailedPasswords { count: 0, ..failed }),
+        None => FAILED_PASSWORDS.remove(tx, &user).map(drop),
+    }
 }
 
 /// The store logs its own outage. Sign-ins go on, and the limits in memory hold.

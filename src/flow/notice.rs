@@ -1,6 +1,7 @@
 //! Notices: mails that tell a user what happened to the account, with a link that secures it.
 
 use super::Core;
+use super::browser::Browser;
 use super::one_time_link::DrawnLink;
 use super::outbox::DrawnMail;
 use crate::clock::Timestamp;
@@ -41,6 +42,22 @@ impl DrawnNotice {
         };
         let mail = DrawnMail::draw(core, &message, now)?;
         Ok(Some(Self { link, mail }))
+    }
+
+    /// Draws the notice of a browser in which nobody has signed in as this user before.
+    pub fn of_new_device(
+        core: &Core,
+        user: &User,
+        browser: &Browser,
+        now: Timestamp,
+    ) -> Result<Option<Self>, StoreError> {
+        let content = |link| Content::NewDevice {
+            device: browser.device.name(),
+            address: browser.device.address,
+            at: now,
+            link,
+        };
+        Self::draw(core, user, content, now)
     }
 
     /// Stores the link and the mail.

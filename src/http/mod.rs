@@ -237,6 +237,7 @@ async fn dispatch(context: &RequestContext, route: &Route) -> HttpResponse {
         Route::SignUp => Box::pin(screen::request_mail::respond(context, MailReason::SignUp)).await,
         Route::SignInByMail => Box::pin(screen::request_mail::respond(context, MailReason::SignIn)).await,
         Route::CheckMail => Box::pin(screen::check_mail::respond(context)).await,
+        Route::SecondFactor => Box::pin(screen::second_factor::respond(context)).await,
         Route::Link => Box::pin(screen::link::respond(context)).await,
         Route::Consent => Box::pin(screen::consent::respond(context)).await,
         Route::LogoutConfirm => screen::logout::confirm(context).await,
@@ -244,6 +245,7 @@ async fn dispatch(context: &RequestContext, route: &Route) -> HttpResponse {
         Route::Account
         | Route::AccountProfile
         | Route::AccountPassword
+        | Route::AccountSecurity
         | Route::AccountDevices
         | Route::AccountApplications
         | Route::AccountData => screen::account::respond(context, route).await,

@@ -34,6 +34,15 @@ pub enum FactorKind {
 }
 
 impl FactorKind {
+    /// The name in events.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Passkey(_) => "passkey",
+            Self::Totp(_) => "totp",
+            Self::RecoveryCodes(_) => "recovery_codes",
+        }
+    }
+
     /// The second step that this factor answers. None for a passkey.
     pub fn second_factor(&self) -> Option<SecondFactor> {
         match self {
@@ -101,6 +110,16 @@ pub enum SecondFactor {
     RecoveryCode,
 }
 
+impl SecondFactor {
+    /// The `authority` in the token response's `amr`.
+    pub fn authority(self) -> &'static str {
+        match self {
+            Self::Totp => "totp",
+            Self::RecoveryCode => "recovery_code",
+        }
+    }
+}
+
 /// How surely a user was authenticated: `acr` in tokens. A higher level meets a demand for a lower one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum AuthenticationLevel {
@@ -118,6 +137,9 @@ pub enum AuthenticationLevel {
 impl AuthenticationLevel {
     /// All levels, from the lowest.
     pub const ALL: [Self; 3] = [Self::OneFactor, Self::TwoFactors, Self::PhishingResistant];
+
+    /// The values of `acr` that tokens may have.
+    pub const ISSUED: [Self; 2] = [Self::OneFactor, Self::TwoFactors];
 
     /// The value of `acr`.
     pub const fn as_str(self) -> &'static str {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
-use crate::identity::{Device, SecondFactor};
+use crate::identity::{AuthenticationLevel, Device, SecondFactor};
 use crate::secret::{Digest, SessionCookie};
 
 /// How a user authenticated.
@@ -54,6 +54,29 @@ impl AuthenticationMethod {
             Self::Federated { .. } => Some("fed"),
         }
     }
+}
+
+/// How surely a user was authenticated, by these steps. None for an anonymous user.
+pub fn level_of(
+    factor: &AuthenticationMethod,
+    second_factor: Option<SecondFactor>,
+) -> Option<AuthenticationLevel> {
+    match (factor, second_factor) {
+        (AuthenticationMethod::Anonymous, _) => None,
+        (_, Some(SecondFactor::Totp | SecondFactor::RecoveryCode)) => Some(AuthenticationLevel::TwoFactors),
+        (_, None) => Some(AuthenticationLevel::OneFactor),
+    }
+}
+
+/// The methods of the steps, for the ID token's `amr` (RFC 8176). A recovery code is a password that works once. Empty for
+/// an anonymous user.
+pub fn methods_of(factor: &AuthenticationMethod, second_factor: Option<SecondFactor>) -> Vec<&'static str> {
+    let mut methods: Vec<_> = factor.method().into_iter().collect();
+    if second_factor.is_some() {
+        methods.extend(["otp", "mfa"]);
+        methods.dedup();
+    }
+    methods
 }
 
 /// A provider's access token. It is stored from the sign-in until tokens of this service contain it.
@@ -123,6 +146,11 @@ impl Session {
         let asked_at = self.was_asked_anew.then_some(self.created_at);
         let authenticated_at = self.auth_time.or(asked_at);
         authenticated_at.is_some_and(|at| now.since(at) < Self::FRESH)
+    }
+
+    /// How surely the user was authenticated.
+    pub fn level(&self) -> Option<AuthenticationLevel> {
+        level_of(&self.factor, self.second_factor)
     }
 
     /// Whether the session may be used.

@@ -85,6 +85,20 @@ pub enum Content {
         /// Leads to the page that secures the account.
         link: String,
     },
+    /// A factor was added, or the recovery codes were replaced.
+    FactorAdded {
+        /// When.
+        at: Timestamp,
+        /// Leads to the page that secures the account.
+        link: String,
+    },
+    /// A factor was removed.
+    FactorRemoved {
+        /// When.
+        at: Timestamp,
+        /// Leads to the page that secures the account.
+        link: String,
+    },
     /// The address was changed. This mail goes to the previous one.
     AddressChanged {
         /// The new address.
@@ -109,6 +123,8 @@ impl Content {
             Self::VerifyAddress { .. } => "verify-address",
             Self::NewDevice { .. } => "new-device",
             Self::PasswordChanged { .. } => "password-changed",
+            Self::FactorAdded { .. } => "factor-added",
+            Self::FactorRemoved { .. } => "factor-removed",
             Self::AddressChanged { .. } => "address-changed",
         }
     }

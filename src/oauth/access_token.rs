@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use crate::clock::Timestamp;
 use crate::described::described;
+use crate::identity::AuthenticationLevel;
 use crate::jose::claims::Audience;
 use crate::oauth::confirmation::Confirmation;
 use crate::oauth::scope::Scope;
@@ -66,8 +67,9 @@ described! {
         pub venue_id: Option<String>,
         /// The organization of the user.
         pub organization: String,
-        /// How the user signed in, as `[{"authority": "credential"}]`: `credential` for a password, the identifier of a
-        /// provider, `anonymous`, or `client`.
+        /// How the user signed in, as `[{"authority": "credential"}]`: `credential` for a password, `email` for a mail, the
+        /// identifier of a provider, `anonymous`, or `client`. After a second step, a second entry says `totp` or
+        /// `recovery_code`.
         pub amr: Vec<Authority>,
         /// The telephone number of the user, or null.
         pub phone_number: Option<String>,
@@ -100,6 +102,10 @@ described! {
         /// When the user signed in, in seconds since 1970; absent if a provider does not say it.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub auth_time: Option<Timestamp>,
+        /// How surely the user was authenticated (RFC 9068 section 2.2.1): `1` by one factor, `2` by two; absent for an
+        /// anonymous user, and if the client acts for itself.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub acr: Option<AuthenticationLevel>,
         /// The grant: one sign-in at one client, or the client itself if it acts for itself. To revoke is to end a grant,
         /// or one token of it. Events call it `family`.
         pub grant_id: Uuid,
@@ -221,6 +227,7 @@ mod tests {
             exp: Timestamp::from_seconds(2),
             client_id: "web",
             auth_time: Some(Timestamp::from_seconds(1)),
+            acr: Some(AuthenticationLevel::OneFactor),
             grant_id: Uuid::from_u128(3),
             anonymous_sub: Some(Uuid::from_u128(4)),
             cnf: Some(Confirmation::Key(KEY.parse().unwrap())),
@@ -249,7 +256,7 @@ mod tests {
             nonce: Some("nonce"),
             at_hash: "hash".to_owned(),
             sid: Some(Uuid::from_u128(3)),
-            amr: Some(["pwd"]),
+            amr: vec!["pwd"],
             acr: Some("1"),
             requested: by_scope
                 .map(|name| ((*name).to_owned(), Value::from("x")))

@@ -142,6 +142,15 @@ impl ResolvedPurpose {
         }
     }
 
+    /// Whether a second factor is asked for even after a sign-in at a provider, if the user has one: for an action on the
+    /// account page, which may need it.
+    pub fn requires_second_factor(&self) -> bool {
+        match self {
+            Self::Code { .. } => false,
+            Self::Account(account) => account.action_pending,
+        }
+    }
+
     /// Whether the sign-in page may offer to continue in this session: the user must choose, and this account is allowed.
     pub fn may_continue_in(&self, session: &Session, now: Timestamp) -> bool {
         match self {

@@ -3,9 +3,9 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::identity::AuthenticationLevel;
 use crate::jose::alg::Algorithm;
 use crate::oauth::client::{AuthMethod, GrantType};
-use crate::oauth::openid::claims;
 use crate::oauth::openid::prompt;
 use crate::oauth::response_mode::ResponseMode;
 use crate::oauth::scope::Scope;
@@ -71,7 +71,7 @@ impl Metadata<'_> {
             "claim_types_supported": ["normal"],
             "claims_supported": self.claims,
             "claims_parameter_supported": true,
-            "acr_values_supported": [claims::ACR_SIGNED_IN],
+            "acr_values_supported": AuthenticationLevel::ISSUED,
             "prompt_values_supported": prompt::supported(self.sign_up),
             "display_values_supported": ["page"],
             "ui_locales_supported": self.ui_locales,

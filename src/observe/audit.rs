@@ -112,6 +112,32 @@ events! { 'a
         /// The user.
         user: Uuid,
     }
+    /// A user has had the hundredth wrong code of the second step in a row. Only a recovery code is accepted.
+    SecondStepLimitReached = "second_step_limit_reached": warn(%user) {
+        /// The user.
+        user: Uuid,
+    }
+    /// A user answered the second step of a sign-in. The event `signed_in` follows.
+    SecondStepDone = "second_step_done": info(%user, factor) {
+        /// The user.
+        user: Uuid,
+        /// `totp`, or `recovery_code`.
+        factor: &'a str,
+    }
+    /// A user added a factor, or replaced the recovery codes.
+    FactorAdded = "factor_added": warn(%user, factor) {
+        /// The user.
+        user: Uuid,
+        /// `totp`, `recovery_codes` or `passkey`.
+        factor: &'a str,
+    }
+    /// A factor of a user was removed.
+    FactorRemoved = "factor_removed": warn(%user, factor) {
+        /// The user.
+        user: Uuid,
+        /// `totp`, `recovery_codes` or `passkey`.
+        factor: &'a str,
+    }
     /// A user answered the consent page.
     ConsentAnswered = "consent_answered": info(%user, client_id, allowed) {
         /// The user.
@@ -244,11 +270,11 @@ events! { 'a
         session: Uuid,
     }
     /// A user set a new password by a link, after forgetting it or a reset by the operator. All sessions and grants ended.
-    PasswordReset = "password_reset": info(%user, %session) {
+    PasswordReset = "password_reset": info(%user, session = session.map(tracing::field::display)) {
         /// The user.
         user: Uuid,
-        /// The session that the browser got.
-        session: Uuid,
+        /// The session that the browser got; absent if the second step of the sign-in follows.
+        session: Option<Uuid>,
     }
     /// A user secured the account by the link of a notice. All sessions and grants ended, and the password was removed.
     AccountSecured = "account_secured": warn(%user) {

@@ -8,6 +8,7 @@ use super::account_section::{AccountSection, SectionLink};
 use super::asset::File;
 use super::form::{PasswordField, Person, hidden};
 use super::moment::Moment;
+use super::security::Security;
 use super::self_service::SelfService;
 use super::template_context;
 use super::text::PLACE;
@@ -43,6 +44,8 @@ pub struct Account {
     pub language: Option<String>,
     /// What the user may change.
     pub self_service: SelfService,
+    /// The factors of the user.
+    pub security: Security,
 }
 
 /// One browser in which the user is signed in.
@@ -79,100 +82,15 @@ impl Account {
     /// The value for no chosen language: the browser's preference counts.
     pub const AUTOMATIC: &'static str = "auto";
 
-    /// A section for a user with three sessions and two applications.
-    pub fn sample(section: AccountSection) -> Self {
-        let moment = |rfc3339: &str, seconds_ago| Moment {
-            rfc3339: rfc3339.to_owned(),
-            seconds_ago,
-        };
-        let scope = |name: &str| ScopeLine {
-            name: name.to_owned(),
-            description: String::new(),
-        };
-        let session = |id: &str, device: Option<&str>, address: &str, is_current: bool| SessionLine {
-            id: id.to_owned(),
-            device: device.map(ToOwned::to_owned),
-            address: Some(address.to_owned()),
-            signed_in_at: moment("2026-11-20T08:15:00Z", 91_200),
-            last_used_at: moment("2026-11-21T09:30:00Z", 300),
-            is_current,
-        };
-        let application = |id: &str, name: &str, scopes: &[&str]| ApplicationLine {
-            id: id.to_owned(),
-            name: name.to_owned(),
-            since: moment("2026-11-02T17:45:00Z", 1_612_200),
-            scopes: scopes.iter().map(|name| scope(name)).collect(),
-        };
-        let href = |section: AccountSection| format!("/account/{}", section.name());
-        Self {
-            action: href(section),
-            csrf: "b1x0Jm5vYQ".to_owned(),
-            section,
-            sections: AccountSection::ALL
-                .map(|section| SectionLink {
-                    section,
-                    href: href(section),
-                })
-                .to_vec(),
-            user: Person::sample(),
-            notice: None,
-            min_length: Some(8),
-            max_bytes: 512,
-            sessions: vec![
-                session("0199f3a2-7c41", Some("Firefox (Linux)"), "198.51.100.7", true),
-                session("0199e1c0-10b8", Some("Safari (iOS)"), "2001:db8::17", false),
-                session("0199d011-7e02", None, "203.0.113.40", false),
-            ],
-            applications: vec![
-                application("web", "Acme Notes", &["openid", "email", "offline_access"]),
-                application("tv", "Acme Television", &["openid", "profile", "notes.read"]),
-            ],
-            languages: vec![
-                ("en".to_owned(), "English".to_owned()),
-                ("de".to_owned(), "Deutsch".to_owned()),
-                ("ar".to_owned(), "العربية".to_owned()),
-            ],
-            language: None,
-            self_service: SelfService::sample(),
-        }
-    }
-
-    /// A section for a user without a password, who has one session and no applications.
-    pub fn bare_sample(section: AccountSection) -> Self {
-        let sample = Self::sample(section);
-        let is_for_all =
-            |link: &SectionLink| !matches!(link.section, AccountSection::Password | AccountSection::Data);
-        Self {
-            min_length: None,
-            sections: sample.sections.into_iter().filter(is_for_all).collect(),
-            sessions: sample.sessions.into_iter().take(1).collect(),
-            applications: Vec::new(),
-            language: Some("de".to_owned()),
-            self_service: SelfService::default(),
-            ..Self::sample(section)
-        }
-    }
-
-    /// Each section, the same for a user without a password, and each notice.
-    pub fn samples() -> Vec<Self> {
-        let noticed = AccountNotice::ALL.map(|notice| Self {
-            notice: Some(notice),
-            ..Self::sample(notice.section())
-        });
-        let mut samples = AccountSection::ALL.map(Self::sample).to_vec();
-        samples.extend(AccountSection::ALL.map(Self::bare_sample));
-        samples.extend(noticed);
-        samples
-    }
-
     fn section_links(&self, text: &Text<'_>) -> Markup {
         SectionLink::draw_all(&self.sections, self.section, text)
     }
 
+    /// A form of the page. Those that the page got after themes were written without them are optional.
     fn form(&self, decision: &str, inside: &Markup) -> Markup {
-        let is_optional = SelfService::DECISIONS.contains(&decision);
+        let is_first = matches!(decision, "password" | "sessions" | "applications" | "language");
         html! {
-            form.stack method="post" action=(self.action) data-optional[is_optional] {
+            form.stack method="post" action=(self.action) data-optional[!is_first] {
                 (hidden("csrf", &self.csrf))
                 (hidden("decision", decision))
                 (inside)
@@ -280,10 +198,16 @@ impl Account {
                 p.note { (text.account_no_password) }
             },
             AccountSection::Password => self.password(text),
+            AccountSection::Security => self.security(text),
             AccountSection::Devices => self.sessions(text),
             AccountSection::Applications => self.applications(text),
             AccountSection::Data => self.data(text),
         }
+    }
+
+    fn security(&self, text: &Text<'_>) -> Markup {
+        let form = |decision: &str, inside: &Markup| self.form(decision, inside);
+        self.security.draw(&form, text)
     }
 
     fn data(&self, text: &Text<'_>) -> Markup {
@@ -455,6 +379,7 @@ impl Page for Account {
         context.part("password_section", || self.password(text));
         context.part("language_section", || self.language(text));
         context.part("data_section", || self.data(text));
+        context.part("security_section", || self.security(text));
         context.text("section", self.section.name());
         let links = self.sections.iter();
         context.list(
@@ -479,6 +404,8 @@ impl Page for Account {
             "applications",
             self.applications.iter().map(|line| line.template_fields(text)),
         );
+        let factors = self.security.factors.iter();
+        context.list("factors", factors.map(|line| line.template_fields(text)));
         context.list(
             "languages",
             self.languages.iter().map(|(tag, name)| {

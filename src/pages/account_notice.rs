@@ -28,6 +28,12 @@ pub enum AccountNotice {
     AddressNotAllowed,
     /// The account was not deleted, because another name was typed.
     NotDeleted,
+    /// A factor was added.
+    FactorAdded,
+    /// A factor was removed.
+    FactorRemoved,
+    /// No factor was added, because the user has too many.
+    TooManyFactors,
     /// The action required a new sign-in and was not done.
     ActionPending,
     /// The typed present password is wrong.
@@ -52,7 +58,7 @@ pub enum AccountNotice {
 
 impl AccountNotice {
     /// Every notice, for tests and previews.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 22] = [
         Self::PasswordChanged,
         Self::SignedOut,
         Self::Disconnected,
@@ -62,6 +68,9 @@ impl AccountNotice {
         Self::NoAddress,
         Self::AddressNotAllowed,
         Self::NotDeleted,
+        Self::FactorAdded,
+        Self::FactorRemoved,
+        Self::TooManyFactors,
         Self::ActionPending,
         Self::WrongPassword,
         Self::TooShort,
@@ -83,6 +92,8 @@ impl AccountNotice {
             Self::LanguageChosen => Some("language"),
             Self::ProfileEdited => Some("profile"),
             Self::EmailRequested => Some("email"),
+            Self::FactorAdded => Some("factor-added"),
+            Self::FactorRemoved => Some("factor-removed"),
             Self::ActionPending => Some("nothing"),
             _ => None,
         }
@@ -100,6 +111,9 @@ impl AccountNotice {
             Self::NoAddress => "no-address",
             Self::AddressNotAllowed => "address-not-allowed",
             Self::NotDeleted => "not-deleted",
+            Self::FactorAdded => "factor-added",
+            Self::FactorRemoved => "factor-removed",
+            Self::TooManyFactors => "too-many-factors",
             Self::ActionPending => "action-pending",
             Self::WrongPassword => "wrong-password",
             Self::TooShort => "too-short",
@@ -123,6 +137,7 @@ impl AccountNotice {
             | Self::AddressNotAllowed
             | Self::Expired => AccountSection::Profile,
             Self::NotDeleted => AccountSection::Data,
+            Self::FactorAdded | Self::FactorRemoved | Self::TooManyFactors => AccountSection::Security,
             Self::SignedOut | Self::ActionPending => AccountSection::Devices,
             Self::Disconnected => AccountSection::Applications,
             _ => AccountSection::Password,
@@ -149,6 +164,9 @@ impl AccountNotice {
             Self::NoAddress => text.problem_no_address,
             Self::AddressNotAllowed => text.account_email_not_allowed,
             Self::NotDeleted => text.problem_delete_confirm,
+            Self::FactorAdded => text.security_added,
+            Self::FactorRemoved => text.security_removed,
+            Self::TooManyFactors => text.problem_too_many_factors,
             Self::ActionPending => text.account_action_pending,
             Self::WrongPassword => text.problem_current_password,
             Self::TooShort => text.problem_too_short,

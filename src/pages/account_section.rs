@@ -12,6 +12,8 @@ pub enum AccountSection {
     Profile,
     /// The form for a new password.
     Password,
+    /// The factors of the user.
+    Security,
     /// The sessions.
     Devices,
     /// The applications with access to the account.
@@ -22,9 +24,10 @@ pub enum AccountSection {
 
 impl AccountSection {
     /// Every section, in the order of the page.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Profile,
         Self::Password,
+        Self::Security,
         Self::Devices,
         Self::Applications,
         Self::Data,
@@ -35,6 +38,7 @@ impl AccountSection {
         match self {
             Self::Profile => "profile",
             Self::Password => "password",
+            Self::Security => "security",
             Self::Devices => "devices",
             Self::Applications => "applications",
             Self::Data => "data",
@@ -46,6 +50,7 @@ impl AccountSection {
         match self {
             Self::Profile => text.account_profile,
             Self::Password => text.password,
+            Self::Security => text.account_security,
             Self::Devices => text.account_devices,
             Self::Applications => text.account_apps,
             Self::Data => text.account_data,

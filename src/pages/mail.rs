@@ -56,13 +56,17 @@ pub enum MailKind {
     NewDevice,
     /// The password was changed.
     PasswordChanged,
+    /// A factor was added.
+    FactorAdded,
+    /// A factor was removed.
+    FactorRemoved,
     /// The address was changed.
     AddressChanged,
 }
 
 impl MailKind {
     /// Every kind.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Test,
         Self::SignUp,
         Self::AlreadySignedUp,
@@ -72,6 +76,8 @@ impl MailKind {
         Self::VerifyAddress,
         Self::NewDevice,
         Self::PasswordChanged,
+        Self::FactorAdded,
+        Self::FactorRemoved,
         Self::AddressChanged,
     ];
 
@@ -87,6 +93,8 @@ impl MailKind {
             Self::VerifyAddress => "verify-address",
             Self::NewDevice => "new-device",
             Self::PasswordChanged => "password-changed",
+            Self::FactorAdded => "factor-added",
+            Self::FactorRemoved => "factor-removed",
             Self::AddressChanged => "address-changed",
         }
     }
@@ -95,7 +103,11 @@ impl MailKind {
     fn is_notice(self) -> bool {
         matches!(
             self,
-            Self::NewDevice | Self::PasswordChanged | Self::AddressChanged
+            Self::NewDevice
+                | Self::PasswordChanged
+                | Self::FactorAdded
+                | Self::FactorRemoved
+                | Self::AddressChanged
         )
     }
 
@@ -109,6 +121,8 @@ impl MailKind {
             Self::SignIn => text.mail_sign_in_subject,
             Self::NewDevice => text.mail_device_subject,
             Self::PasswordChanged => text.mail_password_subject,
+            Self::FactorAdded => text.mail_factor_added_subject,
+            Self::FactorRemoved => text.mail_factor_removed_subject,
             Self::AddressChanged => text.mail_address_subject,
         }
     }
@@ -124,6 +138,8 @@ impl MailKind {
             Self::VerifyAddress => text.mail_verify_lead,
             Self::NewDevice => text.mail_device_lead,
             Self::PasswordChanged => text.mail_password_lead,
+            Self::FactorAdded => text.mail_factor_added_lead,
+            Self::FactorRemoved => text.mail_factor_removed_lead,
             Self::AddressChanged => text.mail_address_lead,
         }
     }
@@ -134,7 +150,11 @@ impl MailKind {
             Self::ResetPassword => text.mail_reset_button,
             Self::Test | Self::AlreadySignedUp | Self::SignIn => text.sign_in,
             Self::VerifyAddress => text.mail_verify_button,
-            Self::NewDevice | Self::PasswordChanged | Self::AddressChanged => text.mail_secure,
+            Self::NewDevice
+            | Self::PasswordChanged
+            | Self::FactorAdded
+            | Self::FactorRemoved
+            | Self::AddressChanged => text.mail_secure,
         }
     }
 
@@ -147,7 +167,9 @@ impl MailKind {
             Self::ResetPassword => text.mail_reset_why,
             Self::SignIn => text.mail_sign_in_why,
             Self::VerifyAddress => text.mail_verify_why,
-            Self::NewDevice | Self::PasswordChanged => text.mail_notice_why,
+            Self::NewDevice | Self::PasswordChanged | Self::FactorAdded | Self::FactorRemoved => {
+                text.mail_notice_why
+            }
             Self::AddressChanged => text.mail_address_why,
         }
     }

@@ -5,6 +5,7 @@
 
 pub mod account;
 pub mod account_notice;
+mod account_samples;
 pub mod account_section;
 pub mod address_form;
 pub mod asset;
@@ -24,6 +25,9 @@ pub mod login;
 pub mod logout;
 pub mod mail;
 pub mod moment;
+mod qr;
+pub mod second_factor;
+pub mod security;
 pub mod self_service;
 pub mod template_context;
 pub mod text;
@@ -50,6 +54,8 @@ pub use self::logged_out::LoggedOut;
 pub use self::login::{Login, LoginProblem, ProviderChoice};
 pub use self::logout::LogoutConfirm;
 pub use self::moment::Moment;
+pub use self::second_factor::{SecondFactor, SecondFactorProblem};
+pub use self::security::Security;
 pub use self::self_service::SelfService;
 pub use self::template_context::TemplateContext;
 pub use self::text::Text;

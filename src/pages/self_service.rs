@@ -22,9 +22,6 @@ pub struct SelfService {
 }
 
 impl SelfService {
-    /// The values of `decision` of its forms. Themes may leave these forms out.
-    pub(super) const DECISIONS: [&'static str; 4] = ["profile", "email", "export", "delete"];
-
     /// A user who may do everything.
     pub fn sample() -> Self {
         let claim = |name: &str, value: &str| (name.to_owned(), value.to_owned());

@@ -22,6 +22,8 @@ fn kind(content: &Content) -> MailKind {
         Content::VerifyAddress { .. } => MailKind::VerifyAddress,
         Content::NewDevice { .. } => MailKind::NewDevice,
         Content::PasswordChanged { .. } => MailKind::PasswordChanged,
+        Content::FactorAdded { .. } => MailKind::FactorAdded,
+        Content::FactorRemoved { .. } => MailKind::FactorRemoved,
         Content::AddressChanged { .. } => MailKind::AddressChanged,
     }
 }
@@ -111,7 +113,9 @@ fn mail_of(content: &Content) -> Mail {
             time: Some(in_utc(at)),
             ..mail
         },
-        Content::PasswordChanged { at, link } => Mail {
+        Content::PasswordChanged { at, link }
+        | Content::FactorAdded { at, link }
+        | Content::FactorRemoved { at, link } => Mail {
             link: Some(link),
             time: Some(in_utc(at)),
             ..mail
@@ -174,6 +178,14 @@ mod tests {
                 link: link.clone(),
             },
             Content::PasswordChanged {
+                at,
+                link: link.clone(),
+            },
+            Content::FactorAdded {
+                at,
+                link: link.clone(),
+            },
+            Content::FactorRemoved {
                 at,
                 link: link.clone(),
             },

@@ -77,6 +77,8 @@ impl fmt::Display for Part<'_> {
 #[derive(Debug)]
 struct Form<'a> {
     action: &'a str,
+    /// Whether pages got it after themes were written without it.
+    is_optional: bool,
     /// Whether it is sent as the service reads forms: by POST and URL-encoded.
     is_readable: bool,
     /// Whether pages got it after themes were written without it.
@@ -91,6 +93,7 @@ impl<'a> Form<'a> {
         let method = tag.attribute("method").unwrap_or_default();
         Self {
             action: tag.attribute("action").unwrap_or_default(),
+            is_optional: tag.attribute("data-optional").is_some(),
             is_readable: method.eq_ignore_ascii_case("post")
                 && tag.attribute("enctype").is_none_or(is_urlencoded),
             is_optional: tag.attribute("data-optional").is_some(),
@@ -231,7 +234,7 @@ fn form_problems(page: &[Tag<'_>], content: &[Tag<'_>], own: Option<&str>) -> Ve
             "the link to {href:?} is missing: print the variable that holds it, or write a link with this href"
         ));
     }
-    for form in &wanted {
+    for form in wanted.iter().filter(|form| !form.is_optional) {
         let parts: Vec<String> = form.parts.iter().map(ToString::to_string).collect();
         let parts = parts.join(", ");
         match found.iter().filter(|other| other.replaces(form)).count() {

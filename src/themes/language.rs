@@ -171,6 +171,11 @@ mod tests {
             "verify_address_lead",
             "address_verified_lead",
             "account_password_rule",
+            "mail_factor_added_subject",
+            "mail_factor_added_lead",
+            "mail_factor_removed_subject",
+            "mail_factor_removed_lead",
+            "factor_codes_left",
         ];
         assert_eq!(wanted, of_names.map(|name| (name, 1)));
         assert_eq!(PLACE_OPTIONAL, ["problem_too_long"]);

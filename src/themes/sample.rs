@@ -5,7 +5,8 @@ use crate::pages::dev_mail::DevMails;
 use crate::pages::{
     Account, AccountNotice, AccountSection, AddressForm, AddressProblem, CheckMail, ChoiceProblem,
     ChoosePassword, CodeProblem, ConfirmLink, Consent, DevTokens, ErrorKind, ErrorPage, FormPost, Home,
-    LinkAction, Locale, LoggedOut, Login, LoginProblem, LogoutConfirm, Page,
+    LinkAction, Locale, LoggedOut, Login, LoginProblem, LogoutConfirm, Page, SecondFactor,
+    SecondFactorProblem,
 };
 use crate::themes::Theme;
 use crate::themes::{Finding, RenderedPage, TemplateContext};
@@ -77,6 +78,11 @@ pub fn all() -> Vec<Sample> {
     all.extend(states(&[&first[..], &problems].concat(), AddressForm::samples()));
     let problems = CodeProblem::ALL.map(CodeProblem::kind);
     all.extend(states(&[&first[..], &problems].concat(), CheckMail::samples()));
+    let problems = SecondFactorProblem::ALL.map(SecondFactorProblem::kind);
+    all.extend(states(
+        &[&["first", "recovery"][..], &problems].concat(),
+        SecondFactor::samples(),
+    ));
     let problems = ChoiceProblem::ALL.map(ChoiceProblem::kind);
     all.extend(states(
         &[&["reset", "sign-up", "required"][..], &problems].concat(),
@@ -94,13 +100,20 @@ pub fn all() -> Vec<Sample> {
     let bare = [
         "profile-bare",
         "password-bare",
+        "security-bare",
         "devices-bare",
         "applications-bare",
         "data-bare",
     ];
     let notices = AccountNotice::ALL.map(AccountNotice::kind);
     all.extend(states(
-        &[&sections[..], &bare, &notices].concat(),
+        &[
+            &sections[..],
+            &bare,
+            &notices,
+            &["security-setup", "security-codes"],
+        ]
+        .concat(),
         Account::samples(),
     ));
     all.extend(states(&[], vec![FormPost::sample()]));

@@ -56,6 +56,7 @@ async fn set_counts(server: &Server) {
             }
             let failed = FailedPasswords {
                 count: FailedPasswords::LIMIT,
+                second_step: 0,
                 last_failed_at: START,
             };
             FAILED_PASSWORDS.put(tx, &dave, &failed)

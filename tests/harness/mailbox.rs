@@ -62,6 +62,8 @@ impl Mail {
             | Content::SignIn { link, .. }
             | Content::VerifyAddress { link, .. }
             | Content::AddressChanged { link, .. }
+            | Content::FactorAdded { link, .. }
+            | Content::FactorRemoved { link, .. }
             | Content::NewDevice { link, .. }
             | Content::PasswordChanged { link, .. } => link,
             Content::Test => panic!("a test has no link"),

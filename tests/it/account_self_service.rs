@@ -26,7 +26,7 @@ async fn scene_with_all() -> (Server, Person) {
     (server, alice)
 }
 
-async fn at(browser: &Browser, path: &str) -> Screen {
+pub(crate) async fn at(browser: &Browser, path: &str) -> Screen {
     let page = browser.visit(path).await;
     let page = if page.page() == "/login" {
         page.sign_in().await
@@ -37,7 +37,7 @@ async fn at(browser: &Browser, path: &str) -> Screen {
     page
 }
 
-fn form(page: &Screen, decision: &str) -> Form {
+pub(crate) fn form(page: &Screen, decision: &str) -> Form {
     let mut forms = page.forms().into_iter();
     let found = forms.find(|form| form.value("decision") == Some(decision));
     found.unwrap_or_else(|| panic!("no form {decision} on {}", page.text()))

@@ -86,6 +86,7 @@ async fn set_count(server: &Server, person: &Person, count: u32) {
     let uuid = person.user.uuid;
     let row = FailedPasswords {
         count,
+        second_step: 0,
         last_failed_at: START,
     };
     let store = &server.app.core.store;

@@ -51,6 +51,7 @@ mod registration;
 mod rows;
 mod rsa_keygen;
 mod scopes;
+mod second_factor;
 mod secrets;
 mod shared;
 mod sign_in_state;

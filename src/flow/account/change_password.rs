@@ -19,7 +19,7 @@ use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::password::PasswordProblem;
 use crate::secret::{Secret, SessionCookie};
-use crate::store::tables::{FAILED_PASSWORDS, USERS};
+use crate::store::tables::USERS;
 
 /// What a user types to change the password.
 pub struct NewPassword {
@@ -117,7 +117,7 @@ async fn try_change(
             user.must_change_password = false;
             user.updated_at = now;
             USERS.put(tx, &user.uuid, &user)?;
-            FAILED_PASSWORDS.remove(tx, &user.uuid)?;
+            failed_passwords::reset_passwords(tx, user.uuid)?;
             notice.iter().try_for_each(|notice| notice.put(tx))?;
             let ended = session::end_all(tx, user.uuid, None, now)?;
             session::end_families(tx, user.uuid, now)?;

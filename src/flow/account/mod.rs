@@ -10,6 +10,7 @@ pub mod disconnect;
 pub mod edit_profile;
 pub mod end_sessions;
 pub mod export_data;
+pub mod factors;
 pub mod present_password;
 pub mod request_email;
 pub mod view;
@@ -33,7 +34,7 @@ pub enum ActionResult<T> {
 
 impl<T> ActionResult<T> {
     /// Passes the result of an action that was done to `then`.
-    fn map<U>(self, then: impl FnOnce(T) -> U) -> ActionResult<U> {
+    pub fn map<U>(self, then: impl FnOnce(T) -> U) -> ActionResult<U> {
         match self {
             Self::Done(result) => ActionResult::Done(then(result)),
             Self::SignInRequired => ActionResult::SignInRequired,

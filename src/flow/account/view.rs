@@ -11,8 +11,8 @@ use crate::flow::browser::Browser;
 use crate::flow::catalog::Catalog;
 use crate::flow::login::session;
 use crate::flow::login::session::LiveSession;
-use crate::flow::{Core, Failure};
-use crate::identity::Session;
+use crate::flow::{Core, Failure, factors};
+use crate::identity::{Factor, Session};
 use crate::oauth::{Scope, consent};
 use crate::store::StoreError;
 use crate::store::engine::Snapshot;
@@ -27,6 +27,8 @@ pub struct Account {
     pub sessions: Vec<(Uuid, Session)>,
     /// The applications that may act for the user, by name.
     pub applications: Vec<Application>,
+    /// The factors of the user.
+    pub factors: Vec<(Uuid, Factor)>,
 }
 
 /// An application that has a live grant of the user, or their consent for the next one.
@@ -56,11 +58,13 @@ pub async fn view(
         };
         let mut sessions = session::live_of(snapshot, live.user.uuid, lifetimes, now)?;
         sessions.sort_by_key(|(id, session)| (*id != live.id, std::cmp::Reverse(session.last_used_at)));
+        let factors = factors::of_user(snapshot, live.user.uuid)?;
         let applications = applications(snapshot, &catalog, live.user.uuid, now)?;
         Ok(Some(Box::new(Account {
             live,
             sessions,
             applications,
+            factors,
         })))
     })?;
     let Some(account) = account else {

@@ -1,11 +1,12 @@
 //! A client sends a browser with an authorization request: RFC 6749 section 4.1.1, OpenID Connect Core 3.1.2.
 
 use super::anonymous_upgrade;
+use super::drawn_code::DrawnCode;
 use super::push_request;
 use super::read_request::{ReadAuthorization, read_request};
 use super::session;
 use super::transaction;
-use super::transaction::{BrowserRedirect, Destination, DrawnCode, StepResult};
+use super::transaction::{BrowserRedirect, Destination, StepResult};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::catalog::Catalog;

@@ -337,6 +337,8 @@ async fn sign_in_user(
         auth_time: subject.auth_time,
         was_asked_anew,
         upstream_token: token,
+        name: None,
+        notice: None,
     };
     let uuid = core.random.uuid_v7(core.clock.since_epoch());
     let (asked, policy) = (Arc::clone(provider), Arc::clone(&core.policy));
@@ -397,6 +399,10 @@ async fn sign_in_user(
             return Ok(CallbackResult::Redirect(redirect));
         }
         SessionStart::TransactionError(error) => return Ok(CallbackResult::TransactionError(error)),
+        SessionStart::SecondStep(pending) => {
+            federated_user::record(pending.user.uuid, pending.detail, &provider.id);
+            return Ok(CallbackResult::Redirect(pending.redirect));
+        }
     };
     let user = started.user.uuid;
     federated_user::record(user, started.detail, &provider.id);

@@ -17,12 +17,11 @@ use crate::flow::one_time_link::request_mail::request_change;
 use crate::flow::{Core, Failure, failed_passwords};
 use crate::identity::{AuthenticationMethod, LoginName, User};
 use crate::limit::password_attempt::PasswordAttempt;
-use crate::mail::Content;
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::secret::{LinkSecret, Secret};
 use crate::store::StoreError;
-use crate::store::tables::{FAILED_PASSWORDS, USERS, USERS_BY_LOGIN_NAME};
+use crate::store::tables::{USERS, USERS_BY_LOGIN_NAME};
 
 /// The result of a sign-in with a password.
 #[derive(Debug)]
@@ -37,6 +36,8 @@ pub enum SignIn {
     /// The password is wrong or no longer accepted from strangers, or the user is unknown or disabled. The answer is the
     /// same for each.
     Refused,
+    /// The password is right, and the second step is asked for.
+    SecondStep(BrowserRedirect),
     /// The client is sent a refusal.
     ClientRefused(BrowserRedirect),
     /// The password is right, and the user must choose another one. This link leads to the page for it.
@@ -117,20 +118,18 @@ async fn verify_password(
     } else {
         None
     };
-    let event = AuthenticationEvent::by_password(now);
-    let authority = event.factor.authority().to_owned();
     let uuid = user.uuid;
-    let new_device = |link| Content::NewDevice {
-        device: browser.device.name(),
-        address: browser.device.address,
-        at: now,
-        link,
-    };
     let notice = if credentials.sends_notice {
-        DrawnNotice::draw(core, user, new_device, now)?
+        DrawnNotice::of_new_device(core, user, browser, now)?
     } else {
         None
     };
+    let event = AuthenticationEvent {
+        name: Some(credentials.name.clone()),
+        notice,
+        ..AuthenticationEvent::by_password(now)
+    };
+    let authority = event.factor.authority().to_owned();
     let started = start_session(core, browser, login, event, now, move |tx| {
         let user = USERS.get(&*tx, &uuid)?;
         let is_checked = |user: &User| {
@@ -143,12 +142,12 @@ async fn verify_password(
             user.password = Some(hash.clone());
             USERS.put(tx, &uuid, &user)?;
         }
-        FAILED_PASSWORDS.remove(tx, &uuid)?;
-        notice.iter().try_for_each(|notice| notice.put(tx))?;
+        failed_passwords::reset_passwords(tx, uuid)?;
         Ok(Some((user, ())))
     });
     let started = match started.await? {
         SessionStart::Started(started) => started,
+        SessionStart::SecondStep(pending) => return Ok(Some(SignIn::SecondStep(pending.redirect))),
         SessionStart::NoUser => return Ok(None),
         SessionStart::Refused(refused) => {
             let redirect = BrowserRedirect::refusing(&refused, &core.policy.issuer);

@@ -7,9 +7,10 @@ use uuid::Uuid;
 
 use crate::clock::Timestamp;
 use crate::flow::browser::{Browser, PresentedSession};
+use crate::flow::notice::DrawnNotice;
 use crate::flow::{Core, Failure, grant_policy};
 use crate::identity::{
-    AuthenticationMethod, Device, SecondFactor, Session, SessionLifetimes, UpstreamToken, User,
+    AuthenticationMethod, Device, LoginName, SecondFactor, Session, SessionLifetimes, UpstreamToken, User,
 };
 use crate::oauth::code::{self, Authorization};
 use crate::oauth::refresh::RefreshFamily;
@@ -102,7 +103,7 @@ pub fn touch(
 }
 
 /// How a user authenticated, as a session records it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(in crate::flow) struct AuthenticationEvent {
     /// The method.
     pub(in crate::flow) factor: AuthenticationMethod,
@@ -114,6 +115,10 @@ pub(in crate::flow) struct AuthenticationEvent {
     pub(in crate::flow) was_asked_anew: bool,
     /// The access token of the provider that vouched for the user.
     pub(in crate::flow) upstream_token: Option<UpstreamToken>,
+    /// The name that the user typed; none if the user typed none.
+    pub(in crate::flow) name: Option<LoginName>,
+    /// A notice that is sent when the session begins.
+    pub(in crate::flow) notice: Option<DrawnNotice>,
 }
 
 impl AuthenticationEvent {
@@ -125,6 +130,8 @@ impl AuthenticationEvent {
             auth_time: Some(now),
             was_asked_anew: false,
             upstream_token: None,
+            name: None,
+            notice: None,
         }
     }
 }

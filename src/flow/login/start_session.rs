@@ -5,11 +5,13 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::anonymous_upgrade;
+use super::drawn_code::DrawnCode;
 use super::push_request::is_answered_elsewhere;
+use super::second_factor;
 use super::session;
 use super::session::{AuthenticationEvent, DrawnSession, EndedSessions, LiveSession, NewSession};
 use super::transaction;
-use super::transaction::{BrowserRedirect, DrawnCode, LoginContext, LoginTransactionError, StepResult};
+use super::transaction::{BrowserRedirect, LoginContext, LoginTransactionError, StepResult};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::{Core, Failure};
@@ -21,9 +23,11 @@ use crate::store::StoreError;
 use crate::store::engine::Tx;
 
 /// The result of starting a session.
-pub(in crate::flow) enum SessionStart<S> {
+pub(in crate::flow) enum SessionStart<S, P> {
     /// It has started.
     Started(S),
+    /// No session has started: the user has a second factor, and the browser goes to the page that asks for it.
+    SecondStep(P),
     /// There is no such user, or they may not sign in.
     NoUser,
     /// The client is sent this refusal. No session has started.
@@ -44,6 +48,16 @@ pub(in crate::flow) struct StartedSession<T> {
     pub(in crate::flow) detail: T,
 }
 
+/// A session that starts after the second step.
+pub(in crate::flow) struct PendingSession<T> {
+    /// Where the browser goes.
+    pub(in crate::flow) redirect: BrowserRedirect,
+    /// The user, as the record is now.
+    pub(in crate::flow) user: User,
+    /// What `identify` returned beside the user.
+    pub(in crate::flow) detail: T,
+}
+
 /// The result of the transaction.
 struct WrittenSession<T> {
     step: StepResult,
@@ -57,6 +71,9 @@ struct WrittenSession<T> {
 
 /// Runs `identify`, starts a session for the user that it returns and takes the next step, all in one transaction.
 /// `identify` may run twice.
+///
+/// If the user has to answer a second step, what `identify` wrote is stored, and no session starts. Every method of
+/// signing in comes here, so none goes around the second step.
 pub(in crate::flow) async fn start_session<T, F>(
     core: &Core,
     browser: &Browser,
@@ -64,7 +81,7 @@ pub(in crate::flow) async fn start_session<T, F>(
     event: AuthenticationEvent,
     now: Timestamp,
     identify: F,
-) -> Result<SessionStart<StartedSession<T>>, Failure>
+) -> Result<SessionStart<StartedSession<T>, PendingSession<T>>, Failure>
 where
     T: Send + 'static,
     F: Fn(&mut dyn Tx) -> Result<Option<(User, T)>, StoreError> + Send + 'static,
@@ -77,6 +94,7 @@ where
     let browser = browser.clone();
     let transaction = Arc::clone(&login.transaction);
     let client_lookup = login.client_lookup.clone();
+    let proven = event.clone();
     let written = core
         .store
         .write("start_session", move |tx| {
@@ -98,6 +116,10 @@ where
             let Some((user, detail)) = identify(tx)? else {
                 return Ok(SessionStart::NoUser);
             };
+            if second_factor::is_required(&*tx, user.uuid, &purpose, &event)? {
+                return Ok(SessionStart::SecondStep((user, detail)));
+            }
+            event.notice.iter().try_for_each(|notice| notice.put(tx))?;
             let previous = session::presented(&*tx, browser.session.as_ref())?;
             let new = NewSession {
                 user: user.uuid,
@@ -128,6 +150,14 @@ where
         .await?;
     let written = match written {
         SessionStart::Started(written) => written,
+        SessionStart::SecondStep((user, detail)) => {
+            let redirect = second_factor::ask(core, login, proven, &user, now)?;
+            return Ok(SessionStart::SecondStep(PendingSession {
+                redirect,
+                user,
+                detail,
+            }));
+        }
         SessionStart::NoUser => return Ok(SessionStart::NoUser),
         SessionStart::Refused(refused) => return Ok(SessionStart::Refused(refused)),
         SessionStart::TransactionError(error) => return Ok(SessionStart::TransactionError(error)),

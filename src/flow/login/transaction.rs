@@ -16,6 +16,7 @@ use url::Url;
 use uuid::Uuid;
 
 use super::anonymous_upgrade::LinkedUser;
+use super::drawn_code::{CodeSlot, DrawnCode};
 use super::push_request::{is_answered_elsewhere, record_answer};
 use super::session::LiveSession;
 use super::{anonymous_upgrade, sealed, session};
@@ -30,7 +31,7 @@ use crate::oauth::login::{
     AccountLogin, CodeGrant, LoginProgress, LoginPurpose, LoginRecord, LoginStep, LoginTransaction,
     ResolvedPurpose, SignedIn,
 };
-use crate::secret::{AuthorizationCode as CodeSecret, BrowserCookie, Digest, Secret, SessionCookie};
+use crate::secret::{BrowserCookie, Secret, SessionCookie};
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::{CODES, CONSENTS, LOGIN_RECORDS, SESSIONS};
@@ -44,6 +45,8 @@ pub enum Destination {
     SignIn(String),
     /// To the consent page of this sealed transaction.
     AskConsent(String),
+    /// To the page for the second step, with the sealed transaction and what was proven in it.
+    SecondFactor(String, String),
     /// To the account page.
     Account(AccountLogin),
 }
@@ -296,40 +299,6 @@ pub(in crate::flow) fn next_step(
         grant.authorization.upstream_token = token.filter(|token| token.is_current(now)).map(Box::new);
     }
     anonymous_upgrade::checked(snapshot, purpose, record, step, now)
-}
-
-/// A code drawn before the transaction that may issue it.
-pub(in crate::flow) struct DrawnCode {
-    id: Uuid,
-    secret: Secret<CodeSecret>,
-    expires_at: Timestamp,
-}
-
-impl DrawnCode {
-    pub(in crate::flow) fn draw(core: &Core, now: Timestamp) -> Self {
-        let id = core.random.uuid_v7(core.clock.since_epoch());
-        Self {
-            id,
-            secret: Secret::generate(id.as_bytes(), &core.random),
-            expires_at: now + core.policy.lifetimes.code,
-        }
-    }
-
-    pub(in crate::flow) fn slot(&self) -> CodeSlot {
-        CodeSlot {
-            id: self.id,
-            digest: self.secret.digest(),
-            expires_at: self.expires_at,
-        }
-    }
-}
-
-/// The part of a [`DrawnCode`] that a transaction needs.
-#[derive(Clone, Copy)]
-pub(in crate::flow) struct CodeSlot {
-    id: Uuid,
-    digest: Digest<CodeSecret>,
-    expires_at: Timestamp,
 }
 
 /// The result of a step, inside the transaction.

@@ -68,6 +68,7 @@ pub(super) async fn create_account(
     });
     let started = match started.await? {
         SessionStart::Started(started) => started,
+        SessionStart::SecondStep(pending) => return Ok(RedeemResult::SecondStep(pending.redirect)),
         SessionStart::NoUser => return Ok(RedeemResult::LinkVoid),
         SessionStart::Refused(refused) => {
             let redirect = BrowserRedirect::refusing(&refused, &core.policy.issuer);

@@ -31,6 +31,8 @@ pub enum RedeemResult {
         /// The user's record as it is now.
         user: Box<User>,
     },
+    /// The password is set, and the second step of the sign-in is asked for. The browser goes there.
+    SecondStep(BrowserRedirect),
     /// The client gets a refusal, and the browser goes there. Nothing was done.
     Refused(BrowserRedirect),
     /// The policy forbids the password; the link can still be used.

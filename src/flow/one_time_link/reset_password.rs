@@ -9,12 +9,12 @@ use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::check_password::check_password;
 use crate::flow::login::session;
-use crate::flow::login::session::AuthenticationEvent;
+use crate::flow::login::session::{AuthenticationEvent, EndedSessions};
 use crate::flow::login::start_session::{SessionStart, start_session};
 use crate::flow::login::transaction::{BrowserRedirect, LoginContext};
 use crate::flow::notice::DrawnNotice;
 use crate::flow::users::end_sessions_and_families;
-use crate::flow::{Core, Failure, users};
+use crate::flow::{Core, Failure, failed_passwords, users};
 use crate::identity::{LinkPurpose, OneTimeLink, User};
 use crate::limit::password_attempt::PasswordAttempt;
 use crate::mail::Content;
@@ -22,7 +22,7 @@ use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::password::PasswordHash;
 use crate::secret::{LinkSecret, Secret};
-use crate::store::tables::{FAILED_PASSWORDS, USERS};
+use crate::store::tables::USERS;
 
 /// Sets the password and ends everything that was granted before, in one transaction. A link that was sent to the address
 /// of the user proves the address.
@@ -70,13 +70,17 @@ pub(super) async fn reset_password(
         user.email_verified |= email.is_some();
         user.updated_at = now;
         USERS.put(tx, &user.uuid, &user)?;
-        FAILED_PASSWORDS.remove(tx, &user.uuid)?;
+        failed_passwords::reset_passwords(tx, user.uuid)?;
         notice.iter().try_for_each(|notice| notice.put(tx))?;
         let ended = end_sessions_and_families(tx, user.uuid, now)?;
         Ok(Some((user, ended)))
     });
     let started = match started.await? {
         SessionStart::Started(started) => started,
+        SessionStart::SecondStep(pending) => {
+            record(core, pending.user.uuid, None, pending.detail, now);
+            return Ok(RedeemResult::SecondStep(pending.redirect));
+        }
         SessionStart::NoUser => return Ok(RedeemResult::LinkVoid),
         SessionStart::Refused(refused) => {
             let redirect = BrowserRedirect::refusing(&refused, &core.policy.issuer);
@@ -84,16 +88,24 @@ pub(super) async fn reset_password(
         }
         SessionStart::TransactionError(_) => return Ok(RedeemResult::SignInExpired),
     };
-    core.outbox_filled.notify_one();
-    audit::record(&Event::PasswordReset {
-        user: started.user.uuid,
-        session: started.session,
-    });
-    session::record_ended(core, started.detail, now);
+    record(
+        core,
+        started.user.uuid,
+        Some(started.session),
+        started.detail,
+        now,
+    );
     Ok(RedeemResult::Done {
         redirect: started.redirect,
         user: Box::new(started.user),
     })
+}
+
+/// Records the reset, after the commit.
+fn record(core: &Core, user: Uuid, session: Option<Uuid>, ended: EndedSessions, now: Timestamp) {
+    core.outbox_filled.notify_one();
+    audit::record(&Event::PasswordReset { user, session });
+    session::record_ended(core, ended, now);
 }
 
 /// Whether this is the present password.

@@ -16,7 +16,7 @@ use crate::store::tables::USERS;
 /// The result of a sign-in by a link.
 #[derive(Debug)]
 pub enum LinkSignIn {
-    /// The user is signed in, or the client gets a refusal. The browser goes here.
+    /// The user is signed in, the second step follows, or the client gets a refusal. The browser goes here.
     Done(BrowserRedirect),
     /// The link or the sign-in is over.
     Void,
@@ -58,6 +58,7 @@ pub async fn sign_in_by_link(
     });
     let started = match started.await? {
         SessionStart::Started(started) => started,
+        SessionStart::SecondStep(pending) => return Ok(LinkSignIn::Done(pending.redirect)),
         SessionStart::Refused(refused) => {
             let redirect = BrowserRedirect::refusing(&refused, &core.policy.issuer);
             return Ok(LinkSignIn::Done(redirect));

@@ -9,7 +9,8 @@ use zeroize::Zeroizing;
 
 use crate::clock::Timestamp;
 use crate::flow::{Catalog, Core, Failure, upstream_token};
-use crate::identity::{AuthenticationMethod, User};
+use crate::identity::session::{level_of, methods_of};
+use crate::identity::{AuthenticationLevel, AuthenticationMethod, SecondFactor, User};
 use crate::jose::alg::Algorithm;
 use crate::jose::claims::Audience;
 use crate::oauth::access_token::{AccessTokenClaims, AccessTokenTyp, Authority, CommonClaims, EmbeddedToken};
@@ -17,7 +18,6 @@ use crate::oauth::client::{Client, GrantType, IdTokenContent};
 use crate::oauth::code::Authorization;
 use crate::oauth::confirmation::Confirmation;
 use crate::oauth::dpop;
-use crate::oauth::openid::claims::ACR_SIGNED_IN;
 use crate::oauth::openid::id_token::{self, IdTokenClaims};
 use crate::oauth::policy::Policy;
 use crate::oauth::resource::TokenTarget;
@@ -70,6 +70,7 @@ pub fn issue_tokens(
         refresh_token,
     } = approved;
     let scope = &target.scope;
+    let level = level_of(&authorization.factor, authorization.second_factor);
     let of_user = id_token_claims(&catalog, client, &user, &authorization, scope);
     let groups = catalog.groups().of(&user);
     // A role has a meaning in one API. In a token for several APIs, an API could not tell which roles are its own.
@@ -91,9 +92,7 @@ pub fn issue_tokens(
         user_type: user.user_type,
         venue_id: user.venue_id,
         organization: user.organization,
-        amr: vec![Authority {
-            authority: authorization.factor.authority().to_owned(),
-        }],
+        amr: authorities(&authorization),
         phone_number: user.phone_number.filter(|_| client.may_learn("phone", scope)),
         source: user.source,
         email_verified: email.is_some() && user.email_verified,
@@ -106,6 +105,7 @@ pub fn issue_tokens(
     let grant = Grant {
         cnf: bound_to,
         auth_time: authorization.auth_time,
+        acr: level,
         id: family,
         anonymous_sub,
         roles,
@@ -128,8 +128,8 @@ pub fn issue_tokens(
             nonce: nonce.as_deref(),
             at_hash: id_token::at_hash(&access_token, alg),
             sid: authorization.session,
-            amr: authorization.factor.method().map(|method| [method]),
-            acr: acr(&authorization.factor),
+            amr: methods_of(&authorization.factor, authorization.second_factor),
+            acr: level.map(AuthenticationLevel::as_str),
             requested: of_user,
         };
         Some(catalog.id_token_encoder(alg)?.encode(&claims)?)
@@ -155,14 +155,14 @@ pub fn issue_tokens(
     })
 }
 
-/// `acr` of an ID token: absent if nobody signed in.
-fn acr(factor: &AuthenticationMethod) -> Option<&'static str> {
-    match factor {
-        AuthenticationMethod::Password
-        | AuthenticationMethod::Email
-        | AuthenticationMethod::Federated { .. } => Some(ACR_SIGNED_IN),
-        AuthenticationMethod::Anonymous => None,
-    }
+/// What authenticated the user, step by step.
+fn authorities(authorization: &Authorization) -> Vec<Authority> {
+    let second = authorization.second_factor.map(SecondFactor::authority);
+    let authorities = [Some(authorization.factor.authority()), second];
+    let authority = |name: &str| Authority {
+        authority: name.to_owned(),
+    };
+    authorities.into_iter().flatten().map(authority).collect()
 }
 
 /// `token_type` of an access token (RFC 9449 section 5). One that is bound to a certificate is presented as any other.
@@ -217,6 +217,7 @@ fn embedded_token(
 struct Grant<'a> {
     cnf: Option<Confirmation>,
     auth_time: Option<Timestamp>,
+    acr: Option<AuthenticationLevel>,
     id: Uuid,
     anonymous_sub: Option<Uuid>,
     groups: Option<BTreeSet<&'a str>>,
@@ -279,6 +280,7 @@ fn access_token(
         exp: common.iat + form.lifetime,
         client_id: &client.client_id,
         auth_time: grant.auth_time,
+        acr: grant.acr,
         grant_id: grant.id,
         anonymous_sub: grant.anonymous_sub,
         cnf: grant.cnf,
@@ -324,6 +326,7 @@ pub fn issue_tokens_for_client(
         id: client.own_grant,
         anonymous_sub: None,
         auth_time: None,
+        acr: None,
         groups: None,
         roles: None,
         upstream_token: None,

@@ -4,6 +4,7 @@ use ::http::{Method, StatusCode};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
+use super::account_factors::{self, FactorAction, FactorResult};
 use super::account_self_service::{self, SelfServiceAction, SelfServiceResult, password_attempt};
 use super::consent::scope_line;
 use super::{account_notice, browser_redirect, csrf, device_cookie, person};
@@ -24,7 +25,8 @@ use crate::http::response::HttpResponse;
 use crate::identity::{LoginName, Session};
 use crate::observe::metrics::RefusalReason;
 use crate::pages::{
-    Account, AccountNotice, AccountSection, ApplicationLine, Locale, Moment, SectionLink, SessionLine,
+    Account, AccountNotice, AccountSection, ApplicationLine, Locale, Moment, SectionLink, Security,
+    SessionLine,
 };
 use crate::password::PasswordProblem;
 use crate::route::Route;
@@ -39,6 +41,7 @@ enum AccountAction {
     Disconnect(String),
     Language(Option<String>),
     SelfService(SelfServiceAction),
+    Factor(FactorAction),
 }
 
 /// The section that a page begins with.
@@ -52,6 +55,7 @@ fn route_of(section: AccountSection) -> Route {
     match section {
         AccountSection::Profile => Route::AccountProfile,
         AccountSection::Password => Route::AccountPassword,
+        AccountSection::Security => Route::AccountSecurity,
         AccountSection::Devices => Route::AccountDevices,
         AccountSection::Applications => Route::AccountApplications,
         AccountSection::Data => Route::AccountData,
@@ -106,7 +110,10 @@ impl AccountAction {
                     Some(Self::Language(Some(known.tag().to_owned())))
                 }),
             },
-            decision => SelfServiceAction::read(context, decision, form).map(Self::SelfService),
+            decision => match FactorAction::read(decision, form) {
+                Some(action) => Some(Self::Factor(action)),
+                None => SelfServiceAction::read(context, decision, form).map(Self::SelfService),
+            },
         }
     }
 
@@ -116,6 +123,7 @@ impl AccountAction {
         let (outcome, notice) = match self {
             Self::Password(new) => return submit_new_password(context, page, new).await,
             Self::SelfService(action) => return perform_self_service(context, page, action).await,
+            Self::Factor(action) => return perform_with_factors(context, page, action).await,
             Self::Language(language) => return set_language(context, page, language),
             Self::EndSession(id) if is_this_session(id) => {
                 return match sign_out::confirm_sign_out(core, &browser, now).await {
@@ -161,6 +169,27 @@ async fn perform_self_service(
         Ok(SelfServiceResult::Answer(answer)) => *answer,
         Ok(SelfServiceResult::SignInRequired) => sign_in(context, page, true),
         Err(failure) => refused(context, page, section_of(page), failure).await,
+    }
+}
+
+async fn perform_with_factors(context: &RequestContext, page: &Route, action: FactorAction) -> HttpResponse {
+    match action.perform(context).await {
+        Ok(FactorResult::Notice(notice)) if notice.name().is_some() => {
+            let session = context.cookie(Cookie::Session).unwrap_or_default();
+            account_notice::redirect(context, page, notice, session)
+        }
+        Ok(FactorResult::Notice(notice)) => show(context, page, section_of(page), Some(notice)).await,
+        Ok(FactorResult::Section(security)) => {
+            match view(&context.app.core, &context.browser(), context.now).await {
+                Ok(ActionResult::Done(account)) => {
+                    draw(context, page, section_of(page), *account, (None, Some(*security)))
+                }
+                Ok(ActionResult::SignInRequired) => sign_in(context, page, true),
+                Err(failure) => error::failed_page(context, &failure),
+            }
+        }
+        Ok(FactorResult::SignInRequired) => sign_in(context, page, true),
+        Err(failure) => error::failed_page(context, &failure),
     }
 }
 
@@ -278,7 +307,7 @@ async fn show(
     notice: Option<AccountNotice>,
 ) -> HttpResponse {
     match view(&context.app.core, &context.browser(), context.now).await {
-        Ok(ActionResult::Done(account)) => draw(context, page, section, *account, notice),
+        Ok(ActionResult::Done(account)) => draw(context, page, section, *account, (notice, None)),
         Ok(ActionResult::SignInRequired) => sign_in(context, page, notice == Some(AccountNotice::Expired)),
         Err(failure) => error::failed_page(context, &failure),
     }
@@ -289,12 +318,13 @@ fn draw(
     page: &Route,
     section: AccountSection,
     account: view::Account,
-    notice: Option<AccountNotice>,
+    (notice, security): (Option<AccountNotice>, Option<Security>),
 ) -> HttpResponse {
     let view::Account {
         live,
         sessions,
         applications,
+        factors,
     } = account;
     let has_password = live.user.password.is_some();
     let self_service = account_self_service::offered(context, &live.user);
@@ -333,6 +363,7 @@ fn draw(
         }),
         language: context.cookie(Cookie::Language).map(ToOwned::to_owned),
         self_service: self_service.clone(),
+        security: security.unwrap_or_else(|| account_factors::section(context, &factors, context.now)),
     };
     let status = match notice {
         Some(AccountNotice::Throttled) => StatusCode::TOO_MANY_REQUESTS,
@@ -374,7 +405,7 @@ fn application_line(context: &RequestContext, application: Application) -> Appli
 }
 
 /// A time as pages show it now.
-fn moment(at: Timestamp, now: Timestamp) -> Moment {
+pub(super) fn moment(at: Timestamp, now: Timestamp) -> Moment {
     Moment {
         rfc3339: at.rfc3339(),
         seconds_ago: now.since(at).as_secs(),

@@ -3,7 +3,7 @@
 use ::http::StatusCode;
 use ::http::header::{HeaderValue, SET_COOKIE};
 
-use super::account_notice;
+use super::{account_notice, second_factor};
 use crate::flow::login::sign_response::sign_response;
 use crate::flow::login::transaction::{BrowserRedirect, Destination};
 use crate::http::context::RequestContext;
@@ -23,6 +23,9 @@ pub fn send(context: &RequestContext, redirect: BrowserRedirect) -> HttpResponse
         Destination::SignIn(sealed) => response::redirect_303(&page_address(context, &Route::Login, &sealed)),
         Destination::AskConsent(sealed) => {
             response::redirect_303(&page_address(context, &Route::Consent, &sealed))
+        }
+        Destination::SecondFactor(sealed, proof) => {
+            response::redirect_303(&second_factor::address(context, &sealed, &proof))
         }
         Destination::Account(account) => {
             let page = Route::recognise(&account.page).filter(Route::is_account);

@@ -1,6 +1,7 @@
 //! Screens for people: pages with distinct paths and plain forms.
 
 pub mod account;
+mod account_factors;
 mod account_notice;
 mod account_self_service;
 mod address_request;
@@ -21,6 +22,7 @@ pub mod login;
 pub mod login_context;
 pub mod logout;
 pub mod request_mail;
+pub mod second_factor;
 
 use crate::identity::User;
 use crate::pages::Person;

@@ -329,6 +329,7 @@ fn hostile_account(section: AccountSection) -> Account {
             exports: true,
             deletes: true,
         },
+        security: single_pages::hostile_security(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Rules for single pages.
 
 use super::*;
+use crate::pages::security::{FactorLine, FactorLineKind};
 
 #[test]
 fn the_sign_in_page_has_the_elements_that_scripts_look_for() {
@@ -241,5 +242,26 @@ fn each_section_of_the_account_has_its_own_address_and_leads_to_the_others() {
         for form in tags.iter().filter(|tag| tag.name == "form" && !tag.closing) {
             assert_eq!(form.attribute("action"), Some(own.as_str()));
         }
+    }
+}
+
+/// A section with a hostile text in every field.
+pub(super) fn hostile_security() -> Security {
+    let evil = || HOSTILE.to_owned();
+    let moment = || Moment {
+        rfc3339: evil(),
+        seconds_ago: 0,
+    };
+    Security {
+        factors: vec![FactorLine {
+            id: evil(),
+            kind: FactorLineKind::Totp,
+            name: evil(),
+            added_at: moment(),
+            last_used_at: Some(moment()),
+        }],
+        setup: None,
+        new_codes: Vec::new(),
+        href: evil(),
     }
 }

@@ -4,6 +4,8 @@
 
 #[macro_use]
 mod entries;
+#[macro_use]
+mod factor_texts;
 
 mod ar;
 mod de;
@@ -30,7 +32,7 @@ pub const PLACE_OPTIONAL: [&str; 1] = ["problem_too_long"];
 /// Texts that have a form for each kind of number, separated by `|`: see [`super::moment`].
 pub const PLURAL: [&str; 3] = ["minutes_ago", "hours_ago", "days_ago"];
 
-texts! {
+with_factor_texts! { texts! {
     /// Heading and button of the sign-in page.
     pub sign_in: &'static str,
     /// Which application asked for the sign-in; `{}` is its name.
@@ -495,4 +497,4 @@ texts! {
     pub problem_same_password: &'static str,
     /// Nothing was done.
     pub problem_expired_account: &'static str,
-}
+} }

@@ -1,4 +1,4 @@
-//! The wrong passwords of a user in a row.
+//! The wrong passwords and codes of a user in a row.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +11,9 @@ use crate::store::record::Record;
 pub struct FailedPasswords {
     /// How many.
     pub count: u32,
+    /// How many wrong codes of the second step there were in a row. The right password does not reset them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub second_step: u32,
     /// When the last one was checked.
     pub last_failed_at: Timestamp,
 }
@@ -23,6 +26,16 @@ impl FailedPasswords {
     pub fn is_at_limit(&self) -> bool {
         self.count >= Self::LIMIT
     }
+
+    /// Whether only a recovery code counts in the second step.
+    pub fn is_second_step_at_limit(&self) -> bool {
+        self.second_step >= Self::LIMIT
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl Record for FailedPasswords {}

@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 
 use crate::federation::Provider;
 use crate::identity::one_time_link::RequestedMail;
-use crate::identity::{Consent, Factor, OneTimeLink, Session, User};
+use crate::identity::{Consent, Factor, FirstFactor, OneTimeLink, Session, User};
 use crate::oauth::code::AuthorizationCode;
 use crate::oauth::login::{LoginRecord, LoginTransaction, UpstreamSignIn};
 use crate::oauth::named::NamedRecord;
@@ -42,6 +42,7 @@ impl Record for StoredInitialAccessToken {}
 impl Record for User {}
 
 // These are not stored. Browsers keep them in the same form, sealed.
+impl Record for FirstFactor {}
 impl Record for LoginTransaction {}
 impl Record for PushedRequest {}
 impl Record for RequestedMail {}

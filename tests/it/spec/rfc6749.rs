@@ -106,6 +106,7 @@ async fn the_access_token_repeats_the_answer() {
     assert_eq!(take("aud"), ISSUER);
     assert_eq!(take("client_id"), "acme");
     assert_eq!(take("auth_time"), START.seconds());
+    assert_eq!(take("acr"), "1");
     let lasts = take("exp").as_u64().unwrap() - tokens.0["iat"].as_u64().unwrap();
     assert_eq!(lasts, tokens.0["expires_in"].as_u64().unwrap());
     assert!(take("grant_id").as_str().unwrap().parse::<uuid::Uuid>().is_ok());

@@ -1,0 +1,285 @@
+//! A user adds and removes factors.
+//!
+//! Both need a recent sign-in. If the user has a second factor already, the sign-in must have used it: otherwise a thief of
+//! the password could replace the factors.
+
+use uuid::Uuid;
+use zeroize::Zeroizing;
+
+use super::{ActionResult, act_in_recent_session};
+use crate::clock::Timestamp;
+use crate::flow::browser::Browser;
+use crate::flow::factors::{self, has_second_factor, seal_seed};
+use crate::flow::login::session;
+use crate::flow::login::session::LiveSession;
+use crate::flow::notice::DrawnNotice;
+use crate::flow::{Core, Failure, failed_passwords};
+use crate::identity::{
+    AuthenticationLevel, Factor, FactorKind, RecoveryCodes, SecondFactor, Session, Totp, TotpSeed, User,
+};
+use crate::mail::Content;
+use crate::oauth::access_token::hour_of;
+use crate::observe::audit;
+use crate::observe::audit::Event;
+use crate::store::StoreError;
+use crate::store::engine::{Snapshot, Tx};
+use crate::store::tables::{FACTORS, SESSIONS};
+
+/// The texts of new recovery codes, which are shown once.
+pub type CodeTexts = Vec<Zeroizing<String>>;
+
+/// A seed that the user has not confirmed yet. The page keeps it, sealed.
+pub struct TotpSetup {
+    /// The seed.
+    pub seed: TotpSeed,
+    /// The same, sealed for this session.
+    pub sealed: String,
+    /// The account identifier of the user.
+    pub account_id: String,
+}
+
+/// The result of a code that confirms a seed.
+pub enum TotpConfirmation {
+    /// The factor was added. New recovery codes, if the user had none.
+    Added(CodeTexts),
+    /// The code is wrong; the setup goes on.
+    Wrong(Box<TotpSetup>),
+    /// The user has too many factors.
+    Full,
+    /// The setup is too old, or was begun in another session.
+    Expired,
+}
+
+/// Whether a session may change the factors of its user.
+pub fn may_change(snapshot: &dyn Snapshot, live: &LiveSession, now: Timestamp) -> Result<bool, StoreError> {
+    let has_used_two = live.session.level() >= Some(AuthenticationLevel::TwoFactors);
+    Ok(live.session.is_fresh(now) && (has_used_two || !has_second_factor(snapshot, live.user.uuid)?))
+}
+
+/// The signed-in user, if this session may change the factors.
+fn changing(core: &Core, browser: &Browser, now: Timestamp) -> Result<Option<LiveSession>, Failure> {
+    let lifetimes = core.policy.lifetimes.session;
+    Ok(core.store.read(|snapshot| {
+        match session::find(snapshot, browser.session.as_ref(), lifetimes, now)? {
+            Some(live) if may_change(snapshot, &live, now)? => Ok(Some(live)),
+            _ => Ok(None),
+        }
+    })?)
+}
+
+/// Draws a seed for the signed-in user. Nothing is stored.
+pub fn begin_totp(
+    core: &Core,
+    browser: &Browser,
+    now: Timestamp,
+) -> Result<ActionResult<TotpSetup>, Failure> {
+    let Some(live) = changing(core, browser, now)? else {
+        return Ok(ActionResult::SignInRequired);
+    };
+    let id = core.random.uuid_v7(core.clock.since_epoch());
+    let bytes = Zeroizing::new(core.random.bytes::<{ TotpSeed::LEN }>());
+    let plain = Zeroizing::new([id.as_bytes().as_slice(), bytes.as_slice()].concat());
+    let context = setup_context(&live);
+    let sealed = core
+        .sealer
+        .seal_in_hour(hour_of(now), &context, &plain, &core.random);
+    let setup = open_setup(core, &live, &sealed, now).map(|(_, setup)| setup);
+    Ok(setup.map_or(ActionResult::SignInRequired, ActionResult::Done))
+}
+
+fn setup_context(live: &LiveSession) -> String {
+    format!("factors/{}/totp_setup/{}", live.user.uuid, live.id)
+}
+
+/// Opens a setup of this session. Also returns the id of the factor.
+fn open_setup(core: &Core, live: &LiveSession, sealed: &str, now: Timestamp) -> Option<(Uuid, TotpSetup)> {
+    let plain = core.sealer.open_of_hour(&setup_context(live), sealed).ok()?;
+    let (id, seed) = plain.split_first_chunk()?;
+    let id = Uuid::from_bytes(*id);
+    let begun_at = Timestamp::of_id(id);
+    let is_recent = now < begun_at + Session::FRESH && !begun_at.is_ahead_of(now);
+    let setup = TotpSetup {
+        seed: TotpSeed::new(seed)?,
+        sealed: sealed.to_owned(),
+        account_id: live.user.account_id.clone(),
+    };
+    is_recent.then_some((id, setup))
+}
+
+/// Adds the application whose code was typed. The session counts as one with two factors from then on.
+///
+/// The id of the factor was drawn with the seed, so that a form that is sent twice adds one factor.
+pub async fn confirm_totp(
+    core: &Core,
+    browser: &Browser,
+    (sealed, typed): (&str, &str),
+    now: Timestamp,
+) -> Result<ActionResult<TotpConfirmation>, Failure> {
+    let Some(live) = changing(core, browser, now)? else {
+        return Ok(ActionResult::SignInRequired);
+    };
+    let Some((id, setup)) = open_setup(core, &live, sealed, now) else {
+        return Ok(ActionResult::Done(TotpConfirmation::Expired));
+    };
+    let Some(step) = setup.seed.step_of(typed, now) else {
+        return Ok(ActionResult::Done(TotpConfirmation::Wrong(Box::new(setup))));
+    };
+    let user = live.user.uuid;
+    let factor = Factor {
+        name: String::new(),
+        added_at: now,
+        last_used_at: Some(now),
+        kind: FactorKind::Totp(Totp {
+            sealed: seal_seed(core, user, &setup.seed),
+            last_step: step,
+        }),
+    };
+    let (codes_id, texts, codes) = draw_codes(core, now);
+    let notice = added_notice(core, &live.user, now)?;
+    let added = act_in_recent_session(core, browser, "add_factor", now, move |tx, live| {
+        if live.user.uuid != user || !may_change(&*tx, &live, now)? {
+            return Ok(None);
+        }
+        if FACTORS.contains(&*tx, &(user, id))? {
+            return Ok(Some(Some(false)));
+        }
+        let present = factors::of_user(&*tx, user)?;
+        let is_codes = |(_, factor): &(Uuid, Factor)| matches!(factor.kind, FactorKind::RecoveryCodes(_));
+        let needs_codes = !present.iter().any(is_codes);
+        if present.len() + usize::from(needs_codes) >= factors::MAX_PER_USER {
+            return Ok(Some(None));
+        }
+        factors::add(tx, user, id, &factor)?;
+        if needs_codes {
+            factors::add(tx, user, codes_id, &codes)?;
+        }
+        failed_passwords::reset_second_step(tx, user)?;
+        raise(tx, &live, now)?;
+        notice.iter().try_for_each(|notice| notice.put(tx))?;
+        Ok(Some(Some(needs_codes)))
+    })
+    .await?;
+    let ActionResult::Done(Some(added)) = added else {
+        return Ok(ActionResult::SignInRequired);
+    };
+    let Some(has_new_codes) = added else {
+        return Ok(ActionResult::Done(TotpConfirmation::Full));
+    };
+    core.outbox_filled.notify_one();
+    audit::record(&Event::FactorAdded { user, factor: "totp" });
+    let texts = if has_new_codes { texts } else { Vec::new() };
+    Ok(ActionResult::Done(TotpConfirmation::Added(texts)))
+}
+
+/// The session in which a factor was added counts as one that used it.
+fn raise(tx: &mut dyn Tx, live: &LiveSession, now: Timestamp) -> Result<(), StoreError> {
+    let raised = Session {
+        second_factor: Some(live.session.second_factor.unwrap_or(SecondFactor::Totp)),
+        last_used_at: now,
+        ..live.session.clone()
+    };
+    SESSIONS.put(tx, &live.id, &raised)
+}
+
+fn draw_codes(core: &Core, now: Timestamp) -> (Uuid, CodeTexts, Factor) {
+    let id = core.random.uuid_v7(core.clock.since_epoch());
+    let random = Zeroizing::new(core.random.bytes::<{ RecoveryCodes::RANDOM }>());
+    let (texts, codes) = RecoveryCodes::generate(id, &random);
+    let factor = Factor {
+        name: String::new(),
+        added_at: now,
+        last_used_at: None,
+        kind: FactorKind::RecoveryCodes(codes),
+    };
+    (id, texts, factor)
+}
+
+fn added_notice(core: &Core, user: &User, now: Timestamp) -> Result<Option<DrawnNotice>, StoreError> {
+    let content = |link| Content::FactorAdded { at: now, link };
+    DrawnNotice::draw(core, user, content, now)
+}
+
+/// Replaces the recovery codes of a user who has another factor. Returns the new ones; none if the user has no other
+/// factor.
+pub async fn renew_recovery_codes(
+    core: &Core,
+    browser: &Browser,
+    now: Timestamp,
+) -> Result<ActionResult<CodeTexts>, Failure> {
+    let Some(live) = changing(core, browser, now)? else {
+        return Ok(ActionResult::SignInRequired);
+    };
+    let user = live.user.uuid;
+    let (id, texts, codes) = draw_codes(core, now);
+    let notice = added_notice(core, &live.user, now)?;
+    let renewed = act_in_recent_session(core, browser, "renew_recovery_codes", now, move |tx, live| {
+        if live.user.uuid != user || !may_change(&*tx, &live, now)? {
+            return Ok(None);
+        }
+        let present = factors::of_user(&*tx, user)?;
+        let is_codes = |factor: &Factor| matches!(factor.kind, FactorKind::RecoveryCodes(_));
+        if present.iter().all(|(_, factor)| is_codes(factor)) {
+            return Ok(Some(false));
+        }
+        for (old, _) in present.iter().filter(|(_, factor)| is_codes(factor)) {
+            FACTORS.remove(tx, &(user, *old))?;
+        }
+        FACTORS.put(tx, &(user, id), &codes)?;
+        notice.iter().try_for_each(|notice| notice.put(tx))?;
+        Ok(Some(true))
+    })
+    .await?;
+    let ActionResult::Done(Some(is_renewed)) = renewed else {
+        return Ok(ActionResult::SignInRequired);
+    };
+    if !is_renewed {
+        return Ok(ActionResult::Done(Vec::new()));
+    }
+    core.outbox_filled.notify_one();
+    let factor = "recovery_codes";
+    audit::record(&Event::FactorAdded { user, factor });
+    Ok(ActionResult::Done(texts))
+}
+
+/// Removes a factor of the signed-in user. With the last other factor, the recovery codes are removed too. The id of
+/// another user's factor, or of none, removes nothing and gets the same answer.
+pub async fn remove_factor(
+    core: &Core,
+    browser: &Browser,
+    id: Uuid,
+    now: Timestamp,
+) -> Result<ActionResult<()>, Failure> {
+    let Some(live) = changing(core, browser, now)? else {
+        return Ok(ActionResult::SignInRequired);
+    };
+    let user = live.user.uuid;
+    let content = |link| Content::FactorRemoved { at: now, link };
+    let notice = DrawnNotice::draw(core, &live.user, content, now)?;
+    let removed = act_in_recent_session(core, browser, "remove_factor", now, move |tx, live| {
+        if live.user.uuid != user || !may_change(&*tx, &live, now)? {
+            return Ok(None);
+        }
+        let mut left = factors::of_user(&*tx, user)?;
+        let removed: Vec<_> = left.extract_if(.., |(found, _)| *found == id).collect();
+        let Some((_, removed)) = removed.into_iter().next() else {
+            return Ok(Some(None));
+        };
+        FACTORS.remove(tx, &(user, id))?;
+        let is_codes = |factor: &Factor| matches!(factor.kind, FactorKind::RecoveryCodes(_));
+        if left.iter().all(|(_, factor)| is_codes(factor)) {
+            factors::remove_all(tx, user)?;
+        }
+        notice.iter().try_for_each(|notice| notice.put(tx))?;
+        Ok(Some(Some(removed)))
+    })
+    .await?;
+    let ActionResult::Done(Some(removed)) = removed else {
+        return Ok(ActionResult::SignInRequired);
+    };
+    if let Some(removed) = removed {
+        core.outbox_filled.notify_one();
+        let factor = removed.kind.name();
+        audit::record(&Event::FactorRemoved { user, factor });
+    }
+    Ok(ActionResult::Done(()))
+}

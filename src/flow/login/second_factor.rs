@@ -1,0 +1,235 @@
+//! The second step of a sign-in: a user who has a second factor shows it before the session begins.
+
+use std::net::IpAddr;
+
+use super::sealed;
+use super::session::AuthenticationEvent;
+use super::start_session::{SessionStart, start_session};
+use super::transaction::{BrowserRedirect, Destination, LoginContext};
+use crate::clock::Timestamp;
+use crate::flow::browser::Browser;
+use crate::flow::factors::{Answer, has_second_factor, matching};
+use crate::flow::notice::DrawnNotice;
+use crate::flow::{Core, Failure, factors, failed_passwords};
+use crate::identity::{AuthenticationMethod, Factor, FactorKind, FirstFactor, LoginName, User};
+use crate::oauth::login::ResolvedPurpose;
+use crate::observe::audit;
+use crate::observe::audit::Event;
+use crate::password::PasswordHash;
+use crate::store::StoreError;
+use crate::store::engine::{Snapshot, Tx};
+use crate::store::tables::{FACTORS, USERS};
+use uuid::Uuid;
+
+/// Whether the user has to answer a second step after this event. A provider decides about its own users, unless the
+/// sign-in requires a second factor.
+pub(super) fn is_required(
+    snapshot: &dyn Snapshot,
+    user: Uuid,
+    purpose: &ResolvedPurpose,
+    event: &AuthenticationEvent,
+) -> Result<bool, StoreError> {
+    let is_asked = match &event.factor {
+        AuthenticationMethod::Password | AuthenticationMethod::Email => true,
+        AuthenticationMethod::Federated { .. } => purpose.requires_second_factor(),
+        AuthenticationMethod::Anonymous => false,
+    };
+    Ok(is_asked && event.second_factor.is_none() && has_second_factor(snapshot, user)?)
+}
+
+/// Sends the browser to the page for the second step, with what was proven.
+pub(super) fn ask(
+    core: &Core,
+    login: &LoginContext,
+    proven: AuthenticationEvent,
+    user: &User,
+    now: Timestamp,
+) -> Result<BrowserRedirect, StoreError> {
+    let proof = FirstFactor {
+        user: user.uuid,
+        name: proven.name.map(|name| name.as_str().to_owned()),
+        factor: proven.factor,
+        auth_time: proven.auth_time,
+        was_asked_anew: proven.was_asked_anew,
+        upstream_token: proven.upstream_token,
+        password: user.password.as_ref().map(PasswordHash::fingerprint),
+        proven_at: now,
+        sends_notice: proven.notice.is_some(),
+    };
+    let context = FirstFactor::sealing_context(login.transaction.id);
+    let proof = sealed::seal(core, &context, &proof, now)?;
+    let destination = Destination::SecondFactor(login.sealed.clone(), proof);
+    Ok(BrowserRedirect::to(destination))
+}
+
+/// A sign-in that waits for the second step.
+pub struct PendingSignIn {
+    /// What was proven.
+    pub first: FirstFactor,
+    /// The user.
+    pub user: User,
+    factors: Vec<(Uuid, Factor)>,
+}
+
+impl PendingSignIn {
+    /// The name that the user typed, or else the account identifier.
+    pub fn name(&self) -> LoginName {
+        LoginName::new(self.first.name.as_deref().unwrap_or(&self.user.account_id))
+    }
+
+    /// Whether the user has an application that makes codes.
+    pub fn has_totp(&self) -> bool {
+        let mut factors = self.factors.iter();
+        factors.any(|(_, factor)| matches!(factor.kind, FactorKind::Totp(_)))
+    }
+
+    /// Whether the user has recovery codes, which may be used up.
+    pub fn has_recovery_codes(&self) -> bool {
+        let mut factors = self.factors.iter();
+        factors.any(|(_, factor)| matches!(factor.kind, FactorKind::RecoveryCodes(_)))
+    }
+}
+
+/// Opens what was proven in this sign-in. `None` if that is another sign-in, or it no longer counts.
+pub fn find(
+    core: &Core,
+    login: &LoginContext,
+    proof: &str,
+    now: Timestamp,
+) -> Result<Option<PendingSignIn>, Failure> {
+    let context = FirstFactor::sealing_context(login.transaction.id);
+    let Some(first) = sealed::open::<FirstFactor>(core, &context, proof) else {
+        return Ok(None);
+    };
+    Ok(core.store.read(|snapshot| {
+        let user = USERS.get(snapshot, &first.user)?;
+        let Some(user) = user.filter(|user| first.is_valid(user, now)) else {
+            return Ok(None);
+        };
+        let factors = factors::of_user(snapshot, user.uuid)?;
+        Ok(Some(PendingSignIn { first, user, factors }))
+    })?)
+}
+
+/// The result of the second step.
+#[derive(Debug)]
+pub enum SecondStep {
+    /// The user is signed in, or the client gets a refusal. The browser goes here.
+    Done(BrowserRedirect),
+    /// The client gets a refusal. The browser goes here.
+    Refused(BrowserRedirect),
+    /// The code is wrong or was used.
+    Wrong,
+    /// Too many codes in a row were wrong. Only a recovery code is accepted.
+    AtLimit,
+    /// The sign-in has ended.
+    Expired,
+}
+
+/// Checks a code of the second step. If it is right, the code is used up and the session begins, in one transaction. Of
+/// two requests with the same code, one gets the session.
+pub async fn answer(
+    core: &Core,
+    browser: &Browser,
+    login: &LoginContext,
+    pending: &PendingSignIn,
+    (typed, from): (&str, IpAddr),
+    now: Timestamp,
+) -> Result<SecondStep, Failure> {
+    let (first, user) = (pending.first.clone(), pending.user.uuid);
+    let client_id = login.purpose.audit_name();
+    let Some((id, answer)) = matching(core, user, &pending.factors, typed, now) else {
+        count_wrong(core, user, now).await?;
+        let user = Some(user);
+        audit::record(&Event::SignInFailed {
+            user,
+            from,
+            client_id,
+        });
+        return Ok(SecondStep::Wrong);
+    };
+    let is_totp = matches!(answer, Answer::Totp(_));
+    let is_at_limit =
+        move |snapshot: &dyn Snapshot| failed_passwords::is_second_step_at_limit(snapshot, user);
+    if is_totp && core.store.read(is_at_limit)? {
+        return Ok(SecondStep::AtLimit);
+    }
+    let notice = if first.sends_notice {
+        DrawnNotice::of_new_device(core, &pending.user, browser, now)?
+    } else {
+        None
+    };
+    let is_own = matches!(
+        first.factor,
+        AuthenticationMethod::Password | AuthenticationMethod::Email
+    );
+    let event = AuthenticationEvent {
+        factor: first.factor.clone(),
+        second_factor: Some(answer.second_factor()),
+        auth_time: if is_own { Some(now) } else { first.auth_time },
+        was_asked_anew: first.was_asked_anew,
+        upstream_token: first.upstream_token.clone(),
+        name: None,
+        notice,
+    };
+    let started = start_session(core, browser, login, event, now, move |tx| {
+        let Some(user) = USERS.get(&*tx, &user)?.filter(|user| first.is_valid(user, now)) else {
+            return Ok(None);
+        };
+        let is_accepted = !(is_totp && is_at_limit(&*tx)?) && use_up(tx, (user.uuid, id), &answer, now)?;
+        if !is_accepted {
+            return Ok(None);
+        }
+        failed_passwords::reset_second_step(tx, user.uuid)?;
+        Ok(Some((user, ())))
+    });
+    let started = match started.await? {
+        SessionStart::Started(started) => started,
+        SessionStart::NoUser => return Ok(SecondStep::Wrong),
+        SessionStart::Refused(refused) => {
+            let redirect = BrowserRedirect::refusing(&refused, &core.policy.issuer);
+            return Ok(SecondStep::Refused(redirect));
+        }
+        SessionStart::SecondStep(_) | SessionStart::TransactionError(_) => return Ok(SecondStep::Expired),
+    };
+    core.outbox_filled.notify_one();
+    let factor = if is_totp { "totp" } else { "recovery_code" };
+    audit::record(&Event::SecondStepDone { user, factor });
+    audit::record(&Event::SignedIn {
+        user,
+        session: started.session,
+        authority: pending.first.factor.authority(),
+        client_id,
+    });
+    Ok(SecondStep::Done(started.redirect))
+}
+
+/// Uses a code up. Returns whether it was unused: a code of a time step, or of an earlier one, is accepted once (RFC 6238
+/// section 5.2).
+fn use_up(tx: &mut dyn Tx, key: (Uuid, Uuid), answer: &Answer, now: Timestamp) -> Result<bool, StoreError> {
+    let Some(mut factor) = FACTORS.get(&*tx, &key)? else {
+        return Ok(false);
+    };
+    let is_unused = match (&mut factor.kind, answer) {
+        (FactorKind::Totp(totp), Answer::Totp(step)) => {
+            let is_later = *step > totp.last_step;
+            totp.last_step = totp.last_step.max(*step);
+            is_later
+        }
+        (FactorKind::RecoveryCodes(codes), Answer::RecoveryCode(code)) => codes.use_up(code),
+        _ => false,
+    };
+    if is_unused {
+        factor.last_used_at = Some(now);
+        FACTORS.put(tx, &key, &factor)?;
+    }
+    Ok(is_unused)
+}
+
+async fn count_wrong(core: &Core, user: Uuid, now: Timestamp) -> Result<(), Failure> {
+    let count = move |tx: &mut dyn Tx| failed_passwords::add_second_step(tx, user, now);
+    if core.store.write("failed_second_step", count).await? {
+        audit::record(&Event::SecondStepLimitReached { user });
+    }
+    Ok(())
+}

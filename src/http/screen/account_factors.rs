@@ -1,0 +1,140 @@
+//! The section of the account page with the factors of the user.
+
+use uuid::Uuid;
+
+use super::account::moment;
+use crate::clock::Timestamp;
+use crate::flow::Failure;
+use crate::flow::account::ActionResult;
+use crate::flow::account::factors::{
+    TotpConfirmation, TotpSetup, begin_totp, confirm_totp, remove_factor, renew_recovery_codes,
+};
+use crate::http::context::RequestContext;
+use crate::http::request::Parameters;
+use crate::identity::{Factor, FactorKind};
+use crate::pages::AccountNotice;
+use crate::pages::security::{FactorLine, FactorLineKind, Security, TotpForm};
+use crate::route::Route;
+
+/// An action that a form asks for.
+pub(super) enum FactorAction {
+    BeginTotp,
+    ConfirmTotp { setup: String, code: String },
+    RenewCodes,
+    Remove(Uuid),
+}
+
+/// The answer to an action.
+pub(super) enum FactorResult {
+    /// It was done, or refused: the section says so.
+    Notice(AccountNotice),
+    /// The section with something in it that is shown once.
+    Section(Box<Security>),
+    /// The user has to sign in first, or again.
+    SignInRequired,
+}
+
+impl FactorAction {
+    /// Reads a form with this value of `decision`.
+    pub(super) fn read(decision: &str, form: &Parameters) -> Option<Self> {
+        let typed = |name: &str| form.get(name).unwrap_or_default().to_owned();
+        match decision {
+            "totp" => Some(Self::BeginTotp),
+            "totp-confirm" => Some(Self::ConfirmTotp {
+                setup: typed("setup"),
+                code: typed("code"),
+            }),
+            "recovery-codes" => Some(Self::RenewCodes),
+            "factors" => form.get("factor")?.parse().ok().map(Self::Remove),
+            _ => None,
+        }
+    }
+
+    /// Does it.
+    pub(super) async fn perform(self, context: &RequestContext) -> Result<FactorResult, Failure> {
+        let (core, browser, now) = (&context.app.core, context.browser(), context.now);
+        let done = match self {
+            Self::BeginTotp => {
+                begin_totp(core, &browser, now)?.map(|setup| setup_section(context, &setup, false))
+            }
+            Self::ConfirmTotp { setup, code } => {
+                let confirmed = confirm_totp(core, &browser, (&setup, &code), now).await?;
+                confirmed.map(|confirmed| match confirmed {
+                    TotpConfirmation::Added(texts) if texts.is_empty() => {
+                        FactorResult::Notice(AccountNotice::FactorAdded)
+                    }
+                    TotpConfirmation::Added(texts) => codes_section(context, &texts),
+                    TotpConfirmation::Wrong(setup) => setup_section(context, &setup, true),
+                    TotpConfirmation::Full => FactorResult::Notice(AccountNotice::TooManyFactors),
+                    TotpConfirmation::Expired => FactorResult::Notice(AccountNotice::Expired),
+                })
+            }
+            Self::RenewCodes => renew_recovery_codes(core, &browser, now).await?.map(|texts| {
+                if texts.is_empty() {
+                    FactorResult::Notice(AccountNotice::Expired)
+                } else {
+                    codes_section(context, &texts)
+                }
+            }),
+            Self::Remove(id) => {
+                let removed = remove_factor(core, &browser, id, now).await?;
+                removed.map(|()| FactorResult::Notice(AccountNotice::FactorRemoved))
+            }
+        };
+        Ok(match done {
+            ActionResult::Done(result) => result,
+            ActionResult::SignInRequired => FactorResult::SignInRequired,
+        })
+    }
+}
+
+fn href(context: &RequestContext) -> String {
+    context.app.path(&Route::AccountSecurity)
+}
+
+fn codes_section(context: &RequestContext, texts: &[zeroize::Zeroizing<String>]) -> FactorResult {
+    FactorResult::Section(Box::new(Security {
+        new_codes: texts.iter().map(|text| text.to_string()).collect(),
+        href: href(context),
+        ..Security::default()
+    }))
+}
+
+fn setup_section(context: &RequestContext, setup: &TotpSetup, is_wrong: bool) -> FactorResult {
+    let issuer = context.app.core.policy.issuer.as_str();
+    let host = issuer
+        .trim_start_matches("https://")
+        .trim_start_matches("http://");
+    let seed = setup.seed.base32();
+    let groups: Vec<_> = seed.as_bytes().chunks(4).map(String::from_utf8_lossy).collect();
+    FactorResult::Section(Box::new(Security {
+        setup: Some(TotpForm {
+            sealed: setup.sealed.clone(),
+            address: setup.seed.address(host, &setup.account_id).to_string(),
+            seed: groups.join(" "),
+            is_wrong,
+        }),
+        href: href(context),
+        ..Security::default()
+    }))
+}
+
+/// What the section shows of these factors.
+pub(super) fn section(context: &RequestContext, factors: &[(Uuid, Factor)], now: Timestamp) -> Security {
+    let line = |(id, factor): &(Uuid, Factor)| FactorLine {
+        id: id.to_string(),
+        kind: match &factor.kind {
+            FactorKind::Passkey(_) => FactorLineKind::Passkey,
+            FactorKind::Totp(_) => FactorLineKind::Totp,
+            FactorKind::RecoveryCodes(codes) => FactorLineKind::RecoveryCodes(codes.unused.len()),
+        },
+        name: factor.name.clone(),
+        added_at: moment(factor.added_at, now),
+        last_used_at: factor.last_used_at.map(|at| moment(at, now)),
+    };
+    Security {
+        factors: factors.iter().map(line).collect(),
+        href: href(context),
+        ..Security::default()
+    }
+}

@@ -1,0 +1,139 @@
+//! `GET` and `POST /second-factor`: the second step of a sign-in.
+
+use ::http::{Method, StatusCode};
+
+use super::login_context::LoginRequest;
+use super::recover::sign_in_address;
+use super::{browser_redirect, csrf, device_cookie, login_context};
+use crate::flow::login::second_factor::{self, PendingSignIn, SecondStep};
+use crate::flow::login::transaction::LoginContext;
+use crate::http::context::RequestContext;
+use crate::http::cookie::Cookie;
+use crate::http::error;
+use crate::http::response::{self, HttpResponse};
+use crate::oauth::login::LoginStep;
+use crate::oauth::redirect_uri::with_query;
+use crate::pages::second_factor::{SecondFactor, SecondFactorProblem};
+use crate::route::Route;
+
+/// The address of the page in a sign-in.
+pub(super) fn address(context: &RequestContext, sealed: &str, proof: &str) -> String {
+    let page = browser_redirect::page_address(context, &Route::SecondFactor, sealed);
+    with_query(&page, &[("proof", proof)])
+}
+
+/// A request to the page, and the sign-in that it belongs to.
+struct SecondFactorRequest<'a> {
+    login: &'a LoginContext,
+    proof: &'a str,
+    pending: &'a PendingSignIn,
+    is_recovery: bool,
+}
+
+/// Shows the page, or checks the code. If the first step no longer counts, the browser goes back to it.
+pub async fn respond(context: &RequestContext) -> HttpResponse {
+    let query = context.query().unwrap_or_default();
+    if context.method() != Method::POST && query.get("transaction").is_none() {
+        return response::redirect_303(&context.app.path(&Route::Account));
+    }
+    let LoginRequest {
+        parameters, login, ..
+    } = match login_context::load(context).await {
+        Ok(request) => request,
+        Err(page) => return *page,
+    };
+    if !matches!(login.step, LoginStep::SignIn) || !login.accepts_authentication {
+        return login_context::continue_login(context, &login).await;
+    }
+    let proof = parameters.get("proof").unwrap_or_default();
+    let pending = match second_factor::find(&context.app.core, &login, proof, context.now) {
+        Ok(Some(pending)) => pending,
+        Ok(None) => return response::redirect_303(&sign_in_address(context, &login)),
+        Err(failure) => return error::failed_page(context, &failure),
+    };
+    let request = SecondFactorRequest {
+        login: &login,
+        proof,
+        pending: &pending,
+        is_recovery: parameters.get("recovery").is_some() || !pending.has_totp(),
+    };
+    if context.method() != Method::POST {
+        return request.draw(context, None);
+    }
+    let cookie = context.cookie(Cookie::Browser).unwrap_or_default();
+    if !csrf::is_valid(parameters.get("csrf"), cookie, &form(&login)) || !context.is_from_own_page() {
+        return request.draw(context, Some(SecondFactorProblem::Expired));
+    }
+    request
+        .submit(context, parameters.get("code").unwrap_or_default())
+        .await
+}
+
+impl SecondFactorRequest<'_> {
+    /// Checks the code. Codes fall under the limits of passwords.
+    async fn submit(&self, context: &RequestContext, typed: &str) -> HttpResponse {
+        let (core, browser, now) = (&context.app.core, context.browser(), context.now);
+        let (from, name) = (context.client_address(), self.pending.name());
+        let known = device_cookie::device_id(context, &name, Some(&self.pending.user));
+        let known = known.as_ref().map(<[u8; 16]>::as_slice);
+        let attempt = match context.app.limits.try_password(name.as_str(), known, from, now) {
+            Ok(attempt) => attempt,
+            Err(wait) => {
+                context.log_refusal("throttled", "too many wrong codes");
+                let mut page = self.draw(context, Some(SecondFactorProblem::Throttled));
+                error::set_retry_after(&mut page, wait.seconds());
+                return page;
+            }
+        };
+        match second_factor::answer(core, &browser, self.login, self.pending, (typed, from), now).await {
+            Ok(SecondStep::Done(redirect)) => {
+                let mut answer = browser_redirect::send(context, redirect);
+                let user = &self.pending.user;
+                if self.pending.first.sends_notice {
+                    context.app.limits.charge_notice(user.uuid.as_bytes(), now);
+                }
+                browser_redirect::append_cookie(&mut answer, device_cookie::issue(context, &name, user));
+                answer
+            }
+            Ok(SecondStep::Refused(redirect)) => browser_redirect::send(context, redirect),
+            Ok(SecondStep::Wrong) => {
+                attempt.count_failure();
+                self.draw(context, Some(SecondFactorProblem::Wrong))
+            }
+            Ok(SecondStep::AtLimit) => self.draw(context, Some(SecondFactorProblem::Limit)),
+            Ok(SecondStep::Expired) => response::redirect_303(&sign_in_address(context, self.login)),
+            Err(failure) => error::failed_page(context, &failure),
+        }
+    }
+
+    fn draw(&self, context: &RequestContext, problem: Option<SecondFactorProblem>) -> HttpResponse {
+        let cookie = context.cookie(Cookie::Browser).unwrap_or_default();
+        let here = address(context, &self.login.sealed, self.proof);
+        let other = if self.is_recovery {
+            self.pending.has_totp().then_some(here)
+        } else {
+            let has_codes = self.pending.has_recovery_codes();
+            has_codes.then(|| with_query(&here, &[("recovery", "1")]))
+        };
+        let page = SecondFactor {
+            action: context.app.path(&Route::SecondFactor),
+            transaction: self.login.sealed.clone(),
+            proof: self.proof.to_owned(),
+            csrf: csrf::token(cookie, &form(self.login)),
+            is_recovery: self.is_recovery,
+            other,
+            problem,
+            sign_in: sign_in_address(context, self.login),
+        };
+        let status = match problem {
+            Some(SecondFactorProblem::Throttled) => StatusCode::TOO_MANY_REQUESTS,
+            Some(SecondFactorProblem::Expired) => StatusCode::BAD_REQUEST,
+            _ => StatusCode::OK,
+        };
+        context.page(status, &page, self.login.purpose.ui_locales())
+    }
+}
+
+fn form(login: &LoginContext) -> String {
+    format!("second-factor:{}", login.transaction.id)
+}

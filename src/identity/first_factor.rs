@@ -1,0 +1,51 @@
+//! What a browser keeps of a sign-in between its first and its second step.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::clock::Timestamp;
+use crate::identity::{AuthenticationMethod, UpstreamToken, User};
+use crate::password::PasswordHash;
+
+/// What a user has proven in a sign-in that waits for the second step. The browser keeps it, sealed for the login
+/// transaction, which is bound to the browser.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FirstFactor {
+    /// The user.
+    pub user: Uuid,
+    /// The name that the user typed; none if the user typed none.
+    pub name: Option<String>,
+    /// How the user authenticated.
+    pub factor: AuthenticationMethod,
+    /// When, if that is known.
+    pub auth_time: Option<Timestamp>,
+    /// Whether a provider was asked to authenticate the user again.
+    pub was_asked_anew: bool,
+    /// The access token of the provider.
+    pub upstream_token: Option<UpstreamToken>,
+    /// Identifies the password that the user had then.
+    pub password: Option<[u8; 32]>,
+    /// When it was proven.
+    pub proven_at: Timestamp,
+    /// Whether the user gets a notice of a new browser once the session begins.
+    pub sends_notice: bool,
+}
+
+impl FirstFactor {
+    /// How long the second step may take.
+    pub const LIFETIME: Duration = Duration::from_mins(10);
+
+    /// The context that it is sealed with.
+    pub fn sealing_context(transaction: Uuid) -> String {
+        format!("login_transaction/{transaction}/first_factor")
+    }
+
+    /// Whether it still counts: it is recent, the user is enabled, and the password is the same.
+    pub fn is_valid(&self, user: &User, now: Timestamp) -> bool {
+        let is_recent = now < self.proven_at + Self::LIFETIME && !self.proven_at.is_ahead_of(now);
+        let password = user.password.as_ref().map(PasswordHash::fingerprint);
+        is_recent && user.enabled && user.uuid == self.user && password == self.password
+    }
+}

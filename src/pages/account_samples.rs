@@ -1,0 +1,105 @@
+//! The account page in each of its states, for tests and previews.
+
+use super::ScopeLine;
+use super::account::{Account, ApplicationLine, SessionLine};
+use super::account_notice::AccountNotice;
+use super::account_section::{AccountSection, SectionLink};
+use super::form::Person;
+use super::moment::Moment;
+use super::security::Security;
+use super::self_service::SelfService;
+
+impl Account {
+    /// A section for a user with three sessions and two applications.
+    pub fn sample(section: AccountSection) -> Self {
+        let moment = |rfc3339: &str, seconds_ago| Moment {
+            rfc3339: rfc3339.to_owned(),
+            seconds_ago,
+        };
+        let scope = |name: &str| ScopeLine {
+            name: name.to_owned(),
+            description: String::new(),
+        };
+        let session = |id: &str, device: Option<&str>, address: &str, is_current: bool| SessionLine {
+            id: id.to_owned(),
+            device: device.map(ToOwned::to_owned),
+            address: Some(address.to_owned()),
+            signed_in_at: moment("2026-11-20T08:15:00Z", 91_200),
+            last_used_at: moment("2026-11-21T09:30:00Z", 300),
+            is_current,
+        };
+        let application = |id: &str, name: &str, scopes: &[&str]| ApplicationLine {
+            id: id.to_owned(),
+            name: name.to_owned(),
+            since: moment("2026-11-02T17:45:00Z", 1_612_200),
+            scopes: scopes.iter().map(|name| scope(name)).collect(),
+        };
+        let href = |section: AccountSection| format!("/account/{}", section.name());
+        Self {
+            action: href(section),
+            csrf: "b1x0Jm5vYQ".to_owned(),
+            section,
+            sections: AccountSection::ALL
+                .map(|section| SectionLink {
+                    section,
+                    href: href(section),
+                })
+                .to_vec(),
+            user: Person::sample(),
+            notice: None,
+            min_length: Some(8),
+            max_bytes: 512,
+            sessions: vec![
+                session("0199f3a2-7c41", Some("Firefox (Linux)"), "198.51.100.7", true),
+                session("0199e1c0-10b8", Some("Safari (iOS)"), "2001:db8::17", false),
+                session("0199d011-7e02", None, "203.0.113.40", false),
+            ],
+            applications: vec![
+                application("web", "Acme Notes", &["openid", "email", "offline_access"]),
+                application("tv", "Acme Television", &["openid", "profile", "notes.read"]),
+            ],
+            languages: vec![
+                ("en".to_owned(), "English".to_owned()),
+                ("de".to_owned(), "Deutsch".to_owned()),
+                ("ar".to_owned(), "العربية".to_owned()),
+            ],
+            language: None,
+            self_service: SelfService::sample(),
+            security: Security::sample(),
+        }
+    }
+
+    /// A section for a user without a password, who has one session and no applications.
+    pub fn bare_sample(section: AccountSection) -> Self {
+        let sample = Self::sample(section);
+        let is_for_all =
+            |link: &SectionLink| !matches!(link.section, AccountSection::Password | AccountSection::Data);
+        Self {
+            min_length: None,
+            sections: sample.sections.into_iter().filter(is_for_all).collect(),
+            sessions: sample.sessions.into_iter().take(1).collect(),
+            applications: Vec::new(),
+            language: Some("de".to_owned()),
+            self_service: SelfService::default(),
+            security: Security::default(),
+            ..Self::sample(section)
+        }
+    }
+
+    /// Each section, the same for a user without a password, and each notice.
+    pub fn samples() -> Vec<Self> {
+        let noticed = AccountNotice::ALL.map(|notice| Self {
+            notice: Some(notice),
+            ..Self::sample(notice.section())
+        });
+        let mut samples = AccountSection::ALL.map(Self::sample).to_vec();
+        samples.extend(AccountSection::ALL.map(Self::bare_sample));
+        samples.extend(noticed);
+        let security = [Security::setup_sample(), Security::codes_sample()];
+        samples.extend(security.map(|security| Self {
+            security,
+            ..Self::sample(AccountSection::Security)
+        }));
+        samples
+    }
+}

@@ -1,0 +1,193 @@
+//! The page for the second step of a sign-in.
+
+use maud::{Markup, html};
+
+use super::form::{hidden, transaction_fields};
+use super::{Page, TemplateContext, Text};
+
+/// Takes a code of an authenticator app, or a recovery code.
+#[derive(Clone, Debug)]
+pub struct SecondFactor {
+    /// Where the form is posted.
+    pub action: String,
+    /// The login transaction of the form.
+    pub transaction: String,
+    /// What was proven in the first step, sealed.
+    pub proof: String,
+    /// Proves that the form came from this page.
+    pub csrf: String,
+    /// Whether it takes a recovery code.
+    pub is_recovery: bool,
+    /// The address of the page for the other kind of code, if the user has one.
+    pub other: Option<String>,
+    /// Why the page is shown again.
+    pub problem: Option<SecondFactorProblem>,
+    /// The address of the sign-in page.
+    pub sign_in: String,
+}
+
+/// Why a code was not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SecondFactorProblem {
+    /// It is wrong, or was used.
+    Wrong,
+    /// Too many were wrong in a row. Only a recovery code is accepted.
+    Limit,
+    /// Too many codes were typed; this one was not checked.
+    Throttled,
+    /// The form was too old or came from elsewhere.
+    Expired,
+}
+
+impl SecondFactorProblem {
+    /// Every problem, for tests and previews.
+    pub const ALL: [Self; 4] = [Self::Wrong, Self::Limit, Self::Throttled, Self::Expired];
+
+    /// The word that templates can compare.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::Wrong => "wrong",
+            Self::Limit => "limit",
+            Self::Throttled => "throttled",
+            Self::Expired => "expired",
+        }
+    }
+
+    fn text<'a>(self, text: &Text<'a>) -> &'a str {
+        match self {
+            Self::Wrong => text.problem_second_factor,
+            Self::Limit => text.problem_second_factor_limit,
+            Self::Throttled => text.problem_throttled,
+            Self::Expired => text.problem_form_expired,
+        }
+    }
+}
+
+impl SecondFactor {
+    /// The page in each of its states.
+    pub fn samples() -> Vec<Self> {
+        let first = Self {
+            action: "/second-factor".to_owned(),
+            transaction: "4lQ0bI2xQ9mN".to_owned(),
+            proof: "Zm9vYmFy".to_owned(),
+            csrf: "b1x0Jm5vYQ".to_owned(),
+            is_recovery: false,
+            other: Some("/second-factor?transaction=4lQ0bI2xQ9mN&proof=Zm9vYmFy&recovery=1".to_owned()),
+            problem: None,
+            sign_in: "/login?transaction=4lQ0bI2xQ9mN&sign_in=1".to_owned(),
+        };
+        let recovery = Self {
+            is_recovery: true,
+            other: None,
+            ..first.clone()
+        };
+        let failed = SecondFactorProblem::ALL.map(|problem| Self {
+            problem: Some(problem),
+            ..first.clone()
+        });
+        let mut samples = vec![first, recovery];
+        samples.extend(failed);
+        samples
+    }
+
+    fn lead<'a>(&self, text: &Text<'a>) -> &'a str {
+        if self.is_recovery {
+            text.second_factor_recovery_lead
+        } else {
+            text.second_factor_lead
+        }
+    }
+
+    fn problem(&self, text: &Text<'_>) -> Markup {
+        html! {
+            @if let Some(problem) = self.problem { p.problem #problem role="alert" { (problem.text(text)) } }
+        }
+    }
+
+    fn hidden(&self) -> Markup {
+        html! {
+            (transaction_fields(&self.transaction, &self.csrf))
+            (hidden("proof", &self.proof))
+            @if self.is_recovery { (hidden("recovery", "1")) }
+        }
+    }
+
+    fn form(&self, text: &Text<'_>) -> Markup {
+        let described_by = self.problem.map(|_| "problem");
+        let invalid = (self.problem == Some(SecondFactorProblem::Wrong)).then_some("true");
+        html! {
+            form.stack method="post" action=(self.action) {
+                (self.hidden())
+                div.field {
+                    @if self.is_recovery {
+                        label for="code" { (text.recovery_code) }
+                        input #code name="code" type="text" required dir="ltr" autocomplete="off" autocapitalize="none"
+                            autocorrect="off" spellcheck="false" maxlength="40" enterkeyhint="go"
+                            aria-describedby=[described_by] aria-invalid=[invalid] autofocus;
+                    } @else {
+                        label for="code" { (text.code) }
+                        input.code #code name="code" type="text" required dir="ltr" inputmode="numeric"
+                            autocomplete="one-time-code" maxlength="12" enterkeyhint="go"
+                            aria-describedby=[described_by] aria-invalid=[invalid] autofocus;
+                    }
+                }
+                button.button type="submit" { (text.proceed) }
+            }
+        }
+    }
+
+    fn other_label<'a>(&self, text: &Text<'a>) -> &'a str {
+        if self.is_recovery {
+            text.second_factor_use_app
+        } else {
+            text.second_factor_use_recovery
+        }
+    }
+
+    fn other_way(&self, text: &Text<'_>) -> Markup {
+        html! {
+            @if let Some(other) = &self.other {
+                p.note { a href=(other) data-optional { (self.other_label(text)) } }
+            }
+            p.note { a href=(self.sign_in) data-optional { (text.back_to_sign_in) } }
+        }
+    }
+}
+
+impl Page for SecondFactor {
+    const NAME: &'static str = "second-factor";
+
+    fn title(&self, text: &Text<'_>) -> String {
+        text.second_factor_title.to_owned()
+    }
+
+    fn body(&self, text: &Text<'_>) -> Markup {
+        html! {
+            h1 { (text.second_factor_title) }
+            p.lead { (self.lead(text)) }
+            (self.problem(text))
+            (self.form(text))
+            (self.other_way(text))
+        }
+    }
+
+    fn fill_context(&self, text: &Text<'_>, context: &mut TemplateContext) {
+        context.part("problem", || self.problem(text));
+        context.part("form", || self.form(text));
+        context.part("hidden", || self.hidden());
+        context.text("lead", self.lead(text));
+        context.text("action", &self.action);
+        context.text("transaction", &self.transaction);
+        context.text("csrf", &self.csrf);
+        context.text("proof", &self.proof);
+        context.flag("is_recovery", self.is_recovery);
+        context.text("other_href", self.other.as_deref().unwrap_or_default());
+        context.text("other_text", self.other_label(text));
+        context.text("problem_kind", self.problem.map_or("", SecondFactorProblem::kind));
+        context.text(
+            "problem_text",
+            self.problem.map_or("", |problem| problem.text(text)),
+        );
+        context.text("sign_in_href", &self.sign_in);
+    }
+}

@@ -1,0 +1,260 @@
+//! The section of the account page with the factors of the user.
+
+use maud::{Markup, html};
+use minijinja::Value;
+
+use super::form::hidden;
+use super::moment::Moment;
+use super::text::PLACE;
+use super::{Text, qr};
+
+/// The factors of a user, and what the user is doing with them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Security {
+    /// The factors.
+    pub factors: Vec<FactorLine>,
+    /// An authenticator app that is being set up.
+    pub setup: Option<TotpForm>,
+    /// New recovery codes, which are shown now and never again.
+    pub new_codes: Vec<String>,
+    /// The address of the section.
+    pub href: String,
+}
+
+/// A factor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FactorLine {
+    /// The value of the button.
+    pub id: String,
+    /// What it is.
+    pub kind: FactorLineKind,
+    /// The name that the user gave it.
+    pub name: String,
+    /// When it was added.
+    pub added_at: Moment,
+    /// When it was last used.
+    pub last_used_at: Option<Moment>,
+}
+
+/// What a factor is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FactorLineKind {
+    /// A passkey.
+    Passkey,
+    /// An authenticator app.
+    Totp,
+    /// Recovery codes, of which so many are unused.
+    RecoveryCodes(usize),
+}
+
+/// The form that confirms a new authenticator app.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TotpForm {
+    /// The seed, sealed.
+    pub sealed: String,
+    /// What the QR code has in it.
+    pub address: String,
+    /// The seed for people.
+    pub seed: String,
+    /// Whether a wrong code was typed.
+    pub is_wrong: bool,
+}
+
+impl FactorLineKind {
+    fn label<'a>(self, text: &Text<'a>) -> &'a str {
+        match self {
+            Self::Passkey => text.factor_passkey,
+            Self::Totp => text.factor_totp,
+            Self::RecoveryCodes(_) => text.factor_recovery_codes,
+        }
+    }
+
+    /// The word that templates can compare.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Passkey => "passkey",
+            Self::Totp => "totp",
+            Self::RecoveryCodes(_) => "recovery-codes",
+        }
+    }
+}
+
+impl FactorLine {
+    /// The line as a template reads it.
+    pub(super) fn template_fields(&self, text: &Text<'_>) -> [(&'static str, Value); 7] {
+        let last_used = self.last_used_at.as_ref();
+        let ago = last_used.map(|at| at.ago(text)).unwrap_or_default();
+        [
+            ("id", Value::from(self.id.as_str())),
+            ("kind", Value::from(self.kind.name())),
+            ("name", Value::from(self.shown_name(text))),
+            ("added_at", Value::from(self.added_at.rfc3339.as_str())),
+            ("added_ago", Value::from(self.added_at.ago(text))),
+            ("last_used_ago", Value::from(ago)),
+            (
+                "codes_left",
+                Value::from(self.codes_left(text).unwrap_or_default()),
+            ),
+        ]
+    }
+
+    fn shown_name<'a>(&'a self, text: &Text<'a>) -> &'a str {
+        if self.name.is_empty() {
+            self.kind.label(text)
+        } else {
+            &self.name
+        }
+    }
+
+    fn codes_left(&self, text: &Text<'_>) -> Option<String> {
+        match self.kind {
+            FactorLineKind::RecoveryCodes(left) => {
+                Some(text.factor_codes_left.replace(PLACE, &left.to_string()))
+            }
+            FactorLineKind::Passkey | FactorLineKind::Totp => None,
+        }
+    }
+
+    fn draw(&self, text: &Text<'_>) -> Markup {
+        let name = self.shown_name(text);
+        html! {
+            li {
+                div {
+                    p.row-name { bdi { (name) } }
+                    p.note.meta {
+                        @if !self.name.is_empty() { span { (self.kind.label(text)) } " " }
+                        @if let Some(left) = self.codes_left(text) { span { (left) } " " }
+                        span { (text.factor_added_at) " " (self.added_at.draw(text)) }
+                        @if let Some(at) = &self.last_used_at { " " span { (text.account_last_used) " " (at.draw(text)) } }
+                    }
+                }
+                button.button.button-quiet.button-small type="submit" name="factor" value=(self.id)
+                    aria-label={ (text.factor_remove) ": " (name) } { (text.factor_remove) }
+            }
+        }
+    }
+}
+
+impl Security {
+    /// A user with an authenticator app and recovery codes.
+    pub fn sample() -> Self {
+        let moment = |rfc3339: &str, seconds_ago| Moment {
+            rfc3339: rfc3339.to_owned(),
+            seconds_ago,
+        };
+        let line = |id: &str, kind, last_used_at| FactorLine {
+            id: id.to_owned(),
+            kind,
+            name: String::new(),
+            added_at: moment("2026-11-02T17:45:00Z", 1_612_200),
+            last_used_at,
+        };
+        Self {
+            factors: vec![
+                line(
+                    "0199f3a2-9d01",
+                    FactorLineKind::Totp,
+                    Some(moment("2026-11-21T09:30:00Z", 300)),
+                ),
+                line("0199f3a2-9d02", FactorLineKind::RecoveryCodes(9), None),
+            ],
+            setup: None,
+            new_codes: Vec::new(),
+            href: "/account/security".to_owned(),
+        }
+    }
+
+    /// A user who sets an authenticator app up.
+    pub fn setup_sample() -> Self {
+        Self {
+            factors: Vec::new(),
+            setup: Some(TotpForm {
+                sealed: "AAAAAAEBb2Zma".to_owned(),
+                address: "otpauth://totp/id%2Eexample:alice?secret=GEZDGNBVGY3TQOJQ".to_owned(),
+                seed: "GEZD GNBV GY3T QOJQ".to_owned(),
+                is_wrong: true,
+            }),
+            ..Self::sample()
+        }
+    }
+
+    /// A user who gets recovery codes.
+    pub fn codes_sample() -> Self {
+        Self {
+            new_codes: vec!["k7qp-x2mn-0a4d-9hjt".to_owned(); 10],
+            ..Self::sample()
+        }
+    }
+
+    fn has(&self, is_it: fn(FactorLineKind) -> bool) -> bool {
+        self.factors.iter().any(|line| is_it(line.kind))
+    }
+
+    /// The section. `form` draws a form by the value of `decision` and its content.
+    pub(super) fn draw(&self, form: &dyn Fn(&str, &Markup) -> Markup, text: &Text<'_>) -> Markup {
+        if !self.new_codes.is_empty() {
+            return self.codes(text);
+        }
+        if let Some(setup) = &self.setup {
+            return setup.draw(form, text);
+        }
+        let rows = html! {
+            ul.rows { @for line in &self.factors { (line.draw(text)) } }
+        };
+        let add = html! {
+            button.button.button-quiet type="submit" { (text.totp_add) }
+        };
+        let renew = html! {
+            button.button.button-quiet type="submit" { (text.recovery_renew) }
+        };
+        let has_other = self.has(|kind| !matches!(kind, FactorLineKind::RecoveryCodes(_)));
+        html! {
+            section aria-labelledby="security" {
+                h2 #security { (text.account_security) }
+                p.note { (text.security_lead) }
+                @if !self.factors.is_empty() { (form("factors", &rows)) }
+                (form("totp", &add))
+                @if has_other { (form("recovery-codes", &renew)) }
+            }
+        }
+    }
+
+    fn codes(&self, text: &Text<'_>) -> Markup {
+        html! {
+            section aria-labelledby="security" {
+                h2 #security { (text.recovery_title) }
+                p.note { (text.recovery_note) }
+                ul.codes dir="ltr" { @for code in &self.new_codes { li { code { (code) } } } }
+                p { a.button.button-quiet href=(self.href) data-optional { (text.recovery_kept) } }
+            }
+        }
+    }
+}
+
+impl TotpForm {
+    fn draw(&self, form: &dyn Fn(&str, &Markup) -> Markup, text: &Text<'_>) -> Markup {
+        let described_by = self.is_wrong.then_some("code-problem");
+        let invalid = self.is_wrong.then_some("true");
+        let inside = html! {
+            (hidden("setup", &self.sealed))
+            div.field {
+                label for="code" { (text.totp_code) }
+                input.code #code name="code" type="text" required dir="ltr" inputmode="numeric"
+                    autocomplete="one-time-code" maxlength="12" enterkeyhint="go"
+                    aria-describedby=[described_by] aria-invalid=[invalid] autofocus[self.is_wrong];
+            }
+            @if self.is_wrong { p.problem #code-problem role="alert" { (text.problem_second_factor) } }
+            button.button type="submit" { (text.proceed) }
+        };
+        html! {
+            section aria-labelledby="security" {
+                h2 #security { (text.totp_add) }
+                p.note { (text.totp_scan) }
+                (qr::draw(&self.address))
+                p.note { (text.totp_type) }
+                p dir="ltr" { code { (self.seed) } }
+                (form("totp-confirm", &inside))
+            }
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! The texts about factors. They are members of the same list as the others, which would be too long for one file.
+
+/// Adds the texts to the list in `texts!`.
+macro_rules! with_factor_texts {
+    ($texts:ident! { $($others:tt)* }) => {
+        $texts! {
+            $($others)*
+            /// Subject; `{}` is the product.
+            pub mail_factor_added_subject: &'static str,
+            /// What happened; `{}` is the product.
+            pub mail_factor_added_lead: &'static str,
+            /// Subject; `{}` is the product.
+            pub mail_factor_removed_subject: &'static str,
+            /// What happened; `{}` is the product.
+            pub mail_factor_removed_lead: &'static str,
+            /// Heading of the page for the second step.
+            pub second_factor_title: &'static str,
+            /// What the person types: the code of an application.
+            pub second_factor_lead: &'static str,
+            /// What the person types: a recovery code.
+            pub second_factor_recovery_lead: &'static str,
+            /// Label.
+            pub recovery_code: &'static str,
+            /// Link.
+            pub second_factor_use_recovery: &'static str,
+            /// Link.
+            pub second_factor_use_app: &'static str,
+            /// The code was not accepted.
+            pub problem_second_factor: &'static str,
+            /// Too many codes were wrong.
+            pub problem_second_factor_limit: &'static str,
+            /// Link and heading: what confirms a sign-in.
+            pub account_security: &'static str,
+            /// What the section is for.
+            pub security_lead: &'static str,
+            /// Name of a factor.
+            pub factor_passkey: &'static str,
+            /// Name of a factor.
+            pub factor_totp: &'static str,
+            /// Name of a factor.
+            pub factor_recovery_codes: &'static str,
+            /// Before a time.
+            pub factor_added_at: &'static str,
+            /// How many recovery codes are unused; `{}` is the number.
+            pub factor_codes_left: &'static str,
+            /// Button.
+            pub factor_remove: &'static str,
+            /// Button and heading.
+            pub totp_add: &'static str,
+            /// How to add the key to an application.
+            pub totp_scan: &'static str,
+            /// Before the key as text.
+            pub totp_type: &'static str,
+            /// Label.
+            pub totp_code: &'static str,
+            /// Button.
+            pub recovery_renew: &'static str,
+            /// Heading.
+            pub recovery_title: &'static str,
+            /// What to do with them.
+            pub recovery_note: &'static str,
+            /// Link after the person has kept the codes.
+            pub recovery_kept: &'static str,
+            /// It was done.
+            pub security_added: &'static str,
+            /// It was done.
+            pub security_removed: &'static str,
+            /// It was not done.
+            pub problem_too_many_factors: &'static str,
+        }
+    };
+}
