@@ -27,6 +27,7 @@
 //! | [`mail`] | mails as data, and the connection to the mail server | clock, net |
 //! | [`jose`] | JWS, JWT, JWK and signing keys on ring | clock, random |
 //! | [`password`] | password hashes, the pool that computes them, hashes of other systems, strength | limit |
+//! | [`webauthn`] | registrations and assertions of passkeys, verified | jose |
 //! | [`identity`] | users, sessions, consents | clock, password, secret |
 //! | [`oauth`] | the RFCs as types and pure decisions | clock, described, identity, jose, password, secret |
 //! | [`federation`] | upstream providers: whom they vouch for, what they publish; what clients publish: metadata and keys | clock, identity, jose, net, oauth, random, route |
@@ -215,3 +216,4 @@ pub mod secret;
 pub mod server;
 pub mod store;
 pub mod themes;
+pub mod webauthn;

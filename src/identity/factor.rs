@@ -25,7 +25,7 @@ pub struct Factor {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FactorKind {
-    /// A passkey (WebAuthn Level 3). A sign-in with it is complete by itself.
+    /// A passkey (`WebAuthn` Level 3). A sign-in with it is complete by itself.
     Passkey(Passkey),
     /// An application that makes codes (RFC 6238).
     Totp(Totp),
@@ -53,7 +53,7 @@ impl FactorKind {
     }
 }
 
-/// The credential of a passkey (WebAuthn Level 3 section 4, "credential record").
+/// The credential of a passkey (`WebAuthn` Level 3 section 4, "credential record").
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Passkey {
     /// The id of the credential.

@@ -63,4 +63,5 @@ mod theme;
 mod theme_cli;
 mod tidy;
 mod watch;
+mod webauthn_vectors;
 mod wycheproof;

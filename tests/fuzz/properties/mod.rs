@@ -14,6 +14,7 @@ mod reference;
 mod request;
 mod request_object;
 mod storage;
+mod webauthn;
 
 /// A name and what has to hold for any bytes.
 pub(crate) type Target = (&'static str, fn(&[u8]) -> bool);
@@ -21,15 +22,19 @@ pub(crate) type Target = (&'static str, fn(&[u8]) -> bool);
 /// Every target. Its seeds lie in `tests/fuzz/seeds`, in a folder of its name.
 pub(crate) const TARGETS: &[Target] = &[
     ("age_header", storage::age_header),
+    ("authenticator_data", webauthn::authenticator_data),
     ("authorize_query", authorization::authorize_query),
     ("backup", storage::backup),
     ("basic_header", request::basic_header),
+    ("cbor", webauthn::cbor),
     ("claims", authorization::claims),
     ("client_certificate", client_certificate::client_certificate),
     ("client_document", client_document::client_document),
+    ("client_data", webauthn::client_data),
     ("compact_jws", jose::compact_jws),
     ("config_file", operator::config_file),
     ("cookie", request::cookie),
+    ("cose_key", webauthn::cose_key),
     ("dpop_proof", dpop::dpop_proof),
     ("form_body", request::form_body),
     ("json_body", request::json_body),

@@ -1,0 +1,118 @@
+//! The registration of a credential (section 7.1).
+
+use ring::digest;
+
+use super::authenticator_data::{AttestedCredential, AuthenticatorData};
+use super::cbor::{self, Value};
+use super::client_data::{self, Ceremony};
+use super::{Expected, WebAuthnError};
+
+const MAX_ATTESTATION_OBJECT_LEN: usize = 16 * 1024;
+
+/// What the browser returned from `navigator.credentials.create()`.
+#[derive(Clone, Copy, Debug)]
+pub struct Registration<'a> {
+    /// `response.clientDataJSON`.
+    pub client_data: &'a [u8],
+    /// `response.attestationObject`.
+    pub attestation_object: &'a [u8],
+}
+
+/// A credential that may be stored, if no user has a credential with this id (step 25).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewCredential {
+    /// The credential id.
+    pub id: Vec<u8>,
+    /// The `COSE_Key`.
+    pub public_key: Vec<u8>,
+    /// The signature counter, zero if the authenticator has none.
+    pub sign_count: u32,
+    /// Whether a provider may sync it.
+    pub backup_eligible: bool,
+    /// Whether it is backed up now.
+    pub backed_up: bool,
+    /// The model of the authenticator, zero if it does not say.
+    pub aaguid: [u8; 16],
+}
+
+impl Registration<'_> {
+    /// Verifies the response (section 7.1 steps 5 to 24). The algorithm is one of those that the service offers, because a
+    /// key of another one cannot be read.
+    pub fn verify(&self, expected: &Expected<'_>) -> Result<NewCredential, WebAuthnError> {
+        client_data::check(self.client_data, Ceremony::Registration, expected)?;
+        if self.attestation_object.len() > MAX_ATTESTATION_OBJECT_LEN {
+            return Err(WebAuthnError::AttestationObject);
+        }
+        let object = cbor::only(self.attestation_object).map_err(|_| WebAuthnError::AttestationObject)?;
+        let Some((format, statement, bytes)) = attestation_object(&object) else {
+            return Err(WebAuthnError::AttestationObject);
+        };
+        let data = AuthenticatorData::parse(bytes)?;
+        data.check(expected)?;
+        let attested = data.attested.as_ref().ok_or(WebAuthnError::AuthenticatorData)?;
+        let hash = digest::digest(&digest::SHA256, self.client_data);
+        verify_statement(format, statement, attested, &[bytes, hash.as_ref()].concat())?;
+        Ok(NewCredential {
+            id: attested.id.to_vec(),
+            public_key: attested.public_key.to_vec(),
+            sign_count: data.sign_count,
+            backup_eligible: data.is_backup_eligible(),
+            backed_up: data.is_backed_up(),
+            aaguid: attested.aaguid,
+        })
+    }
+}
+
+/// The members of an attestation object in their canonical order (section 6.5.4).
+fn attestation_object<'a>(object: &'a Value<'a>) -> Option<(&'a str, &'a [Entry<'a>], &'a [u8])> {
+    let Value::Map(members) = object else {
+        return None;
+    };
+    match members.as_slice() {
+        [
+            (Value::Text("fmt"), Value::Text(format)),
+            (Value::Text("attStmt"), Value::Map(statement)),
+            (Value::Text("authData"), Value::Bytes(data)),
+        ] => Some((format, statement, data)),
+        _ => None,
+    }
+}
+
+type Entry<'a> = (Value<'a>, Value<'a>);
+
+/// Verifies the attestation statement (steps 20 to 23).
+///
+/// The service requests no attestation. Browsers then send `none`, or `packed` with a signature by the credential itself
+/// (section 5.1.3). A `packed` statement with certificates is accepted as if there were none: the service has no trust
+/// anchors, and without them step 23 lets it register the credential without a proof of the model. So the signature of
+/// the certificate would prove nothing.
+fn verify_statement(
+    format: &str,
+    statement: &[Entry<'_>],
+    attested: &AttestedCredential<'_>,
+    message: &[u8],
+) -> Result<(), WebAuthnError> {
+    const BAD: WebAuthnError = WebAuthnError::AttestationStatement;
+    match (format, statement) {
+        ("none", []) => Ok(()),
+        (
+            "packed",
+            [
+                (Value::Text("alg"), Value::Integer(algorithm)),
+                (Value::Text("sig"), Value::Bytes(signature)),
+            ],
+        ) if *algorithm == attested.key.algorithm() => {
+            attested.key.verify(message, signature).map_err(|_| BAD)
+        }
+        (
+            "packed",
+            [
+                (Value::Text("alg"), Value::Integer(_)),
+                (Value::Text("sig"), Value::Bytes(_)),
+                (Value::Text("x5c"), Value::Array(chain)),
+            ],
+        ) if !chain.is_empty() && chain.iter().all(|one| matches!(one, Value::Bytes(_))) => Ok(()),
+        ("none" | "packed", _) => Err(BAD),
+        _ => Err(WebAuthnError::AttestationFormat),
+    }
+}
