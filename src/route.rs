@@ -63,6 +63,7 @@ const CALLBACK: &str = "callback";
 const LOGO: &str = "logo";
 const AUTHORIZATION_SERVER: &str = "/.well-known/oauth-authorization-server";
 const CHANGE_PASSWORD: &str = "/.well-known/change-password";
+const RELATED_ORIGINS: &str = "/.well-known/webauthn";
 
 macro_rules! routes {
     (
@@ -219,6 +220,9 @@ routes! {
         /// The address that password managers open to change a password, at the root of the host (W3C, A Well-Known URL for
         /// Changing Passwords).
         ChangePassword CHANGE_PASSWORD, READ, "change_password", None, Anyone;
+        /// The further origins whose pages may use the passkeys, if there are any, at the root of the host (Web Authentication
+        /// Level 3 section 5.11.1).
+        RelatedOrigins RELATED_ORIGINS, READ, "related_origins", None, Anyone;
         /// The page that says what went wrong.
         Error "/error", READ, "error", None, Anyone;
         /// Whether the process is alive.
@@ -341,13 +345,13 @@ impl Route {
 
 /// The path below the issuer, for [`Route::recognise`]; `None` if the request is for no address of this issuer.
 ///
-/// Password managers only know the origin, so their well-known path has no issuer path. `issuer_path` may end with a slash.
+/// Password managers and browsers only know the origin, so their well-known paths have no issuer path. `issuer_path` may end with a slash.
 pub fn strip_issuer_path<'path>(issuer_path: &str, request_path: &'path str) -> Option<&'path str> {
     let issuer_path = issuer_path.trim_end_matches('/');
     if issuer_path.is_empty() {
         return Some(request_path);
     }
-    if request_path == CHANGE_PASSWORD {
+    if matches!(request_path, CHANGE_PASSWORD | RELATED_ORIGINS) {
         return Some(request_path);
     }
     if let Some(well_known) = request_path.strip_suffix(issuer_path)

@@ -15,6 +15,7 @@ pub mod mail;
 pub mod memory;
 pub mod memory_limit;
 pub mod mtls;
+mod passkeys;
 pub mod reader;
 pub mod reference;
 pub mod reference_text;

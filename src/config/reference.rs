@@ -2,7 +2,7 @@
 //! from it.
 
 pub use super::setting::{Kind, Setting, setting};
-use super::{accounts, clients, dpop, mail, mtls, tls};
+use super::{accounts, clients, dpop, mail, mtls, passkeys, tls};
 
 /// `--data-dir` is a flag of every command.
 const NO_FLAG: (&str, &str) = ("DIR", "");
@@ -255,6 +255,7 @@ pub const SETTINGS: &[Setting] = &[
     accounts::EMAIL_SIGN_IN,
     accounts::ALLOWED_DOMAINS,
     accounts::SELF_SERVICE,
+    passkeys::ORIGINS,
     clients::REGISTRATION,
     clients::MOST_REGISTERED,
     clients::METADATA_DOCUMENTS,

@@ -17,7 +17,7 @@ use super::memory::{self, MemorySettings};
 use super::mtls::{self, mtls};
 use super::reader::{Reader, format_duration};
 use super::tls::{issuer, tls};
-use super::{Config, ConfigError, EventRetention, Fault, Settings, Sources, Tls, dpop};
+use super::{Config, ConfigError, EventRetention, Fault, Settings, Sources, Tls, dpop, passkeys};
 use crate::age::Recipients;
 use crate::identity::SessionLifetimes;
 use crate::jose::alg::Algorithm;
@@ -229,6 +229,7 @@ pub(super) fn settings(reader: &mut Reader<'_>) -> Settings {
         },
         registration: registration(reader),
         accounts: accounts::policy(reader, mail.is_some()),
+        passkey_origins: passkeys::origins(reader),
         sends_mail: mail.is_some(),
     };
     Settings {

@@ -121,6 +121,7 @@ fn evaluate(
     let needs_consent = match authorization.factor {
         AuthenticationMethod::Password
         | AuthenticationMethod::Email
+        | AuthenticationMethod::Passkey { .. }
         | AuthenticationMethod::Federated { .. } => client.requires_consent(),
         AuthenticationMethod::Anonymous => false,
     };

@@ -33,6 +33,7 @@ pub mod login;
 pub mod notice;
 pub mod one_time_link;
 pub mod outbox;
+pub mod passkey_challenge;
 pub mod register_client;
 pub mod replay;
 pub mod rotate_keys;

@@ -284,6 +284,7 @@ fn family_retention(family: &RefreshFamily, policy: &Policy) -> Duration {
     match family.authorization.factor {
         AuthenticationMethod::Password
         | AuthenticationMethod::Email
+        | AuthenticationMethod::Passkey { .. }
         | AuthenticationMethod::Federated { .. } => access_token,
         AuthenticationMethod::Anonymous => access_token.max(policy.anonymous_retention),
     }

@@ -250,6 +250,7 @@ async fn dispatch(context: &RequestContext, route: &Route) -> HttpResponse {
         | Route::AccountApplications
         | Route::AccountData => screen::account::respond(context, route).await,
         Route::ChangePassword => response::redirect_303(&context.app.path(&Route::AccountPassword)),
+        Route::RelatedOrigins => endpoint::metadata::related_origins(context),
         Route::Error => screen::error::respond(context),
         Route::Asset(file) => screen::asset::respond(context, file),
         Route::ThemeFile(file) => screen::asset::of_theme(context, file),

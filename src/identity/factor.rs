@@ -139,7 +139,7 @@ impl AuthenticationLevel {
     pub const ALL: [Self; 3] = [Self::OneFactor, Self::TwoFactors, Self::PhishingResistant];
 
     /// The values of `acr` that tokens may have.
-    pub const ISSUED: [Self; 2] = [Self::OneFactor, Self::TwoFactors];
+    pub const ISSUED: [Self; 3] = Self::ALL;
 
     /// The value of `acr`.
     pub const fn as_str(self) -> &'static str {

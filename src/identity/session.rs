@@ -17,6 +17,11 @@ pub enum AuthenticationMethod {
     Password,
     /// By a link or a code from a mail.
     Email,
+    /// With a passkey that verified the user: two factors at once.
+    Passkey {
+        /// Whether the key may be copied to other devices.
+        is_synced: bool,
+    },
     /// Not at all: an anonymous user of a device.
     Anonymous,
     /// At an upstream provider.
@@ -31,7 +36,7 @@ impl AuthenticationMethod {
     pub fn provider(&self) -> Option<&str> {
         match self {
             Self::Federated { provider } => Some(provider),
-            Self::Password | Self::Email | Self::Anonymous => None,
+            Self::Password | Self::Email | Self::Passkey { .. } | Self::Anonymous => None,
         }
     }
 
@@ -40,19 +45,27 @@ impl AuthenticationMethod {
         match self {
             Self::Password => "credential",
             Self::Email => "email",
+            Self::Passkey { .. } => "passkey",
             Self::Anonymous => "anonymous",
             Self::Federated { provider } => provider,
         }
     }
 
-    /// The method for the ID token's `amr`: a name of RFC 8176, or `fed` for a provider. None for an anonymous user.
-    pub fn method(&self) -> Option<&'static str> {
+    /// The methods for the ID token's `amr`: names of RFC 8176, or `fed` for a provider. Empty for an anonymous user.
+    pub fn methods(&self) -> &'static [&'static str] {
         match self {
-            Self::Password => Some("pwd"),
-            Self::Email => Some("otp"),
-            Self::Anonymous => None,
-            Self::Federated { .. } => Some("fed"),
+            Self::Password => &["pwd"],
+            Self::Email => &["otp"],
+            Self::Passkey { is_synced: false } => &["hwk", "user", "mfa"],
+            Self::Passkey { is_synced: true } => &["swk", "user", "mfa"],
+            Self::Anonymous => &[],
+            Self::Federated { .. } => &["fed"],
         }
+    }
+
+    /// How surely the user was authenticated, without a second step. `None` for an anonymous user.
+    pub fn level(&self) -> Option<AuthenticationLevel> {
+        level_of(self, None)
     }
 }
 
@@ -63,6 +76,7 @@ pub fn level_of(
 ) -> Option<AuthenticationLevel> {
     match (factor, second_factor) {
         (AuthenticationMethod::Anonymous, _) => None,
+        (AuthenticationMethod::Passkey { .. }, _) => Some(AuthenticationLevel::PhishingResistant),
         (_, Some(SecondFactor::Totp | SecondFactor::RecoveryCode)) => Some(AuthenticationLevel::TwoFactors),
         (_, None) => Some(AuthenticationLevel::OneFactor),
     }
@@ -71,7 +85,7 @@ pub fn level_of(
 /// The methods of the steps, for the ID token's `amr` (RFC 8176). A recovery code is a password that works once. Empty for
 /// an anonymous user.
 pub fn methods_of(factor: &AuthenticationMethod, second_factor: Option<SecondFactor>) -> Vec<&'static str> {
-    let mut methods: Vec<_> = factor.method().into_iter().collect();
+    let mut methods = factor.methods().to_vec();
     if second_factor.is_some() {
         methods.extend(["otp", "mfa"]);
         methods.dedup();

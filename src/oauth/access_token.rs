@@ -67,8 +67,8 @@ described! {
         pub venue_id: Option<String>,
         /// The organization of the user.
         pub organization: String,
-        /// How the user signed in, as `[{"authority": "credential"}]`: `credential` for a password, `email` for a mail, the
-        /// identifier of a provider, `anonymous`, or `client`. After a second step, a second entry says `totp` or
+        /// How the user signed in, as `[{"authority": "credential"}]`: `credential` for a password, `email` for a mail,
+        /// `passkey`, the identifier of a provider, `anonymous`, or `client`. After a second step, a second entry says `totp` or
         /// `recovery_code`.
         pub amr: Vec<Authority>,
         /// The telephone number of the user, or null.

@@ -39,6 +39,8 @@ pub enum Owner<'a> {
     Provider(&'a str),
     /// The holder of the key with this thumbprint (RFC 9449).
     Key(&'a str),
+    /// The browser that got a challenge for a passkey.
+    Browser,
 }
 
 /// The key under which the use of an assertion or a proof is recorded until it expires.
@@ -58,6 +60,7 @@ impl ReplayKey {
             Owner::Client(client_id) => (&[], client_id),
             Owner::Provider(issuer) => (&[1], issuer),
             Owner::Key(thumbprint) => (&[2], thumbprint),
+            Owner::Browser => (&[3], ""),
         };
         let mut context = digest::Context::new(&digest::SHA256);
         for part in [mark, owner.as_bytes(), &[0], jti.as_bytes()] {

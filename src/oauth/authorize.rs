@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
-use crate::identity::Session;
+use crate::identity::{AuthenticationLevel, Session};
 use crate::oauth::anonymous::AnonymousProof;
 use crate::oauth::client::{Client, GrantType};
 use crate::oauth::consent;
 use crate::oauth::dpop::{self, KeyThumbprint};
 use crate::oauth::error::{ErrorCode, Refusal};
-use crate::oauth::openid::claims::{ACR_SIGNED_IN, ClaimsRequest};
+use crate::oauth::openid::claims::ClaimsRequest;
 use crate::oauth::openid::prompt::Prompt;
 use crate::oauth::parameters::Parameters;
 use crate::oauth::pkce::CodeChallenge;
@@ -216,6 +216,9 @@ pub struct AuthorizationRequest {
     /// The anonymous user whom the sign-in upgrades, if the request was pushed with its refresh token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub anonymous: Option<AnonymousProof>,
+    /// The level that the sign-in must have, if one factor is not enough.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub required_level: Option<AuthenticationLevel>,
 }
 
 /// The key of a row that says that something was used.
@@ -255,13 +258,7 @@ impl AuthorizationRequest {
             Some(text) => ClaimsRequest::parse(text, &client.scope, scopes)
                 .map_err(|problem| Refusal::naming(ErrorCode::InvalidRequest, &problem.to_string()))?,
         };
-        let is_met = |acr: BTreeSet<String>| acr.contains(ACR_SIGNED_IN);
-        if !demands.essential_acr.is_none_or(is_met) {
-            return Err(Refusal::new(
-                ErrorCode::UnmetAuthenticationRequirements,
-                "none of the essential acr values can be met",
-            ));
-        }
+        let required_level = demands.required_level()?;
         let prompt = Prompt::parse(parameters.get("prompt").unwrap_or_default())
             .map_err(|problem| Refusal::naming(ErrorCode::InvalidRequest, &problem.to_string()))?;
         let hinted = hinted(parameters, prompt, read_hint)?;
@@ -290,10 +287,16 @@ impl AuthorizationRequest {
             other_subjects,
             claims,
             ui_locales: start_of("ui_locales", 256),
+            required_level,
             use_key: None,
             anonymous: None,
             target,
         })
+    }
+
+    /// Whether a sign-in of this level meets the demand of the client.
+    pub fn is_met_by(&self, level: Option<AuthenticationLevel>) -> bool {
+        self.required_level.is_none() || level >= self.required_level
     }
 
     /// Whether the response may still be sent to the client, whose record may have changed since the request. If the

@@ -245,7 +245,9 @@ impl Client {
     /// Whether users may sign in to the client by this method.
     pub fn accepts(&self, method: &AuthenticationMethod) -> bool {
         match method {
-            AuthenticationMethod::Password | AuthenticationMethod::Email => self.password_sign_in,
+            AuthenticationMethod::Password
+            | AuthenticationMethod::Email
+            | AuthenticationMethod::Passkey { .. } => self.password_sign_in,
             AuthenticationMethod::Federated { provider } => self.accepts_provider(provider),
             AuthenticationMethod::Anonymous => self.may_use(GrantType::Anonymous),
         }

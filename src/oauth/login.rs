@@ -8,7 +8,7 @@ use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use crate::clock::Timestamp;
-use crate::identity::{AuthenticationMethod, Consent, Session, UpstreamToken};
+use crate::identity::{AuthenticationLevel, AuthenticationMethod, Consent, Session, UpstreamToken};
 use crate::oauth::anonymous::AnonymousProof;
 use crate::oauth::authorize::{AuthorizationRequest, RefusedRequest, ResponseTarget, UseKey};
 use crate::oauth::client::Client;
@@ -114,20 +114,28 @@ impl ResolvedPurpose {
     /// Whether a user may sign in by this method.
     pub fn accepts(&self, factor: &AuthenticationMethod) -> bool {
         match self {
-            Self::Code { client, .. } => client.accepts(factor),
+            Self::Code { request, client } => client.accepts(factor) && request.is_met_by(factor.level()),
             Self::Account(_) => match factor {
                 AuthenticationMethod::Password
                 | AuthenticationMethod::Email
+                | AuthenticationMethod::Passkey { .. }
                 | AuthenticationMethod::Federated { .. } => true,
                 AuthenticationMethod::Anonymous => false,
             },
         }
     }
 
+    /// Whether a user may sign in with a passkey.
+    pub fn accepts_passkeys(&self) -> bool {
+        self.accepts(&AuthenticationMethod::Passkey { is_synced: true })
+    }
+
     /// Whether a user may sign in at the provider with this id.
     pub fn accepts_provider(&self, id: &str) -> bool {
         match self {
-            Self::Code { client, .. } => client.accepts_provider(id),
+            Self::Code { request, client } => {
+                client.accepts_provider(id) && request.is_met_by(Some(AuthenticationLevel::OneFactor))
+            }
             Self::Account(_) => true,
         }
     }
@@ -156,7 +164,7 @@ impl ResolvedPurpose {
         match self {
             Self::Code { request, client } => {
                 request.requires_choice(client)
-                    && client.accepts(&session.factor)
+                    && self.accepts(&session.factor)
                     && request.may_be(session.user)
                     && !request.requires_sign_in(session, now)
             }

@@ -9,6 +9,7 @@ use crate::oauth::dpop::DpopNonce;
 use crate::oauth::mtls::MtlsPolicy;
 use crate::oauth::registration::RegistrationPolicy;
 use crate::password::{PasswordPolicy, PasswordProblem};
+use crate::webauthn::RelyingParty;
 
 /// The part of the configuration that protocol rules depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +48,8 @@ pub struct Policy {
     pub registration: RegistrationPolicy,
     /// Who may create an account.
     pub accounts: AccountPolicy,
+    /// Further origins whose pages may use the passkeys.
+    pub passkey_origins: Vec<String>,
     /// Whether mails can be sent: there is a mail server, or it is the development server.
     pub sends_mail: bool,
 }
@@ -104,6 +107,11 @@ impl Policy {
     /// Whether users may sign in by a link or a code from a mail.
     pub fn offers_email_sign_in(&self) -> bool {
         self.sends_mail && self.accounts.email_sign_in
+    }
+
+    /// The relying party of passkeys. `None` if the service has an address in place of a host name.
+    pub fn relying_party(&self) -> Option<RelyingParty> {
+        RelyingParty::new(&self.issuer, &self.passkey_origins)
     }
 
     /// How long a key must stay published after it last signed: the longest lifetime of tokens and sessions. Expired ID

@@ -30,6 +30,10 @@ pub enum AccountNotice {
     NotDeleted,
     /// A factor was added.
     FactorAdded,
+    /// A passkey was added.
+    PasskeyAdded,
+    /// The passkey was not accepted.
+    PasskeyRefused,
     /// A factor was removed.
     FactorRemoved,
     /// No factor was added, because the user has too many.
@@ -58,7 +62,7 @@ pub enum AccountNotice {
 
 impl AccountNotice {
     /// Every notice, for tests and previews.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 24] = [
         Self::PasswordChanged,
         Self::SignedOut,
         Self::Disconnected,
@@ -69,6 +73,8 @@ impl AccountNotice {
         Self::AddressNotAllowed,
         Self::NotDeleted,
         Self::FactorAdded,
+        Self::PasskeyAdded,
+        Self::PasskeyRefused,
         Self::FactorRemoved,
         Self::TooManyFactors,
         Self::ActionPending,
@@ -93,6 +99,7 @@ impl AccountNotice {
             Self::ProfileEdited => Some("profile"),
             Self::EmailRequested => Some("email"),
             Self::FactorAdded => Some("factor-added"),
+            Self::PasskeyAdded => Some("passkey-added"),
             Self::FactorRemoved => Some("factor-removed"),
             Self::ActionPending => Some("nothing"),
             _ => None,
@@ -112,6 +119,8 @@ impl AccountNotice {
             Self::AddressNotAllowed => "address-not-allowed",
             Self::NotDeleted => "not-deleted",
             Self::FactorAdded => "factor-added",
+            Self::PasskeyAdded => "passkey-added",
+            Self::PasskeyRefused => "passkey-refused",
             Self::FactorRemoved => "factor-removed",
             Self::TooManyFactors => "too-many-factors",
             Self::ActionPending => "action-pending",
@@ -137,7 +146,11 @@ impl AccountNotice {
             | Self::AddressNotAllowed
             | Self::Expired => AccountSection::Profile,
             Self::NotDeleted => AccountSection::Data,
-            Self::FactorAdded | Self::FactorRemoved | Self::TooManyFactors => AccountSection::Security,
+            Self::FactorAdded
+            | Self::PasskeyAdded
+            | Self::PasskeyRefused
+            | Self::FactorRemoved
+            | Self::TooManyFactors => AccountSection::Security,
             Self::SignedOut | Self::ActionPending => AccountSection::Devices,
             Self::Disconnected => AccountSection::Applications,
             _ => AccountSection::Password,
@@ -165,6 +178,8 @@ impl AccountNotice {
             Self::AddressNotAllowed => text.account_email_not_allowed,
             Self::NotDeleted => text.problem_delete_confirm,
             Self::FactorAdded => text.security_added,
+            Self::PasskeyAdded => text.passkey_added,
+            Self::PasskeyRefused => text.problem_passkey_add,
             Self::FactorRemoved => text.security_removed,
             Self::TooManyFactors => text.problem_too_many_factors,
             Self::ActionPending => text.account_action_pending,

@@ -18,7 +18,9 @@ pub enum File {
     Submit,
     /// Lets users see the password that they type.
     Reveal,
-    /// The same. It also keeps a browser from showing the account page after a sign-out, and from repeating a notice.
+    /// The same. It also lets them sign in with a passkey.
+    Login,
+    /// The same, to add a passkey. It also keeps a browser from showing the account page after a sign-out, and from repeating a notice.
     Account,
 }
 
@@ -38,14 +40,16 @@ struct EmbeddedFile {
 }
 
 const REVEAL: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/reveal.js"));
+const PASSKEY: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/passkey.js"));
 const ACCOUNT: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/account.js"));
 const SUBMIT: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/submit.js"));
 
-static EMBEDDED_FILES: LazyLock<[EmbeddedFile; 3]> = LazyLock::new(|| {
+static EMBEDDED_FILES: LazyLock<[EmbeddedFile; 4]> = LazyLock::new(|| {
     [
         EmbeddedFile::new(File::Submit, "submit", SUBMIT.to_vec()),
         EmbeddedFile::new(File::Reveal, "reveal", REVEAL.to_vec()),
-        EmbeddedFile::new(File::Account, "account", [ACCOUNT, REVEAL].concat()),
+        EmbeddedFile::new(File::Login, "login", [REVEAL, PASSKEY].concat()),
+        EmbeddedFile::new(File::Account, "account", [ACCOUNT, REVEAL, PASSKEY].concat()),
     ]
 });
 

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::asset::File;
 use super::form::{PasswordField, Person, sentence, sentence_with_link, transaction_fields};
 use super::text::PLACE;
-use super::{Page, TemplateContext, Text};
+use super::{Page, PasskeyRequest, TemplateContext, Text};
 
 /// Asks for a user name and a password (OpenID Connect Core section 3.1.2.3).
 #[derive(Clone, Debug)]
@@ -28,6 +28,8 @@ pub struct Login {
     pub client_name: String,
     /// Whether people may sign in with a stored password.
     pub takes_password: bool,
+    /// What a passkey needs, if people may sign in with one.
+    pub passkey: Option<PasskeyRequest>,
     /// The providers at which they may sign in instead.
     pub providers: Vec<ProviderChoice>,
     /// The page for people who forgot the password, if they can get a mail.
@@ -78,11 +80,15 @@ pub enum LoginProblem {
     NoWay,
     /// An action on the account page requires this sign-in, and was not done.
     ReauthenticationRequired,
+    /// The passkey was not accepted.
+    Passkey,
+    /// No user has the passkey.
+    PasskeyUnknown,
 }
 
 impl LoginProblem {
     /// Every problem, for tests and previews.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Credentials,
         Self::Throttled,
         Self::Busy,
@@ -95,6 +101,8 @@ impl LoginProblem {
         Self::NotAdmitted,
         Self::NoWay,
         Self::ReauthenticationRequired,
+        Self::Passkey,
+        Self::PasskeyUnknown,
     ];
 
     /// The word that templates can compare.
@@ -112,6 +120,8 @@ impl LoginProblem {
             Self::NotAdmitted => "not-admitted",
             Self::NoWay => "no-way",
             Self::ReauthenticationRequired => "reauthentication-required",
+            Self::Passkey => "passkey",
+            Self::PasskeyUnknown => "passkey-unknown",
         }
     }
 
@@ -129,6 +139,8 @@ impl LoginProblem {
             Self::NotAdmitted => text.problem_not_admitted,
             Self::NoWay => text.problem_no_way,
             Self::ReauthenticationRequired => text.problem_reauthentication_required,
+            Self::Passkey => text.problem_passkey,
+            Self::PasskeyUnknown => text.problem_passkey_unknown,
         }
     }
 }
@@ -146,6 +158,7 @@ impl Login {
             issuer: "https://id.example.com".to_owned(),
             client_name: "Acme Notes".to_owned(),
             takes_password: true,
+            passkey: None,
             providers: Vec::new(),
             recover: None,
             sign_up: None,
@@ -178,6 +191,7 @@ impl Login {
             },
         ];
         let offered = Self {
+            passkey: Some(PasskeyRequest::sample()),
             providers: providers.clone(),
             recover: Some("/recover?transaction=4lQ0bI2xQ9mN".to_owned()),
             sign_up: Some("/sign-up?transaction=4lQ0bI2xQ9mN".to_owned()),
@@ -221,6 +235,14 @@ impl Login {
                     }
                 }
             }
+        }
+    }
+
+    /// The button for passkeys; empty if people may not sign in with one.
+    fn way_by_passkey(&self, text: &Text<'_>) -> Markup {
+        let fields = transaction_fields(&self.transaction, &self.csrf);
+        html! {
+            @if let Some(passkey) = &self.passkey { (passkey.draw(&self.action, &fields, text)) }
         }
     }
 
@@ -330,6 +352,7 @@ impl Page for Login {
             (self.problem(text))
             (self.choice(text))
             (self.form(text))
+            (self.way_by_passkey(text))
             (self.way_by_mail(text))
             (self.ways_by_provider(text))
             (self.way_to_account(text))
@@ -360,6 +383,7 @@ impl Page for Login {
             problem_text.push_str(text.problem_failed_often);
         }
         context.text("problem_text", &problem_text);
+        context.part("passkey", || self.way_by_passkey(text));
         context.part("by_mail", || self.way_by_mail(text));
         context.text("by_mail_href", self.by_mail.as_deref().unwrap_or_default());
         context.part("sign_up", || self.way_to_account(text));
@@ -379,6 +403,9 @@ impl Page for Login {
     }
 
     fn script(&self) -> Option<File> {
-        self.takes_password.then_some(File::Reveal)
+        match &self.passkey {
+            Some(_) => Some(File::Login),
+            None => self.takes_password.then_some(File::Reveal),
+        }
     }
 }

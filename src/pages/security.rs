@@ -6,7 +6,7 @@ use minijinja::Value;
 use super::form::hidden;
 use super::moment::Moment;
 use super::text::PLACE;
-use super::{Text, qr};
+use super::{PasskeySection, Text, qr};
 
 /// The factors of a user, and what the user is doing with them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub struct Security {
     pub setup: Option<TotpForm>,
     /// New recovery codes, which are shown now and never again.
     pub new_codes: Vec<String>,
+    /// What a passkey needs. `None` if the service has none.
+    pub passkeys: Option<PasskeySection>,
     /// The address of the section.
     pub href: String,
 }
@@ -39,8 +41,8 @@ pub struct FactorLine {
 /// What a factor is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FactorLineKind {
-    /// A passkey.
-    Passkey,
+    /// A passkey, and whether a provider syncs it.
+    Passkey { is_synced: bool },
     /// An authenticator app.
     Totp,
     /// Recovery codes, of which so many are unused.
@@ -63,7 +65,7 @@ pub struct TotpForm {
 impl FactorLineKind {
     fn label<'a>(self, text: &Text<'a>) -> &'a str {
         match self {
-            Self::Passkey => text.factor_passkey,
+            Self::Passkey { .. } => text.factor_passkey,
             Self::Totp => text.factor_totp,
             Self::RecoveryCodes(_) => text.factor_recovery_codes,
         }
@@ -72,7 +74,7 @@ impl FactorLineKind {
     /// The word that templates can compare.
     fn name(self) -> &'static str {
         match self {
-            Self::Passkey => "passkey",
+            Self::Passkey { .. } => "passkey",
             Self::Totp => "totp",
             Self::RecoveryCodes(_) => "recovery-codes",
         }
@@ -111,7 +113,7 @@ impl FactorLine {
             FactorLineKind::RecoveryCodes(left) => {
                 Some(text.factor_codes_left.replace(PLACE, &left.to_string()))
             }
-            FactorLineKind::Passkey | FactorLineKind::Totp => None,
+            FactorLineKind::Passkey { .. } | FactorLineKind::Totp => None,
         }
     }
 
@@ -120,7 +122,12 @@ impl FactorLine {
         html! {
             li {
                 div {
-                    p.row-name { bdi { (name) } }
+                    p.row-name {
+                        bdi { (name) }
+                        @if self.kind == (FactorLineKind::Passkey { is_synced: true }) {
+                            " " span.badge { (text.passkey_synced) }
+                        }
+                    }
                     p.note.meta {
                         @if !self.name.is_empty() { span { (self.kind.label(text)) } " " }
                         @if let Some(left) = self.codes_left(text) { span { (left) } " " }
@@ -157,7 +164,9 @@ impl Security {
                     Some(moment("2026-11-21T09:30:00Z", 300)),
                 ),
                 line("0199f3a2-9d02", FactorLineKind::RecoveryCodes(9), None),
+                line("0199f3a2-9d03", FactorLineKind::Passkey { is_synced: true }, None),
             ],
+            passkeys: Some(PasskeySection::sample()),
             setup: None,
             new_codes: Vec::new(),
             href: "/account/security".to_owned(),
@@ -216,6 +225,7 @@ impl Security {
                 (form("totp", &add))
                 @if has_other { (form("recovery-codes", &renew)) }
             }
+            @if let Some(passkeys) = &self.passkeys { (passkeys.draw(form, text)) }
         }
     }
 

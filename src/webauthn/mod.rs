@@ -9,9 +9,12 @@ pub mod cbor;
 pub mod client_data;
 pub mod cose;
 pub mod registration;
+pub mod relying_party;
+pub mod response;
 
 pub use assertion::{Assertion, CredentialState, StoredCredential};
 pub use registration::{NewCredential, Registration};
+pub use relying_party::RelyingParty;
 
 /// The length of a challenge that the service draws. The standard asks for at least 16 bytes (section 13.4.3).
 pub const CHALLENGE_LEN: usize = 32;
@@ -33,6 +36,9 @@ pub struct Expected<'a> {
 /// Why a response is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WebAuthnError {
+    /// The answer is not JSON of the form of section 5.1.8 or 5.1.9.
+    #[error("response is malformed")]
+    Response,
     /// `clientDataJSON` is too long, or not a JSON object with the members of section 5.8.1.
     #[error("client data is malformed")]
     ClientData,

@@ -1,6 +1,7 @@
 //! The service in this process, and the people and programs that talk to it.
 
 pub(crate) mod audit;
+pub(crate) mod authenticator;
 pub(crate) mod authority;
 pub(crate) mod browser;
 pub(crate) mod dpop;

@@ -44,6 +44,8 @@ mod memory;
 mod metrics;
 mod outbound;
 mod packages;
+mod passkeys;
+mod passkeys_account;
 mod promises;
 mod refresh_model;
 mod refusals;

@@ -11,6 +11,7 @@ pub mod edit_profile;
 pub mod end_sessions;
 pub mod export_data;
 pub mod factors;
+pub mod passkeys;
 pub mod present_password;
 pub mod request_email;
 pub mod view;

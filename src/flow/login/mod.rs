@@ -7,6 +7,7 @@ pub mod consent;
 mod drawn_code;
 pub mod federated_user;
 pub mod finish_federation;
+pub mod passkey;
 pub mod password;
 pub mod push_request;
 mod read_request;

@@ -32,7 +32,7 @@ pub(super) fn is_required(
     let is_asked = match &event.factor {
         AuthenticationMethod::Password | AuthenticationMethod::Email => true,
         AuthenticationMethod::Federated { .. } => purpose.requires_second_factor(),
-        AuthenticationMethod::Anonymous => false,
+        AuthenticationMethod::Passkey { .. } | AuthenticationMethod::Anonymous => false,
     };
     Ok(is_asked && event.second_factor.is_none() && has_second_factor(snapshot, user)?)
 }

@@ -363,7 +363,7 @@ fn draw(
         }),
         language: context.cookie(Cookie::Language).map(ToOwned::to_owned),
         self_service: self_service.clone(),
-        security: security.unwrap_or_else(|| account_factors::section(context, &factors, context.now)),
+        security: security.unwrap_or_else(|| account_factors::section(context, &live, &factors)),
     };
     let status = match notice {
         Some(AccountNotice::Throttled) => StatusCode::TOO_MANY_REQUESTS,

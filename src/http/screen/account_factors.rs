@@ -3,12 +3,13 @@
 use uuid::Uuid;
 
 use super::account::moment;
-use crate::clock::Timestamp;
+use super::account_passkeys::{self, PasskeyAction};
 use crate::flow::Failure;
 use crate::flow::account::ActionResult;
 use crate::flow::account::factors::{
     TotpConfirmation, TotpSetup, begin_totp, confirm_totp, remove_factor, renew_recovery_codes,
 };
+use crate::flow::login::session::LiveSession;
 use crate::http::context::RequestContext;
 use crate::http::request::Parameters;
 use crate::identity::{Factor, FactorKind};
@@ -22,6 +23,7 @@ pub(super) enum FactorAction {
     ConfirmTotp { setup: String, code: String },
     RenewCodes,
     Remove(Uuid),
+    Passkey(PasskeyAction),
 }
 
 /// The answer to an action.
@@ -46,7 +48,7 @@ impl FactorAction {
             }),
             "recovery-codes" => Some(Self::RenewCodes),
             "factors" => form.get("factor")?.parse().ok().map(Self::Remove),
-            _ => None,
+            decision => PasskeyAction::read(decision, form).map(Self::Passkey),
         }
     }
 
@@ -76,6 +78,7 @@ impl FactorAction {
                     codes_section(context, &texts)
                 }
             }),
+            Self::Passkey(action) => action.perform(context).await?.map(FactorResult::Notice),
             Self::Remove(id) => {
                 let removed = remove_factor(core, &browser, id, now).await?;
                 removed.map(|()| FactorResult::Notice(AccountNotice::FactorRemoved))
@@ -120,11 +123,14 @@ fn setup_section(context: &RequestContext, setup: &TotpSetup, is_wrong: bool) ->
 }
 
 /// What the section shows of these factors.
-pub(super) fn section(context: &RequestContext, factors: &[(Uuid, Factor)], now: Timestamp) -> Security {
+pub(super) fn section(context: &RequestContext, live: &LiveSession, factors: &[(Uuid, Factor)]) -> Security {
+    let now = context.now;
     let line = |(id, factor): &(Uuid, Factor)| FactorLine {
         id: id.to_string(),
         kind: match &factor.kind {
-            FactorKind::Passkey(_) => FactorLineKind::Passkey,
+            FactorKind::Passkey(passkey) => FactorLineKind::Passkey {
+                is_synced: passkey.backed_up,
+            },
             FactorKind::Totp(_) => FactorLineKind::Totp,
             FactorKind::RecoveryCodes(codes) => FactorLineKind::RecoveryCodes(codes.unused.len()),
         },
@@ -134,6 +140,7 @@ pub(super) fn section(context: &RequestContext, factors: &[(Uuid, Factor)], now:
     };
     Security {
         factors: factors.iter().map(line).collect(),
+        passkeys: account_passkeys::section(context, live, factors),
         href: href(context),
         ..Security::default()
     }

@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 
 use super::login_context;
 use super::login_context::LoginRequest;
-use super::{browser_redirect, csrf, device_cookie, federation, link, person};
+use super::{browser_redirect, csrf, device_cookie, federation, link, passkey, person};
 use crate::federation::{Provider, authorization as authorization_of_providers};
 use crate::flow::Failure;
 use crate::flow::browser::Browser;
@@ -29,11 +29,14 @@ use crate::route::Route;
 const MAX_USERNAME: usize = 256;
 
 /// What the page remembers of an attempt.
+#[derive(Default)]
 struct FailedAttempt<'a> {
     /// The user name as it was typed.
     username: &'a str,
     /// Whether many attempts of strangers with this name have failed.
     has_failed_often: bool,
+    /// The id of a passkey that no user has.
+    unknown_passkey: Option<String>,
 }
 
 /// Shows the page, or checks what was typed. Without a transaction, as in a bookmark, the address leads to the account
@@ -91,6 +94,19 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
             Err(failure) => error::failed_page(context, &failure),
         };
     }
+    if parameters.get("passkey").is_some() {
+        return match passkey::submit(context, &browser, &login, &parameters).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(refused)) => {
+                let attempt = FailedAttempt {
+                    unknown_passkey: refused.unknown,
+                    ..FailedAttempt::default()
+                };
+                redraw(context, &login.sealed, refused.problem, Some(&attempt)).await
+            }
+            Err(failure) => error::failed_page(context, &failure),
+        };
+    }
     let username = parameters.get("username").unwrap_or_default();
     let password = parameters.get("password").unwrap_or_default();
     let credentials = PasswordCredentials {
@@ -132,6 +148,7 @@ async fn sign_in_with_password(
         let attempt = FailedAttempt {
             username,
             has_failed_often: known.is_none() && limits.has_failed_often(name.as_str(), context.now),
+            unknown_passkey: None,
         };
         redraw(context, &login.sealed, problem, Some(&attempt)).await
     };
@@ -244,13 +261,18 @@ fn draw(
                 .then_some(LoginProblem::ReauthenticationRequired),
         ),
     };
-    let problem = if takes_password || offered_session.is_some() || !providers.is_empty() {
+    let unknown = attempt.and_then(|attempt| attempt.unknown_passkey.clone());
+    let passkey = passkey::request(context, login, unknown);
+    let has_way = takes_password || passkey.is_some() || !providers.is_empty();
+    let problem = if has_way || offered_session.is_some() {
         problem.or(purpose_problem)
     } else {
         Some(LoginProblem::NoWay)
     };
     let page_of = |page: Route| browser_redirect::page_address(context, &page, &login.sealed);
-    let typed = attempt.map(|attempt| attempt.username);
+    let typed = attempt
+        .map(|attempt| attempt.username)
+        .filter(|name| !name.is_empty());
     let username = typed.or(purpose.login_hint()).unwrap_or_default();
     let is_about_attempts = matches!(problem, Some(LoginProblem::Credentials | LoginProblem::Throttled));
     let page = Login {
@@ -263,6 +285,7 @@ fn draw(
         issuer: context.app.core.policy.issuer.clone(),
         client_name,
         takes_password,
+        passkey,
         providers,
         recover: (takes_password && context.app.core.policy.sends_mail).then(|| page_of(Route::Recover)),
         sign_up: (takes_password && context.app.core.policy.accounts.is_open())

@@ -3,6 +3,7 @@
 pub mod account;
 mod account_factors;
 mod account_notice;
+mod account_passkeys;
 mod account_self_service;
 mod address_request;
 pub mod asset;
@@ -21,6 +22,7 @@ pub mod link;
 pub mod login;
 pub mod login_context;
 pub mod logout;
+mod passkey;
 pub mod request_mail;
 pub mod second_factor;
 

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::identity::User;
+use crate::identity::{AuthenticationLevel, User};
+use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::group::Groups;
 use crate::oauth::registered_scope::RegisteredScopes;
 use crate::oauth::scope::Scope;
@@ -37,9 +38,6 @@ pub const BY_SCOPE: [(&str, &[&str]); 5] = [
     (Scope::GROUPS, &["groups"]),
 ];
 
-/// The authentication context class of every sign-in, with a password or at a provider.
-pub const ACR_SIGNED_IN: &str = "1";
-
 /// The parts of the `claims` parameter that the service supports (OpenID Connect Core 5.5).
 ///
 /// Other members are ignored, as section 5.5 requires.
@@ -64,6 +62,26 @@ pub struct ClaimsDemands {
     pub subjects: Option<BTreeSet<String>>,
     /// The `acr` values of which one must be met, if the claim is essential. `None` allows every value.
     pub essential_acr: Option<BTreeSet<String>>,
+}
+
+impl ClaimsDemands {
+    /// The least level of the essential `acr` values that a sign-in can have (OpenID Connect Core section 5.5.1.1). `None` if
+    /// every sign-in has it.
+    pub fn required_level(&self) -> Result<Option<AuthenticationLevel>, Refusal> {
+        let Some(values) = &self.essential_acr else {
+            return Ok(None);
+        };
+        if values.contains(AuthenticationLevel::OneFactor.as_str()) {
+            Ok(None)
+        } else if values.contains(AuthenticationLevel::PhishingResistant.as_str()) {
+            Ok(Some(AuthenticationLevel::PhishingResistant))
+        } else {
+            Err(Refusal::new(
+                ErrorCode::UnmetAuthenticationRequirements,
+                "none of the essential acr values can be met",
+            ))
+        }
+    }
 }
 
 /// The `claims` parameter is not a JSON object of the right shape.

@@ -380,6 +380,13 @@ fn hostile_values_stay_text_on_every_page() {
     let theme = Theme::load(&source, "/id", Some(Arc::new(built_in(themes::DEFAULT)))).unwrap();
     let login = Login {
         takes_password: true,
+        passkey: Some(PasskeyRequest {
+            rp_id: evil(),
+            challenge: evil(),
+            sealed: evil(),
+            again: evil(),
+            unknown: Some(evil()),
+        }),
         providers: Vec::new(),
         action: evil(),
         transaction: evil(),

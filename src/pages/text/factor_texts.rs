@@ -1,4 +1,4 @@
-//! The texts about factors. They are members of the same list as the others, which would be too long for one file.
+//! The texts about factors and passkeys. They are members of the same list as the others, which would be too long for one file.
 
 /// Adds the texts to the list in `texts!`.
 macro_rules! with_factor_texts {
@@ -67,6 +67,28 @@ macro_rules! with_factor_texts {
             pub security_removed: &'static str,
             /// It was not done.
             pub problem_too_many_factors: &'static str,
+            /// Button.
+            pub passkey_sign_in: &'static str,
+            /// The passkey was not accepted.
+            pub problem_passkey: &'static str,
+            /// Nobody has this passkey.
+            pub problem_passkey_unknown: &'static str,
+            /// Heading.
+            pub passkeys: &'static str,
+            /// What a passkey is.
+            pub passkeys_note: &'static str,
+            /// Button.
+            pub passkey_add: &'static str,
+            /// Label.
+            pub passkey_name: &'static str,
+            /// Button.
+            pub passkey_rename: &'static str,
+            /// Beside a passkey that other devices have too.
+            pub passkey_synced: &'static str,
+            /// No passkey was added.
+            pub problem_passkey_add: &'static str,
+            /// It was done.
+            pub passkey_added: &'static str,
         }
     };
 }

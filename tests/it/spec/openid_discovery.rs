@@ -84,7 +84,7 @@ async fn the_document_says_what_works_and_nothing_else() {
                                  "notes.write"],
             "claim_types_supported": ["normal"],
             "claims_parameter_supported": true,
-            "acr_values_supported": ["1", "2"],
+            "acr_values_supported": ["1", "2", "phr"],
             "prompt_values_supported": ["none", "login", "consent", "select_account"],
             "display_values_supported": ["page"],
             "authorization_response_iss_parameter_supported": true,

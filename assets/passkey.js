@@ -1,0 +1,83 @@
+// Passkeys (Web Authentication Level 3). The page has the options of the ceremony, and its form brings the answer back.
+(() => {
+  const place = document.querySelector("[data-passkey]");
+  if (!place || !window.PublicKeyCredential) return;
+  const { dataset: data } = place;
+  const form = place.closest("form");
+  const button = form.querySelector("button");
+  const known = (data.known ?? "").split(" ").filter(Boolean);
+  const bytes = (text) =>
+    Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (c) => c.charCodeAt(0));
+  const text = (buffer) =>
+    btoa(String.fromCharCode(...new Uint8Array(buffer)))
+      .replaceAll("+", "-")
+      .replaceAll("/", "_")
+      .replaceAll("=", "");
+  const signal = (name, options) => PublicKeyCredential[name]?.({ rpId: data.rpId, ...options }).catch(() => {});
+  const send = ({ id, rawId, type, authenticatorAttachment, response }) => {
+    const members = { transports: response.getTransports?.() };
+    for (const name of ["clientDataJSON", "attestationObject", "authenticatorData", "signature", "userHandle"])
+      if (response[name]) members[name] = text(response[name]);
+    const answer = { id, rawId: text(rawId), type, authenticatorAttachment, response: members };
+    form.elements.passkey.value = JSON.stringify(answer);
+    form.submit();
+  };
+
+  let waiting;
+  const get = async (mediation) => {
+    waiting?.abort();
+    const own = (waiting = new AbortController());
+    const challenge = bytes(data.challenge);
+    const publicKey = { challenge, rpId: data.rpId, userVerification: "required", timeout: 300000 };
+    try {
+      send(await navigator.credentials.get({ mediation, signal: own.signal, publicKey }));
+    } catch {
+      if (mediation !== "conditional" && waiting === own) offer();
+    }
+  };
+  // Autofill: the browser offers passkeys in the field for the user name.
+  const offer = async () => {
+    if (await PublicKeyCredential.isConditionalMediationAvailable?.()) get("conditional");
+  };
+  const create = async () => {
+    const publicKey = {
+      challenge: bytes(data.challenge),
+      rp: { id: data.rpId, name: data.rpName },
+      user: { id: bytes(data.userId), name: data.userName, displayName: data.displayName },
+      pubKeyCredParams: data.algorithms.split(" ").map((alg) => ({ type: "public-key", alg: Number(alg) })),
+      authenticatorSelection: { residentKey: "required", requireResidentKey: true, userVerification: "required" },
+      excludeCredentials: known.map((id) => ({ type: "public-key", id: bytes(id) })),
+      attestation: "none",
+      timeout: 300000,
+    };
+    try {
+      send(await navigator.credentials.create({ publicKey }));
+    } catch (error) {
+      place.querySelector(".problem").hidden = error.name === "NotAllowedError";
+    }
+  };
+
+  // The challenge is good for five minutes. A page on which nobody has typed is loaded anew.
+  let isOld = false;
+  const renew = () => location.replace(data.again);
+  if (data.challenge) {
+    setTimeout(() => {
+      isOld = true;
+      const fields = [...document.querySelectorAll("input:not([type=hidden])")];
+      if (fields.every((field) => field.value === field.defaultValue)) renew();
+    }, 280000);
+    const begin = data.passkey === "get" ? () => get() : create;
+    button.addEventListener("click", () => (isOld ? renew() : begin()));
+  }
+  place.hidden = false;
+  if (data.passkey === "get") {
+    const name = document.querySelector("input[autocomplete=username]");
+    if (name) name.autocomplete = "username webauthn";
+    if (data.unknown) signal("signalUnknownCredential", { credentialId: data.unknown });
+    offer();
+  } else {
+    const { userId } = data;
+    signal("signalAllAcceptedCredentials", { userId, allAcceptedCredentialIds: known });
+    signal("signalCurrentUserDetails", { userId, name: data.userName, displayName: data.displayName });
+  }
+})();

@@ -1,0 +1,165 @@
+//! A user adds a passkey (Web Authentication Level 3 section 7.1), and names it.
+
+use uuid::Uuid;
+
+use super::factors::may_change;
+use super::{ActionResult, act_in_recent_session};
+use crate::clock::Timestamp;
+use crate::flow::browser::Browser;
+use crate::flow::login::session;
+use crate::flow::login::session::LiveSession;
+use crate::flow::notice::DrawnNotice;
+use crate::flow::passkey_challenge::{self, ChallengePlace};
+use crate::flow::replay::{record_use, was_used};
+use crate::flow::{Core, Failure, factors};
+use crate::identity::{Factor, FactorKind, Passkey};
+use crate::mail::Content;
+use crate::observe::audit;
+use crate::observe::audit::Event;
+use crate::store::tables::FACTORS;
+use crate::webauthn::response::RegistrationResponse;
+use crate::webauthn::{NewCredential, WebAuthnError};
+
+/// The most characters of a name.
+const LONGEST_NAME: usize = 64;
+
+/// What the browser sent.
+pub struct NewPasskey {
+    /// The response of the authenticator.
+    pub response: RegistrationResponse,
+    /// The challenge of the page, sealed.
+    pub challenge: String,
+}
+
+/// The result of adding a passkey.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PasskeyAddition {
+    /// It was added.
+    Added,
+    /// The response is not valid.
+    Refused(WebAuthnError),
+    /// The challenge is too old, used, or of another session.
+    ChallengeOver,
+    /// The user has this passkey already.
+    Known,
+    /// The user has too many factors.
+    Full,
+}
+
+/// Whether this session may add a passkey now.
+pub fn may_add(core: &Core, live: &LiveSession, now: Timestamp) -> Result<bool, Failure> {
+    Ok(core.store.read(|snapshot| may_change(snapshot, live, now))?)
+}
+
+/// Adds the passkey to the signed-in user.
+///
+/// The user must not have its credential id already. Other users may (step 26 advises against it): a sign-in looks for the
+/// passkey among those of the user whom the authenticator names, so a copy in another account takes nothing over.
+pub async fn add_passkey(
+    core: &Core,
+    browser: &Browser,
+    new: &NewPasskey,
+    now: Timestamp,
+) -> Result<ActionResult<PasskeyAddition>, Failure> {
+    let Some(live) = session::signed_in(core, browser, now)? else {
+        return Ok(ActionResult::SignInRequired);
+    };
+    let place = ChallengePlace::Registration(live.id);
+    let relying_party = core.policy.relying_party();
+    let challenge = passkey_challenge::open(core, place, &new.challenge, now);
+    let (Some(relying_party), Some(challenge)) = (relying_party, challenge) else {
+        return Ok(ActionResult::Done(PasskeyAddition::ChallengeOver));
+    };
+    let expected = relying_party.expects(&challenge.bytes);
+    let credential = match new.response.registration().verify(&expected) {
+        Ok(credential) => credential,
+        Err(error) => return Ok(ActionResult::Done(PasskeyAddition::Refused(error))),
+    };
+    let (user, replay_key) = (live.user.uuid, challenge.replay_key);
+    let id = core.random.uuid_v7(core.clock.since_epoch());
+    let factor = factor(credential, &new.response, &live, now);
+    let content = |link| Content::FactorAdded { at: now, link };
+    let notice = DrawnNotice::draw(core, &live.user, content, now)?;
+    let added = act_in_recent_session(core, browser, "add_passkey", now, move |tx, live| {
+        if live.user.uuid != user || !may_change(&*tx, &live, now)? {
+            return Ok(None);
+        }
+        if was_used(&*tx, replay_key, now)? {
+            return Ok(Some(PasskeyAddition::ChallengeOver));
+        }
+        let present = factors::of_user(&*tx, user)?;
+        if present.iter().any(|(_, other)| has_same_id(other, &factor)) {
+            return Ok(Some(PasskeyAddition::Known));
+        }
+        if !factors::add(tx, user, id, &factor)? {
+            return Ok(Some(PasskeyAddition::Full));
+        }
+        record_use(tx, replay_key)?;
+        notice.iter().try_for_each(|notice| notice.put(tx))?;
+        Ok(Some(PasskeyAddition::Added))
+    })
+    .await?;
+    let ActionResult::Done(Some(added)) = added else {
+        return Ok(ActionResult::SignInRequired);
+    };
+    if added == PasskeyAddition::Added {
+        core.outbox_filled.notify_one();
+        let factor = "passkey";
+        audit::record(&Event::FactorAdded { user, factor });
+    }
+    Ok(ActionResult::Done(added))
+}
+
+/// The new passkey. One of this device gets the device's name.
+fn factor(
+    credential: NewCredential,
+    response: &RegistrationResponse,
+    live: &LiveSession,
+    now: Timestamp,
+) -> Factor {
+    let device = live.session.device.name().filter(|_| response.is_platform);
+    let aaguid = Uuid::from_bytes(credential.aaguid);
+    Factor {
+        name: device.unwrap_or_default(),
+        added_at: now,
+        last_used_at: None,
+        kind: FactorKind::Passkey(Passkey {
+            credential_id: credential.id,
+            public_key: credential.public_key,
+            sign_count: credential.sign_count,
+            backup_eligible: credential.backup_eligible,
+            backed_up: credential.backed_up,
+            aaguid: (!aaguid.is_nil()).then_some(aaguid),
+            transports: response.transports.clone(),
+        }),
+    }
+}
+
+fn has_same_id(one: &Factor, other: &Factor) -> bool {
+    match (&one.kind, &other.kind) {
+        (FactorKind::Passkey(one), FactorKind::Passkey(other)) => one.credential_id == other.credential_id,
+        _ => false,
+    }
+}
+
+/// Names a factor of the signed-in user. The id of another user's factor, or of none, names nothing and gets the same
+/// answer.
+pub async fn rename_factor(
+    core: &Core,
+    browser: &Browser,
+    id: Uuid,
+    name: &str,
+    now: Timestamp,
+) -> Result<ActionResult<()>, Failure> {
+    let name = name.trim().chars().filter(|c| !c.is_control());
+    let name: String = name.take(LONGEST_NAME).collect();
+    act_in_recent_session(core, browser, "rename_factor", now, move |tx, live| {
+        let key = (live.user.uuid, id);
+        if let Some(mut factor) = FACTORS.get(&*tx, &key)? {
+            factor.name.clone_from(&name);
+            FACTORS.put(tx, &key, &factor)?;
+        }
+        Ok(())
+    })
+    .await
+}

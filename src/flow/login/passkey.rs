@@ -1,0 +1,203 @@
+//! A user signs in with a passkey (Web Authentication Level 3 section 7.2).
+
+use std::net::IpAddr;
+
+use uuid::Uuid;
+
+use super::session::AuthenticationEvent;
+use super::start_session::{SessionStart, start_session};
+use super::transaction::{BrowserRedirect, LoginContext};
+use crate::clock::Timestamp;
+use crate::flow::browser::Browser;
+use crate::flow::factors;
+use crate::flow::passkey_challenge::{self, ChallengePlace, OpenedChallenge};
+use crate::flow::replay::{record_use, was_used};
+use crate::flow::{Core, Failure};
+use crate::identity::{AuthenticationMethod, Factor, FactorKind, Passkey};
+use crate::observe::audit;
+use crate::observe::audit::Event;
+use crate::store::tables::{FACTORS, USERS};
+use crate::webauthn::response::AuthenticationResponse;
+use crate::webauthn::{RelyingParty, StoredCredential, WebAuthnError};
+
+/// The result of a sign-in with a passkey.
+#[derive(Debug)]
+pub enum PasskeySignIn {
+    /// The user is signed in, or the client gets a refusal. The browser goes here.
+    Done(BrowserRedirect),
+    /// No user has this passkey.
+    Unknown,
+    /// The response is not valid.
+    Refused(WebAuthnError),
+    /// The passkey was used at the same moment, or changed, or its user is disabled.
+    Void,
+    /// The challenge is too old, used, or of another sign-in.
+    ChallengeOver,
+    /// The transaction has ended, or its client does not accept passkeys.
+    Expired,
+}
+
+/// What the browser sent.
+pub struct PasskeyCredentials {
+    /// The response of the authenticator.
+    pub response: AuthenticationResponse,
+    /// The challenge of the page, sealed.
+    pub challenge: String,
+    /// The address it came from, for the audit.
+    pub from: IpAddr,
+}
+
+/// A passkey that was found for a response.
+struct FoundPasskey {
+    user: Uuid,
+    id: Uuid,
+    factor: Factor,
+    passkey: Passkey,
+}
+
+/// Verifies the response and, if it is valid, takes the next step.
+///
+/// The user is found by the user handle, and the passkey among the user's own (step 6). So a copy of a credential id in
+/// another account is never looked at. The signature is verified before the transaction. The transaction compares the
+/// passkey with the one that was verified, so that of two responses with one counter one is refused.
+pub async fn sign_in(
+    core: &Core,
+    browser: &Browser,
+    login: &LoginContext,
+    credentials: &PasskeyCredentials,
+    now: Timestamp,
+) -> Result<PasskeySignIn, Failure> {
+    let Some(relying_party) = core.policy.relying_party() else {
+        return Ok(PasskeySignIn::Expired);
+    };
+    let place = ChallengePlace::SignIn(login.transaction.id);
+    let Some(challenge) = passkey_challenge::open(core, place, &credentials.challenge, now) else {
+        return Ok(PasskeySignIn::ChallengeOver);
+    };
+    let client_id = login.purpose.audit_name();
+    let failed = |user| {
+        let from = credentials.from;
+        audit::record(&Event::SignInFailed {
+            user,
+            from,
+            client_id,
+        });
+    };
+    let Some(found) = find(core, &credentials.response)? else {
+        failed(None);
+        return Ok(PasskeySignIn::Unknown);
+    };
+    if !login.purpose.accepts(&method_of(&found.passkey)) {
+        return Ok(PasskeySignIn::Expired);
+    }
+    let used = match verify(&relying_party, &challenge, &found, credentials, now) {
+        Ok(used) => used,
+        Err(error) => {
+            failed(Some(found.user));
+            return Ok(PasskeySignIn::Refused(error));
+        }
+    };
+    let result = start(core, browser, login, (&found, used), challenge, now).await?;
+    if matches!(result, PasskeySignIn::Void | PasskeySignIn::ChallengeOver) {
+        failed(Some(found.user));
+    }
+    Ok(result)
+}
+
+/// How a user authenticates with a passkey. `amr` says whether the key can leave the device.
+fn method_of(passkey: &Passkey) -> AuthenticationMethod {
+    AuthenticationMethod::Passkey {
+        is_synced: passkey.backup_eligible,
+    }
+}
+
+fn find(core: &Core, response: &AuthenticationResponse) -> Result<Option<FoundPasskey>, Failure> {
+    let Ok(user) = Uuid::from_slice(&response.user_handle) else {
+        return Ok(None);
+    };
+    let factors = core.store.read(|snapshot| factors::of_user(snapshot, user))?;
+    Ok(factors.into_iter().find_map(|(id, factor)| match &factor.kind {
+        FactorKind::Passkey(passkey) if passkey.credential_id == response.credential_id => {
+            Some(FoundPasskey {
+                user,
+                id,
+                passkey: passkey.clone(),
+                factor,
+            })
+        }
+        _ => None,
+    }))
+}
+
+/// The factor as it is after this use.
+fn verify(
+    relying_party: &RelyingParty,
+    challenge: &OpenedChallenge,
+    found: &FoundPasskey,
+    credentials: &PasskeyCredentials,
+    now: Timestamp,
+) -> Result<Factor, WebAuthnError> {
+    let stored = StoredCredential {
+        public_key: &found.passkey.public_key,
+        sign_count: found.passkey.sign_count,
+        backup_eligible: found.passkey.backup_eligible,
+    };
+    let expected = relying_party.expects(&challenge.bytes);
+    let state = credentials.response.assertion().verify(&expected, &stored)?;
+    Ok(Factor {
+        last_used_at: Some(now),
+        kind: FactorKind::Passkey(Passkey {
+            sign_count: state.sign_count,
+            backed_up: state.backed_up,
+            ..found.passkey.clone()
+        }),
+        ..found.factor.clone()
+    })
+}
+
+async fn start(
+    core: &Core,
+    browser: &Browser,
+    login: &LoginContext,
+    (found, used): (&FoundPasskey, Factor),
+    challenge: OpenedChallenge,
+    now: Timestamp,
+) -> Result<PasskeySignIn, Failure> {
+    let event = AuthenticationEvent {
+        factor: method_of(&found.passkey),
+        ..AuthenticationEvent::by_password(now)
+    };
+    let authority = event.factor.authority().to_owned();
+    let (key, verified, replay_key) = ((found.user, found.id), found.factor.clone(), challenge.replay_key);
+    if core.store.read(|snapshot| was_used(snapshot, replay_key, now))? {
+        return Ok(PasskeySignIn::ChallengeOver);
+    }
+    let started = start_session(core, browser, login, event, now, move |tx| {
+        if was_used(&*tx, replay_key, now)? || FACTORS.get(&*tx, &key)?.as_ref() != Some(&verified) {
+            return Ok(None);
+        }
+        let Some(user) = USERS.get(&*tx, &key.0)?.filter(|user| user.enabled) else {
+            return Ok(None);
+        };
+        record_use(tx, replay_key)?;
+        FACTORS.put(tx, &key, &used)?;
+        Ok(Some((user, ())))
+    });
+    let started = match started.await? {
+        SessionStart::Started(started) => started,
+        SessionStart::SecondStep(pending) => return Ok(PasskeySignIn::Done(pending.redirect)),
+        SessionStart::NoUser => return Ok(PasskeySignIn::Void),
+        SessionStart::Refused(refused) => {
+            let redirect = BrowserRedirect::refusing(&refused, &core.policy.issuer);
+            return Ok(PasskeySignIn::Done(redirect));
+        }
+        SessionStart::TransactionError(_) => return Ok(PasskeySignIn::Expired),
+    };
+    audit::record(&Event::SignedIn {
+        user: started.user.uuid,
+        session: started.session,
+        authority: &authority,
+        client_id: login.purpose.audit_name(),
+    });
+    Ok(PasskeySignIn::Done(started.redirect))
+}

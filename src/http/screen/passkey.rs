@@ -1,0 +1,91 @@
+//! Passkeys on the sign-in page: the challenge that it has, and the response that it brings back.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use super::browser_redirect;
+use crate::flow::Failure;
+use crate::flow::browser::Browser;
+use crate::flow::login::passkey::{PasskeyCredentials, PasskeySignIn, sign_in};
+use crate::flow::login::transaction::LoginContext;
+use crate::flow::passkey_challenge::{self, ChallengePlace};
+use crate::http::context::RequestContext;
+use crate::http::request::Parameters;
+use crate::http::response::HttpResponse;
+use crate::pages::{LoginProblem, PasskeyRequest};
+use crate::route::Route;
+use crate::webauthn::response::AuthenticationResponse;
+
+/// The form of the page. `unknown` is a credential id that no user has. `None` if nobody can sign in with a passkey here.
+pub(super) fn request(
+    context: &RequestContext,
+    login: &LoginContext,
+    unknown: Option<String>,
+) -> Option<PasskeyRequest> {
+    let core = &context.app.core;
+    let relying_party = core
+        .policy
+        .relying_party()
+        .filter(|_| login.purpose.accepts_passkeys())?;
+    let place = ChallengePlace::SignIn(login.transaction.id);
+    let challenge = passkey_challenge::draw(core, place, context.now);
+    Some(PasskeyRequest {
+        rp_id: relying_party.id,
+        challenge: challenge.value,
+        sealed: challenge.sealed,
+        again: browser_redirect::page_address(context, &Route::Login, &login.sealed),
+        unknown,
+    })
+}
+
+/// Why a sign-in did not succeed.
+pub(super) struct RefusedPasskey {
+    /// What the page says.
+    pub(super) problem: LoginProblem,
+    /// The credential id, base64url, if no user has it.
+    pub(super) unknown: Option<String>,
+}
+
+impl From<LoginProblem> for RefusedPasskey {
+    fn from(problem: LoginProblem) -> Self {
+        Self {
+            problem,
+            unknown: None,
+        }
+    }
+}
+
+/// Signs in with the response in the form.
+pub(super) async fn submit(
+    context: &RequestContext,
+    browser: &Browser,
+    login: &LoginContext,
+    form: &Parameters,
+) -> Result<Result<HttpResponse, RefusedPasskey>, Failure> {
+    let response = match AuthenticationResponse::parse(form.get("passkey").unwrap_or_default()) {
+        Ok(response) => response,
+        Err(error) => {
+            context.log_refusal("passkey", &error.to_string());
+            return Ok(Err(LoginProblem::Passkey.into()));
+        }
+    };
+    let credentials = PasskeyCredentials {
+        response,
+        challenge: form.get("challenge").unwrap_or_default().to_owned(),
+        from: context.client_address(),
+    };
+    let refused = match sign_in(&context.app.core, browser, login, &credentials, context.now).await? {
+        PasskeySignIn::Done(redirect) => return Ok(Ok(browser_redirect::send(context, redirect))),
+        PasskeySignIn::Unknown => RefusedPasskey {
+            problem: LoginProblem::PasskeyUnknown,
+            unknown: Some(URL_SAFE_NO_PAD.encode(&credentials.response.credential_id)),
+        },
+        PasskeySignIn::Refused(error) => {
+            context.log_refusal("passkey", &error.to_string());
+            LoginProblem::Passkey.into()
+        }
+        PasskeySignIn::Void => LoginProblem::Passkey.into(),
+        PasskeySignIn::ChallengeOver | PasskeySignIn::Expired => LoginProblem::Expired.into(),
+    };
+    Ok(Err(refused))
+}

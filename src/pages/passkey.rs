@@ -1,0 +1,152 @@
+//! The forms that bring the answers of authenticators. The script [`super::asset::File::Login`] or
+//! [`super::asset::File::Account`] shows them; without it they stay hidden.
+
+use maud::{Markup, html};
+
+use super::Text;
+use super::form::hidden;
+
+/// A sign-in with a passkey.
+#[derive(Clone, Debug)]
+pub struct PasskeyRequest {
+    /// The relying party identifier.
+    pub rp_id: String,
+    /// The challenge, base64url.
+    pub challenge: String,
+    /// The same, sealed.
+    pub sealed: String,
+    /// The address of the page, to get another challenge.
+    pub again: String,
+    /// A credential id, base64url, that no user has. The browser is told to forget it.
+    pub unknown: Option<String>,
+}
+
+impl PasskeyRequest {
+    /// A made-up request.
+    pub fn sample() -> Self {
+        Self {
+            rp_id: "id.example.com".to_owned(),
+            challenge: "AZ3k".to_owned(),
+            sealed: "c2VhbGVk".to_owned(),
+            again: "/login?transaction=4lQ0bI2xQ9mN".to_owned(),
+            unknown: None,
+        }
+    }
+
+    /// Draws the form. `fields` are the hidden fields of the page's forms.
+    pub(super) fn draw(&self, action: &str, fields: &Markup, text: &Text<'_>) -> Markup {
+        html! {
+            form.stack.passkey method="post" action=(action) hidden data-optional data-passkey="get" data-rp-id=(self.rp_id)
+                data-challenge=(self.challenge) data-again=(self.again) data-unknown=[&self.unknown] {
+                (fields)
+                (hidden("challenge", &self.sealed))
+                (hidden("passkey", ""))
+                button.button.button-quiet type="button" { (icon()) span { (text.passkey_sign_in) } }
+            }
+        }
+    }
+}
+
+/// A person and a key.
+fn icon() -> Markup {
+    html! {
+        svg viewBox="0 0 24 24" width="20" height="20" aria-hidden="true" fill="none" stroke="currentColor"
+            stroke-width="1.8" stroke-linecap="round" stroke-linejoin="round" {
+            circle cx="9" cy="7.5" r="3.5" {}
+            path d="M2.5 20c.5-4 3-6 6.5-6 1.2 0 2.2.2 3.1.7" {}
+            path d="M17.5 10.5a3 3 0 0 1 1.2 5.7V20l-1.2 1.2-1.2-1.2v-3.8a3 3 0 0 1 1.2-5.7z" {}
+        }
+    }
+}
+
+/// The passkeys of a user, on the account page.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PasskeySection {
+    /// The challenge for a new one, and the same sealed. `None` if the user has to sign in again first.
+    pub challenge: Option<(String, String)>,
+    /// The relying party identifier.
+    pub rp_id: String,
+    /// The name of the service.
+    pub rp_name: String,
+    /// The user handle, base64url.
+    pub user_id: String,
+    /// The name to sign in with.
+    pub user_name: String,
+    /// The display name.
+    pub display_name: String,
+    /// The identifiers of the algorithms, the preferred one first, separated by spaces.
+    pub algorithms: String,
+    /// The credential ids of the user's passkeys, base64url, separated by spaces.
+    pub known: String,
+    /// The address of the page, to get another challenge.
+    pub again: String,
+    /// The passkeys: the value for the form, and the name.
+    pub names: Vec<(String, String)>,
+}
+
+impl PasskeySection {
+    /// A user with two passkeys.
+    pub fn sample() -> Self {
+        Self {
+            challenge: Some(("AZ3k".to_owned(), "c2VhbGVk".to_owned())),
+            rp_id: "id.example.com".to_owned(),
+            rp_name: "id.example.com".to_owned(),
+            user_id: "AZk".to_owned(),
+            user_name: "alice@example.com".to_owned(),
+            display_name: "Alice Example".to_owned(),
+            algorithms: "-7 -8 -257".to_owned(),
+            known: "AQI AwQ".to_owned(),
+            again: "/account/security".to_owned(),
+            names: vec![
+                ("0199f3a2-9d03".to_owned(), "Firefox (Linux)".to_owned()),
+                ("0199f3a2-9d04".to_owned(), String::new()),
+            ],
+        }
+    }
+
+    /// Draws the forms. `form` draws one by the value of `decision` and its content.
+    pub(super) fn draw(&self, form: &dyn Fn(&str, &Markup) -> Markup, text: &Text<'_>) -> Markup {
+        html! {
+            section aria-labelledby="passkeys" {
+                h2 #passkeys { (text.passkeys) }
+                p.note { (text.passkeys_note) }
+                (form("passkey", &self.creation(text)))
+                @if !self.names.is_empty() { (form("passkey-name", &self.naming(text))) }
+            }
+        }
+    }
+
+    fn creation(&self, text: &Text<'_>) -> Markup {
+        let challenge = self.challenge.as_ref();
+        let kind = if challenge.is_some() { "button" } else { "submit" };
+        html! {
+            div.stack.passkey hidden data-passkey="create" data-challenge=[challenge.map(|(value, _)| value)]
+                data-rp-id=(self.rp_id) data-rp-name=(self.rp_name) data-user-id=(self.user_id)
+                data-user-name=(self.user_name) data-display-name=(self.display_name)
+                data-algorithms=(self.algorithms) data-known=(self.known) data-again=(self.again) {
+                @if let Some((_, sealed)) = challenge { (hidden("challenge", sealed)) }
+                (hidden("passkey", ""))
+                p.problem role="alert" hidden { (text.problem_passkey_add) }
+                button.button.button-quiet type=(kind) { (icon()) span { (text.passkey_add) } }
+            }
+        }
+    }
+
+    fn naming(&self, text: &Text<'_>) -> Markup {
+        html! {
+            div.field {
+                label for="passkey-id" { (text.factor_passkey) }
+                select #passkey-id name="factor" {
+                    @for (id, name) in &self.names {
+                        option value=(id) { (if name.is_empty() { text.factor_passkey } else { name }) }
+                    }
+                }
+            }
+            div.field {
+                label for="passkey-name" { (text.passkey_name) }
+                input #passkey-name name="name" type="text" required dir="auto" maxlength="64" autocomplete="off";
+            }
+            button.button.button-quiet type="submit" { (text.passkey_rename) }
+        }
+    }
+}

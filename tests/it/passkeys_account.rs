@@ -1,0 +1,241 @@
+//! Passkeys on the account page: a signed-in person adds, names and removes them.
+
+use idsvc::flow::factors;
+use idsvc::identity::{Factor, FactorKind, SecondFactor, Totp};
+use idsvc::pages::text::EN;
+use idsvc::store::tables::SESSIONS;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::harness::authenticator::{BE, BS, Passkey, UP, UV};
+use crate::harness::html::Form;
+use crate::harness::{Audit, Browser, Person, Screen, Server, scene};
+use crate::passkeys::data;
+
+const SECURITY: &str = "/account/security";
+
+async fn at_security(browser: &Browser) -> Screen {
+    let mut page = browser.visit(SECURITY).await;
+    if page.page() == "/login" {
+        page = page.sign_in().await;
+    }
+    assert_eq!((page.status, page.page()), (200, SECURITY), "{}", page.text());
+    page
+}
+
+fn form(page: &Screen, decision: &str) -> Form {
+    let mut forms = page.forms().into_iter();
+    let found = forms.find(|form| form.value("decision") == Some(decision));
+    found.unwrap_or_else(|| panic!("no form {decision} on {}", page.text()))
+}
+
+fn new_passkey(person: &Person) -> Passkey {
+    Passkey::new(person.user.uuid.as_bytes())
+}
+
+async fn send(page: &Screen, response: &Value) -> Screen {
+    let form = form(page, "passkey").with("passkey", &response.to_string());
+    page.browser().submit(&form).await
+}
+
+async fn add(page: &Screen, passkey: &Passkey) -> Screen {
+    send(page, &passkey.create(&data(page, "challenge").unwrap())).await
+}
+
+fn stored(server: &Server, person: &Person) -> Vec<(Uuid, Factor)> {
+    let read = |snapshot: &dyn idsvc::store::engine::Snapshot| factors::of_user(snapshot, person.user.uuid);
+    server.app.core.store.read(read).unwrap()
+}
+
+#[tokio::test]
+async fn a_person_adds_names_uses_and_removes_a_passkey() {
+    let (server, acme, alice) = scene().await;
+    let passkey = new_passkey(&alice);
+    let audit = Audit::listen();
+    let page = at_security(&alice.browser()).await;
+    assert_eq!(data(&page, "rp-id").as_deref(), Some("id.example.test"));
+    assert_eq!(data(&page, "algorithms").as_deref(), Some("-7 -8 -257"));
+    let page = add(&page, &passkey).await;
+    assert!(page.text().contains(EN.passkey_added), "{}", page.text());
+    let events = audit.take(&["factor_added"]);
+    assert_eq!(events[0]["factor"], "passkey");
+    let (id, factor) = stored(&server, &alice).pop().unwrap();
+    let FactorKind::Passkey(kept) = factor.kind else {
+        panic!()
+    };
+    assert_eq!(kept.credential_id, passkey.id);
+    assert_eq!(kept.public_key, passkey.public_key());
+    assert_eq!(kept.transports, ["internal", "hybrid"]);
+    assert!(kept.backup_eligible && kept.backed_up && kept.aaguid.is_none());
+    let known = crate::harness::authenticator::encode(&passkey.id);
+    assert_eq!(data(&page, "known"), Some(known), "it is excluded the next time");
+
+    let naming = form(&page, "passkey-name")
+        .with("factor", &id.to_string())
+        .with("name", "  Telephone\n ");
+    let page = page.browser().submit(&naming).await;
+    assert!(page.text().contains("Telephone"));
+    assert_eq!(stored(&server, &alice)[0].1.name, "Telephone");
+
+    let login = server.browser().authorize(&acme.request()).await;
+    let mut forms = login.forms().into_iter();
+    let sign_in = forms.find(|form| form.value("passkey").is_some()).unwrap();
+    let response = passkey.get(&data(&login, "challenge").unwrap());
+    let sign_in = sign_in.with("passkey", &response.to_string());
+    login.browser().submit(&sign_in).await.callback().code();
+
+    let removal = form(&page, "factors").with("factor", &id.to_string());
+    let page = page.browser().submit(&removal).await;
+    assert!(page.text().contains(EN.security_removed));
+    assert!(stored(&server, &alice).is_empty());
+    assert_eq!(audit.take(&["factor_removed"]).len(), 1);
+}
+
+#[tokio::test]
+async fn a_passkey_is_added_once_and_only_as_it_was_asked_for() {
+    let (server, _, alice) = scene().await;
+    let browser = alice.browser();
+    let page = at_security(&browser).await;
+    let refused = async |change: fn(&mut Passkey)| {
+        let page = at_security(&browser).await;
+        let mut passkey = new_passkey(&alice);
+        change(&mut passkey);
+        let audit = Audit::listen();
+        let answer = add(&page, &passkey).await;
+        assert!(
+            answer.text().contains(EN.problem_passkey_add),
+            "{}",
+            answer.text()
+        );
+        let refusal = audit.refusals().pop().unwrap();
+        refusal["description"].as_str().unwrap().to_owned()
+    };
+    let not_verified = refused(|passkey| passkey.flags.set(UP | BE | BS)).await;
+    assert_eq!(not_verified, "user was not verified");
+    let not_present = refused(|passkey| passkey.flags.set(UV)).await;
+    assert_eq!(not_present, "user was not present");
+    let foreign = refused(|passkey| passkey.rp_id = "evil.example".to_owned()).await;
+    assert_eq!(foreign, "authenticator data is for another relying party");
+    let elsewhere = refused(|passkey| passkey.origin = "https://evil.example".to_owned()).await;
+    assert_eq!(elsewhere, "origin is not one of this service");
+    let of_sign_in = refused(|passkey| passkey.client_data = json!({ "type": "webauthn.get" })).await;
+    assert_eq!(of_sign_in, "client data is of another ceremony");
+    assert!(stored(&server, &alice).is_empty());
+
+    let passkey = new_passkey(&alice);
+    let response = passkey.create(&data(&page, "challenge").unwrap());
+    let (one, other) = tokio::join!(send(&page, &response), send(&page, &response));
+    let added = [&one, &other]
+        .into_iter()
+        .filter(|page| page.text().contains(EN.passkey_added));
+    assert_eq!(added.count(), 1);
+    let again = add(&at_security(&browser).await, &passkey).await;
+    assert!(
+        again.text().contains(EN.problem_passkey_add),
+        "the same passkey twice"
+    );
+    assert_eq!(stored(&server, &alice).len(), 1);
+}
+
+#[tokio::test]
+async fn a_challenge_of_another_session_or_of_a_sign_in_adds_nothing() {
+    let (server, acme, alice) = scene().await;
+    let bob = server.user("bob").await;
+    let (own, foreign) = (
+        at_security(&alice.browser()).await,
+        at_security(&bob.browser()).await,
+    );
+    let login = server.browser().authorize(&acme.request()).await;
+    for page in [&foreign, &login] {
+        let mut forms = page.forms().into_iter();
+        let sealed = forms
+            .find_map(|form| form.value("challenge").map(ToOwned::to_owned))
+            .unwrap();
+        let response = new_passkey(&alice).create(&data(page, "challenge").unwrap());
+        let form = form(&own, "passkey")
+            .with("passkey", &response.to_string())
+            .with("challenge", &sealed);
+        let answer = own.browser().submit(&form).await;
+        assert_eq!(answer.status, 400);
+    }
+    assert!(stored(&server, &alice).is_empty() && stored(&server, &bob).is_empty());
+}
+
+#[tokio::test]
+async fn passkeys_change_only_after_a_recent_sign_in_with_all_factors() {
+    let (server, _, alice) = scene().await;
+    let browser = alice.browser();
+    let page = at_security(&browser).await;
+    add(&page, &new_passkey(&alice)).await;
+    let page = at_security(&browser).await;
+    let (id, _) = stored(&server, &alice).pop().unwrap();
+    let removal = form(&page, "factors").with("factor", &id.to_string());
+
+    server.advance(11 * 60);
+    let stale = at_security(&browser).await;
+    assert!(
+        data(&stale, "challenge").is_none(),
+        "no challenge without a recent sign-in"
+    );
+    for form in [form(&stale, "passkey"), removal.clone()] {
+        let asked = browser.submit(&form).await;
+        assert_eq!(asked.page(), "/login", "{}", asked.text());
+    }
+    assert_eq!(stored(&server, &alice).len(), 1);
+
+    let fresh = browser.submit(&removal).await.sign_in().await;
+    assert_eq!(fresh.page(), SECURITY);
+    let core = &server.app.core;
+    let (user, totp) = (alice.user.uuid, core.random.uuid_v7(core.clock.since_epoch()));
+    let factor = Factor {
+        name: String::new(),
+        added_at: core.clock.now(),
+        last_used_at: None,
+        kind: FactorKind::Totp(Totp {
+            sealed: "AA".to_owned(),
+            last_step: 0,
+        }),
+    };
+    core.store
+        .write("test_factor", move |tx| factors::add(tx, user, totp, &factor))
+        .await
+        .unwrap();
+    let one_factor = at_security(&browser).await;
+    assert!(data(&one_factor, "challenge").is_none());
+    assert_eq!(browser.submit(&removal).await.page(), "/login");
+    assert_eq!(stored(&server, &alice).len(), 2);
+
+    core.store
+        .write("test_second_step", move |tx| {
+            for (id, mut session) in SESSIONS.scan(&*tx, .., usize::MAX)? {
+                session.second_factor = Some(SecondFactor::Totp);
+                SESSIONS.put(tx, &id, &session)?;
+            }
+            Ok(())
+        })
+        .await
+        .unwrap();
+    assert!(data(&at_security(&browser).await, "challenge").is_some());
+    let removed = browser.submit(&removal).await;
+    assert!(removed.text().contains(EN.security_removed), "{}", removed.text());
+}
+
+#[tokio::test]
+async fn another_users_passkey_is_neither_named_nor_removed() {
+    let (server, _, alice) = scene().await;
+    let bob = server.user("bob").await;
+    add(&at_security(&bob.browser()).await, &new_passkey(&bob)).await;
+    let (id, _) = stored(&server, &bob).pop().unwrap();
+    let browser = alice.browser();
+    add(&at_security(&browser).await, &new_passkey(&alice)).await;
+    let page = at_security(&browser).await;
+    let removal = form(&page, "factors").with("factor", &id.to_string());
+    browser.submit(&removal).await;
+    let naming = form(&page, "passkey-name")
+        .with("factor", &id.to_string())
+        .with("name", "mine");
+    browser.submit(&naming).await;
+    let kept = stored(&server, &bob);
+    assert_eq!((kept.len(), kept[0].1.name.as_str()), (1, ""));
+    assert_eq!(stored(&server, &alice).len(), 1);
+}
