@@ -1,0 +1,144 @@
+// Passkeys in a real browser: Chromium's virtual authenticator, over the DevTools protocol.
+
+import assert from 'node:assert/strict';
+import { after, afterEach, before, describe, it } from 'node:test';
+import { Server } from './harness.mjs';
+import { dismiss, fitsTheScreen, keep, launch, quit, result, signIn, visitor } from './visitor.mjs';
+import { Website } from './website.mjs';
+
+let server;
+let website;
+let alice;
+
+before(async () => {
+  server = await Server.start();
+  alice = await server.addAlice();
+  website = await Website.start();
+  await website.join(server, await server.addClient('web', website.redirectUri, '--name', 'Website'));
+  await launch(server);
+});
+
+after(async () => {
+  await quit();
+  await website?.stop();
+  await server?.stop();
+});
+
+afterEach(dismiss);
+
+/** A page whose browser has an authenticator, which does not react until it is told to. */
+async function withAuthenticator(page, options = {}) {
+  const devtools = await page.context().newCDPSession(page);
+  await devtools.send('WebAuthn.enable', { enableUI: false });
+  const { authenticatorId } = await devtools.send('WebAuthn.addVirtualAuthenticator', {
+    options: {
+      protocol: 'ctap2',
+      ctap2Version: 'ctap2_1',
+      transport: 'internal',
+      hasResidentKey: true,
+      hasUserVerification: true,
+      isUserVerified: true,
+      automaticPresenceSimulation: false,
+      defaultBackupEligibility: true,
+      defaultBackupState: true,
+      ...options,
+    },
+  });
+  const send = (method, parameters) => devtools.send(`WebAuthn.${method}`, { authenticatorId, ...parameters });
+  return {
+    /** The user touches the authenticator from now on, or no longer. */
+    touch: (enabled = true) => send('setAutomaticPresenceSimulation', { enabled }),
+    /** What the authenticator gets wrong. */
+    lie: (bits) => send('setResponseOverrideBits', bits),
+    credentials: async () => (await send('getCredentials')).credentials,
+    add: (credential) => send('addCredential', { credential }),
+  };
+}
+
+const addButton = (page) => page.getByRole('button', { name: 'Add a passkey' });
+const passkeyButton = (page) => page.getByRole('button', { name: 'Sign in with a passkey' });
+
+/** Signs in with the password and adds a passkey. */
+async function addPasskey(page, authenticator) {
+  await page.goto(`${server.issuer}/account/security`);
+  await signIn(page, alice.password);
+  await authenticator.touch();
+  await addButton(page).click();
+  await page.locator('p.done').waitFor();
+  await authenticator.touch(false);
+}
+
+async function signOut(page) {
+  await page.context().clearCookies();
+}
+
+describe('passkeys', () => {
+  it('a person adds a passkey, signs out, and signs in by autofill and by the button', async () => {
+    const page = await visitor({ viewport: { width: 320, height: 720 } });
+    const authenticator = await withAuthenticator(page);
+    await addPasskey(page, authenticator);
+    await keep(page, 'account-security-passkey');
+    await fitsTheScreen(page);
+    const [credential] = await authenticator.credentials();
+    assert.equal(credential.rpId, 'localhost');
+    assert.ok(credential.isResidentCredential);
+
+    await signOut(page);
+    await page.goto(website.start('web'));
+    await passkeyButton(page).waitFor();
+    await keep(page, 'login-passkey');
+    await fitsTheScreen(page);
+    await authenticator.touch();
+    const byAutofill = await result(page);
+    assert.deepEqual(byAutofill.claims.amr, ['swk', 'user', 'mfa']);
+    assert.equal(byAutofill.claims.acr, 'phr');
+
+    await signOut(page);
+    await authenticator.touch(false);
+    await page.goto(website.start('web'));
+    await passkeyButton(page).click();
+    await authenticator.touch();
+    assert.equal((await result(page)).claims.acr, 'phr');
+  });
+
+  it('a bogus signature, a user who is not verified, and one who is not there are refused', async () => {
+    const page = await visitor();
+    const authenticator = await withAuthenticator(page);
+    await addPasskey(page, authenticator);
+    for (const lie of [{ isBogusSignature: true }, { isBadUV: true }, { isBadUP: true }]) {
+      await signOut(page);
+      await page.goto(website.start('web'));
+      await passkeyButton(page).waitFor();
+      await authenticator.lie(lie);
+      await authenticator.touch();
+      await page.getByText('This passkey was not accepted.').waitFor();
+      await authenticator.touch(false);
+      await authenticator.lie({ isBogusSignature: false, isBadUV: false, isBadUP: false });
+    }
+  });
+
+  it('a passkey that was removed is unknown, and the browser is told to forget it', async () => {
+    const page = await visitor();
+    const authenticator = await withAuthenticator(page);
+    await addPasskey(page, authenticator);
+    const before = await authenticator.credentials();
+    await page.getByRole('button', { name: /^Remove: / }).first().click();
+    await page.locator('p.done').waitFor();
+    const after = await authenticator.credentials();
+    assert.ok(before.length === 1 && after.length <= 1);
+    if (after.length === 0) await authenticator.add(before[0]);
+    await signOut(page);
+    await page.goto(website.start('web'));
+    await passkeyButton(page).waitFor();
+    await authenticator.touch();
+    await page.getByText('This passkey does not belong to an account here any more.').waitFor();
+  });
+
+  it('without script the page is as before', async () => {
+    const page = await visitor({ javaScriptEnabled: false });
+    await page.goto(website.start('web'));
+    assert.equal(await passkeyButton(page).count(), 0);
+    await signIn(page, alice.password);
+    assert.deepEqual((await result(page)).claims.amr, ['pwd']);
+  });
+});
