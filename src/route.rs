@@ -61,6 +61,8 @@ const FEDERATION: &str = "/federation/";
 const START: &str = "start";
 const CALLBACK: &str = "callback";
 const LOGO: &str = "logo";
+/// The logos of clients.
+const LOGOS: &str = "/logos/";
 const AUTHORIZATION_SERVER: &str = "/.well-known/oauth-authorization-server";
 const CHANGE_PASSWORD: &str = "/.well-known/change-password";
 const RELATED_ORIGINS: &str = "/.well-known/webauthn";
@@ -243,6 +245,8 @@ routes! {
         Asset(file) format!("{ASSETS}{file}"), READ, "asset", Anyone;
         /// A file of a theme: the theme, its version, the path.
         ThemeFile(file) format!("{THEMES}{file}"), READ, "theme_file", Anyone;
+        /// The logo of a client: its UUID and the version of the logo.
+        ClientLogo(file) format!("{LOGOS}{file}"), READ, "client_logo", Anyone;
         /// The redirect to a provider.
         FederationStart(provider) federation(provider, START), FOLLOW, "federation_start", Provider;
         /// The redirect URI at a provider (OpenID Connect Core section 3.1.2.5).
@@ -263,6 +267,9 @@ impl Route {
         }
         if let Some(file) = path.strip_prefix(THEMES) {
             return is_plain_file(file).then(|| Self::ThemeFile(file.to_owned()));
+        }
+        if let Some(file) = path.strip_prefix(LOGOS) {
+            return is_plain_file(file).then(|| Self::ClientLogo(file.to_owned()));
         }
         if let Some(id) = path
             .strip_prefix(REGISTER)
@@ -403,6 +410,9 @@ mod tests {
         all.push(Route::Asset("login-0123abcd.css".to_owned()));
         all.push(Route::Asset("icons/logo.svg".to_owned()));
         all.push(Route::ThemeFile("acme/0123456789ab/img/logo.svg".to_owned()));
+        all.push(Route::ClientLogo(
+            "0193b2a4-7a10-7cc0-8000-000000000001.0123456789ab".to_owned(),
+        ));
         all.push(Route::FederationStart("google".to_owned()));
         all.push(Route::FederationCallback("google".to_owned()));
         all.push(Route::FederationLogo("my-idp-2".to_owned()));

@@ -160,12 +160,12 @@ fn mapping(text: &str) -> Result<(String, String), String> {
 }
 
 /// A path, or an empty text to remove the stored value.
-fn file() -> impl TypedValueParser<Value = PathBuf> {
+pub(super) fn file() -> impl TypedValueParser<Value = PathBuf> {
     OsStringValueParser::new().map(PathBuf::from)
 }
 
 /// The content of the file, or `empty` if its path is empty.
-fn read_flag<T>(
+pub(super) fn read_flag<T>(
     path: Option<&Path>,
     empty: T,
     read: impl FnOnce(&Path) -> Result<T, CliError>,

@@ -4,16 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::clock::Timestamp;
 use crate::jose::alg::Algorithm;
-use crate::oauth::fields::{Field, Form, Plain, fields};
+use crate::oauth::Logo;
+use crate::oauth::fields::{Plain, fields};
 use crate::oauth::scope::Scope;
-use crate::oauth::{Fault, FaultCode};
 use crate::route::Route;
 
 /// How the service authenticates at a provider's token endpoint (OpenID Connect Core 9).
@@ -68,61 +66,6 @@ pub enum LinkPolicy {
     Never,
     /// When the e-mail address is the same and verified on both sides.
     VerifiedEmail,
-}
-
-/// The image on the button of the provider.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Logo {
-    /// The media type.
-    pub media_type: String,
-    /// The file, base64.
-    pub data: String,
-}
-
-/// It is set to a file in base64. The media type is read from the file.
-impl Field for Option<Logo> {
-    type Change = String;
-    const FORM: Form = Form::Text;
-
-    fn change(&mut self, to: String, _: &str, faults: &mut Vec<Fault>) {
-        *self = match Logo::read(to) {
-            Ok(logo) => logo,
-            Err(fault) => {
-                faults.push(fault);
-                None
-            }
-        };
-    }
-}
-
-impl Logo {
-    const MAX_BYTES: usize = 64 * 1024;
-
-    /// The image of a file in base64; none if the text is empty.
-    fn read(data: String) -> Result<Option<Self>, Fault> {
-        if data.is_empty() {
-            return Ok(None);
-        }
-        let bytes = STANDARD
-            .decode(&data)
-            .map_err(|_| FaultCode::Invalid.at(["logo"], "the logo is not base64"))?;
-        if bytes.len() > Self::MAX_BYTES {
-            let detail = format!("the logo is larger than {} bytes", Self::MAX_BYTES);
-            return Err(FaultCode::TooLong.at(["logo"], detail));
-        }
-        let media_type = match bytes.as_slice() {
-            [0x89, b'P', b'N', b'G', ..] => "image/png",
-            [0xff, 0xd8, 0xff, ..] => "image/jpeg",
-            [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => "image/webp",
-            [b'<', ..] if String::from_utf8_lossy(&bytes).contains("<svg") => "image/svg+xml",
-            _ => {
-                let detail = "the logo is neither PNG nor JPEG nor WebP nor SVG";
-                return Err(FaultCode::Invalid.at(["logo"], detail));
-            }
-        };
-        let media_type = media_type.to_owned();
-        Ok(Some(Self { media_type, data }))
-    }
 }
 
 impl Plain for UpstreamAuth {}

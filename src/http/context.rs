@@ -326,8 +326,8 @@ impl RequestContext {
             .theme(style.and_then(|style| style.theme.as_deref()))
     }
 
-    /// Calls `draw` with the theme and language of pages. The language is the client's choice, else the one chosen in this
-    /// browser, else the one that the browser prefers.
+    /// Calls `draw` with the theme and language of pages. The language is the one chosen below a page, else the client's
+    /// choice, else the one chosen on the account page, else the one that the browser prefers.
     pub fn with_page_style<T>(&self, ui_locales: Option<&str>, draw: impl FnOnce(&Theme, &Locale) -> T) -> T {
         let accepted = self
             .headers()
@@ -337,11 +337,15 @@ impl RequestContext {
         let by_client = ui_locales
             .or_else(|| self.page_style.get()?.ui_locales.as_deref())
             .or_else(|| query.get("ui_locales"));
-        let asked: Vec<_> = by_client
-            .into_iter()
-            .chain(self.cookie(Cookie::Language))
-            .collect();
         let theme = self.theme();
+        let chosen = self.chosen_language(&theme);
+        let kept = self.kept_language();
+        let first = kept.and_then(|(tag, is_first)| is_first.then_some(tag));
+        let asked: Vec<_> = (chosen.as_deref().into_iter())
+            .chain(first)
+            .chain(by_client)
+            .chain(kept.map(|(tag, _)| tag))
+            .collect();
         draw(&theme, theme.locale(Some(&asked.join(" ")), accepted))
     }
 
@@ -359,6 +363,7 @@ impl RequestContext {
             }
             let mut answer = response::no_store(response::html(status, drawn.html));
             headers::page(answer.headers_mut(), theme.policy());
+            self.keep_language(theme, &mut answer);
             answer
         })
     }

@@ -11,6 +11,7 @@ mod drawing;
 pub mod endpoint;
 pub mod error;
 pub mod headers;
+mod language;
 pub mod metrics;
 pub mod preview;
 pub mod redirect;
@@ -254,6 +255,7 @@ async fn dispatch(context: &RequestContext, route: &Route) -> HttpResponse {
         Route::Error => screen::error::respond(context),
         Route::Asset(file) => screen::asset::respond(context, file),
         Route::ThemeFile(file) => screen::asset::of_theme(context, file),
+        Route::ClientLogo(file) => screen::asset::of_client(context, file),
         Route::FederationStart(provider) => Box::pin(screen::federation::start(context, provider)).await,
         Route::FederationCallback(provider) => {
             Box::pin(screen::federation::callback(context, provider)).await

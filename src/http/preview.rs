@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ::http::header::{CONTENT_SECURITY_POLICY, HeaderValue};
+use ::http::header::{CONTENT_SECURITY_POLICY, HeaderMap, HeaderValue};
 use ::http::{Method, Request, StatusCode};
 
 use super::headers;
@@ -94,11 +94,22 @@ fn show<B>(previewed: &Previewed, request: &Request<B>) -> HttpResponse {
         "/state" => response::no_store(response::text(StatusCode::OK, state)),
         path => match Route::recognise(path) {
             Some(Route::Asset(file)) => asset::find(&file),
+            Some(Route::ClientLogo(_) | Route::FederationLogo(_)) => {
+                sample_logo(previewed, request.headers())
+            }
             Some(Route::ThemeFile(path)) => asset::find_of_theme(&previewed.themes, &path, request.headers()),
             _ => page(&theme, path, locale),
         }
         .unwrap_or_else(|| response::empty(StatusCode::NOT_FOUND)),
     }
+}
+
+/// The logo of the sample application and the sample provider.
+fn sample_logo(previewed: &Previewed, headers: &HeaderMap) -> Option<HttpResponse> {
+    let theme_set = previewed.themes.current();
+    let theme = theme_set.default_theme();
+    let path = format!("{}/{}/logo.svg", theme.name(), theme.version());
+    asset::find_of_theme(&previewed.themes, &path, headers)
 }
 
 /// The address of a sample: its page and its state.

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::jose::alg::Algorithm;
+use crate::oauth::Logo;
 use crate::oauth::access_token::AccessTokenTyp;
 use crate::oauth::fields::{Lifetime, Plain, fields};
 use crate::oauth::profile::ClientProfile;
@@ -236,6 +237,9 @@ fields! {
     profile: Option<ClientProfile>;
     /// The theme of its pages; the service's when there is none.
     theme: Option<String>;
+    /// The logo on its pages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    logo: Option<Logo>;
     /// Descriptions of scope values on the consent page, which replace those of the service.
     scope_texts: BTreeMap<String, String>;
     /// The public keys that its assertions are checked with, each a JSON Web Key (RFC 7517 section 4).

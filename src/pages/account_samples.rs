@@ -31,6 +31,7 @@ impl Account {
         let application = |id: &str, name: &str, scopes: &[&str]| ApplicationLine {
             id: id.to_owned(),
             name: name.to_owned(),
+            logo: None,
             since: moment("2026-11-02T17:45:00Z", 1_612_200),
             scopes: scopes.iter().map(|name| scope(name)).collect(),
         };

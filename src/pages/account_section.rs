@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use minijinja::Value;
 
-use super::Text;
+use super::{Icon, Text};
 
 /// A section of the account page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +45,16 @@ impl AccountSection {
         }
     }
 
+    fn icon(self) -> Icon {
+        match self {
+            Self::Profile => Icon::Account,
+            Self::Password => Icon::Key,
+            Self::Devices => Icon::Desktop,
+            Self::Applications => Icon::Application,
+            Self::Data => Icon::Data,
+        }
+    }
+
     /// Its name for people.
     pub fn label<'a>(self, text: &Text<'a>) -> &'a str {
         match self {
@@ -75,7 +85,10 @@ impl SectionLink {
             nav.sections aria-label=(text.account_title) {
                 @for link in links {
                     @let here = (link.section == current).then_some("page");
-                    a href=(link.href) aria-current=[here] data-optional { (link.section.label(text)) }
+                    a href=(link.href) aria-current=[here] data-optional {
+                        (link.section.icon().draw())
+                        (link.section.label(text))
+                    }
                 }
             }
         }

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::form::transaction_fields;
-use super::{Page, TemplateContext, Text};
+use super::{Page, PageAddress, TemplateContext, Text};
 
 /// Asks for an address, to choose a new password, to create an account, or to sign in.
 #[derive(Clone, Debug)]
@@ -192,6 +192,13 @@ impl Page for AddressForm {
             (self.form(text))
             (self.way_back(text))
         }
+    }
+
+    fn address(&self) -> Option<PageAddress<'_>> {
+        Some(PageAddress {
+            path: &self.action,
+            transaction: &self.transaction,
+        })
     }
 
     fn fill_context(&self, text: &Text<'_>, context: &mut TemplateContext) {

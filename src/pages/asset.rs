@@ -2,6 +2,8 @@
 //!
 //! Each name has a hash of the content, so browsers may cache the file for ever.
 
+use std::borrow::Cow;
+use std::fmt::Write;
 use std::sync::LazyLock;
 
 use ring::digest;
@@ -22,6 +24,12 @@ pub enum File {
     Login,
     /// The same, to add a passkey. It also keeps a browser from showing the account page after a sign-out, and from repeating a notice.
     Account,
+    /// Copies tokens and commands on the pages of the development server.
+    Copy,
+    /// Inter for the Latin letters of most languages.
+    Latin,
+    /// Inter for the other Latin letters of Europe.
+    LatinExtended,
 }
 
 /// An asset as it is served.
@@ -36,7 +44,7 @@ pub struct Asset {
 struct EmbeddedFile {
     file: File,
     url: String,
-    bytes: Vec<u8>,
+    bytes: Cow<'static, [u8]>,
 }
 
 const REVEAL: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/reveal.js"));
@@ -44,23 +52,57 @@ const PASSKEY: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/asse
 const ACCOUNT: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/account.js"));
 const SUBMIT: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/submit.js"));
 
-static EMBEDDED_FILES: LazyLock<[EmbeddedFile; 4]> = LazyLock::new(|| {
+const COPY: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/copy.js"));
+const LATIN: &[u8] = include_bytes!(concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/assets/fonts/inter-latin.woff2"
+));
+const LATIN_EXTENDED: &[u8] = include_bytes!(concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/assets/fonts/inter-latin-ext.woff2"
+));
+
+/// The name of the font in style sheets.
+pub const FONT: &str = "Inter";
+/// The files of the font, and the characters that each one has.
+const FONT_FILES: [(File, &str); 2] = [
+    (
+        File::LatinExtended,
+        "U+100-130,U+132-151,U+154-17F,U+192,U+1CD-1DC,U+218-21B,U+237,U+1E80-1E85,U+1E9E,U+1EF2-1EF3,U+20A0-20AB,\
+         U+20AD-20C0",
+    ),
+    (
+        File::Latin,
+        "U+0-FF,U+131,U+152-153,U+2BB-2BC,U+2C6,U+2DA,U+2DC,U+304,U+308,U+329,U+2000-206F,U+20AC,U+2122,U+2191,U+2193,\
+         U+2212,U+2215,U+FEFF,U+FFFD",
+    ),
+];
+
+static EMBEDDED_FILES: LazyLock<[EmbeddedFile; 7]> = LazyLock::new(|| {
     [
-        EmbeddedFile::new(File::Submit, "submit", SUBMIT.to_vec()),
-        EmbeddedFile::new(File::Reveal, "reveal", REVEAL.to_vec()),
-        EmbeddedFile::new(File::Login, "login", [REVEAL, PASSKEY].concat()),
-        EmbeddedFile::new(File::Account, "account", [ACCOUNT, REVEAL, PASSKEY].concat()),
+        EmbeddedFile::new(File::Submit, "submit", "js", SUBMIT.into()),
+        EmbeddedFile::new(File::Reveal, "reveal", "js", REVEAL.into()),
+        EmbeddedFile::new(File::Login, "login", "js", [REVEAL, PASSKEY].concat().into()),
+        EmbeddedFile::new(File::Account, "account", "js", [ACCOUNT, REVEAL, PASSKEY].concat().into()),
+        EmbeddedFile::new(File::Copy, "copy", "js", COPY.into()),
+        EmbeddedFile::new(File::Latin, "inter-latin", "woff2", LATIN.into()),
+        EmbeddedFile::new(
+            File::LatinExtended,
+            "inter-latin-ext",
+            "woff2",
+            LATIN_EXTENDED.into(),
+        ),
     ]
 });
 
 impl EmbeddedFile {
-    fn new(file: File, stem: &str, bytes: Vec<u8>) -> Self {
+    fn new(file: File, stem: &str, extension: &str, bytes: Cow<'static, [u8]>) -> Self {
         let digest = digest::digest(&digest::SHA256, &bytes);
         let mut hash = String::new();
         hex::push(&mut hash, digest.as_ref().iter().take(6));
         Self {
             file,
-            url: format!("{PREFIX}{stem}.{hash}.js"),
+            url: format!("{PREFIX}{stem}.{hash}.{extension}"),
             bytes,
         }
     }
@@ -81,8 +123,25 @@ pub fn find(name: &str) -> Option<Asset> {
         .find(|embedded| embedded.url.strip_prefix(PREFIX) == Some(name))
         .map(|embedded| Asset {
             bytes: &embedded.bytes,
-            content_type: "text/javascript; charset=utf-8",
+            content_type: match embedded.file {
+                File::Latin | File::LatinExtended => "font/woff2",
+                _ => "text/javascript; charset=utf-8",
+            },
         })
+}
+
+/// The font as CSS, for a style sheet at a path of three segments, such as `/theme/default/VERSION/theme.css`.
+pub fn font_css() -> String {
+    let mut css = String::new();
+    for (file, characters) in FONT_FILES {
+        let url = url(file);
+        let _ = writeln!(
+            css,
+            "@font-face{{font-family:{FONT};src:url(../../..{url})format(\"woff2\");font-weight:100 900;font-display:swap;\
+             unicode-range:{characters}}}"
+        );
+    }
+    css
 }
 
 #[cfg(test)]
@@ -95,7 +154,7 @@ mod tests {
             let name = url(entry.file).strip_prefix(PREFIX).unwrap();
             let asset = find(name).unwrap();
             assert!(!asset.bytes.is_empty());
-            let hash = name.split('.').nth(1).unwrap();
+            let hash = name.rsplit('.').nth(1).unwrap();
             assert!(
                 hash.len() == 12 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()),
                 "{name}"

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::form::{Person, sentence, transaction_fields};
-use super::{Page, TemplateContext, Text};
+use super::{Icon, Mark, Page, PageAddress, TemplateContext, Text};
 
 /// Asks whether an application may have what it asked for (OpenID Connect Core section 3.1.2.4).
 #[derive(Clone, Debug)]
@@ -15,13 +15,17 @@ pub struct Consent {
     /// Proves that the form came from this page.
     pub csrf: String,
     /// The application that asks.
-    pub client_name: String,
+    pub mark: Mark,
     /// The host of the application's metadata document, if its identifier is the address of one.
     pub document_host: Option<String>,
-    /// Who gets access; `None` for an application that the operator registered.
-    pub redirect_target: Option<RedirectTarget>,
+    /// Who gets access.
+    pub redirect_target: RedirectTarget,
+    /// The name of the service, whose operator has not verified the application; none if the operator registered it.
+    pub unverified_by: Option<String>,
     /// Who is signed in.
     pub user: Person,
+    /// The page on which another user signs in.
+    pub other_user: String,
     /// Whether the page is shown again because consent was given in another session, which does not count.
     pub is_repeated: bool,
     /// The scopes that the application asks for.
@@ -51,6 +55,19 @@ impl ScopeLine {
     /// The line for templates.
     pub(super) fn template_fields<'a>(&'a self, text: &Text<'a>) -> [(&'static str, &'a str); 2] {
         [("name", self.name.as_str()), ("text", self.text(text))]
+    }
+
+    fn icon(&self) -> Icon {
+        match self.name.as_str() {
+            "openid" => Icon::Identity,
+            "profile" => Icon::Account,
+            "email" => Icon::Email,
+            "phone" => Icon::Phone,
+            "address" => Icon::Address,
+            "offline_access" => Icon::Clock,
+            "groups" => Icon::Groups,
+            _ => Icon::Check,
+        }
     }
 
     pub(super) fn text<'a>(&'a self, text: &Text<'a>) -> &'a str {
@@ -84,27 +101,63 @@ impl Consent {
             is_repeated: true,
             ..Self::sample()
         };
-        let to = |target| Self {
-            redirect_target: Some(target),
+        let host = Self {
+            unverified_by: Some("Acme".to_owned()),
             ..Self::sample()
         };
-        let host = RedirectTarget::Host("notes.example".to_owned());
         let documented = Self {
             document_host: Some("notes.example".to_owned()),
-            ..to(RedirectTarget::Device)
+            redirect_target: RedirectTarget::Device,
+            ..host.clone()
         };
-        vec![Self::sample(), again, to(host), documented]
+        vec![Self::sample(), again, host, documented]
     }
 
-    /// Who is signed in, which host describes the application, and who gets access.
+    /// Who is signed in, which host describes the application, and who gets access if the application registered itself.
     fn who(&self, text: &Text<'_>) -> Markup {
         html! {
             (self.user.in_sentence(text.consent_user))
             @if let Some(host) = &self.document_host { " " (sentence(text.consent_document, host)) }
-            @match &self.redirect_target {
-                Some(RedirectTarget::Host(host)) => { " " (sentence(text.consent_host, host)) }
-                Some(RedirectTarget::Device) => { " " (text.consent_device) }
-                None => {}
+            @if self.unverified_by.is_some() { " " (self.target(text)) }
+        }
+    }
+
+    /// Who gets access.
+    fn target(&self, text: &Text<'_>) -> Markup {
+        match &self.redirect_target {
+            RedirectTarget::Host(host) => sentence(text.consent_host, host),
+            RedirectTarget::Device => html! { (text.consent_device) },
+        }
+    }
+
+    /// Who gets access, and whether the operator knows the application.
+    fn origin(&self, text: &Text<'_>) -> Markup {
+        html! {
+            p.note.host { (Icon::Unknown.draw()) span { (self.target(text)) } }
+            @if let Some(host) = &self.document_host {
+                p.note.host { (Icon::Address.draw()) span { (sentence(text.consent_document, host)) } }
+            }
+            @if let Some(service) = &self.unverified_by {
+                p.note.host.unverified { (Icon::Warning.draw()) span { (sentence(text.consent_unverified, service)) } }
+            }
+        }
+    }
+
+    /// The application and the user, as marks.
+    fn marks(&self) -> Markup {
+        html! { div.marks { (self.mark.draw()) (self.user.avatar()) } }
+    }
+
+    /// Who is signed in, and a way to sign in as another user.
+    fn person(&self, text: &Text<'_>) -> Markup {
+        html! {
+            div.person {
+                (self.user.avatar())
+                div {
+                    p.row-name { bdi { (self.user.name) } }
+                    @if self.user.account_id != self.user.name { p.note { bdi { (self.user.account_id) } } }
+                }
+                p.note { a href=(self.other_user) data-optional { (text.consent_not_you) } }
             }
         }
     }
@@ -113,7 +166,7 @@ impl Consent {
         html! {
             ul.scopes {
                 @for scope in &self.scopes {
-                    li { bdi { (scope.text(text)) } }
+                    li { (scope.icon().draw()) bdi { (scope.text(text)) } }
                 }
             }
         }
@@ -123,8 +176,10 @@ impl Consent {
         html! {
             form.stack method="post" action=(self.action) {
                 (transaction_fields(&self.transaction, &self.csrf))
-                button.button type="submit" name="decision" value="allow" { (text.allow) }
-                button.button.button-quiet type="submit" name="decision" value="deny" { (text.deny) }
+                div.pair {
+                    button.button.button-quiet type="submit" name="decision" value="deny" { (text.deny) }
+                    button.button type="submit" name="decision" value="allow" { (text.allow) }
+                }
             }
         }
     }
@@ -139,10 +194,12 @@ impl Consent {
             action: "/consent".to_owned(),
             transaction: "4lQ0bI2xQ9mN".to_owned(),
             csrf: "b1x0Jm5vYQ".to_owned(),
-            client_name: "Acme Notes".to_owned(),
+            mark: Mark::sample(),
             document_host: None,
-            redirect_target: None,
+            redirect_target: RedirectTarget::Host("notes.example".to_owned()),
+            unverified_by: None,
             user: Person::sample(),
+            other_user: "/login?transaction=4lQ0bI2xQ9mN&other_user=1".to_owned(),
             is_repeated: false,
             scopes: vec![
                 scope("openid", ""),
@@ -166,18 +223,27 @@ impl Page for Consent {
 
     fn body(&self, text: &Text<'_>) -> Markup {
         html! {
+            (self.marks())
             h1 { (text.consent_title) }
-            p.lead { (sentence(text.consent_lead, &self.client_name)) }
+            p.lead { (sentence(text.consent_lead, &self.mark.name)) }
             (self.problem(text))
             (self.list(text))
-            p.note { (self.who(text)) }
-            p.note { (text.consent_trust) }
+            (self.origin(text))
+            (self.person(text))
             (self.form(text))
+            p.note { (text.consent_trust) }
         }
     }
 
+    fn address(&self) -> Option<PageAddress<'_>> {
+        Some(PageAddress {
+            path: &self.action,
+            transaction: &self.transaction,
+        })
+    }
+
     fn fill_context(&self, text: &Text<'_>, context: &mut TemplateContext) {
-        context.part("lead", || sentence(text.consent_lead, &self.client_name));
+        context.part("lead", || sentence(text.consent_lead, &self.mark.name));
         context.part("problem", || self.problem(text));
         context.part("who", || self.who(text));
         context.part("scope_list", || self.list(text));
@@ -186,7 +252,12 @@ impl Page for Consent {
         context.text("action", &self.action);
         context.text("transaction", &self.transaction);
         context.text("csrf", &self.csrf);
-        context.text("client_name", &self.client_name);
+        context.text("client_name", &self.mark.name);
+        context.text("client_logo", self.mark.logo.as_deref().unwrap_or_default());
+        context.part("marks", || self.marks());
+        context.part("origin", || self.origin(text));
+        context.part("person", || self.person(text));
+        context.text("other_user_href", &self.other_user);
         context.text("user", &self.user.name);
         context.text("account_id", &self.user.account_id);
         context.list(

@@ -19,6 +19,9 @@ pub struct Locale {
     language: Arc<Language>,
 }
 
+/// The parameter in which a page gets the language that was chosen below it.
+pub const LANGUAGE: &str = "lang";
+
 /// The most language ranges of one request that are considered.
 const MAX_RANGES: usize = 32;
 

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::asset::File;
 use super::form::{PasswordField, Person, sentence, sentence_with_link, transaction_fields};
 use super::text::PLACE;
-use super::{Page, PasskeyRequest, TemplateContext, Text};
+use super::{Icon, Mark, Page, PageAddress, PasskeyRequest, TemplateContext, Text};
 
 /// Asks for a user name and a password (OpenID Connect Core section 3.1.2.3).
 #[derive(Clone, Debug)]
@@ -26,6 +26,8 @@ pub struct Login {
     pub issuer: String,
     /// The application that asked for the sign-in.
     pub client_name: String,
+    /// The same with its logo; none if the sign-in is for the account page.
+    pub mark: Option<Mark>,
     /// Whether people may sign in with a stored password.
     pub takes_password: bool,
     /// What a passkey needs, if people may sign in with one.
@@ -157,6 +159,7 @@ impl Login {
             has_failed_often: false,
             issuer: "https://id.example.com".to_owned(),
             client_name: "Acme Notes".to_owned(),
+            mark: Some(Mark::sample()),
             takes_password: true,
             passkey: None,
             providers: Vec::new(),
@@ -226,8 +229,9 @@ impl Login {
                     @for provider in &self.providers {
                         li {
                             a.button.button-quiet.provider href=(provider.href) {
-                                @if let Some(logo) = &provider.logo {
-                                    img src=(logo) alt="" width="20" height="20";
+                                @match &provider.logo {
+                                    Some(logo) => img src=(logo) alt="" width="20" height="20";,
+                                    None => (Icon::SignIn.draw()),
                                 }
                                 span { (sentence(text.continue_with, &provider.name)) }
                             }
@@ -260,6 +264,11 @@ impl Login {
         }
     }
 
+    /// The logo of the application, or its letter.
+    fn mark(&self) -> Markup {
+        html! { @if let Some(mark) = &self.mark { (mark.draw()) } }
+    }
+
     /// Why the page is shown again; empty the first time.
     fn problem(&self, text: &Text<'_>) -> Markup {
         html! {
@@ -283,7 +292,10 @@ impl Login {
                 // No `type`: scripts of clients find the sign-in button by `button[type=submit]`.
                 form.stack method="post" action=(self.action) {
                     (transaction_fields(&self.transaction, &self.csrf))
-                    button.button name="decision" value="continue" { span { (user.in_sentence(text.continue_as)) } }
+                    button.button name="decision" value="continue" {
+                        (user.avatar())
+                        span { (user.in_sentence(text.continue_as)) }
+                    }
                 }
                 p.divider { span { (text.other_account) } }
             }
@@ -347,6 +359,7 @@ impl Page for Login {
 
     fn body(&self, text: &Text<'_>) -> Markup {
         html! {
+            (self.mark())
             h1 { (text.sign_in) }
             p.lead { (sentence(text.sign_in_to, &self.client_name)) }
             (self.problem(text))
@@ -360,6 +373,9 @@ impl Page for Login {
     }
 
     fn fill_context(&self, text: &Text<'_>, context: &mut TemplateContext) {
+        context.part("mark", || self.mark());
+        let logo = self.mark.as_ref().and_then(|mark| mark.logo.as_deref());
+        context.text("client_logo", logo.unwrap_or_default());
         context.part("lead", || sentence(text.sign_in_to, &self.client_name));
         context.part("problem", || self.problem(text));
         context.part("choice", || self.choice(text));
@@ -400,6 +416,13 @@ impl Page for Login {
                 ]
             }),
         );
+    }
+
+    fn address(&self) -> Option<PageAddress<'_>> {
+        Some(PageAddress {
+            path: &self.action,
+            transaction: &self.transaction,
+        })
     }
 
     fn script(&self) -> Option<File> {

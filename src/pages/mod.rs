@@ -4,6 +4,7 @@
 //! left to right and from right to left.
 
 pub mod account;
+mod account_lines;
 pub mod account_notice;
 mod account_samples;
 pub mod account_section;
@@ -14,16 +15,19 @@ pub mod choose_password;
 pub mod confirm_link;
 pub mod consent;
 pub mod dev_mail;
+pub mod dev_tokens;
 pub mod error;
 pub mod form;
 pub mod form_post;
 pub mod home;
+pub mod icon;
 pub mod language;
 pub mod locale;
 pub mod logged_out;
 pub mod login;
 pub mod logout;
 pub mod mail;
+pub mod mark;
 pub mod moment;
 pub mod passkey;
 mod qr;
@@ -38,7 +42,8 @@ mod tests;
 
 use maud::Markup;
 
-pub use self::account::{Account, ApplicationLine, SessionLine};
+pub use self::account::Account;
+pub use self::account_lines::{ApplicationLine, SessionLine};
 pub use self::account_notice::AccountNotice;
 pub use self::account_section::{AccountSection, SectionLink};
 pub use self::address_form::{AddressForm, AddressProblem, MailPurpose};
@@ -46,14 +51,17 @@ pub use self::check_mail::{CheckMail, CodeProblem};
 pub use self::choose_password::{ChoiceProblem, ChoosePassword};
 pub use self::confirm_link::{ConfirmLink, LinkAction};
 pub use self::consent::{Consent, ScopeLine};
+pub use self::dev_tokens::{DevClaim, DevToken, DevTokens};
 pub use self::error::{ErrorKind, ErrorPage};
 pub use self::form::{ApplicationLink, Person};
 pub use self::form_post::FormPost;
-pub use self::home::{DevToken, DevTokens, Home};
+pub use self::home::Home;
+pub use self::icon::Icon;
 pub use self::locale::Locale;
 pub use self::logged_out::LoggedOut;
 pub use self::login::{Login, LoginProblem, ProviderChoice};
 pub use self::logout::LogoutConfirm;
+pub use self::mark::Mark;
 pub use self::moment::Moment;
 pub use self::passkey::{PasskeyRequest, PasskeySection};
 pub use self::second_factor::{SecondFactor, SecondFactorProblem};
@@ -61,6 +69,15 @@ pub use self::security::Security;
 pub use self::self_service::SelfService;
 pub use self::template_context::TemplateContext;
 pub use self::text::Text;
+
+/// The address of a page that belongs to a login transaction.
+#[derive(Clone, Copy, Debug)]
+pub struct PageAddress<'a> {
+    /// The path.
+    pub path: &'a str,
+    /// The transaction.
+    pub transaction: &'a str,
+}
 
 /// A page, ready to be drawn.
 pub trait Page {
@@ -78,6 +95,11 @@ pub trait Page {
 
     /// Where a theme may have further forms of this page sent to.
     fn own_address(&self) -> Option<&str> {
+        None
+    }
+
+    /// The address that shows the page again, in another language.
+    fn address(&self) -> Option<PageAddress<'_>> {
         None
     }
 

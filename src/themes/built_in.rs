@@ -20,7 +20,7 @@ macro_rules! built_in {
 
 built_in! {
     "default": "theme.toml" "logo.svg" "favicon.svg";
-    "horizon": "theme.toml" "theme.css" "layout.html" "logo.svg" "favicon.svg";
+    "split": "theme.toml" "theme.css" "layout.html" "picture.svg" "logo.svg" "favicon.svg";
 }
 
 /// The built-in themes, the default one first.

@@ -130,6 +130,7 @@ mod tests {
             "consent_user",
             "consent_document",
             "consent_host",
+            "consent_unverified",
             "scope_api",
             "logout_user",
             "logged_out_of",

@@ -3,7 +3,9 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::pages::asset;
-use crate::pages::{Locale, Page};
+use crate::pages::form::hidden;
+use crate::pages::locale::LANGUAGE;
+use crate::pages::{Icon, Locale, Page, PageAddress};
 use crate::themes::TemplateContext;
 use crate::themes::Theme;
 
@@ -17,7 +19,7 @@ pub fn document<P: Page>(page: &P, theme: &Theme, locale: &Locale) -> String {
             body {
                 (brand(theme))
                 main class={ "card page-" (P::NAME) } { (page.body(&locale.text())) }
-                (links(theme, locale))
+                (footer(page, theme, locale))
             }
         }
     }
@@ -32,6 +34,10 @@ fn head<P: Page>(page: &P, theme: &Theme, locale: &Locale) -> Markup {
         meta name="robots" content="noindex";
         title { (page.title(&locale.text())) " · " (theme.product_name()) }
         @if let Some(icon) = theme.favicon_url() { link rel="icon" href=(icon); }
+        @if theme.has_own_font() {
+            link rel="preload" href={ (theme.base_path()) (asset::url(asset::File::Latin)) } as="font" type="font/woff2"
+                crossorigin;
+        }
         link rel="stylesheet" href=(theme.style_url());
         @if let Some(script) = script_url(page, theme) { script src=(script) defer {} }
     }
@@ -47,20 +53,44 @@ fn brand(theme: &Theme) -> Markup {
     html! {
         header.brand {
             @if let Some(logo) = theme.logo_url() {
-                img.brand-logo src=(logo) alt="" width="28" height="28";
+                img.brand-logo src=(logo) alt="" width="24" height="24";
             }
             bdi.brand-name { (theme.product_name()) }
         }
     }
 }
 
-/// The operator's links, below the page.
-fn links(theme: &Theme, locale: &Locale) -> Markup {
+/// The languages and the operator's links, below the page.
+fn footer<P: Page>(page: &P, theme: &Theme, locale: &Locale) -> Markup {
     let mut links = theme.links(locale).peekable();
+    let address = page.address();
     html! {
-        @if links.peek().is_some() {
+        @if address.is_some() || links.peek().is_some() {
             footer.links {
+                @if let Some(address) = address { (languages(address, theme, locale)) }
                 @for (href, text) in links { a href=(href) { (text) } }
+            }
+        }
+    }
+}
+
+/// Shows the page in another language. The form is sent by GET and changes nothing but the language.
+fn languages(address: PageAddress<'_>, theme: &Theme, locale: &Locale) -> Markup {
+    html! {
+        details.languages {
+            summary aria-label={ (locale.text().account_language) ": " (locale.name()) } {
+                (Icon::Languages.draw())
+                (locale.name())
+            }
+            form method="get" action=(address.path) {
+                (hidden("transaction", address.transaction))
+                // No `type`: scripts of clients find the sign-in button by `button[type=submit]`.
+                @for other in theme.locales() {
+                    @let here = (other.tag() == locale.tag()).then_some("true");
+                    button name=(LANGUAGE) value=(other.tag()) lang=(other.tag()) dir=(other.direction()) aria-current=[here] {
+                        (other.name())
+                    }
+                }
             }
         }
     }
@@ -81,7 +111,7 @@ pub fn fill<P: Page>(
     context.part("content", || {
         content.map_or_else(|| page.body(&text), |content| PreEscaped(content.to_owned()))
     });
-    context.part("footer", || links(theme, locale));
+    context.part("footer", || footer(page, theme, locale));
     context.text("page", P::NAME);
     context.text("lang", locale.tag());
     context.text("dir", locale.direction());

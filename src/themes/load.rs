@@ -19,6 +19,7 @@ use super::template::Templates;
 use super::{File, LAYOUT, MAX_LANGUAGES, STYLE, Source, Theme, style};
 use crate::hex;
 use crate::pages::Locale;
+use crate::pages::asset;
 use crate::pages::language::Language;
 use crate::pages::locale::is_tag;
 
@@ -40,13 +41,22 @@ impl Theme {
         let mut files = served_files(source)?;
         let own_style = source.files.get("theme.css");
         let own_style = own_style.map_or(Ok(""), |style| text("theme.css", style))?;
-        let style = format!("{}{STYLE}{own_style}", manifest.tokens.css());
+        let style = format!(
+            "{}{}{STYLE}{}{own_style}",
+            manifest.tokens.css(),
+            asset::font_css(),
+            picture_css(manifest.picture.as_deref())
+        );
         let version = version(source, &style);
         if let Some(media) = Media::of_name("theme.css") {
             let bytes = style.into();
             files.insert("theme.css".to_owned(), File { bytes, media });
         }
-        for (what, file) in [("logo", &manifest.logo), ("favicon", &manifest.favicon)] {
+        for (what, file) in [
+            ("logo", &manifest.logo),
+            ("favicon", &manifest.favicon),
+            ("picture", &manifest.picture),
+        ] {
             let Some(file) = file else { continue };
             let served = files.get(file);
             if served.is_none_or(|file| !file.media.content_type.starts_with("image/")) {
@@ -74,6 +84,7 @@ impl Theme {
             reported: Mutex::default(),
             default,
             findings,
+            brings_font: own_style.contains("@font-face"),
         };
         theme.add_templates(source)?;
         Ok(theme)
@@ -151,6 +162,13 @@ fn unknown_templates(names: &BTreeSet<String>) -> impl Iterator<Item = Finding> 
             let message = "no page or mail has this name: it is used only if another template includes it";
             Finding::new(Severity::Note, name, message)
         })
+}
+
+/// The picture behind the pages, on screens that show more than the card.
+fn picture_css(file: Option<&str>) -> String {
+    file.map_or_else(String::new, |file| {
+        format!("@media(min-width:30rem){{body{{background:var(--ground) url(\"{file}\") center/cover no-repeat fixed}}}}\n")
+    })
 }
 
 /// A file as text.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::accent;
 use super::finding::Finding;
 use super::language::RawWords;
 use super::policy::{ContentSecurityPolicy, ResourceKind};
@@ -32,6 +33,8 @@ pub struct Manifest {
     pub logo: Option<String>,
     /// The file of the icon in the browser's tab.
     pub favicon: Option<String>,
+    /// The file of the picture behind the pages.
+    pub picture: Option<String>,
     /// Colours, corners and font.
     pub tokens: Tokens,
     /// Links below every page.
@@ -50,6 +53,8 @@ struct Raw {
     product_name: Option<Spanned<String>>,
     logo: Option<Spanned<String>>,
     favicon: Option<Spanned<String>>,
+    accent: Option<Spanned<String>>,
+    picture: Option<Spanned<String>>,
     radius: Option<Spanned<String>>,
     font: Option<Spanned<String>>,
     #[serde(default)]
@@ -241,9 +246,13 @@ pub fn parse(text: &str, base: &Manifest) -> Result<Manifest, Vec<Finding>> {
     let product_name = reader.checked(raw.product_name, is_name, "a name of 1 to 200 bytes");
     let radius = reader.checked(raw.radius, is_length, "a length such as 0, 12px or 0.75rem");
     let font = reader.checked(raw.font, is_font_stack, "a list of font names");
+    let is_colour = |colour: &str| colour.parse::<Colour>().is_ok();
+    let accent = reader.checked(raw.accent, is_colour, "a colour, written #rrggbb");
+    let accent = accent.and_then(|accent| accent.parse().ok());
+    let [light, dark] = accent.map_or([base.tokens.light, base.tokens.dark], accent::palettes);
     let tokens = Tokens {
-        light: reader.palette("light", base.tokens.light, raw.light),
-        dark: reader.palette("dark", base.tokens.dark, raw.dark),
+        light: reader.palette("light", light, raw.light),
+        dark: reader.palette("dark", dark, raw.dark),
         radius: radius.unwrap_or_else(|| base.tokens.radius.clone()),
         font: font.unwrap_or_else(|| base.tokens.font.clone()),
     };
@@ -251,6 +260,7 @@ pub fn parse(text: &str, base: &Manifest) -> Result<Manifest, Vec<Finding>> {
         product_name: product_name.unwrap_or_else(|| base.product_name.clone()),
         logo: raw.logo.map(Spanned::into_inner),
         favicon: raw.favicon.map(Spanned::into_inner),
+        picture: raw.picture.map(Spanned::into_inner),
         tokens,
         links: reader.links(raw.links),
         policy: reader.policy(raw.csp),

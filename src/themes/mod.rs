@@ -4,6 +4,7 @@
 //! that cannot be used is reported ([`Finding`]), and the default theme draws it. [`check`] documents the checks.
 //! `themes/README.md` is the contract for authors of themes.
 
+mod accent;
 pub mod built_in;
 pub mod check;
 pub mod finding;
@@ -42,7 +43,7 @@ pub use self::policy::{ContentSecurityPolicy, ResourceKind};
 use self::template::Templates;
 use crate::pages::language::Language;
 pub use crate::pages::template_context::TemplateContext;
-use crate::pages::{Locale, Page, locale};
+use crate::pages::{Locale, Page, asset, locale};
 
 /// The version of the contract between the service and its themes.
 pub const CONTRACT: i64 = 1;
@@ -120,6 +121,8 @@ pub struct Theme {
     reported: Mutex<BTreeSet<&'static str>>,
     default: Option<Arc<Theme>>,
     findings: Vec<Finding>,
+    /// Whether its style sheet has fonts of its own.
+    brings_font: bool,
 }
 
 impl Theme {
@@ -188,6 +191,12 @@ impl Theme {
         self.manifest.favicon.as_deref().map(|file| self.file_url(file))
     }
 
+    /// Whether its font is the one that the service brings.
+    pub fn has_own_font(&self) -> bool {
+        let first = self.manifest.tokens.font.split(',').next().unwrap_or_default();
+        first.trim_matches(['"', '\'']) == asset::FONT && !self.brings_font
+    }
+
     /// The operator's links in a language: address and text.
     pub fn links<'a>(&'a self, locale: &Locale) -> impl Iterator<Item = (&'a str, &'a str)> {
         let tag = locale.tag().to_owned();
@@ -248,7 +257,8 @@ impl Theme {
         let mut context = templates.context();
         layout::fill(page, self, locale, Some(&content), &mut context);
         let html = templates.draw(name, context).map_err(|fault| vec![fault])?;
-        let mut faults = check_forms(name, &html, &content, page.own_address());
+        let shown = page.address().map(|address| address.path);
+        let mut faults = check_forms(name, &html, &content, page.own_address(), shown);
         if !has_own && !html.contains(&content) {
             let message = "the content of the page is missing: print {{ content }}";
             faults.push(Finding::refused(name, message));

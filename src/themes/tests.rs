@@ -237,7 +237,7 @@ fn a_theme_brings_words_and_languages() {
     );
     let dutch = theme.draw(&Login::sample(), theme.locale(Some("nl"), None)).html;
     assert!(dutch.contains("<html lang=\"nl\" dir=\"ltr\">") && dutch.contains("<h1>Aanmelden</h1>"));
-    assert!(dutch.contains("<footer class=\"links\"><a href=\"https://acme.example/privacy\">Privacy</a>"));
+    assert!(dutch.contains("<a href=\"https://acme.example/privacy\">Privacy</a></footer>"));
     assert!(
         theme
             .draw(&Login::sample(), german)
@@ -295,6 +295,33 @@ fn colours_that_cannot_be_read_are_told() {
     assert!(
         said.starts_with("theme.toml: light.muted on light.surface has a contrast of 1.36"),
         "{said}"
+    );
+}
+
+#[test]
+fn an_accent_makes_the_colours_and_a_picture_lies_behind_the_page() {
+    let manifest =
+        "contract = 1\naccent = \"#d97706\"\npicture = \"hills.svg\"\n[dark]\nground = \"#000000\"";
+    let picture = ("hills.svg", "<svg xmlns='http://www.w3.org/2000/svg'/>");
+    let theme = load(&[("theme.toml", manifest), picture]).unwrap();
+    assert_eq!(theme.findings(), []);
+    let style = String::from_utf8(theme.file("theme.css").unwrap().bytes.to_vec()).unwrap();
+    assert!(style.contains("url(\"hills.svg\")") && style.contains("--ground:#000000;"));
+    assert!(
+        !style.contains(
+            &default_theme()
+                .manifest
+                .tokens
+                .light
+                .colour("accent")
+                .unwrap()
+                .to_string()
+        )
+    );
+    let missing = load(&[("theme.toml", manifest)]).unwrap_err();
+    assert_eq!(
+        missing,
+        ["theme.toml: picture = \"hills.svg\": the theme has no image of that name"]
     );
 }
 

@@ -75,17 +75,41 @@ impl fmt::Display for Colour {
 }
 
 impl Colour {
-    /// The relative luminance of WCAG 2.2.
-    fn luminance(self) -> f64 {
-        let linear = |part: u8| {
+    /// Red, green and blue as amounts of light, 0 to 1.
+    pub(super) fn linear(self) -> [f64; 3] {
+        [self.red, self.green, self.blue].map(|part| {
             let value = f64::from(part) / 255.0;
             if value <= 0.04045 {
                 value / 12.92
             } else {
                 ((value + 0.055) / 1.055).powf(2.4)
             }
-        };
-        0.2126 * linear(self.red) + 0.7152 * linear(self.green) + 0.0722 * linear(self.blue)
+        })
+    }
+
+    /// The colour of these amounts of light. Amounts outside 0 to 1 are cut off.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the value is rounded and lies between 0 and 255"
+    )]
+    pub(super) fn of_linear(light: [f64; 3]) -> Self {
+        let [red, green, blue] = light.map(|part| {
+            let part = part.clamp(0.0, 1.0);
+            let value = if part <= 0.003_130_8 {
+                part * 12.92
+            } else {
+                1.055 * part.powf(1.0 / 2.4) - 0.055
+            };
+            (value * 255.0).round() as u8
+        });
+        Self { red, green, blue }
+    }
+
+    /// The relative luminance of WCAG 2.2.
+    fn luminance(self) -> f64 {
+        let [red, green, blue] = self.linear();
+        0.2126 * red + 0.7152 * green + 0.0722 * blue
     }
 
     /// The contrast ratio of WCAG 2.2 between two colours, 1 to 21.

@@ -324,7 +324,7 @@ fn pages(criterion: &mut Criterion) {
     let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/themes"));
     let themes = Themes::open("", "default", Some(ThemeFolder::new(folder, folder)));
     let page = Login::sample();
-    for name in ["default", "horizon", "foreign"] {
+    for name in ["default", "split", "foreign"] {
         let theme = themes.theme(Some(name));
         assert_eq!(theme.name(), name);
         let locale = theme.locale(Some("de"), None);

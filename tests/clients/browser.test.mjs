@@ -197,7 +197,7 @@ describe('the development server', () => {
     await page.locator('button[type=submit]').click();
     await page.getByText('at+jwt').first().waitFor();
     const text = await page.textContent('body');
-    for (const shown of ['access_token', 'id_token', 'refresh_token', '"account_id"', dev.issuer]) {
+    for (const shown of ['Access token', 'ID token', 'Refresh token', 'account_id', dev.issuer]) {
       assert.ok(text.includes(shown), shown);
     }
     await keep(page, 'dev-tokens');

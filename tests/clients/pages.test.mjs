@@ -1,9 +1,13 @@
 // Every page on every screen: three widths, by day and by night, from left to right and from right to left.
 
 import assert from 'node:assert/strict';
-import { readFile } from 'node:fs/promises';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, readFile, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { after, afterEach, before, describe, it } from 'node:test';
-import { Server } from './harness.mjs';
+import { binary, freePort, Server } from './harness.mjs';
 import { dismiss, fitsTheScreen, keep, launch, quit, signIn, visitor } from './visitor.mjs';
 import { Website } from './website.mjs';
 
@@ -11,8 +15,12 @@ const WIDTHS = [320, 768, 1280];
 const SCHEMES = ['light', 'dark'];
 /** The least height and width of what is pressed, in CSS pixels. */
 const TARGET = 44;
-/** The most that a page may weigh with everything that it loads, in bytes. */
-const HEAVIEST = 20_000;
+/** The most that a page may weigh with everything that it loads but the font and images, in bytes. */
+const HEAVIEST = 30_000;
+
+/** A picture of an application. */
+const LOGO =
+  '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><path fill="#e4572e" d="M4 4h24v24H4z"/><path fill="#fff" d="M9 13h14v2H9zm0 5h9v2H9z"/></svg>';
 
 const axe = await readFile(new URL(import.meta.resolve('axe-core/axe.min.js')), 'utf8');
 
@@ -28,10 +36,13 @@ before(async () => {
   // nobody is there: the page says that the provider cannot be reached, and offers it once more
   const nobody = ['--issuer', 'https://127.0.0.1:1', '--client-id', 'x', '--auth-method', 'private_key_jwt'];
   await server.json('provider', 'add', 'upstream', ...nobody, '--name', 'Upstream & Company');
+  const logo = join(await mkdtemp(join(tmpdir(), 'idsvc-logo-')), 'logo.svg');
+  await writeFile(logo, LOGO);
   for (const [id, ...flags] of [
     ['web', '--name', 'Acme Notes'],
     ['choice', '--name', 'Acme Radio', '--provider', 'upstream'],
-    ['careful', '--name', 'Acme Television', '--consent', 'require'],
+    ['careful', '--name', 'Acme Television', '--consent', 'require', '--logo-file', logo],
+    ['split', '--name', 'Acme Pictures', '--theme', 'split', '--consent', 'require', '--logo-file', logo],
   ]) {
     await website.join(server, await server.addClient(id, website.redirectUri, ...flags));
   }
@@ -92,7 +103,7 @@ function meter(page, origin) {
   page.on('response', (response) => {
     const isRedirect = response.status() >= 300 && response.status() < 400;
     if (!response.url().startsWith(`${origin}/`)) seen.foreign.push(response.url());
-    else if (!isRedirect && response.request().resourceType() !== 'image') seen.bodies.push(response.body());
+    else if (!isRedirect && !['image', 'font'].includes(response.request().resourceType())) seen.bodies.push(response.body());
   });
   return seen;
 }
@@ -103,6 +114,9 @@ for (const locale of ['en', 'ar']) {
       const page = await visitor({ locale });
       await page.goto(website.start('careful', { prompt: 'consent' }));
       await survey(page, locale, 'login');
+      await page.locator('.languages summary').click();
+      await survey(page, locale, 'login-languages');
+      await page.locator('.languages summary').click();
       await signIn(page, 'not the password');
       await page.locator('#problem').waitFor();
       await survey(page, locale, 'login-problem');
@@ -128,6 +142,15 @@ for (const locale of ['en', 'ar']) {
       await page.locator('button[value=logout]').click();
       await page.waitForURL(/logged-out/);
       await survey(page, locale, 'logged-out');
+    });
+
+    it('suit every screen and everybody with the picture beside them', async () => {
+      const page = await visitor({ locale });
+      await page.goto(website.start('split', { prompt: 'consent' }));
+      await survey(page, locale, 'split-login');
+      await signIn(page, alice.password);
+      await page.locator('button[value=allow]').waitFor();
+      await survey(page, locale, 'split-consent');
     });
 
     it('suit every screen and everybody where there is a choice of providers', async () => {
@@ -163,11 +186,66 @@ for (const locale of ['en', 'ar']) {
       await page.locator('button[type=submit]').click();
       await page.locator('main.page-tokens').waitFor();
       await survey(page, locale, 'dev-tokens');
+      await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+      const token = await page.locator('#ACCESS_TOKEN').textContent();
+      await page.locator('button[data-copy=command-0]').click();
+      await page.waitForFunction((part) => navigator.clipboard.readText().then((text) => text.includes(part)), token);
+      const shown = await page.content();
+      assert.equal(shown.split(token).length, 2, 'each token is there once');
     });
   });
 }
 
+/** Pages that only a mail leads to, as the preview of a theme shows them. */
+const PREVIEWED = [
+  'address/reset',
+  'address/sign-up',
+  'check-mail/reset',
+  'check-mail/wrong',
+  'choose-password/reset',
+  'choose-password/sign-up',
+  'confirm-link/secure',
+  'account/data',
+  'account/email-requested',
+];
+
+describe('the pages that a mail leads to', () => {
+  let preview;
+  let address;
+
+  before(async () => {
+    address = `127.0.0.1:${await freePort()}`;
+    const data = await mkdtemp(join(tmpdir(), 'idsvc-preview-'));
+    preview = spawn(binary, ['theme', 'preview', 'default', '--listen', address, '--data-dir', data]);
+    await once(preview.stdout, 'data');
+  });
+
+  after(() => preview.kill());
+
+  for (const locale of ['en', 'ar']) {
+    it(`suit every screen and everybody in ${locale}`, async () => {
+      const page = await visitor({ locale });
+      for (const name of PREVIEWED) {
+        await page.goto(`http://${address}/pages/${name}?locale=${locale}`);
+        await survey(page, locale, name.replace('/', '-'));
+      }
+    });
+  }
+});
+
 describe('a page', () => {
+  it('is shown in the language that is chosen below it, without a script', async () => {
+    const page = await visitor({ javaScriptEnabled: false });
+    await page.goto(website.start('careful', { prompt: 'consent' }));
+    await page.locator('.languages summary').click();
+    await page.locator('.languages button[lang=de]').click();
+    assert.equal(await page.getAttribute('html', 'lang'), 'de');
+    await signIn(page, alice.password);
+    await page.locator('button[value=allow]').waitFor();
+    assert.equal(await page.getAttribute('html', 'lang'), 'de');
+  });
+
+
   it('loads little, nothing from elsewhere, and never moves what is on it', async () => {
     for (const path of ['/account', '/error', '/logged-out', '/oauth2/authorize?client_id=nobody']) {
       const page = await visitor();

@@ -144,10 +144,12 @@ impl Reply {
         }
     }
 
-    /// The forms of a page. A browser that may send no referrer hides the origin too (Fetch standard, section 3.2).
+    /// The forms of a page that change something. A browser that may send no referrer hides the origin too (Fetch standard, section 3.2).
     pub(crate) fn forms(&self) -> Vec<Form> {
         let is_hidden = self.header("referrer-policy") == Some("no-referrer");
-        html::forms(self.text(), if is_hidden { "null" } else { ISSUER })
+        let mut forms = html::forms(self.text(), if is_hidden { "null" } else { ISSUER });
+        forms.retain(|form| form.method == "post");
+        forms
     }
 
     /// The heading of a page, which every page has once.

@@ -14,6 +14,7 @@ mod account_self_service;
 mod acme;
 mod age_vectors;
 mod anonymous_upgrade;
+mod application;
 mod backup;
 mod backup_encryption;
 mod cli;

@@ -326,7 +326,7 @@ fn a_hostile_theme_runs_nothing_leads_nowhere_and_costs_little() {
 /// A picture can hold scripts, and a browser that opens it directly runs them with the origin of the service.
 #[test]
 fn what_a_theme_brings_can_do_nothing_by_itself() {
-    let service = service_with_client("horizon");
+    let service = service_with_client("split");
     let running = service.serve();
     let logo = linked(&login_page(&running, ""), "logo.svg");
     let (before, _) = logo.rsplit_once('/').unwrap();
@@ -347,9 +347,9 @@ fn what_a_theme_brings_can_do_nothing_by_itself() {
 
 #[test]
 fn a_language_of_the_operators_is_offered_by_every_theme_and_named_in_discovery() {
-    let service = service_with_client("horizon");
+    let service = service_with_client("split");
     let running = service.serve();
-    assert!(login_page(&running, "").body.contains("horizon-sky"));
+    assert!(login_page(&running, "").body.contains("split-picture"));
     let locales = themes(&service).join("locales");
     fs::create_dir_all(&locales).unwrap();
     fs::write(locales.join("pt-BR.toml"), "[texts]\nsign_in = \"Entrar\"").unwrap();
@@ -368,7 +368,7 @@ fn a_language_of_the_operators_is_offered_by_every_theme_and_named_in_discovery(
 
 #[test]
 fn a_client_says_what_its_scopes_mean_and_how_its_pages_look() {
-    let service = service_with_client("horizon");
+    let service = service_with_client("split");
     let shown = service.json(&[
         "client",
         "update",

@@ -53,7 +53,7 @@ fn a_new_theme_is_sound_from_the_beginning() {
     let listed = service.json(&["theme", "list", "--json"]);
     let rows = listed.as_array().unwrap();
     let names: Vec<_> = rows.iter().map(|row| row["theme"].as_str().unwrap()).collect();
-    assert_eq!(names, ["acme", "default", "horizon"]);
+    assert_eq!(names, ["acme", "default", "split"]);
     assert_eq!(
         (&rows[0]["product_name"], &rows[0]["usable"]),
         (&"My product".into(), &true.into())

@@ -30,6 +30,7 @@ pub const KEYS: &[(&str, Form)] = &[
     ("enabled", Form::Flag),
     ("public_key_file", Form::Text),
     ("jwks_file", Form::Text),
+    ("logo_file", Form::Text),
     ("secret_file", Form::Text),
     ("secret_env", Form::Text),
     ("secret_sha256", Form::Texts),
@@ -305,6 +306,9 @@ pub(super) fn export(client: &Client, with_hashes: bool) -> Map<String, Value> {
         usual.remove(always);
     }
     let mut entry = export_fields(&client.metadata, &usual, ClientFields::FIELDS);
+    if let Some(logo) = &client.logo {
+        entry.insert("logo".to_owned(), json!(logo.data));
+    }
     entry.insert("client_id".to_owned(), json!(client.client_id));
     entry.insert("client_uuid".to_owned(), json!(client.client_uuid));
     if client.is_public() {

@@ -14,7 +14,7 @@ use crate::flow::grant_revocation::GrantRevocation;
 use crate::flow::users::{remove_login_names, remove_user};
 use crate::identity::User;
 use crate::oauth::group::Groups;
-use crate::oauth::{Api, Client, Fault, Group, GroupMetadata, RegisteredScope, ScopeMetadata};
+use crate::oauth::{Api, Client, Fault, Group, GroupMetadata, Logo, RegisteredScope, ScopeMetadata};
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::{APIS, CLIENTS, GROUPS, SCOPES};
@@ -155,11 +155,22 @@ fn differences(before: Option<&Map<String, Value>>, after: Option<&Map<String, V
         .filter(|name| before.get(*name) != after.get(*name))
         .map(|name| FieldChange {
             name: name.clone(),
-            before: before.get(name).cloned(),
-            after: after.get(name).cloned(),
+            before: before.get(name).map(|value| shown(name, value)),
+            after: after.get(name).map(|value| shown(name, value)),
             secret: None,
         })
         .collect()
+}
+
+/// A value as the plan shows it: of a logo, its size and its version.
+fn shown(name: &str, value: &Value) -> Value {
+    match value.as_str() {
+        Some(data) if name == "logo" => {
+            let version = Logo::version_of(data);
+            format!("{} bytes of base64, version {version}", data.len()).into()
+        }
+        _ => value.clone(),
+    }
 }
 
 /// Makes the writes. Names are removed before others are added, so that two users may swap theirs. Grants end last,

@@ -38,7 +38,10 @@ pub struct ClientView {
     pub auth_methods: BTreeSet<AuthMethod>,
     /// The valid secrets.
     pub secrets: Vec<SecretView>,
-    /// What is registered of the client.
+    /// Whether there is a logo.
+    #[serde(default)]
+    pub has_logo: bool,
+    /// What is registered of the client, without the logo.
     #[serde(flatten)]
     pub metadata: ClientMetadata,
     /// How it came to be registered.
@@ -85,7 +88,11 @@ impl ClientView {
             public: client.is_public(),
             auth_methods: client.token_endpoint_auth_methods.clone(),
             secrets: secrets.collect(),
-            metadata: client.metadata.clone(),
+            has_logo: client.logo.is_some(),
+            metadata: ClientMetadata {
+                logo: None,
+                ..client.metadata.clone()
+            },
             origin: client.origin,
             enabled: client.enabled,
             created_at: client.created_at,

@@ -17,6 +17,7 @@ use self::print::{list, show, warn_of_scope};
 use super::admin_connection::AdminConnector;
 use super::key::warn_of_new_keys;
 use super::output::{CliError, Output};
+use super::provider::{file, read_flag, read_logo};
 use super::value_parsers::{
     KeyForm, change, optional_algorithm, optional_seconds, read_keys, read_secret, scope_text, seconds,
     token_typ, words,
@@ -275,6 +276,10 @@ pub struct Fields {
     /// The theme of the pages for this client [default: as configured]
     #[arg(long, value_name = "NAME")]
     pub theme: Option<String>,
+    /// The file of the application's logo for the pages: PNG, JPEG, WebP or SVG, at most 64 KiB
+    #[arg(long, value_name = "FILE", value_parser = file())]
+    #[serde(skip)]
+    pub logo_file: Option<PathBuf>,
     /// The description of a scope value on the consent page, as in notes.read="Read your notes"; may be repeated
     #[arg(long = "scope-text", value_name = "SCOPE=TEXT", value_parser = scope_text)]
     #[serde(skip)]
@@ -293,6 +298,7 @@ impl Fields {
         if let Some(path) = &self.jwks_file {
             fields.jwks = Some(read_keys(path, KeyForm::JwkSet)?);
         }
+        fields.logo = read_flag(self.logo_file.as_deref(), String::new(), read_logo)?;
         fields.scope_texts = self.scope_texts.map(|texts| texts.into_iter().collect());
         Ok(fields)
     }

@@ -107,6 +107,7 @@ pub(super) fn show(
     let switch = |is_on| if is_on { "on" } else { "off" }.to_owned();
     facts.extend(fields.into_iter().filter_map(|(field, value)| match field {
         _ if !applies(field, view) => None,
+        "logo" => Some((field, yes_no(view.has_logo))),
         "scope_marker" => Some((field, switch(view.scope_marker))),
         "id_token_on_refresh" => Some((field, switch(view.id_token_on_refresh))),
         _ => Some((field, value)),

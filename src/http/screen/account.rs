@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 use super::account_factors::{self, FactorAction, FactorResult};
 use super::account_self_service::{self, SelfServiceAction, SelfServiceResult, password_attempt};
 use super::consent::scope_line;
-use super::{account_notice, browser_redirect, csrf, device_cookie, person};
+use super::{account_notice, browser_redirect, csrf, device_cookie, mark, person};
 use crate::clock::Timestamp;
 use crate::flow::Failure;
 use crate::flow::account::change_password::{NewPassword, PasswordChange, change_password};
@@ -361,7 +361,7 @@ fn draw(
             let name = |locale: &Locale| (locale.tag().to_owned(), locale.name().to_owned());
             theme.locales().iter().map(name).collect()
         }),
-        language: context.cookie(Cookie::Language).map(ToOwned::to_owned),
+        language: context.kept_language().map(|(tag, _)| tag.to_owned()),
         self_service: self_service.clone(),
         security: security.unwrap_or_else(|| account_factors::section(context, &live, &factors)),
     };
@@ -400,6 +400,7 @@ fn application_line(context: &RequestContext, application: Application) -> Appli
             .collect(),
         id: application.client_id,
         name: application.name,
+        logo: client.and_then(|client| mark(context, client).logo),
         since: moment(application.since, context.now),
     }
 }

@@ -1,4 +1,4 @@
-//! `/assets/…` and `/theme/…`: files whose addresses change with their content.
+//! `/assets/…`, `/theme/…` and `/logos/…`: files whose addresses change with their content.
 
 use std::time::Duration;
 
@@ -10,11 +10,12 @@ use crate::app::PublishedDocument;
 use crate::http::context::RequestContext;
 use crate::http::headers::cacheable;
 use crate::http::response::{self, HttpResponse};
+use crate::oauth::Logo;
 use crate::pages::asset;
 use crate::themes::theme_set::Themes;
 
 const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
-/// The policy of a theme's files. A browser may open an SVG image as a page: it must run and load nothing.
+/// The policy of a theme's files and of logos. A browser may open an SVG image as a page: it must run and load nothing.
 const INERT_POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; style-src 'unsafe-inline'; sandbox; frame-ancestors 'none'",
 );
@@ -27,6 +28,30 @@ pub fn respond(context: &RequestContext, file: &str) -> HttpResponse {
 /// Sends a file of a theme: `path` is the theme, its version and the file.
 pub fn of_theme(context: &RequestContext, path: &str) -> HttpResponse {
     find_of_theme(&context.app.themes, path, context.headers()).unwrap_or_else(|| context.not_found())
+}
+
+/// Sends the logo of a client. `file` is the client's UUID and the version of the logo, with a dot between them.
+pub fn of_client(context: &RequestContext, file: &str) -> HttpResponse {
+    let catalog = context.app.core.catalog();
+    let found = file.split_once('.').and_then(|(id, version)| {
+        let client = catalog
+            .clients()
+            .find(|client| client.client_uuid.to_string() == id)?;
+        client.logo.as_ref().filter(|logo| logo.version() == version)
+    });
+    match found {
+        Some(logo) => of_logo(logo, FOR_EVER),
+        None => context.not_found(),
+    }
+}
+
+/// A logo. It may be an SVG image with scripts; the policy keeps them from running.
+pub(super) fn of_logo(logo: &Logo, caching: HeaderValue) -> HttpResponse {
+    let mut answer = response::with_body(StatusCode::OK, logo.content_type(), Bytes::from(logo.bytes()));
+    let headers = answer.headers_mut();
+    headers.insert(CACHE_CONTROL, caching);
+    headers.insert(CONTENT_SECURITY_POLICY, INERT_POLICY);
+    answer
 }
 
 /// A file of the pages, to be kept for a year.

@@ -3,9 +3,10 @@
 use ::http::{Method, StatusCode};
 use uuid::Uuid;
 
+use super::login::OTHER_USER;
 use super::login_context;
 use super::login_context::LoginRequest;
-use super::{browser_redirect, csrf, person};
+use super::{browser_redirect, csrf, mark, person};
 use crate::flow::login::consent::{decline, give_consent};
 use crate::http::context::RequestContext;
 use crate::http::cookie::Cookie;
@@ -15,7 +16,7 @@ use crate::oauth::Client;
 use crate::oauth::client::ClientOrigin;
 use crate::oauth::client_document;
 use crate::oauth::login::{LoginStep, ResolvedPurpose};
-use crate::oauth::redirect_uri::MatchedRedirectUri;
+use crate::oauth::redirect_uri::{MatchedRedirectUri, with_query};
 use crate::pages::Consent;
 use crate::pages::consent::{RedirectTarget, ScopeLine};
 use crate::pages::text::PLACE;
@@ -69,12 +70,17 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
         action: context.app.path(&Route::Consent),
         transaction: login.sealed.clone(),
         csrf: csrf::token(cookie, &form),
-        client_name: client.display_name().to_owned(),
+        mark: mark(context, client),
         document_host: document_host(client),
-        redirect_target: client
+        redirect_target: redirect_target(&request.target.return_to),
+        unverified_by: client
             .registered_itself()
-            .then(|| redirect_target(&request.target.return_to)),
+            .then(|| context.with_page_style(None, |theme, _| theme.product_name().to_owned())),
         user: person(&live.user),
+        other_user: with_query(
+            &context.app.path(&Route::Login),
+            &[("transaction", login.sealed.as_str()), (OTHER_USER, "1")],
+        ),
         // The consent was given in another session, and does not count.
         is_repeated: is_allowed,
         scopes: scope
@@ -92,7 +98,7 @@ fn document_host(client: &Client) -> Option<String> {
     address.host_str().map(ToOwned::to_owned)
 }
 
-/// Where the code is sent. The page shows it because a client that registered itself chose its own name.
+/// Where the code is sent. The page shows it because a name alone proves nothing.
 fn redirect_target(return_to: &MatchedRedirectUri) -> RedirectTarget {
     match return_to.host() {
         Some(host) if !return_to.is_native() => RedirectTarget::Host(host),

@@ -1,14 +1,11 @@
 //! `GET /federation/{provider}/start`, `…/callback` and `…/logo`: the redirect to a provider and back.
 
 use ::http::StatusCode;
-use ::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderValue};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
+use ::http::header::HeaderValue;
 use url::Url;
 
 use super::login_context::LoginRequest;
-use super::{browser_redirect, kept_sign_in, login_context};
+use super::{asset, browser_redirect, kept_sign_in, login_context};
 use crate::federation::authorization::Callback;
 use crate::flow::login::begin_federation::{FederationProblem, begin_federation};
 use crate::flow::login::finish_federation::{CallbackResult, finish_federation, transaction_of};
@@ -115,7 +112,7 @@ pub(super) fn problem_named(name: &str) -> Option<LoginProblem> {
     }
 }
 
-/// Sends the provider's logo. It may be an SVG image with scripts; the policy keeps them from running.
+/// Sends the provider's logo.
 pub fn logo(context: &RequestContext, provider: &str) -> HttpResponse {
     let catalog = context.app.core.catalog();
     let logo = catalog
@@ -124,21 +121,5 @@ pub fn logo(context: &RequestContext, provider: &str) -> HttpResponse {
     let Some(logo) = logo else {
         return context.not_found();
     };
-    let Ok(bytes) = STANDARD.decode(&logo.data) else {
-        return context.not_found();
-    };
-    let content_type = match logo.media_type.as_str() {
-        "image/png" => "image/png",
-        "image/jpeg" => "image/jpeg",
-        "image/webp" => "image/webp",
-        _ => "image/svg+xml",
-    };
-    let mut answer = response::with_body(StatusCode::OK, content_type, Bytes::from(bytes));
-    let headers = answer.headers_mut();
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=3600"));
-    headers.insert(
-        CONTENT_SECURITY_POLICY,
-        HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'; sandbox"),
-    );
-    answer
+    asset::of_logo(logo, HeaderValue::from_static("public, max-age=3600"))
 }

@@ -9,6 +9,7 @@ use url::Url;
 use zeroize::Zeroizing;
 
 use crate::app::DevSite;
+use crate::clock::Timestamp;
 use crate::flow::authenticate_client::authenticate_client;
 use crate::flow::token::authorization_code::redeem_code;
 use crate::http::context::RequestContext;
@@ -22,7 +23,7 @@ use crate::oauth::pkce::challenge_of;
 use crate::oauth::redirect_uri::with_query;
 use crate::oauth::resource::Resources;
 use crate::oauth::token::TokenResponse;
-use crate::pages::{DevToken, DevTokens, ErrorKind, Home};
+use crate::pages::{DevClaim, DevToken, DevTokens, ErrorKind, Home};
 use crate::route::Route;
 
 /// Offers to sign in with the example client. On other servers a browser is redirected to the account page. A probe is
@@ -69,6 +70,9 @@ pub fn respond(context: &RequestContext) -> HttpResponse {
         endpoints: endpoints
             .map(|(name, route)| (name.to_owned(), context.app.url(&route)))
             .to_vec(),
+        commands: [("Discovery", Route::OpenidConfiguration), ("Keys", Route::Jwks)]
+            .map(|(name, route)| (name.to_owned(), format!("{CURL} {}", context.app.url(&route))))
+            .to_vec(),
     };
     context.page(StatusCode::OK, &page, None)
 }
@@ -96,7 +100,7 @@ pub async fn callback(context: &RequestContext) -> HttpResponse {
         Err(failure) => return error::failed_page(context, &failure),
     };
     match redeem_code(core, &client, exchange, Resources::new(), None, context.now).await {
-        Ok(Ok(tokens)) => show(context, &tokens),
+        Ok(Ok(tokens)) => show(context, dev, &tokens),
         Ok(Err(refusal)) => refused(&refusal),
         Err(failure) => error::failed_page(context, &failure),
     }
@@ -129,31 +133,101 @@ fn exchange(
     Ok((exchange, credentials))
 }
 
-fn show(context: &RequestContext, tokens: &TokenResponse) -> HttpResponse {
-    let mut shown = vec![decoded("Access token", &tokens.access_token)];
-    shown.extend(tokens.id_token.as_deref().map(|token| decoded("ID token", token)));
+/// The development server has a certificate that it signed itself.
+const CURL: &str = "curl --insecure";
+/// The claims that are times (RFC 7519 section 4.1, OpenID Connect Core section 2).
+const TIMES: [&str; 4] = ["auth_time", "exp", "iat", "nbf"];
+
+fn show(context: &RequestContext, dev: &DevSite, tokens: &TokenResponse) -> HttpResponse {
+    let mut shown = vec![decoded("Access token", "ACCESS_TOKEN", &tokens.access_token)];
     let mut sign_out = vec![];
-    if let Some(id_token) = &tokens.id_token {
-        sign_out.push(("id_token_hint", id_token.as_str()));
+    if let Some(id_token) = tokens.id_token.as_deref() {
+        shown.push(decoded("ID token", "ID_TOKEN", id_token));
+        sign_out.push(("id_token_hint", id_token));
+    }
+    let mut response = serde_json::to_value(tokens).unwrap_or_default();
+    let refresh_token = response.get("refresh_token").and_then(Value::as_str);
+    shown.extend(refresh_token.map(|token| decoded("Refresh token", "REFRESH_TOKEN", token)));
+    let has_refresh_token = refresh_token.is_some();
+    if let Some(members) = response.as_object_mut() {
+        // Each token is shown once.
+        members.retain(|name, _| !name.ends_with("_token"));
     }
     let page = DevTokens {
         tokens: shown,
-        response_json: serde_json::to_string_pretty(tokens).unwrap_or_default(),
+        response: claims(&response),
+        commands: commands(context, dev, has_refresh_token),
         sign_out_href: with_query(&context.app.path(&Route::EndSession), &sign_out),
     };
     context.page(StatusCode::OK, &page, None)
 }
 
-fn decoded(title: &str, token: &str) -> DevToken {
+/// Commands that do with the tokens what an application does.
+fn commands(context: &RequestContext, dev: &DevSite, has_refresh_token: bool) -> Vec<(String, String)> {
+    let url = |route: Route| context.app.url(&route);
+    let client = format!("--user {}:{}", dev.client_id, &*dev.client_secret);
+    let mut commands = vec![
+        (
+            "Ask who the user is",
+            format!(
+                "{CURL} --header \"Authorization: Bearer $ACCESS_TOKEN\" {}",
+                url(Route::UserInfo)
+            ),
+        ),
+        (
+            "Ask whether the access token is valid",
+            format!(
+                "{CURL} {client} --data \"token=$ACCESS_TOKEN\" {}",
+                url(Route::Introspect)
+            ),
+        ),
+    ];
+    if has_refresh_token {
+        commands.extend([
+            (
+                "Get new tokens",
+                format!(
+                    "{CURL} {client} --data grant_type=refresh_token --data \"refresh_token=$REFRESH_TOKEN\" {}",
+                    url(Route::Token)
+                ),
+            ),
+            (
+                "Revoke the refresh token",
+                format!("{CURL} {client} --data \"token=$REFRESH_TOKEN\" {}", url(Route::Revoke)),
+            ),
+        ]);
+    }
+    let named = |(name, command): (&str, String)| (name.to_owned(), command);
+    commands.into_iter().map(named).collect()
+}
+
+fn decoded(title: &str, variable: &str, token: &str) -> DevToken {
     let mut parts = token.split('.').map(|part| {
         let bytes = URL_SAFE_NO_PAD.decode(part).unwrap_or_default();
-        let value: Value = serde_json::from_slice(&bytes).unwrap_or_default();
-        serde_json::to_string_pretty(&value).unwrap_or_default()
+        claims(&serde_json::from_slice(&bytes).unwrap_or_default())
     });
     DevToken {
         title: title.to_owned(),
+        variable: variable.to_owned(),
         raw: token.to_owned(),
         header: parts.next().unwrap_or_default(),
-        payload: parts.next().unwrap_or_default(),
+        claims: parts.next().unwrap_or_default(),
     }
+}
+
+/// The members of an object; none of any other value.
+fn claims(value: &Value) -> Vec<DevClaim> {
+    let members = value.as_object().into_iter().flatten();
+    let claim = |(name, value): (&String, &Value)| {
+        let seconds = value.as_u64().filter(|_| TIMES.contains(&name.as_str()));
+        let time = seconds.map(|seconds| Timestamp::from_seconds(seconds).rfc3339());
+        DevClaim {
+            name: name.clone(),
+            value: value
+                .as_str()
+                .map_or_else(|| value.to_string(), ToOwned::to_owned),
+            time: time.map(|time| time.replace('T', " ").replace('Z', " UTC")),
+        }
+    };
+    members.map(claim).collect()
 }

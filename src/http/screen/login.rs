@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 
 use super::login_context;
 use super::login_context::LoginRequest;
-use super::{browser_redirect, csrf, device_cookie, federation, link, passkey, person};
+use super::{browser_redirect, csrf, device_cookie, federation, link, mark, passkey, person};
 use crate::federation::{Provider, authorization as authorization_of_providers};
 use crate::flow::Failure;
 use crate::flow::browser::Browser;
@@ -24,6 +24,9 @@ use crate::oauth::login::{LoginStep, ResolvedPurpose};
 use crate::observe::metrics::RefusalReason;
 use crate::pages::{Login, LoginProblem, ProviderChoice};
 use crate::route::Route;
+
+/// The parameter with which the page is shown although a user is signed in.
+pub(super) const OTHER_USER: &str = "other_user";
 
 /// The most characters of a user name that the page repeats.
 const MAX_USERNAME: usize = 256;
@@ -71,6 +74,10 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
                 }
                 None => draw(context, &login, problem, None),
             },
+            // The page for consent leads here if the application is meant for another user.
+            _ if query.get(OTHER_USER).is_some() && login.accepts_authentication => {
+                draw(context, &login, problem, None)
+            }
             _ => login_context::continue_login(context, &login).await,
         };
     }
@@ -284,6 +291,7 @@ fn draw(
         has_failed_often: is_about_attempts && attempt.is_some_and(|attempt| attempt.has_failed_often),
         issuer: context.app.core.policy.issuer.clone(),
         client_name,
+        mark: purpose.code_request().map(|(_, client)| mark(context, client)),
         takes_password,
         passkey,
         providers,

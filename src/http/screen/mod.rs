@@ -26,13 +26,28 @@ mod passkey;
 pub mod request_mail;
 pub mod second_factor;
 
+use crate::http::context::RequestContext;
 use crate::identity::User;
-use crate::pages::Person;
+use crate::oauth::Client;
+use crate::pages::{Mark, Person};
+use crate::route::Route;
 
 /// The user's names, as pages show them.
 pub fn person(user: &User) -> Person {
     Person {
         name: user.display_name().to_owned(),
         account_id: user.account_id.clone(),
+    }
+}
+
+/// The client, as pages show it.
+pub fn mark(context: &RequestContext, client: &Client) -> Mark {
+    let address = |version| {
+        let logo = Route::ClientLogo(format!("{}.{version}", client.client_uuid));
+        context.app.path(&logo)
+    };
+    Mark {
+        name: client.display_name().to_owned(),
+        logo: client.logo.as_ref().map(|logo| address(logo.version())),
     }
 }

@@ -75,7 +75,7 @@ fn a_present_session_can_be_continued_from_a_form_of_its_own() {
         ..Login::sample()
     };
     let html = render(&page);
-    assert_eq!(html.matches("<form").count(), 2);
+    assert_eq!(html.matches("<form class=\"stack\" method=\"post\"").count(), 2);
     assert_eq!(html.matches("name=\"csrf\"").count(), 2);
     assert!(has(
         &html,
@@ -245,35 +245,17 @@ fn each_section_of_the_account_has_its_own_address_and_leads_to_the_others() {
     }
 }
 
-/// A section with a hostile text in every field.
-pub(super) fn hostile_security() -> Security {
-    let evil = || HOSTILE.to_owned();
-    let moment = || Moment {
-        rfc3339: evil(),
-        seconds_ago: 0,
-    };
-    Security {
-        factors: vec![FactorLine {
-            id: evil(),
-            kind: FactorLineKind::Totp,
-            name: evil(),
-            added_at: moment(),
-            last_used_at: Some(moment()),
-        }],
-        passkeys: Some(PasskeySection {
-            challenge: Some((evil(), evil())),
-            rp_id: evil(),
-            rp_name: evil(),
-            user_id: evil(),
-            user_name: evil(),
-            display_name: evil(),
-            algorithms: evil(),
-            known: evil(),
-            again: evil(),
-            names: vec![(evil(), evil())],
-        }),
-        setup: None,
-        new_codes: Vec::new(),
-        href: evil(),
+#[test]
+fn each_token_is_there_once_with_a_button_that_copies_it() {
+    let page = DevTokens::sample();
+    let html = render(&page);
+    for token in &page.tokens {
+        assert_eq!(html.matches(&token.raw).count(), 1, "{}", token.title);
+        assert!(has(&html, "code", &[("id", token.variable.as_str())]));
+        assert!(has(
+            &html,
+            "button",
+            &[("data-copy", token.variable.as_str()), ("hidden", "")]
+        ));
     }
 }

@@ -161,6 +161,10 @@ with_factor_texts! { texts! {
     pub consent_device: &'static str,
     /// After it: a warning.
     pub consent_trust: &'static str,
+    /// The application registered itself; `{}` is the service.
+    pub consent_unverified: &'static str,
+    /// Link to sign in as another user.
+    pub consent_not_you: &'static str,
     /// A consent did not count, because a user has signed in since the page was shown.
     pub problem_consent_again: &'static str,
     /// Button.
@@ -259,6 +263,12 @@ with_factor_texts! { texts! {
     pub home_password: &'static str,
     /// Heading.
     pub home_endpoints: &'static str,
+    /// Heading.
+    pub home_commands: &'static str,
+    /// Button that copies a text.
+    pub copy: &'static str,
+    /// The same for a moment after that.
+    pub copied: &'static str,
     /// Heading, and link to the page with the mails of the development server.
     pub dev_mail_title: &'static str,
     /// What the page shows.

@@ -63,14 +63,14 @@ fn a_theme_is_read_from_its_folder_and_what_is_not_its_own_is_left_alone() {
     ] {
         assert!(theme.file(name).is_none(), "{name}");
     }
-    assert_eq!(themes.theme(Some("horizon")).name(), "horizon");
+    assert_eq!(themes.theme(Some("split")).name(), "split");
     assert_eq!(
         themes.theme(Some("gone")).name(),
         "acme",
         "the chosen theme stands in"
     );
     let names: Vec<_> = themes.current().names().into_iter().map(str::to_owned).collect();
-    assert_eq!(names, ["acme", "default", "horizon"]);
+    assert_eq!(names, ["acme", "default", "split"]);
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn a_language_file_that_is_wrong_leaves_the_themes_alone() {
     let said = themes.unread_languages();
     assert_eq!(said.len(), 2, "{said:?}");
     assert_eq!(said[1].place, "theme_dir/locales/xx.toml line 2");
-    let with_theme = themes.findings("horizon");
+    let with_theme = themes.findings("split");
     assert!(
         with_theme.ends_with(said),
         "the findings about a theme include them: {with_theme:?}"

@@ -157,7 +157,7 @@ pub(super) fn theme_template(data: &[u8]) -> bool {
         is_marked || !as_markup.iter().any(|markup| page.contains(markup)),
         "{page}"
     );
-    let findings = check_forms("page.html", &page, "", None);
+    let findings = check_forms("page.html", &page, "", None, None);
     let lower = page.to_ascii_lowercase();
     let is_form =
         |after: &str| after.starts_with(|c: char| c.is_ascii_whitespace() || matches!(c, '/' | '>'));

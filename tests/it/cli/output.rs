@@ -87,7 +87,7 @@ fn what_is_wrong_counts_when_nobody_reads_it() {
     let service = Service::with_client();
     fs::write(service.folder.path().join("bad.jsonl"), "{}\n").unwrap();
     service.json(&["client", "update", "web", "--theme", "gone", "--json"]);
-    let sound = unread(&service, &["doctor", "--json", "--theme", "horizon"]);
+    let sound = unread(&service, &["doctor", "--json", "--theme", "split"]);
     assert_eq!(code(&sound), Some(1), "{}", said(&sound));
     assert!(said(&sound).contains("must be mended"));
     service.json(&["client", "update", "web", "--theme", "", "--json"]);

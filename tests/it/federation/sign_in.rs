@@ -434,7 +434,7 @@ async fn the_answer_in_a_form_looks_and_speaks_as_the_application_asked() {
     let scene = scene_with(
         |client| {
             tied(client);
-            client.theme = Some("horizon".to_owned());
+            client.theme = Some("split".to_owned());
         },
         |_| {},
     )
@@ -449,5 +449,5 @@ async fn the_answer_in_a_form_looks_and_speaks_as_the_application_asked() {
     scene.vouch(&question, "u-1", &json!({}));
     let page = browser.fetch(&question.answer("code=c")).await;
     assert!(page.text().contains("card page-form-post"), "{}", page.text());
-    assert!(page.text().contains("<html lang=\"de\"") && page.text().contains("<body class=\"horizon\">"));
+    assert!(page.text().contains("<html lang=\"de\"") && page.text().contains("<body class=\"split\">"));
 }

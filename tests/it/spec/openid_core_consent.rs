@@ -45,7 +45,10 @@ async fn consent_is_asked_for_once_and_remembered() {
 async fn a_client_that_registered_itself_is_shown_with_where_access_goes() {
     let (server, acme, alice) = asking().await;
     let page = alice.browser().authorize(&acme.request()).await.sign_in().await;
-    assert!(!page.text().contains("acme.example"));
+    let unverified = EN
+        .consent_unverified
+        .replace("{}", "<bdi class=\"name\">idsvc</bdi>");
+    assert!(page.text().contains("acme.example") && !page.text().contains(&unverified));
     let sent_to = async |uri: &str| {
         let change = |client: &mut idsvc::oauth::Client| {
             client.origin = ClientOrigin::DynamicRegistration;
@@ -65,12 +68,10 @@ async fn a_client_that_registered_itself_is_shown_with_where_access_goes() {
     let host = EN
         .consent_host
         .replace("{}", "<bdi class=\"name\">evil.example</bdi>");
-    assert!(sent_to("https://evil.example:8443/cb").await.contains(&host));
-    assert!(
-        sent_to("http://127.0.0.1:7777/cb")
-            .await
-            .contains(EN.consent_device)
-    );
+    let page = sent_to("https://evil.example:8443/cb").await;
+    assert!(page.contains(&host) && page.contains(&unverified));
+    let page = sent_to("http://127.0.0.1:7777/cb").await;
+    assert!(page.contains(EN.consent_device) && page.contains(&unverified));
 }
 
 /// A denial counts even after a consent or a sign-out in another tab.
