@@ -8,11 +8,10 @@ use super::account_notice::{AccountNotice, CURRENT_PASSWORD, NEW_PASSWORD};
 use super::account_section::{AccountSection, SectionLink};
 use super::asset::File;
 use super::form::{PasswordField, Person, hidden};
-use super::moment::Moment;
 use super::security::Security;
 use super::self_service::SelfService;
 use super::text::PLACE;
-use super::{Page, ScopeLine, TemplateContext, Text};
+use super::{Page, TemplateContext, Text};
 
 /// Shows one section of a user's account. The forms of every section are posted to the address that shows it: a theme may
 /// have them all on one page.

@@ -1,7 +1,8 @@
 //! The account page in each of its states, for tests and previews.
 
 use super::ScopeLine;
-use super::account::{Account, ApplicationLine, SessionLine};
+use super::account::Account;
+use super::account_lines::{ApplicationLine, SessionLine};
 use super::account_notice::AccountNotice;
 use super::account_section::{AccountSection, SectionLink};
 use super::form::Person;

@@ -49,6 +49,7 @@ impl AccountSection {
         match self {
             Self::Profile => Icon::Account,
             Self::Password => Icon::Key,
+            Self::Security => Icon::Security,
             Self::Devices => Icon::Desktop,
             Self::Applications => Icon::Application,
             Self::Data => Icon::Data,

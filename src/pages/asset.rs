@@ -83,7 +83,12 @@ static EMBEDDED_FILES: LazyLock<[EmbeddedFile; 7]> = LazyLock::new(|| {
         EmbeddedFile::new(File::Submit, "submit", "js", SUBMIT.into()),
         EmbeddedFile::new(File::Reveal, "reveal", "js", REVEAL.into()),
         EmbeddedFile::new(File::Login, "login", "js", [REVEAL, PASSKEY].concat().into()),
-        EmbeddedFile::new(File::Account, "account", "js", [ACCOUNT, REVEAL, PASSKEY].concat().into()),
+        EmbeddedFile::new(
+            File::Account,
+            "account",
+            "js",
+            [ACCOUNT, REVEAL, PASSKEY].concat().into(),
+        ),
         EmbeddedFile::new(File::Copy, "copy", "js", COPY.into()),
         EmbeddedFile::new(File::Latin, "inter-latin", "woff2", LATIN.into()),
         EmbeddedFile::new(

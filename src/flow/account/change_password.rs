@@ -11,7 +11,7 @@ use crate::flow::browser::Browser;
 use crate::flow::login::session;
 use crate::flow::login::session::{AuthenticationEvent, DrawnSession, NewSession};
 use crate::flow::notice::DrawnNotice;
-use crate::flow::{Core, Failure};
+use crate::flow::{Core, Failure, failed_passwords};
 use crate::identity::User;
 use crate::limit::password_attempt::PasswordAttempt;
 use crate::mail::Content;

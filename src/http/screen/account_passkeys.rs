@@ -6,9 +6,7 @@ use uuid::Uuid;
 
 use crate::flow::Failure;
 use crate::flow::account::ActionResult;
-use crate::flow::account::passkeys::{
-    NewPasskey, PasskeyAddition, add_passkey, may_add, remove_passkey, rename_factor,
-};
+use crate::flow::account::passkeys::{NewPasskey, PasskeyAddition, add_passkey, may_add, rename_factor};
 use crate::flow::login::session::LiveSession;
 use crate::flow::passkey_challenge::{self, ChallengePlace};
 use crate::http::context::RequestContext;

@@ -3,7 +3,7 @@
 use ::http::{Method, StatusCode};
 
 use super::login_context::LoginRequest;
-use super::recover::sign_in_address;
+use super::request_mail::sign_in_address;
 use super::{browser_redirect, csrf, device_cookie, login_context};
 use crate::flow::login::second_factor::{self, PendingSignIn, SecondStep};
 use crate::flow::login::transaction::LoginContext;

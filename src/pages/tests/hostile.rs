@@ -1,6 +1,7 @@
 //! Texts of strangers stay text.
 
 use super::*;
+use crate::pages::security::{FactorLine, FactorLineKind};
 
 fn evil_person() -> Person {
     Person {

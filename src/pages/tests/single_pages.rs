@@ -1,7 +1,6 @@
 //! Rules for single pages.
 
 use super::*;
-use crate::pages::security::{FactorLine, FactorLineKind};
 
 #[test]
 fn the_sign_in_page_has_the_elements_that_scripts_look_for() {

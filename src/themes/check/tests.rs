@@ -123,7 +123,10 @@ fn an_optional_form_may_be_missing_but_not_sent_elsewhere() {
     assert_eq!(check_forms("login.html", "", &optional, None, None), []);
     assert_eq!(check_forms("login.html", FORM, &optional, None, None), []);
     let elsewhere = FORM.replace("/login", "/elsewhere");
-    assert_eq!(check_forms("login.html", &elsewhere, &optional, None, None).len(), 1);
+    assert_eq!(
+        check_forms("login.html", &elsewhere, &optional, None, None).len(),
+        1
+    );
 }
 
 #[test]
