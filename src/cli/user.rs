@@ -10,13 +10,12 @@ use zeroize::Zeroizing;
 use super::admin_connection::{AdminConnector, Records, unexpected};
 use super::output::{CliError, Output, moment, yes_no};
 use super::prompt;
-use super::user_link;
 use super::value_parsers::{change, warn_of_claims, without_line_end};
+use super::{user_factors, user_link};
 use crate::admin::SecretString;
 use crate::admin::user;
 use crate::admin::user::{AddUser, ListUsers, NewPassword, SetPassword, UpdateUser, UserFields, UserView};
 use crate::control::protocol::{Command, Reply};
-use crate::store::records::FailedPasswords;
 
 /// The verbs of users.
 #[derive(Debug, Subcommand)]
@@ -47,7 +46,9 @@ pub enum Verb {
     Disable(Who),
     /// Invite a person to create an account. The link is sent by mail, or printed if mail.url is not set
     Invite(user_link::Invite),
-    /// Print a link with which a user chooses a new password; with --mail, send it
+    /// Show the factors of a user: authenticator apps, passkeys, recovery codes
+    Factors(Who),
+    /// Print a link with which a user chooses a new password; with --mail, send it. With --factors, remove the factors
     Reset(user_link::Reset),
     /// Disable a user and end all their sessions and refresh tokens at once
     Lock(Who),
@@ -316,6 +317,7 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
         Verb::Disable(which) => Command::UserDisable(which.who),
         Verb::Invite(invite) => return user_link::invite(invite, connector, output),
         Verb::Reset(reset) => return user_link::reset(reset, connector, output),
+        Verb::Factors(which) => return user_factors::list(which.who, connector, output),
         Verb::Lock(which) => return user_link::lock(which.who, connector, output),
         Verb::Unlink(unlink) => {
             let question = format!(
@@ -458,9 +460,7 @@ fn show(view: &UserView, output: &mut Output<'_>) -> Result<(), CliError> {
         ("created_at", moment(view.created_at)),
         ("updated_at", moment(view.updated_at)),
     ];
-    if let Some(failed) = &view.failed_passwords {
-        facts.push(("failed_passwords", failures(failed)));
-    }
+    facts.extend(user_factors::facts(view));
     for (name, value) in &view.claims {
         // A text that looks like another JSON value is printed with quotes.
         let text = value
@@ -486,15 +486,4 @@ fn show(view: &UserView, output: &mut Output<'_>) -> Result<(), CliError> {
         output.hint("\nThe password is shown this once; only its hash is kept.");
     }
     Ok(())
-}
-
-/// The wrong passwords in a row, in words.
-fn failures(failed: &FailedPasswords) -> String {
-    let last = moment(failed.last_failed_at);
-    let limit = if failed.is_at_limit() {
-        ", which is the limit"
-    } else {
-        ""
-    };
-    format!("{} in a row{limit}, the last one at {last}", failed.count)
 }

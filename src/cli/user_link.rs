@@ -4,6 +4,7 @@ use clap::Args;
 
 use super::admin_connection::{AdminConnector, unexpected};
 use super::output::{CliError, Output, moment};
+use super::user_factors;
 use crate::admin::user::{InviteUser, LinkView, ResetUser};
 use crate::control::protocol::{Command, Reply};
 
@@ -30,6 +31,9 @@ pub struct Reset {
     /// Send the link to the user's e-mail address
     #[arg(long)]
     pub mail: bool,
+    /// Remove all factors of the user instead: authenticator apps, passkeys, recovery codes. The password stays
+    #[arg(long, conflicts_with = "mail")]
+    pub factors: bool,
 }
 
 /// Runs `invite`.
@@ -52,6 +56,9 @@ pub(super) fn reset(
     connector: &AdminConnector<'_>,
     output: &mut Output<'_>,
 ) -> Result<(), CliError> {
+    if reset.factors {
+        return user_factors::reset(reset.who, connector, output);
+    }
     let command = Command::UserReset(ResetUser {
         who: reset.who,
         mail: reset.mail,

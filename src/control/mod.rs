@@ -97,6 +97,8 @@ async fn dispatch(admin: Admin<'_>, command: Command) -> AdminResult<Reply> {
         Command::UserUnlink(request) => user_reply(user::unlink(admin, request).await?),
         Command::UserInvite(request) => Reply::UserLink(user::invite(admin, request).await?),
         Command::UserReset(request) => Reply::UserLink(user::reset(admin, request).await?),
+        Command::UserFactors(who) => Reply::UserFactors(user::factors(admin, &who)?),
+        Command::UserResetFactors(who) => Reply::UserFactors(user::reset_factors(admin, who).await?),
         Command::UserLock(who) => Reply::UserLocked(user::lock(admin, who).await?),
         Command::ProviderAdd(request) => provider_reply(provider::add(admin, *request).await?),
         Command::ProviderList => Reply::Providers(provider::list(admin)?),

@@ -23,7 +23,7 @@ use crate::admin::provider::{AddProvider, ProviderView, UpdateProvider};
 use crate::admin::session::{RevokeSessions, Revoked, SessionView};
 use crate::admin::user::{
     AddUser, InviteUser, LinkView, ListUsers, LockedUser, ResetUser, SetPassword, Unlink, UpdateUser,
-    UserView,
+    UserFactors, UserView,
 };
 use crate::store::StoreError;
 use crate::store::backup::BackupError;
@@ -104,6 +104,10 @@ pub enum Command {
     UserInvite(InviteUser),
     /// `user reset`.
     UserReset(ResetUser),
+    /// `user factors`.
+    UserFactors(String),
+    /// `user reset --factors`.
+    UserResetFactors(String),
     /// `user lock`.
     UserLock(String),
     /// `provider add`.
@@ -175,6 +179,7 @@ impl Command {
             | Self::RegistrationTokenList
             | Self::UserList(_)
             | Self::UserShow(_)
+            | Self::UserFactors(_)
             | Self::ProviderList
             | Self::ProviderShow(_)
             | Self::ProviderTest(_)
@@ -245,6 +250,8 @@ pub enum Reply {
     RegistrationTokenRemoved(Uuid),
     /// A link for a person.
     UserLink(LinkView),
+    /// The factors of a user.
+    UserFactors(UserFactors),
     /// A user who was locked out.
     UserLocked(LockedUser),
     /// One user.

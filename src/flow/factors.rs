@@ -1,5 +1,10 @@
 //! The factors of a user: read in one range, and bounded in number. Codes are matched here.
 
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::PoisonError;
+use std::time::Duration;
+
 use uuid::Uuid;
 
 use super::Core;
@@ -101,4 +106,47 @@ pub fn seal_seed(core: &Core, user: Uuid, seed: &TotpSeed) -> String {
 fn open_seed(core: &Core, user: Uuid, totp: &Totp) -> Option<TotpSeed> {
     let plain = core.sealer.open_base64(&Totp::context(user), &totp.sealed);
     TotpSeed::new(&plain.ok()?)
+}
+
+/// How many users have each kind of factor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FactorCounts {
+    /// Authenticator apps.
+    pub totp: u64,
+    /// Passkeys.
+    pub passkey: u64,
+}
+
+/// How long a count is reported before the rows are counted again.
+const COUNTED_EVERY: Duration = Duration::from_mins(10);
+
+/// How many users have each kind of factor. The rows are read at most every ten minutes.
+pub fn counts(core: &Core, now: Timestamp) -> Result<FactorCounts, StoreError> {
+    let mut known = core.factor_counts.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((at, counts)) = *known
+        && now.since(at) < COUNTED_EVERY
+    {
+        return Ok(counts);
+    }
+    let counts = core.store.read(count)?;
+    *known = Some((now, counts));
+    Ok(counts)
+}
+
+fn count(snapshot: &dyn Snapshot) -> Result<FactorCounts, StoreError> {
+    // The rows of a user are side by side.
+    let mut last: BTreeMap<&str, Uuid> = BTreeMap::new();
+    let mut counts = FactorCounts::default();
+    FACTORS.visit(snapshot, .., |(user, _), factor| {
+        let kind = factor.kind.name();
+        if last.insert(kind, user) != Some(user) {
+            match factor.kind {
+                FactorKind::Totp(_) => counts.totp += 1,
+                FactorKind::Passkey(_) => counts.passkey += 1,
+                FactorKind::RecoveryCodes(_) => {}
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(counts)
 }

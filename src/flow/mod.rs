@@ -52,10 +52,11 @@ use uuid::Uuid;
 
 pub use self::catalog::Catalog;
 use self::deliver::DeliveryWaiters;
+use self::factors::FactorCounts;
 use self::grant_policy::GrantPolicy;
 use self::login::finish_federation::PendingAnswers;
 use self::unknown_scopes::UnknownScopes;
-use crate::clock::Clock;
+use crate::clock::{Clock, Timestamp};
 use crate::federation::Upstreams;
 use crate::federation::upstreams::{OutboundPolicy, SetupError};
 use crate::jose::keyring::SignError;
@@ -158,6 +159,8 @@ pub struct Core {
     pending_answers: PendingAnswers,
     /// The user whose name was found last; read in place of an unknown one.
     last_found_user: Mutex<Uuid>,
+    /// How many users have which factor, and when they were counted.
+    factor_counts: Mutex<Option<(Timestamp, FactorCounts)>>,
 }
 
 impl Core {
@@ -189,6 +192,7 @@ impl Core {
             delivery_waiters: DeliveryWaiters::default(),
             pending_answers: PendingAnswers::default(),
             last_found_user: Mutex::default(),
+            factor_counts: Mutex::default(),
         })
     }
 

@@ -5,7 +5,7 @@ use ::http::header::{CONTENT_TYPE, HeaderValue};
 use ::http::{Method, Request, StatusCode};
 
 use crate::app::App;
-use crate::flow::deliver;
+use crate::flow::{deliver, factors};
 use crate::http::endpoint::health;
 use crate::http::response::{self, HttpResponse, empty};
 use crate::observe::metrics::MEDIA_TYPE;
@@ -50,7 +50,14 @@ fn readings(app: &App, of_server: &Readings) -> Readings {
         .is_none()
         .then(|| deliver::queue(&app.core).ok())
         .flatten();
+    let factors = store
+        .stalled()
+        .is_none()
+        .then(|| factors::counts(&app.core, app.core.clock.now()).ok())
+        .flatten();
     Readings {
+        totp_users: factors.map(|factors| factors.totp),
+        passkey_users: factors.map(|factors| factors.passkey),
         store_commits: stats.commits,
         store_writes: stats.transactions,
         store_failures: stats.failures,

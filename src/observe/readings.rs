@@ -148,6 +148,10 @@ readings! {
     mail_queue: Option<u64> = Gauge "idsvc_mail_queue",
     /// How long the oldest mail has waited, in seconds. 0 if none waits.
     oldest_mail: Option<u64> = Gauge "idsvc_mail_oldest_age_seconds",
+    /// Users who have an authenticator app, counted every ten minutes.
+    totp_users: Option<u64> = Gauge "idsvc_users_with_totp",
+    /// Users who have a passkey, counted every ten minutes.
+    passkey_users: Option<u64> = Gauge "idsvc_users_with_passkey",
     /// Memory of the process in bytes. Left out without /proc.
     resident_bytes: Option<u64> = Gauge "process_resident_memory_bytes",
     /// Open file descriptors of the process. Left out without /proc.

@@ -1,5 +1,6 @@
 //! Two steps of a sign-in: an authenticator app and recovery codes, without script.
 
+use idsvc::admin::user;
 use idsvc::flow::factors;
 use idsvc::identity::FactorKind;
 use idsvc::mail::Content;
@@ -12,6 +13,7 @@ use tokio::task::JoinSet;
 
 use crate::account_self_service::{at, form};
 use crate::harness::html::Form;
+use crate::harness::process::{Service, shown};
 use crate::harness::{Audit, Browser, Person, RelyingParty, Screen, Server};
 
 const STEP: u64 = 30;
@@ -533,4 +535,39 @@ async fn the_store_has_neither_seeds_nor_recovery_codes_in_the_clear() {
         }
     }
     assert_eq!(seen, 1);
+}
+
+#[tokio::test]
+async fn an_operator_sees_the_factors_of_a_user_and_removes_them() {
+    let (server, acme, alice) = scene().await;
+    enrol(&server, &alice.browser()).await;
+    server.mails().await;
+    let seen = user::factors(server.admin(), "alice@example.com").unwrap();
+    let kinds: Vec<_> = seen.factors.iter().map(|factor| factor.kind.as_str()).collect();
+    assert_eq!(kinds, ["totp", "recovery_codes"]);
+    assert_eq!(seen.factors[1].codes_left, Some(10));
+    let shown = user::show(server.admin(), "alice@example.com").unwrap();
+    assert_eq!(shown.factors, seen.factors);
+    let audit = Audit::listen();
+    let removed = user::reset_factors(server.admin(), "alice@example.com".to_owned()).await;
+    assert_eq!(removed.unwrap().factors, seen.factors);
+    assert_eq!(audit.take(&["factor_removed"]).len(), 2);
+    assert!(matches!(
+        server.mail().await.message.content,
+        Content::FactorRemoved { .. }
+    ));
+    let callback = half(&alice, &acme).await;
+    assert!(is_signed_in(&callback), "one step is enough");
+}
+
+#[test]
+fn the_commands_tell_of_factors_and_remove_them() {
+    let service = Service::new();
+    service.run(&["user", "add", "ada@example.com", "--generate-password"]);
+    let none = service.run(&["user", "factors", "ada@example.com"]);
+    assert!(shown(&none).contains("user ada@example.com has no factor"));
+    let reset = service.json(&["user", "reset", "ada@example.com", "--factors", "--json"]);
+    assert_eq!(reset["factors"], json!([]));
+    let both = service.run(&["user", "reset", "ada@example.com", "--factors", "--mail"]);
+    assert_eq!(both.status.code(), Some(2));
 }

@@ -1,5 +1,6 @@
 //! Users: add, show, update, remove, set the password.
 
+mod factors;
 mod link;
 mod list;
 mod password;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+pub use self::factors::{FactorView, UserFactors, factors, reset_factors};
 pub use self::link::{InviteUser, LinkView, LockedUser, ResetUser, invite, lock, reset};
 pub use self::list::{ListUsers, page};
 pub use self::password::NewPassword;
@@ -23,6 +25,7 @@ use super::{
     check_text, claim, not_found, provider,
 };
 use crate::flow::account::view::applications;
+use crate::flow::factors::of_user;
 use crate::flow::login::session;
 use crate::flow::or_refuse;
 use crate::flow::users::{end_sessions_and_families, remove_login_names, remove_user};
@@ -251,6 +254,7 @@ pub fn show(admin: Admin<'_>, who: &str) -> AdminResult<UserView> {
         Ok(Ok(UserView {
             applications: Some(applications(snapshot, &catalog, user.uuid, now)?),
             failed_passwords: FAILED_PASSWORDS.get(snapshot, &user.uuid)?,
+            factors: FactorView::all(&of_user(snapshot, user.uuid)?),
             ..UserView::of(&user, catalog.groups(), None)
         }))
     };

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
+use super::FactorView;
 use crate::admin::SecretString;
 use crate::clock::Timestamp;
 use crate::flow::account::view::Application;
@@ -59,6 +60,9 @@ pub struct UserView {
     /// The wrong passwords in a row, in the answer to `user show`. `None` if the last password was right.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_passwords: Option<FailedPasswords>,
+    /// The factors, in the answer to `user show`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub factors: Vec<FactorView>,
     /// Whether the user may be given tokens.
     pub enabled: bool,
     /// When the record was made.
@@ -88,6 +92,7 @@ impl UserView {
             identities: user.identities.clone(),
             applications: None,
             failed_passwords: None,
+            factors: Vec::new(),
             enabled: user.enabled,
             created_at: user.created_at,
             updated_at: user.updated_at,

@@ -1,0 +1,91 @@
+//! Runs `idsvc user factors` and `idsvc user reset --factors`.
+
+use super::admin_connection::{AdminConnector, unexpected};
+use super::output::{CliError, Output, moment};
+use crate::admin::user::{FactorView, UserFactors, UserView};
+use crate::control::protocol::{Command, Reply};
+use crate::store::records::FailedPasswords;
+
+/// Runs `factors`.
+pub(super) fn list(
+    who: String,
+    connector: &AdminConnector<'_>,
+    output: &mut Output<'_>,
+) -> Result<(), CliError> {
+    connector.run(Command::UserFactors(who), output, |reply, output| {
+        let factors = read(reply)?;
+        if output.json {
+            return output.document(&factors);
+        }
+        if factors.factors.is_empty() {
+            return output.line(&format!("user {} has no factor", factors.account_id));
+        }
+        for factor in &factors.factors {
+            output.line(&words(factor))?;
+        }
+        Ok(())
+    })
+}
+
+/// Runs `reset --factors`.
+pub(super) fn reset(
+    who: String,
+    connector: &AdminConnector<'_>,
+    output: &mut Output<'_>,
+) -> Result<(), CliError> {
+    connector.run(Command::UserResetFactors(who), output, |reply, output| {
+        let removed = read(reply)?;
+        if output.json {
+            return output.document(&removed);
+        }
+        let (account_id, count) = (&removed.account_id, removed.factors.len());
+        output.line(&format!("removed from user {account_id}: {count} factors"))?;
+        output.hint("The password stays. Sessions stay too; idsvc session revoke --user ends them.");
+        Ok(())
+    })
+}
+
+fn read(reply: Reply) -> Result<UserFactors, CliError> {
+    match reply {
+        Reply::UserFactors(factors) => Ok(factors),
+        _ => Err(unexpected()),
+    }
+}
+
+/// A factor in a line.
+pub(super) fn words(factor: &FactorView) -> String {
+    let mut words = vec![factor.kind.clone()];
+    if !factor.name.is_empty() {
+        words.push(format!("{:?}", factor.name));
+    }
+    words.extend(factor.codes_left.map(|left| format!("{left} left")));
+    words.push(format!("added {}", moment(factor.added_at)));
+    words.extend(factor.last_used_at.map(|at| format!("last used {}", moment(at))));
+    words.join(", ")
+}
+
+/// What `user show` says of factors, and of wrong passwords and codes in a row.
+pub(super) fn facts(view: &UserView) -> Vec<(&'static str, String)> {
+    let mut facts = Vec::new();
+    if let Some(failed) = &view.failed_passwords {
+        if failed.count > 0 {
+            facts.push(("failed_passwords", failures(failed)));
+        }
+        if failed.second_step > 0 {
+            facts.push(("failed_codes", format!("{} in a row", failed.second_step)));
+        }
+    }
+    facts.extend(view.factors.iter().map(|factor| ("factor", words(factor))));
+    facts
+}
+
+/// The wrong passwords in a row, in words.
+fn failures(failed: &FailedPasswords) -> String {
+    let last = moment(failed.last_failed_at);
+    let limit = if failed.is_at_limit() {
+        ", which is the limit"
+    } else {
+        ""
+    };
+    format!("{} in a row{limit}, the last one at {last}", failed.count)
+}
