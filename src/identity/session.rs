@@ -63,9 +63,9 @@ impl AuthenticationMethod {
         }
     }
 
-    /// How surely the user was authenticated, without a second step. `None` for an anonymous user.
-    pub fn level(&self) -> Option<AuthenticationLevel> {
-        level_of(self, None)
+    /// Whether it is a passkey.
+    pub fn is_passkey(&self) -> bool {
+        matches!(self, Self::Passkey { .. })
     }
 }
 

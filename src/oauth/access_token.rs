@@ -175,6 +175,12 @@ pub struct PresentedAccessToken {
     pub scope: Scope,
     /// The grant that it was issued for.
     pub grant_id: Uuid,
+    /// When the user signed in.
+    #[serde(default)]
+    pub auth_time: Option<Timestamp>,
+    /// How surely the user was authenticated.
+    #[serde(default)]
+    pub acr: Option<AuthenticationLevel>,
     /// What it is bound to.
     #[serde(default)]
     pub cnf: Option<Confirmation>,

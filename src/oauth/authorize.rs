@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use crate::clock::Timestamp;
 use crate::identity::{AuthenticationLevel, Session};
+use crate::oauth::acr::required_level;
 use crate::oauth::anonymous::AnonymousProof;
 use crate::oauth::client::{Client, GrantType};
 use crate::oauth::consent;
@@ -197,6 +198,9 @@ pub struct AuthorizationRequest {
     pub prompt: Prompt,
     /// The greatest age of the sign-in, in seconds.
     pub max_age: Option<u64>,
+    /// The level that the sign-in must have: see [`required_level`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub required_level: Option<AuthenticationLevel>,
     /// The user that the client expects.
     pub login_hint: Option<String>,
     /// The provider at which the client wants the user to sign in.
@@ -216,9 +220,6 @@ pub struct AuthorizationRequest {
     /// The anonymous user whom the sign-in upgrades, if the request was pushed with its refresh token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub anonymous: Option<AnonymousProof>,
-    /// The level that the sign-in must have, if one factor is not enough.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub required_level: Option<AuthenticationLevel>,
 }
 
 /// The key of a row that says that something was used.
@@ -258,7 +259,7 @@ impl AuthorizationRequest {
             Some(text) => ClaimsRequest::parse(text, &client.scope, scopes)
                 .map_err(|problem| Refusal::naming(ErrorCode::InvalidRequest, &problem.to_string()))?,
         };
-        let required_level = demands.required_level()?;
+        let required_level = required_level(parameters.get("acr_values"), demands.essential_acr.as_ref())?;
         let prompt = Prompt::parse(parameters.get("prompt").unwrap_or_default())
             .map_err(|problem| Refusal::naming(ErrorCode::InvalidRequest, &problem.to_string()))?;
         let hinted = hinted(parameters, prompt, read_hint)?;
@@ -281,22 +282,22 @@ impl AuthorizationRequest {
             dpop_jkt: dpop::requested_key(parameters)?,
             prompt,
             max_age: max_age(parameters)?,
+            required_level,
             login_hint: start_of("login_hint", 256),
             idp_hint: start_of("idp_hint", 64),
             subject,
             other_subjects,
             claims,
             ui_locales: start_of("ui_locales", 256),
-            required_level,
             use_key: None,
             anonymous: None,
             target,
         })
     }
 
-    /// Whether a sign-in of this level meets the demand of the client.
-    pub fn is_met_by(&self, level: Option<AuthenticationLevel>) -> bool {
-        self.required_level.is_none() || level >= self.required_level
+    /// Whether only a passkey meets the demand of the client.
+    pub fn demands_passkey(&self) -> bool {
+        self.required_level == Some(AuthenticationLevel::PhishingResistant)
     }
 
     /// Whether the response may still be sent to the client, whose record may have changed since the request. If the

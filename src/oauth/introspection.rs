@@ -5,6 +5,7 @@ use uuid::Uuid;
 
 use crate::clock::Timestamp;
 use crate::described::described;
+use crate::identity::AuthenticationLevel;
 use crate::jose::claims::Audience;
 use crate::oauth::confirmation::Confirmation;
 use crate::oauth::scope::Scope;
@@ -52,6 +53,12 @@ described! {
         /// The identifier of an access token; absent for a refresh token.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub jti: Option<Uuid>,
+        /// When the user signed in, in seconds since 1970 (RFC 9470 section 6.2); absent for a refresh token.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub auth_time: Option<Timestamp>,
+        /// How surely the user was authenticated (RFC 9470 section 6.2); absent for a refresh token.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub acr: Option<AuthenticationLevel>,
         /// What an access token is bound to: a key, as `{"jkt": "…"}` (RFC 9449 section 6.2), or a client certificate, as
         /// `{"x5t#S256": "…"}` (RFC 8705 section 3.2).
         #[serde(skip_serializing_if = "Option::is_none")]

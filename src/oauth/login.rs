@@ -114,7 +114,7 @@ impl ResolvedPurpose {
     /// Whether a user may sign in by this method.
     pub fn accepts(&self, factor: &AuthenticationMethod) -> bool {
         match self {
-            Self::Code { request, client } => client.accepts(factor) && request.is_met_by(factor.level()),
+            Self::Code { request, client } => client.accepts(factor) && (factor.is_passkey() || !request.demands_passkey()),
             Self::Account(_) => match factor {
                 AuthenticationMethod::Password
                 | AuthenticationMethod::Email
@@ -134,7 +134,7 @@ impl ResolvedPurpose {
     pub fn accepts_provider(&self, id: &str) -> bool {
         match self {
             Self::Code { request, client } => {
-                client.accepts_provider(id) && request.is_met_by(Some(AuthenticationLevel::OneFactor))
+                client.accepts_provider(id) && !request.demands_passkey()
             }
             Self::Account(_) => true,
         }
@@ -154,8 +154,16 @@ impl ResolvedPurpose {
     /// account page, which may need it.
     pub fn requires_second_factor(&self) -> bool {
         match self {
-            Self::Code { .. } => false,
+            Self::Code { .. } => self.required_level() >= Some(AuthenticationLevel::TwoFactors),
             Self::Account(account) => account.action_pending,
+        }
+    }
+
+    /// The level that the sign-in must have.
+    pub fn required_level(&self) -> Option<AuthenticationLevel> {
+        match self {
+            Self::Code { request, .. } => request.required_level,
+            Self::Account(_) => None,
         }
     }
 
@@ -360,6 +368,8 @@ pub struct SignedIn<'a> {
     pub id: Uuid,
     /// The session, which is live.
     pub session: &'a Session,
+    /// Whether the user can answer a second step. It is only looked up if the session has too low a level.
+    pub has_second_factor: bool,
     /// The consent that the user has given the client.
     pub consent: Option<&'a Consent>,
 }
@@ -384,6 +394,8 @@ pub struct CodeGrant {
 pub enum LoginStep {
     /// The user signs in, or chooses an account.
     SignIn,
+    /// The user, who is signed in, answers a second step.
+    SecondStep,
     /// The user is asked for consent.
     AskConsent,
     /// The client gets a code.
@@ -439,6 +451,21 @@ fn next_step_to_code(
             )
         } else {
             sign_in_or_refuse("another user than the requested one is signed in")
+        };
+    }
+    if session.level() < request.required_level {
+        return if !signed_in.has_second_factor {
+            refuse(
+                ErrorCode::UnmetAuthenticationRequirements,
+                "the user has no second factor",
+            )
+        } else if request.prompt.none {
+            refuse(
+                ErrorCode::InteractionRequired,
+                "the user has to answer a second step",
+            )
+        } else {
+            LoginStep::SecondStep
         };
     }
     let has_consented = is_settled && progress.consented;

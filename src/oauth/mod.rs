@@ -1,6 +1,7 @@
 //! The RFCs as types and pure decisions: functions of state, request and time.
 
 pub mod access_token;
+pub mod acr;
 pub mod anonymous;
 pub mod api;
 pub mod api_key;

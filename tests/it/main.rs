@@ -61,6 +61,7 @@ mod sign_in_state;
 mod snapshot;
 mod spec;
 mod state;
+mod step_up;
 mod sweep;
 mod theme;
 mod theme_cli;

@@ -19,7 +19,7 @@ use crate::harness::{Audit, Browser, Person, RelyingParty, Screen, Server};
 const STEP: u64 = 30;
 
 /// What a user's application holds: written without the service's own code.
-struct App {
+pub(crate) struct App {
     seed: Vec<u8>,
 }
 
@@ -53,7 +53,7 @@ impl App {
     }
 
     /// The code that it shows now, or so many steps later (RFC 6238).
-    fn code(&self, server: &Server, later: i64) -> String {
+    pub(crate) fn code(&self, server: &Server, later: i64) -> String {
         let step = server.app.core.clock.now().seconds() / STEP;
         let step = step.checked_add_signed(later).unwrap();
         let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, &self.seed);
@@ -71,7 +71,7 @@ impl App {
     }
 }
 
-async fn scene() -> (Server, RelyingParty, Person) {
+pub(crate) async fn scene() -> (Server, RelyingParty, Person) {
     let server = Server::start_with(|policy| policy.sends_mail = true).await;
     let acme = server.client("acme").await;
     let alice = server.user("alice").await;
@@ -89,7 +89,7 @@ fn recovery_codes(page: &Screen) -> Vec<String> {
 }
 
 /// Sets the application up in this browser. Also returns the recovery codes.
-async fn enrol(server: &Server, browser: &Browser) -> (App, Vec<String>) {
+pub(crate) async fn enrol(server: &Server, browser: &Browser) -> (App, Vec<String>) {
     let page = at(browser, "/account/security").await;
     let setup = browser.submit(&form(&page, "totp")).await;
     let app = App::of(&setup);
@@ -109,15 +109,15 @@ fn code_form(page: &Screen) -> Form {
 }
 
 /// Signs in with the password in a new browser, up to the second step.
-async fn half(alice: &Person, acme: &RelyingParty) -> Screen {
+pub(crate) async fn half(alice: &Person, acme: &RelyingParty) -> Screen {
     alice.browser().authorize(&acme.request()).await.sign_in().await
 }
 
-async fn type_code(page: &Screen, code: &str) -> Screen {
+pub(crate) async fn type_code(page: &Screen, code: &str) -> Screen {
     page.browser().submit(&code_form(page).with("code", code)).await
 }
 
-fn is_signed_in(page: &Screen) -> bool {
+pub(crate) fn is_signed_in(page: &Screen) -> bool {
     page.header("location")
         .is_some_and(|location| location.starts_with("https://acme.example/cb?code="))
 }

@@ -117,7 +117,7 @@ pub async fn begin_authorization(
     };
     anonymous_upgrade::record(&result);
     let (sealed, binding) = match result {
-        StepResult::SignIn | StepResult::AskConsent => {
+        StepResult::SignIn | StepResult::SecondStep | StepResult::AskConsent => {
             transaction::begin_transaction(core, purpose, browser, now)?
         }
         _ => Default::default(),

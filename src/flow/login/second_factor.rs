@@ -2,17 +2,17 @@
 
 use std::net::IpAddr;
 
-use super::sealed;
-use super::session::AuthenticationEvent;
+use super::session::{AuthenticationEvent, LiveSession};
 use super::start_session::{SessionStart, start_session};
 use super::transaction::{BrowserRedirect, Destination, LoginContext};
+use super::{sealed, session};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::factors::{Answer, has_second_factor, matching};
 use crate::flow::notice::DrawnNotice;
 use crate::flow::{Core, Failure, factors, failed_passwords};
-use crate::identity::{AuthenticationMethod, Factor, FactorKind, FirstFactor, LoginName, User};
-use crate::oauth::login::ResolvedPurpose;
+use crate::identity::{AuthenticationMethod, Factor, FactorKind, FirstFactor, LoginName, SecondFactor, User};
+use crate::oauth::login::{LoginStep, ResolvedPurpose};
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::password::PasswordHash;
@@ -69,6 +69,8 @@ pub struct PendingSignIn {
     /// The user.
     pub user: User,
     factors: Vec<(Uuid, Factor)>,
+    /// The session that is raised, if the user is signed in.
+    raised: Option<Uuid>,
 }
 
 impl PendingSignIn {
@@ -97,9 +99,15 @@ pub fn find(
     proof: &str,
     now: Timestamp,
 ) -> Result<Option<PendingSignIn>, Failure> {
-    let context = FirstFactor::sealing_context(login.transaction.id);
-    let Some(first) = sealed::open::<FirstFactor>(core, &context, proof) else {
-        return Ok(None);
+    let (first, raised) = match (&login.step, &login.session) {
+        (LoginStep::SecondStep, Some(live)) => (of_session(live, now), Some(live.id)),
+        _ => {
+            let context = FirstFactor::sealing_context(login.transaction.id);
+            match sealed::open::<FirstFactor>(core, &context, proof) {
+                Some(first) => (first, None),
+                None => return Ok(None),
+            }
+        }
     };
     Ok(core.store.read(|snapshot| {
         let user = USERS.get(snapshot, &first.user)?;
@@ -107,8 +115,29 @@ pub fn find(
             return Ok(None);
         };
         let factors = factors::of_user(snapshot, user.uuid)?;
-        Ok(Some(PendingSignIn { first, user, factors }))
+        Ok(Some(PendingSignIn {
+            first,
+            user,
+            factors,
+            raised,
+        }))
     })?)
+}
+
+/// A live session as the first step.
+fn of_session(live: &LiveSession, now: Timestamp) -> FirstFactor {
+    let session = &live.session;
+    FirstFactor {
+        user: live.user.uuid,
+        name: None,
+        factor: session.factor.clone(),
+        auth_time: session.auth_time,
+        was_asked_anew: session.was_asked_anew,
+        upstream_token: None,
+        password: live.user.password.as_ref().map(PasswordHash::fingerprint),
+        proven_at: now,
+        sends_notice: false,
+    }
 }
 
 /// The result of the second step.
@@ -126,6 +155,39 @@ pub enum SecondStep {
     Expired,
 }
 
+/// How the user has authenticated after both steps. The time of a session that is raised stays.
+pub(super) fn event_after(
+    core: &Core,
+    browser: &Browser,
+    pending: &PendingSignIn,
+    second_factor: SecondFactor,
+    now: Timestamp,
+) -> Result<AuthenticationEvent, StoreError> {
+    let first = &pending.first;
+    let notice = if first.sends_notice {
+        DrawnNotice::of_new_device(core, &pending.user, browser, now)?
+    } else {
+        None
+    };
+    let is_own = matches!(
+        first.factor,
+        AuthenticationMethod::Password | AuthenticationMethod::Email
+    );
+    Ok(AuthenticationEvent {
+        factor: first.factor.clone(),
+        second_factor: Some(second_factor),
+        auth_time: if is_own && pending.raised.is_none() {
+            Some(now)
+        } else {
+            first.auth_time
+        },
+        was_asked_anew: first.was_asked_anew,
+        upstream_token: first.upstream_token.clone(),
+        name: None,
+        notice,
+    })
+}
+
 /// Checks a code of the second step. If it is right, the code is used up and the session begins, in one transaction. Of
 /// two requests with the same code, one gets the session.
 pub async fn answer(
@@ -136,7 +198,8 @@ pub async fn answer(
     (typed, from): (&str, IpAddr),
     now: Timestamp,
 ) -> Result<SecondStep, Failure> {
-    let (first, user) = (pending.first.clone(), pending.user.uuid);
+    let (first, user, raised) = (pending.first.clone(), pending.user.uuid, pending.raised);
+    let (presented, lifetimes) = (browser.session.clone(), core.policy.lifetimes.session);
     let client_id = login.purpose.audit_name();
     let Some((id, answer)) = matching(core, user, &pending.factors, typed, now) else {
         count_wrong(core, user, now).await?;
@@ -154,28 +217,17 @@ pub async fn answer(
     if is_totp && core.store.read(is_at_limit)? {
         return Ok(SecondStep::AtLimit);
     }
-    let notice = if first.sends_notice {
-        DrawnNotice::of_new_device(core, &pending.user, browser, now)?
-    } else {
-        None
-    };
-    let is_own = matches!(
-        first.factor,
-        AuthenticationMethod::Password | AuthenticationMethod::Email
-    );
-    let event = AuthenticationEvent {
-        factor: first.factor.clone(),
-        second_factor: Some(answer.second_factor()),
-        auth_time: if is_own { Some(now) } else { first.auth_time },
-        was_asked_anew: first.was_asked_anew,
-        upstream_token: first.upstream_token.clone(),
-        name: None,
-        notice,
-    };
+    let event = event_after(core, browser, pending, answer.second_factor(), now)?;
     let started = start_session(core, browser, login, event, now, move |tx| {
         let Some(user) = USERS.get(&*tx, &user)?.filter(|user| first.is_valid(user, now)) else {
             return Ok(None);
         };
+        if let Some(raised) = raised {
+            let live = session::find(&*tx, presented.as_ref(), lifetimes, now)?;
+            if live.is_none_or(|live| live.id != raised || live.user.uuid != user.uuid) {
+                return Ok(None);
+            }
+        }
         let is_accepted = !(is_totp && is_at_limit(&*tx)?) && use_up(tx, (user.uuid, id), &answer, now)?;
         if !is_accepted {
             return Ok(None);

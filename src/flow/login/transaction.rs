@@ -23,6 +23,7 @@ use super::{anonymous_upgrade, sealed, session};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::client_lookup::{ClientLookup, find_client};
+use crate::flow::factors::has_second_factor;
 use crate::flow::{Core, Failure};
 use crate::identity::SessionLifetimes;
 use crate::oauth::authorize::{AuthorizationRequest, AuthorizationResponse, RefusedRequest, ResponseTarget};
@@ -45,7 +46,8 @@ pub enum Destination {
     SignIn(String),
     /// To the consent page of this sealed transaction.
     AskConsent(String),
-    /// To the page for the second step, with the sealed transaction and what was proven in it.
+    /// To the page for the second step, with the sealed transaction and what was proven in it. Nothing if the user is signed
+    /// in and the session is what was proven.
     SecondFactor(String, String),
     /// To the account page.
     Account(AccountLogin),
@@ -177,7 +179,7 @@ pub async fn load_login(
             return Ok(Err(LoginTransactionError::Expired));
         }
         let step = next_step(snapshot, &purpose, session.as_ref(), &record, now)?;
-        if !accepts_authentication && matches!(step, LoginStep::SignIn) {
+        if !accepts_authentication && matches!(step, LoginStep::SignIn | LoginStep::SecondStep) {
             return Ok(Err(LoginTransactionError::Expired));
         }
         Ok(Ok(LoginContext {
@@ -288,9 +290,15 @@ pub(in crate::flow) fn next_step(
         }
         _ => None,
     };
+    let lacks_level = |live: &&LiveSession| live.session.level() < purpose.required_level();
+    let has_second_factor = match session.filter(lacks_level) {
+        Some(live) => has_second_factor(snapshot, live.user.uuid)?,
+        None => false,
+    };
     let signed_in = session.map(|live| SignedIn {
         id: live.id,
         session: &live.session,
+        has_second_factor,
         consent: consent.as_ref(),
     });
     let mut step = purpose.next_step(signed_in, record.progress, now);
@@ -304,6 +312,7 @@ pub(in crate::flow) fn next_step(
 /// The result of a step, inside the transaction.
 pub(in crate::flow) enum StepResult {
     SignIn,
+    SecondStep,
     AskConsent,
     Issued(ResponseTarget, Option<LinkedUser>),
     Refused(Box<RefusedRequest>),
@@ -315,6 +324,7 @@ impl StepResult {
     pub(in crate::flow) fn without_code(step: LoginStep) -> Result<Self, Box<CodeGrant>> {
         match step {
             LoginStep::SignIn => Ok(Self::SignIn),
+            LoginStep::SecondStep => Ok(Self::SecondStep),
             LoginStep::AskConsent => Ok(Self::AskConsent),
             LoginStep::Refuse(refused) => Ok(Self::Refused(refused)),
             LoginStep::OpenAccount(account) => Ok(Self::OpenAccount(account)),
@@ -326,6 +336,7 @@ impl StepResult {
     pub(in crate::flow) fn destination(self, sealed: String, code: &DrawnCode, issuer: &str) -> Destination {
         match self {
             Self::SignIn => Destination::SignIn(sealed),
+            Self::SecondStep => Destination::SecondFactor(sealed, String::new()),
             Self::AskConsent => Destination::AskConsent(sealed),
             Self::Issued(target, _) => Destination::Respond(target.code(code.secret.reveal(), issuer)),
             Self::Refused(refused) => Destination::Respond(refused.response(issuer)),

@@ -140,6 +140,8 @@ pub fn introspect(
         aud: Some(claims.aud),
         iss: claims.iss,
         jti: Some(claims.jti),
+        auth_time: claims.auth_time,
+        acr: claims.acr,
         cnf: claims.cnf,
     })))
 }
@@ -224,6 +226,8 @@ fn refresh_token(
         aud: None,
         iss: core.policy.issuer.clone(),
         jti: None,
+        auth_time: None,
+        acr: None,
         cnf: None,
     })))
 }

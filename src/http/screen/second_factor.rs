@@ -42,7 +42,7 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
         Ok(request) => request,
         Err(page) => return *page,
     };
-    if !matches!(login.step, LoginStep::SignIn) || !login.accepts_authentication {
+    if !matches!(login.step, LoginStep::SignIn | LoginStep::SecondStep) || !login.accepts_authentication {
         return login_context::continue_login(context, &login).await;
     }
     let proof = parameters.get("proof").unwrap_or_default();

@@ -64,26 +64,6 @@ pub struct ClaimsDemands {
     pub essential_acr: Option<BTreeSet<String>>,
 }
 
-impl ClaimsDemands {
-    /// The least level of the essential `acr` values that a sign-in can have (OpenID Connect Core section 5.5.1.1). `None` if
-    /// every sign-in has it.
-    pub fn required_level(&self) -> Result<Option<AuthenticationLevel>, Refusal> {
-        let Some(values) = &self.essential_acr else {
-            return Ok(None);
-        };
-        if values.contains(AuthenticationLevel::OneFactor.as_str()) {
-            Ok(None)
-        } else if values.contains(AuthenticationLevel::PhishingResistant.as_str()) {
-            Ok(Some(AuthenticationLevel::PhishingResistant))
-        } else {
-            Err(Refusal::new(
-                ErrorCode::UnmetAuthenticationRequirements,
-                "none of the essential acr values can be met",
-            ))
-        }
-    }
-}
-
 /// The `claims` parameter is not a JSON object of the right shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("claims is not a JSON object of the form that OpenID Connect Core 5.5 describes")]

@@ -25,6 +25,8 @@ async fn an_access_token_is_told_of() {
     let tokens = acme.tokens(&alice.browser()).await;
     let expected = json!({
         "active": true,
+            "acr": "1",
+            "auth_time": START.seconds(),
         "scope": "openid authenticated",
         "client_id": "acme",
         "username": "alice@example.com",
