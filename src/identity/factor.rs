@@ -138,9 +138,6 @@ impl AuthenticationLevel {
     /// All levels, from the lowest.
     pub const ALL: [Self; 3] = [Self::OneFactor, Self::TwoFactors, Self::PhishingResistant];
 
-    /// The values of `acr` that tokens may have.
-    pub const ISSUED: [Self; 3] = Self::ALL;
-
     /// The value of `acr`.
     pub const fn as_str(self) -> &'static str {
         match self {

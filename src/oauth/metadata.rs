@@ -71,7 +71,7 @@ impl Metadata<'_> {
             "claim_types_supported": ["normal"],
             "claims_supported": self.claims,
             "claims_parameter_supported": true,
-            "acr_values_supported": AuthenticationLevel::ISSUED,
+            "acr_values_supported": AuthenticationLevel::ALL,
             "prompt_values_supported": prompt::supported(self.sign_up),
             "display_values_supported": ["page"],
             "ui_locales_supported": self.ui_locales,

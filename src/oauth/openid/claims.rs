@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::identity::{AuthenticationLevel, User};
-use crate::oauth::error::{ErrorCode, Refusal};
+use crate::identity::User;
 use crate::oauth::group::Groups;
 use crate::oauth::registered_scope::RegisteredScopes;
 use crate::oauth::scope::Scope;

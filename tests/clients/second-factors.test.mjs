@@ -1,0 +1,95 @@
+// Two steps of a sign-in, with an authenticator that was written elsewhere and without script.
+
+import assert from 'node:assert/strict';
+import { after, afterEach, before, describe, it } from 'node:test';
+import { Secret, TOTP } from 'otpauth';
+import { ALICE, Server } from './harness.mjs';
+import { dismiss, fitsTheScreen, keep, launch, quit, result, signIn, visitor } from './visitor.mjs';
+import { Website } from './website.mjs';
+
+const PHONE = { javaScriptEnabled: false, viewport: { width: 320, height: 640 } };
+
+let server;
+let website;
+let alice;
+
+before(async () => {
+  server = await Server.start({});
+  alice = await server.addAlice();
+  website = await Website.start();
+  await website.join(server, await server.addClient('web', website.redirectUri, '--name', 'Website'));
+  await launch(server);
+});
+
+after(async () => {
+  await quit();
+  await website?.stop();
+  await server?.stop();
+});
+
+afterEach(dismiss);
+
+/** The application of a person who types the key of the page. */
+async function application(page) {
+  const key = await page.locator('p[dir=ltr] code').innerText();
+  return new TOTP({ secret: Secret.fromBase32(key.replaceAll(' ', '')) });
+}
+
+async function enterCode(page, code) {
+  await page.locator('#code').fill(code);
+  await page.locator('main button[type=submit]').first().click();
+}
+
+/** Waits until the application shows another code: each works once. */
+async function nextCode(app, used) {
+  for (;;) {
+    const code = app.generate();
+    if (code !== used) return code;
+    await new Promise((resolve) => setTimeout(resolve, 500));
+  }
+}
+
+describe('second factors', () => {
+  it('a person sets up an app, signs in with its codes, and with a recovery code', async () => {
+    const page = await visitor(PHONE);
+    await page.goto(`${server.issuer}/account/security`);
+    await signIn(page, alice.password);
+    await page.getByRole('button', { name: 'Set up an authenticator app' }).click();
+    await page.locator('svg.qr').waitFor();
+    await keep(page, 'second-factors-setup');
+    await fitsTheScreen(page);
+    const app = await application(page);
+    const first = app.generate();
+    await enterCode(page, first);
+    await page.locator('.codes').waitFor();
+    await keep(page, 'second-factors-codes');
+    await fitsTheScreen(page);
+    const codes = await page.locator('.codes code').allInnerTexts();
+    assert.equal(codes.length, 10);
+    await page.getByRole('link', { name: 'I have kept the codes' }).click();
+    await keep(page, 'second-factors-list');
+    await fitsTheScreen(page);
+
+    const other = await visitor(PHONE);
+    await other.goto(website.start('web'));
+    await signIn(other, alice.password);
+    await other.locator('main.page-second-factor').waitFor();
+    await keep(other, 'second-factor');
+    await fitsTheScreen(other);
+    await enterCode(other, first);
+    await other.locator('#problem').waitFor();
+    await enterCode(other, await nextCode(app, first));
+    const { claims } = await result(other);
+    assert.deepEqual([claims.acr, claims.amr], ['2', ['pwd', 'otp', 'mfa']]);
+
+    const third = await visitor(PHONE);
+    await third.goto(website.start('web'));
+    await signIn(third, alice.password);
+    await third.getByRole('link', { name: 'Use a recovery code' }).click();
+    await keep(third, 'second-factor-recovery');
+    await enterCode(third, codes[0]);
+    assert.equal((await result(third)).claims.acr, '2');
+    const kinds = (await server.json('user', 'factors', ALICE)).factors.map((factor) => factor.kind);
+    assert.deepEqual(kinds, ['totp', 'recovery_codes']);
+  });
+});
