@@ -363,7 +363,9 @@ impl RequestContext {
             }
             let mut answer = response::no_store(response::html(status, drawn.html));
             headers::page(answer.headers_mut(), theme.policy());
-            self.keep_language(theme, &mut answer);
+            if page.address().is_some() {
+                self.keep_language(theme, &mut answer);
+            }
             answer
         })
     }

@@ -42,10 +42,11 @@ impl FirstFactor {
         format!("login_transaction/{transaction}/first_factor")
     }
 
-    /// Whether it still counts: it is recent, the user is enabled, and the password is the same.
+    /// Whether it still counts: it is recent, the user is enabled, and the password is the same and need not be changed.
     pub fn is_valid(&self, user: &User, now: Timestamp) -> bool {
         let is_recent = now < self.proven_at + Self::LIFETIME && !self.proven_at.is_ahead_of(now);
         let password = user.password.as_ref().map(PasswordHash::fingerprint);
-        is_recent && user.enabled && user.uuid == self.user && password == self.password
+        let must_change = user.must_change_password && self.factor == AuthenticationMethod::Password;
+        is_recent && user.enabled && user.uuid == self.user && password == self.password && !must_change
     }
 }

@@ -44,7 +44,11 @@ mod tests {
             (Some("2"), None, Ok(two)),
             (Some("2 1"), None, Ok(one)),
             (Some("phr 2"), None, Ok(two)),
-            (Some("phr"), None, Ok(Some(AuthenticationLevel::PhishingResistant))),
+            (
+                Some("phr"),
+                None,
+                Ok(Some(AuthenticationLevel::PhishingResistant)),
+            ),
             (None, Some("2"), Ok(two)),
             (Some("1"), Some("2"), Ok(two)),
             (Some("2"), Some("1"), Ok(two)),

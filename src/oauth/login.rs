@@ -114,7 +114,9 @@ impl ResolvedPurpose {
     /// Whether a user may sign in by this method.
     pub fn accepts(&self, factor: &AuthenticationMethod) -> bool {
         match self {
-            Self::Code { request, client } => client.accepts(factor) && (factor.is_passkey() || !request.demands_passkey()),
+            Self::Code { request, client } => {
+                client.accepts(factor) && (factor.is_passkey() || !request.demands_passkey())
+            }
             Self::Account(_) => match factor {
                 AuthenticationMethod::Password
                 | AuthenticationMethod::Email
@@ -133,9 +135,7 @@ impl ResolvedPurpose {
     /// Whether a user may sign in at the provider with this id.
     pub fn accepts_provider(&self, id: &str) -> bool {
         match self {
-            Self::Code { request, client } => {
-                client.accepts_provider(id) && !request.demands_passkey()
-            }
+            Self::Code { request, client } => client.accepts_provider(id) && !request.demands_passkey(),
             Self::Account(_) => true,
         }
     }

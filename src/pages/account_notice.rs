@@ -32,6 +32,8 @@ pub enum AccountNotice {
     FactorAdded,
     /// A passkey was added.
     PasskeyAdded,
+    /// A passkey has another name.
+    PasskeyRenamed,
     /// The passkey was not accepted.
     PasskeyRefused,
     /// A factor was removed.
@@ -62,7 +64,7 @@ pub enum AccountNotice {
 
 impl AccountNotice {
     /// Every notice, for tests and previews.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::PasswordChanged,
         Self::SignedOut,
         Self::Disconnected,
@@ -74,6 +76,7 @@ impl AccountNotice {
         Self::NotDeleted,
         Self::FactorAdded,
         Self::PasskeyAdded,
+        Self::PasskeyRenamed,
         Self::PasskeyRefused,
         Self::FactorRemoved,
         Self::TooManyFactors,
@@ -100,6 +103,7 @@ impl AccountNotice {
             Self::EmailRequested => Some("email"),
             Self::FactorAdded => Some("factor-added"),
             Self::PasskeyAdded => Some("passkey-added"),
+            Self::PasskeyRenamed => Some("passkey-renamed"),
             Self::FactorRemoved => Some("factor-removed"),
             Self::ActionPending => Some("nothing"),
             _ => None,
@@ -120,6 +124,7 @@ impl AccountNotice {
             Self::NotDeleted => "not-deleted",
             Self::FactorAdded => "factor-added",
             Self::PasskeyAdded => "passkey-added",
+            Self::PasskeyRenamed => "passkey-renamed",
             Self::PasskeyRefused => "passkey-refused",
             Self::FactorRemoved => "factor-removed",
             Self::TooManyFactors => "too-many-factors",
@@ -148,6 +153,7 @@ impl AccountNotice {
             Self::NotDeleted => AccountSection::Data,
             Self::FactorAdded
             | Self::PasskeyAdded
+            | Self::PasskeyRenamed
             | Self::PasskeyRefused
             | Self::FactorRemoved
             | Self::TooManyFactors => AccountSection::Security,
@@ -179,6 +185,7 @@ impl AccountNotice {
             Self::NotDeleted => text.problem_delete_confirm,
             Self::FactorAdded => text.security_added,
             Self::PasskeyAdded => text.passkey_added,
+            Self::PasskeyRenamed => text.passkey_renamed,
             Self::PasskeyRefused => text.problem_passkey_add,
             Self::FactorRemoved => text.security_removed,
             Self::TooManyFactors => text.problem_too_many_factors,

@@ -198,6 +198,7 @@ impl Page for AddressForm {
         Some(PageAddress {
             path: &self.action,
             transaction: &self.transaction,
+            kept: &[],
         })
     }
 

@@ -239,6 +239,7 @@ impl Page for Consent {
         Some(PageAddress {
             path: &self.action,
             transaction: &self.transaction,
+            kept: &[],
         })
     }
 

@@ -42,6 +42,8 @@ pub struct Login {
     pub by_mail: Option<String>,
     /// The signed-in user who may go on without a password, if the application asked for a choice.
     pub continue_as: Option<Person>,
+    /// The parameters of its address that show it as it is.
+    pub kept: Vec<(&'static str, String)>,
 }
 
 /// A provider at which users may sign in.
@@ -167,6 +169,7 @@ impl Login {
             sign_up: None,
             by_mail: None,
             continue_as: None,
+            kept: Vec::new(),
         }
     }
 
@@ -422,6 +425,7 @@ impl Page for Login {
         Some(PageAddress {
             path: &self.action,
             transaction: &self.transaction,
+            kept: &self.kept,
         })
     }
 

@@ -77,6 +77,8 @@ pub struct PageAddress<'a> {
     pub path: &'a str,
     /// The transaction.
     pub transaction: &'a str,
+    /// Further parameters.
+    pub kept: &'a [(&'static str, String)],
 }
 
 /// A page, ready to be drawn.

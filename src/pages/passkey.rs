@@ -19,6 +19,8 @@ pub struct PasskeyRequest {
     pub again: String,
     /// A credential id, base64url, that no user has. The browser is told to forget it.
     pub unknown: Option<String>,
+    /// The page on which people add a passkey, if the sign-in takes nothing else.
+    pub only_way: Option<String>,
 }
 
 impl PasskeyRequest {
@@ -30,18 +32,22 @@ impl PasskeyRequest {
             sealed: "c2VhbGVk".to_owned(),
             again: "/login?transaction=4lQ0bI2xQ9mN".to_owned(),
             unknown: None,
+            only_way: None,
         }
     }
 
     /// Draws the form. `fields` are the hidden fields of the page's forms.
     pub(super) fn draw(&self, action: &str, fields: &Markup, text: &Text<'_>) -> Markup {
         html! {
-            form.stack.passkey method="post" action=(action) hidden data-optional data-passkey="get" data-rp-id=(self.rp_id)
+            form.stack.passkey method="post" action=(action) hidden data-optional[self.only_way.is_none()] data-passkey="get" data-rp-id=(self.rp_id)
                 data-challenge=(self.challenge) data-again=(self.again) data-unknown=[&self.unknown] {
                 (fields)
                 (hidden("challenge", &self.sealed))
                 (hidden("passkey", ""))
                 button.button.button-quiet type="button" { (icon()) span { (text.passkey_sign_in) } }
+            }
+            @if let Some(href) = &self.only_way {
+                p.note { (text.passkeys_note) " " a href=(href) data-optional { (text.passkey_add) } }
             }
         }
     }

@@ -42,7 +42,10 @@ pub struct FactorLine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FactorLineKind {
     /// A passkey, and whether a provider syncs it.
-    Passkey { is_synced: bool },
+    Passkey {
+        /// Whether a provider syncs it.
+        is_synced: bool,
+    },
     /// An authenticator app.
     Totp,
     /// Recovery codes, of which so many are unused.

@@ -124,7 +124,8 @@ async fn try_change(
             let new = NewSession {
                 user: user.uuid,
                 event: AuthenticationEvent {
-                    second_factor: live.session.second_factor,
+                    // The password does not make an old second step recent.
+                    second_factor: live.session.second_factor.filter(|_| live.session.is_fresh(now)),
                     ..AuthenticationEvent::by_password(now)
                 },
                 device: here.device.clone(),

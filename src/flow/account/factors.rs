@@ -171,8 +171,11 @@ pub async fn confirm_totp(
     Ok(ActionResult::Done(TotpConfirmation::Added(texts)))
 }
 
-/// The session in which a factor was added counts as one that used it.
+/// The session in which a factor was added counts as one that used it, if it has a lower level.
 fn raise(tx: &mut dyn Tx, live: &LiveSession, now: Timestamp) -> Result<(), StoreError> {
+    if live.session.level() >= Some(AuthenticationLevel::TwoFactors) {
+        return Ok(());
+    }
     let raised = Session {
         second_factor: Some(live.session.second_factor.unwrap_or(SecondFactor::Totp)),
         last_used_at: now,

@@ -66,6 +66,7 @@ pub async fn add_passkey(
     };
     let place = ChallengePlace::Registration(live.id);
     let relying_party = core.policy.relying_party();
+    let relying_party = relying_party.filter(|_| !live.user.comes_from_provider());
     let challenge = passkey_challenge::open(core, place, &new.challenge, now);
     let (Some(relying_party), Some(challenge)) = (relying_party, challenge) else {
         return Ok(ActionResult::Done(PasskeyAddition::ChallengeOver));

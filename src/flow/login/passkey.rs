@@ -13,7 +13,7 @@ use crate::flow::factors;
 use crate::flow::passkey_challenge::{self, ChallengePlace, OpenedChallenge};
 use crate::flow::replay::{record_use, was_used};
 use crate::flow::{Core, Failure};
-use crate::identity::{AuthenticationMethod, Factor, FactorKind, Passkey};
+use crate::identity::{AuthenticationMethod, Factor, FactorKind, Passkey, User};
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::tables::{FACTORS, USERS};
@@ -59,7 +59,8 @@ struct FoundPasskey {
 ///
 /// The user is found by the user handle, and the passkey among the user's own (step 6). So a copy of a credential id in
 /// another account is never looked at. The signature is verified before the transaction. The transaction compares the
-/// passkey with the one that was verified, so that of two responses with one counter one is refused.
+/// passkey with the one that was verified, so that of two responses with one counter one is refused. A user who came from a
+/// provider signs in there, so that the provider can stop it.
 pub async fn sign_in(
     core: &Core,
     browser: &Browser,
@@ -176,7 +177,8 @@ async fn start(
         if was_used(&*tx, replay_key, now)? || FACTORS.get(&*tx, &key)?.as_ref() != Some(&verified) {
             return Ok(None);
         }
-        let Some(user) = USERS.get(&*tx, &key.0)?.filter(|user| user.enabled) else {
+        let may_sign_in = |user: &User| user.enabled && !user.comes_from_provider();
+        let Some(user) = USERS.get(&*tx, &key.0)?.filter(may_sign_in) else {
             return Ok(None);
         };
         record_use(tx, replay_key)?;

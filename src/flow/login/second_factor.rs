@@ -21,20 +21,22 @@ use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::{FACTORS, USERS};
 use uuid::Uuid;
 
-/// Whether the user has to answer a second step after this event. A provider decides about its own users, unless the
-/// sign-in requires a second factor.
+/// Whether the user has to answer a second step after this event. A provider decides about the users who came from it,
+/// unless the sign-in requires a second factor.
 pub(super) fn is_required(
     snapshot: &dyn Snapshot,
-    user: Uuid,
+    user: &User,
     purpose: &ResolvedPurpose,
     event: &AuthenticationEvent,
 ) -> Result<bool, StoreError> {
     let is_asked = match &event.factor {
         AuthenticationMethod::Password | AuthenticationMethod::Email => true,
-        AuthenticationMethod::Federated { .. } => purpose.requires_second_factor(),
+        AuthenticationMethod::Federated { .. } => {
+            purpose.requires_second_factor() || !user.comes_from_provider()
+        }
         AuthenticationMethod::Passkey { .. } | AuthenticationMethod::Anonymous => false,
     };
-    Ok(is_asked && event.second_factor.is_none() && has_second_factor(snapshot, user)?)
+    Ok(is_asked && event.second_factor.is_none() && has_second_factor(snapshot, user.uuid)?)
 }
 
 /// Sends the browser to the page for the second step, with what was proven.

@@ -116,7 +116,7 @@ where
             let Some((user, detail)) = identify(tx)? else {
                 return Ok(SessionStart::NoUser);
             };
-            if second_factor::is_required(&*tx, user.uuid, &purpose, &event)? {
+            if second_factor::is_required(&*tx, &user, &purpose, &event)? {
                 return Ok(SessionStart::SecondStep((user, detail)));
             }
             event.notice.iter().try_for_each(|notice| notice.put(tx))?;

@@ -1,11 +1,13 @@
 //! A user secures the account by the link of a notice.
 
+use uuid::Uuid;
+
 use super::{DrawnLink, find, use_up};
 use crate::clock::Timestamp;
 use crate::flow::login::session;
 use crate::flow::outbox::DrawnMail;
 use crate::flow::users::{end_sessions_and_families, replace_login_names};
-use crate::flow::{Core, Failure, users};
+use crate::flow::{Core, Failure, factors, users};
 use crate::identity::{LinkPurpose, LoginName, OneTimeLink, User};
 use crate::mail::{Content, Message};
 use crate::observe::audit;
@@ -13,7 +15,7 @@ use crate::observe::audit::Event;
 use crate::secret::{LinkSecret, Secret};
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
-use crate::store::tables::{USERS, USERS_BY_IDENTITY, USERS_BY_LOGIN_NAME};
+use crate::store::tables::{FACTORS, USERS, USERS_BY_IDENTITY, USERS_BY_LOGIN_NAME};
 
 /// The user whom a link of this purpose can secure. `None` if the user is disabled, the address has changed otherwise than
 /// the notice says, or another user has the address of the notice.
@@ -35,7 +37,8 @@ pub fn may_secure(snapshot: &dyn Snapshot, purpose: &LinkPurpose) -> Result<Opti
     Ok(USERS.get(snapshot, user)?.filter(is_same))
 }
 
-/// Ends all sessions and grants, removes the password, sets an address back that was changed, and sends a link to choose a
+/// Ends all sessions and grants, removes the password and the factors that were added since, sets an address back that was
+/// changed, and sends a link to choose a
 /// new password, in one transaction. Returns whether it was done.
 ///
 /// The link of the notice does not set a password itself. It lasts for a week, and other people may have a copy of the mail.
@@ -45,7 +48,12 @@ pub async fn secure_account(
     now: Timestamp,
 ) -> Result<bool, Failure> {
     let link = core.store.read(|snapshot| find(snapshot, secret, now))?;
-    let Some(purpose) = link.map(|link| link.purpose) else {
+    let Some(OneTimeLink {
+        purpose,
+        expires_at: link_expires_at,
+        ..
+    }) = link
+    else {
         return Ok(false);
     };
     let LinkPurpose::SecureAccount { user, email, .. } = purpose.clone() else {
@@ -81,6 +89,7 @@ pub async fn secure_account(
         if user.email.as_ref() != Some(&email) {
             set_address_back(tx, &mut user, &email)?;
         }
+        remove_factors_since(tx, user.uuid, link_expires_at)?;
         user.password = None;
         user.updated_at = now;
         USERS.put(tx, &user.uuid, &user)?;
@@ -95,6 +104,16 @@ pub async fn secure_account(
     audit::record(&Event::AccountSecured { user });
     session::record_ended(core, ended, now);
     Ok(true)
+}
+
+/// Removes the factors that were added since the notice, whose link expires at this time.
+fn remove_factors_since(tx: &mut dyn Tx, user: Uuid, link_expires_at: Timestamp) -> Result<(), StoreError> {
+    for (id, factor) in factors::of_user(&*tx, user)? {
+        if factor.added_at + OneTimeLink::NOTICE_LIFETIME >= link_expires_at {
+            FACTORS.remove(tx, &(user, id))?;
+        }
+    }
+    Ok(())
 }
 
 /// Sets the previous address, and removes the accounts at providers that were linked since it was replaced: a provider may

@@ -73,13 +73,14 @@ impl PasskeyAction {
             }
             Self::Rename { id, name } => {
                 let renamed = rename_factor(core, &browser, id, &name, now).await?;
-                Ok(renamed.map(|()| AccountNotice::ProfileEdited))
+                Ok(renamed.map(|()| AccountNotice::PasskeyRenamed))
             }
         }
     }
 }
 
-/// What the section shows. `None` if the service has no host name, or if the user cannot sign in with a passkey.
+/// What the section shows. `None` if the service has no host name, or if the user came from a provider
+/// and signs in there.
 pub(super) fn section(
     context: &RequestContext,
     live: &LiveSession,
@@ -87,6 +88,9 @@ pub(super) fn section(
 ) -> Option<PasskeySection> {
     let core = &context.app.core;
     let relying_party = core.policy.relying_party()?;
+    if live.user.comes_from_provider() {
+        return None;
+    }
     let mut known = Vec::new();
     let mut names = Vec::new();
     for (id, factor) in factors {

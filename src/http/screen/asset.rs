@@ -5,6 +5,7 @@ use std::time::Duration;
 use ::http::StatusCode;
 use ::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderMap, HeaderValue};
 use bytes::Bytes;
+use uuid::Uuid;
 
 use crate::app::PublishedDocument;
 use crate::http::context::RequestContext;
@@ -34,9 +35,8 @@ pub fn of_theme(context: &RequestContext, path: &str) -> HttpResponse {
 pub fn of_client(context: &RequestContext, file: &str) -> HttpResponse {
     let catalog = context.app.core.catalog();
     let found = file.split_once('.').and_then(|(id, version)| {
-        let client = catalog
-            .clients()
-            .find(|client| client.client_uuid.to_string() == id)?;
+        let id: Uuid = id.parse().ok()?;
+        let client = catalog.clients().find(|client| client.client_uuid == id)?;
         client.logo.as_ref().filter(|logo| logo.version() == version)
     });
     match found {

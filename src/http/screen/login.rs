@@ -109,7 +109,11 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
                     unknown_passkey: refused.unknown,
                     ..FailedAttempt::default()
                 };
-                redraw(context, &login.sealed, refused.problem, Some(&attempt)).await
+                let mut page = redraw(context, &login.sealed, refused.problem, Some(&attempt)).await;
+                if let Some(seconds) = refused.retry_after {
+                    error::set_retry_after(&mut page, seconds);
+                }
+                page
             }
             Err(failure) => error::failed_page(context, &failure),
         };
@@ -269,7 +273,14 @@ fn draw(
         ),
     };
     let unknown = attempt.and_then(|attempt| attempt.unknown_passkey.clone());
-    let passkey = passkey::request(context, login, unknown);
+    let kept = kept_parameters(context);
+    let mut passkey = passkey::request(context, login, unknown, &kept);
+    if let Some(passkey) = passkey
+        .as_mut()
+        .filter(|_| !takes_password && providers.is_empty())
+    {
+        passkey.only_way = Some(context.app.path(&Route::AccountSecurity));
+    }
     let has_way = takes_password || passkey.is_some() || !providers.is_empty();
     let problem = if has_way || offered_session.is_some() {
         problem.or(purpose_problem)
@@ -301,6 +312,7 @@ fn draw(
         by_mail: (takes_password && context.app.core.policy.offers_email_sign_in())
             .then(|| page_of(Route::SignInByMail)),
         continue_as: offered_session.map(|live| person(&live.user)),
+        kept,
     };
     let status = match problem {
         Some(LoginProblem::Busy | LoginProblem::OutOfMemory) => StatusCode::SERVICE_UNAVAILABLE,
@@ -313,6 +325,14 @@ fn draw(
         error::set_retry_after(&mut answer, error::RETRY_SECONDS);
     }
     answer
+}
+
+/// The parameters that make the page what it is. They stay if the reader chooses another language.
+fn kept_parameters(context: &RequestContext) -> Vec<(&'static str, String)> {
+    let query = context.query().unwrap_or_default();
+    let kept = [OTHER_USER, "sign_in", "problem"].into_iter();
+    kept.filter_map(|name| Some((name, query.get(name)?.to_owned())))
+        .collect()
 }
 
 fn form(id: Uuid) -> String {

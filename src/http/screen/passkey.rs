@@ -12,15 +12,20 @@ use crate::flow::passkey_challenge::{self, ChallengePlace};
 use crate::http::context::RequestContext;
 use crate::http::request::Parameters;
 use crate::http::response::HttpResponse;
+use crate::oauth::redirect_uri::with_query;
 use crate::pages::{LoginProblem, PasskeyRequest};
 use crate::route::Route;
 use crate::webauthn::response::AuthenticationResponse;
+
+/// The name under which refused passkeys are counted, for each address and network, as wrong credentials of a client are.
+const LIMITED: &[u8] = b"(passkey)";
 
 /// The form of the page. `unknown` is a credential id that no user has. `None` if nobody can sign in with a passkey here.
 pub(super) fn request(
     context: &RequestContext,
     login: &LoginContext,
     unknown: Option<String>,
+    kept: &[(&'static str, String)],
 ) -> Option<PasskeyRequest> {
     let core = &context.app.core;
     let relying_party = core
@@ -33,8 +38,15 @@ pub(super) fn request(
         rp_id: relying_party.id,
         challenge: challenge.value,
         sealed: challenge.sealed,
-        again: browser_redirect::page_address(context, &Route::Login, &login.sealed),
+        again: with_query(
+            &browser_redirect::page_address(context, &Route::Login, &login.sealed),
+            &kept
+                .iter()
+                .map(|(name, value)| (*name, value.as_str()))
+                .collect::<Vec<_>>(),
+        ),
         unknown,
+        only_way: None,
     })
 }
 
@@ -44,6 +56,8 @@ pub(super) struct RefusedPasskey {
     pub(super) problem: LoginProblem,
     /// The credential id, base64url, if no user has it.
     pub(super) unknown: Option<String>,
+    /// After how many seconds the person may try again, if there were too many attempts.
+    pub(super) retry_after: Option<u64>,
 }
 
 impl From<LoginProblem> for RefusedPasskey {
@@ -51,6 +65,7 @@ impl From<LoginProblem> for RefusedPasskey {
         Self {
             problem,
             unknown: None,
+            retry_after: None,
         }
     }
 }
@@ -62,6 +77,14 @@ pub(super) async fn submit(
     login: &LoginContext,
     form: &Parameters,
 ) -> Result<Result<HttpResponse, RefusedPasskey>, Failure> {
+    let (limits, from) = (&context.app.limits, context.client_address());
+    if let Err(wait) = limits.may_authenticate(LIMITED, from, context.now) {
+        context.log_refusal("throttled", "too many passkeys were refused");
+        return Ok(Err(RefusedPasskey {
+            retry_after: Some(wait.seconds()),
+            ..LoginProblem::Throttled.into()
+        }));
+    }
     let response = match AuthenticationResponse::parse(form.get("passkey").unwrap_or_default()) {
         Ok(response) => response,
         Err(error) => {
@@ -72,13 +95,21 @@ pub(super) async fn submit(
     let credentials = PasskeyCredentials {
         response,
         challenge: form.get("challenge").unwrap_or_default().to_owned(),
-        from: context.client_address(),
+        from,
     };
-    let refused = match sign_in(&context.app.core, browser, login, &credentials, context.now).await? {
+    let result = sign_in(&context.app.core, browser, login, &credentials, context.now).await?;
+    if matches!(
+        result,
+        PasskeySignIn::Unknown | PasskeySignIn::Refused(_) | PasskeySignIn::Void
+    ) {
+        limits.authentication_failed(LIMITED, from, context.now);
+    }
+    let refused = match result {
         PasskeySignIn::Done(redirect) => return Ok(Ok(browser_redirect::send(context, redirect))),
         PasskeySignIn::Unknown => RefusedPasskey {
             problem: LoginProblem::PasskeyUnknown,
             unknown: Some(URL_SAFE_NO_PAD.encode(&credentials.response.credential_id)),
+            retry_after: None,
         },
         PasskeySignIn::Refused(error) => {
             context.log_refusal("passkey", &error.to_string());

@@ -42,13 +42,17 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
         Ok(request) => request,
         Err(page) => return *page,
     };
-    if !matches!(login.step, LoginStep::SignIn | LoginStep::SecondStep) || !login.accepts_authentication {
+    if !login.accepts_authentication {
         return login_context::continue_login(context, &login).await;
     }
     let proof = parameters.get("proof").unwrap_or_default();
+    // Another user may be signed in: then the proof of this one continues.
+    let is_asked = matches!(login.step, LoginStep::SignIn | LoginStep::SecondStep);
+    let signed_in = login.session.as_ref().map(|live| live.user.uuid);
     let pending = match second_factor::find(&context.app.core, &login, proof, context.now) {
-        Ok(Some(pending)) => pending,
-        Ok(None) => return response::redirect_303(&sign_in_address(context, &login)),
+        Ok(Some(pending)) if is_asked || signed_in != Some(pending.user.uuid) => pending,
+        Ok(_) if !is_asked => return login_context::continue_login(context, &login).await,
+        Ok(_) => return response::redirect_303(&sign_in_address(context, &login)),
         Err(failure) => return error::failed_page(context, &failure),
     };
     let request = SecondFactorRequest {
@@ -109,7 +113,9 @@ impl SecondFactorRequest<'_> {
     fn draw(&self, context: &RequestContext, problem: Option<SecondFactorProblem>) -> HttpResponse {
         let cookie = context.cookie(Cookie::Browser).unwrap_or_default();
         let here = address(context, &self.login.sealed, self.proof);
-        let other = if self.is_recovery {
+        let is_at_limit = problem == Some(SecondFactorProblem::Limit);
+        let is_recovery = self.is_recovery || is_at_limit && self.pending.has_recovery_codes();
+        let other = if is_recovery {
             self.pending.has_totp().then_some(here)
         } else {
             let has_codes = self.pending.has_recovery_codes();
@@ -120,7 +126,7 @@ impl SecondFactorRequest<'_> {
             transaction: self.login.sealed.clone(),
             proof: self.proof.to_owned(),
             csrf: csrf::token(cookie, &form(self.login)),
-            is_recovery: self.is_recovery,
+            is_recovery,
             other,
             problem,
             sign_in: sign_in_address(context, self.login),

@@ -186,12 +186,14 @@ fn hostile_values_stay_text_on_every_page() {
     let theme = Theme::load(&source, "/id", Some(Arc::new(built_in(themes::DEFAULT)))).unwrap();
     let login = Login {
         takes_password: true,
+        kept: vec![("problem", evil())],
         passkey: Some(PasskeyRequest {
             rp_id: evil(),
             challenge: evil(),
             sealed: evil(),
             again: evil(),
             unknown: Some(evil()),
+            only_way: Some(evil()),
         }),
         providers: Vec::new(),
         action: evil(),

@@ -89,6 +89,8 @@ macro_rules! with_factor_texts {
             pub problem_passkey_add: &'static str,
             /// It was done.
             pub passkey_added: &'static str,
+            /// A passkey has another name.
+            pub passkey_renamed: &'static str,
         }
     };
 }
