@@ -101,15 +101,14 @@ pub fn find(
     proof: &str,
     now: Timestamp,
 ) -> Result<Option<PendingSignIn>, Failure> {
-    let (first, raised) = match (&login.step, &login.session) {
-        (LoginStep::SecondStep, Some(live)) => (of_session(live, now), Some(live.id)),
-        _ => {
-            let context = FirstFactor::sealing_context(login.transaction.id);
-            match sealed::open::<FirstFactor>(core, &context, proof) {
-                Some(first) => (first, None),
-                None => return Ok(None),
-            }
-        }
+    let (first, raised) = if let (LoginStep::SecondStep, Some(live)) = (&login.step, &login.session) {
+        (of_session(live, now), Some(live.id))
+    } else {
+        let context = FirstFactor::sealing_context(login.transaction.id);
+        let Some(first) = sealed::open::<FirstFactor>(core, &context, proof) else {
+            return Ok(None);
+        };
+        (first, None)
     };
     Ok(core.store.read(|snapshot| {
         let user = USERS.get(snapshot, &first.user)?;
