@@ -4,7 +4,7 @@ use idsvc::pages::text::EN;
 use serde_json::json;
 
 use crate::harness::relying_party::AuthorizationRequest;
-use crate::harness::{RelyingParty, Server};
+use crate::harness::{Browser, RelyingParty};
 use crate::second_factor::{enrol, half, is_signed_in, scene, type_code};
 
 const STEP: u64 = 30;
@@ -15,12 +15,7 @@ fn essential(acme: &RelyingParty, values: &[&str]) -> AuthorizationRequest {
 }
 
 /// What the application gets at once, without a page.
-async fn silent(
-    server: &Server,
-    request: &AuthorizationRequest,
-    browser: &crate::harness::Browser,
-) -> String {
-    let _ = server;
+async fn silent(request: &AuthorizationRequest, browser: &Browser) -> String {
     let silent = request.clone().with("prompt", "none");
     browser.authorize(&silent).await.callback().error()
 }
@@ -38,7 +33,7 @@ async fn a_live_session_is_asked_for_the_second_step_only_and_keeps_its_time() {
         acme.request().with("acr_values", "phr 2"),
         acme.request().with("acr_values", "2 urn:example:gold"),
     ] {
-        assert_eq!(silent(&server, &request, &browser).await, "interaction_required");
+        assert_eq!(silent(&request, &browser).await, "interaction_required");
     }
     let asked = browser.authorize(&essential(&acme, &["2", "phr"])).await;
     assert_eq!(
@@ -73,7 +68,7 @@ async fn a_live_session_is_asked_for_the_second_step_only_and_keeps_its_time() {
 
 #[tokio::test]
 async fn what_cannot_be_met_is_refused() {
-    let (server, acme, alice) = scene().await;
+    let (_server, acme, alice) = scene().await;
     let browser = alice.browser();
     acme.tokens(&browser).await;
     for request in [
@@ -85,7 +80,7 @@ async fn what_cannot_be_met_is_refused() {
         let answer = browser.authorize(&request).await.callback();
         assert_eq!(answer.error(), "unmet_authentication_requirements");
         assert_eq!(
-            silent(&server, &request, &browser).await,
+            silent(&request, &browser).await,
             "unmet_authentication_requirements"
         );
     }
