@@ -111,6 +111,11 @@
 //! [`flow::login::start_session`]. The same transaction marks the answer as used. An exchanged token meets the same two
 //! rules in [`flow::token::jwt_bearer`].
 //!
+//! A passkey comes back in a form of the sign-in page. The page has a challenge, which is sealed for the login transaction
+//! ([`flow::passkey_challenge`]). [`flow::login::passkey`] finds the user by the handle that the authenticator returns, and
+//! has [`webauthn`] verify the response. Then it joins [`flow::login::start_session`] too, and the same transaction marks
+//! the challenge as used.
+//!
 //! A client may show a certificate (RFC 8705), at a listener of its own. `net` asks for it and verifies that the client
 //! has the key. Each request gets the chain, and [`oauth::client_auth`] decides by the record of the client whether the
 //! certificate authenticates it. [`oauth::confirmation`] says what a token is bound to: a key, or a certificate.

@@ -102,8 +102,8 @@ described! {
         /// When the user signed in, in seconds since 1970; absent if a provider does not say it.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub auth_time: Option<Timestamp>,
-        /// How surely the user was authenticated (RFC 9068 section 2.2.1): `1` by one factor, `2` by two; absent for an
-        /// anonymous user, and if the client acts for itself.
+        /// How surely the user was authenticated (RFC 9068 section 2.2.1): `1` by one factor, `2` by two, `phr` by a
+        /// passkey; absent for an anonymous user, and if the client acts for itself.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub acr: Option<AuthenticationLevel>,
         /// The grant: one sign-in at one client, or the client itself if it acts for itself. To revoke is to end a grant,

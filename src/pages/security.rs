@@ -41,7 +41,7 @@ pub struct FactorLine {
 /// What a factor is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FactorLineKind {
-    /// A passkey, and whether a provider syncs it.
+    /// A passkey.
     Passkey {
         /// Whether a provider syncs it.
         is_synced: bool,

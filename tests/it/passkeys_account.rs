@@ -202,6 +202,7 @@ async fn passkeys_change_only_after_a_recent_sign_in_with_all_factors() {
         .unwrap();
     let one_factor = at_security(&browser).await;
     assert!(data(&one_factor, "challenge").is_none());
+    let removal = form(&one_factor, "factors").with("factor", &id.to_string());
     assert_eq!(browser.submit(&removal).await.page(), "/login");
     assert_eq!(stored(&server, &alice).len(), 2);
 

@@ -1,13 +1,14 @@
 //! A user exports what the service knows of them.
 
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use super::ActionResult;
 use super::view::{Account, Application, view};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::{Core, Failure};
-use crate::identity::{LinkedIdentity, Session};
+use crate::identity::{Factor, LinkedIdentity, Session};
 
 /// The data of the signed-in user as JSON, with the names of the standard claims. Secrets and digests are not in it.
 pub async fn export_data(
@@ -50,6 +51,14 @@ fn document(core: &Core, account: &Account) -> Value {
             "scope": application.scope,
         })
     };
+    let factor = |(_, factor): &(Uuid, Factor)| {
+        json!({
+            "kind": factor.kind.name(),
+            "name": factor.name,
+            "added_at": factor.added_at.rfc3339(),
+            "last_used_at": factor.last_used_at.map(Timestamp::rfc3339),
+        })
+    };
     json!({
         "sub": user.uuid,
         "account_id": user.account_id,
@@ -65,6 +74,7 @@ fn document(core: &Core, account: &Account) -> Value {
         "groups": core.catalog().groups().of(user),
         "has_password": user.password.is_some(),
         "identities": user.identities.iter().map(identity).collect::<Vec<_>>(),
+        "factors": account.factors.iter().map(factor).collect::<Vec<_>>(),
         "sessions": account.sessions.iter().map(|(_, of)| session(of)).collect::<Vec<_>>(),
         "applications": account.applications.iter().map(application).collect::<Vec<_>>(),
         "created_at": user.created_at.rfc3339(),
