@@ -405,3 +405,30 @@ async fn a_client_that_demands_a_passkey_gets_no_code_by_a_password() {
         Some("unmet_authentication_requirements")
     );
 }
+
+/// Otherwise a provider could not stop its own user.
+#[tokio::test]
+async fn a_user_of_a_provider_has_no_way_in_by_a_passkey() {
+    let (server, acme, alice, passkey) = with_passkey().await;
+    server
+        .change_user(&alice, |user| user.source = "corp".to_owned())
+        .await;
+    let page = begin(&acme, &server.browser()).await;
+    let refused = sign_in(&page, &passkey).await;
+    assert!(refused.text().contains(EN.problem_passkey), "{}", refused.text());
+}
+
+#[tokio::test]
+async fn made_up_passkeys_are_slowed_down() {
+    let (server, acme, _alice, mut passkey) = with_passkey().await;
+    passkey.id = vec![7; 16];
+    let mut page = begin(&acme, &server.browser()).await;
+    for _ in 0..200 {
+        page = sign_in(&page, &passkey).await;
+        if page.status == 429 {
+            assert!(page.header("retry-after").is_some());
+            return;
+        }
+    }
+    panic!("nothing slows them down");
+}

@@ -75,7 +75,6 @@ async fn what_cannot_be_met_is_refused() {
         essential(&acme, &["2"]),
         acme.request().with("acr_values", "2"),
         essential(&acme, &["gold"]),
-        acme.request().with("acr_values", "phr"),
     ] {
         let answer = browser.authorize(&request).await.callback();
         assert_eq!(answer.error(), "unmet_authentication_requirements");
@@ -84,6 +83,12 @@ async fn what_cannot_be_met_is_refused() {
             "unmet_authentication_requirements"
         );
     }
+    // The page takes nothing but a passkey, and says where to add one.
+    let phishing_resistant = acme.request().with("acr_values", "phr");
+    let page = browser.authorize(&phishing_resistant).await;
+    assert_eq!(page.page(), "/login");
+    assert!(page.text().contains("/account/security") && !page.text().contains("type=\"password\""));
+    assert_eq!(silent(&phishing_resistant, &browser).await, "login_required");
     // An unknown value is only a wish.
     let wish = acme.request().with("acr_values", "gold");
     assert!(is_signed_in(&browser.authorize(&wish).await));
