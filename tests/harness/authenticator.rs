@@ -17,6 +17,14 @@ pub(crate) const BE: u8 = 1 << 3;
 pub(crate) const BS: u8 = 1 << 4;
 const AT: u8 = 1 << 6;
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "an authenticator has entropy of its own"
+)]
+fn entropy() -> SystemRandom {
+    SystemRandom::new()
+}
+
 /// One passkey. What a test changes makes it lie.
 pub(crate) struct Passkey {
     key: EcdsaKeyPair,
@@ -33,7 +41,7 @@ pub(crate) struct Passkey {
 impl Passkey {
     /// A passkey of a user, as a device syncs it.
     pub(crate) fn new(user_handle: &[u8]) -> Self {
-        let random = SystemRandom::new();
+        let random = entropy();
         let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random).unwrap();
         let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, pkcs8.as_ref(), &random).unwrap();
         let mut id = vec![0; 32];
@@ -89,7 +97,7 @@ impl Passkey {
         let data = self.data(self.flags.get());
         let hash = digest::digest(&digest::SHA256, &client_data);
         let message = [&data, hash.as_ref()].concat();
-        let signature = self.key.sign(&SystemRandom::new(), &message).unwrap();
+        let signature = self.key.sign(&entropy(), &message).unwrap();
         json!({
             "id": encode(&self.id),
             "rawId": encode(&self.id),

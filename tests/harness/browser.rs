@@ -207,6 +207,21 @@ impl Screen {
         form.unwrap_or_else(|| panic!("no sign-in on {}", self.text()))
     }
 
+    /// What a sign-in page shows, without what is different each time.
+    pub(crate) fn shown(&self) -> String {
+        let form = self.login_form();
+        let mut text = self.text().to_owned();
+        for changing in ["transaction", "csrf", "username"] {
+            text = text.replace(form.value(changing).unwrap(), "");
+        }
+        // Each page has a challenge for passkeys of its own.
+        if let Some((before, passkey)) = text.split_once("<form class=\"stack passkey\"") {
+            let (_, after) = passkey.split_once("</form>").unwrap();
+            text = format!("{before}{after}");
+        }
+        text
+    }
+
     /// The form with this button.
     pub(crate) fn decision_form(&self, decision: &str) -> Form {
         let pressed = ("decision".to_owned(), decision.to_owned());
