@@ -92,11 +92,7 @@ async fn serve_until_stopped(
         announce(&Announcement {
             listening: &listening,
             issuer: &config.issuer,
-            mails: config
-                .settings
-                .mail
-                .is_none()
-                .then(|| Route::DevMail.url(&config.issuer)),
+            mails: catches_mail(config).then(|| Route::DevMail.url(&config.issuer)),
             example: &example,
         })?;
         Some(example)
@@ -221,6 +217,12 @@ async fn serve_listener(
     listener.serve(tls, service, until_told).await;
 }
 
+/// Whether mails are shown on a page of the development server, because no mail server is named.
+fn catches_mail(config: &Config) -> bool {
+    let mail = config.settings.mail.as_ref();
+    config.is_dev && mail.is_none_or(|mail| mail.server.is_none())
+}
+
 /// Builds the app from the core and the settings: proxies, limits, themes and data directory.
 fn build_app(config: &Config, core: Core, example: Option<Example>) -> App {
     let settings = &config.settings;
@@ -243,7 +245,7 @@ fn build_app(config: &Config, core: Core, example: Option<Example>) -> App {
         },
     )
     .with_data_in(settings.data_dir.clone())
-    .catching_mail(config.is_dev && settings.mail.as_ref().is_none_or(|mail| mail.server.is_none()))
+    .catching_mail(catches_mail(config))
     .with_support_contact(config.support_contact.clone())
     .with_names(names)
 }
