@@ -6,8 +6,8 @@
 //! too: a thief of the browser can type them. So do wrong codes of mails, after which only the link works.
 //!
 //! Wrong codes of the second step are counted apart from the passwords, with the same limit. The right password does not
-//! reset them: whoever types codes has it. A sign-in with both steps does, and so does an operator. At the limit, only a
-//! recovery code counts, because it cannot be guessed.
+//! reset this count, because a person who types codes knows the password already. A sign-in with both steps resets it, and
+//! so does an operator. At the limit, only a recovery code counts, because it cannot be guessed.
 //!
 //! Only names of users with a password are counted. So a request that names nobody writes nothing, and there are as many
 //! rows as users at most. A write changes nothing after the limit.

@@ -194,7 +194,7 @@ fn passkeys_of_other_programs_are_accepted_and_changed_ones_are_not() {
     }
 }
 
-/// Whether the authenticator signed the assertion with the key of the registration, whatever its flags say.
+/// Whether the authenticator signed the assertion with the key of the registration. The flags are not looked at.
 fn is_signed(vector: &Vector) -> Result<(), WebAuthnError> {
     let object = cbor::only(&vector.registration.attestation_object).unwrap();
     let Value::Map(members) = &object else { panic!() };
