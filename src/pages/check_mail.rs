@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::address_form::MailPurpose;
-use super::form::{hidden, sentence, transaction_fields};
+use super::form::{CodeField, hidden, sentence, transaction_fields};
 use super::{Page, TemplateContext, Text};
 
 /// Says that a mail was sent, and takes its code.
@@ -121,17 +121,16 @@ impl CheckMail {
     }
 
     fn form(&self, text: &Text<'_>) -> Markup {
-        let described_by = self.problem.map(|_| "problem");
-        let invalid = (self.problem == Some(CodeProblem::Wrong)).then_some("true");
+        let code = CodeField {
+            label: text.code,
+            described_by: self.problem.map(|_| "problem"),
+            is_invalid: self.problem == Some(CodeProblem::Wrong),
+            has_focus: true,
+        };
         html! {
             form.stack method="post" action=(self.action) {
                 (self.hidden())
-                div.field {
-                    label for="code" { (text.code) }
-                    input.code #code name="code" type="text" required dir="ltr" inputmode="numeric"
-                        autocomplete="one-time-code" maxlength="12" enterkeyhint="go"
-                        aria-describedby=[described_by] aria-invalid=[invalid] autofocus;
-                }
+                (code.draw())
                 button.button type="submit" { (text.proceed) }
             }
         }

@@ -165,6 +165,33 @@ impl PasswordField<'_> {
     }
 }
 
+/// A field for a short code of digits: from a mail, or from an authenticator app.
+pub struct CodeField<'a> {
+    /// The label.
+    pub label: &'a str,
+    /// The id of the element that explains what went wrong, if anything did.
+    pub described_by: Option<&'a str>,
+    /// Whether the typed code is wrong.
+    pub is_invalid: bool,
+    /// Whether the field has the focus at first.
+    pub has_focus: bool,
+}
+
+impl CodeField<'_> {
+    /// Draws the field with its label.
+    pub fn draw(&self) -> Markup {
+        html! {
+            div.field {
+                label for="code" { (self.label) }
+                input.code #code name="code" type="text" required dir="ltr" inputmode="numeric"
+                    autocomplete="one-time-code" maxlength="12" enterkeyhint="go"
+                    aria-describedby=[self.described_by] aria-invalid=[self.is_invalid.then_some("true")]
+                    autofocus[self.has_focus];
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,4 +1,5 @@
-//! Line icons, drawn as SVG elements of the page. They are from Lucide: `assets/icons.LICENSE`.
+//! Line icons, drawn as SVG elements of the page. They are from Lucide (`assets/icons.LICENSE`), except
+//! [`Icon::Passkey`].
 //!
 //! An icon is never the only name of a control, so readers of the screen are told nothing of it.
 
@@ -33,6 +34,8 @@ pub enum Icon {
     Key,
     /// The language of the page.
     Languages,
+    /// A passkey: a person and a key.
+    Passkey,
     /// A telephone number.
     Phone,
     /// The security of an account.
@@ -82,6 +85,9 @@ impl Icon {
                 "M2.586 17.414A2 2 0 0 0 2 18.828V21a1 1 0 0 0 1 1h3a1 1 0 0 0 1-1v-1a1 1 0 0 1 1-1h1a1 1 0 0 0 1-1v-1a1 1 0 0 1 1-1h.172a2 2 0 0 0 1.414-.586l.814-.814a6.5 6.5 0 1 0-4-4zM16 7.5a0.5 0.5 0 1 0 1 0 0.5 0.5 0 1 0-1 0"
             }
             Self::Languages => "M5 8l6 6M4 14l6-6 2-3M2 5h12M7 2h1M22 22l-5-10-5 10M14 18h6",
+            Self::Passkey => {
+                "M5.5 7.5a3.5 3.5 0 1 0 7 0 3.5 3.5 0 1 0-7 0M2.5 20c.5-4 3-6 6.5-6 1.2 0 2.2.2 3.1.7M17.5 10.5a3 3 0 0 1 1.2 5.7V20l-1.2 1.2-1.2-1.2v-3.8a3 3 0 0 1 1.2-5.7z"
+            }
             Self::Phone => {
                 "M13.832 16.568a1 1 0 0 0 1.213-.303l.355-.465A2 2 0 0 1 17 15h3a2 2 0 0 1 2 2v3a2 2 0 0 1-2 2A18 18 0 0 1 2 4a2 2 0 0 1 2-2h3a2 2 0 0 1 2 2v3a2 2 0 0 1-.8 1.6l-.468.351a1 1 0 0 0-.292 1.233 14 14 0 0 0 6.392 6.384"
             }

@@ -3,8 +3,8 @@
 
 use maud::{Markup, html};
 
-use super::Text;
 use super::form::hidden;
+use super::{Icon, Text};
 
 /// A sign-in with a passkey.
 #[derive(Clone, Debug)]
@@ -44,23 +44,11 @@ impl PasskeyRequest {
                 (fields)
                 (hidden("challenge", &self.sealed))
                 (hidden("passkey", ""))
-                button.button.button-quiet type="button" { (icon()) span { (text.passkey_sign_in) } }
+                button.button.button-quiet type="button" { (Icon::Passkey.draw()) span { (text.passkey_sign_in) } }
             }
             @if let Some(href) = &self.only_way {
                 p.note { (text.passkeys_note) " " a href=(href) data-optional { (text.passkey_add) } }
             }
-        }
-    }
-}
-
-/// A person and a key.
-fn icon() -> Markup {
-    html! {
-        svg viewBox="0 0 24 24" width="20" height="20" aria-hidden="true" fill="none" stroke="currentColor"
-            stroke-width="1.8" stroke-linecap="round" stroke-linejoin="round" {
-            circle cx="9" cy="7.5" r="3.5" {}
-            path d="M2.5 20c.5-4 3-6 6.5-6 1.2 0 2.2.2 3.1.7" {}
-            path d="M17.5 10.5a3 3 0 0 1 1.2 5.7V20l-1.2 1.2-1.2-1.2v-3.8a3 3 0 0 1 1.2-5.7z" {}
         }
     }
 }
@@ -133,7 +121,7 @@ impl PasskeySection {
                 @if let Some((_, sealed)) = challenge { (hidden("challenge", sealed)) }
                 (hidden("passkey", ""))
                 p.problem role="alert" hidden { (text.problem_passkey_add) }
-                button.button.button-quiet type=(kind) { (icon()) span { (text.passkey_add) } }
+                button.button.button-quiet type=(kind) { (Icon::Passkey.draw()) span { (text.passkey_add) } }
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::form::{hidden, transaction_fields};
+use super::form::{CodeField, hidden, transaction_fields};
 use super::{Page, TemplateContext, Text};
 
 /// Takes a code of an authenticator app, or a recovery code.
@@ -114,22 +114,19 @@ impl SecondFactor {
 
     fn form(&self, text: &Text<'_>) -> Markup {
         let described_by = self.problem.map(|_| "problem");
-        let invalid = (self.problem == Some(SecondFactorProblem::Wrong)).then_some("true");
+        let is_invalid = self.problem == Some(SecondFactorProblem::Wrong);
         html! {
             form.stack method="post" action=(self.action) {
                 (self.hidden())
-                div.field {
-                    @if self.is_recovery {
+                @if self.is_recovery {
+                    div.field {
                         label for="code" { (text.recovery_code) }
                         input #code name="code" type="text" required dir="ltr" autocomplete="off" autocapitalize="none"
                             autocorrect="off" spellcheck="false" maxlength="40" enterkeyhint="go"
-                            aria-describedby=[described_by] aria-invalid=[invalid] autofocus;
-                    } @else {
-                        label for="code" { (text.code) }
-                        input.code #code name="code" type="text" required dir="ltr" inputmode="numeric"
-                            autocomplete="one-time-code" maxlength="12" enterkeyhint="go"
-                            aria-describedby=[described_by] aria-invalid=[invalid] autofocus;
+                            aria-describedby=[described_by] aria-invalid=[is_invalid.then_some("true")] autofocus;
                     }
+                } @else {
+                    (CodeField { label: text.code, described_by, is_invalid, has_focus: true }.draw())
                 }
                 button.button type="submit" { (text.proceed) }
             }

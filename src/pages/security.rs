@@ -3,10 +3,10 @@
 use maud::{Markup, html};
 use minijinja::Value;
 
-use super::form::hidden;
+use super::form::{CodeField, hidden};
 use super::moment::Moment;
 use super::text::PLACE;
-use super::{PasskeySection, Text, qr};
+use super::{Icon, PasskeySection, Text, qr};
 
 /// The factors of a user, and what the user is doing with them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,6 +74,14 @@ impl FactorLineKind {
         }
     }
 
+    fn icon(self) -> Icon {
+        match self {
+            Self::Passkey { .. } => Icon::Passkey,
+            Self::Totp => Icon::Smartphone,
+            Self::RecoveryCodes(_) => Icon::Key,
+        }
+    }
+
     /// The word that templates can compare.
     fn name(self) -> &'static str {
         match self {
@@ -124,6 +132,7 @@ impl FactorLine {
         let name = self.shown_name(text);
         html! {
             li {
+                (self.kind.icon().draw())
                 div {
                     p.row-name {
                         bdi { (name) }
@@ -246,16 +255,15 @@ impl Security {
 
 impl TotpForm {
     fn draw(&self, form: &dyn Fn(&str, &Markup) -> Markup, text: &Text<'_>) -> Markup {
-        let described_by = self.is_wrong.then_some("code-problem");
-        let invalid = self.is_wrong.then_some("true");
+        let code = CodeField {
+            label: text.totp_code,
+            described_by: self.is_wrong.then_some("code-problem"),
+            is_invalid: self.is_wrong,
+            has_focus: self.is_wrong,
+        };
         let inside = html! {
             (hidden("setup", &self.sealed))
-            div.field {
-                label for="code" { (text.totp_code) }
-                input.code #code name="code" type="text" required dir="ltr" inputmode="numeric"
-                    autocomplete="one-time-code" maxlength="12" enterkeyhint="go"
-                    aria-describedby=[described_by] aria-invalid=[invalid] autofocus[self.is_wrong];
-            }
+            (code.draw())
             @if self.is_wrong { p.problem #code-problem role="alert" { (text.problem_second_factor) } }
             button.button type="submit" { (text.proceed) }
         };

@@ -1,42 +1,23 @@
 // The account page, used for real.
 
 import assert from 'node:assert/strict';
-import { after, afterEach, before, describe, it } from 'node:test';
-import { ALICE, Server } from './harness.mjs';
-import { dismiss, keep, launch, quit, result, signIn, visitor, withMemory } from './visitor.mjs';
-import { Website } from './website.mjs';
+import { describe, it } from 'node:test';
+import { ALICE } from './harness.mjs';
+import { keep, result, scene, signIn, visitor, withMemory } from './visitor.mjs';
 
-let server;
-let alice;
-let website;
-
-before(async () => {
-  server = await Server.start();
-  alice = await server.addAlice();
-  website = await Website.start();
-  await website.join(server, await server.addClient('web', website.redirectUri, '--name', 'Website', '--consent', 'require'));
-  await launch(server);
-});
-
-after(async () => {
-  await quit();
-  await website?.stop();
-  await server?.stop();
-});
-
-afterEach(dismiss);
+const cast = scene({}, ['--consent', 'require']);
 
 /** A browser that is signed in at the account page. */
 async function atAccount(options, section = 'password', visited = visitor) {
   const page = await visited(options);
-  await page.goto(`${server.issuer}/account/${section}`);
-  await signIn(page, alice.password);
+  await page.goto(`${cast.server.issuer}/account/${section}`);
+  await signIn(page, cast.alice.password);
   await page.locator('main.page-account').waitFor();
   return page;
 }
 
 async function isSignedIn(page) {
-  await page.goto(`${server.issuer}/account`);
+  await page.goto(`${cast.server.issuer}/account`);
   return (await page.locator('main.page-account').count()) === 1;
 }
 
@@ -88,20 +69,20 @@ describe('the account page', () => {
 
   it('takes an application its access', async () => {
     const page = await visitor();
-    await page.goto(website.start('web'));
-    await signIn(page, alice.password);
+    await page.goto(cast.website.start('web'));
+    await signIn(page, cast.alice.password);
     await page.locator('button[value=allow]').click();
     const { token } = await result(page);
-    await page.goto(`${server.issuer}/account/applications`);
+    await page.goto(`${cast.server.issuer}/account/applications`);
     const row = page.locator('.rows li', { hasText: 'Website' });
     await row.getByRole('button').click();
     await page.locator('#notice[role=status]').waitFor();
     assert.equal(await row.count(), 0);
-    const answer = await server.fetch(`${server.issuer}/oauth2/userinfo`, {
+    const answer = await cast.server.fetch(`${cast.server.issuer}/oauth2/userinfo`, {
       headers: { authorization: `Bearer ${token.access_token}` },
     });
     assert.equal(answer.status, 401);
-    await page.goto(website.start('web'));
+    await page.goto(cast.website.start('web'));
     await page.locator('button[value=allow]').waitFor();
   });
 
@@ -137,12 +118,12 @@ describe('the account page', () => {
     await page.keyboard.press('Enter');
     await page.locator('html[lang=ar][dir=rtl]').waitFor();
     await page.context().clearCookies({ name: '__Host-idsvc_session' });
-    await page.goto(website.start('web'));
+    await page.goto(cast.website.start('web'));
     assert.equal(await page.getAttribute('html', 'lang'), 'ar');
   });
 
   it('is not shown again when the user goes back after a sign-out', async () => {
-    await withMemory(server, async (visited) => {
+    await withMemory(cast.server, async (visited) => {
       const page = await atAccount({}, 'devices', visited);
       await page.locator('.rows li button').first().click();
       await page.locator('main.page-logged-out').waitFor();
@@ -166,18 +147,18 @@ describe('the account page', () => {
     const page = await atAccount({ javaScriptEnabled: false });
     assert.equal(await page.locator('button.reveal').first().isVisible(), false);
     const chosen = 'a password that is new';
-    await page.locator('#current-password').fill(alice.password);
+    await page.locator('#current-password').fill(cast.alice.password);
     await page.locator('#new-password').fill(chosen);
     await page.locator('#new-password').press('Enter');
     await page.getByText('Your password has been changed').waitFor();
     await keep(page, 'account-password-changed');
     assert.equal(await isSignedIn(other), false);
-    await signIn(other, alice.password);
+    await signIn(other, cast.alice.password);
     await other.locator('#problem').waitFor();
     assert.equal(await other.locator('input#username').inputValue(), ALICE);
     await other.locator('input#password').fill(chosen);
     await other.locator('input#password').press('Enter');
     await other.locator('main.page-account').waitFor();
-    alice.password = chosen;
+    cast.alice.password = chosen;
   });
 });

@@ -1,46 +1,31 @@
 // How people get an account and a way back in, with real mails.
 
 import assert from 'node:assert/strict';
-import { after, afterEach, before, describe, it } from 'node:test';
-import { ALICE, Server } from './harness.mjs';
+import { after, describe, it } from 'node:test';
+import { ALICE } from './harness.mjs';
 import { Mailbox } from './mailbox.mjs';
-import { dismiss, fitsTheScreen, keep, launch, quit, result, signIn, visitor } from './visitor.mjs';
-import { Website } from './website.mjs';
+import { fitsTheScreen, keep, result, scene, signIn, visitor } from './visitor.mjs';
 
 const NEW = 'violet tractor umbrella';
 
 let mailbox;
-let server;
-let website;
-let alice;
 
-before(async () => {
+const cast = scene(async () => {
   mailbox = await Mailbox.start({ disabledCommands: ['STARTTLS'] });
-  server = await Server.start({
+  return {
     flags: [
       ...['--mail-url', `smtp://127.0.0.1:${mailbox.port}`, '--mail-from', 'Acme <no-reply@acme.example>'],
       ...['--accounts-sign-up', 'open', '--accounts-email-sign-in', 'true'],
       ...['name', 'email', 'export', 'deletion'].flatMap((what) => ['--accounts-self-service', what]),
     ],
-  });
-  alice = await server.addAlice();
-  website = await Website.start();
-  await website.join(server, await server.addClient('web', website.redirectUri, '--name', 'Website'));
-  await launch(server);
+  };
 });
 
-after(async () => {
-  await quit();
-  await website?.stop();
-  await server?.stop();
-  mailbox?.stop();
-});
-
-afterEach(dismiss);
+after(() => mailbox?.stop());
 
 /** Asks for a mail on the page behind a link of the sign-in page. */
 async function requestMail(page, link, address) {
-  await page.goto(website.start('web'));
+  await page.goto(cast.website.start('web'));
   await page.getByRole('link', { name: link }).click();
   await page.locator('#address').fill(address);
   await page.locator('button[type=submit]').click();
@@ -86,19 +71,19 @@ describe('accounts', () => {
     await choosePassword(page);
     await page.locator('#result').waitFor();
     const again = await visitor();
-    await again.goto(website.start('web'));
+    await again.goto(cast.website.start('web'));
     await again.locator('#username').fill('bob@example.com');
     await again.locator('#password').fill(NEW);
     await again.locator('button[type=submit]').click();
     const { claims } = await result(again);
-    assert.equal(claims.email_verified ?? (await server.json('user', 'show', 'bob@example.com')).email_verified, true);
+    assert.equal(claims.email_verified ?? (await cast.server.json('user', 'show', 'bob@example.com')).email_verified, true);
     await keepMail(await mailbox.read(), 'new-device');
   });
 
   it('a person who forgot the password opens the link on a telephone', async () => {
     const page = await visitor();
-    await page.goto(website.start('web'));
-    await signIn(page, alice.password);
+    await page.goto(cast.website.start('web'));
+    await signIn(page, cast.alice.password);
     await result(page);
     await mailbox.read();
     const asked = await visitor();
@@ -110,9 +95,9 @@ describe('accounts', () => {
     await keep(phone, 'accounts-new-password');
     await choosePassword(phone);
     await phone.locator('main.page-account').waitFor();
-    alice.password = NEW;
+    cast.alice.password = NEW;
     await keepMail(await mailbox.read(), 'password-changed');
-    await page.goto(`${server.issuer}/account`);
+    await page.goto(`${cast.server.issuer}/account`);
     await page.locator('main.page-login').waitFor();
     await phone.goto(mail.link);
     await phone.locator('main.page-error').waitFor();
@@ -130,8 +115,8 @@ describe('accounts', () => {
   });
 
   it('an invited person is in the group', async () => {
-    await server.command('group', 'add', 'staff');
-    const { sent_to: sentTo } = await server.json('user', 'invite', 'carol@example.com', '--group', 'staff', '--client', 'web');
+    await cast.server.command('group', 'add', 'staff');
+    const { sent_to: sentTo } = await cast.server.json('user', 'invite', 'carol@example.com', '--group', 'staff', '--client', 'web');
     assert.equal(sentTo, 'carol@example.com');
     const mail = await mailbox.read();
     await keepMail(mail, 'invitation');
@@ -139,14 +124,14 @@ describe('accounts', () => {
     await page.goto(mail.link);
     await choosePassword(page);
     await page.waitForURL((url) => !url.pathname.startsWith('/link'));
-    const user = await server.json('user', 'show', 'carol@example.com');
+    const user = await cast.server.json('user', 'show', 'carol@example.com');
     assert.deepEqual([user.groups, user.email_verified], [['staff'], true]);
   });
 
   it('a user who sees a sign-in of another person secures the account', async () => {
     const thief = await visitor();
-    await thief.goto(website.start('web'));
-    await signIn(thief, alice.password);
+    await thief.goto(cast.website.start('web'));
+    await signIn(thief, cast.alice.password);
     await result(thief);
     const mail = await mailbox.read();
     const phone = await visitor({ viewport: { width: 360, height: 740 }, javaScriptEnabled: false });
@@ -154,7 +139,7 @@ describe('accounts', () => {
     await keep(phone, 'accounts-secure');
     await phone.locator('button[type=submit]').click();
     await phone.getByRole('heading', { name: 'Your account is secured' }).waitFor();
-    await thief.goto(`${server.issuer}/account`);
+    await thief.goto(`${cast.server.issuer}/account`);
     await thief.locator('main.page-login').waitFor();
     const reset = await mailbox.read();
     await phone.goto(reset.link);
@@ -166,11 +151,11 @@ describe('accounts', () => {
   it('a device with an anonymous user keeps its sub when the person signs up', async () => {
     const grants = ['anonymous', 'authorization_code', 'refresh_token'].flatMap((grant) => ['--grant', grant]);
     const redirectUri = 'https://app.example/cb';
-    const { client_secret: secret } = await server.json('client', 'add', 'app', '--redirect-uri', redirectUri, ...grants);
+    const { client_secret: secret } = await cast.server.json('client', 'add', 'app', '--redirect-uri', redirectUri, ...grants);
     const post = async (path, fields) => {
       const body = new URLSearchParams({ client_id: 'app', client_secret: secret, ...fields }).toString();
       const headers = { 'content-type': 'application/x-www-form-urlencoded' };
-      const answer = await server.fetch(`${server.issuer}${path}`, { method: 'POST', headers, body });
+      const answer = await cast.server.fetch(`${cast.server.issuer}${path}`, { method: 'POST', headers, body });
       return answer.json();
     };
     const device = await post('/oauth2/token', { grant_type: 'urn:service:oauth2:grant-type:anonymous' });
@@ -184,7 +169,7 @@ describe('accounts', () => {
     });
     const page = await visitor();
     const query = new URLSearchParams({ client_id: 'app', request_uri: pushed.request_uri });
-    await page.goto(`${server.issuer}/oauth2/authorize?${query}`);
+    await page.goto(`${cast.server.issuer}/oauth2/authorize?${query}`);
     await page.getByRole('link', { name: 'Create an account' }).click();
     await page.locator('#address').fill('dora@example.com');
     await page.locator('button[type=submit]').click();
@@ -210,9 +195,9 @@ describe('accounts', () => {
   });
 
   it('a person looks after the account: name, address, data, and its end', async () => {
-    const erin = await server.addUser('erin@example.com');
+    const erin = await cast.server.addUser('erin@example.com');
     const page = await visitor({ javaScriptEnabled: false, viewport: { width: 320, height: 640 } });
-    await page.goto(`${server.issuer}/account/profile`);
+    await page.goto(`${cast.server.issuer}/account/profile`);
     await page.locator('#username').fill('erin@example.com');
     await page.locator('#password').fill(erin.password);
     await page.locator('button[type=submit]').click();
@@ -236,10 +221,10 @@ describe('accounts', () => {
     const notice = await mailbox.read();
     assert.equal(notice.to[0].address, 'erin@example.com');
     await keepMail(notice, 'address-changed');
-    const changed = await server.json('user', 'show', 'erin@example.org');
+    const changed = await cast.server.json('user', 'show', 'erin@example.org');
     assert.deepEqual([changed.claims.name, changed.email_verified], ['Erin Example', true]);
 
-    await page.goto(`${server.issuer}/account/data`);
+    await page.goto(`${cast.server.issuer}/account/data`);
     await keep(page, 'accounts-data');
     const downloading = page.waitForEvent('download');
     await page.getByRole('button', { name: 'Download' }).click();
@@ -248,6 +233,6 @@ describe('accounts', () => {
     await page.locator('#confirm').fill('erin@example.com');
     await page.locator('button[type=submit]').last().click();
     await page.locator('main.page-logged-out').waitFor();
-    await assert.rejects(server.command('user', 'show', 'erin@example.org'));
+    await assert.rejects(cast.server.command('user', 'show', 'erin@example.org'));
   });
 });

@@ -1,30 +1,10 @@
 // Passkeys in a real browser: Chromium's virtual authenticator, over the DevTools protocol.
 
 import assert from 'node:assert/strict';
-import { after, afterEach, before, describe, it } from 'node:test';
-import { Server } from './harness.mjs';
-import { dismiss, fitsTheScreen, keep, launch, quit, result, signIn, visitor } from './visitor.mjs';
-import { Website } from './website.mjs';
+import { describe, it } from 'node:test';
+import { fitsTheScreen, keep, result, scene, signIn, visitor } from './visitor.mjs';
 
-let server;
-let website;
-let alice;
-
-before(async () => {
-  server = await Server.start();
-  alice = await server.addAlice();
-  website = await Website.start();
-  await website.join(server, await server.addClient('web', website.redirectUri, '--name', 'Website'));
-  await launch(server);
-});
-
-after(async () => {
-  await quit();
-  await website?.stop();
-  await server?.stop();
-});
-
-afterEach(dismiss);
+const cast = scene();
 
 /** A page whose browser has an authenticator, which does not react until it is told to. */
 async function withAuthenticator(page, options = {}) {
@@ -59,8 +39,8 @@ const passkeyButton = (page) => page.getByRole('button', { name: 'Sign in with a
 
 /** Signs in with the password and adds a passkey. */
 async function addPasskey(page, authenticator) {
-  await page.goto(`${server.issuer}/account/security`);
-  await signIn(page, alice.password);
+  await page.goto(`${cast.server.issuer}/account/security`);
+  await signIn(page, cast.alice.password);
   await authenticator.touch();
   await addButton(page).click();
   await page.locator('p.done').waitFor();
@@ -92,7 +72,7 @@ describe('passkeys', () => {
     assert.ok(credential.isResidentCredential);
 
     await signOut(page);
-    await page.goto(website.start('web'));
+    await page.goto(cast.website.start('web'));
     await passkeyButton(page).waitFor();
     await keep(page, 'login-passkey');
     await fitsTheScreen(page);
@@ -103,7 +83,7 @@ describe('passkeys', () => {
     assert.equal(byButton.claims.acr, 'phr');
 
     await signOut(page);
-    await page.goto(website.start('web'));
+    await page.goto(cast.website.start('web'));
     assert.equal((await result(page)).claims.acr, 'phr');
   });
 
@@ -113,7 +93,7 @@ describe('passkeys', () => {
     await addPasskey(page, authenticator);
     for (const lie of [{ isBogusSignature: true }, { isBadUV: true }, { isBadUP: true }]) {
       await signOut(page);
-      await page.goto(website.start('web'));
+      await page.goto(cast.website.start('web'));
       await passkeyButton(page).waitFor();
       await authenticator.lie(lie);
       await signInOnce(page, authenticator);
@@ -124,9 +104,9 @@ describe('passkeys', () => {
 
   it('without script the page is as before', async () => {
     const page = await visitor({ javaScriptEnabled: false });
-    await page.goto(website.start('web'));
+    await page.goto(cast.website.start('web'));
     assert.equal(await passkeyButton(page).count(), 0);
-    await signIn(page, alice.password);
+    await signIn(page, cast.alice.password);
     assert.deepEqual((await result(page)).claims.amr, ['pwd']);
   });
 });

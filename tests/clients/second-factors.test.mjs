@@ -1,33 +1,14 @@
 // Two steps of a sign-in, with an authenticator that was written elsewhere and without script.
 
 import assert from 'node:assert/strict';
-import { after, afterEach, before, describe, it } from 'node:test';
+import { describe, it } from 'node:test';
 import { Secret, TOTP } from 'otpauth';
-import { ALICE, Server } from './harness.mjs';
-import { dismiss, fitsTheScreen, keep, launch, quit, result, signIn, visitor } from './visitor.mjs';
-import { Website } from './website.mjs';
+import { ALICE } from './harness.mjs';
+import { fitsTheScreen, keep, result, scene, signIn, visitor } from './visitor.mjs';
 
 const PHONE = { javaScriptEnabled: false, viewport: { width: 320, height: 640 } };
 
-let server;
-let website;
-let alice;
-
-before(async () => {
-  server = await Server.start({});
-  alice = await server.addAlice();
-  website = await Website.start();
-  await website.join(server, await server.addClient('web', website.redirectUri, '--name', 'Website'));
-  await launch(server);
-});
-
-after(async () => {
-  await quit();
-  await website?.stop();
-  await server?.stop();
-});
-
-afterEach(dismiss);
+const cast = scene();
 
 /** The application of a person who types the key of the page. */
 async function application(page) {
@@ -52,8 +33,8 @@ async function nextCode(app, used) {
 describe('second factors', () => {
   it('a person sets up an app, signs in with its codes, and with a recovery code', async () => {
     const page = await visitor(PHONE);
-    await page.goto(`${server.issuer}/account/security`);
-    await signIn(page, alice.password);
+    await page.goto(`${cast.server.issuer}/account/security`);
+    await signIn(page, cast.alice.password);
     await page.getByRole('button', { name: 'Set up an authenticator app' }).click();
     await page.locator('svg.qr').waitFor();
     await keep(page, 'second-factors-setup');
@@ -71,8 +52,8 @@ describe('second factors', () => {
     await fitsTheScreen(page);
 
     const other = await visitor(PHONE);
-    await other.goto(website.start('web'));
-    await signIn(other, alice.password);
+    await other.goto(cast.website.start('web'));
+    await signIn(other, cast.alice.password);
     await other.locator('main.page-second-factor').waitFor();
     await keep(other, 'second-factor');
     await fitsTheScreen(other);
@@ -83,13 +64,13 @@ describe('second factors', () => {
     assert.deepEqual([claims.acr, claims.amr], ['2', ['pwd', 'otp', 'mfa']]);
 
     const third = await visitor(PHONE);
-    await third.goto(website.start('web'));
-    await signIn(third, alice.password);
+    await third.goto(cast.website.start('web'));
+    await signIn(third, cast.alice.password);
     await third.getByRole('link', { name: 'Use a recovery code' }).click();
     await keep(third, 'second-factor-recovery');
     await enterCode(third, codes[0]);
     assert.equal((await result(third)).claims.acr, '2');
-    const kinds = (await server.json('user', 'factors', ALICE)).factors.map((factor) => factor.kind);
+    const kinds = (await cast.server.json('user', 'factors', ALICE)).factors.map((factor) => factor.kind);
     assert.deepEqual(kinds, ['totp', 'recovery_codes']);
   });
 });

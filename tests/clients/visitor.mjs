@@ -3,8 +3,10 @@
 import assert from 'node:assert/strict';
 import { mkdir } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
+import { after, afterEach, before } from 'node:test';
 import { chromium } from 'playwright-core';
-import { ALICE } from './harness.mjs';
+import { ALICE, Server } from './harness.mjs';
+import { Website } from './website.mjs';
 
 const artefacts = resolve(import.meta.dirname, '../artefacts');
 
@@ -94,6 +96,33 @@ export async function signIn(page, password) {
   await page.locator('input#username').fill(ALICE);
   await page.locator('input#password').fill(password);
   await page.locator('button[type=submit]').click();
+}
+
+/**
+ * The hooks of a file of tests: before them a server with Alice and the client `web` of a website, and the browser start;
+ * after each test the browser has complained about nothing. The participants are members of the object that is returned.
+ *
+ * @param options what the server starts with, or a function that returns it, called when the tests begin
+ * @param client further flags of the client
+ */
+export function scene(options = {}, client = []) {
+  const participants = {};
+  before(async () => {
+    const server = await Server.start(typeof options === 'function' ? options() : options);
+    participants.server = server;
+    participants.alice = await server.addAlice();
+    const website = await Website.start();
+    participants.website = website;
+    await website.join(server, await server.addClient('web', website.redirectUri, '--name', 'Website', ...client));
+    await launch(server);
+  });
+  after(async () => {
+    await quit();
+    await participants.website?.stop();
+    await participants.server?.stop();
+  });
+  afterEach(dismiss);
+  return participants;
 }
 
 /** What the website shows of the tokens it was given. */

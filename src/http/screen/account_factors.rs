@@ -122,7 +122,7 @@ fn setup_section(context: &RequestContext, setup: &TotpSetup, is_wrong: bool) ->
     }))
 }
 
-/// What the section shows of these factors.
+/// What the section shows of these factors. Recovery codes are the last.
 pub(super) fn section(context: &RequestContext, live: &LiveSession, factors: &[(Uuid, Factor)]) -> Security {
     let now = context.now;
     let line = |(id, factor): &(Uuid, Factor)| FactorLine {
@@ -138,8 +138,10 @@ pub(super) fn section(context: &RequestContext, live: &LiveSession, factors: &[(
         added_at: moment(factor.added_at, now),
         last_used_at: factor.last_used_at.map(|at| moment(at, now)),
     };
+    let mut lines: Vec<_> = factors.iter().map(line).collect();
+    lines.sort_by_key(|line| matches!(line.kind, FactorLineKind::RecoveryCodes(_)));
     Security {
-        factors: factors.iter().map(line).collect(),
+        factors: lines,
         passkeys: account_passkeys::section(context, live, factors),
         href: href(context),
         ..Security::default()
