@@ -5,6 +5,7 @@
   const { dataset: data } = place;
   const form = place.closest("form");
   const button = form.querySelector("button");
+  const name = document.querySelector("input[autocomplete=username]");
   const known = (data.known ?? "").split(" ").filter(Boolean);
   const bytes = (text) =>
     Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (c) => c.charCodeAt(0));
@@ -13,6 +14,7 @@
       .replaceAll("+", "-")
       .replaceAll("/", "_")
       .replaceAll("=", "");
+  const credentials = known.map((id) => ({ type: "public-key", id: bytes(id) }));
   const signal = (name, options) => PublicKeyCredential[name]?.({ rpId: data.rpId, ...options }).catch(() => {});
   const send = ({ id, rawId, type, authenticatorAttachment, response }) => {
     const members = { transports: response.getTransports?.() };
@@ -27,8 +29,13 @@
   const get = async (mediation) => {
     waiting?.abort();
     const own = (waiting = new AbortController());
-    const challenge = bytes(data.challenge);
-    const publicKey = { challenge, rpId: data.rpId, userVerification: "required", timeout: 300000 };
+    const publicKey = {
+      challenge: bytes(data.challenge),
+      rpId: data.rpId,
+      allowCredentials: credentials,
+      userVerification: "required",
+      timeout: 300000,
+    };
     try {
       send(await navigator.credentials.get({ mediation, signal: own.signal, publicKey }));
     } catch {
@@ -37,7 +44,7 @@
   };
   // Autofill: the browser offers passkeys in the field for the user name.
   const offer = async () => {
-    if (await PublicKeyCredential.isConditionalMediationAvailable?.()) get("conditional");
+    if (name && (await PublicKeyCredential.isConditionalMediationAvailable?.())) get("conditional");
   };
   const create = async () => {
     const publicKey = {
@@ -46,7 +53,7 @@
       user: { id: bytes(data.userId), name: data.userName, displayName: data.displayName },
       pubKeyCredParams: data.algorithms.split(" ").map((alg) => ({ type: "public-key", alg: Number(alg) })),
       authenticatorSelection: { residentKey: "required", requireResidentKey: true, userVerification: "required" },
-      excludeCredentials: known.map((id) => ({ type: "public-key", id: bytes(id) })),
+      excludeCredentials: credentials,
       attestation: "none",
       timeout: 300000,
     };
@@ -71,7 +78,6 @@
   }
   place.hidden = false;
   if (data.passkey === "get") {
-    const name = document.querySelector("input[autocomplete=username]");
     if (name) name.autocomplete = "username webauthn";
     if (data.unknown) signal("signalUnknownCredential", { credentialId: data.unknown });
     offer();

@@ -17,6 +17,8 @@ pub struct PasskeyRequest {
     pub sealed: String,
     /// The address of the page, to get another challenge.
     pub again: String,
+    /// The credential ids of the user, base64url, separated by spaces; empty if the page does not know the user.
+    pub known: String,
     /// A credential id, base64url, that no user has. The browser is told to forget it.
     pub unknown: Option<String>,
     /// The page on which people add a passkey, if the sign-in takes nothing else.
@@ -31,6 +33,7 @@ impl PasskeyRequest {
             challenge: "AZ3k".to_owned(),
             sealed: "c2VhbGVk".to_owned(),
             again: "/login?transaction=4lQ0bI2xQ9mN".to_owned(),
+            known: String::new(),
             unknown: None,
             only_way: None,
         }
@@ -40,7 +43,8 @@ impl PasskeyRequest {
     pub(super) fn draw(&self, action: &str, fields: &Markup, text: &Text<'_>) -> Markup {
         html! {
             form.stack.passkey method="post" action=(action) hidden data-optional[self.only_way.is_none()] data-passkey="get" data-rp-id=(self.rp_id)
-                data-challenge=(self.challenge) data-again=(self.again) data-unknown=[&self.unknown] {
+                data-challenge=(self.challenge) data-again=(self.again) data-known=[(!self.known.is_empty()).then_some(&self.known)]
+                data-unknown=[&self.unknown] {
                 (fields)
                 (hidden("challenge", &self.sealed))
                 (hidden("passkey", ""))

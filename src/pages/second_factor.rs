@@ -2,8 +2,9 @@
 
 use maud::{Markup, html};
 
+use super::asset::File;
 use super::form::{CodeField, hidden, transaction_fields};
-use super::{Page, TemplateContext, Text};
+use super::{Page, PasskeyRequest, TemplateContext, Text};
 
 /// Takes a code of an authenticator app, or a recovery code.
 #[derive(Clone, Debug)]
@@ -20,6 +21,8 @@ pub struct SecondFactor {
     pub is_recovery: bool,
     /// The address of the page for the other kind of code, if the user has one.
     pub other: Option<String>,
+    /// What a passkey needs, if the user has one.
+    pub passkey: Option<PasskeyRequest>,
     /// Why the page is shown again.
     pub problem: Option<SecondFactorProblem>,
     /// The address of the sign-in page.
@@ -35,13 +38,21 @@ pub enum SecondFactorProblem {
     Limit,
     /// Too many codes were typed; this one was not checked.
     Throttled,
+    /// The passkey was not accepted.
+    Passkey,
     /// The form was too old or came from elsewhere.
     Expired,
 }
 
 impl SecondFactorProblem {
     /// Every problem, for tests and previews.
-    pub const ALL: [Self; 4] = [Self::Wrong, Self::Limit, Self::Throttled, Self::Expired];
+    pub const ALL: [Self; 5] = [
+        Self::Wrong,
+        Self::Limit,
+        Self::Throttled,
+        Self::Passkey,
+        Self::Expired,
+    ];
 
     /// The word that templates can compare.
     pub fn kind(self) -> &'static str {
@@ -49,6 +60,7 @@ impl SecondFactorProblem {
             Self::Wrong => "wrong",
             Self::Limit => "limit",
             Self::Throttled => "throttled",
+            Self::Passkey => "passkey",
             Self::Expired => "expired",
         }
     }
@@ -58,6 +70,7 @@ impl SecondFactorProblem {
             Self::Wrong => text.problem_second_factor,
             Self::Limit => text.problem_second_factor_limit,
             Self::Throttled => text.problem_throttled,
+            Self::Passkey => text.problem_passkey,
             Self::Expired => text.problem_form_expired,
         }
     }
@@ -73,12 +86,14 @@ impl SecondFactor {
             csrf: "b1x0Jm5vYQ".to_owned(),
             is_recovery: false,
             other: Some("/second-factor?transaction=4lQ0bI2xQ9mN&proof=Zm9vYmFy&recovery=1".to_owned()),
+            passkey: None,
             problem: None,
             sign_in: "/login?transaction=4lQ0bI2xQ9mN&sign_in=1".to_owned(),
         };
         let recovery = Self {
             is_recovery: true,
             other: None,
+            passkey: Some(PasskeyRequest::sample()),
             ..first.clone()
         };
         let failed = SecondFactorProblem::ALL.map(|problem| Self {
@@ -133,6 +148,19 @@ impl SecondFactor {
         }
     }
 
+    /// The button for passkeys; empty if the user has none.
+    fn way_by_passkey(&self, text: &Text<'_>) -> Markup {
+        html! {
+            @if let Some(passkey) = &self.passkey {
+                @let fields = html! {
+                    (transaction_fields(&self.transaction, &self.csrf))
+                    (hidden("proof", &self.proof))
+                };
+                (passkey.draw(&self.action, &fields, text))
+            }
+        }
+    }
+
     fn other_label<'a>(&self, text: &Text<'a>) -> &'a str {
         if self.is_recovery {
             text.second_factor_use_app
@@ -164,6 +192,7 @@ impl Page for SecondFactor {
             p.lead { (self.lead(text)) }
             (self.problem(text))
             (self.form(text))
+            (self.way_by_passkey(text))
             (self.other_way(text))
         }
     }
@@ -172,6 +201,7 @@ impl Page for SecondFactor {
         context.part("problem", || self.problem(text));
         context.part("form", || self.form(text));
         context.part("hidden", || self.hidden());
+        context.part("passkey", || self.way_by_passkey(text));
         context.text("lead", self.lead(text));
         context.text("action", &self.action);
         context.text("transaction", &self.transaction);
@@ -186,5 +216,9 @@ impl Page for SecondFactor {
             self.problem.map_or("", |problem| problem.text(text)),
         );
         context.text("sign_in_href", &self.sign_in);
+    }
+
+    fn script(&self) -> Option<File> {
+        self.passkey.as_ref().map(|_| File::Login)
     }
 }

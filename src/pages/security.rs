@@ -225,10 +225,12 @@ impl Security {
         let add = html! {
             button.button.button-quiet type="submit" { (text.totp_add) }
         };
+        let has_other = self.has(|kind| !matches!(kind, FactorLineKind::RecoveryCodes(_)));
+        let has_second_factor = self.has(|kind| !matches!(kind, FactorLineKind::Passkey { .. }));
         let renew = html! {
+            @if !has_second_factor { p.note { (text.recovery_first) } }
             button.button.button-quiet type="submit" { (text.recovery_renew) }
         };
-        let has_other = self.has(|kind| !matches!(kind, FactorLineKind::RecoveryCodes(_)));
         html! {
             section aria-labelledby="security" {
                 h2 #security { (text.account_security) }

@@ -31,6 +31,8 @@ async function withAuthenticator(page, options = {}) {
     /** What the authenticator gets wrong. */
     lie: (bits) => send('setResponseOverrideBits', bits),
     credentials: async () => (await send('getCredentials')).credentials,
+    /** The device with the passkeys is lost. */
+    lose: () => send('clearCredentials'),
   };
 }
 
@@ -38,9 +40,14 @@ const addButton = (page) => page.getByRole('button', { name: 'Add a passkey' });
 const passkeyButton = (page) => page.getByRole('button', { name: 'Sign in with a passkey' });
 
 /** Signs in with the password and adds a passkey. */
-async function addPasskey(page, authenticator) {
+async function addPasskey(page, authenticator, { name, password } = { password: cast.alice.password }) {
   await page.goto(`${cast.server.issuer}/account/security`);
-  await signIn(page, cast.alice.password);
+  await signIn(page, password, name);
+  await pressAdd(page, authenticator);
+}
+
+/** Adds a passkey on the account page. */
+async function pressAdd(page, authenticator) {
   await authenticator.touch();
   await addButton(page).click();
   await page.locator('p.done').waitFor();
@@ -58,6 +65,19 @@ async function signInOnce(page, authenticator) {
 
 async function signOut(page) {
   await page.context().clearCookies();
+}
+
+/** A user of one test: the others sign in as Alice with a password alone. */
+async function addUser(name) {
+  const { password } = await cast.server.addUser(name);
+  return { name, password };
+}
+
+/** Makes recovery codes on the account page, and returns them. */
+async function makeCodes(page) {
+  await page.getByRole('button', { name: 'Make new recovery codes' }).click();
+  await page.locator('.codes').waitFor();
+  return page.locator('.codes code').allInnerTexts();
 }
 
 describe('passkeys', () => {
@@ -100,6 +120,90 @@ describe('passkeys', () => {
       await page.getByText('This passkey was not accepted.').waitFor();
       await authenticator.lie({ isBogusSignature: false, isBadUV: false, isBadUP: false });
     }
+  });
+
+  it('a person who loses the passkey gets in with a recovery code, and adds another passkey', async () => {
+    const dora = await addUser('dora@example.com');
+    const page = await visitor({ viewport: { width: 320, height: 720 } });
+    const authenticator = await withAuthenticator(page);
+    await addPasskey(page, authenticator, dora);
+    await page.getByText('your password alone no longer signs you in').waitFor();
+    const codes = await makeCodes(page);
+    assert.equal(codes.length, 10);
+
+    await signOut(page);
+    await authenticator.touch();
+    await page.goto(cast.website.start('web'));
+    assert.equal((await result(page)).claims.acr, 'phr', 'by autofill');
+    await authenticator.touch(false);
+
+    await signOut(page);
+    await authenticator.lose();
+    await page.goto(cast.website.start('web'));
+    await signIn(page, dora.password, dora.name);
+    await page.locator('main.page-second-factor').waitFor();
+    await passkeyButton(page).waitFor();
+    await keep(page, 'second-factor-passkey');
+    await fitsTheScreen(page);
+    await page.locator('#code').fill(codes[0]);
+    await page.locator('#code').press('Enter');
+    assert.equal((await result(page)).claims.acr, '2');
+
+    await page.goto(`${cast.server.issuer}/account/security`);
+    await page.locator('.rows li').first().getByRole('button').click();
+    await page.getByText('It was removed.').waitFor();
+    await pressAdd(page, authenticator);
+    assert.equal((await authenticator.credentials()).length, 1);
+
+    await signOut(page);
+    await authenticator.touch();
+    await page.goto(cast.website.start('web'));
+    assert.equal((await result(page)).claims.acr, 'phr');
+  });
+
+  it('a passkey answers the second step, and without script the code does', async () => {
+    const erik = await addUser('erik@example.com');
+    const page = await visitor();
+    const authenticator = await withAuthenticator(page);
+    await addPasskey(page, authenticator, erik);
+    const [code] = await makeCodes(page);
+    await signOut(page);
+    await page.goto(cast.website.start('web'));
+    await signIn(page, erik.password, erik.name);
+    await page.locator('main.page-second-factor').waitFor();
+    await signInOnce(page, authenticator);
+    assert.equal((await result(page)).claims.acr, 'phr');
+
+    const plain = await visitor({ javaScriptEnabled: false });
+    await plain.goto(cast.website.start('web'));
+    await signIn(plain, erik.password, erik.name);
+    await plain.locator('main.page-second-factor').waitFor();
+    assert.equal(await passkeyButton(plain).count(), 0);
+    await plain.locator('#code').fill(code);
+    await plain.locator('#code').press('Enter');
+    assert.equal((await result(plain)).claims.acr, '2');
+  });
+
+  it('the browser is told of a passkey that the service does not know', async () => {
+    const frida = await addUser('frida@example.com');
+    const page = await visitor();
+    await page.addInitScript(() => {
+      window.signalled = [];
+      PublicKeyCredential.signalUnknownCredential = async (options) => window.signalled.push(options);
+    });
+    const authenticator = await withAuthenticator(page);
+    await addPasskey(page, authenticator, frida);
+    const [{ credentialId }] = await authenticator.credentials();
+    await cast.server.command('user', 'reset', frida.name, '--factors');
+    await signOut(page);
+    await page.goto(cast.website.start('web'));
+    await passkeyButton(page).waitFor();
+    assert.deepEqual(await page.evaluate(() => window.signalled), []);
+    await signInOnce(page, authenticator);
+    const signalled = await page.waitForFunction(() => window.signalled.length > 0 && window.signalled);
+    await page.getByText('This passkey does not belong to an account here any more.').waitFor();
+    const told = { rpId: 'localhost', credentialId: Buffer.from(credentialId, 'base64').toString('base64url') };
+    assert.deepEqual(await signalled.jsonValue(), [told]);
   });
 
   it('without script the page is as before', async () => {

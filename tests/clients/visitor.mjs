@@ -91,9 +91,9 @@ export async function keep(page, name) {
   await page.screenshot({ path, fullPage: true, animations: 'disabled' });
 }
 
-/** Types Alice's name and a password. */
-export async function signIn(page, password) {
-  await page.locator('input#username').fill(ALICE);
+/** Types a name and a password. */
+export async function signIn(page, password, name = ALICE) {
+  await page.locator('input#username').fill(name);
   await page.locator('input#password').fill(password);
   await page.locator('button[type=submit]').click();
 }
@@ -108,7 +108,7 @@ export async function signIn(page, password) {
 export function scene(options = {}, client = []) {
   const participants = {};
   before(async () => {
-    const server = await Server.start(typeof options === 'function' ? options() : options);
+    const server = await Server.start(typeof options === 'function' ? await options() : options);
     participants.server = server;
     participants.alice = await server.addAlice();
     const website = await Website.start();

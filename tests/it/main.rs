@@ -55,6 +55,7 @@ mod rows;
 mod rsa_keygen;
 mod scopes;
 mod second_factor;
+mod second_factor_passkey;
 mod secrets;
 mod shared;
 mod sign_in_state;

@@ -19,7 +19,7 @@ async fn with_passkey() -> (Server, RelyingParty, Person, Passkey) {
     (server, acme, alice, passkey)
 }
 
-async fn store(server: &Server, person: &Person, passkey: &Passkey) -> Uuid {
+pub(crate) async fn store(server: &Server, person: &Person, passkey: &Passkey) -> Uuid {
     let core = &server.app.core;
     let (user, id) = (person.user.uuid, core.random.uuid_v7(core.clock.since_epoch()));
     let factor = Factor {
@@ -58,7 +58,7 @@ async fn begin(acme: &RelyingParty, browser: &Browser) -> Screen {
     login
 }
 
-fn passkey_form(page: &Screen) -> Form {
+pub(crate) fn passkey_form(page: &Screen) -> Form {
     let mut forms = page.forms().into_iter();
     let form = forms.find(|form| form.value("passkey").is_some());
     form.unwrap_or_else(|| panic!("no passkey on {}", page.text()))

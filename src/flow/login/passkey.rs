@@ -13,7 +13,7 @@ use crate::flow::factors;
 use crate::flow::passkey_challenge::{self, ChallengePlace, OpenedChallenge};
 use crate::flow::replay::{record_use, was_used};
 use crate::flow::{Core, Failure};
-use crate::identity::{AuthenticationMethod, Factor, FactorKind, Passkey, User};
+use crate::identity::{AuthenticationMethod, Factor, FactorKind, FirstFactor, Passkey, User};
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::tables::{FACTORS, USERS};
@@ -43,6 +43,8 @@ pub struct PasskeyCredentials {
     pub response: AuthenticationResponse,
     /// The challenge of the page, sealed.
     pub challenge: String,
+    /// The first step, if the passkey answers the second one. Only its user may sign in.
+    pub first: Option<FirstFactor>,
     /// The address it came from, for the audit.
     pub from: IpAddr,
 }
@@ -57,7 +59,8 @@ struct FoundPasskey {
 
 /// Verifies the response and, if it is valid, takes the next step.
 ///
-/// The user is found by the user handle, and the passkey among the user's own (step 6). So a copy of a credential id in
+/// The user is found by the user handle, and the passkey among the user's own (step 6). On the page of the second step the
+/// user is known, and the handle must name the same one. So a copy of a credential id in
 /// another account is never looked at. The signature is verified before the transaction. The transaction compares the
 /// passkey with the one that was verified, so that of two responses with one counter one is refused. A user who came from a
 /// provider signs in there, so that the provider can stop it.
@@ -84,8 +87,8 @@ pub async fn sign_in(
             client_id,
         });
     };
-    let Some(found) = find(core, &credentials.response)? else {
-        failed(None);
+    let Some(found) = find(core, credentials)? else {
+        failed(credentials.first.as_ref().map(|first| first.user));
         return Ok(PasskeySignIn::Unknown);
     };
     if !login.purpose.accepts(&method_of(&found.passkey)) {
@@ -98,7 +101,16 @@ pub async fn sign_in(
             return Ok(PasskeySignIn::Refused(error));
         }
     };
-    let result = start(core, browser, login, (&found, used), challenge, now).await?;
+    let upstream_token = credentials
+        .first
+        .as_ref()
+        .and_then(|first| first.upstream_token.clone());
+    let event = AuthenticationEvent {
+        factor: method_of(&found.passkey),
+        upstream_token,
+        ..AuthenticationEvent::by_password(now)
+    };
+    let result = start(core, browser, login, event, (&found, used), challenge, now).await?;
     if matches!(result, PasskeySignIn::Void | PasskeySignIn::ChallengeOver) {
         failed(Some(found.user));
     }
@@ -112,8 +124,16 @@ fn method_of(passkey: &Passkey) -> AuthenticationMethod {
     }
 }
 
-fn find(core: &Core, response: &AuthenticationResponse) -> Result<Option<FoundPasskey>, Failure> {
-    let Ok(user) = Uuid::from_slice(&response.user_handle) else {
+fn find(core: &Core, credentials: &PasskeyCredentials) -> Result<Option<FoundPasskey>, Failure> {
+    let response = &credentials.response;
+    let named = Uuid::from_slice(&response.user_handle).ok();
+    let user = match &credentials.first {
+        None => named,
+        // An authenticator may leave the handle out if the page lists its credentials.
+        Some(first) if response.user_handle.is_empty() => Some(first.user),
+        Some(first) => named.filter(|named| *named == first.user),
+    };
+    let Some(user) = user else {
         return Ok(None);
     };
     let factors = core.store.read(|snapshot| factors::of_user(snapshot, user))?;
@@ -160,14 +180,11 @@ async fn start(
     core: &Core,
     browser: &Browser,
     login: &LoginContext,
+    event: AuthenticationEvent,
     (found, used): (&FoundPasskey, Factor),
     challenge: OpenedChallenge,
     now: Timestamp,
 ) -> Result<PasskeySignIn, Failure> {
-    let event = AuthenticationEvent {
-        factor: method_of(&found.passkey),
-        ..AuthenticationEvent::by_password(now)
-    };
     let authority = event.factor.authority().to_owned();
     let (key, verified, replay_key) = ((found.user, found.id), found.factor.clone(), challenge.replay_key);
     if core.store.read(|snapshot| was_used(snapshot, replay_key, now))? {

@@ -87,6 +87,20 @@ impl PendingSignIn {
         factors.any(|(_, factor)| matches!(factor.kind, FactorKind::Totp(_)))
     }
 
+    /// Whether the user has a passkey.
+    pub fn has_passkey(&self) -> bool {
+        let mut factors = self.factors.iter();
+        factors.any(|(_, factor)| matches!(factor.kind, FactorKind::Passkey(_)))
+    }
+
+    /// The credential ids of the user's passkeys.
+    pub fn credential_ids(&self) -> impl Iterator<Item = &[u8]> {
+        self.factors.iter().filter_map(|(_, factor)| match &factor.kind {
+            FactorKind::Passkey(passkey) => Some(passkey.credential_id.as_slice()),
+            _ => None,
+        })
+    }
+
     /// Whether the user has recovery codes, which may be used up.
     pub fn has_recovery_codes(&self) -> bool {
         let mut factors = self.factors.iter();

@@ -21,8 +21,9 @@ use crate::http::error;
 use crate::http::response::{self, HttpResponse};
 use crate::identity::{AuthenticationMethod, LoginName};
 use crate::oauth::login::{LoginStep, ResolvedPurpose};
+use crate::oauth::redirect_uri::with_query;
 use crate::observe::metrics::RefusalReason;
-use crate::pages::{Login, LoginProblem, ProviderChoice};
+use crate::pages::{Login, LoginProblem, PasskeyRequest, ProviderChoice};
 use crate::route::Route;
 
 /// The parameter with which the page is shown although a user is signed in.
@@ -102,7 +103,7 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
         };
     }
     if parameters.get("passkey").is_some() {
-        return match passkey::submit(context, &browser, &login, &parameters).await {
+        return match passkey::submit(context, &browser, &login, &parameters, None).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(refused)) => {
                 let attempt = FailedAttempt {
@@ -272,15 +273,15 @@ fn draw(
                 .then_some(LoginProblem::ReauthenticationRequired),
         ),
     };
-    let unknown = attempt.and_then(|attempt| attempt.unknown_passkey.clone());
     let kept = kept_parameters(context);
-    let mut passkey = passkey::request(context, login, unknown, &kept);
-    if let Some(passkey) = passkey
-        .as_mut()
-        .filter(|_| !takes_password && providers.is_empty())
-    {
-        passkey.only_way = Some(context.app.path(&Route::AccountSecurity));
-    }
+    let passkey = passkey::request(context, login, address(context, login, &kept)).map(|request| {
+        let is_only_way = !takes_password && providers.is_empty();
+        PasskeyRequest {
+            unknown: attempt.and_then(|attempt| attempt.unknown_passkey.clone()),
+            only_way: is_only_way.then(|| context.app.path(&Route::AccountSecurity)),
+            ..request
+        }
+    });
     let has_way = takes_password || passkey.is_some() || !providers.is_empty();
     let problem = if has_way || offered_session.is_some() {
         problem.or(purpose_problem)
@@ -325,6 +326,13 @@ fn draw(
         error::set_retry_after(&mut answer, error::RETRY_SECONDS);
     }
     answer
+}
+
+/// The address that shows the page again.
+fn address(context: &RequestContext, login: &LoginContext, kept: &[(&'static str, String)]) -> String {
+    let page = browser_redirect::page_address(context, &Route::Login, &login.sealed);
+    let kept: Vec<_> = kept.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    with_query(&page, &kept)
 }
 
 /// The parameters that make the page what it is. They stay if the reader chooses another language.

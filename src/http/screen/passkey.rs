@@ -1,4 +1,5 @@
-//! Passkeys on the sign-in page: the challenge that it has, and the response that it brings back.
+//! Passkeys on the sign-in page and on that of the second step: the challenge that the page has, and the response that it
+//! brings back.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -12,20 +13,18 @@ use crate::flow::passkey_challenge::{self, ChallengePlace};
 use crate::http::context::RequestContext;
 use crate::http::request::Parameters;
 use crate::http::response::HttpResponse;
-use crate::oauth::redirect_uri::with_query;
+use crate::identity::FirstFactor;
 use crate::pages::{LoginProblem, PasskeyRequest};
-use crate::route::Route;
 use crate::webauthn::response::AuthenticationResponse;
 
 /// The name under which refused passkeys are counted, for each address and network, as wrong credentials of a client are.
 const LIMITED: &[u8] = b"(passkey)";
 
-/// The form of the page. `unknown` is a credential id that no user has. `None` if nobody can sign in with a passkey here.
+/// The form of a page whose address is `again`. `None` if nobody can sign in with a passkey in this sign-in.
 pub(super) fn request(
     context: &RequestContext,
     login: &LoginContext,
-    unknown: Option<String>,
-    kept: &[(&'static str, String)],
+    again: String,
 ) -> Option<PasskeyRequest> {
     let core = &context.app.core;
     let relying_party = core
@@ -38,14 +37,9 @@ pub(super) fn request(
         rp_id: relying_party.id,
         challenge: challenge.value,
         sealed: challenge.sealed,
-        again: with_query(
-            &browser_redirect::page_address(context, &Route::Login, &login.sealed),
-            &kept
-                .iter()
-                .map(|(name, value)| (*name, value.as_str()))
-                .collect::<Vec<_>>(),
-        ),
-        unknown,
+        again,
+        known: String::new(),
+        unknown: None,
         only_way: None,
     })
 }
@@ -70,12 +64,13 @@ impl From<LoginProblem> for RefusedPasskey {
     }
 }
 
-/// Signs in with the response in the form.
+/// Signs in with the response in the form. `first` is the first step, if the page is that of the second one.
 pub(super) async fn submit(
     context: &RequestContext,
     browser: &Browser,
     login: &LoginContext,
     form: &Parameters,
+    first: Option<&FirstFactor>,
 ) -> Result<Result<HttpResponse, RefusedPasskey>, Failure> {
     let (limits, from) = (&context.app.limits, context.client_address());
     if let Err(wait) = limits.may_authenticate(LIMITED, from, context.now) {
@@ -95,6 +90,7 @@ pub(super) async fn submit(
     let credentials = PasskeyCredentials {
         response,
         challenge: form.get("challenge").unwrap_or_default().to_owned(),
+        first: first.cloned(),
         from,
     };
     let result = sign_in(&context.app.core, browser, login, &credentials, context.now).await?;

@@ -1,19 +1,23 @@
 //! `GET` and `POST /second-factor`: the second step of a sign-in.
 
 use ::http::{Method, StatusCode};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::login_context::LoginRequest;
 use super::request_mail::sign_in_address;
-use super::{browser_redirect, csrf, device_cookie, login_context};
+use super::{browser_redirect, csrf, device_cookie, login_context, passkey};
+use crate::flow::browser::Browser;
 use crate::flow::login::second_factor::{self, PendingSignIn, SecondStep};
 use crate::flow::login::transaction::LoginContext;
 use crate::http::context::RequestContext;
 use crate::http::cookie::Cookie;
 use crate::http::error;
+use crate::http::request::Parameters;
 use crate::http::response::{self, HttpResponse};
 use crate::oauth::login::LoginStep;
 use crate::oauth::redirect_uri::with_query;
-use crate::pages::second_factor::{SecondFactor, SecondFactorProblem};
+use crate::pages::{LoginProblem, PasskeyRequest, SecondFactor, SecondFactorProblem};
 use crate::route::Route;
 
 /// The address of the page in a sign-in.
@@ -37,7 +41,9 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
         return response::redirect_303(&context.app.path(&Route::Account));
     }
     let LoginRequest {
-        parameters, login, ..
+        parameters,
+        browser,
+        login,
     } = match login_context::load(context).await {
         Ok(request) => request,
         Err(page) => return *page,
@@ -67,6 +73,9 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
     let cookie = context.cookie(Cookie::Browser).unwrap_or_default();
     if !csrf::is_valid(parameters.get("csrf"), cookie, &form(&login)) || !context.is_from_own_page() {
         return request.draw(context, Some(SecondFactorProblem::Expired));
+    }
+    if parameters.get("passkey").is_some() {
+        return request.submit_passkey(context, &browser, &parameters).await;
     }
     request
         .submit(context, parameters.get("code").unwrap_or_default())
@@ -110,6 +119,48 @@ impl SecondFactorRequest<'_> {
         }
     }
 
+    /// Signs in with a passkey of the same user, which is a whole sign-in.
+    async fn submit_passkey(
+        &self,
+        context: &RequestContext,
+        browser: &Browser,
+        form: &Parameters,
+    ) -> HttpResponse {
+        let (pending, first) = (self.pending, &self.pending.first);
+        let refused = match passkey::submit(context, browser, self.login, form, Some(first)).await {
+            Ok(Ok(mut answer)) => {
+                let cookie = device_cookie::issue(context, &pending.name(), &pending.user);
+                browser_redirect::append_cookie(&mut answer, cookie);
+                return answer;
+            }
+            Ok(Err(refused)) => refused,
+            Err(failure) => return error::failed_page(context, &failure),
+        };
+        let problem = match refused.problem {
+            LoginProblem::Throttled => SecondFactorProblem::Throttled,
+            LoginProblem::Expired => SecondFactorProblem::Expired,
+            _ => SecondFactorProblem::Passkey,
+        };
+        let mut page = self.draw(context, Some(problem));
+        if let Some(seconds) = refused.retry_after {
+            error::set_retry_after(&mut page, seconds);
+        }
+        page
+    }
+
+    /// What a passkey needs, if the user has one that is accepted here. The browser offers no passkeys of other users.
+    fn passkey(&self, context: &RequestContext) -> Option<PasskeyRequest> {
+        if !self.pending.has_passkey() {
+            return None;
+        }
+        let here = address(context, &self.login.sealed, self.proof);
+        let ids = self.pending.credential_ids().map(|id| URL_SAFE_NO_PAD.encode(id));
+        Some(PasskeyRequest {
+            known: ids.collect::<Vec<_>>().join(" "),
+            ..passkey::request(context, self.login, here)?
+        })
+    }
+
     fn draw(&self, context: &RequestContext, problem: Option<SecondFactorProblem>) -> HttpResponse {
         let cookie = context.cookie(Cookie::Browser).unwrap_or_default();
         let here = address(context, &self.login.sealed, self.proof);
@@ -128,6 +179,7 @@ impl SecondFactorRequest<'_> {
             csrf: csrf::token(cookie, &form(self.login)),
             is_recovery,
             other,
+            passkey: self.passkey(context),
             problem,
             sign_in: sign_in_address(context, self.login),
         };

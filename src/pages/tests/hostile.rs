@@ -192,6 +192,7 @@ fn hostile_values_stay_text_on_every_page() {
             challenge: evil(),
             sealed: evil(),
             again: evil(),
+            known: evil(),
             unknown: Some(evil()),
             only_way: Some(evil()),
         }),

@@ -242,6 +242,7 @@ pub static DE: Text<'static> = Text {
     totp_type: "Oder geben Sie diesen Schlüssel in der App ein:",
     totp_code: "Code, den die App anzeigt",
     recovery_renew: "Neue Wiederherstellungscodes erzeugen",
+    recovery_first: "Sobald Sie Wiederherstellungscodes haben, genügt Ihr Passwort allein nicht mehr zum Anmelden: Sie brauchen dazu einen der Codes oder Ihren Passkey.",
     recovery_title: "Ihre Wiederherstellungscodes",
     recovery_note: "Drucken Sie diese Codes aus oder schreiben Sie sie auf. Wenn Sie die App oder das Gerät verlieren, schließt jeder nach dem Passwort eine Anmeldung ab. Sie werden nur jetzt angezeigt.",
     recovery_kept: "Ich habe die Codes aufbewahrt",

@@ -242,6 +242,7 @@ pub static EN: Text<'static> = Text {
     totp_type: "Or enter this key in the app:",
     totp_code: "Code that the app shows",
     recovery_renew: "Make new recovery codes",
+    recovery_first: "Once you have recovery codes, your password alone no longer signs you in: you also need one of the codes, or your passkey.",
     recovery_title: "Your recovery codes",
     recovery_note: "Print these codes or write them down. If you lose the app or the device, each of them completes one sign-in after your password. They are shown only now.",
     recovery_kept: "I have kept the codes",

@@ -242,6 +242,7 @@ pub static ES: Text<'static> = Text {
     totp_type: "O escriba esta clave en la aplicación:",
     totp_code: "Código que muestra la aplicación",
     recovery_renew: "Crear nuevos códigos de recuperación",
+    recovery_first: "En cuanto tenga códigos de recuperación, la contraseña sola ya no basta para iniciar sesión: necesitará además uno de los códigos o su llave de acceso.",
     recovery_title: "Sus códigos de recuperación",
     recovery_note: "Imprima estos códigos o anótelos. Si pierde la aplicación o el dispositivo, cada uno completa un inicio de sesión después de la contraseña. Solo se muestran ahora.",
     recovery_kept: "He guardado los códigos",

@@ -55,6 +55,8 @@ macro_rules! with_factor_texts {
             pub totp_code: &'static str,
             /// Button.
             pub recovery_renew: &'static str,
+            /// Before it, if the user has passkeys and no other factor: what recovery codes change.
+            pub recovery_first: &'static str,
             /// Heading.
             pub recovery_title: &'static str,
             /// What to do with them.

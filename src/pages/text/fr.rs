@@ -242,6 +242,7 @@ pub static FR: Text<'static> = Text {
     totp_type: "Ou saisissez cette clé dans l’application :",
     totp_code: "Code affiché par l’application",
     recovery_renew: "Créer de nouveaux codes de récupération",
+    recovery_first: "Dès que vous avez des codes de récupération, votre mot de passe seul ne suffit plus pour vous connecter : il faut aussi l’un des codes ou votre clé d’accès.",
     recovery_title: "Vos codes de récupération",
     recovery_note: "Imprimez ces codes ou notez-les. Si vous perdez l’application ou l’appareil, chacun termine une connexion après votre mot de passe. Ils ne sont affichés que maintenant.",
     recovery_kept: "J’ai conservé les codes",
