@@ -64,6 +64,15 @@
     }
   };
 
+  // The form for the password says whether this device can keep a passkey, so that the service may offer one.
+  const tellPlatform = async () => {
+    const password = document.querySelector("input[autocomplete=current-password]");
+    if (!password || !(await PublicKeyCredential.isUserVerifyingPlatformAuthenticatorAvailable())) return;
+    const field = document.createElement("input");
+    Object.assign(field, { type: "hidden", name: "platform_authenticator", value: "1" });
+    password.form.append(field);
+  };
+
   // The challenge is good for five minutes. A page on which nobody has typed is loaded anew.
   let isOld = false;
   const renew = () => location.replace(data.again);
@@ -79,6 +88,7 @@
   place.hidden = false;
   if (data.passkey === "get") {
     if (name) name.autocomplete = "username webauthn";
+    if (data.offer !== undefined) tellPlatform().catch(() => {});
     if (data.unknown) signal("signalUnknownCredential", { credentialId: data.unknown });
     offer();
   } else {

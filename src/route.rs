@@ -197,6 +197,8 @@ routes! {
         CheckMail "/check-mail", READ_OR_SUBMIT, "check_mail", None, User;
         /// The page for the second step of a sign-in.
         SecondFactor "/second-factor", READ_OR_SUBMIT, "second_factor", None, User;
+        /// The page that offers a passkey after a sign-in with a password, if `passkeys.offer` allows it.
+        PasskeyOffer "/passkey-offer", READ_OR_SUBMIT, "passkey_offer", None, User;
         /// The page that a link in a mail leads to.
         Link "/link", READ_OR_SUBMIT, "link", None, User;
         /// The page that asks whether a client may act for the user.
@@ -320,6 +322,7 @@ impl Route {
                     | Self::SignInByMail
                     | Self::CheckMail
                     | Self::SecondFactor
+                    | Self::PasskeyOffer
                     | Self::Link
                     | Self::Consent
                     | Self::LogoutConfirm

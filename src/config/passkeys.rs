@@ -17,6 +17,16 @@ pub(super) const ORIGINS: Setting = setting(
      /.well-known/webauthn. Passkeys belong to the host of base_url.",
 );
 
+pub(super) const OFFER: Setting = setting(
+    "passkeys.offer",
+    Kind::Flag,
+    ("BOOL", "Offer a passkey after a sign-in with a password"),
+    Some("true"),
+    "false",
+    "Whether a user without a passkey who has signed in with a password is offered one, on a device that can keep it. In a\n\
+     browser in which the user declined, the next offer is made after 30 days.",
+);
+
 /// The most origins. Browsers read no more than five registrable domains.
 const MOST: usize = 20;
 

@@ -1,5 +1,4 @@
-//! The table of all settings. The file's keys, the environment's names, the flags and `idsvc config reference` follow
-//! from it.
+//! The table of all settings. The keys of the file, the environment, the flags and the reference follow from it.
 
 pub use super::setting::{Kind, Setting, setting};
 use super::{accounts, clients, dpop, mail, mtls, passkeys, tls};
@@ -256,6 +255,7 @@ pub const SETTINGS: &[Setting] = &[
     accounts::ALLOWED_DOMAINS,
     accounts::SELF_SERVICE,
     passkeys::ORIGINS,
+    passkeys::OFFER,
     clients::REGISTRATION,
     clients::MOST_REGISTERED,
     clients::METADATA_DOCUMENTS,

@@ -230,6 +230,7 @@ pub(super) fn settings(reader: &mut Reader<'_>) -> Settings {
         registration: registration(reader),
         accounts: accounts::policy(reader, mail.is_some()),
         passkey_origins: passkeys::origins(reader),
+        passkey_offer: reader.flag(passkeys::OFFER.key),
         sends_mail: mail.is_some(),
     };
     Settings {

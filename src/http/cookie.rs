@@ -20,11 +20,19 @@ pub enum Cookie {
     Device,
     /// The language that the user chose for the pages. It overrides the one that the browser prefers.
     Language,
+    /// The user declined the offer of a passkey in this browser.
+    PasskeyOffer,
 }
 
 impl Cookie {
     /// Every cookie.
-    pub const ALL: [Self; 4] = [Self::Session, Self::Browser, Self::Device, Self::Language];
+    pub const ALL: [Self; 5] = [
+        Self::Session,
+        Self::Browser,
+        Self::Device,
+        Self::Language,
+        Self::PasskeyOffer,
+    ];
 
     /// The name on the wire.
     pub const fn name(self) -> &'static str {
@@ -33,6 +41,7 @@ impl Cookie {
             Self::Browser => "__Host-idsvc_browser",
             Self::Device => "__Host-idsvc_known",
             Self::Language => "__Host-idsvc_language",
+            Self::PasskeyOffer => "__Host-idsvc_passkey_offer",
         }
     }
 

@@ -239,6 +239,7 @@ async fn dispatch(context: &RequestContext, route: &Route) -> HttpResponse {
         Route::SignInByMail => Box::pin(screen::request_mail::respond(context, MailReason::SignIn)).await,
         Route::CheckMail => Box::pin(screen::check_mail::respond(context)).await,
         Route::SecondFactor => Box::pin(screen::second_factor::respond(context)).await,
+        Route::PasskeyOffer => Box::pin(screen::passkey_offer::respond(context)).await,
         Route::Link => Box::pin(screen::link::respond(context)).await,
         Route::Consent => Box::pin(screen::consent::respond(context)).await,
         Route::LogoutConfirm => screen::logout::confirm(context).await,

@@ -31,6 +31,9 @@ pub struct FirstFactor {
     pub proven_at: Timestamp,
     /// Whether the user gets a notice of a new browser once the session begins.
     pub sends_notice: bool,
+    /// Whether the user may be offered a passkey once the session begins.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub takes_passkey_offer: bool,
 }
 
 impl FirstFactor {

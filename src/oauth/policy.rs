@@ -50,6 +50,8 @@ pub struct Policy {
     pub accounts: AccountPolicy,
     /// Further origins whose pages may use the passkeys.
     pub passkey_origins: Vec<String>,
+    /// Whether a user without a passkey is offered one after a sign-in with a password.
+    pub passkey_offer: bool,
     /// Whether mails can be sent: there is a mail server, or it is the development server.
     pub sends_mail: bool,
 }
@@ -102,6 +104,11 @@ impl Policy {
             &self.service_name,
         ]);
         self.password.check(chosen, &known)
+    }
+
+    /// Whether users are offered passkeys: the service has them, and the operator wants it.
+    pub fn offers_passkeys(&self) -> bool {
+        self.passkey_offer && self.relying_party().is_some()
     }
 
     /// Whether users may sign in by a link or a code from a mail.

@@ -19,6 +19,8 @@ pub struct PasskeyRequest {
     pub again: String,
     /// The credential ids of the user, base64url, separated by spaces; empty if the page does not know the user.
     pub known: String,
+    /// Whether the script tells in the form for the password that the device can keep a passkey.
+    pub makes_offer: bool,
     /// A credential id, base64url, that no user has. The browser is told to forget it.
     pub unknown: Option<String>,
     /// The page on which people add a passkey, if the sign-in takes nothing else.
@@ -34,6 +36,7 @@ impl PasskeyRequest {
             sealed: "c2VhbGVk".to_owned(),
             again: "/login?transaction=4lQ0bI2xQ9mN".to_owned(),
             known: String::new(),
+            makes_offer: false,
             unknown: None,
             only_way: None,
         }
@@ -44,7 +47,7 @@ impl PasskeyRequest {
         html! {
             form.stack.passkey method="post" action=(action) hidden data-optional[self.only_way.is_none()] data-passkey="get" data-rp-id=(self.rp_id)
                 data-challenge=(self.challenge) data-again=(self.again) data-known=[(!self.known.is_empty()).then_some(&self.known)]
-                data-unknown=[&self.unknown] {
+                data-unknown=[&self.unknown] data-offer[self.makes_offer] {
                 (fields)
                 (hidden("challenge", &self.sealed))
                 (hidden("passkey", ""))
@@ -108,13 +111,14 @@ impl PasskeySection {
             section aria-labelledby="passkeys" {
                 h2 #passkeys { (text.passkeys) }
                 p.note { (text.passkeys_note) }
-                (form("passkey", &self.creation(text)))
+                (form("passkey", &self.creation("button button-quiet", text.passkey_add, text)))
                 @if !self.names.is_empty() { (form("passkey-name", &self.naming(text))) }
             }
         }
     }
 
-    fn creation(&self, text: &Text<'_>) -> Markup {
+    /// What the form for a new passkey has in it. `class` and `label` are those of the button.
+    pub(super) fn creation(&self, class: &str, label: &str, text: &Text<'_>) -> Markup {
         let challenge = self.challenge.as_ref();
         let kind = if challenge.is_some() { "button" } else { "submit" };
         html! {
@@ -125,7 +129,7 @@ impl PasskeySection {
                 @if let Some((_, sealed)) = challenge { (hidden("challenge", sealed)) }
                 (hidden("passkey", ""))
                 p.problem role="alert" hidden { (text.problem_passkey_add) }
-                button.button.button-quiet type=(kind) { (Icon::Passkey.draw()) span { (text.passkey_add) } }
+                button class=(class) type=(kind) { (Icon::Passkey.draw()) span { (label) } }
             }
         }
     }

@@ -5,7 +5,7 @@ use crate::pages::dev_mail::DevMails;
 use crate::pages::{
     Account, AccountNotice, AccountSection, AddressForm, AddressProblem, CheckMail, ChoiceProblem,
     ChoosePassword, CodeProblem, ConfirmLink, Consent, DevTokens, ErrorKind, ErrorPage, FormPost, Home,
-    LinkAction, Locale, LoggedOut, Login, LoginProblem, LogoutConfirm, Page, SecondFactor,
+    LinkAction, Locale, LoggedOut, Login, LoginProblem, LogoutConfirm, Page, PasskeyOffer, SecondFactor,
     SecondFactorProblem,
 };
 use crate::themes::Theme;
@@ -83,6 +83,7 @@ pub fn all() -> Vec<Sample> {
         &[&["first", "recovery"][..], &problems].concat(),
         SecondFactor::samples(),
     ));
+    all.extend(states(&["first", "refused"], PasskeyOffer::samples()));
     let problems = ChoiceProblem::ALL.map(ChoiceProblem::kind);
     all.extend(states(
         &[&["reset", "sign-up", "required"][..], &problems].concat(),

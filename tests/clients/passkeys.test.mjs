@@ -184,6 +184,49 @@ describe('passkeys', () => {
     assert.equal((await result(plain)).claims.acr, '2');
   });
 
+  it('a passkey is offered after a sign-in with a password, until the person declines or has one', async () => {
+    const gustav = await addUser('gustav@example.com');
+    const offer = (page) => page.locator('main.page-passkey-offer');
+    const begin = async (page) => {
+      await page.goto(cast.website.start('web'));
+      await page.locator('input[name=platform_authenticator]').waitFor({ state: 'attached' });
+      await signIn(page, gustav.password, gustav.name);
+    };
+    const first = await visitor({ viewport: { width: 320, height: 720 } });
+    await withAuthenticator(first);
+    await begin(first);
+    await offer(first).waitFor();
+    await first.getByRole('button', { name: 'Create a passkey' }).waitFor();
+    await keep(first, 'passkey-offer');
+    await fitsTheScreen(first);
+    await first.getByRole('button', { name: 'Not now' }).click();
+    assert.equal((await result(first)).claims.acr, '1');
+    await first.context().clearCookies({ name: '__Host-idsvc_session' });
+    await first.goto(cast.website.start('web'));
+    await signIn(first, gustav.password, gustav.name);
+    assert.equal((await result(first)).claims.acr, '1', 'not asked again');
+
+    const second = await visitor();
+    const authenticator = await withAuthenticator(second);
+    await begin(second);
+    await offer(second).waitFor();
+    await authenticator.touch();
+    await second.getByRole('button', { name: 'Create a passkey' }).click();
+    assert.equal((await result(second)).claims.acr, '1');
+    assert.equal((await authenticator.credentials()).length, 1);
+    await signOut(second);
+    await second.goto(cast.website.start('web'));
+    assert.equal((await result(second)).claims.acr, 'phr', 'by autofill');
+  });
+
+  it('a browser that cannot keep a passkey is offered none', async () => {
+    const page = await visitor();
+    await page.goto(cast.website.start('web'));
+    await passkeyButton(page).waitFor();
+    await signIn(page, cast.alice.password);
+    assert.equal((await result(page)).claims.acr, '1');
+  });
+
   it('the browser is told of a passkey that the service does not know', async () => {
     const frida = await addUser('frida@example.com');
     const page = await visitor();

@@ -117,7 +117,7 @@ pub async fn begin_authorization(
     };
     anonymous_upgrade::record(&result);
     let (sealed, binding) = match result {
-        StepResult::SignIn | StepResult::SecondStep | StepResult::AskConsent => {
+        StepResult::SignIn | StepResult::SecondStep | StepResult::AskConsent | StepResult::OfferPasskey => {
             transaction::begin_transaction(core, purpose, browser, now)?
         }
         _ => Default::default(),

@@ -339,6 +339,7 @@ async fn sign_in_user(
         upstream_token: token,
         name: None,
         notice: None,
+        takes_passkey_offer: false,
     };
     let uuid = core.random.uuid_v7(core.clock.since_epoch());
     let (asked, policy) = (Arc::clone(provider), Arc::clone(&core.policy));

@@ -8,6 +8,7 @@ mod drawn_code;
 pub mod federated_user;
 pub mod finish_federation;
 pub mod passkey;
+pub mod passkey_offer;
 pub mod password;
 pub mod push_request;
 mod read_request;

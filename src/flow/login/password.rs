@@ -56,6 +56,8 @@ pub struct PasswordCredentials {
     pub from: IpAddr,
     /// Whether the user gets a notice, because nobody has signed in as this user in this browser before.
     pub sends_notice: bool,
+    /// Whether the user may be offered a passkey: the browser can keep one.
+    pub takes_passkey_offer: bool,
 }
 
 /// Checks a password and, if it is right, takes the next step. `user` is the owner of the name, as read before.
@@ -127,6 +129,7 @@ async fn verify_password(
     let event = AuthenticationEvent {
         name: Some(credentials.name.clone()),
         notice,
+        takes_passkey_offer: credentials.takes_passkey_offer,
         ..AuthenticationEvent::by_password(now)
     };
     let authority = event.factor.authority().to_owned();

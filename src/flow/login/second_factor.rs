@@ -57,6 +57,7 @@ pub(super) fn ask(
         password: user.password.as_ref().map(PasswordHash::fingerprint),
         proven_at: now,
         sends_notice: proven.notice.is_some(),
+        takes_passkey_offer: proven.takes_passkey_offer,
     };
     let context = FirstFactor::sealing_context(login.transaction.id);
     let proof = sealed::seal(core, &context, &proof, now)?;
@@ -152,6 +153,7 @@ fn of_session(live: &LiveSession, now: Timestamp) -> FirstFactor {
         password: live.user.password.as_ref().map(PasswordHash::fingerprint),
         proven_at: now,
         sends_notice: false,
+        takes_passkey_offer: false,
     }
 }
 
@@ -200,6 +202,7 @@ pub(super) fn event_after(
         upstream_token: first.upstream_token.clone(),
         name: None,
         notice,
+        takes_passkey_offer: first.takes_passkey_offer,
     })
 }
 

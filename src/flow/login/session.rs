@@ -119,6 +119,8 @@ pub(in crate::flow) struct AuthenticationEvent {
     pub(in crate::flow) name: Option<LoginName>,
     /// A notice that is sent when the session begins.
     pub(in crate::flow) notice: Option<DrawnNotice>,
+    /// Whether the user may be offered a passkey: the browser can keep one.
+    pub(in crate::flow) takes_passkey_offer: bool,
 }
 
 impl AuthenticationEvent {
@@ -132,6 +134,7 @@ impl AuthenticationEvent {
             upstream_token: None,
             name: None,
             notice: None,
+            takes_passkey_offer: false,
         }
     }
 }

@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use super::anonymous_upgrade;
 use super::drawn_code::DrawnCode;
+use super::passkey_offer;
 use super::push_request::is_answered_elsewhere;
 use super::second_factor;
 use super::session;
@@ -137,9 +138,15 @@ where
             record.progress = record.progress.settled_in(live.id);
             record.upstream_token.clone_from(&event.upstream_token);
             let step = transaction::next_step(&*tx, &purpose, Some(&live), &record, now)?;
-            let record = (&*transaction, record);
+            let offered_to = (&live.user, &step);
+            let step = if passkey_offer::comes_before(&*tx, &policy, (&event, is_signed_in), offered_to)? {
+                passkey_offer::make(tx, transaction.id, &record)?
+            } else {
+                let record = (&*transaction, record);
+                transaction::take_step(tx, step, record, code_slot, &client_lookup, now)?
+            };
             Ok(SessionStart::Started(WrittenSession {
-                step: transaction::take_step(tx, step, record, code_slot, &client_lookup, now)?,
+                step,
                 session: live.id,
                 user: live.user,
                 ended: started.ended,

@@ -49,6 +49,8 @@ pub enum Destination {
     /// To the page for the second step, with the sealed transaction and what was proven in it. Nothing if the user is signed
     /// in and the session is what was proven.
     SecondFactor(String, String),
+    /// To the page of this sealed transaction that offers a passkey.
+    OfferPasskey(String),
     /// To the account page.
     Account(AccountLogin),
 }
@@ -314,6 +316,7 @@ pub(in crate::flow) enum StepResult {
     SignIn,
     SecondStep,
     AskConsent,
+    OfferPasskey,
     Issued(ResponseTarget, Option<LinkedUser>),
     Refused(Box<RefusedRequest>),
     OpenAccount(AccountLogin),
@@ -338,6 +341,7 @@ impl StepResult {
             Self::SignIn => Destination::SignIn(sealed),
             Self::SecondStep => Destination::SecondFactor(sealed, String::new()),
             Self::AskConsent => Destination::AskConsent(sealed),
+            Self::OfferPasskey => Destination::OfferPasskey(sealed),
             Self::Issued(target, _) => Destination::Respond(target.code(code.secret.reveal(), issuer)),
             Self::Refused(refused) => Destination::Respond(refused.response(issuer)),
             Self::OpenAccount(account) => Destination::Account(account),

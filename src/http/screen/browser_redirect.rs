@@ -27,6 +27,9 @@ pub fn send(context: &RequestContext, redirect: BrowserRedirect) -> HttpResponse
         Destination::SecondFactor(sealed, proof) => {
             response::redirect_303(&second_factor::address(context, &sealed, &proof))
         }
+        Destination::OfferPasskey(sealed) => {
+            response::redirect_303(&page_address(context, &Route::PasskeyOffer, &sealed))
+        }
         Destination::Account(account) => {
             let page = Route::recognise(&account.page).filter(Route::is_account);
             let page = page.unwrap_or(Route::Account);

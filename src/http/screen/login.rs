@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 
 use super::login_context;
 use super::login_context::LoginRequest;
-use super::{browser_redirect, csrf, device_cookie, federation, link, mark, passkey, person};
+use super::{browser_redirect, csrf, device_cookie, federation, link, mark, passkey, passkey_offer, person};
 use crate::federation::{Provider, authorization as authorization_of_providers};
 use crate::flow::Failure;
 use crate::flow::browser::Browser;
@@ -126,6 +126,7 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
         password: Zeroizing::new(password.to_owned()),
         from: context.client_address(),
         sends_notice: false,
+        takes_passkey_offer: passkey_offer::is_taken(context, &parameters),
     };
     sign_in_with_password(context, &browser, &login, credentials, username).await
 }
@@ -277,6 +278,7 @@ fn draw(
     let passkey = passkey::request(context, login, address(context, login, &kept)).map(|request| {
         let is_only_way = !takes_password && providers.is_empty();
         PasskeyRequest {
+            makes_offer: takes_password && passkey_offer::may_be_made(context),
             unknown: attempt.and_then(|attempt| attempt.unknown_passkey.clone()),
             only_way: is_only_way.then(|| context.app.path(&Route::AccountSecurity)),
             ..request

@@ -23,6 +23,7 @@ pub mod login;
 pub mod login_context;
 pub mod logout;
 mod passkey;
+pub mod passkey_offer;
 pub mod request_mail;
 pub mod second_factor;
 

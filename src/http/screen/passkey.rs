@@ -39,6 +39,7 @@ pub(super) fn request(
         sealed: challenge.sealed,
         again,
         known: String::new(),
+        makes_offer: false,
         unknown: None,
         only_way: None,
     })

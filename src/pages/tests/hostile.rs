@@ -193,6 +193,7 @@ fn hostile_values_stay_text_on_every_page() {
             sealed: evil(),
             again: evil(),
             known: evil(),
+            makes_offer: true,
             unknown: Some(evil()),
             only_way: Some(evil()),
         }),

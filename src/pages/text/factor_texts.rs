@@ -87,6 +87,12 @@ macro_rules! with_factor_texts {
             pub passkey_rename: &'static str,
             /// Beside a passkey that other devices have too.
             pub passkey_synced: &'static str,
+            /// Heading of the page that offers a passkey; [`Text::passkeys_note`] follows.
+            pub passkey_offer_title: &'static str,
+            /// Button.
+            pub passkey_create: &'static str,
+            /// Button that declines the offer.
+            pub passkey_later: &'static str,
             /// No passkey was added.
             pub problem_passkey_add: &'static str,
             /// It was done.

@@ -435,6 +435,7 @@ async fn sign_in_behind(
     let name = LoginName::new("alice@example.com");
     let user = user_named(core, &name).unwrap();
     let credentials = PasswordCredentials {
+        takes_passkey_offer: false,
         name,
         password: Zeroizing::new(alice.password.clone()),
         from: Ipv4Addr::LOCALHOST.into(),
