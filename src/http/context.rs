@@ -392,6 +392,7 @@ impl RequestContext {
             issuer: self.app.core.policy.issuer.clone(),
             application,
             retry,
+            own: self.own_page(),
             account: (is_dead_end || kind.leads_to_account()).then(account),
             contact: self.support_contact(),
         };
@@ -435,7 +436,7 @@ impl RequestContext {
 
     /// The path and query of this request, if a link can send it again. An answer of a provider is good for once. A
     /// refresh token is not repeated in a page.
-    fn own_address(&self) -> Option<String> {
+    pub(super) fn own_address(&self) -> Option<String> {
         let address = self.parts.uri.path_and_query()?.as_str();
         let is_sent_by_links = self.method() == Method::GET && !address.starts_with("//");
         let path = strip_issuer_path(&self.app.issuer_path, self.parts.uri.path());

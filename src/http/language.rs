@@ -7,11 +7,15 @@ use super::cookie::{A_YEAR, Cookie};
 use super::response::HttpResponse;
 use super::screen::browser_redirect::append_cookie;
 use crate::pages::locale::LANGUAGE;
+use crate::route::{Route, strip_issuer_path};
 use crate::themes::Theme;
 
 /// Marks in the cookie a language that was chosen below a page. It counts before those that a client asks for: the reader
 /// chose it on a page of that client. A language from the account page counts after them.
 const FIRST: char = '!';
+
+/// The longest address that an error page repeats.
+const MAX_REPEATED: usize = 4_096;
 
 impl RequestContext {
     /// The tag of the language that was chosen below this page, if the theme has it.
@@ -23,6 +27,24 @@ impl RequestContext {
         let chosen = query.get(LANGUAGE)?;
         let known = theme.locales().iter().find(|locale| locale.tag() == chosen)?;
         Some(known.tag().to_owned())
+    }
+
+    /// The path and the login transaction of this request, if an error page can be shown again in another language: the page
+    /// is one of a sign-in, or there is none at this address. A request of an application is not repeated in a page.
+    pub(super) fn own_page(&self) -> Option<(String, Option<String>)> {
+        let address = self
+            .own_address()
+            .filter(|address| address.len() <= MAX_REPEATED)?;
+        let (path, _) = address.split_once('?').unwrap_or((&address, ""));
+        let query = self.query().ok()?;
+        let transaction = query.get("transaction").map(ToOwned::to_owned);
+        let route = strip_issuer_path(&self.app.issuer_path, path).and_then(Route::recognise);
+        let is_own = match route {
+            None | Some(Route::Error) => true,
+            Some(Route::Authorize | Route::EndSession) => false,
+            Some(_) => transaction.is_some(),
+        };
+        is_own.then(|| (path.to_owned(), transaction))
     }
 
     /// Keeps the chosen language in the browser.

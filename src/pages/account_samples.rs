@@ -5,6 +5,7 @@ use super::account::Account;
 use super::account_lines::{ApplicationLine, SessionLine};
 use super::account_notice::AccountNotice;
 use super::account_section::{AccountSection, SectionLink};
+use super::consent::ScopeGroup;
 use super::form::Person;
 use super::moment::Moment;
 use super::security::Security;
@@ -20,6 +21,7 @@ impl Account {
         let scope = |name: &str| ScopeLine {
             name: name.to_owned(),
             description: String::new(),
+            group: ScopeGroup::Identity,
         };
         let session = |id: &str, device: Option<&str>, address: &str, is_current: bool| SessionLine {
             id: id.to_owned(),

@@ -197,8 +197,7 @@ impl Page for AddressForm {
     fn address(&self) -> Option<PageAddress<'_>> {
         Some(PageAddress {
             path: &self.action,
-            transaction: &self.transaction,
-            kept: &[],
+            parameters: vec![("transaction", &self.transaction)],
         })
     }
 

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::address_form::MailPurpose;
 use super::form::{CodeField, hidden, sentence, transaction_fields};
-use super::{Page, TemplateContext, Text};
+use super::{Page, PageAddress, TemplateContext, Text};
 
 /// Says that a mail was sent, and takes its code.
 #[derive(Clone, Debug)]
@@ -159,6 +159,13 @@ impl Page for CheckMail {
             (self.form(text))
             (self.other_way(text))
         }
+    }
+
+    fn address(&self) -> Option<PageAddress<'_>> {
+        Some(PageAddress {
+            path: &self.action,
+            parameters: vec![("transaction", &self.transaction), ("mail", &self.mail)],
+        })
     }
 
     fn fill_context(&self, text: &Text<'_>, context: &mut TemplateContext) {

@@ -49,12 +49,64 @@ pub struct ScopeLine {
     /// The text of the client or the theme; empty if neither has one. A standard scope then has a built-in text in each
     /// language.
     pub description: String,
+    /// With which others it is shown.
+    pub group: ScopeGroup,
+}
+
+/// What scopes have in common, in the order in which they are shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ScopeGroup {
+    /// They tell who the user is.
+    Identity,
+    /// They give access to the API with this name.
+    Api(String),
+    /// They give access to something else.
+    Other,
+    /// They let the application act without the user.
+    Offline,
+}
+
+impl ScopeGroup {
+    /// The word that templates can compare.
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Identity => "identity",
+            Self::Api(_) => "api",
+            Self::Other => "other",
+            Self::Offline => "offline",
+        }
+    }
+
+    /// The rank among the groups. APIs have the same one.
+    fn rank(&self) -> u8 {
+        match self {
+            Self::Identity => 0,
+            Self::Api(_) => 1,
+            Self::Other => 2,
+            Self::Offline => 3,
+        }
+    }
+
+    fn heading(&self, text: &Text<'_>) -> Markup {
+        html! {
+            @match self {
+                Self::Identity => (text.scopes_identity),
+                Self::Api(name) => bdi { (name) },
+                Self::Other => (text.scopes_other),
+                Self::Offline => (text.scopes_offline),
+            }
+        }
+    }
 }
 
 impl ScopeLine {
     /// The line for templates.
-    pub(super) fn template_fields<'a>(&'a self, text: &Text<'a>) -> [(&'static str, &'a str); 2] {
-        [("name", self.name.as_str()), ("text", self.text(text))]
+    pub(super) fn template_fields<'a>(&'a self, text: &Text<'a>) -> [(&'static str, &'a str); 3] {
+        [
+            ("name", self.name.as_str()),
+            ("text", self.text(text)),
+            ("group", self.group.kind()),
+        ]
     }
 
     fn icon(&self) -> Icon {
@@ -162,11 +214,29 @@ impl Consent {
         }
     }
 
+    /// The scopes, group by group.
+    fn groups(&self) -> Vec<(&ScopeGroup, Vec<&ScopeLine>)> {
+        let mut groups: Vec<(&ScopeGroup, Vec<&ScopeLine>)> = Vec::new();
+        for scope in &self.scopes {
+            match groups.iter_mut().find(|(group, _)| **group == scope.group) {
+                Some((_, lines)) => lines.push(scope),
+                None => groups.push((&scope.group, vec![scope])),
+            }
+        }
+        groups.sort_by_key(|(group, _)| group.rank());
+        groups
+    }
+
+    /// The scopes. A single group needs no heading.
     fn list(&self, text: &Text<'_>) -> Markup {
+        let groups = self.groups();
         html! {
-            ul.scopes {
-                @for scope in &self.scopes {
-                    li { (scope.icon().draw()) bdi { (scope.text(text)) } }
+            @for (group, lines) in &groups {
+                @if groups.len() > 1 { h2.scope-group { (group.heading(text)) } }
+                ul.scopes {
+                    @for scope in lines {
+                        li { (scope.icon().draw()) bdi { (scope.text(text)) } }
+                    }
                 }
             }
         }
@@ -186,10 +256,13 @@ impl Consent {
 
     /// The page with standard scopes and one of the operator's.
     pub fn sample() -> Self {
-        let scope = |name: &str, description: &str| ScopeLine {
+        let in_group = |name: &str, description: &str, group| ScopeLine {
             name: name.to_owned(),
             description: description.to_owned(),
+            group,
         };
+        let scope = |name, description| in_group(name, description, ScopeGroup::Identity);
+        let notes = ScopeGroup::Api("Notes".to_owned());
         Self {
             action: "/consent".to_owned(),
             transaction: "4lQ0bI2xQ9mN".to_owned(),
@@ -207,8 +280,8 @@ impl Consent {
                 scope("email", ""),
                 scope("phone", ""),
                 scope("address", ""),
-                scope("offline_access", ""),
-                scope("notes.write", "Write and share notes in your name"),
+                in_group("offline_access", "", ScopeGroup::Offline),
+                in_group("notes.write", "Write and share notes in your name", notes),
             ],
         }
     }
@@ -238,8 +311,7 @@ impl Page for Consent {
     fn address(&self) -> Option<PageAddress<'_>> {
         Some(PageAddress {
             path: &self.action,
-            transaction: &self.transaction,
-            kept: &[],
+            parameters: vec![("transaction", &self.transaction)],
         })
     }
 

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::form::{ApplicationLink, sentence_with_link};
 use super::text::PLACE;
-use super::{Page, TemplateContext, Text};
+use super::{Page, PageAddress, TemplateContext, Text};
 
 /// Tells a person what went wrong and how to go on (RFC 6749 section 4.1.2.1).
 #[derive(Clone, Debug)]
@@ -21,6 +21,8 @@ pub struct ErrorPage {
     pub application: Option<ApplicationLink>,
     /// The address of this request, if it may be sent again.
     pub retry: Option<String>,
+    /// The path of this request and its login transaction, if the page can be shown again in another language.
+    pub own: Option<(String, Option<String>)>,
     /// The address of the account page, where a sign-in can begin without an application.
     pub account: Option<String>,
     /// Where the operator gives help.
@@ -138,6 +140,7 @@ impl ErrorPage {
             issuer: "https://id.example.com".to_owned(),
             application: (kind == ErrorKind::Stale).then(ApplicationLink::sample),
             retry: kind.may_pass().then(|| "/account".to_owned()),
+            own: (kind == ErrorKind::Stale).then(|| ("/login".to_owned(), Some("4lQ0bI2xQ9mN".to_owned()))),
             account: (!kind.may_pass()).then(|| "/account".to_owned()),
             contact: Some("mailto:help@example.com".to_owned()),
         };
@@ -207,6 +210,15 @@ impl Page for ErrorPage {
                 dd { code dir="ltr" { (self.request_id) } }
             }
         }
+    }
+
+    fn address(&self) -> Option<PageAddress<'_>> {
+        let (path, transaction) = self.own.as_ref()?;
+        let transaction = transaction.iter().map(|sealed| ("transaction", sealed.as_str()));
+        Some(PageAddress {
+            path,
+            parameters: transaction.collect(),
+        })
     }
 
     fn fill_context(&self, text: &Text<'_>, context: &mut TemplateContext) {

@@ -422,10 +422,13 @@ impl Page for Login {
     }
 
     fn address(&self) -> Option<PageAddress<'_>> {
+        let kept = self.kept.iter().map(|(name, value)| (*name, value.as_str()));
         Some(PageAddress {
             path: &self.action,
-            transaction: &self.transaction,
-            kept: &self.kept,
+            parameters: [("transaction", self.transaction.as_str())]
+                .into_iter()
+                .chain(kept)
+                .collect(),
         })
     }
 

@@ -72,15 +72,13 @@ pub use self::self_service::SelfService;
 pub use self::template_context::TemplateContext;
 pub use self::text::Text;
 
-/// The address of a page that belongs to a login transaction.
-#[derive(Clone, Copy, Debug)]
+/// The address that shows a page again.
+#[derive(Clone, Debug)]
 pub struct PageAddress<'a> {
     /// The path.
     pub path: &'a str,
-    /// The transaction.
-    pub transaction: &'a str,
-    /// Further parameters.
-    pub kept: &'a [(&'static str, String)],
+    /// The parameters.
+    pub parameters: Vec<(&'a str, &'a str)>,
 }
 
 /// A page, ready to be drawn.

@@ -99,8 +99,7 @@ impl Page for PasskeyOffer {
     fn address(&self) -> Option<PageAddress<'_>> {
         Some(PageAddress {
             path: &self.action,
-            transaction: &self.transaction,
-            kept: &[],
+            parameters: vec![("transaction", &self.transaction)],
         })
     }
 

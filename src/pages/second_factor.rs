@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::asset::File;
 use super::form::{CodeField, hidden, transaction_fields};
-use super::{Page, PasskeyRequest, TemplateContext, Text};
+use super::{Page, PageAddress, PasskeyRequest, TemplateContext, Text};
 
 /// Takes a code of an authenticator app, or a recovery code.
 #[derive(Clone, Debug)]
@@ -195,6 +195,15 @@ impl Page for SecondFactor {
             (self.way_by_passkey(text))
             (self.other_way(text))
         }
+    }
+
+    fn address(&self) -> Option<PageAddress<'_>> {
+        let mut parameters = vec![("transaction", self.transaction.as_str()), ("proof", &self.proof)];
+        parameters.extend(self.is_recovery.then_some(("recovery", "1")));
+        Some(PageAddress {
+            path: &self.action,
+            parameters,
+        })
     }
 
     fn fill_context(&self, text: &Text<'_>, context: &mut TemplateContext) {

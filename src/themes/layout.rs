@@ -83,8 +83,7 @@ fn languages(address: PageAddress<'_>, theme: &Theme, locale: &Locale) -> Markup
                 (locale.name())
             }
             form method="get" action=(address.path) {
-                (hidden("transaction", address.transaction))
-                @for (name, value) in address.kept { (hidden(name, value)) }
+                @for (name, value) in address.parameters { (hidden(name, value)) }
                 // No `type`: scripts of clients find the sign-in button by `button[type=submit]`.
                 @for other in theme.locales() {
                     @let here = (other.tag() == locale.tag()).then_some("true");

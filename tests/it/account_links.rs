@@ -56,7 +56,7 @@ fn only_form(page: &Screen) -> Form {
 }
 
 /// Requests a mail on the page that the sign-in page links to with this text.
-async fn request_mail(login: &Screen, link: &str, address: &str) -> Screen {
+pub(crate) async fn request_mail(login: &Screen, link: &str, address: &str) -> Screen {
     let page = login.browser().visit(&link_named(login, link)).await;
     let form = only_form(&page).with("address", address);
     login.browser().submit(&form).await
@@ -73,7 +73,7 @@ async fn enter_code(page: &Screen, code: &str) -> Screen {
     page.browser().submit(&only_form(page).with("code", code)).await
 }
 
-async fn begin(acme: &RelyingParty, browser: &Browser) -> Screen {
+pub(crate) async fn begin(acme: &RelyingParty, browser: &Browser) -> Screen {
     let request = acme.request().with("scope", "openid profile email");
     let login = browser.authorize(&request).await;
     assert_eq!(login.page(), "/login");

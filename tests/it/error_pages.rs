@@ -52,7 +52,7 @@ async fn an_error_is_told_in_the_language_of_its_reader_without_a_word_for_devel
         );
         let text = page.text();
         assert!(
-            text.contains("<html lang=\"de\"") && !text.contains("lang=\"en\""),
+            text.contains("<html lang=\"de\"") && !text.contains("<p class=\"note\" lang=\"en\""),
             "{text}"
         );
         assert_eq!(best_way(text), way, "{path}");

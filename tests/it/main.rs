@@ -45,6 +45,7 @@ mod memory;
 mod metrics;
 mod outbound;
 mod packages;
+mod page_language;
 mod passkey_offer;
 mod passkeys;
 mod passkeys_account;

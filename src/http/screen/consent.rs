@@ -12,13 +12,13 @@ use crate::http::context::RequestContext;
 use crate::http::cookie::Cookie;
 use crate::http::error;
 use crate::http::response::HttpResponse;
-use crate::oauth::Client;
 use crate::oauth::client::ClientOrigin;
 use crate::oauth::client_document;
 use crate::oauth::login::{LoginStep, ResolvedPurpose};
 use crate::oauth::redirect_uri::{MatchedRedirectUri, with_query};
+use crate::oauth::{Client, Scope};
 use crate::pages::Consent;
-use crate::pages::consent::{RedirectTarget, ScopeLine};
+use crate::pages::consent::{RedirectTarget, ScopeGroup, ScopeLine};
 use crate::pages::text::PLACE;
 use crate::route::Route;
 
@@ -125,7 +125,16 @@ pub(super) fn scope_line(context: &RequestContext, client: Option<&Client>, scop
             None => locale.scope(scope).map(ToOwned::to_owned),
         })
     };
+    let tells_of_user =
+        |scope: &str| Scope::is_built_in(scope) || catalog.scopes().claims_of(scope).next().is_some();
+    let group = match apis.named(scope).or_else(|| apis.of_scope(scope)) {
+        Some(api) => ScopeGroup::Api(api.display_name().to_owned()),
+        None if scope == Scope::OFFLINE_ACCESS => ScopeGroup::Offline,
+        None if tells_of_user(scope) => ScopeGroup::Identity,
+        None => ScopeGroup::Other,
+    };
     ScopeLine {
+        group,
         name: scope.to_owned(),
         description: own
             .or_else(of_api)

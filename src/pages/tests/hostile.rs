@@ -1,6 +1,7 @@
 //! Texts of strangers stay text.
 
 use super::*;
+use crate::pages::consent::ScopeGroup;
 use crate::pages::security::{FactorLine, FactorLineKind};
 
 fn evil_person() -> Person {
@@ -26,6 +27,7 @@ fn hostile_error() -> ErrorPage {
         issuer: evil(),
         application: Some(evil_application()),
         retry: Some(evil()),
+        own: Some((evil(), Some(evil()))),
         account: Some(evil()),
         contact: Some(evil()),
     }
@@ -93,6 +95,7 @@ fn hostile_account(section: AccountSection) -> Account {
             scopes: vec![ScopeLine {
                 name: evil(),
                 description: String::new(),
+                group: ScopeGroup::Offline,
             }],
         }],
         languages: vec![(evil(), evil())],
@@ -162,10 +165,12 @@ fn hostile_consent() -> Consent {
             ScopeLine {
                 name: evil(),
                 description: String::new(),
+                group: ScopeGroup::Api(evil()),
             },
             ScopeLine {
                 name: evil(),
                 description: evil(),
+                group: ScopeGroup::Other,
             },
         ],
     }

@@ -1,10 +1,17 @@
-//! The texts about factors and passkeys. They are members of the same list as the others, which would be too long for one file.
+//! The texts about factors and passkeys, and the headings of the consent page. They are members of the same list as the
+//! others, which would be too long for one file.
 
 /// Adds the texts to the list in `texts!`.
 macro_rules! with_factor_texts {
     ($texts:ident! { $($others:tt)* }) => {
         $texts! {
             $($others)*
+            /// Heading on the consent page: scopes that tell who the user is.
+            pub scopes_identity: &'static str,
+            /// Heading on the consent page: scopes of no API.
+            pub scopes_other: &'static str,
+            /// Heading on the consent page: the scope `offline_access`.
+            pub scopes_offline: &'static str,
             /// Subject; `{}` is the product.
             pub mail_factor_added_subject: &'static str,
             /// What happened; `{}` is the product.
