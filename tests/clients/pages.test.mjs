@@ -207,31 +207,51 @@ const PREVIEWED = [
   'confirm-link/secure',
   'account/data',
   'account/email-requested',
+  'passkey-offer/first',
 ];
 
-describe('the pages that a mail leads to', () => {
-  let preview;
-  let address;
+/** Pages of the account and of the second step, for the theme that differs most from the default one. */
+const IN_SPLIT = [
+  'account/profile',
+  'account/security',
+  'account/security-setup',
+  'account/security-codes',
+  'account/devices',
+  'second-factor/first',
+  'second-factor/recovery',
+  'second-factor/wrong',
+  'passkey-offer/first',
+];
 
-  before(async () => {
-    address = `127.0.0.1:${await freePort()}`;
-    const data = await mkdtemp(join(tmpdir(), 'idsvc-preview-'));
-    preview = spawn(binary, ['theme', 'preview', 'default', '--listen', address, '--data-dir', data]);
-    await once(preview.stdout, 'data');
-  });
+for (const [theme, previewed] of [
+  ['default', PREVIEWED],
+  ['split', IN_SPLIT],
+]) {
+  describe(`the pages that the preview of ${theme} shows`, () => {
+    let preview;
+    let address;
 
-  after(() => preview.kill());
-
-  for (const locale of ['en', 'ar']) {
-    it(`suit every screen and everybody in ${locale}`, async () => {
-      const page = await visitor({ locale });
-      for (const name of PREVIEWED) {
-        await page.goto(`http://${address}/pages/${name}?locale=${locale}`);
-        await survey(page, locale, name.replace('/', '-'));
-      }
+    before(async () => {
+      address = `127.0.0.1:${await freePort()}`;
+      const data = await mkdtemp(join(tmpdir(), 'idsvc-preview-'));
+      preview = spawn(binary, ['theme', 'preview', theme, '--listen', address, '--data-dir', data]);
+      await once(preview.stdout, 'data');
     });
-  }
-});
+
+    after(() => preview.kill());
+
+    for (const locale of ['en', 'ar']) {
+      it(`suit every screen and everybody in ${locale}`, async () => {
+        const page = await visitor({ locale });
+        for (const name of previewed) {
+          await page.goto(`http://${address}/pages/${name}?locale=${locale}`);
+          const kept = name.replace('/', '-');
+          await survey(page, locale, theme === 'default' ? kept : `${theme}-${kept}`);
+        }
+      });
+    }
+  });
+}
 
 describe('a page', () => {
   it('is shown in the language that is chosen below it, without a script', async () => {
