@@ -4,6 +4,7 @@ use maud::{Markup, html};
 
 use super::address_form::MailPurpose;
 use super::form::{CodeField, hidden, sentence, transaction_fields};
+use super::moment::throttled;
 use super::{Page, PageAddress, TemplateContext, Text};
 
 /// Says that a mail was sent, and takes its code.
@@ -23,6 +24,8 @@ pub struct CheckMail {
     pub recipient: String,
     /// Why the page is shown again.
     pub problem: Option<CodeProblem>,
+    /// After how many seconds the person may try again, if there were too many attempts.
+    pub retry_after: Option<u64>,
     /// The address of the page that sends another mail.
     pub again: String,
     /// The address of the sign-in page.
@@ -77,6 +80,7 @@ impl CheckMail {
             csrf: "b1x0Jm5vYQ".to_owned(),
             recipient: "alice@example.com".to_owned(),
             problem: None,
+            retry_after: None,
             again: "/recover?transaction=4lQ0bI2xQ9mN".to_owned(),
             sign_in: "/login?transaction=4lQ0bI2xQ9mN".to_owned(),
         };
@@ -109,7 +113,16 @@ impl CheckMail {
 
     fn problem(&self, text: &Text<'_>) -> Markup {
         html! {
-            @if let Some(problem) = self.problem { p.problem #problem role="alert" { (problem.text(text)) } }
+            @if self.problem.is_some() { p.problem #problem role="alert" { (self.problem_text(text)) } }
+        }
+    }
+
+    /// Why the page is shown again, as a sentence; empty the first time.
+    fn problem_text(&self, text: &Text<'_>) -> String {
+        match self.problem {
+            Some(CodeProblem::Throttled) => throttled(self.retry_after, text),
+            Some(problem) => problem.text(text).to_owned(),
+            None => String::new(),
         }
     }
 
@@ -180,10 +193,7 @@ impl Page for CheckMail {
         context.text("mail", &self.mail);
         context.text("recipient", &self.recipient);
         context.text("problem_kind", self.problem.map_or("", CodeProblem::kind));
-        context.text(
-            "problem_text",
-            self.problem.map_or("", |problem| problem.text(text)),
-        );
+        context.text("problem_text", &self.problem_text(text));
         context.text("again_href", &self.again);
         context.text("sign_in_href", &self.sign_in);
     }

@@ -4,6 +4,7 @@ use maud::{Markup, html};
 
 use super::asset::File;
 use super::form::{PasswordField, Person, sentence, sentence_with_link, transaction_fields};
+use super::moment::throttled;
 use super::text::PLACE;
 use super::{Icon, Mark, Page, PageAddress, PasskeyRequest, TemplateContext, Text};
 
@@ -20,6 +21,8 @@ pub struct Login {
     pub username: String,
     /// Why the page is shown again.
     pub problem: Option<LoginProblem>,
+    /// After how many seconds the person may try again, if there were too many attempts.
+    pub retry_after: Option<u64>,
     /// Whether many attempts with this user name have failed.
     pub has_failed_often: bool,
     /// The address of the service, for users who opened the page under another one.
@@ -158,6 +161,7 @@ impl Login {
             csrf: "b1x0Jm5vYQ".to_owned(),
             username: String::new(),
             problem: None,
+            retry_after: None,
             has_failed_often: false,
             issuer: "https://id.example.com".to_owned(),
             client_name: "Acme Notes".to_owned(),
@@ -279,6 +283,7 @@ impl Login {
                 p.problem #problem role="alert" {
                     @match problem {
                         LoginProblem::Credentials => a href="#password" { (problem.text(text)) },
+                        LoginProblem::Throttled => (throttled(self.retry_after, text)),
                         LoginProblem::Elsewhere => (sentence_with_link(problem.text(text), &self.issuer)),
                         _ => (problem.text(text)),
                     }
@@ -395,8 +400,11 @@ impl Page for Login {
         context.text("continue_as", user.map_or("", |user| &user.name));
         context.text("account_id", user.map_or("", |user| &user.account_id));
         context.text("problem_kind", self.problem.map_or("", LoginProblem::kind));
-        let problem_text = self.problem.map_or("", |problem| problem.text(text));
-        let mut problem_text = problem_text.replace(PLACE, &self.issuer);
+        let mut problem_text = match self.problem {
+            Some(LoginProblem::Throttled) => throttled(self.retry_after, text),
+            Some(problem) => problem.text(text).replace(PLACE, &self.issuer),
+            None => String::new(),
+        };
         if self.has_failed_often {
             problem_text.push(' ');
             problem_text.push_str(text.problem_failed_often);

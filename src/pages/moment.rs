@@ -1,4 +1,4 @@
-//! Times of the past, told in words.
+//! Times of the past and times to wait, told in words.
 //!
 //! A text for a number has one form for every number, or two (1, more), or four (1, 2, 3 to 10, more), as the language
 //! needs them. With any other number of forms, the last one counts.
@@ -46,6 +46,17 @@ impl Moment {
 
     fn date(&self) -> &str {
         self.rfc3339.split('T').next().unwrap_or_default()
+    }
+}
+
+/// That too many attempts were made, and how long to wait, if that is known.
+pub(super) fn throttled(retry_after: Option<u64>, text: &Text<'_>) -> String {
+    match retry_after {
+        Some(seconds) => {
+            let minutes = seconds.div_ceil(MINUTE).max(1);
+            form(text.problem_throttled_wait, minutes).replace(PLACE, &minutes.to_string())
+        }
+        None => text.problem_throttled.to_owned(),
     }
 }
 
@@ -106,6 +117,17 @@ mod tests {
             let told = [&EN, &DE, &JA, &AR].map(|text| ago(seconds, text));
             assert_eq!(told, [en, de, ja, ar]);
         }
+    }
+
+    #[test]
+    fn a_time_to_wait_is_told_in_whole_minutes() {
+        let told = |seconds| throttled(seconds, &EN);
+        assert_eq!(told(Some(0)), "Too many attempts. Try again in 1 minute.");
+        assert_eq!(told(Some(60)), "Too many attempts. Try again in 1 minute.");
+        assert_eq!(told(Some(61)), "Too many attempts. Try again in 2 minutes.");
+        assert_eq!(told(None), EN.problem_throttled);
+        let arabic = throttled(Some(3 * MINUTE), &AR);
+        assert!(arabic.contains("3 دقائق"), "{arabic}");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use maud::{Markup, html};
 
 use super::asset::File;
 use super::form::{CodeField, hidden, transaction_fields};
+use super::moment::throttled;
 use super::{Page, PageAddress, PasskeyRequest, TemplateContext, Text};
 
 /// Takes a code of an authenticator app, or a recovery code.
@@ -25,6 +26,8 @@ pub struct SecondFactor {
     pub passkey: Option<PasskeyRequest>,
     /// Why the page is shown again.
     pub problem: Option<SecondFactorProblem>,
+    /// After how many seconds the person may try again, if there were too many attempts.
+    pub retry_after: Option<u64>,
     /// The address of the sign-in page.
     pub sign_in: String,
 }
@@ -88,6 +91,7 @@ impl SecondFactor {
             other: Some("/second-factor?transaction=4lQ0bI2xQ9mN&proof=Zm9vYmFy&recovery=1".to_owned()),
             passkey: None,
             problem: None,
+            retry_after: None,
             sign_in: "/login?transaction=4lQ0bI2xQ9mN&sign_in=1".to_owned(),
         };
         let recovery = Self {
@@ -115,7 +119,16 @@ impl SecondFactor {
 
     fn problem(&self, text: &Text<'_>) -> Markup {
         html! {
-            @if let Some(problem) = self.problem { p.problem #problem role="alert" { (problem.text(text)) } }
+            @if self.problem.is_some() { p.problem #problem role="alert" { (self.problem_text(text)) } }
+        }
+    }
+
+    /// Why the page is shown again, as a sentence; empty the first time.
+    fn problem_text(&self, text: &Text<'_>) -> String {
+        match self.problem {
+            Some(SecondFactorProblem::Throttled) => throttled(self.retry_after, text),
+            Some(problem) => problem.text(text).to_owned(),
+            None => String::new(),
         }
     }
 
@@ -220,10 +233,7 @@ impl Page for SecondFactor {
         context.text("other_href", self.other.as_deref().unwrap_or_default());
         context.text("other_text", self.other_label(text));
         context.text("problem_kind", self.problem.map_or("", SecondFactorProblem::kind));
-        context.text(
-            "problem_text",
-            self.problem.map_or("", |problem| problem.text(text)),
-        );
+        context.text("problem_text", &self.problem_text(text));
         context.text("sign_in_href", &self.sign_in);
     }
 

@@ -81,7 +81,8 @@ async fn one_name_is_guarded_whether_it_is_somebodys_or_not() {
         let page = sign_in_at(&alice.browser(), &acme, ELSEWHERE, name, "wrong").await;
         assert_eq!(page.status, 429);
         assert_eq!(page.header("retry-after"), Some("300"));
-        assert!(page.text().contains(EN.problem_throttled), "{}", page.text());
+        let told = "Too many attempts. Try again in 5 minutes.";
+        assert!(page.text().contains(told), "{}", page.text());
         pages.push(page.shown());
     }
     assert!(pages.iter().all(|page| *page == pages[0]));

@@ -41,7 +41,8 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
         let details = "the mail of this page was requested in another sign-in";
         return context.error_page(StatusCode::BAD_REQUEST, ErrorKind::Stale, details);
     };
-    let draw = |problem| draw(context, &login, (sealed, &requested), problem);
+    let draw_after = |problem, wait| draw(context, &login, (sealed, &requested), problem, wait);
+    let draw = |problem| draw_after(problem, None);
     if context.method() != Method::POST {
         return draw(None);
     }
@@ -52,9 +53,7 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
     let limits = &context.app.limits;
     if let Err(wait) = limits.type_code(context.client_address(), context.now) {
         context.log_refusal("throttled", "too many codes were typed");
-        let mut page = draw(Some(CodeProblem::Throttled));
-        error::set_retry_after(&mut page, wait.seconds());
-        return page;
+        return draw_after(Some(CodeProblem::Throttled), Some(wait.seconds()));
     }
     let typed = parameters.get("code").unwrap_or_default();
     match check_code(core, &requested, typed, context.now).await {
@@ -82,6 +81,7 @@ fn draw(
     login: &LoginContext,
     (sealed, requested): (&str, &RequestedMail),
     problem: Option<CodeProblem>,
+    retry_after: Option<u64>,
 ) -> HttpResponse {
     let cookie = context.cookie(Cookie::Browser).unwrap_or_default();
     let (purpose, again) = page_of(requested.reason);
@@ -94,6 +94,7 @@ fn draw(
         csrf: csrf::token(cookie, &form(login)),
         recipient: requested.recipient.clone(),
         problem,
+        retry_after,
         sign_in: sign_in_address(context, login),
         again: with_query(&again, &[("address", &requested.recipient)]),
     };
@@ -102,7 +103,11 @@ fn draw(
         Some(CodeProblem::Expired) => StatusCode::BAD_REQUEST,
         _ => StatusCode::OK,
     };
-    context.page(status, &page, login.purpose.ui_locales())
+    let mut answer = context.page(status, &page, login.purpose.ui_locales());
+    if let Some(seconds) = retry_after {
+        error::set_retry_after(&mut answer, seconds);
+    }
+    answer
 }
 
 fn form(login: &LoginContext) -> String {

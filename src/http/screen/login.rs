@@ -41,6 +41,8 @@ struct FailedAttempt<'a> {
     has_failed_often: bool,
     /// The id of a passkey that no user has.
     unknown_passkey: Option<String>,
+    /// After how many seconds the person may try again, if there were too many attempts.
+    retry_after: Option<u64>,
 }
 
 /// Shows the page, or checks what was typed. Without a transaction, as in a bookmark, the address leads to the account
@@ -108,6 +110,7 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
             Ok(Err(refused)) => {
                 let attempt = FailedAttempt {
                     unknown_passkey: refused.unknown,
+                    retry_after: refused.retry_after,
                     ..FailedAttempt::default()
                 };
                 let mut page = redraw(context, &login.sealed, refused.problem, Some(&attempt)).await;
@@ -157,17 +160,19 @@ async fn sign_in_with_password(
     let notified = user.as_ref().map(|user| user.uuid).filter(|_| known.is_none());
     credentials.sends_notice =
         notified.is_some_and(|user| limits.allows_notice(user.as_bytes(), context.now));
-    let draw_again = async |problem| {
+    let draw_after = async |problem, retry_after| {
         let attempt = FailedAttempt {
             username,
             has_failed_often: known.is_none() && limits.has_failed_often(name.as_str(), context.now),
             unknown_passkey: None,
+            retry_after,
         };
         redraw(context, &login.sealed, problem, Some(&attempt)).await
     };
+    let draw_again = async |problem| draw_after(problem, None).await;
     let throttled = async |seconds| {
         context.log_refusal("throttled", "too many failed sign-ins");
-        let mut page = draw_again(LoginProblem::Throttled).await;
+        let mut page = draw_after(LoginProblem::Throttled, Some(seconds)).await;
         error::set_retry_after(&mut page, seconds);
         page
     };
@@ -302,6 +307,7 @@ fn draw(
         csrf: csrf::token(cookie, &form(login.transaction.id)),
         username: username.chars().take(MAX_USERNAME).collect(),
         problem,
+        retry_after: attempt.and_then(|attempt| attempt.retry_after),
         has_failed_often: is_about_attempts && attempt.is_some_and(|attempt| attempt.has_failed_often),
         issuer: context.app.core.policy.issuer.clone(),
         client_name,

@@ -93,9 +93,11 @@ impl SecondFactorRequest<'_> {
             Ok(attempt) => attempt,
             Err(wait) => {
                 context.log_refusal("throttled", "too many wrong codes");
-                let mut page = self.draw(context, Some(SecondFactorProblem::Throttled));
-                error::set_retry_after(&mut page, wait.seconds());
-                return page;
+                return self.draw_after(
+                    context,
+                    Some(SecondFactorProblem::Throttled),
+                    Some(wait.seconds()),
+                );
             }
         };
         match second_factor::answer(core, &browser, self.login, self.pending, (typed, from), now).await {
@@ -141,11 +143,7 @@ impl SecondFactorRequest<'_> {
             LoginProblem::Expired => SecondFactorProblem::Expired,
             _ => SecondFactorProblem::Passkey,
         };
-        let mut page = self.draw(context, Some(problem));
-        if let Some(seconds) = refused.retry_after {
-            error::set_retry_after(&mut page, seconds);
-        }
-        page
+        self.draw_after(context, Some(problem), refused.retry_after)
     }
 
     /// What a passkey needs, if the user has one that is accepted here. The browser offers no passkeys of other users.
@@ -162,6 +160,16 @@ impl SecondFactorRequest<'_> {
     }
 
     fn draw(&self, context: &RequestContext, problem: Option<SecondFactorProblem>) -> HttpResponse {
+        self.draw_after(context, problem, None)
+    }
+
+    /// Draws the page. `retry_after` is the number of seconds to wait, if there were too many attempts.
+    fn draw_after(
+        &self,
+        context: &RequestContext,
+        problem: Option<SecondFactorProblem>,
+        retry_after: Option<u64>,
+    ) -> HttpResponse {
         let cookie = context.cookie(Cookie::Browser).unwrap_or_default();
         let here = address(context, &self.login.sealed, self.proof);
         let is_at_limit = problem == Some(SecondFactorProblem::Limit);
@@ -181,6 +189,7 @@ impl SecondFactorRequest<'_> {
             other,
             passkey: self.passkey(context),
             problem,
+            retry_after,
             sign_in: sign_in_address(context, self.login),
         };
         let status = match problem {
@@ -188,7 +197,11 @@ impl SecondFactorRequest<'_> {
             Some(SecondFactorProblem::Expired) => StatusCode::BAD_REQUEST,
             _ => StatusCode::OK,
         };
-        context.page(status, &page, self.login.purpose.ui_locales())
+        let mut answer = context.page(status, &page, self.login.purpose.ui_locales());
+        if let Some(seconds) = retry_after {
+            error::set_retry_after(&mut answer, seconds);
+        }
+        answer
     }
 }
 

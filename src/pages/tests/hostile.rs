@@ -208,6 +208,7 @@ fn hostile_values_stay_text_on_every_page() {
         csrf: evil(),
         username: evil(),
         problem: Some(LoginProblem::Credentials),
+        retry_after: None,
         has_failed_often: true,
         issuer: evil(),
         client_name: evil(),

@@ -12,6 +12,7 @@ pub static DE: Text<'static> = Text {
     other_account: "oder ein anderes Konto verwenden",
     problem_credentials: "Benutzername und Passwort passen nicht zusammen. Prüfen Sie beides und versuchen Sie es noch einmal.",
     problem_throttled: "Zu viele Versuche. Warten Sie einige Minuten und versuchen Sie es dann noch einmal.",
+    problem_throttled_wait: "Zu viele Versuche. Versuchen Sie es in {} Minute noch einmal.|Zu viele Versuche. Versuchen Sie es in {} Minuten noch einmal.",
     problem_failed_often: "Nach vielen fehlgeschlagenen Versuchen lässt sich ein Konto nur noch in einem Browser öffnen, in dem Sie sich schon einmal angemeldet haben. Die Betreiber dieses Dienstes können Ihnen helfen.",
     problem_busy: "Gerade melden sich viele Personen an. Warten Sie einen Moment und versuchen Sie es dann noch einmal.",
     problem_out_of_memory: "Dem Dienst fehlt es gerade an Speicher. Warten Sie einen Moment und versuchen Sie es dann noch einmal.",

@@ -12,6 +12,7 @@ pub static EN: Text<'static> = Text {
     other_account: "or use another account",
     problem_credentials: "That user name and password do not match. Check both and try again.",
     problem_throttled: "Too many attempts. Wait a few minutes, then try again.",
+    problem_throttled_wait: "Too many attempts. Try again in {} minute.|Too many attempts. Try again in {} minutes.",
     problem_failed_often: "After many failed attempts, an account opens only in a browser in which you have signed in before. The people who run this service can help you.",
     problem_busy: "Many people are signing in right now. Wait a moment, then try again.",
     problem_out_of_memory: "The service is short of memory right now. Wait a moment, then try again.",

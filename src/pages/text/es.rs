@@ -12,6 +12,7 @@ pub static ES: Text<'static> = Text {
     other_account: "o usar otra cuenta",
     problem_credentials: "El nombre de usuario y la contraseña no coinciden. Revise ambos e inténtelo de nuevo.",
     problem_throttled: "Demasiados intentos. Espere unos minutos e inténtelo de nuevo.",
+    problem_throttled_wait: "Demasiados intentos. Inténtelo de nuevo dentro de {} minuto.|Demasiados intentos. Inténtelo de nuevo dentro de {} minutos.",
     problem_failed_often: "Tras muchos intentos fallidos, una cuenta solo se abre en un navegador en el que ya haya iniciado sesión. Los responsables de este servicio pueden ayudarle.",
     problem_busy: "Muchas personas están iniciando sesión en este momento. Espere un instante e inténtelo de nuevo.",
     problem_out_of_memory: "Al servicio le falta memoria en este momento. Espere un instante e inténtelo de nuevo.",

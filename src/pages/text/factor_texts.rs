@@ -1,4 +1,4 @@
-//! The texts about factors and passkeys, and the headings of the consent page. They are members of the same list as the
+//! The texts about factors and passkeys, and some others. They are members of the same list as the
 //! others, which would be too long for one file.
 
 /// Adds the texts to the list in `texts!`.
@@ -6,6 +6,8 @@ macro_rules! with_factor_texts {
     ($texts:ident! { $($others:tt)* }) => {
         $texts! {
             $($others)*
+            /// The same as [`Text::problem_throttled`], if it is known how many minutes there are to wait.
+            pub problem_throttled_wait: &'static str,
             /// Heading on the consent page: scopes that tell who the user is.
             pub scopes_identity: &'static str,
             /// Heading on the consent page: scopes of no API.

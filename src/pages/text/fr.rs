@@ -12,6 +12,7 @@ pub static FR: Text<'static> = Text {
     other_account: "ou utiliser un autre compte",
     problem_credentials: "Ce nom d’utilisateur et ce mot de passe ne correspondent pas. Vérifiez-les, puis réessayez.",
     problem_throttled: "Trop de tentatives. Patientez quelques minutes, puis réessayez.",
+    problem_throttled_wait: "Trop de tentatives. Réessayez dans {} minute.|Trop de tentatives. Réessayez dans {} minutes.",
     problem_failed_often: "Après de nombreux échecs, un compte ne s’ouvre plus que dans un navigateur où vous vous êtes déjà connecté. Les responsables de ce service peuvent vous aider.",
     problem_busy: "De nombreuses personnes se connectent en ce moment. Patientez un instant, puis réessayez.",
     problem_out_of_memory: "Le service manque de mémoire en ce moment. Patientez un instant, puis réessayez.",

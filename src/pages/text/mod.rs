@@ -30,7 +30,7 @@ pub const PLACE: &str = "{}";
 pub const PLACE_OPTIONAL: [&str; 1] = ["problem_too_long"];
 
 /// Texts that have a form for each kind of number, separated by `|`: see [`super::moment`].
-pub const PLURAL: [&str; 3] = ["minutes_ago", "hours_ago", "days_ago"];
+pub const PLURAL: [&str; 4] = ["minutes_ago", "hours_ago", "days_ago", "problem_throttled_wait"];
 
 with_factor_texts! { texts! {
     /// Heading and button of the sign-in page.
