@@ -31,6 +31,9 @@ pub enum Content {
         link: String,
         /// Six digits for the page on which the person asked.
         code: String,
+        /// When the link expires; unknown in a mail that waits since before this was stored.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        expires_at: Option<Timestamp>,
     },
     /// A person asked for an account with an address that has one.
     AlreadySignedUp {
@@ -59,6 +62,9 @@ pub enum Content {
         link: String,
         /// Six digits for the page on which the person asked.
         code: String,
+        /// When the link expires; unknown in a mail that waits since before this was stored.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        expires_at: Option<Timestamp>,
     },
     /// A person wants to use this address from now on.
     VerifyAddress {

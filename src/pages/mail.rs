@@ -214,11 +214,11 @@ impl Mail {
     pub fn samples() -> Vec<Self> {
         let sample = |kind: MailKind| {
             let link = "https://id.example.com/link?t=kX3mVq0pS8yT2nB7aWc5dE9fG1hJ4lZ6rU0iO_vNQxY".to_owned();
-            let expires = matches!(kind, MailKind::Invitation | MailKind::ResetPassword);
             let code = matches!(
                 kind,
                 MailKind::SignUp | MailKind::SignIn | MailKind::ResetPassword
             );
+            let expires = code || kind == MailKind::Invitation;
             let is_sign_in = kind == MailKind::NewDevice;
             Self {
                 kind,

@@ -81,9 +81,19 @@ fn mail_of(content: &Content) -> Mail {
             account_id: Some(account_id),
             ..mail
         },
-        Content::SignUp { link, code } | Content::SignIn { link, code } => Mail {
+        Content::SignUp {
+            link,
+            code,
+            expires_at,
+        }
+        | Content::SignIn {
+            link,
+            code,
+            expires_at,
+        } => Mail {
             link: Some(link),
             code: Some(code),
+            expires: expires_at.map(in_utc),
             ..mail
         },
         Content::Invitation { link, expires_at } => Mail {
@@ -152,6 +162,7 @@ mod tests {
             Content::SignUp {
                 link: link.clone(),
                 code: code.clone(),
+                expires_at: None,
             },
             Content::AlreadySignedUp { link: link.clone() },
             Content::Invitation {
@@ -166,6 +177,7 @@ mod tests {
             Content::SignIn {
                 link: link.clone(),
                 code,
+                expires_at: Some(at),
             },
             Content::VerifyAddress {
                 account_id: "alice".to_owned(),
@@ -232,5 +244,21 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn a_mail_that_was_stored_without_the_end_of_its_link_is_still_drawn() {
+        let stored = r#"{"sign_in":{"link":"https://id.example/link","code":"402817"}}"#;
+        let content: Content = serde_json::from_str(stored).unwrap();
+        assert_eq!(mail_of(&content).expires, None);
+        let expires_at = Some(Timestamp::from_seconds(3600));
+        let (link, code) = (String::new(), String::new());
+        let content = Content::SignUp {
+            link,
+            code,
+            expires_at,
+        };
+        let expires = mail_of(&content).expires;
+        assert_eq!(expires.as_deref(), Some("1970-01-01 01:00 UTC"));
     }
 }

@@ -7,6 +7,8 @@ import { Mailbox } from './mailbox.mjs';
 import { fitsTheScreen, keep, result, scene, signIn, visitor } from './visitor.mjs';
 
 const NEW = 'violet tractor umbrella';
+/** Until when a link works. */
+const ENDS = /The link works once, until 20\d\d-\d\d-\d\d \d\d:\d\d UTC/;
 
 let mailbox;
 
@@ -62,6 +64,7 @@ describe('accounts', () => {
     const mail = await mailbox.read();
     assert.equal(mail.to[0].address, 'bob@example.com');
     await keepMail(mail, 'sign-up');
+    assert.match(mail.text, ENDS);
     await enterCode(page, '000000');
     await page.locator('#problem').waitFor();
     await enterCode(page, mail.code);
@@ -109,6 +112,7 @@ describe('accounts', () => {
     await requestMail(page, 'Sign in by email', ALICE);
     const mail = await mailbox.read();
     await keepMail(mail, 'sign-in');
+    assert.match(mail.text, ENDS);
     await page.goto(mail.link);
     await page.locator('main.page-confirm-link button[type=submit]').click();
     await result(page);

@@ -61,6 +61,7 @@ impl Mailing {
             content: Content::SignUp {
                 link: LINK.to_owned(),
                 code: "402817".to_owned(),
+                expires_at: None,
             },
         };
         let drawn = DrawnMail::draw(core, &message, core.clock.now()).unwrap();

@@ -185,6 +185,16 @@ async fn two_tabs_go_on_by_themselves() {
 }
 
 #[tokio::test]
+async fn of_two_forms_at_once_one_adds_the_passkey_and_both_go_on() {
+    let (server, acme, alice) = scene().await;
+    let page = offered(&alice, &acme).await;
+    let (_, form) = creation(&page, &alice);
+    let (one, other) = tokio::join!(page.browser().submit(&form), page.browser().submit(&form));
+    assert!(is_signed_in(&one) && is_signed_in(&other), "{}", other.text());
+    assert_eq!(stored(&server, &alice).len(), 1);
+}
+
+#[tokio::test]
 async fn a_crash_after_the_passkey_was_added_loses_neither_it_nor_the_sign_in() {
     let (server, acme, alice) = scene().await;
     let page = offered(&alice, &acme).await;

@@ -129,7 +129,12 @@ pub async fn request_sign_in(
             };
             Some((email, purpose))
         });
-    let link = |link, code| Content::SignIn { link, code };
+    let expires_at = Some(now + OneTimeLink::REQUESTED_LIFETIME);
+    let link = |link, code| Content::SignIn {
+        link,
+        code,
+        expires_at,
+    };
     send(
         core,
         login,
@@ -197,7 +202,11 @@ pub async fn request_account(
         )
         .await?
     } else {
-        let content = |link, code| Content::SignUp { link, code };
+        let content = |link, code| Content::SignUp {
+            link,
+            code,
+            expires_at: Some(expires_at),
+        };
         send(
             core,
             login,
