@@ -114,7 +114,10 @@
 //! A passkey comes back in a form of the sign-in page. The page has a challenge, which is sealed for the login transaction
 //! ([`flow::passkey_challenge`]). [`flow::login::passkey`] finds the user by the handle that the authenticator returns, and
 //! has [`webauthn`] verify the response. Then it joins [`flow::login::start_session`] too, and the same transaction marks
-//! the challenge as used.
+//! the challenge as used. The page of the second step has such a form too: there the user is known, and must be the same.
+//!
+//! After a password, [`flow::login::passkey_offer`] may let the sign-in wait at a page that offers a passkey. The session
+//! has begun by then, and the code is issued when the user has answered, as after the page for consent.
 //!
 //! A client may show a certificate (RFC 8705), at a listener of its own. `net` asks for it and verifies that the client
 //! has the key. Each request gets the chain, and [`oauth::client_auth`] decides by the record of the client whether the

@@ -68,6 +68,8 @@ kinds! {
     RecoveryCode "idsvc_rc_" 0;
     /// A password hash from a file. Only its digest is kept after the password is changed.
     DeclaredHash "idsvc_ph_" 0;
+    /// The seed of an authenticator application from a file. Its digest stays if the user removes the application.
+    DeclaredSeed "idsvc_ts_" 0;
 }
 
 /// A secret in the clear. It cannot be printed by accident: only [`Secret::reveal`] returns its text.

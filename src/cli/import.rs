@@ -16,7 +16,7 @@ use super::progress::Progress;
 use super::rewind::{Rewind, open, rewind, unreadable};
 use super::{refusal, value_parsers};
 use crate::admin::import;
-use crate::admin::import::{BadLine, ImportUsers, Imported};
+use crate::admin::import::{BadLine, ImportUsers, Imported, LeftOutApp};
 use crate::control::protocol::{Command, Reply};
 use crate::identity::LoginName;
 use crate::oauth::{Fault, FaultCode};
@@ -228,6 +228,7 @@ impl KnownUsers {
 struct Total {
     imported: Imported,
     bad_count: usize,
+    left_out_count: usize,
 }
 
 impl Total {
@@ -237,6 +238,10 @@ impl Total {
         total.updated += part.updated;
         total.unchanged += part.unchanged;
         total.passwords += part.passwords;
+        total.authenticator_apps += part.authenticator_apps;
+        self.left_out_count += part.left_out.len();
+        part.left_out.truncate(MAX_KEPT - total.left_out.len());
+        total.left_out.append(&mut part.left_out);
         part.bad.extend(chunk.bad);
         part.bad.sort_by_key(|bad| bad.line);
         self.bad_count += part.bad.len();
@@ -249,6 +254,21 @@ impl Total {
         let mut lines: Vec<_> = self.imported.bad.iter().take(MAX_SHOWN).map(sentence).collect();
         if self.bad_count > MAX_SHOWN {
             lines.push(format!("and {} more bad lines", self.bad_count - MAX_SHOWN));
+        }
+        lines
+    }
+
+    /// The first authenticator apps that are left out, as sentences.
+    fn left_out(&self) -> Vec<String> {
+        let sentence = |app: &LeftOutApp| {
+            let LeftOutApp { line, user, reason } = app;
+            format!("line {line}: user {user:?} goes without this authenticator app: {reason}")
+        };
+        let shown = self.imported.left_out.iter().take(MAX_SHOWN);
+        let mut lines: Vec<_> = shown.map(sentence).collect();
+        if self.left_out_count > MAX_SHOWN {
+            let more = self.left_out_count - MAX_SHOWN;
+            lines.push(format!("and {more} more authenticator apps are left out"));
         }
         lines
     }
@@ -354,19 +374,36 @@ fn show(done: &Total, is_dry_run: bool, output: &mut Output<'_>) -> Result<(), C
     if output.json {
         return output.document(&document(done, !is_dry_run));
     }
-    for line in done.bad_lines() {
+    for line in done.bad_lines().into_iter().chain(done.left_out()) {
         output.say(&line);
     }
-    output.facts(&[
-        ("added", done.imported.added.to_string()),
-        ("updated", done.imported.updated.to_string()),
-        ("unchanged", done.imported.unchanged.to_string()),
+    let Imported {
+        added,
+        updated,
+        unchanged,
+        authenticator_apps,
+        ..
+    } = done.imported;
+    let mut facts = vec![
+        ("added", added.to_string()),
+        ("updated", updated.to_string()),
+        ("unchanged", unchanged.to_string()),
         ("bad", done.bad_count.to_string()),
-    ])?;
+    ];
+    if authenticator_apps > 0 || done.left_out_count > 0 {
+        facts.push(("authenticator_apps", authenticator_apps.to_string()));
+        facts.push(("left_out", done.left_out_count.to_string()));
+    }
+    output.facts(&facts)?;
     if is_dry_run {
         output.hint("Nothing was imported: this was a dry run.");
-    } else if done.imported.passwords > 0 {
+        return Ok(());
+    }
+    if done.imported.passwords > 0 {
         output.hint("The users keep their passwords. Each is hashed again at the first sign-in.");
+    }
+    if authenticator_apps > 0 {
+        output.hint("The users keep their authenticator apps. They get recovery codes on the account page.");
     }
     Ok(())
 }
@@ -405,5 +442,8 @@ fn document(done: &Total, is_imported: bool) -> serde_json::Value {
         "unchanged": done.imported.unchanged,
         "bad_count": done.bad_count,
         "bad": done.imported.bad,
+        "authenticator_apps": done.imported.authenticator_apps,
+        "left_out_count": done.left_out_count,
+        "left_out": done.imported.left_out,
     })
 }

@@ -33,6 +33,15 @@ pub enum FactorKind {
     RecoveryCodes(RecoveryCodes),
 }
 
+/// The longest name of a factor, in characters.
+const LONGEST_NAME: usize = 64;
+
+/// The name that a user typed, as it is stored.
+pub fn factor_name(typed: &str) -> String {
+    let name = typed.trim().chars().filter(|c| !c.is_control());
+    name.take(LONGEST_NAME).collect()
+}
+
 impl FactorKind {
     /// The name in events.
     pub fn name(&self) -> &'static str {

@@ -10,6 +10,7 @@ pub mod one_time_link;
 mod recovery_codes;
 pub mod session;
 pub mod totp;
+mod totp_export;
 pub mod user;
 
 pub use account_policy::{AccountPolicy, SelfServicePolicy, SignUp};
@@ -20,4 +21,5 @@ pub use first_factor::FirstFactor;
 pub use one_time_link::{LinkCode, LinkPurpose, NewAccount, OneTimeLink};
 pub use session::{AuthenticationMethod, Session, SessionLifetimes, UpstreamToken};
 pub use totp::TotpSeed;
+pub use totp_export::{ExportedTotp, TotpExportError};
 pub use user::{LinkedIdentity, LoginName, User};

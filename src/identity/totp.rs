@@ -56,6 +56,25 @@ impl TotpSeed {
         text
     }
 
+    /// The bytes that base32 stands for (RFC 4648 section 6), with padding or without, in letters of either case.
+    pub fn decode_base32(text: &str) -> Option<Zeroizing<Vec<u8>>> {
+        let text = text.trim_end_matches('=');
+        let mut bytes = Zeroizing::new(Vec::with_capacity(text.len() * 5 / 8));
+        let (mut bits, mut held) = (0_u32, 0_u32);
+        for letter in text.bytes() {
+            let value = BASE32
+                .iter()
+                .position(|known| *known == letter.to_ascii_uppercase())?;
+            bits = (bits << 5 | u32::try_from(value).ok()?) & 0xfff;
+            held += 5;
+            if held >= 8 {
+                held -= 8;
+                bytes.push(u8::try_from(bits >> held & 0xff).ok()?);
+            }
+        }
+        Some(bytes)
+    }
+
     /// The address that a QR code has in it. Applications show `issuer` and `account`.
     pub fn address(&self, issuer: &str, account: &str) -> Zeroizing<String> {
         let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
@@ -149,6 +168,19 @@ mod tests {
             "MZXW6YTBOJTG633CME"
         );
         assert!(TotpSeed::new(b"123456789").is_none() && TotpSeed::new(&[0; 65]).is_none());
+        for (text, bytes) in [
+            (
+                "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ",
+                Some(&b"12345678901234567890"[..]),
+            ),
+            ("mzxw6ytboi======", Some(b"foobar")),
+            ("MZXW6YTBOJTG633CME", Some(b"foobarfooba")),
+            ("MZXW1", None),
+            ("MZ=XW", None),
+        ] {
+            let decoded = TotpSeed::decode_base32(text);
+            assert_eq!(decoded.as_ref().map(|bytes| bytes.as_slice()), bytes, "{text}");
+        }
     }
 
     #[test]

@@ -6,11 +6,12 @@ use std::ops::Not;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
+use zeroize::Zeroizing;
 
 use crate::clock::Timestamp;
-use crate::identity::OneTimeLink;
+use crate::identity::{OneTimeLink, TotpSeed};
 use crate::password::PasswordHash;
-use crate::secret::{DeclaredHash, Digest};
+use crate::secret::{DeclaredHash, DeclaredSeed, Digest};
 
 /// A user, with the standard claims of OpenID Connect Core 5.1 and the members of the token response.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -52,6 +53,9 @@ pub struct User {
     /// The digest of the hash that a file last set. The password may have changed since.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub declared_hash: Option<Digest<DeclaredHash>>,
+    /// The digests of the seeds of authenticator applications that files brought. The user may have removed them since.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub declared_seeds: Vec<Digest<DeclaredSeed>>,
     /// The accounts of the user at upstream providers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub identities: Vec<LinkedIdentity>,
@@ -135,6 +139,18 @@ impl User {
         }
     }
 
+    /// Records a seed from a file. Returns whether it is new: the same seed is taken only once, because the user may have
+    /// removed it since.
+    pub fn take_declared_seed(&mut self, seed: &TotpSeed) -> bool {
+        let digested = Zeroizing::new([self.uuid.as_bytes(), seed.as_bytes()].concat());
+        let digest = Digest::of(&digested);
+        let is_new = !self.declared_seeds.contains(&digest);
+        if is_new {
+            self.declared_seeds.push(digest);
+        }
+        is_new
+    }
+
     /// Whether `other` equals this record, except for `declared_hash`.
     pub fn is_as_declared(&self, other: &Self) -> bool {
         let read = Self {
@@ -161,6 +177,7 @@ impl User {
             groups: BTreeSet::new(),
             password: None,
             declared_hash: None,
+            declared_seeds: Vec::new(),
             identities: Vec::new(),
             email_changed_at: None,
             must_change_password: false,

@@ -69,11 +69,11 @@ fn number(bytes: &[u8]) -> Result<(u32, &[u8]), InvalidPasswordHash> {
 }
 
 /// Reads a member that is an object or, as in Keycloak's exports, a string with the JSON of one.
-fn part(value: &Value, name: &str) -> Result<Value, InvalidPasswordHash> {
-    match value.get(name) {
-        Some(Value::String(text)) => serde_json::from_str(text).map_err(|_| Malformed),
-        Some(object @ Value::Object(_)) => Ok(object.clone()),
-        _ => Err(Malformed),
+pub fn embedded_object(value: &Value, name: &str) -> Option<Value> {
+    match value.get(name)? {
+        Value::String(text) => serde_json::from_str(text).ok(),
+        object @ Value::Object(_) => Some(object.clone()),
+        _ => None,
     }
 }
 
@@ -88,7 +88,8 @@ fn count(value: &Value, name: &str) -> Result<u32, InvalidPasswordHash> {
 
 /// A credential of a Keycloak export: `secretData` and `credentialData`.
 fn keycloak(value: &Value) -> Result<PasswordHash, InvalidPasswordHash> {
-    let (secret, data) = (part(value, "secretData")?, part(value, "credentialData")?);
+    let part = |name| embedded_object(value, name).ok_or(Malformed);
+    let (secret, data) = (part("secretData")?, part("credentialData")?);
     let (salt, output) = (decode(text(&secret, "salt")?)?, decode(text(&secret, "value")?)?);
     let (algorithm, iterations) = (text(&data, "algorithm")?, count(&data, "hashIterations")?);
     if algorithm == "argon2" {

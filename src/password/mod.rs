@@ -26,6 +26,7 @@ use zeroize::Zeroizing;
 
 use self::foreign_hash::ImportedHash;
 
+pub use self::export_formats::embedded_object;
 pub use self::memory::{Memory, OutOfMemory};
 pub use self::pool::{NotComputed, PasswordCheck, PasswordPool};
 pub use self::pool_size::PoolSize;

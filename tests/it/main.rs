@@ -34,6 +34,7 @@ mod harness;
 mod help;
 mod hostile;
 mod import;
+mod import_factors;
 mod limits;
 mod limits_by_default;
 mod limits_for_all;

@@ -52,6 +52,13 @@ impl App {
         Self { seed }
     }
 
+    /// An application that was set up elsewhere.
+    pub(crate) fn with_seed(seed: &[u8]) -> Self {
+        Self {
+            seed: seed.to_owned(),
+        }
+    }
+
     /// The code that it shows now, or so many steps later (RFC 6238).
     pub(crate) fn code(&self, server: &Server, later: i64) -> String {
         let step = server.app.core.clock.now().seconds() / STEP;

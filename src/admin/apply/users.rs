@@ -94,6 +94,9 @@ pub(super) async fn prepare(
         if name.is_empty() {
             own.push(no_name());
         }
+        if !entry.line.totp.is_null() {
+            own.push(FaultCode::NotAllowed.at(["totp"], "a state file cannot have the factors of users"));
+        }
         let password = match (&entry.password, &entry.line.password_hash) {
             (Some(_), Some(_)) => {
                 let detail = "there are both a password and a hash";
@@ -340,6 +343,7 @@ pub(super) fn export(user: &User, groups: &Groups, with_hashes: bool) -> Map<Str
         claims: user.claims.clone(),
         groups: Some(groups.of(user).into_iter().map(ToOwned::to_owned).collect()),
         password_hash: hash.map(|hash| hash.as_str().into()),
+        totp: Value::Null,
         created_at: None,
     });
     let is_empty = |value: &Value| {

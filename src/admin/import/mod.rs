@@ -1,32 +1,29 @@
 //! Imports users from another system. The lines of a request are all checked before the first user is stored.
 
+mod seeds;
 #[cfg(test)]
 mod tests;
+mod user_line;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::named::group_ids;
-use super::user::{KIND, put, reserved_user_type};
-use super::{Admin, AdminRefusal, AdminResult, already_exists, check_account_id, check_text, claim};
+use self::seeds::{LineSeeds, TakenSeeds};
+pub use self::user_line::UserLine;
+use super::user::{KIND, put};
+use super::{Admin, AdminRefusal, AdminResult, already_exists};
 use crate::clock::Timestamp;
 use crate::flow::or_refuse;
-use crate::identity::claim::looks_like_email;
-use crate::identity::{LoginName, User};
+use crate::identity::User;
 use crate::oauth::group::Groups;
 use crate::oauth::{Fault, FaultCode};
 use crate::password::PasswordHash;
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
-use crate::store::tables::{USERS, USERS_BY_LOGIN_NAME};
-
-/// How far the clock of the other system may be ahead of ours.
-const CLOCK_SKEW: Duration = Duration::from_mins(5);
 
 /// What happens if a line is about a user who is here already and differs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,6 +60,17 @@ pub struct BadLine {
     pub faults: Vec<Fault>,
 }
 
+/// An authenticator application that is left out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOutApp {
+    /// The line that has it.
+    pub line: u64,
+    /// The account identifier of the user.
+    pub user: String,
+    /// Why it is left out.
+    pub reason: String,
+}
+
 /// The result of an import or of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Imported {
@@ -74,201 +82,12 @@ pub struct Imported {
     pub unchanged: u64,
     /// Users that are new and have a password.
     pub passwords: u64,
+    /// Authenticator applications that are new.
+    pub authenticator_apps: u64,
+    /// Authenticator applications that are left out. Their users are imported without them.
+    pub left_out: Vec<LeftOutApp>,
     /// Bad lines. If there are any and they are not to be skipped, nothing was stored.
     pub bad: Vec<BadLine>,
-}
-
-/// The fields of one user, in a line of an import or an entry of a state file.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct UserLine {
-    /// The user's identifier in the platform.
-    pub uuid: Option<Uuid>,
-    /// The account identifier. Without one it is the e-mail address.
-    pub account_id: Option<String>,
-    /// The e-mail address.
-    pub email: Option<String>,
-    /// Whether it was shown to be the user's.
-    pub email_verified: Option<bool>,
-    /// The telephone number.
-    pub phone_number: Option<String>,
-    /// Whether it was shown to be the user's.
-    pub phone_number_verified: Option<bool>,
-    /// The user's type.
-    pub user_type: Option<String>,
-    /// The venue.
-    pub venue_id: Option<String>,
-    /// The organization.
-    pub organization: Option<String>,
-    /// Whether the user may be given tokens.
-    pub enabled: Option<bool>,
-    /// Claims by name.
-    pub claims: BTreeMap<String, Value>,
-    /// The names of the groups that the user is in.
-    pub groups: Option<Vec<String>>,
-    /// The password's hash, as [`PasswordHash::import`] reads it.
-    pub password_hash: Option<Value>,
-    /// When the user was made, in seconds since the epoch.
-    pub created_at: Option<u64>,
-}
-
-impl UserLine {
-    /// The name that messages call the user by.
-    pub fn name(&self) -> Option<&str> {
-        self.account_id.as_deref().or(self.email.as_deref())
-    }
-
-    fn names(&self) -> impl Iterator<Item = LoginName> {
-        [&self.account_id, &self.email]
-            .into_iter()
-            .flatten()
-            .map(|name| LoginName::new(name))
-    }
-
-    /// The stored user that the line is about, if there is one.
-    pub(super) fn existing(
-        &self,
-        snapshot: &dyn Snapshot,
-    ) -> Result<Result<Option<User>, AdminRefusal>, StoreError> {
-        let mut owners = Vec::new();
-        if let Some(uuid) = self.uuid
-            && USERS.contains(snapshot, &uuid)?
-        {
-            owners.push(uuid);
-        }
-        for name in self.names() {
-            if let Some(uuid) = USERS_BY_LOGIN_NAME.get(snapshot, name.as_str())?
-                && !owners.contains(&uuid)
-            {
-                owners.push(uuid);
-            }
-        }
-        match owners.as_slice() {
-            [] => Ok(Ok(None)),
-            [one] => Ok(Ok(USERS.get(snapshot, one)?)),
-            _ => {
-                let detail = "its names belong to different users";
-                Ok(Err(FaultCode::AlreadyExists
-                    .at(["uuid", "account_id", "email"], detail)
-                    .into()))
-            }
-        }
-    }
-
-    /// The fault of a line that names a user of a provider without their UUID. The provider chose the name of that
-    /// user, so the name alone does not show that the operator means them.
-    pub(super) fn federated_namesake(&self, before: &User) -> Option<Fault> {
-        let is_namesake = before.comes_from_provider() && self.uuid != Some(before.uuid);
-        is_namesake.then(|| {
-            let detail = format!(
-                "provider {} created a user of this name: add its uuid, {}, to the line, or remove the user",
-                before.source, before.uuid
-            );
-            FaultCode::AlreadyExists.at(["uuid"], detail)
-        })
-    }
-
-    /// The fault of a user type that is reserved. A new user with a UUID comes from an export of another
-    /// installation, and keeps the type that they have there.
-    pub(super) fn reserved_user_type(&self, before: Option<&User>) -> Option<Fault> {
-        let user_type = self
-            .user_type
-            .as_deref()
-            .filter(|_| self.uuid.is_none() || before.is_some())?;
-        reserved_user_type(before, user_type)
-    }
-
-    /// The user that the line describes, based on the stored one.
-    pub(super) fn to_user(
-        &self,
-        before: Option<&User>,
-        new_uuid: Uuid,
-        (organization, groups): (&str, &Groups),
-        now: Timestamp,
-    ) -> Result<User, AdminRefusal> {
-        let mut faults = Vec::new();
-        if let Some(seconds) = self.created_at
-            && Timestamp::from_seconds(seconds) > now + CLOCK_SKEW
-        {
-            let detail = format!("the time of creation is in seconds since 1970, and {seconds} lies ahead");
-            faults.push(FaultCode::Invalid.at(["created_at"], detail));
-        }
-        let mut user = if let Some(user) = before {
-            user.clone()
-        } else {
-            User {
-                email: None,
-                source: User::IMPORT.to_owned(),
-                created_at: self.created_at.map_or(now, Timestamp::from_seconds).min(now),
-                ..User::local(self.uuid.unwrap_or(new_uuid), "", organization, now)
-            }
-        };
-        if let Some(uuid) = self.uuid
-            && uuid != user.uuid
-        {
-            let detail = format!("the user exists with another uuid, {}", user.uuid);
-            faults.push(FaultCode::NotAllowed.at(["uuid"], detail));
-        }
-        if let Some(email) = &self.email {
-            if !looks_like_email(email) {
-                faults.push(FaultCode::Invalid.at(["email"], format!("{email:?} is no e-mail address")));
-            }
-            user.set_email(Some(email.clone()));
-        }
-        match (&self.account_id, &self.email, before) {
-            (Some(id), _, _) => {
-                check_account_id(&mut faults, id);
-                user.account_id.clone_from(id);
-            }
-            (None, Some(email), None) => user.account_id.clone_from(email),
-            _ => {}
-        }
-        for (field, text) in [
-            ("user_type", &self.user_type),
-            ("organization", &self.organization),
-            ("venue_id", &self.venue_id),
-            ("phone_number", &self.phone_number),
-        ] {
-            if let Some(text) = text {
-                check_text(&mut faults, field, text);
-            }
-        }
-        let set = |field: &mut String, value: &Option<String>| {
-            if let Some(value) = value {
-                field.clone_from(value);
-            }
-        };
-        set(&mut user.user_type, &self.user_type);
-        set(&mut user.organization, &self.organization);
-        user.venue_id = self.venue_id.clone().or(user.venue_id);
-        if self.phone_number.is_some() {
-            user.set_phone_number(self.phone_number.clone());
-        }
-        for (name, value) in &self.claims {
-            if matches!(
-                name.as_str(),
-                "email" | "email_verified" | "phone_number" | "phone_number_verified"
-            ) {
-                let detail = format!("{name} is a member of the line, not of claims");
-                faults.push(FaultCode::NotAllowed.at(["claims", name.as_str()], detail));
-            } else if let Err(fault) = claim::set_value(&mut user, name, value) {
-                faults.push(fault);
-            }
-        }
-        if let Some(names) = &self.groups {
-            user.groups = group_ids(groups, names, &mut faults);
-        }
-        claim::clear_unfounded_verification(&mut user);
-        user.email_verified = self.email_verified.unwrap_or(user.email_verified);
-        user.phone_number_verified = self.phone_number_verified.unwrap_or(user.phone_number_verified);
-        faults.extend(claim::unfounded_verification(&user));
-        user.enabled = self.enabled.unwrap_or(user.enabled);
-        if faults.is_empty() {
-            Ok(user)
-        } else {
-            Err(AdminRefusal(faults))
-        }
-    }
 }
 
 /// The hash of a password in a line of an import or an entry of a state file.
@@ -298,6 +117,7 @@ struct ParsedLine {
     line: u64,
     fields: UserLine,
     password: Option<PasswordHash>,
+    seeds: LineSeeds,
     new_uuid: Uuid,
 }
 
@@ -316,6 +136,7 @@ impl ParsedLine {
             Some(hash) => Some(read_hash(hash)?),
             None => None,
         };
+        let seeds = LineSeeds::read(&fields.totp)?;
         if fields.name().is_none() {
             return Err(no_name());
         }
@@ -323,6 +144,7 @@ impl ParsedLine {
             line,
             fields,
             password,
+            seeds,
             new_uuid,
         })
     }
@@ -334,7 +156,7 @@ impl ParsedLine {
         existing: ExistingUsers,
         defaults: (&str, &Groups),
         now: Timestamp,
-    ) -> Result<Result<ImportAction, AdminRefusal>, StoreError> {
+    ) -> Result<Result<(ImportAction, TakenSeeds), AdminRefusal>, StoreError> {
         let before = or_refuse!(self.fields.existing(snapshot)?);
         let mut user = or_refuse!(self.fields.to_user(before.as_ref(), self.new_uuid, defaults, now));
         if let Some(fault) = self.fields.reserved_user_type(before.as_ref()) {
@@ -344,13 +166,15 @@ impl ParsedLine {
             if let Some(hash) = &self.password {
                 user.take_declared(hash);
             }
-            return Ok(Ok(ImportAction::Add(user)));
+            let taken = or_refuse!(self.seeds.take(self.line, snapshot, &mut user)?);
+            return Ok(Ok((ImportAction::Add(user), taken)));
         };
+        let keep = (ImportAction::Keep, TakenSeeds::default());
         // The password is not compared: the stored one may have been rehashed or changed since an earlier import.
         let is_repeated = before == user && before.source == User::IMPORT;
         Ok(match existing {
-            _ if is_repeated && existing != ExistingUsers::Update => Ok(ImportAction::Keep),
-            ExistingUsers::Skip => Ok(ImportAction::Keep),
+            _ if is_repeated && existing != ExistingUsers::Update => Ok(keep),
+            ExistingUsers::Skip => Ok(keep),
             ExistingUsers::Refuse => Err(already_exists(KIND, &before.account_id).into()),
             ExistingUsers::Update => {
                 if let Some(fault) = self.fields.federated_namesake(&before) {
@@ -359,14 +183,16 @@ impl ParsedLine {
                 if let Some(hash) = &self.password {
                     user.take_declared(hash);
                 }
-                if user == before {
-                    return Ok(Ok(ImportAction::Keep));
-                }
-                if before.is_as_declared(&user) {
-                    return Ok(Ok(ImportAction::UpdateDeclaredHash(user)));
-                }
-                user.updated_at = now;
-                Ok(ImportAction::Change(Box::new(before), user))
+                let taken = or_refuse!(self.seeds.take(self.line, snapshot, &mut user)?);
+                let action = if user == before {
+                    ImportAction::Keep
+                } else if before.is_as_declared(&user) {
+                    ImportAction::UpdateDeclaredHash(user)
+                } else {
+                    user.updated_at = now;
+                    ImportAction::Change(Box::new(before), user)
+                };
+                Ok((action, taken))
             }
         })
     }
@@ -407,6 +233,9 @@ pub async fn users(admin: Admin<'_>, request: ImportUsers) -> AdminResult<Import
         }
     }
     refuse_repeats(&mut parsed, &mut report.bad);
+    if write {
+        seeds::seal(core, &mut parsed, now)?;
+    }
     let (organization, groups) = (
         core.policy.organization.clone(),
         Arc::clone(core.catalog().groups()),
@@ -425,7 +254,7 @@ pub async fn users(admin: Admin<'_>, request: ImportUsers) -> AdminResult<Import
             if !report.bad.is_empty() && !skip_bad {
                 return Ok(report);
             }
-            for (line, action) in actions {
+            for (line, action, seeds) in actions {
                 let put = match &action {
                     ImportAction::Add(user) => put(tx, None, user)?,
                     ImportAction::Change(before, user) => put(tx, Some(before), user)?,
@@ -435,13 +264,25 @@ pub async fn users(admin: Admin<'_>, request: ImportUsers) -> AdminResult<Import
                 // `refuse_repeats` and the plan refuse names that are taken, so this does not happen.
                 if let Err(AdminRefusal(faults)) = put {
                     report.bad.push(BadLine { line, faults });
+                } else {
+                    seeds.put(tx)?;
                 }
             }
             Ok(report)
         })
         .await?;
     if report.added + report.updated > 0 && (skip_bad || report.bad.is_empty()) {
-        let done = format!("{} added, {} updated", report.added, report.updated);
+        let Imported {
+            added,
+            updated,
+            authenticator_apps,
+            ..
+        } = report;
+        let apps = match authenticator_apps {
+            0 => String::new(),
+            count => format!(", {count} authenticator apps"),
+        };
+        let done = format!("{added} added, {updated} updated{apps}");
         admin.record("user import", &done);
     }
     Ok(report)
@@ -469,7 +310,7 @@ fn refuse_repeats(parsed: &mut Vec<ParsedLine>, bad: &mut Vec<BadLine>) {
     });
 }
 
-type Planned = (Imported, Vec<(u64, ImportAction)>);
+type Planned = (Imported, Vec<(u64, ImportAction, TakenSeeds)>);
 
 fn plan(
     snapshot: &dyn Snapshot,
@@ -482,7 +323,9 @@ fn plan(
     let mut actions = Vec::new();
     for parsed_line in parsed {
         match parsed_line.decide(snapshot, existing, defaults, now)? {
-            Ok(action) => {
+            Ok((action, mut seeds)) => {
+                report.authenticator_apps += seeds.count;
+                report.left_out.append(&mut seeds.left_out);
                 match &action {
                     ImportAction::Add(user) => {
                         report.added += 1;
@@ -491,7 +334,7 @@ fn plan(
                     ImportAction::Change(..) => report.updated += 1,
                     ImportAction::UpdateDeclaredHash(_) | ImportAction::Keep => report.unchanged += 1,
                 }
-                actions.push((parsed_line.line, action));
+                actions.push((parsed_line.line, action, seeds));
             }
             Err(AdminRefusal(faults)) => report.bad.push(BadLine {
                 line: parsed_line.line,

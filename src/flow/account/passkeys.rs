@@ -12,6 +12,7 @@ use crate::flow::notice::DrawnNotice;
 use crate::flow::passkey_challenge::{self, ChallengePlace};
 use crate::flow::replay::{record_use, was_used};
 use crate::flow::{Core, Failure, factors};
+use crate::identity::factor::factor_name;
 use crate::identity::{Factor, FactorKind, Passkey};
 use crate::mail::Content;
 use crate::observe::audit;
@@ -19,9 +20,6 @@ use crate::observe::audit::Event;
 use crate::store::tables::FACTORS;
 use crate::webauthn::response::RegistrationResponse;
 use crate::webauthn::{NewCredential, WebAuthnError};
-
-/// The most characters of a name.
-const LONGEST_NAME: usize = 64;
 
 /// What the browser sent.
 pub struct NewPasskey {
@@ -152,8 +150,7 @@ pub async fn rename_factor(
     name: &str,
     now: Timestamp,
 ) -> Result<ActionResult<()>, Failure> {
-    let name = name.trim().chars().filter(|c| !c.is_control());
-    let name: String = name.take(LONGEST_NAME).collect();
+    let name = factor_name(name);
     act_in_recent_session(core, browser, "rename_factor", now, move |tx, live| {
         let key = (live.user.uuid, id);
         if let Some(mut factor) = FACTORS.get(&*tx, &key)? {
