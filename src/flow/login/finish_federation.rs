@@ -11,7 +11,7 @@ use super::begin_federation::{FederationProblem, KeptSignIn};
 use super::federated_user::{ProviderAccount, UserMatch};
 use super::redeem_upstream_code::redeem;
 use super::session::AuthenticationEvent;
-use super::start_session::{SessionStart, start_session};
+use super::start_session::{Identified, Identify, SessionStart, start_session};
 use super::transaction::{BrowserRedirect, Destination, LoginContext, LoginTransactionError};
 use super::{federated_user, sealed, transaction};
 use crate::clock::Timestamp;
@@ -346,7 +346,7 @@ async fn sign_in_user(
     let identity = (provider.issuer.clone(), subject.subject.clone());
     let key = use_key(core, &login, question);
     let anonymous = login.transaction.purpose.anonymous();
-    let started = start_session(core, browser, &login, event, now, move |tx| {
+    let identify: Identify = Box::new(move |tx| {
         if USED_ASSERTIONS.contains(&*tx, &key)? {
             return Ok(None);
         }
@@ -370,11 +370,13 @@ async fn sign_in_user(
         };
         USED_ASSERTIONS.put(tx, &key, &())?;
         federated_user::save(tx, &user, matched)?;
-        Ok(Some((user, matched)))
-    })
-    .await?;
+        Ok(Some(Identified {
+            matched,
+            ..user.into()
+        }))
+    });
     let client_id = login.purpose.audit_name();
-    let started = match started {
+    let started = match start_session(core, browser, &login, event, now, identify).await? {
         SessionStart::Started(started) => started,
         SessionStart::NoUser if is_used(core, &login, question)? => {
             return Ok(CallbackResult::Redirect(continue_sign_in(&login)));
@@ -395,20 +397,11 @@ async fn sign_in_user(
                 FederationProblem::NotAdmitted,
             ));
         }
-        SessionStart::Refused(refused) => {
-            let redirect = BrowserRedirect::refusing(&refused, &core.policy.issuer);
-            return Ok(CallbackResult::Redirect(redirect));
-        }
+        SessionStart::Redirected { redirect, .. } => return Ok(CallbackResult::Redirect(redirect)),
         SessionStart::TransactionError(error) => return Ok(CallbackResult::TransactionError(error)),
-        SessionStart::SecondStep(pending) => {
-            federated_user::record(pending.user.uuid, pending.detail, &provider.id);
-            return Ok(CallbackResult::Redirect(pending.redirect));
-        }
     };
-    let user = started.user.uuid;
-    federated_user::record(user, started.detail, &provider.id);
     audit::record(&Event::SignedIn {
-        user,
+        user: started.user.uuid,
         session: started.session,
         authority: &provider.id,
         client_id,

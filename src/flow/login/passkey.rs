@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use uuid::Uuid;
 
 use super::session::AuthenticationEvent;
-use super::start_session::{SessionStart, start_session};
+use super::start_session::{Identify, SessionStart, start_session};
 use super::transaction::{BrowserRedirect, LoginContext};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
@@ -190,7 +190,7 @@ async fn start(
     if core.store.read(|snapshot| was_used(snapshot, replay_key, now))? {
         return Ok(PasskeySignIn::ChallengeOver);
     }
-    let started = start_session(core, browser, login, event, now, move |tx| {
+    let identify: Identify = Box::new(move |tx| {
         if was_used(&*tx, replay_key, now)? || FACTORS.get(&*tx, &key)?.as_ref() != Some(&verified) {
             return Ok(None);
         }
@@ -200,16 +200,12 @@ async fn start(
         };
         record_use(tx, replay_key)?;
         FACTORS.put(tx, &key, &used)?;
-        Ok(Some((user, ())))
+        Ok(Some(user.into()))
     });
-    let started = match started.await? {
+    let started = match start_session(core, browser, login, event, now, identify).await? {
         SessionStart::Started(started) => started,
-        SessionStart::SecondStep(pending) => return Ok(PasskeySignIn::Done(pending.redirect)),
+        SessionStart::Redirected { redirect, .. } => return Ok(PasskeySignIn::Done(redirect)),
         SessionStart::NoUser => return Ok(PasskeySignIn::Void),
-        SessionStart::Refused(refused) => {
-            let redirect = BrowserRedirect::refusing(&refused, &core.policy.issuer);
-            return Ok(PasskeySignIn::Done(redirect));
-        }
         SessionStart::TransactionError(_) => return Ok(PasskeySignIn::Expired),
     };
     audit::record(&Event::SignedIn {

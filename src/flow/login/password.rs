@@ -6,7 +6,7 @@ use std::sync::PoisonError;
 use zeroize::Zeroizing;
 
 use super::session::AuthenticationEvent;
-use super::start_session::{SessionStart, start_session};
+use super::start_session::{Identify, SessionStart, start_session};
 use super::transaction;
 use super::transaction::{BrowserRedirect, LoginContext};
 use crate::clock::Timestamp;
@@ -36,10 +36,8 @@ pub enum SignIn {
     /// The password is wrong or no longer accepted from strangers, or the user is unknown or disabled. The answer is the
     /// same for each.
     Refused,
-    /// The password is right, and the second step is asked for.
-    SecondStep(BrowserRedirect),
-    /// The client is sent a refusal.
-    ClientRefused(BrowserRedirect),
+    /// The browser goes to the page for the second step, or to the client with a refusal.
+    Redirected(BrowserRedirect),
     /// The password is right, and the user must choose another one. This link leads to the page for it.
     MustChange(Secret<LinkSecret>),
     /// The transaction has ended, or its client no longer accepts passwords.
@@ -133,7 +131,7 @@ async fn verify_password(
         ..AuthenticationEvent::by_password(now)
     };
     let authority = event.factor.authority().to_owned();
-    let started = start_session(core, browser, login, event, now, move |tx| {
+    let identify: Identify = Box::new(move |tx| {
         let user = USERS.get(&*tx, &uuid)?;
         let is_checked = |user: &User| {
             user.enabled && !user.must_change_password && user.password.as_ref() == Some(&checked)
@@ -146,16 +144,12 @@ async fn verify_password(
             USERS.put(tx, &uuid, &user)?;
         }
         failed_passwords::reset_passwords(tx, uuid)?;
-        Ok(Some((user, ())))
+        Ok(Some(user.into()))
     });
-    let started = match started.await? {
+    let started = match start_session(core, browser, login, event, now, identify).await? {
         SessionStart::Started(started) => started,
-        SessionStart::SecondStep(pending) => return Ok(Some(SignIn::SecondStep(pending.redirect))),
+        SessionStart::Redirected { redirect, .. } => return Ok(Some(SignIn::Redirected(redirect))),
         SessionStart::NoUser => return Ok(None),
-        SessionStart::Refused(refused) => {
-            let redirect = BrowserRedirect::refusing(&refused, &core.policy.issuer);
-            return Ok(Some(SignIn::ClientRefused(redirect)));
-        }
         SessionStart::TransactionError(_) => return Ok(Some(SignIn::Expired)),
     };
     core.outbox_filled.notify_one();

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::session::{AuthenticationEvent, LiveSession};
-use super::start_session::{SessionStart, start_session};
+use super::start_session::{Identify, SessionStart, start_session};
 use super::transaction::{BrowserRedirect, Destination, LoginContext};
 use super::{sealed, session};
 use crate::clock::Timestamp;
@@ -43,17 +43,17 @@ pub(super) fn is_required(
 pub(super) fn ask(
     core: &Core,
     login: &LoginContext,
-    proven: AuthenticationEvent,
+    proven: &AuthenticationEvent,
     user: &User,
     now: Timestamp,
 ) -> Result<BrowserRedirect, StoreError> {
     let proof = FirstFactor {
         user: user.uuid,
-        name: proven.name.map(|name| name.as_str().to_owned()),
-        factor: proven.factor,
+        name: proven.name.as_ref().map(|name| name.as_str().to_owned()),
+        factor: proven.factor.clone(),
         auth_time: proven.auth_time,
         was_asked_anew: proven.was_asked_anew,
-        upstream_token: proven.upstream_token,
+        upstream_token: proven.upstream_token.clone(),
         password: user.password.as_ref().map(PasswordHash::fingerprint),
         proven_at: now,
         sends_notice: proven.notice.is_some(),
@@ -236,7 +236,7 @@ pub async fn answer(
         return Ok(SecondStep::AtLimit);
     }
     let event = event_after(core, browser, pending, answer.second_factor(), now)?;
-    let started = start_session(core, browser, login, event, now, move |tx| {
+    let identify: Identify = Box::new(move |tx| {
         let Some(user) = USERS.get(&*tx, &user)?.filter(|user| first.is_valid(user, now)) else {
             return Ok(None);
         };
@@ -251,16 +251,13 @@ pub async fn answer(
             return Ok(None);
         }
         failed_passwords::reset_second_step(tx, user.uuid)?;
-        Ok(Some((user, ())))
+        Ok(Some(user.into()))
     });
-    let started = match started.await? {
+    let started = match start_session(core, browser, login, event, now, identify).await? {
         SessionStart::Started(started) => started,
         SessionStart::NoUser => return Ok(SecondStep::Wrong),
-        SessionStart::Refused(refused) => {
-            let redirect = BrowserRedirect::refusing(&refused, &core.policy.issuer);
-            return Ok(SecondStep::Refused(redirect));
-        }
-        SessionStart::SecondStep(_) | SessionStart::TransactionError(_) => return Ok(SecondStep::Expired),
+        SessionStart::Redirected { redirect, .. } => return Ok(SecondStep::Refused(redirect)),
+        SessionStart::TransactionError(_) => return Ok(SecondStep::Expired),
     };
     core.outbox_filled.notify_one();
     let factor = if is_totp { "totp" } else { "recovery_code" };

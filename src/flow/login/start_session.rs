@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use super::anonymous_upgrade;
 use super::drawn_code::DrawnCode;
+use super::federated_user::{self, UserMatch};
 use super::passkey_offer;
 use super::push_request::is_answered_elsewhere;
 use super::second_factor;
@@ -23,70 +24,86 @@ use crate::observe::audit::Event;
 use crate::store::StoreError;
 use crate::store::engine::Tx;
 
+/// The user of a sign-in, and what was written to identify the user.
+pub(in crate::flow) struct Identified {
+    /// The user.
+    pub(in crate::flow) user: User,
+    /// How the account of a provider was matched with the user.
+    pub(in crate::flow) matched: UserMatch,
+    /// The sessions that ended.
+    pub(in crate::flow) ended: EndedSessions,
+}
+
+impl From<User> for Identified {
+    fn from(user: User) -> Self {
+        Self {
+            user,
+            matched: UserMatch::Unchanged,
+            ended: Vec::new(),
+        }
+    }
+}
+
+/// Identifies the user of a sign-in, in its transaction. It may run twice.
+pub(in crate::flow) type Identify = Box<dyn Fn(&mut dyn Tx) -> Result<Option<Identified>, StoreError> + Send>;
+
 /// The result of starting a session.
-pub(in crate::flow) enum SessionStart<S, P> {
+pub(in crate::flow) enum SessionStart {
     /// It has started.
-    Started(S),
-    /// No session has started: the user has a second factor, and the browser goes to the page that asks for it.
-    SecondStep(P),
+    Started(StartedSession),
+    /// No session has started. The browser goes to the page for the second step, or to the client with a refusal.
+    Redirected {
+        /// Where it goes.
+        redirect: BrowserRedirect,
+        /// The user, if the second step follows.
+        user: Option<Uuid>,
+    },
     /// There is no such user, or they may not sign in.
     NoUser,
-    /// The client is sent this refusal. No session has started.
-    Refused(Box<RefusedRequest>),
     /// The login transaction has ended, or its client no longer accepts this sign-in.
     TransactionError(LoginTransactionError),
 }
 
 /// A session that has started.
-pub(in crate::flow) struct StartedSession<T> {
+pub(in crate::flow) struct StartedSession {
     /// Where the browser goes.
     pub(in crate::flow) redirect: BrowserRedirect,
     /// The session's id.
     pub(in crate::flow) session: Uuid,
     /// Its user.
     pub(in crate::flow) user: User,
-    /// What `identify` returned beside the user.
-    pub(in crate::flow) detail: T,
-}
-
-/// A session that starts after the second step.
-pub(in crate::flow) struct PendingSession<T> {
-    /// Where the browser goes.
-    pub(in crate::flow) redirect: BrowserRedirect,
-    /// The user, as the record is now.
-    pub(in crate::flow) user: User,
-    /// What `identify` returned beside the user.
-    pub(in crate::flow) detail: T,
 }
 
 /// The result of the transaction.
-struct WrittenSession<T> {
+enum Written {
+    Session(Box<WrittenSession>),
+    SecondStep(Identified),
+    NoUser,
+    Refused(Box<RefusedRequest>),
+    Error(LoginTransactionError),
+}
+
+struct WrittenSession {
     step: StepResult,
     session: Uuid,
-    user: User,
+    identified: Identified,
     ended: EndedSessions,
     /// Whether the user was anonymous until now.
     was_anonymous: bool,
-    detail: T,
 }
 
 /// Runs `identify`, starts a session for the user that it returns and takes the next step, all in one transaction.
-/// `identify` may run twice.
 ///
 /// If the user has to answer a second step, what `identify` wrote is stored, and no session starts. Every method of
 /// signing in comes here, so none goes around the second step.
-pub(in crate::flow) async fn start_session<T, F>(
+pub(in crate::flow) async fn start_session(
     core: &Core,
     browser: &Browser,
     login: &LoginContext,
     event: AuthenticationEvent,
     now: Timestamp,
-    identify: F,
-) -> Result<SessionStart<StartedSession<T>, PendingSession<T>>, Failure>
-where
-    T: Send + 'static,
-    F: Fn(&mut dyn Tx) -> Result<Option<(User, T)>, StoreError> + Send + 'static,
-{
+    identify: Identify,
+) -> Result<SessionStart, Failure> {
     let drawn = DrawnSession::draw(core, browser);
     let session_slot = drawn.slot();
     let code = DrawnCode::draw(core, now);
@@ -105,25 +122,25 @@ where
             if !transaction::accepts_authentication(&*tx, &record, is_signed_in, lifetimes, now)?
                 || is_answered_elsewhere(&*tx, &transaction.purpose, &record)?
             {
-                return Ok(SessionStart::TransactionError(LoginTransactionError::Expired));
+                return Ok(Written::Error(LoginTransactionError::Expired));
             }
             let purpose = transaction::resolve(&*tx, &transaction.purpose, &client_lookup)?;
             let Some(purpose) = purpose.filter(|purpose| purpose.accepts(&event.factor)) else {
-                return Ok(SessionStart::TransactionError(LoginTransactionError::Expired));
+                return Ok(Written::Error(LoginTransactionError::Expired));
             };
             if let Some(refused) = anonymous_upgrade::refusal(&*tx, &purpose, &record, now)? {
-                return Ok(SessionStart::Refused(refused));
+                return Ok(Written::Refused(refused));
             }
-            let Some((user, detail)) = identify(tx)? else {
-                return Ok(SessionStart::NoUser);
+            let Some(identified) = identify(tx)? else {
+                return Ok(Written::NoUser);
             };
-            if second_factor::is_required(&*tx, &user, &purpose, &event)? {
-                return Ok(SessionStart::SecondStep((user, detail)));
+            if second_factor::is_required(&*tx, &identified.user, &purpose, &event)? {
+                return Ok(Written::SecondStep(identified));
             }
             event.notice.iter().try_for_each(|notice| notice.put(tx))?;
             let previous = session::presented(&*tx, browser.session.as_ref())?;
             let new = NewSession {
-                user: user.uuid,
+                user: identified.user.uuid,
                 event: event.clone(),
                 device: browser.device.clone(),
             };
@@ -131,7 +148,7 @@ where
             let live = LiveSession {
                 id: started.id,
                 session: started.session,
-                user,
+                user: identified.user.clone(),
             };
             record.reopen();
             let was_anonymous = record.note_account(transaction.purpose.anonymous(), live.user.uuid);
@@ -145,35 +162,35 @@ where
                 let record = (&*transaction, record);
                 transaction::take_step(tx, step, record, code_slot, &client_lookup, now)?
             };
-            Ok(SessionStart::Started(WrittenSession {
+            Ok(Written::Session(Box::new(WrittenSession {
                 step,
                 session: live.id,
-                user: live.user,
+                identified,
                 ended: started.ended,
                 was_anonymous,
-                detail,
-            }))
+            })))
         })
         .await?;
     let written = match written {
-        SessionStart::Started(written) => written,
-        SessionStart::SecondStep((user, detail)) => {
-            let redirect = second_factor::ask(core, login, proven, &user, now)?;
-            return Ok(SessionStart::SecondStep(PendingSession {
-                redirect,
-                user,
-                detail,
-            }));
+        Written::Session(written) => *written,
+        Written::SecondStep(identified) => {
+            let redirect = second_factor::ask(core, login, &proven, &identified.user, now)?;
+            let user = Some(record_identified(core, identified, &proven, now).uuid);
+            return Ok(SessionStart::Redirected { redirect, user });
         }
-        SessionStart::NoUser => return Ok(SessionStart::NoUser),
-        SessionStart::Refused(refused) => return Ok(SessionStart::Refused(refused)),
-        SessionStart::TransactionError(error) => return Ok(SessionStart::TransactionError(error)),
+        Written::NoUser => return Ok(SessionStart::NoUser),
+        Written::Refused(refused) => {
+            let redirect = BrowserRedirect::refusing(&refused, &core.policy.issuer);
+            return Ok(SessionStart::Redirected { redirect, user: None });
+        }
+        Written::Error(error) => return Ok(SessionStart::TransactionError(error)),
     };
     login.client_lookup.publish(core)?;
+    let user = record_identified(core, written.identified, &proven, now);
     session::record_ended(core, written.ended, now);
     if written.was_anonymous {
         audit::record(&Event::AnonymousUserUpgraded {
-            user: written.user.uuid,
+            user: user.uuid,
             client_id: login.purpose.audit_name(),
         });
     }
@@ -188,7 +205,21 @@ where
     Ok(SessionStart::Started(StartedSession {
         redirect,
         session: written.session,
-        user: written.user,
-        detail: written.detail,
+        user,
     }))
+}
+
+/// Records in the audit log how the user was identified, after the commit.
+fn record_identified(
+    core: &Core,
+    identified: Identified,
+    proven: &AuthenticationEvent,
+    now: Timestamp,
+) -> User {
+    let Identified { user, matched, ended } = identified;
+    if let Some(provider) = proven.factor.provider() {
+        federated_user::record(user.uuid, matched, provider);
+    }
+    session::record_ended(core, ended, now);
+    user
 }

@@ -8,8 +8,8 @@ use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::login::anonymous_upgrade::become_account;
 use crate::flow::login::session::AuthenticationEvent;
-use crate::flow::login::start_session::{SessionStart, start_session};
-use crate::flow::login::transaction::{BrowserRedirect, LoginContext};
+use crate::flow::login::start_session::{Identify, SessionStart, start_session};
+use crate::flow::login::transaction::LoginContext;
 use crate::flow::{Core, Failure};
 use crate::identity::{NewAccount, SignUp, User};
 use crate::observe::audit;
@@ -46,7 +46,7 @@ pub(super) async fn create_account(
     let event = AuthenticationEvent::by_password(now);
     let secret = secret.clone();
     let proof = login.transaction.purpose.anonymous();
-    let started = start_session(core, browser, login, event, now, move |tx| {
+    let identify: Identify = Box::new(move |tx| {
         if use_up(tx, &secret, now)?.is_none() {
             return Ok(None);
         }
@@ -64,23 +64,25 @@ pub(super) async fn create_account(
             USERS_BY_LOGIN_NAME.put(tx, name.as_str(), &user.uuid)?;
         }
         USERS.put(tx, &user.uuid, &user)?;
-        Ok(Some((user, ())))
+        Ok(Some(user.into()))
     });
-    let started = match started.await? {
+    let record = |user| {
+        audit::record(&Event::AccountCreated {
+            user,
+            invited: new.is_invited,
+            client_id: login.purpose.audit_name(),
+        });
+    };
+    let started = match start_session(core, browser, login, event, now, identify).await? {
         SessionStart::Started(started) => started,
-        SessionStart::SecondStep(pending) => return Ok(RedeemResult::SecondStep(pending.redirect)),
-        SessionStart::NoUser => return Ok(RedeemResult::LinkVoid),
-        SessionStart::Refused(refused) => {
-            let redirect = BrowserRedirect::refusing(&refused, &core.policy.issuer);
-            return Ok(RedeemResult::Refused(redirect));
+        SessionStart::Redirected { redirect, user } => {
+            user.into_iter().for_each(record);
+            return Ok(RedeemResult::Redirected(redirect));
         }
+        SessionStart::NoUser => return Ok(RedeemResult::LinkVoid),
         SessionStart::TransactionError(_) => return Ok(RedeemResult::SignInExpired),
     };
-    audit::record(&Event::AccountCreated {
-        user: started.user.uuid,
-        invited: new.is_invited,
-        client_id: login.purpose.audit_name(),
-    });
+    record(started.user.uuid);
     Ok(RedeemResult::Done {
         redirect: started.redirect,
         user: Box::new(started.user),

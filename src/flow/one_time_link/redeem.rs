@@ -31,10 +31,9 @@ pub enum RedeemResult {
         /// The user's record as it is now.
         user: Box<User>,
     },
-    /// The password is set, and the second step of the sign-in is asked for. The browser goes there.
-    SecondStep(BrowserRedirect),
-    /// The client gets a refusal, and the browser goes there. Nothing was done.
-    Refused(BrowserRedirect),
+    /// The password is set, and the browser goes to the page for the second step. Or nothing was done, and the browser
+    /// goes to the client with a refusal.
+    Redirected(BrowserRedirect),
     /// The policy forbids the password; the link can still be used.
     Rejected(PasswordProblem),
     /// The password is the present one, and the operator requires another one; the link can still be used.

@@ -8,10 +8,9 @@ use super::{find, use_up};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::check_password::check_password;
-use crate::flow::login::session;
-use crate::flow::login::session::{AuthenticationEvent, EndedSessions};
-use crate::flow::login::start_session::{SessionStart, start_session};
-use crate::flow::login::transaction::{BrowserRedirect, LoginContext};
+use crate::flow::login::session::AuthenticationEvent;
+use crate::flow::login::start_session::{Identified, Identify, SessionStart, start_session};
+use crate::flow::login::transaction::LoginContext;
 use crate::flow::notice::DrawnNotice;
 use crate::flow::users::end_sessions_and_families;
 use crate::flow::{Core, Failure, failed_passwords, users};
@@ -52,7 +51,7 @@ pub(super) async fn reset_password(
         now,
     )?;
     let (secret, transaction) = (secret.clone(), login.transaction.id);
-    let started = start_session(core, browser, login, event, now, move |tx| {
+    let identify: Identify = Box::new(move |tx| {
         let is_here = |link: &OneTimeLink| link.was_mailed_or_requested_in(transaction);
         let Some(link) = find(&*tx, &secret, now)?.filter(is_here) else {
             return Ok(None);
@@ -73,39 +72,26 @@ pub(super) async fn reset_password(
         failed_passwords::reset_passwords(tx, user.uuid)?;
         notice.iter().try_for_each(|notice| notice.put(tx))?;
         let ended = end_sessions_and_families(tx, user.uuid, now)?;
-        Ok(Some((user, ended)))
+        Ok(Some(Identified { ended, ..user.into() }))
     });
-    let started = match started.await? {
+    let record = |user, session| {
+        core.outbox_filled.notify_one();
+        audit::record(&Event::PasswordReset { user, session });
+    };
+    let started = match start_session(core, browser, login, event, now, identify).await? {
         SessionStart::Started(started) => started,
-        SessionStart::SecondStep(pending) => {
-            record(core, pending.user.uuid, None, pending.detail, now);
-            return Ok(RedeemResult::SecondStep(pending.redirect));
+        SessionStart::Redirected { redirect, user } => {
+            user.into_iter().for_each(|user| record(user, None));
+            return Ok(RedeemResult::Redirected(redirect));
         }
         SessionStart::NoUser => return Ok(RedeemResult::LinkVoid),
-        SessionStart::Refused(refused) => {
-            let redirect = BrowserRedirect::refusing(&refused, &core.policy.issuer);
-            return Ok(RedeemResult::Refused(redirect));
-        }
         SessionStart::TransactionError(_) => return Ok(RedeemResult::SignInExpired),
     };
-    record(
-        core,
-        started.user.uuid,
-        Some(started.session),
-        started.detail,
-        now,
-    );
+    record(started.user.uuid, Some(started.session));
     Ok(RedeemResult::Done {
         redirect: started.redirect,
         user: Box::new(started.user),
     })
-}
-
-/// Records the reset, after the commit.
-fn record(core: &Core, user: Uuid, session: Option<Uuid>, ended: EndedSessions, now: Timestamp) {
-    core.outbox_filled.notify_one();
-    audit::record(&Event::PasswordReset { user, session });
-    session::record_ended(core, ended, now);
 }
 
 /// Whether this is the present password.

@@ -4,7 +4,7 @@ use super::{find, use_up};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::login::session::AuthenticationEvent;
-use crate::flow::login::start_session::{SessionStart, start_session};
+use crate::flow::login::start_session::{Identify, SessionStart, start_session};
 use crate::flow::login::transaction::{BrowserRedirect, LoginContext};
 use crate::flow::{Core, Failure};
 use crate::identity::{AuthenticationMethod, LinkPurpose, OneTimeLink, User};
@@ -38,7 +38,7 @@ pub async fn sign_in_by_link(
     };
     let authority = event.factor.authority().to_owned();
     let (secret, transaction) = (secret.clone(), login.transaction.id);
-    let started = start_session(core, browser, login, event, now, move |tx| {
+    let identify: Identify = Box::new(move |tx| {
         let is_requested_here = |link: &OneTimeLink| {
             let requested_in = link.requested_in.as_ref();
             requested_in.is_some_and(|sign_in| sign_in.transaction == transaction)
@@ -54,15 +54,11 @@ pub async fn sign_in_by_link(
         let Some(user) = USERS.get(&*tx, &user)?.filter(is_same) else {
             return Ok(None);
         };
-        Ok(Some((user, ())))
+        Ok(Some(user.into()))
     });
-    let started = match started.await? {
+    let started = match start_session(core, browser, login, event, now, identify).await? {
         SessionStart::Started(started) => started,
-        SessionStart::SecondStep(pending) => return Ok(LinkSignIn::Done(pending.redirect)),
-        SessionStart::Refused(refused) => {
-            let redirect = BrowserRedirect::refusing(&refused, &core.policy.issuer);
-            return Ok(LinkSignIn::Done(redirect));
-        }
+        SessionStart::Redirected { redirect, .. } => return Ok(LinkSignIn::Done(redirect)),
         SessionStart::NoUser | SessionStart::TransactionError(_) => return Ok(LinkSignIn::Void),
     };
     audit::record(&Event::SignedIn {

@@ -183,9 +183,7 @@ async fn submit(
             browser_redirect::append_cookie(&mut answer, cookie);
             return answer;
         }
-        Ok(RedeemResult::SecondStep(redirect) | RedeemResult::Refused(redirect)) => {
-            return browser_redirect::send(context, redirect);
-        }
+        Ok(RedeemResult::Redirected(redirect)) => return browser_redirect::send(context, redirect),
         Ok(RedeemResult::Rejected(PasswordProblem::TooShort { .. })) => ChoiceProblem::TooShort,
         Ok(RedeemResult::Rejected(PasswordProblem::TooLong { .. })) => ChoiceProblem::TooLong,
         Ok(RedeemResult::Rejected(PasswordProblem::Guessable)) => ChoiceProblem::Guessable,

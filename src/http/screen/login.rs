@@ -190,9 +190,7 @@ async fn sign_in_with_password(
             browser_redirect::append_cookie(&mut answer, cookie);
             answer
         }
-        Ok(SignIn::SecondStep(redirect) | SignIn::ClientRefused(redirect)) => {
-            browser_redirect::send(context, redirect)
-        }
+        Ok(SignIn::Redirected(redirect)) => browser_redirect::send(context, redirect),
         Ok(SignIn::MustChange(secret)) => {
             response::redirect_303(&link::address(context, &login.sealed, &secret))
         }
