@@ -9,3 +9,9 @@ if (address.searchParams.has("done")) {
   address.searchParams.delete("proof");
   history.replaceState(null, "", address);
 }
+// On a narrow screen, the links to the sections are longer than the line.
+document.querySelector(".sections [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+for (const button of document.querySelectorAll("[data-print]")) {
+  button.hidden = false;
+  button.addEventListener("click", () => print());
+}

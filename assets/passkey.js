@@ -5,6 +5,7 @@
   const { dataset: data } = place;
   const form = place.closest("form");
   const button = form.querySelector("button");
+  const problem = place.querySelector(".problem");
   const name = document.querySelector("input[autocomplete=username]");
   const known = (data.known ?? "").split(" ").filter(Boolean);
   const bytes = (text) =>
@@ -39,7 +40,9 @@
     try {
       send(await navigator.credentials.get({ mediation, signal: own.signal, publicKey }));
     } catch {
-      if (mediation !== "conditional" && waiting === own) offer();
+      if (mediation === "conditional" || waiting !== own) return;
+      problem.hidden = false;
+      offer();
     }
   };
   // Autofill: the browser offers passkeys in the field for the user name.
@@ -60,7 +63,9 @@
     try {
       send(await navigator.credentials.create({ publicKey }));
     } catch (error) {
-      place.querySelector(".problem").hidden = error.name === "NotAllowedError";
+      document.getElementById("notice")?.remove();
+      if (error.name === "InvalidStateError") problem.textContent = problem.dataset.exists;
+      problem.hidden = error.name === "NotAllowedError";
     }
   };
 

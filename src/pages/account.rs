@@ -254,8 +254,12 @@ impl Page for Account {
     }
 
     fn body(&self, text: &Text<'_>) -> Markup {
+        let current = self.sessions.iter().find(|session| session.is_current);
         html! {
-            h1 { (text.account_title) }
+            div.title-line {
+                h1 { (text.account_title) }
+                @if let Some(session) = current { (self.form("sign-out", &session.sign_out(text))) }
+            }
             p.lead { (self.user.in_sentence(text.logout_user)) }
             div.settings {
                 (self.section_links(text))

@@ -40,6 +40,13 @@ pub struct ApplicationLine {
 }
 
 impl SessionLine {
+    /// The button that ends this session, with its name.
+    pub(super) fn sign_out(&self, text: &Text<'_>) -> Markup {
+        html! {
+            button.button.button-quiet.button-small type="submit" name="session" value=(self.id) { (text.sign_out) }
+        }
+    }
+
     /// The line as a template reads it.
     pub(super) fn template_fields(&self, text: &Text<'_>) -> [(&'static str, Value); 8] {
         let or_nothing = |text: &Option<String>| Value::from(text.as_deref().unwrap_or_default());

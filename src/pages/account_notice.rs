@@ -33,7 +33,7 @@ pub enum AccountNotice {
     /// A passkey was added.
     PasskeyAdded,
     /// A passkey has another name.
-    PasskeyRenamed,
+    FactorRenamed,
     /// The passkey was not accepted.
     PasskeyRefused,
     /// A factor was removed.
@@ -76,7 +76,7 @@ impl AccountNotice {
         Self::NotDeleted,
         Self::FactorAdded,
         Self::PasskeyAdded,
-        Self::PasskeyRenamed,
+        Self::FactorRenamed,
         Self::PasskeyRefused,
         Self::FactorRemoved,
         Self::TooManyFactors,
@@ -103,7 +103,7 @@ impl AccountNotice {
             Self::EmailRequested => Some("email"),
             Self::FactorAdded => Some("factor-added"),
             Self::PasskeyAdded => Some("passkey-added"),
-            Self::PasskeyRenamed => Some("passkey-renamed"),
+            Self::FactorRenamed => Some("factor-renamed"),
             Self::FactorRemoved => Some("factor-removed"),
             Self::ActionPending => Some("nothing"),
             _ => None,
@@ -124,7 +124,7 @@ impl AccountNotice {
             Self::NotDeleted => "not-deleted",
             Self::FactorAdded => "factor-added",
             Self::PasskeyAdded => "passkey-added",
-            Self::PasskeyRenamed => "passkey-renamed",
+            Self::FactorRenamed => "factor-renamed",
             Self::PasskeyRefused => "passkey-refused",
             Self::FactorRemoved => "factor-removed",
             Self::TooManyFactors => "too-many-factors",
@@ -153,7 +153,7 @@ impl AccountNotice {
             Self::NotDeleted => AccountSection::Data,
             Self::FactorAdded
             | Self::PasskeyAdded
-            | Self::PasskeyRenamed
+            | Self::FactorRenamed
             | Self::PasskeyRefused
             | Self::FactorRemoved
             | Self::TooManyFactors => AccountSection::Security,
@@ -185,7 +185,7 @@ impl AccountNotice {
             Self::NotDeleted => text.problem_delete_confirm,
             Self::FactorAdded => text.security_added,
             Self::PasskeyAdded => text.passkey_added,
-            Self::PasskeyRenamed => text.passkey_renamed,
+            Self::FactorRenamed => text.factor_renamed,
             Self::PasskeyRefused => text.problem_passkey_add,
             Self::FactorRemoved => text.security_removed,
             Self::TooManyFactors => text.problem_too_many_factors,

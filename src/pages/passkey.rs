@@ -51,6 +51,7 @@ impl PasskeyRequest {
                 (fields)
                 (hidden("challenge", &self.sealed))
                 (hidden("passkey", ""))
+                p.problem role="alert" hidden { (text.passkey_not_used) }
                 button.button.button-quiet type="button" { (Icon::Passkey.draw()) span { (text.passkey_sign_in) } }
             }
             @if let Some(href) = &self.only_way {
@@ -81,12 +82,10 @@ pub struct PasskeySection {
     pub known: String,
     /// The address of the page, to get another challenge.
     pub again: String,
-    /// The passkeys: the value for the form, and the name.
-    pub names: Vec<(String, String)>,
 }
 
 impl PasskeySection {
-    /// A user with two passkeys.
+    /// A user with passkeys.
     pub fn sample() -> Self {
         Self {
             challenge: Some(("AZ3k".to_owned(), "c2VhbGVk".to_owned())),
@@ -98,21 +97,23 @@ impl PasskeySection {
             algorithms: "-7 -8 -257".to_owned(),
             known: "AQI AwQ".to_owned(),
             again: "/account/security".to_owned(),
-            names: vec![
-                ("0199f3a2-9d03".to_owned(), "Firefox (Linux)".to_owned()),
-                ("0199f3a2-9d04".to_owned(), String::new()),
-            ],
         }
     }
 
-    /// Draws the forms. `form` draws one by the value of `decision` and its content.
-    pub(super) fn draw(&self, form: &dyn Fn(&str, &Markup) -> Markup, text: &Text<'_>) -> Markup {
+    /// Draws the form for a new one after the rows of the present ones. `form` draws a form by the value of `decision` and
+    /// its content.
+    pub(super) fn draw(
+        &self,
+        rows: &Markup,
+        form: &dyn Fn(&str, &Markup) -> Markup,
+        text: &Text<'_>,
+    ) -> Markup {
         html! {
             section aria-labelledby="passkeys" {
                 h2 #passkeys { (text.passkeys) }
                 p.note { (text.passkeys_note) }
+                (rows)
                 (form("passkey", &self.creation("button button-quiet", text.passkey_add, text)))
-                @if !self.names.is_empty() { (form("passkey-name", &self.naming(text))) }
             }
         }
     }
@@ -128,27 +129,9 @@ impl PasskeySection {
                 data-algorithms=(self.algorithms) data-known=(self.known) data-again=(self.again) {
                 @if let Some((_, sealed)) = challenge { (hidden("challenge", sealed)) }
                 (hidden("passkey", ""))
-                p.problem role="alert" hidden { (text.problem_passkey_add) }
+                p.problem role="alert" hidden data-exists=(text.problem_passkey_exists) { (text.problem_passkey_add) }
                 button class=(class) type=(kind) { (Icon::Passkey.draw()) span { (label) } }
             }
-        }
-    }
-
-    fn naming(&self, text: &Text<'_>) -> Markup {
-        html! {
-            div.field {
-                label for="passkey-id" { (text.factor_passkey) }
-                select #passkey-id name="factor" {
-                    @for (id, name) in &self.names {
-                        option value=(id) { (if name.is_empty() { text.factor_passkey } else { name }) }
-                    }
-                }
-            }
-            div.field {
-                label for="passkey-name" { (text.passkey_name) }
-                input #passkey-name name="name" type="text" required dir="auto" maxlength="64" autocomplete="off";
-            }
-            button.button.button-quiet type="submit" { (text.passkey_rename) }
         }
     }
 }

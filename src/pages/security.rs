@@ -128,8 +128,11 @@ impl FactorLine {
         }
     }
 
-    fn draw(&self, text: &Text<'_>) -> Markup {
+    /// The row. `form` draws a form by the value of `decision` and its content. `is_last` says whether the user has no
+    /// other factor but recovery codes.
+    fn draw(&self, is_last: bool, form: &dyn Fn(&str, &Markup) -> Markup, text: &Text<'_>) -> Markup {
         let name = self.shown_name(text);
+        let is_codes = matches!(self.kind, FactorLineKind::RecoveryCodes(_));
         html! {
             li {
                 (self.kind.icon().draw())
@@ -146,10 +149,39 @@ impl FactorLine {
                         span { (text.factor_added_at) " " (self.added_at.draw(text)) }
                         @if let Some(at) = &self.last_used_at { " " span { (text.account_last_used) " " (at.draw(text)) } }
                     }
+                    details {
+                        summary aria-label={ (text.factor_change) ": " (name) } { (text.factor_change) }
+                        @if !is_codes { (form("factor-name", &self.naming(text))) }
+                        (form("factors", &self.removal(is_last, text)))
+                    }
                 }
-                button.button.button-quiet.button-small type="submit" name="factor" value=(self.id)
-                    aria-label={ (text.factor_remove) ": " (name) } { (text.factor_remove) }
             }
+        }
+    }
+
+    fn naming(&self, text: &Text<'_>) -> Markup {
+        let field = format!("name-{}", self.id);
+        html! {
+            (hidden("factor", &self.id))
+            div.field {
+                label for=(field) { (text.factor_name) }
+                input id=(field) name="name" type="text" value=(self.name) required dir="auto" maxlength="64"
+                    autocomplete="off";
+            }
+            button.button.button-quiet.button-small type="submit" { (text.factor_rename) }
+        }
+    }
+
+    fn removal(&self, is_last: bool, text: &Text<'_>) -> Markup {
+        let what_ends = match self.kind {
+            FactorLineKind::RecoveryCodes(_) => text.factor_remove_codes,
+            _ if is_last => text.factor_remove_last,
+            _ => text.factor_remove_note,
+        };
+        html! {
+            p.note { (what_ends) }
+            button.button.button-quiet.button-small type="submit" name="factor" value=(self.id)
+                aria-label={ (text.factor_remove) ": " (self.shown_name(text)) } { (text.factor_remove) }
         }
     }
 }
@@ -219,8 +251,20 @@ impl Security {
         if let Some(setup) = &self.setup {
             return setup.draw(form, text);
         }
-        let rows = html! {
-            ul.rows { @for line in &self.factors { (line.draw(text)) } }
+        let is_codes = |line: &&FactorLine| matches!(line.kind, FactorLineKind::RecoveryCodes(_));
+        let others = self.factors.iter().filter(|line| !is_codes(line)).count();
+        let is_listed_apart = |line: &FactorLine| {
+            self.passkeys.is_some() && matches!(line.kind, FactorLineKind::Passkey { .. })
+        };
+        let rows = |apart: bool| {
+            let lines: Vec<_> = self
+                .factors
+                .iter()
+                .filter(|line| is_listed_apart(line) == apart)
+                .collect();
+            html! {
+                @if !lines.is_empty() { ul.rows { @for line in lines { (line.draw(others == 1, form, text)) } } }
+            }
         };
         let add = html! {
             button.button.button-quiet type="submit" { (text.totp_add) }
@@ -235,11 +279,11 @@ impl Security {
             section aria-labelledby="security" {
                 h2 #security { (text.account_security) }
                 p.note { (text.security_lead) }
-                @if !self.factors.is_empty() { (form("factors", &rows)) }
+                (rows(false))
                 (form("totp", &add))
                 @if has_other { (form("recovery-codes", &renew)) }
             }
-            @if let Some(passkeys) = &self.passkeys { (passkeys.draw(form, text)) }
+            @if let Some(passkeys) = &self.passkeys { (passkeys.draw(&rows(true), form, text)) }
         }
     }
 
@@ -249,7 +293,10 @@ impl Security {
                 h2 #security { (text.recovery_title) }
                 p.note { (text.recovery_note) }
                 ul.codes dir="ltr" { @for code in &self.new_codes { li { code { (code) } } } }
-                p { a.button.button-quiet href=(self.href) data-optional { (text.recovery_kept) } }
+                p.choices {
+                    a.button href=(self.href) data-optional { (text.recovery_kept) }
+                    button.button.button-quiet type="button" hidden data-print { (text.recovery_print) }
+                }
             }
         }
     }

@@ -150,7 +150,9 @@ describe('passkeys', () => {
     assert.equal((await result(page)).claims.acr, '2');
 
     await page.goto(`${cast.server.issuer}/account/security`);
-    await page.locator('.rows li').first().getByRole('button').click();
+    const lost = page.locator('section[aria-labelledby=passkeys] .rows li');
+    await lost.locator('summary').click();
+    await lost.getByRole('button', { name: 'Remove' }).click();
     await page.getByText('It was removed.').waitFor();
     await pressAdd(page, authenticator);
     assert.equal((await authenticator.credentials()).length, 1);

@@ -70,7 +70,7 @@ async fn a_person_adds_names_uses_and_removes_a_passkey() {
     let known = crate::harness::authenticator::encode(&passkey.id);
     assert_eq!(data(&page, "known"), Some(known), "it is excluded the next time");
 
-    let naming = form(&page, "passkey-name")
+    let naming = form(&page, "factor-name")
         .with("factor", &id.to_string())
         .with("name", "  Telephone\n ");
     let page = page.browser().submit(&naming).await;
@@ -232,7 +232,7 @@ async fn another_users_passkey_is_neither_named_nor_removed() {
     let page = at_security(&browser).await;
     let removal = form(&page, "factors").with("factor", &id.to_string());
     browser.submit(&removal).await;
-    let naming = form(&page, "passkey-name")
+    let naming = form(&page, "factor-name")
         .with("factor", &id.to_string())
         .with("name", "mine");
     browser.submit(&naming).await;

@@ -153,6 +153,9 @@ pub async fn rename_factor(
     let name = factor_name(name);
     act_in_recent_session(core, browser, "rename_factor", now, move |tx, live| {
         let key = (live.user.uuid, id);
+        if name.is_empty() {
+            return Ok(());
+        }
         if let Some(mut factor) = FACTORS.get(&*tx, &key)? {
             factor.name.clone_from(&name);
             FACTORS.put(tx, &key, &factor)?;

@@ -98,7 +98,7 @@ impl AccountAction {
                     chosen: typed("new-password"),
                 }))
             }
-            "sessions" => match form.get("session")? {
+            "sessions" | "sign-out" => match form.get("session")? {
                 "others" => Some(Self::EndOthers),
                 id => id.parse().ok().map(Self::EndSession),
             },

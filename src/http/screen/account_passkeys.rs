@@ -21,7 +21,7 @@ use crate::webauthn::response::RegistrationResponse;
 pub(super) enum PasskeyAction {
     /// To add a passkey, with the response as text; empty if the user has to sign in first.
     Add { response: String, challenge: String },
-    /// To name a passkey.
+    /// To name a factor.
     Rename { id: Uuid, name: String },
 }
 
@@ -34,7 +34,7 @@ impl PasskeyAction {
                 response: typed("passkey"),
                 challenge: typed("challenge"),
             }),
-            "passkey-name" => Some(Self::Rename {
+            "factor-name" => Some(Self::Rename {
                 id: form.get("factor")?.parse().ok()?,
                 name: typed("name"),
             }),
@@ -73,7 +73,7 @@ impl PasskeyAction {
             }
             Self::Rename { id, name } => {
                 let renamed = rename_factor(core, &browser, id, &name, now).await?;
-                Ok(renamed.map(|()| AccountNotice::PasskeyRenamed))
+                Ok(renamed.map(|()| AccountNotice::FactorRenamed))
             }
         }
     }
@@ -91,14 +91,10 @@ pub(super) fn section(
     if live.user.comes_from_provider() {
         return None;
     }
-    let mut known = Vec::new();
-    let mut names = Vec::new();
-    for (id, factor) in factors {
-        if let FactorKind::Passkey(passkey) = &factor.kind {
-            known.push(URL_SAFE_NO_PAD.encode(&passkey.credential_id));
-            names.push((id.to_string(), factor.name.clone()));
-        }
-    }
+    let known = factors.iter().filter_map(|(_, factor)| match &factor.kind {
+        FactorKind::Passkey(passkey) => Some(URL_SAFE_NO_PAD.encode(&passkey.credential_id)),
+        FactorKind::Totp(_) | FactorKind::RecoveryCodes(_) => None,
+    });
     let may_add = may_add(core, live, context.now).unwrap_or(false);
     let place = ChallengePlace::Registration(live.id);
     let challenge = may_add.then(|| passkey_challenge::draw(core, place, context.now));
@@ -110,8 +106,7 @@ pub(super) fn section(
         user_name: live.user.account_id.clone(),
         display_name: live.user.display_name().to_owned(),
         algorithms: ALGORITHMS.map(|algorithm| algorithm.to_string()).join(" "),
-        known: known.join(" "),
+        known: known.collect::<Vec<_>>().join(" "),
         again: context.app.path(&Route::AccountSecurity),
-        names,
     })
 }

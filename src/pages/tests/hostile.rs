@@ -136,7 +136,6 @@ fn hostile_security() -> Security {
             algorithms: evil(),
             known: evil(),
             again: evil(),
-            names: vec![(evil(), evil())],
         }),
         setup: None,
         new_codes: Vec::new(),

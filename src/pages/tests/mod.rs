@@ -218,7 +218,9 @@ fn a_policy_of_self_is_enough_for_every_page() {
         assert_eq!(
             scripts,
             usize::from(
-                has_password || [FormPost::NAME, Account::NAME, Home::NAME, DevTokens::NAME].contains(&page)
+                has_password
+                    || html.contains(" data-passkey=")
+                    || [FormPost::NAME, Account::NAME, Home::NAME, DevTokens::NAME].contains(&page)
             ),
             "{page}"
         );

@@ -54,6 +54,14 @@ macro_rules! with_factor_texts {
             pub factor_codes_left: &'static str,
             /// Button.
             pub factor_remove: &'static str,
+            /// Opens what can be done with a factor.
+            pub factor_change: &'static str,
+            /// What removing a factor does.
+            pub factor_remove_note: &'static str,
+            /// What removing the last factor but the recovery codes does.
+            pub factor_remove_last: &'static str,
+            /// What removing the recovery codes does.
+            pub factor_remove_codes: &'static str,
             /// Button and heading.
             pub totp_add: &'static str,
             /// How to add the key to an application.
@@ -72,6 +80,8 @@ macro_rules! with_factor_texts {
             pub recovery_note: &'static str,
             /// Link after the person has kept the codes.
             pub recovery_kept: &'static str,
+            /// Button.
+            pub recovery_print: &'static str,
             /// It was done.
             pub security_added: &'static str,
             /// It was done.
@@ -82,6 +92,8 @@ macro_rules! with_factor_texts {
             pub passkey_sign_in: &'static str,
             /// The passkey was not accepted.
             pub problem_passkey: &'static str,
+            /// The browser brought no passkey.
+            pub passkey_not_used: &'static str,
             /// Nobody has this passkey.
             pub problem_passkey_unknown: &'static str,
             /// Heading.
@@ -91,9 +103,9 @@ macro_rules! with_factor_texts {
             /// Button.
             pub passkey_add: &'static str,
             /// Label.
-            pub passkey_name: &'static str,
+            pub factor_name: &'static str,
             /// Button.
-            pub passkey_rename: &'static str,
+            pub factor_rename: &'static str,
             /// Beside a passkey that other devices have too.
             pub passkey_synced: &'static str,
             /// Heading of the page that offers a passkey; [`Text::passkeys_note`] follows.
@@ -104,10 +116,12 @@ macro_rules! with_factor_texts {
             pub passkey_later: &'static str,
             /// No passkey was added.
             pub problem_passkey_add: &'static str,
+            /// The device has a passkey of the user.
+            pub problem_passkey_exists: &'static str,
             /// It was done.
             pub passkey_added: &'static str,
-            /// A passkey has another name.
-            pub passkey_renamed: &'static str,
+            /// A factor has another name.
+            pub factor_renamed: &'static str,
         }
     };
 }
