@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Admin, AdminResult};
 use crate::clock::Timestamp;
-use crate::flow::clock_watermark;
+use crate::flow::factors::FactorSummary;
+use crate::flow::{clock_watermark, factors};
 use crate::oauth::refresh::RefreshFamily;
 use crate::store::engine::FileId;
 use crate::store::schema::{meta_get, meta_put};
@@ -80,6 +81,8 @@ pub struct InstallationState {
     pub stalled: Option<u64>,
     /// For how many password hashes there was no memory since the service started.
     pub memory_shortages: u64,
+    /// How many users may sign in, by the factors that they have.
+    pub factors: FactorSummary,
 }
 
 /// Reads what `doctor` checks of an open store.
@@ -99,6 +102,7 @@ pub fn installation_state(admin: Admin<'_>) -> AdminResult<InstallationState> {
         unknown_scopes: admin.core.unknown_scopes.list(&admin.core.catalog()),
         stalled: store.stalled().map(|stalled| stalled.elapsed.as_secs()),
         memory_shortages: admin.core.passwords.shortages(),
+        factors: store.read(factors::summary)?,
     })
 }
 

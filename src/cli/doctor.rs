@@ -6,6 +6,7 @@ mod certificate;
 mod client_certificates;
 mod clock;
 mod disk;
+mod factors;
 mod finding;
 mod grade;
 mod mail;
@@ -111,6 +112,7 @@ pub fn run(
         let data_dir = &session.settings().data_dir;
         access::examine(data_dir, &mut findings);
         open_files::examine(data_dir, &installation_state, &mut findings);
+        findings.push(factors::examine(&installation_state.factors));
         findings.extend(settings::examine_shortages(installation_state.memory_shortages));
         findings.extend(clock::examine_outlasting(installation_state.outlasting));
         findings.extend(grade::examine_unknown_scopes(&installation_state.unknown_scopes));

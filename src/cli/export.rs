@@ -85,6 +85,10 @@ fn warn_of_left_out(not_exported: &NotExported, output: &mut Output<'_>) {
             not_exported.from_devices,
             "anonymous users that got a name or a password",
         ),
+        (
+            not_exported.with_factors,
+            "users' sets of factors (authenticator apps, passkeys, recovery codes)",
+        ),
     ] {
         if count > 0 {
             output.say(&format!(

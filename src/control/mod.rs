@@ -330,6 +330,7 @@ mod tests {
             brought: 1,
             links: 2,
             from_devices: 1,
+            with_factors: 0,
         };
         let lines: Vec<ReplyLine<Exported>> = streamed
             .split_inclusive(|byte| *byte == b'\n')

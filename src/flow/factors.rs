@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::PoisonError;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::Core;
@@ -13,7 +14,7 @@ use crate::identity::{Factor, FactorKind, RecoveryCodes, SecondFactor, Totp, Tot
 use crate::secret::{Digest, RecoveryCode};
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
-use crate::store::tables::FACTORS;
+use crate::store::tables::{FACTORS, USERS};
 
 /// The most factors of one user. A sign-in reads all of them.
 pub const MAX_PER_USER: usize = 20;
@@ -115,6 +116,59 @@ pub struct FactorCounts {
     pub totp: u64,
     /// Passkeys.
     pub passkey: u64,
+}
+
+/// How many users may sign in, by the factors that they have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FactorSummary {
+    /// Users who may sign in. Anonymous users are not counted.
+    pub users: u64,
+    /// Those with an authenticator app.
+    pub totp: u64,
+    /// Those with a passkey.
+    pub passkey: u64,
+    /// Those with neither.
+    pub neither: u64,
+    /// Those with an authenticator app, and without an unused recovery code.
+    pub without_codes: u64,
+}
+
+/// Reads all users and their factors.
+pub fn summary(snapshot: &dyn Snapshot) -> Result<FactorSummary, StoreError> {
+    let mut summary = FactorSummary::default();
+    USERS.visit(snapshot, .., |uuid, user| {
+        if !user.enabled || user.is_anonymous() {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let (mut has_totp, mut has_passkey, mut has_codes) = (false, false, false);
+        for (_, factor) in of_user(snapshot, uuid)? {
+            match factor.kind {
+                FactorKind::Totp(_) => has_totp = true,
+                FactorKind::Passkey(_) => has_passkey = true,
+                FactorKind::RecoveryCodes(codes) => has_codes |= !codes.unused.is_empty(),
+            }
+        }
+        summary.users += 1;
+        summary.totp += u64::from(has_totp);
+        summary.passkey += u64::from(has_passkey);
+        summary.neither += u64::from(!has_totp && !has_passkey);
+        summary.without_codes += u64::from(has_totp && !has_codes);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(summary)
+}
+
+/// How many users have a factor.
+pub fn users_with_factors(snapshot: &dyn Snapshot) -> Result<u64, StoreError> {
+    // The rows of a user are side by side.
+    let (mut last, mut count) = (None, 0);
+    FACTORS.visit(snapshot, .., |(user, _), _| {
+        if last.replace(user) != Some(user) {
+            count += 1;
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(count)
 }
 
 /// How long a count is reported before the rows are counted again.

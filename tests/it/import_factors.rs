@@ -274,7 +274,7 @@ fn a_seed_is_in_no_message_and_in_no_output() {
 }
 
 #[test]
-fn a_state_file_has_no_factors() {
+fn a_state_file_has_no_factors_and_takes_none_away() {
     let service = Service::with_client();
     let state =
         json!({"user": [{"email": "ada@example.com", "totp": [keycloak(KEYCLOAK_SEED, &json!({}))]}]});
@@ -286,4 +286,26 @@ fn a_state_file_has_no_factors() {
         "{}",
         said(&refused)
     );
+    let doctor = |service: &Service| shown(&service.run(&["doctor", "--all"]));
+    let none = "good  users factors: of 0 users who may sign in, 0 have an authenticator app, 0 a passkey, 0 neither";
+    assert!(doctor(&service).contains(none), "{}", doctor(&service));
+
+    let line = json!({"email": "ada@example.com", "totp": [keycloak(KEYCLOAK_SEED, &json!({}))]});
+    write(&service, &[line, json!({"email": "bob@example.com"})]);
+    assert!(service.run(&["user", "import", "users.jsonl"]).status.success());
+    let without_codes = "advice  users factors: of 2 users who may sign in, 1 have an authenticator app, 0 a passkey, 1 neither. 1 of those";
+    assert!(doctor(&service).contains(without_codes), "{}", doctor(&service));
+    let exported = service.run(&["export", "--with-hashes"]);
+    let warning = "warning: left out, because a file cannot hold them: 1 users' sets of factors";
+    assert!(said(&exported).contains(warning), "{}", said(&exported));
+    fs::write(service.folder.path().join("state.toml"), &exported.stdout).unwrap();
+    let again = service.json(&["apply", "-f", "state.toml", "--json"]);
+    assert_eq!(again["changes"], json!([]), "{again}");
+    let state = "[[user]]\nemail = \"ada@example.com\"\nvenue_id = \"v\"\n";
+    fs::write(service.folder.path().join("state.toml"), state).unwrap();
+    for flags in [&[][..], &["--prune", "--yes"]] {
+        let applied = service.run(&[&["apply", "-f", "state.toml"], flags].concat());
+        assert!(applied.status.success(), "{}", said(&applied));
+        assert_eq!(kinds(&service, "ada@example.com"), ["totp"]);
+    }
 }

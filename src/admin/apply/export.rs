@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{apis, clients, members, named, providers, users};
 use crate::flow::Core;
+use crate::flow::factors::users_with_factors;
 use crate::oauth::fields::Form;
 use crate::oauth::group::Groups;
 use crate::store::StoreError;
@@ -44,6 +45,9 @@ pub struct NotExported {
     pub links: u64,
     /// Formerly anonymous users who can sign in.
     pub from_devices: u64,
+    /// Users with an authenticator app, a passkey or recovery codes.
+    #[serde(default)]
+    pub with_factors: u64,
 }
 
 /// Passes the stored records that a file can declare to `pass`, until it returns `Break`. Hashes are included if
@@ -94,7 +98,9 @@ pub fn export(
                 not_exported.from_devices += 1;
             }
             Ok(ControlFlow::Continue(()))
-        })
+        })?;
+        not_exported.with_factors = users_with_factors(snapshot)?;
+        Ok(())
     })?;
     Ok(not_exported)
 }
