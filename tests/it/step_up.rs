@@ -124,3 +124,26 @@ async fn a_demand_for_a_second_factor_cannot_be_taken_back_on_the_way() {
     let asked = half(&alice, &acme).await;
     assert!(is_signed_in(&type_code(&asked, &app.code(&server, 0)).await));
 }
+
+#[tokio::test]
+async fn an_essential_acr_is_answered_with_a_requested_value() {
+    let (server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    enrol(&server, &browser).await;
+    let wish = json!({"id_token": {"acr": {"values": ["1"]}}}).to_string();
+    for (request, acr) in [
+        (essential(&acme, &["1"]), "1"),
+        (essential(&acme, &["1", "2", "phr"]), "2"),
+        (acme.request().with("acr_values", "1"), "2"),
+        (acme.request().with("claims", &wish), "2"),
+    ] {
+        let callback = browser.authorize(&request).await.callback();
+        let tokens = acme.redeem(&callback.code()).await.tokens();
+        let refreshed = acme.refresh(tokens.refresh_token()).await.tokens();
+        for tokens in [tokens, refreshed] {
+            assert_eq!(tokens.id().claims["acr"], acr, "{request:?}");
+            // APIs get the level itself.
+            assert_eq!(tokens.access().claims["acr"], "2");
+        }
+    }
+}

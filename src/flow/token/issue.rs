@@ -129,7 +129,7 @@ pub fn issue_tokens(
             at_hash: id_token::at_hash(&access_token, alg),
             sid: authorization.session,
             amr: methods_of(&authorization.factor, authorization.second_factor),
-            acr: level.map(AuthenticationLevel::as_str),
+            acr: authorization.claims.acr(level).map(AuthenticationLevel::as_str),
             requested: of_user,
         };
         Some(catalog.id_token_encoder(alg)?.encode(&claims)?)

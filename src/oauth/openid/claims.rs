@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::identity::User;
+use crate::identity::{AuthenticationLevel, User};
 use crate::oauth::group::Groups;
 use crate::oauth::registered_scope::RegisteredScopes;
 use crate::oauth::scope::Scope;
@@ -52,6 +52,9 @@ pub struct ClaimsRequest {
     /// standard scope value.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub registered: BTreeMap<String, String>,
+    /// The `acr` values of which the ID token must have one, if the claim is essential (section 5.5.1.1).
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub acr: BTreeSet<AuthenticationLevel>,
 }
 
 /// What the `claims` parameter requires of the sign-in.
@@ -104,13 +107,24 @@ impl ClaimsRequest {
             demands.subjects = wanted("sub").and_then(demanded);
             let acr = wanted("acr").filter(|member| member.get("essential") == Some(&Value::Bool(true)));
             demands.essential_acr = acr.and_then(demanded);
+            let values = demands.essential_acr.iter().flatten();
+            request.acr = values
+                .filter_map(|value| AuthenticationLevel::of_acr(value))
+                .collect();
         }
         Ok((request, demands))
     }
 
     /// Whether no claim was requested.
     pub fn is_empty(&self) -> bool {
-        self.userinfo.is_empty() && self.id_token.is_empty()
+        self.userinfo.is_empty() && self.id_token.is_empty() && self.acr.is_empty()
+    }
+
+    /// `acr` in the ID token of a sign-in with this level: the highest essential value that the sign-in reaches, or its
+    /// own level if no value is essential.
+    pub fn acr(&self, level: Option<AuthenticationLevel>) -> Option<AuthenticationLevel> {
+        let reached = self.acr.iter().rev().find(|value| Some(**value) <= level);
+        reached.copied().or(level)
     }
 
     /// Leaves out every claim whose scope value is not in `allowed`.
@@ -369,6 +383,42 @@ mod tests {
         .unwrap();
         assert_eq!(demands.subjects, Some(set(&["u"])));
         assert_eq!(demands.essential_acr, Some(set(&["a", "b"])));
+    }
+
+    #[test]
+    fn an_essential_acr_gets_the_highest_requested_value_that_the_sign_in_reaches() {
+        use AuthenticationLevel::{OneFactor, PhishingResistant, TwoFactors};
+
+        for (acr, level, expected) in [
+            (r#"{"essential":true,"values":["1"]}"#, TwoFactors, OneFactor),
+            (r#"{"essential":true,"values":["1"]}"#, OneFactor, OneFactor),
+            (r#"{"essential":true,"values":["1","2"]}"#, TwoFactors, TwoFactors),
+            (
+                r#"{"essential":true,"values":["2","gold"]}"#,
+                PhishingResistant,
+                TwoFactors,
+            ),
+            (
+                r#"{"essential":true,"values":["2","1"]}"#,
+                PhishingResistant,
+                TwoFactors,
+            ),
+            (
+                r#"{"essential":true,"value":"phr"}"#,
+                PhishingResistant,
+                PhishingResistant,
+            ),
+            (r#"{"essential":true}"#, TwoFactors, TwoFactors),
+            (r#"{"values":["1"]}"#, TwoFactors, TwoFactors),
+            ("null", TwoFactors, TwoFactors),
+        ] {
+            let (request, _) = read(&format!(r#"{{"id_token":{{"acr":{acr}}}}}"#), "").unwrap();
+            assert_eq!(request.acr(Some(level)), Some(expected), "{acr}");
+            assert_eq!(request.acr(None), None, "{acr}");
+            let json = serde_json::to_string(&request).unwrap();
+            assert_eq!(serde_json::from_str::<ClaimsRequest>(&json).unwrap(), request);
+            assert_eq!(request.clone().within(&Scope::empty()), request);
+        }
     }
 
     fn set(texts: &[&str]) -> BTreeSet<String> {

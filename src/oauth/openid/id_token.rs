@@ -45,7 +45,8 @@ described! {
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub amr: Vec<&'a str>,
         /// How surely the user was authenticated: `1` by one factor, `2` by two, `phr` with a passkey, which
-        /// resists phishing; absent for an anonymous user.
+        /// resists phishing; absent for an anonymous user. For an essential `acr`, the highest requested value that the
+        /// sign-in reaches.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub acr: Option<&'a str>,
         #[serde(flatten)]
