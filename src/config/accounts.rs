@@ -1,5 +1,6 @@
 //! The settings for accounts that people create themselves.
 
+use super::mfa;
 use super::reader::Reader;
 use super::setting::{Kind, Setting, setting};
 use crate::identity::{AccountPolicy, SelfServicePolicy, SignUp};
@@ -80,6 +81,7 @@ pub(super) fn policy(reader: &mut Reader<'_>, sends_mail: bool) -> AccountPolicy
     AccountPolicy {
         sign_up,
         self_service: self_service(reader, sends_mail, verify_email || sign_up != SignUp::Open),
+        second_factor: mfa::rule(reader),
         verify_email,
         email_sign_in,
         allowed_domains: domains.iter().map(|domain| domain.to_lowercase()).collect(),

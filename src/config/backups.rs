@@ -4,17 +4,36 @@ use std::fs::File;
 use std::time::Duration;
 
 use super::reader::Reader;
+use super::setting::{Kind, Setting, setting};
 use super::{Backups, Fault};
 use crate::age::{Passphrase, Recipients};
 use crate::net::certificate::exposure_warning;
+
+pub(super) const INTERVAL: Setting = setting(
+    "backup.interval",
+    Kind::Duration,
+    ("TIME", "How often a backup is made"),
+    Some(r#""24h""#),
+    r#""6h""#,
+    "How often the running service puts a backup into backups/ of the data directory; off for never.",
+);
+
+pub(super) const KEEP: Setting = setting(
+    "backup.keep",
+    Kind::Number,
+    ("COUNT", "How many backups are kept"),
+    Some("7"),
+    "30",
+    "How many of these backups are kept.",
+);
 
 const SHORTEST_INTERVAL: Duration = Duration::from_mins(1);
 
 /// The settings of backups. The development server makes none.
 pub(super) fn backups(reader: &mut Reader<'_>) -> Backups {
     let (interval, keep) = (
-        reader.duration_or_off("backup.interval"),
-        reader.number_within("backup.keep", 1..=1000),
+        reader.duration_or_off(INTERVAL.key),
+        reader.number_within(KEEP.key, 1..=1000),
     );
     if let Some((interval, origin)) = &interval
         && *interval < SHORTEST_INTERVAL

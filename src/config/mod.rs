@@ -14,6 +14,7 @@ mod log;
 pub mod mail;
 pub mod memory;
 pub mod memory_limit;
+mod mfa;
 pub mod mtls;
 mod passkeys;
 pub mod reader;

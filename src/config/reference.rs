@@ -1,7 +1,7 @@
 //! The table of all settings. The keys of the file, the environment, the flags and the reference follow from it.
 
 pub use super::setting::{Kind, Setting, setting};
-use super::{accounts, clients, dpop, mail, mtls, passkeys, tls};
+use super::{accounts, backups, clients, dpop, mail, mfa, mtls, passkeys, tls};
 
 /// `--data-dir` is a flag of every command.
 const NO_FLAG: (&str, &str) = ("DIR", "");
@@ -256,6 +256,7 @@ pub const SETTINGS: &[Setting] = &[
     accounts::SELF_SERVICE,
     passkeys::ORIGINS,
     passkeys::OFFER,
+    mfa::REQUIRE,
     clients::REGISTRATION,
     clients::MOST_REGISTERED,
     clients::METADATA_DOCUMENTS,
@@ -422,22 +423,8 @@ pub const SETTINGS: &[Setting] = &[
         "Open connections from one IPv4 address or IPv6 /64; more are closed. No address gets more than half of all\n\
          connections, of those that the limit of open files allows where these are fewer. Proxies are not counted.",
     ),
-    setting(
-        "backup.interval",
-        Kind::Duration,
-        ("TIME", "How often a backup is made"),
-        Some(r#""24h""#),
-        r#""6h""#,
-        "How often the running service puts a backup into backups/ of the data directory; off for never.",
-    ),
-    setting(
-        "backup.keep",
-        Kind::Number,
-        ("COUNT", "How many backups are kept"),
-        Some("7"),
-        "30",
-        "How many of these backups are kept.",
-    ),
+    backups::INTERVAL,
+    backups::KEEP,
     setting(
         "backup.to",
         Kind::List,

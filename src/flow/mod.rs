@@ -39,6 +39,7 @@ pub mod replay;
 pub mod rotate_keys;
 pub mod sweep;
 pub mod token;
+pub mod totp_setup;
 pub mod unknown_scopes;
 mod unused_clients;
 pub mod upstream_token;

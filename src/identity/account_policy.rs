@@ -30,7 +30,19 @@ impl SelfServicePolicy {
     pub const CLAIMS: [&'static str; 5] = ["name", "given_name", "family_name", "nickname", "phone_number"];
 }
 
-/// The `accounts` section of the configuration.
+/// Who has to have a second factor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SecondFactorRule {
+    /// Nobody.
+    #[default]
+    Off,
+    /// Users who sign in with a password or by a mail.
+    PasswordUsers,
+    /// Users of other providers as well.
+    All,
+}
+
+/// The sections `accounts` and `mfa` of the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccountPolicy {
     /// Who may create an account.
@@ -41,6 +53,8 @@ pub struct AccountPolicy {
     pub email_sign_in: bool,
     /// What users may change themselves.
     pub self_service: SelfServicePolicy,
+    /// Who has to have a second factor.
+    pub second_factor: SecondFactorRule,
     /// The domains whose addresses may sign up, in lower case; all if there are none.
     pub allowed_domains: Vec<String>,
 }

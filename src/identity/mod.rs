@@ -13,7 +13,7 @@ pub mod totp;
 mod totp_export;
 pub mod user;
 
-pub use account_policy::{AccountPolicy, SelfServicePolicy, SignUp};
+pub use account_policy::{AccountPolicy, SecondFactorRule, SelfServicePolicy, SignUp};
 pub use consent::Consent;
 pub use device::Device;
 pub use factor::{AuthenticationLevel, Factor, FactorKind, Passkey, RecoveryCodes, SecondFactor, Totp};

@@ -75,6 +75,13 @@ impl TotpSeed {
         Some(bytes)
     }
 
+    /// The same in groups of four.
+    pub fn grouped(&self) -> String {
+        let text = self.base32();
+        let groups: Vec<_> = text.as_bytes().chunks(4).map(String::from_utf8_lossy).collect();
+        groups.join(" ")
+    }
+
     /// The address that a QR code has in it. Applications show `issuer` and `account`.
     pub fn address(&self, issuer: &str, account: &str) -> Zeroizing<String> {
         let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();

@@ -368,7 +368,7 @@ pub struct SignedIn<'a> {
     pub id: Uuid,
     /// The session, which is live.
     pub session: &'a Session,
-    /// Whether the user can answer a second step. It is only looked up if the session has too low a level.
+    /// Whether the user can sign in with two factors. It is only looked up if the session has too low a level.
     pub has_second_factor: bool,
     /// The consent that the user has given the client.
     pub consent: Option<&'a Consent>,

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::asset::File;
 use super::form::{CodeField, hidden, transaction_fields};
 use super::moment::throttled;
-use super::{Page, PageAddress, PasskeyRequest, TemplateContext, Text};
+use super::{Page, PageAddress, PasskeyRequest, TemplateContext, Text, qr};
 
 /// Takes a code of an authenticator app, or a recovery code.
 #[derive(Clone, Debug)]
@@ -20,6 +20,8 @@ pub struct SecondFactor {
     pub csrf: String,
     /// Whether it takes a recovery code.
     pub is_recovery: bool,
+    /// What the user sets up on the page, because a second factor is required.
+    pub setup: Option<NewFactor>,
     /// The address of the page for the other kind of code, if the user has one.
     pub other: Option<String>,
     /// What a passkey needs, if the user has one.
@@ -30,6 +32,32 @@ pub struct SecondFactor {
     pub retry_after: Option<u64>,
     /// The address of the sign-in page.
     pub sign_in: String,
+}
+
+/// An authenticator app and recovery codes to set up.
+#[derive(Clone, Debug)]
+pub struct NewFactor {
+    /// Both, sealed.
+    pub sealed: String,
+    /// What the QR code has in it.
+    pub address: String,
+    /// The key for people.
+    pub seed: String,
+    /// The recovery codes.
+    pub codes: Vec<String>,
+}
+
+impl NewFactor {
+    fn draw(&self, text: &Text<'_>) -> Markup {
+        html! {
+            p.note { (text.totp_scan) }
+            (qr::draw(&self.address))
+            p.note { (text.totp_type) }
+            p dir="ltr" { code { (self.seed) } }
+            p.note { (text.recovery_note) }
+            ul.codes dir="ltr" { @for code in &self.codes { li { code { (code) } } } }
+        }
+    }
 }
 
 /// Why a code was not accepted.
@@ -88,6 +116,7 @@ impl SecondFactor {
             proof: "Zm9vYmFy".to_owned(),
             csrf: "b1x0Jm5vYQ".to_owned(),
             is_recovery: false,
+            setup: None,
             other: Some("/second-factor?transaction=4lQ0bI2xQ9mN&proof=Zm9vYmFy&recovery=1".to_owned()),
             passkey: None,
             problem: None,
@@ -104,16 +133,35 @@ impl SecondFactor {
             problem: Some(problem),
             ..first.clone()
         });
-        let mut samples = vec![first, recovery];
+        let setup = Self {
+            setup: Some(NewFactor {
+                sealed: "AAAAAAEBb2Zma".to_owned(),
+                address: "otpauth://totp/id%2Eexample:alice?secret=GEZDGNBVGY3TQOJQ".to_owned(),
+                seed: "GEZD GNBV GY3T QOJQ".to_owned(),
+                codes: vec!["k7qp-x2mn-0a4d-9hjt".to_owned(); 10],
+            }),
+            other: None,
+            ..first.clone()
+        };
+        let mut samples = vec![first, recovery, setup];
         samples.extend(failed);
         samples
     }
 
     fn lead<'a>(&self, text: &Text<'a>) -> &'a str {
-        if self.is_recovery {
+        if self.setup.is_some() {
+            text.second_factor_required
+        } else if self.is_recovery {
             text.second_factor_recovery_lead
         } else {
             text.second_factor_lead
+        }
+    }
+
+    fn heading<'a>(&self, text: &Text<'a>) -> &'a str {
+        match self.setup {
+            Some(_) => text.totp_add,
+            None => text.second_factor_title,
         }
     }
 
@@ -137,6 +185,7 @@ impl SecondFactor {
             (transaction_fields(&self.transaction, &self.csrf))
             (hidden("proof", &self.proof))
             @if self.is_recovery { (hidden("recovery", "1")) }
+            @if let Some(setup) = &self.setup { (hidden("setup", &setup.sealed)) }
         }
     }
 
@@ -146,6 +195,7 @@ impl SecondFactor {
         html! {
             form.stack method="post" action=(self.action) {
                 (self.hidden())
+                @if let Some(setup) = &self.setup { div { (setup.draw(text)) } }
                 @if self.is_recovery {
                     div.field {
                         label for="code" { (text.recovery_code) }
@@ -196,12 +246,12 @@ impl Page for SecondFactor {
     const NAME: &'static str = "second-factor";
 
     fn title(&self, text: &Text<'_>) -> String {
-        text.second_factor_title.to_owned()
+        self.heading(text).to_owned()
     }
 
     fn body(&self, text: &Text<'_>) -> Markup {
         html! {
-            h1 { (text.second_factor_title) }
+            h1 { (self.heading(text)) }
             p.lead { (self.lead(text)) }
             (self.problem(text))
             (self.form(text))
@@ -224,6 +274,7 @@ impl Page for SecondFactor {
         context.part("form", || self.form(text));
         context.part("hidden", || self.hidden());
         context.part("passkey", || self.way_by_passkey(text));
+        context.text("heading", self.heading(text));
         context.text("lead", self.lead(text));
         context.text("action", &self.action);
         context.text("transaction", &self.transaction);

@@ -54,6 +54,7 @@ mod promises;
 mod refresh_model;
 mod refusals;
 mod registration;
+mod required_second_factor;
 mod rows;
 mod rsa_keygen;
 mod scopes;

@@ -80,7 +80,7 @@ async fn send(page: &Screen, response: &Value) -> Screen {
     page.browser().submit(&form).await
 }
 
-async fn sign_in(page: &Screen, passkey: &Passkey) -> Screen {
+pub(crate) async fn sign_in(page: &Screen, passkey: &Passkey) -> Screen {
     send(page, &passkey.get(&challenge(page))).await
 }
 

@@ -20,12 +20,12 @@ const STEP: u64 = 30;
 
 /// What a user's application holds: written without the service's own code.
 pub(crate) struct App {
-    seed: Vec<u8>,
+    pub(crate) seed: Vec<u8>,
 }
 
 impl App {
     /// Types the key that the page shows.
-    fn of(page: &Screen) -> Self {
+    pub(crate) fn of(page: &Screen) -> Self {
         let text = page.text();
         let (_, key) = text.split_once("<p dir=\"ltr\"><code>").unwrap();
         let (mut bits, mut held, mut seed) = (0_u32, 0, Vec::new());
@@ -71,7 +71,7 @@ impl App {
     }
 
     /// A code of no step near.
-    fn wrong(&self, server: &Server) -> String {
+    pub(crate) fn wrong(&self, server: &Server) -> String {
         let near: Vec<_> = (-1..=1).map(|later| self.code(server, later)).collect();
         let mut codes = (0..).map(|number| format!("{number:06}"));
         codes.find(|code| !near.contains(code)).unwrap()
@@ -108,7 +108,7 @@ pub(crate) async fn enrol(server: &Server, browser: &Browser) -> (App, Vec<Strin
     (app, codes)
 }
 
-fn code_form(page: &Screen) -> Form {
+pub(crate) fn code_form(page: &Screen) -> Form {
     assert_eq!(page.page(), "/second-factor", "{}", page.text());
     page.forms().remove(0)
 }

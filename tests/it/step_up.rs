@@ -3,8 +3,10 @@
 use idsvc::pages::text::EN;
 use serde_json::json;
 
+use crate::harness::authenticator::Passkey;
 use crate::harness::relying_party::AuthorizationRequest;
 use crate::harness::{Browser, RelyingParty};
+use crate::passkeys::store;
 use crate::second_factor::{enrol, half, is_signed_in, scene, type_code};
 
 const STEP: u64 = 30;
@@ -92,6 +94,31 @@ async fn what_cannot_be_met_is_refused() {
     // An unknown value is only a wish.
     let wish = acme.request().with("acr_values", "gold");
     assert!(is_signed_in(&browser.authorize(&wish).await));
+}
+
+#[tokio::test]
+async fn a_user_with_a_passkey_answers_a_demand_for_two_factors_with_it() {
+    let (server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    acme.tokens(&browser).await;
+    let passkey = Passkey::new(alice.user.uuid.as_bytes());
+    store(&server, &alice, &passkey).await;
+    let request = essential(&acme, &["2"]);
+    assert_eq!(silent(&request, &browser).await, "interaction_required");
+    // In the live session, and after the password in another browser.
+    for asked in [
+        browser.authorize(&request).await,
+        alice.browser().authorize(&request).await.sign_in().await,
+    ] {
+        assert_eq!(
+            (asked.page(), asked.heading().as_str()),
+            ("/second-factor", EN.second_factor_title)
+        );
+        let answer = type_code(&asked, "000000").await;
+        assert!(answer.text().contains(EN.problem_second_factor));
+    }
+    // A sign-in without a demand needs no passkey.
+    assert!(is_signed_in(&half(&alice, &acme).await));
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
 use super::*;
+use crate::identity::SecondFactorRule;
 
 const BASE: &str = "base_url = \"https://id.example.com\"\ntls.mode = \"self-signed\"\n";
 const MAIL: &str = "mail.url = \"smtp://localhost\"\nmail.from = \"no-reply@example.com\"\n";
@@ -39,4 +40,13 @@ fn a_change_of_address_needs_verified_addresses() {
     let told = faults(&sources_of(&[], &[], &setting));
     assert!(told.contains("needs accounts.verify_email = true"), "{told:?}");
     resolve(&sources_of(&[], &[], &setting.replace("= false", "= true"))).unwrap();
+}
+
+#[test]
+fn who_needs_a_second_factor_is_one_of_three_words() {
+    let file = format!("{BASE}mfa.require = \"everybody\"\n");
+    assert!(faults(&sources_of(&[], &[], &file)).contains("password-users"));
+    let file = format!("{BASE}mfa.require = \"all\"\n");
+    let config = resolve(&sources_of(&[], &[], &file)).unwrap();
+    assert_eq!(config.policy().accounts.second_factor, SecondFactorRule::All);
 }

@@ -9,34 +9,19 @@ use zeroize::Zeroizing;
 use super::{ActionResult, act_in_recent_session};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
-use crate::flow::factors::{self, has_second_factor, seal_seed};
+use crate::flow::factors::{self, has_second_factor};
 use crate::flow::login::session;
 use crate::flow::login::session::LiveSession;
 use crate::flow::notice::DrawnNotice;
+use crate::flow::totp_setup::{CodeTexts, TotpSetup, new_factor};
 use crate::flow::{Core, Failure, failed_passwords};
-use crate::identity::{
-    AuthenticationLevel, Factor, FactorKind, RecoveryCodes, SecondFactor, Session, Totp, TotpSeed, User,
-};
+use crate::identity::{AuthenticationLevel, Factor, FactorKind, RecoveryCodes, SecondFactor, Session, User};
 use crate::mail::Content;
-use crate::oauth::access_token::hour_of;
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::{FACTORS, SESSIONS};
-
-/// The texts of new recovery codes, which are shown once.
-pub type CodeTexts = Vec<Zeroizing<String>>;
-
-/// A seed that the user has not confirmed yet. The page keeps it, sealed.
-pub struct TotpSetup {
-    /// The seed.
-    pub seed: TotpSeed,
-    /// The same, sealed for this session.
-    pub sealed: String,
-    /// The account identifier of the user.
-    pub account_id: String,
-}
 
 /// The result of a code that confirms a seed.
 pub enum TotpConfirmation {
@@ -76,14 +61,7 @@ pub fn begin_totp(
     let Some(live) = changing(core, browser, now)? else {
         return Ok(ActionResult::SignInRequired);
     };
-    let id = core.random.uuid_v7(core.clock.since_epoch());
-    let bytes = Zeroizing::new(core.random.bytes::<{ TotpSeed::LEN }>());
-    let plain = Zeroizing::new([id.as_bytes().as_slice(), bytes.as_slice()].concat());
-    let context = setup_context(&live);
-    let sealed = core
-        .sealer
-        .seal_in_hour(hour_of(now), &context, &plain, &core.random);
-    let setup = open_setup(core, &live, &sealed, now).map(|(_, setup)| setup);
+    let setup = TotpSetup::draw(core, &setup_context(&live), &live.user, now);
     Ok(setup.map_or(ActionResult::SignInRequired, ActionResult::Done))
 }
 
@@ -91,24 +69,7 @@ fn setup_context(live: &LiveSession) -> String {
     format!("factors/{}/totp_setup/{}", live.user.uuid, live.id)
 }
 
-/// Opens a setup of this session. Also returns the id of the factor.
-fn open_setup(core: &Core, live: &LiveSession, sealed: &str, now: Timestamp) -> Option<(Uuid, TotpSetup)> {
-    let plain = core.sealer.open_of_hour(&setup_context(live), sealed).ok()?;
-    let (id, seed) = plain.split_first_chunk()?;
-    let id = Uuid::from_bytes(*id);
-    let begun_at = Timestamp::of_id(id);
-    let is_recent = now < begun_at + Session::FRESH && !begun_at.is_ahead_of(now);
-    let setup = TotpSetup {
-        seed: TotpSeed::new(seed)?,
-        sealed: sealed.to_owned(),
-        account_id: live.user.account_id.clone(),
-    };
-    is_recent.then_some((id, setup))
-}
-
 /// Adds the application whose code was typed. The session counts as one with two factors from then on.
-///
-/// The id of the factor was drawn with the seed, so that a form that is sent twice adds one factor.
 pub async fn confirm_totp(
     core: &Core,
     browser: &Browser,
@@ -118,41 +79,24 @@ pub async fn confirm_totp(
     let Some(live) = changing(core, browser, now)? else {
         return Ok(ActionResult::SignInRequired);
     };
-    let Some((id, setup)) = open_setup(core, &live, sealed, now) else {
+    let Some(setup) = TotpSetup::open(core, &setup_context(&live), &live.user, sealed, now) else {
         return Ok(ActionResult::Done(TotpConfirmation::Expired));
     };
-    let Some(step) = setup.seed.step_of(typed, now) else {
+    let user = live.user.uuid;
+    let Some(new) = setup.confirm(core, user, typed, now) else {
         return Ok(ActionResult::Done(TotpConfirmation::Wrong(Box::new(setup))));
     };
-    let user = live.user.uuid;
-    let factor = Factor {
-        name: String::new(),
-        added_at: now,
-        last_used_at: Some(now),
-        kind: FactorKind::Totp(Totp {
-            sealed: seal_seed(core, user, &setup.seed),
-            last_step: step,
-        }),
-    };
-    let (codes_id, texts, codes) = draw_codes(core, now);
     let notice = added_notice(core, &live.user, now)?;
     let added = act_in_recent_session(core, browser, "add_factor", now, move |tx, live| {
         if live.user.uuid != user || !may_change(&*tx, &live, now)? {
             return Ok(None);
         }
-        if FACTORS.contains(&*tx, &(user, id))? {
+        if FACTORS.contains(&*tx, &(user, new.id))? {
             return Ok(Some(Some(false)));
         }
-        let present = factors::of_user(&*tx, user)?;
-        let is_codes = |(_, factor): &(Uuid, Factor)| matches!(factor.kind, FactorKind::RecoveryCodes(_));
-        let needs_codes = !present.iter().any(is_codes);
-        if present.len() + usize::from(needs_codes) >= factors::MAX_PER_USER {
+        let Some(needs_codes) = new.add(tx, user)? else {
             return Ok(Some(None));
-        }
-        factors::add(tx, user, id, &factor)?;
-        if needs_codes {
-            factors::add(tx, user, codes_id, &codes)?;
-        }
+        };
         failed_passwords::reset_second_step(tx, user)?;
         raise(tx, &live, now)?;
         notice.iter().try_for_each(|notice| notice.put(tx))?;
@@ -167,7 +111,7 @@ pub async fn confirm_totp(
     };
     core.outbox_filled.notify_one();
     audit::record(&Event::FactorAdded { user, factor: "totp" });
-    let texts = if has_new_codes { texts } else { Vec::new() };
+    let texts = if has_new_codes { setup.codes } else { Vec::new() };
     Ok(ActionResult::Done(TotpConfirmation::Added(texts)))
 }
 
@@ -188,13 +132,7 @@ fn draw_codes(core: &Core, now: Timestamp) -> (Uuid, CodeTexts, Factor) {
     let id = core.random.uuid_v7(core.clock.since_epoch());
     let random = Zeroizing::new(core.random.bytes::<{ RecoveryCodes::RANDOM }>());
     let (texts, codes) = RecoveryCodes::generate(id, &random);
-    let factor = Factor {
-        name: String::new(),
-        added_at: now,
-        last_used_at: None,
-        kind: FactorKind::RecoveryCodes(codes),
-    };
-    (id, texts, factor)
+    (id, texts, new_factor(FactorKind::RecoveryCodes(codes), now))
 }
 
 fn added_notice(core: &Core, user: &User, now: Timestamp) -> Result<Option<DrawnNotice>, StoreError> {

@@ -5,6 +5,7 @@ pub mod authorize;
 pub mod begin_federation;
 pub mod consent;
 mod drawn_code;
+pub mod enrol;
 pub mod federated_user;
 pub mod finish_federation;
 pub mod passkey;

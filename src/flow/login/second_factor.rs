@@ -8,10 +8,13 @@ use super::transaction::{BrowserRedirect, Destination, LoginContext};
 use super::{sealed, session};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
-use crate::flow::factors::{Answer, has_second_factor, matching};
+use crate::flow::factors::{Answer, matching};
 use crate::flow::notice::DrawnNotice;
 use crate::flow::{Core, Failure, factors, failed_passwords};
-use crate::identity::{AuthenticationMethod, Factor, FactorKind, FirstFactor, LoginName, SecondFactor, User};
+use crate::identity::{
+    AuthenticationLevel, AuthenticationMethod, Factor, FactorKind, FirstFactor, LoginName, SecondFactor,
+    SecondFactorRule, User,
+};
 use crate::oauth::login::{LoginStep, ResolvedPurpose};
 use crate::observe::audit;
 use crate::observe::audit::Event;
@@ -21,22 +24,55 @@ use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::{FACTORS, USERS};
 use uuid::Uuid;
 
-/// Whether the user has to answer a second step after this event. A provider decides about the users who came from it,
-/// unless the sign-in requires a second factor.
+/// Whether the user has to answer a second step after this event, or has to set one up.
+///
+/// A provider decides about the users who came from it, unless the operator or the sign-in requires a second factor. If two
+/// factors are required, a passkey answers the second step too.
 pub(super) fn is_required(
     snapshot: &dyn Snapshot,
     user: &User,
-    purpose: &ResolvedPurpose,
+    (purpose, rule): (&ResolvedPurpose, SecondFactorRule),
     event: &AuthenticationEvent,
 ) -> Result<bool, StoreError> {
-    let is_asked = match &event.factor {
-        AuthenticationMethod::Password | AuthenticationMethod::Email => true,
-        AuthenticationMethod::Federated { .. } => {
-            purpose.requires_second_factor() || !user.comes_from_provider()
-        }
-        AuthenticationMethod::Passkey { .. } | AuthenticationMethod::Anonymous => false,
+    let (is_asked, is_ruled) = match &event.factor {
+        AuthenticationMethod::Password | AuthenticationMethod::Email => (true, rule != SecondFactorRule::Off),
+        AuthenticationMethod::Federated { .. } => (
+            purpose.requires_second_factor() || !user.comes_from_provider(),
+            rule == SecondFactorRule::All,
+        ),
+        AuthenticationMethod::Passkey { .. } | AuthenticationMethod::Anonymous => return Ok(false),
     };
-    Ok(is_asked && event.second_factor.is_none() && has_second_factor(snapshot, user.uuid)?)
+    if event.second_factor.is_some() || is_ruled {
+        return Ok(event.second_factor.is_none());
+    }
+    let factors = factors::of_user(snapshot, user.uuid)?;
+    let is_demanded = purpose.required_level() >= Some(AuthenticationLevel::TwoFactors);
+    Ok(is_asked && answers_second_step(&factors)
+        || is_demanded && can_use_passkey(&factors, user, purpose.accepts_passkeys()))
+}
+
+/// Whether one of the factors is an app or recovery codes.
+fn answers_second_step(factors: &[(Uuid, Factor)]) -> bool {
+    let mut factors = factors.iter();
+    factors.any(|(_, factor)| factor.kind.second_factor().is_some())
+}
+
+/// Whether the user can sign in with a passkey.
+fn can_use_passkey(factors: &[(Uuid, Factor)], user: &User, accepts_passkeys: bool) -> bool {
+    let mut factors = factors.iter();
+    let has_passkey = factors.any(|(_, factor)| matches!(factor.kind, FactorKind::Passkey(_)));
+    has_passkey && accepts_passkeys && !user.comes_from_provider()
+}
+
+/// Whether the user can sign in with two factors where passkeys are accepted or not. A user who cannot has to set up a
+/// factor first.
+pub(super) fn can_use_two_factors(
+    snapshot: &dyn Snapshot,
+    user: &User,
+    accepts_passkeys: bool,
+) -> Result<bool, StoreError> {
+    let factors = factors::of_user(snapshot, user.uuid)?;
+    Ok(answers_second_step(&factors) || can_use_passkey(&factors, user, accepts_passkeys))
 }
 
 /// Sends the browser to the page for the second step, with what was proven.
@@ -72,6 +108,7 @@ pub struct PendingSignIn {
     /// The user.
     pub user: User,
     factors: Vec<(Uuid, Factor)>,
+    can_use_passkey: bool,
     /// The session that is raised, if the user is signed in.
     raised: Option<Uuid>,
 }
@@ -80,6 +117,17 @@ impl PendingSignIn {
     /// The name that the user typed, or else the account identifier.
     pub fn name(&self) -> LoginName {
         LoginName::new(self.first.name.as_deref().unwrap_or(&self.user.account_id))
+    }
+
+    /// Whether the user has to set up a second factor. A user who has a passkey does not: a thief of the password could
+    /// set up an app instead.
+    pub fn needs_enrolment(&self) -> bool {
+        self.raised.is_none() && !self.can_use_passkey && !answers_second_step(&self.factors)
+    }
+
+    /// Whether the user can answer with a passkey.
+    pub fn has_passkey(&self) -> bool {
+        self.can_use_passkey
     }
 
     /// Whether the user has an application that makes codes.
@@ -132,6 +180,7 @@ pub fn find(
         };
         let factors = factors::of_user(snapshot, user.uuid)?;
         Ok(Some(PendingSignIn {
+            can_use_passkey: can_use_passkey(&factors, &user, login.purpose.accepts_passkeys()),
             first,
             user,
             factors,

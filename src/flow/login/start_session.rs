@@ -23,6 +23,7 @@ use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::StoreError;
 use crate::store::engine::Tx;
+use crate::store::tables::LOGIN_RECORDS;
 
 /// The user of a sign-in, and what was written to identify the user.
 pub(in crate::flow) struct Identified {
@@ -32,6 +33,8 @@ pub(in crate::flow) struct Identified {
     pub(in crate::flow) matched: UserMatch,
     /// The sessions that ended.
     pub(in crate::flow) ended: EndedSessions,
+    /// Whether the user was anonymous until now.
+    pub(in crate::flow) was_anonymous: bool,
 }
 
 impl From<User> for Identified {
@@ -40,6 +43,7 @@ impl From<User> for Identified {
             user,
             matched: UserMatch::Unchanged,
             ended: Vec::new(),
+            was_anonymous: false,
         }
     }
 }
@@ -88,8 +92,6 @@ struct WrittenSession {
     session: Uuid,
     identified: Identified,
     ended: EndedSessions,
-    /// Whether the user was anonymous until now.
-    was_anonymous: bool,
 }
 
 /// Runs `identify`, starts a session for the user that it returns and takes the next step, all in one transaction.
@@ -131,10 +133,16 @@ pub(in crate::flow) async fn start_session(
             if let Some(refused) = anonymous_upgrade::refusal(&*tx, &purpose, &record, now)? {
                 return Ok(Written::Refused(refused));
             }
-            let Some(identified) = identify(tx)? else {
+            let Some(mut identified) = identify(tx)? else {
                 return Ok(Written::NoUser);
             };
-            if second_factor::is_required(&*tx, &identified.user, &purpose, &event)? {
+            identified.was_anonymous =
+                record.note_account(transaction.purpose.anonymous(), identified.user.uuid);
+            let rule = policy.accounts.second_factor;
+            if second_factor::is_required(&*tx, &identified.user, (&purpose, rule), &event)? {
+                if identified.was_anonymous {
+                    LOGIN_RECORDS.put(tx, &transaction.id, &record)?;
+                }
                 return Ok(Written::SecondStep(identified));
             }
             event.notice.iter().try_for_each(|notice| notice.put(tx))?;
@@ -151,7 +159,6 @@ pub(in crate::flow) async fn start_session(
                 user: identified.user.clone(),
             };
             record.reopen();
-            let was_anonymous = record.note_account(transaction.purpose.anonymous(), live.user.uuid);
             record.progress = record.progress.settled_in(live.id);
             record.upstream_token.clone_from(&event.upstream_token);
             let step = transaction::next_step(&*tx, &purpose, Some(&live), &record, now)?;
@@ -167,7 +174,6 @@ pub(in crate::flow) async fn start_session(
                 session: live.id,
                 identified,
                 ended: started.ended,
-                was_anonymous,
             })))
         })
         .await?;
@@ -175,7 +181,7 @@ pub(in crate::flow) async fn start_session(
         Written::Session(written) => *written,
         Written::SecondStep(identified) => {
             let redirect = second_factor::ask(core, login, &proven, &identified.user, now)?;
-            let user = Some(record_identified(core, identified, &proven, now).uuid);
+            let user = Some(record_identified(core, login, identified, &proven, now).uuid);
             return Ok(SessionStart::Redirected { redirect, user });
         }
         Written::NoUser => return Ok(SessionStart::NoUser),
@@ -186,14 +192,8 @@ pub(in crate::flow) async fn start_session(
         Written::Error(error) => return Ok(SessionStart::TransactionError(error)),
     };
     login.client_lookup.publish(core)?;
-    let user = record_identified(core, written.identified, &proven, now);
+    let user = record_identified(core, login, written.identified, &proven, now);
     session::record_ended(core, written.ended, now);
-    if written.was_anonymous {
-        audit::record(&Event::AnonymousUserUpgraded {
-            user: user.uuid,
-            client_id: login.purpose.audit_name(),
-        });
-    }
     anonymous_upgrade::record(&written.step);
     let redirect = BrowserRedirect {
         destination: written
@@ -212,11 +212,23 @@ pub(in crate::flow) async fn start_session(
 /// Records in the audit log how the user was identified, after the commit.
 fn record_identified(
     core: &Core,
+    login: &LoginContext,
     identified: Identified,
     proven: &AuthenticationEvent,
     now: Timestamp,
 ) -> User {
-    let Identified { user, matched, ended } = identified;
+    let Identified {
+        user,
+        matched,
+        ended,
+        was_anonymous,
+    } = identified;
+    if was_anonymous {
+        audit::record(&Event::AnonymousUserUpgraded {
+            user: user.uuid,
+            client_id: login.purpose.audit_name(),
+        });
+    }
     if let Some(provider) = proven.factor.provider() {
         federated_user::record(user.uuid, matched, provider);
     }

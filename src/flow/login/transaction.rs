@@ -18,12 +18,12 @@ use uuid::Uuid;
 use super::anonymous_upgrade::LinkedUser;
 use super::drawn_code::{CodeSlot, DrawnCode};
 use super::push_request::{is_answered_elsewhere, record_answer};
+use super::second_factor::can_use_two_factors;
 use super::session::LiveSession;
 use super::{anonymous_upgrade, sealed, session};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::client_lookup::{ClientLookup, find_client};
-use crate::flow::factors::has_second_factor;
 use crate::flow::{Core, Failure};
 use crate::identity::SessionLifetimes;
 use crate::oauth::authorize::{AuthorizationRequest, AuthorizationResponse, RefusedRequest, ResponseTarget};
@@ -294,7 +294,7 @@ pub(in crate::flow) fn next_step(
     };
     let lacks_level = |live: &&LiveSession| live.session.level() < purpose.required_level();
     let has_second_factor = match session.filter(lacks_level) {
-        Some(live) => has_second_factor(snapshot, live.user.uuid)?,
+        Some(live) => can_use_two_factors(snapshot, &live.user, purpose.accepts_passkeys())?,
         None => false,
     };
     let signed_in = session.map(|live| SignedIn {

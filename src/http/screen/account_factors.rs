@@ -7,9 +7,10 @@ use super::account_passkeys::{self, PasskeyAction};
 use crate::flow::Failure;
 use crate::flow::account::ActionResult;
 use crate::flow::account::factors::{
-    TotpConfirmation, TotpSetup, begin_totp, confirm_totp, remove_factor, renew_recovery_codes,
+    TotpConfirmation, begin_totp, confirm_totp, remove_factor, renew_recovery_codes,
 };
 use crate::flow::login::session::LiveSession;
+use crate::flow::totp_setup::TotpSetup;
 use crate::http::context::RequestContext;
 use crate::http::request::Parameters;
 use crate::identity::{Factor, FactorKind};
@@ -104,17 +105,11 @@ fn codes_section(context: &RequestContext, texts: &[zeroize::Zeroizing<String>])
 }
 
 fn setup_section(context: &RequestContext, setup: &TotpSetup, is_wrong: bool) -> FactorResult {
-    let issuer = context.app.core.policy.issuer.as_str();
-    let host = issuer
-        .trim_start_matches("https://")
-        .trim_start_matches("http://");
-    let seed = setup.seed.base32();
-    let groups: Vec<_> = seed.as_bytes().chunks(4).map(String::from_utf8_lossy).collect();
     FactorResult::Section(Box::new(Security {
         setup: Some(TotpForm {
             sealed: setup.sealed.clone(),
-            address: setup.seed.address(host, &setup.account_id).to_string(),
-            seed: groups.join(" "),
+            address: setup.address(&context.app.core),
+            seed: setup.seed.grouped(),
             is_wrong,
         }),
         href: href(context),

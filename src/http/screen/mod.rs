@@ -14,6 +14,7 @@ pub mod consent;
 pub mod csrf;
 pub mod dev_mail;
 pub mod device_cookie;
+mod enrol;
 pub mod error;
 pub mod federation;
 pub mod home;

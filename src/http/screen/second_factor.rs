@@ -6,10 +6,10 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::login_context::LoginRequest;
 use super::request_mail::sign_in_address;
-use super::{browser_redirect, csrf, device_cookie, login_context, passkey};
+use super::{browser_redirect, csrf, device_cookie, enrol, login_context, passkey};
 use crate::flow::browser::Browser;
 use crate::flow::login::second_factor::{self, PendingSignIn, SecondStep};
-use crate::flow::login::transaction::LoginContext;
+use crate::flow::login::transaction::{BrowserRedirect, LoginContext};
 use crate::http::context::RequestContext;
 use crate::http::cookie::Cookie;
 use crate::http::error;
@@ -61,6 +61,9 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
         Ok(_) => return response::redirect_303(&sign_in_address(context, &login)),
         Err(failure) => return error::failed_page(context, &failure),
     };
+    if pending.needs_enrolment() {
+        return enrol::respond(context, &parameters, (&login, proof), &pending).await;
+    }
     let request = SecondFactorRequest {
         login: &login,
         proof,
@@ -101,15 +104,7 @@ impl SecondFactorRequest<'_> {
             }
         };
         match second_factor::answer(core, &browser, self.login, self.pending, (typed, from), now).await {
-            Ok(SecondStep::Done(redirect)) => {
-                let mut answer = browser_redirect::send(context, redirect);
-                let user = &self.pending.user;
-                if self.pending.first.sends_notice {
-                    context.app.limits.charge_notice(user.uuid.as_bytes(), now);
-                }
-                browser_redirect::append_cookie(&mut answer, device_cookie::issue(context, &name, user));
-                answer
-            }
+            Ok(SecondStep::Done(redirect)) => finish(context, redirect, self.pending),
             Ok(SecondStep::Refused(redirect)) => browser_redirect::send(context, redirect),
             Ok(SecondStep::Wrong) => {
                 attempt.count_failure();
@@ -186,6 +181,7 @@ impl SecondFactorRequest<'_> {
             proof: self.proof.to_owned(),
             csrf: csrf::token(cookie, &form(self.login)),
             is_recovery,
+            setup: None,
             other,
             passkey: self.passkey(context),
             problem,
@@ -205,6 +201,23 @@ impl SecondFactorRequest<'_> {
     }
 }
 
-fn form(login: &LoginContext) -> String {
+/// The answer that completes both steps. The browser is known from then on.
+pub(super) fn finish(
+    context: &RequestContext,
+    redirect: BrowserRedirect,
+    pending: &PendingSignIn,
+) -> HttpResponse {
+    let mut answer = browser_redirect::send(context, redirect);
+    let user = &pending.user;
+    if pending.first.sends_notice {
+        let limits = &context.app.limits;
+        limits.charge_notice(user.uuid.as_bytes(), context.now);
+    }
+    let cookie = device_cookie::issue(context, &pending.name(), user);
+    browser_redirect::append_cookie(&mut answer, cookie);
+    answer
+}
+
+pub(super) fn form(login: &LoginContext) -> String {
     format!("second-factor:{}", login.transaction.id)
 }

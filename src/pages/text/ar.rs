@@ -232,6 +232,7 @@ pub static AR: Text<'static> = Text {
     account_profile_edited: "تم حفظ ملفك الشخصي.",
     second_factor_title: "أكّد أنك أنت",
     second_factor_lead: "أدخل الرمز الذي يعرضه تطبيق المصادقة.",
+    second_factor_required: "يلزم هنا خطوة ثانية لتسجيل الدخول. أعدّ تطبيق مصادقة واحتفظ برموز الاسترداد.",
     second_factor_recovery_lead: "أدخل أحد رموز الاسترداد. يعمل كل رمز مرة واحدة.",
     recovery_code: "رمز الاسترداد",
     second_factor_use_recovery: "استخدام رمز استرداد",

@@ -232,6 +232,7 @@ pub static DE: Text<'static> = Text {
     account_profile_edited: "Ihr Profil ist gespeichert.",
     second_factor_title: "Bestätigen Sie, dass Sie es sind",
     second_factor_lead: "Geben Sie den Code ein, den Ihre Authenticator-App anzeigt.",
+    second_factor_required: "Hier ist zur Anmeldung ein zweiter Schritt nötig. Richten Sie eine Authenticator-App ein, und bewahren Sie die Wiederherstellungscodes auf.",
     second_factor_recovery_lead: "Geben Sie einen Ihrer Wiederherstellungscodes ein. Jeder gilt einmal.",
     recovery_code: "Wiederherstellungscode",
     second_factor_use_recovery: "Wiederherstellungscode verwenden",

@@ -26,6 +26,8 @@ macro_rules! with_factor_texts {
             pub second_factor_title: &'static str,
             /// What the person types: the code of an application.
             pub second_factor_lead: &'static str,
+            /// Why the person sets up a factor now.
+            pub second_factor_required: &'static str,
             /// What the person types: a recovery code.
             pub second_factor_recovery_lead: &'static str,
             /// Label.

@@ -1,0 +1,83 @@
+//! A user without a second factor sets one up in the sign-in, because the operator requires it.
+
+use super::second_factor::{PendingSignIn, SecondStep, can_use_two_factors, event_after};
+use super::start_session::{Identify, SessionStart, start_session};
+use super::transaction::LoginContext;
+use crate::clock::Timestamp;
+use crate::flow::browser::Browser;
+use crate::flow::notice::DrawnNotice;
+use crate::flow::totp_setup::TotpSetup;
+use crate::flow::{Core, Failure, failed_passwords};
+use crate::identity::SecondFactor;
+use crate::mail::Content;
+use crate::observe::audit;
+use crate::observe::audit::Event;
+use crate::store::tables::USERS;
+
+/// Draws a seed and recovery codes. Nothing is stored.
+pub fn draw(core: &Core, login: &LoginContext, pending: &PendingSignIn, now: Timestamp) -> Option<TotpSetup> {
+    TotpSetup::draw(core, &context(login, pending), &pending.user, now)
+}
+
+/// Opens what [`draw`] sealed for this sign-in and user, if it is recent.
+pub fn open(
+    core: &Core,
+    login: &LoginContext,
+    pending: &PendingSignIn,
+    sealed: &str,
+    now: Timestamp,
+) -> Option<TotpSetup> {
+    TotpSetup::open(core, &context(login, pending), &pending.user, sealed, now)
+}
+
+fn context(login: &LoginContext, pending: &PendingSignIn) -> String {
+    format!(
+        "login_transaction/{}/enrolment/{}",
+        login.transaction.id, pending.user.uuid
+    )
+}
+
+/// Checks a code of the new application. If it is right, the factors are stored and the session begins, in one
+/// transaction.
+pub async fn enrol(
+    core: &Core,
+    browser: &Browser,
+    login: &LoginContext,
+    pending: &PendingSignIn,
+    (setup, typed): (&TotpSetup, &str),
+    now: Timestamp,
+) -> Result<SecondStep, Failure> {
+    let (first, user) = (pending.first.clone(), pending.user.uuid);
+    let Some(new) = setup.confirm(core, user, typed, now) else {
+        return Ok(SecondStep::Wrong);
+    };
+    let content = |link| Content::FactorAdded { at: now, link };
+    let notice = DrawnNotice::draw(core, &pending.user, content, now)?;
+    let event = event_after(core, browser, pending, SecondFactor::Totp, now)?;
+    let accepts_passkeys = login.purpose.accepts_passkeys();
+    let identify: Identify = Box::new(move |tx| {
+        let Some(user) = USERS.get(&*tx, &user)?.filter(|user| first.is_valid(user, now)) else {
+            return Ok(None);
+        };
+        if can_use_two_factors(&*tx, &user, accepts_passkeys)? || new.add(tx, user.uuid)?.is_none() {
+            return Ok(None);
+        }
+        failed_passwords::reset_second_step(tx, user.uuid)?;
+        notice.iter().try_for_each(|notice| notice.put(tx))?;
+        Ok(Some(user.into()))
+    });
+    let started = match start_session(core, browser, login, event, now, identify).await? {
+        SessionStart::Started(started) => started,
+        SessionStart::Redirected { redirect, .. } => return Ok(SecondStep::Refused(redirect)),
+        SessionStart::NoUser | SessionStart::TransactionError(_) => return Ok(SecondStep::Expired),
+    };
+    core.outbox_filled.notify_one();
+    audit::record(&Event::FactorAdded { user, factor: "totp" });
+    audit::record(&Event::SignedIn {
+        user,
+        session: started.session,
+        authority: pending.first.factor.authority(),
+        client_id: login.purpose.audit_name(),
+    });
+    Ok(SecondStep::Done(started.redirect))
+}

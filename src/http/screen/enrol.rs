@@ -1,0 +1,81 @@
+//! A user sets up the second factor that the operator requires, on the page for the second step.
+
+use ::http::{Method, StatusCode};
+
+use super::request_mail::sign_in_address;
+use super::second_factor::{finish, form};
+use super::{browser_redirect, csrf};
+use crate::flow::login::enrol;
+use crate::flow::login::second_factor::{PendingSignIn, SecondStep};
+use crate::flow::login::transaction::LoginContext;
+use crate::flow::totp_setup::TotpSetup;
+use crate::http::context::RequestContext;
+use crate::http::cookie::Cookie;
+use crate::http::error;
+use crate::http::request::Parameters;
+use crate::http::response::{self, HttpResponse};
+use crate::pages::second_factor::{NewFactor, SecondFactor, SecondFactorProblem};
+use crate::route::Route;
+
+/// Shows what to set up, or checks the code of the new application.
+pub(super) async fn respond(
+    context: &RequestContext,
+    parameters: &Parameters,
+    (login, proof): (&LoginContext, &str),
+    pending: &PendingSignIn,
+) -> HttpResponse {
+    let (core, now) = (&context.app.core, context.now);
+    let sealed = parameters.get("setup").unwrap_or_default();
+    let kept = enrol::open(core, login, pending, sealed, now);
+    let Some(setup) = kept.or_else(|| enrol::draw(core, login, pending, now)) else {
+        return response::redirect_303(&sign_in_address(context, login));
+    };
+    let draw_page = |problem| draw(context, (login, proof), &setup, problem);
+    if context.method() != Method::POST {
+        return draw_page(None);
+    }
+    let cookie = context.cookie(Cookie::Browser).unwrap_or_default();
+    if !csrf::is_valid(parameters.get("csrf"), cookie, &form(login)) || !context.is_from_own_page() {
+        return draw_page(Some(SecondFactorProblem::Expired));
+    }
+    let typed = parameters.get("code").unwrap_or_default();
+    let browser = context.browser();
+    match enrol::enrol(core, &browser, login, pending, (&setup, typed), now).await {
+        Ok(SecondStep::Done(redirect)) => finish(context, redirect, pending),
+        Ok(SecondStep::Refused(redirect)) => browser_redirect::send(context, redirect),
+        Ok(SecondStep::Wrong | SecondStep::AtLimit) => draw_page(Some(SecondFactorProblem::Wrong)),
+        Ok(SecondStep::Expired) => response::redirect_303(&sign_in_address(context, login)),
+        Err(failure) => error::failed_page(context, &failure),
+    }
+}
+
+fn draw(
+    context: &RequestContext,
+    (login, proof): (&LoginContext, &str),
+    setup: &TotpSetup,
+    problem: Option<SecondFactorProblem>,
+) -> HttpResponse {
+    let cookie = context.cookie(Cookie::Browser).unwrap_or_default();
+    let page = SecondFactor {
+        action: context.app.path(&Route::SecondFactor),
+        transaction: login.sealed.clone(),
+        proof: proof.to_owned(),
+        csrf: csrf::token(cookie, &form(login)),
+        is_recovery: false,
+        setup: Some(NewFactor {
+            sealed: setup.sealed.clone(),
+            address: setup.address(&context.app.core),
+            seed: setup.seed.grouped(),
+            codes: setup.codes.iter().map(|code| code.to_string()).collect(),
+        }),
+        other: None,
+        problem,
+        sign_in: sign_in_address(context, login),
+    };
+    let status = if problem == Some(SecondFactorProblem::Expired) {
+        StatusCode::BAD_REQUEST
+    } else {
+        StatusCode::OK
+    };
+    context.page(status, &page, login.purpose.ui_locales())
+}

@@ -1,0 +1,204 @@
+//! `mfa.require`: users set up a second factor at the next sign-in.
+
+use idsvc::flow::factors;
+use idsvc::identity::{SecondFactorRule, SignUp};
+use idsvc::mail::Content;
+use idsvc::pages::text::EN;
+use serde_json::json;
+
+use crate::account_links::request_mail;
+use crate::anonymous_upgrade::{device, opted_in, pushed, uuid_of};
+use crate::harness::authenticator::Passkey;
+use crate::harness::{Audit, Person, RelyingParty, Screen, Server};
+use crate::passkeys::{sign_in, store};
+use crate::second_factor::{App, code_form, half, is_signed_in, recovery_codes, type_code};
+
+const STEP: u64 = 30;
+
+async fn scene() -> (Server, RelyingParty, Person) {
+    let server = Server::start_with(|policy| {
+        policy.sends_mail = true;
+        policy.accounts.second_factor = SecondFactorRule::PasswordUsers;
+    })
+    .await;
+    let acme = server.client("acme").await;
+    let alice = server.user("alice").await;
+    (server, acme, alice)
+}
+
+fn has_session(page: &Screen) -> bool {
+    page.browser().cookie("__Host-idsvc_session").is_some()
+}
+
+#[tokio::test]
+async fn where_it_is_required_a_second_factor_is_set_up_in_the_sign_in() {
+    let (server, acme, alice) = scene().await;
+    let page = half(&alice, &acme).await;
+    assert_eq!(
+        (page.page(), page.heading().as_str()),
+        ("/second-factor", EN.totp_add)
+    );
+    assert!(!has_session(&page) && page.is_not_stored());
+    server.mails().await;
+    let (app, codes) = (App::of(&page), recovery_codes(&page));
+    assert_eq!(codes.len(), 10);
+    let wrong = type_code(&page, &app.wrong(&server)).await;
+    assert!(wrong.text().contains(EN.problem_second_factor) && !has_session(&wrong));
+    assert_eq!(
+        (App::of(&wrong).seed, recovery_codes(&wrong)),
+        (app.seed.clone(), codes.clone())
+    );
+    let audit = Audit::listen();
+    let callback = type_code(&wrong, &app.code(&server, 0)).await;
+    assert!(has_session(&callback));
+    assert_eq!(audit.take(&["factor_added", "signed_in"]).len(), 2);
+    let tokens = acme.redeem(&callback.callback().code()).await.tokens();
+    let id = tokens.id().claims;
+    assert_eq!(
+        (&id["amr"], &id["acr"]),
+        (&json!(["pwd", "otp", "mfa"]), &json!("2"))
+    );
+    let mails = server.mails().await;
+    let is_notice = |content: &Content| matches!(content, Content::FactorAdded { .. });
+    assert!(mails.iter().any(|mail| is_notice(&mail.message.content)));
+    // From then on the factor is asked for.
+    let asked = half(&alice, &acme).await;
+    assert_eq!(asked.heading(), EN.second_factor_title);
+    assert!(is_signed_in(&type_code(&asked, &codes[9]).await));
+    server.advance(STEP);
+    let asked = half(&alice, &acme).await;
+    assert!(is_signed_in(&type_code(&asked, &app.code(&server, 0)).await));
+}
+
+#[tokio::test]
+async fn of_two_browsers_that_set_up_a_factor_one_does() {
+    let (server, acme, alice) = scene().await;
+    let (one, other) = (half(&alice, &acme).await, half(&alice, &acme).await);
+    let (app, late) = (App::of(&one), App::of(&other));
+    // What one browser got does not count in the other.
+    let setup = code_form(&one).value("setup").unwrap().to_owned();
+    let mixed = code_form(&other)
+        .with("setup", &setup)
+        .with("code", &app.code(&server, 0));
+    let answer = other.browser().submit(&mixed).await;
+    assert!(answer.text().contains(EN.problem_second_factor));
+    assert!(is_signed_in(&type_code(&one, &app.code(&server, 0)).await));
+    let answer = type_code(&other, &late.code(&server, 0)).await;
+    assert!(answer.text().contains(EN.problem_second_factor) && !has_session(&answer));
+    let uuid = alice.user.uuid;
+    let store = &server.app.core.store;
+    let stored = store.read(|snapshot| factors::of_user(snapshot, uuid)).unwrap();
+    assert_eq!(stored.len(), 2);
+}
+
+#[tokio::test]
+async fn a_new_account_sets_up_the_required_factor_first() {
+    let server = Server::start_with(|policy| {
+        policy.accounts.second_factor = SecondFactorRule::PasswordUsers;
+        policy.accounts.sign_up = SignUp::Open;
+        policy.accounts.verify_email = false;
+    })
+    .await;
+    let acme = server.client("acme").await;
+    let browser = server.browser();
+    let login = browser.authorize(&acme.request()).await;
+    let choose = request_mail(&login, EN.create_account, "carol@example.com").await;
+    let audit = Audit::listen();
+    let chosen = choose.forms()[0]
+        .clone()
+        .with("name", "Carol")
+        .with("new-password", "a password of carol that is new");
+    let page = browser.submit(&chosen).await;
+    assert_eq!(
+        (page.page(), page.heading().as_str()),
+        ("/second-factor", EN.totp_add)
+    );
+    assert_eq!(audit.take(&["account_created"]).len(), 1);
+    assert!(!has_session(&page));
+    let app = App::of(&page);
+    let consent = type_code(&page, &app.code(&server, 0)).await;
+    assert!(has_session(&consent), "{}", consent.text());
+}
+
+/// A thief of the password could set up an app instead.
+#[tokio::test]
+async fn a_user_with_a_passkey_is_asked_for_it_and_sets_nothing_up() {
+    let (server, acme, alice) = scene().await;
+    // Bob has no factor: what he gets to set up is of no use to Alice.
+    let bob = server.user("bob").await;
+    let foreign = half(&bob, &acme).await;
+    let passkey = Passkey::new(alice.user.uuid.as_bytes());
+    store(&server, &alice, &passkey).await;
+    let page = half(&alice, &acme).await;
+    assert_eq!(page.heading(), EN.second_factor_title);
+    assert!(!has_session(&page) && code_form(&page).value("setup").is_none());
+    let setup = code_form(&foreign).value("setup").unwrap().to_owned();
+    let form = code_form(&page)
+        .with("setup", &setup)
+        .with("code", &App::of(&foreign).code(&server, 0));
+    let answer = page.browser().submit(&form).await;
+    assert_eq!(answer.heading(), EN.second_factor_title);
+    assert!(!has_session(&answer));
+    // The passkey is two factors at once.
+    let login = server.browser().authorize(&acme.request()).await;
+    assert!(is_signed_in(&sign_in(&login, &passkey).await));
+}
+
+#[tokio::test]
+async fn a_passkey_that_is_added_meanwhile_ends_the_enrolment() {
+    let (server, acme, alice) = scene().await;
+    let page = half(&alice, &acme).await;
+    let app = App::of(&page);
+    let passkey = Passkey::new(alice.user.uuid.as_bytes());
+    store(&server, &alice, &passkey).await;
+    let answer = type_code(&page, &app.code(&server, 0)).await;
+    assert_eq!(answer.heading(), EN.second_factor_title);
+    assert!(!has_session(&answer));
+    let (uuid, store) = (alice.user.uuid, &server.app.core.store);
+    let stored = store.read(|snapshot| factors::of_user(snapshot, uuid)).unwrap();
+    assert_eq!(stored.len(), 1);
+}
+
+#[tokio::test]
+async fn an_enrolment_is_over_with_the_first_step_that_it_follows() {
+    let (server, acme, alice) = scene().await;
+    let page = half(&alice, &acme).await;
+    let app = App::of(&page);
+    server.advance(10 * 60);
+    let late = type_code(&page, &app.code(&server, 0)).await;
+    assert_eq!(late.page(), "/login");
+    assert!(!has_session(&late));
+}
+
+/// The account is created before the second factor is set up, and the session begins after it.
+#[tokio::test]
+async fn an_anonymous_user_becomes_an_account_that_sets_up_the_required_factor() {
+    let server = Server::start_with(|policy| {
+        policy.accounts.second_factor = SecondFactorRule::PasswordUsers;
+        policy.accounts.sign_up = SignUp::Open;
+        policy.accounts.verify_email = false;
+    })
+    .await;
+    let acme = server.client_with("acme", opted_in).await;
+    let device = device(&acme).await;
+    let login = server
+        .browser()
+        .authorize(&pushed(&acme, device.refresh_token()).await)
+        .await;
+    let choose = request_mail(&login, EN.create_account, "carol@example.com").await;
+    let audit = Audit::listen();
+    let chosen = choose.forms()[0]
+        .clone()
+        .with("name", "Carol")
+        .with("new-password", "a password of carol that is new");
+    let page = login.browser().submit(&chosen).await;
+    let events = audit.take(&["account_created", "anonymous_user_upgraded"]);
+    assert_eq!(events.len(), 2);
+    let app = App::of(&page);
+    let callback = type_code(&page, &app.code(&server, 0)).await;
+    let tokens = acme.redeem(&callback.callback().code()).await.tokens();
+    assert_eq!(
+        (uuid_of(&tokens), &tokens.id().claims["acr"]),
+        (uuid_of(&device), &json!("2"))
+    );
+}
