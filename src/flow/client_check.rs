@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::federation::metadata::https;
+use crate::identity::AuthenticationLevel;
 use crate::jose::alg::Algorithm;
 use crate::oauth::client::{
     Client, ConsentRequirement, GrantType, PkceRequirement, RefreshPolicy, is_theme_name,
@@ -97,6 +98,10 @@ pub fn check(
     if lets_nobody_in(client, exchange_only) {
         let detail = "users could sign in neither with a password nor at a provider with a client id";
         faults.push(FaultCode::NotAllowed.at(["password_sign_in", "providers"], detail));
+    }
+    if client.acr == Some(AuthenticationLevel::PhishingResistant) && !client.password_sign_in {
+        let detail = "acr phr needs passkeys, which a client without password sign-ins does not accept";
+        faults.push(FaultCode::NotAllowed.at(["acr", "password_sign_in"], detail));
     }
     if client.is_public() && client.refresh_policy == RefreshPolicy::Reuse {
         let detail = "the refresh policy reuse is for clients that authenticate, not for public ones";

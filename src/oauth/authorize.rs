@@ -295,11 +295,6 @@ impl AuthorizationRequest {
         })
     }
 
-    /// Whether only a passkey meets the demand of the client.
-    pub fn demands_passkey(&self) -> bool {
-        self.required_level == Some(AuthenticationLevel::PhishingResistant)
-    }
-
     /// Whether the response may still be sent to the client, whose record may have changed since the request. If the
     /// client must now use PKCE, no code is issued without a challenge.
     pub fn may_be_answered(&self, client: &Client) -> bool {

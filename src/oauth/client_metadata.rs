@@ -8,6 +8,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::identity::AuthenticationLevel;
 use crate::jose::alg::Algorithm;
 use crate::oauth::Logo;
 use crate::oauth::access_token::AccessTokenTyp;
@@ -171,6 +172,7 @@ impl Plain for PkceRequirement {}
 impl Plain for ConsentRequirement {}
 impl Plain for RefreshPolicy {}
 impl Plain for IdTokenContent {}
+impl Plain for AuthenticationLevel {}
 
 fields! {
     /// The metadata of a client.
@@ -205,6 +207,9 @@ fields! {
     providers: BTreeSet<String>;
     /// Whether users may sign in with a stored password.
     password_sign_in: bool = true;
+    /// The level that each of its sign-ins must have, as `acr` names it; any when there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    acr: Option<AuthenticationLevel>;
     /// Whether a public client gets the access tokens of providers. Its tokens are in the hands of users.
     embed_upstream_token: bool;
     /// The ids of the APIs that it may name in `resource`, and whose scope values it may be granted.

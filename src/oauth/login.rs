@@ -8,13 +8,14 @@ use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use crate::clock::Timestamp;
-use crate::identity::{AuthenticationLevel, AuthenticationMethod, Consent, Session, UpstreamToken};
+use crate::identity::{AuthenticationMethod, Consent, Session, UpstreamToken};
 use crate::oauth::anonymous::AnonymousProof;
 use crate::oauth::authorize::{AuthorizationRequest, RefusedRequest, ResponseTarget, UseKey};
 use crate::oauth::client::Client;
 use crate::oauth::code::Authorization;
 use crate::oauth::confirmation::Confirmation;
 use crate::oauth::consent;
+use crate::oauth::demanded_level::{has_user_enrol, required_level};
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::pkce::CodeChallenge;
 use crate::oauth::scope::Scope;
@@ -114,8 +115,8 @@ impl ResolvedPurpose {
     /// Whether a user may sign in by this method.
     pub fn accepts(&self, factor: &AuthenticationMethod) -> bool {
         match self {
-            Self::Code { request, client } => {
-                client.accepts(factor) && (factor.is_passkey() || !request.demands_passkey())
+            Self::Code { client, .. } => {
+                client.accepts(factor) && (factor.is_passkey() || !self.demands_passkey())
             }
             Self::Account(_) => match factor {
                 AuthenticationMethod::Password
@@ -135,7 +136,7 @@ impl ResolvedPurpose {
     /// Whether a user may sign in at the provider with this id.
     pub fn accepts_provider(&self, id: &str) -> bool {
         match self {
-            Self::Code { request, client } => client.accepts_provider(id) && !request.demands_passkey(),
+            Self::Code { client, .. } => client.accepts_provider(id) && !self.demands_passkey(),
             Self::Account(_) => true,
         }
     }
@@ -147,23 +148,6 @@ impl ResolvedPurpose {
                 request.requires_reauthentication(session, now)
             }),
             Self::Account(account) => account.reauthenticate.is_some(),
-        }
-    }
-
-    /// Whether a second factor is asked for even after a sign-in at a provider, if the user has one: for an action on the
-    /// account page, which may need it.
-    pub fn requires_second_factor(&self) -> bool {
-        match self {
-            Self::Code { .. } => self.required_level() >= Some(AuthenticationLevel::TwoFactors),
-            Self::Account(account) => account.action_pending,
-        }
-    }
-
-    /// The level that the sign-in must have.
-    pub fn required_level(&self) -> Option<AuthenticationLevel> {
-        match self {
-            Self::Code { request, .. } => request.required_level,
-            Self::Account(_) => None,
         }
     }
 
@@ -453,8 +437,10 @@ fn next_step_to_code(
             sign_in_or_refuse("another user than the requested one is signed in")
         };
     }
-    if session.level() < request.required_level {
-        return if !signed_in.has_second_factor {
+    if session.level() < required_level(request, client) {
+        return if !signed_in.has_second_factor && has_user_enrol(request, client) {
+            sign_in_or_refuse("the user has to set up a second factor")
+        } else if !signed_in.has_second_factor {
             refuse(
                 ErrorCode::UnmetAuthenticationRequirements,
                 "the user has no second factor",

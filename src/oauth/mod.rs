@@ -15,6 +15,7 @@ pub mod client_metadata;
 pub mod code;
 pub mod confirmation;
 pub mod consent;
+mod demanded_level;
 pub mod distinguished_name;
 pub mod dpop;
 pub mod error;

@@ -18,6 +18,7 @@ mod application;
 mod backup;
 mod backup_encryption;
 mod cli;
+mod client_acr;
 mod connection;
 mod error_pages;
 mod events;

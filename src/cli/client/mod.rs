@@ -204,6 +204,13 @@ pub struct Fields {
         value_parser = words(&[("yes", "With a password or at a provider"), ("no", "At a provider only")]).map(|word| word == "yes")
     )]
     pub password_sign_in: Option<bool>,
+    /// The level that each sign-in of this client has at least [default: none]
+    #[arg(long, value_name = "LEVEL", value_parser = words(&[
+        ("2", "Two factors. A user who has only a password sets up a second factor first"),
+        ("phr", "A passkey, which resists phishing"),
+        ("", "None"),
+    ]))]
+    pub acr: Option<String>,
     /// Give a public client the access tokens of providers too
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub embed_upstream_token: Option<bool>,

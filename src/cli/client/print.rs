@@ -64,6 +64,7 @@ fn applies(field: &str, view: &ClientView) -> bool {
         "pkce"
         | "consent"
         | "password_sign_in"
+        | "acr"
         | "require_pushed_authorization_requests"
         | "require_signed_request_object" => may_use(GrantType::AuthorizationCode),
         "embed_upstream_token" => view.public && !view.providers.is_empty(),

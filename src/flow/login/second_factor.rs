@@ -42,7 +42,7 @@ pub(super) fn is_required(
         ),
         AuthenticationMethod::Passkey { .. } | AuthenticationMethod::Anonymous => return Ok(false),
     };
-    if event.second_factor.is_some() || is_ruled {
+    if event.second_factor.is_some() || is_ruled || purpose.has_user_enrol() {
         return Ok(event.second_factor.is_none());
     }
     let factors = factors::of_user(snapshot, user.uuid)?;
@@ -134,12 +134,6 @@ impl PendingSignIn {
     pub fn has_totp(&self) -> bool {
         let mut factors = self.factors.iter();
         factors.any(|(_, factor)| matches!(factor.kind, FactorKind::Totp(_)))
-    }
-
-    /// Whether the user has a passkey.
-    pub fn has_passkey(&self) -> bool {
-        let mut factors = self.factors.iter();
-        factors.any(|(_, factor)| matches!(factor.kind, FactorKind::Passkey(_)))
     }
 
     /// The credential ids of the user's passkeys.

@@ -69,7 +69,9 @@ fn draw(
             codes: setup.codes.iter().map(|code| code.to_string()).collect(),
         }),
         other: None,
+        passkey: None,
         problem,
+        retry_after: None,
         sign_in: sign_in_address(context, login),
     };
     let status = if problem == Some(SecondFactorProblem::Expired) {
