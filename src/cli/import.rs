@@ -282,7 +282,7 @@ fn pass(
     source: &mut dyn Rewind,
     (lines, index): (u64, &NameIndex),
     known: &mut KnownUsers,
-) -> Result<Total, (Total, CliError)> {
+) -> Result<Total, Box<(Total, CliError)>> {
     let mut total = Total::default();
     let mut progress = Progress::of(if write { "import" } else { "check" });
     let existing = match request.existing {
@@ -316,7 +316,7 @@ fn pass(
     };
     match work() {
         Ok(()) => Ok(total),
-        Err(error) => Err((total, error)),
+        Err(error) => Err(Box::new((total, error))),
     }
 }
 
@@ -338,7 +338,7 @@ pub fn run(
     let (lines, index) = survey(source)?;
     let survey = (lines, &index);
     let mut known = KnownUsers::default();
-    let checked = pass(request, false, &session, source, survey, &mut known).map_err(|(_, error)| error)?;
+    let checked = pass(request, false, &session, source, survey, &mut known).map_err(|failed| failed.1)?;
     let list_scopes = |_: &mut Output<'_>| session.ask(Command::ScopeList);
     value_parsers::warn_of_claims(known.claims.iter().map(String::as_str), list_scopes, output);
     drop(known);
@@ -357,7 +357,7 @@ pub fn run(
     } else {
         let known = &mut KnownUsers::default();
         pass(request, true, &session, source, survey, known)
-            .map_err(|(so_far, error)| broken_off(&so_far.imported, &error))?
+            .map_err(|failed| broken_off(&failed.0.imported, &failed.1))?
     };
     show(&done, request.dry_run, output).map_err(|error| {
         let Imported { added, updated, .. } = done.imported;

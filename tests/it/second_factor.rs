@@ -442,15 +442,12 @@ fn factor_rows(page: &Screen) -> usize {
 }
 
 /// The form that removes the first factor.
+/// The form that removes the app.
 fn remove(page: &Screen) -> Form {
-    let form = form(page, "factors");
-    let (_, id) = form
-        .buttons
-        .iter()
-        .find(|(name, _)| name == "factor")
-        .cloned()
-        .unwrap();
-    form.with("factor", &id)
+    let label = format!("aria-label=\"{}: {}\"", EN.factor_remove, EN.factor_totp);
+    let (button, _) = page.text().split_once(&label).unwrap();
+    let (_, value) = button.rsplit_once("value=\"").unwrap();
+    form(page, "factors").with("factor", value.split('"').next().unwrap())
 }
 
 #[tokio::test]
