@@ -144,6 +144,12 @@ pub struct Fields {
     /// An e-mail domain whose users go straight to the provider; may be repeated
     #[arg(long = "domain", value_name = "DOMAIN")]
     pub domains: Option<Vec<String>>,
+    /// A value of amr in ID tokens that means two factors, as in mfa; may be repeated [default: trust none]
+    #[arg(long, value_name = "VALUE")]
+    pub mfa_amr: Option<Vec<String>>,
+    /// A value of acr in ID tokens that means two factors; may be repeated [default: trust none]
+    #[arg(long, value_name = "VALUE")]
+    pub mfa_acr: Option<Vec<String>>,
     /// A claim that has another name at the provider, as in nickname=login; may be repeated
     #[arg(long = "claim", value_name = "OURS=THEIRS", value_parser = mapping)]
     #[serde(skip)]

@@ -5,12 +5,12 @@ use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::clock::Timestamp;
 use crate::jose::alg::Algorithm;
 use crate::oauth::Logo;
-use crate::oauth::fields::{Plain, fields};
+use crate::oauth::fields::{Plain, fields, is_default};
 use crate::oauth::scope::Scope;
 use crate::route::Route;
 
@@ -117,6 +117,13 @@ fields! {
     /// The e-mail domains of its users. With `login_hint`, users of these domains are redirected to the provider without
     /// a page. If there are any, addresses of other domains do not count as those of its users.
     domains: Vec<String>;
+    /// The values of `amr` in its ID tokens that mean two factors. Without any, and without `mfa_acr`, a sign-in there is one
+    /// factor.
+    #[serde(skip_serializing_if = "is_default")]
+    mfa_amr: Vec<String>;
+    /// The values of `acr` in its ID tokens that mean two factors.
+    #[serde(skip_serializing_if = "is_default")]
+    mfa_acr: Vec<String>;
     /// Claims with another name at the provider: the name here, then the name there.
     claims: BTreeMap<String, String>;
     /// Whether the provider may be used.
@@ -219,6 +226,19 @@ impl Provider {
             AddressPolicy::Never => false,
             AddressPolicy::Verified => self.domains.is_empty() || self.serves_domain_of(verified_email),
         }
+    }
+
+    /// Whether the claims of its ID token say that the user authenticated with two factors, in a value that the operator
+    /// trusts for it. `amr` is an array and `acr` a text (OpenID Connect Core 2).
+    pub fn has_two_factors(&self, claims: &Map<String, Value>) -> bool {
+        let is_trusted = |trusted: &[String], value: &Value| {
+            let value = value.as_str();
+            value.is_some_and(|value| trusted.iter().any(|trusted| trusted == value))
+        };
+        let mut amr = claims.get("amr").and_then(Value::as_array).into_iter().flatten();
+        let acr = claims.get("acr");
+        amr.any(|value| is_trusted(&self.mfa_amr, value))
+            || acr.is_some_and(|value| is_trusted(&self.mfa_acr, value))
     }
 
     /// Whether the domain of this address is one of the provider's. Case does not matter.

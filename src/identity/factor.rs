@@ -117,14 +117,17 @@ pub enum SecondFactor {
     Totp,
     /// A recovery code.
     RecoveryCode,
+    /// The second factor of the provider at which the user signed in, which the operator trusts for it.
+    Provider,
 }
 
 impl SecondFactor {
-    /// The `authority` in the token response's `amr`.
-    pub fn authority(self) -> &'static str {
+    /// The `authority` in the token response's `amr`. None for a provider, which the first entry names.
+    pub fn authority(self) -> Option<&'static str> {
         match self {
-            Self::Totp => "totp",
-            Self::RecoveryCode => "recovery_code",
+            Self::Totp => Some("totp"),
+            Self::RecoveryCode => Some("recovery_code"),
+            Self::Provider => None,
         }
     }
 }

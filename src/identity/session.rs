@@ -77,7 +77,7 @@ pub fn level_of(
     match (factor, second_factor) {
         (AuthenticationMethod::Anonymous, _) => None,
         (AuthenticationMethod::Passkey { .. }, _) => Some(AuthenticationLevel::PhishingResistant),
-        (_, Some(SecondFactor::Totp | SecondFactor::RecoveryCode)) => Some(AuthenticationLevel::TwoFactors),
+        (_, Some(_)) => Some(AuthenticationLevel::TwoFactors),
         (_, None) => Some(AuthenticationLevel::OneFactor),
     }
 }
@@ -86,10 +86,12 @@ pub fn level_of(
 /// an anonymous user.
 pub fn methods_of(factor: &AuthenticationMethod, second_factor: Option<SecondFactor>) -> Vec<&'static str> {
     let mut methods = factor.methods().to_vec();
-    if second_factor.is_some() {
-        methods.extend(["otp", "mfa"]);
-        methods.dedup();
+    match second_factor {
+        Some(SecondFactor::Totp | SecondFactor::RecoveryCode) => methods.extend(["otp", "mfa"]),
+        Some(SecondFactor::Provider) => methods.push("mfa"),
+        None => {}
     }
+    methods.dedup();
     methods
 }
 

@@ -102,6 +102,11 @@ impl<T: Plain> Field for T {
     }
 }
 
+/// Whether a value is left out of rows, which older ones lack.
+pub fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
 /// A value, or none. An empty text stands for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Removable<T>(pub Option<T>);

@@ -94,14 +94,20 @@ pub(in crate::admin) fn check(provider: &Provider, faults: &mut Vec<Fault>) {
         ("audiences", provider.audiences.len()),
         ("domains", provider.domains.len()),
         ("claims", provider.claims.len()),
+        ("mfa_amr", provider.mfa_amr.len()),
+        ("mfa_acr", provider.mfa_acr.len()),
     ] {
         if length > MAX_LIST_LEN {
             let detail = format!("there are more than {MAX_LIST_LEN} {field}");
             faults.push(FaultCode::TooMany.at([field], detail));
         }
     }
-    for audience in &provider.audiences {
-        check_text(faults, "audiences", audience);
+    for (field, values) in [
+        ("audiences", &provider.audiences),
+        ("mfa_amr", &provider.mfa_amr),
+        ("mfa_acr", &provider.mfa_acr),
+    ] {
+        values.iter().for_each(|value| check_text(faults, field, value));
     }
     if !(1..=Provider::LONGEST_AGE).contains(&provider.max_age) {
         faults.push(FaultCode::Invalid.at(["max_age"], "max age is 1 second to 7 days"));

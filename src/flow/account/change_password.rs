@@ -12,7 +12,7 @@ use crate::flow::login::session;
 use crate::flow::login::session::{AuthenticationEvent, DrawnSession, NewSession};
 use crate::flow::notice::DrawnNotice;
 use crate::flow::{Core, Failure, failed_passwords};
-use crate::identity::User;
+use crate::identity::{SecondFactor, User};
 use crate::limit::password_attempt::PasswordAttempt;
 use crate::mail::Content;
 use crate::observe::audit;
@@ -124,8 +124,11 @@ async fn try_change(
             let new = NewSession {
                 user: user.uuid,
                 event: AuthenticationEvent {
-                    // The password does not make an old second step recent.
-                    second_factor: live.session.second_factor.filter(|_| live.session.is_fresh(now)),
+                    // The password does not make an old second step recent, nor the one at a provider its own.
+                    second_factor: live
+                        .session
+                        .second_factor
+                        .filter(|factor| live.session.is_fresh(now) && *factor != SecondFactor::Provider),
                     ..AuthenticationEvent::by_password(now)
                 },
                 device: here.device.clone(),

@@ -23,7 +23,7 @@ use crate::federation::profile::Profile;
 use crate::federation::upstreams::UpstreamTokens;
 use crate::flow::browser::Browser;
 use crate::flow::{Core, Failure, upstream_token};
-use crate::identity::{AuthenticationMethod, UpstreamToken};
+use crate::identity::{AuthenticationMethod, SecondFactor, UpstreamToken};
 use crate::oauth::access_token::hour_of;
 use crate::oauth::authorize::RefusedRequest;
 use crate::oauth::error::{ErrorCode, Refusal};
@@ -333,7 +333,9 @@ async fn sign_in_user(
         factor: AuthenticationMethod::Federated {
             provider: provider.id.clone(),
         },
-        second_factor: None,
+        second_factor: provider
+            .has_two_factors(&subject.claims)
+            .then_some(SecondFactor::Provider),
         auth_time: subject.auth_time,
         was_asked_anew,
         upstream_token: token,

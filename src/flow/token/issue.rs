@@ -157,7 +157,7 @@ pub fn issue_tokens(
 
 /// What authenticated the user, step by step.
 fn authorities(authorization: &Authorization) -> Vec<Authority> {
-    let second = authorization.second_factor.map(SecondFactor::authority);
+    let second = authorization.second_factor.and_then(SecondFactor::authority);
     let authorities = [Some(authorization.factor.authority()), second];
     let authority = |name: &str| Authority {
         authority: name.to_owned(),

@@ -187,3 +187,35 @@ fn a_telephone_number_is_verified_by_a_flag() {
     assert_eq!(code(&without), Some(1));
     assert!(said(&without).contains("--phone-number"), "{}", said(&without));
 }
+
+#[test]
+fn a_demand_for_a_level_and_the_trust_in_a_provider_are_shown_and_taken_back() {
+    let service = Service::with_client();
+    let client = |arguments: &str| run(&service, &format!("client update web {arguments}"));
+    let shown_acr = || service.json(&["client", "show", "web", "--json"])["acr"].clone();
+    assert_eq!(shown_acr(), serde_json::Value::Null);
+    for level in ["2", "phr"] {
+        assert_eq!(code(&client(&format!("--acr {level}"))), Some(0));
+        assert_eq!(shown_acr(), level);
+    }
+    let refused = client("--password-sign-in no");
+    assert!(said(&refused).contains("passkeys"), "{}", said(&refused));
+    assert_eq!(code(&client("--acr=")), Some(0));
+    assert_eq!(shown_acr(), serde_json::Value::Null);
+    let provider = "--issuer https://up.example --client-id c --auth-method private_key_jwt";
+    let added = run(
+        &service,
+        &format!("provider add up {provider} --mfa-amr mfa --mfa-acr 2"),
+    );
+    assert_eq!(code(&added), Some(0), "{}", said(&added));
+    let shown_trust = || {
+        let view = service.json(&["provider", "show", "up", "--json"]);
+        (view["mfa_amr"].clone(), view["mfa_acr"].clone())
+    };
+    assert_eq!(
+        shown_trust(),
+        (serde_json::json!(["mfa"]), serde_json::json!(["2"]))
+    );
+    assert_eq!(code(&run(&service, "provider update up --mfa-amr=")), Some(0));
+    assert_eq!(shown_trust(), (serde_json::Value::Null, serde_json::json!(["2"])));
+}

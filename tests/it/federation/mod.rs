@@ -6,6 +6,7 @@ mod hostile;
 mod operator_changes;
 mod record;
 mod sign_in;
+mod two_factors;
 
 use idsvc::admin::provider::ProviderFields;
 use idsvc::federation::provider::AddressPolicy;
