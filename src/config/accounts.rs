@@ -82,6 +82,7 @@ pub(super) fn policy(reader: &mut Reader<'_>, sends_mail: bool) -> AccountPolicy
         sign_up,
         self_service: self_service(reader, sends_mail, verify_email || sign_up != SignUp::Open),
         second_factor: mfa::rule(reader),
+        remember_device: mfa::remember_device(reader),
         verify_email,
         email_sign_in,
         allowed_domains: domains.iter().map(|domain| domain.to_lowercase()).collect(),

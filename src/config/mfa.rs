@@ -1,4 +1,6 @@
-//! The setting for who has to have a second factor.
+//! The settings for second factors.
+
+use std::time::Duration;
 
 use super::reader::Reader;
 use super::setting::{Kind, Setting, setting};
@@ -17,6 +19,19 @@ pub(super) const REQUIRE: Setting = setting(
      mail, all for users of other providers as well. A user without one sets it up at the next sign-in.",
 );
 
+pub(super) const REMEMBER_DEVICE: Setting = setting(
+    "mfa.remember_device",
+    Kind::Duration,
+    (
+        "TIME",
+        "How many days a browser may go without the second step, as in 30d, or off",
+    ),
+    Some(r#""off""#),
+    r#""30d""#,
+    "How long a user may ask not to answer the second step again in a browser, in whole days, or off. A sign-in there has acr\n\
+     1. A demand for two factors by an application, or by client --acr, asks for the second step all the same.",
+);
+
 /// Who has to have a second factor.
 pub(super) fn rule(reader: &mut Reader<'_>) -> SecondFactorRule {
     match reader.one_of(REQUIRE.key, &["off", "password-users", "all"]) {
@@ -24,4 +39,17 @@ pub(super) fn rule(reader: &mut Reader<'_>) -> SecondFactorRule {
         Some("all") => SecondFactorRule::All,
         _ => SecondFactorRule::Off,
     }
+}
+
+const DAY: Duration = Duration::from_hours(24);
+
+/// How long a browser may go without the second step.
+pub(super) fn remember_device(reader: &mut Reader<'_>) -> Option<Duration> {
+    let (lifetime, origin) = reader.duration_or_off(REMEMBER_DEVICE.key)?;
+    let days = lifetime.as_secs() / DAY.as_secs();
+    if !(1..=365).contains(&days) || lifetime.as_secs() % DAY.as_secs() != 0 {
+        let message = format!("{} must be 1d to 365d in whole days, or off", REMEMBER_DEVICE.key);
+        reader.fault(&origin, message);
+    }
+    Some(lifetime)
 }

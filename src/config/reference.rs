@@ -257,6 +257,7 @@ pub const SETTINGS: &[Setting] = &[
     passkeys::ORIGINS,
     passkeys::OFFER,
     mfa::REQUIRE,
+    mfa::REMEMBER_DEVICE,
     clients::REGISTRATION,
     clients::MOST_REGISTERED,
     clients::METADATA_DOCUMENTS,

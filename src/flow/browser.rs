@@ -12,6 +12,8 @@ pub struct Browser {
     pub session: Option<PresentedSession>,
     /// The digest of the cookie that binds login transactions to it.
     pub binding: Option<Digest<BrowserCookie>>,
+    /// The sealed marks of users who asked not to answer the second step in it again.
+    pub remembered_users: Option<String>,
     /// What a session records of it.
     pub device: Device,
 }
@@ -21,6 +23,7 @@ impl Browser {
     pub fn of(session: Option<&str>, binding: Option<&str>, device: Device) -> Self {
         Self {
             device,
+            remembered_users: None,
             session: session.and_then(PresentedSession::parse),
             binding: binding
                 .and_then(|text| Secret::<BrowserCookie>::parse(text).ok())

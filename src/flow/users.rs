@@ -3,6 +3,7 @@
 use uuid::Uuid;
 
 use super::factors;
+use super::login::remembered_device;
 use super::login::session;
 use super::login::session::EndedSessions;
 use super::{Core, Failure};
@@ -44,7 +45,8 @@ pub fn find(core: &Core, uuid: Uuid) -> Result<Option<User>, Failure> {
     Ok(core.store.read(|snapshot| USERS.get(snapshot, &uuid))?)
 }
 
-/// Ends every session, live or not, and every refresh family of a user. Returns the sessions.
+/// Ends every session, live or not, and every refresh family of a user, and the memory of browsers that need no second step.
+/// Returns the sessions.
 pub fn end_sessions_and_families(
     tx: &mut dyn Tx,
     user: Uuid,
@@ -52,6 +54,7 @@ pub fn end_sessions_and_families(
 ) -> Result<EndedSessions, StoreError> {
     let ended = session::end_all(tx, user, None, now)?;
     session::end_families(tx, user, now)?;
+    remembered_device::forget(tx, user, now)?;
     Ok(ended)
 }
 

@@ -201,11 +201,15 @@ impl RequestContext {
             .headers()
             .get(USER_AGENT)
             .and_then(|value| value.to_str().ok());
-        Browser::of(
-            self.cookie(Cookie::Session),
-            self.cookie(Cookie::Browser),
-            Device::of(user_agent, self.client_address()),
-        )
+        let remembered_users = self.cookie(Cookie::RememberedUsers).map(str::to_owned);
+        Browser {
+            remembered_users,
+            ..Browser::of(
+                self.cookie(Cookie::Session),
+                self.cookie(Cookie::Browser),
+                Device::of(user_agent, self.client_address()),
+            )
+        }
     }
 
     /// Whether a page of this service sent the form, by the headers of the browser. An old browser sends none of them; then

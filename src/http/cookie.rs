@@ -18,6 +18,8 @@ pub enum Cookie {
     Browser,
     /// Says which users have signed in in this browser before.
     Device,
+    /// Says which users asked not to answer the second step in this browser again.
+    RememberedUsers,
     /// The language that the user chose for the pages. It overrides the one that the browser prefers.
     Language,
     /// The user declined the offer of a passkey in this browser.
@@ -26,10 +28,11 @@ pub enum Cookie {
 
 impl Cookie {
     /// Every cookie.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Session,
         Self::Browser,
         Self::Device,
+        Self::RememberedUsers,
         Self::Language,
         Self::PasskeyOffer,
     ];
@@ -40,6 +43,7 @@ impl Cookie {
             Self::Session => "__Host-idsvc_session",
             Self::Browser => "__Host-idsvc_browser",
             Self::Device => "__Host-idsvc_known",
+            Self::RememberedUsers => "__Host-idsvc_remembered",
             Self::Language => "__Host-idsvc_language",
             Self::PasskeyOffer => "__Host-idsvc_passkey_offer",
         }

@@ -1,4 +1,6 @@
-//! The operator's rules for new accounts.
+//! The operator's rules for accounts.
+
+use std::time::Duration;
 
 /// Who may create an account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,6 +57,8 @@ pub struct AccountPolicy {
     pub self_service: SelfServicePolicy,
     /// Who has to have a second factor.
     pub second_factor: SecondFactorRule,
+    /// How long a browser may go without the second step, if the user asks for it there.
+    pub remember_device: Option<Duration>,
     /// The domains whose addresses may sign up, in lower case; all if there are none.
     pub allowed_domains: Vec<String>,
 }

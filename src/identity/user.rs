@@ -62,6 +62,9 @@ pub struct User {
     /// When the user last changed the e-mail address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub email_changed_at: Option<Timestamp>,
+    /// When the user was signed out everywhere. Before that, no browser is remembered (`mfa.remember_device`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub devices_forgotten_at: Option<Timestamp>,
     /// Whether the user must choose another password at the next sign-in with the present one.
     #[serde(default, skip_serializing_if = "Not::not")]
     pub must_change_password: bool,
@@ -180,6 +183,7 @@ impl User {
             declared_seeds: Vec::new(),
             identities: Vec::new(),
             email_changed_at: None,
+            devices_forgotten_at: None,
             must_change_password: false,
             enabled: true,
             created_at: now,

@@ -22,6 +22,8 @@ pub struct SecondFactor {
     pub is_recovery: bool,
     /// What the user sets up on the page, because a second factor is required.
     pub setup: Option<NewFactor>,
+    /// How many days the user may ask not to be asked in this browser.
+    pub remember_days: Option<u64>,
     /// The address of the page for the other kind of code, if the user has one.
     pub other: Option<String>,
     /// What a passkey needs, if the user has one.
@@ -117,6 +119,7 @@ impl SecondFactor {
             csrf: "b1x0Jm5vYQ".to_owned(),
             is_recovery: false,
             setup: None,
+            remember_days: None,
             other: Some("/second-factor?transaction=4lQ0bI2xQ9mN&proof=Zm9vYmFy&recovery=1".to_owned()),
             passkey: None,
             problem: None,
@@ -143,7 +146,11 @@ impl SecondFactor {
             other: None,
             ..first.clone()
         };
-        let mut samples = vec![first, recovery, setup];
+        let remember = Self {
+            remember_days: Some(30),
+            ..first.clone()
+        };
+        let mut samples = vec![first, recovery, setup, remember];
         samples.extend(failed);
         samples
     }
@@ -206,6 +213,12 @@ impl SecondFactor {
                 } @else {
                     (CodeField { label: text.code, described_by, is_invalid, has_focus: true }.draw())
                 }
+                @if let Some(label) = self.remember_label(text) {
+                    label.check data-optional {
+                        input name="remember" type="checkbox" value="1";
+                        span { (label) }
+                    }
+                }
                 button.button type="submit" { (text.proceed) }
             }
         }
@@ -222,6 +235,11 @@ impl SecondFactor {
                 (passkey.draw(&self.action, &fields, text))
             }
         }
+    }
+
+    fn remember_label(&self, text: &Text<'_>) -> Option<String> {
+        let days = self.remember_days?;
+        Some(text.second_factor_remember.replace("{}", &days.to_string()))
     }
 
     fn other_label<'a>(&self, text: &Text<'a>) -> &'a str {
@@ -281,6 +299,8 @@ impl Page for SecondFactor {
         context.text("csrf", &self.csrf);
         context.text("proof", &self.proof);
         context.flag("is_recovery", self.is_recovery);
+        let remember = self.remember_label(text).unwrap_or_default();
+        context.text("remember_text", &remember);
         context.text("other_href", self.other.as_deref().unwrap_or_default());
         context.text("other_text", self.other_label(text));
         context.text("problem_kind", self.problem.map_or("", SecondFactorProblem::kind));

@@ -80,7 +80,7 @@ pub fn all() -> Vec<Sample> {
     all.extend(states(&[&first[..], &problems].concat(), CheckMail::samples()));
     let problems = SecondFactorProblem::ALL.map(SecondFactorProblem::kind);
     all.extend(states(
-        &[&["first", "recovery", "setup"][..], &problems].concat(),
+        &[&["first", "recovery", "setup", "remember"][..], &problems].concat(),
         SecondFactor::samples(),
     ));
     all.extend(states(&["first", "refused"], PasskeyOffer::samples()));

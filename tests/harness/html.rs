@@ -58,6 +58,8 @@ pub(crate) fn forms(page: &str, origin: &'static str) -> Vec<Form> {
                 fields: Vec::new(),
                 buttons: Vec::new(),
             }),
+            // A browser sends a box only if it is checked.
+            ("input", Some(_)) if attribute("type") == "checkbox" => {}
             ("input", Some(form)) => form.fields.extend(named()),
             ("button", Some(form)) => form.buttons.extend(named()),
             _ => {}

@@ -55,6 +55,7 @@ mod promises;
 mod refresh_model;
 mod refusals;
 mod registration;
+mod remembered_device;
 mod required_second_factor;
 mod rows;
 mod rsa_keygen;

@@ -43,6 +43,30 @@ fn a_change_of_address_needs_verified_addresses() {
 }
 
 #[test]
+fn a_device_is_remembered_for_whole_days_or_not_at_all() {
+    let resolved = |setting: &str| resolve(&sources_of(&[], &[], &format!("{BASE}{setting}\n")));
+    for (setting, days) in [
+        ("", None),
+        ("\"off\"", None),
+        ("\"30d\"", Some(30)),
+        ("\"24h\"", Some(1)),
+    ] {
+        let setting = if setting.is_empty() {
+            String::new()
+        } else {
+            format!("mfa.remember_device = {setting}")
+        };
+        let remembered = resolved(&setting).unwrap().policy().accounts.remember_device;
+        assert_eq!(remembered.map(|time| time.as_secs() / 86_400), days, "{setting}");
+    }
+    for wrong in ["12h", "36h", "366d", "0s"] {
+        let setting = format!("{BASE}mfa.remember_device = \"{wrong}\"\n");
+        let told = faults(&sources_of(&[], &[], &setting));
+        assert!(told.contains("1d to 365d in whole days"), "{told:?}");
+    }
+}
+
+#[test]
 fn who_needs_a_second_factor_is_one_of_three_words() {
     let file = format!("{BASE}mfa.require = \"everybody\"\n");
     assert!(faults(&sources_of(&[], &[], &file)).contains("password-users"));

@@ -5,6 +5,7 @@ use uuid::Uuid;
 use super::{ActionResult, act_in_recent_session};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
+use crate::flow::login::remembered_device;
 use crate::flow::login::session;
 use crate::flow::{Core, Failure};
 use crate::store::tables::SESSIONS;
@@ -30,7 +31,10 @@ pub async fn end_sessions(
     let result = act_in_recent_session(core, browser, "end_own_sessions", now, move |tx, live| {
         let user = live.user.uuid;
         Ok(match which {
-            SessionsToEnd::Others => session::end_all(tx, user, Some(live.id), now)?,
+            SessionsToEnd::Others => {
+                remembered_device::forget(tx, user, now)?;
+                session::end_all(tx, user, Some(live.id), now)?
+            }
             SessionsToEnd::One(id) => match SESSIONS.get(&*tx, &id)? {
                 Some(session) if session.user == user => {
                     session::end(tx, id, &session, now)?;

@@ -14,6 +14,7 @@ pub mod password;
 pub mod push_request;
 mod read_request;
 pub mod redeem_upstream_code;
+pub mod remembered_device;
 pub(super) mod sealed;
 pub mod second_factor;
 pub mod session;

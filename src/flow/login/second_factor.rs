@@ -130,6 +130,11 @@ impl PendingSignIn {
         self.can_use_passkey
     }
 
+    /// The factors of the user.
+    pub(super) fn factors(&self) -> &[(Uuid, Factor)] {
+        &self.factors
+    }
+
     /// Whether the user has an application that makes codes.
     pub fn has_totp(&self) -> bool {
         let mut factors = self.factors.iter();

@@ -9,6 +9,7 @@ use super::drawn_code::DrawnCode;
 use super::federated_user::{self, UserMatch};
 use super::passkey_offer;
 use super::push_request::is_answered_elsewhere;
+use super::remembered_device::RememberedUsers;
 use super::second_factor;
 use super::session;
 use super::session::{AuthenticationEvent, DrawnSession, EndedSessions, LiveSession, NewSession};
@@ -115,6 +116,7 @@ pub(in crate::flow) async fn start_session(
     let transaction = Arc::clone(&login.transaction);
     let client_lookup = login.client_lookup.clone();
     let proven = event.clone();
+    let remembered = RememberedUsers::of(core, &browser, now);
     let written = core
         .store
         .write("start_session", move |tx| {
@@ -139,7 +141,10 @@ pub(in crate::flow) async fn start_session(
             identified.was_anonymous =
                 record.note_account(transaction.purpose.anonymous(), identified.user.uuid);
             let rule = policy.accounts.second_factor;
-            if second_factor::is_required(&*tx, &identified.user, (&purpose, rule), &event)? {
+            let may_skip = !purpose.requires_second_factor();
+            if second_factor::is_required(&*tx, &identified.user, (&purpose, rule), &event)?
+                && !(may_skip && remembered.includes(&*tx, &identified.user)?)
+            {
                 if identified.was_anonymous {
                     LOGIN_RECORDS.put(tx, &transaction.id, &record)?;
                 }

@@ -68,6 +68,7 @@ fn draw(
             seed: setup.seed.grouped(),
             codes: setup.codes.iter().map(|code| code.to_string()).collect(),
         }),
+        remember_days: None,
         other: None,
         passkey: None,
         problem,

@@ -1,5 +1,6 @@
 //! `GET` and `POST /second-factor`: the second step of a sign-in.
 
+use ::http::header::HeaderValue;
 use ::http::{Method, StatusCode};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -8,6 +9,7 @@ use super::login_context::LoginRequest;
 use super::request_mail::sign_in_address;
 use super::{browser_redirect, csrf, device_cookie, enrol, login_context, passkey};
 use crate::flow::browser::Browser;
+use crate::flow::login::remembered_device;
 use crate::flow::login::second_factor::{self, PendingSignIn, SecondStep};
 use crate::flow::login::transaction::{BrowserRedirect, LoginContext};
 use crate::http::context::RequestContext;
@@ -80,14 +82,13 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
     if parameters.get("passkey").is_some() {
         return request.submit_passkey(context, &browser, &parameters).await;
     }
-    request
-        .submit(context, parameters.get("code").unwrap_or_default())
-        .await
+    request.submit(context, &parameters).await
 }
 
 impl SecondFactorRequest<'_> {
     /// Checks the code. Codes fall under the limits of passwords.
-    async fn submit(&self, context: &RequestContext, typed: &str) -> HttpResponse {
+    async fn submit(&self, context: &RequestContext, form: &Parameters) -> HttpResponse {
+        let typed = form.get("code").unwrap_or_default();
         let (core, browser, now) = (&context.app.core, context.browser(), context.now);
         let (from, name) = (context.client_address(), self.pending.name());
         let known = device_cookie::device_id(context, &name, Some(&self.pending.user));
@@ -104,7 +105,14 @@ impl SecondFactorRequest<'_> {
             }
         };
         match second_factor::answer(core, &browser, self.login, self.pending, (typed, from), now).await {
-            Ok(SecondStep::Done(redirect)) => finish(context, redirect, self.pending),
+            Ok(SecondStep::Done(redirect)) => {
+                let mut answer = finish(context, redirect, self.pending);
+                if form.get("remember").is_some() {
+                    let cookie = remembered_cookie(context, self.pending);
+                    browser_redirect::append_cookie(&mut answer, cookie);
+                }
+                answer
+            }
             Ok(SecondStep::Refused(redirect)) => browser_redirect::send(context, redirect),
             Ok(SecondStep::Wrong) => {
                 attempt.count_failure();
@@ -182,6 +190,7 @@ impl SecondFactorRequest<'_> {
             csrf: csrf::token(cookie, &form(self.login)),
             is_recovery,
             setup: None,
+            remember_days: remember_days(context),
             other,
             passkey: self.passkey(context),
             problem,
@@ -199,6 +208,19 @@ impl SecondFactorRequest<'_> {
         }
         answer
     }
+}
+
+/// For how many days the page offers to remember this browser.
+fn remember_days(context: &RequestContext) -> Option<u64> {
+    let lifetime = context.app.core.policy.accounts.remember_device;
+    lifetime.map(|lifetime| lifetime.as_secs() / (24 * 3600))
+}
+
+/// The cookie that remembers this browser.
+fn remembered_cookie(context: &RequestContext, pending: &PendingSignIn) -> Option<HeaderValue> {
+    let core = &context.app.core;
+    let marks = remembered_device::remember(core, &context.browser(), pending, context.now)?;
+    Cookie::RememberedUsers.set(&marks, core.policy.accounts.remember_device)
 }
 
 /// The answer that completes both steps. The browser is known from then on.

@@ -233,6 +233,7 @@ pub static DE: Text<'static> = Text {
     second_factor_title: "Bestätigen Sie, dass Sie es sind",
     second_factor_lead: "Geben Sie den Code ein, den Ihre Authenticator-App anzeigt.",
     second_factor_required: "Hier ist zur Anmeldung ein zweiter Schritt nötig. Richten Sie eine Authenticator-App ein, und bewahren Sie die Wiederherstellungscodes auf.",
+    second_factor_remember: "Auf diesem Gerät {} Tage lang nicht nach einem Code fragen",
     second_factor_recovery_lead: "Geben Sie einen Ihrer Wiederherstellungscodes ein. Jeder gilt einmal.",
     recovery_code: "Wiederherstellungscode",
     second_factor_use_recovery: "Wiederherstellungscode verwenden",

@@ -233,6 +233,7 @@ pub static EN: Text<'static> = Text {
     second_factor_title: "Confirm that it is you",
     second_factor_lead: "Enter the code that your authenticator app shows.",
     second_factor_required: "A second step is needed to sign in here. Set up an authenticator app, and keep the recovery codes.",
+    second_factor_remember: "Do not ask for a code on this device for {} days",
     second_factor_recovery_lead: "Enter one of your recovery codes. Each works once.",
     recovery_code: "Recovery code",
     second_factor_use_recovery: "Use a recovery code",

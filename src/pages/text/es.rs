@@ -233,6 +233,7 @@ pub static ES: Text<'static> = Text {
     second_factor_title: "Confirme que es usted",
     second_factor_lead: "Escriba el código que muestra su aplicación de autenticación.",
     second_factor_required: "Aquí hace falta un segundo paso para iniciar sesión. Configure una aplicación de autenticación y guarde los códigos de recuperación.",
+    second_factor_remember: "No pedir un código en este dispositivo durante {} días",
     second_factor_recovery_lead: "Escriba uno de sus códigos de recuperación. Cada uno sirve una vez.",
     recovery_code: "Código de recuperación",
     second_factor_use_recovery: "Usar un código de recuperación",

@@ -28,6 +28,8 @@ macro_rules! with_factor_texts {
             pub second_factor_lead: &'static str,
             /// Why the person sets up a factor now.
             pub second_factor_required: &'static str,
+            /// Label of the box that remembers this browser. `{}` is the number of days.
+            pub second_factor_remember: &'static str,
             /// What the person types: a recovery code.
             pub second_factor_recovery_lead: &'static str,
             /// Label.

@@ -233,6 +233,7 @@ pub static FR: Text<'static> = Text {
     second_factor_title: "Confirmez que c’est bien vous",
     second_factor_lead: "Saisissez le code affiché par votre application d’authentification.",
     second_factor_required: "Une seconde étape est nécessaire pour se connecter ici. Configurez une application d’authentification et conservez les codes de récupération.",
+    second_factor_remember: "Ne pas demander de code sur cet appareil pendant {} jours",
     second_factor_recovery_lead: "Saisissez l’un de vos codes de récupération. Chacun sert une fois.",
     recovery_code: "Code de récupération",
     second_factor_use_recovery: "Utiliser un code de récupération",

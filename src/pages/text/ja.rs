@@ -233,6 +233,7 @@ pub static JA: Text<'static> = Text {
     second_factor_title: "ご本人であることを確認してください",
     second_factor_lead: "認証アプリに表示されているコードを入力してください。",
     second_factor_required: "ここにログインするには、二段階目の確認が必要です。認証アプリを設定し、リカバリーコードを保管してください。",
+    second_factor_remember: "この端末では {} 日間コードの入力を求めない",
     second_factor_recovery_lead: "リカバリーコードの一つを入力してください。それぞれ一度だけ使えます。",
     recovery_code: "リカバリーコード",
     second_factor_use_recovery: "リカバリーコードを使う",
