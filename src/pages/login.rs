@@ -253,7 +253,7 @@ impl Login {
     fn way_by_passkey(&self, text: &Text<'_>) -> Markup {
         let fields = transaction_fields(&self.transaction, &self.csrf);
         html! {
-            @if let Some(passkey) = &self.passkey { (passkey.draw(&self.action, &fields, text)) }
+            @if let Some(passkey) = &self.passkey { (passkey.draw(&self.action, &fields, passkey.only_way.is_some(), text)) }
         }
     }
 

@@ -37,6 +37,7 @@ pub mod security;
 pub mod self_service;
 pub mod template_context;
 pub mod text;
+pub mod totp_key;
 
 #[cfg(test)]
 mod tests;

@@ -61,7 +61,7 @@ pub(super) fn throttled(retry_after: Option<u64>, text: &Text<'_>) -> String {
 }
 
 /// The form of a text for this number, which is at least 1.
-fn form(forms: &str, number: u64) -> &str {
+pub(super) fn form(forms: &str, number: u64) -> &str {
     let count = forms.split('|').count();
     let index = match (count, number) {
         (2 | 4, 1) => 0,

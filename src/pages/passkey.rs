@@ -43,19 +43,23 @@ impl PasskeyRequest {
     }
 
     /// Draws the form. `fields` are the hidden fields of the page's forms.
-    pub(super) fn draw(&self, action: &str, fields: &Markup, text: &Text<'_>) -> Markup {
+    /// `is_only_way` says whether the page takes nothing else.
+    pub(super) fn draw(&self, action: &str, fields: &Markup, is_only_way: bool, text: &Text<'_>) -> Markup {
+        let class = if is_only_way { "button" } else { "button button-quiet" };
         html! {
-            form.stack.passkey method="post" action=(action) hidden data-optional[self.only_way.is_none()] data-passkey="get" data-rp-id=(self.rp_id)
+            @if is_only_way { noscript { p.problem { (text.passkey_needs_script) } } }
+            form.stack.passkey method="post" action=(action) hidden data-optional[!is_only_way] data-passkey="get" data-rp-id=(self.rp_id)
                 data-challenge=(self.challenge) data-again=(self.again) data-known=[(!self.known.is_empty()).then_some(&self.known)]
                 data-unknown=[&self.unknown] data-offer[self.makes_offer] {
                 (fields)
                 (hidden("challenge", &self.sealed))
                 (hidden("passkey", ""))
                 p.problem role="alert" hidden { (text.passkey_not_used) }
-                button.button.button-quiet type="button" { (Icon::Passkey.draw()) span { (text.passkey_sign_in) } }
+                button class=(class) type="button" { (Icon::Passkey.draw()) span { (text.passkey_sign_in) } }
             }
             @if let Some(href) = &self.only_way {
                 p.note { (text.passkeys_note) " " a href=(href) data-optional { (text.passkey_add) } }
+                p.note { (text.passkey_then_again) }
             }
         }
     }

@@ -4,8 +4,10 @@ use maud::{Markup, html};
 
 use super::asset::File;
 use super::form::{CodeField, hidden, transaction_fields};
-use super::moment::throttled;
-use super::{Page, PageAddress, PasskeyRequest, TemplateContext, Text, qr};
+use super::moment::{form, throttled};
+use super::text::PLACE;
+use super::totp_key::{TotpKey, recovery_codes};
+use super::{Mark, Page, PageAddress, PasskeyRequest, TemplateContext, Text};
 
 /// Takes a code of an authenticator app, or a recovery code.
 #[derive(Clone, Debug)]
@@ -18,10 +20,16 @@ pub struct SecondFactor {
     pub proof: String,
     /// Proves that the form came from this page.
     pub csrf: String,
-    /// Whether it takes a recovery code.
+    /// The application that asked for the sign-in; none if the sign-in is for the account page.
+    pub mark: Option<Mark>,
+    /// The name of the user.
+    pub user: String,
+    /// Whether it takes a code. Otherwise a passkey is the only way.
+    pub takes_code: bool,
+    /// Whether the code is a recovery code.
     pub is_recovery: bool,
     /// What the user sets up on the page, because a second factor is required.
-    pub setup: Option<NewFactor>,
+    pub setup: Option<Enrolment>,
     /// How many days the user may ask not to be asked in this browser.
     pub remember_days: Option<u64>,
     /// The address of the page for the other kind of code, if the user has one.
@@ -38,28 +46,11 @@ pub struct SecondFactor {
 
 /// An authenticator app and recovery codes to set up.
 #[derive(Clone, Debug)]
-pub struct NewFactor {
-    /// Both, sealed.
-    pub sealed: String,
-    /// What the QR code has in it.
-    pub address: String,
-    /// The key for people.
-    pub seed: String,
+pub struct Enrolment {
+    /// The key of the app. The recovery codes are sealed with it.
+    pub key: TotpKey,
     /// The recovery codes.
     pub codes: Vec<String>,
-}
-
-impl NewFactor {
-    fn draw(&self, text: &Text<'_>) -> Markup {
-        html! {
-            p.note { (text.totp_scan) }
-            (qr::draw(&self.address))
-            p.note { (text.totp_type) }
-            p dir="ltr" { code { (self.seed) } }
-            p.note { (text.recovery_note) }
-            ul.codes dir="ltr" { @for code in &self.codes { li { code { (code) } } } }
-        }
-    }
 }
 
 /// Why a code was not accepted.
@@ -117,6 +108,9 @@ impl SecondFactor {
             transaction: "4lQ0bI2xQ9mN".to_owned(),
             proof: "Zm9vYmFy".to_owned(),
             csrf: "b1x0Jm5vYQ".to_owned(),
+            mark: Some(Mark::sample()),
+            user: "alice@example.com".to_owned(),
+            takes_code: true,
             is_recovery: false,
             setup: None,
             remember_days: None,
@@ -137,20 +131,24 @@ impl SecondFactor {
             ..first.clone()
         });
         let setup = Self {
-            setup: Some(NewFactor {
-                sealed: "AAAAAAEBb2Zma".to_owned(),
-                address: "otpauth://totp/id%2Eexample:alice?secret=GEZDGNBVGY3TQOJQ".to_owned(),
-                seed: "GEZD GNBV GY3T QOJQ".to_owned(),
+            setup: Some(Enrolment {
+                key: TotpKey::sample(),
                 codes: vec!["k7qp-x2mn-0a4d-9hjt".to_owned(); 10],
             }),
             other: None,
+            ..first.clone()
+        };
+        let passkey_only = Self {
+            takes_code: false,
+            other: None,
+            passkey: Some(PasskeyRequest::sample()),
             ..first.clone()
         };
         let remember = Self {
             remember_days: Some(30),
             ..first.clone()
         };
-        let mut samples = vec![first, recovery, setup, remember];
+        let mut samples = vec![first, recovery, setup, passkey_only, remember];
         samples.extend(failed);
         samples
     }
@@ -158,6 +156,8 @@ impl SecondFactor {
     fn lead<'a>(&self, text: &Text<'a>) -> &'a str {
         if self.setup.is_some() {
             text.second_factor_required
+        } else if !self.takes_code {
+            text.second_factor_passkey_lead
         } else if self.is_recovery {
             text.second_factor_recovery_lead
         } else {
@@ -170,6 +170,11 @@ impl SecondFactor {
             Some(_) => text.totp_add,
             None => text.second_factor_title,
         }
+    }
+
+    /// The logo of the application, or its letter.
+    fn mark(&self) -> Markup {
+        html! { @if let Some(mark) = &self.mark { (mark.draw()) } }
     }
 
     fn problem(&self, text: &Text<'_>) -> Markup {
@@ -192,17 +197,23 @@ impl SecondFactor {
             (transaction_fields(&self.transaction, &self.csrf))
             (hidden("proof", &self.proof))
             @if self.is_recovery { (hidden("recovery", "1")) }
-            @if let Some(setup) = &self.setup { (hidden("setup", &setup.sealed)) }
+            @if let Some(setup) = &self.setup { (hidden("setup", &setup.key.sealed)) }
         }
     }
 
+    /// The form for a code; empty if a passkey is the only way.
     fn form(&self, text: &Text<'_>) -> Markup {
+        if !self.takes_code {
+            return html! {};
+        }
         let described_by = self.problem.map(|_| "problem");
         let is_invalid = self.problem == Some(SecondFactorProblem::Wrong);
         html! {
             form.stack method="post" action=(self.action) {
                 (self.hidden())
-                @if let Some(setup) = &self.setup { div { (setup.draw(text)) } }
+                @if let Some(setup) = &self.setup {
+                    div { (setup.key.draw(text)) (recovery_codes(&setup.codes, text)) }
+                }
                 @if self.is_recovery {
                     div.field {
                         label for="code" { (text.recovery_code) }
@@ -232,14 +243,14 @@ impl SecondFactor {
                     (transaction_fields(&self.transaction, &self.csrf))
                     (hidden("proof", &self.proof))
                 };
-                (passkey.draw(&self.action, &fields, text))
+                (passkey.draw(&self.action, &fields, !self.takes_code, text))
             }
         }
     }
 
     fn remember_label(&self, text: &Text<'_>) -> Option<String> {
         let days = self.remember_days?;
-        Some(text.second_factor_remember.replace("{}", &days.to_string()))
+        Some(form(text.second_factor_remember, days).replace(PLACE, &days.to_string()))
     }
 
     fn other_label<'a>(&self, text: &Text<'a>) -> &'a str {
@@ -269,8 +280,10 @@ impl Page for SecondFactor {
 
     fn body(&self, text: &Text<'_>) -> Markup {
         html! {
+            (self.mark())
             h1 { (self.heading(text)) }
             p.lead { (self.lead(text)) }
+            p.note { bdi.name { (self.user) } }
             (self.problem(text))
             (self.form(text))
             (self.way_by_passkey(text))
@@ -288,6 +301,9 @@ impl Page for SecondFactor {
     }
 
     fn fill_context(&self, text: &Text<'_>, context: &mut TemplateContext) {
+        context.part("mark", || self.mark());
+        context.text("user", &self.user);
+        context.flag("takes_code", self.takes_code);
         context.part("problem", || self.problem(text));
         context.part("form", || self.form(text));
         context.part("hidden", || self.hidden());

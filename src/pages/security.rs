@@ -6,7 +6,8 @@ use minijinja::Value;
 use super::form::{CodeField, hidden};
 use super::moment::Moment;
 use super::text::PLACE;
-use super::{Icon, PasskeySection, Text, qr};
+use super::totp_key::{TotpKey, recovery_codes};
+use super::{Icon, PasskeySection, Text};
 
 /// The factors of a user, and what the user is doing with them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,12 +56,8 @@ pub enum FactorLineKind {
 /// The form that confirms a new authenticator app.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TotpForm {
-    /// The seed, sealed.
-    pub sealed: String,
-    /// What the QR code has in it.
-    pub address: String,
-    /// The seed for people.
-    pub seed: String,
+    /// The key of the app.
+    pub key: TotpKey,
     /// Whether a wrong code was typed.
     pub is_wrong: bool,
 }
@@ -128,9 +125,9 @@ impl FactorLine {
         }
     }
 
-    /// The row. `form` draws a form by the value of `decision` and its content. `is_last` says whether the user has no
-    /// other factor but recovery codes.
-    fn draw(&self, is_last: bool, form: &dyn Fn(&str, &Markup) -> Markup, text: &Text<'_>) -> Markup {
+    /// The row. `form` draws a form by the value of `decision` and its content. `ends_codes` says
+    /// whether the recovery codes go with it.
+    fn draw(&self, ends_codes: bool, form: &dyn Fn(&str, &Markup) -> Markup, text: &Text<'_>) -> Markup {
         let name = self.shown_name(text);
         let is_codes = matches!(self.kind, FactorLineKind::RecoveryCodes(_));
         html! {
@@ -152,7 +149,7 @@ impl FactorLine {
                     details {
                         summary aria-label={ (text.factor_change) ": " (name) } { (text.factor_change) }
                         @if !is_codes { (form("factor-name", &self.naming(text))) }
-                        (form("factors", &self.removal(is_last, text)))
+                        (form("factors", &self.removal(ends_codes, text)))
                     }
                 }
             }
@@ -172,10 +169,10 @@ impl FactorLine {
         }
     }
 
-    fn removal(&self, is_last: bool, text: &Text<'_>) -> Markup {
+    fn removal(&self, ends_codes: bool, text: &Text<'_>) -> Markup {
         let what_ends = match self.kind {
             FactorLineKind::RecoveryCodes(_) => text.factor_remove_codes,
-            _ if is_last => text.factor_remove_last,
+            _ if ends_codes => text.factor_remove_last,
             _ => text.factor_remove_note,
         };
         html! {
@@ -222,9 +219,7 @@ impl Security {
         Self {
             factors: Vec::new(),
             setup: Some(TotpForm {
-                sealed: "AAAAAAEBb2Zma".to_owned(),
-                address: "otpauth://totp/id%2Eexample:alice?secret=GEZDGNBVGY3TQOJQ".to_owned(),
-                seed: "GEZD GNBV GY3T QOJQ".to_owned(),
+                key: TotpKey::sample(),
                 is_wrong: true,
             }),
             ..Self::sample()
@@ -252,7 +247,8 @@ impl Security {
             return setup.draw(form, text);
         }
         let is_codes = |line: &&FactorLine| matches!(line.kind, FactorLineKind::RecoveryCodes(_));
-        let others = self.factors.iter().filter(|line| !is_codes(line)).count();
+        let (codes, others): (Vec<_>, Vec<_>) = self.factors.iter().partition(is_codes);
+        let ends_codes = others.len() == 1 && !codes.is_empty();
         let is_listed_apart = |line: &FactorLine| {
             self.passkeys.is_some() && matches!(line.kind, FactorLineKind::Passkey { .. })
         };
@@ -263,7 +259,7 @@ impl Security {
                 .filter(|line| is_listed_apart(line) == apart)
                 .collect();
             html! {
-                @if !lines.is_empty() { ul.rows { @for line in lines { (line.draw(others == 1, form, text)) } } }
+                @if !lines.is_empty() { ul.rows { @for line in lines { (line.draw(ends_codes, form, text)) } } }
             }
         };
         let add = html! {
@@ -291,8 +287,7 @@ impl Security {
         html! {
             section aria-labelledby="security" {
                 h2 #security { (text.recovery_title) }
-                p.note { (text.recovery_note) }
-                ul.codes dir="ltr" { @for code in &self.new_codes { li { code { (code) } } } }
+                (recovery_codes(&self.new_codes, text))
                 p.choices {
                     a.button href=(self.href) data-optional { (text.recovery_kept) }
                     button.button.button-quiet type="button" hidden data-print { (text.recovery_print) }
@@ -311,7 +306,7 @@ impl TotpForm {
             has_focus: self.is_wrong,
         };
         let inside = html! {
-            (hidden("setup", &self.sealed))
+            (hidden("setup", &self.key.sealed))
             (code.draw())
             @if self.is_wrong { p.problem #code-problem role="alert" { (text.problem_second_factor) } }
             button.button type="submit" { (text.proceed) }
@@ -319,10 +314,7 @@ impl TotpForm {
         html! {
             section aria-labelledby="security" {
                 h2 #security { (text.totp_add) }
-                p.note { (text.totp_scan) }
-                (qr::draw(&self.address))
-                p.note { (text.totp_type) }
-                p dir="ltr" { code { (self.seed) } }
+                (self.key.draw(text))
                 (form("totp-confirm", &inside))
             }
         }

@@ -3,50 +3,52 @@
 //! The sign-in waits as it does at the page for consent: the session has begun, and the application gets its answer when the
 //! user has created a passkey or has declined. A user who leaves the page is signed in and may begin again.
 
+use uuid::Uuid;
+
+use super::drawn_code::CodeSlot;
 use super::session::{AuthenticationEvent, LiveSession};
-use super::transaction::{LoginContext, StepResult};
+use super::transaction::{LoginContext, StepResult, next_step, take_step};
+use crate::clock::Timestamp;
+use crate::flow::client_lookup::ClientLookup;
 use crate::flow::factors::MAX_PER_USER;
 use crate::flow::{Core, factors};
 use crate::identity::{AuthenticationMethod, Factor, FactorKind, User};
 use crate::oauth::Policy;
-use crate::oauth::login::{LoginRecord, LoginStep};
+use crate::oauth::login::{LoginRecord, LoginStep, LoginTransaction, ResolvedPurpose};
 use crate::store::StoreError;
-use crate::store::engine::{Snapshot, Tx};
+use crate::store::engine::Tx;
 use crate::store::tables::LOGIN_RECORDS;
-use uuid::Uuid;
 
-/// Whether the user is offered a passkey before this step. A user who was signed in already only confirms something, and is
-/// not asked.
-pub(super) fn comes_before(
-    snapshot: &dyn Snapshot,
+/// A login transaction with its record, the code that it may get, and its client.
+type SignIn<'a> = (&'a LoginTransaction, LoginRecord, CodeSlot, &'a ClientLookup);
+
+/// A signed-in user, and the factors.
+pub type UserWithFactors = (LiveSession, Vec<(Uuid, Factor)>);
+
+/// Takes the next step of a user who has just authenticated, or lets the sign-in wait for the answer to the offer. A user who
+/// was signed in already only confirms something, and is not asked.
+pub(super) fn or_next_step(
+    tx: &mut dyn Tx,
     policy: &Policy,
+    (purpose, live): (&ResolvedPurpose, &LiveSession),
     (event, was_signed_in): (&AuthenticationEvent, bool),
-    (user, step): (&User, &LoginStep),
-) -> Result<bool, StoreError> {
+    (transaction, record, slot, client_lookup): SignIn<'_>,
+    now: Timestamp,
+) -> Result<StepResult, StoreError> {
+    let step = next_step(&*tx, purpose, Some(live), &record, now)?;
     let is_asked = event.takes_passkey_offer && event.factor == AuthenticationMethod::Password;
     let opens_application = matches!(step, LoginStep::IssueCode(_) | LoginStep::AskConsent);
-    if !is_asked || was_signed_in || !opens_application || !may_have(policy, user) {
-        return Ok(false);
+    let may_be_made = is_asked && !was_signed_in && opens_application && may_have(policy, &live.user);
+    if may_be_made && has_room(&factors::of_user(&*tx, live.user.uuid)?) {
+        LOGIN_RECORDS.put(tx, &transaction.id, &record)?;
+        return Ok(StepResult::OfferPasskey);
     }
-    Ok(has_room(&factors::of_user(snapshot, user.uuid)?))
-}
-
-/// Lets the sign-in of a user who is signed in wait for the answer to the offer.
-pub(super) fn make(
-    tx: &mut dyn Tx,
-    transaction: Uuid,
-    record: &LoginRecord,
-) -> Result<StepResult, StoreError> {
-    LOGIN_RECORDS.put(tx, &transaction, record)?;
-    Ok(StepResult::OfferPasskey)
+    take_step(tx, step, (transaction, record), slot, client_lookup, now)
 }
 
 /// The signed-in user of a sign-in that waits for the answer to the offer, with the factors. `None` if it does not wait, or
 /// the user has got a passkey.
-pub fn waiting(
-    core: &Core,
-    login: &LoginContext,
-) -> Result<Option<(LiveSession, Vec<(Uuid, Factor)>)>, StoreError> {
+pub fn waiting(core: &Core, login: &LoginContext) -> Result<Option<UserWithFactors>, StoreError> {
     let is_settled = |live: &&LiveSession| login.progress.is_settled_in(live.id);
     let live = login.session.as_ref().filter(is_settled);
     let Some(live) = live.filter(|live| may_have(&core.policy, &live.user)) else {

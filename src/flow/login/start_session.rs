@@ -166,16 +166,10 @@ pub(in crate::flow) async fn start_session(
             record.reopen();
             record.progress = record.progress.settled_in(live.id);
             record.upstream_token.clone_from(&event.upstream_token);
-            let step = transaction::next_step(&*tx, &purpose, Some(&live), &record, now)?;
-            let offered_to = (&live.user, &step);
-            let step = if passkey_offer::comes_before(&*tx, &policy, (&event, is_signed_in), offered_to)? {
-                passkey_offer::make(tx, transaction.id, &record)?
-            } else {
-                let record = (&*transaction, record);
-                transaction::take_step(tx, step, record, code_slot, &client_lookup, now)?
-            };
+            let sign_in = (&*transaction, record, code_slot, &client_lookup);
+            let entered = (&event, is_signed_in);
             Ok(Written::Session(Box::new(WrittenSession {
-                step,
+                step: passkey_offer::or_next_step(tx, &policy, (&purpose, &live), entered, sign_in, now)?,
                 session: live.id,
                 identified,
                 ended: started.ended,

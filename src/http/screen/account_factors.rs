@@ -16,6 +16,7 @@ use crate::http::request::Parameters;
 use crate::identity::{Factor, FactorKind};
 use crate::pages::AccountNotice;
 use crate::pages::security::{FactorLine, FactorLineKind, Security, TotpForm};
+use crate::pages::totp_key::TotpKey;
 use crate::route::Route;
 
 /// An action that a form asks for.
@@ -104,12 +105,19 @@ fn codes_section(context: &RequestContext, texts: &[zeroize::Zeroizing<String>])
     }))
 }
 
+/// What a person adds to the app.
+pub(super) fn totp_key(context: &RequestContext, setup: &TotpSetup) -> TotpKey {
+    TotpKey {
+        sealed: setup.sealed.clone(),
+        address: setup.address(&context.app.core),
+        seed: setup.seed.grouped(),
+    }
+}
+
 fn setup_section(context: &RequestContext, setup: &TotpSetup, is_wrong: bool) -> FactorResult {
     FactorResult::Section(Box::new(Security {
         setup: Some(TotpForm {
-            sealed: setup.sealed.clone(),
-            address: setup.address(&context.app.core),
-            seed: setup.seed.grouped(),
+            key: totp_key(context, setup),
             is_wrong,
         }),
         href: href(context),
@@ -117,7 +125,7 @@ fn setup_section(context: &RequestContext, setup: &TotpSetup, is_wrong: bool) ->
     }))
 }
 
-/// What the section shows of these factors. Recovery codes are the last.
+/// What the section shows of these factors.
 pub(super) fn section(context: &RequestContext, live: &LiveSession, factors: &[(Uuid, Factor)]) -> Security {
     let now = context.now;
     let line = |(id, factor): &(Uuid, Factor)| FactorLine {
@@ -133,10 +141,8 @@ pub(super) fn section(context: &RequestContext, live: &LiveSession, factors: &[(
         added_at: moment(factor.added_at, now),
         last_used_at: factor.last_used_at.map(|at| moment(at, now)),
     };
-    let mut lines: Vec<_> = factors.iter().map(line).collect();
-    lines.sort_by_key(|line| matches!(line.kind, FactorLineKind::RecoveryCodes(_)));
     Security {
-        factors: lines,
+        factors: factors.iter().map(line).collect(),
         passkeys: account_passkeys::section(context, live, factors),
         href: href(context),
         ..Security::default()

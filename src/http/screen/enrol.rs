@@ -2,9 +2,10 @@
 
 use ::http::{Method, StatusCode};
 
+use super::account_factors::totp_key;
 use super::request_mail::sign_in_address;
 use super::second_factor::{finish, form};
-use super::{browser_redirect, csrf};
+use super::{browser_redirect, csrf, mark};
 use crate::flow::login::enrol;
 use crate::flow::login::second_factor::{PendingSignIn, SecondStep};
 use crate::flow::login::transaction::LoginContext;
@@ -14,7 +15,7 @@ use crate::http::cookie::Cookie;
 use crate::http::error;
 use crate::http::request::Parameters;
 use crate::http::response::{self, HttpResponse};
-use crate::pages::second_factor::{NewFactor, SecondFactor, SecondFactorProblem};
+use crate::pages::second_factor::{Enrolment, SecondFactor, SecondFactorProblem};
 use crate::route::Route;
 
 /// Shows what to set up, or checks the code of the new application.
@@ -30,7 +31,8 @@ pub(super) async fn respond(
     let Some(setup) = kept.or_else(|| enrol::draw(core, login, pending, now)) else {
         return response::redirect_303(&sign_in_address(context, login));
     };
-    let draw_page = |problem| draw(context, (login, proof), &setup, problem);
+    let user = pending.name();
+    let draw_page = |problem| draw(context, (login, proof), (user.as_str(), &setup), problem);
     if context.method() != Method::POST {
         return draw_page(None);
     }
@@ -52,7 +54,7 @@ pub(super) async fn respond(
 fn draw(
     context: &RequestContext,
     (login, proof): (&LoginContext, &str),
-    setup: &TotpSetup,
+    (user, setup): (&str, &TotpSetup),
     problem: Option<SecondFactorProblem>,
 ) -> HttpResponse {
     let cookie = context.cookie(Cookie::Browser).unwrap_or_default();
@@ -61,11 +63,12 @@ fn draw(
         transaction: login.sealed.clone(),
         proof: proof.to_owned(),
         csrf: csrf::token(cookie, &form(login)),
+        mark: login.purpose.code_request().map(|(_, client)| mark(context, client)),
+        user: user.to_owned(),
+        takes_code: true,
         is_recovery: false,
-        setup: Some(NewFactor {
-            sealed: setup.sealed.clone(),
-            address: setup.address(&context.app.core),
-            seed: setup.seed.grouped(),
+        setup: Some(Enrolment {
+            key: totp_key(context, setup),
             codes: setup.codes.iter().map(|code| code.to_string()).collect(),
         }),
         remember_days: None,

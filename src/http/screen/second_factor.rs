@@ -7,7 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::login_context::LoginRequest;
 use super::request_mail::sign_in_address;
-use super::{browser_redirect, csrf, device_cookie, enrol, login_context, passkey};
+use super::{browser_redirect, csrf, device_cookie, enrol, login_context, mark, passkey};
 use crate::flow::browser::Browser;
 use crate::flow::login::remembered_device;
 use crate::flow::login::second_factor::{self, PendingSignIn, SecondStep};
@@ -173,6 +173,7 @@ impl SecondFactorRequest<'_> {
         problem: Option<SecondFactorProblem>,
         retry_after: Option<u64>,
     ) -> HttpResponse {
+        let purpose = &self.login.purpose;
         let cookie = context.cookie(Cookie::Browser).unwrap_or_default();
         let here = address(context, &self.login.sealed, self.proof);
         let is_at_limit = problem == Some(SecondFactorProblem::Limit);
@@ -188,6 +189,9 @@ impl SecondFactorRequest<'_> {
             transaction: self.login.sealed.clone(),
             proof: self.proof.to_owned(),
             csrf: csrf::token(cookie, &form(self.login)),
+            mark: purpose.code_request().map(|(_, client)| mark(context, client)),
+            user: self.pending.name().as_str().to_owned(),
+            takes_code: self.pending.has_totp() || self.pending.has_recovery_codes(),
             is_recovery,
             setup: None,
             remember_days: remember_days(context),

@@ -32,6 +32,8 @@ macro_rules! with_factor_texts {
             pub second_factor_remember: &'static str,
             /// What the person types: a recovery code.
             pub second_factor_recovery_lead: &'static str,
+            /// What the person uses: a passkey, and nothing else.
+            pub second_factor_passkey_lead: &'static str,
             /// Label.
             pub recovery_code: &'static str,
             /// Link.
@@ -98,6 +100,8 @@ macro_rules! with_factor_texts {
             pub problem_passkey: &'static str,
             /// The browser brought no passkey.
             pub passkey_not_used: &'static str,
+            /// Shown in browsers without scripts, if a passkey is the only way.
+            pub passkey_needs_script: &'static str,
             /// Nobody has this passkey.
             pub problem_passkey_unknown: &'static str,
             /// Heading.
@@ -106,6 +110,8 @@ macro_rules! with_factor_texts {
             pub passkeys_note: &'static str,
             /// Button.
             pub passkey_add: &'static str,
+            /// After the link to add a passkey, where the application takes nothing else.
+            pub passkey_then_again: &'static str,
             /// Label.
             pub factor_name: &'static str,
             /// Button.

@@ -30,7 +30,13 @@ pub const PLACE: &str = "{}";
 pub const PLACE_OPTIONAL: [&str; 1] = ["problem_too_long"];
 
 /// Texts that have a form for each kind of number, separated by `|`: see [`super::moment`].
-pub const PLURAL: [&str; 4] = ["minutes_ago", "hours_ago", "days_ago", "problem_throttled_wait"];
+pub const PLURAL: [&str; 5] = [
+    "minutes_ago",
+    "hours_ago",
+    "days_ago",
+    "problem_throttled_wait",
+    "second_factor_remember",
+];
 
 with_factor_texts! { texts! {
     /// Heading and button of the sign-in page.
