@@ -107,7 +107,9 @@ pub(in crate::admin) fn check(provider: &Provider, faults: &mut Vec<Fault>) {
         ("mfa_amr", &provider.mfa_amr),
         ("mfa_acr", &provider.mfa_acr),
     ] {
-        values.iter().for_each(|value| check_text(faults, field, value));
+        for value in values {
+            check_text(faults, field, value);
+        }
     }
     if !(1..=Provider::LONGEST_AGE).contains(&provider.max_age) {
         faults.push(FaultCode::Invalid.at(["max_age"], "max age is 1 second to 7 days"));

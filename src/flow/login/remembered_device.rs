@@ -80,9 +80,9 @@ fn new_mark(user: &User, factors: &[(Uuid, Factor)], at: Timestamp) -> [u8; LEN]
         .map(PasswordHash::fingerprint)
         .unwrap_or_default()
         .to_vec();
-    factors
-        .iter()
-        .for_each(|(id, _)| bound.extend_from_slice(id.as_bytes()));
+    for (id, _) in factors {
+        bound.extend_from_slice(id.as_bytes());
+    }
     let digest = digest::digest(&digest::SHA256, &bound);
     let fields = [
         user.uuid.as_bytes().as_slice(),
@@ -90,9 +90,9 @@ fn new_mark(user: &User, factors: &[(Uuid, Factor)], at: Timestamp) -> [u8; LEN]
         digest.as_ref(),
     ];
     let mut mark = [0; LEN];
-    mark.iter_mut()
-        .zip(fields.concat())
-        .for_each(|(to, byte)| *to = byte);
+    for (to, byte) in mark.iter_mut().zip(fields.concat()) {
+        *to = byte;
+    }
     mark
 }
 

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use super::remembered_device::RememberedUsers;
 use super::session::{AuthenticationEvent, LiveSession};
 use super::start_session::{Identify, SessionStart, start_session};
 use super::transaction::{BrowserRedirect, Destination, LoginContext};
@@ -27,11 +28,13 @@ use uuid::Uuid;
 /// Whether the user has to answer a second step after this event, or has to set one up.
 ///
 /// A provider decides about the users who came from it, unless the operator or the sign-in requires a second factor. If two
-/// factors are required, a passkey answers the second step too.
+/// factors are required, a passkey answers the second step too. A remembered browser skips it, unless the sign-in requires
+/// a second factor.
 pub(super) fn is_required(
     snapshot: &dyn Snapshot,
     user: &User,
-    (purpose, rule): (&ResolvedPurpose, SecondFactorRule),
+    purpose: &ResolvedPurpose,
+    (rule, remembered): (SecondFactorRule, &RememberedUsers),
     event: &AuthenticationEvent,
 ) -> Result<bool, StoreError> {
     let (is_asked, is_ruled) = match &event.factor {
@@ -42,13 +45,17 @@ pub(super) fn is_required(
         ),
         AuthenticationMethod::Passkey { .. } | AuthenticationMethod::Anonymous => return Ok(false),
     };
-    if event.second_factor.is_some() || is_ruled || purpose.has_user_enrol() {
-        return Ok(event.second_factor.is_none());
+    if event.second_factor.is_some() {
+        return Ok(false);
     }
     let factors = factors::of_user(snapshot, user.uuid)?;
     let is_demanded = purpose.required_level() >= Some(AuthenticationLevel::TwoFactors);
-    Ok(is_asked && answers_second_step(&factors)
-        || is_demanded && can_use_passkey(&factors, user, purpose.accepts_passkeys()))
+    let is_required = is_ruled
+        || purpose.has_user_enrol()
+        || is_asked && answers_second_step(&factors)
+        || is_demanded && can_use_passkey(&factors, user, purpose.accepts_passkeys());
+    let may_skip = !purpose.requires_second_factor();
+    Ok(is_required && !(may_skip && remembered.includes(snapshot, user)?))
 }
 
 /// Whether one of the factors is an app or recovery codes.

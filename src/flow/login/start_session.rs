@@ -55,7 +55,7 @@ pub(in crate::flow) type Identify = Box<dyn Fn(&mut dyn Tx) -> Result<Option<Ide
 /// The result of starting a session.
 pub(in crate::flow) enum SessionStart {
     /// It has started.
-    Started(StartedSession),
+    Started(Box<StartedSession>),
     /// No session has started. The browser goes to the page for the second step, or to the client with a refusal.
     Redirected {
         /// Where it goes.
@@ -82,7 +82,7 @@ pub(in crate::flow) struct StartedSession {
 /// The result of the transaction.
 enum Written {
     Session(Box<WrittenSession>),
-    SecondStep(Identified),
+    SecondStep(Box<Identified>),
     NoUser,
     Refused(Box<RefusedRequest>),
     Error(LoginTransactionError),
@@ -140,15 +140,12 @@ pub(in crate::flow) async fn start_session(
             };
             identified.was_anonymous =
                 record.note_account(transaction.purpose.anonymous(), identified.user.uuid);
-            let rule = policy.accounts.second_factor;
-            let may_skip = !purpose.requires_second_factor();
-            if second_factor::is_required(&*tx, &identified.user, (&purpose, rule), &event)?
-                && !(may_skip && remembered.includes(&*tx, &identified.user)?)
-            {
+            let rule = (policy.accounts.second_factor, &remembered);
+            if second_factor::is_required(&*tx, &identified.user, &purpose, rule, &event)? {
                 if identified.was_anonymous {
                     LOGIN_RECORDS.put(tx, &transaction.id, &record)?;
                 }
-                return Ok(Written::SecondStep(identified));
+                return Ok(Written::SecondStep(Box::new(identified)));
             }
             event.notice.iter().try_for_each(|notice| notice.put(tx))?;
             let previous = session::presented(&*tx, browser.session.as_ref())?;
@@ -180,7 +177,7 @@ pub(in crate::flow) async fn start_session(
         Written::Session(written) => *written,
         Written::SecondStep(identified) => {
             let redirect = second_factor::ask(core, login, &proven, &identified.user, now)?;
-            let user = Some(record_identified(core, login, identified, &proven, now).uuid);
+            let user = Some(record_identified(core, login, *identified, &proven, now).uuid);
             return Ok(SessionStart::Redirected { redirect, user });
         }
         Written::NoUser => return Ok(SessionStart::NoUser),
@@ -201,11 +198,11 @@ pub(in crate::flow) async fn start_session(
         binding: None,
         session: Some(drawn.cookie(written.session)),
     };
-    Ok(SessionStart::Started(StartedSession {
+    Ok(SessionStart::Started(Box::new(StartedSession {
         redirect,
         session: written.session,
         user,
-    }))
+    })))
 }
 
 /// Records in the audit log how the user was identified, after the commit.

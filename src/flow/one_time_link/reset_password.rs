@@ -81,7 +81,9 @@ pub(super) async fn reset_password(
     let started = match start_session(core, browser, login, event, now, identify).await? {
         SessionStart::Started(started) => started,
         SessionStart::Redirected { redirect, user } => {
-            user.into_iter().for_each(|user| record(user, None));
+            if let Some(user) = user {
+                record(user, None);
+            }
             return Ok(RedeemResult::Redirected(redirect));
         }
         SessionStart::NoUser => return Ok(RedeemResult::LinkVoid),
