@@ -117,7 +117,7 @@
 //! the challenge as used. The page of the second step has such a form too: there the user is known, and must be the same.
 //!
 //! After a password, [`flow::login::passkey_offer`] may let the sign-in wait at a page that offers a passkey. The session
-//! has begun by then, and the code is issued when the user has answered, as after the page for consent.
+//! has begun before this page. The code is issued when the user has answered, as after the page for consent.
 //!
 //! A client may show a certificate (RFC 8705), at a listener of its own. `net` asks for it and verifies that the client
 //! has the key. Each request gets the chain, and [`oauth::client_auth`] decides by the record of the client whether the

@@ -68,7 +68,7 @@ kinds! {
     RecoveryCode "idsvc_rc_" 0;
     /// A password hash from a file. Only its digest is kept after the password is changed.
     DeclaredHash "idsvc_ph_" 0;
-    /// The seed of an authenticator application from a file. Its digest stays if the user removes the application.
+    /// The seed of an authenticator app from a file. Its digest stays if the user removes the app.
     DeclaredSeed "idsvc_ts_" 0;
 }
 

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use self::files::EventReader;
 use self::filter::Filter;
 use super::admin_connection::{AdminConnector, unexpected};
-use super::output::{CliError, Output, moment};
+use super::output::{CliError, Output, counted, moment};
 use super::progress::Progress;
 use super::terminal_text::printable;
 use crate::clock::{Clock, Timestamp};
@@ -184,12 +184,6 @@ pub fn run(request: Events, connector: &AdminConnector<'_>, output: &mut Output<
         }
     }
     Ok(())
-}
-
-/// A number of things, as in `2 lines`.
-fn counted(number: u64, what: &str) -> String {
-    let ending = if number == 1 { "" } else { "s" };
-    format!("{number} {what}{ending}")
 }
 
 fn count(reader: &mut EventReader, filter: &Filter) -> io::Result<usize> {

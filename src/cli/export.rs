@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Map, Value};
 
 use super::admin_connection::{AdminConnector, Records};
-use super::output::{CliError, JsonArray, Output};
+use super::output::{CliError, JsonArray, Output, counted};
 use crate::admin::apply::{Exported, NotExported};
 use crate::admin::client::ClientView;
 use crate::control::protocol::Command;
@@ -85,16 +85,19 @@ fn warn_of_left_out(not_exported: &NotExported, output: &mut Output<'_>) {
             not_exported.from_devices,
             "anonymous users that got a name or a password",
         ),
-        (
-            not_exported.with_factors,
-            "users' sets of factors (authenticator apps, passkeys, recovery codes)",
-        ),
     ] {
         if count > 0 {
             output.say(&format!(
                 "warning: left out, because a file cannot hold them: {count} {what}"
             ));
         }
+    }
+    if not_exported.with_factors > 0 {
+        let users = counted(not_exported.with_factors, "user");
+        let what = "authenticator apps, passkeys and recovery codes";
+        output.say(&format!(
+            "warning: left out, because a file cannot hold them: {what} of {users}"
+        ));
     }
 }
 

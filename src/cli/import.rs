@@ -403,7 +403,9 @@ fn show(done: &Total, is_dry_run: bool, output: &mut Output<'_>) -> Result<(), C
         output.hint("The users keep their passwords. Each is hashed again at the first sign-in.");
     }
     if authenticator_apps > 0 {
-        output.hint("The users keep their authenticator apps. They get recovery codes on the account page.");
+        output.hint(
+            "The users keep their authenticator apps. Tell them to make recovery codes on the account page.",
+        );
     }
     Ok(())
 }

@@ -296,6 +296,12 @@ impl JsonArray {
     }
 }
 
+/// A number of things, as in `2 lines`.
+pub fn counted(number: u64, what: &str) -> String {
+    let ending = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{ending}")
+}
+
 /// A time as in RFC 3339, in UTC.
 pub fn moment(moment: Timestamp) -> String {
     moment.rfc3339()

@@ -1,7 +1,7 @@
 //! Runs `idsvc user factors` and `idsvc user reset --factors`.
 
 use super::admin_connection::{AdminConnector, unexpected};
-use super::output::{CliError, Output, moment};
+use super::output::{CliError, Output, counted, moment};
 use crate::admin::user::{FactorView, UserFactors, UserView};
 use crate::control::protocol::{Command, Reply};
 use crate::store::records::FailedPasswords;
@@ -38,8 +38,9 @@ pub(super) fn reset(
         if output.json {
             return output.document(&removed);
         }
-        let (account_id, count) = (&removed.account_id, removed.factors.len());
-        output.line(&format!("removed from user {account_id}: {count} factors"))?;
+        let count = removed.factors.len().try_into().unwrap_or(u64::MAX);
+        let (account_id, factors) = (&removed.account_id, counted(count, "factor"));
+        output.line(&format!("removed from user {account_id}: {factors}"))?;
         output.hint("The password stays. Sessions stay too; idsvc session revoke --user ends them.");
         Ok(())
     })
@@ -54,7 +55,12 @@ fn read(reply: Reply) -> Result<UserFactors, CliError> {
 
 /// A factor in a line.
 pub(super) fn words(factor: &FactorView) -> String {
-    let mut words = vec![factor.kind.clone()];
+    let kind = match factor.kind.as_str() {
+        "totp" => "authenticator app",
+        "recovery_codes" => "recovery codes",
+        kind => kind,
+    };
+    let mut words = vec![kind.to_owned()];
     if !factor.name.is_empty() {
         words.push(format!("{:?}", factor.name));
     }

@@ -28,8 +28,8 @@ pub(super) const REMEMBER_DEVICE: Setting = setting(
     ),
     Some(r#""off""#),
     r#""30d""#,
-    "How long a user may ask not to answer the second step again in a browser, in whole days, or off. A sign-in there has acr\n\
-     1. A demand for two factors by an application, or by client --acr, asks for the second step all the same.",
+    "For how many whole days a browser is not asked for the second step again, if the user checks the box there; off for\n\
+     never. Such a sign-in has acr 1. If an application or client --acr demands two factors, the second step is asked for.",
 );
 
 /// Who has to have a second factor.

@@ -27,7 +27,7 @@ pub struct Factor {
 pub enum FactorKind {
     /// A passkey (`WebAuthn` Level 3). A sign-in with it is complete by itself.
     Passkey(Passkey),
-    /// An application that makes codes (RFC 6238).
+    /// An authenticator app, which makes codes (RFC 6238).
     Totp(Totp),
     /// Recovery codes on paper.
     RecoveryCodes(RecoveryCodes),
@@ -85,7 +85,7 @@ pub struct Passkey {
     pub transports: Vec<String>,
 }
 
-/// The seed that a user's application makes codes from.
+/// The seed that a user's authenticator app makes codes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totp {
     /// The seed, sealed with [`Totp::context`], base64url.
@@ -113,7 +113,7 @@ pub struct RecoveryCodes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SecondFactor {
-    /// A code of an application (RFC 6238).
+    /// A code of an authenticator app (RFC 6238).
     Totp,
     /// A recovery code.
     RecoveryCode,

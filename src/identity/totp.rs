@@ -1,6 +1,6 @@
-//! Codes of an authenticator application: TOTP (RFC 6238) with SHA-1, six digits and steps of 30 seconds.
+//! Codes of an authenticator app: TOTP (RFC 6238) with SHA-1, six digits and steps of 30 seconds.
 //!
-//! These are the values that every application knows. Several ignore others, and would show wrong codes.
+//! Every app knows these values. Several apps ignore other values, and would show wrong codes.
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use ring::hmac;
@@ -14,7 +14,7 @@ const STEP: u64 = 30;
 const DIGITS: usize = 6;
 const BASE32: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
-/// The secret that a user's application and the service share.
+/// The secret that a user's app and the service share.
 #[derive(Clone)]
 pub struct TotpSeed(Zeroizing<Vec<u8>>);
 
@@ -22,7 +22,7 @@ impl TotpSeed {
     /// The bytes of a new seed: 160 bits, as RFC 4226 section 4 recommends.
     pub const LEN: usize = 20;
 
-    /// A seed of these bytes. `None` if there are fewer than 10, which is the least that applications make, or more than
+    /// A seed of these bytes. `None` if there are fewer than 10, which is the least that apps make, or more than
     /// 64, the block of the hash function.
     pub fn new(bytes: &[u8]) -> Option<Self> {
         let fits = (10..=64).contains(&bytes.len());
@@ -75,14 +75,14 @@ impl TotpSeed {
         Some(bytes)
     }
 
-    /// The same in groups of four.
+    /// The seed in base32, in groups of four letters.
     pub fn grouped(&self) -> String {
         let text = self.base32();
         let groups: Vec<_> = text.as_bytes().chunks(4).map(String::from_utf8_lossy).collect();
         groups.join(" ")
     }
 
-    /// The address that a QR code has in it. Applications show `issuer` and `account`.
+    /// The address that a QR code has in it. Apps show `issuer` and `account`.
     pub fn address(&self, issuer: &str, account: &str) -> Zeroizing<String> {
         let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
         let (issuer, account) = (encoded(issuer), encoded(account));

@@ -1,4 +1,4 @@
-//! Authenticator applications in the exports of other systems.
+//! Authenticator apps in the exports of other systems.
 //!
 //! No message has a part of a seed in it, so the errors of serde are not passed on.
 
@@ -10,7 +10,7 @@ use super::TotpSeed;
 use super::factor::factor_name;
 use crate::password::embedded_object;
 
-/// An authenticator application of an export.
+/// An authenticator app of an export.
 #[derive(Clone)]
 pub struct ExportedTotp {
     /// The seed.
@@ -19,7 +19,7 @@ pub struct ExportedTotp {
     pub name: String,
 }
 
-/// Why an application of an export is not taken.
+/// Why an app of an export is not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TotpExportError {
     /// The service cannot check its codes.
@@ -33,7 +33,7 @@ pub enum TotpExportError {
 use TotpExportError::{Malformed, Unsupported};
 
 impl ExportedTotp {
-    /// Reads an application: an object that names its origin, `{"keycloak": {…}}` or `{"authentik": {…}}`.
+    /// Reads an authenticator app: an object that names its origin, `{"keycloak": {…}}` or `{"authentik": {…}}`.
     pub fn read(value: &Value) -> Result<Self, TotpExportError> {
         let members = value.as_object().filter(|members| members.len() == 1);
         match members.and_then(|members| members.iter().next()) {
@@ -65,7 +65,7 @@ fn keycloak(credential: &Value) -> Result<ExportedTotp, TotpExportError> {
     let data: KeycloakData = serde_json::from_value(data).map_err(|_| MALFORMED)?;
     if data.sub_type != "totp" {
         return Err(Unsupported(format!(
-            "its codes are of the type {:?}, and the service checks those of the time (totp)",
+            "its codes are of the type {:?}, and the service checks time-based codes (totp)",
             data.sub_type
         )));
     }
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn an_application_whose_codes_cannot_be_checked_is_not_taken() {
+    fn an_app_whose_codes_cannot_be_checked_is_not_taken() {
         let data = |name: &str, value: Value| of_keycloak(|_, data| data[name] = value);
         for (value, reason) in [
             (data("subType", "hotp".into()), "hotp"),
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_application_is_refused_without_its_seed_in_the_message() {
+    fn what_is_no_app_is_refused_without_its_seed_in_the_message() {
         let wrong = |name: &str, value: &str| json!({"keycloak": {name: value}});
         for value in [
             json!("GEZDGNBVGY3TQOJQ"),

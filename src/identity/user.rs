@@ -53,7 +53,7 @@ pub struct User {
     /// The digest of the hash that a file last set. The password may have changed since.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub declared_hash: Option<Digest<DeclaredHash>>,
-    /// The digests of the seeds of authenticator applications that files brought. The user may have removed them since.
+    /// The digests of the seeds of authenticator apps that files brought. The user may have removed them since.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub declared_seeds: Vec<Digest<DeclaredSeed>>,
     /// The accounts of the user at upstream providers.

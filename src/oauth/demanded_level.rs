@@ -11,9 +11,9 @@ pub(super) fn required_level(request: &AuthorizationRequest, client: &Client) ->
     request.required_level.max(client.acr)
 }
 
-/// Whether a user without a second factor sets one up in the sign-in, because the operator demands two factors for the
+/// Whether the sign-in lets a user without a second factor set one up, because the operator demands two factors for the
 /// client.
-pub(super) fn has_user_enrol(request: &AuthorizationRequest, client: &Client) -> bool {
+pub(super) fn lets_user_enrol(request: &AuthorizationRequest, client: &Client) -> bool {
     let two = Some(AuthenticationLevel::TwoFactors);
     client.acr == two && required_level(request, client) == two
 }
@@ -41,11 +41,10 @@ impl ResolvedPurpose {
         }
     }
 
-    /// Whether a user without a second factor sets one up in the sign-in, because the operator demands two factors for the
-    /// client.
-    pub fn has_user_enrol(&self) -> bool {
+    /// As the function `lets_user_enrol`. It is false for a sign-in to the account page.
+    pub fn lets_user_enrol(&self) -> bool {
         match self {
-            Self::Code { request, client } => has_user_enrol(request, client),
+            Self::Code { request, client } => lets_user_enrol(request, client),
             Self::Account(_) => false,
         }
     }

@@ -102,7 +102,7 @@ impl<T: Plain> Field for T {
     }
 }
 
-/// Whether a value is left out of rows, which older ones lack.
+/// Whether a value is the default. Such a value is not written, as in rows from before the field existed.
 pub fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

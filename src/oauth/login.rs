@@ -15,7 +15,7 @@ use crate::oauth::client::Client;
 use crate::oauth::code::Authorization;
 use crate::oauth::confirmation::Confirmation;
 use crate::oauth::consent;
-use crate::oauth::demanded_level::{has_user_enrol, required_level};
+use crate::oauth::demanded_level::{lets_user_enrol, required_level};
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::pkce::CodeChallenge;
 use crate::oauth::scope::Scope;
@@ -438,7 +438,7 @@ fn next_step_to_code(
         };
     }
     if session.level() < required_level(request, client) {
-        return if !signed_in.has_second_factor && has_user_enrol(request, client) {
+        return if !signed_in.has_second_factor && lets_user_enrol(request, client) {
             sign_in_or_refuse("the user has to set up a second factor")
         } else if !signed_in.has_second_factor {
             refuse(

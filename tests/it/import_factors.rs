@@ -296,7 +296,7 @@ fn a_state_file_has_no_factors_and_takes_none_away() {
     let without_codes = "advice  users factors: of 2 users who may sign in, 1 have an authenticator app, 0 a passkey, 1 neither. 1 of those";
     assert!(doctor(&service).contains(without_codes), "{}", doctor(&service));
     let exported = service.run(&["export", "--with-hashes"]);
-    let warning = "warning: left out, because a file cannot hold them: 1 users' sets of factors";
+    let warning = "warning: left out, because a file cannot hold them: authenticator apps, passkeys and recovery codes of 1 user";
     assert!(said(&exported).contains(warning), "{}", said(&exported));
     fs::write(service.folder.path().join("state.toml"), &exported.stdout).unwrap();
     let again = service.json(&["apply", "-f", "state.toml", "--json"]);

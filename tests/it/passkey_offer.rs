@@ -234,7 +234,7 @@ async fn a_refused_passkey_is_told_and_a_page_that_is_open_for_long_goes_on() {
 }
 
 #[tokio::test]
-async fn a_user_who_signs_out_meanwhile_signs_in_again() {
+async fn a_user_who_signs_out_while_a_passkey_is_offered_signs_in_again() {
     let (server, acme, alice) = scene().await;
     let page = offered(&alice, &acme).await;
     let (_, form) = creation(&page, &alice);

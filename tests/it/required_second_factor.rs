@@ -145,7 +145,7 @@ async fn a_user_with_a_passkey_is_asked_for_it_and_sets_nothing_up() {
 }
 
 #[tokio::test]
-async fn a_passkey_that_is_added_meanwhile_ends_the_enrolment() {
+async fn a_passkey_that_is_added_during_the_enrolment_ends_it() {
     let (server, acme, alice) = scene().await;
     let page = half(&alice, &acme).await;
     let app = App::of(&page);

@@ -60,7 +60,7 @@ pub struct BadLine {
     pub faults: Vec<Fault>,
 }
 
-/// An authenticator application that is left out.
+/// An authenticator app that is left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOutApp {
     /// The line that has it.
@@ -82,9 +82,9 @@ pub struct Imported {
     pub unchanged: u64,
     /// Users that are new and have a password.
     pub passwords: u64,
-    /// Authenticator applications that are new.
+    /// Authenticator apps that are new.
     pub authenticator_apps: u64,
-    /// Authenticator applications that are left out. Their users are imported without them.
+    /// Authenticator apps that are left out. Their users are imported without them.
     pub left_out: Vec<LeftOutApp>,
     /// Bad lines. If there are any and they are not to be skipped, nothing was stored.
     pub bad: Vec<BadLine>,

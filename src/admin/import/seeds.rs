@@ -1,4 +1,4 @@
-//! The authenticator applications of a line.
+//! The authenticator apps of a line.
 
 use serde_json::Value;
 use uuid::Uuid;
@@ -16,13 +16,13 @@ use crate::store::engine::{Snapshot, Tx};
 /// The most factors of a user after an import: there is room left for recovery codes.
 const MOST: usize = MAX_PER_USER - 1;
 
-/// The applications of a line.
+/// The apps of a line.
 #[derive(Clone, Default)]
 pub(super) struct LineSeeds {
     apps: Vec<ExportedTotp>,
     /// Why others are left out.
     unsupported: Vec<String>,
-    /// The factors of the applications, sealed for this user.
+    /// The factors of the apps, sealed for this user.
     sealed: Option<(Uuid, Vec<(Uuid, Factor)>)>,
 }
 
@@ -46,7 +46,7 @@ impl LineSeeds {
         Ok(seeds)
     }
 
-    /// Records in `user` the applications that are new, and decides which factors are added.
+    /// Records in `user` the apps that are new, and decides which factors are added.
     pub(super) fn take(
         &self,
         line: u64,
@@ -85,7 +85,7 @@ impl LineSeeds {
     }
 }
 
-/// The applications of a line that are added.
+/// The apps of a line that are added.
 #[derive(Default)]
 pub(super) struct TakenSeeds {
     user: Uuid,

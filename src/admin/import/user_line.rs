@@ -52,7 +52,7 @@ pub struct UserLine {
     pub groups: Option<Vec<String>>,
     /// The password's hash, as [`PasswordHash::import`] reads it.
     pub password_hash: Option<Value>,
-    /// The authenticator applications, as [`ExportedTotp::read`](crate::identity::ExportedTotp::read) reads each.
+    /// The authenticator apps, as [`ExportedTotp::read`](crate::identity::ExportedTotp::read) reads each.
     ///
     /// The type allows every value: an error of serde would have the seed in its message.
     pub totp: Value,

@@ -77,6 +77,7 @@ pub fn factors(admin: Admin<'_>, who: &str) -> AdminResult<UserFactors> {
 }
 
 /// Removes all factors of a user, who gets a notice. Then one step is enough to sign in, until the user adds a factor.
+/// Where a second factor is required, the next sign-in sets one up.
 pub async fn reset_factors(admin: Admin<'_>, who: String) -> AdminResult<UserFactors> {
     let (core, now) = (admin.core, admin.core.clock.now());
     let user = core.store.read(|snapshot| find(snapshot, &who))??;

@@ -124,7 +124,7 @@ async fn try_change(
             let new = NewSession {
                 user: user.uuid,
                 event: AuthenticationEvent {
-                    // The password does not make an old second step recent, nor the one at a provider its own.
+                    // Neither an old second step nor that of a provider counts for the new session.
                     second_factor: live
                         .session
                         .second_factor

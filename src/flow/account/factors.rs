@@ -69,7 +69,7 @@ fn setup_context(live: &LiveSession) -> String {
     format!("factors/{}/totp_setup/{}", live.user.uuid, live.id)
 }
 
-/// Adds the application whose code was typed. The session counts as one with two factors from then on.
+/// Adds the authenticator app whose code was typed. The session counts as one with two factors from then on.
 pub async fn confirm_totp(
     core: &Core,
     browser: &Browser,

@@ -37,7 +37,7 @@ fn context(login: &LoginContext, pending: &PendingSignIn) -> String {
     )
 }
 
-/// Checks a code of the new application. If it is right, the factors are stored and the session begins, in one
+/// Checks a code of the new authenticator app. If it is right, the factors are stored and the session begins, in one
 /// transaction.
 pub async fn enrol(
     core: &Core,

@@ -51,7 +51,7 @@ pub(super) fn is_required(
     let factors = factors::of_user(snapshot, user.uuid)?;
     let is_demanded = purpose.required_level() >= Some(AuthenticationLevel::TwoFactors);
     let is_required = is_ruled
-        || purpose.has_user_enrol()
+        || purpose.lets_user_enrol()
         || is_asked && answers_second_step(&factors)
         || is_demanded && can_use_passkey(&factors, user, purpose.accepts_passkeys());
     let may_skip = !purpose.requires_second_factor();

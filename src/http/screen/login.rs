@@ -129,7 +129,7 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
         password: Zeroizing::new(password.to_owned()),
         from: context.client_address(),
         sends_notice: false,
-        takes_passkey_offer: passkey_offer::is_taken(context, &parameters),
+        takes_passkey_offer: passkey_offer::may_follow(context, &parameters),
     };
     sign_in_with_password(context, &browser, &login, credentials, username).await
 }

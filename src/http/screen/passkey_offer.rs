@@ -32,8 +32,8 @@ pub(super) fn may_be_made(context: &RequestContext) -> bool {
     context.app.core.policy.offers_passkeys() && context.cookie(Cookie::PasskeyOffer).is_none()
 }
 
-/// Whether a passkey may be offered after the sign-in with this form.
-pub(super) fn is_taken(context: &RequestContext, form: &Parameters) -> bool {
+/// Whether an offer may follow the sign-in with this form.
+pub(super) fn may_follow(context: &RequestContext, form: &Parameters) -> bool {
     form.get(FIELD) == Some("1") && may_be_made(context)
 }
 

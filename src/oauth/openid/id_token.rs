@@ -40,8 +40,8 @@ described! {
         pub sid: Option<Uuid>,
         /// How the user signed in (RFC 8176): `["pwd"]` with a password, `["otp"]` by a mail, `["fed"]` at a provider,
         /// `["hwk", "user", "mfa"]` with a passkey of a security key, `["swk", "user", "mfa"]` with one that is synced. With a
-        /// code of an authenticator app or a recovery code as the second step, `otp` and `mfa` follow. Absent for an
-        /// anonymous user.
+        /// code of an authenticator app or a recovery code as the second step, `otp` and `mfa` follow. At a provider that
+        /// is trusted for it, `mfa` follows. Absent for an anonymous user.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub amr: Vec<&'a str>,
         /// How surely the user was authenticated: `1` by one factor, `2` by two, `phr` with a passkey, which
