@@ -28,10 +28,13 @@ pub fn of_user(snapshot: &dyn Snapshot, user: Uuid) -> Result<Vec<(Uuid, Factor)
 /// Whether the user has a factor that answers the second step of a sign-in. Recovery codes that are used up count: a
 /// thief who used the last one does not switch the second step off.
 pub fn has_second_factor(snapshot: &dyn Snapshot, user: Uuid) -> Result<bool, StoreError> {
-    let factors = of_user(snapshot, user)?;
-    Ok(factors
-        .iter()
-        .any(|(_, factor)| factor.kind.second_factor().is_some()))
+    Ok(answer_second_step(&of_user(snapshot, user)?))
+}
+
+/// Whether one of these factors is an app or recovery codes.
+pub fn answer_second_step(factors: &[(Uuid, Factor)]) -> bool {
+    let mut factors = factors.iter();
+    factors.any(|(_, factor)| factor.kind.second_factor().is_some())
 }
 
 /// Adds a factor. Returns whether there was room.
@@ -129,8 +132,8 @@ pub struct FactorSummary {
     pub passkey: u64,
     /// Those with neither.
     pub neither: u64,
-    /// Those with an authenticator app, and without an unused recovery code.
-    pub without_codes: u64,
+    /// Those who have neither a passkey nor an unused recovery code beside the authenticator app.
+    pub only_totp: u64,
 }
 
 /// Reads all users and their factors.
@@ -152,7 +155,7 @@ pub fn summary(snapshot: &dyn Snapshot) -> Result<FactorSummary, StoreError> {
         summary.totp += u64::from(has_totp);
         summary.passkey += u64::from(has_passkey);
         summary.neither += u64::from(!has_totp && !has_passkey);
-        summary.without_codes += u64::from(has_totp && !has_codes);
+        summary.only_totp += u64::from(has_totp && !has_codes && !has_passkey);
         Ok(ControlFlow::Continue(()))
     })?;
     Ok(summary)

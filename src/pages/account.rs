@@ -35,6 +35,8 @@ pub struct Account {
     pub max_bytes: usize,
     /// The user's sessions, this browser's first.
     pub sessions: Vec<SessionLine>,
+    /// Whether browsers without a session may be remembered, so that the user can always sign them out.
+    pub remembers_browsers: bool,
     /// The applications with access to the account.
     pub applications: Vec<ApplicationLine>,
     /// The languages to choose from: tag and own name.
@@ -185,7 +187,7 @@ impl Account {
     }
 
     fn has_other_sessions(&self) -> bool {
-        self.sessions.iter().any(|session| !session.is_current)
+        self.remembers_browsers || self.sessions.iter().any(|session| !session.is_current)
     }
 
     fn sessions(&self, text: &Text<'_>) -> Markup {

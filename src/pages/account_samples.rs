@@ -53,6 +53,7 @@ impl Account {
             notice: None,
             min_length: Some(8),
             max_bytes: 512,
+            remembers_browsers: false,
             sessions: vec![
                 session("0199f3a2-7c41", Some("Firefox (Linux)"), "198.51.100.7", true),
                 session("0199e1c0-10b8", Some("Safari (iOS)"), "2001:db8::17", false),

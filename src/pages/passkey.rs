@@ -45,7 +45,11 @@ impl PasskeyRequest {
     /// Draws the form. `fields` are the hidden fields of the page's forms.
     /// `is_only_way` says whether the page takes nothing else.
     pub(super) fn draw(&self, action: &str, fields: &Markup, is_only_way: bool, text: &Text<'_>) -> Markup {
-        let class = if is_only_way { "button" } else { "button button-quiet" };
+        let class = if is_only_way {
+            "button"
+        } else {
+            "button button-quiet"
+        };
         html! {
             @if is_only_way { noscript { p.problem { (text.passkey_needs_script) } } }
             form.stack.passkey method="post" action=(action) hidden data-optional[!is_only_way] data-passkey="get" data-rp-id=(self.rp_id)

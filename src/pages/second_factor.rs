@@ -294,6 +294,8 @@ impl Page for SecondFactor {
     fn address(&self) -> Option<PageAddress<'_>> {
         let mut parameters = vec![("transaction", self.transaction.as_str()), ("proof", &self.proof)];
         parameters.extend(self.is_recovery.then_some(("recovery", "1")));
+        let setup = self.setup.as_ref();
+        parameters.extend(setup.map(|setup| ("setup", setup.key.sealed.as_str())));
         Some(PageAddress {
             path: &self.action,
             parameters,

@@ -213,7 +213,7 @@ async fn signing_out_elsewhere_forgets_every_browser() {
 }
 
 #[tokio::test]
-async fn a_mark_counts_only_as_the_service_made_it_and_while_it_is_allowed() {
+async fn a_mark_counts_only_as_the_service_made_it() {
     let (server, acme, alice, app) = scene().await;
     let browser = alice.browser();
     remembered(&server, &acme, &browser, &app).await;

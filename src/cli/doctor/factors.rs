@@ -10,18 +10,18 @@ pub(super) fn examine(summary: &FactorSummary) -> Finding {
         totp,
         passkey,
         neither,
-        without_codes,
+        only_totp,
     } = summary;
     let message = format!(
         "of {users} users who may sign in, {totp} have an authenticator app, {passkey} a passkey, {neither} neither"
     );
     let good = Finding::good("users", "factors", &message);
-    if *without_codes == 0 {
+    if *only_totp == 0 {
         return good;
     }
     let remedy = "tell them to make new recovery codes at /account/security. idsvc user reset WHO --factors helps one who lost the phone";
     let message = format!(
-        "{message}. {without_codes} of those with an authenticator app have no recovery code: they cannot sign in without it"
+        "{message}. {only_totp} of those with an authenticator app have neither a passkey nor a recovery code: without the app they cannot sign in"
     );
     Finding { message, ..good }.at_level(Level::Advice, remedy)
 }
@@ -31,13 +31,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn users_without_recovery_codes_are_an_advice() {
+    fn users_with_nothing_but_an_app_are_an_advice() {
         let summary = FactorSummary {
             users: 9,
             totp: 4,
             passkey: 3,
             neither: 2,
-            without_codes: 0,
+            only_totp: 0,
         };
         let finding = examine(&summary);
         assert_eq!((finding.level, &finding.remedy), (Level::Good, &None));
@@ -46,7 +46,7 @@ mod tests {
             "of 9 users who may sign in, 4 have an authenticator app, 3 a passkey, 2 neither"
         );
         let finding = examine(&FactorSummary {
-            without_codes: 1,
+            only_totp: 1,
             ..summary
         });
         assert_eq!(finding.level, Level::Advice);

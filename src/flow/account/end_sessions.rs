@@ -37,6 +37,7 @@ pub async fn end_sessions(
             }
             SessionsToEnd::One(id) => match SESSIONS.get(&*tx, &id)? {
                 Some(session) if session.user == user => {
+                    remembered_device::forget(tx, user, now)?;
                     session::end(tx, id, &session, now)?;
                     vec![(id, session)]
                 }

@@ -1,7 +1,7 @@
 //! A user adds and removes factors.
 //!
-//! Both need a recent sign-in. If the user has a second factor already, the sign-in must have used it: otherwise a thief of
-//! the password could replace the factors.
+//! Both need a recent sign-in. If the user had a factor before this sign-in, the sign-in must have used two: otherwise a
+//! thief of the password could replace the factors.
 
 use uuid::Uuid;
 use zeroize::Zeroizing;
@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 use super::{ActionResult, act_in_recent_session};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
-use crate::flow::factors::{self, has_second_factor};
+use crate::flow::factors;
 use crate::flow::login::session;
 use crate::flow::login::session::LiveSession;
 use crate::flow::notice::DrawnNotice;
@@ -37,8 +37,14 @@ pub enum TotpConfirmation {
 
 /// Whether a session may change the factors of its user.
 pub fn may_change(snapshot: &dyn Snapshot, live: &LiveSession, now: Timestamp) -> Result<bool, StoreError> {
-    let has_used_two = live.session.level() >= Some(AuthenticationLevel::TwoFactors);
-    Ok(live.session.is_fresh(now) && (has_used_two || !has_second_factor(snapshot, live.user.uuid)?))
+    if live.session.level() >= Some(AuthenticationLevel::TwoFactors) {
+        return Ok(live.session.is_fresh(now));
+    }
+    let factors = factors::of_user(snapshot, live.user.uuid)?;
+    let had_passkey = factors
+        .iter()
+        .any(|(_, factor)| factor.added_at < live.session.created_at);
+    Ok(live.session.is_fresh(now) && !had_passkey && !factors::answer_second_step(&factors))
 }
 
 /// The signed-in user, if this session may change the factors.

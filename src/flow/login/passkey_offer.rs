@@ -9,6 +9,7 @@ use super::drawn_code::CodeSlot;
 use super::session::{AuthenticationEvent, LiveSession};
 use super::transaction::{LoginContext, StepResult, next_step, take_step};
 use crate::clock::Timestamp;
+use crate::flow::account::factors::may_change;
 use crate::flow::client_lookup::ClientLookup;
 use crate::flow::factors::MAX_PER_USER;
 use crate::flow::{Core, factors};
@@ -39,7 +40,8 @@ pub(super) fn or_next_step(
     let is_asked = event.takes_passkey_offer && event.factor == AuthenticationMethod::Password;
     let opens_application = matches!(step, LoginStep::IssueCode(_) | LoginStep::AskConsent);
     let may_be_made = is_asked && !was_signed_in && opens_application && may_have(policy, &live.user);
-    if may_be_made && has_room(&factors::of_user(&*tx, live.user.uuid)?) {
+    let has_room = may_be_made && has_room(&factors::of_user(&*tx, live.user.uuid)?);
+    if has_room && may_change(&*tx, live, now)? {
         LOGIN_RECORDS.put(tx, &transaction.id, &record)?;
         return Ok(StepResult::OfferPasskey);
     }

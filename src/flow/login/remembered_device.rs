@@ -4,6 +4,8 @@
 //! the user had, and to the moment. It is void after any of them changed, and after the user or the operator signed the
 //! user out everywhere. It replaces no demand of an application for two factors.
 
+use std::time::Duration;
+
 use ring::digest;
 use uuid::Uuid;
 
@@ -61,9 +63,8 @@ impl RememberedUsers {
         let Some(mark) = self.0.iter().find(|mark| mark.starts_with(user.uuid.as_bytes())) else {
             return Ok(false);
         };
-        let is_void = user.devices_forgotten_at.is_some_and(|at| time_of(mark) <= at);
         let factors = factors::of_user(snapshot, user.uuid)?;
-        Ok(!is_void && *mark == new_mark(user, &factors, time_of(mark)))
+        Ok(*mark == new_mark(user, &factors, time_of(mark)))
     }
 }
 
@@ -72,7 +73,7 @@ fn time_of(mark: &[u8; LEN]) -> Timestamp {
     Timestamp::from_seconds(seconds.map_or(0, |seconds| u64::from_be_bytes(*seconds)))
 }
 
-/// The mark of a user: who, when, and a digest of the password and the factors.
+/// The mark of a user: who, when, and a digest of the password, the factors, and the last time when marks were voided.
 fn new_mark(user: &User, factors: &[(Uuid, Factor)], at: Timestamp) -> [u8; LEN] {
     let mut bound = user
         .password
@@ -83,6 +84,8 @@ fn new_mark(user: &User, factors: &[(Uuid, Factor)], at: Timestamp) -> [u8; LEN]
     for (id, _) in factors {
         bound.extend_from_slice(id.as_bytes());
     }
+    let forgotten = user.devices_forgotten_at.map_or(0, Timestamp::seconds);
+    bound.extend_from_slice(&forgotten.to_be_bytes());
     let digest = digest::digest(&digest::SHA256, &bound);
     let fields = [
         user.uuid.as_bytes().as_slice(),
@@ -116,7 +119,9 @@ pub(in crate::flow) fn forget(tx: &mut dyn Tx, user: Uuid, now: Timestamp) -> Re
     if factors::has_second_factor(&*tx, user)?
         && let Some(mut user) = USERS.get(&*tx, &user)?
     {
-        user.devices_forgotten_at = Some(now);
+        // It differs from the value before, also if the clock was set back.
+        let next = user.devices_forgotten_at.map(|at| at + Duration::from_secs(1));
+        user.devices_forgotten_at = next.max(Some(now));
         USERS.put(tx, &user.uuid, &user)?;
     }
     Ok(())

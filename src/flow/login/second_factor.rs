@@ -9,12 +9,11 @@ use super::transaction::{BrowserRedirect, Destination, LoginContext};
 use super::{sealed, session};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
-use crate::flow::factors::{Answer, matching};
+use crate::flow::factors::{Answer, answer_second_step, matching};
 use crate::flow::notice::DrawnNotice;
 use crate::flow::{Core, Failure, factors, failed_passwords};
 use crate::identity::{
-    AuthenticationLevel, AuthenticationMethod, Factor, FactorKind, FirstFactor, LoginName, SecondFactor,
-    SecondFactorRule, User,
+    AuthenticationMethod, Factor, FactorKind, FirstFactor, LoginName, SecondFactor, SecondFactorRule, User,
 };
 use crate::oauth::login::{LoginStep, ResolvedPurpose};
 use crate::observe::audit;
@@ -49,19 +48,12 @@ pub(super) fn is_required(
         return Ok(false);
     }
     let factors = factors::of_user(snapshot, user.uuid)?;
-    let is_demanded = purpose.required_level() >= Some(AuthenticationLevel::TwoFactors);
+    let is_demanded = purpose.requires_second_factor();
     let is_required = is_ruled
         || purpose.lets_user_enrol()
-        || is_asked && answers_second_step(&factors)
+        || is_asked && answer_second_step(&factors)
         || is_demanded && can_use_passkey(&factors, user, purpose.accepts_passkeys());
-    let may_skip = !purpose.requires_second_factor();
-    Ok(is_required && !(may_skip && remembered.includes(snapshot, user)?))
-}
-
-/// Whether one of the factors is an app or recovery codes.
-fn answers_second_step(factors: &[(Uuid, Factor)]) -> bool {
-    let mut factors = factors.iter();
-    factors.any(|(_, factor)| factor.kind.second_factor().is_some())
+    Ok(is_required && !(!is_demanded && remembered.includes(snapshot, user)?))
 }
 
 /// Whether the user can sign in with a passkey.
@@ -79,7 +71,7 @@ pub(super) fn can_use_two_factors(
     accepts_passkeys: bool,
 ) -> Result<bool, StoreError> {
     let factors = factors::of_user(snapshot, user.uuid)?;
-    Ok(answers_second_step(&factors) || can_use_passkey(&factors, user, accepts_passkeys))
+    Ok(answer_second_step(&factors) || can_use_passkey(&factors, user, accepts_passkeys))
 }
 
 /// Sends the browser to the page for the second step, with what was proven.
@@ -98,6 +90,7 @@ pub(super) fn ask(
         was_asked_anew: proven.was_asked_anew,
         upstream_token: proven.upstream_token.clone(),
         password: user.password.as_ref().map(PasswordHash::fingerprint),
+        links: user.identities.len(),
         proven_at: now,
         sends_notice: proven.notice.is_some(),
         takes_passkey_offer: proven.takes_passkey_offer,
@@ -129,7 +122,7 @@ impl PendingSignIn {
     /// Whether the user has to set up a second factor. A user who has a passkey does not: a thief of the password could
     /// set up an app instead.
     pub fn needs_enrolment(&self) -> bool {
-        self.raised.is_none() && !self.can_use_passkey && !answers_second_step(&self.factors)
+        self.raised.is_none() && !self.can_use_passkey && !answer_second_step(&self.factors)
     }
 
     /// Whether the user can answer with a passkey.
@@ -163,7 +156,8 @@ impl PendingSignIn {
     }
 }
 
-/// Opens what was proven in this sign-in. `None` if that is another sign-in, or it no longer counts.
+/// Opens what was proven in this sign-in. `None` if that is another sign-in, or it no longer counts, or the user has no
+/// factor any more and needs none.
 pub fn find(
     core: &Core,
     login: &LoginContext,
@@ -185,13 +179,16 @@ pub fn find(
             return Ok(None);
         };
         let factors = factors::of_user(snapshot, user.uuid)?;
-        Ok(Some(PendingSignIn {
+        let pending = PendingSignIn {
             can_use_passkey: can_use_passkey(&factors, &user, login.purpose.accepts_passkeys()),
             first,
             user,
             factors,
             raised,
-        }))
+        };
+        let is_ruled = core.policy.accounts.second_factor != SecondFactorRule::Off;
+        let is_over = pending.needs_enrolment() && !is_ruled && !login.purpose.lets_user_enrol();
+        Ok((!is_over).then_some(pending))
     })?)
 }
 
@@ -206,6 +203,7 @@ fn of_session(live: &LiveSession, now: Timestamp) -> FirstFactor {
         was_asked_anew: session.was_asked_anew,
         upstream_token: None,
         password: live.user.password.as_ref().map(PasswordHash::fingerprint),
+        links: live.user.identities.len(),
         proven_at: now,
         sends_notice: false,
         takes_passkey_offer: false,

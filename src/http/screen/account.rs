@@ -361,6 +361,7 @@ fn draw(
             let name = |locale: &Locale| (locale.tag().to_owned(), locale.name().to_owned());
             theme.locales().iter().map(name).collect()
         }),
+        remembers_browsers: context.app.core.policy.accounts.remember_device.is_some(),
         language: context.kept_language().map(|(tag, _)| tag.to_owned()),
         self_service: self_service.clone(),
         security: security.unwrap_or_else(|| account_factors::section(context, &live, &factors)),

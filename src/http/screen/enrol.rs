@@ -4,7 +4,7 @@ use ::http::{Method, StatusCode};
 
 use super::account_factors::totp_key;
 use super::request_mail::sign_in_address;
-use super::second_factor::{finish, form};
+use super::second_factor::{address, finish, form};
 use super::{browser_redirect, csrf, mark};
 use crate::flow::login::enrol;
 use crate::flow::login::second_factor::{PendingSignIn, SecondStep};
@@ -15,6 +15,7 @@ use crate::http::cookie::Cookie;
 use crate::http::error;
 use crate::http::request::Parameters;
 use crate::http::response::{self, HttpResponse};
+use crate::oauth::redirect_uri::with_query;
 use crate::pages::second_factor::{Enrolment, SecondFactor, SecondFactorProblem};
 use crate::route::Route;
 
@@ -34,7 +35,12 @@ pub(super) async fn respond(
     let user = pending.name();
     let draw_page = |problem| draw(context, (login, proof), (user.as_str(), &setup), problem);
     if context.method() != Method::POST {
-        return draw_page(None);
+        // The address has the setup, so that the page is the same when it is loaded again.
+        if parameters.get("setup") == Some(setup.sealed.as_str()) {
+            return draw_page(None);
+        }
+        let here = address(context, &login.sealed, proof);
+        return response::redirect_303(&with_query(&here, &[("setup", &setup.sealed)]));
     }
     let cookie = context.cookie(Cookie::Browser).unwrap_or_default();
     if !csrf::is_valid(parameters.get("csrf"), cookie, &form(login)) || !context.is_from_own_page() {
@@ -63,7 +69,10 @@ fn draw(
         transaction: login.sealed.clone(),
         proof: proof.to_owned(),
         csrf: csrf::token(cookie, &form(login)),
-        mark: login.purpose.code_request().map(|(_, client)| mark(context, client)),
+        mark: login
+            .purpose
+            .code_request()
+            .map(|(_, client)| mark(context, client)),
         user: user.to_owned(),
         takes_code: true,
         is_recovery: false,

@@ -79,6 +79,7 @@ fn hostile_account(section: AccountSection) -> Account {
         notice: Some(AccountNotice::WrongPassword),
         min_length: Some(8),
         max_bytes: 512,
+        remembers_browsers: false,
         sessions: vec![SessionLine {
             id: evil(),
             device: Some(evil()),

@@ -381,7 +381,9 @@ pub(super) fn claims(data: &[u8]) -> bool {
     );
     let implied = request.implied_scope();
     assert_eq!(request.clone().within(&implied), request);
-    assert!(request.clone().within(&Scope::empty()).is_empty());
+    let unscoped = request.clone().within(&Scope::empty());
+    assert!(unscoped.userinfo.is_empty() && unscoped.id_token.is_empty());
+    assert_eq!(unscoped.acr, request.acr, "acr belongs to no scope value");
     assert_eq!(request.is_empty(), implied.is_empty());
     true
 }

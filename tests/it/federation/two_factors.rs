@@ -108,13 +108,12 @@ async fn only_a_verified_id_token_says_how_the_user_signed_in() {
     let one = (json!("1"), json!(["fed"]));
     assert_eq!(levels(&scene, "u-1", &json!({})).await, one);
     // A token that is changed on the way is refused as a whole.
-    let question = scene.ask(&scene.visitor()).await;
+    let browser = scene.visitor();
+    let question = scene.ask(&browser).await;
     let token = scene.id_token(&question, "u-1", &json!({}));
     let changed = scene.id_token(&question, "u-1", &json!({"amr": ["mfa"]}));
     let parts: Vec<_> = token.split('.').zip(changed.split('.')).collect();
     let forged = format!("{}.{}.{}", parts[0].0, parts[1].1, parts[2].0);
-    let browser = scene.visitor();
-    let question = scene.ask(&browser).await;
     scene.issue(&forged);
     let answer = browser.visit(&question.answer("code=c-1")).await;
     assert!(
