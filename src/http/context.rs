@@ -442,7 +442,8 @@ impl RequestContext {
     /// refresh token is not repeated in a page.
     pub(super) fn own_address(&self) -> Option<String> {
         let address = self.parts.uri.path_and_query()?.as_str();
-        let is_sent_by_links = self.method() == Method::GET && !address.starts_with("//");
+        let is_sent_by_links =
+            matches!(*self.method(), Method::GET | Method::HEAD) && !address.starts_with("//");
         let path = strip_issuer_path(&self.app.issuer_path, self.parts.uri.path());
         let is_answer = matches!(
             path.and_then(Route::recognise),

@@ -20,7 +20,7 @@ const MAX_REPEATED: usize = 4_096;
 impl RequestContext {
     /// The tag of the language that was chosen below this page, if the theme has it.
     pub(super) fn chosen_language(&self, theme: &Theme) -> Option<String> {
-        if self.method() != Method::GET {
+        if !matches!(*self.method(), Method::GET | Method::HEAD) {
             return None;
         }
         let query = self.query().ok()?;

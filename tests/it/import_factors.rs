@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::account_self_service::{at, form};
 use crate::harness::process::{Service, said, shown};
 use crate::harness::{Person, Server};
-use crate::second_factor::{App, half, is_signed_in, recovery_codes, scene, type_code};
+use crate::second_factor::{App, factor_rows, half, is_signed_in, recovery_codes, scene, type_code};
 
 const STEP: u64 = 30;
 /// Keycloak writes the text that the seed is, and not what encodes it.
@@ -88,7 +88,7 @@ async fn an_imported_authenticator_app_answers_the_second_step() {
 
         // The user makes recovery codes: the import brings none.
         let page = at(callback.browser(), "/account/security").await;
-        assert_eq!(page.text().matches("name=\"factor\"").count(), 1);
+        assert_eq!(factor_rows(&page), 1);
         let renewed = page.browser().submit(&form(&page, "recovery-codes")).await;
         let codes = recovery_codes(&renewed);
         server.advance(STEP);

@@ -1,9 +1,8 @@
 //! Passkeys on the account page: a signed-in person adds, names and removes them.
 
 use idsvc::flow::factors;
-use idsvc::identity::{Factor, FactorKind, SecondFactor, Totp};
+use idsvc::identity::{Factor, FactorKind};
 use idsvc::pages::text::EN;
-use idsvc::store::tables::SESSIONS;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -11,6 +10,7 @@ use crate::harness::authenticator::{BE, BS, Passkey, UP, UV};
 use crate::harness::html::Form;
 use crate::harness::{Audit, Browser, Person, Screen, Server, scene};
 use crate::passkeys::data;
+use crate::second_factor_passkey::touch;
 
 const SECURITY: &str = "/account/security";
 
@@ -166,7 +166,8 @@ async fn passkeys_change_only_after_a_recent_sign_in_with_all_factors() {
     let (server, _, alice) = scene().await;
     let browser = alice.browser();
     let page = at_security(&browser).await;
-    add(&page, &new_passkey(&alice)).await;
+    let passkey = new_passkey(&alice);
+    add(&page, &passkey).await;
     let page = at_security(&browser).await;
     let (id, _) = stored(&server, &alice).pop().unwrap();
     let removal = form(&page, "factors").with("factor", &id.to_string());
@@ -183,40 +184,25 @@ async fn passkeys_change_only_after_a_recent_sign_in_with_all_factors() {
     }
     assert_eq!(stored(&server, &alice).len(), 1);
 
-    let fresh = browser.submit(&removal).await.sign_in().await;
+    // The password alone is not enough, in this browser or in that of a thief: the passkey answers the second step.
+    let asked = browser.submit(&removal).await.sign_in().await;
+    assert_eq!(asked.page(), "/second-factor", "{}", asked.text());
+    let fresh = touch(&asked, &passkey).await;
     assert_eq!(fresh.page(), SECURITY);
-    let core = &server.app.core;
-    let (user, totp) = (alice.user.uuid, core.random.uuid_v7(core.clock.since_epoch()));
-    let factor = Factor {
-        name: String::new(),
-        added_at: core.clock.now(),
-        last_used_at: None,
-        kind: FactorKind::Totp(Totp {
-            sealed: "AA".to_owned(),
-            last_step: 0,
-        }),
-    };
-    core.store
-        .write("test_factor", move |tx| factors::add(tx, user, totp, &factor))
-        .await
-        .unwrap();
-    let one_factor = at_security(&browser).await;
-    assert!(data(&one_factor, "challenge").is_none());
-    let removal = form(&one_factor, "factors").with("factor", &id.to_string());
-    assert_eq!(browser.submit(&removal).await.page(), "/login");
-    assert_eq!(stored(&server, &alice).len(), 2);
+    let thief = alice.browser();
+    let page = at_security(&thief).await;
+    assert!(data(&page, "challenge").is_none());
+    for form in [
+        form(&page, "totp"),
+        form(&page, "passkey"),
+        form(&page, "factors"),
+    ] {
+        let form = form.with("factor", &id.to_string());
+        assert_eq!(thief.submit(&form).await.page(), "/login");
+    }
+    assert_eq!(stored(&server, &alice).len(), 1);
 
-    core.store
-        .write("test_second_step", move |tx| {
-            for (id, mut session) in SESSIONS.scan(&*tx, .., usize::MAX)? {
-                session.second_factor = Some(SecondFactor::Totp);
-                SESSIONS.put(tx, &id, &session)?;
-            }
-            Ok(())
-        })
-        .await
-        .unwrap();
-    assert!(data(&at_security(&browser).await, "challenge").is_some());
+    let removal = form(&fresh, "factors").with("factor", &id.to_string());
     let removed = browser.submit(&removal).await;
     assert!(removed.text().contains(EN.security_removed), "{}", removed.text());
 }

@@ -131,6 +131,7 @@ async fn a_user_with_a_passkey_is_asked_for_it_and_sets_nothing_up() {
     store(&server, &alice, &passkey).await;
     let page = half(&alice, &acme).await;
     assert_eq!(page.heading(), EN.second_factor_title);
+    assert!(page.text().contains(EN.second_factor_passkey_lead) && !page.text().contains("name=\"code\""));
     assert!(!has_session(&page) && code_form(&page).value("setup").is_none());
     let setup = code_form(&foreign).value("setup").unwrap().to_owned();
     let form = code_form(&page)

@@ -433,7 +433,7 @@ async fn factors_change_only_in_a_session_that_used_the_second_step() {
 }
 
 /// How many factors the page lists.
-fn factor_rows(page: &Screen) -> usize {
+pub(crate) fn factor_rows(page: &Screen) -> usize {
     let forms = page.forms();
     let removals = forms
         .iter()

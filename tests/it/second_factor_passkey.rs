@@ -23,7 +23,7 @@ async fn send(page: &Screen, response: &Value) -> Screen {
 }
 
 /// Signs in with a response to the challenge of the page.
-async fn touch(page: &Screen, passkey: &Passkey) -> Screen {
+pub(crate) async fn touch(page: &Screen, passkey: &Passkey) -> Screen {
     send(page, &passkey.get(&data(page, "challenge").unwrap())).await
 }
 
@@ -141,7 +141,8 @@ async fn a_live_session_is_raised_by_a_passkey_of_its_own_user_only() {
     assert!(is_refused(&touch(&page, &foreign).await));
     let code = touch(&page, &own).await.callback().code();
     let id = acme.redeem(&code).await.tokens().id().claims;
-    assert_eq!((&id["sub"], &id["acr"]), (&json!(alice.sub()), &json!("phr")));
+    assert_eq!((&id["sub"], &id["acr"]), (&json!(alice.sub()), &json!("2")));
+    assert_eq!(id["amr"], json!(["swk", "user", "mfa"]));
 }
 
 #[tokio::test]

@@ -269,7 +269,9 @@ fn merge(
         user.created_at = before.created_at;
         user.updated_at = before.updated_at;
         user.password.clone_from(&before.password);
+        user.devices_forgotten_at = before.devices_forgotten_at;
         user.declared_hash = before.declared_hash;
+        user.declared_seeds.clone_from(&before.declared_seeds);
         user.must_change_password = before.must_change_password;
         user.email_changed_at = before.email_changed_at;
         user.identities.clone_from(&before.identities);

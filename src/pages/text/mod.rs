@@ -13,6 +13,7 @@ mod en;
 mod es;
 mod fr;
 mod ja;
+mod places;
 
 pub use self::ar::AR;
 pub use self::de::DE;
@@ -20,23 +21,9 @@ pub use self::en::EN;
 pub use self::es::ES;
 pub use self::fr::FR;
 pub use self::ja::JA;
+pub use self::places::{PLACE, PLACE_OPTIONAL, PLURAL};
 
 use std::collections::BTreeMap;
-
-/// How a text marks the place of a name or a number.
-pub const PLACE: &str = "{}";
-
-/// Texts that got their place when themes had been written with them: those of a theme may be without it.
-pub const PLACE_OPTIONAL: [&str; 1] = ["problem_too_long"];
-
-/// Texts that have a form for each kind of number, separated by `|`: see [`super::moment`].
-pub const PLURAL: [&str; 5] = [
-    "minutes_ago",
-    "hours_ago",
-    "days_ago",
-    "problem_throttled_wait",
-    "second_factor_remember",
-];
 
 with_factor_texts! { texts! {
     /// Heading and button of the sign-in page.

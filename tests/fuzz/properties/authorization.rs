@@ -384,7 +384,7 @@ pub(super) fn claims(data: &[u8]) -> bool {
     let unscoped = request.clone().within(&Scope::empty());
     assert!(unscoped.userinfo.is_empty() && unscoped.id_token.is_empty());
     assert_eq!(unscoped.acr, request.acr, "acr belongs to no scope value");
-    assert_eq!(request.is_empty(), implied.is_empty());
+    assert_eq!(request.is_empty(), implied.is_empty() && request.acr.is_empty());
     true
 }
 
