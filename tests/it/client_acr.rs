@@ -4,6 +4,7 @@ use idsvc::identity::AuthenticationLevel;
 use idsvc::pages::text::EN;
 use serde_json::json;
 
+use crate::account_self_service::{at, form};
 use crate::harness::authenticator::Passkey;
 use crate::harness::{Person, RelyingParty, Screen, Server};
 use crate::passkeys::{sign_in, store};
@@ -104,4 +105,23 @@ async fn a_demand_that_is_set_later_holds_for_the_next_code() {
     // A grant from before goes on, and says what it is.
     let after = bank.refresh(before.refresh_token()).await.tokens();
     assert_eq!(after.access().claims["acr"], "1");
+}
+
+/// A session of one factor could otherwise add an app on the account page, and count as one with two factors.
+#[tokio::test]
+async fn the_password_of_a_user_with_a_passkey_reaches_no_level_on_the_account_page() {
+    let (server, bank, _, alice) = scene(AuthenticationLevel::TwoFactors).await;
+    let passkey = Passkey::new(alice.user.uuid.as_bytes());
+    store(&server, &alice, &passkey).await;
+    server.advance(1);
+    let thief = alice.browser();
+    let security = at(&thief, "/account/security").await;
+    let asked = thief.submit(&form(&security, "totp")).await;
+    assert_eq!(asked.page(), "/login", "{}", asked.text());
+    let asked = asked.sign_in().await;
+    assert_eq!(
+        heading(&asked),
+        ("/second-factor", EN.second_factor_title.to_owned())
+    );
+    assert_eq!(thief.authorize(&bank.request()).await.page(), "/second-factor");
 }

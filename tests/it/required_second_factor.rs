@@ -1,5 +1,6 @@
 //! `mfa.require`: users set up a second factor at the next sign-in.
 
+use idsvc::admin::user::reset_factors;
 use idsvc::flow::factors;
 use idsvc::identity::{SecondFactorRule, SignUp};
 use idsvc::mail::Content;
@@ -11,7 +12,7 @@ use crate::anonymous_upgrade::{device, opted_in, pushed, uuid_of};
 use crate::harness::authenticator::Passkey;
 use crate::harness::{Audit, Person, RelyingParty, Screen, Server};
 use crate::passkeys::{sign_in, store};
-use crate::second_factor::{App, code_form, half, is_signed_in, recovery_codes, type_code};
+use crate::second_factor::{App, code_form, enrol, half, is_signed_in, recovery_codes, type_code};
 
 const STEP: u64 = 30;
 
@@ -41,6 +42,12 @@ async fn where_it_is_required_a_second_factor_is_set_up_in_the_sign_in() {
     assert!(!has_session(&page) && page.is_not_stored());
     server.mails().await;
     let (app, codes) = (App::of(&page), recovery_codes(&page));
+    // The page that is loaded again has the same.
+    let again = page.browser().visit(&page.path).await;
+    assert_eq!(
+        (App::of(&again).seed, recovery_codes(&again)),
+        (app.seed.clone(), codes.clone())
+    );
     assert_eq!(codes.len(), 10);
     let wrong = type_code(&page, &app.wrong(&server)).await;
     assert!(wrong.text().contains(EN.problem_second_factor) && !has_session(&wrong));
@@ -202,4 +209,19 @@ async fn an_anonymous_user_becomes_an_account_that_sets_up_the_required_factor()
         (uuid_of(&tokens), &tokens.id().claims["acr"]),
         (uuid_of(&device), &json!("2"))
     );
+}
+
+#[tokio::test]
+async fn a_user_whose_factors_are_removed_while_a_code_is_asked_for_signs_in_again() {
+    let server = Server::start_with(|policy| policy.sends_mail = true).await;
+    let acme = server.client("acme").await;
+    let alice = server.user("alice").await;
+    enrol(&server, &alice.browser()).await;
+    let page = half(&alice, &acme).await;
+    reset_factors(server.admin(), alice.user.account_id.clone())
+        .await
+        .unwrap();
+    let login = page.browser().visit(&page.path).await;
+    assert_eq!(login.page(), "/login");
+    assert!(is_signed_in(&login.sign_in().await));
 }

@@ -53,7 +53,7 @@ pub(super) fn is_required(
         || purpose.lets_user_enrol()
         || is_asked && answer_second_step(&factors)
         || is_demanded && can_use_passkey(&factors, user, purpose.accepts_passkeys());
-    Ok(is_required && !(!is_demanded && remembered.includes(snapshot, user)?))
+    Ok(is_required && (is_demanded || !remembered.includes(snapshot, user)?))
 }
 
 /// Whether the user can sign in with a passkey.

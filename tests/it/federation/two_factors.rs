@@ -1,14 +1,18 @@
 //! What a provider says of its own second factor, and the second step of users who are linked to it.
 
 use idsvc::admin::provider::ProviderFields;
+use idsvc::admin::user;
+use idsvc::admin::user::Unlink;
 use idsvc::federation::provider::LinkPolicy;
 use idsvc::flow::factors;
 use idsvc::identity::{Factor, FactorKind, SecondFactorRule, Totp};
 use idsvc::pages::text::EN;
+use idsvc::store::tables::USERS;
 use serde_json::{Value, json};
 
 use super::{Question, Scene, open, registered, scene, scene_with, tied};
 use crate::harness::{Person, RelyingParty, Say, Server, Upstream};
+use crate::second_factor::{App, type_code};
 
 fn trusting(fields: &mut ProviderFields) {
     fields.mfa_amr = Some(vec!["mfa".to_owned()]);
@@ -204,4 +208,34 @@ async fn where_all_need_two_factors_a_trusted_provider_is_enough_and_another_is_
             );
         }
     }
+}
+
+#[tokio::test]
+async fn a_link_that_is_taken_away_ends_the_enrolment_that_waits() {
+    let (upstream, server, acme) = strict(|_| ()).await;
+    let scene = Scene {
+        upstream,
+        server,
+        acme,
+    };
+    let browser = scene.visitor();
+    let question = scene.ask(&browser).await;
+    scene.vouch(&question, "u-1", &json!({}));
+    let page = browser.visit(&question.answer("code=c-1")).await.follow().await;
+    let app = App::of(&page);
+    let users = scene
+        .server
+        .app
+        .core
+        .store
+        .read(|snapshot| USERS.scan(snapshot, .., usize::MAX));
+    let (uuid, _) = users.unwrap().pop().unwrap();
+    let request = Unlink {
+        who: uuid.to_string(),
+        provider: "up".to_owned(),
+    };
+    user::unlink(scene.server.admin(), request).await.unwrap();
+    let answer = type_code(&page, &app.code(&scene.server, 0)).await;
+    assert_ne!(answer.page(), "/second-factor");
+    assert!(browser.cookie("__Host-idsvc_session").is_none());
 }
