@@ -41,6 +41,7 @@
       send(await navigator.credentials.get({ mediation, signal: own.signal, publicKey }));
     } catch {
       if (mediation === "conditional" || waiting !== own) return;
+      problem.setAttribute("role", "alert");
       problem.hidden = false;
       offer();
     }

@@ -58,7 +58,7 @@ impl PasskeyRequest {
                 (fields)
                 (hidden("challenge", &self.sealed))
                 (hidden("passkey", ""))
-                p.problem role="alert" hidden { (text.passkey_not_used) }
+                p.problem hidden { (text.passkey_not_used) }
                 button class=(class) type="button" { (Icon::Passkey.draw()) span { (text.passkey_sign_in) } }
             }
             @if let Some(href) = &self.only_way {

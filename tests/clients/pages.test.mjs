@@ -73,6 +73,7 @@ async function hasLargeTargets(page, where) {
     const targets = [...document.querySelectorAll('button, select, summary, a.button, nav a, input:not([type=hidden])')];
     return targets
       .filter((target) => target.checkVisibility())
+      .map((target) => (target.type === 'checkbox' ? target.closest('label') : target))
       .map((target) => [target.outerHTML.slice(0, 120), target.getBoundingClientRect()])
       .filter(([, { width, height }]) => width < least || height < least)
       .map(([html, { width, height }]) => `${html}: ${width} x ${height}`);

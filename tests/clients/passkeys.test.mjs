@@ -108,9 +108,10 @@ describe('passkeys', () => {
   });
 
   it('a bogus signature, a user who is not verified, and one who is not there are refused', async () => {
+    const carl = await addUser('carl@example.com');
     const page = await visitor();
     const authenticator = await withAuthenticator(page);
-    await addPasskey(page, authenticator);
+    await addPasskey(page, authenticator, carl);
     for (const lie of [{ isBogusSignature: true }, { isBadUV: true }, { isBadUP: true }]) {
       await signOut(page);
       await page.goto(cast.website.start('web'));
