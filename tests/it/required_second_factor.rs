@@ -27,6 +27,26 @@ async fn scene() -> (Server, RelyingParty, Person) {
     (server, acme, alice)
 }
 
+/// A server where people create accounts and need a second factor.
+async fn open_to_all() -> Server {
+    Server::start_with(|policy| {
+        policy.accounts.second_factor = SecondFactorRule::PasswordUsers;
+        policy.accounts.sign_up = SignUp::Open;
+        policy.accounts.verify_email = false;
+    })
+    .await
+}
+
+/// Carol creates an account in this sign-in.
+async fn create_account(login: &Screen) -> Screen {
+    let choose = request_mail(login, EN.create_account, "carol@example.com").await;
+    let chosen = choose.forms()[0]
+        .clone()
+        .with("name", "Carol")
+        .with("new-password", "a password of carol that is new");
+    login.browser().submit(&chosen).await
+}
+
 fn has_session(page: &Screen) -> bool {
     page.browser().cookie("__Host-idsvc_session").is_some()
 }
@@ -100,22 +120,11 @@ async fn of_two_browsers_that_set_up_a_factor_one_does() {
 
 #[tokio::test]
 async fn a_new_account_sets_up_the_required_factor_first() {
-    let server = Server::start_with(|policy| {
-        policy.accounts.second_factor = SecondFactorRule::PasswordUsers;
-        policy.accounts.sign_up = SignUp::Open;
-        policy.accounts.verify_email = false;
-    })
-    .await;
+    let server = open_to_all().await;
     let acme = server.client("acme").await;
-    let browser = server.browser();
-    let login = browser.authorize(&acme.request()).await;
-    let choose = request_mail(&login, EN.create_account, "carol@example.com").await;
+    let login = server.browser().authorize(&acme.request()).await;
     let audit = Audit::listen();
-    let chosen = choose.forms()[0]
-        .clone()
-        .with("name", "Carol")
-        .with("new-password", "a password of carol that is new");
-    let page = browser.submit(&chosen).await;
+    let page = create_account(&login).await;
     assert_eq!(
         (page.page(), page.heading().as_str()),
         ("/second-factor", EN.totp_add)
@@ -181,25 +190,15 @@ async fn an_enrolment_is_over_with_the_first_step_that_it_follows() {
 /// The account is created before the second factor is set up, and the session begins after it.
 #[tokio::test]
 async fn an_anonymous_user_becomes_an_account_that_sets_up_the_required_factor() {
-    let server = Server::start_with(|policy| {
-        policy.accounts.second_factor = SecondFactorRule::PasswordUsers;
-        policy.accounts.sign_up = SignUp::Open;
-        policy.accounts.verify_email = false;
-    })
-    .await;
+    let server = open_to_all().await;
     let acme = server.client_with("acme", opted_in).await;
     let device = device(&acme).await;
     let login = server
         .browser()
         .authorize(&pushed(&acme, device.refresh_token()).await)
         .await;
-    let choose = request_mail(&login, EN.create_account, "carol@example.com").await;
     let audit = Audit::listen();
-    let chosen = choose.forms()[0]
-        .clone()
-        .with("name", "Carol")
-        .with("new-password", "a password of carol that is new");
-    let page = login.browser().submit(&chosen).await;
+    let page = create_account(&login).await;
     let events = audit.take(&["account_created", "anonymous_user_upgraded"]);
     assert_eq!(events.len(), 2);
     let app = App::of(&page);

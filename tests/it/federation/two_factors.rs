@@ -11,7 +11,7 @@ use idsvc::store::tables::USERS;
 use serde_json::{Value, json};
 
 use super::{Question, Scene, open, registered, scene, scene_with, tied};
-use crate::harness::{Person, RelyingParty, Say, Server, Upstream};
+use crate::harness::{Person, Say, Server, Upstream};
 use crate::second_factor::{App, type_code};
 
 fn trusting(fields: &mut ProviderFields) {
@@ -167,7 +167,7 @@ async fn a_provider_does_not_go_around_the_second_step_of_a_user_who_is_linked_t
 }
 
 /// A scene in which everybody needs two factors.
-async fn strict(provider: impl FnOnce(&mut ProviderFields)) -> (Upstream, Server, RelyingParty) {
+async fn strict(provider: impl FnOnce(&mut ProviderFields)) -> Scene {
     let upstream = Upstream::start().await;
     let server = Server::start_reaching(&upstream.terms(), |policy| {
         policy.accounts.second_factor = SecondFactorRule::All;
@@ -177,7 +177,11 @@ async fn strict(provider: impl FnOnce(&mut ProviderFields)) -> (Upstream, Server
     provider(&mut fields);
     server.provider("up", fields).await;
     let acme = server.client_with("acme", tied).await;
-    (upstream, server, acme)
+    Scene {
+        upstream,
+        server,
+        acme,
+    }
 }
 
 #[tokio::test]
@@ -188,12 +192,7 @@ async fn where_all_need_two_factors_a_trusted_provider_is_enough_and_another_is_
                 trusting(fields);
             }
         };
-        let (upstream, server, acme) = strict(change).await;
-        let scene = Scene {
-            upstream,
-            server,
-            acme,
-        };
+        let scene = strict(change).await;
         let browser = scene.visitor();
         let question = scene.ask(&browser).await;
         scene.vouch(&question, "u-1", &json!({"amr": ["mfa"]}));
@@ -212,12 +211,7 @@ async fn where_all_need_two_factors_a_trusted_provider_is_enough_and_another_is_
 
 #[tokio::test]
 async fn a_link_that_is_taken_away_ends_the_enrolment_that_waits() {
-    let (upstream, server, acme) = strict(|_| ()).await;
-    let scene = Scene {
-        upstream,
-        server,
-        acme,
-    };
+    let scene = strict(|_| ()).await;
     let browser = scene.visitor();
     let question = scene.ask(&browser).await;
     scene.vouch(&question, "u-1", &json!({}));
