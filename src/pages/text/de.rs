@@ -58,7 +58,7 @@ pub static DE: Text<'static> = Text {
     passkey_needs_script: "Passkeys brauchen JavaScript. Schalten Sie es in Ihrem Browser ein und laden Sie diese Seite neu.",
     problem_passkey_unknown: "Dieser Passkey gehört hier zu keinem Konto mehr. Melden Sie sich anders an und löschen Sie ihn auf Ihrem Gerät.",
     passkeys: "Passkeys",
-    passkeys_note: "Mit einem Passkey melden Sie sich per Fingerabdruck, Gesicht oder mit der PIN Ihres Geräts an. Sie brauchen kein Passwort, und niemand kann es Ihnen per E-Mail entlocken.",
+    passkeys_note: "Mit einem Passkey melden Sie sich per Fingerabdruck, Gesicht oder mit der PIN Ihres Geräts an. Sie brauchen kein Passwort, und auf einer gefälschten Seite funktioniert er nicht.",
     passkey_add: "Passkey hinzufügen",
     passkey_then_again: "Beginnen Sie danach noch einmal in der Anwendung.",
     factor_name: "Name",

@@ -58,7 +58,7 @@ pub static EN: Text<'static> = Text {
     passkey_needs_script: "Passkeys need JavaScript. Turn it on in your browser and load this page again.",
     problem_passkey_unknown: "This passkey does not belong to an account here any more. Sign in another way, and remove it from your device.",
     passkeys: "Passkeys",
-    passkeys_note: "With a passkey you sign in by fingerprint, face or the PIN of your device. You need no password, and nobody can steal it from you by email.",
+    passkeys_note: "With a passkey you sign in by fingerprint, face or the PIN of your device. You need no password, and a passkey does not work on a false page.",
     passkey_add: "Add a passkey",
     passkey_then_again: "Then begin again from the application.",
     factor_name: "Name",

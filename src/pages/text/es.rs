@@ -58,7 +58,7 @@ pub static ES: Text<'static> = Text {
     passkey_needs_script: "Las llaves de acceso necesitan JavaScript. Actívelo en su navegador y vuelva a cargar esta página.",
     problem_passkey_unknown: "Esta llave de acceso ya no pertenece a ninguna cuenta de aquí. Inicie sesión de otra forma y elimínela de su dispositivo.",
     passkeys: "Llaves de acceso",
-    passkeys_note: "Con una llave de acceso inicia sesión con la huella, la cara o el PIN de su dispositivo. No necesita contraseña, y nadie puede sacársela por correo.",
+    passkeys_note: "Con una llave de acceso inicia sesión con la huella, la cara o el PIN de su dispositivo. No necesita contraseña, y no funciona en una página falsa.",
     passkey_add: "Añadir una llave de acceso",
     passkey_then_again: "Después, empiece de nuevo desde la aplicación.",
     factor_name: "Nombre",

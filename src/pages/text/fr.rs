@@ -58,7 +58,7 @@ pub static FR: Text<'static> = Text {
     passkey_needs_script: "Les clés d’accès ont besoin de JavaScript. Activez-le dans votre navigateur et rechargez cette page.",
     problem_passkey_unknown: "Cette clé d’accès n’appartient plus à aucun compte ici. Connectez-vous autrement et supprimez-la de votre appareil.",
     passkeys: "Clés d’accès",
-    passkeys_note: "Avec une clé d’accès, vous vous connectez par empreinte, par visage ou avec le code de votre appareil. Il ne faut pas de mot de passe, et personne ne peut vous la soutirer par e-mail.",
+    passkeys_note: "Avec une clé d’accès, vous vous connectez par empreinte, par visage ou avec le code de votre appareil. Il ne faut pas de mot de passe, et elle ne fonctionne pas sur une fausse page.",
     passkey_add: "Ajouter une clé d’accès",
     passkey_then_again: "Recommencez ensuite depuis l’application.",
     factor_name: "Nom",

@@ -58,7 +58,7 @@ pub static JA: Text<'static> = Text {
     passkey_needs_script: "パスキーには JavaScript が必要です。ブラウザーで有効にして、このページを再読み込みしてください。",
     problem_passkey_unknown: "このパスキーに対応するアカウントはもうありません。別の方法でサインインし、お使いの端末からこのパスキーを削除してください。",
     passkeys: "パスキー",
-    passkeys_note: "パスキーを使うと、指紋、顔、または端末の PIN でサインインできます。パスワードは不要で、メールでだまし取られることもありません。",
+    passkeys_note: "パスキーを使うと、指紋、顔、または端末の PIN でサインインできます。パスワードは不要で、偽のページでは使えません。",
     passkey_add: "パスキーを追加",
     passkey_then_again: "そのあと、アプリケーションからもう一度始めてください。",
     factor_name: "名前",
