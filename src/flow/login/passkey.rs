@@ -53,7 +53,6 @@ pub struct PasskeyCredentials {
 struct FoundPasskey {
     user: Uuid,
     id: Uuid,
-    factor: Factor,
     passkey: Passkey,
 }
 
@@ -94,7 +93,7 @@ pub async fn sign_in(
     if !login.purpose.accepts(&method_of(&found.passkey)) {
         return Ok(PasskeySignIn::Expired);
     }
-    let used = match verify(&relying_party, &challenge, &found, credentials, now) {
+    let used = match verify(&relying_party, &challenge, &found, credentials) {
         Ok(used) => used,
         Err(error) => {
             failed(Some(found.user));
@@ -137,27 +136,21 @@ fn find(core: &Core, credentials: &PasskeyCredentials) -> Result<Option<FoundPas
         return Ok(None);
     };
     let factors = core.store.read(|snapshot| factors::of_user(snapshot, user))?;
-    Ok(factors.into_iter().find_map(|(id, factor)| match &factor.kind {
+    Ok(factors.into_iter().find_map(|(id, factor)| match factor.kind {
         FactorKind::Passkey(passkey) if passkey.credential_id == response.credential_id => {
-            Some(FoundPasskey {
-                user,
-                id,
-                passkey: passkey.clone(),
-                factor,
-            })
+            Some(FoundPasskey { user, id, passkey })
         }
         _ => None,
     }))
 }
 
-/// The factor as it is after this use.
+/// The passkey as it is after this use.
 fn verify(
     relying_party: &RelyingParty,
     challenge: &OpenedChallenge,
     found: &FoundPasskey,
     credentials: &PasskeyCredentials,
-    now: Timestamp,
-) -> Result<Factor, WebAuthnError> {
+) -> Result<Passkey, WebAuthnError> {
     let stored = StoredCredential {
         public_key: &found.passkey.public_key,
         sign_count: found.passkey.sign_count,
@@ -165,14 +158,10 @@ fn verify(
     };
     let expected = relying_party.expects(&challenge.bytes);
     let state = credentials.response.assertion().verify(&expected, &stored)?;
-    Ok(Factor {
-        last_used_at: Some(now),
-        kind: FactorKind::Passkey(Passkey {
-            sign_count: state.sign_count,
-            backed_up: state.backed_up,
-            ..found.passkey.clone()
-        }),
-        ..found.factor.clone()
+    Ok(Passkey {
+        sign_count: state.sign_count,
+        backed_up: state.backed_up,
+        ..found.passkey.clone()
     })
 }
 
@@ -181,25 +170,32 @@ async fn start(
     browser: &Browser,
     login: &LoginContext,
     event: AuthenticationEvent,
-    (found, used): (&FoundPasskey, Factor),
+    (found, used): (&FoundPasskey, Passkey),
     challenge: OpenedChallenge,
     now: Timestamp,
 ) -> Result<PasskeySignIn, Failure> {
     let authority = event.factor.authority().to_owned();
-    let (key, verified, replay_key) = ((found.user, found.id), found.factor.clone(), challenge.replay_key);
+    let [verified, used] = [found.passkey.clone(), used].map(FactorKind::Passkey);
+    let (key, replay_key) = ((found.user, found.id), challenge.replay_key);
     if core.store.read(|snapshot| was_used(snapshot, replay_key, now))? {
         return Ok(PasskeySignIn::ChallengeOver);
     }
     let identify: Identify = Box::new(move |tx| {
-        if was_used(&*tx, replay_key, now)? || FACTORS.get(&*tx, &key)?.as_ref() != Some(&verified) {
+        let present = FACTORS.get(&*tx, &key)?.filter(|factor| factor.kind == verified);
+        let (false, Some(factor)) = (was_used(&*tx, replay_key, now)?, present) else {
             return Ok(None);
-        }
+        };
         let may_sign_in = |user: &User| user.enabled && !user.comes_from_provider();
         let Some(user) = USERS.get(&*tx, &key.0)?.filter(may_sign_in) else {
             return Ok(None);
         };
         record_use(tx, replay_key)?;
-        FACTORS.put(tx, &key, &used)?;
+        let factor = Factor {
+            last_used_at: Some(now),
+            kind: used.clone(),
+            ..factor
+        };
+        FACTORS.put(tx, &key, &factor)?;
         Ok(Some(user.into()))
     });
     let started = match start_session(core, browser, login, event, now, identify).await? {
