@@ -8,7 +8,7 @@ use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use crate::clock::Timestamp;
-use crate::identity::{AuthenticationMethod, Consent, Session, UpstreamToken};
+use crate::identity::{AuthenticationLevel, AuthenticationMethod, Consent, Session, UpstreamToken};
 use crate::oauth::anonymous::AnonymousProof;
 use crate::oauth::authorize::{AuthorizationRequest, RefusedRequest, ResponseTarget, UseKey};
 use crate::oauth::client::Client;
@@ -411,8 +411,19 @@ fn next_step_to_code(
             LoginStep::SignIn
         }
     };
+    let demands_passkey = required_level(request, client) == Some(AuthenticationLevel::PhishingResistant);
+    if demands_passkey && !client.accepts(&AuthenticationMethod::Passkey { is_synced: true }) {
+        return refuse(
+            ErrorCode::UnmetAuthenticationRequirements,
+            "users of this client cannot sign in with a passkey",
+        );
+    }
     let Some(signed_in) = signed_in else {
-        return sign_in_or_refuse("no user is signed in");
+        return sign_in_or_refuse(if demands_passkey {
+            "no user is signed in with a passkey"
+        } else {
+            "no user is signed in"
+        });
     };
     let is_settled = progress.is_settled_in(signed_in.id);
     let session = signed_in.session;

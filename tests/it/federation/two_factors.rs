@@ -233,3 +233,11 @@ async fn a_link_that_is_taken_away_ends_the_enrolment_that_waits() {
     assert_ne!(answer.page(), "/second-factor");
     assert!(browser.cookie("__Host-idsvc_session").is_none());
 }
+
+#[tokio::test]
+async fn a_demand_for_a_passkey_is_refused_where_users_cannot_have_one() {
+    let scene = scene().await;
+    let request = scene.acme.request().with("acr_values", "phr");
+    let refused = scene.visitor().authorize(&request).await.callback();
+    assert_eq!(refused.error(), "unmet_authentication_requirements");
+}
