@@ -163,6 +163,7 @@ async fn a_user_sets_an_authenticator_app_up_and_signs_in_with_its_codes() {
     let again = browser.submit(&confirm.with("code", &app.code(&server, 0))).await;
     assert!(again.text().contains(EN.security_added));
     assert_eq!(factor_rows(&again), 2);
+    assert!(audit.take(&["factor_added"]).is_empty());
 
     server.advance(STEP);
     let asked = half(&alice, &acme).await;

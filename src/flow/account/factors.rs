@@ -98,7 +98,7 @@ pub async fn confirm_totp(
             return Ok(None);
         }
         if FACTORS.contains(&*tx, &(user, new.id))? {
-            return Ok(Some(Some(false)));
+            return Ok(Some(Some((false, false))));
         }
         let Some(needs_codes) = new.add(tx, user)? else {
             return Ok(Some(None));
@@ -106,17 +106,19 @@ pub async fn confirm_totp(
         failed_passwords::reset_second_step(tx, user)?;
         raise(tx, &live, now)?;
         notice.iter().try_for_each(|notice| notice.put(tx))?;
-        Ok(Some(Some(needs_codes)))
+        Ok(Some(Some((true, needs_codes))))
     })
     .await?;
     let ActionResult::Done(Some(added)) = added else {
         return Ok(ActionResult::SignInRequired);
     };
-    let Some(has_new_codes) = added else {
+    let Some((is_new, has_new_codes)) = added else {
         return Ok(ActionResult::Done(TotpConfirmation::Full));
     };
-    core.outbox_filled.notify_one();
-    audit::record(&Event::FactorAdded { user, factor: "totp" });
+    if is_new {
+        core.outbox_filled.notify_one();
+        audit::record(&Event::FactorAdded { user, factor: "totp" });
+    }
     let texts = if has_new_codes { setup.codes } else { Vec::new() };
     Ok(ActionResult::Done(TotpConfirmation::Added(texts)))
 }
