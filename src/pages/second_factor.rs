@@ -327,6 +327,9 @@ impl Page for SecondFactor {
     }
 
     fn script(&self) -> Option<File> {
+        if self.setup.is_some() {
+            return Some(File::Account);
+        }
         self.passkey.as_ref().map(|_| File::Login)
     }
 }

@@ -18,6 +18,8 @@ pub struct Security {
     pub setup: Option<TotpForm>,
     /// New recovery codes, which are shown now and never again.
     pub new_codes: Vec<String>,
+    /// Whether the operator requires a second factor.
+    pub is_required: bool,
     /// What a passkey needs. `None` if the service has none.
     pub passkeys: Option<PasskeySection>,
     /// The address of the section.
@@ -60,6 +62,15 @@ pub struct TotpForm {
     pub key: TotpKey,
     /// Whether a wrong code was typed.
     pub is_wrong: bool,
+}
+
+/// What goes with a factor that is removed.
+#[derive(Clone, Copy)]
+struct Ends {
+    /// The recovery codes.
+    codes: bool,
+    /// The second step of the sign-in.
+    second_step: bool,
 }
 
 impl FactorLineKind {
@@ -125,9 +136,9 @@ impl FactorLine {
         }
     }
 
-    /// The row. `form` draws a form by the value of `decision` and its content. `ends_codes` says
-    /// whether the recovery codes go with it.
-    fn draw(&self, ends_codes: bool, form: &dyn Fn(&str, &Markup) -> Markup, text: &Text<'_>) -> Markup {
+    /// The row. `form` draws a form by the value of `decision` and its content. `ends` says what goes with
+    /// it.
+    fn draw(&self, ends: Ends, form: &dyn Fn(&str, &Markup) -> Markup, text: &Text<'_>) -> Markup {
         let name = self.shown_name(text);
         let is_codes = matches!(self.kind, FactorLineKind::RecoveryCodes(_));
         html! {
@@ -149,7 +160,7 @@ impl FactorLine {
                     details {
                         summary aria-label={ (text.factor_change) ": " (name) } { (text.factor_change) }
                         @if !is_codes { (form("factor-name", &self.naming(text))) }
-                        (form("factors", &self.removal(ends_codes, text)))
+                        (form("factors", &self.removal(ends, text)))
                     }
                 }
             }
@@ -169,14 +180,14 @@ impl FactorLine {
         }
     }
 
-    fn removal(&self, ends_codes: bool, text: &Text<'_>) -> Markup {
+    fn removal(&self, ends: Ends, text: &Text<'_>) -> Markup {
         let what_ends = match self.kind {
             FactorLineKind::RecoveryCodes(_) => text.factor_remove_codes,
-            _ if ends_codes => text.factor_remove_last,
+            _ if ends.codes => text.factor_remove_last,
             _ => text.factor_remove_note,
         };
         html! {
-            p.note { (what_ends) }
+            p.note { (what_ends) @if ends.second_step { " " (text.factor_remove_ends_step) } }
             button.button.button-quiet.button-small type="submit" name="factor" value=(self.id)
                 aria-label={ (text.factor_remove) ": " (self.shown_name(text)) } { (text.factor_remove) }
         }
@@ -210,6 +221,7 @@ impl Security {
             passkeys: Some(PasskeySection::sample()),
             setup: None,
             new_codes: Vec::new(),
+            is_required: false,
             href: "/account/security".to_owned(),
         }
     }
@@ -234,6 +246,20 @@ impl Security {
         }
     }
 
+    /// What goes with this factor.
+    fn ends_with(&self, line: &FactorLine) -> Ends {
+        let is_codes = |line: &FactorLine| matches!(line.kind, FactorLineKind::RecoveryCodes(_));
+        let left = || self.factors.iter().filter(|other| *other != line);
+        let codes = !is_codes(line) && left().all(is_codes) && left().count() > 0;
+        let answers = |other: &FactorLine| !matches!(other.kind, FactorLineKind::Passkey { .. });
+        let is_answered = self.factors.iter().any(answers);
+        let stays_answered = !codes && left().any(answers);
+        Ends {
+            codes,
+            second_step: is_answered && !stays_answered && !self.is_required,
+        }
+    }
+
     fn has(&self, is_it: fn(FactorLineKind) -> bool) -> bool {
         self.factors.iter().any(|line| is_it(line.kind))
     }
@@ -246,9 +272,6 @@ impl Security {
         if let Some(setup) = &self.setup {
             return setup.draw(form, text);
         }
-        let is_codes = |line: &&FactorLine| matches!(line.kind, FactorLineKind::RecoveryCodes(_));
-        let (codes, others): (Vec<_>, Vec<_>) = self.factors.iter().partition(is_codes);
-        let ends_codes = others.len() == 1 && !codes.is_empty();
         let is_listed_apart = |line: &FactorLine| {
             self.passkeys.is_some() && matches!(line.kind, FactorLineKind::Passkey { .. })
         };
@@ -259,7 +282,7 @@ impl Security {
                 .filter(|line| is_listed_apart(line) == apart)
                 .collect();
             html! {
-                @if !lines.is_empty() { ul.rows { @for line in lines { (line.draw(ends_codes, form, text)) } } }
+                @if !lines.is_empty() { ul.rows { @for line in lines { (line.draw(self.ends_with(line), form, text)) } } }
             }
         };
         let add = html! {
@@ -288,10 +311,7 @@ impl Security {
             section aria-labelledby="security" {
                 h2 #security { (text.recovery_title) }
                 (recovery_codes(&self.new_codes, text))
-                p.choices {
-                    a.button href=(self.href) data-optional { (text.recovery_kept) }
-                    button.button.button-quiet type="button" hidden data-print { (text.recovery_print) }
-                }
+                p { a.button href=(self.href) data-optional { (text.recovery_kept) } }
             }
         }
     }

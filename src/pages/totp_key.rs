@@ -41,5 +41,6 @@ pub(super) fn recovery_codes(codes: &[String], text: &Text<'_>) -> Markup {
     html! {
         p.note { (text.recovery_note) }
         ul.codes dir="ltr" { @for code in codes { li { code { (code) } } } }
+        button.button.button-quiet type="button" hidden data-print { (text.recovery_print) }
     }
 }

@@ -164,6 +164,9 @@ async fn a_user_with_passkeys_and_no_app_makes_recovery_codes_and_loses_the_pass
     // The session of the recovery code changes the factors.
     let page = at(page.browser(), "/account/security").await;
     assert!(!page.text().contains(EN.recovery_first));
+    // The codes go with the passkey, so either row ends the second step.
+    assert!(page.text().contains(EN.factor_remove_last));
+    assert_eq!(page.text().matches(EN.factor_remove_ends_step).count(), 2);
     let read = |snapshot: &dyn idsvc::store::engine::Snapshot| factors::of_user(snapshot, alice.user.uuid);
     let stored = server.app.core.store.read(read).unwrap();
     let (lost, _) = stored

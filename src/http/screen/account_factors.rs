@@ -13,7 +13,7 @@ use crate::flow::login::session::LiveSession;
 use crate::flow::totp_setup::TotpSetup;
 use crate::http::context::RequestContext;
 use crate::http::request::Parameters;
-use crate::identity::{Factor, FactorKind};
+use crate::identity::{Factor, FactorKind, SecondFactorRule};
 use crate::pages::AccountNotice;
 use crate::pages::security::{FactorLine, FactorLineKind, Security, TotpForm};
 use crate::pages::totp_key::TotpKey;
@@ -143,6 +143,7 @@ pub(super) fn section(context: &RequestContext, live: &LiveSession, factors: &[(
     };
     Security {
         factors: factors.iter().map(line).collect(),
+        is_required: context.app.core.policy.accounts.second_factor != SecondFactorRule::Off,
         passkeys: account_passkeys::section(context, live, factors),
         href: href(context),
         ..Security::default()

@@ -139,6 +139,7 @@ fn hostile_security() -> Security {
             again: evil(),
         }),
         setup: None,
+        is_required: false,
         new_codes: Vec::new(),
         href: evil(),
     }

@@ -214,7 +214,9 @@ fn a_policy_of_self_is_enough_for_every_page() {
             }
         }
         let scripts = html.matches("<script").count();
-        let has_field = html.contains("type=\"password\"") || html.contains("data-passkey");
+        let has_field = html.contains("type=\"password\"")
+            || html.contains("data-passkey")
+            || html.contains("data-print");
         assert_eq!(
             scripts,
             usize::from(

@@ -66,6 +66,8 @@ macro_rules! with_factor_texts {
             pub factor_remove_note: &'static str,
             /// What removing the last factor but the recovery codes does.
             pub factor_remove_last: &'static str,
+            /// After it, if no second step is asked for then.
+            pub factor_remove_ends_step: &'static str,
             /// What removing the recovery codes does.
             pub factor_remove_codes: &'static str,
             /// Button and heading.
