@@ -10,6 +10,7 @@ mod two_factors;
 
 use idsvc::admin::provider::ProviderFields;
 use idsvc::federation::provider::AddressPolicy;
+use idsvc::oauth::Policy;
 use idsvc::oauth::client::Client;
 use serde_json::{Value, json};
 use url::Url;
@@ -53,8 +54,16 @@ async fn scene() -> Scene {
 }
 
 async fn scene_with(client: impl FnOnce(&mut Client), provider: impl FnOnce(&mut ProviderFields)) -> Scene {
+    scene_under(|_| {}, client, provider).await
+}
+
+async fn scene_under(
+    policy: impl FnOnce(&mut Policy),
+    client: impl FnOnce(&mut Client),
+    provider: impl FnOnce(&mut ProviderFields),
+) -> Scene {
     let upstream = Upstream::start().await;
-    let server = Server::start_reaching(&upstream.terms(), |_| {}).await;
+    let server = Server::start_reaching(&upstream.terms(), policy).await;
     let mut fields = registered(&upstream);
     provider(&mut fields);
     server.provider("up", fields).await;

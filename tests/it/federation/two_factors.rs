@@ -6,12 +6,13 @@ use idsvc::admin::user::Unlink;
 use idsvc::federation::provider::LinkPolicy;
 use idsvc::flow::factors;
 use idsvc::identity::{Factor, FactorKind, SecondFactorRule, Totp};
+use idsvc::oauth::Policy;
 use idsvc::pages::text::EN;
 use idsvc::store::tables::USERS;
 use serde_json::{Value, json};
 
-use super::{Question, Scene, open, registered, scene, scene_with, tied};
-use crate::harness::{Person, Say, Server, Upstream};
+use super::{Question, Scene, open, scene, scene_under, scene_with, tied};
+use crate::harness::{Person, Say, Server};
 use crate::second_factor::{App, type_code};
 
 fn trusting(fields: &mut ProviderFields) {
@@ -127,7 +128,7 @@ async fn only_a_verified_id_token_says_how_the_user_signed_in() {
     );
 }
 
-/// Without this, whoever runs the provider could sign in as the user with one factor.
+/// Otherwise the operator of the provider could sign in as the user with one factor.
 #[tokio::test]
 async fn a_provider_does_not_go_around_the_second_step_of_a_user_who_is_linked_to_it() {
     let linking = |fields: &mut ProviderFields| fields.link = Some(LinkPolicy::VerifiedEmail);
@@ -168,20 +169,8 @@ async fn a_provider_does_not_go_around_the_second_step_of_a_user_who_is_linked_t
 
 /// A scene in which everybody needs two factors.
 async fn strict(provider: impl FnOnce(&mut ProviderFields)) -> Scene {
-    let upstream = Upstream::start().await;
-    let server = Server::start_reaching(&upstream.terms(), |policy| {
-        policy.accounts.second_factor = SecondFactorRule::All;
-    })
-    .await;
-    let mut fields = registered(&upstream);
-    provider(&mut fields);
-    server.provider("up", fields).await;
-    let acme = server.client_with("acme", tied).await;
-    Scene {
-        upstream,
-        server,
-        acme,
-    }
+    let rule = |policy: &mut Policy| policy.accounts.second_factor = SecondFactorRule::All;
+    scene_under(rule, tied, provider).await
 }
 
 #[tokio::test]
