@@ -41,7 +41,8 @@ impl ResolvedPurpose {
         }
     }
 
-    /// As the function `lets_user_enrol`. It is false for a sign-in to the account page.
+    /// Whether a user without a second factor may set one up in the sign-in, because the operator demands two factors for
+    /// the client. A sign-in to the account page is for no client.
     pub fn lets_user_enrol(&self) -> bool {
         match self {
             Self::Code { request, client } => lets_user_enrol(request, client),
