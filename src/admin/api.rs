@@ -213,13 +213,16 @@ pub async fn add(admin: Admin<'_>, request: AddApi) -> AdminResult<Api> {
 
 /// Every API, by id.
 pub fn list(admin: Admin<'_>) -> AdminResult<Vec<Api>> {
-    let apis = admin.core.store.read(all)?;
+    let apis = admin.core.store.read_blocking(all)?;
     Ok(apis.into_values().collect())
 }
 
 /// One API.
 pub fn show(admin: Admin<'_>, id: &str) -> AdminResult<Api> {
-    let api = admin.core.store.read(|snapshot| APIS.get(snapshot, id))?;
+    let api = admin
+        .core
+        .store
+        .read_blocking(|snapshot| APIS.get(snapshot, id))?;
     Ok(api.ok_or_else(|| not_found(KIND, id))?)
 }
 

@@ -21,7 +21,7 @@ const MASTER_KEY: &str = "master_key_fingerprint";
 
 /// The issuer that the first start fixed.
 pub fn stored_issuer(store: &Store) -> Result<Option<String>, StoreError> {
-    store.read(|snapshot| meta_get(snapshot, ISSUER))
+    store.read_blocking(|snapshot| meta_get(snapshot, ISSUER))
 }
 
 /// Fixes the issuer.
@@ -32,7 +32,9 @@ pub fn put_issuer(store: &Store, issuer: &str) -> Result<(), StoreError> {
 
 /// Whether the development server set the store up. Then its example client and user are in it.
 pub fn is_for_development(store: &Store) -> Result<bool, StoreError> {
-    Ok(store.read(|snapshot| meta_get(snapshot, DEVELOPMENT))?.is_some())
+    Ok(store
+        .read_blocking(|snapshot| meta_get(snapshot, DEVELOPMENT))?
+        .is_some())
 }
 
 /// Marks the store as the development server's.
@@ -42,7 +44,7 @@ pub fn put_development(store: &Store) -> Result<(), StoreError> {
 
 /// The fingerprint of the master key that the store's secrets are sealed under.
 pub fn stored_fingerprint(store: &Store) -> Result<Option<String>, StoreError> {
-    store.read(|snapshot| meta_get(snapshot, MASTER_KEY))
+    store.read_blocking(|snapshot| meta_get(snapshot, MASTER_KEY))
 }
 
 /// Fixes the fingerprint of the master key.
@@ -91,7 +93,8 @@ pub fn installation_state(admin: Admin<'_>) -> AdminResult<InstallationState> {
     let lifetime = admin.core.policy.lifetimes.refresh_token;
     let outlasts =
         |family: &RefreshFamily| family.is_live(now) && (family.expires_at - lifetime).is_ahead_of(now);
-    let outlasting = store.read(|snapshot| FAMILIES.keys_where(snapshot, |_, family| outlasts(family)))?;
+    let outlasting =
+        store.read_blocking(|snapshot| FAMILIES.keys_where(snapshot, |_, family| outlasts(family)))?;
     Ok(InstallationState {
         issuer: stored_issuer(store)?.unwrap_or_else(|| admin.core.policy.issuer.clone()),
         for_development: is_for_development(store)?,
@@ -102,7 +105,7 @@ pub fn installation_state(admin: Admin<'_>) -> AdminResult<InstallationState> {
         unknown_scopes: admin.core.unknown_scopes.list(&admin.core.catalog()),
         stalled: store.stalled().map(|stalled| stalled.elapsed.as_secs()),
         memory_shortages: admin.core.passwords.shortages(),
-        factors: store.read(factors::summary)?,
+        factors: store.read_blocking(factors::summary)?,
     })
 }
 

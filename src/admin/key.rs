@@ -97,7 +97,7 @@ pub fn list(admin: Admin<'_>) -> AdminResult<Vec<KeyView>> {
     let mut keys: Vec<_> = admin
         .core
         .store
-        .read(|snapshot| SIGNING_KEYS.scan(snapshot, .., usize::MAX))?
+        .read_blocking(|snapshot| SIGNING_KEYS.scan(snapshot, .., usize::MAX))?
         .iter()
         .map(|(kid, record)| KeyView::of(kid, record))
         .collect();

@@ -166,13 +166,16 @@ pub fn list<M: NamedKind>(admin: Admin<'_>) -> AdminResult<Vec<NamedRecord<M>>> 
     let all = admin
         .core
         .store
-        .read(|snapshot| M::TABLE.scan(snapshot, .., usize::MAX))?;
+        .read_blocking(|snapshot| M::TABLE.scan(snapshot, .., usize::MAX))?;
     Ok(all.into_iter().map(|(_, record)| record).collect())
 }
 
 /// One record.
 pub fn show<M: NamedKind>(admin: Admin<'_>, name: &str) -> AdminResult<NamedRecord<M>> {
-    let found = admin.core.store.read(|snapshot| M::TABLE.get(snapshot, name))?;
+    let found = admin
+        .core
+        .store
+        .read_blocking(|snapshot| M::TABLE.get(snapshot, name))?;
     Ok(found.ok_or_else(|| not_found(M::KIND, name))?)
 }
 

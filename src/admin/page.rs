@@ -36,7 +36,7 @@ impl<T, K: Key> Page<T, K> {
             next: None,
         };
         let mut rows = 0;
-        store.read(|snapshot| {
+        store.read_blocking(|snapshot| {
             table.visit(snapshot, (from, Bound::Unbounded), |key, record| {
                 rows += 1;
                 page.records.extend(select(record));

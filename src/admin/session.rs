@@ -57,7 +57,7 @@ pub struct Revoked {
 /// The live sessions of a user.
 pub fn list(admin: Admin<'_>, who: &str) -> AdminResult<Vec<SessionView>> {
     let (now, lifetimes) = (admin.core.clock.now(), admin.core.policy.lifetimes.session);
-    let views = admin.core.store.read(|snapshot| {
+    let views = admin.core.store.read_blocking(|snapshot| {
         let user = or_refuse!(find(snapshot, who)?);
         let live = session::live_of(snapshot, user.uuid, lifetimes, now)?;
         let views = live.into_iter().map(|(id, session)| SessionView {
@@ -219,7 +219,10 @@ mod tests {
             .await
             .unwrap();
         let is_revoked = || {
-            let family = core.store.read(|snapshot| FAMILIES.get(snapshot, &id)).unwrap();
+            let family = core
+                .store
+                .read_blocking(|snapshot| FAMILIES.get(snapshot, &id))
+                .unwrap();
             family.unwrap().revoked_at.is_some()
         };
         refusal(revoke(admin(&core), RevokeSessions::One(user)).await);

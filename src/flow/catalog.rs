@@ -62,17 +62,18 @@ impl Catalog {
     /// Reads all of them from the store.
     pub fn load(store: &Store, sealer: &Sealer) -> Result<Self, OpenError> {
         let reopenings = store.reopenings();
-        let (clients, apis, scopes, groups, providers, records, refresh_keys) = store.read(|snapshot| {
-            Ok((
-                CLIENTS.scan(snapshot, .., usize::MAX)?,
-                APIS.scan(snapshot, .., usize::MAX)?,
-                SCOPES.scan(snapshot, .., usize::MAX)?,
-                GROUPS.scan(snapshot, .., usize::MAX)?,
-                PROVIDERS.scan(snapshot, .., usize::MAX)?,
-                SIGNING_KEYS.scan(snapshot, .., usize::MAX)?,
-                REFRESH_KEYS.scan(snapshot, .., usize::MAX)?,
-            ))
-        })?;
+        let (clients, apis, scopes, groups, providers, records, refresh_keys) =
+            store.read_blocking(|snapshot| {
+                Ok((
+                    CLIENTS.scan(snapshot, .., usize::MAX)?,
+                    APIS.scan(snapshot, .., usize::MAX)?,
+                    SCOPES.scan(snapshot, .., usize::MAX)?,
+                    GROUPS.scan(snapshot, .., usize::MAX)?,
+                    PROVIDERS.scan(snapshot, .., usize::MAX)?,
+                    SIGNING_KEYS.scan(snapshot, .., usize::MAX)?,
+                    REFRESH_KEYS.scan(snapshot, .., usize::MAX)?,
+                ))
+            })?;
         let mut keys = Vec::new();
         for (kid, record) in records {
             let state = match record.standing {

@@ -158,7 +158,9 @@ pub(in crate::flow) async fn find_client(
         Ok(document) => document,
         Err(unavailable) => return Ok(Err(UntrustedRedirect::ClientDocument(unavailable.0))),
     };
-    let stored = core.store.read(|snapshot| CLIENTS.get(snapshot, client_id))?;
+    let stored = core
+        .store
+        .read_blocking(|snapshot| CLIENTS.get(snapshot, client_id))?;
     if stored
         .as_ref()
         .is_some_and(|client| !has_metadata_document(client))
@@ -235,7 +237,9 @@ pub(in crate::flow) async fn renew_client(
     let Ok(document) = core.upstreams.client_document(client_id, now).await else {
         return Ok(());
     };
-    let stored = core.store.read(|snapshot| CLIENTS.get(snapshot, client_id))?;
+    let stored = core
+        .store
+        .read_blocking(|snapshot| CLIENTS.get(snapshot, client_id))?;
     let Some(stored) = stored.filter(has_metadata_document) else {
         return Ok(());
     };
@@ -282,7 +286,10 @@ pub(in crate::flow) async fn record_use(core: &Core, client: &Client, now: Times
 fn publish(core: &Core, client_id: &str) -> Result<(), StoreError> {
     let catalog = core.catalog();
     let before = catalog.client(client_id);
-    let Some(stored) = core.store.read(|snapshot| CLIENTS.get(snapshot, client_id))? else {
+    let Some(stored) = core
+        .store
+        .read_blocking(|snapshot| CLIENTS.get(snapshot, client_id))?
+    else {
         return Ok(());
     };
     let after = catalog.expand_scope(stored);

@@ -21,7 +21,7 @@ const WRITE_INTERVAL: Duration = Duration::from_hours(1);
 ///
 /// A watermark ahead of `now` does not count: the clock was wrong when it was stored.
 pub fn read(core: &Core, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
-    core.store.read(|snapshot| {
+    core.store.read_blocking(|snapshot| {
         if let Some(stored) = stored(snapshot)?.filter(|stored| !stored.is_ahead_of(now)) {
             return Ok(Some(stored.min(now)));
         }
@@ -33,7 +33,7 @@ pub fn read(core: &Core, now: Timestamp) -> Result<Option<Timestamp>, StoreError
 
 /// Stores the time, once an hour. Housekeeping calls this if it believes the clock.
 pub async fn advance(core: &Core, now: Timestamp) -> Result<(), StoreError> {
-    let stored = core.store.read(stored)?;
+    let stored = core.store.read_blocking(stored)?;
     let is_due = stored.is_none_or(|stored| stored.is_ahead_of(now) || now.since(stored) >= WRITE_INTERVAL);
     // A clock before this date is wrong.
     if !is_due || now < EARLIEST {

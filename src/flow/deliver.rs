@@ -52,7 +52,7 @@ pub struct DueEntries {
 /// At most `limit` rows that are due. A row that is further ahead than any pause was stored while the clock was wrong,
 /// and is due as well.
 pub fn due_entries(core: &Core, now: Timestamp, limit: usize) -> Result<DueEntries, StoreError> {
-    core.store.read(|snapshot| {
+    core.store.read_blocking(|snapshot| {
         let key_of = |second: u32| {
             let mut key = Vec::new();
             (second, Uuid::nil()).encode(&mut key);
@@ -84,7 +84,7 @@ pub fn entries_after(
     after: Option<OutboxKey>,
     limit: usize,
 ) -> Result<Vec<DueEntry>, StoreError> {
-    core.store.read(|snapshot| {
+    core.store.read_blocking(|snapshot| {
         let from = after.map(|key| {
             let mut bytes = Vec::new();
             key.encode(&mut bytes);
@@ -198,7 +198,7 @@ pub async fn apply_updates(core: &Core, updates: Vec<OutboxUpdate>) -> Result<()
 
 /// How many messages wait, and since when the oldest.
 pub fn queue(core: &Core) -> Result<(u64, Option<Timestamp>), StoreError> {
-    core.store.read(|snapshot| {
+    core.store.read_blocking(|snapshot| {
         let keys = keys(snapshot, Bound::Unbounded, Bound::Unbounded, usize::MAX)?;
         let oldest = keys.iter().map(|(_, id)| Timestamp::of_id(*id)).min();
         Ok((u64::try_from(keys.len()).unwrap_or(u64::MAX), oldest))

@@ -185,7 +185,7 @@ pub fn counts(core: &Core, now: Timestamp) -> Result<FactorCounts, StoreError> {
     {
         return Ok(counts);
     }
-    let counts = core.store.read(count)?;
+    let counts = core.store.read_blocking(count)?;
     *known = Some((now, counts));
     Ok(counts)
 }

@@ -68,7 +68,7 @@ pub fn counted(
 impl AccountFailures for StoredFailures {
     fn are_at_limit(&self) -> Option<bool> {
         let read = |snapshot: &dyn Snapshot| FAILED_PASSWORDS.get(snapshot, &self.user);
-        let failed = self.store.read(read).inspect_err(log_failure).ok()?;
+        let failed = self.store.read_blocking(read).inspect_err(log_failure).ok()?;
         Some(failed.is_some_and(|failed| failed.is_at_limit()))
     }
 

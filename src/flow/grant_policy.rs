@@ -196,7 +196,7 @@ mod tests {
     fn admits(core: &Core, client: &Client, authorization: &Authorization) -> bool {
         let admitted = core
             .store
-            .read(|snapshot| core.grant_policy().admit(snapshot, client, authorization));
+            .read_blocking(|snapshot| core.grant_policy().admit(snapshot, client, authorization));
         admitted.unwrap().is_ok()
     }
 
@@ -207,7 +207,7 @@ mod tests {
         let client = registered(&core).await;
         let (user, authorization) = granted(&core).await;
         let admits_new_user = || {
-            let admitted = core.store.read(|snapshot| {
+            let admitted = core.store.read_blocking(|snapshot| {
                 let newcomer = user.clone();
                 core.grant_policy()
                     .authorize_new_user(snapshot, &client, &authorization, newcomer)

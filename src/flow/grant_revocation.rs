@@ -228,7 +228,7 @@ mod tests {
     fn alive(core: &Core) -> Vec<(String, String)> {
         let families = core
             .store
-            .read(|snapshot| FAMILIES.scan(snapshot, .., usize::MAX));
+            .read_blocking(|snapshot| FAMILIES.scan(snapshot, .., usize::MAX));
         let families = families.unwrap().into_iter();
         families
             .filter(|(_, family)| family.revoked_at.is_none())
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(alive(&core), pairs(&[("kept", "kept"), ("kept", OUTSIDE)]));
         let (sessions, consents) = core
             .store
-            .read(|snapshot| {
+            .read_blocking(|snapshot| {
                 Ok((
                     SESSIONS.scan(snapshot, .., usize::MAX)?,
                     CONSENTS.scan(snapshot, .., usize::MAX)?,

@@ -243,7 +243,7 @@ impl Core {
     /// was removed, the APIs are read too, because they forget it.
     pub fn reload_clients(&self, client_ids: &[String]) -> Result<(), StoreError> {
         let _one_at_a_time = self.reload_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let (clients, apis) = self.store.read(|snapshot| {
+        let (clients, apis) = self.store.read_blocking(|snapshot| {
             let rows = client_ids.iter().map(|id| CLIENTS.get(snapshot, id));
             let clients: Vec<_> = rows.filter_map(Result::transpose).collect::<Result<_, _>>()?;
             let apis = (clients.len() < client_ids.len()).then(|| APIS.scan(snapshot, .., usize::MAX));

@@ -137,7 +137,7 @@ pub async fn register(
     });
     or_refuse!(
         core.store
-            .read(|snapshot| check_initial_token(snapshot, token.as_ref(), now))?
+            .read_blocking(|snapshot| check_initial_token(snapshot, token.as_ref(), now))?
     );
     let requested = or_refuse!(RequestedMetadata::parse(body));
     let registered = |client: &&Arc<Client>| client.registration.is_some();
@@ -231,7 +231,7 @@ pub fn read(
     let digest = access_token.digest();
     let client = core
         .store
-        .read(|snapshot| authorized(snapshot, client_id, &digest))?;
+        .read_blocking(|snapshot| authorized(snapshot, client_id, &digest))?;
     Ok(client.map(|client| ClientInformation {
         client,
         client_secret: None,
@@ -252,7 +252,7 @@ pub async fn change(
     let digest = access_token.digest();
     let before = core
         .store
-        .read(|snapshot| authorized(snapshot, client_id, &digest))?;
+        .read_blocking(|snapshot| authorized(snapshot, client_id, &digest))?;
     let before = or_refuse!(before);
     let (requested, named_secret) = or_refuse!(RequestedMetadata::parse_change(body, client_id));
     if named_secret.is_some_and(|secret| !before.accepts_secret(&Digest::of(secret.as_bytes()), now)) {

@@ -122,7 +122,7 @@ pub async fn sweep(core: &Core, cursor: &mut Cursor, now: Timestamp) -> Result<S
     let work = move |tx: &mut dyn Tx| sweep_page(tx, from, &policy, now);
     let (store, dry_run) = (core.store.clone(), work.clone());
     let rehearsed = tokio::task::spawn_blocking(move || {
-        store.read(|snapshot| {
+        store.read_blocking(|snapshot| {
             let mut tx = DryRunTx {
                 snapshot,
                 would_write: false,

@@ -42,7 +42,7 @@ pub fn remove_user(tx: &mut dyn Tx, user: &User, now: Timestamp) -> Result<(), S
 
 /// The user with this UUID.
 pub fn find(core: &Core, uuid: Uuid) -> Result<Option<User>, Failure> {
-    Ok(core.store.read(|snapshot| USERS.get(snapshot, &uuid))?)
+    Ok(core.store.read_blocking(|snapshot| USERS.get(snapshot, &uuid))?)
 }
 
 /// Ends every session, live or not, and every refresh family of a user, and the memory of browsers that need no second step.

@@ -323,11 +323,24 @@ impl Store {
             .submit(Message::Write(Box::new(Write::new(name, work, reply))))
     }
 
-    /// Shows `look` the last committed state. Synchronous: a few rows take microseconds.
+    /// Shows `look` a consistent state, which has every write that was answered before.
     ///
-    /// Waits while the storage is compacted or reopened. Fails with [`StoreError::Stalled`] once that has taken
-    /// [`Options::stall_timeout`], so that no thread that serves requests waits for a hanging disk.
-    pub fn read<T>(
+    /// `look` may run more than once. Waits while the storage is compacted or reopened. Fails with
+    /// [`StoreError::Stalled`] once that has taken [`Options::stall_timeout`].
+    pub async fn read<T>(
+        &self,
+        look: impl Fn(&dyn Snapshot) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        loop {
+            if let Some(result) = self.try_read(&look)? {
+                return result;
+            }
+            tokio::time::sleep(READ_RETRY).await;
+        }
+    }
+
+    /// Like [`Store::read`], for callers that may block: the command line and start-up.
+    pub fn read_blocking<T>(
         &self,
         look: impl FnOnce(&dyn Snapshot) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
@@ -342,14 +355,32 @@ impl Store {
             });
             match shown {
                 Ok(()) => return result,
-                Err(StoreError::Busy) => {}
+                Err(StoreError::Busy) => self.check_stall()?,
                 Err(error) => return Err(error),
-            }
-            if let Some(stalled) = self.stalled() {
-                return Err(stalled.into());
             }
             thread::sleep(READ_RETRY);
         }
+    }
+
+    /// The result of `look`; `None` if the storage cannot be read at this moment.
+    fn try_read<T>(
+        &self,
+        look: &impl Fn(&dyn Snapshot) -> Result<T, StoreError>,
+    ) -> Result<Option<Result<T, StoreError>>, StoreError> {
+        let mut result = None;
+        let shown = self.backend.read(&mut |snapshot| {
+            result = Some(look(snapshot));
+            Ok(())
+        });
+        match shown {
+            Ok(()) => Ok(result),
+            Err(StoreError::Busy) => self.check_stall().map(|()| None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn check_stall(&self) -> Result<(), StoreError> {
+        self.stalled().map_or(Ok(()), |stalled| Err(stalled.into()))
     }
 
     /// The path of the copy that was made before this opening upgraded the database.

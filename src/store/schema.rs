@@ -215,11 +215,13 @@ mod tests {
     }
 
     fn count(store: &Store) -> Option<u32> {
-        store.read(|snapshot| COUNTS.get(snapshot, "upgrades")).unwrap()
+        store
+            .read_blocking(|snapshot| COUNTS.get(snapshot, "upgrades"))
+            .unwrap()
     }
 
     fn version(store: &Store) -> Option<u32> {
-        store.read(stored).unwrap()
+        store.read_blocking(stored).unwrap()
     }
 
     #[test]

@@ -302,7 +302,11 @@ impl Server {
     /// Changes a client's record, as an administrator would.
     pub(crate) async fn change_client(&self, party: &RelyingParty, change: impl FnOnce(&mut Client)) {
         let id = party.client_id();
-        let stored = self.app.core.store.read(|snapshot| CLIENTS.get(snapshot, id));
+        let stored = self
+            .app
+            .core
+            .store
+            .read_blocking(|snapshot| CLIENTS.get(snapshot, id));
         let mut client = stored.unwrap().unwrap();
         change(&mut client);
         self.put_client(client).await;
@@ -401,7 +405,7 @@ impl Server {
         let uuid = person.user.uuid;
         let mut user = core
             .store
-            .read(|snapshot| USERS.get(snapshot, &uuid))
+            .read_blocking(|snapshot| USERS.get(snapshot, &uuid))
             .unwrap()
             .unwrap();
         change(&mut user);

@@ -91,7 +91,9 @@ async fn is_signed_in(browser: &Browser, acme: &RelyingParty) -> bool {
 
 fn stored(server: &Server, person: &Person) -> User {
     let core = &server.app.core;
-    let found = core.store.read(|snapshot| USERS.get(snapshot, &person.user.uuid));
+    let found = core
+        .store
+        .read_blocking(|snapshot| USERS.get(snapshot, &person.user.uuid));
     found.unwrap().unwrap()
 }
 
@@ -752,7 +754,7 @@ async fn a_remembered_consent_can_be_taken_back() {
         .app
         .core
         .store
-        .read(|snapshot| CONSENTS.count(snapshot))
+        .read_blocking(|snapshot| CONSENTS.count(snapshot))
         .unwrap();
     assert_eq!(left, 0);
 }

@@ -157,7 +157,7 @@ async fn an_unknown_name_gets_the_same_answer_and_no_mail() {
             .app
             .core
             .store
-            .read(|snapshot| Ok((OUTBOX.count(snapshot)?, ONE_TIME_LINKS.count(snapshot)?)));
+            .read_blocking(|snapshot| Ok((OUTBOX.count(snapshot)?, ONE_TIME_LINKS.count(snapshot)?)));
         assert_eq!(rows.unwrap().0, 1, "the same rows are written");
         assert!(server.mails().await.is_empty());
         for _ in 0..5 {
@@ -241,7 +241,7 @@ async fn a_link_is_void_once_it_has_expired_or_the_password_or_the_address_has_c
         .app
         .core
         .store
-        .read(|snapshot| ONE_TIME_LINKS.count(snapshot));
+        .read_blocking(|snapshot| ONE_TIME_LINKS.count(snapshot));
     assert_eq!(left.unwrap(), 0, "expired links are removed");
 }
 

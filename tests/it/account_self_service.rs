@@ -349,7 +349,7 @@ async fn what_a_provider_linked_by_the_other_address_goes_when_the_address_is_se
     let core = &server.app.core;
     let (user, before, after) = core
         .store
-        .read(|snapshot| {
+        .read_blocking(|snapshot| {
             let key = |subject: &str| ("https://idp.example".to_owned(), subject.to_owned());
             Ok::<_, StoreError>((
                 USERS.get(snapshot, &alice.user.uuid)?.unwrap(),

@@ -60,7 +60,9 @@ pub(crate) fn uuid_of(tokens: &Tokens) -> Uuid {
 
 pub(crate) fn record_of(server: &Server, uuid: Uuid) -> Option<User> {
     let store = &server.app.core.store;
-    store.read(|snapshot| USERS.get(snapshot, &uuid)).unwrap()
+    store
+        .read_blocking(|snapshot| USERS.get(snapshot, &uuid))
+        .unwrap()
 }
 
 pub(crate) async fn sweep_all(server: &Server) {
@@ -496,6 +498,6 @@ async fn a_pushed_request_says_nothing_of_the_token_to_the_browser() {
 pub(crate) fn owner_of(server: &Server, name: &str) -> Option<Uuid> {
     let store = &server.app.core.store;
     store
-        .read(|snapshot| USERS_BY_LOGIN_NAME.get(snapshot, name))
+        .read_blocking(|snapshot| USERS_BY_LOGIN_NAME.get(snapshot, name))
         .unwrap()
 }

@@ -63,7 +63,7 @@ fn count(server: &Server, person: &Person) -> u32 {
         .app
         .core
         .store
-        .read(|snapshot| FAILED_PASSWORDS.get(snapshot, &uuid));
+        .read_blocking(|snapshot| FAILED_PASSWORDS.get(snapshot, &uuid));
     read.unwrap().map_or(0, |failed| failed.count)
 }
 
@@ -88,7 +88,9 @@ async fn set_count(server: &Server, person: &Person, count: u32) {
 
 fn rows(server: &Server) -> u64 {
     let store = &server.app.core.store;
-    store.read(|snapshot| FAILED_PASSWORDS.count(snapshot)).unwrap()
+    store
+        .read_blocking(|snapshot| FAILED_PASSWORDS.count(snapshot))
+        .unwrap()
 }
 
 #[tokio::test]

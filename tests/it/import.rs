@@ -22,7 +22,7 @@ fn write(service: &Service, text: &str) {
 fn stored_hash(service: &Service, name: &str) -> String {
     let store = Store::open(&service.folder.path().join("data/idsvc.redb"), Options::default()).unwrap();
     let user = store
-        .read(|snapshot| {
+        .read_blocking(|snapshot| {
             let uuid = USERS_BY_LOGIN_NAME.get(snapshot, name)?.unwrap();
             USERS.get(snapshot, &uuid)
         })

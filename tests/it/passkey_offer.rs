@@ -52,7 +52,7 @@ fn creation(page: &Screen, person: &Person) -> (Passkey, Form) {
 
 fn stored(server: &Server, person: &Person) -> Vec<(Uuid, Factor)> {
     let read = |snapshot: &dyn idsvc::store::engine::Snapshot| factors::of_user(snapshot, person.user.uuid);
-    server.app.core.store.read(read).unwrap()
+    server.app.core.store.read_blocking(read).unwrap()
 }
 
 #[tokio::test]

@@ -45,7 +45,7 @@ pub(crate) async fn store(server: &Server, person: &Person, passkey: &Passkey) -
 
 fn stored(server: &Server, person: &Person) -> (Factor, StoredPasskey) {
     let read = |snapshot: &dyn idsvc::store::engine::Snapshot| factors::of_user(snapshot, person.user.uuid);
-    let (_, factor) = server.app.core.store.read(read).unwrap().pop().unwrap();
+    let (_, factor) = server.app.core.store.read_blocking(read).unwrap().pop().unwrap();
     let FactorKind::Passkey(passkey) = factor.kind.clone() else {
         panic!()
     };
@@ -340,7 +340,7 @@ async fn a_user_who_is_removed_leaves_no_passkey() {
         .unwrap();
     let left = core
         .store
-        .read(|snapshot| FACTORS.scan_prefix(snapshot, &alice.user.uuid, 10));
+        .read_blocking(|snapshot| FACTORS.scan_prefix(snapshot, &alice.user.uuid, 10));
     assert!(left.unwrap().is_empty());
 }
 

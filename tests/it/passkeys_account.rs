@@ -44,7 +44,7 @@ async fn add(page: &Screen, passkey: &Passkey) -> Screen {
 
 fn stored(server: &Server, person: &Person) -> Vec<(Uuid, Factor)> {
     let read = |snapshot: &dyn idsvc::store::engine::Snapshot| factors::of_user(snapshot, person.user.uuid);
-    server.app.core.store.read(read).unwrap()
+    server.app.core.store.read_blocking(read).unwrap()
 }
 
 #[tokio::test]

@@ -114,7 +114,9 @@ async fn of_two_browsers_that_set_up_a_factor_one_does() {
     assert!(answer.text().contains(EN.problem_second_factor) && !has_session(&answer));
     let uuid = alice.user.uuid;
     let store = &server.app.core.store;
-    let stored = store.read(|snapshot| factors::of_user(snapshot, uuid)).unwrap();
+    let stored = store
+        .read_blocking(|snapshot| factors::of_user(snapshot, uuid))
+        .unwrap();
     assert_eq!(stored.len(), 2);
 }
 
@@ -172,7 +174,9 @@ async fn a_passkey_that_is_added_during_the_enrolment_ends_it() {
     assert_eq!(answer.heading(), EN.second_factor_title);
     assert!(!has_session(&answer));
     let (uuid, store) = (alice.user.uuid, &server.app.core.store);
-    let stored = store.read(|snapshot| factors::of_user(snapshot, uuid)).unwrap();
+    let stored = store
+        .read_blocking(|snapshot| factors::of_user(snapshot, uuid))
+        .unwrap();
     assert_eq!(stored.len(), 1);
 }
 

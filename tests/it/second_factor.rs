@@ -130,7 +130,7 @@ pub(crate) fn is_signed_in(page: &Screen) -> bool {
 fn wrong_codes(server: &Server, alice: &Person) -> u32 {
     let uuid = alice.user.uuid;
     let read = |snapshot: &dyn idsvc::store::engine::Snapshot| FAILED_PASSWORDS.get(snapshot, &uuid);
-    let failed = server.app.core.store.read(read).unwrap();
+    let failed = server.app.core.store.read_blocking(read).unwrap();
     failed.map_or(0, |failed| failed.second_step)
 }
 
@@ -397,7 +397,7 @@ async fn a_reset_of_the_password_keeps_the_factors() {
         .app
         .core
         .store
-        .read(|snapshot| factors::of_user(snapshot, uuid));
+        .read_blocking(|snapshot| factors::of_user(snapshot, uuid));
     assert_eq!(kept.unwrap().len(), 2);
     assert!(is_signed_in(&type_code(&asked, &app.code(&server, 0)).await));
 }
@@ -473,7 +473,9 @@ async fn an_old_session_has_to_sign_in_again_to_change_factors() {
     elsewhere.submit(&stolen).await;
     let uuid = bob.user.uuid;
     let store = &server.app.core.store;
-    let of_bob = store.read(|snapshot| factors::of_user(snapshot, uuid)).unwrap();
+    let of_bob = store
+        .read_blocking(|snapshot| factors::of_user(snapshot, uuid))
+        .unwrap();
     assert!(of_bob.is_empty());
 }
 
@@ -532,7 +534,7 @@ async fn the_store_has_neither_seeds_nor_recovery_codes_in_the_clear() {
     let (server, _acme, alice) = scene().await;
     let (app, codes) = enrol(&server, &alice.browser()).await;
     let uuid = alice.user.uuid;
-    let rows = server.app.core.store.read(|snapshot| {
+    let rows = server.app.core.store.read_blocking(|snapshot| {
         let rows = factors::of_user(snapshot, uuid)?;
         assert_eq!(FACTORS.count(snapshot)?, 2);
         Ok(rows)
@@ -601,7 +603,7 @@ async fn the_link_of_a_notice_removes_what_was_added_since() {
     let core = &server.app.core;
     let left = core
         .store
-        .read(|snapshot| factors::of_user(snapshot, alice.user.uuid))
+        .read_blocking(|snapshot| factors::of_user(snapshot, alice.user.uuid))
         .unwrap();
     assert!(left.is_empty(), "the thief's application makes no codes");
 }
@@ -624,7 +626,7 @@ async fn the_link_of_a_later_notice_keeps_a_factor_from_before() {
     let core = &server.app.core;
     let left = core
         .store
-        .read(|snapshot| factors::of_user(snapshot, alice.user.uuid))
+        .read_blocking(|snapshot| factors::of_user(snapshot, alice.user.uuid))
         .unwrap();
     assert_eq!(left.len(), 2);
 }

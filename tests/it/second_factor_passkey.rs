@@ -168,7 +168,7 @@ async fn a_user_with_passkeys_and_no_app_makes_recovery_codes_and_loses_the_pass
     assert!(page.text().contains(EN.factor_remove_last));
     assert_eq!(page.text().matches(EN.factor_remove_ends_step).count(), 2);
     let read = |snapshot: &dyn idsvc::store::engine::Snapshot| factors::of_user(snapshot, alice.user.uuid);
-    let stored = server.app.core.store.read(read).unwrap();
+    let stored = server.app.core.store.read_blocking(read).unwrap();
     let (lost, _) = stored
         .iter()
         .find(|(_, factor)| matches!(factor.kind, FactorKind::Passkey(_)))

@@ -111,7 +111,7 @@ impl Scene {
             }
             Ok(())
         };
-        store.read(&mut read_all).unwrap();
+        store.read_blocking(&mut read_all).unwrap();
         (rows, store.stats().transactions)
     }
 }
@@ -288,7 +288,7 @@ async fn no_answer_of_a_provider_signs_in_twice() {
     }
     let sessions = || {
         let store = &scene.server.app.core.store;
-        store.read(|snapshot| SESSIONS.count(snapshot)).unwrap()
+        store.read_blocking(|snapshot| SESSIONS.count(snapshot)).unwrap()
     };
     let (before, redeemed) = (sessions(), scene.upstream.seen("/token").len());
     for (answer, kept) in answers {

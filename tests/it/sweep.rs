@@ -24,7 +24,7 @@ const DAY: u64 = 24 * 60 * MINUTE;
 fn rows(server: &Server) -> [u64; 7] {
     let store = &server.app.core.store;
     store
-        .read(|snapshot| {
+        .read_blocking(|snapshot| {
             Ok([
                 LOGIN_RECORDS.count(snapshot)?,
                 CODES.count(snapshot)?,
@@ -104,7 +104,9 @@ async fn used_codes_are_remembered_without_what_the_client_sent_and_while_there_
     }
     let kept = |server: &Server| {
         let store = &server.app.core.store;
-        store.read(|snapshot| CODES.scan(snapshot, .., 100)).unwrap()
+        store
+            .read_blocking(|snapshot| CODES.scan(snapshot, .., 100))
+            .unwrap()
     };
     assert_eq!(kept(&server).len(), 60);
     for (_, code) in kept(&server) {
@@ -185,7 +187,7 @@ impl Families {
         let core = &server.app.core;
         let (_, live) = core
             .store
-            .read(|snapshot| FAMILIES.scan(snapshot, .., 1))
+            .read_blocking(|snapshot| FAMILIES.scan(snapshot, .., 1))
             .unwrap()
             .remove(0);
         let now = core.clock.now();
@@ -212,7 +214,7 @@ impl Families {
     fn is_there(&self, server: &Server, number: u64) -> bool {
         let store = &server.app.core.store;
         store
-            .read(|snapshot| FAMILIES.contains(snapshot, &self.id(number)))
+            .read_blocking(|snapshot| FAMILIES.contains(snapshot, &self.id(number)))
             .unwrap()
     }
 }
@@ -224,7 +226,9 @@ async fn an_expired_session_that_a_grant_keeps_tells_nothing_of_its_browser() {
     acme.tokens(&alice.browser()).await;
     let core = &server.app.core;
     let kept = || {
-        let rows = core.store.read(|snapshot| SESSIONS.scan(snapshot, .., 2));
+        let rows = core
+            .store
+            .read_blocking(|snapshot| SESSIONS.scan(snapshot, .., 2));
         rows.unwrap().remove(0)
     };
     let told = || {

@@ -66,7 +66,7 @@ pub fn export(
         }
         Ok(flow)
     };
-    core.store.read(|snapshot| {
+    core.store.read_blocking(|snapshot| {
         SCOPES.visit(snapshot, .., |_, scope| {
             take(Exported::Scope(named::export(&scope)))
         })?;

@@ -297,7 +297,10 @@ pub async fn apply(admin: Admin<'_>, mut request: Apply) -> AdminResult<Applied>
     let only = request.only.take();
     let prepared = Prepared::of(admin, request).await?;
     if prepared.dry_run {
-        let plan = admin.core.store.read(|snapshot| prepared.plan(snapshot))?;
+        let plan = admin
+            .core
+            .store
+            .read_blocking(|snapshot| prepared.plan(snapshot))?;
         all_or_none(plan.faults)?;
         return Ok(plan.applied);
     }

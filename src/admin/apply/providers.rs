@@ -91,7 +91,7 @@ fn prepare_one(
 /// Whether this secret is stored for the provider already.
 fn has_secret(admin: Admin<'_>, id: &str, secret: &SecretString) -> AdminResult<bool> {
     let core = admin.core;
-    let before = core.store.read(|snapshot| PROVIDERS.get(snapshot, id))?;
+    let before = core.store.read_blocking(|snapshot| PROVIDERS.get(snapshot, id))?;
     let sealed = before.and_then(|provider| provider.sealed_secret);
     Ok(sealed.is_some_and(|sealed| {
         let opened = core.sealer.open_text(&Provider::secret_context(id), &sealed);

@@ -83,7 +83,7 @@ pub async fn add(admin: Admin<'_>, client_id: String) -> AdminResult<ApiKeyView>
 
 /// The keys of a client, oldest first.
 pub fn list(admin: Admin<'_>, client_id: &str) -> AdminResult<Vec<ApiKeyView>> {
-    let views = admin.core.store.read(|snapshot| {
+    let views = admin.core.store.read_blocking(|snapshot| {
         let Some(client) = CLIENTS.get(snapshot, client_id)? else {
             return Ok(None);
         };

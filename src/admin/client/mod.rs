@@ -225,7 +225,7 @@ pub fn show(admin: Admin<'_>, client_id: &str) -> AdminResult<ClientView> {
     let client = admin
         .core
         .store
-        .read(|snapshot| CLIENTS.get(snapshot, client_id))?;
+        .read_blocking(|snapshot| CLIENTS.get(snapshot, client_id))?;
     let client = client.ok_or_else(|| not_found(KIND, client_id))?;
     Ok(ClientView::of(
         &client,

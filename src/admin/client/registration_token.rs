@@ -79,7 +79,7 @@ pub fn list(admin: Admin<'_>) -> AdminResult<Vec<RegistrationTokenView>> {
     let rows = admin
         .core
         .store
-        .read(|snapshot| INITIAL_ACCESS_TOKENS.scan(snapshot, .., usize::MAX))?;
+        .read_blocking(|snapshot| INITIAL_ACCESS_TOKENS.scan(snapshot, .., usize::MAX))?;
     let views = rows
         .iter()
         .map(|(id, stored)| RegistrationTokenView::of(*id, stored));

@@ -241,7 +241,7 @@ pub async fn users(admin: Admin<'_>, request: ImportUsers) -> AdminResult<Import
         Arc::clone(core.catalog().groups()),
     );
     if !write {
-        return Ok(core.store.read(move |snapshot| {
+        return Ok(core.store.read_blocking(move |snapshot| {
             let defaults = (organization.as_str(), &*groups);
             plan(snapshot, &parsed, existing, defaults, now, report).map(|(report, _)| report)
         })?);

@@ -110,7 +110,7 @@ pub(super) fn seal(core: &Core, parsed: &mut [ParsedLine], now: Timestamp) -> Re
     let since_epoch = core.clock.since_epoch();
     for parsed_line in parsed.iter_mut().filter(|line| !line.seeds.apps.is_empty()) {
         let fields = &parsed_line.fields;
-        let existing = core.store.read(|snapshot| fields.existing(snapshot))?;
+        let existing = core.store.read_blocking(|snapshot| fields.existing(snapshot))?;
         let user = match existing {
             Ok(Some(user)) => user.uuid,
             _ => fields.uuid.unwrap_or(parsed_line.new_uuid),

@@ -135,7 +135,7 @@ fn check_clients(admin: Admin<'_>, provider: &Provider, findings: &mut Findings)
     let clients = admin
         .core
         .store
-        .read(|snapshot| CLIENTS.scan(snapshot, .., usize::MAX))?;
+        .read_blocking(|snapshot| CLIENTS.scan(snapshot, .., usize::MAX))?;
     let names: Vec<_> = clients
         .into_iter()
         .filter(|(_, client)| client.providers.contains(&provider.id))

@@ -124,7 +124,7 @@ pub fn list(admin: Admin<'_>) -> AdminResult<Vec<ProviderView>> {
     let providers = admin
         .core
         .store
-        .read(|snapshot| PROVIDERS.scan(snapshot, .., usize::MAX))?;
+        .read_blocking(|snapshot| PROVIDERS.scan(snapshot, .., usize::MAX))?;
     let view = |provider: &Provider| ProviderView::of(provider, &admin.core.policy.issuer);
     Ok(providers.iter().map(|(_, provider)| view(provider)).collect())
 }
@@ -136,7 +136,10 @@ pub fn show(admin: Admin<'_>, id: &str) -> AdminResult<ProviderView> {
 
 /// The record of one provider.
 pub(super) fn find(admin: Admin<'_>, id: &str) -> AdminResult<Provider> {
-    let provider = admin.core.store.read(|snapshot| PROVIDERS.get(snapshot, id))?;
+    let provider = admin
+        .core
+        .store
+        .read_blocking(|snapshot| PROVIDERS.get(snapshot, id))?;
     Ok(provider.ok_or_else(|| not_found(KIND, id))?)
 }
 

@@ -258,7 +258,7 @@ pub fn show(admin: Admin<'_>, who: &str) -> AdminResult<UserView> {
             ..UserView::of(&user, catalog.groups(), None)
         }))
     };
-    Ok(admin.core.store.read(read)??)
+    Ok(admin.core.store.read_blocking(read)??)
 }
 
 /// Changes a user by `change`, which may refuse, and does `more`, in one transaction.
@@ -333,7 +333,10 @@ pub async fn set_enabled(admin: Admin<'_>, who: String, enabled: bool) -> AdminR
 
 /// Sets or removes a user's password. Only this answer shows a generated one.
 pub async fn set_password(admin: Admin<'_>, request: SetPassword) -> AdminResult<UserView> {
-    let user = admin.core.store.read(|snapshot| find(snapshot, &request.who))??;
+    let user = admin
+        .core
+        .store
+        .read_blocking(|snapshot| find(snapshot, &request.who))??;
     let (hash, shown) = hash(admin, &user, request.password, Vec::new()).await?;
     let change_user = move |user: &mut User| {
         user.password.clone_from(&hash);

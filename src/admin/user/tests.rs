@@ -19,7 +19,7 @@ async fn a_generated_password_is_shown_once_and_works() {
     let password = view.password.unwrap();
     let user = core
         .store
-        .read(|snapshot| USERS.get(snapshot, &view.uuid))
+        .read_blocking(|snapshot| USERS.get(snapshot, &view.uuid))
         .unwrap()
         .unwrap();
     let verdict = core
@@ -281,7 +281,7 @@ async fn an_unlinked_user_with_anothers_name_takes_it_away_from_nobody() {
     };
     let linked = || {
         core.store
-            .read(|snapshot| USERS_BY_IDENTITY.get(snapshot, &identity))
+            .read_blocking(|snapshot| USERS_BY_IDENTITY.get(snapshot, &identity))
             .unwrap()
     };
     let refused = refusal(unlink(admin(&core), unlinking()).await);
@@ -334,7 +334,7 @@ async fn a_removed_user_leaves_nothing_behind() {
     );
     let names = core
         .store
-        .read(|snapshot| USERS_BY_LOGIN_NAME.count(snapshot))
+        .read_blocking(|snapshot| USERS_BY_LOGIN_NAME.count(snapshot))
         .unwrap();
     assert_eq!(names, 0);
     add(admin(&core), request("alice@example.com")).await.unwrap();

@@ -50,7 +50,7 @@ pub fn may_change(snapshot: &dyn Snapshot, live: &LiveSession, now: Timestamp) -
 /// The signed-in user, if this session may change the factors.
 fn changing(core: &Core, browser: &Browser, now: Timestamp) -> Result<Option<LiveSession>, Failure> {
     let lifetimes = core.policy.lifetimes.session;
-    Ok(core.store.read(|snapshot| {
+    Ok(core.store.read_blocking(|snapshot| {
         match session::find(snapshot, browser.session.as_ref(), lifetimes, now)? {
             Some(live) if may_change(snapshot, &live, now)? => Ok(Some(live)),
             _ => Ok(None),

@@ -46,7 +46,9 @@ pub enum PasskeyAddition {
 
 /// Whether this session may add a passkey now.
 pub fn may_add(core: &Core, live: &LiveSession, now: Timestamp) -> Result<bool, Failure> {
-    Ok(core.store.read(|snapshot| may_change(snapshot, live, now))?)
+    Ok(core
+        .store
+        .read_blocking(|snapshot| may_change(snapshot, live, now))?)
 }
 
 /// Adds the passkey to the signed-in user.

@@ -52,7 +52,7 @@ pub async fn view(
     now: Timestamp,
 ) -> Result<ActionResult<Box<Account>>, Failure> {
     let (catalog, lifetimes) = (core.catalog(), core.policy.lifetimes.session);
-    let account = core.store.read(|snapshot| {
+    let account = core.store.read_blocking(|snapshot| {
         let Some(live) = session::find(snapshot, browser.session.as_ref(), lifetimes, now)? else {
             return Ok(None);
         };

@@ -255,7 +255,7 @@ mod tests {
         };
         let found = core
             .store
-            .read(|snapshot| find(snapshot, &account, core.clock.now()));
+            .read_blocking(|snapshot| find(snapshot, &account, core.clock.now()));
         found.unwrap().is_some()
     }
 

@@ -168,7 +168,7 @@ fn is_used(core: &Core, login: &LoginContext, question: &UpstreamSignIn) -> Resu
     let key = use_key(core, login, question);
     Ok(core
         .store
-        .read(|snapshot| USED_ASSERTIONS.contains(snapshot, &key))?)
+        .read_blocking(|snapshot| USED_ASSERTIONS.contains(snapshot, &key))?)
 }
 
 fn continue_sign_in(login: &LoginContext) -> BrowserRedirect {
@@ -387,7 +387,7 @@ async fn sign_in_user(
             if let Some(from) = browser.device.address {
                 let user = core
                     .store
-                    .read(|snapshot| USERS_BY_IDENTITY.get(snapshot, &identity))?;
+                    .read_blocking(|snapshot| USERS_BY_IDENTITY.get(snapshot, &identity))?;
                 audit::record(&Event::SignInFailed {
                     user,
                     from,

@@ -135,7 +135,9 @@ fn find(core: &Core, credentials: &PasskeyCredentials) -> Result<Option<FoundPas
     let Some(user) = user else {
         return Ok(None);
     };
-    let factors = core.store.read(|snapshot| factors::of_user(snapshot, user))?;
+    let factors = core
+        .store
+        .read_blocking(|snapshot| factors::of_user(snapshot, user))?;
     Ok(factors.into_iter().find_map(|(id, factor)| match factor.kind {
         FactorKind::Passkey(passkey) if passkey.credential_id == response.credential_id => {
             Some(FoundPasskey { user, id, passkey })
@@ -177,7 +179,10 @@ async fn start(
     let authority = event.factor.authority().to_owned();
     let [verified, used] = [found.passkey.clone(), used].map(FactorKind::Passkey);
     let (key, replay_key) = ((found.user, found.id), challenge.replay_key);
-    if core.store.read(|snapshot| was_used(snapshot, replay_key, now))? {
+    if core
+        .store
+        .read_blocking(|snapshot| was_used(snapshot, replay_key, now))?
+    {
         return Ok(PasskeySignIn::ChallengeOver);
     }
     let identify: Identify = Box::new(move |tx| {

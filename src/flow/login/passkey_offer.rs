@@ -58,7 +58,7 @@ pub fn waiting(core: &Core, login: &LoginContext) -> Result<Option<UserWithFacto
     };
     let factors = core
         .store
-        .read(|snapshot| factors::of_user(snapshot, live.user.uuid))?;
+        .read_blocking(|snapshot| factors::of_user(snapshot, live.user.uuid))?;
     Ok(has_room(&factors).then(|| (live.clone(), factors)))
 }
 

@@ -168,7 +168,7 @@ async fn verify_password(
 /// The user with this login name. For an unknown name, the user who was found last is looked for and read as well, so
 /// that the answer takes as much time. A missing row or a made-up record is read too fast: records differ in size.
 pub fn user_named(core: &Core, name: &LoginName) -> Result<Option<User>, StoreError> {
-    core.store.read(|snapshot| {
+    core.store.read_blocking(|snapshot| {
         let found = USERS_BY_LOGIN_NAME.get(snapshot, name.as_str())?;
         let last_found = {
             let mut last = core

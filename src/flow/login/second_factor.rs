@@ -173,7 +173,7 @@ pub fn find(
         };
         (first, None)
     };
-    Ok(core.store.read(|snapshot| {
+    Ok(core.store.read_blocking(|snapshot| {
         let user = USERS.get(snapshot, &first.user)?;
         let Some(user) = user.filter(|user| first.is_valid(user, now)) else {
             return Ok(None);
@@ -285,7 +285,7 @@ pub async fn answer(
     let is_totp = matches!(answer, Answer::Totp(_));
     let is_at_limit =
         move |snapshot: &dyn Snapshot| failed_passwords::is_second_step_at_limit(snapshot, user);
-    if is_totp && core.store.read(is_at_limit)? {
+    if is_totp && core.store.read_blocking(is_at_limit)? {
         return Ok(SecondStep::AtLimit);
     }
     let event = event_after(core, browser, pending, answer.second_factor(), now)?;

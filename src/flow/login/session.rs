@@ -73,7 +73,7 @@ pub fn find(
 pub fn of_browser(core: &Core, browser: &Browser) -> Result<Option<(Uuid, Session)>, Failure> {
     Ok(core
         .store
-        .read(|snapshot| presented(snapshot, browser.session.as_ref()))?)
+        .read_blocking(|snapshot| presented(snapshot, browser.session.as_ref()))?)
 }
 
 /// The live session of this browser.
@@ -81,7 +81,7 @@ pub fn signed_in(core: &Core, browser: &Browser, now: Timestamp) -> Result<Optio
     let lifetimes = core.policy.lifetimes.session;
     Ok(core
         .store
-        .read(|snapshot| find(snapshot, browser.session.as_ref(), lifetimes, now))?)
+        .read_blocking(|snapshot| find(snapshot, browser.session.as_ref(), lifetimes, now))?)
 }
 
 /// Records that a session was used, if the last recorded use is old enough. The session must have been read in the

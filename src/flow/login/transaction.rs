@@ -168,7 +168,7 @@ pub async fn load_login(
         return Ok(Err(LoginTransactionError::Expired));
     };
     let lifetimes = core.policy.lifetimes.session;
-    Ok(core.store.read(|snapshot| {
+    Ok(core.store.read_blocking(|snapshot| {
         let record = find_record(snapshot, transaction.id)?;
         if is_answered_elsewhere(snapshot, &transaction.purpose, &record)? {
             return Ok(Err(LoginTransactionError::Expired));

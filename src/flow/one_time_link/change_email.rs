@@ -44,7 +44,7 @@ pub fn may_change(
 /// Sets the address, and tells the previous one, with a link that sets it back. Returns whether it was done. The account
 /// identifier stays, so nobody else gets the name by which the user was known.
 pub async fn change_email(core: &Core, secret: &Secret<LinkSecret>, now: Timestamp) -> Result<bool, Failure> {
-    let link = core.store.read(|snapshot| find(snapshot, secret, now))?;
+    let link = core.store.read_blocking(|snapshot| find(snapshot, secret, now))?;
     let Some(purpose) = link.map(|link| link.purpose) else {
         return Ok(false);
     };

@@ -32,7 +32,9 @@ pub async fn check_code(
     now: Timestamp,
 ) -> Result<CodeCheck, Failure> {
     let key = requested.link;
-    let link = core.store.read(|snapshot| ONE_TIME_LINKS.get(snapshot, &key))?;
+    let link = core
+        .store
+        .read_blocking(|snapshot| ONE_TIME_LINKS.get(snapshot, &key))?;
     let Some(code) = link.and_then(|link| link.code) else {
         return Ok(CodeCheck::Void);
     };

@@ -47,7 +47,7 @@ pub async fn secure_account(
     secret: &Secret<LinkSecret>,
     now: Timestamp,
 ) -> Result<bool, Failure> {
-    let link = core.store.read(|snapshot| find(snapshot, secret, now))?;
+    let link = core.store.read_blocking(|snapshot| find(snapshot, secret, now))?;
     let Some(OneTimeLink {
         purpose,
         expires_at: link_expires_at,

@@ -199,7 +199,9 @@ fn keys_to_prolong(
 
 /// Records a longer retention with each active key.
 async fn prolong_keys(core: &Core, retention: Duration) -> Result<(), StoreError> {
-    let prolonged = core.store.read(|snapshot| keys_to_prolong(snapshot, retention))?;
+    let prolonged = core
+        .store
+        .read_blocking(|snapshot| keys_to_prolong(snapshot, retention))?;
     if prolonged.is_empty() {
         return Ok(());
     }
@@ -365,7 +367,9 @@ pub async fn keep(core: &Core) -> Result<bool, RotateError> {
 async fn advance(core: &Core) -> Result<bool, RotateError> {
     let (now, retention) = (core.clock.now(), core.policy.key_retention());
     let announce = core.policy.key_rotation.announce;
-    let due = core.store.read(|snapshot| due_keys(snapshot, now, announce))?;
+    let due = core
+        .store
+        .read_blocking(|snapshot| due_keys(snapshot, now, announce))?;
     if due.is_empty() {
         return Ok(false);
     }
@@ -438,7 +442,7 @@ async fn announce_successors(core: &Core) -> Result<bool, RotateError> {
     let (now, rotation) = (core.clock.now(), core.policy.key_rotation);
     let algorithms = core
         .store
-        .read(|snapshot| without_successor(snapshot, now, rotation))?;
+        .read_blocking(|snapshot| without_successor(snapshot, now, rotation))?;
     for alg in &algorithms {
         if let Introduction::Placed { kid, .. } = rotate(core, *alg, false).await? {
             record_change(&kid, *alg, "announced");

@@ -58,7 +58,10 @@ pub(super) async fn ensure(core: &Core) -> Result<(), RotateError> {
 /// Rotates if the newest key has been in use for as long as the setting allows. Returns whether there is a new key.
 pub(super) async fn keep(core: &Core) -> Result<bool, RotateError> {
     let (now, rotation) = (core.clock.now(), core.policy.key_rotation);
-    if core.store.read(|snapshot| is_due(snapshot, rotation, now))? {
+    if core
+        .store
+        .read_blocking(|snapshot| is_due(snapshot, rotation, now))?
+    {
         rotate(core).await
     } else {
         Ok(false)
@@ -69,9 +72,10 @@ pub(super) async fn keep(core: &Core) -> Result<bool, RotateError> {
 async fn rotate(core: &Core) -> Result<bool, RotateError> {
     let now = core.clock.now();
     let store = core.store.clone();
-    let reading = tokio::task::spawn_blocking(move || store.read(|snapshot| keys_in_use(snapshot, now)));
+    let reading =
+        tokio::task::spawn_blocking(move || store.read_blocking(|snapshot| keys_in_use(snapshot, now)));
     let in_use = reading.await.map_err(|_| RotateError::Interrupted)??;
-    let number = newest(&core.store.read(all)?).map_or(1, |(number, _)| number.saturating_add(1));
+    let number = newest(&core.store.read_blocking(all)?).map_or(1, |(number, _)| number.saturating_add(1));
     let key = Zeroizing::new(core.random.bytes::<KEY_LEN>());
     let record = RefreshKeyRecord {
         created_at: now,
@@ -145,7 +149,7 @@ mod tests {
     const DAY: Duration = Duration::from_hours(24);
 
     fn numbers(core: &Core) -> Vec<u32> {
-        let keys = core.store.read(all).unwrap();
+        let keys = core.store.read_blocking(all).unwrap();
         keys.into_iter().map(|(number, _)| number).collect()
     }
 
@@ -197,7 +201,7 @@ mod tests {
     async fn a_key_opens_under_its_own_number_and_master_key_only() {
         let core = core();
         ensure(&core).await.unwrap();
-        let (number, record) = core.store.read(all).unwrap().remove(0);
+        let (number, record) = core.store.read_blocking(all).unwrap().remove(0);
         assert_eq!(
             open_refresh_key(&core.sealer, number, &record).unwrap().len(),
             KEY_LEN

@@ -200,7 +200,7 @@ async fn a_key_opens_under_its_own_name_and_master_key_only() {
     let kid = placed(rotate(&core, Algorithm::EdDsa, true).await.unwrap());
     let record = core
         .store
-        .read(|snapshot| SIGNING_KEYS.get(snapshot, &kid))
+        .read_blocking(|snapshot| SIGNING_KEYS.get(snapshot, &kid))
         .unwrap()
         .unwrap();
     assert_eq!(open_signing_key(&core.sealer, &kid, &record).unwrap().kid(), kid);

@@ -47,7 +47,7 @@ pub fn live_access_token(
         return Ok(None);
     };
     claims.scope = claims.scope.kept_within(&client.scope);
-    core.store.read(|snapshot| {
+    core.store.read_blocking(|snapshot| {
         if REVOKED_TOKENS.contains(snapshot, &(hour_of(claims.exp), claims.jti))? {
             return Ok(None);
         }
@@ -111,7 +111,7 @@ pub fn introspect(
         };
         return Ok(core
             .store
-            .read(|snapshot| refresh_token(core, snapshot, client, &token, now))?);
+            .read_blocking(|snapshot| refresh_token(core, snapshot, client, &token, now))?);
     }
     let Some(LiveAccessToken { claims, grant }) = live_access_token(core, token, now)? else {
         return Ok(Introspection::INACTIVE);

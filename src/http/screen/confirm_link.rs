@@ -34,7 +34,7 @@ pub(super) async fn respond(
     if is_confirmed && action == LinkAction::SignIn {
         return sign_in(context, login, &link.secret).await;
     }
-    let user = core.store.read(|snapshot| match &link.purpose {
+    let user = core.store.read_blocking(|snapshot| match &link.purpose {
         LinkPurpose::ChangeEmail { .. } => may_change(snapshot, &link.purpose, context.now),
         LinkPurpose::SecureAccount { .. } => may_secure(snapshot, &link.purpose),
         LinkPurpose::SignIn { user, .. } => USERS.get(snapshot, user),

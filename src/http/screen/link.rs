@@ -90,7 +90,7 @@ fn open(context: &RequestContext, token: &str) -> Result<Option<OpenLink>, Failu
         return Ok(None);
     };
     let store = &context.app.core.store;
-    let link = store.read(|snapshot| find(snapshot, &secret, context.now))?;
+    let link = store.read_blocking(|snapshot| find(snapshot, &secret, context.now))?;
     Ok(link.map(|link| OpenLink {
         secret,
         purpose: link.purpose,

@@ -38,7 +38,7 @@ fn backup() -> Vec<u8> {
         .unwrap();
     let mut bytes = Vec::new();
     store
-        .read(|snapshot| {
+        .read_blocking(|snapshot| {
             write(snapshot, header(), &key(), &mut bytes).unwrap();
             Ok(())
         })
@@ -106,7 +106,7 @@ fn a_backup_holds_no_sign_in_and_an_older_one_with_sign_ins_is_restored() {
     assert_eq!(header_of(&whole).rows, 5);
     let folder = Folder::new();
     let store = restored(&with_sign_in(&whole), &folder, &Schema::CURRENT).unwrap();
-    let found = store.read(|snapshot| {
+    let found = store.read_blocking(|snapshot| {
         Ok((
             LOGIN_RECORDS.get(snapshot, &Uuid::from_u128(7))?,
             USERS_BY_LOGIN_NAME.count(snapshot)?,
@@ -136,7 +136,7 @@ fn a_check_of_both_ends_finds_an_incomplete_backup() {
 fn what_was_backed_up_is_restored_row_by_row() {
     let folder = Folder::new();
     let store = restored(&backup(), &folder, &Schema::CURRENT).unwrap();
-    let found = store.read(|snapshot| {
+    let found = store.read_blocking(|snapshot| {
         Ok((
             meta_get(snapshot, "issuer")?,
             USERS_BY_LOGIN_NAME.get(snapshot, "user-2")?,
@@ -157,9 +157,12 @@ fn a_backup_of_an_older_schema_is_brought_up() {
     const LATER: Schema = Schema::new(&[step]);
     let folder = Folder::new();
     let store = restored(&backup(), &folder, &LATER).unwrap();
-    assert_eq!(store.read(stored).unwrap(), Some(LATER.version()));
+    assert_eq!(store.read_blocking(stored).unwrap(), Some(LATER.version()));
     assert_eq!(
-        store.read(|s| meta_get(s, "upgraded")).unwrap().as_deref(),
+        store
+            .read_blocking(|s| meta_get(s, "upgraded"))
+            .unwrap()
+            .as_deref(),
         Some("yes")
     );
 }

@@ -161,7 +161,7 @@ pub(crate) fn fill(data_dir: &Path, kind: Kind, count: usize, password: &Passwor
 fn open(data_dir: &Path, random: &Random) -> (Store, RefreshKeys) {
     let DataDir { store, sealer, .. } = DataDir::open(data_dir, false, random).unwrap();
     let keys = store
-        .read(|snapshot| REFRESH_KEYS.scan(snapshot, .., usize::MAX))
+        .read_blocking(|snapshot| REFRESH_KEYS.scan(snapshot, .., usize::MAX))
         .unwrap();
     let keys = keys
         .iter()

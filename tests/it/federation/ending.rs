@@ -221,7 +221,7 @@ async fn a_removed_user_leaves_no_row_behind() {
                 FAMILIES_BY_OWNER.count(snapshot)?,
             ])
         };
-        scene.server.app.core.store.read(read).unwrap()
+        scene.server.app.core.store.read_blocking(read).unwrap()
     };
     let browser = scene.visitor();
     let question = scene.ask(&browser).await;

@@ -31,7 +31,7 @@ impl Scene {
 
     fn is_nobody_in(&self) -> bool {
         let read = |snapshot: &dyn Snapshot| SESSIONS.count(snapshot);
-        self.server.app.core.store.read(read).unwrap() == 0
+        self.server.app.core.store.read_blocking(read).unwrap() == 0
     }
 }
 

@@ -113,7 +113,7 @@ async fn the_upstreams_access_token_is_a_claim_until_it_expires_and_sealed_at_re
         .app
         .core
         .store
-        .read(|snapshot| Ok((FAMILIES.scan(snapshot, .., 9)?, SESSIONS.scan(snapshot, .., 9)?)))
+        .read_blocking(|snapshot| Ok((FAMILIES.scan(snapshot, .., 9)?, SESSIONS.scan(snapshot, .., 9)?)))
         .unwrap();
     let stored = serde_json::to_string(&(&families, &sessions)).unwrap();
     assert!(stored.contains("sealed") && !stored.contains("the-upstream-access-token"));
@@ -129,7 +129,7 @@ async fn the_upstreams_access_token_is_a_claim_until_it_expires_and_sealed_at_re
         .app
         .core
         .store
-        .read(|snapshot| FAMILIES.scan(snapshot, .., 9))
+        .read_blocking(|snapshot| FAMILIES.scan(snapshot, .., 9))
         .unwrap();
     assert!(
         family

@@ -211,7 +211,7 @@ async fn a_link_that_is_taken_away_ends_the_enrolment_that_waits() {
         .app
         .core
         .store
-        .read(|snapshot| USERS.scan(snapshot, .., usize::MAX));
+        .read_blocking(|snapshot| USERS.scan(snapshot, .., usize::MAX));
     let (uuid, _) = users.unwrap().pop().unwrap();
     let request = Unlink {
         who: uuid.to_string(),

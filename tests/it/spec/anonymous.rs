@@ -42,7 +42,7 @@ fn user_of(server: &Server, tokens: &Tokens) -> Option<User> {
         .app
         .core
         .store
-        .read(|snapshot| USERS.get(snapshot, &uuid))
+        .read_blocking(|snapshot| USERS.get(snapshot, &uuid))
         .unwrap()
 }
 
@@ -141,7 +141,7 @@ async fn only_clients_that_opted_in_and_prove_who_they_are_may_ask() {
         .app
         .core
         .store
-        .read(|snapshot| USERS.scan(snapshot, .., 10))
+        .read_blocking(|snapshot| USERS.scan(snapshot, .., 10))
         .unwrap();
     assert!(users.is_empty(), "a refusal makes nobody");
 }
@@ -290,9 +290,13 @@ async fn an_abandoned_user_is_swept_and_nobody_else() {
     assert!(user_of(&server, &abandoned).is_none());
     assert!(user_of(&server, &upgraded).is_some());
     assert!(user_of(&server, &kept).is_some());
-    let users = store.read(|snapshot| USERS.scan(snapshot, .., 10)).unwrap();
+    let users = store
+        .read_blocking(|snapshot| USERS.scan(snapshot, .., 10))
+        .unwrap();
     assert_eq!(users.len(), 3);
-    let families = store.read(|snapshot| FAMILIES.scan(snapshot, .., 10)).unwrap();
+    let families = store
+        .read_blocking(|snapshot| FAMILIES.scan(snapshot, .., 10))
+        .unwrap();
     assert_eq!(families.len(), 1);
     acme.refresh(kept.refresh_token()).await.tokens();
     assert_eq!(

@@ -93,7 +93,7 @@ impl Scene {
     fn stored(&self) -> Option<Client> {
         let store = &self.server.app.core.store;
         store
-            .read(|snapshot| CLIENTS.get(snapshot, self.app.client_id()))
+            .read_blocking(|snapshot| CLIENTS.get(snapshot, self.app.client_id()))
             .unwrap()
     }
 
@@ -782,6 +782,6 @@ async fn a_client_without_a_use_for_longer_than_a_refresh_token_lasts_is_removed
         .app
         .core
         .store
-        .read(|snapshot| CONSENTS.scan(snapshot, .., 10));
+        .read_blocking(|snapshot| CONSENTS.scan(snapshot, .., 10));
     assert!(consents.unwrap().is_empty());
 }

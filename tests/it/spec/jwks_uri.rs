@@ -360,7 +360,7 @@ async fn a_client_that_goes_while_its_keys_are_fetched_gets_nothing() {
     );
     let store = &scene.server.app.core.store;
     let begun = store
-        .read(|snapshot| FAMILIES.scan(snapshot, .., usize::MAX))
+        .read_blocking(|snapshot| FAMILIES.scan(snapshot, .., usize::MAX))
         .unwrap();
     assert!(begun.is_empty());
 }

@@ -634,7 +634,7 @@ async fn a_hash_of_another_cost_is_replaced_when_its_user_signs_in() {
             .app
             .core
             .store
-            .read(|snapshot| USERS.get(snapshot, &erin.user.uuid))
+            .read_blocking(|snapshot| USERS.get(snapshot, &erin.user.uuid))
             .unwrap();
         user.unwrap().password.unwrap()
     };

@@ -218,7 +218,7 @@ async fn a_client_that_is_another_by_the_time_it_is_answered_gets_no_code() {
         acme.tokens(&browser).await;
         let store = &server.app.core.store;
         let kept = |snapshot: &dyn Snapshot| CODES.count(snapshot);
-        let before = store.read(kept).unwrap();
+        let before = store.read_blocking(kept).unwrap();
         // As it is for a request that waits to be written behind the change.
         let written = store.write("change", move |tx| {
             let changed = CLIENTS.get(&*tx, "acme")?.and_then(change);
@@ -232,7 +232,7 @@ async fn a_client_that_is_another_by_the_time_it_is_answered_gets_no_code() {
             let screen = browser.authorize(&acme.request()).await;
             assert_eq!(screen.status, 400, "{at}: {}", screen.text());
         }
-        assert_eq!(store.read(kept).unwrap(), before, "{at}");
+        assert_eq!(store.read_blocking(kept).unwrap(), before, "{at}");
     }
 }
 

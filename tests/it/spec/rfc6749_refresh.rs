@@ -501,7 +501,7 @@ async fn a_client_has_at_most_fifty_grants_of_one_user() {
         .app
         .core
         .store
-        .read(|snapshot| Ok((FAMILIES.count(snapshot)?, FAMILIES_BY_OWNER.count(snapshot)?)))
+        .read_blocking(|snapshot| Ok((FAMILIES.count(snapshot)?, FAMILIES_BY_OWNER.count(snapshot)?)))
         .unwrap();
     assert_eq!(
         (families, owned),

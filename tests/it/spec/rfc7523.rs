@@ -591,7 +591,9 @@ async fn an_assertion_counts_once_until_it_has_expired() {
 
     let core = &robot.server.app.core;
     let kept = || {
-        let rows = core.store.read(|snapshot| USED_ASSERTIONS.scan(snapshot, .., 10));
+        let rows = core
+            .store
+            .read_blocking(|snapshot| USED_ASSERTIONS.scan(snapshot, .., 10));
         rows.unwrap().len()
     };
     assert_eq!(kept(), 3);

@@ -19,7 +19,7 @@ async fn scene() -> Scene {
 
 fn remembered(scene: &Scene) -> usize {
     let store = &scene.server.app.core.store;
-    let rows = store.read(|snapshot| USED_ASSERTIONS.scan(snapshot, .., 10));
+    let rows = store.read_blocking(|snapshot| USED_ASSERTIONS.scan(snapshot, .., 10));
     rows.unwrap().len()
 }
 

@@ -208,7 +208,7 @@ async fn a_client_that_removes_itself_takes_everything_along() {
     sweep_all(&server).await;
     assert_eq!(audit.take(&["client_registration_removed"]).len(), 0);
     let id = client.party.client_id().to_owned();
-    let kept = server.app.core.store.read(|snapshot| {
+    let kept = server.app.core.store.read_blocking(|snapshot| {
         let families = FAMILIES.keys_where(snapshot, |_, family| {
             family.authorization.client_id == id && family.revoked_at.is_none()
         })?;

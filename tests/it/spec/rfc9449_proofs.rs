@@ -22,7 +22,7 @@ async fn refreshing() -> (Server, RelyingParty, Tokens, KeyHolder) {
 
 fn used(server: &Server) -> usize {
     let store = &server.app.core.store;
-    let rows = store.read(|snapshot| USED_ASSERTIONS.scan(snapshot, .., 100));
+    let rows = store.read_blocking(|snapshot| USED_ASSERTIONS.scan(snapshot, .., 100));
     rows.unwrap().len()
 }
 

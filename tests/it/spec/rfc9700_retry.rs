@@ -102,7 +102,7 @@ async fn a_retry_changes_nothing() {
     let second = acme.refresh(first.refresh_token()).await.tokens();
     let rows = || {
         let store = &server.app.core.store;
-        let rows = store.read(|snapshot| FAMILIES.scan(snapshot, .., usize::MAX));
+        let rows = store.read_blocking(|snapshot| FAMILIES.scan(snapshot, .., usize::MAX));
         format!("{:?}", rows.unwrap())
     };
     let before = rows();
@@ -244,7 +244,7 @@ async fn keys_rotate_during_the_window_and_stay_while_a_token_needs_them() {
     let keys = || {
         let rows = core
             .store
-            .read(|snapshot| REFRESH_KEYS.scan(snapshot, .., usize::MAX));
+            .read_blocking(|snapshot| REFRESH_KEYS.scan(snapshot, .., usize::MAX));
         rows.unwrap()
             .into_iter()
             .map(|(number, _)| number)

@@ -21,7 +21,10 @@ async fn applied(core: &Core, alice: DeclaredUser) -> Vec<String> {
 }
 
 fn stored(core: &Core) -> User {
-    let users = core.store.read(|snapshot| USERS.scan(snapshot, .., 2)).unwrap();
+    let users = core
+        .store
+        .read_blocking(|snapshot| USERS.scan(snapshot, .., 2))
+        .unwrap();
     let [(_, alice)] = users.try_into().unwrap();
     alice
 }

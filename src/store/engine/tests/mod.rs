@@ -69,7 +69,7 @@ pub(super) fn put(store: &Store, key: &'static str, text: &'static str) -> Resul
 }
 
 pub(super) fn get(store: &Store, key: &str) -> Option<Note> {
-    store.read(|snapshot| NOTES.get(snapshot, key)).unwrap()
+    store.read_blocking(|snapshot| NOTES.get(snapshot, key)).unwrap()
 }
 
 #[test]
@@ -80,7 +80,11 @@ fn what_was_put_is_read_until_it_is_removed() {
         assert_eq!(get(&store, "a"), Some(note("one")));
         put(&store, "a", "two").unwrap();
         assert_eq!(get(&store, "a"), Some(note("two")));
-        assert!(store.read(|snapshot| NOTES.contains(snapshot, "a")).unwrap());
+        assert!(
+            store
+                .read_blocking(|snapshot| NOTES.contains(snapshot, "a"))
+                .unwrap()
+        );
         assert!(
             store
                 .write_blocking("remove", |tx| NOTES.remove(tx, "a"))
@@ -117,7 +121,7 @@ fn a_transaction_sees_its_own_writes_and_nobody_else_does() {
 fn a_snapshot_does_not_change_under_the_reader() {
     on_every_engine(Options::default(), |store| {
         put(&store, "a", "one").unwrap();
-        let seen = store.read(|snapshot| {
+        let seen = store.read_blocking(|snapshot| {
             put(&store, "a", "two").unwrap();
             put(&store, "b", "two").unwrap();
             Ok((NOTES.get(snapshot, "a")?, NOTES.count(snapshot)?))
@@ -139,7 +143,9 @@ fn scans_are_ordered_bounded_and_go_on_where_they_ended() {
             .unwrap();
         let keys = |from: Bound<&str>, to: Bound<&str>, limit| {
             let range = (from.map(str::to_owned), to.map(str::to_owned));
-            let rows = store.read(|snapshot| NOTES.scan(snapshot, range, limit)).unwrap();
+            let rows = store
+                .read_blocking(|snapshot| NOTES.scan(snapshot, range, limit))
+                .unwrap();
             rows.into_iter().map(|(key, _)| key).collect::<String>()
         };
         assert_eq!(keys(Bound::Unbounded, Bound::Unbounded, 9), "abcde");
@@ -167,10 +173,10 @@ fn a_prefix_finds_the_rows_of_one_owner() {
             })
             .unwrap();
         let rows = store
-            .read(|snapshot| BY_OWNER.scan_prefix(snapshot, "alice", 9))
+            .read_blocking(|snapshot| BY_OWNER.scan_prefix(snapshot, "alice", 9))
             .unwrap();
         assert_eq!(rows, ids.map(|id| (("alice".to_owned(), id), ())));
-        let first = store.read(|snapshot| BY_OWNER.scan_prefix(snapshot, "al", 1));
+        let first = store.read_blocking(|snapshot| BY_OWNER.scan_prefix(snapshot, "al", 1));
         assert_eq!(first.unwrap(), [(("al".to_owned(), ids[0]), ())]);
     });
 }
@@ -207,7 +213,7 @@ fn compaction_keeps_every_row() {
             .unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         assert!(runtime.block_on(store.compact()).unwrap());
-        assert_eq!(store.read(|snapshot| RAW.count(snapshot)).unwrap(), 1);
+        assert_eq!(store.read_blocking(|snapshot| RAW.count(snapshot)).unwrap(), 1);
         put(&store, "after", "kept").unwrap();
     });
 }
@@ -220,7 +226,7 @@ fn a_compaction_waits_for_a_read_that_has_begun() {
         let (end, ended) = mpsc::channel::<()>();
         let reader = store.clone();
         let reading = thread::spawn(move || {
-            reader.read(|_| {
+            reader.read_blocking(|_| {
                 begun.send(()).unwrap();
                 ended.recv().unwrap();
                 Ok(())
@@ -249,7 +255,7 @@ fn rows_of_other_versions_are_refused() {
         store
             .write_blocking("raw", move |tx| tx.put(NOTES.id(), b"a", bytes))
             .unwrap();
-        store.read(|snapshot| NOTES.get(snapshot, "a"))
+        store.read_blocking(|snapshot| NOTES.get(snapshot, "a"))
     };
     assert_eq!(
         stored(b"\x03\x82\xA4text\xA3new\xA4size\x03").unwrap(),
@@ -300,7 +306,10 @@ fn a_proof_that_a_killed_process_left_is_removed() {
     store.close();
     let store = Store::open(&folder.file(), Options::default()).unwrap();
     put(&store, "a", "after it").unwrap();
-    assert_eq!(store.read(|snapshot| meta_get(snapshot, PROOF)).unwrap(), None);
+    assert_eq!(
+        store.read_blocking(|snapshot| meta_get(snapshot, PROOF)).unwrap(),
+        None
+    );
 }
 
 #[cfg(unix)]
@@ -363,7 +372,7 @@ proptest! {
             Ok(())
         }).unwrap();
         let mut seen = Vec::new();
-        store.read(|snapshot| snapshot.range(
+        store.read_blocking(|snapshot| snapshot.range(
             RAW.id(),
             Bound::Included(from.as_slice()),
             Bound::Excluded(to.as_slice()),

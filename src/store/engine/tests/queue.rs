@@ -74,7 +74,7 @@ fn a_write_that_fails_is_rolled_back_and_its_neighbours_are_kept() {
         ));
         assert!(matches!(poll_once(after.as_mut()), Poll::Ready(Ok(()))));
         assert_eq!(get(&store, "failing"), None);
-        assert_eq!(store.read(|snapshot| NOTES.count(snapshot)).unwrap(), 3);
+        assert_eq!(store.read_blocking(|snapshot| NOTES.count(snapshot)).unwrap(), 3);
         assert_eq!(store.stats().reruns, 1);
         assert!(store.stats().largest_batch >= 3);
         assert!(store.is_writable());
@@ -106,7 +106,10 @@ fn as_many_writes_as_wait_share_one_commit() {
         let commits = after.commits - before.commits;
         assert!(commits <= 3, "{commits} commits");
         assert_eq!(after.transactions - before.transactions, WRITES + 2);
-        assert_eq!(store.read(|snapshot| RAW.count(snapshot)).unwrap(), WRITES);
+        assert_eq!(
+            store.read_blocking(|snapshot| RAW.count(snapshot)).unwrap(),
+            WRITES
+        );
     });
 }
 
@@ -168,7 +171,7 @@ fn a_closed_store_does_nothing_more() {
         store.clone().close();
         assert!(matches!(put(&store, "a", "late"), Err(StoreError::Closed)));
         assert!(matches!(
-            store.read(|snapshot| NOTES.count(snapshot)),
+            store.read_blocking(|snapshot| NOTES.count(snapshot)),
             Err(StoreError::Closed)
         ));
         let mut compaction = pin!(store.compact());
@@ -191,7 +194,7 @@ fn dropping_the_store_keeps_what_was_queued_and_releases_the_file() {
     gate.open();
     drop(store);
     let store = Store::open(&folder.file(), Options::default()).unwrap();
-    assert_eq!(store.read(|snapshot| RAW.count(snapshot)).unwrap(), 50);
+    assert_eq!(store.read_blocking(|snapshot| RAW.count(snapshot)).unwrap(), 50);
 }
 
 #[test]

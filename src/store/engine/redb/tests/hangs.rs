@@ -27,7 +27,7 @@ fn a_reader_waits_for_what_is_done_to_the_whole_storage_until_that_lasts_too_lon
                 }
                 let (sender, receiver) = channel();
                 scope.spawn(move || {
-                    sender.send(reader.read(|snapshot| Ok(RAW.get(snapshot, "a")?.is_some())))
+                    sender.send(reader.read_blocking(|snapshot| Ok(RAW.get(snapshot, "a")?.is_some())))
                 });
                 if stall_timeout.is_zero() {
                     let refused = receiver.recv_timeout(Duration::from_secs(10));

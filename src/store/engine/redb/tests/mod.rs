@@ -281,7 +281,10 @@ fn a_proof_that_cannot_be_removed_is_not_passed_over() {
     while !store.is_writable() {
         std::thread::yield_now();
     }
-    assert_eq!(store.read(|snapshot| meta_get(snapshot, PROOF)).unwrap(), None);
+    assert_eq!(
+        store.read_blocking(|snapshot| meta_get(snapshot, PROOF)).unwrap(),
+        None
+    );
 }
 
 #[test]

@@ -138,7 +138,7 @@ fn fill(store: &Store, key: u32, text: &str) {
 }
 
 fn rows(store: &Store) -> Rows {
-    store.read(all).unwrap()
+    store.read_blocking(all).unwrap()
 }
 
 /// A store with two writes in the database file and `journaled` writes in the journal only.
