@@ -10,6 +10,8 @@ pub(crate) mod html;
 pub(crate) mod mailbox;
 pub(crate) mod metrics;
 pub(crate) mod mtls;
+#[cfg(feature = "postgres")]
+pub(crate) mod postgres;
 pub(crate) mod process;
 pub(crate) mod registration;
 pub(crate) mod relying_party;

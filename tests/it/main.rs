@@ -51,6 +51,8 @@ mod page_language;
 mod passkey_offer;
 mod passkeys;
 mod passkeys_account;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod promises;
 mod refresh_model;
 mod refusals;
