@@ -19,6 +19,8 @@ pub(crate) mod reply;
 pub(crate) mod report;
 pub(crate) mod server;
 pub(crate) mod smtp;
+#[cfg(feature = "postgres")]
+pub(crate) mod standby;
 pub(crate) mod terminal;
 pub(crate) mod tls;
 pub(crate) mod token;

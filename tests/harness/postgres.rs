@@ -1,9 +1,9 @@
 //! PostgreSQL servers for tests. A server ends with the test process, also after SIGKILL, and its folder is removed.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, PipeReader, Write};
 use std::net::TcpListener;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use rustix::process::Pid;
+use rcgen::{CertificateParams, KeyPair};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// The superuser of every server.
 pub(crate) const USER: &str = "idsvc";
@@ -52,7 +53,8 @@ pub(crate) fn find_bin() -> Option<PathBuf> {
     Some(bin)
 }
 
-fn program(name: &str) -> PathBuf {
+/// The path of one of PostgreSQL's programs.
+pub(crate) fn program(name: &str) -> PathBuf {
     let bin = find_bin().expect("install postgresql (Debian) or set IDSVC_TEST_POSTGRES_BIN");
     bin.join(name)
 }
@@ -82,7 +84,7 @@ fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
 }
 
 /// A command of the user that runs the servers.
-fn server_command(program: impl AsRef<std::ffi::OsStr>) -> Command {
+pub(crate) fn server_command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = command(program);
     if let Some((uid, gid)) = server_user() {
         command.uid(uid).gid(gid);
@@ -107,10 +109,15 @@ pub(crate) fn create_folder() -> PathBuf {
         .prefix(&prefix)
         .tempdir_in("/tmp")
         .unwrap();
-    if let Some((uid, gid)) = server_user() {
-        chown(folder.path(), Some(uid), Some(gid)).unwrap();
-    }
+    own(folder.path());
     folder.keep()
+}
+
+/// Gives a file or folder to the user that runs the servers.
+fn own(path: &Path) {
+    if let Some((uid, gid)) = server_user() {
+        chown(path, Some(uid), Some(gid)).unwrap();
+    }
 }
 
 /// A free port on loopback, below those that the kernel gives to outgoing connections.
@@ -151,6 +158,8 @@ impl Daemon {
             .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            // `kill` complains about a program that ended before.
+            .stderr(Stdio::null())
             // SIGINT of a terminal is for the tests.
             .process_group(0)
             .spawn()
@@ -174,6 +183,25 @@ impl Daemon {
             is_so
         };
         until(check, || self.log());
+    }
+
+    /// Ends the program and keeps its folder.
+    fn stop(&mut self) {
+        let input = self.guard.stdin.as_mut().unwrap();
+        input.write_all(b"keep\n").unwrap();
+        self.guard.wait().unwrap();
+    }
+
+    /// Sends a signal to the program and its child processes.
+    fn signal(&self, signal: Signal) {
+        // A program that is stopped starts no further process.
+        kill_process(self.id, Signal::STOP).unwrap();
+        let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", self.id)).unwrap();
+        for child in children.split_whitespace() {
+            // A child may have ended since.
+            let _ = kill_process(Pid::from_raw(child.parse().unwrap()).unwrap(), signal);
+        }
+        kill_process(self.id, signal).unwrap();
     }
 
     /// What the program logged.
@@ -202,6 +230,7 @@ pub(crate) struct Cluster {
     server: Daemon,
     folder: PathBuf,
     port: u16,
+    settings: Vec<String>,
     admin: Mutex<Option<Psql>>,
 }
 
@@ -214,16 +243,79 @@ impl Cluster {
 
     /// Starts a server of its own, which ends when it is dropped.
     pub(crate) fn start() -> Self {
+        Self::start_with(FAST)
+    }
+
+    /// Starts a server of its own with these settings, which keeps its data when it is killed.
+    pub(crate) fn start_with(settings: &[&str]) -> Self {
         let folder = create_folder();
         initialize(&folder);
+        Self::serve(folder, settings)
+    }
+
+    /// Starts a server of its own with TLS and a self-signed certificate for `localhost`.
+    pub(crate) fn start_with_tls() -> Self {
+        let folder = create_folder();
+        initialize(&folder);
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::new(vec!["localhost".to_owned()])
+            .unwrap()
+            .self_signed(&key)
+            .unwrap();
+        write(&folder.join("data/server.crt"), &certificate.pem());
+        write(&folder.join("data/server.key"), &key.serialize_pem());
+        Self::serve(folder, &[FAST, &["ssl=on"]].concat())
+    }
+
+    /// Starts the server of a folder that contains its data.
+    pub(crate) fn serve(folder: PathBuf, settings: &[&str]) -> Self {
         let port = free_port();
-        let server = serve(&folder, port, FAST);
+        let settings: Vec<_> = settings.iter().map(ToString::to_string).collect();
         Self {
-            server,
+            server: serve(&folder, port, &settings),
             folder,
             port,
+            settings,
             admin: Mutex::new(None),
         }
+    }
+
+    /// Ends all processes of the server at once (SIGKILL).
+    pub(crate) fn kill(&mut self) {
+        let status = fs::read_to_string(self.folder.join("data/postmaster.pid")).unwrap();
+        self.server.signal(Signal::KILL);
+        until(|| !is_running(self.server.id), || self.server.log());
+        // The kernel keeps the shared memory of a server that was killed; the file names it by key and id.
+        let memory = status.lines().nth(6).unwrap().split_whitespace().nth(1).unwrap();
+        command("ipcrm").args(["-m", memory]).status().unwrap();
+        self.admin = Mutex::new(None);
+    }
+
+    /// Stops all processes of the server (SIGSTOP): connections stay open, and no answer comes.
+    pub(crate) fn pause(&self) {
+        self.server.signal(Signal::STOP);
+    }
+
+    /// Lets a server go on that was paused.
+    pub(crate) fn resume(&self) {
+        self.server.signal(Signal::CONT);
+    }
+
+    /// Ends the server, unless it was killed before, and starts it again on the same port.
+    pub(crate) fn restart(&mut self) {
+        self.admin = Mutex::new(None);
+        self.server.stop();
+        self.server = serve(&self.folder, self.port, &self.settings);
+    }
+
+    /// The port on loopback.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The certificate of a server with TLS, in PEM.
+    pub(crate) fn certificate(&self) -> PathBuf {
+        self.folder.join("data/server.crt")
     }
 
     /// The process of the server.
@@ -266,15 +358,23 @@ impl Cluster {
     pub(crate) fn sql(&self, statement: &str) -> String {
         let mut admin = self.admin.lock().unwrap();
         admin
-            .get_or_insert_with(|| Psql::open(&self.folder, self.port, "postgres"))
+            .get_or_insert_with(|| Psql::open(&url(&self.folder, self.port, "postgres")))
             .run(statement)
+            .unwrap()
     }
+}
+
+/// Writes a file that only the user of the servers may read.
+fn write(path: &Path, content: &str) {
+    fs::write(path, content).unwrap();
+    fs::set_permissions(path, Permissions::from_mode(0o600)).unwrap();
+    own(path);
 }
 
 /// Creates the data of a server.
 fn initialize(folder: &Path) {
     let password = folder.join("password");
-    fs::write(&password, PASSWORD).unwrap();
+    write(&password, PASSWORD);
     let output = server_command(program("initdb"))
         .args(["--no-sync", "--no-instructions", "--locale=C", "--encoding=UTF8"])
         .args(["--auth-local=trust", "--auth-host=scram-sha-256"])
@@ -288,7 +388,7 @@ fn initialize(folder: &Path) {
 }
 
 /// Starts the server of this folder and waits until it takes connections.
-fn serve(folder: &Path, port: u16, settings: &[&str]) -> Daemon {
+fn serve(folder: &Path, port: u16, settings: &[String]) -> Daemon {
     let data = folder.join("data");
     let mut arguments = vec![
         format!("-D{}", data.display()),
@@ -299,12 +399,18 @@ fn serve(folder: &Path, port: u16, settings: &[&str]) -> Daemon {
         "listen_addresses=127.0.0.1",
         "max_connections=300",
         "shared_buffers=32MB",
+        // Before recovery, syncing the file system is faster than syncing every file.
+        "recovery_init_sync_method=syncfs",
         // Files in the folder go with it, unlike those in /dev/shm.
         "dynamic_shared_memory_type=mmap",
     ];
-    for setting in usual.iter().chain(settings) {
-        arguments.extend(["-c".to_owned(), (*setting).to_owned()]);
-    }
+    let settings = settings.iter().map(String::as_str);
+    arguments.extend(
+        usual
+            .into_iter()
+            .chain(settings)
+            .map(|setting| format!("-c{setting}")),
+    );
     let server = Daemon::start(folder, "QUIT", &program("postgres"), &arguments);
     let id = server.id.to_string();
     server.until(|| {
@@ -325,42 +431,46 @@ pub(crate) struct Database {
 impl Database {
     /// The address over the unix socket.
     pub(crate) fn url(&self) -> String {
-        let Self { name, folder, port } = self;
-        format!("postgres://{USER}@/{name}?host={}&port={port}", folder.display())
+        url(&self.folder, self.port, &self.name)
     }
 
     /// The address over TCP, with the password.
     pub(crate) fn tcp_url(&self) -> String {
-        self.url_through(self.port)
+        self.url_at(&format!("127.0.0.1:{}", self.port))
     }
 
-    /// The address over TCP, through a proxy on this port.
-    pub(crate) fn url_through(&self, port: u16) -> String {
-        format!("postgres://{USER}:{PASSWORD}@127.0.0.1:{port}/{}", self.name)
+    /// The address over TCP at this host and port, or at several, separated by commas.
+    pub(crate) fn url_at(&self, hosts: &str) -> String {
+        format!("postgres://{USER}:{PASSWORD}@{hosts}/{}", self.name)
     }
 
     /// Runs a statement and returns its rows: a line each, columns separated by `|`.
     pub(crate) fn sql(&self, statement: &str) -> String {
-        Psql::open(&self.folder, self.port, &self.name).run(statement)
+        Psql::open(&self.url()).run(statement).unwrap()
     }
 }
 
+/// The address of a database over the unix socket.
+pub(crate) fn url(folder: &Path, port: u16, database: &str) -> String {
+    format!(
+        "postgres://{USER}@/{database}?host={}&port={port}",
+        folder.display()
+    )
+}
+
 /// A connection that psql holds.
-struct Psql {
+pub(crate) struct Psql {
     program: Child,
     input: Option<ChildStdin>,
     output: BufReader<PipeReader>,
 }
 
 impl Psql {
-    fn open(folder: &Path, port: u16, database: &str) -> Self {
+    /// Starts psql; whether it connects is known after the first statement.
+    pub(crate) fn open(url: &str) -> Self {
         let (reader, writer) = std::io::pipe().unwrap();
         let mut program = command(program("psql"))
-            .args(["--no-psqlrc", "--quiet", "--no-align", "--tuples-only"])
-            .arg(format!("--host={}", folder.display()))
-            .arg(format!("--port={port}"))
-            .arg(format!("--username={USER}"))
-            .arg(format!("--dbname={database}"))
+            .args(["--no-psqlrc", "--quiet", "--no-align", "--tuples-only", url])
             .stdin(Stdio::piped())
             .stdout(writer.try_clone().unwrap())
             .stderr(writer)
@@ -375,8 +485,8 @@ impl Psql {
         }
     }
 
-    /// Runs a statement and returns its rows; fails on an error of the server.
-    fn run(&mut self, statement: &str) -> String {
+    /// Runs a statement and returns its rows, or what psql says of a failure.
+    pub(crate) fn run(&mut self, statement: &str) -> Result<String, String> {
         const END: &str = "end of the answer\n";
         let input = self.input.as_mut().unwrap();
         // If the connection failed, psql ended, and its output says why.
@@ -384,12 +494,17 @@ impl Psql {
         let mut answer = String::new();
         loop {
             let start = answer.len();
-            let count = self.output.read_line(&mut answer).unwrap();
-            let is_end = answer[start..] == *END;
-            assert!(count > 0 && !(is_end && answer.contains("ERROR: ")), "{answer}");
-            if is_end {
+            if self.output.read_line(&mut answer).unwrap() == 0 {
+                return Err(answer);
+            }
+            if answer[start..] == *END {
                 answer.truncate(start);
-                return answer.trim_end().to_owned();
+                let is_error = answer.contains("ERROR: ");
+                return if is_error {
+                    Err(answer)
+                } else {
+                    Ok(answer.trim_end().to_owned())
+                };
             }
         }
     }

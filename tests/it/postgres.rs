@@ -3,10 +3,11 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::harness::postgres::{Cluster, is_running, until};
+use crate::harness::postgres::{Cluster, Psql, is_running, until};
 
 #[test]
 fn databases_are_separate_unless_one_is_the_template() {
@@ -55,4 +56,58 @@ fn a_server_ends_with_its_test_process_and_its_folder_is_removed() {
     kill_process(parent, Signal::KILL).unwrap();
     process.wait().unwrap();
     until(|| !is_running(id) && !folder.exists(), || report.clone());
+}
+
+#[test]
+fn a_server_that_was_killed_or_paused_goes_on() {
+    let mut cluster = Cluster::start_with(&["fsync=on"]);
+    let database = cluster.database("db");
+    database.sql("CREATE TABLE t AS SELECT 1 AS number");
+    cluster.kill();
+    assert!(Psql::open(&database.tcp_url()).run("SELECT 1").is_err());
+    cluster.restart();
+    assert_eq!(database.sql("SELECT number FROM t"), "1");
+
+    cluster.pause();
+    let mut psql = Psql::open(&database.url());
+    let answer = std::thread::spawn(move || psql.run("SELECT number FROM t"));
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(!answer.is_finished());
+    cluster.resume();
+    assert_eq!(answer.join().unwrap().unwrap(), "1");
+}
+
+#[test]
+fn the_standby_has_every_commit_and_takes_over() {
+    let mut servers = Cluster::with_standby();
+    let database = servers.primary.database("db");
+    let url = servers.url(&database);
+    let mut psql = Psql::open(&url);
+    psql.run("CREATE TABLE t AS SELECT 1 AS number").unwrap();
+
+    servers.primary.kill();
+    psql.run("SELECT 1").unwrap_err();
+    servers.promote_standby();
+    let mut psql = Psql::open(&url);
+    psql.run("INSERT INTO t VALUES (2)").unwrap();
+    assert_eq!(psql.run("SELECT sum(number) FROM t").unwrap(), "3");
+}
+
+#[test]
+fn a_server_with_tls_shows_its_certificate() {
+    let cluster = Cluster::start_with_tls();
+    let database = cluster.database("db");
+    let is_encrypted = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
+    let ask = |host: &str| {
+        let address = database.url_at(&format!("{host}:{}", cluster.port()));
+        let certificate = cluster.certificate();
+        let url = format!(
+            "{address}?sslmode=verify-full&sslrootcert={}",
+            certificate.display()
+        );
+        Psql::open(&url).run(is_encrypted)
+    };
+    assert_eq!(ask("localhost").unwrap(), "t");
+    let refusal = ask("127.0.0.1").unwrap_err();
+    assert!(refusal.contains("does not match host name"), "{refusal}");
 }
