@@ -5,6 +5,8 @@ pub(crate) mod authenticator;
 pub(crate) mod authority;
 pub(crate) mod browser;
 pub(crate) mod dpop;
+#[cfg(feature = "postgres")]
+pub(crate) mod fault_proxy;
 pub(crate) mod frames;
 pub(crate) mod html;
 pub(crate) mod mailbox;

@@ -3,10 +3,11 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::harness::fault_proxy::{Fault, FaultProxy};
 use crate::harness::postgres::{Cluster, Psql, is_running, until};
 
 #[test]
@@ -110,4 +111,47 @@ fn a_server_with_tls_shows_its_certificate() {
     assert_eq!(ask("localhost").unwrap(), "t");
     let refusal = ask("127.0.0.1").unwrap_err();
     assert!(refusal.contains("does not match host name"), "{refusal}");
+}
+
+#[test]
+fn the_proxy_delays_cuts_discards_and_refuses() {
+    let cluster = Cluster::shared();
+    let database = cluster.database("db");
+    database.sql("CREATE TABLE t (number int)");
+    let proxy = FaultProxy::start(cluster.port());
+    let connect = || Psql::open(&database.url_at(&proxy.address()));
+    let until_stored = |count: &str| {
+        let stored = || database.sql("SELECT count(*) FROM t");
+        until(|| stored() == count, stored);
+    };
+
+    let mut psql = connect();
+    psql.run("INSERT INTO t VALUES (1)").unwrap();
+    let time = Duration::from_millis(40);
+    proxy.set(Fault::Delay(time));
+    let start = Instant::now();
+    psql.run("SELECT 1").unwrap();
+    assert!(start.elapsed() >= 2 * time);
+
+    // A request of several reads is forwarded whole.
+    proxy.set(Fault::CutAfterRequest);
+    let comment = "x".repeat(100_000);
+    psql.run(&format!("INSERT INTO t /* {comment} */ VALUES (2)"))
+        .unwrap_err();
+    until_stored("2");
+
+    let mut psql = connect();
+    psql.run("SELECT 1").unwrap();
+    proxy.set(Fault::DropAnswers);
+    let answer = std::thread::spawn(move || psql.run("INSERT INTO t VALUES (3)"));
+    until_stored("3");
+    assert!(!answer.is_finished());
+    proxy.cut();
+    answer.join().unwrap().unwrap_err();
+
+    proxy.set(Fault::Refuse);
+    let refusal = connect().run("SELECT 1").unwrap_err();
+    assert!(refusal.contains("Connection refused"), "{refusal}");
+    proxy.set(Fault::None);
+    assert_eq!(connect().run("SELECT 1").unwrap(), "1");
 }
