@@ -13,6 +13,8 @@ pub(crate) mod mailbox;
 pub(crate) mod metrics;
 pub(crate) mod mtls;
 #[cfg(feature = "postgres")]
+pub(crate) mod pgbouncer;
+#[cfg(feature = "postgres")]
 pub(crate) mod postgres;
 pub(crate) mod process;
 pub(crate) mod registration;

@@ -1,5 +1,6 @@
 //! The PostgreSQL servers that tests use: databases of their own, and no server without its test process.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::harness::fault_proxy::{Fault, FaultProxy};
+use crate::harness::pgbouncer::PgBouncer;
 use crate::harness::postgres::{Cluster, Psql, is_running, until};
 
 #[test]
@@ -154,4 +156,20 @@ fn the_proxy_delays_cuts_discards_and_refuses() {
     assert!(refusal.contains("Connection refused"), "{refusal}");
     proxy.set(Fault::None);
     assert_eq!(connect().run("SELECT 1").unwrap(), "1");
+}
+
+#[test]
+fn pgbouncer_gives_many_clients_two_connections() {
+    let cluster = Cluster::shared();
+    let database = cluster.database("db");
+    let pgbouncer = PgBouncer::start(cluster);
+    let mut processes = BTreeSet::new();
+    let mut clients: Vec<_> = (0..4)
+        .map(|_| Psql::open(&database.url_at(&pgbouncer.address())))
+        .collect();
+    for client in &mut clients {
+        processes.insert(client.run("SELECT pg_backend_pid()").unwrap());
+    }
+    // All clients are still connected.
+    assert!(processes.len() <= 2, "{processes:?}");
 }
