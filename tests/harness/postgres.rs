@@ -55,7 +55,8 @@ pub(crate) fn find_bin() -> Option<PathBuf> {
 
 /// The path of one of PostgreSQL's programs.
 pub(crate) fn program(name: &str) -> PathBuf {
-    let bin = find_bin().expect("install postgresql (Debian) or set IDSVC_TEST_POSTGRES_BIN");
+    let bin = find_bin();
+    let bin = bin.unwrap_or_else(|| panic!("install postgresql (Debian) or set IDSVC_TEST_POSTGRES_BIN"));
     bin.join(name)
 }
 
