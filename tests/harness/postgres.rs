@@ -247,7 +247,7 @@ impl Cluster {
         Self::start_with(FAST)
     }
 
-    /// Starts a server of its own with these settings, which keeps its data when it is killed.
+    /// Starts a server of its own with these settings.
     pub(crate) fn start_with(settings: &[&str]) -> Self {
         let folder = create_folder();
         initialize(&folder);
@@ -358,10 +358,11 @@ impl Cluster {
     /// Runs a statement in the database `postgres` and returns its rows.
     pub(crate) fn sql(&self, statement: &str) -> String {
         let mut admin = self.admin.lock().unwrap();
-        admin
-            .get_or_insert_with(|| Psql::open(&url(&self.folder, self.port, "postgres")))
-            .run(statement)
-            .unwrap()
+        let psql = admin.get_or_insert_with(|| Psql::open(&url(&self.folder, self.port, "postgres")));
+        let answer = psql.run(statement);
+        // A failure here does not poison the lock for other tests.
+        drop(admin);
+        answer.unwrap()
     }
 }
 
