@@ -201,9 +201,29 @@ impl<K, R> Table<K, R> {
         }
     }
 
+    /// Declares that the table is read into the in-memory catalogue, or decides how tokens are made.
+    #[must_use]
+    pub const fn in_catalog(self) -> Self {
+        Self {
+            id: self.id.in_catalog(),
+            rows: PhantomData,
+        }
+    }
+
     /// The table's id, for access to its bytes.
     pub const fn id(&self) -> TableId {
         self.id
+    }
+}
+
+impl<K: Compound, R> Table<K, R> {
+    /// Declares that rows are read and removed in groups, by the first part of their keys, which has this length.
+    #[must_use]
+    pub const fn grouped_by_first(self, len: u8) -> Self {
+        Self {
+            id: self.id.grouped_by_first(len),
+            rows: PhantomData,
+        }
     }
 }
 

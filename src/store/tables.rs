@@ -18,13 +18,13 @@ use crate::store::schema::META;
 use crate::store::table::Table;
 
 /// Registered clients by `client_id`.
-pub const CLIENTS: Table<String, Client> = Table::new(1, "clients");
+pub const CLIENTS: Table<String, Client> = Table::new(1, "clients").in_catalog();
 /// Users by UUID.
 pub const USERS: Table<Uuid, User> = Table::new(2, "users");
 /// Users by login name (account identifier or e-mail, lower case).
 pub const USERS_BY_LOGIN_NAME: Table<String, Uuid> = Table::new(3, "users_by_login_name");
 /// Signing keys by `kid`.
-pub const SIGNING_KEYS: Table<String, SigningKeyRecord> = Table::new(4, "signing_keys");
+pub const SIGNING_KEYS: Table<String, SigningKeyRecord> = Table::new(4, "signing_keys").in_catalog();
 /// Sign-ins in which a user has authenticated, by the time-ordered id of the login transaction.
 pub const LOGIN_RECORDS: Table<Uuid, LoginRecord> = Table::new(5, "login_records");
 /// Authorization codes by time-ordered id. They stay after redemption, so that a replay is recognised.
@@ -32,13 +32,14 @@ pub const CODES: Table<Uuid, AuthorizationCode> = Table::new(6, "codes");
 /// Refresh families by time-ordered id.
 pub const FAMILIES: Table<Uuid, RefreshFamily> = Table::new(7, "families");
 /// The families of a user, and those that end with a session: (owner, (client, family)).
-pub const FAMILIES_BY_OWNER: Table<(Uuid, (String, Uuid)), ()> = Table::new(8, "families_by_owner");
+pub const FAMILIES_BY_OWNER: Table<(Uuid, (String, Uuid)), ()> =
+    Table::new(8, "families_by_owner").grouped_by_first(16);
 /// Browser sessions by time-ordered id.
 pub const SESSIONS: Table<Uuid, Session> = Table::new(9, "sessions");
 /// The sessions of a user: (user, session).
-pub const SESSIONS_BY_USER: Table<(Uuid, Uuid), ()> = Table::new(10, "sessions_by_user");
+pub const SESSIONS_BY_USER: Table<(Uuid, Uuid), ()> = Table::new(10, "sessions_by_user").grouped_by_first(16);
 /// Remembered consents by (user, client).
-pub const CONSENTS: Table<(Uuid, String), Consent> = Table::new(11, "consents");
+pub const CONSENTS: Table<(Uuid, String), Consent> = Table::new(11, "consents").grouped_by_first(16);
 /// Access tokens that were revoked before they expired: (hour of expiry since the epoch, `jti`).
 pub const REVOKED_TOKENS: Table<(u32, Uuid), ()> = Table::new(12, "revoked_tokens");
 /// The last use of each API key, by the key's id.
@@ -48,20 +49,20 @@ pub const API_KEY_USES: Table<Uuid, ApiKeyUse> = Table::new(13, "api_key_uses");
 /// bytes.)
 pub const USED_ASSERTIONS: Table<(u32, [u8; 32]), ()> = Table::new(14, "used_assertions");
 /// Upstream providers by id.
-pub const PROVIDERS: Table<String, Provider> = Table::new(15, "providers");
+pub const PROVIDERS: Table<String, Provider> = Table::new(15, "providers").in_catalog();
 /// Users by upstream identity: (issuer, subject).
 pub const USERS_BY_IDENTITY: Table<(String, String), Uuid> = Table::new(16, "users_by_identity");
 /// The keys from which refresh tokens are derived, by number.
-pub const REFRESH_KEYS: Table<u32, RefreshKeyRecord> = Table::new(17, "refresh_keys");
+pub const REFRESH_KEYS: Table<u32, RefreshKeyRecord> = Table::new(17, "refresh_keys").in_catalog();
 /// The wrong passwords of a user in a row, by the user's UUID.
 pub const FAILED_PASSWORDS: Table<Uuid, FailedPasswords> = Table::new(18, "failed_passwords");
 
 /// APIs by id.
-pub const APIS: Table<String, Api> = Table::new(19, "apis");
+pub const APIS: Table<String, Api> = Table::new(19, "apis").in_catalog();
 /// Registered scope values, by value.
-pub const SCOPES: Table<String, RegisteredScope> = Table::new(20, "scopes");
+pub const SCOPES: Table<String, RegisteredScope> = Table::new(20, "scopes").in_catalog();
 /// Groups by name.
-pub const GROUPS: Table<String, Group> = Table::new(21, "groups");
+pub const GROUPS: Table<String, Group> = Table::new(21, "groups").in_catalog();
 /// Initial access tokens by id (RFC 7591 section 1.2).
 pub const INITIAL_ACCESS_TOKENS: Table<Uuid, StoredInitialAccessToken> =
     Table::new(22, "initial_access_tokens");
@@ -70,7 +71,7 @@ pub const OUTBOX: Table<(u32, Uuid), OutboxEntry> = Table::new(23, "outbox");
 /// Links that work once, by the hour of expiry since the epoch and their time-ordered id.
 pub const ONE_TIME_LINKS: Table<(u32, Uuid), OneTimeLink> = Table::new(24, "one_time_links");
 /// The factors of a user: (user, time-ordered id of the factor).
-pub const FACTORS: Table<(Uuid, Uuid), Factor> = Table::new(25, "factors");
+pub const FACTORS: Table<(Uuid, Uuid), Factor> = Table::new(25, "factors").grouped_by_first(16);
 
 /// The tables of a backup: all but those of the sign-ins, the outbox and the links. A browser whose sign-in is unknown
 /// begins it again. A message that a backup had would be sent twice, and a used link would work again. A backup of an

@@ -255,6 +255,15 @@ fn no_two_tables_share_a_number_or_a_name() {
     assert!(!numbers.contains(&"0"), "number 0 is the schema's own");
     let listed = idsvc::store::tables::all().count();
     assert_eq!(listed, named.len() + 1, "every table and the schema");
+    for declared in text.split("pub const ").skip(1) {
+        let declared = declared.split(';').next().unwrap();
+        let is_by_uuid = declared.contains(": Table<(Uuid, ");
+        assert_eq!(
+            is_by_uuid,
+            declared.contains(".grouped_by_first(16)"),
+            "{declared}"
+        );
+    }
 }
 
 #[test]

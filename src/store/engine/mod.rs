@@ -12,6 +12,7 @@ pub(crate) mod counted;
 pub(crate) mod tests;
 
 use std::fs::Metadata;
+use std::hash::{Hash, Hasher};
 use std::ops::{Bound, ControlFlow};
 use std::os::unix::fs::MetadataExt;
 
@@ -19,11 +20,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::store::StoreError;
 
-/// A table: its number, by which an opened table is found, and its name in the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// A table: its number, by which an opened table is found, its name in the file, and what an engine must know of its
+/// keys and its use.
+#[derive(Clone, Copy, Debug)]
 pub struct TableId {
     index: u8,
+    group_len: u8,
+    is_in_catalog: bool,
     name: &'static str,
+}
+
+/// The number alone identifies a table.
+impl PartialEq for TableId {
+    fn eq(&self, other: &Self) -> bool {
+        self.index == other.index
+    }
+}
+
+impl Eq for TableId {}
+
+impl Hash for TableId {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.index.hash(state);
+    }
 }
 
 impl TableId {
@@ -40,7 +59,30 @@ impl TableId {
             "a table's index is below TableId::LIMIT"
         );
         assert!(!name.is_empty(), "a table has a name");
-        Self { index, name }
+        Self {
+            index,
+            group_len: 0,
+            is_in_catalog: false,
+            name,
+        }
+    }
+
+    /// Declares that the rows are grouped by the first `len` bytes of their keys.
+    #[must_use]
+    pub const fn grouped_by_first(self, len: u8) -> Self {
+        Self {
+            group_len: len,
+            ..self
+        }
+    }
+
+    /// Declares that the table is read into memory, or decides how tokens are made.
+    #[must_use]
+    pub const fn in_catalog(self) -> Self {
+        Self {
+            is_in_catalog: true,
+            ..self
+        }
     }
 
     /// The table's number, below [`TableId::LIMIT`].
@@ -51,6 +93,16 @@ impl TableId {
     /// The table's name in the file.
     pub const fn name(self) -> &'static str {
         self.name
+    }
+
+    /// The length of the prefix of a key by which the rows are grouped; 0 if they are not grouped.
+    pub const fn group_len(self) -> usize {
+        self.group_len as usize
+    }
+
+    /// Whether the table is read into memory, or decides how tokens are made.
+    pub const fn is_in_catalog(self) -> bool {
+        self.is_in_catalog
     }
 }
 
