@@ -61,8 +61,8 @@
 //!    closure may run twice, so it reads neither clock nor entropy: both are drawn before it.
 //! 3. **Nothing slow happens inside a transaction.** Passwords are hashed on threads of their own, tokens are
 //!    signed after the commit. Commands run on threads that may block, and what concerns all users goes in pages and
-//!    batches of a hundred. One exception: [`flow::grant_revocation`] ends all grants of a removed client or provider in
-//!    one transaction, so that no other one inherits them.
+//!    batches of a hundred. Removing a client or a provider removes its row. Grants record which client and which
+//!    provider they are of, so that no later one inherits them, and the sweep removes them.
 //! 4. **Who presents something is settled before anything is consumed.** A code or refresh token in another
 //!    client's hands changes nothing.
 //! 5. **Addresses come from the configuration.** Neither `Host` nor a forwarded header makes a URL. A redirect

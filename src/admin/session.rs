@@ -105,8 +105,12 @@ pub async fn revoke(admin: Admin<'_>, request: RevokeSessions) -> AdminResult<Re
                         }
                         return Ok(Err(not_found("session", &id.to_string()).into()));
                     };
-                    session::end(tx, *id, &session, now)?;
-                    Ok(Ok((*id, usize::from(is_live(&session)))))
+                    let mut ended = Vec::new();
+                    session::end_live(tx, *id, session, now, &mut ended)?;
+                    Ok(Ok((
+                        *id,
+                        ended.iter().filter(|(_, session)| is_live(session)).count(),
+                    )))
                 }
                 RevokeSessions::AllOf(who) => {
                     let user = or_refuse!(find(&*tx, who)?);
@@ -194,6 +198,7 @@ mod tests {
         let (user, session, id) = (Uuid::from_u128(1), Uuid::from_u128(2), Uuid::from_u128(3));
         let authorization = Authorization {
             client_id: "web".to_owned(),
+            client_incarnation: Uuid::nil(),
             user,
             session: Some(session),
             auth_time: Some(now),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use uuid::Uuid;
 
 use crate::clock::Timestamp;
 use crate::jose::alg::Algorithm;
@@ -135,6 +136,11 @@ fields! {
 pub struct Provider {
     /// The identifier that the operator chose. It is `source` and `amr` of its users, and a part of addresses.
     pub id: String,
+    /// What sign-ins at the provider record of it. It is drawn anew when the issuer changes, and a later provider of the
+    /// same id has another one. A record of an older release has none, and neither have the sign-ins of that release,
+    /// which ended with their provider.
+    #[serde(default, skip_serializing_if = "Uuid::is_nil")]
+    pub incarnation: Uuid,
     /// The client secret, sealed with [`Provider::secret_context`], base64url.
     pub sealed_secret: Option<String>,
     /// The settings.
@@ -168,9 +174,10 @@ impl Provider {
     pub const LONGEST_AGE: u64 = 7 * 24 * 3600;
 
     /// A provider with default settings.
-    pub fn new(id: String, now: Timestamp) -> Self {
+    pub fn new(id: String, incarnation: Uuid, now: Timestamp) -> Self {
         Self {
             id,
+            incarnation,
             sealed_secret: None,
             settings: ProviderSettings::default(),
             created_at: now,

@@ -46,11 +46,11 @@ struct DocumentedClient {
 }
 
 impl DocumentedClient {
-    /// The client, with what its record says now. `None` if the record was added or changed since the document was read:
-    /// then the record counts.
+    /// The client, with what its record says now. `None` if the record was added, changed or removed since the document
+    /// was read: then the record counts. A removed one must not come back, because its grants would.
     fn over(&self, stored: Option<&Client>) -> Option<Client> {
         let Some(stored) = stored else {
-            return Some(self.client.clone());
+            return self.before.is_none().then(|| self.client.clone());
         };
         let as_used_now = |client: &Client| Client {
             enabled: stored.enabled,

@@ -1,23 +1,33 @@
 //! Decides whether this user may get a token for this client now. Every grant asks this, and so do introspection and
 //! `UserInfo`, to learn whether a token is still valid.
+//!
+//! Removing a client or a provider removes only its own row. Its grants, sessions and consents end because they record
+//! which client and which provider they belong to ([`Client::incarnation`], [`Provider::incarnation`]). A later one of
+//! the same name is another one. The sweep removes their rows.
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use uuid::Uuid;
 
+use crate::clock::Timestamp;
+use crate::federation::Provider;
 use crate::identity::{AuthenticationMethod, User};
 use crate::oauth::client::{Client, GrantType};
 use crate::oauth::code::Authorization;
 use crate::oauth::consent;
 use crate::oauth::error::{ErrorCode, Refusal};
+use crate::oauth::refresh::RefreshFamily;
 use crate::oauth::scope::Scope;
 use crate::store::StoreError;
 use crate::store::engine::Snapshot;
-use crate::store::tables::{CLIENTS, CONSENTS, PROVIDERS, USERS};
+use crate::store::tables::{CLIENTS, CONSENTS, FAMILIES, PROVIDERS, USERS};
 
 use super::{Answer, Catalog};
 
 const USER_REFUSED: Refusal = Refusal::invalid_grant("the user may no longer sign in");
+const PROVIDER_REFUSED: Refusal =
+    Refusal::invalid_grant("the provider by which the user signed in is no longer in service");
 
 /// Decides by the clients that are registered at the moment of the question.
 #[derive(Clone)]
@@ -49,12 +59,25 @@ impl GrantPolicy {
     /// since then, or replaced by another one of the same name.
     fn check_client(&self, client: &Client) -> Answer<()> {
         let catalog = self.catalog.load();
-        let is_current = |now: &Arc<Client>| now.enabled && now.client_uuid == client.client_uuid;
+        let is_current = |now: &Arc<Client>| now.enabled && now.own_grant == client.own_grant;
         if catalog.client(&client.client_id).is_some_and(is_current) {
             Ok(())
         } else {
             Err(Refusal::CLIENT_UNPROVEN)
         }
+    }
+
+    /// The same inside a transaction. The row of a client is removed before the catalog changes, so a request that is
+    /// answered during the removal finds no row.
+    fn check_stored_client(
+        &self,
+        snapshot: &dyn Snapshot,
+        client: &Client,
+        authorization: &Authorization,
+    ) -> Result<Answer<()>, StoreError> {
+        or_refuse!(self.check_client(client));
+        let is_client = client.owns_grant(authorization) && CLIENTS.contains(snapshot, &client.client_id)?;
+        Ok(is_client.then_some(()).ok_or(Refusal::CLIENT_UNPROVEN))
     }
 
     /// Checks the client and the user of an authorization, and returns the user.
@@ -66,7 +89,7 @@ impl GrantPolicy {
         client: &Client,
         authorization: &Authorization,
     ) -> Result<Answer<User>, StoreError> {
-        or_refuse!(self.check_client(client));
+        or_refuse!(self.check_stored_client(snapshot, client, authorization)?);
         match USERS.get(snapshot, &authorization.user)? {
             Some(user) => evaluate(snapshot, client, authorization, user),
             None => Ok(Err(USER_REFUSED)),
@@ -74,9 +97,6 @@ impl GrantPolicy {
     }
 
     /// The same for a user without an earlier grant, whose record may not be stored yet.
-    ///
-    /// Removing a client ends its grants in the same transaction. This grant would begin after that. So the row of
-    /// the client is read, which is removed before the catalog changes.
     pub fn authorize_new_user(
         &self,
         snapshot: &dyn Snapshot,
@@ -84,12 +104,18 @@ impl GrantPolicy {
         authorization: &Authorization,
         user: User,
     ) -> Result<Answer<User>, StoreError> {
-        or_refuse!(self.check_client(client));
-        if !CLIENTS.contains(snapshot, &client.client_id)? {
-            return Ok(Err(Refusal::CLIENT_UNPROVEN));
-        }
+        or_refuse!(self.check_stored_client(snapshot, client, authorization)?);
         evaluate(snapshot, client, authorization, user)
     }
+}
+
+/// The provider that the user signed in at. `None` if it was removed, also if another one has its id since.
+fn provider_of(
+    snapshot: &dyn Snapshot,
+    (id, incarnation): (&str, Uuid),
+) -> Result<Option<Provider>, StoreError> {
+    let provider = PROVIDERS.get(snapshot, id)?;
+    Ok(provider.filter(|provider| provider.incarnation == incarnation))
 }
 
 /// Whether the provider that the user signed in at is enabled. `true` if there was none.
@@ -97,11 +123,46 @@ pub(super) fn is_in_service(
     snapshot: &dyn Snapshot,
     factor: &AuthenticationMethod,
 ) -> Result<bool, StoreError> {
-    let Some(provider) = factor.provider() else {
+    let Some(signed_in_at) = factor.signed_in_at() else {
         return Ok(true);
     };
-    let provider = PROVIDERS.get(snapshot, provider)?;
-    Ok(provider.is_some_and(|provider| provider.enabled))
+    Ok(provider_of(snapshot, signed_in_at)?.is_some_and(|provider| provider.enabled))
+}
+
+/// Whether the provider that the user signed in at was removed since, or has got another issuer. That ends sessions
+/// and grants, as a disabled provider does not.
+pub fn has_lost_provider(snapshot: &dyn Snapshot, factor: &AuthenticationMethod) -> Result<bool, StoreError> {
+    match factor.signed_in_at() {
+        Some(signed_in_at) => Ok(provider_of(snapshot, signed_in_at)?.is_none()),
+        None => Ok(false),
+    }
+}
+
+/// Whether a grant has ended with its client or with the provider that the user signed in at. `client` is the one that
+/// has the identifier now.
+pub fn has_ended(
+    snapshot: &dyn Snapshot,
+    client: Option<&Client>,
+    authorization: &Authorization,
+) -> Result<bool, StoreError> {
+    let is_of_client = client.is_some_and(|client| client.owns_grant(authorization));
+    Ok(!is_of_client || has_lost_provider(snapshot, &authorization.factor)?)
+}
+
+/// A refresh family for its client. It is as if revoked if it has ended with the client or a provider.
+pub fn read_family(
+    snapshot: &dyn Snapshot,
+    id: Uuid,
+    client: &Client,
+    now: Timestamp,
+) -> Result<Option<RefreshFamily>, StoreError> {
+    let Some(mut family) = FAMILIES.get(snapshot, &id)? else {
+        return Ok(None);
+    };
+    if has_ended(snapshot, Some(client), &family.authorization)? {
+        family.revoke(now);
+    }
+    Ok(Some(family))
 }
 
 fn evaluate(
@@ -114,9 +175,7 @@ fn evaluate(
         return Ok(Err(USER_REFUSED));
     }
     if !is_in_service(snapshot, &authorization.factor)? {
-        return Ok(Err(Refusal::invalid_grant(
-            "the provider by which the user signed in is no longer in service",
-        )));
+        return Ok(Err(PROVIDER_REFUSED));
     }
     let needs_consent = match authorization.factor {
         AuthenticationMethod::Password
@@ -128,6 +187,7 @@ fn evaluate(
     if needs_consent {
         let key = (authorization.user, client.client_id.clone());
         let given = CONSENTS.get(snapshot, &key)?;
+        let given = given.filter(|consent| client.owns_consent(consent));
         let scope = authorization.scope.filter(|value| value != Scope::AUTHENTICATED);
         let asked = consent::requested_consent(&scope, &authorization.claims, &authorization.resources);
         if !consent::covers(given.as_ref(), &asked) {
@@ -179,6 +239,7 @@ mod tests {
         written.await.unwrap();
         let authorization = Authorization {
             client_id: "web".to_owned(),
+            client_incarnation: core.catalog().client("web").unwrap().incarnation,
             user: user.uuid,
             session: None,
             auth_time: Some(now),
@@ -242,6 +303,7 @@ mod tests {
             let key = (user.uuid, "web".to_owned());
             let consent = Consent {
                 scope: scope.to_owned(),
+                client_incarnation: client.incarnation,
                 given_at: Timestamp::from_seconds(0),
             };
             let written = core

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::client_check::{apply, check, check_certificates};
-use super::grant_revocation::GrantRevocation;
+use super::remove_client::remove_client;
 use super::{Answer, Core, Failure};
 use crate::clock::Timestamp;
 use crate::jose::alg::Algorithm;
@@ -306,7 +306,7 @@ pub async fn remove(
         .write("remove_registration", move |tx| {
             let mut client = or_refuse!(authorized(&*tx, &id, &digest)?);
             if client.is_never_used() {
-                return GrantRevocation::default().remove_client(tx, &client).map(Ok);
+                return remove_client(tx, &client).map(Ok);
             }
             client.enabled = false;
             client.updated_at = now;

@@ -5,20 +5,26 @@
 //! to where they ended when the walk began. So a round ends however many rows are added, and the next round reads
 //! everything again. There is no index of expiry times, which every refresh would have to write.
 //!
+//! The same walks remove what has ended with its client or provider. Such rows count for nothing since the removal
+//! ([`super::grant_policy`]).
+//!
 //! Reading a million families takes some seconds and fills the cache. So a round pauses between its pages
 //! ([`Swept::pause`]): it takes a moment if there are few rows, and minutes if there are a million.
 
+use std::collections::HashMap;
 use std::ops::Bound;
 use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::login::session::forget_family;
+use super::grant_policy::{has_ended, has_lost_provider};
+use super::login::session::{self, forget_code, forget_family};
 use super::unused_clients::remove_unused_clients;
 use super::users::remove_user;
 use super::{Core, Failure};
 use crate::clock::Timestamp;
 use crate::identity::{AuthenticationMethod, User};
+use crate::oauth::Client;
 use crate::oauth::access_token::hour_of;
 use crate::oauth::policy::Policy;
 use crate::oauth::refresh::RefreshFamily;
@@ -29,8 +35,8 @@ use crate::store::engine::{Snapshot, TableId, Tx, Visit};
 use crate::store::record::Record;
 use crate::store::table::{Key, Table};
 use crate::store::tables::{
-    CODES, FAMILIES, FAMILIES_BY_OWNER, LOGIN_RECORDS, ONE_TIME_LINKS, REVOKED_TOKENS, SESSIONS,
-    SESSIONS_BY_USER, USED_ASSERTIONS, USERS,
+    CLIENTS, CODES, CONSENTS, FAMILIES, FAMILIES_BY_OWNER, LOGIN_RECORDS, ONE_TIME_LINKS, REVOKED_TOKENS,
+    SESSIONS, SESSIONS_BY_USER, USED_ASSERTIONS, USERS,
 };
 
 /// The most rows of a table that are read in one page.
@@ -50,36 +56,40 @@ enum WalkedTable {
     Codes,
     Families,
     Sessions,
+    Consents,
 }
 
 /// How far a table has been walked.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct WalkPosition {
-    /// The row that was read last.
+    /// The row that was read last. Of a consent, its user.
     last: Uuid,
+    /// The client of a consent; otherwise empty.
+    client_id: String,
     /// The walk ends before this row.
     end: Uuid,
 }
 
 /// How far a round has come.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Cursor {
     table: WalkedTable,
     position: Option<WalkPosition>,
 }
 
 impl Cursor {
-    fn is_at_start(self) -> bool {
+    fn is_at_start(&self) -> bool {
         matches!(self.table, WalkedTable::Codes) && self.position.is_none()
     }
 
     /// Where the round continues after a page that ended at `position`. `None` if it is over.
-    fn after(self, position: Option<WalkPosition>) -> Option<Self> {
-        let table = match (position, self.table) {
+    fn after(&self, position: Option<WalkPosition>) -> Option<Self> {
+        let table = match (&position, self.table) {
             (Some(_), table) => table,
             (None, WalkedTable::Codes) => WalkedTable::Families,
             (None, WalkedTable::Families) => WalkedTable::Sessions,
-            (None, WalkedTable::Sessions) => return None,
+            (None, WalkedTable::Sessions) => WalkedTable::Consents,
+            (None, WalkedTable::Consents) => return None,
         };
         Some(Self { table, position })
     }
@@ -118,8 +128,8 @@ pub async fn sweep(core: &Core, cursor: &mut Cursor, now: Timestamp) -> Result<S
     if cursor.is_at_start() {
         remove_unused_clients(core, now).await?;
     }
-    let (policy, from) = (core.policy.clone(), *cursor);
-    let work = move |tx: &mut dyn Tx| sweep_page(tx, from, &policy, now);
+    let (policy, from) = (core.policy.clone(), cursor.clone());
+    let work = move |tx: &mut dyn Tx| sweep_page(tx, &from, &policy, now);
     let (store, dry_run) = (core.store.clone(), work.clone());
     let rehearsed = tokio::task::spawn_blocking(move || {
         store.read_blocking(|snapshot| {
@@ -184,9 +194,9 @@ struct Page {
     removed_users: Vec<Uuid>,
 }
 
-fn sweep_page(tx: &mut dyn Tx, cursor: Cursor, policy: &Policy, now: Timestamp) -> Result<Page, StoreError> {
+fn sweep_page(tx: &mut dyn Tx, cursor: &Cursor, policy: &Policy, now: Timestamp) -> Result<Page, StoreError> {
     let mut page = Page {
-        next: cursor,
+        next: cursor.clone(),
         ..Page::default()
     };
     let first_login = (now - policy.lifetimes.login_transaction).first_id();
@@ -200,10 +210,12 @@ fn sweep_page(tx: &mut dyn Tx, cursor: Cursor, policy: &Policy, now: Timestamp) 
     if page.swept.more {
         return Ok(page);
     }
+    let from = cursor.position.as_ref();
     let position = match cursor.table {
-        WalkedTable::Codes => sweep_codes(tx, cursor.position, policy, now, &mut page.swept)?,
-        WalkedTable::Families => sweep_families(tx, cursor.position, policy, now, &mut page)?,
-        WalkedTable::Sessions => sweep_sessions(tx, cursor.position, policy, now, &mut page.swept)?,
+        WalkedTable::Codes => sweep_codes(tx, from, policy, now, &mut page.swept)?,
+        WalkedTable::Families => sweep_families(tx, from, policy, now, &mut page)?,
+        WalkedTable::Sessions => sweep_sessions(tx, from, policy, now, &mut page.swept)?,
+        WalkedTable::Consents => sweep_consents(tx, from, &mut page.swept)?,
     };
     let next = cursor.after(position);
     page.swept.more = next.is_some();
@@ -237,7 +249,7 @@ struct Candidates<R> {
 fn candidates<R: Record>(
     tx: &dyn Tx,
     table: Table<Uuid, R>,
-    position: Option<WalkPosition>,
+    position: Option<&WalkPosition>,
     before: Timestamp,
 ) -> Result<Candidates<R>, StoreError> {
     let (from, end) = match position {
@@ -246,29 +258,35 @@ fn candidates<R: Record>(
     };
     let rows = table.scan(tx, (from, Bound::Excluded(end)), PAGE_ROWS)?;
     let last = rows.last().filter(|_| rows.len() == PAGE_ROWS);
-    let next = last.map(|(last, _)| WalkPosition { last: *last, end });
+    let next = last.map(|(last, _)| WalkPosition {
+        last: *last,
+        client_id: String::new(),
+        end,
+    });
     Ok(Candidates { rows, next })
 }
 
 fn sweep_codes(
     tx: &mut dyn Tx,
-    position: Option<WalkPosition>,
+    position: Option<&WalkPosition>,
     policy: &Policy,
     now: Timestamp,
     swept: &mut Swept,
 ) -> Result<Option<WalkPosition>, StoreError> {
     let candidates = candidates(&*tx, CODES, position, now - policy.lifetimes.code)?;
+    let mut clients = Clients::default();
     for (id, code) in candidates.rows {
+        let client = clients.find(&*tx, &code.authorization.client_id)?;
         let family = match code.redeemed {
-            Some(family) => FAMILIES.get(&*tx, &family)?,
-            None => None,
+            Some(family) if !has_ended(&*tx, client, &code.authorization)? => FAMILIES.get(&*tx, &family)?,
+            Some(_) | None => None,
         };
         let retention = match family {
             Some(family) if family.revoked_at.is_none() => REDEEMED_CODE_RETENTION,
             Some(_) | None => Duration::ZERO,
         };
         if now >= code.expires_at + retention {
-            CODES.remove(tx, &id)?;
+            forget_code(tx, id, &code)?;
             swept.removed += 1;
         } else {
             swept.kept += 1;
@@ -293,26 +311,36 @@ fn family_retention(family: &RefreshFamily, policy: &Policy) -> Duration {
 /// Removes families. An anonymous user without another way to sign in is removed with the last family.
 fn sweep_families(
     tx: &mut dyn Tx,
-    position: Option<WalkPosition>,
+    position: Option<&WalkPosition>,
     policy: &Policy,
     now: Timestamp,
     page: &mut Page,
 ) -> Result<Option<WalkPosition>, StoreError> {
     let before = now - policy.lifetimes.access_token;
     let candidates = candidates(&*tx, FAMILIES, position, before)?;
-    for (id, family) in candidates.rows {
+    let mut clients = Clients::default();
+    for (id, mut family) in candidates.rows {
+        let client = clients.find(&*tx, &family.authorization.client_id)?;
+        let has_ended = family.revoked_at.is_none() && has_ended(&*tx, client, &family.authorization)?;
+        let is_anonymous = family.authorization.factor == AuthenticationMethod::Anonymous;
+        if has_ended && is_anonymous {
+            // The user is kept for a while, from now on.
+            family.revoke(now);
+            FAMILIES.put(tx, &id, &family)?;
+            page.swept.kept += 1;
+            continue;
+        }
         let ended_at = family
             .revoked_at
             .map_or(family.expires_at, |at| at.min(family.expires_at));
-        if now < ended_at + family_retention(&family, policy) {
+        if !has_ended && now < ended_at + family_retention(&family, policy) {
             page.swept.kept += 1;
             continue;
         }
         let user = family.authorization.user;
         forget_family(tx, id, &family)?;
         page.swept.removed += 1;
-        if family.authorization.factor == AuthenticationMethod::Anonymous && remove_abandoned(tx, user, now)?
-        {
+        if is_anonymous && remove_abandoned(tx, user, now)? {
             page.swept.removed += 1;
             page.removed_users.push(user);
         }
@@ -334,7 +362,7 @@ fn remove_abandoned(tx: &mut dyn Tx, user: Uuid, now: Timestamp) -> Result<bool,
 
 fn sweep_sessions(
     tx: &mut dyn Tx,
-    position: Option<WalkPosition>,
+    position: Option<&WalkPosition>,
     policy: &Policy,
     now: Timestamp,
     swept: &mut Swept,
@@ -343,6 +371,11 @@ fn sweep_sessions(
     let shortest = lifetimes.idle.min(lifetimes.absolute);
     let candidates = candidates(&*tx, SESSIONS, position, now - shortest)?;
     for (id, session) in candidates.rows {
+        if has_lost_provider(&*tx, &session.factor)? {
+            session::end(tx, id, &session, now)?;
+            swept.removed += 1;
+            continue;
+        }
         let is_over = session.is_over(lifetimes, now);
         if is_over && FAMILIES_BY_OWNER.scan_prefix(&*tx, &id, 1)?.is_empty() {
             SESSIONS.remove(tx, &id)?;
@@ -358,6 +391,49 @@ fn sweep_sessions(
         swept.kept += 1;
     }
     Ok(candidates.next)
+}
+
+/// Removes the consents to clients that were removed.
+fn sweep_consents(
+    tx: &mut dyn Tx,
+    position: Option<&WalkPosition>,
+    swept: &mut Swept,
+) -> Result<Option<WalkPosition>, StoreError> {
+    let from = position.map_or(Bound::Unbounded, |position| {
+        Bound::Excluded((position.last, position.client_id.clone()))
+    });
+    let rows = CONSENTS.scan(&*tx, (from, Bound::Unbounded), PAGE_ROWS)?;
+    let last = rows.last().filter(|_| rows.len() == PAGE_ROWS);
+    let next = last.map(|((user, client_id), _)| WalkPosition {
+        last: *user,
+        client_id: client_id.clone(),
+        end: Uuid::max(),
+    });
+    let mut clients = Clients::default();
+    for (key, consent) in rows {
+        let client = clients.find(&*tx, &key.1)?;
+        if client.is_some_and(|client| client.owns_consent(&consent)) {
+            swept.kept += 1;
+        } else {
+            CONSENTS.remove(tx, &key)?;
+            swept.removed += 1;
+        }
+    }
+    Ok(next)
+}
+
+/// The clients that the rows of a page name. Each is read once.
+#[derive(Default)]
+struct Clients(HashMap<String, Option<Client>>);
+
+impl Clients {
+    fn find(&mut self, snapshot: &dyn Snapshot, client_id: &str) -> Result<Option<&Client>, StoreError> {
+        if !self.0.contains_key(client_id) {
+            let client = CLIENTS.get(snapshot, client_id)?;
+            self.0.insert(client_id.to_owned(), client);
+        }
+        Ok(self.0.get(client_id).and_then(Option::as_ref))
+    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::grant_revocation::GrantRevocation;
+use super::remove_client::remove_client;
 use super::{Core, Failure};
 use crate::clock::Timestamp;
 use crate::oauth::Client;
@@ -57,24 +57,16 @@ pub(super) async fn remove_unused_clients(core: &Core, now: Timestamp) -> Result
     let removed = core
         .store
         .make_room("remove_unused_clients", move |tx| {
-            // Nothing was granted to a client that was never used, so its removal need not read all grants.
-            let (mut revocation, mut nothing) = (GrantRevocation::default(), GrantRevocation::default());
             let mut removed = Vec::new();
             for id in &candidates {
                 let client = CLIENTS.get(&*tx, id)?;
                 if let Some(client) = client.filter(|client| is_abandoned(client, refresh_token, now)) {
-                    let granted = if client.is_never_used() {
-                        &mut nothing
-                    } else {
-                        &mut revocation
-                    };
-                    granted.remove_client(tx, &client)?;
+                    remove_client(tx, &client)?;
                     if !client.has_removed_itself() {
                         removed.push(client.client_id);
                     }
                 }
             }
-            revocation.execute(tx, now)?;
             Ok(removed)
         })
         .await;

@@ -28,16 +28,27 @@ pub enum AuthenticationMethod {
     Federated {
         /// The provider's id.
         provider: String,
+        /// Which provider of this id it was; see [`crate::federation::Provider::incarnation`].
+        #[serde(default, skip_serializing_if = "Uuid::is_nil")]
+        incarnation: Uuid,
     },
 }
 
 impl AuthenticationMethod {
-    /// The id of the provider, if there is one.
-    pub fn provider(&self) -> Option<&str> {
+    /// The id and the incarnation of the provider, if there is one.
+    pub fn signed_in_at(&self) -> Option<(&str, Uuid)> {
         match self {
-            Self::Federated { provider } => Some(provider),
+            Self::Federated {
+                provider,
+                incarnation,
+            } => Some((provider, *incarnation)),
             Self::Password | Self::Email | Self::Passkey { .. } | Self::Anonymous => None,
         }
+    }
+
+    /// The id of the provider, if there is one.
+    pub fn provider(&self) -> Option<&str> {
+        self.signed_in_at().map(|(provider, _)| provider)
     }
 
     /// The `authority` in the token response's `amr`.
@@ -47,7 +58,7 @@ impl AuthenticationMethod {
             Self::Email => "email",
             Self::Passkey { .. } => "passkey",
             Self::Anonymous => "anonymous",
-            Self::Federated { provider } => provider,
+            Self::Federated { provider, .. } => provider,
         }
     }
 

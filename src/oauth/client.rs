@@ -13,6 +13,7 @@ pub use crate::oauth::client_metadata::{
     AssertionAudience, ClientMetadata, ConsentRequirement, GrantType, IdTokenContent, PkceRequirement,
     RefreshPolicy,
 };
+use crate::oauth::code::Authorization;
 use crate::oauth::redirect_uri::{self, MatchedRedirectUri};
 use crate::oauth::registration::Registration;
 use crate::oauth::scope::Scope;
@@ -127,6 +128,11 @@ pub struct Client {
     /// The `grant_id` of the tokens that the client gets for itself. No file can set it. If a client is removed and
     /// another is registered with the same identifiers, the tokens of the first stay invalid.
     pub own_grant: Uuid,
+    /// What grants and consents record of the client. A later client of the same identifier has another one, so it
+    /// inherits none. A record of an older release has none, and neither have its grants: they belong together, since
+    /// that release ended all grants of a client with the client.
+    #[serde(default, skip_serializing_if = "Uuid::is_nil")]
+    pub incarnation: Uuid,
     /// The authentication methods that its secrets and keys allow.
     pub token_endpoint_auth_methods: BTreeSet<AuthMethod>,
     /// The accepted secrets. There is more than one only during a replacement.
@@ -173,6 +179,7 @@ impl Client {
             client_id: client_id.to_owned(),
             client_uuid,
             own_grant,
+            incarnation: own_grant,
             token_endpoint_auth_methods: BTreeSet::new(),
             secrets: Vec::new(),
             api_keys: Vec::new(),
@@ -218,11 +225,23 @@ impl Client {
         self.consent == ConsentRequirement::Require
     }
 
+    /// Whether a consent was given to this client, and not to an earlier one of the same identifier.
+    pub fn owns_consent(&self, consent: &Consent) -> bool {
+        consent.client_incarnation == self.incarnation
+    }
+
+    /// Whether a grant is of this client, and not of an earlier one of the same identifier.
+    pub fn owns_grant(&self, authorization: &Authorization) -> bool {
+        authorization.client_id == self.client_id && authorization.client_incarnation == self.incarnation
+    }
+
     /// Whether a consent counts for new authorization requests. If the client has since got redirect URIs that lead to
     /// another host, the user did not see that host and is asked again.
     pub fn accepts_consent(&self, consent: &Consent) -> bool {
-        self.redirects_changed_at
-            .is_none_or(|changed_at| consent.given_at >= changed_at)
+        self.owns_consent(consent)
+            && self
+                .redirects_changed_at
+                .is_none_or(|changed_at| consent.given_at >= changed_at)
     }
 
     /// Whether the client is registered for this grant (RFC 6749 section 5.2, `unauthorized_client`).
@@ -248,7 +267,7 @@ impl Client {
             AuthenticationMethod::Password
             | AuthenticationMethod::Email
             | AuthenticationMethod::Passkey { .. } => self.password_sign_in,
-            AuthenticationMethod::Federated { provider } => self.accepts_provider(provider),
+            AuthenticationMethod::Federated { provider, .. } => self.accepts_provider(provider),
             AuthenticationMethod::Anonymous => self.may_use(GrantType::Anonymous),
         }
     }

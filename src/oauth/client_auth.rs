@@ -50,7 +50,7 @@ impl AuthenticatedClient {
 
     /// The same client with its current `record`. It is refused if the record was removed, replaced or disabled.
     pub fn as_now(&self, record: Option<&Arc<Client>>) -> Result<Self, Refusal> {
-        let is_same = |now: &&Arc<Client>| now.enabled && now.client_uuid == self.client.client_uuid;
+        let is_same = |now: &&Arc<Client>| now.enabled && now.own_grant == self.client.own_grant;
         let client = Arc::clone(record.filter(is_same).ok_or(Refusal::CLIENT_UNPROVEN)?);
         Ok(Self { client, ..*self })
     }

@@ -26,6 +26,9 @@ pub struct Authorization {
     /// The client it was granted to.
     #[serde(rename = "client")]
     pub client_id: String,
+    /// Which client of this identifier it was granted to; see [`crate::oauth::Client::incarnation`].
+    #[serde(default, rename = "inc", skip_serializing_if = "Uuid::is_nil")]
+    pub client_incarnation: Uuid,
     /// The user who granted it.
     pub user: Uuid,
     /// The session in which it was granted (`sid`); none without a browser.
@@ -239,6 +242,7 @@ mod tests {
             digest: secret.digest(),
             authorization: Authorization {
                 client_id: "web".to_owned(),
+                client_incarnation: Uuid::nil(),
                 user: Uuid::from_u128(1),
                 session: Some(Uuid::from_u128(2)),
                 auth_time: Some(START),

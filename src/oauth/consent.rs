@@ -26,6 +26,8 @@ pub fn covers(given: Option<&Consent>, asked: &Scope) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use uuid::Uuid;
+
     use super::*;
     use crate::clock::Timestamp;
 
@@ -33,6 +35,7 @@ mod tests {
     fn a_consent_covers_its_scope_and_no_consent_covers_nothing() {
         let consent = |scope: &str| Consent {
             scope: scope.to_owned(),
+            client_incarnation: Uuid::nil(),
             given_at: Timestamp::from_seconds(0),
         };
         let scope = |text: &str| text.parse::<Scope>().unwrap();

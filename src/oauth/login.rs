@@ -477,6 +477,7 @@ fn next_step_to_code(
     LoginStep::IssueCode(Box::new(CodeGrant {
         authorization: Authorization {
             client_id: request.client_id.clone(),
+            client_incarnation: client.incarnation,
             user: session.user,
             session: Some(signed_in.id),
             auth_time: session.auth_time,

@@ -72,6 +72,8 @@ pub const OUTBOX: Table<(u32, Uuid), OutboxEntry> = Table::new(23, "outbox");
 pub const ONE_TIME_LINKS: Table<(u32, Uuid), OneTimeLink> = Table::new(24, "one_time_links");
 /// The factors of a user: (user, time-ordered id of the factor).
 pub const FACTORS: Table<(Uuid, Uuid), Factor> = Table::new(25, "factors").grouped_by_first(16);
+/// The codes of a user: (user, code).
+pub const CODES_BY_USER: Table<(Uuid, Uuid), ()> = Table::new(26, "codes_by_user").grouped_by_first(16);
 
 /// The tables of a backup: all but those of the sign-ins, the outbox and the links. A browser whose sign-in is unknown
 /// begins it again. A message that a backup had would be sent twice, and a used link would work again. A backup of an
@@ -110,6 +112,7 @@ pub fn all() -> impl Iterator<Item = TableId> {
         OUTBOX.id(),
         ONE_TIME_LINKS.id(),
         FACTORS.id(),
+        CODES_BY_USER.id(),
     ]
     .into_iter()
 }

@@ -140,6 +140,7 @@ impl Bench {
     fn authorization(&self, scope: &str) -> Authorization {
         Authorization {
             client_id: "bench".to_owned(),
+            client_incarnation: self.client.incarnation,
             user: self.user.uuid,
             session: Some(self.session),
             auth_time: Some(self.now),

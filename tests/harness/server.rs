@@ -274,6 +274,7 @@ impl Server {
             client_id: client_id.to_owned(),
             client_uuid: self.app.core.random.uuid_v4(),
             own_grant: self.app.core.random.uuid_v4(),
+            incarnation: self.app.core.random.uuid_v4(),
             token_endpoint_auth_methods: [AuthMethod::ClientSecretBasic].into(),
             secrets: vec![StoredSecret {
                 digest: Digest::of(secret.as_bytes()),

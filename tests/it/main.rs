@@ -45,6 +45,7 @@ mod mail;
 mod mail_cli;
 mod memory;
 mod metrics;
+mod namesakes;
 mod outbound;
 mod packages;
 mod page_language;

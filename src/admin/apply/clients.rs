@@ -172,6 +172,7 @@ impl PreparedClient {
         if let Some(before) = before {
             client.client_uuid = before.client_uuid;
             client.own_grant = before.own_grant;
+            client.incarnation = before.incarnation;
             client.api_keys.clone_from(&before.api_keys);
             client.created_at = before.created_at;
         }

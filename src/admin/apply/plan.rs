@@ -6,18 +6,18 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::{Action, Applied, Change, FieldChange, SecretChange, apis, clients, providers, users};
+use crate::admin::SecretString;
 use crate::admin::named::NamedKind;
-use crate::admin::{SecretString, provider};
 use crate::clock::Timestamp;
 use crate::federation::Provider;
-use crate::flow::grant_revocation::GrantRevocation;
+use crate::flow::remove_client::remove_client;
 use crate::flow::users::{remove_login_names, remove_user};
 use crate::identity::User;
 use crate::oauth::group::Groups;
 use crate::oauth::{Api, Client, Fault, Group, GroupMetadata, Logo, RegisteredScope, ScopeMetadata};
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
-use crate::store::tables::{APIS, CLIENTS, GROUPS, SCOPES};
+use crate::store::tables::{APIS, CLIENTS, GROUPS, PROVIDERS, SCOPES};
 
 /// A write of a plan.
 pub(super) enum PlannedWrite {
@@ -173,16 +173,16 @@ fn shown(name: &str, value: &Value) -> Value {
     }
 }
 
-/// Makes the writes. Names are removed before others are added, so that two users may swap theirs. Grants end last,
-/// for all removed records at once.
+/// Makes the writes. Names are removed before others are added, so that two users may swap theirs.
 pub(super) fn execute(tx: &mut dyn Tx, writes: &[PlannedWrite], now: Timestamp) -> Result<(), StoreError> {
-    let mut revocation = GrantRevocation::default();
     for write in writes {
         match write {
-            PlannedWrite::RemoveClient(client) => revocation.remove_client(tx, client)?,
+            PlannedWrite::RemoveClient(client) => remove_client(tx, client)?,
             PlannedWrite::RemoveUser(user) => remove_user(tx, user, now)?,
             PlannedWrite::PutUser(Some(before), _) => remove_login_names(tx, before)?,
-            PlannedWrite::RemoveProvider(id) => provider::remove_provider(tx, id, &mut revocation)?,
+            PlannedWrite::RemoveProvider(id) => {
+                PROVIDERS.remove(tx, id)?;
+            }
             PlannedWrite::RemoveApi(id) => {
                 APIS.remove(tx, id)?;
             }
@@ -205,7 +205,7 @@ pub(super) fn execute(tx: &mut dyn Tx, writes: &[PlannedWrite], now: Timestamp) 
         match write {
             PlannedWrite::PutScope(scope) => SCOPES.put(tx, &scope.name, scope)?,
             PlannedWrite::PutGroup(group) => GROUPS.put(tx, &group.name, group)?,
-            PlannedWrite::PutProvider(provider) => provider::store_provider(tx, provider, &mut revocation)?,
+            PlannedWrite::PutProvider(provider) => PROVIDERS.put(tx, &provider.id, provider)?,
             PlannedWrite::PutApi(api) => APIS.put(tx, &api.id, api)?,
             PlannedWrite::PutClient(client) => CLIENTS.put(tx, &client.client_id, client)?,
             PlannedWrite::PutUser(_, user) | PlannedWrite::UpdateDeclaredHash(user) => {
@@ -219,5 +219,5 @@ pub(super) fn execute(tx: &mut dyn Tx, writes: &[PlannedWrite], now: Timestamp) 
             | PlannedWrite::RemoveUser(_) => {}
         }
     }
-    revocation.execute(tx, now)
+    Ok(())
 }

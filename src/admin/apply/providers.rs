@@ -78,7 +78,7 @@ fn prepare_one(
     };
     let declares_secret = entry.client_secret.is_some();
     check_keys(entry.fields.keys.as_ref(), entry.fields.jwks_uri.as_ref(), faults);
-    let mut record = Provider::new(entry.id, core.clock.now());
+    let mut record = Provider::new(entry.id, core.random.uuid_v4(), core.clock.now());
     let sealing = (&core.sealer, &core.random);
     apply(entry.fields, entry.client_secret, &mut record, sealing, faults);
     Ok(PreparedProvider {
@@ -106,6 +106,10 @@ impl PreparedProvider {
         if let Some(before) = before {
             provider.created_at = before.created_at;
             provider.updated_at = before.updated_at;
+            // The grants of another issuer end.
+            if provider.issuer == before.issuer {
+                provider.incarnation = before.incarnation;
+            }
             if !self.is_new_secret {
                 provider.sealed_secret.clone_from(&before.sealed_secret);
             }

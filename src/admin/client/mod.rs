@@ -19,8 +19,8 @@ use super::{
     already_exists, api, not_found,
 };
 use crate::flow::client_check::{apply, check, check_certificates, check_client_id, usual_grants};
-use crate::flow::grant_revocation::GrantRevocation;
 use crate::flow::or_refuse;
+use crate::flow::remove_client::remove_client;
 use crate::oauth::client::{Client, GrantType, StoredSecret};
 use crate::oauth::resource::Apis;
 use crate::oauth::{ClientFields, Fault, FaultCode};
@@ -347,7 +347,6 @@ pub async fn rotate_secret(admin: Admin<'_>, request: RotateSecret) -> AdminResu
 /// it.
 pub async fn remove(admin: Admin<'_>, client_id: String) -> AdminResult<String> {
     let subject = client_id.clone();
-    let now = admin.core.clock.now();
     let written = admin
         .core
         .store
@@ -355,9 +354,7 @@ pub async fn remove(admin: Admin<'_>, client_id: String) -> AdminResult<String> 
             let Some(client) = CLIENTS.get(&*tx, &client_id)? else {
                 return Ok(Err(not_found(KIND, &client_id).into()));
             };
-            let mut revocation = GrantRevocation::default();
-            revocation.remove_client(tx, &client)?;
-            revocation.execute(tx, now).map(Ok)
+            remove_client(tx, &client).map(Ok)
         })
         .await;
     admin.core.reload_after::<_, AdminError>(written)??;

@@ -168,13 +168,15 @@ fn check_purpose(provider: &Provider, faults: &mut Vec<Fault>) {
 
 #[cfg(test)]
 mod tests {
+    use uuid::Uuid;
+
     use super::*;
     use crate::clock::Timestamp;
 
     #[test]
     fn a_providers_token_is_not_named_as_another_member_of_access_tokens() {
         let is_refused = |name: &str| {
-            let mut provider = Provider::new("google".to_owned(), Timestamp::from_seconds(1));
+            let mut provider = Provider::new("google".to_owned(), Uuid::nil(), Timestamp::from_seconds(1));
             provider.embed_token = Some(name.to_owned());
             let mut faults = Vec::new();
             check(&provider, &mut faults);

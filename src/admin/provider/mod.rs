@@ -17,11 +17,10 @@ use super::{
 use crate::federation::Provider;
 pub use crate::federation::provider::ProviderFields;
 use crate::flow::client_check::lets_nobody_in;
-use crate::flow::grant_revocation::GrantRevocation;
 use crate::flow::or_refuse;
 use crate::oauth::FaultCode;
 use crate::store::StoreError;
-use crate::store::engine::{Snapshot, Tx};
+use crate::store::engine::Snapshot;
 use crate::store::tables::{CLIENTS, PROVIDERS};
 
 /// A provider to be registered.
@@ -97,7 +96,7 @@ pub async fn add(admin: Admin<'_>, request: AddProvider) -> AdminResult<Provider
         client_secret,
         fields,
     } = request;
-    let mut provider = Provider::new(id, now);
+    let mut provider = Provider::new(id, core.random.uuid_v4(), now);
     let sealing = (&core.sealer, &core.random);
     apply(fields, client_secret, &mut provider, sealing, &mut faults);
     check(&provider, &mut faults);
@@ -160,6 +159,9 @@ pub async fn update(admin: Admin<'_>, request: UpdateProvider) -> AdminResult<Pr
     check(&changed, &mut faults);
     all_or_none(about(KIND, &id, faults).collect())?;
     changed.updated_at = now;
+    if changed.issuer != before.issuer {
+        changed.incarnation = core.random.uuid_v4();
+    }
     let view = ProviderView::of(&changed, &core.policy.issuer);
     let written = core
         .store
@@ -174,9 +176,7 @@ pub async fn update(admin: Admin<'_>, request: UpdateProvider) -> AdminResult<Pr
             }
             or_refuse!(check_issuer(&*tx, &changed)?);
             or_refuse!(check_clients(&*tx, &changed)?);
-            let mut revocation = GrantRevocation::default();
-            store_provider(tx, &changed, &mut revocation)?;
-            revocation.execute(tx, now).map(Ok)
+            PROVIDERS.put(tx, &changed.id, &changed).map(Ok)
         })
         .await;
     core.reload_after::<_, AdminError>(written)??;
@@ -214,35 +214,10 @@ fn check_clients(snapshot: &dyn Snapshot, changed: &Provider) -> TxResult<()> {
         .into()))
 }
 
-/// Stores a provider. If its id belonged to another issuer, what began there is added to `revocation`.
-pub(super) fn store_provider(
-    tx: &mut dyn Tx,
-    provider: &Provider,
-    revocation: &mut GrantRevocation,
-) -> Result<(), StoreError> {
-    let before = PROVIDERS.get(&*tx, &provider.id)?;
-    if before.is_some_and(|before| before.issuer != provider.issuer) {
-        revocation.add_provider(&provider.id);
-    }
-    PROVIDERS.put(tx, &provider.id, provider)
-}
-
-/// Removes a provider. What began there is added to `revocation`.
-pub(super) fn remove_provider(
-    tx: &mut dyn Tx,
-    id: &str,
-    revocation: &mut GrantRevocation,
-) -> Result<(), StoreError> {
-    PROVIDERS.remove(tx, id)?;
-    revocation.add_provider(id);
-    Ok(())
-}
-
 /// Removes a provider that no client names. Sessions and refresh families that began there end. Its users stay, and
 /// are found again if the issuer is registered again.
 pub async fn remove(admin: Admin<'_>, id: String) -> AdminResult<String> {
     let core = admin.core;
-    let now = core.clock.now();
     let subject = id.clone();
     let written = core
         .store
@@ -260,9 +235,8 @@ pub async fn remove(admin: Admin<'_>, id: String) -> AdminResult<String> {
                 let detail = format!("provider {id} is named by client {}", named_by.join(", "));
                 return Ok(Err(FaultCode::InUse.of(KIND, &id, detail).into()));
             }
-            let mut revocation = GrantRevocation::default();
-            remove_provider(tx, &id, &mut revocation)?;
-            revocation.execute(tx, now).map(Ok)
+            PROVIDERS.remove(tx, &id)?;
+            Ok(Ok(()))
         })
         .await;
     core.reload_after::<_, AdminError>(written)??;

@@ -38,8 +38,9 @@ pub async fn end_sessions(
             SessionsToEnd::One(id) => match SESSIONS.get(&*tx, &id)? {
                 Some(session) if session.user == user => {
                     remembered_device::forget(tx, user, now)?;
-                    session::end(tx, id, &session, now)?;
-                    vec![(id, session)]
+                    let mut ended = Vec::new();
+                    session::end_live(tx, id, session, now, &mut ended)?;
+                    ended
                 }
                 Some(_) | None => Vec::new(),
             },

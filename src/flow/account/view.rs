@@ -9,6 +9,7 @@ use super::ActionResult;
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::catalog::Catalog;
+use crate::flow::grant_policy::has_ended;
 use crate::flow::login::session;
 use crate::flow::login::session::LiveSession;
 use crate::flow::{Core, Failure, factors};
@@ -100,12 +101,20 @@ pub fn applications(
     };
     for ((_, (_, id)), ()) in FAMILIES_BY_OWNER.scan_prefix(snapshot, &user, usize::MAX)? {
         if let Some(family) = FAMILIES.get(snapshot, &id)?.filter(|family| family.is_live(now)) {
+            let client = catalog.client(&family.authorization.client_id);
+            if has_ended(snapshot, client.map(|client| &**client), &family.authorization)? {
+                continue;
+            }
             let granted = family.authorization;
             let scope = granted.scope.filter(|value| value != Scope::AUTHENTICATED);
             add(granted.client_id, family.created_at, scope);
         }
     }
     for ((_, client_id), consent) in CONSENTS.scan_prefix(snapshot, &user, usize::MAX)? {
+        let client = catalog.client(&client_id);
+        if client.is_none_or(|client| !client.owns_consent(&consent)) {
+            continue;
+        }
         let allowed = consent::allowed(Some(&consent)).unwrap_or_default();
         add(client_id, consent.given_at, allowed);
     }

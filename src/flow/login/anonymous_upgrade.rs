@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use super::transaction::StepResult;
 use crate::clock::Timestamp;
+use crate::flow::grant_policy::{has_ended, read_family};
 use crate::flow::token::refresh_token;
 use crate::flow::users::{end_sessions_and_families, remove_login_names};
 use crate::flow::{Answer, Core, Failure, replay};
@@ -31,7 +32,7 @@ use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
-use crate::store::tables::{FAMILIES, FAMILIES_BY_OWNER, USERS};
+use crate::store::tables::{CLIENTS, FAMILIES, FAMILIES_BY_OWNER, USERS};
 use uuid::Uuid;
 
 /// What a pushed token is.
@@ -65,7 +66,7 @@ pub(super) async fn verify(
     let (policy, bearer, id) = (Arc::clone(&core.policy), client.clone(), token.family);
     let decide = move |snapshot: &dyn Snapshot| {
         or_refuse!(replay::check_proof(snapshot, possession.as_ref(), now)?);
-        let Some(family) = FAMILIES.get(snapshot, &id)? else {
+        let Some(family) = read_family(snapshot, id, &bearer, now)? else {
             return Ok(Err(refresh::UNKNOWN));
         };
         let shown = possession.as_ref().map(Possession::confirmation);
@@ -126,8 +127,12 @@ pub(super) async fn verify(
 /// Whether the anonymous user can still be upgraded.
 fn is_usable(snapshot: &dyn Snapshot, proof: AnonymousProof, now: Timestamp) -> Result<bool, StoreError> {
     let user = USERS.get(snapshot, &proof.user)?;
-    let family = FAMILIES.get(snapshot, &proof.family)?;
-    Ok(AnonymousProof::is_usable(user.as_ref(), family.as_ref(), now))
+    let Some(family) = FAMILIES.get(snapshot, &proof.family)? else {
+        return Ok(false);
+    };
+    let client = CLIENTS.get(snapshot, &family.authorization.client_id)?;
+    Ok(!has_ended(snapshot, client.as_ref(), &family.authorization)?
+        && AnonymousProof::is_usable(user.as_ref(), Some(&family), now))
 }
 
 /// The user that a sign-in creates: `account`, or the anonymous user of the request as this account. `None` if the

@@ -1,7 +1,6 @@
 //! A user answers the consent page (OpenID Connect Core 3.1.2.4).
 
 use std::slice;
-use std::sync::Arc;
 
 use super::session::LiveSession;
 use super::transaction;
@@ -37,17 +36,21 @@ pub async fn give_consent(
     let is_first_use = catalog
         .client(&client_id)
         .is_some_and(|client| client.is_never_used());
-    let client = login.purpose.code_request().map(|(_, client)| Arc::clone(client));
+    let client_lookup = login.client_lookup.clone();
     let remember = move |tx: &mut dyn Tx, live: &LiveSession| {
         let key = (live.user.uuid, client_id.clone());
-        let counts = |consent: &Consent| {
-            let client = client.as_ref();
-            client.is_some_and(|client| client.accepts_consent(consent))
+        let Some(client) = client_lookup.current(&*tx, &client_id)? else {
+            return Ok(progress);
         };
-        let before = CONSENTS.get(&*tx, &key)?.filter(counts);
+        let before = CONSENTS.get(&*tx, &key)?;
+        let before = before.filter(|consent| client.accepts_consent(consent));
         let allowed = consent::allowed(before.as_ref()).unwrap_or_default();
-        let scope = allowed.union(&requested).to_string();
-        CONSENTS.put(tx, &key, &Consent { scope, given_at: now })?;
+        let consent = Consent {
+            scope: allowed.union(&requested).to_string(),
+            client_incarnation: client.incarnation,
+            given_at: now,
+        };
+        CONSENTS.put(tx, &key, &consent)?;
         if is_first_use {
             record_first_consent(tx, &client_id)?;
         }

@@ -332,6 +332,7 @@ async fn sign_in_user(
     let event = AuthenticationEvent {
         factor: AuthenticationMethod::Federated {
             provider: provider.id.clone(),
+            incarnation: provider.incarnation,
         },
         second_factor: provider
             .has_two_factors(&subject.claims)

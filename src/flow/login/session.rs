@@ -1,25 +1,27 @@
 //! Finds, starts and ends browser sessions, for the flows of signing in and out.
 
 use std::collections::BTreeSet;
-use std::ops::ControlFlow;
 
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
 use crate::flow::browser::{Browser, PresentedSession};
+use crate::flow::grant_policy::has_lost_provider;
 use crate::flow::notice::DrawnNotice;
 use crate::flow::{Core, Failure, grant_policy};
 use crate::identity::{
     AuthenticationMethod, Device, LoginName, SecondFactor, Session, SessionLifetimes, UpstreamToken, User,
 };
-use crate::oauth::code::{self, Authorization};
+use crate::oauth::code::{self, Authorization, AuthorizationCode};
 use crate::oauth::refresh::RefreshFamily;
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::secret::{Digest, Secret, SessionCookie};
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
-use crate::store::tables::{CODES, FAMILIES, FAMILIES_BY_OWNER, SESSIONS, SESSIONS_BY_USER, USERS};
+use crate::store::tables::{
+    CODES, CODES_BY_USER, FAMILIES, FAMILIES_BY_OWNER, SESSIONS, SESSIONS_BY_USER, USERS,
+};
 
 /// The most sessions of one user.
 pub const MAX_PER_USER: usize = 50;
@@ -46,6 +48,14 @@ pub fn presented(
     let session = SESSIONS.get(snapshot, &cookie.id)?;
     let session = session.filter(|session| session.digest == cookie.digest);
     Ok(session.map(|session| (cookie.id, session)))
+}
+
+/// A session that neither a sign-out nor its provider has ended, expired or not.
+pub fn find_unended(snapshot: &dyn Snapshot, id: Uuid) -> Result<Option<Session>, StoreError> {
+    match SESSIONS.get(snapshot, &id)? {
+        Some(session) if has_lost_provider(snapshot, &session.factor)? => Ok(None),
+        session => Ok(session),
+    }
 }
 
 /// The live session that a browser presents. A session that began at a provider lives only while the provider is in
@@ -214,11 +224,12 @@ pub(in crate::flow) fn start(
     let NewSession { user, event, device } = new;
     let mut ended = Vec::new();
     let (id, digest) = match previous {
-        Some((id, previous)) if previous.user == user => (id, slot.renewed),
+        Some((id, previous)) if previous.user == user && !has_lost_provider(&*tx, &previous.factor)? => {
+            (id, slot.renewed)
+        }
         previous => {
             if let Some((id, previous)) = previous {
-                end(tx, id, &previous, now)?;
-                ended.push((id, previous));
+                end_live(tx, id, previous, now, &mut ended)?;
             }
             ended.extend(make_room(tx, user, lifetimes, now)?);
             (slot.id, slot.fresh)
@@ -288,6 +299,21 @@ pub fn end(tx: &mut dyn Tx, id: Uuid, session: &Session, now: Timestamp) -> Resu
     end_families(tx, id, now)
 }
 
+/// The same for a session that is added to `ended`, unless it had ended with its provider.
+pub fn end_live(
+    tx: &mut dyn Tx,
+    id: Uuid,
+    session: Session,
+    now: Timestamp,
+    ended: &mut EndedSessions,
+) -> Result<(), StoreError> {
+    end(tx, id, &session, now)?;
+    if !has_lost_provider(&*tx, &session.factor)? {
+        ended.push((id, session));
+    }
+    Ok(())
+}
+
 /// The live sessions of a user, in the order in which they began.
 pub fn live_of(
     snapshot: &dyn Snapshot,
@@ -297,7 +323,7 @@ pub fn live_of(
 ) -> Result<Vec<(Uuid, Session)>, StoreError> {
     let mut found = Vec::new();
     for ((_, id), ()) in SESSIONS_BY_USER.scan_prefix(snapshot, &user, usize::MAX)? {
-        if let Some(session) = SESSIONS.get(snapshot, &id)?
+        if let Some(session) = find_unended(snapshot, id)?
             && session.is_live(lifetimes, now)
         {
             found.push((id, session));
@@ -319,10 +345,7 @@ pub fn end_all(
             continue;
         }
         match SESSIONS.get(&*tx, &id)? {
-            Some(session) => {
-                end(tx, id, &session, now)?;
-                ended.push((id, session));
-            }
+            Some(session) => end_live(tx, id, session, now, &mut ended)?,
             None => {
                 SESSIONS_BY_USER.remove(tx, &(user, id))?;
             }
@@ -362,30 +385,52 @@ pub fn end_federated(
             end_family(tx, id, now)?;
         }
     }
-    forget_codes(tx, now, |authorization| {
-        authorization.user == user && is_from(&authorization.factor)
-    })
-    .map(|_| ())
+    forget_codes(tx, user, now, |authorization| is_from(&authorization.factor)).map(|_| ())
 }
 
-/// Removes the codes of matching authorizations, and returns whether there were any. Reads all codes of the last
+/// Removes the codes of a user that match, and returns whether there were any. Reads the user's codes of the last
 /// minutes.
+///
+/// A code of an older release has no index row, so it is not found. It expires [`code::LONGEST_LIFETIME`] after the
+/// upgrade at the latest.
 pub fn forget_codes(
     tx: &mut dyn Tx,
+    user: Uuid,
     now: Timestamp,
     matches: impl Fn(&Authorization) -> bool,
 ) -> Result<bool, StoreError> {
-    let mut matching = Vec::new();
-    CODES.visit(&*tx, (now - code::LONGEST_LIFETIME).first_id().., |id, code| {
-        if code.redeemed.is_none() && matches(&code.authorization) {
-            matching.push(id);
+    let oldest = (now - code::LONGEST_LIFETIME).first_id();
+    let mut is_any = false;
+    for ((_, id), ()) in CODES_BY_USER.scan(&*tx, (user, oldest)..=(user, Uuid::max()), usize::MAX)? {
+        if let Some(code) = CODES.get(&*tx, &id)?
+            && code.redeemed.is_none()
+            && matches(&code.authorization)
+        {
+            forget_code(tx, id, &code)?;
+            is_any = true;
         }
-        Ok(ControlFlow::Continue(()))
-    })?;
-    for id in &matching {
-        CODES.remove(tx, id)?;
     }
-    Ok(!matching.is_empty())
+    Ok(is_any)
+}
+
+/// Stores a new code and its index row.
+pub(in crate::flow) fn put_code(
+    tx: &mut dyn Tx,
+    id: Uuid,
+    code: &AuthorizationCode,
+) -> Result<(), StoreError> {
+    CODES_BY_USER.put(tx, &(code.authorization.user, id), &())?;
+    CODES.put(tx, &id, code)
+}
+
+/// Removes a code and its index row.
+pub(in crate::flow) fn forget_code(
+    tx: &mut dyn Tx,
+    id: Uuid,
+    code: &AuthorizationCode,
+) -> Result<(), StoreError> {
+    CODES_BY_USER.remove(tx, &(code.authorization.user, id))?;
+    CODES.remove(tx, &id).map(|_| ())
 }
 
 /// Removes a refresh family and its index rows.

@@ -85,13 +85,13 @@ async fn end(core: &Core, id: Uuid, now: Timestamp) -> Result<(), Failure> {
         .store
         .write("sign_out", move |tx| {
             let session = SESSIONS.get(&*tx, &id)?;
-            if let Some(session) = &session {
-                session::end(tx, id, session, now)?;
+            let mut ended = Vec::new();
+            if let Some(session) = session {
+                session::end_live(tx, id, session, now, &mut ended)?;
             }
-            Ok(session)
+            Ok(ended)
         })
         .await?;
-    let ended = ended.map(|session| (id, session)).into_iter().collect();
     session::record_ended(core, ended, now);
     Ok(())
 }

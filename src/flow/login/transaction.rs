@@ -35,7 +35,7 @@ use crate::oauth::login::{
 use crate::secret::{BrowserCookie, Secret, SessionCookie};
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
-use crate::store::tables::{CODES, CONSENTS, LOGIN_RECORDS, SESSIONS};
+use crate::store::tables::{CONSENTS, LOGIN_RECORDS};
 
 /// Where the browser goes next.
 #[derive(Debug)]
@@ -141,7 +141,7 @@ pub(in crate::flow) fn accepts_authentication(
     let Some(settled) = record.progress.settled_session else {
         return Ok(is_in_progress);
     };
-    let session = SESSIONS.get(snapshot, &settled)?;
+    let session = session::find_unended(snapshot, settled)?;
     let lives = session.is_some_and(|session| session.is_live(lifetimes, now));
     let may_sign_in_again = !is_signed_in && record.refusal.is_none();
     Ok(lives && (may_sign_in_again || is_in_progress))
@@ -421,7 +421,7 @@ pub(in crate::flow) fn issue(
         redeemed: None,
         anonymous: grant.anonymous.map(|proof| proof.user),
     };
-    CODES.put(tx, &slot.id, &code)?;
+    session::put_code(tx, slot.id, &code)?;
     Ok(StepResult::Issued(grant.target, linked))
 }
 

@@ -3,6 +3,7 @@
 use super::request_mail::check_address;
 use super::{DrawnLink, find, use_up};
 use crate::clock::Timestamp;
+use crate::flow::login::session::find_unended;
 use crate::flow::outbox::DrawnMail;
 use crate::flow::users::replace_login_names;
 use crate::flow::{Core, Failure, users};
@@ -13,7 +14,7 @@ use crate::observe::audit::Event;
 use crate::secret::{LinkSecret, Secret};
 use crate::store::StoreError;
 use crate::store::engine::Snapshot;
-use crate::store::tables::{SESSIONS, USERS, USERS_BY_LOGIN_NAME};
+use crate::store::tables::{USERS, USERS_BY_LOGIN_NAME};
 use uuid::Uuid;
 
 /// The user whose address a link of this purpose can change. `None` if the user may not change the address now, the session
@@ -32,7 +33,7 @@ pub fn may_change(
     else {
         return Ok(None);
     };
-    let session = SESSIONS.get(snapshot, session)?;
+    let session = find_unended(snapshot, *session)?;
     let owner = USERS_BY_LOGIN_NAME.get(snapshot, LoginName::new(to).as_str())?;
     if session.is_none_or(|session| session.user != *user) || owner.is_some_and(|owner| owner != *user) {
         return Ok(None);

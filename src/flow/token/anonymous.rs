@@ -51,6 +51,7 @@ pub async fn create_anonymous_user(
             or_refuse!(drawn.check_proof(&*tx, now)?);
             let authorization = Authorization {
                 client_id: bearer.client_id.clone(),
+                client_incarnation: bearer.incarnation,
                 user: user.uuid,
                 session: None,
                 auth_time: None,

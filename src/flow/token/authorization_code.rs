@@ -5,6 +5,7 @@ use uuid::Uuid;
 use super::issue::{ApprovedGrant, issue_tokens};
 use super::start_family::NewFamily;
 use crate::clock::Timestamp;
+use crate::flow::grant_policy::has_ended;
 use crate::flow::login::{anonymous_upgrade, session};
 use crate::flow::{Answer, Core, Failure};
 use crate::oauth::client::GrantType;
@@ -17,7 +18,7 @@ use crate::oauth::resource::Resources;
 use crate::oauth::token::TokenResponse;
 use crate::observe::audit;
 use crate::observe::audit::Event;
-use crate::store::tables::{CODES, SESSIONS};
+use crate::store::tables::CODES;
 
 /// What the transaction did with a code that was not refused.
 enum CodeExchangeResult {
@@ -45,6 +46,10 @@ pub async fn redeem_code(
             let Some(code) = CODES.get(&*tx, &exchange.id)? else {
                 return Ok(Err(code::UNKNOWN));
             };
+            let is_own = code.authorization.client_id == redeemer.client_id;
+            if is_own && has_ended(&*tx, Some(&redeemer), &code.authorization)? {
+                return Ok(Err(code::UNKNOWN));
+            }
             if redeemer.profile.is_some() && Timestamp::of_id(exchange.id) + MAX_CODE_AGE < now {
                 return Ok(Err(code::UNKNOWN));
             }
@@ -71,7 +76,7 @@ pub async fn redeem_code(
             }
             let user = or_refuse!(grant_policy.admit(&*tx, &redeemer, &code.authorization)?);
             let session = match code.authorization.session {
-                Some(id) => SESSIONS.get(&*tx, &id)?,
+                Some(id) => session::find_unended(&*tx, id)?,
                 None => None,
             };
             if session.is_none_or(|session| session.user != code.authorization.user) {

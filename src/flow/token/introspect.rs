@@ -3,6 +3,7 @@
 use super::issue::token_type;
 use super::refresh_token;
 use crate::clock::Timestamp;
+use crate::flow::grant_policy::read_family;
 use crate::flow::{Catalog, Core, Failure};
 use crate::identity::User;
 use crate::jose::alg::Algorithm;
@@ -16,7 +17,7 @@ use crate::oauth::refresh_keys::{PresentedRefreshToken, RefreshTokenId};
 use crate::oauth::scope::Scope;
 use crate::store::StoreError;
 use crate::store::engine::Snapshot;
-use crate::store::tables::{FAMILIES, REVOKED_TOKENS};
+use crate::store::tables::REVOKED_TOKENS;
 
 /// An access token that is valid now.
 #[derive(Clone, Debug)]
@@ -55,8 +56,7 @@ pub fn live_access_token(
             let may_get = client.may_use(GrantType::ClientCredentials);
             return Ok(may_get.then_some(LiveAccessToken { claims, grant: None }));
         }
-        let Some(family) = FAMILIES
-            .get(snapshot, &claims.grant_id)?
+        let Some(family) = read_family(snapshot, claims.grant_id, client, now)?
             .filter(|family| family.revoked_at.is_none() && !family.awaits_code)
         else {
             return Ok(None);
@@ -200,7 +200,7 @@ fn refresh_token(
     token: &RefreshTokenId,
     now: Timestamp,
 ) -> Result<Introspection, StoreError> {
-    let Some(mut family) = FAMILIES.get(snapshot, &token.family)? else {
+    let Some(mut family) = read_family(snapshot, token.family, client, now)? else {
         return Ok(Introspection::INACTIVE);
     };
     if !client.may_use(GrantType::RefreshToken)

@@ -205,7 +205,7 @@ fn embedded_token(
         return None;
     }
     let token = authorization.upstream_token.as_deref()?;
-    let AuthenticationMethod::Federated { provider } = &authorization.factor else {
+    let AuthenticationMethod::Federated { provider, .. } = &authorization.factor else {
         return None;
     };
     let provider = catalog.provider(provider)?;

@@ -101,12 +101,14 @@ pub async fn exchange_assertion(
             };
             let authorization = Authorization {
                 client_id: bearer.client_id.clone(),
+                client_incarnation: bearer.incarnation,
                 user: user.uuid,
                 session: None,
                 auth_time: subject.auth_time,
                 second_factor: None,
                 factor: AuthenticationMethod::Federated {
                     provider: issuing.id.clone(),
+                    incarnation: issuing.incarnation,
                 },
                 upstream_token: None,
                 scope: scope.clone(),

@@ -8,7 +8,8 @@ use super::issue::{ApprovedGrant, issue_tokens};
 use crate::clock::Timestamp;
 use crate::flow::client_lookup::record_use;
 use crate::flow::grant_policy::GrantPolicy;
-use crate::flow::{Answer, Core, Failure, replay};
+use crate::flow::login::session::find_unended;
+use crate::flow::{Answer, Core, Failure, grant_policy, replay};
 use crate::identity::User;
 use crate::oauth::client::{Client, GrantType};
 use crate::oauth::client_auth::AuthenticatedClient;
@@ -23,7 +24,7 @@ use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
-use crate::store::tables::{FAMILIES, FAMILIES_BY_OWNER, SESSIONS};
+use crate::store::tables::{FAMILIES, FAMILIES_BY_OWNER};
 
 /// The answer if the client lost `offline_access` and the session that its tokens then belong to has ended.
 const NO_LONGER_OFFLINE: Refusal =
@@ -51,7 +52,7 @@ pub(in crate::flow) fn admit(
     let user = or_refuse!(grant_policy.admit(snapshot, client, &family.authorization)?);
     let bound = family.bind(&client.scope);
     match bound {
-        Some(BindingChange::Bound(session)) if !SESSIONS.contains(snapshot, &session)? => {
+        Some(BindingChange::Bound(session)) if find_unended(snapshot, session)?.is_none() => {
             Ok(Err(NO_LONGER_OFFLINE))
         }
         _ => Ok(Ok((user, bound))),
@@ -92,7 +93,7 @@ pub async fn rotate_refresh_token(
     possession: Option<Possession>,
     now: Timestamp,
 ) -> Result<Answer<TokenResponse>, Failure> {
-    let grant_policy = core.grant_policy();
+    let gate = core.grant_policy();
     debug_assert!(
         client.may_use(GrantType::RefreshToken),
         "the endpoint checks the grant"
@@ -110,7 +111,7 @@ pub async fn rotate_refresh_token(
         .write("rotate_refresh_token", move |tx| {
             or_refuse!(replay::check_proof(&*tx, possession.as_ref(), now)?);
             let shown = possession.as_ref().map(Possession::confirmation);
-            let Some(family) = FAMILIES.get(&*tx, &id)? else {
+            let Some(family) = grant_policy::read_family(&*tx, id, &bearer, now)? else {
                 return Ok(Err(refresh::UNKNOWN));
             };
             let context = RefreshContext {
@@ -133,7 +134,7 @@ pub async fn rotate_refresh_token(
             let scope = or_refuse!(narrowed_scope(granted, scope.as_ref(), &bearer.scope));
             let target =
                 or_refuse!(apis.target(&bearer, &family.authorization.resources, &scope, &resources));
-            let (user, bound) = or_refuse!(admit(&grant_policy, &*tx, &bearer, &mut family)?);
+            let (user, bound) = or_refuse!(admit(&gate, &*tx, &bearer, &mut family)?);
             let upstream_token = family.authorization.upstream_token.take();
             family.authorization.upstream_token = upstream_token.filter(|token| token.is_current(now));
             replay::record_proof(tx, possession.as_ref())?;

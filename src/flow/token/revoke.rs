@@ -2,6 +2,7 @@
 
 use super::introspect::signed_access_token;
 use crate::clock::Timestamp;
+use crate::flow::grant_policy::read_family;
 use crate::flow::login::session;
 use crate::flow::{Answer, Core, Failure};
 use crate::oauth::access_token::hour_of;
@@ -10,7 +11,7 @@ use crate::oauth::error::Refusal;
 use crate::oauth::refresh_keys::PresentedRefreshToken;
 use crate::observe::audit;
 use crate::observe::audit::Event;
-use crate::store::tables::{FAMILIES, REVOKED_TOKENS};
+use crate::store::tables::REVOKED_TOKENS;
 
 /// The answer for a token of another client (section 2.1).
 const FOREIGN: Refusal = Refusal::invalid_grant("token was issued to another client");
@@ -51,15 +52,15 @@ async fn revoke_family(
     let Some(token) = core.catalog().refresh_keys().verify(token) else {
         return Ok(Ok(false));
     };
-    let owner = client.client_id.clone();
+    let owner = client.clone();
     let revoked = core
         .store
         .write("revoke_family", move |tx| {
-            let family = FAMILIES.get(&*tx, &token.family)?;
+            let family = read_family(&*tx, token.family, &owner, now)?;
             let Some(family) = family.filter(|family| family.knows(&token)) else {
                 return Ok(Ok(false));
             };
-            if family.authorization.client_id != owner {
+            if family.authorization.client_id != owner.client_id {
                 return Ok(Err(FOREIGN));
             }
             session::end_family(tx, token.family, now)?;

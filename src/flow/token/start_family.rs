@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use super::issue::ApprovedGrant;
 use crate::clock::Timestamp;
+use crate::flow::grant_policy::read_family;
 use crate::flow::login::session;
 use crate::flow::{Answer, Core, Failure, replay};
 use crate::identity::User;
@@ -95,7 +96,7 @@ impl NewFamily {
         replay::record_proof(tx, self.possession.as_ref())?;
         let lifetimes = &self.policy.lifetimes;
         let family = RefreshFamily::start(&self.first, authorization.clone(), client, lifetimes, now);
-        make_room(tx, &authorization, now)?;
+        make_room(tx, client, &authorization, now)?;
         FAMILIES.put(tx, &self.id, &family)?;
         for key in session::owner_keys(self.id, &family) {
             FAMILIES_BY_OWNER.put(tx, &key, &())?;
@@ -120,7 +121,12 @@ impl NewFamily {
 ///
 /// Without a limit, a client that signs its user in over and over would make every later sign-out slower. An access
 /// token of a removed family is no longer accepted.
-fn make_room(tx: &mut dyn Tx, authorization: &Authorization, now: Timestamp) -> Result<(), StoreError> {
+fn make_room(
+    tx: &mut dyn Tx,
+    client: &Client,
+    authorization: &Authorization,
+    now: Timestamp,
+) -> Result<(), StoreError> {
     let at_client = |id| (authorization.user, (authorization.client_id.clone(), id));
     let keys = at_client(Uuid::nil())..=at_client(Uuid::max());
     let held = FAMILIES_BY_OWNER.scan(&*tx, keys, MAX_PER_USER_AND_CLIENT)?;
@@ -133,7 +139,7 @@ fn make_room(tx: &mut dyn Tx, authorization: &Authorization, now: Timestamp) -> 
         if matches!(&idlest, Some((used_at, ..)) if *used_at <= Timestamp::of_id(id)) {
             break;
         }
-        if let Some(family) = FAMILIES.get(&*tx, &id)? {
+        if let Some(family) = read_family(&*tx, id, client, now)? {
             let used_at = if family.is_live(now) {
                 family.last_used_at
             } else {

@@ -30,6 +30,7 @@ fn lifetimes() -> Lifetimes {
 fn start_at(now: Timestamp) -> (RefreshFamily, RefreshTokenId) {
     let authorization = Authorization {
         client_id: "web".to_owned(),
+        client_incarnation: Uuid::nil(),
         user: Uuid::from_u128(1),
         session: Some(Uuid::from_u128(2)),
         auth_time: Some(now),

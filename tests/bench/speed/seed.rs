@@ -17,7 +17,8 @@ use idsvc::random::Random;
 use idsvc::secret::{Secret, SessionCookie};
 use idsvc::store::engine::Tx;
 use idsvc::store::tables::{
-    FAMILIES, FAMILIES_BY_OWNER, REFRESH_KEYS, SESSIONS, SESSIONS_BY_USER, USERS, USERS_BY_LOGIN_NAME,
+    CLIENTS, FAMILIES, FAMILIES_BY_OWNER, REFRESH_KEYS, SESSIONS, SESSIONS_BY_USER, USERS,
+    USERS_BY_LOGIN_NAME,
 };
 use idsvc::store::{Store, StoreError};
 use uuid::Uuid;
@@ -43,7 +44,7 @@ pub(crate) struct Seed {
 /// Writes so many users, each with a refresh family, straight into the database of a service that was started once.
 pub(crate) fn seed(data_dir: &Path, users: usize, password: &PasswordHash) -> Seed {
     let (random, now) = (Random::system(), Clock::System.now());
-    let (store, keys) = open(data_dir, &random);
+    let (store, keys, client) = open(data_dir, &random);
     let mut seed = Seed {
         tokens: Vec::new(),
         sessions: Vec::new(),
@@ -53,7 +54,7 @@ pub(crate) fn seed(data_dir: &Path, users: usize, password: &PasswordHash) -> Se
     for start in (0..users).step_by(BATCH) {
         let mut rows = Vec::new();
         for number in start..users.min(start + BATCH) {
-            let row = Row::draw(number, password, &keys, &random, now);
+            let row = Row::draw(number, password, (&keys, &client), &random, now);
             if number.is_multiple_of(every) && number >= people {
                 seed.tokens.push(row.token.clone());
             }
@@ -119,12 +120,12 @@ impl Kind {
 /// Writes so many rows of that kind into the database of a service that is stopped.
 pub(crate) fn fill(data_dir: &Path, kind: Kind, count: usize, password: &PasswordHash) {
     let (random, now) = (Random::system(), Clock::System.now());
-    let (store, keys) = open(data_dir, &random);
+    let (store, keys, client) = open(data_dir, &random);
     for start in (0..count).step_by(BATCH) {
         let rows = (start..count.min(start + BATCH)).map(|number| {
             // Those of another kind are other users.
             let number = number + count * usize::from(matches!(kind, Kind::User));
-            let mut row = Row::draw(number, password, &keys, &random, now);
+            let mut row = Row::draw(number, password, (&keys, &client), &random, now);
             row.user.uuid = match kind {
                 Kind::User | Kind::UserWithPassword | Kind::AnonymousUser => row.user.uuid,
                 Kind::Grant | Kind::Session => random.uuid_v4(),
@@ -157,8 +158,8 @@ pub(crate) fn fill(data_dir: &Path, kind: Kind, count: usize, password: &Passwor
     store.close();
 }
 
-/// The database of a service that was started once, and the keys of its refresh tokens.
-fn open(data_dir: &Path, random: &Random) -> (Store, RefreshKeys) {
+/// The database of a service that was started once, the keys of its refresh tokens, and the client of the load.
+fn open(data_dir: &Path, random: &Random) -> (Store, RefreshKeys, Client) {
     let DataDir { store, sealer, .. } = DataDir::open(data_dir, false, random).unwrap();
     let keys = store
         .read_blocking(|snapshot| REFRESH_KEYS.scan(snapshot, .., usize::MAX))
@@ -166,7 +167,20 @@ fn open(data_dir: &Path, random: &Random) -> (Store, RefreshKeys) {
     let keys = keys
         .iter()
         .map(|(number, record)| (*number, open_refresh_key(&sealer, *number, record).unwrap()));
-    (store, RefreshKeys::new(keys))
+    let keys = RefreshKeys::new(keys);
+    let client = store
+        .read_blocking(|snapshot| CLIENTS.get(snapshot, CLIENT))
+        .unwrap();
+    let client = client.unwrap_or_else(|| {
+        Client::new(
+            CLIENT,
+            random.uuid_v4(),
+            random.uuid_v4(),
+            false,
+            Clock::System.now(),
+        )
+    });
+    (store, keys, client)
 }
 
 /// How many of so many users, the first ones, are people who sign in while the load runs.
@@ -190,7 +204,7 @@ impl Row {
     fn draw(
         number: usize,
         password: &PasswordHash,
-        keys: &RefreshKeys,
+        (keys, client): (&RefreshKeys, &Client),
         random: &Random,
         now: Timestamp,
     ) -> Self {
@@ -204,6 +218,7 @@ impl Row {
         let family_id = random.uuid_v7(made_at);
         let authorization = Authorization {
             client_id: CLIENT.to_owned(),
+            client_incarnation: client.incarnation,
             user: uuid,
             session: None,
             auth_time: Some(now),
@@ -219,7 +234,7 @@ impl Row {
         let family = RefreshFamily::start(
             &first,
             authorization,
-            &Client::new(CLIENT, uuid, uuid, false, now),
+            client,
             &idsvc::config::Settings::default().policy("").lifetimes,
             now,
         );

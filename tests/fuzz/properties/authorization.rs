@@ -28,6 +28,7 @@ fn client(method: AuthMethod, redirect_uris: &[&str]) -> Client {
         client_id: "app".to_owned(),
         client_uuid: Uuid::nil(),
         own_grant: Uuid::nil(),
+        incarnation: Uuid::nil(),
         token_endpoint_auth_methods: [method].into(),
         secrets: Vec::new(),
         api_keys: Vec::new(),

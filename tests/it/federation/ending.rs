@@ -3,16 +3,19 @@
 use idsvc::admin::apply::{Apply, DeclaredState, apply};
 use idsvc::admin::provider;
 use idsvc::admin::provider::{ProviderFields, UpdateProvider};
+use idsvc::admin::session;
 use idsvc::admin::user;
 use idsvc::admin::user::Unlink;
 use idsvc::federation::provider::LinkPolicy;
+use idsvc::identity::AuthenticationMethod;
 use idsvc::oauth::client::{Client, ConsentRequirement};
 use idsvc::store::engine::Snapshot;
 use idsvc::store::tables::{
-    CONSENTS, FAMILIES, FAMILIES_BY_OWNER, SESSIONS, SESSIONS_BY_USER, USERS, USERS_BY_IDENTITY,
+    CONSENTS, FAMILIES, FAMILIES_BY_OWNER, PROVIDERS, SESSIONS, SESSIONS_BY_USER, USERS, USERS_BY_IDENTITY,
     USERS_BY_LOGIN_NAME,
 };
 use serde_json::json;
+use uuid::Uuid;
 
 use super::{Question, Scene, open, registered, scene, scene_with, tied, uuid};
 use crate::harness::{Audit, Upstream};
@@ -24,6 +27,32 @@ impl Scene {
         self.server
             .change_client(&self.acme, |client| client.providers = providers)
             .await;
+    }
+
+    /// Makes the provider, its sessions and its grants as a release without incarnations wrote them.
+    async fn forget_incarnations(&self) {
+        let core = &self.server.app.core;
+        let written = core.store.write("test_older_release", |tx| {
+            let forget = |factor: &mut AuthenticationMethod| {
+                if let AuthenticationMethod::Federated { incarnation, .. } = factor {
+                    *incarnation = Uuid::nil();
+                }
+            };
+            let mut provider = PROVIDERS.get(&*tx, "up")?.unwrap();
+            provider.incarnation = Uuid::nil();
+            PROVIDERS.put(tx, "up", &provider)?;
+            for (id, mut session) in SESSIONS.scan(&*tx, .., 10)? {
+                forget(&mut session.factor);
+                SESSIONS.put(tx, &id, &session)?;
+            }
+            for (id, mut family) in FAMILIES.scan(&*tx, .., 10)? {
+                forget(&mut family.authorization.factor);
+                FAMILIES.put(tx, &id, &family)?;
+            }
+            Ok(())
+        });
+        written.await.unwrap();
+        core.reload_catalog().unwrap();
     }
 
     async fn remove_provider(&self, id: &str, by_pruning: bool) {
@@ -79,6 +108,45 @@ async fn a_removed_providers_name_brings_nothing_back() {
         assert_eq!(scene.acme.redeem(&code).await.error(), "invalid_grant");
         Question::of(&browser.authorize(&scene.acme.request()).await, &namesake);
         scene.acme.refresh(typed.refresh_token()).await.tokens();
+    }
+}
+
+/// The session is no longer listed, it cannot be used, and the sweep removes it.
+#[tokio::test]
+async fn a_session_ends_with_its_provider_also_if_that_comes_back() {
+    for is_of_older_release in [false, true] {
+        let scene = scene().await;
+        let browser = scene.visitor();
+        let tokens = scene.tokens(&browser, "u-1", &json!({})).await;
+        if is_of_older_release {
+            scene.forget_incarnations().await;
+        }
+        let listed = || session::list(scene.server.admin(), &uuid(&tokens)).unwrap().len();
+        scene.acme.code(&browser).await;
+        assert_eq!(listed(), 1);
+        scene.remove_provider("up", false).await;
+        assert_eq!(listed(), 0);
+        scene.server.provider("up", registered(&scene.upstream)).await;
+        scene.take_only(Some("up")).await;
+        assert_eq!(listed(), 0);
+        assert_eq!(
+            scene.acme.refresh(tokens.refresh_token()).await.refusal(),
+            "400 invalid_grant: refresh_token has been revoked"
+        );
+        let question = Question::of(&browser.authorize(&scene.acme.request()).await, &scene.upstream);
+        scene.vouch(&question, "u-1", &json!({}));
+        let audit = Audit::listen();
+        let code = browser.visit(&question.answer("code=c")).await.callback().code();
+        assert!(audit.take(&["signed_out"]).is_empty(), "that session had ended");
+        let anew = scene.acme.redeem(&code).await.tokens();
+        assert_eq!((uuid(&anew), listed()), (uuid(&tokens), 1));
+        let sessions = scene
+            .server
+            .app
+            .core
+            .store
+            .read_blocking(|snapshot| SESSIONS.count(snapshot));
+        assert_eq!(sessions.unwrap(), 1, "the ended one was replaced");
     }
 }
 

@@ -307,10 +307,12 @@ impl World {
     /// Signing in by a provider is tried elsewhere; here it is enough that the code says so.
     async fn say_that_the_code_came_by_the_provider(&self) {
         let core = &self.server.app.core;
-        let write = core.store.write("test_code", |tx| {
+        let incarnation = core.catalog().provider("up").unwrap().incarnation;
+        let write = core.store.write("test_code", move |tx| {
             for (id, mut code) in CODES.scan(&*tx, .., 10)? {
                 code.authorization.factor = AuthenticationMethod::Federated {
                     provider: "up".to_owned(),
+                    incarnation,
                 };
                 CODES.put(tx, &id, &code)?;
             }

@@ -219,6 +219,7 @@ async fn its_token_is_judged_revoked_and_put_out_of_force() {
             client.enabled = true;
             client.client_uuid = reborn;
             client.own_grant = reborn;
+            client.incarnation = reborn;
         })
         .await;
     assert_eq!(

@@ -205,6 +205,7 @@ async fn a_client_that_removes_itself_takes_everything_along() {
     }
     let page = alice.browser().authorize(&client.party.request()).await;
     assert_eq!(page.error_page_status(), 400);
+    server.advance(server.app.core.policy.lifetimes.access_token.as_secs() + 1);
     sweep_all(&server).await;
     assert_eq!(audit.take(&["client_registration_removed"]).len(), 0);
     let id = client.party.client_id().to_owned();

@@ -1,86 +1,23 @@
-//! Ends what was granted to a client, or on the word of a provider, when that client or provider is removed.
+//! Removes a client. Its grants and consents end with it: see [`crate::flow::grant_policy`].
 
-use std::collections::BTreeSet;
-
-use crate::clock::Timestamp;
-use crate::flow::login::session;
-use crate::identity::AuthenticationMethod;
-use crate::oauth::client::Client;
-use crate::oauth::code::Authorization;
+use crate::oauth::Client;
 use crate::store::StoreError;
 use crate::store::engine::Tx;
-use crate::store::tables::{API_KEY_USES, APIS, CLIENTS, CONSENTS, FAMILIES, SESSIONS};
+use crate::store::tables::{API_KEY_USES, APIS, CLIENTS};
 
-/// The clients and providers whose grants end in one transaction.
-///
-/// Their names may be given to other clients or providers, which must not inherit these grants. So the grants end in
-/// the transaction of the removal, even if they are many, and no crash comes between.
-#[derive(Debug, Default)]
-pub struct GrantRevocation {
-    clients: BTreeSet<String>,
-    providers: BTreeSet<String>,
-}
-
-impl GrantRevocation {
-    /// Adds what was granted to this client.
-    pub fn add_client(&mut self, client_id: &str) {
-        self.clients.insert(client_id.to_owned());
+/// Removes a client, and the uses of its API keys. It is also removed from the introspection clients of APIs, because a
+/// new client of the same name must not introspect their tokens.
+pub fn remove_client(tx: &mut dyn Tx, client: &Client) -> Result<(), StoreError> {
+    CLIENTS.remove(tx, &client.client_id)?;
+    for (id, mut api) in APIS.scan(&*tx, .., usize::MAX)? {
+        if api.metadata.introspection_clients.remove(&client.client_id) {
+            APIS.put(tx, &id, &api)?;
+        }
     }
-
-    /// Removes a client, and adds its grants. It is also removed from the introspection clients of APIs, because a new
-    /// client of the same name must not introspect their tokens.
-    pub fn remove_client(&mut self, tx: &mut dyn Tx, client: &Client) -> Result<(), StoreError> {
-        CLIENTS.remove(tx, &client.client_id)?;
-        for (id, mut api) in APIS.scan(&*tx, .., usize::MAX)? {
-            if api.metadata.introspection_clients.remove(&client.client_id) {
-                APIS.put(tx, &id, &api)?;
-            }
-        }
-        for key in &client.api_keys {
-            API_KEY_USES.remove(tx, &key.id)?;
-        }
-        self.add_client(&client.client_id);
-        Ok(())
+    for key in &client.api_keys {
+        API_KEY_USES.remove(tx, &key.id)?;
     }
-
-    /// Adds what began at this provider.
-    pub fn add_provider(&mut self, id: &str) {
-        self.providers.insert(id.to_owned());
-    }
-
-    /// Ends sessions, refresh families, codes and consents.
-    ///
-    /// Reads each of these tables once, however many clients and providers there are. There is no index for this,
-    /// since it happens once in the life of a client or a provider.
-    pub fn execute(&self, tx: &mut dyn Tx, now: Timestamp) -> Result<(), StoreError> {
-        let is_vouched =
-            |factor: &AuthenticationMethod| factor.provider().is_some_and(|id| self.providers.contains(id));
-        let is_meant = |authorization: &Authorization| {
-            self.clients.contains(&authorization.client_id) || is_vouched(&authorization.factor)
-        };
-        if !self.providers.is_empty() {
-            for id in SESSIONS.keys_where(&*tx, |_, session| is_vouched(&session.factor))? {
-                if let Some(session) = SESSIONS.get(&*tx, &id)? {
-                    session::end(tx, id, &session, now)?;
-                }
-            }
-        }
-        if !self.clients.is_empty() {
-            for key in CONSENTS.keys_where(&*tx, |(_, client), _| self.clients.contains(client))? {
-                CONSENTS.remove(tx, &key)?;
-            }
-        }
-        if self.clients.is_empty() && self.providers.is_empty() {
-            return Ok(());
-        }
-        let families = FAMILIES.keys_where(&*tx, |_, family| {
-            family.revoked_at.is_none() && is_meant(&family.authorization)
-        });
-        for id in families? {
-            session::end_family(tx, id, now)?;
-        }
-        session::forget_codes(tx, now, is_meant).map(|_| ())
-    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -97,8 +34,11 @@ mod tests {
     use crate::admin::tests::{admin, core_on};
     use crate::admin::{client, provider};
     use crate::flow::Core;
-    use crate::identity::{Consent, Device, Session};
+    use crate::flow::grant_policy::{has_ended, has_lost_provider};
+    use crate::flow::sweep::{Cursor, sweep};
+    use crate::identity::{AuthenticationMethod, Consent, Device, Session};
     use crate::oauth::ClientFields;
+    use crate::oauth::code::Authorization;
     use crate::oauth::openid::claims::ClaimsRequest;
     use crate::oauth::refresh::RefreshFamily;
     use crate::oauth::refresh_keys::RefreshKeys;
@@ -107,12 +47,11 @@ mod tests {
     use crate::secret::Digest;
     use crate::store::engine::counted;
     use crate::store::engine::counted::Passes;
-    use crate::store::tables::SESSIONS_BY_USER;
+    use crate::store::tables::{CONSENTS, FAMILIES, PROVIDERS, SESSIONS, SESSIONS_BY_USER};
 
     const NAMES: [&str; 4] = ["kept", "one", "three", "two"];
     const OUTSIDE: &str = "nobody";
-    /// Of the codes, only those of the last minutes are read.
-    const REVOKED_FROM: [&str; 4] = ["sessions", "families", "codes", "consents"];
+    const WITH_GRANTS: [&str; 4] = ["sessions", "families", "codes", "consents"];
 
     fn declared(clients: &[&str], providers: &[(&str, &str)]) -> Apply {
         let client = |id: &&str| DeclaredClient {
@@ -152,7 +91,7 @@ mod tests {
         let core = core_on(store);
         let providers = NAMES.map(|name| (name, name));
         apply(admin(&core), declared(&NAMES, &providers)).await.unwrap();
-        let (now, lifetimes) = (core.clock.now(), core.policy.lifetimes);
+        let (now, lifetimes, catalog) = (core.clock.now(), core.policy.lifetimes, core.catalog());
         core.store
             .write_blocking("seed", move |tx| {
                 let mut id = 0_u128;
@@ -165,6 +104,7 @@ mod tests {
                         OUTSIDE => AuthenticationMethod::Password,
                         provider => AuthenticationMethod::Federated {
                             provider: provider.to_owned(),
+                            incarnation: catalog.provider(provider).unwrap().incarnation,
                         },
                     };
                     let (session, user) = (next(), next());
@@ -182,8 +122,10 @@ mod tests {
                     SESSIONS.put(tx, &session, &began)?;
                     SESSIONS_BY_USER.put(tx, &(user, session), &())?;
                     for client in NAMES {
+                        let record = catalog.client(client).unwrap();
                         let authorization = Authorization {
                             client_id: client.to_owned(),
+                            client_incarnation: record.incarnation,
                             user,
                             session: None,
                             auth_time: Some(now),
@@ -198,11 +140,11 @@ mod tests {
                         let id = next();
                         let keys = RefreshKeys::new([(1, vec![1; 32].into())]);
                         let first = keys.first_token(id, [2; 16]).unwrap();
-                        let record = Client::new(client, Uuid::nil(), Uuid::nil(), false, now);
-                        let family = RefreshFamily::start(&first, authorization, &record, &lifetimes, now);
+                        let family = RefreshFamily::start(&first, authorization, record, &lifetimes, now);
                         FAMILIES.put(tx, &id, &family)?;
                         let consent = Consent {
                             scope: "openid".to_owned(),
+                            client_incarnation: record.incarnation,
                             given_at: now,
                         };
                         CONSENTS.put(tx, &(user, client.to_owned()), &consent)?;
@@ -218,68 +160,71 @@ mod tests {
     /// How often each table with grants was read since the last call.
     fn passes_of(passes: &Passes) -> Vec<usize> {
         let counted = std::mem::take(&mut *passes.lock().unwrap());
-        REVOKED_FROM
+        WITH_GRANTS
             .iter()
             .map(|table| counted.get(table).copied().unwrap_or_default())
             .collect()
     }
 
-    /// The live families: the client of each, and its provider.
+    /// The families that have not ended: the client of each, and its provider.
     fn alive(core: &Core) -> Vec<(String, String)> {
-        let families = core
-            .store
-            .read_blocking(|snapshot| FAMILIES.scan(snapshot, .., usize::MAX));
-        let families = families.unwrap().into_iter();
-        families
-            .filter(|(_, family)| family.revoked_at.is_none())
-            .map(|(_, family)| family.authorization)
-            .map(|granted| {
-                let vouched = granted.factor.provider().unwrap_or(OUTSIDE).to_owned();
-                (granted.client_id, vouched)
+        core.store
+            .read_blocking(|snapshot| {
+                let mut alive = Vec::new();
+                for (_, family) in FAMILIES.scan(snapshot, .., usize::MAX)? {
+                    let granted = family.authorization;
+                    let client = CLIENTS.get(snapshot, &granted.client_id)?;
+                    if !has_ended(snapshot, client.as_ref(), &granted)? {
+                        let vouched = granted.factor.provider().unwrap_or(OUTSIDE).to_owned();
+                        alive.push((granted.client_id, vouched));
+                    }
+                }
+                Ok(alive)
             })
+            .unwrap()
+    }
+
+    fn pairs(all: &[(&str, &str)]) -> Vec<(String, String)> {
+        all.iter()
+            .map(|(client, by)| ((*client).to_owned(), (*by).to_owned()))
             .collect()
     }
 
     #[tokio::test]
-    async fn each_table_is_read_once_however_many_are_removed() {
+    async fn grants_end_without_a_look_at_them_and_the_sweep_removes_their_rows() {
         let (core, passes) = clients_and_providers_with_grants().await;
         let left = declared(&["kept"], &[("kept", "kept"), ("one", "elsewhere")]);
-        apply(admin(&core), left.clone()).await.unwrap();
-        assert_eq!(passes_of(&passes), [1, 1, 0, 1]);
-        let pairs = |all: &[(&str, &str)]| -> Vec<_> {
-            all.iter()
-                .map(|(client, by)| ((*client).to_owned(), (*by).to_owned()))
-                .collect()
-        };
+        apply(admin(&core), left).await.unwrap();
+        // Clients and providers of the same names inherit nothing.
+        let again = declared(&NAMES, &NAMES.map(|name| (name, name)));
+        apply(admin(&core), again).await.unwrap();
+        assert_eq!(passes_of(&passes), [0; 4]);
         assert_eq!(alive(&core), pairs(&[("kept", "kept"), ("kept", OUTSIDE)]));
-        let (sessions, consents) = core
+
+        core.clock.advance(core.policy.lifetimes.session.absolute);
+        let mut cursor = Cursor::default();
+        while sweep(&core, &mut cursor, core.clock.now()).await.unwrap().more {}
+        let (families, sessions, consents) = core
             .store
             .read_blocking(|snapshot| {
                 Ok((
-                    SESSIONS.scan(snapshot, .., usize::MAX)?,
+                    FAMILIES.count(snapshot)?,
+                    SESSIONS.count(snapshot)?,
                     CONSENTS.scan(snapshot, .., usize::MAX)?,
                 ))
             })
             .unwrap();
-        let vouched: Vec<_> = sessions
-            .iter()
-            .map(|(_, session)| session.factor.provider())
-            .collect();
-        assert_eq!(vouched, [Some("kept"), None]);
+        assert_eq!((families, sessions), (2, 0), "the other sessions are over");
         assert_eq!(consents.len(), NAMES.len() + 1);
         assert!(consents.iter().all(|((_, client), _)| client == "kept"));
-        apply(admin(&core), left).await.unwrap();
-        assert_eq!(passes_of(&passes), [0; 4], "nothing is removed");
     }
 
     #[tokio::test]
-    async fn a_removal_reads_only_the_tables_that_can_have_its_grants() {
+    async fn only_another_issuer_ends_what_began_at_a_provider() {
         let (core, passes) = clients_and_providers_with_grants().await;
         client::remove(admin(&core), "one".to_owned()).await.unwrap();
-        assert_eq!(passes_of(&passes), [0, 1, 0, 1]);
         assert!(alive(&core).iter().all(|(client, _)| client != "one"));
         provider::remove(admin(&core), "one".to_owned()).await.unwrap();
-        assert_eq!(passes_of(&passes), [1, 1, 0, 0]);
         let update = |fields| UpdateProvider {
             id: "two".to_owned(),
             client_secret: None,
@@ -290,13 +235,15 @@ mod tests {
             ..ProviderFields::default()
         };
         provider::update(admin(&core), update(renamed)).await.unwrap();
+        assert!(alive(&core).iter().any(|(_, by)| by == "two"));
+        for issuer in ["https://moved.example", "https://two.example"] {
+            let moved = ProviderFields {
+                issuer: Some(issuer.to_owned()),
+                ..ProviderFields::default()
+            };
+            provider::update(admin(&core), update(moved)).await.unwrap();
+        }
         assert_eq!(passes_of(&passes), [0; 4]);
-        let moved = ProviderFields {
-            issuer: Some("https://moved.example".to_owned()),
-            ..ProviderFields::default()
-        };
-        provider::update(admin(&core), update(moved)).await.unwrap();
-        assert_eq!(passes_of(&passes), [1, 1, 0, 0]);
         let left: BTreeMap<_, usize> = alive(&core)
             .into_iter()
             .fold(BTreeMap::new(), |mut left, (_, by)| {
@@ -305,5 +252,58 @@ mod tests {
             });
         let expected = [("kept", 3), (OUTSIDE, 3), ("three", 3)].map(|(by, count)| (by.to_owned(), count));
         assert_eq!(left, BTreeMap::from(expected));
+        let lost: Vec<_> = core
+            .store
+            .read_blocking(|snapshot| {
+                let mut lost = Vec::new();
+                for (_, session) in SESSIONS.scan(snapshot, .., usize::MAX)? {
+                    if has_lost_provider(snapshot, &session.factor)? {
+                        lost.push(session.factor.provider().unwrap_or_default().to_owned());
+                    }
+                }
+                Ok(lost)
+            })
+            .unwrap();
+        assert_eq!(lost, ["one", "two"]);
+    }
+
+    /// The rows of a release without incarnations.
+    #[tokio::test]
+    async fn grants_of_an_older_release_stay_until_their_client_or_provider_is_removed() {
+        let (core, _) = clients_and_providers_with_grants().await;
+        let written = core.store.write("test_older_release", |tx| {
+            for name in NAMES {
+                let mut client = CLIENTS.get(&*tx, name)?.unwrap();
+                client.incarnation = Uuid::nil();
+                CLIENTS.put(tx, name, &client)?;
+                let mut provider = PROVIDERS.get(&*tx, name)?.unwrap();
+                provider.incarnation = Uuid::nil();
+                PROVIDERS.put(tx, name, &provider)?;
+            }
+            for (id, mut family) in FAMILIES.scan(&*tx, .., usize::MAX)? {
+                let granted = &mut family.authorization;
+                granted.client_incarnation = Uuid::nil();
+                if let AuthenticationMethod::Federated { incarnation, .. } = &mut granted.factor {
+                    *incarnation = Uuid::nil();
+                }
+                FAMILIES.put(tx, &id, &family)?;
+            }
+            Ok(())
+        });
+        written.await.unwrap();
+        core.reload_catalog().unwrap();
+        let all = NAMES.len() * (NAMES.len() + 1);
+        assert_eq!(alive(&core).len(), all);
+        // A change keeps the record.
+        let renamed = declared(&NAMES, &NAMES.map(|name| (name, name)));
+        apply(admin(&core), renamed.clone()).await.unwrap();
+        client::set_enabled(admin(&core), "two".to_owned(), true)
+            .await
+            .unwrap();
+        assert_eq!(alive(&core).len(), all);
+        let left = declared(&["kept"], &[("kept", "kept")]);
+        apply(admin(&core), left).await.unwrap();
+        apply(admin(&core), renamed).await.unwrap();
+        assert_eq!(alive(&core), pairs(&[("kept", "kept"), ("kept", OUTSIDE)]));
     }
 }
