@@ -31,7 +31,7 @@ pub fn copy(core: &Core, request: BackUp, sink: &mut dyn Write) -> Result<Header
     let master_key = request
         .master_key
         .map(|key| Zeroizing::new(key.reveal().to_owned()));
-    core.store.read_blocking(|snapshot| {
+    core.store.stream(|snapshot| {
         let header = Header {
             schema: stored(snapshot)?.unwrap_or_default(),
             release: env!("CARGO_PKG_VERSION").to_owned(),

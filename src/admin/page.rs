@@ -28,16 +28,16 @@ impl<T, K: Key> Page<T, K> {
         store: &Store,
         table: Table<K, R>,
         after: Option<K>,
-        mut select: impl FnMut(R) -> Option<T>,
+        select: impl Fn(R) -> Option<T>,
     ) -> Result<Self, StoreError> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let mut page = Self {
-            records: Vec::new(),
-            next: None,
-        };
-        let mut rows = 0;
         store.read_blocking(|snapshot| {
-            table.visit(snapshot, (from, Bound::Unbounded), |key, record| {
+            let mut page = Self {
+                records: Vec::new(),
+                next: None,
+            };
+            let mut rows = 0;
+            table.visit(snapshot, (from.as_ref(), Bound::Unbounded), |key, record| {
                 rows += 1;
                 page.records.extend(select(record));
                 if rows < PAGE_ROWS {
@@ -45,8 +45,8 @@ impl<T, K: Key> Page<T, K> {
                 }
                 page.next = Some(key);
                 Ok(ControlFlow::Break(()))
-            })
-        })?;
-        Ok(page)
+            })?;
+            Ok(page)
+        })
     }
 }

@@ -177,7 +177,7 @@ pub fn users_with_factors(snapshot: &dyn Snapshot) -> Result<u64, StoreError> {
 /// How long a count is reported before the rows are counted again.
 const COUNTED_EVERY: Duration = Duration::from_mins(10);
 
-/// How many users have each kind of factor. The rows are read at most every ten minutes.
+/// How many users have each kind of factor. The rows are read at most every ten minutes. Blocks.
 pub fn counts(core: &Core, now: Timestamp) -> Result<FactorCounts, StoreError> {
     let mut known = core.factor_counts.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((at, counts)) = *known
@@ -185,7 +185,7 @@ pub fn counts(core: &Core, now: Timestamp) -> Result<FactorCounts, StoreError> {
     {
         return Ok(counts);
     }
-    let counts = core.store.read_blocking(count)?;
+    let counts = core.store.stream(count)?;
     *known = Some((now, counts));
     Ok(counts)
 }

@@ -344,6 +344,14 @@ impl Store {
         &self,
         look: impl FnOnce(&dyn Snapshot) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
+        self.stream(look)
+    }
+
+    /// Shows a consistent state to a look at whole tables, such as a backup. Blocks. `look` runs once.
+    pub fn stream<T>(
+        &self,
+        look: impl FnOnce(&dyn Snapshot) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         let mut look = Some(look);
         let mut result = Err(StoreError::Closed);
         loop {

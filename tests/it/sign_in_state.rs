@@ -111,7 +111,7 @@ impl Scene {
             }
             Ok(())
         };
-        store.read_blocking(&mut read_all).unwrap();
+        store.stream(&mut read_all).unwrap();
         (rows, store.stats().transactions)
     }
 }

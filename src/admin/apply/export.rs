@@ -66,7 +66,7 @@ pub fn export(
         }
         Ok(flow)
     };
-    core.store.read_blocking(|snapshot| {
+    core.store.stream(|snapshot| {
         SCOPES.visit(snapshot, .., |_, scope| {
             take(Exported::Scope(named::export(&scope)))
         })?;

@@ -38,7 +38,7 @@ fn backup() -> Vec<u8> {
         .unwrap();
     let mut bytes = Vec::new();
     store
-        .read_blocking(|snapshot| {
+        .stream(|snapshot| {
             write(snapshot, header(), &key(), &mut bytes).unwrap();
             Ok(())
         })

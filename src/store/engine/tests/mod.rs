@@ -144,7 +144,7 @@ fn scans_are_ordered_bounded_and_go_on_where_they_ended() {
         let keys = |from: Bound<&str>, to: Bound<&str>, limit| {
             let range = (from.map(str::to_owned), to.map(str::to_owned));
             let rows = store
-                .read_blocking(|snapshot| NOTES.scan(snapshot, range, limit))
+                .read_blocking(|snapshot| NOTES.scan(snapshot, range.clone(), limit))
                 .unwrap();
             rows.into_iter().map(|(key, _)| key).collect::<String>()
         };
@@ -372,7 +372,7 @@ proptest! {
             Ok(())
         }).unwrap();
         let mut seen = Vec::new();
-        store.read_blocking(|snapshot| snapshot.range(
+        store.stream(|snapshot| snapshot.range(
             RAW.id(),
             Bound::Included(from.as_slice()),
             Bound::Excluded(to.as_slice()),
