@@ -206,23 +206,20 @@ pub async fn add(admin: Admin<'_>, request: AddApi) -> AdminResult<Api> {
             Ok(Ok(()))
         })
         .await;
-    admin.core.reload_after::<_, AdminError>(written)??;
+    admin.core.reload_after::<_, AdminError>(written).await??;
     admin.record("api add", &view.id);
     Ok(view)
 }
 
 /// Every API, by id.
-pub fn list(admin: Admin<'_>) -> AdminResult<Vec<Api>> {
-    let apis = admin.core.store.read_blocking(all)?;
+pub async fn list(admin: Admin<'_>) -> AdminResult<Vec<Api>> {
+    let apis = admin.core.store.read(all).await?;
     Ok(apis.into_values().collect())
 }
 
 /// One API.
-pub fn show(admin: Admin<'_>, id: &str) -> AdminResult<Api> {
-    let api = admin
-        .core
-        .store
-        .read_blocking(|snapshot| APIS.get(snapshot, id))?;
+pub async fn show(admin: Admin<'_>, id: &str) -> AdminResult<Api> {
+    let api = admin.core.store.read(|snapshot| APIS.get(snapshot, id)).await?;
     Ok(api.ok_or_else(|| not_found(KIND, id))?)
 }
 
@@ -246,7 +243,7 @@ pub async fn update(admin: Admin<'_>, request: UpdateApi) -> AdminResult<Api> {
             Ok(Ok(api))
         })
         .await;
-    let api = admin.core.reload_after::<_, AdminError>(written)??;
+    let api = admin.core.reload_after::<_, AdminError>(written).await??;
     admin.record("api update", &subject);
     Ok(api)
 }
@@ -276,7 +273,7 @@ pub async fn remove(admin: Admin<'_>, id: String) -> AdminResult<String> {
             Ok(Ok(()))
         })
         .await;
-    admin.core.reload_after::<_, AdminError>(written)??;
+    admin.core.reload_after::<_, AdminError>(written).await??;
     admin.record("api remove", &subject);
     Ok(subject)
 }

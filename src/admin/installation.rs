@@ -9,7 +9,7 @@ use crate::clock::Timestamp;
 use crate::flow::factors::FactorSummary;
 use crate::flow::{clock_watermark, factors};
 use crate::oauth::refresh::RefreshFamily;
-use crate::store::engine::FileId;
+use crate::store::engine::{FileId, Snapshot};
 use crate::store::schema::{meta_get, meta_put};
 use crate::store::tables::FAMILIES;
 use crate::store::{Store, StoreError};
@@ -88,24 +88,35 @@ pub struct InstallationState {
 }
 
 /// Reads what `doctor` checks of an open store.
-pub fn installation_state(admin: Admin<'_>) -> AdminResult<InstallationState> {
+pub async fn installation_state(admin: Admin<'_>) -> AdminResult<InstallationState> {
     let (store, now) = (&admin.core.store, admin.core.clock.now());
     let lifetime = admin.core.policy.lifetimes.refresh_token;
-    let outlasts =
-        |family: &RefreshFamily| family.is_live(now) && (family.expires_at - lifetime).is_ahead_of(now);
-    let outlasting =
-        store.read_blocking(|snapshot| FAMILIES.keys_where(snapshot, |_, family| outlasts(family)))?;
+    let names = |snapshot: &dyn Snapshot| {
+        Ok((
+            meta_get(snapshot, ISSUER)?,
+            meta_get(snapshot, DEVELOPMENT)?.is_some(),
+            meta_get(snapshot, MASTER_KEY)?,
+        ))
+    };
+    let (issuer, for_development, master_key_fingerprint) = store.read(names).await?;
+    let count = move |snapshot: &dyn Snapshot| {
+        let outlasts =
+            |family: &RefreshFamily| family.is_live(now) && (family.expires_at - lifetime).is_ahead_of(now);
+        let outlasting = FAMILIES.keys_where(snapshot, |_, family| outlasts(family))?;
+        Ok((outlasting.len(), factors::summary(snapshot)?))
+    };
+    let (outlasting, factors) = admin.core.stream("installation_state", count).await?;
     Ok(InstallationState {
-        issuer: stored_issuer(store)?.unwrap_or_else(|| admin.core.policy.issuer.clone()),
-        for_development: is_for_development(store)?,
-        master_key_fingerprint: stored_fingerprint(store)?,
+        issuer: issuer.unwrap_or_else(|| admin.core.policy.issuer.clone()),
+        for_development,
+        master_key_fingerprint,
         database: store.file(),
-        clock_watermark: clock_watermark::read(admin.core, now)?,
-        outlasting: outlasting.len(),
+        clock_watermark: clock_watermark::read(admin.core, now).await?,
+        outlasting,
         unknown_scopes: admin.core.unknown_scopes.list(&admin.core.catalog()),
         stalled: store.stalled().map(|stalled| stalled.elapsed.as_secs()),
         memory_shortages: admin.core.passwords.shortages(),
-        factors: store.read_blocking(factors::summary)?,
+        factors,
     })
 }
 

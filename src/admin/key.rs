@@ -93,11 +93,12 @@ pub struct ImportKey {
 }
 
 /// All keys, by algorithm: first the active one, then the announced one, then the retired ones from new to old.
-pub fn list(admin: Admin<'_>) -> AdminResult<Vec<KeyView>> {
+pub async fn list(admin: Admin<'_>) -> AdminResult<Vec<KeyView>> {
     let mut keys: Vec<_> = admin
         .core
         .store
-        .read_blocking(|snapshot| SIGNING_KEYS.scan(snapshot, .., usize::MAX))?
+        .read(|snapshot| SIGNING_KEYS.scan(snapshot, .., usize::MAX))
+        .await?
         .iter()
         .map(|(kid, record)| KeyView::of(kid, record))
         .collect();
@@ -185,7 +186,7 @@ pub async fn retire(admin: Admin<'_>, kid: String) -> AdminResult<KeyView> {
             Ok(Ok(KeyView::of(&kid, &record)))
         })
         .await;
-    let view = core.reload_after::<_, AdminError>(written)??;
+    let view = core.reload_after::<_, AdminError>(written).await??;
     admin.record("key retire", &view.kid);
     Ok(view)
 }
@@ -240,7 +241,7 @@ mod tests {
         let remove_at = core.clock.now();
         assert_eq!(withdrawn.standing, KeyStateView::Retired { remove_at });
         assert!(core.catalog().keyring().verifier(&leaked.kid).is_none());
-        assert_eq!(list(admin(&core)).unwrap()[0].kid, good.kid);
+        assert_eq!(list(admin(&core)).await.unwrap()[0].kid, good.kid);
         let unknown = refusal(retire(admin(&core), leaked.kid).await);
         assert_faults(&unknown, &[(FaultCode::NotFound, &[])]);
     }
@@ -266,7 +267,7 @@ mod tests {
         let core = core();
         rotate(admin(&core), eddsa(false)).await.unwrap();
         let second = rotate(admin(&core), eddsa(false)).await.unwrap();
-        assert_eq!(list(admin(&core)).unwrap().len(), 2);
+        assert_eq!(list(admin(&core)).await.unwrap().len(), 2);
         let json = serde_json::to_value(&second).unwrap();
         assert_eq!(
             (&json["alg"], &json["state"]),
@@ -289,7 +290,7 @@ mod tests {
         let again = refusal(import(admin(&core), bring(true)).await);
         assert_faults(&again, &[(FaultCode::AlreadyExists, &[])]);
         retire(admin(&core), second.kid).await.unwrap();
-        assert_eq!(list(admin(&core)).unwrap().len(), 2);
+        assert_eq!(list(admin(&core)).await.unwrap().len(), 2);
     }
 
     fn pem_of(pkcs8: &[u8]) -> String {

@@ -156,26 +156,28 @@ pub async fn add<M: NamedKind>(
             M::TABLE.put(tx, &added.name, &added).map(Ok)
         })
         .await;
-    core.reload_after::<_, AdminError>(written)??;
+    core.reload_after::<_, AdminError>(written).await??;
     admin.record(&format!("{} add", M::KIND), &name);
     Ok(record)
 }
 
 /// Every record, by name.
-pub fn list<M: NamedKind>(admin: Admin<'_>) -> AdminResult<Vec<NamedRecord<M>>> {
+pub async fn list<M: NamedKind>(admin: Admin<'_>) -> AdminResult<Vec<NamedRecord<M>>> {
     let all = admin
         .core
         .store
-        .read_blocking(|snapshot| M::TABLE.scan(snapshot, .., usize::MAX))?;
+        .read(|snapshot| M::TABLE.scan(snapshot, .., usize::MAX))
+        .await?;
     Ok(all.into_iter().map(|(_, record)| record).collect())
 }
 
 /// One record.
-pub fn show<M: NamedKind>(admin: Admin<'_>, name: &str) -> AdminResult<NamedRecord<M>> {
+pub async fn show<M: NamedKind>(admin: Admin<'_>, name: &str) -> AdminResult<NamedRecord<M>> {
     let found = admin
         .core
         .store
-        .read_blocking(|snapshot| M::TABLE.get(snapshot, name))?;
+        .read(|snapshot| M::TABLE.get(snapshot, name))
+        .await?;
     Ok(found.ok_or_else(|| not_found(M::KIND, name))?)
 }
 
@@ -202,7 +204,7 @@ pub async fn update<M: NamedKind>(
             Ok(Ok(record))
         })
         .await;
-    let record = core.reload_after::<_, AdminError>(written)??;
+    let record = core.reload_after::<_, AdminError>(written).await??;
     admin.record(&format!("{} update", M::KIND), &record.name);
     Ok(record)
 }
@@ -223,7 +225,7 @@ pub async fn remove<M: NamedKind>(admin: Admin<'_>, name: String) -> AdminResult
             Ok(Ok(()))
         })
         .await;
-    core.reload_after::<_, AdminError>(written)??;
+    core.reload_after::<_, AdminError>(written).await??;
     admin.record(&format!("{} remove", M::KIND), &name);
     Ok(name)
 }

@@ -55,23 +55,27 @@ pub struct Revoked {
 }
 
 /// The live sessions of a user.
-pub fn list(admin: Admin<'_>, who: &str) -> AdminResult<Vec<SessionView>> {
+pub async fn list(admin: Admin<'_>, who: &str) -> AdminResult<Vec<SessionView>> {
     let (now, lifetimes) = (admin.core.clock.now(), admin.core.policy.lifetimes.session);
-    let views = admin.core.store.read_blocking(|snapshot| {
-        let user = or_refuse!(find(snapshot, who)?);
-        let live = session::live_of(snapshot, user.uuid, lifetimes, now)?;
-        let views = live.into_iter().map(|(id, session)| SessionView {
-            session: id,
-            user: session.user,
-            auth_time: session.auth_time,
-            authority: session.factor.authority().to_owned(),
-            created_at: session.created_at,
-            last_used_at: session.last_used_at,
-            device: session.device.name(),
-            address: session.device.address,
-        });
-        Ok(Ok(views.collect()))
-    })??;
+    let views = admin
+        .core
+        .store
+        .read(|snapshot| {
+            let user = or_refuse!(find(snapshot, who)?);
+            let live = session::live_of(snapshot, user.uuid, lifetimes, now)?;
+            let views = live.into_iter().map(|(id, session)| SessionView {
+                session: id,
+                user: session.user,
+                auth_time: session.auth_time,
+                authority: session.factor.authority().to_owned(),
+                created_at: session.created_at,
+                last_used_at: session.last_used_at,
+                device: session.device.name(),
+                address: session.device.address,
+            });
+            Ok(Ok(views.collect()))
+        })
+        .await??;
     Ok(views)
 }
 
@@ -177,7 +181,7 @@ mod tests {
             })
             .await
             .unwrap();
-        assert_eq!(list(admin(&core), "alice@example.com").unwrap().len(), 3);
+        assert_eq!(list(admin(&core), "alice@example.com").await.unwrap().len(), 3);
         let one = RevokeSessions::One(Uuid::from_u128(2));
         assert_eq!(
             revoke(admin(&core), one.clone()).await.unwrap().revoked_sessions,
@@ -188,7 +192,7 @@ mod tests {
         assert_eq!(revoke(admin(&core), over).await.unwrap().revoked_sessions, 0);
         let all = RevokeSessions::AllOf("alice@example.com".to_owned());
         assert_eq!(revoke(admin(&core), all).await.unwrap().revoked_sessions, 2);
-        assert!(list(admin(&core), &alice.to_string()).unwrap().is_empty());
+        assert!(list(admin(&core), &alice.to_string()).await.unwrap().is_empty());
     }
 
     #[tokio::test]

@@ -55,17 +55,17 @@ async fn dispatch(admin: Admin<'_>, command: Command) -> AdminResult<Reply> {
     let provider_reply = |view: ProviderView| Reply::Provider(Box::new(view));
     Ok(match command {
         Command::ScopeAdd(request) => Reply::Scope(Box::new(named::add(admin, request).await?)),
-        Command::ScopeList => Reply::Scopes(named::list(admin)?),
-        Command::ScopeShow(name) => Reply::Scope(Box::new(named::show(admin, &name)?)),
+        Command::ScopeList => Reply::Scopes(named::list(admin).await?),
+        Command::ScopeShow(name) => Reply::Scope(Box::new(named::show(admin, &name).await?)),
         Command::ScopeUpdate(request) => Reply::Scope(Box::new(named::update(admin, request).await?)),
         Command::ScopeRemove(name) => Reply::ScopeRemoved(named::remove::<ScopeMetadata>(admin, name).await?),
         Command::GroupAdd(request) => Reply::Group(Box::new(named::add(admin, request).await?)),
-        Command::GroupList => Reply::Groups(named::list(admin)?),
-        Command::GroupShow(name) => Reply::Group(Box::new(named::show(admin, &name)?)),
+        Command::GroupList => Reply::Groups(named::list(admin).await?),
+        Command::GroupShow(name) => Reply::Group(Box::new(named::show(admin, &name).await?)),
         Command::GroupUpdate(request) => Reply::Group(Box::new(named::update(admin, request).await?)),
         Command::GroupRemove(name) => Reply::GroupRemoved(named::remove::<GroupMetadata>(admin, name).await?),
         Command::ClientAdd(request) => client_reply(clients::add(admin, *request).await?),
-        Command::ClientShow(client_id) => client_reply(clients::show(admin, &client_id)?),
+        Command::ClientShow(client_id) => client_reply(clients::show(admin, &client_id).await?),
         Command::ClientUpdate(request) => client_reply(clients::update(admin, *request).await?),
         Command::ClientRemove(client_id) => Reply::ClientRemoved(clients::remove(admin, client_id).await?),
         Command::ClientRotateSecret(request) => client_reply(clients::rotate_secret(admin, request).await?),
@@ -74,17 +74,17 @@ async fn dispatch(admin: Admin<'_>, command: Command) -> AdminResult<Reply> {
             client_reply(clients::set_enabled(admin, client_id, false).await?)
         }
         Command::ApiKeyAdd(client_id) => Reply::ApiKey(api_key::add(admin, client_id).await?),
-        Command::ApiKeyList(client_id) => Reply::ApiKeys(api_key::list(admin, &client_id)?),
+        Command::ApiKeyList(client_id) => Reply::ApiKeys(api_key::list(admin, &client_id).await?),
         Command::ApiKeyRevoke(which) => Reply::ApiKeyRevoked(api_key::revoke(admin, which).await?),
         Command::RegistrationTokenAdd(request) => {
             Reply::RegistrationToken(registration_token::add(admin, request).await?)
         }
-        Command::RegistrationTokenList => Reply::RegistrationTokens(registration_token::list(admin)?),
+        Command::RegistrationTokenList => Reply::RegistrationTokens(registration_token::list(admin).await?),
         Command::RegistrationTokenRemove(id) => {
             Reply::RegistrationTokenRemoved(registration_token::remove(admin, id).await?)
         }
         Command::UserAdd(request) => user_reply(user::add(admin, *request).await?),
-        Command::UserShow(who) => user_reply(user::show(admin, &who)?),
+        Command::UserShow(who) => user_reply(user::show(admin, &who).await?),
         Command::UserUpdate(request) => user_reply(user::update(admin, *request).await?),
         Command::UserRemove(who) => {
             let view = user::remove(admin, who).await?;
@@ -97,28 +97,30 @@ async fn dispatch(admin: Admin<'_>, command: Command) -> AdminResult<Reply> {
         Command::UserUnlink(request) => user_reply(user::unlink(admin, request).await?),
         Command::UserInvite(request) => Reply::UserLink(user::invite(admin, request).await?),
         Command::UserReset(request) => Reply::UserLink(user::reset(admin, request).await?),
-        Command::UserFactors(who) => Reply::UserFactors(user::factors(admin, &who)?),
+        Command::UserFactors(who) => Reply::UserFactors(user::factors(admin, &who).await?),
         Command::UserResetFactors(who) => Reply::UserFactors(user::reset_factors(admin, who).await?),
         Command::UserLock(who) => Reply::UserLocked(user::lock(admin, who).await?),
         Command::ProviderAdd(request) => provider_reply(provider::add(admin, *request).await?),
-        Command::ProviderList => Reply::Providers(provider::list(admin)?),
-        Command::ProviderShow(id) => provider_reply(provider::show(admin, &id)?),
+        Command::ProviderList => Reply::Providers(provider::list(admin).await?),
+        Command::ProviderShow(id) => provider_reply(provider::show(admin, &id).await?),
         Command::ProviderUpdate(request) => provider_reply(provider::update(admin, *request).await?),
         Command::ProviderTest(id) => Reply::ProviderReport(provider::examine::examine(admin, &id).await?),
         Command::ProviderRemove(id) => Reply::ProviderRemoved(provider::remove(admin, id).await?),
         Command::ApiAdd(request) => api_reply(api::add(admin, *request).await?),
-        Command::ApiList => Reply::Apis(api::list(admin)?),
-        Command::ApiShow(id) => api_reply(api::show(admin, &id)?),
+        Command::ApiList => Reply::Apis(api::list(admin).await?),
+        Command::ApiShow(id) => api_reply(api::show(admin, &id).await?),
         Command::ApiUpdate(request) => api_reply(api::update(admin, *request).await?),
         Command::ApiRemove(id) => Reply::ApiRemoved(api::remove(admin, id).await?),
-        Command::KeyList => Reply::Keys(key::list(admin)?),
+        Command::KeyList => Reply::Keys(key::list(admin).await?),
         Command::KeyRotate(request) => Reply::Key(key::rotate(admin, request).await?),
         Command::KeyRetire(kid) => Reply::Key(key::retire(admin, kid).await?),
         Command::KeyImport(request) => Reply::Key(key::import(admin, request).await?),
-        Command::SessionList(who) => Reply::Sessions(session::list(admin, &who)?),
+        Command::SessionList(who) => Reply::Sessions(session::list(admin, &who).await?),
         Command::SessionRevoke(request) => Reply::Revoked(session::revoke(admin, request).await?),
         Command::MailTest(to) => Reply::MailTested(mail::test(admin, to).await?),
-        Command::InstallationState => Reply::InstallationState(installation::installation_state(admin)?),
+        Command::InstallationState => {
+            Reply::InstallationState(installation::installation_state(admin).await?)
+        }
         Command::DatabaseSize => Reply::DatabaseSize(compact::measure(admin)),
         Command::Compact => Reply::Compacted(compact::compact(admin).await?),
         Command::SetIssuer(issuer) => Reply::Issuer(installation::set_issuer(admin, issuer).await?),

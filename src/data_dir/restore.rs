@@ -111,7 +111,7 @@ pub fn restore(
         &Schema::CURRENT,
         progress,
     )?;
-    Catalog::load(&store, &sealer)?;
+    Catalog::load_blocking(&store, &sealer)?;
     store.close();
     let key_path = directory.join(MASTER_KEY);
     let is_key_new = !data_dir::is_there(&key_path)?;

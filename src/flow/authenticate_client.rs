@@ -146,7 +146,8 @@ pub async fn authenticate_api_key(
     let client = or_refuse!(client_auth::authenticate_api_key(presented, client));
     let last_use = core
         .store
-        .read_blocking(|snapshot| API_KEY_USES.get(snapshot, &id))?;
+        .read(|snapshot| API_KEY_USES.get(snapshot, &id))
+        .await?;
     if last_use.is_none_or(|last_use| now.since(last_use.last_used_at) >= RECORD_INTERVAL) {
         let this_use = ApiKeyUse { last_used_at: now };
         core.store

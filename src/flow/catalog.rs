@@ -17,19 +17,20 @@ use crate::jose::jwt::Encoder;
 use crate::jose::keyring::{KeyState, Keyring};
 use crate::oauth::access_token::AccessTokenTyp;
 use crate::oauth::client::GrantType;
-use crate::oauth::group::Groups;
+use crate::oauth::group::{Group, Groups};
 use crate::oauth::login::ResolvedPurpose;
 use crate::oauth::openid::claims::UserClaims;
 use crate::oauth::refresh_keys::RefreshKeys;
-use crate::oauth::registered_scope::RegisteredScopes;
+use crate::oauth::registered_scope::{RegisteredScope, RegisteredScopes};
 use crate::oauth::resource::Apis;
 use crate::oauth::scope::Scope;
 use crate::oauth::{Api, Client};
 use crate::seal::Sealer;
 use crate::secret::{ApiKey, Digest};
-use crate::store::Store;
-use crate::store::records::KeyLifecycle;
+use crate::store::engine::Snapshot;
+use crate::store::records::{KeyLifecycle, RefreshKeyRecord, SigningKeyRecord};
 use crate::store::tables::{APIS, CLIENTS, GROUPS, PROVIDERS, REFRESH_KEYS, SCOPES, SIGNING_KEYS};
+use crate::store::{Store, StoreError};
 
 /// `typ` of ID tokens.
 pub const ID_TOKEN_TYP: &str = AccessTokenTyp::Jwt.as_str();
@@ -58,24 +59,56 @@ pub struct Catalog {
     reopenings: u64,
 }
 
+/// The stored rows of one moment.
+struct Rows {
+    clients: Vec<(String, Client)>,
+    apis: Vec<(String, Api)>,
+    scopes: Vec<(String, RegisteredScope)>,
+    groups: Vec<(String, Group)>,
+    providers: Vec<(String, Provider)>,
+    signing_keys: Vec<(String, SigningKeyRecord)>,
+    refresh_keys: Vec<(u32, RefreshKeyRecord)>,
+}
+
+impl Rows {
+    fn read(snapshot: &dyn Snapshot) -> Result<Self, StoreError> {
+        Ok(Self {
+            clients: CLIENTS.scan(snapshot, .., usize::MAX)?,
+            apis: APIS.scan(snapshot, .., usize::MAX)?,
+            scopes: SCOPES.scan(snapshot, .., usize::MAX)?,
+            groups: GROUPS.scan(snapshot, .., usize::MAX)?,
+            providers: PROVIDERS.scan(snapshot, .., usize::MAX)?,
+            signing_keys: SIGNING_KEYS.scan(snapshot, .., usize::MAX)?,
+            refresh_keys: REFRESH_KEYS.scan(snapshot, .., usize::MAX)?,
+        })
+    }
+}
+
 impl Catalog {
     /// Reads all of them from the store.
-    pub fn load(store: &Store, sealer: &Sealer) -> Result<Self, OpenError> {
+    pub async fn load(store: &Store, sealer: &Sealer) -> Result<Self, OpenError> {
         let reopenings = store.reopenings();
-        let (clients, apis, scopes, groups, providers, records, refresh_keys) =
-            store.read_blocking(|snapshot| {
-                Ok((
-                    CLIENTS.scan(snapshot, .., usize::MAX)?,
-                    APIS.scan(snapshot, .., usize::MAX)?,
-                    SCOPES.scan(snapshot, .., usize::MAX)?,
-                    GROUPS.scan(snapshot, .., usize::MAX)?,
-                    PROVIDERS.scan(snapshot, .., usize::MAX)?,
-                    SIGNING_KEYS.scan(snapshot, .., usize::MAX)?,
-                    REFRESH_KEYS.scan(snapshot, .., usize::MAX)?,
-                ))
-            })?;
+        Self::new(store.read(Rows::read).await?, sealer, reopenings)
+    }
+
+    /// Like [`Catalog::load`], for callers that may block.
+    pub fn load_blocking(store: &Store, sealer: &Sealer) -> Result<Self, OpenError> {
+        let reopenings = store.reopenings();
+        Self::new(store.read_blocking(Rows::read)?, sealer, reopenings)
+    }
+
+    fn new(rows: Rows, sealer: &Sealer, reopenings: u64) -> Result<Self, OpenError> {
+        let Rows {
+            clients,
+            apis,
+            scopes,
+            groups,
+            providers,
+            signing_keys,
+            refresh_keys,
+        } = rows;
         let mut keys = Vec::new();
-        for (kid, record) in records {
+        for (kid, record) in signing_keys {
             let state = match record.standing {
                 KeyLifecycle::Announced { .. } => KeyState::Announced,
                 KeyLifecycle::Active { .. } => KeyState::Active,
@@ -184,10 +217,11 @@ impl Catalog {
     }
 
     /// A copy of this catalog, without the clients `client_ids` and with `clients`. The other records are shared, so the copy
-    /// takes far less time than to read them again.
+    /// takes far less time than to read them again. `reopenings` is the count before `clients` were read.
     #[must_use]
-    pub(super) fn with_changed(&self, client_ids: &[String], clients: Vec<Client>) -> Self {
+    pub(super) fn with_changed(&self, client_ids: &[String], clients: Vec<Client>, reopenings: u64) -> Self {
         let mut catalog = self.clone();
+        catalog.reopenings = catalog.reopenings.min(reopenings);
         for client_id in client_ids {
             catalog.remove(client_id);
         }

@@ -110,9 +110,9 @@ impl ClientLookup {
     }
 
     /// Updates the catalog after the commit of [`ClientLookup::store`].
-    pub(in crate::flow) fn publish(&self, core: &Core) -> Result<(), StoreError> {
+    pub(in crate::flow) async fn publish(&self, core: &Core) -> Result<(), StoreError> {
         match &self.documented {
-            Some(documented) => publish(core, &documented.client.client_id),
+            Some(documented) => publish(core, &documented.client.client_id).await,
             None => Ok(()),
         }
     }
@@ -160,7 +160,8 @@ pub(in crate::flow) async fn find_client(
     };
     let stored = core
         .store
-        .read_blocking(|snapshot| CLIENTS.get(snapshot, client_id))?;
+        .read(|snapshot| CLIENTS.get(snapshot, client_id))
+        .await?;
     if stored
         .as_ref()
         .is_some_and(|client| !has_metadata_document(client))
@@ -239,7 +240,8 @@ pub(in crate::flow) async fn renew_client(
     };
     let stored = core
         .store
-        .read_blocking(|snapshot| CLIENTS.get(snapshot, client_id))?;
+        .read(|snapshot| CLIENTS.get(snapshot, client_id))
+        .await?;
     let Some(stored) = stored.filter(has_metadata_document) else {
         return Ok(());
     };
@@ -255,7 +257,7 @@ pub(in crate::flow) async fn renew_client(
             Ok(())
         })
         .await?;
-    Ok(publish(core, client_id)?)
+    Ok(publish(core, client_id).await?)
 }
 
 fn is_use_due(client: &Client, now: Timestamp) -> bool {
@@ -279,16 +281,17 @@ pub(in crate::flow) async fn record_use(core: &Core, client: &Client, now: Times
             Ok(())
         })
         .await?;
-    Ok(publish(core, &client.client_id)?)
+    Ok(publish(core, &client.client_id).await?)
 }
 
 /// Reads the stored record into the catalog, unless the catalog has it already.
-fn publish(core: &Core, client_id: &str) -> Result<(), StoreError> {
+async fn publish(core: &Core, client_id: &str) -> Result<(), StoreError> {
     let catalog = core.catalog();
     let before = catalog.client(client_id);
     let Some(stored) = core
         .store
-        .read_blocking(|snapshot| CLIENTS.get(snapshot, client_id))?
+        .read(|snapshot| CLIENTS.get(snapshot, client_id))
+        .await?
     else {
         return Ok(());
     };
@@ -296,7 +299,7 @@ fn publish(core: &Core, client_id: &str) -> Result<(), StoreError> {
     if before.is_some_and(|before| **before == after) {
         return Ok(());
     }
-    core.reload_clients(slice::from_ref(&after.client_id))?;
+    core.reload_clients(slice::from_ref(&after.client_id)).await?;
     if before.is_none_or(|before| before.metadata != after.metadata) {
         audit::record(&Event::ClientDocumentStored { client_id });
     }
@@ -324,7 +327,7 @@ mod tests {
             let row = client.clone();
             let put = move |tx: &mut dyn Tx| CLIENTS.put(tx, ID, &row);
             core.store.write("test_store", put).await.unwrap();
-            publish(&core, ID).unwrap();
+            publish(&core, ID).await.unwrap();
             assert_eq!(core.catalog().client(ID).unwrap().display_name(), name);
         }
     }

@@ -20,20 +20,22 @@ const WRITE_INTERVAL: Duration = Duration::from_hours(1);
 /// The stored watermark, or else the time at which the newest key was made.
 ///
 /// A watermark ahead of `now` does not count: the clock was wrong when it was stored.
-pub fn read(core: &Core, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
-    core.store.read_blocking(|snapshot| {
-        if let Some(stored) = stored(snapshot)?.filter(|stored| !stored.is_ahead_of(now)) {
-            return Ok(Some(stored.min(now)));
-        }
-        let keys = SIGNING_KEYS.scan(snapshot, .., usize::MAX)?;
-        let made = keys.into_iter().map(|(_, key)| key.created_at);
-        Ok(made.filter(|at| *at < now - SETTLED).max())
-    })
+pub async fn read(core: &Core, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
+    core.store
+        .read(|snapshot| {
+            if let Some(stored) = stored(snapshot)?.filter(|stored| !stored.is_ahead_of(now)) {
+                return Ok(Some(stored.min(now)));
+            }
+            let keys = SIGNING_KEYS.scan(snapshot, .., usize::MAX)?;
+            let made = keys.into_iter().map(|(_, key)| key.created_at);
+            Ok(made.filter(|at| *at < now - SETTLED).max())
+        })
+        .await
 }
 
 /// Stores the time, once an hour. Housekeeping calls this if it believes the clock.
 pub async fn advance(core: &Core, now: Timestamp) -> Result<(), StoreError> {
-    let stored = core.store.read_blocking(stored)?;
+    let stored = core.store.read(stored).await?;
     let is_due = stored.is_none_or(|stored| stored.is_ahead_of(now) || now.since(stored) >= WRITE_INTERVAL);
     // A clock before this date is wrong.
     if !is_due || now < EARLIEST {
@@ -72,10 +74,10 @@ mod tests {
         assert_eq!(transactions() - before, 3);
         let last = EARLIEST + 2 * 60 * MINUTE;
         for later in [last, last + MINUTE, last + YEAR] {
-            assert_eq!(read(&core, later).unwrap(), Some(last));
+            assert_eq!(read(&core, later).await.unwrap(), Some(last));
         }
         // The clock was put back by as much as a right one may be.
-        assert_eq!(read(&core, last - MINUTE).unwrap(), Some(last - MINUTE));
+        assert_eq!(read(&core, last - MINUTE).await.unwrap(), Some(last - MINUTE));
     }
 
     #[tokio::test]
@@ -87,18 +89,18 @@ mod tests {
         rotate_keys::rotate(&core, Algorithm::EdDsa, true).await.unwrap();
         advance(&core, ahead).await.unwrap();
         assert_eq!(
-            read(&core, now).unwrap(),
+            read(&core, now).await.unwrap(),
             None,
             "the key may be of the same wrong clock"
         );
         assert_eq!(
-            read(&core, soon).unwrap(),
+            read(&core, soon).await.unwrap(),
             Some(now),
             "the key is all that is known"
         );
         advance(&core, soon).await.unwrap();
         // A machine without a battery is in 1970 for a while.
         advance(&core, Timestamp::from_seconds(0)).await.unwrap();
-        assert_eq!(read(&core, ahead).unwrap(), Some(soon));
+        assert_eq!(read(&core, ahead).await.unwrap(), Some(soon));
     }
 }

@@ -51,31 +51,33 @@ pub struct DueEntries {
 
 /// At most `limit` rows that are due. A row that is further ahead than any pause was stored while the clock was wrong,
 /// and is due as well.
-pub fn due_entries(core: &Core, now: Timestamp, limit: usize) -> Result<DueEntries, StoreError> {
-    core.store.read_blocking(|snapshot| {
-        let key_of = |second: u32| {
-            let mut key = Vec::new();
-            (second, Uuid::nil()).encode(&mut key);
-            key
-        };
-        let far = due(now + 2 * LONGEST_PAUSE);
-        let next = key_of(due(now).saturating_add(1));
-        let mut keys = keys(snapshot, Bound::Unbounded, Bound::Excluded(&next), limit)?;
-        let rest = limit.saturating_sub(keys.len());
-        keys.extend(self::keys(
-            snapshot,
-            Bound::Included(&key_of(far)),
-            Bound::Unbounded,
-            rest,
-        )?);
-        let first = self::keys(snapshot, Bound::Included(&next), Bound::Unbounded, 1)?;
-        Ok(DueEntries {
-            entries: rows(snapshot, keys)?,
-            next: first
-                .first()
-                .map(|(second, _)| Timestamp::from_seconds((*second).into())),
+pub async fn due_entries(core: &Core, now: Timestamp, limit: usize) -> Result<DueEntries, StoreError> {
+    core.store
+        .read(|snapshot| {
+            let key_of = |second: u32| {
+                let mut key = Vec::new();
+                (second, Uuid::nil()).encode(&mut key);
+                key
+            };
+            let far = due(now + 2 * LONGEST_PAUSE);
+            let next = key_of(due(now).saturating_add(1));
+            let mut keys = keys(snapshot, Bound::Unbounded, Bound::Excluded(&next), limit)?;
+            let rest = limit.saturating_sub(keys.len());
+            keys.extend(self::keys(
+                snapshot,
+                Bound::Included(&key_of(far)),
+                Bound::Unbounded,
+                rest,
+            )?);
+            let first = self::keys(snapshot, Bound::Included(&next), Bound::Unbounded, 1)?;
+            Ok(DueEntries {
+                entries: rows(snapshot, keys)?,
+                next: first
+                    .first()
+                    .map(|(second, _)| Timestamp::from_seconds((*second).into())),
+            })
         })
-    })
+        .await
 }
 
 /// At most `limit` rows after a key, in the order of their next attempts.
@@ -196,9 +198,9 @@ pub async fn apply_updates(core: &Core, updates: Vec<OutboxUpdate>) -> Result<()
         .await
 }
 
-/// How many messages wait, and since when the oldest.
+/// How many messages wait, and since when the oldest. Blocks.
 pub fn queue(core: &Core) -> Result<(u64, Option<Timestamp>), StoreError> {
-    core.store.read_blocking(|snapshot| {
+    core.store.stream(|snapshot| {
         let keys = keys(snapshot, Bound::Unbounded, Bound::Unbounded, usize::MAX)?;
         let oldest = keys.iter().map(|(_, id)| Timestamp::of_id(*id)).min();
         Ok((u64::try_from(keys.len()).unwrap_or(u64::MAX), oldest))
@@ -257,18 +259,19 @@ mod tests {
         core.store.write("test", move |tx| drawn.put(tx)).await.unwrap();
     }
 
-    fn due_at(core: &Core, now: Timestamp) -> usize {
-        due_entries(core, now, 100).unwrap().entries.len()
+    async fn due_at(core: &Core, now: Timestamp) -> usize {
+        due_entries(core, now, 100).await.unwrap().entries.len()
     }
 
     #[tokio::test]
     async fn a_mail_is_due_at_its_time_and_opened_by_its_id() {
         let core = core();
         queue_mail(&core, START + Duration::from_mins(1)).await;
-        let early = due_entries(&core, START, 100).unwrap();
+        let early = due_entries(&core, START, 100).await.unwrap();
         assert!(early.entries.is_empty());
         assert_eq!(early.next, Some(START + Duration::from_mins(1)));
         let found = due_entries(&core, START + Duration::from_mins(1), 100)
+            .await
             .unwrap()
             .entries
             .remove(0);
@@ -281,9 +284,9 @@ mod tests {
     async fn a_clock_that_jumped_delays_no_mail_for_longer_than_a_pause() {
         let core = core();
         queue_mail(&core, START + Duration::from_hours(24 * 365)).await;
-        assert_eq!(due_at(&core, START), 1);
+        assert_eq!(due_at(&core, START).await, 1);
         queue_mail(&core, START + Duration::from_mins(30)).await;
-        assert_eq!(due_at(&core, START), 1);
+        assert_eq!(due_at(&core, START).await, 1);
     }
 
     #[tokio::test]
@@ -296,7 +299,7 @@ mod tests {
             .store
             .write("test", move |tx| tx.put(OUTBOX.id(), &key, b"\xffjunk"));
         put.await.unwrap();
-        let found = due_entries(&core, START, 100).unwrap().entries;
+        let found = due_entries(&core, START, 100).await.unwrap().entries;
         assert_eq!(
             found.iter().map(|due| due.entry.is_some()).collect::<Vec<_>>(),
             [false, true]
@@ -317,13 +320,13 @@ mod tests {
         let mut now = START;
         let mut pauses = Vec::new();
         loop {
-            let found = due_entries(&core, now, 1).unwrap().entries.remove(0);
+            let found = due_entries(&core, now, 1).await.unwrap().entries.remove(0);
             let entry = found.entry.unwrap();
             let Some(update) = retry(&core.random, found.key, &entry, "421".to_owned(), now) else {
                 break;
             };
             apply_updates(&core, vec![update]).await.unwrap();
-            let next = due_entries(&core, now, 1).unwrap().next.unwrap();
+            let next = due_entries(&core, now, 1).await.unwrap().next.unwrap();
             pauses.push(next.since(now).as_secs());
             now = next;
         }

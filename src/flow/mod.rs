@@ -67,6 +67,7 @@ use crate::oauth::{Policy, Refusal};
 use crate::password::{NotComputed, OutOfMemory, PasswordPool};
 use crate::random::Random;
 use crate::seal::Sealer;
+use crate::store::engine::Snapshot;
 use crate::store::tables::{APIS, CLIENTS};
 use crate::store::{Store, StoreError};
 
@@ -151,7 +152,9 @@ pub struct Core {
     /// Scope values that clients ask for and that do not exist.
     pub unknown_scopes: UnknownScopes,
     catalog: Arc<ArcSwap<Catalog>>,
-    reload_lock: Mutex<()>,
+    /// One reload at a time: if two ran at once, the older picture could replace the newer one.
+    reload_lock: tokio::sync::Mutex<()>,
+    catch_up_lock: Mutex<()>,
     /// Notified after a commit that put a message into the outbox.
     pub outbox_filled: Notify,
     /// Who waits for the result of a message.
@@ -174,7 +177,7 @@ impl Core {
         policy: Policy,
         passwords: PasswordPool,
     ) -> Result<Self, OpenError> {
-        let catalog = ArcSwap::from_pointee(Catalog::load(&store, &sealer)?);
+        let catalog = ArcSwap::from_pointee(Catalog::load_blocking(&store, &sealer)?);
         let upstreams = Upstreams::new(&OutboundPolicy::default(), &random)?;
         Ok(Self {
             upstreams,
@@ -188,7 +191,8 @@ impl Core {
             policy: Arc::new(policy),
             passwords,
             catalog: Arc::new(catalog),
-            reload_lock: Mutex::new(()),
+            reload_lock: tokio::sync::Mutex::default(),
+            catch_up_lock: Mutex::default(),
             outbox_filled: Notify::new(),
             delivery_waiters: DeliveryWaiters::default(),
             pending_answers: PendingAnswers::default(),
@@ -223,17 +227,20 @@ impl Core {
     }
 
     /// Reads clients, providers and keys again, after an administrator changed some.
-    pub fn reload_catalog(&self) -> Result<(), OpenError> {
-        self.reload(|_| true)
+    pub async fn reload_catalog(&self) -> Result<(), OpenError> {
+        let _one_at_a_time = self.reload_lock.lock().await;
+        let read = Catalog::load(&self.store, &self.sealer).await?;
+        self.catalog.store(Arc::new(read));
+        Ok(())
     }
 
     /// Reads them again after a write, even if it failed or changed nothing: a write that failed may be on the disk,
     /// and so may an earlier one.
-    pub fn reload_after<T, E>(&self, written: Result<T, StoreError>) -> Result<T, E>
+    pub async fn reload_after<T, E>(&self, written: Result<T, StoreError>) -> Result<T, E>
     where
         E: From<StoreError> + From<OpenError>,
     {
-        let reloaded = self.reload_catalog();
+        let reloaded = self.reload_catalog().await;
         let written = written?;
         reloaded?;
         Ok(written)
@@ -241,15 +248,17 @@ impl Core {
 
     /// Reads these clients again after a write, even after a failed one. The other clients are not read again. If one
     /// was removed, the APIs are read too, because they forget it.
-    pub fn reload_clients(&self, client_ids: &[String]) -> Result<(), StoreError> {
-        let _one_at_a_time = self.reload_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let (clients, apis) = self.store.read_blocking(|snapshot| {
+    pub async fn reload_clients(&self, client_ids: &[String]) -> Result<(), StoreError> {
+        let _one_at_a_time = self.reload_lock.lock().await;
+        let reopenings = self.store.reopenings();
+        let read = self.store.read(|snapshot| {
             let rows = client_ids.iter().map(|id| CLIENTS.get(snapshot, id));
             let clients: Vec<_> = rows.filter_map(Result::transpose).collect::<Result<_, _>>()?;
             let apis = (clients.len() < client_ids.len()).then(|| APIS.scan(snapshot, .., usize::MAX));
             Ok((clients, apis.transpose()?))
-        })?;
-        let mut with_them = self.catalog.load().with_changed(client_ids, clients);
+        });
+        let (clients, apis) = read.await?;
+        let mut with_them = self.catalog.load().with_changed(client_ids, clients, reopenings);
         if let Some(apis) = apis {
             with_them.set_apis(apis);
         }
@@ -257,12 +266,23 @@ impl Core {
         Ok(())
     }
 
+    /// Runs [`Store::stream`] on a thread that may block. `name` is in the error if `look` panics.
+    pub async fn stream<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        look: impl FnOnce(&dyn Snapshot) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let store = self.store.clone();
+        let looked = tokio::task::spawn_blocking(move || store.stream(look)).await;
+        looked.unwrap_or(Err(StoreError::Panicked(name)))
+    }
+
     /// Reads them again if the store was reopened since they were read.
     fn catch_up(&self) {
         if self.catalog.load().is_of(&self.store) {
             return;
         }
-        match self.reload(|core| !core.catalog.load().is_of(&core.store)) {
+        match self.reload_reopened() {
             Ok(()) => {}
             // The store logs its own outage.
             Err(OpenError::Store(error)) if error.is_outage() => {}
@@ -270,13 +290,16 @@ impl Core {
         }
     }
 
-    /// One reload at a time: if two ran at once, the older picture could replace the newer one.
-    fn reload(&self, is_needed: fn(&Self) -> bool) -> Result<(), OpenError> {
-        let _one_at_a_time = self.reload_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        if is_needed(self) {
-            let read = Catalog::load(&self.store, &self.sealer)?;
-            self.catalog.store(Arc::new(read));
+    /// Does not wait for a reload that is under way. If that one ends first, its catalog stays.
+    fn reload_reopened(&self) -> Result<(), OpenError> {
+        let _one_at_a_time = self.catch_up_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let before = self.catalog.load_full();
+            if before.is_of(&self.store) {
+                return Ok(());
+            }
+            let read = Catalog::load_blocking(&self.store, &self.sealer)?;
+            self.catalog.compare_and_swap(&before, Arc::new(read));
         }
-        Ok(())
     }
 }

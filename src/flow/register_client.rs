@@ -137,7 +137,8 @@ pub async fn register(
     });
     or_refuse!(
         core.store
-            .read_blocking(|snapshot| check_initial_token(snapshot, token.as_ref(), now))?
+            .read(|snapshot| check_initial_token(snapshot, token.as_ref(), now))
+            .await?
     );
     let requested = or_refuse!(RequestedMetadata::parse(body));
     let registered = |client: &&Arc<Client>| client.registration.is_some();
@@ -169,7 +170,7 @@ pub async fn register(
             Ok(Ok(()))
         })
         .await;
-    let reloaded = core.reload_clients(slice::from_ref(&client.client_id));
+    let reloaded = core.reload_clients(slice::from_ref(&client.client_id)).await;
     or_refuse!(written?);
     reloaded?;
     audit::record(&Event::ClientRegistered {
@@ -223,7 +224,7 @@ fn authorized(
 }
 
 /// The registration of a client (RFC 7592 section 2.1).
-pub fn read(
+pub async fn read(
     core: &Core,
     client_id: &str,
     access_token: Secret<RegistrationAccessToken>,
@@ -231,7 +232,8 @@ pub fn read(
     let digest = access_token.digest();
     let client = core
         .store
-        .read_blocking(|snapshot| authorized(snapshot, client_id, &digest))?;
+        .read(|snapshot| authorized(snapshot, client_id, &digest))
+        .await?;
     Ok(client.map(|client| ClientInformation {
         client,
         client_secret: None,
@@ -252,7 +254,8 @@ pub async fn change(
     let digest = access_token.digest();
     let before = core
         .store
-        .read_blocking(|snapshot| authorized(snapshot, client_id, &digest))?;
+        .read(|snapshot| authorized(snapshot, client_id, &digest))
+        .await?;
     let before = or_refuse!(before);
     let (requested, named_secret) = or_refuse!(RequestedMetadata::parse_change(body, client_id));
     if named_secret.is_some_and(|secret| !before.accepts_secret(&Digest::of(secret.as_bytes()), now)) {
@@ -279,7 +282,7 @@ pub async fn change(
             Ok(Ok(client))
         })
         .await;
-    let reloaded = core.reload_clients(&[client_id.to_owned()]);
+    let reloaded = core.reload_clients(&[client_id.to_owned()]).await;
     let client = or_refuse!(written?);
     reloaded?;
     audit::record(&Event::ClientRegistrationChanged { client_id, from });
@@ -316,7 +319,7 @@ pub async fn remove(
             CLIENTS.put(tx, &id, &client).map(Ok)
         })
         .await;
-    let reloaded = core.reload_clients(&[client_id.to_owned()]);
+    let reloaded = core.reload_clients(&[client_id.to_owned()]).await;
     or_refuse!(written?);
     reloaded?;
     audit::record(&Event::ClientRegistrationRemoved {

@@ -70,7 +70,7 @@ pub(super) async fn remove_unused_clients(core: &Core, now: Timestamp) -> Result
             Ok(removed)
         })
         .await;
-    let reloaded = core.reload_clients(&ids);
+    let reloaded = core.reload_clients(&ids).await;
     for client_id in &removed? {
         audit::record(&Event::ClientRegistrationRemoved {
             client_id,

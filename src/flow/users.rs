@@ -41,8 +41,8 @@ pub fn remove_user(tx: &mut dyn Tx, user: &User, now: Timestamp) -> Result<(), S
 }
 
 /// The user with this UUID.
-pub fn find(core: &Core, uuid: Uuid) -> Result<Option<User>, Failure> {
-    Ok(core.store.read_blocking(|snapshot| USERS.get(snapshot, &uuid))?)
+pub async fn find(core: &Core, uuid: Uuid) -> Result<Option<User>, Failure> {
+    Ok(core.store.read(|snapshot| USERS.get(snapshot, &uuid)).await?)
 }
 
 /// Ends every session, live or not, and every refresh family of a user, and the memory of browsers that need no second step.

@@ -169,7 +169,7 @@ async fn watch_space(app: Arc<App>) {
 async fn housekeeping(app: Arc<App>) {
     let core = &app.core;
     let now = core.clock.now();
-    let watermark = clock_watermark::read(core, now).unwrap_or_else(|error| {
+    let watermark = clock_watermark::read(core, now).await.unwrap_or_else(|error| {
         tracing::error!(%error, "the clock watermark was not read");
         None
     });

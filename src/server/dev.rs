@@ -156,9 +156,9 @@ mod tests {
                 .len(),
             1
         );
-        let dana = user::show(admin, USER).unwrap();
+        let dana = user::show(admin, USER).await.unwrap();
         assert!(dana.email_verified && dana.phone_number_verified);
         assert_eq!(dana.claims.len(), 14);
-        assert!(client::show(admin, CLIENT).unwrap().redirect_uris[0].ends_with("/dev/callback"));
+        assert!(client::show(admin, CLIENT).await.unwrap().redirect_uris[0].ends_with("/dev/callback"));
     }
 }

@@ -134,7 +134,7 @@ impl MailSender {
         let core = &self.app.core;
         while !self.is_stopping() {
             let now = core.clock.now();
-            let due = due_entries(core, now, BATCH)?;
+            let due = due_entries(core, now, BATCH).await?;
             if due.entries.is_empty() {
                 let next = due.next.map_or(LONGEST_WAIT, |next| next.since(now));
                 return Ok(next.clamp(Duration::from_secs(1), LONGEST_WAIT));

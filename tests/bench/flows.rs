@@ -105,7 +105,7 @@ impl Bench {
             .build()
             .unwrap();
         runtime.block_on(rotate_keys::ensure_keys(&core)).unwrap();
-        core.reload_catalog().unwrap();
+        runtime.block_on(core.reload_catalog()).unwrap();
         let basic = (
             "bench".to_owned(),
             zeroize::Zeroizing::new(CLIENT_SECRET.to_owned()),

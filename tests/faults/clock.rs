@@ -212,11 +212,11 @@ async fn what_was_issued_while_the_clock_was_ahead_has_expired_and_refresh_token
     // Not for good: it may be now that the clock is wrong.
     assert_eq!(sweep_all(&server).await, 0);
 
-    let outlasting = || installation_state(server.admin()).unwrap().outlasting;
-    assert_eq!(outlasting(), 1);
+    let outlasting = async || installation_state(server.admin()).await.unwrap().outlasting;
+    assert_eq!(outlasting().await, 1);
     let next = acme.refresh(tokens.refresh_token()).await.tokens();
     assert!(acme.is_welcome(&next).await);
-    assert_eq!(outlasting(), 0);
+    assert_eq!(outlasting().await, 0);
     server.advance(90 * 86_400);
     assert_eq!(acme.refresh(next.refresh_token()).await.error(), "invalid_grant");
 }

@@ -321,7 +321,7 @@ impl Server {
             })
             .await
             .unwrap();
-        core.reload_catalog().unwrap();
+        core.reload_catalog().await.unwrap();
     }
 
     /// Registers a provider as an administrator would.

@@ -541,7 +541,7 @@ async fn an_invited_person_creates_an_account_in_the_groups_of_the_invitation() 
     let done = browser.submit(&form).await;
     assert_eq!(done.location(), "https://acme.example");
     let code = acme.code(&browser).await;
-    let user = user::show(server.admin(), "frank@example.com").unwrap();
+    let user = user::show(server.admin(), "frank@example.com").await.unwrap();
     assert_eq!(
         (user.groups, user.email_verified),
         (["staff".to_owned()].into(), true)
@@ -781,7 +781,7 @@ async fn a_person_who_began_as_an_anonymous_user_signs_up_and_keeps_the_sub() {
         acme.refresh(before.refresh_token()).await.error(),
         "invalid_grant"
     );
-    let user = user::show(server.admin(), "hanna@example.com").unwrap();
+    let user = user::show(server.admin(), "hanna@example.com").await.unwrap();
     assert_eq!((user.source.as_str(), user.email_verified), ("LOCAL", true));
 }
 
@@ -793,7 +793,7 @@ async fn a_sign_up_link_that_another_browser_opens_does_not_become_the_account_o
     let victim = server.browser();
     let page = victim.visit(&server.mail().await.link()).await;
     assert_eq!(choose(&page, NEW).await.page(), "/account");
-    let user = user::show(server.admin(), "hanna@example.com").unwrap();
+    let user = user::show(server.admin(), "hanna@example.com").await.unwrap();
     assert_ne!(user.uuid.to_string(), before.0["uuid"].as_str().unwrap());
     let after = acme.refresh(before.refresh_token()).await.tokens();
     assert_eq!(after.0["user_type"], "anonymous");

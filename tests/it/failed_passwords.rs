@@ -197,7 +197,7 @@ async fn an_operator_resets_the_count_with_or_without_a_new_password() {
     };
     at_limit().await;
     assert!(!gets_in(&alice.password).await);
-    let shown = user::show(server.admin(), ALICE).unwrap();
+    let shown = user::show(server.admin(), ALICE).await.unwrap();
     assert_eq!(shown.failed_passwords.unwrap().count, FailedPasswords::LIMIT);
     user::set_enabled(server.admin(), ALICE.to_owned(), true)
         .await
@@ -209,7 +209,10 @@ async fn an_operator_resets_the_count_with_or_without_a_new_password() {
     );
     user::update(server.admin(), reset(true)).await.unwrap();
     assert!(gets_in(&alice.password).await);
-    assert_eq!(user::show(server.admin(), ALICE).unwrap().failed_passwords, None);
+    assert_eq!(
+        user::show(server.admin(), ALICE).await.unwrap().failed_passwords,
+        None
+    );
 
     at_limit().await;
     user::set_password(server.admin(), set_password()).await.unwrap();

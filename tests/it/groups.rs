@@ -157,7 +157,7 @@ async fn nobody_is_in_a_group_that_was_removed_even_if_it_is_added_again() {
         claims_of(&acme, &tokens, "groups").await,
         [(); 3].map(|()| json!(["all"]))
     );
-    let shown = user::show(server.admin(), &alice.sub()).unwrap();
+    let shown = user::show(server.admin(), &alice.sub()).await.unwrap();
     assert!(shown.groups.iter().eq(["all"]));
 }
 

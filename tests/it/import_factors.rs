@@ -138,7 +138,7 @@ async fn two_imports_at_once_bring_one_app() {
         bring(&server, &line, ExistingUsers::Update)
     );
     assert_eq!(one.authenticator_apps + other.authenticator_apps, 1);
-    let factors = user::factors(server.admin(), "alice@example.com").unwrap();
+    let factors = user::factors(server.admin(), "alice@example.com").await.unwrap();
     assert_eq!(factors.factors.len(), 1);
 }
 

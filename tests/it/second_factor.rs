@@ -556,14 +556,14 @@ async fn an_operator_sees_the_factors_of_a_user_and_removes_them() {
     let (server, acme, alice) = scene().await;
     enrol(&server, &alice.browser()).await;
     server.mails().await;
-    let seen = user::factors(server.admin(), "alice@example.com").unwrap();
+    let seen = user::factors(server.admin(), "alice@example.com").await.unwrap();
     let factors = seen.factors.iter();
     let mut kinds: Vec<_> = factors
         .map(|factor| (factor.kind.as_str(), factor.codes_left))
         .collect();
     kinds.sort_unstable();
     assert_eq!(kinds, [("recovery_codes", Some(10)), ("totp", None)]);
-    let shown = user::show(server.admin(), "alice@example.com").unwrap();
+    let shown = user::show(server.admin(), "alice@example.com").await.unwrap();
     assert_eq!(shown.factors, seen.factors);
     let audit = Audit::listen();
     let removed = user::reset_factors(server.admin(), "alice@example.com".to_owned()).await;

@@ -217,7 +217,7 @@ impl Prepared {
             .group
             .map(|declared| named::prepare(admin, declared, &mut faults));
         let providers = match state.provider {
-            Some(declared) => Some(providers::prepare(admin, declared, &mut faults)?),
+            Some(declared) => Some(providers::prepare(admin, declared, &mut faults).await?),
             None => None,
         };
         let apis = state
@@ -297,10 +297,7 @@ pub async fn apply(admin: Admin<'_>, mut request: Apply) -> AdminResult<Applied>
     let only = request.only.take();
     let prepared = Prepared::of(admin, request).await?;
     if prepared.dry_run {
-        let plan = admin
-            .core
-            .store
-            .read_blocking(|snapshot| prepared.plan(snapshot))?;
+        let plan = admin.core.store.read(|snapshot| prepared.plan(snapshot)).await?;
         all_or_none(plan.faults)?;
         return Ok(plan.applied);
     }
@@ -320,7 +317,7 @@ pub async fn apply(admin: Admin<'_>, mut request: Apply) -> AdminResult<Applied>
             Ok(Ok((plan.applied, written)))
         })
         .await;
-    let (applied, written) = admin.core.reload_after::<_, AdminError>(written)??;
+    let (applied, written) = admin.core.reload_after::<_, AdminError>(written).await??;
     let actor = &admin.actor.to_string();
     for (kind, subject) in &written {
         audit::record(&Event::Applied { kind, subject, actor });

@@ -50,7 +50,7 @@ pub(super) struct PreparedProvider {
 }
 
 /// Builds the record of each declared provider as if it were new.
-pub(super) fn prepare(
+pub(super) async fn prepare(
     admin: Admin<'_>,
     declared: Vec<DeclaredProvider>,
     faults: &mut Vec<Fault>,
@@ -59,13 +59,13 @@ pub(super) fn prepare(
     let mut all = Vec::new();
     for entry in declared {
         let (mut own, id) = (Vec::new(), entry.id.clone());
-        all.push(prepare_one(admin, entry, &mut own)?);
+        all.push(prepare_one(admin, entry, &mut own).await?);
         faults.extend(about(KIND, &id, own));
     }
     Ok(all)
 }
 
-fn prepare_one(
+async fn prepare_one(
     admin: Admin<'_>,
     entry: DeclaredProvider,
     faults: &mut Vec<Fault>,
@@ -73,7 +73,7 @@ fn prepare_one(
     let core = admin.core;
     check_id(&entry.id, faults);
     let is_new_secret = match &entry.client_secret {
-        Some(secret) => !has_secret(admin, &entry.id, secret)?,
+        Some(secret) => !has_secret(admin, &entry.id, secret).await?,
         None => false,
     };
     let declares_secret = entry.client_secret.is_some();
@@ -89,9 +89,9 @@ fn prepare_one(
 }
 
 /// Whether this secret is stored for the provider already.
-fn has_secret(admin: Admin<'_>, id: &str, secret: &SecretString) -> AdminResult<bool> {
+async fn has_secret(admin: Admin<'_>, id: &str, secret: &SecretString) -> AdminResult<bool> {
     let core = admin.core;
-    let before = core.store.read_blocking(|snapshot| PROVIDERS.get(snapshot, id))?;
+    let before = core.store.read(|snapshot| PROVIDERS.get(snapshot, id)).await?;
     let sealed = before.and_then(|provider| provider.sealed_secret);
     Ok(sealed.is_some_and(|sealed| {
         let opened = core.sealer.open_text(&Provider::secret_context(id), &sealed);

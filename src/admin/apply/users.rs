@@ -133,7 +133,7 @@ async fn hash_if_changed(
     faults: &mut Vec<Fault>,
 ) -> AdminResult<Option<PasswordHash>> {
     let core = admin.core;
-    let existing = core.store.read_blocking(|snapshot| line.existing(snapshot))?;
+    let existing = core.store.read(|snapshot| line.existing(snapshot)).await?;
     if let Ok(Some(user)) = existing
         && user.password.is_some()
     {

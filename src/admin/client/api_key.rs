@@ -82,24 +82,28 @@ pub async fn add(admin: Admin<'_>, client_id: String) -> AdminResult<ApiKeyView>
 }
 
 /// The keys of a client, oldest first.
-pub fn list(admin: Admin<'_>, client_id: &str) -> AdminResult<Vec<ApiKeyView>> {
-    let views = admin.core.store.read_blocking(|snapshot| {
-        let Some(client) = CLIENTS.get(snapshot, client_id)? else {
-            return Ok(None);
-        };
-        let mut views = Vec::new();
-        for key in client.api_keys {
-            let last_use = API_KEY_USES.get(snapshot, &key.id)?;
-            views.push(ApiKeyView {
-                client_id: client_id.to_owned(),
-                id: key.id,
-                api_key: None,
-                created_at: key.created_at,
-                last_used_at: last_use.map(|last_use| last_use.last_used_at),
-            });
-        }
-        Ok(Some(views))
-    })?;
+pub async fn list(admin: Admin<'_>, client_id: &str) -> AdminResult<Vec<ApiKeyView>> {
+    let views = admin
+        .core
+        .store
+        .read(|snapshot| {
+            let Some(client) = CLIENTS.get(snapshot, client_id)? else {
+                return Ok(None);
+            };
+            let mut views = Vec::new();
+            for key in client.api_keys {
+                let last_use = API_KEY_USES.get(snapshot, &key.id)?;
+                views.push(ApiKeyView {
+                    client_id: client_id.to_owned(),
+                    id: key.id,
+                    api_key: None,
+                    created_at: key.created_at,
+                    last_used_at: last_use.map(|last_use| last_use.last_used_at),
+                });
+            }
+            Ok(Some(views))
+        })
+        .await?;
     Ok(views.ok_or_else(|| not_found(KIND, client_id))?)
 }
 
@@ -165,7 +169,7 @@ mod tests {
         let made = add(admin, "tv".to_owned()).await.unwrap();
         let key = Secret::<ApiKey>::parse(made.api_key.unwrap().reveal()).unwrap();
         assert!(core.catalog().api_key(&key.digest()).is_some());
-        let listed = list(admin, "tv").unwrap();
+        let listed = list(admin, "tv").await.unwrap();
         assert!(matches!(&listed[..], [view] if view.id == made.id && view.api_key.is_none()));
         let which = WhichApiKey {
             client_id: "tv".to_owned(),

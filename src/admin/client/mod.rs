@@ -190,7 +190,7 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> AdminResult<ClientView
             Ok(Ok(()))
         })
         .await;
-    core.reload_after::<_, AdminError>(written)??;
+    core.reload_after::<_, AdminError>(written).await??;
     admin.record("client add", &view.client_id);
     Ok(view)
 }
@@ -221,11 +221,12 @@ pub fn page(admin: Admin<'_>, after: Option<String>) -> Result<Page<ClientView, 
 }
 
 /// One client.
-pub fn show(admin: Admin<'_>, client_id: &str) -> AdminResult<ClientView> {
+pub async fn show(admin: Admin<'_>, client_id: &str) -> AdminResult<ClientView> {
     let client = admin
         .core
         .store
-        .read_blocking(|snapshot| CLIENTS.get(snapshot, client_id))?;
+        .read(|snapshot| CLIENTS.get(snapshot, client_id))
+        .await?;
     let client = client.ok_or_else(|| not_found(KIND, client_id))?;
     Ok(ClientView::of(
         &client,
@@ -258,7 +259,7 @@ async fn change(
             Ok(Ok(client))
         })
         .await;
-    let client = core.reload_after::<_, AdminError>(written)??;
+    let client = core.reload_after::<_, AdminError>(written).await??;
     admin.record(command, &subject);
     Ok(ClientView::of(&client, &core.policy.issuer, None, now))
 }
@@ -357,7 +358,7 @@ pub async fn remove(admin: Admin<'_>, client_id: String) -> AdminResult<String> 
             remove_client(tx, &client).map(Ok)
         })
         .await;
-    admin.core.reload_after::<_, AdminError>(written)??;
+    admin.core.reload_after::<_, AdminError>(written).await??;
     admin.record("client remove", &subject);
     Ok(subject)
 }

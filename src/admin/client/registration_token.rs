@@ -75,11 +75,12 @@ pub async fn add(admin: Admin<'_>, request: AddRegistrationToken) -> AdminResult
 }
 
 /// All tokens, oldest first.
-pub fn list(admin: Admin<'_>) -> AdminResult<Vec<RegistrationTokenView>> {
+pub async fn list(admin: Admin<'_>) -> AdminResult<Vec<RegistrationTokenView>> {
     let rows = admin
         .core
         .store
-        .read_blocking(|snapshot| INITIAL_ACCESS_TOKENS.scan(snapshot, .., usize::MAX))?;
+        .read(|snapshot| INITIAL_ACCESS_TOKENS.scan(snapshot, .., usize::MAX))
+        .await?;
     let views = rows
         .iter()
         .map(|(id, stored)| RegistrationTokenView::of(*id, stored));

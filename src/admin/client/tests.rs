@@ -39,8 +39,8 @@ async fn a_client_with_a_redirect_uri_may_sign_people_in() {
     assert!(client.accepts_secret(&Digest::of(secret.reveal().as_bytes()), core.clock.now()));
     assert_eq!(client.grant_types.len(), 2);
     assert_eq!(client.default_scope, "openid".parse().unwrap());
-    assert!(show(admin(&core), "web").unwrap().client_secret.is_none());
-    let json = serde_json::to_string(&show(admin(&core), "web").unwrap()).unwrap();
+    assert!(show(admin(&core), "web").await.unwrap().client_secret.is_none());
+    let json = serde_json::to_string(&show(admin(&core), "web").await.unwrap()).unwrap();
     assert!(!json.contains("digest"), "{json}");
 }
 
@@ -296,8 +296,8 @@ async fn a_client_whose_address_could_not_be_registered_any_more_keeps_it_until_
         })
         .await
         .unwrap();
-    core.reload_catalog().unwrap();
-    let shown = show(admin(&core), "web").unwrap();
+    core.reload_catalog().await.unwrap();
+    let shown = show(admin(&core), "web").await.unwrap();
     assert_eq!(shown.redirect_uris, [OLD]);
     set_enabled(admin(&core), "web".to_owned(), false).await.unwrap();
     let change = |uris: Option<&[&str]>| {

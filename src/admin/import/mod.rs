@@ -234,17 +234,18 @@ pub async fn users(admin: Admin<'_>, request: ImportUsers) -> AdminResult<Import
     }
     refuse_repeats(&mut parsed, &mut report.bad);
     if write {
-        seeds::seal(core, &mut parsed, now)?;
+        seeds::seal(core, &mut parsed, now).await?;
     }
     let (organization, groups) = (
         core.policy.organization.clone(),
         Arc::clone(core.catalog().groups()),
     );
     if !write {
-        return Ok(core.store.read_blocking(move |snapshot| {
+        let look = |snapshot: &dyn Snapshot| {
             let defaults = (organization.as_str(), &*groups);
-            plan(snapshot, &parsed, existing, defaults, now, report).map(|(report, _)| report)
-        })?);
+            plan(snapshot, &parsed, existing, defaults, now, report.clone()).map(|(report, _)| report)
+        };
+        return Ok(core.store.read(look).await?);
     }
     let report = core
         .store

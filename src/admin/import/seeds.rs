@@ -106,11 +106,11 @@ impl TakenSeeds {
 }
 
 /// Seals the seeds of the lines. This needs entropy and the identifiers of the users, so it comes before the transaction.
-pub(super) fn seal(core: &Core, parsed: &mut [ParsedLine], now: Timestamp) -> Result<(), StoreError> {
+pub(super) async fn seal(core: &Core, parsed: &mut [ParsedLine], now: Timestamp) -> Result<(), StoreError> {
     let since_epoch = core.clock.since_epoch();
     for parsed_line in parsed.iter_mut().filter(|line| !line.seeds.apps.is_empty()) {
         let fields = &parsed_line.fields;
-        let existing = core.store.read_blocking(|snapshot| fields.existing(snapshot))?;
+        let existing = core.store.read(|snapshot| fields.existing(snapshot)).await?;
         let user = match existing {
             Ok(Some(user)) => user.uuid,
             _ => fields.uuid.unwrap_or(parsed_line.new_uuid),

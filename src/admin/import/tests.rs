@@ -28,7 +28,7 @@ async fn a_line_brings_a_whole_user() {
         "password_hash":"$2b$04$abcdefghijklmnopqrstuujydOTSfIH/d5oUHpsygqV5X9xJLQc6e"}"#;
     let report = users(admin(&core), request(&[line], true)).await.unwrap();
     assert_eq!((report.added, report.bad.len()), (1, 0));
-    let view = user::show(admin(&core), "alice@example.com").unwrap();
+    let view = user::show(admin(&core), "alice@example.com").await.unwrap();
     assert_eq!(view.uuid.to_string(), "7f9c24e8-3b12-4fe1-9a51-111111111111");
     assert_eq!(
         (view.source.as_str(), view.enabled, view.created_at.seconds()),
@@ -131,7 +131,10 @@ async fn a_user_who_differs_is_refused_skipped_or_changed_as_told() {
             .unchanged,
         1
     );
-    assert_eq!(user::show(admin(&core), "a@example.com").unwrap().venue_id, None);
+    assert_eq!(
+        user::show(admin(&core), "a@example.com").await.unwrap().venue_id,
+        None
+    );
     assert_eq!(
         users(admin(&core), told(ExistingUsers::Update))
             .await
@@ -148,6 +151,7 @@ async fn a_user_who_differs_is_refused_skipped_or_changed_as_told() {
     );
     assert_eq!(
         user::show(admin(&core), "a@example.com")
+            .await
             .unwrap()
             .venue_id
             .as_deref(),
@@ -221,7 +225,7 @@ async fn a_type_that_is_no_persons_is_bad() {
     assert_bad(&report, FaultCode::NotAllowed, &["user_type"]);
     let person = r#"{"email":"alice@example.com"}"#;
     users(admin(&core), request(&[person], true)).await.unwrap();
-    let uuid = user::show(admin(&core), "alice@example.com").unwrap().uuid;
+    let uuid = user::show(admin(&core), "alice@example.com").await.unwrap().uuid;
     let named = format!(r#"{{"email":"alice@example.com","uuid":"{uuid}","user_type":"client"}}"#);
     let update = ImportUsers {
         existing: ExistingUsers::Update,
@@ -245,6 +249,6 @@ async fn a_user_is_not_made_in_the_future() {
     let soon = made(seconds + 200);
     let report = users(admin(&core), request(&[&soon], true)).await.unwrap();
     assert_eq!((report.added, report.bad.len()), (1, 0), "{:?}", report.bad);
-    let user = user::show(admin(&core), "alice@example.com").unwrap();
+    let user = user::show(admin(&core), "alice@example.com").await.unwrap();
     assert_eq!(user.created_at.seconds(), seconds);
 }

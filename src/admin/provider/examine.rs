@@ -105,7 +105,7 @@ impl Findings {
 /// Checks discovery, keys, clock, registration and credentials. Nothing is changed here or at the provider.
 pub async fn examine(admin: Admin<'_>, id: &str) -> AdminResult<ProviderReport> {
     let core = admin.core;
-    let provider = find(admin, id)?;
+    let provider = find(admin, id).await?;
     let mut findings = Findings::default();
     if provider.enabled {
         findings.ok("record", "enabled");
@@ -113,7 +113,7 @@ pub async fn examine(admin: Admin<'_>, id: &str) -> AdminResult<ProviderReport> 
         findings.warn("record", "disabled: sign-ins at it are refused", "enable it");
         findings.about(["enabled"]);
     }
-    check_clients(admin, &provider, &mut findings)?;
+    check_clients(admin, &provider, &mut findings).await?;
     let metadata = discover(core, &provider, &mut findings).await;
     check_keys(core, &provider, metadata.as_ref(), &mut findings).await;
     if let Some(metadata) = metadata.filter(|_| provider.signs_people_in()) {
@@ -131,11 +131,12 @@ pub async fn examine(admin: Admin<'_>, id: &str) -> AdminResult<ProviderReport> 
     })
 }
 
-fn check_clients(admin: Admin<'_>, provider: &Provider, findings: &mut Findings) -> AdminResult<()> {
+async fn check_clients(admin: Admin<'_>, provider: &Provider, findings: &mut Findings) -> AdminResult<()> {
     let clients = admin
         .core
         .store
-        .read_blocking(|snapshot| CLIENTS.scan(snapshot, .., usize::MAX))?;
+        .read(|snapshot| CLIENTS.scan(snapshot, .., usize::MAX))
+        .await?;
     let names: Vec<_> = clients
         .into_iter()
         .filter(|(_, client)| client.providers.contains(&provider.id))

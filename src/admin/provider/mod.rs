@@ -113,32 +113,37 @@ pub async fn add(admin: Admin<'_>, request: AddProvider) -> AdminResult<Provider
             Ok(Ok(()))
         })
         .await;
-    core.reload_after::<_, AdminError>(written)??;
+    core.reload_after::<_, AdminError>(written).await??;
     admin.record("provider add", &view.id);
     Ok(view)
 }
 
 /// Every provider, by id.
-pub fn list(admin: Admin<'_>) -> AdminResult<Vec<ProviderView>> {
+pub async fn list(admin: Admin<'_>) -> AdminResult<Vec<ProviderView>> {
     let providers = admin
         .core
         .store
-        .read_blocking(|snapshot| PROVIDERS.scan(snapshot, .., usize::MAX))?;
+        .read(|snapshot| PROVIDERS.scan(snapshot, .., usize::MAX))
+        .await?;
     let view = |provider: &Provider| ProviderView::of(provider, &admin.core.policy.issuer);
     Ok(providers.iter().map(|(_, provider)| view(provider)).collect())
 }
 
 /// One provider.
-pub fn show(admin: Admin<'_>, id: &str) -> AdminResult<ProviderView> {
-    Ok(ProviderView::of(&find(admin, id)?, &admin.core.policy.issuer))
+pub async fn show(admin: Admin<'_>, id: &str) -> AdminResult<ProviderView> {
+    Ok(ProviderView::of(
+        &find(admin, id).await?,
+        &admin.core.policy.issuer,
+    ))
 }
 
 /// The record of one provider.
-pub(super) fn find(admin: Admin<'_>, id: &str) -> AdminResult<Provider> {
+pub(super) async fn find(admin: Admin<'_>, id: &str) -> AdminResult<Provider> {
     let provider = admin
         .core
         .store
-        .read_blocking(|snapshot| PROVIDERS.get(snapshot, id))?;
+        .read(|snapshot| PROVIDERS.get(snapshot, id))
+        .await?;
     Ok(provider.ok_or_else(|| not_found(KIND, id))?)
 }
 
@@ -151,7 +156,7 @@ pub async fn update(admin: Admin<'_>, request: UpdateProvider) -> AdminResult<Pr
         client_secret,
         fields,
     } = request;
-    let mut changed = find(admin, &id)?;
+    let mut changed = find(admin, &id).await?;
     let before = changed.clone();
     let mut faults = Vec::new();
     let sealing = (&core.sealer, &core.random);
@@ -179,7 +184,7 @@ pub async fn update(admin: Admin<'_>, request: UpdateProvider) -> AdminResult<Pr
             PROVIDERS.put(tx, &changed.id, &changed).map(Ok)
         })
         .await;
-    core.reload_after::<_, AdminError>(written)??;
+    core.reload_after::<_, AdminError>(written).await??;
     admin.record("provider update", &id);
     Ok(view)
 }
@@ -239,7 +244,7 @@ pub async fn remove(admin: Admin<'_>, id: String) -> AdminResult<String> {
             Ok(Ok(()))
         })
         .await;
-    core.reload_after::<_, AdminError>(written)??;
+    core.reload_after::<_, AdminError>(written).await??;
     admin.record("provider remove", &subject);
     Ok(subject)
 }
@@ -338,7 +343,10 @@ mod tests {
         };
         let refused = refusal(update(admin(&core), request).await);
         assert_faults(&refused, &[(FaultCode::AlreadyExists, &["issuer"])]);
-        assert_eq!(show(admin(&core), "corp").unwrap().issuer, "https://corp.example");
+        assert_eq!(
+            show(admin(&core), "corp").await.unwrap().issuer,
+            "https://corp.example"
+        );
     }
 
     #[tokio::test]
@@ -359,6 +367,9 @@ mod tests {
         );
         assert_eq!(first.unwrap().name.as_deref(), Some("One"));
         assert_faults(&refusal(second), &[(FaultCode::Conflict, &[])]);
-        assert_eq!(show(admin(&core), "corp").unwrap().name.as_deref(), Some("One"));
+        assert_eq!(
+            show(admin(&core), "corp").await.unwrap().name.as_deref(),
+            Some("One")
+        );
     }
 }

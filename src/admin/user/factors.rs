@@ -64,7 +64,7 @@ impl FactorView {
 }
 
 /// The factors of a user.
-pub fn factors(admin: Admin<'_>, who: &str) -> AdminResult<UserFactors> {
+pub async fn factors(admin: Admin<'_>, who: &str) -> AdminResult<UserFactors> {
     let read = |snapshot: &dyn Snapshot| -> TxResult<UserFactors> {
         let user = or_refuse!(find(snapshot, who)?);
         Ok(Ok(UserFactors {
@@ -73,14 +73,14 @@ pub fn factors(admin: Admin<'_>, who: &str) -> AdminResult<UserFactors> {
             account_id: user.account_id,
         }))
     };
-    Ok(admin.core.store.read_blocking(read)??)
+    Ok(admin.core.store.read(read).await??)
 }
 
 /// Removes all factors of a user, who gets a notice. Then one step is enough to sign in, until the user adds a factor.
 /// Where a second factor is required, the next sign-in sets one up.
 pub async fn reset_factors(admin: Admin<'_>, who: String) -> AdminResult<UserFactors> {
     let (core, now) = (admin.core, admin.core.clock.now());
-    let user = core.store.read_blocking(|snapshot| find(snapshot, &who))??;
+    let user = core.store.read(|snapshot| find(snapshot, &who)).await??;
     let content = |link| Content::FactorRemoved { at: now, link };
     let notice = DrawnNotice::draw(core, &user, content, now)?;
     let uuid = user.uuid;

@@ -127,9 +127,7 @@ pub async fn invite(admin: Admin<'_>, request: InviteUser) -> AdminResult<LinkVi
 /// Makes a link with which a user chooses a new password. The present one stays until then.
 pub async fn reset(admin: Admin<'_>, request: ResetUser) -> AdminResult<LinkView> {
     let core = admin.core;
-    let user = core
-        .store
-        .read_blocking(|snapshot| find(snapshot, &request.who))??;
+    let user = core.store.read(|snapshot| find(snapshot, &request.who)).await??;
     let mut faults = Vec::new();
     if !user.enabled {
         let detail = "the user is disabled: enable the user first";

@@ -247,7 +247,7 @@ pub async fn add(admin: Admin<'_>, request: AddUser) -> AdminResult<UserView> {
 }
 
 /// One user, with the applications that their account page shows, and the count of wrong passwords.
-pub fn show(admin: Admin<'_>, who: &str) -> AdminResult<UserView> {
+pub async fn show(admin: Admin<'_>, who: &str) -> AdminResult<UserView> {
     let (catalog, now) = (admin.core.catalog(), admin.core.clock.now());
     let read = |snapshot: &dyn Snapshot| -> TxResult<UserView> {
         let user = or_refuse!(find(snapshot, who)?);
@@ -258,7 +258,7 @@ pub fn show(admin: Admin<'_>, who: &str) -> AdminResult<UserView> {
             ..UserView::of(&user, catalog.groups(), None)
         }))
     };
-    Ok(admin.core.store.read_blocking(read)??)
+    Ok(admin.core.store.read(read).await??)
 }
 
 /// Changes a user by `change`, which may refuse, and does `more`, in one transaction.
@@ -336,7 +336,8 @@ pub async fn set_password(admin: Admin<'_>, request: SetPassword) -> AdminResult
     let user = admin
         .core
         .store
-        .read_blocking(|snapshot| find(snapshot, &request.who))??;
+        .read(|snapshot| find(snapshot, &request.who))
+        .await??;
     let (hash, shown) = hash(admin, &user, request.password, Vec::new()).await?;
     let change_user = move |user: &mut User| {
         user.password.clone_from(&hash);

@@ -28,7 +28,7 @@ async fn a_generated_password_is_shown_once_and_works() {
         .await
         .unwrap();
     assert!(verdict.matches);
-    let shown = serde_json::to_string(&show(admin(&core), "ALICE@example.com").unwrap()).unwrap();
+    let shown = serde_json::to_string(&show(admin(&core), "ALICE@example.com").await.unwrap()).unwrap();
     assert!(!shown.contains("argon2") && !shown.contains(password.reveal()));
 }
 
@@ -48,7 +48,7 @@ async fn a_login_name_belongs_to_one_user() {
     };
     refusal(update(admin(&core), rename).await);
     assert_eq!(
-        show(admin(&core), "alice@example.com").unwrap().account_id,
+        show(admin(&core), "alice@example.com").await.unwrap().account_id,
         "alice@example.com"
     );
 }
@@ -89,7 +89,7 @@ async fn a_new_address_can_be_signed_in_with_and_the_account_stays() {
         fields,
     };
     update(admin(&core), request).await.unwrap();
-    let view = show(admin(&core), "al@example.com").unwrap();
+    let view = show(admin(&core), "al@example.com").await.unwrap();
     assert_eq!(view.account_id, "alice@example.com");
     assert_eq!(view.claims["given_name"], "Alice");
 }
@@ -106,7 +106,7 @@ async fn a_name_that_was_given_up_is_free() {
         fields: UserFields::default(),
     };
     update(admin(&core), rename).await.unwrap();
-    let gone = refusal(show(admin(&core), "alice@example.com"));
+    let gone = refusal(show(admin(&core), "alice@example.com").await);
     assert_faults(&gone, &[(FaultCode::NotFound, &[])]);
     let other = add(admin(&core), request("alice@example.com")).await.unwrap();
     assert_ne!(other.uuid, alice.uuid);
@@ -205,9 +205,9 @@ async fn a_name_that_is_typed_too_long_is_nobodys() {
     assert_faults(&refused, &[(FaultCode::TooLong, &["account_id"])]);
     let longest = "x".repeat(512);
     update(admin(&core), rename(longest.clone())).await.unwrap();
-    assert!(show(admin(&core), &longest).is_ok());
+    assert!(show(admin(&core), &longest).await.is_ok());
     for beyond in ["x", "yyyy", "\u{1f511}"] {
-        let refused = refusal(show(admin(&core), &format!("{longest}{beyond}")));
+        let refused = refusal(show(admin(&core), &format!("{longest}{beyond}")).await);
         assert_faults(&refused, &[(FaultCode::NotFound, &[])]);
     }
 }
@@ -250,7 +250,7 @@ async fn a_devices_user_with_anothers_name_takes_it_away_from_nobody() {
         .write("test_device", move |tx| USERS.put(tx, &uuid, &device));
     written.await.unwrap();
     remove(admin(&core), uuid.to_string()).await.unwrap();
-    assert!(show(admin(&core), "alice@example.com").is_ok());
+    assert!(show(admin(&core), "alice@example.com").await.is_ok());
 }
 
 /// The record is written without the checks. A refusal is committed, so nothing may be written before it.
@@ -286,7 +286,10 @@ async fn an_unlinked_user_with_anothers_name_takes_it_away_from_nobody() {
     };
     let refused = refusal(unlink(admin(&core), unlinking()).await);
     assert_faults(&refused, &[(FaultCode::AlreadyExists, &[])]);
-    assert_eq!(show(admin(&core), "alice@example.com").unwrap().uuid, alice.uuid);
+    assert_eq!(
+        show(admin(&core), "alice@example.com").await.unwrap().uuid,
+        alice.uuid
+    );
     assert_eq!(linked(), Some(uuid));
     let rename = UpdateUser {
         who: uuid.to_string(),
@@ -298,7 +301,10 @@ async fn an_unlinked_user_with_anothers_name_takes_it_away_from_nobody() {
     update(admin(&core), rename).await.unwrap();
     unlink(admin(&core), unlinking()).await.unwrap();
     assert_eq!(linked(), None);
-    assert_eq!(show(admin(&core), "alice@example.com").unwrap().uuid, alice.uuid);
+    assert_eq!(
+        show(admin(&core), "alice@example.com").await.unwrap().uuid,
+        alice.uuid
+    );
 }
 
 #[tokio::test]

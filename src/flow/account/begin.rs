@@ -9,14 +9,14 @@ use crate::oauth::login::{AccountLogin, LoginPurpose};
 
 /// Begins a sign-in that ends on this page of the account. A user who is signed in already has to authenticate again.
 /// `action_pending` says that an action was asked for that was not done.
-pub fn sign_in(
+pub async fn sign_in(
     core: &Core,
     browser: &Browser,
     page: &str,
     action_pending: bool,
     now: Timestamp,
 ) -> Result<BrowserRedirect, Failure> {
-    let live = session::signed_in(core, browser, now)?;
+    let live = session::signed_in(core, browser, now).await?;
     let purpose = LoginPurpose::Account(AccountLogin {
         reauthenticate: live.map(|live| live.user.account_id),
         action_pending,

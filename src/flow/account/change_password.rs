@@ -77,7 +77,7 @@ async fn try_change(
     attempt: &PasswordAttempt,
     now: Timestamp,
 ) -> Result<Option<ActionResult<PasswordChange>>, Failure> {
-    let Some(live) = session::signed_in(core, browser, now)? else {
+    let Some(live) = session::signed_in(core, browser, now).await? else {
         return Ok(Some(ActionResult::SignInRequired));
     };
     let done = |change| Ok::<_, Failure>(Some(ActionResult::Done(change)));

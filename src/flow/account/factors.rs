@@ -48,23 +48,26 @@ pub fn may_change(snapshot: &dyn Snapshot, live: &LiveSession, now: Timestamp) -
 }
 
 /// The signed-in user, if this session may change the factors.
-fn changing(core: &Core, browser: &Browser, now: Timestamp) -> Result<Option<LiveSession>, Failure> {
+async fn changing(core: &Core, browser: &Browser, now: Timestamp) -> Result<Option<LiveSession>, Failure> {
     let lifetimes = core.policy.lifetimes.session;
-    Ok(core.store.read_blocking(|snapshot| {
-        match session::find(snapshot, browser.session.as_ref(), lifetimes, now)? {
-            Some(live) if may_change(snapshot, &live, now)? => Ok(Some(live)),
-            _ => Ok(None),
-        }
-    })?)
+    Ok(core
+        .store
+        .read(
+            |snapshot| match session::find(snapshot, browser.session.as_ref(), lifetimes, now)? {
+                Some(live) if may_change(snapshot, &live, now)? => Ok(Some(live)),
+                _ => Ok(None),
+            },
+        )
+        .await?)
 }
 
 /// Draws a seed for the signed-in user. Nothing is stored.
-pub fn begin_totp(
+pub async fn begin_totp(
     core: &Core,
     browser: &Browser,
     now: Timestamp,
 ) -> Result<ActionResult<TotpSetup>, Failure> {
-    let Some(live) = changing(core, browser, now)? else {
+    let Some(live) = changing(core, browser, now).await? else {
         return Ok(ActionResult::SignInRequired);
     };
     let setup = TotpSetup::draw(core, &setup_context(&live), &live.user, now);
@@ -82,7 +85,7 @@ pub async fn confirm_totp(
     (sealed, typed): (&str, &str),
     now: Timestamp,
 ) -> Result<ActionResult<TotpConfirmation>, Failure> {
-    let Some(live) = changing(core, browser, now)? else {
+    let Some(live) = changing(core, browser, now).await? else {
         return Ok(ActionResult::SignInRequired);
     };
     let Some(setup) = TotpSetup::open(core, &setup_context(&live), &live.user, sealed, now) else {
@@ -155,7 +158,7 @@ pub async fn renew_recovery_codes(
     browser: &Browser,
     now: Timestamp,
 ) -> Result<ActionResult<CodeTexts>, Failure> {
-    let Some(live) = changing(core, browser, now)? else {
+    let Some(live) = changing(core, browser, now).await? else {
         return Ok(ActionResult::SignInRequired);
     };
     let user = live.user.uuid;
@@ -198,7 +201,7 @@ pub async fn remove_factor(
     id: Uuid,
     now: Timestamp,
 ) -> Result<ActionResult<()>, Failure> {
-    let Some(live) = changing(core, browser, now)? else {
+    let Some(live) = changing(core, browser, now).await? else {
         return Ok(ActionResult::SignInRequired);
     };
     let user = live.user.uuid;

@@ -45,10 +45,11 @@ pub enum PasskeyAddition {
 }
 
 /// Whether this session may add a passkey now.
-pub fn may_add(core: &Core, live: &LiveSession, now: Timestamp) -> Result<bool, Failure> {
+pub async fn may_add(core: &Core, live: &LiveSession, now: Timestamp) -> Result<bool, Failure> {
     Ok(core
         .store
-        .read_blocking(|snapshot| may_change(snapshot, live, now))?)
+        .read(|snapshot| may_change(snapshot, live, now))
+        .await?)
 }
 
 /// Adds the passkey to the signed-in user.
@@ -61,7 +62,7 @@ pub async fn add_passkey(
     new: &NewPasskey,
     now: Timestamp,
 ) -> Result<ActionResult<PasskeyAddition>, Failure> {
-    let Some(live) = session::signed_in(core, browser, now)? else {
+    let Some(live) = session::signed_in(core, browser, now).await? else {
         return Ok(ActionResult::SignInRequired);
     };
     let place = ChallengePlace::Registration(live.id);

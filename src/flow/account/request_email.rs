@@ -54,7 +54,7 @@ pub async fn request_email(
     if !looks_like_email(&typed.email) || !name.is_storable() {
         return done(EmailRequest::NoAddress);
     }
-    let live = session::signed_in(core, browser, now)?;
+    let live = session::signed_in(core, browser, now).await?;
     let Some(live) = live.filter(|live| live.session.is_fresh(now)) else {
         return Ok(ActionResult::SignInRequired);
     };

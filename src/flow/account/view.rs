@@ -53,21 +53,24 @@ pub async fn view(
     now: Timestamp,
 ) -> Result<ActionResult<Box<Account>>, Failure> {
     let (catalog, lifetimes) = (core.catalog(), core.policy.lifetimes.session);
-    let account = core.store.read_blocking(|snapshot| {
-        let Some(live) = session::find(snapshot, browser.session.as_ref(), lifetimes, now)? else {
-            return Ok(None);
-        };
-        let mut sessions = session::live_of(snapshot, live.user.uuid, lifetimes, now)?;
-        sessions.sort_by_key(|(id, session)| (*id != live.id, std::cmp::Reverse(session.last_used_at)));
-        let factors = factors::of_user(snapshot, live.user.uuid)?;
-        let applications = applications(snapshot, &catalog, live.user.uuid, now)?;
-        Ok(Some(Box::new(Account {
-            live,
-            sessions,
-            applications,
-            factors,
-        })))
-    })?;
+    let account = core
+        .store
+        .read(|snapshot| {
+            let Some(live) = session::find(snapshot, browser.session.as_ref(), lifetimes, now)? else {
+                return Ok(None);
+            };
+            let mut sessions = session::live_of(snapshot, live.user.uuid, lifetimes, now)?;
+            sessions.sort_by_key(|(id, session)| (*id != live.id, std::cmp::Reverse(session.last_used_at)));
+            let factors = factors::of_user(snapshot, live.user.uuid)?;
+            let applications = applications(snapshot, &catalog, live.user.uuid, now)?;
+            Ok(Some(Box::new(Account {
+                live,
+                sessions,
+                applications,
+                factors,
+            })))
+        })
+        .await?;
     let Some(account) = account else {
         return Ok(ActionResult::SignInRequired);
     };

@@ -99,7 +99,7 @@ pub(super) async fn verify(
                 .ok_or(anonymous::KNOWN_USER),
         )
     };
-    if let Presented::Valid(proof) = or_refuse!(core.store.read_blocking(|snapshot| decide(snapshot))?) {
+    if let Presented::Valid(proof) = or_refuse!(core.store.read(|snapshot| decide(snapshot)).await?) {
         return Ok(Ok(proof));
     }
     let decided = core

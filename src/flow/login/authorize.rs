@@ -88,7 +88,7 @@ pub async fn begin_authorization(
         let step = transaction::next_step(snapshot, &purpose, live.as_ref(), &record, now)?;
         Ok::<_, StoreError>(Ok((step, live)))
     };
-    let foreseen = core.store.read_blocking(|snapshot| decide(snapshot))?;
+    let foreseen = core.store.read(|snapshot| decide(snapshot)).await?;
     let code = DrawnCode::draw(core, now);
     let slot = code.slot();
     let (step, _) = or_refuse!(foreseen);
@@ -112,7 +112,7 @@ pub async fn begin_authorization(
                 transaction::issue(tx, *grant, slot, &found, now).map(Ok)
             })
             .await?;
-        lookup.publish(core)?;
+        lookup.publish(core).await?;
         or_refuse!(issued)
     };
     anonymous_upgrade::record(&result);

@@ -58,7 +58,7 @@ pub async fn give_consent(
     };
     let destination = transaction::advance_login(core, browser, login, now, remember).await?;
     if is_first_use {
-        core.reload_clients(slice::from_ref(&request.client_id))?;
+        core.reload_clients(slice::from_ref(&request.client_id)).await?;
     }
     if destination.is_ok() {
         record(live, request, true);

@@ -92,7 +92,7 @@ pub async fn finish_federation(
     let Some(_pending) = core.pending_answers.begin(&question) else {
         return Ok(CallbackResult::Redirect(continue_sign_in(&login)));
     };
-    if is_used(core, &login, &question)? {
+    if is_used(core, &login, &question).await? {
         return Ok(CallbackResult::Redirect(continue_sign_in(&login)));
     }
     let offered = core.catalog().offered_for(&login.purpose);
@@ -164,11 +164,12 @@ fn use_key(core: &Core, login: &LoginContext, question: &UpstreamSignIn) -> (u32
 
 /// Whether the answer to this question has signed a user in. Then the browser sent it twice, or this service's own answer
 /// was lost.
-fn is_used(core: &Core, login: &LoginContext, question: &UpstreamSignIn) -> Result<bool, Failure> {
+async fn is_used(core: &Core, login: &LoginContext, question: &UpstreamSignIn) -> Result<bool, Failure> {
     let key = use_key(core, login, question);
     Ok(core
         .store
-        .read_blocking(|snapshot| USED_ASSERTIONS.contains(snapshot, &key))?)
+        .read(|snapshot| USED_ASSERTIONS.contains(snapshot, &key))
+        .await?)
 }
 
 fn continue_sign_in(login: &LoginContext) -> BrowserRedirect {
@@ -381,14 +382,15 @@ async fn sign_in_user(
     let client_id = login.purpose.audit_name();
     let started = match start_session(core, browser, &login, event, now, identify).await? {
         SessionStart::Started(started) => started,
-        SessionStart::NoUser if is_used(core, &login, question)? => {
+        SessionStart::NoUser if is_used(core, &login, question).await? => {
             return Ok(CallbackResult::Redirect(continue_sign_in(&login)));
         }
         SessionStart::NoUser => {
             if let Some(from) = browser.device.address {
                 let user = core
                     .store
-                    .read_blocking(|snapshot| USERS_BY_IDENTITY.get(snapshot, &identity))?;
+                    .read(|snapshot| USERS_BY_IDENTITY.get(snapshot, &identity))
+                    .await?;
                 audit::record(&Event::SignInFailed {
                     user,
                     from,

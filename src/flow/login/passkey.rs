@@ -86,7 +86,7 @@ pub async fn sign_in(
             client_id,
         });
     };
-    let Some(found) = find(core, credentials)? else {
+    let Some(found) = find(core, credentials).await? else {
         failed(credentials.first.as_ref().map(|first| first.user));
         return Ok(PasskeySignIn::Unknown);
     };
@@ -123,7 +123,7 @@ fn method_of(passkey: &Passkey) -> AuthenticationMethod {
     }
 }
 
-fn find(core: &Core, credentials: &PasskeyCredentials) -> Result<Option<FoundPasskey>, Failure> {
+async fn find(core: &Core, credentials: &PasskeyCredentials) -> Result<Option<FoundPasskey>, Failure> {
     let response = &credentials.response;
     let named = Uuid::from_slice(&response.user_handle).ok();
     let user = match &credentials.first {
@@ -137,7 +137,8 @@ fn find(core: &Core, credentials: &PasskeyCredentials) -> Result<Option<FoundPas
     };
     let factors = core
         .store
-        .read_blocking(|snapshot| factors::of_user(snapshot, user))?;
+        .read(|snapshot| factors::of_user(snapshot, user))
+        .await?;
     Ok(factors.into_iter().find_map(|(id, factor)| match factor.kind {
         FactorKind::Passkey(passkey) if passkey.credential_id == response.credential_id => {
             Some(FoundPasskey { user, id, passkey })
@@ -181,7 +182,8 @@ async fn start(
     let (key, replay_key) = ((found.user, found.id), challenge.replay_key);
     if core
         .store
-        .read_blocking(|snapshot| was_used(snapshot, replay_key, now))?
+        .read(|snapshot| was_used(snapshot, replay_key, now))
+        .await?
     {
         return Ok(PasskeySignIn::ChallengeOver);
     }

@@ -50,7 +50,7 @@ pub(super) fn or_next_step(
 
 /// The signed-in user of a sign-in that waits for the answer to the offer, with the factors. `None` if it does not wait, or
 /// the user has got a passkey.
-pub fn waiting(core: &Core, login: &LoginContext) -> Result<Option<UserWithFactors>, StoreError> {
+pub async fn waiting(core: &Core, login: &LoginContext) -> Result<Option<UserWithFactors>, StoreError> {
     let is_settled = |live: &&LiveSession| login.progress.is_settled_in(live.id);
     let live = login.session.as_ref().filter(is_settled);
     let Some(live) = live.filter(|live| may_have(&core.policy, &live.user)) else {
@@ -58,7 +58,8 @@ pub fn waiting(core: &Core, login: &LoginContext) -> Result<Option<UserWithFacto
     };
     let factors = core
         .store
-        .read_blocking(|snapshot| factors::of_user(snapshot, live.user.uuid))?;
+        .read(|snapshot| factors::of_user(snapshot, live.user.uuid))
+        .await?;
     Ok(has_room(&factors).then(|| (live.clone(), factors)))
 }
 

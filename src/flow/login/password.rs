@@ -21,6 +21,7 @@ use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::secret::{LinkSecret, Secret};
 use crate::store::StoreError;
+use crate::store::engine::Snapshot;
 use crate::store::tables::{USERS, USERS_BY_LOGIN_NAME};
 
 /// The result of a sign-in with a password.
@@ -80,7 +81,7 @@ pub async fn sign_in(
     if let Some(result) = verify_password(core, browser, login, user, credentials, attempt, now).await? {
         return Ok(result);
     }
-    let user = user_named(core, &credentials.name)?;
+    let user = user_named(core, &credentials.name).await?;
     let result = verify_password(core, browser, login, user, credentials, attempt, now).await?;
     Ok(result.unwrap_or(SignIn::Expired))
 }
@@ -167,21 +168,27 @@ async fn verify_password(
 
 /// The user with this login name. For an unknown name, the user who was found last is looked for and read as well, so
 /// that the answer takes as much time. A missing row or a made-up record is read too fast: records differ in size.
-pub fn user_named(core: &Core, name: &LoginName) -> Result<Option<User>, StoreError> {
-    core.store.read_blocking(|snapshot| {
+pub async fn user_named(core: &Core, name: &LoginName) -> Result<Option<User>, StoreError> {
+    let last_found = || {
+        core.last_found_user
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    };
+    let other = *last_found();
+    let look = |snapshot: &dyn Snapshot| {
         let found = USERS_BY_LOGIN_NAME.get(snapshot, name.as_str())?;
-        let last_found = {
-            let mut last = core
-                .last_found_user
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            *last = found.unwrap_or(*last);
-            *last
-        };
-        let read = USERS.get(snapshot, &last_found);
-        // A damaged record of that user does not concern an unknown name.
-        if found.is_some() { read } else { Ok(None) }
-    })
+        let read = USERS.get(snapshot, &found.unwrap_or(other));
+        match found {
+            Some(found) => Ok(Some((found, read?))),
+            // A damaged record of the other user does not concern an unknown name.
+            None => Ok(None),
+        }
+    };
+    let Some((found, user)) = core.store.read(look).await? else {
+        return Ok(None);
+    };
+    *last_found() = found;
+    Ok(user)
 }
 
 /// The user continues with the account that is signed in (`prompt=select_account`). `None` if that is no longer

@@ -158,7 +158,7 @@ impl PendingSignIn {
 
 /// Opens what was proven in this sign-in. `None` if that is another sign-in, or it no longer counts, or the user has no
 /// factor any more and needs none.
-pub fn find(
+pub async fn find(
     core: &Core,
     login: &LoginContext,
     proof: &str,
@@ -173,23 +173,27 @@ pub fn find(
         };
         (first, None)
     };
-    Ok(core.store.read_blocking(|snapshot| {
+    let read = |snapshot: &dyn Snapshot| {
         let user = USERS.get(snapshot, &first.user)?;
         let Some(user) = user.filter(|user| first.is_valid(user, now)) else {
             return Ok(None);
         };
         let factors = factors::of_user(snapshot, user.uuid)?;
-        let pending = PendingSignIn {
-            can_use_passkey: can_use_passkey(&factors, &user, login.purpose.accepts_passkeys()),
-            first,
-            user,
-            factors,
-            raised,
-        };
-        let is_ruled = core.policy.accounts.second_factor != SecondFactorRule::Off;
-        let is_over = pending.needs_enrolment() && !is_ruled && !login.purpose.lets_user_enrol();
-        Ok((!is_over).then_some(pending))
-    })?)
+        Ok(Some((user, factors)))
+    };
+    let Some((user, factors)) = core.store.read(read).await? else {
+        return Ok(None);
+    };
+    let pending = PendingSignIn {
+        can_use_passkey: can_use_passkey(&factors, &user, login.purpose.accepts_passkeys()),
+        first,
+        user,
+        factors,
+        raised,
+    };
+    let is_ruled = core.policy.accounts.second_factor != SecondFactorRule::Off;
+    let is_over = pending.needs_enrolment() && !is_ruled && !login.purpose.lets_user_enrol();
+    Ok((!is_over).then_some(pending))
 }
 
 /// A live session as the first step.
@@ -285,7 +289,7 @@ pub async fn answer(
     let is_totp = matches!(answer, Answer::Totp(_));
     let is_at_limit =
         move |snapshot: &dyn Snapshot| failed_passwords::is_second_step_at_limit(snapshot, user);
-    if is_totp && core.store.read_blocking(is_at_limit)? {
+    if is_totp && core.store.read(is_at_limit).await? {
         return Ok(SecondStep::AtLimit);
     }
     let event = event_after(core, browser, pending, answer.second_factor(), now)?;

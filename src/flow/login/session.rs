@@ -80,18 +80,24 @@ pub fn find(
 
 /// The session of this browser, live or not. After a session has expired, grants that end with a sign-out may live
 /// on.
-pub fn of_browser(core: &Core, browser: &Browser) -> Result<Option<(Uuid, Session)>, Failure> {
+pub async fn of_browser(core: &Core, browser: &Browser) -> Result<Option<(Uuid, Session)>, Failure> {
     Ok(core
         .store
-        .read_blocking(|snapshot| presented(snapshot, browser.session.as_ref()))?)
+        .read(|snapshot| presented(snapshot, browser.session.as_ref()))
+        .await?)
 }
 
 /// The live session of this browser.
-pub fn signed_in(core: &Core, browser: &Browser, now: Timestamp) -> Result<Option<LiveSession>, Failure> {
+pub async fn signed_in(
+    core: &Core,
+    browser: &Browser,
+    now: Timestamp,
+) -> Result<Option<LiveSession>, Failure> {
     let lifetimes = core.policy.lifetimes.session;
     Ok(core
         .store
-        .read_blocking(|snapshot| find(snapshot, browser.session.as_ref(), lifetimes, now))?)
+        .read(|snapshot| find(snapshot, browser.session.as_ref(), lifetimes, now))
+        .await?)
 }
 
 /// Records that a session was used, if the last recorded use is old enough. The session must have been read in the

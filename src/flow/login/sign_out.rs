@@ -54,7 +54,7 @@ pub async fn begin_sign_out(
     let (LogoutRequest::Hinted { user, return_to }, Some(client_id)) = (request, client_id.clone()) else {
         return Ok(Ok(SignOut::Ask { client_id }));
     };
-    match session::signed_in(core, browser, now)? {
+    match session::signed_in(core, browser, now).await? {
         // Another user has signed in since, and must confirm it.
         Some(live) if live.user.uuid != user => {
             let client_id = Some(client_id);
@@ -62,7 +62,7 @@ pub async fn begin_sign_out(
         }
         // Only the session of this browser ends. Otherwise a leaked ID token could sign its user out from anywhere.
         _ => {
-            if let Some((id, session)) = session::of_browser(core, browser)?
+            if let Some((id, session)) = session::of_browser(core, browser).await?
                 && session.user == user
             {
                 end(core, id, now).await?;
@@ -74,7 +74,7 @@ pub async fn begin_sign_out(
 
 /// The user confirmed: the session of this browser ends.
 pub async fn confirm_sign_out(core: &Core, browser: &Browser, now: Timestamp) -> Result<(), Failure> {
-    if let Some((id, _)) = session::of_browser(core, browser)? {
+    if let Some((id, _)) = session::of_browser(core, browser).await? {
         end(core, id, now).await?;
     }
     Ok(())

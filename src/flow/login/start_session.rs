@@ -187,7 +187,7 @@ pub(in crate::flow) async fn start_session(
         }
         Written::Error(error) => return Ok(SessionStart::TransactionError(error)),
     };
-    login.client_lookup.publish(core)?;
+    login.client_lookup.publish(core).await?;
     let user = record_identified(core, login, written.identified, &proven, now);
     session::record_ended(core, written.ended, now);
     anonymous_upgrade::record(&written.step);

@@ -168,7 +168,7 @@ pub async fn load_login(
         return Ok(Err(LoginTransactionError::Expired));
     };
     let lifetimes = core.policy.lifetimes.session;
-    Ok(core.store.read_blocking(|snapshot| {
+    let read = |snapshot: &dyn Snapshot| {
         let record = find_record(snapshot, transaction.id)?;
         if is_answered_elsewhere(snapshot, &transaction.purpose, &record)? {
             return Ok(Err(LoginTransactionError::Expired));
@@ -184,18 +184,20 @@ pub async fn load_login(
         if !accepts_authentication && matches!(step, LoginStep::SignIn | LoginStep::SecondStep) {
             return Ok(Err(LoginTransactionError::Expired));
         }
-        Ok(Ok(LoginContext {
-            transaction: Arc::new(transaction),
-            sealed: sealed.to_owned(),
-            purpose,
-            client_lookup,
-            progress: record.progress,
-            is_refused: record.refusal.is_some(),
-            session,
-            step,
-            accepts_authentication,
-        }))
-    })?)
+        Ok(Ok((record, session, step, accepts_authentication)))
+    };
+    let (record, session, step, accepts_authentication) = or_refuse!(core.store.read(read).await?);
+    Ok(Ok(LoginContext {
+        transaction: Arc::new(transaction),
+        sealed: sealed.to_owned(),
+        purpose,
+        client_lookup,
+        progress: record.progress,
+        is_refused: record.refusal.is_some(),
+        session,
+        step,
+        accepts_authentication,
+    }))
 }
 
 /// The context that transactions are sealed with.
@@ -487,7 +489,7 @@ where
             take_step(tx, step, (&transaction, record), slot, &client_lookup, now).map(Ok)
         })
         .await?;
-    login.client_lookup.publish(core)?;
+    login.client_lookup.publish(core).await?;
     let result = result.inspect(anonymous_upgrade::record);
     Ok(result.map(|result| result.destination(login.sealed.clone(), &code, &core.policy.issuer)))
 }

@@ -45,7 +45,7 @@ pub fn may_change(
 /// Sets the address, and tells the previous one, with a link that sets it back. Returns whether it was done. The account
 /// identifier stays, so nobody else gets the name by which the user was known.
 pub async fn change_email(core: &Core, secret: &Secret<LinkSecret>, now: Timestamp) -> Result<bool, Failure> {
-    let link = core.store.read_blocking(|snapshot| find(snapshot, secret, now))?;
+    let link = core.store.read(|snapshot| find(snapshot, secret, now)).await?;
     let Some(purpose) = link.map(|link| link.purpose) else {
         return Ok(false);
     };
@@ -56,7 +56,7 @@ pub async fn change_email(core: &Core, secret: &Secret<LinkSecret>, now: Timesta
         return Ok(false);
     }
     let notice = match from {
-        Some(previous) => Some(draw_notice(core, user, previous, to.clone(), now)?),
+        Some(previous) => Some(draw_notice(core, user, previous, to.clone(), now).await?),
         None => None,
     };
     let secret = secret.clone();
@@ -89,7 +89,7 @@ pub async fn change_email(core: &Core, secret: &Secret<LinkSecret>, now: Timesta
 }
 
 /// The mail to the previous address, and its link.
-fn draw_notice(
+async fn draw_notice(
     core: &Core,
     user: Uuid,
     previous: String,
@@ -104,7 +104,7 @@ fn draw_notice(
     let link = DrawnLink::draw(core, purpose, now + OneTimeLink::NOTICE_LIFETIME);
     let message = Message {
         to: previous,
-        languages: users::find(core, user)?.and_then(|user| user.language()),
+        languages: users::find(core, user).await?.and_then(|user| user.language()),
         client_id: None,
         content: Content::AddressChanged {
             to,

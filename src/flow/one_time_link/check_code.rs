@@ -34,7 +34,8 @@ pub async fn check_code(
     let key = requested.link;
     let link = core
         .store
-        .read_blocking(|snapshot| ONE_TIME_LINKS.get(snapshot, &key))?;
+        .read(|snapshot| ONE_TIME_LINKS.get(snapshot, &key))
+        .await?;
     let Some(code) = link.and_then(|link| link.code) else {
         return Ok(CodeCheck::Void);
     };

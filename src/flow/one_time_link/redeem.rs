@@ -54,7 +54,7 @@ pub async fn redeem(
     chosen: ChosenPassword,
     now: Timestamp,
 ) -> Result<RedeemResult, Failure> {
-    let link = core.store.read_blocking(|snapshot| find(snapshot, secret, now))?;
+    let link = core.store.read(|snapshot| find(snapshot, secret, now)).await?;
     match link.map(|link| link.purpose) {
         Some(LinkPurpose::ResetPassword { user, .. }) => {
             reset_password(core, browser, login, (secret, user), chosen, now).await

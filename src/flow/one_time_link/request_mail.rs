@@ -59,7 +59,7 @@ pub async fn request_reset(
     request: &MailRequest<'_>,
     now: Timestamp,
 ) -> Result<String, Failure> {
-    let user = user_named(core, &LoginName::new(request.recipient))?;
+    let user = user_named(core, &LoginName::new(request.recipient)).await?;
     let found = user.as_ref().filter(|user| user.enabled).and_then(|user| {
         let password = user.password.as_ref().map(PasswordHash::fingerprint);
         if password.is_none() && !user.identities.is_empty() {
@@ -117,7 +117,7 @@ pub async fn request_sign_in(
     request: &MailRequest<'_>,
     now: Timestamp,
 ) -> Result<String, Failure> {
-    let user = user_named(core, &LoginName::new(request.recipient))?;
+    let user = user_named(core, &LoginName::new(request.recipient)).await?;
     let found = user
         .as_ref()
         .filter(|user| user.may_sign_in_by_mail())
@@ -165,7 +165,7 @@ pub async fn request_account(
     if let Err(problem) = check_address(core, email) {
         return Ok(Err(problem));
     }
-    let is_taken = user_named(core, &LoginName::new(email))?.is_some();
+    let is_taken = user_named(core, &LoginName::new(email)).await?.is_some();
     let new = LinkPurpose::CreateAccount(NewAccount {
         email: email.to_owned(),
         is_verified: policy.verify_email,

@@ -33,7 +33,7 @@ pub(super) async fn reset_password(
     chosen: ChosenPassword,
     now: Timestamp,
 ) -> Result<RedeemResult, Failure> {
-    let Some(user) = users::find(core, user)? else {
+    let Some(user) = users::find(core, user).await? else {
         return Ok(RedeemResult::LinkVoid);
     };
     if let Err(problem) = core.policy.check_password(&user, &chosen.password) {

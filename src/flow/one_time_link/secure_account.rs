@@ -47,7 +47,7 @@ pub async fn secure_account(
     secret: &Secret<LinkSecret>,
     now: Timestamp,
 ) -> Result<bool, Failure> {
-    let link = core.store.read_blocking(|snapshot| find(snapshot, secret, now))?;
+    let link = core.store.read(|snapshot| find(snapshot, secret, now)).await?;
     let Some(OneTimeLink {
         purpose,
         expires_at: link_expires_at,
@@ -59,7 +59,7 @@ pub async fn secure_account(
     let LinkPurpose::SecureAccount { user, email, .. } = purpose.clone() else {
         return Ok(false);
     };
-    let language = users::find(core, user)?.and_then(|user| user.language());
+    let language = users::find(core, user).await?.and_then(|user| user.language());
     let expires_at = now + OneTimeLink::OPERATOR_LIFETIME;
     let reset = LinkPurpose::ResetPassword {
         user,

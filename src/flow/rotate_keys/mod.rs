@@ -174,7 +174,7 @@ pub async fn ensure_keys(core: &Core) -> Result<Vec<Algorithm>, RotateError> {
                 Ok(())
             })
             .await;
-        core.reload_after::<_, RotateError>(written)?;
+        core.reload_after::<_, RotateError>(written).await?;
         made.push(alg);
     }
     match prolong_keys(core, retention).await {
@@ -201,7 +201,8 @@ fn keys_to_prolong(
 async fn prolong_keys(core: &Core, retention: Duration) -> Result<(), StoreError> {
     let prolonged = core
         .store
-        .read_blocking(|snapshot| keys_to_prolong(snapshot, retention))?;
+        .read(|snapshot| keys_to_prolong(snapshot, retention))
+        .await?;
     if prolonged.is_empty() {
         return Ok(());
     }
@@ -274,7 +275,7 @@ pub async fn rotate(core: &Core, alg: Algorithm, at_once: bool) -> Result<Introd
                 Ok(Some(Introduction::Placed { kid, record }))
             })
             .await;
-        if let Some(promoted) = core.reload_after::<_, RotateError>(written)? {
+        if let Some(promoted) = core.reload_after::<_, RotateError>(written).await? {
             return Ok(promoted);
         }
     }
@@ -312,7 +313,7 @@ pub async fn introduce(core: &Core, key: &SigningKey, at_once: bool) -> Result<I
             Ok(Introduction::Placed { kid, record })
         })
         .await;
-    core.reload_after(written)
+    core.reload_after(written).await
 }
 
 /// The change that a key is due for.
@@ -369,7 +370,8 @@ async fn advance(core: &Core) -> Result<bool, RotateError> {
     let announce = core.policy.key_rotation.announce;
     let due = core
         .store
-        .read_blocking(|snapshot| due_keys(snapshot, now, announce))?;
+        .read(|snapshot| due_keys(snapshot, now, announce))
+        .await?;
     if due.is_empty() {
         return Ok(false);
     }
@@ -398,7 +400,7 @@ async fn advance(core: &Core) -> Result<bool, RotateError> {
             Ok(due)
         })
         .await;
-    for key in core.reload_after::<_, RotateError>(written)? {
+    for key in core.reload_after::<_, RotateError>(written).await? {
         let state = match key.change {
             KeyChange::Activate | KeyChange::Redate => "active",
             KeyChange::Hasten => "announced",
@@ -442,7 +444,8 @@ async fn announce_successors(core: &Core) -> Result<bool, RotateError> {
     let (now, rotation) = (core.clock.now(), core.policy.key_rotation);
     let algorithms = core
         .store
-        .read_blocking(|snapshot| without_successor(snapshot, now, rotation))?;
+        .read(|snapshot| without_successor(snapshot, now, rotation))
+        .await?;
     for alg in &algorithms {
         if let Introduction::Placed { kid, .. } = rotate(core, *alg, false).await? {
             record_change(&kid, *alg, "announced");

@@ -60,7 +60,8 @@ pub(super) async fn keep(core: &Core) -> Result<bool, RotateError> {
     let (now, rotation) = (core.clock.now(), core.policy.key_rotation);
     if core
         .store
-        .read_blocking(|snapshot| is_due(snapshot, rotation, now))?
+        .read(|snapshot| is_due(snapshot, rotation, now))
+        .await?
     {
         rotate(core).await
     } else {
@@ -71,11 +72,10 @@ pub(super) async fn keep(core: &Core) -> Result<bool, RotateError> {
 /// Makes a new key, and removes the keys that no live family depends on. Returns whether there is a new key.
 async fn rotate(core: &Core) -> Result<bool, RotateError> {
     let now = core.clock.now();
-    let store = core.store.clone();
-    let reading =
-        tokio::task::spawn_blocking(move || store.read_blocking(|snapshot| keys_in_use(snapshot, now)));
-    let in_use = reading.await.map_err(|_| RotateError::Interrupted)??;
-    let number = newest(&core.store.read_blocking(all)?).map_or(1, |(number, _)| number.saturating_add(1));
+    let in_use = core
+        .stream("refresh_keys_in_use", move |snapshot| keys_in_use(snapshot, now))
+        .await?;
+    let number = newest(&core.store.read(all).await?).map_or(1, |(number, _)| number.saturating_add(1));
     let key = Zeroizing::new(core.random.bytes::<KEY_LEN>());
     let record = RefreshKeyRecord {
         created_at: now,
@@ -99,7 +99,7 @@ async fn rotate(core: &Core) -> Result<bool, RotateError> {
             Ok(true)
         })
         .await;
-    core.reload_after(written)
+    core.reload_after(written).await
 }
 
 fn all(snapshot: &dyn Snapshot) -> Result<Vec<(u32, RefreshKeyRecord)>, StoreError> {

@@ -3,7 +3,8 @@
 use super::issue::token_type;
 use super::refresh_token;
 use crate::clock::Timestamp;
-use crate::flow::grant_policy::read_family;
+
+use crate::flow::grant_policy::{GrantPolicy, read_family};
 use crate::flow::{Catalog, Core, Failure};
 use crate::identity::User;
 use crate::jose::alg::Algorithm;
@@ -30,10 +31,9 @@ pub struct LiveAccessToken {
 
 /// Checks an access token of this service: its signature, its times, and that neither it nor its grant was revoked.
 ///
-/// A grant counts as long as [`GrantPolicy::admit`](crate::flow::grant_policy::GrantPolicy::admit) would issue more
-/// tokens for it. A token that a client got for itself is valid as long as the client may get such tokens. Scope values
-/// that the client may no longer have are left out.
-pub fn live_access_token(
+/// A grant counts as long as [`GrantPolicy::admit`] would issue more tokens for it. A token that a client got for itself
+/// is valid as long as the client may get such tokens. Scope values that the client may no longer have are left out.
+pub async fn live_access_token(
     core: &Core,
     token: &str,
     now: Timestamp,
@@ -48,27 +48,24 @@ pub fn live_access_token(
         return Ok(None);
     };
     claims.scope = claims.scope.kept_within(&client.scope);
-    core.store.read_blocking(|snapshot| {
+    let grant_policy = core.grant_policy();
+    let read = |snapshot: &dyn Snapshot| {
         if REVOKED_TOKENS.contains(snapshot, &(hour_of(claims.exp), claims.jti))? {
             return Ok(None);
         }
         if claims.grant_id == client.own_grant {
-            let may_get = client.may_use(GrantType::ClientCredentials);
-            return Ok(may_get.then_some(LiveAccessToken { claims, grant: None }));
+            return Ok(client.may_use(GrantType::ClientCredentials).then_some(None));
         }
         let Some(family) = read_family(snapshot, claims.grant_id, client, now)?
             .filter(|family| family.revoked_at.is_none() && !family.awaits_code)
         else {
             return Ok(None);
         };
-        let admitted = core
-            .grant_policy()
-            .admit(snapshot, client, &family.authorization)?;
-        Ok(admitted.ok().map(|user| LiveAccessToken {
-            claims,
-            grant: Some((user, family)),
-        }))
-    })
+        let admitted = grant_policy.admit(snapshot, client, &family.authorization)?;
+        Ok(admitted.ok().map(|user| Some((user, family))))
+    };
+    let grant = core.store.read(read).await?;
+    Ok(grant.map(|grant| LiveAccessToken { claims, grant }))
 }
 
 /// The claims of a token that this service signed as an access token. Each `typ` that can be configured is accepted.
@@ -99,7 +96,7 @@ pub(in crate::flow) fn signed_access_token(
 /// The client that a token was issued to may ask about it. Registered APIs say which other clients may ask about their
 /// access tokens. Every client may ask about an access token for no registered API, because the client may be the
 /// resource server.
-pub fn introspect(
+pub async fn introspect(
     core: &Core,
     client: &AuthenticatedClient,
     token: &str,
@@ -109,11 +106,12 @@ pub fn introspect(
         let Some(token) = core.catalog().refresh_keys().verify(&token) else {
             return Ok(Introspection::INACTIVE);
         };
-        return Ok(core
-            .store
-            .read_blocking(|snapshot| refresh_token(core, snapshot, client, &token, now))?);
+        let grant_policy = core.grant_policy();
+        let read =
+            |snapshot: &dyn Snapshot| refresh_token(core, &grant_policy, snapshot, client, &token, now);
+        return Ok(core.store.read(read).await?);
     }
-    let Some(LiveAccessToken { claims, grant }) = live_access_token(core, token, now)? else {
+    let Some(LiveAccessToken { claims, grant }) = live_access_token(core, token, now).await? else {
         return Ok(Introspection::INACTIVE);
     };
     let catalog = core.catalog();
@@ -195,6 +193,7 @@ fn may_introspect(catalog: &Catalog, client: &Client, claims: &PresentedAccessTo
 
 fn refresh_token(
     core: &Core,
+    grant_policy: &GrantPolicy,
     snapshot: &dyn Snapshot,
     client: &AuthenticatedClient,
     token: &RefreshTokenId,
@@ -209,7 +208,7 @@ fn refresh_token(
     {
         return Ok(Introspection::INACTIVE);
     }
-    let Ok((user, _)) = refresh_token::admit(&core.grant_policy(), snapshot, client, &mut family)? else {
+    let Ok((user, _)) = refresh_token::admit(grant_policy, snapshot, client, &mut family)? else {
         return Ok(Introspection::INACTIVE);
     };
     let authorization = family.authorization;

@@ -20,7 +20,7 @@ pub async fn read_userinfo(
     (proof, certificate): (Option<&DpopProof>, Option<&ClientCertificate>),
     now: Timestamp,
 ) -> Result<Answer<Map<String, Value>>, Failure> {
-    let Some(live) = live_access_token(core, token, now)? else {
+    let Some(live) = live_access_token(core, token, now).await? else {
         return Ok(Err(Refusal::new(
             ErrorCode::InvalidToken,
             "access token is unknown, expired or revoked",

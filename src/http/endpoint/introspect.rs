@@ -27,7 +27,7 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
         return error::refused(context, &Refusal::invalid_request("token is missing"));
     };
     let (core, now) = (&context.app.core, context.now);
-    let answer = introspect(core, &client, token, now).and_then(|verdict| {
+    let answer = introspect(core, &client, token, now).await.and_then(|verdict| {
         if !context.accepts(SIGNED_MEDIA_TYPE) {
             return Ok(response::json(StatusCode::OK, &verdict));
         }

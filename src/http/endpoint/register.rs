@@ -42,7 +42,7 @@ pub async fn manage(context: &RequestContext, client_id: &str) -> HttpResponse {
     };
     let core = &context.app.core;
     if context.method() == Method::GET {
-        return answer(context, StatusCode::OK, read(core, client_id, token));
+        return answer(context, StatusCode::OK, read(core, client_id, token).await);
     }
     if context.method() == Method::PUT {
         return answer(context, StatusCode::OK, replace(context, client_id, token).await);

@@ -149,7 +149,7 @@ impl AccountAction {
                 let session = context.cookie(Cookie::Session).unwrap_or_default();
                 account_notice::redirect(context, page, notice, session)
             }
-            Ok(ActionResult::SignInRequired) => sign_in(context, page, true),
+            Ok(ActionResult::SignInRequired) => sign_in(context, page, true).await,
             Err(failure) => error::failed_page(context, &failure),
         }
     }
@@ -167,7 +167,7 @@ async fn perform_self_service(
         }
         Ok(SelfServiceResult::Notice(notice)) => show(context, page, section_of(page), Some(notice)).await,
         Ok(SelfServiceResult::Answer(answer)) => *answer,
-        Ok(SelfServiceResult::SignInRequired) => sign_in(context, page, true),
+        Ok(SelfServiceResult::SignInRequired) => sign_in(context, page, true).await,
         Err(failure) => refused(context, page, section_of(page), failure).await,
     }
 }
@@ -182,21 +182,21 @@ async fn perform_with_factors(context: &RequestContext, page: &Route, action: Fa
         Ok(FactorResult::Section(security)) => {
             match view(&context.app.core, &context.browser(), context.now).await {
                 Ok(ActionResult::Done(account)) => {
-                    draw(context, page, section_of(page), *account, (None, Some(*security)))
+                    draw(context, page, section_of(page), *account, (None, Some(*security))).await
                 }
-                Ok(ActionResult::SignInRequired) => sign_in(context, page, true),
+                Ok(ActionResult::SignInRequired) => sign_in(context, page, true).await,
                 Err(failure) => error::failed_page(context, &failure),
             }
         }
-        Ok(FactorResult::SignInRequired) => sign_in(context, page, true),
+        Ok(FactorResult::SignInRequired) => sign_in(context, page, true).await,
         Err(failure) => error::failed_page(context, &failure),
     }
 }
 
 /// Sends the browser to sign in. If an action was asked for, the pages say that it was not done.
-fn sign_in(context: &RequestContext, page: &Route, action_pending: bool) -> HttpResponse {
+async fn sign_in(context: &RequestContext, page: &Route, action_pending: bool) -> HttpResponse {
     let (core, browser) = (&context.app.core, context.browser());
-    match begin::sign_in(core, &browser, &page.path(), action_pending, context.now) {
+    match begin::sign_in(core, &browser, &page.path(), action_pending, context.now).await {
         Ok(redirect) => browser_redirect::send(context, redirect),
         Err(failure) => error::failed_page(context, &failure),
     }
@@ -209,9 +209,9 @@ fn sign_in(context: &RequestContext, page: &Route, action_pending: bool) -> Http
 /// session. So the pages do not say that the action was not done.
 async fn submit_new_password(context: &RequestContext, page: &Route, typed: NewPassword) -> HttpResponse {
     let core = &context.app.core;
-    let live = match session::signed_in(core, &context.browser(), context.now) {
+    let live = match session::signed_in(core, &context.browser(), context.now).await {
         Ok(Some(live)) => live,
-        Ok(None) => return sign_in(context, page, false),
+        Ok(None) => return sign_in(context, page, false).await,
         Err(failure) => return error::failed_page(context, &failure),
     };
     let attempt = match password_attempt(context, &live) {
@@ -253,7 +253,7 @@ async fn show_password_change(
             AccountNotice::Guessable
         }
         Ok(ActionResult::Done(PasswordChange::Unchanged)) => AccountNotice::SamePassword,
-        Ok(ActionResult::SignInRequired) => return sign_in(context, page, false),
+        Ok(ActionResult::SignInRequired) => return sign_in(context, page, false).await,
         Err(failure) => return refused(context, page, AccountSection::Password, failure).await,
     };
     show(context, page, AccountSection::Password, Some(notice)).await
@@ -307,13 +307,15 @@ async fn show(
     notice: Option<AccountNotice>,
 ) -> HttpResponse {
     match view(&context.app.core, &context.browser(), context.now).await {
-        Ok(ActionResult::Done(account)) => draw(context, page, section, *account, (notice, None)),
-        Ok(ActionResult::SignInRequired) => sign_in(context, page, notice == Some(AccountNotice::Expired)),
+        Ok(ActionResult::Done(account)) => draw(context, page, section, *account, (notice, None)).await,
+        Ok(ActionResult::SignInRequired) => {
+            sign_in(context, page, notice == Some(AccountNotice::Expired)).await
+        }
         Err(failure) => error::failed_page(context, &failure),
     }
 }
 
-fn draw(
+async fn draw(
     context: &RequestContext,
     page: &Route,
     section: AccountSection,
@@ -329,6 +331,10 @@ fn draw(
     let has_password = live.user.password.is_some();
     let self_service = account_self_service::offered(context, &live.user);
     let rule = &context.app.core.policy.password;
+    let security = match security {
+        Some(security) => security,
+        None => account_factors::section(context, &live, &factors).await,
+    };
     let sections = AccountSection::ALL.into_iter();
     let sections = sections.filter(|section| match section {
         AccountSection::Password => has_password,
@@ -364,7 +370,7 @@ fn draw(
         remembers_browsers: context.app.core.policy.accounts.remember_device.is_some(),
         language: context.kept_language().map(|(tag, _)| tag.to_owned()),
         self_service: self_service.clone(),
-        security: security.unwrap_or_else(|| account_factors::section(context, &live, &factors)),
+        security,
     };
     let status = match notice {
         Some(AccountNotice::Throttled) => StatusCode::TOO_MANY_REQUESTS,

@@ -58,9 +58,9 @@ impl FactorAction {
     pub(super) async fn perform(self, context: &RequestContext) -> Result<FactorResult, Failure> {
         let (core, browser, now) = (&context.app.core, context.browser(), context.now);
         let done = match self {
-            Self::BeginTotp => {
-                begin_totp(core, &browser, now)?.map(|setup| setup_section(context, &setup, false))
-            }
+            Self::BeginTotp => begin_totp(core, &browser, now)
+                .await?
+                .map(|setup| setup_section(context, &setup, false)),
             Self::ConfirmTotp { setup, code } => {
                 let confirmed = confirm_totp(core, &browser, (&setup, &code), now).await?;
                 confirmed.map(|confirmed| match confirmed {
@@ -126,7 +126,11 @@ fn setup_section(context: &RequestContext, setup: &TotpSetup, is_wrong: bool) ->
 }
 
 /// What the section shows of these factors.
-pub(super) fn section(context: &RequestContext, live: &LiveSession, factors: &[(Uuid, Factor)]) -> Security {
+pub(super) async fn section(
+    context: &RequestContext,
+    live: &LiveSession,
+    factors: &[(Uuid, Factor)],
+) -> Security {
     let now = context.now;
     let line = |(id, factor): &(Uuid, Factor)| FactorLine {
         id: id.to_string(),
@@ -144,7 +148,7 @@ pub(super) fn section(context: &RequestContext, live: &LiveSession, factors: &[(
     Security {
         factors: factors.iter().map(line).collect(),
         is_required: context.app.core.policy.accounts.second_factor != SecondFactorRule::Off,
-        passkeys: account_passkeys::section(context, live, factors),
+        passkeys: account_passkeys::section(context, live, factors).await,
         href: href(context),
         ..Security::default()
     }

@@ -81,7 +81,7 @@ impl PasskeyAction {
 
 /// What the section shows. `None` if the service has no host name, or if the user came from a provider
 /// and signs in there.
-pub(super) fn section(
+pub(super) async fn section(
     context: &RequestContext,
     live: &LiveSession,
     factors: &[(Uuid, Factor)],
@@ -95,7 +95,7 @@ pub(super) fn section(
         FactorKind::Passkey(passkey) => Some(URL_SAFE_NO_PAD.encode(&passkey.credential_id)),
         FactorKind::Totp(_) | FactorKind::RecoveryCodes(_) => None,
     });
-    let may_add = may_add(core, live, context.now).unwrap_or(false);
+    let may_add = may_add(core, live, context.now).await.unwrap_or(false);
     let place = ChallengePlace::Registration(live.id);
     let challenge = may_add.then(|| passkey_challenge::draw(core, place, context.now));
     Some(PasskeySection {

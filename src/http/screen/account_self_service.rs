@@ -94,7 +94,7 @@ impl SelfServiceAction {
 /// Sends a link to the new address, unless too many mails were requested or too many passwords were wrong.
 async fn change_email(context: &RequestContext, typed: NewEmail) -> Result<SelfServiceResult, Failure> {
     let (core, browser, now) = (&context.app.core, context.browser(), context.now);
-    let Some(live) = session::signed_in(core, &browser, now)? else {
+    let Some(live) = session::signed_in(core, &browser, now).await? else {
         return Ok(SelfServiceResult::SignInRequired);
     };
     let (limits, from) = (&context.app.limits, context.client_address());

@@ -34,12 +34,15 @@ pub(super) async fn respond(
     if is_confirmed && action == LinkAction::SignIn {
         return sign_in(context, login, &link.secret).await;
     }
-    let user = core.store.read_blocking(|snapshot| match &link.purpose {
-        LinkPurpose::ChangeEmail { .. } => may_change(snapshot, &link.purpose, context.now),
-        LinkPurpose::SecureAccount { .. } => may_secure(snapshot, &link.purpose),
-        LinkPurpose::SignIn { user, .. } => USERS.get(snapshot, user),
-        _ => Ok(None),
-    });
+    let user = core
+        .store
+        .read(|snapshot| match &link.purpose {
+            LinkPurpose::ChangeEmail { .. } => may_change(snapshot, &link.purpose, context.now),
+            LinkPurpose::SecureAccount { .. } => may_secure(snapshot, &link.purpose),
+            LinkPurpose::SignIn { user, .. } => USERS.get(snapshot, user),
+            _ => Ok(None),
+        })
+        .await;
     let user = match user {
         Ok(Some(user)) => user,
         Ok(None) => return link_void_page(context),

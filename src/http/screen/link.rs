@@ -48,7 +48,7 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
         Ok(parameters) => parameters,
         Err(page) => return *page,
     };
-    let link = match open(context, parameters.get("token").unwrap_or_default()) {
+    let link = match open(context, parameters.get("token").unwrap_or_default()).await {
         Ok(Some(link)) => link,
         Ok(None) => return link_void_page(context),
         Err(failure) => return error::failed_page(context, &failure),
@@ -61,7 +61,7 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
         return enter(context, &link).await;
     }
     let Ok(login) = login_context::reload(context, sealed).await else {
-        return begin_sign_in(context, &link);
+        return begin_sign_in(context, &link).await;
     };
     let action = match link.purpose {
         LinkPurpose::SignIn { .. } => Some(LinkAction::SignIn),
@@ -73,7 +73,7 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
         return confirm_link::respond(context, &parameters, &login, &link, action).await;
     }
     if context.method() != Method::POST {
-        return draw(context, &login, &link, "", None);
+        return draw(context, &login, &link, "", None).await;
     }
     submit(context, &parameters, &login, &link).await
 }
@@ -85,12 +85,14 @@ impl OpenLink {
     }
 }
 
-fn open(context: &RequestContext, token: &str) -> Result<Option<OpenLink>, Failure> {
+async fn open(context: &RequestContext, token: &str) -> Result<Option<OpenLink>, Failure> {
     let Ok(secret) = Secret::<LinkSecret>::parse(token) else {
         return Ok(None);
     };
     let store = &context.app.core.store;
-    let link = store.read_blocking(|snapshot| find(snapshot, &secret, context.now))?;
+    let link = store
+        .read(|snapshot| find(snapshot, &secret, context.now))
+        .await?;
     Ok(link.map(|link| OpenLink {
         secret,
         purpose: link.purpose,
@@ -118,14 +120,14 @@ async fn enter(context: &RequestContext, link: &OpenLink) -> HttpResponse {
         let details = "the link signs in only in the browser in which it was requested";
         return context.error_page(StatusCode::BAD_REQUEST, ErrorKind::OtherBrowser, details);
     }
-    begin_sign_in(context, link)
+    begin_sign_in(context, link).await
 }
 
 /// Begins a sign-in for the account page in this browser, in which the link is used, and shows the page in it.
-fn begin_sign_in(context: &RequestContext, link: &OpenLink) -> HttpResponse {
+async fn begin_sign_in(context: &RequestContext, link: &OpenLink) -> HttpResponse {
     let (core, browser) = (&context.app.core, context.browser());
     let page = Route::Account.path();
-    let begun = match begin::sign_in(core, &browser, &page, false, context.now) {
+    let begun = match begin::sign_in(core, &browser, &page, false, context.now).await {
         Ok(begun) => begun,
         Err(failure) => return error::failed_page(context, &failure),
     };
@@ -150,17 +152,17 @@ async fn submit(
     let draw_again = |problem| draw(context, login, link, name, Some(problem));
     let cookie = context.cookie(Cookie::Browser).unwrap_or_default();
     if !csrf::is_valid(parameters.get("csrf"), cookie, &form(login)) || !context.is_from_own_page() {
-        return draw_again(ChoiceProblem::Expired);
+        return draw_again(ChoiceProblem::Expired).await;
     }
     let limits = &context.app.limits;
-    let throttled = |seconds| {
+    let throttled = async |seconds| {
         context.log_refusal("throttled", "too many passwords were sent");
-        let mut page = draw_again(ChoiceProblem::Throttled);
+        let mut page = draw_again(ChoiceProblem::Throttled).await;
         error::set_retry_after(&mut page, seconds);
         page
     };
     if let Err(wait) = limits.type_code(context.client_address(), context.now) {
-        return throttled(wait.seconds());
+        return throttled(wait.seconds()).await;
     }
     let password = parameters.get("new-password").unwrap_or_default();
     let chosen = ChosenPassword {
@@ -189,7 +191,7 @@ async fn submit(
         Ok(RedeemResult::Rejected(PasswordProblem::Guessable)) => ChoiceProblem::Guessable,
         Ok(RedeemResult::Unchanged) => ChoiceProblem::Same,
         Ok(RedeemResult::LinkVoid) => return link_void_page(context),
-        Ok(RedeemResult::SignInExpired) => return begin_sign_in(context, link),
+        Ok(RedeemResult::SignInExpired) => return begin_sign_in(context, link).await,
         Err(Failure::Busy) => {
             error::note_refusal(context, RefusalReason::Passwords);
             ChoiceProblem::Busy
@@ -198,10 +200,10 @@ async fn submit(
             error::note_refusal(context, RefusalReason::Memory);
             ChoiceProblem::OutOfMemory
         }
-        Err(Failure::Throttled { seconds }) => return throttled(seconds),
+        Err(Failure::Throttled { seconds }) => return throttled(seconds).await,
         Err(failure) => return error::failed_page(context, &failure),
     };
-    draw_again(problem)
+    draw_again(problem).await
 }
 
 /// The address of the application that the person was invited to, if it has one.
@@ -214,7 +216,7 @@ fn invited_to(context: &RequestContext, link: &OpenLink) -> Option<String> {
     client.home().filter(|_| client.enabled)
 }
 
-fn draw(
+async fn draw(
     context: &RequestContext,
     login: &LoginContext,
     link: &OpenLink,
@@ -223,7 +225,7 @@ fn draw(
 ) -> HttpResponse {
     let (account_id, new_account) = match &link.purpose {
         LinkPurpose::CreateAccount(new) => (new.email.clone(), Some(name.to_owned())),
-        LinkPurpose::ResetPassword { user, .. } => match users::find(&context.app.core, *user) {
+        LinkPurpose::ResetPassword { user, .. } => match users::find(&context.app.core, *user).await {
             Ok(Some(user)) if may_reset(&user, &link.purpose) => (user.account_id, None),
             Ok(_) => return link_void_page(context),
             Err(failure) => return error::failed_page(context, &failure),

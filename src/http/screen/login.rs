@@ -150,7 +150,7 @@ async fn sign_in_with_password(
     username: &str,
 ) -> HttpResponse {
     let (core, limits, from) = (&context.app.core, &context.app.limits, credentials.from);
-    let user = match password::user_named(core, &credentials.name) {
+    let user = match password::user_named(core, &credentials.name).await {
         Ok(user) => user,
         Err(error) => return error::failed_page(context, &error.into()),
     };

@@ -54,8 +54,8 @@ pub async fn confirm(context: &RequestContext) -> HttpResponse {
     set_page_style(context);
     let browser = context.browser();
     let core = &context.app.core;
-    let live = match of_browser(core, &browser) {
-        Ok(Some(_)) => signed_in(core, &browser, context.now),
+    let live = match of_browser(core, &browser).await {
+        Ok(Some(_)) => signed_in(core, &browser, context.now).await,
         Ok(None) => return response::redirect_303(&address(context, &Route::LoggedOut)),
         Err(failure) => Err(failure),
     };

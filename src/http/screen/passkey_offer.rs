@@ -45,7 +45,7 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
         Ok(request) => request,
         Err(page) => return *page,
     };
-    let (live, factors) = match waiting(&context.app.core, &login) {
+    let (live, factors) = match waiting(&context.app.core, &login).await {
         Ok(Some(waiting)) => waiting,
         Ok(None) => return login_context::continue_login(context, &login).await,
         Err(error) => return error::failed_page(context, &error.into()),
@@ -71,7 +71,7 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
     match action.perform(context).await {
         Ok(ActionResult::Done(AccountNotice::PasskeyRefused | AccountNotice::Expired)) => {
             // The passkey may have been added by the same form, whose answer was lost.
-            match waiting(&context.app.core, &login) {
+            match waiting(&context.app.core, &login).await {
                 Ok(Some((live, factors))) => draw(context, &login, (&live, &factors), true).await,
                 Ok(None) => login_context::continue_login(context, &login).await,
                 Err(error) => error::failed_page(context, &error.into()),
@@ -90,7 +90,7 @@ async fn draw(
     is_refused: bool,
 ) -> HttpResponse {
     let section = account_passkeys::section(context, live, factors);
-    let Some(section) = section.filter(|section| section.challenge.is_some()) else {
+    let Some(section) = section.await.filter(|section| section.challenge.is_some()) else {
         return login_context::continue_login(context, login).await;
     };
     let cookie = context.cookie(Cookie::Browser).unwrap_or_default();

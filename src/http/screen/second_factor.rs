@@ -57,7 +57,7 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
     // Another user may be signed in: then the proof of this one continues.
     let is_asked = matches!(login.step, LoginStep::SignIn | LoginStep::SecondStep);
     let signed_in = login.session.as_ref().map(|live| live.user.uuid);
-    let pending = match second_factor::find(&context.app.core, &login, proof, context.now) {
+    let pending = match second_factor::find(&context.app.core, &login, proof, context.now).await {
         Ok(Some(pending)) if is_asked || signed_in != Some(pending.user.uuid) => pending,
         Ok(_) if !is_asked => return login_context::continue_login(context, &login).await,
         Ok(_) => return response::redirect_303(&sign_in_address(context, &login)),

@@ -456,7 +456,7 @@ async fn a_provider_puts_nobody_into_a_group() {
         PROVIDERS.put(tx, &provider.id, &provider)
     });
     written.await.unwrap();
-    core.reload_catalog().unwrap();
+    core.reload_catalog().await.unwrap();
     let group = NamedFields {
         name: "admins".to_owned(),
         fields: GroupFields::default(),

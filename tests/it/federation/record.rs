@@ -37,7 +37,7 @@ async fn userinfo_fills_what_the_id_token_leaves_out_and_speaks_of_the_same_pers
         seen.authorization.as_deref(),
         Some("Bearer the-upstream-access-token")
     );
-    let user = user::show(scene.server.admin(), &uuid(&tokens)).unwrap();
+    let user = user::show(scene.server.admin(), &uuid(&tokens)).await.unwrap();
     assert_eq!(
         (&user.claims["name"], &user.claims["nickname"]),
         (&json!("Ann"), &json!("ann"))
@@ -48,7 +48,7 @@ async fn userinfo_fills_what_the_id_token_leaves_out_and_speaks_of_the_same_pers
         Say::Json(json!({"sub": "u-4", "email": "eve@up.example", "name": "Eve"})),
     );
     let tokens = scene.tokens(&scene.visitor(), "u-4", &json!({})).await;
-    let user = user::show(scene.server.admin(), &uuid(&tokens)).unwrap();
+    let user = user::show(scene.server.admin(), &uuid(&tokens)).await.unwrap();
     assert_eq!(user.email, None, "nobody has verified it");
     scene.upstream.say(
         "/userinfo",
@@ -72,7 +72,7 @@ async fn claims_are_mapped_by_the_record() {
     .await;
     let claims = json!({"login": "ann-login", "nickname": "theirs", "emp_no": 7, "email": "not an address", "name": ["no text"]});
     let tokens = scene.tokens(&scene.visitor(), "u-1", &claims).await;
-    let user = user::show(scene.server.admin(), &uuid(&tokens)).unwrap();
+    let user = user::show(scene.server.admin(), &uuid(&tokens)).await.unwrap();
     assert_eq!(
         (&user.claims["nickname"], &user.claims["employee"]),
         (&json!("ann-login"), &json!(7))
@@ -343,14 +343,14 @@ async fn nobody_whom_a_provider_brought_is_taken_for_somebody_declared() {
     assert_eq!(refused, fault.detail);
     assert!(refused.contains(&uuid(&evil)), "{refused}");
     assert_eq!(bring(meaning(None), ExistingUsers::Skip).await.unchanged, 1);
-    let user_type = || {
-        let user = user::show(scene.server.admin(), &uuid(&evil)).unwrap();
+    let user_type = async || {
+        let user = user::show(scene.server.admin(), &uuid(&evil)).await.unwrap();
         user.user_type
     };
-    assert_eq!(user_type(), "user");
+    assert_eq!(user_type().await, "user");
     let meant = meaning(Some(&uuid(&evil)));
     assert_eq!(declare(meant.clone()).await.unwrap().changes.len(), 1);
-    assert_eq!(user_type(), "admin");
+    assert_eq!(user_type().await, "admin");
     assert_eq!(bring(meant, ExistingUsers::Update).await.bad, []);
 }
 

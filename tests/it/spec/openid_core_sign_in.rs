@@ -433,7 +433,7 @@ async fn sign_in_behind(
         .unwrap()
         .unwrap();
     let name = LoginName::new("alice@example.com");
-    let user = user_named(core, &name).unwrap();
+    let user = user_named(core, &name).await.unwrap();
     let credentials = PasswordCredentials {
         takes_passkey_offer: false,
         name,

@@ -157,7 +157,7 @@ async fn a_providers_token_brings_tokens_of_a_user() {
     let later = scene.token(&json!({"name": "Ann Later"}));
     let later = scene.exchange(&later).await.tokens();
     assert_eq!(uuid(&later), uuid(&tokens), "the same person is the same user");
-    let user = show(scene.server.admin(), &uuid(&tokens)).unwrap();
+    let user = show(scene.server.admin(), &uuid(&tokens)).await.unwrap();
     assert_eq!(
         user.claims["name"], "Ann Later",
         "what the provider says anew is taken over"
@@ -494,7 +494,7 @@ async fn accounts_are_linked_by_addresses_verified_on_both_sides_only() {
         (&linked.0["source"], &linked.0["amr"]),
         (&json!("LOCAL"), &json!([{"authority": "up"}]))
     );
-    let user = show(scene.server.admin(), &alice.sub()).unwrap();
+    let user = show(scene.server.admin(), &alice.sub()).await.unwrap();
     assert_eq!(
         user.claims["name"], "alice Example",
         "the provider does not speak over the operator"

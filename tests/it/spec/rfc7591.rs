@@ -338,7 +338,7 @@ async fn an_initial_access_token_registers_as_many_clients_as_it_is_for() {
     server.advance(60);
     let (id, removed) = token(&server, None, None).await;
     registration_token::remove(server.admin(), id).await.unwrap();
-    let all = registration_token::list(server.admin()).unwrap();
+    let all = registration_token::list(server.admin()).await.unwrap();
     assert!(all.len() == 2 && all.iter().any(|token| token.uses_left == Some(0)));
     for worthless in [&two, &brief, &removed, "idsvc_iat_", "anything"] {
         let reply = server.register(&web()).bearer(worthless).await;

@@ -280,7 +280,13 @@ async fn two_users_may_swap_their_names() {
             .await
             .is_err()
     );
-    assert_eq!(user::show(admin(&core), "b@example.com").unwrap().account_id, "b");
+    assert_eq!(
+        user::show(admin(&core), "b@example.com")
+            .await
+            .unwrap()
+            .account_id,
+        "b"
+    );
 }
 
 #[tokio::test]

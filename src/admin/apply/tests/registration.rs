@@ -32,7 +32,7 @@ async fn a_file_of_before_is_applied_though_its_addresses_would_not_be_taken_any
         .store
         .write("test_client", move |tx| CLIENTS.put(tx, &row.client_id, &row));
     written.await.unwrap();
-    core.reload_catalog().unwrap();
+    core.reload_catalog().await.unwrap();
     let with = |origins: &[&str], name: &str| {
         web_with(|fields| {
             fields.cors_origins = Some(origins.iter().map(|&origin| origin.to_owned()).collect());
@@ -96,17 +96,17 @@ async fn a_client_that_comes_again_has_none_of_the_tokens_of_the_one_that_went()
         let made = issue_tokens_for_client(&core, client, TokenTarget::default(), None, now).unwrap();
         made.access_token
     };
-    let is_live = |token: &str| live_access_token(&core, token, now).unwrap().is_some();
+    let is_live = async |token: &str| live_access_token(&core, token, now).await.unwrap().is_some();
     applied(&core, with_uuid.clone()).await;
     let before = token_of(&registered(&core));
     let mut renamed = with_uuid.clone();
     renamed.fields.client_name = Some("Acme".to_owned());
     applied(&core, renamed).await;
-    assert!(is_live(&before));
+    assert!(is_live(&before).await);
     client::remove(admin(&core), "web".to_owned()).await.unwrap();
     applied(&core, with_uuid).await;
-    assert!(!is_live(&before));
-    assert!(is_live(&token_of(&registered(&core))));
+    assert!(!is_live(&before).await);
+    assert!(is_live(&token_of(&registered(&core))).await);
 }
 
 /// Two administrators at once: the record of the client is checked against the keys at the time of the write.
