@@ -342,9 +342,14 @@ impl Store {
     /// Like [`Store::read`], for callers that may block: the command line and start-up.
     pub fn read_blocking<T>(
         &self,
-        look: impl FnOnce(&dyn Snapshot) -> Result<T, StoreError>,
+        look: impl Fn(&dyn Snapshot) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        self.stream(look)
+        loop {
+            if let Some(result) = self.try_read(&look)? {
+                return result;
+            }
+            thread::sleep(READ_RETRY);
+        }
     }
 
     /// Shows a consistent state to a look at whole tables, such as a backup. Blocks. `look` runs once.
