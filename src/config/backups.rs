@@ -15,7 +15,8 @@ pub(super) const INTERVAL: Setting = setting(
     ("TIME", "How often a backup is made"),
     Some(r#""24h""#),
     r#""6h""#,
-    "How often the running service puts a backup into backups/ of the data directory; off for never.",
+    "How often the running service puts a backup into backups/ of the data directory; off for never.\n\
+     With store.url the default is off.",
 );
 
 pub(super) const KEEP: Setting = setting(
@@ -29,8 +30,9 @@ pub(super) const KEEP: Setting = setting(
 
 const SHORTEST_INTERVAL: Duration = Duration::from_mins(1);
 
-/// The settings of backups. The development server makes none.
-pub(super) fn backups(reader: &mut Reader<'_>) -> Backups {
+/// The settings of backups. The development server makes none. A database server has backups of its own, so with one they
+/// are made only if an interval is set.
+pub(super) fn backups(reader: &mut Reader<'_>, has_database_server: bool) -> Backups {
     let (interval, keep) = (
         reader.duration_or_off(INTERVAL.key),
         reader.number_within(KEEP.key, 1..=1000),
@@ -40,10 +42,9 @@ pub(super) fn backups(reader: &mut Reader<'_>) -> Backups {
     {
         reader.fault(origin, "backup.interval must be at least a minute, or off");
     }
+    let is_off = reader.sources.is_dev || (has_database_server && reader.explicit(INTERVAL.key).is_none());
     Backups {
-        interval: interval
-            .map(|(interval, _)| interval)
-            .filter(|_| !reader.sources.is_dev),
+        interval: interval.map(|(interval, _)| interval).filter(|_| !is_off),
         keep: usize::try_from(keep).unwrap_or(1),
         recipients: recipients(reader),
     }

@@ -23,6 +23,7 @@ pub mod reference_text;
 pub mod resolve;
 mod setting;
 pub mod setting_names;
+mod store;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -41,6 +42,7 @@ use crate::net::acme::Plan;
 use crate::net::outbound::OutboundPolicy;
 use crate::oauth::policy::Policy;
 use crate::password::PasswordParams;
+use crate::store::Address;
 
 use self::file::{Origin, ParsedFile, RawValue, SettingValue};
 use self::mail::Mail;
@@ -215,6 +217,8 @@ fn variable<'a>(variables: &'a [(String, String)], name: &str) -> Option<&'a str
 pub struct Settings {
     /// The data directory.
     pub data_dir: PathBuf,
+    /// The PostgreSQL database, if the data is not in the data directory.
+    pub store: Option<Address>,
     /// The configured issuer. Without one, commands use the issuer that the first start fixed.
     pub base_url: Option<String>,
     /// The policy without its issuer, which [`Settings::policy`] adds.

@@ -1,7 +1,7 @@
 //! The table of all settings. The keys of the file, the environment, the flags and the reference follow from it.
 
 pub use super::setting::{Kind, Setting, setting};
-use super::{accounts, backups, clients, dpop, mail, mfa, mtls, passkeys, tls};
+use super::{accounts, backups, clients, dpop, mail, mfa, mtls, passkeys, store, tls};
 
 /// `--data-dir` is a flag of every command.
 const NO_FLAG: (&str, &str) = ("DIR", "");
@@ -424,6 +424,11 @@ pub const SETTINGS: &[Setting] = &[
         "Open connections from one IPv4 address or IPv6 /64; more are closed. No address gets more than half of all\n\
          connections, of those that the limit of open files allows where these are fewer. Proxies are not counted.",
     ),
+    store::URL,
+    store::URL_FILE,
+    store::CA_FILE,
+    store::CERT_FILE,
+    store::KEY_FILE,
     backups::INTERVAL,
     backups::KEEP,
     setting(

@@ -17,7 +17,7 @@ use super::memory::{self, MemorySettings};
 use super::mtls::{self, mtls};
 use super::reader::{Reader, format_duration};
 use super::tls::{issuer, tls};
-use super::{Config, ConfigError, EventRetention, Fault, Settings, Sources, Tls, dpop, passkeys};
+use super::{Config, ConfigError, EventRetention, Fault, Settings, Sources, Tls, dpop, passkeys, store};
 use crate::age::Recipients;
 use crate::identity::SessionLifetimes;
 use crate::jose::alg::Algorithm;
@@ -64,7 +64,7 @@ pub fn resolve_all(sources: &Sources) -> (Config, Vec<Fault>) {
     let trusted_proxies = trusted_proxies(&mut reader);
     let has_proxies = !trusted_proxies.is_empty() || reader.faults.len() > before;
     let tls = tls(&mut reader, settings.base_url.as_deref(), &listen, has_proxies);
-    let backups = backups(&mut reader);
+    let backups = backups(&mut reader, settings.store.is_some());
     let redirect_listen = redirect_listen(&mut reader, &listen, tls.as_ref());
     let metrics_listen = metrics_listen(&mut reader, &listen, &redirect_listen);
     check_authorities(&mut reader, &settings.outbound);
@@ -114,6 +114,7 @@ pub fn resolve_all(sources: &Sources) -> (Config, Vec<Fault>) {
     };
     mtls::check(&mut reader, &config);
     mail::check(&mut reader, &config);
+    store::check(&mut reader, &config);
     config.warnings = reader.warnings;
     (config, reader.faults)
 }
@@ -237,6 +238,7 @@ pub(super) fn settings(reader: &mut Reader<'_>) -> Settings {
         theme: theme(reader),
         theme_dir: theme_dir(reader, &data_dir),
         data_dir,
+        store: store::address(reader),
         base_url: base_url(reader),
         policy_without_issuer,
         mtls,

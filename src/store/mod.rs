@@ -4,9 +4,9 @@
 //! Typed tables ([`table`]) lie on the byte-level interface of [`engine`]. A refusal by the protocol is a value inside
 //! `T` and is committed; only a [`StoreError`] rolls back.
 
+pub mod address;
 pub mod backup;
 pub mod engine;
-
 pub mod record;
 pub mod records;
 pub mod schema;
@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
+pub use self::address::Address;
 use self::engine::redb::Redb;
 use self::engine::writer;
 use self::engine::writer::{Message, Write, Writer};

@@ -5,6 +5,7 @@ mod memory;
 mod mtls;
 mod network;
 mod settings_table;
+mod store;
 
 use super::reader::{format_duration, parse_duration};
 use super::resolve::{check_base_url, resolve, resolve_settings};
