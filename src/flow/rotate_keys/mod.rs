@@ -168,14 +168,16 @@ pub async fn ensure_keys(core: &Core) -> Result<Vec<Algorithm>, RotateError> {
         let written = core
             .store
             .write("ensure_keys", move |tx| {
-                if signing(&*tx, alg)?.is_none() {
+                let is_missing = signing(&*tx, alg)?.is_none();
+                if is_missing {
                     SIGNING_KEYS.put(tx, &kid, &record)?;
                 }
-                Ok(())
+                Ok(is_missing)
             })
             .await;
-        core.reload_after::<_, RotateError>(written).await?;
-        made.push(alg);
+        if core.reload_after::<_, RotateError>(written).await? {
+            made.push(alg);
+        }
     }
     match prolong_keys(core, retention).await {
         // Without writes the service can still answer what needs none. The next start tries again.

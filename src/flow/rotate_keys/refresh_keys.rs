@@ -22,6 +22,9 @@ use crate::store::tables::{FAMILIES, REFRESH_KEYS};
 
 const KEY_LEN: usize = 32;
 
+/// The number of the first key.
+const FIRST: u32 = 1;
+
 /// The most families that are read in one piece.
 const PAGE_ROWS: usize = 1_000;
 
@@ -47,51 +50,65 @@ pub fn open_refresh_key(
         .map_err(|error| unreadable(error.to_string()))
 }
 
-/// Makes the first key.
+/// Makes the first key, unless there is one. Processes that start at once end with the same key.
 pub(super) async fn ensure(core: &Core) -> Result<(), RotateError> {
-    if core.catalog().refresh_keys().newest().is_none() {
-        rotate(core).await?;
+    if core.catalog().refresh_keys().newest().is_some() {
+        return Ok(());
     }
-    Ok(())
+    let record = new_key(core, FIRST);
+    let written = core
+        .store
+        .write("make_first_refresh_key", move |tx| {
+            if all(&*tx)?.is_empty() {
+                REFRESH_KEYS.put(tx, &FIRST, &record)?;
+            }
+            Ok(())
+        })
+        .await;
+    core.reload_after(written).await
 }
 
 /// Rotates if the newest key has been in use for as long as the setting allows. Returns whether there is a new key.
 pub(super) async fn keep(core: &Core) -> Result<bool, RotateError> {
     let (now, rotation) = (core.clock.now(), core.policy.key_rotation);
-    if core
+    let due = core
         .store
-        .read(|snapshot| is_due(snapshot, rotation, now))
-        .await?
-    {
-        rotate(core).await
-    } else {
-        Ok(false)
+        .read(|snapshot| due_key(snapshot, rotation, now))
+        .await?;
+    match due {
+        Some(due) => rotate(core, due).await,
+        None => Ok(false),
     }
 }
 
-/// Makes a new key, and removes the keys that no live family depends on. Returns whether there is a new key.
-async fn rotate(core: &Core) -> Result<bool, RotateError> {
+/// A new key under a number.
+fn new_key(core: &Core, number: u32) -> RefreshKeyRecord {
+    let key = Zeroizing::new(core.random.bytes::<KEY_LEN>());
+    RefreshKeyRecord {
+        created_at: core.clock.now(),
+        sealed: URL_SAFE_NO_PAD.encode(core.sealer.seal(&context(number), key.as_slice(), &core.random)),
+    }
+}
+
+/// Replaces the newest key `due`, and removes the keys that no live family depends on. Returns whether there is a new key.
+/// There is none if another process has replaced it.
+async fn rotate(core: &Core, due: u32) -> Result<bool, RotateError> {
     let now = core.clock.now();
     let in_use = core
         .stream("refresh_keys_in_use", move |snapshot| keys_in_use(snapshot, now))
         .await?;
-    let number = newest(&core.store.read(all).await?).map_or(1, |(number, _)| number.saturating_add(1));
-    let key = Zeroizing::new(core.random.bytes::<KEY_LEN>());
-    let record = RefreshKeyRecord {
-        created_at: now,
-        sealed: URL_SAFE_NO_PAD.encode(core.sealer.seal(&context(number), key.as_slice(), &core.random)),
-    };
+    let number = due.saturating_add(1);
+    let record = new_key(core, number);
     let written = core
         .store
         .write("rotate_refresh_keys", move |tx| {
             let keys = all(&*tx)?;
-            let former = newest(&keys).map(|(former, _)| former);
-            if former.is_some_and(|former| number <= former) {
+            if newest(&keys).is_none_or(|(newest, _)| newest != due) {
                 return Ok(false);
             }
             for (older, _) in keys {
                 // A request that began a moment ago may still derive from the former key.
-                if Some(older) != former && !in_use.contains(&older) {
+                if older != due && !in_use.contains(&older) {
                     REFRESH_KEYS.remove(tx, &older)?;
                 }
             }
@@ -111,13 +128,18 @@ fn newest(keys: &[(u32, RefreshKeyRecord)]) -> Option<(u32, &RefreshKeyRecord)> 
     keys.last().map(|(number, record)| (*number, record))
 }
 
-/// Whether a new key is due. A key that was made while the clock was ahead is replaced too.
-fn is_due(snapshot: &dyn Snapshot, rotation: KeyRotation, now: Timestamp) -> Result<bool, StoreError> {
+/// The number of the newest key, if it must be replaced. A key that was made while the clock was ahead is replaced too.
+fn due_key(
+    snapshot: &dyn Snapshot,
+    rotation: KeyRotation,
+    now: Timestamp,
+) -> Result<Option<u32>, StoreError> {
     let keys = all(snapshot)?;
-    let (Some((_, newest)), Some(every)) = (newest(&keys), rotation.every) else {
-        return Ok(false);
+    let (Some((number, newest)), Some(every)) = (newest(&keys), rotation.every) else {
+        return Ok(None);
     };
-    Ok(newest.created_at + every <= now || newest.created_at.is_ahead_of(now))
+    let is_due = newest.created_at + every <= now || newest.created_at.is_ahead_of(now);
+    Ok(is_due.then_some(number))
 }
 
 /// The keys that the newest tokens of live families are derived from.
@@ -143,7 +165,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::admin::tests::core;
+    use crate::admin::tests::{core, core_on};
     use crate::clock::EARLIEST;
 
     const DAY: Duration = Duration::from_hours(24);
@@ -170,6 +192,24 @@ mod tests {
         core.clock.advance(90 * DAY);
         assert!(keep(&core).await.unwrap());
         assert_eq!(numbers(&core), [2, 3]);
+    }
+
+    #[tokio::test]
+    async fn processes_that_start_or_rotate_at_once_end_with_the_same_key() {
+        let first = core();
+        let second = core_on(first.store.clone());
+        let (made, also) = tokio::join!(ensure(&first), ensure(&second));
+        made.and(also).unwrap();
+        assert_eq!(numbers(&first), [1]);
+        let key = |core: &Core| core.store.read_blocking(all).unwrap().remove(0).1;
+        assert_eq!(key(&first), key(&second));
+        for core in [&first, &second] {
+            assert_eq!(core.catalog().refresh_keys().newest(), Some(1));
+        }
+        assert!(rotate(&first, 1).await.unwrap());
+        assert!(!rotate(&second, 1).await.unwrap());
+        assert_eq!(numbers(&first), [1, 2]);
+        assert_eq!(second.catalog().refresh_keys().newest(), Some(2));
     }
 
     #[tokio::test]

@@ -1,5 +1,5 @@
 use super::*;
-use crate::admin::tests::core;
+use crate::admin::tests::{core, core_on};
 use crate::clock::EARLIEST;
 use crate::jose::keyring::KeyState;
 
@@ -33,6 +33,24 @@ async fn the_first_start_makes_the_keys_and_the_second_none() {
         [Algorithm::Rs256, Algorithm::Es256]
     );
     assert!(ensure_keys(&core).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn processes_that_start_at_once_end_with_one_active_key_of_each_algorithm() {
+    let first = core();
+    let second = core_on(first.store.clone());
+    let (made, also) = tokio::join!(ensure_keys(&first), ensure_keys(&second));
+    let mut made = [made.unwrap(), also.unwrap()].concat();
+    made.sort_by_key(|alg| alg.as_str());
+    assert_eq!(made, [Algorithm::Es256, Algorithm::Rs256]);
+    let keys = first
+        .store
+        .read_blocking(|snapshot| SIGNING_KEYS.scan(snapshot, .., usize::MAX));
+    assert_eq!(keys.unwrap().len(), 2);
+    for alg in [Algorithm::Es256, Algorithm::Rs256] {
+        let kid = |core: &Core| core.catalog().keyring().signer(alg).unwrap().kid().to_owned();
+        assert_eq!(kid(&first), kid(&second));
+    }
 }
 
 #[tokio::test]
