@@ -24,10 +24,27 @@ pub fn stored_issuer(store: &Store) -> Result<Option<String>, StoreError> {
     store.read_blocking(|snapshot| meta_get(snapshot, ISSUER))
 }
 
-/// Fixes the issuer.
-pub fn put_issuer(store: &Store, issuer: &str) -> Result<(), StoreError> {
-    let issuer = issuer.to_owned();
-    store.write_blocking("set issuer", move |tx| meta_put(tx, ISSUER, &issuer))
+/// Fixes the issuer, unless there is one. Returns the stored issuer.
+pub fn fix_issuer(store: &Store, issuer: &str) -> Result<String, StoreError> {
+    fix(store, "fix issuer", ISSUER, issuer)
+}
+
+/// Stores a value under a name, unless there is one. Returns the stored value. Processes that start at once agree on it,
+/// because this is one transaction.
+fn fix(
+    store: &Store,
+    transaction: &'static str,
+    name: &'static str,
+    value: &str,
+) -> Result<String, StoreError> {
+    let value = value.to_owned();
+    store.write_blocking(transaction, move |tx| {
+        if let Some(stored) = meta_get(&*tx, name)? {
+            return Ok(stored);
+        }
+        meta_put(tx, name, &value)?;
+        Ok(value.clone())
+    })
 }
 
 /// Whether the development server set the store up. Then its example client and user are in it.
@@ -47,10 +64,9 @@ pub fn stored_fingerprint(store: &Store) -> Result<Option<String>, StoreError> {
     store.read_blocking(|snapshot| meta_get(snapshot, MASTER_KEY))
 }
 
-/// Fixes the fingerprint of the master key.
-pub fn put_fingerprint(store: &Store, fingerprint: &str) -> Result<(), StoreError> {
-    let fingerprint = fingerprint.to_owned();
-    store.write_blocking("set master key", move |tx| meta_put(tx, MASTER_KEY, &fingerprint))
+/// Fixes the fingerprint of the master key, unless there is one. Returns the stored fingerprint.
+pub fn fix_fingerprint(store: &Store, fingerprint: &str) -> Result<String, StoreError> {
+    fix(store, "fix master key", MASTER_KEY, fingerprint)
 }
 
 /// The issuer as it was and as it is from the next start on.
@@ -140,4 +156,30 @@ pub async fn set_issuer(admin: Admin<'_>, issuer: String) -> AdminResult<IssuerV
         admin.record("config set-issuer", &view.issuer);
     }
     Ok(view)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Options;
+
+    #[test]
+    fn the_first_value_is_fixed_and_others_get_it() {
+        let store = Store::in_memory(Options::default()).unwrap();
+        assert_eq!(
+            fix_issuer(&store, "https://a.example").unwrap(),
+            "https://a.example"
+        );
+        assert_eq!(
+            fix_issuer(&store, "https://b.example").unwrap(),
+            "https://a.example"
+        );
+        assert_eq!(fix_fingerprint(&store, "first").unwrap(), "first");
+        assert_eq!(fix_fingerprint(&store, "second").unwrap(), "first");
+        assert_eq!(
+            stored_issuer(&store).unwrap().as_deref(),
+            Some("https://a.example")
+        );
+        assert_eq!(stored_fingerprint(&store).unwrap().as_deref(), Some("first"));
+    }
 }

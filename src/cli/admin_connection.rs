@@ -19,7 +19,7 @@ use crate::config::resolve::resolve_settings;
 use crate::control::protocol::{Command, Reply, ReplyLine, StreamError};
 use crate::control::{self, client};
 use crate::data_dir::access::exposure;
-use crate::data_dir::lock::{is_served, wait_and_open};
+use crate::data_dir::lock::{DirectoryLock, is_served, wait_and_open};
 use crate::data_dir::{DataDir, DataDirError, control_socket};
 use crate::flow::Core;
 use crate::observe::log;
@@ -91,6 +91,8 @@ pub struct AdminConnection {
     runtime: Runtime,
     /// The core on the open store, if no service runs.
     core: Option<Core>,
+    /// The lock on the data directory while the store is open, if the store has none of its own.
+    _lock: Option<DirectoryLock>,
 }
 
 impl AdminConnection {
@@ -100,7 +102,7 @@ impl AdminConnection {
             .build()
             .map_err(CliError::refused)?;
         let opened = wait_and_open(|| is_served(&settings.data_dir), || open(&settings, first));
-        let core = opened.map_err(|error| match error {
+        let opened = opened.map_err(|error| match error {
             DataDirError::Open(OpenError::AlreadyOpen { path }) => CliError::Refused {
                 message: format!("{} is in use by a process that takes no commands", path.display()),
                 hint: Some(format!(
@@ -110,6 +112,7 @@ impl AdminConnection {
             },
             error => CliError::refused(error),
         })?;
+        let (core, lock) = opened.unzip();
         if let Some(core) = &core {
             if let Some(exposure) = exposure(&settings.data_dir) {
                 warn(&exposure);
@@ -126,6 +129,7 @@ impl AdminConnection {
             settings,
             runtime,
             core,
+            _lock: lock.flatten(),
         })
     }
 
@@ -287,11 +291,17 @@ fn service_ended() -> CliError {
 }
 
 /// Opens the store of a service that does not run.
-fn open(settings: &Settings, command: &Command) -> Result<Core, DataDirError> {
+fn open(settings: &Settings, command: &Command) -> Result<(Core, Option<DirectoryLock>), DataDirError> {
     let random = Random::system();
     let may_create = settings.base_url.is_some() && command.may_create_data_dir();
     let memory = settings.memory_plan();
-    let data = DataDir::open_caching(&settings.data_dir, may_create, memory.cache_bytes, &random)?;
+    let data = DataDir::open_caching(
+        &settings.data_dir,
+        settings.store.as_ref(),
+        may_create,
+        memory.cache_bytes,
+        &random,
+    )?;
     let issuer = match command {
         Command::SetIssuer(issuer) => issuer.clone(),
         _ => data.fixed_issuer_or(settings.base_url.as_deref())?,
@@ -303,9 +313,10 @@ fn open(settings: &Settings, command: &Command) -> Result<Core, DataDirError> {
         })?;
     let policy = settings.policy(&issuer);
     let core = Core::open(data.store, Clock::System, random, data.sealer, policy, pool)?;
-    Ok(core
+    let core = core
         .reaching(&settings.outbound)
-        .map_err(crate::flow::OpenError::from)?)
+        .map_err(crate::flow::OpenError::from)?;
+    Ok((core, data.lock))
 }
 
 /// The error about a reply that belongs to another command.

@@ -1,17 +1,40 @@
-//! Waits while another process uses the data directory.
+//! The lock on a data directory, and waiting while another process uses it.
 
+use std::fs::{File, TryLockError};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::access::check_writers;
-use super::{DataDirError, control_socket};
+use super::{DataDirError, control_socket, io_error};
 use crate::control::client;
 use crate::store::OpenError;
 
 /// How long to wait for a process that uses the directory briefly: a command, or a service that starts or ends.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 const RETRY: Duration = Duration::from_millis(100);
+
+/// The lock on a data directory whose database is elsewhere. A database file has a lock of its own. Dropping this releases
+/// it.
+#[derive(Debug)]
+pub struct DirectoryLock {
+    _directory: File,
+}
+
+impl DirectoryLock {
+    /// Locks the directory. Fails with [`OpenError::AlreadyOpen`] if another process has locked it. On a file system without
+    /// locks, this locks nothing.
+    pub fn take(path: &Path) -> Result<Self, DataDirError> {
+        let directory = File::open(path).map_err(io_error(path))?;
+        if matches!(directory.try_lock(), Err(TryLockError::WouldBlock)) {
+            let path = path.to_owned();
+            return Err(OpenError::AlreadyOpen { path }.into());
+        }
+        Ok(Self {
+            _directory: directory,
+        })
+    }
+}
 
 /// Whether a service that accepts commands uses the data directory. Fails if others could have put its socket there.
 pub fn is_served(data_dir: &Path) -> Result<bool, DataDirError> {

@@ -5,7 +5,10 @@ pub mod atomic_file;
 pub mod disk;
 pub mod lock;
 pub mod master_key;
+pub mod node;
 pub mod restore;
+#[cfg(test)]
+mod tests;
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
@@ -13,6 +16,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use self::access::{OTHER_WRITERS, check_writers, chmod_command};
+use self::lock::DirectoryLock;
 use self::master_key::{MASTER_KEY, read_key, read_or_create_key, sealer_of};
 use crate::admin::installation;
 use crate::clock::Timestamp;
@@ -20,8 +24,9 @@ use crate::control;
 use crate::files::{self, Folder};
 use crate::random::Random;
 use crate::seal::Sealer;
+use crate::store::address::BUILT_WITHOUT;
 use crate::store::engine::redb::journal_of;
-use crate::store::{self, Options, Store, StoreError};
+use crate::store::{self, Address, Options, Store, StoreError};
 
 /// The file name of the database.
 pub const DATABASE: &str = "idsvc.redb";
@@ -75,7 +80,7 @@ pub enum DataDirError {
     },
     /// The database is missing, but the key is not.
     #[error(
-        "{} is missing (or empty) but master.key is there: put the database back; to start anew remove master.key",
+        "{} is missing (or empty) but master.key is there: put the database back; to start anew remove master.key; if the data is in PostgreSQL set store.url",
         .0.display()
     )]
     DatabaseMissing(PathBuf),
@@ -100,6 +105,37 @@ pub enum DataDirError {
         .0.display()
     )]
     KeyForeign(PathBuf),
+    /// A node has no key. Only [`node::init`] makes one, because all nodes must have the same.
+    #[error("{} is missing: copy it from another node, or run idsvc init on the first node", .0.display())]
+    NodeKeyMissing(PathBuf),
+    /// The key of a node is not the one of the database.
+    #[error("{} is not the key that {address} was sealed with: copy it from a node that uses this database", path.display())]
+    NodeKeyForeign {
+        /// The path of the key.
+        path: PathBuf,
+        /// The database, without its password.
+        address: String,
+    },
+    /// The directory has a key already.
+    #[error(
+        "{} is there already, and all data would be lost with it: for another node, copy it into the data directory there, with mode 600 and the user of the service as its owner",
+        .0.display()
+    )]
+    KeyPresent(PathBuf),
+    /// There are two databases.
+    #[error(
+        "{file} is there, and store.url is {address}: only one of them may have the data. To stay with the file, remove store.url. To move to PostgreSQL, run idsvc backup without store.url, move the file away, and run idsvc restore with store.url",
+        file = path.display()
+    )]
+    TwoDatabases {
+        /// The database file, or its journal.
+        path: PathBuf,
+        /// The other database, without its password.
+        address: String,
+    },
+    /// The executable has no client for PostgreSQL.
+    #[error("{BUILT_WITHOUT}")]
+    BuiltWithoutPostgres,
     /// The database cannot be opened.
     #[error(transparent)]
     Open(#[from] store::OpenError),
@@ -142,6 +178,8 @@ pub struct DataDir {
     pub store: Store,
     /// The sealer under the master key.
     pub sealer: Sealer,
+    /// The lock on the directory if the database is not in it. The caller keeps it as long as the store.
+    pub lock: Option<DirectoryLock>,
 }
 
 /// The path of the socket where a running server accepts commands.
@@ -186,17 +224,17 @@ fn store_error(error: store::OpenError) -> DataDirError {
 }
 
 impl DataDir {
-    /// Opens the directory. Creates it, the database and the master key if they are missing and `may_create` is set.
-    ///
-    /// The key is created after the database, under the lock of the database. A key without a database therefore means
-    /// that the database was lost, not that the first start was interrupted.
+    /// Opens the directory with the database in it. Creates it, the database and the master key if they are missing and
+    /// `may_create` is set.
     pub fn open(path: &Path, may_create: bool, random: &Random) -> Result<Self, DataDirError> {
-        Self::open_caching(path, may_create, Options::default().cache_bytes, random)
+        Self::open_caching(path, None, may_create, Options::default().cache_bytes, random)
     }
 
-    /// Opens the data directory. At most `cache_bytes` of the database are cached in memory.
+    /// Opens the data directory, and the database at `address` or else in the directory. At most `cache_bytes` of the
+    /// database file are cached in memory. With an address, nothing is created.
     pub fn open_caching(
         path: &Path,
+        address: Option<&Address>,
         may_create: bool,
         cache_bytes: usize,
         random: &Random,
@@ -204,40 +242,43 @@ impl DataDir {
         if path.exists() {
             check_writers(path)?;
         }
-        let database = path.join(DATABASE);
-        let has_key = read_key(&path.join(MASTER_KEY))?.is_some();
-        if !has_content(&database)? {
-            let journal = journal_of(&database);
-            if has_key {
-                return Err(DataDirError::DatabaseMissing(database));
-            }
-            if is_there(&journal)? {
-                return Err(DataDirError::JournalAlone(journal));
-            }
-            if !may_create {
-                return Err(DataDirError::Absent(path.to_owned()));
-            }
-        }
-        make_folder(path)?;
         let options = Options {
             cache_bytes,
             ..Options::default()
         };
-        let store = Store::open(&database, options).map_err(store_error)?;
-        files::open_to_read(&database)
-            .and_then(|file| file.set_permissions(Permissions::from_mode(0o600)))
-            .map_err(io_error(&database))?;
-        let sealer = if let Some(fingerprint) = installation::stored_fingerprint(&store)? {
-            sealer_of(path, &fingerprint)?
+        let Some(address) = address else {
+            let store = open_file(path, may_create, options)?;
+            return Self::with_key(path, store, None, random);
+        };
+        let lock = node::lock(path, address)?;
+        let store = node::connect(address, options)?;
+        Self::with_key(path, store, Some(lock), random).map_err(|error| match error {
+            DataDirError::KeyForeign(path) => DataDirError::NodeKeyForeign {
+                path,
+                address: address.to_string(),
+            },
+            error => error,
+        })
+    }
+
+    /// Adds the master key. The first process that opens the store fixes the key's fingerprint.
+    fn with_key(
+        path: &Path,
+        store: Store,
+        lock: Option<DirectoryLock>,
+        random: &Random,
+    ) -> Result<Self, DataDirError> {
+        let fingerprint = if let Some(stored) = installation::stored_fingerprint(&store)? {
+            stored
         } else {
-            let sealer = Sealer::new(&*read_or_create_key(path, random)?);
-            installation::put_fingerprint(&store, &sealer.fingerprint())?;
-            sealer
+            let key = read_or_create_key(path, random)?;
+            installation::fix_fingerprint(&store, &Sealer::new(&*key).fingerprint())?
         };
         Ok(Self {
             path: path.to_owned(),
             store,
-            sealer,
+            sealer: sealer_of(path, &fingerprint)?,
+            lock,
         })
     }
 
@@ -271,9 +312,35 @@ impl DataDir {
             return Ok(stored);
         }
         let configured = configured.ok_or(DataDirError::NoIssuer)?;
-        installation::put_issuer(&self.store, configured)?;
-        Ok(configured.to_owned())
+        Ok(installation::fix_issuer(&self.store, configured)?)
     }
+}
+
+/// Opens the database file of a directory, and creates it if it is missing and `may_create` is set.
+///
+/// The key is created after the database, under the lock of the database. A key without a database therefore means
+/// that the database was lost, not that the first start was interrupted.
+fn open_file(path: &Path, may_create: bool, options: Options) -> Result<Store, DataDirError> {
+    let database = path.join(DATABASE);
+    let has_key = read_key(&path.join(MASTER_KEY))?.is_some();
+    if !has_content(&database)? {
+        let journal = journal_of(&database);
+        if has_key {
+            return Err(DataDirError::DatabaseMissing(database));
+        }
+        if is_there(&journal)? {
+            return Err(DataDirError::JournalAlone(journal));
+        }
+        if !may_create {
+            return Err(DataDirError::Absent(path.to_owned()));
+        }
+    }
+    make_folder(path)?;
+    let store = Store::open(&database, options).map_err(store_error)?;
+    files::open_to_read(&database)
+        .and_then(|file| file.set_permissions(Permissions::from_mode(0o600)))
+        .map_err(io_error(&database))?;
+    Ok(store)
 }
 
 /// Whether the file exists and is not empty. A link is not empty.
@@ -320,177 +387,4 @@ pub fn backup_name(stem: &str, now: Timestamp, is_encrypted: bool) -> String {
     let moment = now.rfc3339().replace(['-', ':'], "");
     let encrypted = if is_encrypted { ENCRYPTED_ENDING } else { "" };
     format!("{stem}-{moment}{BACKUP_ENDING}{encrypted}")
-}
-
-#[cfg(test)]
-mod tests {
-    use tempfile::TempDir;
-
-    use super::*;
-
-    /// A data directory that does not exist yet.
-    struct Scratch {
-        path: PathBuf,
-        _folder: TempDir,
-    }
-
-    impl Scratch {
-        fn new() -> Self {
-            let folder = TempDir::new().unwrap();
-            Self {
-                path: folder.path().join("data"),
-                _folder: folder,
-            }
-        }
-
-        fn open(&self) -> Result<DataDir, DataDirError> {
-            DataDir::open(&self.path, true, &Random::system())
-        }
-    }
-
-    fn mode(path: &Path) -> u32 {
-        fs::metadata(path).unwrap().permissions().mode() & 0o777
-    }
-
-    #[test]
-    fn the_first_start_makes_everything_closed_to_others() {
-        let scratch = Scratch::new();
-        let absent = DataDir::open(&scratch.path, false, &Random::system());
-        assert!(matches!(absent, Err(DataDirError::Absent(_))));
-        assert!(!scratch.path.exists());
-        let first = scratch.open().unwrap().sealer.fingerprint();
-        assert_eq!(mode(&scratch.path), 0o700);
-        assert_eq!(mode(&scratch.path.join(MASTER_KEY)), 0o600);
-        assert_eq!(mode(&scratch.path.join(DATABASE)), 0o600);
-        assert_eq!(fs::read_dir(&scratch.path).unwrap().count(), 2);
-        assert_eq!(scratch.open().unwrap().sealer.fingerprint(), first);
-    }
-
-    #[test]
-    fn a_missing_or_foreign_or_broken_key_is_refused_with_the_remedy() {
-        let scratch = Scratch::new();
-        drop(scratch.open().unwrap());
-        let key = scratch.path.join(MASTER_KEY);
-        let saved = fs::read(&key).unwrap();
-        fs::remove_file(&key).unwrap();
-        assert!(matches!(scratch.open(), Err(DataDirError::KeyMissing(_))));
-        assert!(!key.exists());
-        fs::write(&key, "00".repeat(32)).unwrap();
-        assert!(matches!(scratch.open(), Err(DataDirError::KeyForeign(_))));
-        fs::write(&key, "not a key").unwrap();
-        assert!(matches!(scratch.open(), Err(DataDirError::KeyMalformed(_))));
-        fs::write(&key, saved).unwrap();
-        assert!(scratch.open().is_ok());
-    }
-
-    #[test]
-    fn a_missing_or_empty_database_beside_a_key_is_refused_and_nothing_is_made() {
-        let scratch = Scratch::new();
-        let first = scratch.open().unwrap().sealer.fingerprint();
-        let database = scratch.path.join(DATABASE);
-        let saved = fs::read(&database).unwrap();
-        for may_create in [true, false] {
-            fs::remove_file(&database).unwrap();
-            let refused = || DataDir::open(&scratch.path, may_create, &Random::system()).err();
-            assert!(matches!(refused(), Some(DataDirError::DatabaseMissing(_))));
-            assert!(!database.exists());
-            fs::write(&database, "").unwrap();
-            assert!(matches!(refused(), Some(DataDirError::DatabaseMissing(_))));
-            assert_eq!(fs::metadata(&database).unwrap().len(), 0);
-        }
-        fs::write(&database, saved).unwrap();
-        assert_eq!(scratch.open().unwrap().sealer.fingerprint(), first);
-        fs::write(&database, "").unwrap();
-        fs::remove_file(scratch.path.join(MASTER_KEY)).unwrap();
-        assert_ne!(scratch.open().unwrap().sealer.fingerprint(), first);
-    }
-
-    #[test]
-    fn a_first_start_that_was_cut_off_is_finished_by_the_next() {
-        let scratch = Scratch::new();
-        fs::create_dir(&scratch.path).unwrap();
-        fs::write(scratch.path.join(DATABASE), "").unwrap();
-        drop(scratch.open().unwrap());
-
-        let scratch = Scratch::new();
-        fs::create_dir(&scratch.path).unwrap();
-        drop(Store::open(&scratch.path.join(DATABASE), Options::default()).unwrap());
-        drop(scratch.open().unwrap());
-
-        let scratch = Scratch::new();
-        fs::create_dir(&scratch.path).unwrap();
-        drop(Store::open(&scratch.path.join(DATABASE), Options::default()).unwrap());
-        let key = read_or_create_key(&scratch.path, &Random::system()).unwrap();
-        assert_eq!(
-            scratch.open().unwrap().sealer.fingerprint(),
-            Sealer::new(&key).fingerprint()
-        );
-    }
-
-    #[test]
-    fn a_closed_file_is_refused_with_the_remedy() {
-        let denied = || io::Error::from(io::ErrorKind::PermissionDenied);
-        let path = PathBuf::from("/data/idsvc.redb");
-        let errors = [
-            io_error(&path)(denied()),
-            store_error(store::OpenError::Io {
-                path,
-                source: denied(),
-            }),
-        ];
-        for error in errors.map(|error| error.to_string()) {
-            assert!(error.contains("run this as the user that owns"), "{error}");
-        }
-    }
-
-    #[test]
-    fn a_link_that_leads_nowhere_is_called_one() {
-        let scratch = Scratch::new();
-        std::os::unix::fs::symlink("/nowhere/at/all", &scratch.path).unwrap();
-        let said = scratch.open().err().unwrap().to_string();
-        fs::remove_file(&scratch.path).unwrap();
-        assert!(said.contains("symbolic link to /nowhere/at/all"), "{said}");
-    }
-
-    #[test]
-    fn the_issuer_is_fixed_once() {
-        let scratch = Scratch::new();
-        let data = scratch.open().unwrap();
-        assert!(matches!(data.fixed_issuer_or(None), Err(DataDirError::NoIssuer)));
-        data.fix_or_check_issuer("https://a.example").unwrap();
-        data.fix_or_check_issuer("https://a.example").unwrap();
-        for configured in [None, Some("https://A.example")] {
-            assert_eq!(data.fixed_issuer_or(configured).unwrap(), "https://a.example");
-        }
-        assert!(matches!(
-            data.fix_or_check_issuer("https://A.example"),
-            Err(DataDirError::IssuerChanged { configured, stored, .. })
-                if configured == "https://A.example" && stored == "https://a.example"
-        ));
-    }
-
-    #[test]
-    fn the_development_server_keeps_away_from_the_data_of_others() {
-        let (own, foreign) = (Scratch::new(), Scratch::new());
-        let data = own.open().unwrap();
-        data.claim_for_development().unwrap();
-        data.fix_or_check_issuer("https://localhost:8443").unwrap();
-        data.claim_for_development().unwrap();
-        let data = foreign.open().unwrap();
-        data.fix_or_check_issuer("https://id.example.com").unwrap();
-        assert!(matches!(
-            data.claim_for_development(),
-            Err(DataDirError::NotForDevelopment)
-        ));
-    }
-
-    #[test]
-    fn a_second_process_is_told_who_has_it() {
-        let scratch = Scratch::new();
-        let _first = scratch.open().unwrap();
-        assert!(matches!(
-            scratch.open(),
-            Err(DataDirError::Open(store::OpenError::AlreadyOpen { .. }))
-        ));
-    }
 }

@@ -6,7 +6,7 @@ use super::StartError;
 use crate::clock::Clock;
 use crate::config::{Config, Tls, host_of};
 use crate::data_dir::access::exposure;
-use crate::data_dir::lock::{is_served, wait_and_open};
+use crate::data_dir::lock::{DirectoryLock, is_served, wait_and_open};
 use crate::data_dir::{DATABASE, DataDir, DataDirError};
 use crate::flow::{Core, rotate_keys};
 use crate::password::PasswordPool;
@@ -16,22 +16,43 @@ use crate::store::{OpenError, Store};
 /// The hint for a development server that is started with another address than at its first start.
 pub const USE_THE_SAME_ADDRESS: &str = "start it with the --listen or --base-url that it had";
 
+/// The open data of the service.
+pub struct OpenData {
+    /// The core on the store.
+    pub core: Core,
+    /// The store.
+    pub store: Store,
+    /// The lock on the data directory, if the store has none of its own.
+    pub lock: Option<DirectoryLock>,
+}
+
 /// Opens or creates the data directory, and makes missing signing keys. Returns `None` if the process is told to stop
 /// while another process has the data.
 pub async fn open_core(
     config: &Config,
     stop_requests: &watch::Receiver<u32>,
-) -> Result<Option<(Core, Store)>, StartError> {
+) -> Result<Option<OpenData>, StartError> {
     let (settings, memory, random) = (&config.settings, &config.memory, Random::system());
     let data_dir = &settings.data_dir;
     // If this process may not use the socket, it opens the data. Either that works, or its error is the better message.
     let is_stopping = || *stop_requests.borrow() > 0;
     let opened = wait_and_open(
         || Ok(is_stopping() || is_served(data_dir).unwrap_or(false)),
-        || DataDir::open_caching(data_dir, true, memory.cache_bytes, &random),
+        || {
+            DataDir::open_caching(
+                data_dir,
+                settings.store.as_ref(),
+                true,
+                memory.cache_bytes,
+                &random,
+            )
+        },
     );
     let Some(data) = opened.map_err(StartError::new)? else {
-        let path = settings.data_dir.join(DATABASE);
+        let path = match settings.store {
+            Some(_) => data_dir.clone(),
+            None => data_dir.join(DATABASE),
+        };
         let refused = StartError::new(OpenError::AlreadyOpen { path });
         return if is_stopping() { Ok(None) } else { Err(refused) };
     };
@@ -50,7 +71,7 @@ pub async fn open_core(
     })?;
     let pool = PasswordPool::start_within(memory.hash_limit_kib, settings.password_params, memory.passwords)
         .map_err(|error| StartError::new(format!("the password threads cannot be started: {error}")))?;
-    let store = data.store.clone();
+    let (store, lock) = (data.store.clone(), data.lock);
     let core = Core::open(
         data.store,
         Clock::System,
@@ -75,7 +96,7 @@ pub async fn open_core(
             );
         }
     }
-    Ok(Some((core, store)))
+    Ok(Some(OpenData { core, store, lock }))
 }
 
 /// The issuer to use: the stored one if [`keeps_stored_issuer`], else the configured one.

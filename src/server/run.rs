@@ -10,7 +10,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 
 use super::dev::{self, Example};
-use super::open::open_core;
+use super::open::{OpenData, open_core};
 use super::shutdown::{run_to_end, stop_requested, stop_requests};
 use super::{StartError, background_tasks, backup_schedule, listen, mail_sender};
 use crate::admin::Admin;
@@ -78,7 +78,7 @@ async fn serve_until_stopped(
     let mtls = listen::mtls(config, inherited.mtls, limits).await?;
     // A fault in the operator's certificate ends the first start before it stores anything.
     let file_certificate = certificate_from_files(config)?;
-    let Some((core, store)) = open_core(config, &stops).await? else {
+    let Some(OpenData { core, store, lock }) = open_core(config, &stops).await? else {
         tracing::info!("stopped before the data could be opened");
         return Ok(());
     };
@@ -113,7 +113,7 @@ async fn serve_until_stopped(
     }
     log_memory_plan(&config.memory, max_connections);
     let mtls_address = mtls.as_ref().map(|mtls| addresses(mtls).join(" "));
-    tracing::info!(issuer = %app.core.policy.issuer, listening = listening.join(" "), mtls = mtls_address, data_dir = %config.settings.data_dir.display(), "ready");
+    tracing::info!(issuer = %app.core.policy.issuer, listening = listening.join(" "), mtls = mtls_address, data_dir = %config.settings.data_dir.display(), store = config.settings.store.as_ref().map(tracing::field::display), "ready");
     notify::ready();
     serve_requests((listener, mtls), app, tls, stops).await;
     tasks.abort_all();
@@ -123,6 +123,7 @@ async fn serve_until_stopped(
     }
     // Closing waits for queued writes. Blocking is fine here: no request is left.
     store.close();
+    drop(lock);
     tracing::info!("stopped");
     Ok(())
 }
@@ -231,7 +232,7 @@ fn build_app(config: &Config, core: Core, example: Option<Example>) -> App {
         Tls::Acme(plan) if config.trusted_proxies.is_empty() => plan.domains.as_slice(),
         _ => &[],
     };
-    App::with_themes(
+    let app = App::with_themes(
         core,
         config.trusted_proxies.clone(),
         config.limits.clone(),
@@ -244,10 +245,14 @@ fn build_app(config: &Config, core: Core, example: Option<Example>) -> App {
             )
         },
     )
-    .with_data_in(settings.data_dir.clone())
     .catching_mail(catches_mail(config))
     .with_support_contact(config.support_contact.clone())
-    .with_names(names)
+    .with_names(names);
+    match settings.store {
+        // The database is on another disk, which its server watches.
+        Some(_) => app,
+        None => app.with_data_in(settings.data_dir.clone()),
+    }
 }
 
 /// Reads the metrics that only the server knows. While the disk does not answer, nothing is read from it.

@@ -1,0 +1,65 @@
+//! The data directory of a node: the database is on a PostgreSQL server, and all nodes have the same master key.
+
+use std::path::Path;
+
+use super::access::check_writers;
+use super::lock::DirectoryLock;
+use super::master_key::{MASTER_KEY, read_key, write_key};
+use super::{DATABASE, DataDir, DataDirError, has_content, io_error, is_there, make_folder};
+use crate::random::Random;
+use crate::seal::Sealer;
+use crate::store::engine::redb::journal_of;
+use crate::store::{Address, Options, Store};
+
+/// Makes a data directory with a new master key, and with a database file unless the database is at `address`. Returns the
+/// fingerprint of the key.
+pub fn init(path: &Path, address: Option<&Address>, random: &Random) -> Result<String, DataDirError> {
+    if path.exists() {
+        check_writers(path)?;
+    }
+    let key_path = path.join(MASTER_KEY);
+    if read_key(&key_path)?.is_some() {
+        return Err(DataDirError::KeyPresent(key_path));
+    }
+    let Some(address) = address else {
+        // A key without a database file would mean that the file was lost, so the file is made too.
+        return Ok(DataDir::open(path, true, random)?.sealer.fingerprint());
+    };
+    check_no_file(path, address)?;
+    make_folder(path)?;
+    let key = Sealer::generate(random);
+    write_key(path, &key, random).map_err(io_error(&key_path))?;
+    Ok(Sealer::new(&*key).fingerprint())
+}
+
+/// Checks that the directory has a master key and no database file, and locks it.
+pub(super) fn lock(path: &Path, address: &Address) -> Result<DirectoryLock, DataDirError> {
+    check_no_file(path, address)?;
+    let key_path = path.join(MASTER_KEY);
+    if read_key(&key_path)?.is_none() {
+        return Err(DataDirError::NodeKeyMissing(key_path));
+    }
+    DirectoryLock::take(path)
+}
+
+/// Refuses a directory with a database file or its journal, so that no process runs on the wrong database.
+pub(super) fn check_no_file(path: &Path, address: &Address) -> Result<(), DataDirError> {
+    let database = path.join(DATABASE);
+    let journal = journal_of(&database);
+    let found = if has_content(&database)? {
+        database
+    } else if is_there(&journal)? {
+        journal
+    } else {
+        return Ok(());
+    };
+    Err(DataDirError::TwoDatabases {
+        path: found,
+        address: address.to_string(),
+    })
+}
+
+/// Connects to the database.
+pub(super) fn connect(_address: &Address, _options: Options) -> Result<Store, DataDirError> {
+    Err(DataDirError::BuiltWithoutPostgres)
+}
