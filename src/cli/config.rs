@@ -93,16 +93,24 @@ fn check(flags: SettingFlags, global: &Global, output: &mut Output<'_>) -> Resul
             "issuer": config.issuer,
             "data_dir": config.settings.data_dir,
             "listen": config.listen,
+            "store": config.settings.store.as_ref().map(ToString::to_string),
         }));
     }
     let listen: Vec<_> = config.listen.iter().map(ToString::to_string).collect();
-    output.facts(&[
+    let mut facts = vec![
         ("settings", "all right".to_owned()),
         ("file", file.unwrap_or_else(|| "none".to_owned())),
         ("issuer", config.issuer.clone()),
         ("data_dir", config.settings.data_dir.display().to_string()),
         ("listen", listen.join(" ")),
-    ])
+    ];
+    facts.extend(
+        config
+            .settings
+            .store
+            .map(|address| ("store", address.to_string())),
+    );
+    output.facts(&facts)
 }
 
 /// Checks the TLS files as a start would. Returns the warnings about them, or else their faults.

@@ -71,7 +71,7 @@ pub fn run(
     }
     // The modes and the free space come first: they may be why the store does not answer.
     if let Ok(settings) = connector.settings(output) {
-        disk::examine(&settings.data_dir, &mut findings);
+        disk::examine(&settings.data_dir, settings.store.is_some(), &mut findings);
     }
     let reached = connector
         .session(&Command::KeyList, output)

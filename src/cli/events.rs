@@ -19,7 +19,8 @@ use super::progress::Progress;
 use super::terminal_text::printable;
 use crate::clock::{Clock, Timestamp};
 use crate::control::protocol::{Command, Reply};
-use crate::data_dir::{DATABASE, DataDirError, io_error};
+use crate::data_dir::master_key::MASTER_KEY;
+use crate::data_dir::{DataDirError, io_error};
 use crate::observe::audit::NAMES;
 use crate::observe::event_files::{EVENTS, EventKind};
 
@@ -135,7 +136,7 @@ pub fn run(request: Events, connector: &AdminConnector<'_>, output: &mut Output<
     let data_dir = connector.settings(output)?.data_dir;
     let folder = data_dir.join(EVENTS);
     // A directory with neither is not the data directory.
-    if !is_there(&folder)? && !is_there(&data_dir.join(DATABASE))? {
+    if !is_there(&folder)? && !is_there(&data_dir.join(MASTER_KEY))? {
         return Err(CliError::refused(DataDirError::Absent(data_dir)));
     }
     let filter = request.filter(connector, output)?;

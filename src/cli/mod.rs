@@ -16,6 +16,7 @@ pub mod export;
 pub mod group;
 pub mod help;
 pub mod import;
+pub mod init;
 pub mod key;
 pub mod mail;
 pub mod man;
@@ -122,6 +123,11 @@ pub enum Noun {
         after_help = "Examples:\n  idsvc serve --dev\n  idsvc serve --acme id.example.com --data-dir /var/lib/idsvc"
     )]
     Serve(Box<serve::Serve>),
+    /// Make the data directory and its master key, before the first start
+    #[command(
+        after_help = "With store.url, run it on the first node, and copy master.key to the others. Otherwise serve does it\nby itself.\n\nExamples:\n  idsvc init --data-dir /var/lib/idsvc"
+    )]
+    Init,
     /// Applications that sign people in
     #[command(subcommand)]
     Client(client::Verb),
@@ -287,6 +293,7 @@ pub fn run(cli: Cli, output: &mut Output<'_>) -> Result<(), CliError> {
     let connector = AdminConnector::of(&cli.global);
     match cli.noun {
         Noun::Serve(serve) => serve::run(&serve, &cli.global, output),
+        Noun::Init => init::run(&connector, output),
         Noun::Client(verb) => client::run(verb, &connector, output),
         Noun::User(verb) => user::run(verb, &connector, output),
         Noun::Scope(verb) => scope::run(verb, &connector, output),

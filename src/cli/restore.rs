@@ -69,6 +69,12 @@ pub fn run(
     let data_dir = settings.data_dir.clone();
     // Checked first, so that nobody types a passphrase for a directory that is refused.
     restore::check_target(&data_dir).map_err(CliError::refused)?;
+    if let Some(address) = &settings.store {
+        return Err(CliError::Refused {
+            message: format!("store.url is {address}, and this release restores into a data directory only"),
+            hint: Some("to restore there, remove store.url".to_owned()),
+        });
+    }
     let (mut source, length): (Box<dyn Read>, _) = if request.file.as_os_str() == "-" {
         (Box::new(BufReader::new(io::stdin())), None)
     } else {
@@ -111,13 +117,18 @@ pub fn run(
         "\nStart the service. Changes after {} are lost: users whose tokens were refreshed since then sign in again.",
         moment(header.created_at)
     ));
-    if fs::metadata(&data_dir).is_ok_and(|made| made.uid() == 0) {
+    hint_at_owner(&data_dir, output);
+    Ok(())
+}
+
+/// Says what to do if the data directory belongs to root.
+pub(super) fn hint_at_owner(data_dir: &Path, output: &mut Output<'_>) {
+    if fs::metadata(data_dir).is_ok_and(|made| made.uid() == 0) {
         output.hint(&format!(
             "The data belongs to root. A service that runs as another user has to be given it first: chown -R USER: {}",
             data_dir.display()
         ));
     }
-    Ok(())
 }
 
 fn show_restored(

@@ -167,3 +167,67 @@ fn a_second_process_is_told_who_has_it() {
         Err(DataDirError::Open(store::OpenError::AlreadyOpen { .. }))
     ));
 }
+
+#[test]
+fn init_makes_a_directory_that_the_first_start_uses_and_no_second_key() {
+    let scratch = Scratch::new();
+    let fingerprint = node::init(&scratch.path, None, &Random::system()).unwrap();
+    assert!(scratch.path.join(DATABASE).exists());
+    let refused = node::init(&scratch.path, None, &Random::system());
+    let said = refused.unwrap_err().to_string();
+    assert!(
+        said.contains("master.key is there already") && said.contains("copy it"),
+        "{said}"
+    );
+    assert_eq!(scratch.open().unwrap().sealer.fingerprint(), fingerprint);
+    fs::remove_file(scratch.path.join(DATABASE)).unwrap();
+    assert!(matches!(scratch.open(), Err(DataDirError::DatabaseMissing(_))));
+}
+
+#[test]
+fn a_node_has_a_master_key_and_no_database_file() {
+    let address = Address::parse("postgres://idsvc:s3cret@db.example.com/idsvc").unwrap();
+    let scratch = Scratch::new();
+    let lock = || node::lock(&scratch.path, &address);
+    let said = lock().unwrap_err().to_string();
+    assert!(
+        said.ends_with("copy it from another node, or run idsvc init on the first node"),
+        "{said}"
+    );
+    assert!(!scratch.path.exists());
+    let fingerprint = node::init(&scratch.path, Some(&address), &Random::system()).unwrap();
+    assert_eq!(fs::read_dir(&scratch.path).unwrap().count(), 1);
+    assert_eq!(
+        (mode(&scratch.path), mode(&scratch.path.join(MASTER_KEY))),
+        (0o700, 0o600)
+    );
+    assert!(matches!(
+        node::init(&scratch.path, Some(&address), &Random::system()),
+        Err(DataDirError::KeyPresent(_))
+    ));
+    let held = lock().unwrap();
+    assert!(matches!(
+        lock(),
+        Err(DataDirError::Open(store::OpenError::AlreadyOpen { path })) if path == scratch.path
+    ));
+    drop(held);
+    drop(lock().unwrap());
+    let database = scratch.path.join(DATABASE);
+    for file in [&database, &journal_of(&database)] {
+        fs::write(file, "rows").unwrap();
+        let said = lock().unwrap_err().to_string();
+        let both = [file.to_str().unwrap(), "postgres://idsvc:…@db.example.com/idsvc"];
+        assert!(
+            both.iter().all(|part| said.contains(part)) && !said.contains("s3cret"),
+            "{said}"
+        );
+        fs::remove_file(file).unwrap();
+    }
+    let store = Store::in_memory(Options::default()).unwrap();
+    let data = DataDir::with_key(&scratch.path, store.clone(), None, &Random::system()).unwrap();
+    assert_eq!(data.sealer.fingerprint(), fingerprint);
+    fs::remove_file(scratch.path.join(MASTER_KEY)).unwrap();
+    node::init(&scratch.path, Some(&address), &Random::system()).unwrap();
+    let foreign = DataDir::with_key(&scratch.path, store, None, &Random::system());
+    assert!(matches!(foreign, Err(DataDirError::KeyForeign(_))));
+}

@@ -73,7 +73,7 @@ fn readings(app: &App, of_server: &Readings) -> Readings {
         disk_free: disk.map(|disk| disk.free),
         disk_size: disk.map(|disk| disk.total),
         database_bytes: disk.map(|_| store.allocated_bytes()),
-        database_live_bytes: store.live_bytes(),
+        database_live_bytes: store.file().map(|_| store.live_bytes()),
         database_unused_bytes: disk.map(|_| store.unused_bytes()),
         ..*of_server
     }

@@ -131,7 +131,7 @@ readings! {
     /// Bytes of the disk that the database takes.
     database_bytes: Option<u64> = Gauge "idsvc_database_bytes",
     /// Bytes of all rows, counted with each commit.
-    database_live_bytes: u64 = Gauge "idsvc_database_live_bytes",
+    database_live_bytes: Option<u64> = Gauge "idsvc_database_live_bytes",
     /// Bytes that the file of the database can take without growing, at least.
     database_unused_bytes: Option<u64> = Gauge "idsvc_database_unused_bytes",
     /// How often a backup is scheduled, in seconds.

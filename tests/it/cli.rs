@@ -2,6 +2,7 @@
 
 mod api;
 mod client_certificates;
+mod init;
 mod messages;
 mod output;
 mod provider;
@@ -25,7 +26,7 @@ use crate::harness::Jwt;
 use crate::harness::process::{Running, Service, said, shown};
 use crate::harness::terminal::OnTerminal;
 
-const ADD_WEB: [&str; 7] = [
+pub(crate) const ADD_WEB: [&str; 7] = [
     "client",
     "add",
     "web",

@@ -22,7 +22,11 @@ pub(super) fn examine(
 ) {
     let finding = |message: String| Finding::good("backup", "schedule", message);
     let Some(interval) = config.backups.interval else {
-        if !config.is_dev {
+        if config.settings.store.is_some() {
+            findings.push(finding(
+                "no backups are scheduled here: the database server has its own".to_owned(),
+            ));
+        } else if !config.is_dev {
             findings.push(finding("no backups are scheduled".to_owned()).at_level(
                 Level::Advice,
                 "set backup.interval, unless something else runs idsvc backup",

@@ -35,8 +35,8 @@ pub(super) fn check_mode(path: &Path, forbidden: u32, what: &str, findings: &mut
     });
 }
 
-/// Checks modes and free space.
-pub(super) fn examine(data_dir: &Path, findings: &mut Vec<Finding>) {
+/// Checks modes, and the free space if the database is in the directory.
+pub(super) fn examine(data_dir: &Path, has_database_server: bool, findings: &mut Vec<Finding>) {
     let database = data_dir.join(DATABASE);
     check_mode(data_dir, BEYOND_OWNER, "the data directory", findings);
     for (file, what) in [
@@ -48,7 +48,7 @@ pub(super) fn examine(data_dir: &Path, findings: &mut Vec<Finding>) {
             check_mode(file, BEYOND_OWNER, what, findings);
         }
     }
-    if let Ok(space) = space(data_dir) {
+    if let (false, Ok(space)) = (has_database_server, space(data_dir)) {
         findings.push(check_space(data_dir, file_size(&database), space));
     }
 }
