@@ -21,7 +21,7 @@ pub(super) const URL: Setting = setting(
     None,
     r#""postgres://idsvc@db1.example.com,db2.example.com/idsvc?target_session_attrs=read-write""#,
     "The PostgreSQL database that several nodes share. TLS is required and verified, except for a unix socket;\n\
-     sslmode=disable is for loopback. A password belongs in store.url_file: other users see flags and variables.\n\
+     sslmode=disable is for loopback. A password belongs in store.url_file: other users see flags.\n\
      Left out: the data is in the file idsvc.redb of the data directory.",
 );
 

@@ -118,7 +118,7 @@ pub enum DataDirError {
     },
     /// The directory has a key already.
     #[error(
-        "{} is there already, and all data would be lost with it: for another node, copy it into the data directory there, with mode 600 and the user of the service as its owner",
+        "{} is there already and is kept: for another node, copy it into the data directory there, with mode 600 and the user of the service as its owner",
         .0.display()
     )]
     KeyPresent(PathBuf),
