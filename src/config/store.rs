@@ -1,4 +1,4 @@
-//! The settings for a PostgreSQL database, which several nodes share.
+//! The settings for a `PostgreSQL` database, which several nodes share.
 
 use std::fs;
 use std::path::Path;
@@ -149,15 +149,14 @@ fn identity(reader: &mut Reader<'_>) -> Option<ClientIdentity> {
 }
 
 fn read(reader: &mut Reader<'_>, key: &str, file: &Path, origin: &Origin) -> Option<Zeroizing<Vec<u8>>> {
-    fs::read(file)
-        .map(Zeroizing::new)
-        .map_err(|error| {
-            reader.fault(
-                origin,
-                format!("{key}: {} cannot be read: {error}", file.display()),
-            )
-        })
-        .ok()
+    match fs::read(file) {
+        Ok(bytes) => Some(Zeroizing::new(bytes)),
+        Err(error) => {
+            let file = file.display();
+            reader.fault(origin, format!("{key}: {file} cannot be read: {error}"));
+            None
+        }
+    }
 }
 
 /// Checks the settings against the others, and who else can read the secrets.

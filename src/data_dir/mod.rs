@@ -133,7 +133,7 @@ pub enum DataDirError {
         /// The other database, without its password.
         address: String,
     },
-    /// The executable has no client for PostgreSQL.
+    /// The executable has no client for `PostgreSQL`.
     #[error("{BUILT_WITHOUT}")]
     BuiltWithoutPostgres,
     /// The database cannot be opened.
@@ -272,7 +272,7 @@ impl DataDir {
             stored
         } else {
             let key = read_or_create_key(path, random)?;
-            installation::fix_fingerprint(&store, &Sealer::new(&*key).fingerprint())?
+            installation::fix_fingerprint(&store, &Sealer::new(&key).fingerprint())?
         };
         Ok(Self {
             path: path.to_owned(),

@@ -1,4 +1,4 @@
-//! The data directory of a node: the database is on a PostgreSQL server, and all nodes have the same master key.
+//! The data directory of a node: the database is on a `PostgreSQL` server, and all nodes have the same master key.
 
 use std::path::Path;
 
@@ -29,7 +29,7 @@ pub fn init(path: &Path, address: Option<&Address>, random: &Random) -> Result<S
     make_folder(path)?;
     let key = Sealer::generate(random);
     write_key(path, &key, random).map_err(io_error(&key_path))?;
-    Ok(Sealer::new(&*key).fingerprint())
+    Ok(Sealer::new(&key).fingerprint())
 }
 
 /// Checks that the directory has a master key and no database file, and locks it.

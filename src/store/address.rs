@@ -1,4 +1,4 @@
-//! The address of a PostgreSQL database, and the files for TLS to it.
+//! The address of a `PostgreSQL` database, and the files for TLS to it.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ const EXAMPLE: &str = "as in postgres://idsvc@db.example.com/idsvc";
 /// Why a text is not an address. No message contains a part of the text, which may have a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// It is no URL of PostgreSQL.
+    /// It is no URL of `PostgreSQL`.
     #[error("it is no PostgreSQL address, {EXAMPLE}")]
     NotPostgres,
     /// A host is missing.
@@ -46,7 +46,7 @@ pub struct ClientIdentity {
     pub key: Zeroizing<Vec<u8>>,
 }
 
-/// The address of a PostgreSQL database. `Debug` and `Display` hide its password.
+/// The address of a `PostgreSQL` database. `Debug` and `Display` hide its password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address {
     url: Zeroizing<String>,
@@ -59,7 +59,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// Parses a connection URI (PostgreSQL manual, section 34.1.1.2). Without `sslmode`, TLS is required, except for a unix
+    /// Parses a connection URI (`PostgreSQL` manual, section 34.1.1.2). Without `sslmode`, TLS is required, except for a unix
     /// socket.
     pub fn parse(text: &str) -> Result<Self, AddressError> {
         let parts = Parts::of(text)?;
