@@ -50,15 +50,12 @@ pub fn may_change(snapshot: &dyn Snapshot, live: &LiveSession, now: Timestamp) -
 /// The signed-in user, if this session may change the factors.
 async fn changing(core: &Core, browser: &Browser, now: Timestamp) -> Result<Option<LiveSession>, Failure> {
     let lifetimes = core.policy.lifetimes.session;
-    Ok(core
-        .store
-        .read(
-            |snapshot| match session::find(snapshot, browser.session.as_ref(), lifetimes, now)? {
-                Some(live) if may_change(snapshot, &live, now)? => Ok(Some(live)),
-                _ => Ok(None),
-            },
-        )
-        .await?)
+    let find =
+        |snapshot: &dyn Snapshot| match session::find(snapshot, browser.session.as_ref(), lifetimes, now)? {
+            Some(live) if may_change(snapshot, &live, now)? => Ok(Some(live)),
+            _ => Ok(None),
+        };
+    Ok(core.store.read(find).await?)
 }
 
 /// Draws a seed for the signed-in user. Nothing is stored.
