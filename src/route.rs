@@ -309,6 +309,20 @@ impl Route {
         )
     }
 
+    /// Whether the answer depends neither on rows nor on what other nodes may have changed a moment ago.
+    pub fn needs_no_store(&self) -> bool {
+        matches!(
+            self,
+            Self::Jwks
+                | Self::OpenidConfiguration
+                | Self::OauthAuthorizationServer
+                | Self::Healthz
+                | Self::Readyz
+                | Self::Asset(_)
+                | Self::ThemeFile(_)
+        )
+    }
+
     /// Whether users come here to sign in or out, or to manage their account.
     pub fn is_for_people(&self) -> bool {
         self.is_account()

@@ -60,6 +60,13 @@ pub(super) fn check_no_file(path: &Path, address: &Address) -> Result<(), DataDi
 }
 
 /// Connects to the database.
-pub(super) fn connect(_address: &Address, _options: Options) -> Result<Store, DataDirError> {
+#[cfg(feature = "postgres")]
+pub(super) fn connect(address: &Address, options: Options) -> Result<Store, DataDirError> {
+    Ok(Store::connect(address, options)?)
+}
+
+/// Refuses the address, because this executable cannot use it.
+#[cfg(not(feature = "postgres"))]
+pub(super) fn connect(_: &Address, _: Options) -> Result<Store, DataDirError> {
     Err(DataDirError::BuiltWithoutPostgres)
 }

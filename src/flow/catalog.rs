@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use uuid::Uuid;
 
 use super::rotate_keys::open_signing_key;
@@ -30,7 +31,7 @@ use crate::secret::{ApiKey, Digest};
 use crate::store::engine::Snapshot;
 use crate::store::records::{KeyLifecycle, RefreshKeyRecord, SigningKeyRecord};
 use crate::store::tables::{APIS, CLIENTS, GROUPS, PROVIDERS, REFRESH_KEYS, SCOPES, SIGNING_KEYS};
-use crate::store::{Store, StoreError};
+use crate::store::{CatalogReader, Store, StoreError};
 
 /// `typ` of ID tokens.
 pub const ID_TOKEN_TYP: &str = AccessTokenTyp::Jwt.as_str();
@@ -95,6 +96,23 @@ impl Catalog {
     pub fn load_blocking(store: &Store, sealer: &Sealer) -> Result<Self, OpenError> {
         let reopenings = store.reopenings();
         Self::new(store.read_blocking(Rows::read)?, sealer, reopenings)
+    }
+
+    /// Reads the catalog of a store that several nodes share, and puts it into `place`.
+    pub(super) fn reader(place: &Arc<ArcSwap<Self>>, sealer: &Arc<Sealer>) -> CatalogReader {
+        let (place, sealer) = (Arc::clone(place), Arc::clone(sealer));
+        Box::new(move |snapshot| {
+            let rows = Rows::read(snapshot)?;
+            let (place, sealer) = (Arc::clone(&place), Arc::clone(&sealer));
+            Ok(Box::new(move || {
+                let read = Self::new(rows, &sealer, 0).map_err(|error| StoreError::Corrupt {
+                    table: SIGNING_KEYS.id().name(),
+                    what: error.to_string(),
+                })?;
+                place.store(Arc::new(read));
+                Ok(())
+            }))
+        })
     }
 
     fn new(rows: Rows, sealer: &Sealer, reopenings: u64) -> Result<Self, OpenError> {

@@ -138,7 +138,7 @@ pub struct Core {
     /// The source of randomness.
     pub random: Random,
     /// Encryption at rest.
-    pub sealer: Sealer,
+    pub sealer: Arc<Sealer>,
     /// The operator's settings.
     pub policy: Arc<Policy>,
     /// The threads that hash passwords.
@@ -177,7 +177,9 @@ impl Core {
         policy: Policy,
         passwords: PasswordPool,
     ) -> Result<Self, OpenError> {
-        let catalog = ArcSwap::from_pointee(Catalog::load_blocking(&store, &sealer)?);
+        let sealer = Arc::new(sealer);
+        let catalog = Arc::new(ArcSwap::from_pointee(Catalog::load_blocking(&store, &sealer)?));
+        store.follow_catalog(Catalog::reader(&catalog, &sealer))?;
         let upstreams = Upstreams::new(&OutboundPolicy::default(), &random)?;
         Ok(Self {
             upstreams,
@@ -190,7 +192,7 @@ impl Core {
             sealer,
             policy: Arc::new(policy),
             passwords,
-            catalog: Arc::new(catalog),
+            catalog,
             reload_lock: tokio::sync::Mutex::default(),
             catch_up_lock: Mutex::default(),
             outbox_filled: Notify::new(),
@@ -228,6 +230,9 @@ impl Core {
 
     /// Reads clients, providers and keys again, after an administrator changed some.
     pub async fn reload_catalog(&self) -> Result<(), OpenError> {
+        if self.store.reload_catalog().await? {
+            return Ok(());
+        }
         let _one_at_a_time = self.reload_lock.lock().await;
         let read = Catalog::load(&self.store, &self.sealer).await?;
         self.catalog.store(Arc::new(read));
@@ -249,6 +254,9 @@ impl Core {
     /// Reads these clients again after a write, even after a failed one. The other clients are not read again. If one
     /// was removed, the APIs are read too, because they forget it.
     pub async fn reload_clients(&self, client_ids: &[String]) -> Result<(), StoreError> {
+        if self.store.reload_catalog().await? {
+            return Ok(());
+        }
         let _one_at_a_time = self.reload_lock.lock().await;
         let reopenings = self.store.reopenings();
         let read = self.store.read(|snapshot| {

@@ -291,7 +291,7 @@ mod tests {
             Ok(())
         });
         written.await.unwrap();
-        core.reload_catalog().unwrap();
+        core.reload_catalog().await.unwrap();
         let all = NAMES.len() * (NAMES.len() + 1);
         assert_eq!(alive(&core).len(), all);
         // A change keeps the record.

@@ -190,6 +190,15 @@ pub fn shortage_page(context: &RequestContext, shortage: RefusalReason) -> HttpR
     answer
 }
 
+/// The same to whom this route answers.
+pub fn shortage(context: &RequestContext, route: &Route, shortage: RefusalReason) -> HttpResponse {
+    if route.is_for_people() && context.accepts_html() {
+        shortage_page(context, shortage)
+    } else {
+        busy(context, shortage)
+    }
+}
+
 fn describe(shortage: RefusalReason) -> &'static str {
     match shortage {
         RefusalReason::Room => "the service has no room to store more; try again later",

@@ -109,9 +109,14 @@ where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
 {
     let mut is_read = body.is_end_stream();
+    let is_current = || context.app.core.store.is_current();
     let mut answer = match route {
         _ if !has_valid_host(version, context.headers()) => empty(StatusCode::BAD_REQUEST),
         None => context.not_found(),
+        // Another node may have disabled a client, and this one cannot know it.
+        Some(route) if !route.needs_no_store() && !is_current() => {
+            error::shortage(&context, route, RefusalReason::Store)
+        }
         Some(route) if is_preflight(&context) && route.cors() != Cors::None => preflight(&context, route),
         Some(route) if !route.methods().contains(context.method()) => {
             headers::method_not_allowed(route.methods())
@@ -123,10 +128,7 @@ where
             .app
             .permit_for_body(expected_body_len(&body), context.client_address())
         {
-            None if route.is_for_people() && context.accepts_html() => {
-                error::shortage_page(&context, RefusalReason::Bodies)
-            }
-            None => error::busy(&context, RefusalReason::Bodies),
+            None => error::shortage(&context, route, RefusalReason::Bodies),
             Some(_permit) => {
                 let read = read_body(&mut body, MAX_BODY, BODY_TIMEOUT).await;
                 context.read_at = Instant::now();

@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+#[cfg(feature = "postgres")]
+use super::Store;
 use super::engine::redb::{INSPECTION_CACHE_BYTES, Redb, inspect, remove_file, sync_folder_of};
 use super::engine::{Backend, CommitDecision, Snapshot, Tx};
 use super::table::Table;
@@ -83,6 +85,30 @@ impl Schema {
             }
         })?;
         Ok(outcome?)
+    }
+
+    /// Checks that a store on a server has this schema.
+    #[cfg(feature = "postgres")]
+    pub fn check(&self, store: &Store) -> Result<(), OpenError> {
+        let found = store.read_blocking(|snapshot| meta_get(snapshot, SCHEMA))?;
+        let found = found.and_then(|text| text.parse().ok());
+        match found {
+            Some(found) if self.migrations_from(Some(found))?.is_empty() => Ok(()),
+            _ => Err(StoreError::NotSetUp.into()),
+        }
+    }
+
+    /// Runs the missing migrations on a store on a server, in one transaction.
+    #[cfg(feature = "postgres")]
+    pub fn migrate(&self, store: &Store) -> Result<(), OpenError> {
+        let found = store.read_blocking(stored)?;
+        let migrations = self.migrations_from(found)?;
+        let version = self.version().to_string();
+        let migrated = store.write_blocking("migrate", move |tx| {
+            migrations.iter().try_for_each(|migration| migration(tx))?;
+            meta_put(tx, SCHEMA, &version)
+        });
+        Ok(migrated?)
     }
 
     /// The missing migrations; none for a new store.

@@ -201,7 +201,7 @@ impl<K, R> Table<K, R> {
         }
     }
 
-    /// Declares that the table is read into the in-memory catalogue, or decides how tokens are made.
+    /// Declares that the table is read into the in-memory catalog, or decides how tokens are made.
     #[must_use]
     pub const fn in_catalog(self) -> Self {
         Self {

@@ -22,6 +22,8 @@ pub(crate) mod relying_party;
 pub(crate) mod reply;
 pub(crate) mod report;
 pub(crate) mod server;
+#[cfg(feature = "postgres")]
+pub(crate) mod shared_store;
 pub(crate) mod smtp;
 #[cfg(feature = "postgres")]
 pub(crate) mod standby;

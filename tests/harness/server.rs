@@ -102,14 +102,33 @@ impl Default for Setup {
     }
 }
 
+/// A store in memory.
+fn store_in_memory() -> Store {
+    let options = Options {
+        cache_bytes: 1 << 20,
+        ..Options::default()
+    };
+    Store::in_memory(options).unwrap()
+}
+
+/// A store in memory, or in a database of its own if `IDSVC_TEST_STORE` is `postgres`.
+#[cfg(feature = "postgres")]
+fn empty_store() -> Store {
+    match std::env::var("IDSVC_TEST_STORE").as_deref() {
+        Ok("postgres") => super::shared_store::store(),
+        _ => store_in_memory(),
+    }
+}
+
+#[cfg(not(feature = "postgres"))]
+fn empty_store() -> Store {
+    store_in_memory()
+}
+
 impl Setup {
     pub(crate) async fn start(self) -> Server {
         let clock = Clock::manual(START);
-        let store = Store::in_memory(Options {
-            cache_bytes: 1 << 20,
-            ..Options::default()
-        })
-        .unwrap();
+        let store = empty_store();
         let passwords = PasswordPool::start(
             self.cost,
             PoolSize {

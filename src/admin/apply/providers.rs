@@ -79,7 +79,7 @@ async fn prepare_one(
     let declares_secret = entry.client_secret.is_some();
     check_keys(entry.fields.keys.as_ref(), entry.fields.jwks_uri.as_ref(), faults);
     let mut record = Provider::new(entry.id, core.random.uuid_v4(), core.clock.now());
-    let sealing = (&core.sealer, &core.random);
+    let sealing = (&*core.sealer, &core.random);
     apply(entry.fields, entry.client_secret, &mut record, sealing, faults);
     Ok(PreparedProvider {
         record,

@@ -97,7 +97,7 @@ pub async fn add(admin: Admin<'_>, request: AddProvider) -> AdminResult<Provider
         fields,
     } = request;
     let mut provider = Provider::new(id, core.random.uuid_v4(), now);
-    let sealing = (&core.sealer, &core.random);
+    let sealing = (&*core.sealer, &core.random);
     apply(fields, client_secret, &mut provider, sealing, &mut faults);
     check(&provider, &mut faults);
     all_or_none(about(KIND, &provider.id, faults).collect())?;
@@ -159,7 +159,7 @@ pub async fn update(admin: Admin<'_>, request: UpdateProvider) -> AdminResult<Pr
     let mut changed = find(admin, &id).await?;
     let before = changed.clone();
     let mut faults = Vec::new();
-    let sealing = (&core.sealer, &core.random);
+    let sealing = (&*core.sealer, &core.random);
     apply(fields, client_secret, &mut changed, sealing, &mut faults);
     check(&changed, &mut faults);
     all_or_none(about(KIND, &id, faults).collect())?;

@@ -18,8 +18,8 @@ pub fn readiness(app: &App) -> HttpResponse {
         format!("{why}\n")
     } else if let Some(stalled) = core.store.stalled() {
         format!("{stalled}\n")
-    } else if !core.store.is_writable() {
-        "the store cannot be written to\n".to_owned()
+    } else if let Some(problem) = core.store.problem() {
+        format!("{problem}\n")
     } else if let Some(full) = app.full_disk() {
         format!("{full}\n")
     } else if core

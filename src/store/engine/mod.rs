@@ -3,6 +3,9 @@
 //! [`crate::store::table`] builds tables, records and keys on these operations. A second engine is a further
 //! implementation of [`Backend`] that passes the same tests.
 
+mod merge;
+#[cfg(feature = "postgres")]
+pub(in crate::store) mod postgres;
 pub mod redb;
 pub mod writer;
 

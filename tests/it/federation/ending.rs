@@ -52,7 +52,7 @@ impl Scene {
             Ok(())
         });
         written.await.unwrap();
-        core.reload_catalog().unwrap();
+        core.reload_catalog().await.unwrap();
     }
 
     async fn remove_provider(&self, id: &str, by_pruning: bool) {
@@ -121,14 +121,19 @@ async fn a_session_ends_with_its_provider_also_if_that_comes_back() {
         if is_of_older_release {
             scene.forget_incarnations().await;
         }
-        let listed = || session::list(scene.server.admin(), &uuid(&tokens)).unwrap().len();
+        let listed = async || {
+            session::list(scene.server.admin(), &uuid(&tokens))
+                .await
+                .unwrap()
+                .len()
+        };
         scene.acme.code(&browser).await;
-        assert_eq!(listed(), 1);
+        assert_eq!(listed().await, 1);
         scene.remove_provider("up", false).await;
-        assert_eq!(listed(), 0);
+        assert_eq!(listed().await, 0);
         scene.server.provider("up", registered(&scene.upstream)).await;
         scene.take_only(Some("up")).await;
-        assert_eq!(listed(), 0);
+        assert_eq!(listed().await, 0);
         assert_eq!(
             scene.acme.refresh(tokens.refresh_token()).await.refusal(),
             "400 invalid_grant: refresh_token has been revoked"
@@ -139,7 +144,7 @@ async fn a_session_ends_with_its_provider_also_if_that_comes_back() {
         let code = browser.visit(&question.answer("code=c")).await.callback().code();
         assert!(audit.take(&["signed_out"]).is_empty(), "that session had ended");
         let anew = scene.acme.redeem(&code).await.tokens();
-        assert_eq!((uuid(&anew), listed()), (uuid(&tokens), 1));
+        assert_eq!((uuid(&anew), listed().await), (uuid(&tokens), 1));
         let sessions = scene
             .server
             .app

@@ -58,7 +58,15 @@ impl Folder {
     }
 }
 
+/// Runs a test of the contract that all engines keep.
 fn on_every_engine(options: Options, test: impl Fn(Store)) {
+    on_local_engines(options, &test);
+    #[cfg(feature = "postgres")]
+    test(super::postgres::tests::store(options));
+}
+
+/// Runs a test of what only an engine in this process does.
+fn on_local_engines(options: Options, test: impl Fn(Store)) {
     test(Store::in_memory(options).unwrap());
     let folder = Folder::new();
     test(Store::open(&folder.file(), options).unwrap());
@@ -101,7 +109,7 @@ fn what_was_put_is_read_until_it_is_removed() {
 
 #[test]
 fn a_transaction_sees_its_own_writes_and_nobody_else_does() {
-    on_every_engine(Options::default(), |store| {
+    on_local_engines(Options::default(), |store| {
         let reader = store.clone();
         store
             .write_blocking("look", move |tx| {
@@ -121,7 +129,7 @@ fn a_transaction_sees_its_own_writes_and_nobody_else_does() {
 fn a_snapshot_does_not_change_under_the_reader() {
     on_every_engine(Options::default(), |store| {
         put(&store, "a", "one").unwrap();
-        let seen = store.read_blocking(|snapshot| {
+        let seen = store.stream(|snapshot| {
             put(&store, "a", "two").unwrap();
             put(&store, "b", "two").unwrap();
             Ok((NOTES.get(snapshot, "a")?, NOTES.count(snapshot)?))
@@ -199,7 +207,7 @@ fn a_panic_ends_one_write_and_not_the_writer() {
 
 #[test]
 fn compaction_keeps_every_row() {
-    on_every_engine(Options::default(), |store| {
+    on_local_engines(Options::default(), |store| {
         let long = "x".repeat(4000);
         store
             .write_blocking("fill", move |tx| {
@@ -220,7 +228,7 @@ fn compaction_keeps_every_row() {
 
 #[test]
 fn a_compaction_waits_for_a_read_that_has_begun() {
-    on_every_engine(Options::default(), |store| {
+    on_local_engines(Options::default(), |store| {
         put(&store, "first", "kept").unwrap();
         let (begun, has_begun) = mpsc::channel();
         let (end, ended) = mpsc::channel::<()>();
@@ -238,8 +246,11 @@ fn a_compaction_waits_for_a_read_that_has_begun() {
             .build()
             .unwrap();
         runtime.block_on(async {
-            let refused = store.ask(Message::Compact).await;
-            assert!(matches!(refused, Err(StoreError::BeingRead)), "{refused:?}");
+            let (sender, refused) = tokio::sync::oneshot::channel();
+            let reply = Box::new(move |outcome| drop(sender.send(outcome)));
+            let writer = &store.local().unwrap().writer;
+            writer.submit(Message::Compact(reply)).unwrap();
+            assert!(matches!(refused.await.unwrap(), Err(StoreError::BeingRead)));
             assert!(store.is_writable() && store.stats().failures == 0);
             let (compacted, ()) = tokio::join!(store.compact(), async { end.send(()).unwrap() });
             compacted.unwrap();

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use super::{Folder, NOTES, RAW, get, note, on_every_engine, put};
+use super::{Folder, NOTES, RAW, get, note, on_local_engines, put};
 use crate::store::{OpenError, Options, Store, StoreError};
 
 fn poll_once<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
@@ -42,7 +42,7 @@ impl Gate {
 
 #[test]
 fn a_write_that_fails_is_rolled_back_and_its_neighbours_are_kept() {
-    on_every_engine(Options::default(), |store| {
+    on_local_engines(Options::default(), |store| {
         let gate = Gate::shut(&store);
         let mut before = pin!(store.write("before", |tx| NOTES.put(tx, "before", &note("kept"))));
         let mut failing = pin!(store.write("failing", |tx| {
@@ -84,7 +84,7 @@ fn a_write_that_fails_is_rolled_back_and_its_neighbours_are_kept() {
 #[test]
 fn as_many_writes_as_wait_share_one_commit() {
     const WRITES: u64 = 200;
-    on_every_engine(Options::default(), |store| {
+    on_local_engines(Options::default(), |store| {
         let gate = Gate::shut(&store);
         let before = store.stats();
         let row = |number: u64| {
@@ -145,7 +145,7 @@ fn a_full_queue_says_busy_at_once() {
         batch_max: 1,
         ..Options::default()
     };
-    on_every_engine(options, |store| {
+    on_local_engines(options, |store| {
         let gate = Gate::shut(&store);
         let mut one = pin!(store.write("one", |_| Ok(1)));
         let mut two = pin!(store.write("two", |_| Ok(2)));
@@ -167,7 +167,7 @@ fn a_full_queue_says_busy_at_once() {
 
 #[test]
 fn a_closed_store_does_nothing_more() {
-    on_every_engine(Options::default(), |store| {
+    on_local_engines(Options::default(), |store| {
         store.clone().close();
         assert!(matches!(put(&store, "a", "late"), Err(StoreError::Closed)));
         assert!(matches!(

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::store::Stalled;
+use crate::store::{Stalled, Stats};
 
 /// What the writer has done since the store was opened.
 #[derive(Debug)]
@@ -78,5 +78,17 @@ impl Meters {
             elapsed,
             is_compaction: self.is_compacting.load(Ordering::Relaxed),
         })
+    }
+
+    /// The counters so far.
+    pub fn stats(&self) -> Stats {
+        Stats {
+            commits: self.commits.load(Ordering::Relaxed),
+            transactions: self.writes.load(Ordering::Relaxed),
+            reruns: self.reruns.load(Ordering::Relaxed),
+            failures: self.failures.load(Ordering::Relaxed),
+            largest_batch: self.largest_batch.load(Ordering::Relaxed),
+            queue_depth: self.queued.load(Ordering::Relaxed),
+        }
     }
 }

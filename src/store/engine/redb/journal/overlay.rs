@@ -10,7 +10,7 @@
 //! The commit of a checkpoint changes nothing for a snapshot: it writes the rows of the frozen layer, which hide redb's
 //! rows anyway. All other commits to redb happen while both layers are empty.
 
-use std::ops::{Bound, ControlFlow};
+use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
@@ -19,6 +19,7 @@ use arc_swap::ArcSwap;
 
 use super::changes::{Changes, Tables, Value, write_rows};
 use crate::store::StoreError;
+use crate::store::engine::merge::merge;
 use crate::store::engine::redb::base::{BaseSnapshot, is_empty};
 use crate::store::engine::{Snapshot, TableId, Visit};
 
@@ -201,44 +202,4 @@ impl Snapshot for ReadSnapshot {
         let growing = self.layers.growing.range(self.last, table, from, to);
         merge(growing, visit_frozen, visit)
     }
-}
-
-/// Visits the rows of two sources in the order of their keys. A row of `upper` replaces or removes the same row of
-/// `visit_lower`.
-pub(super) fn merge<K: AsRef<[u8]>, V: AsRef<[u8]>>(
-    upper: impl Iterator<Item = (K, Option<V>)>,
-    visit_lower: impl FnOnce(&mut Visit<'_>) -> Result<(), StoreError>,
-    visit: &mut Visit<'_>,
-) -> Result<(), StoreError> {
-    let mut upper = upper.peekable();
-    let mut has_ended = false;
-    visit_lower(&mut |key, value| {
-        let mut is_hidden = false;
-        while let Some((changed, new)) = upper.next_if(|(changed, _)| changed.as_ref() <= key) {
-            is_hidden = changed.as_ref() == key;
-            if let Some(new) = new
-                && visit(changed.as_ref(), new.as_ref())?.is_break()
-            {
-                has_ended = true;
-                return Ok(ControlFlow::Break(()));
-            }
-        }
-        if is_hidden {
-            return Ok(ControlFlow::Continue(()));
-        }
-        let flow = visit(key, value)?;
-        has_ended = flow.is_break();
-        Ok(flow)
-    })?;
-    if has_ended {
-        return Ok(());
-    }
-    for (key, value) in upper {
-        if let Some(value) = value
-            && visit(key.as_ref(), value.as_ref())?.is_break()
-        {
-            break;
-        }
-    }
-    Ok(())
 }

@@ -4,8 +4,9 @@ use std::cell::RefCell;
 use std::ops::Bound;
 
 use super::changes::Changes;
-use super::overlay::{ReadSnapshot, merge};
+use super::overlay::ReadSnapshot;
 use crate::store::StoreError;
+use crate::store::engine::merge::merge;
 use crate::store::engine::{Snapshot, TableId, Tx, Visit};
 
 pub(in crate::store::engine::redb) struct WriteTx {

@@ -1,0 +1,85 @@
+//! The catalog of the node: which generation of it is in memory, and how it is read.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use tokio::sync::Mutex;
+
+use super::rows::Wanted;
+use super::{Reading, Shared};
+use crate::store::{CatalogReader, CatalogUpdate, StoreError};
+
+#[derive(Default)]
+pub(super) struct CatalogState {
+    reader: OnceLock<CatalogReader>,
+    /// The generation in memory; 0 before the first.
+    generation: AtomicI64,
+    one_at_a_time: Mutex<()>,
+}
+
+impl CatalogState {
+    pub(super) fn set_reader(&self, reader: CatalogReader) {
+        let _ = self.reader.set(reader);
+    }
+
+    pub(super) fn generation(&self) -> i64 {
+        self.generation.load(Ordering::Acquire)
+    }
+}
+
+impl Shared {
+    /// Reads the catalog if the one in memory is of another generation than the database.
+    pub(super) async fn catch_up(&self, generation: i64) -> Result<(), StoreError> {
+        if self.catalog.generation() == generation {
+            self.note_current();
+            return Ok(());
+        }
+        let _guard = self.catalog.one_at_a_time.lock().await;
+        let known = self.catalog.generation();
+        if known == generation {
+            return Ok(());
+        }
+        if known > generation {
+            // An answer that was under way while the catalog was read is older, and harmless.
+            let newest = self.fetch_rows(Wanted::default()).await?.generation;
+            if newest >= known {
+                return Ok(());
+            }
+            tracing::error!(known, newest, "the database has gone back to an earlier state");
+        }
+        self.read_catalog().await
+    }
+
+    /// Reads the catalog.
+    pub(super) async fn reload_catalog(&self) -> Result<(), StoreError> {
+        let _guard = self.catalog.one_at_a_time.lock().await;
+        self.read_catalog().await
+    }
+
+    async fn read_catalog(&self) -> Result<(), StoreError> {
+        let mut reading = Reading::default();
+        let mut generation = None;
+        loop {
+            let ran = match self.catalog.reader.get() {
+                Some(reader) => reading.run(&|snapshot| reader(snapshot)),
+                None => Ok(Ok(Box::new(|| Ok(())) as CatalogUpdate)),
+            };
+            match (ran, generation) {
+                (Ok(update), Some(generation)) => {
+                    update?()?;
+                    self.catalog.generation.store(generation, Ordering::Release);
+                    self.note_current();
+                    return Ok(());
+                }
+                (Ok(_), None) => {
+                    generation = Some(self.fetch_rows(Wanted::default()).await?.generation);
+                }
+                (Err(wanted), _) => {
+                    let fetched = self.fetch_rows(wanted?).await?;
+                    generation = Some(fetched.generation);
+                    reading.known = fetched.known;
+                }
+            }
+        }
+    }
+}

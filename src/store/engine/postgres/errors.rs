@@ -1,0 +1,79 @@
+//! Turns the errors of PostgreSQL into those of the store.
+
+use std::error::Error as _;
+use std::io;
+use std::sync::Arc;
+
+use tokio_postgres::Error;
+use tokio_postgres::error::SqlState;
+
+use crate::store::StoreError;
+
+/// What to do after a call has failed.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The database has rolled the call back, and it may succeed at once.
+    Conflict,
+    /// The connection cannot be used any longer. Whether the call was carried out is not known.
+    Disconnected(StoreError),
+    /// The database has refused the call.
+    Refused(StoreError),
+}
+
+impl Failure {
+    pub(super) fn of(error: &Error) -> Self {
+        let Some(code) = error.code() else {
+            return Self::Disconnected(unreachable(error));
+        };
+        match code.code().get(..2) {
+            _ if *code == SqlState::T_R_SERIALIZATION_FAILURE || *code == SqlState::T_R_DEADLOCK_DETECTED => {
+                Self::Conflict
+            }
+            // The server shuts down, has just started, or is a standby.
+            Some("57" | "08" | "25") => Self::Disconnected(unreachable(error)),
+            _ => Self::Refused(refused(error, code)),
+        }
+    }
+}
+
+impl Failure {
+    /// The error of a call that is not sent again.
+    pub(super) fn into_error(self) -> StoreError {
+        match self {
+            Self::Refused(error) | Self::Disconnected(error) => error,
+            Self::Conflict => StoreError::Busy,
+        }
+    }
+}
+
+/// The error of a database that cannot be reached.
+pub(super) fn unreachable(error: &Error) -> StoreError {
+    StoreError::Unreachable(describe(error))
+}
+
+fn refused(error: &Error, code: &SqlState) -> StoreError {
+    if *code == SqlState::DISK_FULL {
+        return StoreError::NoSpace;
+    }
+    if matches!(
+        *code,
+        SqlState::UNDEFINED_FUNCTION | SqlState::INVALID_SCHEMA_NAME | SqlState::UNDEFINED_TABLE
+    ) {
+        return StoreError::NotSetUp;
+    }
+    if *code == SqlState::DATA_CORRUPTED || *code == SqlState::INDEX_CORRUPTED {
+        return StoreError::Damaged(describe(error));
+    }
+    StoreError::Io(Arc::new(io::Error::other(describe(error))))
+}
+
+/// The message with its causes. PostgreSQL's messages have no value of a row, and none has the password.
+pub(super) fn describe(error: &Error) -> String {
+    if let Some(reported) = error.as_db_error() {
+        return format!("{} ({})", reported.message(), reported.code().code());
+    }
+    match error.source() {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    }
+}

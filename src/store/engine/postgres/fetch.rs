@@ -1,0 +1,223 @@
+//! Reads what several transactions want in one call, and so in one snapshot.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+
+use super::Shared;
+use super::connection::Connection;
+use super::errors::Failure;
+use super::queue::Batches;
+use super::rows::{KeyRange, KnownRange, KnownRows, StoredRow, Wanted};
+use super::sql;
+use crate::store::StoreError;
+
+/// The most requests that share a call.
+const BATCH_MAX: usize = 128;
+/// How long a request waits for its rows.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Rows of one snapshot, and what the database says about itself.
+#[derive(Debug)]
+pub(super) struct Fetched {
+    pub(super) known: KnownRows,
+    pub(super) generation: i64,
+}
+
+/// A request for rows.
+pub(super) struct Fetch {
+    pub(super) wanted: Wanted,
+    pub(super) reply: oneshot::Sender<Result<Fetched, StoreError>>,
+    pub(super) deadline: Instant,
+}
+
+/// Serves requests until the queue is closed.
+pub(super) async fn run(mut connection: Connection, requests: Batches<Fetch>, shared: Arc<Shared>) {
+    while let Some(batch) = requests.next(BATCH_MAX).await {
+        serve(&mut connection, batch, &shared).await;
+    }
+}
+
+async fn serve(connection: &mut Connection, batch: Vec<Fetch>, shared: &Shared) {
+    let call = Call::new(batch.iter().map(|fetch| &fetch.wanted));
+    let deadline = batch.iter().map(|fetch| fetch.deadline).max();
+    let deadline = deadline.unwrap_or_else(Instant::now);
+    let outcome = loop {
+        match call.send(connection, deadline).await {
+            Ok(rows) => break Ok(rows),
+            Err(Failure::Refused(error)) => break Err(error),
+            Err(Failure::Disconnected(error)) if Instant::now() >= deadline => break Err(error),
+            Err(Failure::Disconnected(error)) => shared.note_failure(&error),
+            Err(Failure::Conflict) => {}
+        }
+    };
+    match outcome {
+        Ok(rows) => {
+            shared.note_answer();
+            match call.split(&rows, batch.len()) {
+                Some(answers) => {
+                    for (fetch, answer) in batch.into_iter().zip(answers) {
+                        let _ = fetch.reply.send(Ok(answer));
+                    }
+                }
+                None => fail(batch, &StoreError::NotSetUp),
+            }
+        }
+        Err(error) => {
+            shared.note_failure(&error);
+            fail(batch, &error);
+        }
+    }
+}
+
+fn fail(batch: Vec<Fetch>, error: &StoreError) {
+    for fetch in batch {
+        let _ = fetch.reply.send(Err(error.clone()));
+    }
+}
+
+/// One call for everything that a batch wants. What two requests want is asked for once.
+pub(super) struct Call {
+    keys: BTreeMap<(usize, Vec<u8>), Vec<usize>>,
+    ranges: BTreeMap<(usize, KeyRange), (usize, Vec<usize>)>,
+}
+
+impl Call {
+    pub(super) fn new<'a>(requests: impl Iterator<Item = &'a Wanted>) -> Self {
+        let mut call = Self {
+            keys: BTreeMap::new(),
+            ranges: BTreeMap::new(),
+        };
+        for (index, wanted) in requests.enumerate() {
+            for place in &wanted.keys {
+                call.keys.entry(place.clone()).or_default().push(index);
+            }
+            for (place, limit) in &wanted.ranges {
+                let (longest, requests) = call.ranges.entry(place.clone()).or_default();
+                *longest = (*longest).max(*limit);
+                requests.push(index);
+            }
+        }
+        call
+    }
+
+    pub(super) async fn send(
+        &self,
+        connection: &mut Connection,
+        deadline: Instant,
+    ) -> Result<Vec<Row>, Failure> {
+        let parameters = self.parameters();
+        connection.call(sql::GET, &parameters.typed(), deadline).await
+    }
+
+    pub(super) fn parameters(&self) -> Parameters<'_> {
+        let ranges = || self.ranges.keys();
+        Parameters {
+            tables: self.keys.keys().map(|(table, _)| number(*table)).collect(),
+            keys: self.keys.keys().map(|(_, key)| key.as_slice()).collect(),
+            range_tables: ranges().map(|(table, _)| number(*table)).collect(),
+            range_from: ranges().map(|(_, range)| range.from.as_slice()).collect(),
+            range_to: ranges().map(|(_, range)| range.to.as_deref()).collect(),
+            range_limits: self
+                .ranges
+                .values()
+                .map(|(limit, _)| i32::try_from(*limit).unwrap_or(i32::MAX))
+                .collect(),
+        }
+    }
+
+    /// The generation of the catalog, and the time of the database in microseconds since the epoch.
+    pub(super) fn state(rows: &[Row]) -> Option<(i64, i64)> {
+        let stamp_of = |number: i32| {
+            let row = rows.iter().find(|row| row.get::<_, i32>(0) == number);
+            row.map(|row| row.get::<_, i64>(3))
+        };
+        Some((stamp_of(sql::GENERATION_ROW)?, stamp_of(sql::CLOCK_ROW)?))
+    }
+
+    /// The answers to the requests, in their order. `None` if the database has no generation.
+    pub(super) fn split(&self, rows: &[Row], requests: usize) -> Option<Vec<Fetched>> {
+        let mut found = BTreeMap::new();
+        let mut in_ranges: BTreeMap<usize, Vec<(Vec<u8>, StoredRow)>> = BTreeMap::new();
+        let (generation, _) = Self::state(rows)?;
+        for row in rows {
+            let stamp: i64 = row.get(3);
+            match (row.get::<_, i32>(0), row.get::<_, Option<&[u8]>>(1)) {
+                (sql::GENERATION_ROW | sql::CLOCK_ROW, _) => {}
+                (number, key) => {
+                    let index = usize::try_from(number).ok()?.checked_sub(1)?;
+                    let value = row.get::<_, &[u8]>(2).to_vec();
+                    let stored = StoredRow { value, stamp };
+                    match key {
+                        None => drop(found.insert(index, stored)),
+                        Some(key) => in_ranges.entry(index).or_default().push((key.to_vec(), stored)),
+                    }
+                }
+            }
+        }
+        let mut answers: Vec<_> = (0..requests)
+            .map(|_| Fetched {
+                known: KnownRows::default(),
+                generation,
+            })
+            .collect();
+        for (index, ((table, key), askers)) in self.keys.iter().enumerate() {
+            let row = found.remove(&index);
+            for answer in askers {
+                let known = &mut answers.get_mut(*answer)?.known;
+                known
+                    .rows
+                    .entry(*table)
+                    .or_default()
+                    .insert(key.clone(), row.clone());
+            }
+        }
+        for (index, (place, (limit, askers))) in self.ranges.iter().enumerate() {
+            let rows = in_ranges.remove(&index).unwrap_or_default();
+            for answer in askers {
+                let known = KnownRange {
+                    rows: rows.clone(),
+                    limit: *limit,
+                };
+                answers
+                    .get_mut(*answer)?
+                    .known
+                    .ranges
+                    .insert(place.clone(), known);
+            }
+        }
+        Some(answers)
+    }
+}
+
+/// The parameters of [`sql::GET`].
+pub(super) struct Parameters<'a> {
+    tables: Vec<i16>,
+    keys: Vec<&'a [u8]>,
+    range_tables: Vec<i16>,
+    range_from: Vec<&'a [u8]>,
+    range_to: Vec<Option<&'a [u8]>>,
+    range_limits: Vec<i32>,
+}
+
+impl Parameters<'_> {
+    pub(super) fn typed(&self) -> [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 6] {
+        [
+            (&self.tables, Type::INT2_ARRAY),
+            (&self.keys, Type::BYTEA_ARRAY),
+            (&self.range_tables, Type::INT2_ARRAY),
+            (&self.range_from, Type::BYTEA_ARRAY),
+            (&self.range_to, Type::BYTEA_ARRAY),
+            (&self.range_limits, Type::INT4_ARRAY),
+        ]
+    }
+}
+
+/// The number of a table, or of a member of a batch, as PostgreSQL gets it.
+pub(super) fn number(index: usize) -> i16 {
+    i16::try_from(index).unwrap_or(i16::MAX)
+}

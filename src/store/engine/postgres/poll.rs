@@ -1,0 +1,51 @@
+//! Asks the database twice a second which catalog is the newest, and what time it is.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
+
+use super::Shared;
+use super::connection::Connection;
+use super::errors::Failure;
+use super::fetch::Call;
+use super::sql;
+use crate::clock::Clock;
+use crate::store::StoreError;
+
+const INTERVAL: Duration = Duration::from_millis(500);
+const TIMEOUT: Duration = Duration::from_secs(3);
+/// After so many polls the results of old batches are removed.
+const POLLS_PER_CLEANUP: u32 = 120;
+
+/// Polls as long as the store is open.
+pub(super) async fn run(mut connection: Connection, shared: Arc<Shared>) {
+    for count in 0_u32.. {
+        match poll(&mut connection, &shared).await {
+            Ok(clock) => shared.note_clock(skew(clock)),
+            Err(error) => shared.note_failure(&error),
+        }
+        if count % POLLS_PER_CLEANUP == 0 {
+            let deadline = Instant::now() + TIMEOUT;
+            // It is tried again in a minute.
+            drop(connection.call(sql::FORGET_BATCHES, &[], deadline).await);
+        }
+        sleep(INTERVAL).await;
+    }
+}
+
+/// Returns the time of the database, in microseconds since the epoch.
+async fn poll(connection: &mut Connection, shared: &Shared) -> Result<i64, StoreError> {
+    let call = Call::new(std::iter::empty());
+    let rows = call.send(connection, Instant::now() + TIMEOUT).await;
+    let rows = rows.map_err(Failure::into_error)?;
+    let (generation, clock) = Call::state(&rows).ok_or(StoreError::NotSetUp)?;
+    shared.note_answer();
+    shared.catch_up(generation).await?;
+    Ok(clock)
+}
+
+fn skew(clock: i64) -> Duration {
+    let theirs = Duration::from_micros(u64::try_from(clock).unwrap_or_default());
+    Clock::System.since_epoch().abs_diff(theirs)
+}

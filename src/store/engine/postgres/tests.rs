@@ -1,0 +1,156 @@
+//! Several stores on one database.
+
+#[path = "../../../../tests/harness/postgres.rs"]
+#[expect(dead_code, reason = "the integration tests use the rest")]
+mod harness;
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use self::harness::{Cluster, Database};
+use crate::store::engine::tests::RAW;
+use crate::store::table::Table;
+use crate::store::{Address, Options, Store, StoreError};
+
+const NUMBERS: Table<String, u32> = Table::new(2, "numbers");
+
+/// The address of a new database that is set up.
+pub(in crate::store::engine) fn address() -> Address {
+    static TEMPLATE: OnceLock<Database> = OnceLock::new();
+    let template = TEMPLATE.get_or_init(|| {
+        let database = Cluster::shared().database("template");
+        Store::migrate(&address_of(&database)).unwrap();
+        database
+    });
+    address_of(&Cluster::shared().database_from(template))
+}
+
+fn address_of(database: &Database) -> Address {
+    Address::parse(&database.url()).unwrap()
+}
+
+/// A store on a new database.
+pub(in crate::store::engine) fn store(options: Options) -> Store {
+    Store::connect(&address(), options).unwrap()
+}
+
+fn on_one_database(stores: usize) -> Vec<Store> {
+    let address = address();
+    (0..stores)
+        .map(|_| Store::connect(&address, Options::default()).unwrap())
+        .collect()
+}
+
+fn count(store: &Store, key: &'static str) -> Result<u32, StoreError> {
+    store.write_blocking("count", move |tx| {
+        let number = NUMBERS.get(tx, key)?.unwrap_or_default() + 1;
+        NUMBERS.put(tx, key, &number)?;
+        Ok(number)
+    })
+}
+
+#[test]
+fn every_answered_increment_is_stored_once() {
+    let stores = on_one_database(3);
+    let answered = AtomicU32::new(0);
+    thread::scope(|scope| {
+        for store in &stores {
+            for _ in 0..4 {
+                let answered = &answered;
+                scope.spawn(move || {
+                    for _ in 0..50 {
+                        match count(store, "one") {
+                            Ok(_) => drop(answered.fetch_add(1, Ordering::Relaxed)),
+                            Err(StoreError::Busy) => {}
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                });
+            }
+        }
+    });
+    let stored = stores[0]
+        .read_blocking(|snapshot| NUMBERS.get(snapshot, "one"))
+        .unwrap();
+    assert_eq!(stored, Some(answered.into_inner()));
+}
+
+/// Two transactions that each read what the other one writes: both cannot have seen nothing.
+#[test]
+fn neither_rows_nor_ranges_allow_a_write_skew() {
+    let stores = on_one_database(2);
+    for round in 0..100_u32 {
+        let by_range = round % 2 == 1;
+        let run = |store: &Store, mine: &'static str, other: &'static str| {
+            store.write_blocking("skew", move |tx| {
+                let is_free = if by_range {
+                    RAW.count(tx)? == 0
+                } else {
+                    !RAW.contains(tx, other)?
+                };
+                if is_free {
+                    RAW.put(tx, mine, &String::new())?;
+                }
+                Ok(is_free)
+            })
+        };
+        let (one, two) = thread::scope(|scope| {
+            let one = scope.spawn(|| run(&stores[0], "one", "two"));
+            let two = scope.spawn(|| run(&stores[1], "two", "one"));
+            (one.join().unwrap().unwrap(), two.join().unwrap().unwrap())
+        });
+        assert!(one != two, "round {round}: {one} and {two}");
+        stores[0]
+            .write_blocking("clear", |tx| {
+                RAW.remove(tx, "one")?;
+                RAW.remove(tx, "two")
+            })
+            .unwrap();
+    }
+}
+
+#[test]
+fn a_long_range_is_read_to_its_end_with_the_writes_of_the_transaction() {
+    let store = store(Options::default());
+    let key = |number: u32| format!("{number:05}");
+    store
+        .write_blocking("fill", move |tx| {
+            (0..3000).try_for_each(|number| RAW.put(tx, &key(number), &String::new()))
+        })
+        .unwrap();
+    let seen = store.write_blocking("change", move |tx| {
+        RAW.remove(tx, &key(70))?;
+        RAW.put(tx, "00069a", &String::new())?;
+        RAW.put(tx, "9", &String::new())?;
+        let rows = RAW.scan(tx, .., usize::MAX)?;
+        Ok(rows.into_iter().map(|(key, _)| key).collect::<Vec<_>>())
+    });
+    let seen = seen.unwrap();
+    assert!(seen.is_sorted() && seen.len() == 3001);
+    assert!(seen.contains(&"00069a".to_owned()) && !seen.contains(&key(70)));
+    assert_eq!(store.stream(|snapshot| RAW.count(snapshot)).unwrap(), 3001);
+}
+
+#[test]
+fn measure() {
+    let stores = on_one_database(1);
+    let begun = Instant::now();
+    thread::scope(|scope| {
+        for thread in 0..64_u32 {
+            let store = &stores[0];
+            scope.spawn(move || {
+                for number in 0..100 {
+                    let key = format!("{thread}-{}", number % 10);
+                    let done = store.write_blocking("one", move |tx| {
+                        let number = NUMBERS.get(tx, &key)?.unwrap_or_default();
+                        NUMBERS.put(tx, &key, &(number + 1))
+                    });
+                    done.unwrap();
+                }
+            });
+        }
+    });
+    println!("{:?} {:?}", begun.elapsed() / 6400, stores[0].stats());
+}

@@ -1,0 +1,165 @@
+//! Why an operation on the store failed, and why a store cannot be opened.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+const COMPACTED: &str = "the database is being compacted, and nothing else is done with it";
+const HANGS: &str = "the disk does not answer: a write waits for it";
+
+/// Why an operation on the store failed.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The queue of writes is full.
+    #[error("the store is busy: too much is waiting, try again later")]
+    Busy,
+    /// A compaction needs a database that nobody reads.
+    #[error("the database is being read, by a backup or an export: try again when that is done")]
+    BeingRead,
+    /// One operation on the storage takes too long.
+    #[error("{0}: try again later")]
+    Stalled(#[from] Stalled),
+    /// The store has been closed.
+    #[error("the store is closed")]
+    Closed,
+    /// A row cannot be decoded.
+    #[error("a row of table {table} is corrupt ({what}): restore a backup")]
+    Corrupt {
+        /// The table's name.
+        table: &'static str,
+        /// The problem, without content of the row.
+        what: String,
+    },
+    /// A newer release wrote the row.
+    #[error(
+        "a row of table {table} has record version {found} and this release reads up to {supported}: install the newer release"
+    )]
+    NewerRecord {
+        /// The table's name.
+        table: &'static str,
+        /// The version of the row.
+        found: u8,
+        /// The highest version that this release reads.
+        supported: u8,
+    },
+    /// A record cannot be encoded.
+    #[error("a record for table {table} cannot be encoded: {what}")]
+    Unencodable {
+        /// The table's name.
+        table: &'static str,
+        /// The problem.
+        what: String,
+    },
+    /// A key or a value exceeds the limit of the engine.
+    #[error("a row of {0} bytes is too large to be stored")]
+    TooLarge(usize),
+    /// The disk or the quota is full, or the file has reached the limit of the process.
+    #[error(
+        "no space is left where the database is kept, or none that the limit on the size of files (ulimit -f) lets it take: free some, writing resumes by itself"
+    )]
+    NoSpace,
+    /// The disk refuses writes.
+    #[error("the database cannot be written to: {0}")]
+    ReadOnly(Arc<io::Error>),
+    /// The disk failed in another way.
+    #[error("the disk that the database is on failed: {0}")]
+    Io(Arc<io::Error>),
+    /// The database was reopened after a failure during the operation.
+    #[error("interrupted by a failure of the disk that the database is on")]
+    Interrupted,
+    /// Another process opened the file while it was reopened.
+    #[error("another process has taken the database: stop it")]
+    Taken,
+    /// The engine found a damaged file.
+    #[error("the database is damaged ({0}): restore a backup")]
+    Damaged(String),
+    /// The database server cannot be reached, or does not answer.
+    #[error("the database cannot be reached: {0}: try again later")]
+    Unreachable(String),
+    /// The database server has no tables of this release.
+    #[error("the database is not set up for this release: run idsvc migrate")]
+    NotSetUp,
+    /// A transaction or a look reads more rows, one after the other, than one may.
+    #[error("too many rows are read one after the other")]
+    Unbounded,
+    /// The transaction panicked and was rolled back.
+    #[error("the transaction {0} panicked and was rolled back")]
+    Panicked(&'static str),
+}
+
+impl StoreError {
+    /// Whether every transaction fails with this error until the storage recovers.
+    pub fn is_outage(&self) -> bool {
+        match self {
+            Self::Stalled(_)
+            | Self::NoSpace
+            | Self::ReadOnly(_)
+            | Self::Io(_)
+            | Self::Interrupted
+            | Self::Taken
+            | Self::Unreachable(_) => true,
+            Self::Busy
+            | Self::BeingRead
+            | Self::Closed
+            | Self::Corrupt { .. }
+            | Self::NewerRecord { .. }
+            | Self::Unencodable { .. }
+            | Self::TooLarge(_)
+            | Self::Damaged(_)
+            | Self::NotSetUp
+            | Self::Unbounded
+            | Self::Panicked(_) => false,
+        }
+    }
+}
+
+/// An operation on the storage that has taken [`Options::stall_timeout`] or longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}, for {} seconds so far", if *is_compaction { COMPACTED } else { HANGS }, elapsed.as_secs())]
+pub struct Stalled {
+    /// Its duration so far.
+    pub elapsed: Duration,
+    /// Whether it is a compaction, which may take long on a working disk. Otherwise the disk hangs.
+    pub is_compaction: bool,
+}
+
+/// Why the store cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process has opened the database.
+    #[error("{} is in use by another process: stop that one first", path.display())]
+    AlreadyOpen {
+        /// The database file.
+        path: PathBuf,
+    },
+    /// A newer release has upgraded the database. The file was not changed.
+    #[error(
+        "the database has schema {found} and this release knows up to {supported}: install the newer release, or restore the copy made before the upgrade"
+    )]
+    Newer {
+        /// The schema of the file.
+        found: u32,
+        /// The schema of this release.
+        supported: u32,
+    },
+    /// The file is not a database, or is damaged.
+    #[error("{} is damaged or not a database ({what}): restore a backup", path.display())]
+    Damaged {
+        /// The database file.
+        path: PathBuf,
+        /// The problem.
+        what: String,
+    },
+    /// The operating system refused.
+    #[error("{} cannot be opened: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// Reading or upgrading the open database failed. A failed upgrade changes nothing.
+    #[error("the database cannot be used: {0}")]
+    Store(#[from] StoreError),
+}
