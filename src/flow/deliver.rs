@@ -1,4 +1,6 @@
 //! The rows of the outbox on their way out: which ones are due, what is in them, and what becomes of them.
+//!
+//! If several nodes use the store, a node claims a row before it sends the mail ([`claim`]).
 
 use std::collections::HashMap;
 use std::ops::{Bound, ControlFlow};
@@ -14,7 +16,7 @@ use crate::clock::Timestamp;
 use crate::mail::Message;
 use crate::random::Random;
 use crate::store::StoreError;
-use crate::store::engine::Snapshot;
+use crate::store::engine::{Snapshot, Tx};
 use crate::store::records::OutboxEntry;
 use crate::store::table::{Key, KeyBytes};
 use crate::store::tables::OUTBOX;
@@ -27,6 +29,10 @@ const LONGEST_PAUSE: Duration = Duration::from_hours(1);
 const LIFETIME: Duration = Duration::from_hours(24);
 /// More attempts than fit into the lifetime. The bound holds while the clock is wrong.
 const MAX_ATTEMPTS: u32 = 100;
+
+/// How long a claim lasts. It is longer than all timeouts of [`crate::mail::connection`] together, so that the node has
+/// finished or has ended when another one tries.
+const CLAIM_PERIOD: Duration = Duration::from_mins(20);
 
 /// The key of a row: the time of the next attempt, and the id of the message.
 pub type OutboxKey = (u32, Uuid);
@@ -129,6 +135,38 @@ fn keys(
     Ok(keys)
 }
 
+/// Claims a row for this node, which may then send the mail. `None` if another node was first.
+///
+/// The claim moves the row to the time at which another node may try. If this node ends before that, the mail is late,
+/// and not lost. The claim counts as no attempt. A store of one process needs no claims, and nothing is written.
+///
+/// Nodes whose clocks differ by more than a claim lasts may send a mail twice.
+pub async fn claim(core: &Core, mut row: DueEntry, now: Timestamp) -> Result<Option<DueEntry>, StoreError> {
+    let Some(entry) = row.entry.clone().filter(|_| core.store.is_shared()) else {
+        return Ok(Some(row));
+    };
+    let (old, new) = (row.key, (due(now + CLAIM_PERIOD), row.key.1));
+    row.key = new;
+    let claimed = core
+        .store
+        .write("claim_mail", move |tx| move_row(tx, &old, &new, &entry));
+    Ok(claimed.await?.then_some(row))
+}
+
+/// Moves a row to another key. Returns false if the row is gone.
+fn move_row(
+    tx: &mut dyn Tx,
+    old: &OutboxKey,
+    new: &OutboxKey,
+    entry: &OutboxEntry,
+) -> Result<bool, StoreError> {
+    let was_there = OUTBOX.remove(tx, old)?;
+    if was_there {
+        OUTBOX.put(tx, new, entry)?;
+    }
+    Ok(was_there)
+}
+
 /// The message of a row; `None` if it cannot be opened or read.
 pub fn message(core: &Core, id: Uuid, entry: &OutboxEntry) -> Option<Message> {
     let opened = core
@@ -187,9 +225,7 @@ pub async fn apply_updates(core: &Core, updates: Vec<OutboxUpdate>) -> Result<()
                         OUTBOX.remove(tx, key)?;
                     }
                     OutboxUpdate::Retry(old, new, entry) => {
-                        if OUTBOX.remove(tx, old)? {
-                            OUTBOX.put(tx, new, entry)?;
-                        }
+                        move_row(tx, old, new, entry)?;
                     }
                 }
             }

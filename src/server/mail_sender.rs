@@ -2,7 +2,7 @@
 //!
 //! A mail is sent after the commit that caused it. It stays in the outbox until the mail server has taken it, so that a
 //! process that is killed in between sends it after its next start. Only if it is killed between the server's answer and
-//! the removal of the row, the mail is sent twice.
+//! the removal of the row, the mail is sent twice. Of several nodes, one sends it ([`claim`]).
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,9 @@ use crate::app::App;
 use crate::config::mail::Mail as MailSettings;
 use crate::config::{Settings, host_of};
 use crate::flow::Core;
-use crate::flow::deliver::{DueEntry, OutboxKey, OutboxUpdate, apply_updates, due_entries, message, retry};
+use crate::flow::deliver::{
+    DueEntry, OutboxKey, OutboxUpdate, apply_updates, claim, due_entries, message, retry,
+};
 use crate::mail::catcher::CaughtMail;
 use crate::mail::connection::{MailConnection, MailConnector};
 use crate::mail::{Letter, Message, SendFault};
@@ -177,8 +179,15 @@ impl MailSender {
         let core = &self.app.core;
         let mut connection = None;
         let mut untried = Vec::new();
-        while let Some(due) = self.next_of(batch) {
-            let (key, was_tried) = (due.key, batch.problem().is_none());
+        while let Some(mut due) = self.next_of(batch) {
+            let was_tried = batch.problem().is_none();
+            if was_tried {
+                match claim(core, due, core.clock.now()).await? {
+                    Some(claimed) => due = claimed,
+                    None => continue,
+                }
+            }
+            let key = due.key;
             let update = self.handle(due, batch, &mut connection).await;
             if was_tried {
                 apply_updates(core, vec![update]).await?;
