@@ -444,14 +444,38 @@ fn without_successor(
 
 async fn announce_successors(core: &Core) -> Result<bool, RotateError> {
     let (now, rotation) = (core.clock.now(), core.policy.key_rotation);
-    let algorithms = core
+    let due = core
         .store
         .read(|snapshot| without_successor(snapshot, now, rotation))
         .await?;
-    for alg in &algorithms {
-        if let Introduction::Placed { kid, .. } = rotate(core, *alg, false).await? {
-            record_change(&kid, *alg, "announced");
-        }
+    let mut has_announced = false;
+    for alg in due {
+        has_announced |= announce_successor(core, alg).await?;
     }
-    Ok(!algorithms.is_empty())
+    Ok(has_announced)
+}
+
+/// Announces a new key of an algorithm. Returns whether it did: not if another process was first.
+async fn announce_successor(core: &Core, alg: Algorithm) -> Result<bool, RotateError> {
+    let (now, rotation) = (core.clock.now(), core.policy.key_rotation);
+    let key = generate(&core.random, alg).await?;
+    let active_from = now + rotation.announce;
+    let standing = KeyLifecycle::Announced { active_from };
+    let record = seal(&core.sealer, &core.random, &key, standing, now);
+    let kid = key.kid().to_owned();
+    let written = core
+        .store
+        .write("announce_successor", move |tx| {
+            let is_due = without_successor(&*tx, now, rotation)?.contains(&alg);
+            if is_due {
+                SIGNING_KEYS.put(tx, &kid, &record)?;
+            }
+            Ok(is_due)
+        })
+        .await;
+    let is_announced = core.reload_after::<_, RotateError>(written).await?;
+    if is_announced {
+        record_change(key.kid(), alg, "announced");
+    }
+    Ok(is_announced)
 }

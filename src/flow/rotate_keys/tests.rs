@@ -99,6 +99,27 @@ async fn a_year_of_days_has_a_new_key_every_ninety_days_and_each_is_announced_fo
 }
 
 #[tokio::test]
+async fn a_process_that_is_late_announces_no_second_successor() {
+    let first = core();
+    let old = placed(rotate(&first, Algorithm::EdDsa, false).await.unwrap());
+    let second = core_on(first.store.clone());
+    for core in [&first, &second] {
+        core.clock.advance(76 * DAY);
+    }
+    assert!(announce_successor(&first, Algorithm::EdDsa).await.unwrap());
+    assert!(!announce_successor(&second, Algorithm::EdDsa).await.unwrap());
+    for core in [&first, &second] {
+        core.clock.advance(14 * DAY);
+    }
+    // The second process still means the key that the first one has replaced.
+    assert!(keep(&first).await.unwrap());
+    assert!(!announce_successor(&second, Algorithm::EdDsa).await.unwrap());
+    assert!(!keep(&second).await.unwrap());
+    assert_ne!(signer(&first), old);
+    assert_eq!(second.catalog().keyring().keys().len(), 2);
+}
+
+#[tokio::test]
 async fn a_service_that_was_off_for_a_year_announces_before_it_rotates() {
     let core = core();
     let first = placed(rotate(&core, Algorithm::EdDsa, false).await.unwrap());
