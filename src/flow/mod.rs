@@ -28,6 +28,7 @@ pub mod dpop_nonce;
 pub mod factors;
 pub mod failed_passwords;
 pub mod grant_policy;
+pub mod lease;
 pub mod login;
 pub mod notice;
 pub mod one_time_link;
@@ -139,6 +140,8 @@ pub struct Core {
     pub random: Random,
     /// Encryption at rest.
     pub sealer: Arc<Sealer>,
+    /// The name of this process among those that use the store.
+    pub node: Uuid,
     /// The operator's settings.
     pub policy: Arc<Policy>,
     /// The threads that hash passwords.
@@ -184,6 +187,7 @@ impl Core {
         Ok(Self {
             upstreams,
             client_authorities: None,
+            node: random.uuid_v4(),
             signature_cache: SignatureCache::default(),
             unknown_scopes: UnknownScopes::default(),
             store,

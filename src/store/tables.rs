@@ -13,7 +13,9 @@ use crate::oauth::login::LoginRecord;
 use crate::oauth::refresh::RefreshFamily;
 use crate::oauth::registration::StoredInitialAccessToken;
 use crate::oauth::{Api, Client, Group, RegisteredScope};
-use crate::store::records::{ApiKeyUse, FailedPasswords, OutboxEntry, RefreshKeyRecord, SigningKeyRecord};
+use crate::store::records::{
+    ApiKeyUse, FailedPasswords, Lease, OutboxEntry, RefreshKeyRecord, SigningKeyRecord,
+};
 use crate::store::schema::META;
 use crate::store::table::Table;
 
@@ -74,12 +76,14 @@ pub const ONE_TIME_LINKS: Table<(u32, Uuid), OneTimeLink> = Table::new(24, "one_
 pub const FACTORS: Table<(Uuid, Uuid), Factor> = Table::new(25, "factors").grouped_by_first(16);
 /// The codes of a user: (user, code).
 pub const CODES_BY_USER: Table<(Uuid, Uuid), ()> = Table::new(26, "codes_by_user").grouped_by_first(16);
+/// The nodes that do work for all nodes, by the name of the work.
+pub const LEASES: Table<String, Lease> = Table::new(27, "leases");
 
-/// The tables of a backup: all but those of the sign-ins, the outbox and the links. A browser whose sign-in is unknown
-/// begins it again. A message that a backup had would be sent twice, and a used link would work again. A backup of an
-/// older release has rows of sign-ins, too.
+/// The tables of a backup: all but those of the sign-ins, the outbox, the links and the leases. A browser whose sign-in is
+/// unknown begins it again. A message that a backup had would be sent twice, and a used link would work again. A backup
+/// of an older release has rows of sign-ins, too.
 pub fn backed_up() -> impl Iterator<Item = TableId> {
-    let left_out = [LOGIN_RECORDS.id(), OUTBOX.id(), ONE_TIME_LINKS.id()];
+    let left_out = [LOGIN_RECORDS.id(), OUTBOX.id(), ONE_TIME_LINKS.id(), LEASES.id()];
     all().filter(move |table| !left_out.contains(table))
 }
 
@@ -113,6 +117,7 @@ pub fn all() -> impl Iterator<Item = TableId> {
         ONE_TIME_LINKS.id(),
         FACTORS.id(),
         CODES_BY_USER.id(),
+        LEASES.id(),
     ]
     .into_iter()
 }

@@ -13,7 +13,9 @@ use idsvc::oauth::login::LoginRecord;
 use idsvc::oauth::refresh::RefreshFamily;
 use idsvc::oauth::{Api, Client, Group, RegisteredScope};
 use idsvc::store::record::{DecodeError, Record};
-use idsvc::store::records::{ApiKeyUse, FailedPasswords, OutboxEntry, RefreshKeyRecord, SigningKeyRecord};
+use idsvc::store::records::{
+    ApiKeyUse, FailedPasswords, Lease, OutboxEntry, RefreshKeyRecord, SigningKeyRecord,
+};
 use uuid::Uuid;
 
 /// Reads a row and writes it again.
@@ -43,6 +45,7 @@ const READERS: &[(&str, Reader)] = &[
     ("factors", read::<Factor>),
     ("outbox", read::<OutboxEntry>),
     ("one_time_links", read::<OneTimeLink>),
+    ("leases", read::<Lease>),
     ("providers", read::<Provider>),
     ("users_by_login_name", read::<Uuid>),
 ];

@@ -2,12 +2,14 @@
 
 pub mod api_key_use;
 pub mod failed_passwords;
+pub mod lease;
 pub mod outbox_entry;
 pub mod refresh_key;
 pub mod signing_key;
 
 pub use api_key_use::ApiKeyUse;
 pub use failed_passwords::FailedPasswords;
+pub use lease::Lease;
 pub use outbox_entry::OutboxEntry;
 pub use refresh_key::RefreshKeyRecord;
 pub use signing_key::{KeyLifecycle, SigningKeyRecord};

@@ -17,7 +17,9 @@ use idsvc::secret::{
 };
 use idsvc::store::backup::{BackupError, BackupReader, Header};
 use idsvc::store::record::Record;
-use idsvc::store::records::{ApiKeyUse, FailedPasswords, OutboxEntry, RefreshKeyRecord, SigningKeyRecord};
+use idsvc::store::records::{
+    ApiKeyUse, FailedPasswords, Lease, OutboxEntry, RefreshKeyRecord, SigningKeyRecord,
+};
 use idsvc::store::table::Key;
 use idsvc::store::tables;
 use ring::hmac;
@@ -94,7 +96,7 @@ pub(super) fn stored_record(data: &[u8]) -> bool {
     let Some((table, row)) = data.split_first() else {
         return false;
     };
-    match table % 21 {
+    match table % 22 {
         0 => check_record::<Client>(row),
         1 => check_record::<User>(row),
         2 => check_record::<SigningKeyRecord>(row),
@@ -115,7 +117,8 @@ pub(super) fn stored_record(data: &[u8]) -> bool {
         17 => check_record::<Group>(row),
         18 => check_record::<OutboxEntry>(row),
         19 => check_record::<OneTimeLink>(row),
-        _ => check_record::<Factor>(row),
+        20 => check_record::<Factor>(row),
+        _ => check_record::<Lease>(row),
     }
 }
 

@@ -1,0 +1,108 @@
+//! Leases: which one of several nodes does work for all of them.
+
+use std::time::Duration;
+
+use super::Core;
+use crate::clock::Timestamp;
+use crate::store::StoreError;
+use crate::store::engine::Tx;
+use crate::store::records::Lease;
+use crate::store::tables::LEASES;
+
+/// How long a lease lasts. Work under a lease asks for it every minute, so its node keeps it.
+const PERIOD: Duration = Duration::from_mins(2);
+
+/// The lease for keys and the sweep.
+pub const HOUSEKEEPING: &str = "housekeeping";
+/// The lease for scheduled backups.
+pub const BACKUPS: &str = "backups";
+/// The lease for the metrics that need a look at a whole table.
+pub const FACTOR_COUNTS: &str = "factor_counts";
+
+/// Whether this node may do the work of this name now. If no other node holds the lease, this node takes it.
+/// A node prolongs its lease when half of it is over. In a store of one process every lease is held, and nothing is
+/// written.
+///
+/// A lease only saves work. Two nodes may hold one at once, because their clocks differ or because one was paused. So
+/// all work under a lease must be harmless if two nodes do it at once.
+pub async fn hold(core: &Core, name: &'static str) -> Result<bool, StoreError> {
+    if !core.store.is_shared() {
+        return Ok(true);
+    }
+    core.store.write("hold_lease", taking(core, name)).await
+}
+
+/// Like [`hold`], for callers that may block.
+pub fn hold_blocking(core: &Core, name: &'static str) -> Result<bool, StoreError> {
+    Ok(!core.store.is_shared() || core.store.write_blocking("hold_lease", taking(core, name))?)
+}
+
+/// The transaction that takes a lease or prolongs it. It says whether this node holds the lease.
+fn taking(
+    core: &Core,
+    name: &'static str,
+) -> impl Fn(&mut dyn Tx) -> Result<bool, StoreError> + Send + use<> {
+    let (now, node) = (core.clock.now(), core.node);
+    move |tx| {
+        let lease = LEASES.get(&*tx, name)?.filter(|lease| is_valid(*lease, now));
+        if lease.is_some_and(|lease| lease.node != node) {
+            return Ok(false);
+        }
+        if lease.is_none_or(|lease| lease.until.since(now) <= PERIOD / 2) {
+            let until = now + PERIOD;
+            LEASES.put(tx, name, &Lease { node, until })?;
+        }
+        Ok(true)
+    }
+}
+
+/// Like [`hold`]. If the store fails, that is logged, and this node does not do the work.
+pub async fn holds(core: &Core, name: &'static str) -> bool {
+    hold(core, name).await.unwrap_or_else(|error| {
+        // The store logs its own outage.
+        if !error.is_outage() {
+            tracing::error!(%error, lease = name, "a lease was not read");
+        }
+        false
+    })
+}
+
+/// Whether a lease counts. One that ends too late was taken by a node whose clock is ahead. It would keep all other
+/// nodes from the work, long after its node has ended.
+fn is_valid(lease: Lease, now: Timestamp) -> bool {
+    now < lease.until && lease.until <= now + 2 * PERIOD
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::admin::tests::core;
+
+    #[test]
+    fn a_lease_counts_until_it_expires_unless_it_ends_too_late() {
+        let now = Timestamp::from_seconds(1_800_000_000);
+        let counts = |until| {
+            is_valid(
+                Lease {
+                    node: Uuid::nil(),
+                    until,
+                },
+                now,
+            )
+        };
+        let second = Duration::from_secs(1);
+        assert!(counts(now + second) && counts(now + 2 * PERIOD));
+        assert!(!counts(now) && !counts(now + 2 * PERIOD + second));
+    }
+
+    #[tokio::test]
+    async fn a_store_of_one_process_needs_no_lease() {
+        let core = core();
+        let before = core.store.stats().transactions;
+        assert!(hold(&core, HOUSEKEEPING).await.unwrap());
+        assert!(hold_blocking(&core, FACTOR_COUNTS).unwrap());
+        assert_eq!(core.store.stats().transactions, before);
+    }
+}
