@@ -11,10 +11,10 @@ use super::StartError;
 use super::clock_guard::ClockGuard;
 use super::{acme_task, backup_schedule, return_memory};
 use crate::app::App;
-use crate::clock::{Clock, uptime};
+use crate::clock::{Clock, Timestamp, uptime};
 use crate::config::{Config, Tls};
 use crate::data_dir::disk::RESERVE;
-use crate::flow::{Core, clock_watermark, rotate_keys, sweep};
+use crate::flow::{Core, clock_watermark, lease, rotate_keys, sweep};
 use crate::net::acme::folder::Folder;
 use crate::net::acme::renewal::Renewal;
 use crate::net::tls::Acceptor;
@@ -165,7 +165,7 @@ async fn watch_space(app: Arc<App>) {
 }
 
 /// Rotates keys and removes expired records and events, every minute, while the clock is trusted. A sweep that takes
-/// longer goes on in the next minute.
+/// longer goes on in the next minute. Of several nodes, one does this for all; each removes its own events.
 async fn housekeeping(app: Arc<App>) {
     let core = &app.core;
     let now = core.clock.now();
@@ -181,14 +181,11 @@ async fn housekeeping(app: Arc<App>) {
         let now = core.clock.now();
         if guard.is_trusted(now, uptime()) {
             audit_file::remove_expired(now);
-            if let Err(error) = rotate_keys::keep(core).await {
-                tracing::error!(%error, "signing keys were not rotated");
-            }
             // The first minute is left out: a time server may still correct the clock.
-            if started.elapsed() >= HOUSEKEEPING_INTERVAL
-                && let Err(error) = clock_watermark::advance(core, now).await
-            {
-                tracing::error!(%error, "the clock watermark was not stored");
+            let is_settled = started.elapsed() >= HOUSEKEEPING_INTERVAL;
+            // A node whose clock is not trusted does not ask, so that another one takes the lease.
+            if lease::holds(core, lease::HOUSEKEEPING).await {
+                keep_keys(core, is_settled.then_some(now)).await;
             }
         }
         while let Some(pause) = sweep_page(core, &mut cursor, &mut guard).await {
@@ -201,11 +198,23 @@ async fn housekeeping(app: Arc<App>) {
     }
 }
 
-/// Sweeps a page if the clock is trusted. Returns the pause before the next page, or `None` if nothing is left to do
+/// Rotates keys, and stores the time if there is one.
+async fn keep_keys(core: &Core, watermark: Option<Timestamp>) {
+    if let Err(error) = rotate_keys::keep(core).await {
+        tracing::error!(%error, "signing keys were not rotated");
+    }
+    if let Some(now) = watermark
+        && let Err(error) = clock_watermark::advance(core, now).await
+    {
+        tracing::error!(%error, "the clock watermark was not stored");
+    }
+}
+
+/// Sweeps a page if the clock is trusted and this node does the housekeeping. Returns the pause before the next page, or `None` if nothing is left to do
 /// for now.
 async fn sweep_page(core: &Core, cursor: &mut sweep::Cursor, guard: &mut ClockGuard) -> Option<Duration> {
     let now = core.clock.now();
-    if !guard.is_trusted(now, uptime()) {
+    if !guard.is_trusted(now, uptime()) || !lease::holds(core, lease::HOUSEKEEPING).await {
         return None;
     }
     let begun = Instant::now();

@@ -1,10 +1,11 @@
 //! Makes scheduled backups inside the running service, and removes the oldest ones.
 //!
 //! A backup is due when the newest one is older than the interval, by the time in its name. So a service that was off
-//! makes one when it starts.
+//! makes one when it starts. Of several nodes, one makes the backups, in its own data directory.
 
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ use crate::data_dir::disk::{RESERVE, Space, space};
 use crate::data_dir::{BACKUPS, DataDirError, ENCRYPTED_ENDING, backup_name, make_folder_in};
 use crate::files::Folder;
 use crate::files::slice_writer::SliceWriter;
-use crate::flow::Core;
+use crate::flow::{Core, lease};
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::backup::{BackupError, BackupReader};
@@ -67,12 +68,16 @@ fn io_error(path: impl Into<PathBuf>) -> impl Fn(io::Error) -> ScheduleError {
 pub async fn run(app: Arc<App>, data_dir: PathBuf, interval: Duration, settings: Backups) {
     let settings = Arc::new(settings);
     loop {
-        let (worker, folder, settings) = (Arc::clone(&app), data_dir.clone(), Arc::clone(&settings));
-        let made =
-            background::run(move || back_up_if_due(&worker.core, &folder, interval, &settings, &space));
-        let result = match made.await {
-            Ok(made) => made.map_err(|error| error.to_string()),
-            Err(error) => Err(error.to_string()),
+        let result = if lease::holds(&app.core, lease::BACKUPS).await {
+            let (worker, folder, settings) = (Arc::clone(&app), data_dir.clone(), Arc::clone(&settings));
+            let made =
+                background::run(move || back_up_if_due(&worker.core, &folder, interval, &settings, &space));
+            match while_prolonging(&app.core, made).await {
+                Ok(made) => made.map_err(|error| error.to_string()),
+                Err(error) => Err(error.to_string()),
+            }
+        } else {
+            Ok(None)
         };
         let pause = match result {
             Ok(made) => {
@@ -86,6 +91,17 @@ pub async fn run(app: Arc<App>, data_dir: PathBuf, interval: Duration, settings:
             }
         };
         tokio::time::sleep(pause).await;
+    }
+}
+
+/// Waits for a backup, and keeps the lease for as long as it takes.
+async fn while_prolonging<T>(core: &Core, backup: impl Future<Output = T>) -> T {
+    let mut backup = pin!(backup);
+    loop {
+        match tokio::time::timeout(CHECK_INTERVAL, &mut backup).await {
+            Ok(made) => return made,
+            Err(_) => drop(lease::holds(core, lease::BACKUPS).await),
+        }
     }
 }
 
