@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::Core;
+use super::{Core, lease};
 use crate::clock::Timestamp;
 use crate::identity::{Factor, FactorKind, RecoveryCodes, SecondFactor, Totp, TotpSeed};
 use crate::secret::{Digest, RecoveryCode};
@@ -177,17 +177,21 @@ pub fn users_with_factors(snapshot: &dyn Snapshot) -> Result<u64, StoreError> {
 /// How long a count is reported before the rows are counted again.
 const COUNTED_EVERY: Duration = Duration::from_mins(10);
 
-/// How many users have each kind of factor. The rows are read at most every ten minutes. Blocks.
-pub fn counts(core: &Core, now: Timestamp) -> Result<FactorCounts, StoreError> {
+/// How many users have each kind of factor. The rows are read at most every ten minutes. `None` if another node counts
+/// them. Blocks.
+pub fn counts(core: &Core, now: Timestamp) -> Result<Option<FactorCounts>, StoreError> {
+    if !lease::hold_blocking(core, lease::FACTOR_COUNTS)? {
+        return Ok(None);
+    }
     let mut known = core.factor_counts.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((at, counts)) = *known
         && now.since(at) < COUNTED_EVERY
     {
-        return Ok(counts);
+        return Ok(Some(counts));
     }
     let counts = core.store.stream(count)?;
     *known = Some((now, counts));
-    Ok(counts)
+    Ok(Some(counts))
 }
 
 fn count(snapshot: &dyn Snapshot) -> Result<FactorCounts, StoreError> {

@@ -54,6 +54,7 @@ fn readings(app: &App, of_server: &Readings) -> Readings {
         .stalled()
         .is_none()
         .then(|| factors::counts(&app.core, app.core.clock.now()).ok())
+        .flatten()
         .flatten();
     Readings {
         totp_users: factors.map(|factors| factors.totp),

@@ -148,9 +148,9 @@ readings! {
     mail_queue: Option<u64> = Gauge "idsvc_mail_queue",
     /// How long the oldest mail has waited, in seconds. 0 if none waits.
     oldest_mail: Option<u64> = Gauge "idsvc_mail_oldest_age_seconds",
-    /// Users who have an authenticator app, counted every ten minutes.
+    /// Users who have an authenticator app, counted every ten minutes. One of several nodes has it.
     totp_users: Option<u64> = Gauge "idsvc_users_with_totp",
-    /// Users who have a passkey, counted every ten minutes.
+    /// Users who have a passkey, counted every ten minutes. One of several nodes has it.
     passkey_users: Option<u64> = Gauge "idsvc_users_with_passkey",
     /// Memory of the process in bytes. Left out without /proc.
     resident_bytes: Option<u64> = Gauge "process_resident_memory_bytes",
