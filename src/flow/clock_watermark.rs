@@ -56,7 +56,7 @@ fn stored(snapshot: &dyn Snapshot) -> Result<Option<Timestamp>, StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::tests::core;
+    use crate::admin::tests::{core, core_on};
     use crate::flow::rotate_keys;
     use crate::jose::alg::Algorithm;
 
@@ -102,5 +102,25 @@ mod tests {
         // A machine without a battery is in 1970 for a while.
         advance(&core, Timestamp::from_seconds(0)).await.unwrap();
         assert_eq!(read(&core, ahead).await.unwrap(), Some(soon));
+    }
+
+    #[tokio::test]
+    async fn a_node_whose_clock_is_ahead_by_minutes_disturbs_no_other() {
+        let ahead = core();
+        ahead.clock.advance(EARLIEST.since(ahead.clock.now()));
+        let right = core_on(ahead.store.clone());
+        right.clock.advance(ahead.clock.now().since(right.clock.now()));
+        ahead.clock.advance(10 * MINUTE);
+        let before = ahead.store.stats().transactions;
+        for _ in 0..120 {
+            for core in [&ahead, &right] {
+                let now = core.clock.now();
+                advance(core, now).await.unwrap();
+                core.clock.advance(MINUTE);
+                let watermark = read(core, now).await.unwrap().unwrap();
+                assert!(now.since(watermark) <= WRITE_INTERVAL, "{watermark:?} at {now:?}");
+            }
+        }
+        assert_eq!(ahead.store.stats().transactions - before, 2);
     }
 }
