@@ -83,6 +83,8 @@ pub(crate) struct Setup {
     pub(crate) client_authorities: Option<ClientAuthorities>,
     /// The cost of a password hash.
     pub(crate) cost: PasswordParams,
+    /// The store; a new one in memory if there is none.
+    pub(crate) store: Option<Store>,
     /// Whether error pages show the sentences for developers, by which tests tell refusals apart.
     pub(crate) shows_error_details: bool,
 }
@@ -97,6 +99,7 @@ impl Default for Setup {
             outbound: OutboundPolicy::default(),
             client_authorities: None,
             cost: PasswordParams::new(64, 1, 1).unwrap(),
+            store: None,
             shows_error_details: true,
         }
     }
@@ -128,7 +131,7 @@ fn empty_store() -> Store {
 impl Setup {
     pub(crate) async fn start(self) -> Server {
         let clock = Clock::manual(START);
-        let store = empty_store();
+        let store = self.store.unwrap_or_else(empty_store);
         let passwords = PasswordPool::start(
             self.cost,
             PoolSize {

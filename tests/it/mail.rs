@@ -22,8 +22,8 @@ use crate::harness::{Audit, Server, until};
 const LINK: &str = "https://id.example.test/sign-up?t=kX3mVq0pS8yT2nB7aWc5dE9fG1hJ4lZ6rU0iO_vNQxY";
 
 /// The service with a sender of mails.
-struct Mailing {
-    server: Server,
+pub(crate) struct Mailing {
+    pub(crate) server: Server,
     stop: watch::Sender<u32>,
     sender: RunningSender,
     _authority: TempDir,
@@ -32,8 +32,12 @@ struct Mailing {
 impl Mailing {
     /// One that sends to this address, with the files that the settings name.
     async fn to(url: &str) -> Self {
+        Self::by(Server::start().await, url)
+    }
+
+    /// The same of this service.
+    pub(crate) fn by(server: Server, url: &str) -> Self {
         let folder = TempDir::new().unwrap();
-        let server = Server::start().await;
         std::fs::write(folder.path().join("password"), "open sesame\n").unwrap();
         let settings = MailSettings {
             server: Some(url.parse().unwrap()),
@@ -52,7 +56,7 @@ impl Mailing {
     }
 
     /// Puts a mail into the outbox, as the transaction that causes it does.
-    async fn cause(&self, to: &str) {
+    pub(crate) async fn cause(&self, to: &str) {
         let core = &self.server.app.core;
         let message = Message {
             to: to.to_owned(),
@@ -85,7 +89,7 @@ impl Mailing {
         self.server.app.mail_problem.load_full().unwrap().to_string()
     }
 
-    async fn end(self) {
+    pub(crate) async fn end(self) {
         self.stop.send(1).unwrap();
         self.sender.finish().await;
     }

@@ -46,6 +46,8 @@ mod mail_cli;
 mod memory;
 mod metrics;
 mod namesakes;
+#[cfg(feature = "postgres")]
+mod nodes;
 mod outbound;
 mod packages;
 mod page_language;

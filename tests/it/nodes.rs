@@ -1,0 +1,218 @@
+//! Work that one of several nodes on one PostgreSQL does for all of them.
+
+use std::time::Duration;
+
+use idsvc::clock::Timestamp;
+use idsvc::flow::deliver::{OutboxUpdate, apply_updates, claim, due_entries};
+use idsvc::flow::lease::{HOUSEKEEPING, hold};
+use idsvc::flow::outbox::DrawnMail;
+use idsvc::flow::{Core, rotate_keys, sweep};
+use idsvc::jose::alg::Algorithm;
+use idsvc::jose::keyring::KeyState;
+use idsvc::mail::{Content, Message};
+use idsvc::store::tables::{LEASES, OUTBOX, REFRESH_KEYS, USED_ASSERTIONS};
+use idsvc::store::{Address, Options, Store};
+
+use super::mail::Mailing;
+use crate::harness::postgres::Cluster;
+use crate::harness::server::Setup;
+use crate::harness::smtp::{MailCatcher, Manner};
+use crate::harness::{START, Server, until};
+
+const MINUTE: Duration = Duration::from_mins(1);
+const DAY: Duration = Duration::from_hours(24);
+
+/// Two nodes on a new database. Their clocks stand still.
+async fn two_nodes() -> [Server; 2] {
+    let database = Cluster::shared().database("nodes");
+    let address = Address::parse(&database.url()).unwrap();
+    Store::migrate(&address).unwrap();
+    let start = async || {
+        let store = Store::connect(&address, Options::default()).unwrap();
+        let setup = Setup {
+            store: Some(store),
+            ..Setup::default()
+        };
+        setup.start().await
+    };
+    [start().await, start().await]
+}
+
+fn let_pass(nodes: [&Core; 2], time: Duration) {
+    for node in nodes {
+        node.clock.advance(time);
+    }
+}
+
+async fn put_mail(core: &Core) {
+    let message = Message {
+        to: "bob@example.com".to_owned(),
+        languages: None,
+        client_id: None,
+        content: Content::Test,
+    };
+    let drawn = DrawnMail::draw(core, &message, START).unwrap();
+    core.store.write("test", move |tx| drawn.put(tx)).await.unwrap();
+}
+
+async fn outbox(core: &Core) -> usize {
+    let rows = core.store.read(|snapshot| OUTBOX.scan(snapshot, .., usize::MAX));
+    rows.await.unwrap().len()
+}
+
+async fn holds(core: &Core) -> bool {
+    hold(core, HOUSEKEEPING).await.unwrap()
+}
+
+async fn lease_end(core: &Core) -> Timestamp {
+    let lease = core.store.read(|snapshot| LEASES.get(snapshot, HOUSEKEEPING));
+    lease.await.unwrap().unwrap().until
+}
+
+#[tokio::test]
+async fn two_senders_deliver_each_mail_once() {
+    const MAILS: usize = 50;
+    let catcher = MailCatcher::start(Manner {
+        pause: Duration::from_millis(20),
+        ..Manner::default()
+    });
+    let [one, other] = two_nodes().await;
+    let nodes = [one, other].map(|server| Mailing::by(server, &catcher.url()));
+    let sent_to = |number: usize| format!("user-{number:02}@example.com");
+    for number in 0..MAILS {
+        nodes[number % 2].cause(&sent_to(number)).await;
+    }
+    until(async || {
+        for node in &nodes {
+            node.server.app.core.outbox_filled.notify_one();
+        }
+        outbox(&nodes[0].server.app.core).await == 0
+    })
+    .await;
+    for node in nodes {
+        node.end().await;
+    }
+    let mut recipients: Vec<_> = catcher.taken().into_iter().map(|mail| mail.to).collect();
+    recipients.sort();
+    let expected: Vec<_> = (0..MAILS).map(sent_to).collect();
+    assert_eq!(recipients, expected);
+}
+
+#[tokio::test]
+async fn a_mail_that_a_node_claimed_before_it_ended_is_sent_later_by_another() {
+    let nodes = two_nodes().await;
+    let [one, other] = [&nodes[0].app.core, &nodes[1].app.core];
+    put_mail(one).await;
+    let due = async |core: &Core| due_entries(core, core.clock.now(), 10).await.unwrap();
+    let [mine, same] = [due(one).await, due(other).await].map(|mut due| due.entries.remove(0));
+    let claimed = claim(one, mine, START).await.unwrap().unwrap();
+    assert!(
+        claim(other, same, START).await.unwrap().is_none(),
+        "one was first"
+    );
+
+    // A clock that is ahead by minutes changes nothing.
+    other.clock.advance(5 * MINUTE);
+    let waiting = due(other).await;
+    assert!(waiting.entries.is_empty());
+    assert_eq!(waiting.next, Some(START + 20 * MINUTE));
+
+    other.clock.advance(15 * MINUTE);
+    let row = due(other).await.entries.remove(0);
+    assert_eq!(row.entry.as_ref().unwrap().failed_attempts, 0);
+    let row = claim(other, row, other.clock.now()).await.unwrap().unwrap();
+    // The first node comes back, and its claim is over.
+    apply_updates(one, vec![OutboxUpdate::Remove(claimed.key)])
+        .await
+        .unwrap();
+    assert_eq!(outbox(one).await, 1);
+    apply_updates(other, vec![OutboxUpdate::Remove(row.key)])
+        .await
+        .unwrap();
+    assert_eq!(outbox(one).await, 0);
+}
+
+#[tokio::test]
+async fn a_lease_is_prolonged_by_its_holder_and_passes_on_when_the_holder_stops() {
+    let nodes = two_nodes().await;
+    let [one, other] = [&nodes[0].app.core, &nodes[1].app.core];
+    assert!(holds(one).await && !holds(other).await);
+    let first_end = lease_end(one).await;
+    let_pass([one, other], MINUTE / 2);
+    assert!(holds(one).await);
+    assert_eq!(lease_end(one).await, first_end, "less than half is over");
+    for _ in 0..5 {
+        let_pass([one, other], MINUTE);
+        assert!(holds(one).await && !holds(other).await);
+    }
+    assert!(lease_end(one).await > first_end);
+
+    // The holder stops.
+    let_pass([one, other], 2 * MINUTE);
+    assert!(holds(other).await && !holds(one).await);
+}
+
+#[tokio::test]
+async fn a_node_whose_clock_jumped_keeps_no_other_from_the_work() {
+    let nodes = two_nodes().await;
+    let [one, other] = [&nodes[0].app.core, &nodes[1].app.core];
+    assert!(holds(one).await);
+    other.clock.advance(365 * DAY);
+    assert!(holds(other).await, "its clock says that the lease has expired");
+    assert!(lease_end(one).await > START + 364 * DAY);
+    assert!(holds(one).await);
+    assert!(lease_end(one).await <= START + 2 * MINUTE);
+}
+
+#[tokio::test]
+async fn two_nodes_that_do_the_housekeeping_at_once_do_it_once() {
+    let nodes = two_nodes().await;
+    let [one, other] = [&nodes[0].app.core, &nodes[1].app.core];
+    let both_keep = async || {
+        let (first, second) = tokio::join!(rotate_keys::keep(one), rotate_keys::keep(other));
+        first.and(second).unwrap();
+    };
+    let kid_of_signer = |core: &Core| {
+        core.catalog()
+            .keyring()
+            .signer(Algorithm::Es256)
+            .unwrap()
+            .kid()
+            .to_owned()
+    };
+    let old = kid_of_signer(one);
+    let_pass([one, other], 76 * DAY);
+    both_keep().await;
+    let catalog = one.catalog();
+    let announced = catalog.keyring().keys().iter();
+    let announced = announced
+        .filter(|(_, state)| *state == KeyState::Announced)
+        .count();
+    assert_eq!(announced, rotate_keys::indispensable(one).len());
+    let_pass([one, other], 14 * DAY);
+    both_keep().await;
+    until(async || kid_of_signer(one) == kid_of_signer(other)).await;
+    assert_ne!(kid_of_signer(one), old);
+    let refresh_keys = one
+        .store
+        .read(|snapshot| REFRESH_KEYS.scan(snapshot, .., usize::MAX));
+    let numbers: Vec<_> = refresh_keys
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|(number, _)| number)
+        .collect();
+    assert_eq!(numbers, [1, 2]);
+
+    let filled = one.store.write("test", |tx| {
+        (0..100).try_for_each(|number| USED_ASSERTIONS.put(tx, &(1, [number; 32]), &()))
+    });
+    filled.await.unwrap();
+    let now = one.clock.now();
+    let mut cursors = [sweep::Cursor::default(), sweep::Cursor::default()];
+    let [first, second] = &mut cursors;
+    let (first, second) = tokio::join!(sweep::sweep(one, first, now), sweep::sweep(other, second, now));
+    assert!(first.is_ok() && second.is_ok());
+    let left = one.store.read(|snapshot| USED_ASSERTIONS.count(snapshot));
+    assert_eq!(left.await.unwrap(), 0);
+}
