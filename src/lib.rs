@@ -138,9 +138,10 @@
 //! A person requests a mail on a page of the sign-in. [`flow::one_time_link::request_mail`] draws a link and a code, and
 //! one transaction stores both rows: [`identity::OneTimeLink`] with the digest of the secret, and the sealed mail in the
 //! outbox ([`flow::outbox`]). If no user has the name, the same rows are stored and nothing is sent, so the answer takes
-//! equally long. After the commit, `server/mail_sender` reads the rows that are due ([`flow::deliver`]), draws each mail
-//! by the theme and in the language of the reader, and hands it to the mail server. A row is removed after the server has
-//! taken the mail. A failed attempt moves it to a later key, for a day.
+//! equally long. After the commit, `server/mail_sender` reads the rows that are due ([`flow::deliver`]). If several nodes
+//! use the store, one of them claims the row and sends the mail. The sender draws each mail by the theme and in the
+//! language of the reader, and hands it to the mail server. A row is removed after the server has taken the mail. A failed
+//! attempt moves it to a later key, for a day.
 //!
 //! Opening a link changes nothing, because scanners open links. In the browser that requested it, the page continues the
 //! sign-in there. In another browser it begins a new one, and a link to sign in is refused. The form uses the link up in
@@ -189,8 +190,8 @@
 //! [`flow::sweep`] needs no index of expiry times, it walks the old end of each table and passes over rows that
 //! still live. Records are `MessagePack` behind a version byte ([`store::record`]): with the names of members, as JSON
 //! has them, so that a shape can grow, and half as long, which is half the pages that a change reads, checks, writes
-//! and syncs. A released shape is never edited, a backup is one loop over all tables except those of sign-ins, links and the outbox
-//! (`store::backup`), and `store::schema` upgrades a file before anything listens, after copying it.
+//! and syncs. A released shape is never edited, a backup is one loop over all tables except those of sign-ins, links,
+//! leases and the outbox (`store::backup`), and `store::schema` upgrades a file before anything listens, after copying it.
 
 pub mod admin;
 pub mod age;

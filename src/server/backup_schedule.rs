@@ -100,7 +100,9 @@ async fn while_prolonging<T>(core: &Core, backup: impl Future<Output = T>) -> T 
     loop {
         match tokio::time::timeout(CHECK_INTERVAL, &mut backup).await {
             Ok(made) => return made,
-            Err(_) => drop(lease::holds(core, lease::BACKUPS).await),
+            Err(_) => {
+                lease::holds(core, lease::BACKUPS).await;
+            }
         }
     }
 }
