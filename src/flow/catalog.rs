@@ -98,6 +98,11 @@ impl Catalog {
         Self::new(store.read_blocking(Rows::read)?, sealer, reopenings)
     }
 
+    /// Checks that the catalog of a state can be read.
+    pub fn check(snapshot: &dyn Snapshot, sealer: &Sealer) -> Result<(), OpenError> {
+        Self::new(Rows::read(snapshot)?, sealer, 0).map(drop)
+    }
+
     /// Reads the catalog of a store that several nodes share, and puts it into `place`.
     pub(super) fn reader(place: &Arc<ArcSwap<Self>>, sealer: &Arc<Sealer>) -> CatalogReader {
         let (place, sealer) = (Arc::clone(place), Arc::clone(sealer));

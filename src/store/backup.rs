@@ -16,8 +16,12 @@ use zeroize::Zeroizing;
 
 use super::engine::redb::Redb;
 use super::engine::{Backend, CommitDecision, Snapshot, TableId};
+#[cfg(feature = "postgres")]
+use super::schema::stored;
 use super::schema::{META, Schema, stored_in};
 use super::tables;
+#[cfg(feature = "postgres")]
+use super::{Address, DatabaseLoad};
 use super::{OpenError, Options, Store, StoreError};
 use crate::clock::Timestamp;
 
@@ -37,6 +41,9 @@ const TABLE: u8 = 1;
 const ROW: u8 = 2;
 /// The approximate size of the transactions that fill a new database.
 const BATCH_BYTES: usize = 8 << 20;
+/// A load into a database server reports its progress after so many rows.
+#[cfg(feature = "postgres")]
+const PROGRESS_ROWS: u64 = 1000;
 
 /// The header of a backup.
 #[derive(Clone, Serialize, Deserialize)]
@@ -418,13 +425,41 @@ pub fn restore<R: Read>(
         progress(read, announced);
     }
     if stored_in(&engine)?.is_none() {
-        return Err(StoreError::Corrupt {
-            table: META.id().name(),
-            what: "the schema is missing".to_owned(),
-        }
-        .into());
+        return Err(missing_schema());
     }
     Ok(Store::on(Arc::new(engine), options, schema)?)
+}
+
+/// Puts the rows into an empty database on a server, and upgrades them to `schema`. Nothing is kept before
+/// [`DatabaseLoad::commit`]. Blocks.
+#[cfg(feature = "postgres")]
+pub fn load<R: Read>(
+    address: &Address,
+    rows: &mut Rows<R>,
+    schema: &Schema,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<DatabaseLoad, BackupError> {
+    let mut load = DatabaseLoad::begin(address)?;
+    while let Some((table, key, value)) = rows.next_row()? {
+        load.add(table, key, value)?;
+        let (read, announced) = rows.progress();
+        if read % PROGRESS_ROWS == 0 {
+            progress(read, announced);
+        }
+    }
+    load.finish_rows()?;
+    if stored(&load)?.is_none() {
+        return Err(missing_schema());
+    }
+    schema.upgrade_in(&mut load)?;
+    Ok(load)
+}
+
+fn missing_schema() -> BackupError {
+    BackupError::Store(StoreError::Corrupt {
+        table: META.id().name(),
+        what: "the schema is missing".to_owned(),
+    })
 }
 
 /// Whether a file with this beginning is a backup, or was to become one. A beginning that is shorter than

@@ -80,6 +80,9 @@ pub enum StoreError {
     /// The database server has no tables of this release.
     #[error("the database is not set up for this release: run idsvc migrate")]
     NotSetUp,
+    /// The database server does not let the user of the connection do something.
+    #[error("the database server refused: {0}: give the user in store.url this right")]
+    Forbidden(String),
     /// A transaction or a look reads more rows, one after the other, than one may.
     #[error("too many rows are read one after the other")]
     Unbounded,
@@ -98,6 +101,7 @@ impl StoreError {
             | Self::Io(_)
             | Self::Interrupted
             | Self::Taken
+            | Self::Forbidden(_)
             | Self::Unreachable(_) => true,
             Self::Busy
             | Self::BeingRead
@@ -143,6 +147,9 @@ pub enum OpenError {
         /// The schema of this release.
         supported: u32,
     },
+    /// A backup is restored only where nothing is.
+    #[error("the database {0} has data already: restore into an empty database")]
+    NotEmpty(String),
     /// The file is not a database, or is damaged.
     #[error("{} is damaged or not a database ({what}): restore a backup", path.display())]
     Damaged {

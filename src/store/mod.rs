@@ -25,6 +25,8 @@ use tokio::sync::oneshot;
 
 pub use self::address::Address;
 #[cfg(feature = "postgres")]
+pub use self::engine::postgres::DatabaseLoad;
+#[cfg(feature = "postgres")]
 use self::engine::postgres::Postgres;
 use self::engine::redb::Redb;
 use self::engine::writer;
@@ -160,15 +162,23 @@ impl Store {
         Ok(store)
     }
 
-    /// Sets up a database for this release, or upgrades it. Blocks.
+    /// Sets up a database for this release, or upgrades it. Returns whether anything was to do. Nodes of an earlier release
+    /// may run, and so may another migration. Blocks.
     #[cfg(feature = "postgres")]
-    pub fn migrate(address: &Address) -> Result<(), OpenError> {
-        Postgres::set_up(address)?;
-        let engine = Engine::Shared(Arc::new(Postgres::connect(address, Options::default())?));
-        let store = Self { engine };
-        Schema::CURRENT.migrate(&store)?;
+    pub fn migrate(address: &Address) -> Result<bool, OpenError> {
+        let postgres = Arc::new(Postgres::connect(address, Options::default())?);
+        let store = Self {
+            engine: Engine::Shared(Arc::clone(&postgres)),
+        };
+        // The functions of a newer release are not replaced.
+        match Schema::CURRENT.check(&store) {
+            Ok(()) | Err(OpenError::Store(StoreError::NotSetUp)) => {}
+            Err(error) => return Err(error),
+        }
+        let is_created = postgres.set_up()?;
+        let is_upgraded = Schema::CURRENT.migrate(&store)?;
         store.close();
-        Ok(())
+        Ok(is_created || is_upgraded)
     }
 
     /// Runs `work` as one transaction and returns once it is stored.

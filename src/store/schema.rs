@@ -17,7 +17,8 @@ use crate::files::{self, owner};
 /// format of this table, so that an older release can see that the store is too new for it.
 pub const META: Table<String, String> = Table::new(0, "meta");
 
-const SCHEMA: &str = "schema";
+/// The name of the value that is the schema.
+pub(super) const SCHEMA: &str = "schema";
 
 /// A step from one schema to the next. Runs inside the transaction that records the new version.
 pub type Migration = fn(&mut dyn Tx) -> Result<(), StoreError>;
@@ -67,24 +68,31 @@ impl Schema {
 
     /// Runs the missing migrations in one transaction, which changes everything or nothing.
     pub fn upgrade(&self, backend: &dyn Backend) -> Result<(), OpenError> {
-        let found = stored_in(backend)?;
-        let migrations = self.migrations_from(found)?;
-        if found == Some(self.version()) {
+        if stored_in(backend)? == Some(self.version()) {
             return Ok(());
         }
-        let mut outcome = Ok(());
+        let mut outcome = Ok(false);
         backend.transact(&mut |tx| {
-            outcome = migrations
-                .iter()
-                .try_for_each(|migration| migration(tx))
-                .and_then(|()| meta_put(tx, SCHEMA, &self.version().to_string()));
-            if outcome.is_ok() {
-                CommitDecision::Commit
-            } else {
-                CommitDecision::RollBack
+            outcome = self.upgrade_in(tx);
+            match outcome {
+                Ok(true) => CommitDecision::Commit,
+                _ => CommitDecision::RollBack,
             }
         })?;
-        Ok(outcome?)
+        outcome.map(drop)
+    }
+
+    /// Runs the missing migrations inside a transaction. Returns whether the store had another schema.
+    pub(super) fn upgrade_in(&self, tx: &mut dyn Tx) -> Result<bool, OpenError> {
+        let found = stored(tx)?;
+        if found == Some(self.version()) {
+            return Ok(false);
+        }
+        for migration in self.migrations_from(found)? {
+            migration(tx)?;
+        }
+        meta_put(tx, SCHEMA, &self.version().to_string())?;
+        Ok(true)
     }
 
     /// Checks that a store on a server has this schema.
@@ -98,17 +106,14 @@ impl Schema {
         }
     }
 
-    /// Runs the missing migrations on a store on a server, in one transaction.
+    /// Runs the missing migrations on a store on a server, in one transaction. Returns whether it had another schema.
     #[cfg(feature = "postgres")]
-    pub fn migrate(&self, store: &Store) -> Result<(), OpenError> {
-        let found = store.read_blocking(stored)?;
-        let migrations = self.migrations_from(found)?;
-        let version = self.version().to_string();
-        let migrated = store.write_blocking("migrate", move |tx| {
-            migrations.iter().try_for_each(|migration| migration(tx))?;
-            meta_put(tx, SCHEMA, &version)
-        });
-        Ok(migrated?)
+    pub fn migrate(&self, store: &Store) -> Result<bool, OpenError> {
+        let schema = *self;
+        store.write_blocking("migrate", move |tx| match schema.upgrade_in(tx) {
+            Err(OpenError::Store(error)) => Err(error),
+            upgraded => Ok(upgraded),
+        })?
     }
 
     /// The missing migrations; none for a new store.

@@ -288,7 +288,7 @@ impl<'a> Batch<'a> {
 }
 
 /// The lock of the catalog: shared by every transaction, exclusive for one that changes the catalog.
-const FENCE: i64 = i64::MIN;
+pub(super) const FENCE: i64 = i64::MIN;
 
 /// Locks in the order in which they are taken, and whether each is exclusive.
 #[derive(Default)]

@@ -46,6 +46,11 @@ impl Failure {
     }
 }
 
+/// The error of a statement that is not sent again.
+pub(super) fn failed(error: &Error) -> StoreError {
+    Failure::of(error).into_error()
+}
+
 /// The error of a database that cannot be reached.
 pub(super) fn unreachable(error: &Error) -> StoreError {
     StoreError::Unreachable(describe(error))
@@ -60,6 +65,9 @@ fn refused(error: &Error, code: &SqlState) -> StoreError {
         SqlState::UNDEFINED_FUNCTION | SqlState::INVALID_SCHEMA_NAME | SqlState::UNDEFINED_TABLE
     ) {
         return StoreError::NotSetUp;
+    }
+    if *code == SqlState::INSUFFICIENT_PRIVILEGE {
+        return StoreError::Forbidden(describe(error));
     }
     if *code == SqlState::DATA_CORRUPTED || *code == SqlState::INDEX_CORRUPTED {
         return StoreError::Damaged(describe(error));

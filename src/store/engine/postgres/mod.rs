@@ -15,9 +15,11 @@ mod commit;
 mod connection;
 mod errors;
 mod fetch;
+mod load;
 mod poll;
 mod queue;
 mod rows;
+mod setup;
 mod sql;
 mod stream;
 mod tls;
@@ -38,6 +40,7 @@ use self::catalog::CatalogState;
 use self::commit::{Commit, Committed};
 use self::connection::{Connection, Target};
 use self::fetch::{Fetch, Fetched};
+pub use self::load::DatabaseLoad;
 use self::queue::{Queue, queue};
 use self::rows::{KnownRows, Reads, Wanted, Writes};
 use self::view::View;
@@ -97,7 +100,7 @@ struct Meters {
 }
 
 impl Postgres {
-    /// Connects, and checks that the database is set up for this release.
+    /// Connects. The database may have no tables yet.
     pub(in crate::store) fn connect(address: &Address, options: Options) -> Result<Self, OpenError> {
         let target = address.target()?;
         let runtime = Builder::new_multi_thread()
@@ -143,21 +146,6 @@ impl Postgres {
             .handle
             .spawn(poll::run(connection(), Arc::clone(&store.shared)));
         Ok(store)
-    }
-
-    /// Creates the tables and functions that are missing.
-    pub(in crate::store) fn set_up(address: &Address) -> Result<(), OpenError> {
-        let store = Self::connect(address, Options::default())?;
-        store.wait_for(|shared| async move {
-            let client = shared.target.connect().await?;
-            let sql = format!("BEGIN; {} COMMIT", sql::setup());
-            client
-                .batch_execute(&sql)
-                .await
-                .map_err(|error| errors::unreachable(&error))
-        })?;
-        store.close();
-        Ok(())
     }
 
     /// Runs a future on the store's thread and waits for it. Any thread may call this.

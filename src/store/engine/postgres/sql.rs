@@ -7,6 +7,7 @@
 use std::fmt::Write;
 
 use crate::store::engine::TableId;
+use crate::store::schema::META;
 use crate::store::tables;
 
 /// Reads rows and ranges. See [`super::fetch`].
@@ -24,14 +25,21 @@ pub(super) const GENERATION_ROW: i32 = -1;
 /// `n` of the row of `get_v1` that has the time of the database, in microseconds since the epoch, in `s`.
 pub(super) const CLOCK_ROW: i32 = -2;
 
+/// One process at a time sets up a database. The lock ends with the transaction.
+pub(super) const SETUP_LOCK: &str = "SELECT pg_advisory_xact_lock(7236274921)";
+
+/// A text that differs if a table or a function is added or changed.
+pub(super) const DEFINITIONS: &str = "SELECT concat(
+  (SELECT count(*) FROM pg_catalog.pg_class WHERE relnamespace = to_regnamespace('idsvc')),
+  (SELECT md5(string_agg(prosrc, '' ORDER BY proname)) FROM pg_catalog.pg_proc WHERE pronamespace = to_regnamespace('idsvc')))";
+
 /// The settings under which each function runs. An index is used even if the table was small when the plan was made.
 const SETTINGS: &str = "SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SECURITY DEFINER";
 
-/// Creates what is missing, in one transaction. `IF NOT EXISTS` and `OR REPLACE` make it safe to run again.
+/// Creates what is missing. `IF NOT EXISTS` and `OR REPLACE` make it safe to run again.
 pub(super) fn setup() -> String {
     let mut sql = String::from(
-        "SELECT pg_advisory_xact_lock(7236274921);
-CREATE SCHEMA IF NOT EXISTS idsvc;
+        "CREATE SCHEMA IF NOT EXISTS idsvc;
 CREATE SEQUENCE IF NOT EXISTS idsvc.stamps;
 CREATE TABLE IF NOT EXISTS idsvc.generation (n int8 NOT NULL);
 INSERT INTO idsvc.generation SELECT 1 WHERE NOT EXISTS (SELECT FROM idsvc.generation);
@@ -53,6 +61,15 @@ CREATE TABLE IF NOT EXISTS idsvc.batches (id bytea PRIMARY KEY, failed int2[] NO
 AS $$ DELETE FROM idsvc.batches WHERE at < now() - interval '10 minutes' $$;"
     );
     sql
+}
+
+/// Whether no table has a row but the one of the schema, which a database has once it is set up.
+pub(super) fn is_empty() -> String {
+    let filled = tables::all().map(|table| {
+        let rows = if table == META.id() { " WHERE k <> $1" } else { "" };
+        format!("EXISTS (SELECT FROM idsvc.{}{rows})", table.name())
+    });
+    format!("SELECT NOT ({})", filled.collect::<Vec<_>>().join(" OR "))
 }
 
 /// A statement for each table, which runs only if `tables` has the table's number.

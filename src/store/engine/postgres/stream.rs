@@ -1,14 +1,14 @@
 //! A look at whole tables, in one read-only transaction on a connection of its own.
 
 use std::ops::Bound;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio_postgres::Client;
+use tokio_postgres::{Client, Error};
 
 use super::Postgres;
-use super::errors::unreachable;
+use super::errors::{failed, unreachable};
 use super::fetch::{Call, Fetched};
 use super::rows::{KeyRange, Wanted};
 use super::sql;
@@ -40,15 +40,31 @@ impl Postgres {
     }
 }
 
-struct Streamed {
-    client: std::sync::Arc<Client>,
-    handle: Handle,
+/// A state, as a connection with an open transaction sees it.
+pub(super) struct Streamed {
+    pub(super) client: Arc<Client>,
+    pub(super) handle: Handle,
 }
 
 impl Streamed {
+    /// Runs statements on the store's thread and waits for them.
+    pub(super) fn run<T, F>(&self, statements: impl FnOnce(Arc<Client>) -> F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Error>> + Send + 'static,
+    {
+        let (sender, receiver) = mpsc::sync_channel(1);
+        let statements = statements(Arc::clone(&self.client));
+        self.handle.spawn(async move {
+            let outcome = statements.await.map_err(|error| failed(&error));
+            drop(sender.send(outcome));
+        });
+        receiver.recv().unwrap_or(Err(StoreError::Closed))
+    }
+
     fn fetch(&self, wanted: Wanted) -> Result<Fetched, StoreError> {
         let (sender, receiver) = mpsc::sync_channel(1);
-        let client = std::sync::Arc::clone(&self.client);
+        let client = Arc::clone(&self.client);
         self.handle.spawn(async move {
             let call = Call::new(std::iter::once(&wanted));
             let parameters = call.parameters();
