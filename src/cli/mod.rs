@@ -20,6 +20,7 @@ pub mod init;
 pub mod key;
 pub mod mail;
 pub mod man;
+pub mod migrate;
 mod name_index;
 pub mod output;
 pub mod progress;
@@ -128,6 +129,11 @@ pub enum Noun {
         after_help = "With store.url, run it on the first node, and copy master.key to the others. Otherwise serve does it\nby itself.\n\nExamples:\n  idsvc init --data-dir /var/lib/idsvc"
     )]
     Init,
+    /// Set up the PostgreSQL database, or upgrade it to this release. The service may run
+    #[command(
+        after_help = "It needs store.url, and a user who may create a schema in the database. Run it before the first start, and\nbefore the nodes of a new release are started. Without store.url, serve upgrades the database file.\n\nExamples:\n  idsvc migrate --config /etc/idsvc/idsvc.toml"
+    )]
+    Migrate,
     /// Applications that sign people in
     #[command(subcommand)]
     Client(client::Verb),
@@ -180,7 +186,7 @@ pub enum Noun {
         after_help = "Examples:\n  idsvc backup\n  idsvc backup /mnt/backup/idsvc.backup --replace\n  idsvc backup --to age1…\n  idsvc backup - | gzip >idsvc.backup.gz"
     )]
     Backup(backup::Backup),
-    /// Put a backup into an empty data directory
+    /// Put a backup into an empty data directory, or into an empty PostgreSQL database
     #[command(
         after_help = "Examples:\n  idsvc restore /mnt/backup/idsvc.backup --master-key /media/key/master.key\n  idsvc restore idsvc.backup.age --master-key master.key --identity key.txt\n  gunzip <idsvc.backup.gz | idsvc restore -"
     )]
@@ -294,6 +300,7 @@ pub fn run(cli: Cli, output: &mut Output<'_>) -> Result<(), CliError> {
     match cli.noun {
         Noun::Serve(serve) => serve::run(&serve, &cli.global, output),
         Noun::Init => init::run(&connector, output),
+        Noun::Migrate => migrate::run(&connector, output),
         Noun::Client(verb) => client::run(verb, &connector, output),
         Noun::User(verb) => user::run(verb, &connector, output),
         Noun::Scope(verb) => scope::run(verb, &connector, output),

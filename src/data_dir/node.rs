@@ -59,6 +59,18 @@ pub(super) fn check_no_file(path: &Path, address: &Address) -> Result<(), DataDi
     })
 }
 
+/// Sets up the database for this release, or upgrades it. Returns whether anything was to do.
+#[cfg(feature = "postgres")]
+pub fn migrate(address: &Address) -> Result<bool, DataDirError> {
+    Ok(Store::migrate(address)?)
+}
+
+/// Refuses the address, because this executable cannot use it.
+#[cfg(not(feature = "postgres"))]
+pub fn migrate(_: &Address) -> Result<bool, DataDirError> {
+    Err(DataDirError::BuiltWithoutPostgres)
+}
+
 /// Connects to the database.
 #[cfg(feature = "postgres")]
 pub(super) fn connect(address: &Address, options: Options) -> Result<Store, DataDirError> {
