@@ -68,13 +68,8 @@ pub fn run(
     let settings = connector.settings(output)?;
     let data_dir = settings.data_dir.clone();
     // Checked first, so that nobody types a passphrase for a directory that is refused.
-    restore::check_target(&data_dir).map_err(CliError::refused)?;
-    if let Some(address) = &settings.store {
-        return Err(CliError::Refused {
-            message: format!("store.url is {address}, and this release restores into a data directory only"),
-            hint: Some("to restore there, remove store.url".to_owned()),
-        });
-    }
+    let address = settings.store.as_ref();
+    restore::check_target(&data_dir, address).map_err(CliError::refused)?;
     let (mut source, length): (Box<dyn Read>, _) = if request.file.as_os_str() == "-" {
         (Box::new(BufReader::new(io::stdin())), None)
     } else {
@@ -97,6 +92,7 @@ pub fn run(
     let mut progress = Progress::of("restore");
     let restored = restore::restore(
         &data_dir,
+        address,
         &mut *source,
         request.master_key.as_deref(),
         &Random::system(),
@@ -110,8 +106,12 @@ pub fn run(
         subject: &header.master_key_fingerprint,
         actor: &Actor::of_process().to_string(),
     });
-    show_restored(&header, &data_dir, length, output).map_err(|error| {
-        ChangeSummary::plain(format!("the backup was restored into {}", data_dir.display())).unshown(error)
+    let database = match address {
+        Some(address) => address.to_string(),
+        None => data_dir.join(DATABASE).display().to_string(),
+    };
+    show_restored(&header, &data_dir, &database, length, output).map_err(|error| {
+        ChangeSummary::plain(format!("the backup was restored into {database}")).unshown(error)
     })?;
     output.hint(&format!(
         "\nStart the service. Changes after {} are lost: users whose tokens were refreshed since then sign in again.",
@@ -134,6 +134,7 @@ pub(super) fn hint_at_owner(data_dir: &Path, output: &mut Output<'_>) {
 fn show_restored(
     header: &Header,
     data_dir: &Path,
+    database: &str,
     length: Option<u64>,
     output: &mut Output<'_>,
 ) -> Result<(), CliError> {
@@ -149,7 +150,7 @@ fn show_restored(
     }
     output.facts(&[
         ("data_dir", data_dir.display().to_string()),
-        ("database", data_dir.join(DATABASE).display().to_string()),
+        ("database", database.to_owned()),
         ("rows", header.rows.to_string()),
         ("created_at", moment(header.created_at)),
         ("issuer", header.issuer.clone().unwrap_or_default()),

@@ -1,4 +1,4 @@
-//! Restores a backup into a data directory without a database.
+//! Restores a backup into a data directory without a database, or into an empty database on a server.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read};
@@ -7,16 +7,18 @@ use std::path::{Path, PathBuf};
 use super::atomic_file::{self, AtomicFile};
 use super::lock::is_served;
 use super::master_key::{self, MASTER_KEY, MasterKey};
-use super::{DATABASE, DataDirError};
+use super::{DATABASE, DataDirError, node};
 use crate::data_dir;
 use crate::files::Folder;
 use crate::flow::Catalog;
 use crate::random::Random;
 use crate::seal::Sealer;
-use crate::store::Options;
-use crate::store::backup::{self, BackupError, BackupReader, Header};
+#[cfg(feature = "postgres")]
+use crate::store::DatabaseLoad;
+use crate::store::backup::{self, BackupError, BackupReader, Header, Rows};
 use crate::store::engine::redb::journal_of;
 use crate::store::schema::Schema;
+use crate::store::{Address, Options};
 
 /// Why nothing was restored. The directory is unchanged then.
 #[derive(Debug, thiserror::Error)]
@@ -57,34 +59,47 @@ pub enum RestoreError {
     Core(#[from] crate::flow::OpenError),
 }
 
-/// Checks that a directory has no database and no running service. Returns the path that its database will have.
-pub fn check_target(directory: &Path) -> Result<PathBuf, RestoreError> {
+/// Checks that a directory has no running service, and that there is no database: neither in the directory nor, with an
+/// address, on the server.
+pub fn check_target(directory: &Path, address: Option<&Address>) -> Result<(), RestoreError> {
     let database = directory.join(DATABASE);
-    if data_dir::has_content(&database)? {
-        return Err(RestoreError::NotEmpty(database));
-    }
-    // The database may have been moved away without its journal. After a kill, only the journal holds the last writes, so
-    // nothing is restored beside it.
-    let journal = journal_of(&database);
-    if data_dir::is_there(&journal)? {
-        return Err(RestoreError::NotEmpty(journal));
+    match address {
+        Some(address) => node::check_no_file(directory, address)?,
+        None => check_no_file(&database)?,
     }
     if is_served(directory)? {
         return Err(RestoreError::Served(directory.to_owned()));
     }
-    Ok(database)
+    match address {
+        Some(address) => check_empty(address),
+        None => Ok(()),
+    }
 }
 
-/// Restores a backup to a temporary file, upgrades it to the schema of this release and opens it. Then it is moved into
-/// `directory`. The master key comes from the directory, `key_file` or the backup, in this order.
+fn check_no_file(database: &Path) -> Result<(), RestoreError> {
+    if data_dir::has_content(database)? {
+        return Err(RestoreError::NotEmpty(database.to_owned()));
+    }
+    // The database may have been moved away without its journal. After a kill, only the journal holds the last writes, so
+    // nothing is restored beside it.
+    let journal = journal_of(database);
+    if data_dir::is_there(&journal)? {
+        return Err(RestoreError::NotEmpty(journal));
+    }
+    Ok(())
+}
+
+/// Restores a backup into the database at `address`, or else into `directory`, and upgrades it to the schema of this
+/// release. The master key comes from the directory, `key_file` or the backup, in this order.
 pub fn restore(
     directory: &Path,
+    address: Option<&Address>,
     source: &mut dyn Read,
     key_file: Option<&Path>,
     random: &Random,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Header, RestoreError> {
-    let database = check_target(directory)?;
+    check_target(directory, address)?;
     let incoming = BackupReader::open(source)?;
     let header = incoming.header().clone();
     let supported = Schema::CURRENT.version();
@@ -93,46 +108,96 @@ pub fn restore(
         return Err(BackupError::Newer(versions).into());
     }
     let key = find_key(directory, key_file, &header)?;
-    let sealer = Sealer::new(&key);
     let target = TargetFolder::create(directory)?;
     let directory_lock = File::open(directory).map_err(data_dir::io_error(directory))?;
     // Without locks in the file system, nothing is swept.
     if matches!(directory_lock.try_lock(), Err(TryLockError::WouldBlock)) {
         return Err(RestoreError::UnderWay(directory.to_owned()));
     }
-    let folder = Folder::open(directory).map_err(data_dir::io_error(directory))?;
+    let sealer = Sealer::new(&key);
+    let mut rows = incoming.rows(sealer.backup_key());
+    match address {
+        Some(address) => load(&target, address, &mut rows, &key, random, progress)?,
+        None => restore_file(&target, &mut rows, &key, random, progress)?,
+    }
+    target.keep();
+    Ok(header)
+}
+
+/// Restores to a temporary file and opens it. Then it is moved into the directory.
+fn restore_file(
+    target: &TargetFolder<'_>,
+    rows: &mut Rows<&mut dyn Read>,
+    key: &MasterKey,
+    random: &Random,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<(), RestoreError> {
+    let database = target.path.join(DATABASE);
+    let folder = Folder::open(target.path).map_err(data_dir::io_error(target.path))?;
     atomic_file::sweep(&folder, |name, _| name.starts_with(DATABASE));
     let mut unfinished = AtomicFile::new(&folder, DATABASE, random);
-    let mut rows = incoming.rows(sealer.backup_key());
     let store = backup::restore(
         &unfinished.path(),
-        &mut rows,
+        rows,
         Options::default(),
         &Schema::CURRENT,
         progress,
     )?;
-    Catalog::load_blocking(&store, &sealer)?;
+    Catalog::load_blocking(&store, &Sealer::new(key))?;
     store.close();
-    let key_path = directory.join(MASTER_KEY);
-    let is_key_new = !data_dir::is_there(&key_path)?;
-    if is_key_new {
-        master_key::write_key(directory, &key, random).map_err(data_dir::io_error(&key_path))?;
-    }
+    let is_key_new = target.keep_key(key, random)?;
     if data_dir::is_there(&database)? && !data_dir::has_content(&database)? {
         fs::remove_file(&database).map_err(data_dir::io_error(&database))?;
     }
     if let Err(error) = unfinished.place(DATABASE, false) {
         if is_key_new && error.kind() != io::ErrorKind::AlreadyExists {
             // A key without its database would make the next restore fail.
-            let _ = fs::remove_file(&key_path);
+            let _ = fs::remove_file(target.path.join(MASTER_KEY));
         }
         return Err(match error.kind() {
             io::ErrorKind::AlreadyExists => RestoreError::NotEmpty(database),
             _ => data_dir::io_error(&database)(error).into(),
         });
     }
-    target.keep();
-    Ok(header)
+    Ok(())
+}
+
+/// Restores into a database on a server, in one transaction. The key is in the directory before the commit.
+#[cfg(feature = "postgres")]
+fn load(
+    target: &TargetFolder<'_>,
+    address: &Address,
+    rows: &mut Rows<&mut dyn Read>,
+    key: &MasterKey,
+    random: &Random,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<(), RestoreError> {
+    let load = backup::load(address, rows, &Schema::CURRENT, progress)?;
+    Catalog::check(&load, &Sealer::new(key))?;
+    target.keep_key(key, random)?;
+    Ok(load.commit().map_err(BackupError::from)?)
+}
+
+#[cfg(not(feature = "postgres"))]
+fn load(
+    _: &TargetFolder<'_>,
+    _: &Address,
+    _: &mut Rows<&mut dyn Read>,
+    _: &MasterKey,
+    _: &Random,
+    _: &mut dyn FnMut(u64, u64),
+) -> Result<(), RestoreError> {
+    Err(DataDirError::BuiltWithoutPostgres.into())
+}
+
+#[cfg(feature = "postgres")]
+fn check_empty(address: &Address) -> Result<(), RestoreError> {
+    Ok(DatabaseLoad::check(address).map_err(BackupError::from)?)
+}
+
+#[cfg(not(feature = "postgres"))]
+fn check_empty(_: &Address) -> Result<(), RestoreError> {
+    Err(DataDirError::BuiltWithoutPostgres.into())
 }
 
 fn find_key(directory: &Path, key_file: Option<&Path>, header: &Header) -> Result<MasterKey, RestoreError> {
@@ -185,6 +250,16 @@ impl<'a> TargetFolder<'a> {
         let is_kept = path.exists();
         data_dir::make_folder(path)?;
         Ok(Self { path, is_kept })
+    }
+
+    /// Writes the master key, unless there is one. Returns whether it did.
+    fn keep_key(&self, key: &MasterKey, random: &Random) -> Result<bool, DataDirError> {
+        let path = self.path.join(MASTER_KEY);
+        if data_dir::is_there(&path)? {
+            return Ok(false);
+        }
+        master_key::write_key(self.path, key, random).map_err(data_dir::io_error(&path))?;
+        Ok(true)
     }
 
     fn keep(mut self) {
