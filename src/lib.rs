@@ -175,7 +175,20 @@
 //! token of a removed key is refused as unknown, and does not end its family. Backups contain the keys. If they are lost,
 //! everybody has to sign in again.
 //!
+//! # Several nodes
+//!
+//! With `store.url`, nodes share one `PostgreSQL` database ([`store`], `engine/postgres`), and all else stays as it is. A write
+//! is the same closure, and no transaction is open while it runs: it runs over the rows that are known, at first none. The
+//! rows that it missed are fetched in one snapshot, together with what other requests wait for, and it runs again. When
+//! nothing is missing, one call of a function in the database locks the keys, compares the stamps of all rows that were
+//! read, and writes. If another node has changed one of the rows, nothing is written, and the closure runs again over newer
+//! rows. The catalog of clients, providers and keys has a number in the database: a commit that ran with an older number
+//! is refused, and each node asks for the number twice a second.
+//!
 //! # Why the store looks like this
+//!
+//! This is about the file `idsvc.redb`, which one node has for itself.
+//!
 //!
 //! redb is a copy-on-write B-tree: a write costs what it touches, each page up to the root, and two syncs to be
 //! durable. So a batch is made durable by a journal beside the file (`store/engine/redb/journal`), with one write and

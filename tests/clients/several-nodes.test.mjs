@@ -200,7 +200,7 @@ describe('several nodes', { timeout: 10 * 60_000 }, () => {
     await shell('idsvc init', { IDSVC_DATA_DIR });
     assert.match(await refusal({ IDSVC_DATA_DIR }), /is not the key that .* was sealed with/);
     await copyFile(join(folder, 'node1/master.key'), join(IDSVC_DATA_DIR, 'master.key'));
-    assert.match(await refusal({ IDSVC_DATA_DIR, IDSVC_BASE_URL: 'https://other.example.com' }), /belongs to https:\/\/id\.example\.com/);
+    assert.match(await refusal({ IDSVC_DATA_DIR, IDSVC_BASE_URL: 'https://other.example.com' }), /this service was set up as https:\/\/id\.example\.com/);
   });
 
   it('puts HAProxy before them, and drains a node', async () => {
