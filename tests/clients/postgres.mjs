@@ -3,7 +3,7 @@
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readdirSync } from 'node:fs';
-import { chown, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { appendFile, chown, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { freePort } from './harness.mjs';
@@ -28,27 +28,43 @@ export class Postgres {
   #child;
   #ended;
   #user = serverUser();
-  #settings;
 
-  /** Starts a server with these settings, and this certificate for `localhost`. */
+  /** Starts a server with these lines in postgresql.conf, and this certificate for `localhost`. */
   static async start(settings, { cert, key }) {
+    const server = await Postgres.#inNewFolder();
+    const words = ['--no-sync', '--auth-local=trust', '--auth-host=scram-sha-256', '--username=postgres'];
+    server.#run('initdb', [...words, '-D', server.#data]);
+    await appendFile(join(server.#data, 'postgresql.conf'), settings);
+    for (const [name, text] of [['server.crt', cert], ['server.key', key]]) {
+      const file = join(server.#data, name);
+      await writeFile(file, text, { mode: 0o600 });
+      if (server.#user.uid !== undefined) await chown(file, server.#user.uid, server.#user.gid);
+    }
+    await server.resume();
+    return server;
+  }
+
+  /** Starts a standby of this server, with the same settings and certificate. */
+  async startStandby() {
+    const standby = await Postgres.#inNewFolder();
+    const words = ['-h', this.folder, '-p', `${this.port}`, '-U', 'postgres', '--checkpoint=fast', '--write-recovery-conf'];
+    standby.#run('pg_basebackup', [...words, '-D', standby.#data]);
+    await standby.resume();
+    return standby;
+  }
+
+  static async #inNewFolder() {
     const server = new Postgres();
     // The path of a unix socket is short, and the user of the server has to reach it.
     server.folder = await mkdtemp('/tmp/idsvc-postgres-');
     server.port = await freePort();
-    server.#settings = settings;
     const { uid, gid } = server.#user;
     if (uid !== undefined) await chown(server.folder, uid, gid);
-    const words = ['--no-sync', '--auth-local=trust', '--auth-host=scram-sha-256', '--username=postgres'];
-    const options = { ...server.#user, cwd: '/', stdio: 'ignore' };
-    execFileSync(join(findPrograms(), 'initdb'), [...words, '-D', server.#data], options);
-    for (const [name, text] of [['server.crt', cert], ['server.key', key]]) {
-      const file = join(server.#data, name);
-      await writeFile(file, text, { mode: 0o600 });
-      if (uid !== undefined) await chown(file, uid, gid);
-    }
-    await server.resume();
     return server;
+  }
+
+  #run(program, words) {
+    execFileSync(join(findPrograms(), program), words, { ...this.#user, cwd: '/', stdio: 'ignore' });
   }
 
   get #data() {
@@ -58,7 +74,6 @@ export class Postgres {
   /** Starts the server on its data. */
   async resume() {
     const flags = ['-D', this.#data, '-k', this.folder, '-p', `${this.port}`, '-c', 'listen_addresses=127.0.0.1'];
-    flags.push(...this.#settings.flatMap((setting) => ['-c', setting]));
     const words = ['--pdeathsig', 'QUIT', join(findPrograms(), 'postgres'), ...flags];
     this.#child = spawn('setpriv', words, { ...this.#user, cwd: '/', stdio: 'ignore' });
     this.#ended = once(this.#child, 'exit');

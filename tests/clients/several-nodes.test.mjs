@@ -29,14 +29,14 @@ const REQUEST = new URLSearchParams({
 /** The tests run everything as one user, also where there is no `sudo`. */
 const SUDO = '#!/bin/bash\n[ "$1" = -u ] && shift 2\nexec "$@"\n';
 
-let [folder, database, blocks, environment, balancerPort] = [];
+let [folder, database, standby, blocks, environment, balancerPort] = [];
 const ports = {};
 const children = new Map();
 
 /** The text of the page or a configuration, with the addresses, paths and ports of this test. */
 function localized(text) {
   const pairs = [
-    ['db1.example.com,db2.example.com', `localhost:${database.port}`],
+    ['db1.example.com,db2.example.com', `localhost:${database.port},localhost:${standby.port}`],
     ['/etc/ssl/certs/ca-certificates.crt', join(folder, 'tls/ca.pem')],
     ['/run/haproxy/', `${folder}/`],
     ['/etc/idsvc', join(folder, 'etc')],
@@ -126,10 +126,8 @@ describe('several nodes', { timeout: 10 * 60_000 }, () => {
     const curl = `connect-to = "id.example.com:443:127.0.0.1:${balancerPort}"\ncacert = "${service.caFile}"\n`;
     await writeFile(join(folder, '.curlrc'), curl);
     blocks = blocksOf(await read(PAGE));
-    const settings = blocks.find(({ file }) => file === 'postgresql.conf').code.split('\n').slice(1, -1);
-    // There is no standby here that a commit could wait for.
-    const kept = settings.filter((line) => !line.startsWith('synchronous_standby_names'));
-    database = await Postgres.start(kept.map((line) => line.replaceAll(' = ', '=')), server);
+    database = await Postgres.start(blocks.find(({ file }) => file === 'postgresql.conf').code, server);
+    standby = await database.startStandby();
     const outside = Object.entries(process.env).filter(([name]) => !/^(IDSVC_|PG|CURL_)/.test(name));
     environment = {
       ...Object.fromEntries(outside),
@@ -142,6 +140,7 @@ describe('several nodes', { timeout: 10 * 60_000 }, () => {
 
   after(async () => {
     for (const name of [...children.keys()]) await end(name);
+    await standby?.stop();
     await database?.stop();
     await rm(folder, { recursive: true, force: true });
   });
@@ -251,5 +250,13 @@ describe('several nodes', { timeout: 10 * 60_000 }, () => {
     await assert.rejects(shell('idsvc init && idsvc user list', { ...fresh, IDSVC_DATA_DIR: join(folder, 'early') }), /run idsvc migrate/);
     assert.match(await shell(code, fresh), /the database is set up/);
     assert.match(await shell('idsvc doctor', fresh), /0 to be mended/);
+  });
+
+  it('goes on at the standby after a failover', async () => {
+    await database.pause();
+    await shell(`psql --no-psqlrc -c 'SELECT pg_promote()' postgres\n${block('ALTER SYSTEM')}`, standby.environment);
+    for (const name of NODES) await until(`${name} is ready`, async () => (await get(ports[name], '/readyz')).status === 200);
+    await shell('idsvc user add carol@example.com --generate-password', { IDSVC_DATA_DIR: join(folder, 'node1') });
+    assert.match(await shell('idsvc user list', { IDSVC_DATA_DIR: join(folder, 'node3') }), /carol@example\.com/);
   });
 });
