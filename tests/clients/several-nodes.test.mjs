@@ -39,6 +39,7 @@ function localized(text) {
     ['db1.example.com,db2.example.com', `localhost:${database.port},localhost:${standby.port}`],
     ['/etc/ssl/certs/ca-certificates.crt', join(folder, 'tls/ca.pem')],
     ['/run/haproxy/', `${folder}/`],
+    ['/etc/haproxy/id.example.com.pem', join(folder, 'tls/both.pem')],
     ['/etc/idsvc', join(folder, 'etc')],
     ['/var/lib/idsvc', join(folder, 'node1')],
     ['[::]:443', `127.0.0.1:${ports.node1}`],
@@ -100,9 +101,17 @@ async function startNode(name) {
   start(name, binary, ['serve'], {
     IDSVC_DATA_DIR: join(folder, name),
     IDSVC_LISTEN: `127.0.0.1:${ports[name]}`,
-    IDSVC_METRICS_LISTEN: 'off',
+    IDSVC_TRUSTED_PROXIES: '127.0.0.1',
   });
   await until(`${name} is ready`, async () => (await get(ports[name], '/readyz')).status === 200);
+}
+
+/** Starts HAProxy with a configuration of the page. It keeps the user of the tests, and writes no log. */
+async function startBalancer(text) {
+  const file = join(folder, 'haproxy.cfg');
+  await writeFile(file, localized(text).replaceAll(/^ +(user|group|log) .*\n/gm, ''));
+  start('haproxy', 'haproxy', ['-db', '-f', file]);
+  await until('the balancer answers', async () => (await get(balancerPort, '/readyz')).body === 'ready');
 }
 
 /** Whether a node begins a sign-in for the client. */
@@ -120,6 +129,7 @@ describe('several nodes', { timeout: 10 * 60_000 }, () => {
     ];
     await writeFile(join(folder, 'etc/fullchain.pem'), service.cert);
     await writeFile(join(folder, 'etc/privkey.pem'), service.key, { mode: 0o600 });
+    await writeFile(join(folder, 'tls/both.pem'), service.cert + service.key);
     await copyFile(server.caFile, join(folder, 'etc/database-ca.pem'));
     await symlink(binary, join(folder, '.bin/idsvc'));
     await writeFile(join(folder, '.bin/sudo'), SUDO, { mode: 0o755 });
@@ -206,14 +216,23 @@ describe('several nodes', { timeout: 10 * 60_000 }, () => {
     const whole = await read(HAPROXY);
     const shown = blocks.find(({ file }) => file === 'haproxy.cfg').code.replace('# haproxy.cfg\n', '');
     assert.ok(whole.includes(shown), `${PAGE} shows another backend than ${HAPROXY}`);
-    const settings = localized(whole).replaceAll(/^ +(user|group|log) .*\n/gm, '');
-    await writeFile(join(folder, 'haproxy.cfg'), settings);
-    start('haproxy', 'haproxy', ['-db', '-f', join(folder, 'haproxy.cfg')]);
-    await until('the balancer answers', async () => (await get(balancerPort, '/readyz')).body === 'ready');
+    await startBalancer(whole);
     await shell(block('state drain'));
     await end('node1');
     for (let count = 0; count < 10; count += 1) assert.equal((await get(balancerPort, '/readyz')).status, 200);
     await startNode('node1');
+  });
+
+  it('tells the nodes the addresses of clients', async () => {
+    await end('haproxy');
+    const [settings] = (await read(HAPROXY)).split('frontend https');
+    await startBalancer(settings.replace('global\n', 'global\n    tune.bufsize 32768\n') + block('mode http'));
+    const request = "curl --silent --interface 127.0.0.2 --user nobody:wrong --data grant_type=client_credentials";
+    assert.match(await shell(`${request} https://id.example.com/oauth2/token`), /invalid_client/);
+    const long = '$(head -c 12000 /dev/zero | tr "\\0" a)';
+    const status = await shell(`curl --silent --output answer --write-out '%{http_code}' "https://id.example.com/login?long=${long}"`);
+    assert.equal(status, '303');
+    await until('a node has logged the address', () => NODES.some((name) => children.get(name).log().includes('127.0.0.2')));
   });
 
   it('says that the database does not answer, and goes on once it does', async () => {
