@@ -29,7 +29,7 @@ const REQUEST = new URLSearchParams({
 /** The tests run everything as one user, also where there is no `sudo`. */
 const SUDO = '#!/bin/bash\n[ "$1" = -u ] && shift 2\nexec "$@"\n';
 
-let [folder, database, standby, blocks, environment, balancerPort] = [];
+let [folder, database, standby, blocks, environment, balancerPort, password] = [];
 const ports = {};
 const children = new Map();
 
@@ -88,13 +88,26 @@ async function until(describe, isSo) {
   assert.fail(`${describe} was not so\n${[...children].map(([name, { log }]) => `${name}: ${log()}`).join('\n')}`);
 }
 
-/** Status and body of an answer, of a node or of the balancer. */
-async function get(port, path) {
-  const words = ['--disable', '--silent', '--cacert', join(folder, 'tls/ca.pem'), '--write-out', '\n%{http_code}'];
-  words.push('--connect-to', `id.example.com:443:127.0.0.1:${port}`, `https://id.example.com${path}`);
-  const answer = await run('curl', words, { env: environment }).catch(() => ({ stdout: '\n0' }));
-  const [, body, status] = /^([\s\S]*)\n(\d+)$/.exec(answer.stdout);
-  return { status: Number(status), body: body.trim() };
+/** Status, body and redirect of an answer, of a node or of the balancer. */
+async function get(port, path, flags = []) {
+  const words = ['--disable', '--silent', '--cacert', join(folder, 'tls/ca.pem'), '--write-out', '\n%{redirect_url}\n%{http_code}'];
+  words.push('--connect-to', `id.example.com:443:127.0.0.1:${port}`, ...flags, `https://id.example.com${path}`);
+  const answer = await run('curl', words, { env: environment }).catch(() => ({ stdout: '\n\n0' }));
+  const [, body, redirect, status] = /^([\s\S]*)\n(.*)\n(\d+)$/.exec(answer.stdout);
+  return { status: Number(status), body: body.trim(), redirect };
+}
+
+/** Begins a sign-in at one node, has the page from another and sends the form to the third. */
+async function signIn(typed) {
+  const jar = join(folder, 'cookies');
+  await rm(jar, { force: true });
+  const cookies = ['--cookie', jar, '--cookie-jar', jar];
+  const { redirect } = await get(ports.node1, `/oauth2/authorize?${REQUEST}`, cookies);
+  const { pathname, search } = new URL(redirect);
+  const page = await get(ports.node2, pathname + search, cookies);
+  const fields = ['transaction', 'csrf'].map((name) => [name, new RegExp(`name="${name}" value="([^"]+)"`).exec(page.body)[1]]);
+  fields.push(['username', 'alice@example.com'], ['password', typed]);
+  return get(ports.node3, '/login', [...cookies, '--data', `${new URLSearchParams(fields)}`]);
 }
 
 async function startNode(name) {
@@ -159,8 +172,8 @@ describe('several nodes', { timeout: 10 * 60_000 }, () => {
     const toml = block('[store]');
     await writeFile(environment.IDSVC_CONFIG, toml.replace(/\[store\][\s\S]*?\n\n/, ''));
     await shell(`idsvc init
-      idsvc user add alice@example.com --generate-password
       idsvc client add app --public --redirect-uri https://app.example.com/callback`);
+    ({ password } = JSON.parse(await shell('idsvc user add alice@example.com --generate-password --json')));
     await shell(block('CREATE ROLE'));
     for (const name of ['owner-url', 'store-url']) await rename(join(folder, 'work', name), join(folder, 'etc', name));
     await shell(block('idsvc.redb.moved'));
@@ -187,6 +200,10 @@ describe('several nodes', { timeout: 10 * 60_000 }, () => {
       assert.match(await shell('idsvc user list', on(name)), /alice@example\.com/);
       assert.ok(await takesClient(name));
     }
+    const failures = async () => JSON.parse(await shell('idsvc user show alice@example.com --json', on('node1'))).failed_passwords;
+    assert.match((await signIn('wrong')).body, /do not match/);
+    await until('node1 knows of the wrong password', async () => (await failures())?.count === 1);
+    assert.match((await signIn(password)).redirect, /^https:\/\/app\.example\.com\/callback\?code=/);
     await shell('idsvc client disable app', on('node2'));
     await until('node3 refuses the client', async () => !(await takesClient('node3')));
     await shell('idsvc client enable app', on('node3'));
