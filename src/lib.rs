@@ -177,13 +177,13 @@
 //!
 //! # Several nodes
 //!
-//! With `store.url`, nodes share one `PostgreSQL` database ([`store`], `engine/postgres`), and all else stays as it is. A write
-//! is the same closure, and no transaction is open while it runs: it runs over the rows that are known, at first none. The
-//! rows that it missed are fetched in one snapshot, together with what other requests wait for, and it runs again. When
-//! nothing is missing, one call of a function in the database locks the keys, compares the stamps of all rows that were
-//! read, and writes. If another node has changed one of the rows, nothing is written, and the closure runs again over newer
-//! rows. The catalog of clients, providers and keys has a number in the database: a commit that ran with an older number
-//! is refused, and each node asks for the number twice a second.
+//! With `store.url`, nodes share one PostgreSQL database ([`store`], `engine/postgres`), and all else stays as it is. A
+//! write is the same closure, and no transaction is open while it runs: it runs over the rows that are known, at first
+//! none. The rows that it missed are fetched in one snapshot, together with what other requests wait for, and it runs
+//! again. When nothing is missing, one call of a function in the database locks the keys, compares the stamps of all
+//! rows that were read, and writes. If another node has changed one of the rows, nothing is written, and the closure
+//! runs again over newer rows. The catalog of clients, providers and keys has a number in the database: a commit that
+//! ran with an older number is refused, and each node asks for the number twice a second.
 //!
 //! # Why the store looks like this
 //!
