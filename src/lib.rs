@@ -189,7 +189,6 @@
 //!
 //! This is about the file `idsvc.redb`, which one node has for itself.
 //!
-//!
 //! redb is a copy-on-write B-tree: a write costs what it touches, each page up to the root, and two syncs to be
 //! durable. So a batch is made durable by a journal beside the file (`store/engine/redb/journal`), with one write and
 //! one sync, and its rows are kept in memory, above redb's. When half of the journal is full, and seconds after the last
