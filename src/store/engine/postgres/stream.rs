@@ -1,15 +1,16 @@
 //! A look at whole tables, in one read-only transaction on a connection of its own.
 
 use std::ops::Bound;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio_postgres::{Client, Error};
+use tokio_postgres::{Client, Error, Row};
 
 use super::Postgres;
 use super::errors::{failed, unreachable};
-use super::fetch::{Call, Fetched};
+use super::fetch::Call;
 use super::rows::{KeyRange, Wanted};
 use super::sql;
 use crate::store::StoreError;
@@ -62,7 +63,8 @@ impl Streamed {
         receiver.recv().unwrap_or(Err(StoreError::Closed))
     }
 
-    fn fetch(&self, wanted: Wanted) -> Result<Fetched, StoreError> {
+    /// Begins to read rows. Another call may begin before they are received.
+    fn fetch(&self, wanted: Wanted) -> Receiver<Result<Vec<Row>, StoreError>> {
         let (sender, receiver) = mpsc::sync_channel(1);
         let client = Arc::clone(&self.client);
         self.handle.spawn(async move {
@@ -70,24 +72,35 @@ impl Streamed {
             let parameters = call.parameters();
             let parameters = parameters.typed();
             let rows = client.query_typed(sql::GET, &parameters);
-            let answer = match tokio::time::timeout(CALL_TIMEOUT, rows).await {
-                Ok(Ok(rows)) => call.split(&rows, 1).and_then(|mut answers| answers.pop()),
-                Ok(Err(error)) => return drop(sender.send(Err(unreachable(&error)))),
-                Err(_) => None,
+            let outcome = match tokio::time::timeout(CALL_TIMEOUT, rows).await {
+                Ok(rows) => rows.map_err(|error| failed(&error)),
+                Err(_) => Err(StoreError::Interrupted),
             };
-            drop(sender.send(answer.ok_or(StoreError::Interrupted)));
+            drop(sender.send(outcome));
         });
-        receiver.recv().unwrap_or(Err(StoreError::Closed))
+        receiver
     }
+
+    fn fetch_page(&self, table: TableId, range: &KeyRange) -> Receiver<Result<Vec<Row>, StoreError>> {
+        let mut wanted = Wanted::default();
+        wanted.ranges.insert((table.index(), range.clone()), PAGE_ROWS);
+        self.fetch(wanted)
+    }
+}
+
+/// The stored rows of an answer, without those of the database's state.
+fn received(answer: &Receiver<Result<Vec<Row>, StoreError>>) -> Result<Vec<Row>, StoreError> {
+    let mut rows = answer.recv().unwrap_or(Err(StoreError::Closed))?;
+    rows.retain(|row| row.get::<_, i32>(0) > 0);
+    Ok(rows)
 }
 
 impl Snapshot for Streamed {
     fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         let mut wanted = Wanted::default();
         wanted.keys.insert((table.index(), key.to_vec()));
-        let fetched = self.fetch(wanted)?;
-        let found = fetched.known.get(table, key).cloned().flatten();
-        Ok(found.map(|row| row.value))
+        let rows = received(&self.fetch(wanted))?;
+        Ok(rows.first().map(|row| row.get(2)))
     }
 
     fn range(
@@ -98,25 +111,18 @@ impl Snapshot for Streamed {
         visit: &mut Visit<'_>,
     ) -> Result<(), StoreError> {
         let mut range = KeyRange::new(from, to);
-        while !range.is_empty() {
-            let mut wanted = Wanted::default();
-            let place = (table.index(), range.clone());
-            wanted.ranges.insert(place.clone(), PAGE_ROWS);
-            let mut fetched = self.fetch(wanted)?;
-            let Some(page) = fetched.known.ranges.remove(&place) else {
-                return Err(StoreError::Interrupted);
-            };
-            for (key, row) in &page.rows {
-                if visit(key, &row.value)?.is_break() {
+        let mut next = (!range.is_empty()).then(|| self.fetch_page(table, &range));
+        while let Some(page) = next {
+            let rows = received(&page)?;
+            // The next page is read while this one is visited.
+            next = rows.last().filter(|_| rows.len() == PAGE_ROWS).map(|last| {
+                range.from = KeyRange::new(Bound::Excluded(last.get(1)), Bound::Unbounded).from;
+                self.fetch_page(table, &range)
+            });
+            for row in &rows {
+                if visit(row.get(1), row.get(2))?.is_break() {
                     return Ok(());
                 }
-            }
-            match page.rows.last() {
-                Some((last, _)) if !page.is_whole() => {
-                    let rest = KeyRange::new(Bound::Excluded(last), Bound::Unbounded);
-                    range.from = rest.from;
-                }
-                _ => return Ok(()),
             }
         }
         Ok(())
