@@ -56,6 +56,8 @@ mod passkeys;
 mod passkeys_account;
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(feature = "postgres")]
+mod postgres_restore;
 mod promises;
 mod refresh_model;
 mod refusals;
