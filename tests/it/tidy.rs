@@ -12,7 +12,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("maud::", &["pages/", "themes/"]),
     ("minijinja::", &["pages/", "themes/"]),
     ("clap::", &["cli/", "guide/reference/"]),
-    ("tokio_rustls", &["mail/", "net/"]),
+    ("tokio_rustls", &["mail/", "net/", "store/engine/postgres/"]),
     ("rustls::Server", &["net/"]),
     ("hyper::", &["net/", "http/"]),
     ("argon2::", &["password/"]),

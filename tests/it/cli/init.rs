@@ -57,7 +57,12 @@ fn a_node_needs_the_key_of_the_others_and_no_database_file() {
     assert!(data.join("master.key").exists() && !data.join("idsvc.redb").exists());
     refused(&run_node(&service, &["init"]), "is there already");
     if !cfg!(feature = "postgres") {
-        for words in [&["serve"][..], &["migrate"], &["restore", "saved"], &["config", "check"]] {
+        for words in [
+            &["serve"][..],
+            &["migrate"],
+            &["restore", "saved"],
+            &["config", "check"],
+        ] {
             refused(
                 &run_node(&service, words),
                 "this idsvc was built without postgres",
