@@ -193,16 +193,22 @@ impl Daemon {
         self.guard.wait().unwrap();
     }
 
-    /// Sends a signal to the program and its child processes.
-    fn signal(&self, signal: Signal) {
+    /// Sends a signal to the program and its child processes. Returns them.
+    fn signal(&self, signal: Signal) -> Vec<Pid> {
         // A program that is stopped starts no further process.
         kill_process(self.id, Signal::STOP).unwrap();
         let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", self.id)).unwrap();
-        for child in children.split_whitespace() {
+        let children = children.split_whitespace();
+        let mut processes: Vec<_> = children
+            .map(|child| Pid::from_raw(child.parse().unwrap()).unwrap())
+            .collect();
+        for child in &processes {
             // A child may have ended since.
-            let _ = kill_process(Pid::from_raw(child.parse().unwrap()).unwrap(), signal);
+            let _ = kill_process(*child, signal);
         }
         kill_process(self.id, signal).unwrap();
+        processes.push(self.id);
+        processes
     }
 
     /// What the program logged.
@@ -284,8 +290,12 @@ impl Cluster {
     /// Ends all processes of the server at once (SIGKILL).
     pub(crate) fn kill(&mut self) {
         let status = fs::read_to_string(self.folder.join("data/postmaster.pid")).unwrap();
-        self.server.signal(Signal::KILL);
-        until(|| !is_running(self.server.id), || self.server.log());
+        let processes = self.server.signal(Signal::KILL);
+        // No server starts while a process holds the shared memory.
+        until(
+            || !processes.iter().any(|id| is_running(*id)),
+            || self.server.log(),
+        );
         // The kernel keeps the shared memory of a server that was killed; the file names it by key and id.
         let memory = status.lines().nth(6).unwrap().split_whitespace().nth(1).unwrap();
         command("ipcrm").args(["-m", memory]).status().unwrap();
