@@ -179,7 +179,8 @@ FOR i IN 1 .. cardinality(lock_hashes) LOOP
   ELSE PERFORM pg_advisory_xact_lock_shared(lock_hashes[i]);
   END IF;
 END LOOP;
-SELECT b.failed INTO failed FROM idsvc.batches b WHERE b.id = batch;
+-- A batch that is stored is written again, so that this transaction waits for the standby too.
+UPDATE idsvc.batches b SET at = b.at WHERE b.id = batch RETURNING b.failed INTO failed;
 IF FOUND THEN RETURN failed; END IF;
 PERFORM FROM idsvc.generation g WHERE g.n = catalog_generation;
 IF NOT FOUND THEN RETURN NULL; END IF;
