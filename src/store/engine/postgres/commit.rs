@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ring::digest;
 use tokio::sync::oneshot;
@@ -26,8 +26,6 @@ use crate::store::engine::TableId;
 
 /// The most transactions that share a call.
 const BATCH_MAX: usize = 128;
-/// How long a call may take, and how long it is sent again if its answer was lost.
-const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How the database took a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,26 +197,33 @@ async fn send(
         (&batch.write_keys, Type::BYTEA_ARRAY),
         (&batch.write_values, Type::BYTEA_ARRAY),
     ];
-    let deadline = Instant::now() + TIMEOUT;
-    let mut was_sent = false;
-    loop {
-        match connection.call(sql::COMMIT, &parameters, deadline).await {
+    let deadline = Instant::now() + shared.timeout;
+    let mut is_unknown = false;
+    let failure = loop {
+        let failure = match connection.call(sql::COMMIT, &parameters, deadline).await {
             Ok(rows) => {
                 shared.note_answer();
                 return Ok(rows.first().and_then(|row| row.get(0)));
             }
-            Err(Failure::Conflict) if Instant::now() < deadline => shared.note_rerun(),
-            Err(Failure::Disconnected(error)) if Instant::now() < deadline => {
-                was_sent = true;
-                shared.note_failure(&error);
+            Err(failure) => failure,
+        };
+        is_unknown |= matches!(failure, Failure::Disconnected(_));
+        let is_late = Instant::now() >= deadline;
+        match &failure {
+            Failure::Conflict if !is_late => shared.note_rerun(),
+            Failure::Disconnected(error) | Failure::Unconnected(error) if !is_late => {
+                shared.note_failure(error);
             }
-            Err(Failure::Disconnected(error)) if was_sent => {
-                tracing::error!(%error, "whether the last transactions were stored is not known");
-                return Err(Failure::Disconnected(StoreError::Interrupted));
-            }
-            Err(failure) => return Err(failure),
+            _ => break failure,
         }
+    };
+    if !is_unknown {
+        return Err(failure);
     }
+    // A second attempt under another id could store it twice.
+    let error = failure.into_error();
+    tracing::error!(%error, "whether the last transactions were stored is not known");
+    Err(Failure::Disconnected(StoreError::Interrupted))
 }
 
 /// The parameters of [`sql::COMMIT`].

@@ -14,6 +14,8 @@ use crate::store::StoreError;
 pub(super) enum Failure {
     /// The database has rolled the call back, and it may succeed at once.
     Conflict,
+    /// There is no connection, so the call was not sent.
+    Unconnected(StoreError),
     /// The connection cannot be used any longer. Whether the call was carried out is not known.
     Disconnected(StoreError),
     /// The database has refused the call.
@@ -40,7 +42,7 @@ impl Failure {
     /// The error of a call that is not sent again.
     pub(super) fn into_error(self) -> StoreError {
         match self {
-            Self::Refused(error) | Self::Disconnected(error) => error,
+            Self::Refused(error) | Self::Disconnected(error) | Self::Unconnected(error) => error,
             Self::Conflict => StoreError::Busy,
         }
     }

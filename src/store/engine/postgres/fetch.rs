@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::sync::oneshot;
 use tokio_postgres::Row;
@@ -18,8 +18,6 @@ use crate::store::StoreError;
 
 /// The most requests that share a call.
 const BATCH_MAX: usize = 128;
-/// How long a request waits for its rows.
-pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Rows of one snapshot, and what the database says about itself.
 #[derive(Debug)]
@@ -50,8 +48,8 @@ async fn serve(connection: &mut Connection, batch: Vec<Fetch>, shared: &Shared) 
         match call.send(connection, deadline).await {
             Ok(rows) => break Ok(rows),
             Err(Failure::Refused(error)) => break Err(error),
-            Err(Failure::Disconnected(error)) if Instant::now() >= deadline => break Err(error),
-            Err(Failure::Disconnected(error)) => shared.note_failure(&error),
+            Err(failure) if Instant::now() >= deadline => break Err(failure.into_error()),
+            Err(Failure::Disconnected(error) | Failure::Unconnected(error)) => shared.note_failure(&error),
             Err(Failure::Conflict) => {}
         }
     };

@@ -42,7 +42,7 @@ impl DatabaseLoad {
     pub(in crate::store) fn begin(address: &Address) -> Result<Self, OpenError> {
         let store = Postgres::connect(address, Options::default())?;
         let (client, stamp) = store.wait_for(|shared| async move {
-            let client = shared.target.connect().await?;
+            let client = shared.target.connect().await?.client;
             let begun = begin(&client).await;
             Ok((client, begun.map_err(|error| failed(&error))?))
         })?;

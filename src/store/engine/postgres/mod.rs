@@ -30,7 +30,7 @@ pub(super) mod tests;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -80,6 +80,8 @@ struct Shared {
     catalog: CatalogState,
     target: Target,
     opened: Instant,
+    /// How long a fetch or a commit may take, sent again if its answer was lost.
+    timeout: Duration,
     /// When the catalog was known to be the newest, in milliseconds after `opened`.
     current_at: AtomicU64,
     /// By how many seconds the clock of this machine differs from the one of the database.
@@ -96,7 +98,14 @@ struct Meters {
     reruns: AtomicU64,
     failures: AtomicU64,
     largest_batch: AtomicU64,
-    is_failing: AtomicBool,
+    /// The last failure, until the database answers again.
+    failure: Mutex<Option<StoreError>>,
+}
+
+impl Meters {
+    fn failure(&self) -> MutexGuard<'_, Option<StoreError>> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Postgres {
@@ -119,6 +128,7 @@ impl Postgres {
             catalog: CatalogState::default(),
             target,
             opened: Instant::now(),
+            timeout: options.stall_timeout,
             current_at: AtomicU64::new(0),
             clock_skew: AtomicU64::new(0),
             is_closed: AtomicBool::new(false),
@@ -233,8 +243,10 @@ impl Postgres {
                 skew.as_secs()
             ));
         }
-        let answers = !self.shared.meters.is_failing.load(Ordering::Relaxed) && self.is_current();
-        (!answers).then(|| "the database does not answer".to_owned())
+        if let Some(error) = &*self.shared.meters.failure() {
+            return Some(error.to_string());
+        }
+        (!self.is_current()).then(|| "the database does not answer".to_owned())
     }
 
     /// Whether the catalog was known to be the newest in the last seconds.
@@ -341,7 +353,7 @@ impl Shared {
         self.fetches.put(Fetch {
             wanted,
             reply: sender,
-            deadline: Instant::now() + fetch::TIMEOUT,
+            deadline: Instant::now() + self.timeout,
         })?;
         receiver.await.unwrap_or(Err(StoreError::Closed))
     }
@@ -416,7 +428,7 @@ impl Shared {
     }
 
     fn note_answer(&self) {
-        if self.meters.is_failing.swap(false, Ordering::Relaxed) {
+        if self.meters.failure().take().is_some() {
             tracing::warn!("the database answers again");
         }
     }
@@ -433,7 +445,7 @@ impl Shared {
 
     fn note_failure(&self, error: &StoreError) {
         self.meters.failures.fetch_add(1, Ordering::Relaxed);
-        if error.is_outage() && !self.meters.is_failing.swap(true, Ordering::Relaxed) {
+        if error.is_outage() && self.meters.failure().replace(error.clone()).is_none() {
             tracing::error!(%error, "the database cannot be used");
         }
     }

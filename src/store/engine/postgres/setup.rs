@@ -10,7 +10,7 @@ impl Postgres {
     /// Creates the tables and functions that are missing, in one transaction. Returns whether there were any.
     pub(in crate::store) fn set_up(&self) -> Result<bool, StoreError> {
         self.wait_for(|shared| async move {
-            let client = shared.target.connect().await?;
+            let client = shared.target.connect().await?.client;
             let created = async {
                 client.batch_execute("BEGIN").await?;
                 let is_changed = create_missing(&client).await?;

@@ -28,10 +28,13 @@ impl Postgres {
         look: impl FnOnce(&dyn Snapshot) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let client = self.wait_for(|shared| async move {
-            let client = shared.target.connect().await?;
+            let client = shared.target.connect().await?.client;
             // The snapshot begins with the first query.
-            let begin = client.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT");
-            begin.await.map_err(|error| unreachable(&error))?;
+            let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT";
+            let begun = client.batch_execute(begin);
+            let begun = tokio::time::timeout(shared.timeout, begun).await;
+            let begun = begun.map_err(|_| shared.target.silence())?;
+            begun.map_err(|error| unreachable(&error))?;
             Ok(client)
         })?;
         look(&Streamed {
