@@ -57,6 +57,8 @@ mod passkeys_account;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "postgres")]
+mod postgres_faults;
+#[cfg(feature = "postgres")]
 mod postgres_restore;
 mod promises;
 mod refresh_model;
