@@ -291,6 +291,10 @@ impl Store {
     }
 
     /// Reads the catalog of a shared store again. Returns whether the store is shared.
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(clippy::unused_async, reason = "every store is local then")
+    )]
     pub async fn reload_catalog(&self) -> Result<bool, StoreError> {
         match &self.engine {
             Engine::Local(_) => Ok(false),
@@ -310,6 +314,10 @@ impl Store {
     }
 
     /// The engine of this process. `None` if several nodes share the store.
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(clippy::unnecessary_wraps, reason = "every store is local then")
+    )]
     fn local(&self) -> Option<&Local> {
         match &self.engine {
             Engine::Local(local) => Some(local),
