@@ -309,8 +309,8 @@ impl Route {
         )
     }
 
-    /// Whether the answer depends neither on rows nor on what other nodes may have changed a moment ago.
-    pub fn needs_no_store(&self) -> bool {
+    /// Whether the route is answered from memory even if the catalog may be stale.
+    pub fn allows_stale_catalog(&self) -> bool {
         matches!(
             self,
             Self::Jwks

@@ -36,7 +36,7 @@ pub fn measure(admin: Admin<'_>) -> DatabaseSize {
 pub async fn compact(admin: Admin<'_>) -> AdminResult<Compacted> {
     let store = &admin.core.store;
     if store.file().is_none() {
-        let detail = "nothing to compact: PostgreSQL returns free space by itself (autovacuum)";
+        let detail = "nothing to compact: PostgreSQL reuses free space by itself (autovacuum)";
         return Err(FaultCode::NotAllowed.of("database", "", detail).into());
     }
     let bytes_before = store.allocated_bytes();

@@ -217,7 +217,7 @@ fn variable<'a>(variables: &'a [(String, String)], name: &str) -> Option<&'a str
 pub struct Settings {
     /// The data directory.
     pub data_dir: PathBuf,
-    /// The `PostgreSQL` database, if the data is not in the data directory.
+    /// The PostgreSQL database, if the data is not in the data directory.
     pub store: Option<Address>,
     /// The configured issuer. Without one, commands use the issuer that the first start fixed.
     pub base_url: Option<String>,

@@ -1,4 +1,4 @@
-//! The settings for a `PostgreSQL` database, which several nodes share.
+//! The settings for a PostgreSQL database, which several nodes share.
 
 use std::fs;
 use std::path::Path;

@@ -133,7 +133,7 @@ pub enum DataDirError {
         /// The other database, without its password.
         address: String,
     },
-    /// The executable has no client for `PostgreSQL`.
+    /// The executable has no client for PostgreSQL.
     #[error("{BUILT_WITHOUT}")]
     BuiltWithoutPostgres,
     /// The database cannot be opened.

@@ -1,4 +1,4 @@
-//! The data directory of a node: the database is on a `PostgreSQL` server, and all nodes have the same master key.
+//! The data directory of a node: the database is on a PostgreSQL server, and all nodes have the same master key.
 
 use std::path::Path;
 

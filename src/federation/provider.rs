@@ -136,9 +136,8 @@ fields! {
 pub struct Provider {
     /// The identifier that the operator chose. It is `source` and `amr` of its users, and a part of addresses.
     pub id: String,
-    /// What sign-ins at the provider record of it. It is drawn anew when the issuer changes, and a later provider of the
-    /// same id has another one. A record of an older release has none, and neither have the sign-ins of that release,
-    /// which ended with their provider.
+    /// A random id of this record. Sign-ins store it, so a later provider of the same id does not inherit them. A new
+    /// issuer gets a new one. Records of older releases have nil, and so do their sign-ins.
     #[serde(default, skip_serializing_if = "Uuid::is_nil")]
     pub incarnation: Uuid,
     /// The client secret, sealed with [`Provider::secret_context`], base64url.

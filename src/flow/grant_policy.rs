@@ -2,8 +2,8 @@
 //! `UserInfo`, to learn whether a token is still valid.
 //!
 //! Removing a client or a provider removes only its own row. Its grants, sessions and consents end because they record
-//! which client and which provider they belong to ([`Client::incarnation`], [`Provider::incarnation`]). A later one of
-//! the same name is another one. The sweep removes their rows.
+//! which client and which provider they belong to ([`Client::incarnation`], [`Provider::incarnation`]). A later
+//! client or provider of the same name has another incarnation. The sweep removes the rows of the removed one.
 
 use std::sync::Arc;
 

@@ -190,7 +190,7 @@ pub fn shortage_page(context: &RequestContext, shortage: RefusalReason) -> HttpR
     answer
 }
 
-/// The same to whom this route answers.
+/// The same as a page or as JSON, as the route and the request ask.
 pub fn shortage(context: &RequestContext, route: &Route, shortage: RefusalReason) -> HttpResponse {
     if route.is_for_people() && context.accepts_html() {
         shortage_page(context, shortage)

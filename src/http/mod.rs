@@ -113,8 +113,8 @@ where
     let mut answer = match route {
         _ if !has_valid_host(version, context.headers()) => empty(StatusCode::BAD_REQUEST),
         None => context.not_found(),
-        // Another node may have disabled a client, and this one cannot know it.
-        Some(route) if !route.needs_no_store() && !is_current() => {
+        // Another node may have disabled a client since this node last read the catalog.
+        Some(route) if !route.allows_stale_catalog() && !is_current() => {
             error::shortage(&context, route, RefusalReason::Store)
         }
         Some(route) if is_preflight(&context) && route.cors() != Cors::None => preflight(&context, route),

@@ -128,9 +128,8 @@ pub struct Client {
     /// The `grant_id` of the tokens that the client gets for itself. No file can set it. If a client is removed and
     /// another is registered with the same identifiers, the tokens of the first stay invalid.
     pub own_grant: Uuid,
-    /// What grants and consents record of the client. A later client of the same identifier has another one, so it
-    /// inherits none. A record of an older release has none, and neither have its grants: they belong together, since
-    /// that release ended all grants of a client with the client.
+    /// A random id of this record. Grants and consents store it, so a later client of the same identifier does not inherit
+    /// them. Records of older releases have nil, and so do their grants.
     #[serde(default, skip_serializing_if = "Uuid::is_nil")]
     pub incarnation: Uuid,
     /// The authentication methods that its secrets and keys allow.

@@ -1,4 +1,4 @@
-//! The address of a `PostgreSQL` database, and the files for TLS to it.
+//! The address of a PostgreSQL database, and the files for TLS to it.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,16 +9,16 @@ use zeroize::Zeroizing;
 /// The refusal of an address by an executable without the feature `postgres`.
 pub const BUILT_WITHOUT: &str = "this idsvc was built without postgres: install one that was built with the feature postgres, or remove store.url";
 
-const EXAMPLE: &str = "as in postgres://idsvc@db.example.com/idsvc";
+const EXAMPLE: &str = "write for example postgres://idsvc@db.example.com/idsvc";
 
 /// Why a text is not an address. No message contains a part of the text, which may have a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// It is no URL of `PostgreSQL`.
-    #[error("it is no PostgreSQL address, {EXAMPLE}")]
+    /// It is no URL of PostgreSQL.
+    #[error("it is not a PostgreSQL address: {EXAMPLE}")]
     NotPostgres,
     /// A host is missing.
-    #[error("it names no host, {EXAMPLE}")]
+    #[error("it names no host: {EXAMPLE}")]
     NoHost,
     /// A port is not a number from 1 to 65535.
     #[error("its port is no number from 1 to 65535")]
@@ -27,9 +27,7 @@ pub enum AddressError {
     #[error("it names unix sockets and hosts: name one kind only")]
     MixedHosts,
     /// Another value of `sslmode`.
-    #[error(
-        "its sslmode is neither verify-full, require nor disable: remove it, and TLS is verified in full"
-    )]
+    #[error("its sslmode is unknown: remove it, and idsvc verifies the server's certificate and name")]
     UnknownTls,
     /// Passwords and rows would cross a network in the clear.
     #[error("TLS may be off only for a unix socket or loopback: remove sslmode=disable")]
@@ -45,7 +43,7 @@ pub struct ClientIdentity {
     pub key: Zeroizing<Vec<u8>>,
 }
 
-/// The address of a `PostgreSQL` database. `Debug` and `Display` hide its password.
+/// The address of a PostgreSQL database. `Debug` and `Display` hide its password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address {
     url: Zeroizing<String>,
@@ -58,7 +56,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// Parses a connection URI (`PostgreSQL` manual, section 34.1.1.2). Without `sslmode`, TLS is required, except for a unix
+    /// Parses a connection URI (PostgreSQL manual, section 34.1.1.2). Without `sslmode`, TLS is required, except for a unix
     /// socket.
     pub fn parse(text: &str) -> Result<Self, AddressError> {
         let parts = Parts::of(text)?;

@@ -65,8 +65,8 @@ pub enum StoreError {
     /// The disk failed in another way.
     #[error("the disk that the database is on failed: {0}")]
     Io(Arc<io::Error>),
-    /// The database was reopened after a failure during the operation.
-    #[error("interrupted by a failure of the disk that the database is on")]
+    /// The database failed during the operation, so its result is not known.
+    #[error("interrupted by a failure of the database: the change may have been stored or not")]
     Interrupted,
     /// Another process opened the file while it was reopened.
     #[error("another process has taken the database: stop it")]
@@ -80,8 +80,13 @@ pub enum StoreError {
     /// The database server has no tables of this release.
     #[error("the database is not set up for this release: run idsvc migrate")]
     NotSetUp,
+    /// The database server refused a call for another reason.
+    #[error("the database server refused: {0}")]
+    Refused(String),
     /// The database server does not let the user of the connection do something.
-    #[error("the database server refused: {0}: give the user in store.url this right")]
+    #[error(
+        "the database server refused: {0}: grant this right to the user in store.url, or run migrate and restore as the owner"
+    )]
     Forbidden(String),
     /// A transaction or a look reads more rows, one after the other, than one may.
     #[error("too many rows are read one after the other")]
@@ -102,7 +107,8 @@ impl StoreError {
             | Self::Interrupted
             | Self::Taken
             | Self::Forbidden(_)
-            | Self::Unreachable(_) => true,
+            | Self::Unreachable(_)
+            | Self::Refused(_) => true,
             Self::Busy
             | Self::BeingRead
             | Self::Closed

@@ -1,6 +1,6 @@
 //! The database of the service.
 //!
-//! [`Store::read`] shows a consistent state. [`Store::write`] runs one closure as one transaction on the writer thread.
+//! [`Store::read`] shows a consistent state. [`Store::write`] runs one closure as one transaction.
 //! Typed tables ([`table`]) lie on the byte-level interface of [`engine`]. A refusal by the protocol is a value inside
 //! `T` and is committed; only a [`StoreError`] rolls back.
 
@@ -277,8 +277,8 @@ impl Store {
         }
     }
 
-    /// Has the catalog of a shared store read now, and whenever any node has changed it. A store of one process does
-    /// nothing: there, whoever changes the catalog reads it again. Blocks.
+    /// Reads the catalog of a shared store now, and after each change by any node. A store of one process ignores the
+    /// reader: its caller reloads the catalog after a change. Blocks.
     pub fn follow_catalog(&self, reader: CatalogReader) -> Result<(), StoreError> {
         match &self.engine {
             Engine::Local(_) => {
@@ -326,7 +326,7 @@ impl Store {
         }
     }
 
-    /// Whether other nodes use the store too.
+    /// Whether the store is on a server, so that other nodes may use it.
     pub fn is_shared(&self) -> bool {
         self.local().is_none()
     }

@@ -24,7 +24,7 @@ pub(super) fn examine(
     let Some(interval) = config.backups.interval else {
         if config.settings.store.is_some() {
             findings.push(finding(
-                "no backups are scheduled here: the database server has its own".to_owned(),
+                "no backups are scheduled here: back up the PostgreSQL server".to_owned(),
             ));
         } else if !config.is_dev {
             findings.push(finding("no backups are scheduled".to_owned()).at_level(

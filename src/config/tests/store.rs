@@ -88,7 +88,7 @@ fn a_wrong_setting_of_the_database_is_one_fault_without_a_secret() {
     for (flags, expected) in [
         (
             vec![("store.url", "mysql://u:s3cret@h")],
-            "--store-url: store.url: it is no PostgreSQL address",
+            "--store-url: store.url: it is not a PostgreSQL address",
         ),
         (
             vec![("store.url", "postgres://u:s3cret@/db")],
@@ -105,7 +105,7 @@ fn a_wrong_setting_of_the_database_is_one_fault_without_a_secret() {
         (vec![URL, ("store.url_file", &url)], "both set"),
         (
             vec![("store.url_file", &none)],
-            "store.url_file: it is no PostgreSQL address",
+            "store.url_file: it is not a PostgreSQL address",
         ),
         (
             vec![("store.url_file", "/nonexistent/url")],

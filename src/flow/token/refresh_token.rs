@@ -93,7 +93,7 @@ pub async fn rotate_refresh_token(
     possession: Option<Possession>,
     now: Timestamp,
 ) -> Result<Answer<TokenResponse>, Failure> {
-    let gate = core.grant_policy();
+    let grant_policy = core.grant_policy();
     debug_assert!(
         client.may_use(GrantType::RefreshToken),
         "the endpoint checks the grant"
@@ -134,7 +134,7 @@ pub async fn rotate_refresh_token(
             let scope = or_refuse!(narrowed_scope(granted, scope.as_ref(), &bearer.scope));
             let target =
                 or_refuse!(apis.target(&bearer, &family.authorization.resources, &scope, &resources));
-            let (user, bound) = or_refuse!(admit(&gate, &*tx, &bearer, &mut family)?);
+            let (user, bound) = or_refuse!(admit(&grant_policy, &*tx, &bearer, &mut family)?);
             let upstream_token = family.authorization.upstream_token.take();
             family.authorization.upstream_token = upstream_token.filter(|token| token.is_current(now));
             replay::record_proof(tx, possession.as_ref())?;

@@ -1,4 +1,4 @@
-//! `idsvc init`, and a data directory whose database is on a `PostgreSQL` server.
+//! `idsvc init`, and a data directory whose database is on a PostgreSQL server.
 
 use std::fs;
 use std::process::Output;

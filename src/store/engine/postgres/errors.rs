@@ -1,8 +1,6 @@
 //! Turns the errors of PostgreSQL into those of the store.
 
 use std::error::Error as _;
-use std::io;
-use std::sync::Arc;
 
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
@@ -74,7 +72,7 @@ fn refused(error: &Error, code: &SqlState) -> StoreError {
     if *code == SqlState::DATA_CORRUPTED || *code == SqlState::INDEX_CORRUPTED {
         return StoreError::Damaged(describe(error));
     }
-    StoreError::Io(Arc::new(io::Error::other(describe(error))))
+    StoreError::Refused(describe(error))
 }
 
 /// The message with its causes. PostgreSQL's messages have no value of a row, and none has the password.

@@ -243,10 +243,9 @@ impl Postgres {
                 skew.as_secs()
             ));
         }
-        if let Some(error) = &*self.shared.meters.failure() {
-            return Some(error.to_string());
-        }
-        (!self.is_current()).then(|| "the database does not answer".to_owned())
+        // Anyone may read this. The log has the cause.
+        let answers = self.shared.meters.failure().is_none() && self.is_current();
+        (!answers).then(|| "the database does not answer".to_owned())
     }
 
     /// Whether the catalog was known to be the newest in the last seconds.

@@ -7,7 +7,6 @@ mod harness;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
-use std::time::Instant;
 
 use self::harness::{Cluster, Database};
 use crate::store::engine::tests::RAW;
@@ -131,26 +130,4 @@ fn a_long_range_is_read_to_its_end_with_the_writes_of_the_transaction() {
     assert!(seen.is_sorted() && seen.len() == 3001);
     assert!(seen.contains(&"00069a".to_owned()) && !seen.contains(&key(70)));
     assert_eq!(store.stream(|snapshot| RAW.count(snapshot)).unwrap(), 3001);
-}
-
-#[test]
-fn measure() {
-    let stores = on_one_database(1);
-    let begun = Instant::now();
-    thread::scope(|scope| {
-        for thread in 0..64_u32 {
-            let store = &stores[0];
-            scope.spawn(move || {
-                for number in 0..100 {
-                    let key = format!("{thread}-{}", number % 10);
-                    let done = store.write_blocking("one", move |tx| {
-                        let number = NUMBERS.get(tx, &key)?.unwrap_or_default();
-                        NUMBERS.put(tx, &key, &(number + 1))
-                    });
-                    done.unwrap();
-                }
-            });
-        }
-    });
-    println!("{:?} {:?}", begun.elapsed() / 6400, stores[0].stats());
 }
