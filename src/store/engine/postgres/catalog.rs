@@ -56,6 +56,15 @@ impl Shared {
         self.read_catalog().await
     }
 
+    /// Reads the catalog, unless the one of this generation was replaced already.
+    pub(super) async fn replace_catalog(&self, generation: i64) -> Result<(), StoreError> {
+        let _guard = self.catalog.one_at_a_time.lock().await;
+        if self.catalog.generation() != generation {
+            return Ok(());
+        }
+        self.read_catalog().await
+    }
+
     async fn read_catalog(&self) -> Result<(), StoreError> {
         let mut reading = Reading::default();
         let mut generation = None;

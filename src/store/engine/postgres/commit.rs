@@ -93,6 +93,7 @@ pub(super) async fn run(
 async fn serve(connection: &mut Connection, batch: Vec<Commit>, shared: &Shared, random: &Random) {
     let (mut members, mut later) = (Vec::new(), Vec::new());
     let mut written = BTreeSet::new();
+    let mut changes_catalog = false;
     let generation = batch
         .iter()
         .map(|commit| commit.generation)
@@ -101,9 +102,10 @@ async fn serve(connection: &mut Connection, batch: Vec<Commit>, shared: &Shared,
     for commit in batch {
         if commit.generation != generation {
             let _ = commit.reply.send(Ok(Committed::CatalogChanged));
-        } else if commit.meets(&written) {
+        } else if changes_catalog || commit.meets(&written) {
             later.push(commit);
         } else {
+            changes_catalog = commit.writes_catalog();
             written.extend(
                 commit
                     .writes
@@ -308,7 +310,7 @@ impl Locks {
 /// The lock of a row, of a group of rows, or, with an empty key, of a table. All releases must agree on it.
 fn lock_of(table: usize, key: &[u8]) -> i64 {
     let mut context = digest::Context::new(&digest::SHA256);
-    context.update(&table.to_be_bytes());
+    context.update(&number(table).to_be_bytes());
     context.update(key);
     let digest = context.finish();
     let (first, _) = digest.as_ref().split_first_chunk().unwrap_or((&[0; 8], &[]));

@@ -115,7 +115,7 @@ impl DatabaseLoad {
     pub fn commit(self) -> Result<(), StoreError> {
         self.look.run(|client| async move {
             client
-                .batch_execute("UPDATE idsvc.generation SET n = n + 1; COMMIT")
+                .batch_execute(&format!("{}; COMMIT", sql::COUNT_GENERATION))
                 .await
         })
     }

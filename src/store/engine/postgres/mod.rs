@@ -53,9 +53,11 @@ const THREAD_NAME: &str = "store";
 /// The connections that fetch, and those that commit.
 const FETCHING: usize = 2;
 const COMMITTING: usize = 2;
-/// How often a transaction runs again because another one has changed what it read, and for how long.
-const MAX_ATTEMPTS: u32 = 8;
+/// For how long a transaction runs again because another one has changed what it read.
 const ATTEMPTS_TIMEOUT: Duration = Duration::from_secs(5);
+/// The longest pause after the first conflict, and after many.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(64);
 /// How often a closure may ask for further rows. One that reads row after row needs a round for each.
 const MAX_ROUNDS: u32 = 200;
 /// How long the database may be silent before its catalog may have changed.
@@ -372,7 +374,7 @@ impl Shared {
     async fn run(&self, mut job: Box<dyn Job>) {
         let begun = Instant::now();
         let mut reading = Reading::default();
-        let mut attempts = 0;
+        let mut conflicts = 0;
         let outcome = loop {
             let generation = self.catalog.generation();
             let mut view = View::new(&reading.known);
@@ -398,19 +400,20 @@ impl Shared {
             }
             let retry = match self.commit(generation, reads, writes).await {
                 Ok(Committed::Yes) => break Ok(()),
-                Ok(Committed::Conflict) => self.fetch(reading.wanted.clone()).await,
-                Ok(Committed::CatalogChanged) => match self.reload_catalog().await {
+                Ok(Committed::Conflict) => {
+                    self.pause_after(conflicts).await;
+                    conflicts += 1;
+                    self.fetch(reading.wanted.clone()).await
+                }
+                Ok(Committed::CatalogChanged) => match self.replace_catalog(generation).await {
                     Ok(()) => self.fetch(reading.wanted.clone()).await,
                     Err(error) => Err(error),
                 },
                 Err(error) => Err(error),
             };
-            attempts += 1;
             self.note_rerun();
             match retry {
-                Ok(_) if attempts >= MAX_ATTEMPTS || begun.elapsed() > ATTEMPTS_TIMEOUT => {
-                    break Err(StoreError::Busy);
-                }
+                Ok(_) if begun.elapsed() > ATTEMPTS_TIMEOUT => break Err(StoreError::Busy),
                 Ok(fetched) => reading.known = fetched.known,
                 Err(error) => break Err(error),
             }
@@ -419,6 +422,13 @@ impl Shared {
             tracing::error!(transaction = job.name(), %error, "a write was rolled back");
         }
         job.reply(outcome);
+    }
+
+    /// Waits after so many conflicts in a row, longer each time, so that transactions on one row do not meet again.
+    async fn pause_after(&self, conflicts: u32) {
+        let longest = LONGEST_PAUSE.min(FIRST_PAUSE * 2_u32.saturating_pow(conflicts));
+        let [share] = self.target.random.bytes();
+        tokio::time::sleep(longest.mul_f32(f32::from(share) / 255.0)).await;
     }
 
     fn note_current(&self) {

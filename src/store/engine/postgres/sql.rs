@@ -33,6 +33,9 @@ pub(super) const DEFINITIONS: &str = "SELECT concat(
   (SELECT count(*) FROM pg_catalog.pg_class WHERE relnamespace = to_regnamespace('idsvc')),
   (SELECT md5(string_agg(prosrc, '' ORDER BY proname)) FROM pg_catalog.pg_proc WHERE pronamespace = to_regnamespace('idsvc')))";
 
+/// Gives the catalog another generation. It is the time, so that no database has one that another one had.
+pub(super) const COUNT_GENERATION: &str = "UPDATE idsvc.generation SET n = greatest(n + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::int8)";
+
 /// The settings under which each function runs. An index is used even if the table was small when the plan was made.
 const SETTINGS: &str = "SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SECURITY DEFINER";
 
@@ -42,7 +45,7 @@ pub(super) fn setup() -> String {
         "CREATE SCHEMA IF NOT EXISTS idsvc;
 CREATE SEQUENCE IF NOT EXISTS idsvc.stamps;
 CREATE TABLE IF NOT EXISTS idsvc.generation (n int8 NOT NULL);
-INSERT INTO idsvc.generation SELECT 1 WHERE NOT EXISTS (SELECT FROM idsvc.generation);
+INSERT INTO idsvc.generation SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8 WHERE NOT EXISTS (SELECT FROM idsvc.generation);
 CREATE TABLE IF NOT EXISTS idsvc.batches (id bytea PRIMARY KEY, failed int2[] NOT NULL, at timestamptz NOT NULL DEFAULT now());
 ",
     );
@@ -195,7 +198,7 @@ END LOOP;
 stamp := nextval('idsvc.stamps');
 {writes}
 IF EXISTS (SELECT FROM unnest(write_members, write_tables) w(m, t) WHERE w.t = ANY (ARRAY[{catalog}]) AND w.m <> ALL (failed)) THEN
-  UPDATE idsvc.generation SET n = n + 1;
+  {COUNT_GENERATION};
 END IF;
 INSERT INTO idsvc.batches (id, failed) VALUES (batch, failed);
 RETURN failed;
