@@ -280,7 +280,8 @@ describe('several nodes', { timeout: 10 * 60_000 }, () => {
     await writeFile(owner, urls[0].replace('/idsvc?', '/fresh?'), { mode: 0o600 });
     await writeFile(store, urls[1].replace('/idsvc?', '/fresh?'), { mode: 0o600 });
     await shell(`psql --no-psqlrc -c 'CREATE DATABASE fresh OWNER idsvc_owner' postgres
-      psql --no-psqlrc -c 'CREATE SCHEMA idsvc AUTHORIZATION idsvc_owner; GRANT USAGE ON SCHEMA idsvc TO idsvc' fresh`);
+      psql --no-psqlrc -c 'CREATE SCHEMA idsvc AUTHORIZATION idsvc_owner; GRANT USAGE ON SCHEMA idsvc TO idsvc;
+        ALTER DEFAULT PRIVILEGES FOR ROLE idsvc_owner IN SCHEMA idsvc GRANT EXECUTE ON FUNCTIONS TO idsvc' fresh`);
     const fresh = { IDSVC_DATA_DIR: join(folder, 'fresh'), IDSVC_STORE_URL_FILE: store };
     const code = block('idsvc init\n').replaceAll(join(folder, 'etc/owner-url'), owner);
     await assert.rejects(shell('idsvc init && idsvc user list', { ...fresh, IDSVC_DATA_DIR: join(folder, 'early') }), /run idsvc migrate/);

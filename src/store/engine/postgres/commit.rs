@@ -178,7 +178,7 @@ async fn send(
     let id = random.bytes::<16>();
     let id = id.as_slice();
     let batch = Batch::new(members);
-    let range_stamps: Vec<_> = batch.range_stamps.iter().map(Vec::as_slice).collect();
+    let range_rows: Vec<_> = batch.range_rows.iter().map(Vec::as_slice).collect();
     let parameters: [(&(dyn ToSql + Sync), Type); 18] = [
         (&id, Type::BYTEA),
         (&generation, Type::INT8),
@@ -193,7 +193,7 @@ async fn send(
         (&batch.range_from, Type::BYTEA_ARRAY),
         (&batch.range_to, Type::BYTEA_ARRAY),
         (&batch.range_limits, Type::INT4_ARRAY),
-        (&range_stamps, Type::BYTEA_ARRAY),
+        (&range_rows, Type::BYTEA_ARRAY),
         (&batch.write_members, Type::INT2_ARRAY),
         (&batch.write_tables, Type::INT2_ARRAY),
         (&batch.write_keys, Type::BYTEA_ARRAY),
@@ -242,7 +242,7 @@ struct Batch<'a> {
     range_from: Vec<&'a [u8]>,
     range_to: Vec<Option<&'a [u8]>>,
     range_limits: Vec<i32>,
-    range_stamps: Vec<Vec<u8>>,
+    range_rows: Vec<Vec<u8>>,
     write_members: Vec<i16>,
     write_tables: Vec<i16>,
     write_keys: Vec<&'a [u8]>,
@@ -271,11 +271,11 @@ impl<'a> Batch<'a> {
                 batch.range_from.push(&read.range.from);
                 batch.range_to.push(read.range.to.as_deref());
                 // One more row than was visited shows whether a row was added at the end.
-                let rows = read.stamps.len() + usize::from(read.to_end);
+                let rows = read.visited.len() + usize::from(read.to_end);
                 batch.range_limits.push(i32::try_from(rows).unwrap_or(i32::MAX));
                 batch
-                    .range_stamps
-                    .push(read.stamps.iter().flat_map(|stamp| stamp.to_be_bytes()).collect());
+                    .range_rows
+                    .push(read.visited.iter().flat_map(as_compared).collect());
             }
             for (table, key, value) in commit.writes.rows() {
                 locks.lock(lock_of(table.index(), &[]), false);
@@ -305,6 +305,12 @@ impl Locks {
     fn lock(&mut self, hash: i64, is_exclusive: bool) {
         *self.0.entry(hash).or_default() |= is_exclusive;
     }
+}
+
+/// A visited row as `commit_v1` compares it. The stamp alone is not enough: all rows of a batch have the same one.
+fn as_compared((key, stamp): &(Vec<u8>, i64)) -> Vec<u8> {
+    let length = u32::try_from(key.len()).unwrap_or(u32::MAX);
+    [&stamp.to_be_bytes()[..], &length.to_be_bytes(), key].concat()
 }
 
 /// The lock of a row, of a group of rows, or, with an empty key, of a table. All releases must agree on it.

@@ -111,7 +111,7 @@ impl DatabaseLoad {
         copied.recv().unwrap_or(Err(StoreError::Closed))
     }
 
-    /// Keeps everything. Nodes that run read the catalogue again. Blocks.
+    /// Keeps everything. Nodes that run read the catalog again. Blocks.
     pub fn commit(self) -> Result<(), StoreError> {
         self.look.run(|client| async move {
             client

@@ -120,8 +120,8 @@ impl KnownRows {
 pub(super) struct ReadRange {
     pub(super) table: TableId,
     pub(super) range: KeyRange,
-    /// The stamps of the rows that were visited, in order.
-    pub(super) stamps: Vec<i64>,
+    /// The keys and stamps of the rows that were visited, in order.
+    pub(super) visited: Vec<(Vec<u8>, i64)>,
     /// Whether the visit went to the end of the range.
     pub(super) to_end: bool,
 }

@@ -1,7 +1,7 @@
 //! The tables and functions in the database.
 //!
 //! A table has a key, a value and the stamp of the commit that wrote the row last. All rows are read by `get_v1` and
-//! written by `commit_v1`. Nodes need no right but to execute these functions. A change of a function gets a new name,
+//! written by `commit_v1`. Nodes need no right but to execute these functions, and no other role has it. A change of a function gets a new name,
 //! so that nodes of two releases can run side by side.
 
 use std::fmt::Write;
@@ -61,7 +61,8 @@ CREATE TABLE IF NOT EXISTS idsvc.batches (id bytea PRIMARY KEY, failed int2[] NO
     let _ = writeln!(
         sql,
         "CREATE OR REPLACE FUNCTION idsvc.forget_batches_v1() RETURNS void LANGUAGE sql SET search_path = pg_catalog, pg_temp SECURITY DEFINER
-AS $$ DELETE FROM idsvc.batches WHERE at < now() - interval '10 minutes' $$;"
+AS $$ DELETE FROM idsvc.batches WHERE at < now() - interval '10 minutes' $$;
+REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA idsvc FROM PUBLIC;"
     );
     sql
 }
@@ -144,9 +145,9 @@ fn commit() -> String {
     let ranges = branches(|table| {
         format!(
             "IF range_to[i] IS NULL THEN
-  SELECT string_agg(int8send(q.s), '' ORDER BY q.k) INTO stamps FROM (SELECT r.k, r.s FROM idsvc.{name} r WHERE r.k >= range_from[i] ORDER BY r.k LIMIT range_limits[i]) q;
+  SELECT string_agg(int8send(q.s) || int4send(length(q.k)) || q.k, '' ORDER BY q.k) INTO visited FROM (SELECT r.k, r.s FROM idsvc.{name} r WHERE r.k >= range_from[i] ORDER BY r.k LIMIT range_limits[i]) q;
 ELSE
-  SELECT string_agg(int8send(q.s), '' ORDER BY q.k) INTO stamps FROM (SELECT r.k, r.s FROM idsvc.{name} r WHERE r.k >= range_from[i] AND r.k < range_to[i] ORDER BY r.k LIMIT range_limits[i]) q;
+  SELECT string_agg(int8send(q.s) || int4send(length(q.k)) || q.k, '' ORDER BY q.k) INTO visited FROM (SELECT r.k, r.s FROM idsvc.{name} r WHERE r.k >= range_from[i] AND r.k < range_to[i] ORDER BY r.k LIMIT range_limits[i]) q;
 END IF;",
             name = table.name()
         )
@@ -165,13 +166,13 @@ END IF;",
         "CREATE OR REPLACE FUNCTION idsvc.commit_v1(
   batch bytea, catalog_generation int8, lock_hashes int8[], lock_is_exclusive bool[],
   read_members int2[], read_tables int2[], read_keys bytea[], read_stamps int8[],
-  range_members int2[], range_tables int2[], range_from bytea[], range_to bytea[], range_limits int4[], range_stamps bytea[],
+  range_members int2[], range_tables int2[], range_from bytea[], range_to bytea[], range_limits int4[], range_rows bytea[],
   write_members int2[], write_tables int2[], write_keys bytea[], write_values bytea[])
 RETURNS int2[] LANGUAGE plpgsql VOLATILE {SETTINGS} AS $$
 DECLARE
   failed int2[] := '{{}}';
   stamp int8;
-  stamps bytea;
+  visited bytea;
   has_removals bool := array_position(write_values, NULL) IS NOT NULL;
 BEGIN
 IF current_setting('transaction_isolation') <> 'read committed' THEN
@@ -193,7 +194,7 @@ FOR i IN 1 .. cardinality(range_tables) LOOP
 CASE range_tables[i]
 {ranges}
 END CASE;
-IF coalesce(stamps, '') <> range_stamps[i] THEN failed := failed || range_members[i]; END IF;
+IF coalesce(visited, '') <> range_rows[i] THEN failed := failed || range_members[i]; END IF;
 END LOOP;
 stamp := nextval('idsvc.stamps');
 {writes}

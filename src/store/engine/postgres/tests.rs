@@ -5,10 +5,11 @@
 mod harness;
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
 use self::harness::{Cluster, Database};
+use crate::store::engine::Tx;
 use crate::store::engine::tests::RAW;
 use crate::store::table::Table;
 use crate::store::{Address, Options, Store, StoreError};
@@ -130,4 +131,27 @@ fn a_long_range_is_read_to_its_end_with_the_writes_of_the_transaction() {
     assert!(seen.is_sorted() && seen.len() == 3001);
     assert!(seen.contains(&"00069a".to_owned()) && !seen.contains(&key(70)));
     assert_eq!(store.stream(|snapshot| RAW.count(snapshot)).unwrap(), 3001);
+}
+
+/// All rows of a commit have the same stamp, so only the key tells that the first row is another one.
+#[test]
+fn a_row_that_takes_the_place_of_a_removed_one_is_noticed() {
+    let stores = on_one_database(2);
+    let fill = |tx: &mut dyn Tx| {
+        ["a", "b"]
+            .iter()
+            .try_for_each(|key| RAW.put(tx, *key, &String::new()))
+    };
+    stores[0].write_blocking("fill", fill).unwrap();
+    let other = stores[1].clone();
+    let was_removed = AtomicBool::new(false);
+    let first = stores[0].write_blocking("read first", move |tx| {
+        let first = RAW.scan(&*tx, .., 1)?.into_iter().next().map(|(key, _)| key);
+        if first.is_some() && !was_removed.swap(true, Ordering::Relaxed) {
+            other.write_blocking("remove", |tx| RAW.remove(tx, "a"))?;
+        }
+        RAW.put(tx, "z", &String::new())?;
+        Ok(first)
+    });
+    assert_eq!(first.unwrap().as_deref(), Some("b"));
 }

@@ -71,13 +71,13 @@ impl Snapshot for View<'_> {
             self.reads.borrow_mut().missed.ranges.insert(place, FIRST_ROWS);
             return Ok(());
         };
-        let mut stamps = Vec::new();
+        let mut visited = Vec::new();
         let mut has_ended = false;
         merge(
             self.writes.range(table, &range),
             |visit| {
                 for (key, row) in &known.rows {
-                    stamps.push(row.stamp);
+                    visited.push((key.clone(), row.stamp));
                     if visit(key, &row.value)?.is_break() {
                         has_ended = true;
                         break;
@@ -106,7 +106,7 @@ impl Snapshot for View<'_> {
         reads.ranges.push(ReadRange {
             table,
             range,
-            stamps,
+            visited,
             to_end: !has_ended,
         });
         Ok(())
