@@ -56,9 +56,9 @@
 //! 1. **A refusal is an answer, a failure is an error.** Flows return `Result<Answer<T>, Failure>`: the
 //!    protocol's no is a value and is committed, so revoking a family when a token is replayed needs no
 //!    special path. Only a [`store::StoreError`] rolls back.
-//! 2. **An answer with a token in it is sent after the commit that allows it.** A write is one closure, handed
-//!    to one writer thread, which runs everything that waits in one transaction and commits once. The
-//!    closure may run twice, so it reads neither clock nor entropy: both are drawn before it.
+//! 2. **An answer with a token in it is sent after the commit that allows it.** A write is one closure.
+//!    The store commits everything that waits together. The closure may run twice, so it reads neither clock nor
+//!    entropy: both are drawn before it.
 //! 3. **Nothing slow happens inside a transaction.** Passwords are hashed on threads of their own, tokens are
 //!    signed after the commit. Commands run on threads that may block, and what concerns all users goes in pages and
 //!    batches of a hundred. Removing a client or a provider removes its row. Grants record which client and which
@@ -177,10 +177,10 @@
 //!
 //! # Several nodes
 //!
-//! With `store.url`, nodes share one PostgreSQL database ([`store`], `engine/postgres`), and all else stays as it is. A
-//! write is the same closure, and no transaction is open while it runs: it runs over the rows that are known, at first
-//! none. The rows that it missed are fetched in one snapshot, together with what other requests wait for, and it runs
-//! again. When nothing is missing, one call of a function in the database locks the keys, compares the stamps of all
+//! With `store.url`, nodes share one PostgreSQL database ([`store`], `engine/postgres`). A write is the same closure. It
+//! runs in memory over the rows that are known, and no transaction of the database is open. At first no rows are known.
+//! The rows that it missed are fetched in one snapshot, together with what other requests wait for. Then it runs again.
+//! When nothing is missing, one call of a function in the database locks the keys, compares the stamps of all
 //! rows that were read, and writes. If another node has changed one of the rows, nothing is written, and the closure
 //! runs again over newer rows. The catalog of clients, providers and keys has a number in the database: a commit that
 //! ran with an older number is refused, and each node asks for the number twice a second.

@@ -32,11 +32,11 @@ pub(crate) struct Mailing {
 impl Mailing {
     /// One that sends to this address, with the files that the settings name.
     async fn to(url: &str) -> Self {
-        Self::by(Server::start().await, url)
+        Self::with_server(Server::start().await, url)
     }
 
-    /// The same of this service.
-    pub(crate) fn by(server: Server, url: &str) -> Self {
+    /// Sends the mails of this server.
+    pub(crate) fn with_server(server: Server, url: &str) -> Self {
         let folder = TempDir::new().unwrap();
         std::fs::write(folder.path().join("password"), "open sesame\n").unwrap();
         let settings = MailSettings {

@@ -77,7 +77,7 @@ async fn two_senders_deliver_each_mail_once() {
         ..Manner::default()
     });
     let [one, other] = two_nodes().await;
-    let nodes = [one, other].map(|server| Mailing::by(server, &catcher.url()));
+    let nodes = [one, other].map(|server| Mailing::with_server(server, &catcher.url()));
     let sent_to = |number: usize| format!("user-{number:02}@example.com");
     for number in 0..MAILS {
         nodes[number % 2].cause(&sent_to(number)).await;
