@@ -9,7 +9,7 @@ use idsvc::store::tables::{CLIENTS, CODES, CODES_BY_USER, CONSENTS, FAMILIES};
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::harness::{Browser, Server, scene, sweep_all, until};
+use crate::harness::{Browser, RelyingParty, Server, Tokens, scene, sweep_all, until};
 
 const APPLICATIONS: &str = "/account/applications";
 
@@ -40,14 +40,19 @@ fn rows(server: &Server) -> [u64; 4] {
     read.unwrap()
 }
 
+/// The browser of a new user who signed in, the tokens of the client, and a code that it has not redeemed.
+async fn sign_in(server: &Server, client: &RelyingParty) -> (Browser, Tokens, String) {
+    let browser = server.user("alice").await.browser();
+    let tokens = client.tokens(&browser).await;
+    let code = client.code(&browser).await;
+    (browser, tokens, code)
+}
+
 #[tokio::test]
 async fn a_later_client_of_the_same_identifier_inherits_nothing() {
     let server = Server::start().await;
     let first = server.client_with("acme", asking).await;
-    let alice = server.user("alice").await;
-    let browser = alice.browser();
-    let tokens = first.tokens(&browser).await;
-    let code = first.code(&browser).await;
+    let (browser, tokens, code) = sign_in(&server, &first).await;
     assert_eq!(applications(&browser).await, ["acme"]);
     client::remove(server.admin(), "acme".to_owned()).await.unwrap();
     assert_eq!(rows(&server)[..2], [1, 1], "the removal looks at no grant");
@@ -128,10 +133,7 @@ async fn requests_that_are_answered_during_the_removal_get_nothing() {
 async fn grants_of_an_older_release_last_as_long_as_their_client() {
     let server = Server::start().await;
     let first = server.client_with("acme", asking).await;
-    let alice = server.user("alice").await;
-    let browser = alice.browser();
-    let tokens = first.tokens(&browser).await;
-    let code = first.code(&browser).await;
+    let (browser, tokens, code) = sign_in(&server, &first).await;
     server
         .change_client(&first, |client| client.incarnation = Uuid::nil())
         .await;
