@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use tokio::sync::Mutex;
 
 use super::rows::Wanted;
-use super::{Reading, Shared};
+use super::{RepeatedRead, State};
 use crate::store::{CatalogReader, CatalogUpdate, StoreError};
 
 #[derive(Default)]
@@ -14,7 +14,7 @@ pub(super) struct CatalogState {
     reader: OnceLock<CatalogReader>,
     /// The generation in memory; 0 before the first.
     generation: AtomicI64,
-    one_at_a_time: Mutex<()>,
+    reload_lock: Mutex<()>,
 }
 
 impl CatalogState {
@@ -27,14 +27,14 @@ impl CatalogState {
     }
 }
 
-impl Shared {
+impl State {
     /// Reads the catalog if the one in memory is of another generation than the database.
     pub(super) async fn catch_up(&self, generation: i64) -> Result<(), StoreError> {
         if self.catalog.generation() == generation {
             self.note_current();
             return Ok(());
         }
-        let _guard = self.catalog.one_at_a_time.lock().await;
+        let _guard = self.catalog.reload_lock.lock().await;
         let known = self.catalog.generation();
         if known == generation {
             return Ok(());
@@ -52,13 +52,13 @@ impl Shared {
 
     /// Reads the catalog.
     pub(super) async fn reload_catalog(&self) -> Result<(), StoreError> {
-        let _guard = self.catalog.one_at_a_time.lock().await;
+        let _guard = self.catalog.reload_lock.lock().await;
         self.read_catalog().await
     }
 
     /// Reads the catalog, unless the one of this generation was replaced already.
     pub(super) async fn replace_catalog(&self, generation: i64) -> Result<(), StoreError> {
-        let _guard = self.catalog.one_at_a_time.lock().await;
+        let _guard = self.catalog.reload_lock.lock().await;
         if self.catalog.generation() != generation {
             return Ok(());
         }
@@ -66,11 +66,11 @@ impl Shared {
     }
 
     async fn read_catalog(&self) -> Result<(), StoreError> {
-        let mut reading = Reading::default();
+        let mut read = RepeatedRead::default();
         let mut generation = None;
         loop {
             let ran = match self.catalog.reader.get() {
-                Some(reader) => reading.run(&|snapshot| reader(snapshot)),
+                Some(reader) => read.run(&|snapshot| reader(snapshot)),
                 None => Ok(Ok(Box::new(|| Ok(())) as CatalogUpdate)),
             };
             match (ran, generation) {
@@ -86,7 +86,7 @@ impl Shared {
                 (Err(wanted), _) => {
                     let fetched = self.fetch_rows(wanted?).await?;
                     generation = Some(fetched.generation);
-                    reading.known = fetched.known;
+                    read.known = fetched.known;
                 }
             }
         }

@@ -13,9 +13,9 @@ use ring::digest;
 use tokio::sync::oneshot;
 use tokio_postgres::types::{ToSql, Type};
 
-use super::Shared;
+use super::State;
 use super::connection::Connection;
-use super::errors::Failure;
+use super::errors::CallError;
 use super::fetch::number;
 use super::queue::Batches;
 use super::rows::{KeyRange, Reads, Writes, group_of};
@@ -53,12 +53,12 @@ impl Commit {
     }
 
     /// Whether this transaction reads or writes a row that is in `written`.
-    fn meets(&self, written: &BTreeSet<(usize, Vec<u8>)>) -> bool {
+    fn conflicts_with(&self, written: &BTreeSet<(usize, Vec<u8>)>) -> bool {
         if written.is_empty() {
             return false;
         }
-        let meets_row = |table: usize, key: &[u8]| written.contains(&(table, key.to_vec()));
-        let meets_range = |table: TableId, range: &KeyRange| {
+        let row_conflicts = |table: usize, key: &[u8]| written.contains(&(table, key.to_vec()));
+        let range_conflicts = |table: TableId, range: &KeyRange| {
             let from = Bound::Included((table.index(), range.from.clone()));
             let to = match &range.to {
                 Some(to) => Bound::Excluded((table.index(), to.clone())),
@@ -68,13 +68,13 @@ impl Commit {
         };
         self.writes
             .rows()
-            .any(|(table, key, _)| meets_row(table.index(), key))
+            .any(|(table, key, _)| row_conflicts(table.index(), key))
             || self.reads.rows.keys().any(|place| written.contains(place))
             || self
                 .reads
                 .ranges
                 .iter()
-                .any(|read| meets_range(read.table, &read.range))
+                .any(|read| range_conflicts(read.table, &read.range))
     }
 }
 
@@ -82,16 +82,16 @@ impl Commit {
 pub(super) async fn run(
     mut connection: Connection,
     commits: Batches<Commit>,
-    shared: Arc<Shared>,
+    state: Arc<State>,
     random: Random,
 ) {
     while let Some(batch) = commits.next(BATCH_MAX).await {
-        serve(&mut connection, batch, &shared, &random).await;
+        serve(&mut connection, batch, &state, &random).await;
     }
 }
 
-async fn serve(connection: &mut Connection, batch: Vec<Commit>, shared: &Shared, random: &Random) {
-    let (mut members, mut later) = (Vec::new(), Vec::new());
+async fn serve(connection: &mut Connection, batch: Vec<Commit>, state: &State, random: &Random) {
+    let (mut members, mut conflicting) = (Vec::new(), Vec::new());
     let mut written = BTreeSet::new();
     let mut changes_catalog = false;
     let generation = batch
@@ -102,8 +102,8 @@ async fn serve(connection: &mut Connection, batch: Vec<Commit>, shared: &Shared,
     for commit in batch {
         if commit.generation != generation {
             let _ = commit.reply.send(Ok(Committed::CatalogChanged));
-        } else if changes_catalog || commit.meets(&written) {
-            later.push(commit);
+        } else if changes_catalog || commit.conflicts_with(&written) {
+            conflicting.push(commit);
         } else {
             changes_catalog = commit.writes_catalog();
             written.extend(
@@ -115,27 +115,27 @@ async fn serve(connection: &mut Connection, batch: Vec<Commit>, shared: &Shared,
             members.push(commit);
         }
     }
-    match send(connection, generation, &members, shared, random).await {
-        Err(Failure::Refused(error)) if members.len() > 1 => {
+    match send(connection, generation, &members, state, random).await {
+        Err(CallError::Refused(error)) if members.len() > 1 => {
             tracing::warn!(%error, "the database refused a batch: its transactions are committed one by one");
             for commit in members {
                 let alone = std::slice::from_ref(&commit);
-                let outcome = send(connection, generation, alone, shared, random).await;
-                reply(vec![commit], outcome, shared);
+                let outcome = send(connection, generation, alone, state, random).await;
+                reply(vec![commit], outcome, state);
             }
         }
-        outcome => reply(members, outcome, shared),
+        outcome => reply(members, outcome, state),
     }
     // These have run before the others were stored.
-    for commit in later {
+    for commit in conflicting {
         let _ = commit.reply.send(Ok(Committed::Conflict));
     }
 }
 
-fn reply(members: Vec<Commit>, outcome: Result<Option<Vec<i16>>, Failure>, shared: &Shared) {
+fn reply(members: Vec<Commit>, outcome: Result<Option<Vec<i16>>, CallError>, state: &State) {
     match outcome {
         Ok(Some(failed)) => {
-            shared.note_commit(members.len() - failed.len().min(members.len()));
+            state.note_commit(members.len() - failed.len().min(members.len()));
             for (index, commit) in members.into_iter().enumerate() {
                 let has_failed = failed.contains(&number(index));
                 let committed = if has_failed {
@@ -153,7 +153,7 @@ fn reply(members: Vec<Commit>, outcome: Result<Option<Vec<i16>>, Failure>, share
         }
         Err(failure) => {
             let error = failure.into_error();
-            shared.note_failure(&error);
+            state.note_failure(&error);
             for commit in members {
                 let _ = commit.reply.send(Err(error.clone()));
             }
@@ -169,9 +169,9 @@ async fn send(
     connection: &mut Connection,
     generation: i64,
     members: &[Commit],
-    shared: &Shared,
+    state: &State,
     random: &Random,
-) -> Result<Option<Vec<i16>>, Failure> {
+) -> Result<Option<Vec<i16>>, CallError> {
     if members.is_empty() {
         return Ok(Some(Vec::new()));
     }
@@ -199,22 +199,22 @@ async fn send(
         (&batch.write_keys, Type::BYTEA_ARRAY),
         (&batch.write_values, Type::BYTEA_ARRAY),
     ];
-    let deadline = Instant::now() + shared.timeout;
+    let deadline = Instant::now() + state.timeout;
     let mut is_unknown = false;
     let failure = loop {
         let failure = match connection.call(sql::COMMIT, &parameters, deadline).await {
             Ok(rows) => {
-                shared.note_answer();
+                state.note_answer();
                 return Ok(rows.first().and_then(|row| row.get(0)));
             }
             Err(failure) => failure,
         };
-        is_unknown |= matches!(failure, Failure::Disconnected(_));
+        is_unknown |= matches!(failure, CallError::Disconnected(_));
         let is_late = Instant::now() >= deadline;
         match &failure {
-            Failure::Conflict if !is_late => shared.note_rerun(),
-            Failure::Disconnected(error) | Failure::Unconnected(error) if !is_late => {
-                shared.note_failure(error);
+            CallError::Conflict if !is_late => state.note_rerun(),
+            CallError::Disconnected(error) | CallError::Unconnected(error) if !is_late => {
+                state.note_failure(error);
             }
             _ => break failure,
         }
@@ -225,7 +225,7 @@ async fn send(
     // A second attempt under another id could store it twice.
     let error = failure.into_error();
     tracing::error!(%error, "whether the last transactions were stored is not known");
-    Err(Failure::Disconnected(StoreError::Interrupted))
+    Err(CallError::Disconnected(StoreError::Interrupted))
 }
 
 /// The parameters of [`sql::COMMIT`].
@@ -255,7 +255,7 @@ impl<'a> Batch<'a> {
         let mut locks = Locks::default();
         for (index, commit) in members.iter().enumerate() {
             let member = number(index);
-            locks.lock(FENCE, commit.writes_catalog());
+            locks.lock(CATALOG_LOCK, commit.writes_catalog());
             for ((table, key), (_, stamp)) in &commit.reads.rows {
                 locks.lock(lock_of(*table, key), false);
                 batch.read_members.push(member);
@@ -295,7 +295,7 @@ impl<'a> Batch<'a> {
 }
 
 /// The lock of the catalog: shared by every transaction, exclusive for one that changes the catalog.
-pub(super) const FENCE: i64 = i64::MIN;
+pub(super) const CATALOG_LOCK: i64 = i64::MIN;
 
 /// Locks in the order in which they are taken, and whether each is exclusive.
 #[derive(Default)]

@@ -12,7 +12,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls, Row};
 
-use super::errors::{Failure, unreachable};
+use super::errors::{CallError, unreachable};
 use super::tls::Connector;
 use crate::random::Random;
 use crate::store::Address;
@@ -28,7 +28,7 @@ const LAST_PAUSE: Duration = Duration::from_secs(1);
 
 impl Address {
     /// The settings of connections.
-    pub(super) fn target(&self) -> Result<Target, OpenError> {
+    pub(super) fn connection_settings(&self) -> Result<ConnectionSettings, OpenError> {
         let invalid = |what: String| OpenError::Store(StoreError::Unreachable(what));
         let mut config: Config = self
             .reveal_url()
@@ -46,7 +46,7 @@ impl Address {
             SslMode::Disable => None,
             _ => Some(Connector::new(self).map_err(invalid)?),
         };
-        Ok(Target {
+        Ok(ConnectionSettings {
             config,
             tls,
             random: Random::system(),
@@ -56,16 +56,16 @@ impl Address {
 
 /// How to connect.
 #[derive(Clone)]
-pub(super) struct Target {
+pub(super) struct ConnectionSettings {
     pub(super) config: Config,
     /// `None` if TLS is off.
     pub(super) tls: Option<Connector>,
     pub(super) random: Random,
 }
 
-impl Target {
+impl ConnectionSettings {
     /// Connects once.
-    pub(super) async fn connect(&self) -> Result<Session, StoreError> {
+    pub(super) async fn connect(&self) -> Result<OpenConnection, StoreError> {
         let is_unreplicated = Arc::new(AtomicBool::new(false));
         let notices = Arc::clone(&is_unreplicated);
         let connecting = async {
@@ -83,7 +83,7 @@ impl Target {
             }
         };
         match timeout(CONNECT_TIMEOUT, connecting).await {
-            Ok(Ok(client)) => Ok(Session {
+            Ok(Ok(client)) => Ok(OpenConnection {
                 client,
                 is_unreplicated,
             }),
@@ -113,7 +113,7 @@ impl Target {
 }
 
 /// An open connection.
-pub(super) struct Session {
+pub(super) struct OpenConnection {
     pub(super) client: Client,
     /// Whether the server has committed without waiting for its standby.
     is_unreplicated: Arc<AtomicBool>,
@@ -140,8 +140,8 @@ pub(super) type Parameters<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];
 
 /// A connection, or the lack of one.
 pub(super) struct Connection {
-    target: Target,
-    session: Option<Session>,
+    settings: ConnectionSettings,
+    open: Option<OpenConnection>,
     /// What failed last. After it, a pause comes before the next attempt to connect.
     failure: Option<StoreError>,
     pause: Duration,
@@ -150,10 +150,10 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(target: Target) -> Self {
+    pub(super) fn new(settings: ConnectionSettings) -> Self {
         Self {
-            target,
-            session: None,
+            settings,
+            open: None,
             failure: None,
             pause: FIRST_PAUSE,
             names_isolation: false,
@@ -166,15 +166,15 @@ impl Connection {
         sql: &str,
         parameters: Parameters<'_>,
         deadline: Instant,
-    ) -> Result<Vec<Row>, Failure> {
+    ) -> Result<Vec<Row>, CallError> {
         loop {
             let names_isolation = self.names_isolation;
-            let session = self.session(deadline).await.map_err(Failure::Unconnected)?;
+            let open = self.open(deadline).await.map_err(CallError::Unconnected)?;
             let limit = deadline.saturating_duration_since(Instant::now());
-            let rows = query(&session.client, sql, parameters, names_isolation);
+            let rows = query(&open.client, sql, parameters, names_isolation);
             let failure = match timeout(limit, rows).await {
-                Ok(Ok(_)) if session.is_unreplicated.swap(false, Ordering::AcqRel) => {
-                    return Err(Failure::Disconnected(StoreError::Unreachable(
+                Ok(Ok(_)) if open.is_unreplicated.swap(false, Ordering::AcqRel) => {
+                    return Err(CallError::Disconnected(StoreError::Unreachable(
                         "the server did not wait for its synchronous standby".to_owned(),
                     )));
                 }
@@ -189,29 +189,29 @@ impl Connection {
                     self.names_isolation = true;
                     continue;
                 }
-                Ok(Err(error)) => Failure::of(&error),
-                Err(_) => Failure::Disconnected(self.target.silence()),
+                Ok(Err(error)) => CallError::of(&error),
+                Err(_) => CallError::Disconnected(self.settings.silence()),
             };
-            if let Failure::Disconnected(error) = &failure {
-                self.session = None;
+            if let CallError::Disconnected(error) = &failure {
+                self.open = None;
                 self.failure = Some(error.clone());
             }
             return Err(failure);
         }
     }
 
-    async fn session(&mut self, deadline: Instant) -> Result<&Session, StoreError> {
+    async fn open(&mut self, deadline: Instant) -> Result<&OpenConnection, StoreError> {
         if self
-            .session
+            .open
             .as_ref()
-            .is_some_and(|session| session.client.is_closed())
+            .is_some_and(|open| open.client.is_closed())
         {
-            self.session = None;
+            self.open = None;
         }
-        while self.session.is_none() {
+        while self.open.is_none() {
             if let Some(error) = &self.failure {
                 // Nodes that lost the same server do not come back at the same moment.
-                let [jitter] = self.target.random.bytes();
+                let [jitter] = self.settings.random.bytes();
                 let pause = self.pause.mul_f32(0.5 + f32::from(jitter) / 255.0);
                 self.pause = (self.pause * 2).min(LAST_PAUSE);
                 let rest = deadline.saturating_duration_since(Instant::now());
@@ -221,13 +221,13 @@ impl Connection {
                 }
             }
             let limit = deadline.saturating_duration_since(Instant::now());
-            match timeout(limit, self.target.connect()).await {
-                Ok(Ok(session)) => self.session = Some(session),
+            match timeout(limit, self.settings.connect()).await {
+                Ok(Ok(open)) => self.open = Some(open),
                 Ok(Err(error)) => self.failure = Some(error),
-                Err(_) => self.failure = Some(self.target.silence()),
+                Err(_) => self.failure = Some(self.settings.silence()),
             }
         }
-        self.session.as_ref().ok_or(StoreError::Closed)
+        self.open.as_ref().ok_or(StoreError::Closed)
     }
 }
 

@@ -9,7 +9,7 @@ use crate::store::StoreError;
 
 /// What to do after a call has failed.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum CallError {
     /// The database has rolled the call back, and it may succeed at once.
     Conflict,
     /// There is no connection, so the call was not sent.
@@ -20,7 +20,7 @@ pub(super) enum Failure {
     Refused(StoreError),
 }
 
-impl Failure {
+impl CallError {
     pub(super) fn of(error: &Error) -> Self {
         let Some(code) = error.code() else {
             return Self::Disconnected(unreachable(error));
@@ -36,7 +36,7 @@ impl Failure {
     }
 }
 
-impl Failure {
+impl CallError {
     /// The error of a call that is not sent again.
     pub(super) fn into_error(self) -> StoreError {
         match self {
@@ -48,7 +48,7 @@ impl Failure {
 
 /// The error of a statement that is not sent again.
 pub(super) fn failed(error: &Error) -> StoreError {
-    Failure::of(error).into_error()
+    CallError::of(error).into_error()
 }
 
 /// The error of a database that cannot be reached.

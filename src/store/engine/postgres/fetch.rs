@@ -8,9 +8,9 @@ use tokio::sync::oneshot;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use super::Shared;
+use super::State;
 use super::connection::Connection;
-use super::errors::Failure;
+use super::errors::CallError;
 use super::queue::Batches;
 use super::rows::{KeyRange, KnownRange, KnownRows, StoredRow, Wanted};
 use super::sql;
@@ -34,29 +34,29 @@ pub(super) struct Fetch {
 }
 
 /// Serves requests until the queue is closed.
-pub(super) async fn run(mut connection: Connection, requests: Batches<Fetch>, shared: Arc<Shared>) {
+pub(super) async fn run(mut connection: Connection, requests: Batches<Fetch>, state: Arc<State>) {
     while let Some(batch) = requests.next(BATCH_MAX).await {
-        serve(&mut connection, batch, &shared).await;
+        serve(&mut connection, batch, &state).await;
     }
 }
 
-async fn serve(connection: &mut Connection, batch: Vec<Fetch>, shared: &Shared) {
-    let call = Call::new(batch.iter().map(|fetch| &fetch.wanted));
+async fn serve(connection: &mut Connection, batch: Vec<Fetch>, state: &State) {
+    let fetch_batch = FetchBatch::new(batch.iter().map(|fetch| &fetch.wanted));
     let deadline = batch.iter().map(|fetch| fetch.deadline).max();
     let deadline = deadline.unwrap_or_else(Instant::now);
     let outcome = loop {
-        match call.send(connection, deadline).await {
+        match fetch_batch.send(connection, deadline).await {
             Ok(rows) => break Ok(rows),
-            Err(Failure::Refused(error)) => break Err(error),
+            Err(CallError::Refused(error)) => break Err(error),
             Err(failure) if Instant::now() >= deadline => break Err(failure.into_error()),
-            Err(Failure::Disconnected(error) | Failure::Unconnected(error)) => shared.note_failure(&error),
-            Err(Failure::Conflict) => {}
+            Err(CallError::Disconnected(error) | CallError::Unconnected(error)) => state.note_failure(&error),
+            Err(CallError::Conflict) => {}
         }
     };
     match outcome {
         Ok(rows) => {
-            shared.note_answer();
-            match call.split(&rows, batch.len()) {
+            state.note_answer();
+            match fetch_batch.split(&rows, batch.len()) {
                 Some(answers) => {
                     for (fetch, answer) in batch.into_iter().zip(answers) {
                         let _ = fetch.reply.send(Ok(answer));
@@ -66,7 +66,7 @@ async fn serve(connection: &mut Connection, batch: Vec<Fetch>, shared: &Shared) 
             }
         }
         Err(error) => {
-            shared.note_failure(&error);
+            state.note_failure(&error);
             fail(batch, &error);
         }
     }
@@ -79,42 +79,42 @@ fn fail(batch: Vec<Fetch>, error: &StoreError) {
 }
 
 /// One call for everything that a batch wants. What two requests want is asked for once.
-pub(super) struct Call {
+pub(super) struct FetchBatch {
     keys: BTreeMap<(usize, Vec<u8>), Vec<usize>>,
     ranges: BTreeMap<(usize, KeyRange), (usize, Vec<usize>)>,
 }
 
-impl Call {
+impl FetchBatch {
     pub(super) fn new<'a>(requests: impl Iterator<Item = &'a Wanted>) -> Self {
-        let mut call = Self {
+        let mut fetch_batch = Self {
             keys: BTreeMap::new(),
             ranges: BTreeMap::new(),
         };
         for (index, wanted) in requests.enumerate() {
             for place in &wanted.keys {
-                call.keys.entry(place.clone()).or_default().push(index);
+                fetch_batch.keys.entry(place.clone()).or_default().push(index);
             }
             for (place, limit) in &wanted.ranges {
-                let (longest, requests) = call.ranges.entry(place.clone()).or_default();
+                let (longest, requests) = fetch_batch.ranges.entry(place.clone()).or_default();
                 *longest = (*longest).max(*limit);
                 requests.push(index);
             }
         }
-        call
+        fetch_batch
     }
 
     pub(super) async fn send(
         &self,
         connection: &mut Connection,
         deadline: Instant,
-    ) -> Result<Vec<Row>, Failure> {
+    ) -> Result<Vec<Row>, CallError> {
         let parameters = self.parameters();
         connection.call(sql::GET, &parameters.typed(), deadline).await
     }
 
-    pub(super) fn parameters(&self) -> Parameters<'_> {
+    pub(super) fn parameters(&self) -> FetchParameters<'_> {
         let ranges = || self.ranges.keys();
-        Parameters {
+        FetchParameters {
             tables: self.keys.keys().map(|(table, _)| number(*table)).collect(),
             keys: self.keys.keys().map(|(_, key)| key.as_slice()).collect(),
             range_tables: ranges().map(|(table, _)| number(*table)).collect(),
@@ -129,7 +129,7 @@ impl Call {
     }
 
     /// The generation of the catalog, and the time of the database in microseconds since the epoch.
-    pub(super) fn state(rows: &[Row]) -> Option<(i64, i64)> {
+    pub(super) fn generation_and_clock(rows: &[Row]) -> Option<(i64, i64)> {
         let stamp_of = |number: i32| {
             let row = rows.iter().find(|row| row.get::<_, i32>(0) == number);
             row.map(|row| row.get::<_, i64>(3))
@@ -141,7 +141,7 @@ impl Call {
     pub(super) fn split(&self, rows: &[Row], requests: usize) -> Option<Vec<Fetched>> {
         let mut found = BTreeMap::new();
         let mut in_ranges: BTreeMap<usize, Vec<(Vec<u8>, StoredRow)>> = BTreeMap::new();
-        let (generation, _) = Self::state(rows)?;
+        let (generation, _) = Self::generation_and_clock(rows)?;
         for row in rows {
             let stamp: i64 = row.get(3);
             match (row.get::<_, i32>(0), row.get::<_, Option<&[u8]>>(1)) {
@@ -193,7 +193,7 @@ impl Call {
 }
 
 /// The parameters of [`sql::GET`].
-pub(super) struct Parameters<'a> {
+pub(super) struct FetchParameters<'a> {
     tables: Vec<i16>,
     keys: Vec<&'a [u8]>,
     range_tables: Vec<i16>,
@@ -202,7 +202,7 @@ pub(super) struct Parameters<'a> {
     range_limits: Vec<i32>,
 }
 
-impl Parameters<'_> {
+impl FetchParameters<'_> {
     pub(super) fn typed(&self) -> [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 6] {
         [
             (&self.tables, Type::INT2_ARRAY),

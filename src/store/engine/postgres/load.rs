@@ -8,10 +8,10 @@ use tokio_postgres::binary_copy::BinaryCopyInWriter;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error};
 
-use super::commit::FENCE;
+use super::commit::CATALOG_LOCK;
 use super::errors::failed;
 use super::setup::create_missing;
-use super::stream::Streamed;
+use super::stream::OpenTransaction;
 use super::{Postgres, sql};
 use crate::store::engine::{Snapshot, TableId, Tx, Visit};
 use crate::store::schema::{META, SCHEMA};
@@ -24,7 +24,7 @@ type Row = (Vec<u8>, Vec<u8>);
 
 /// An open transaction that fills an empty database. Dropping it rolls back.
 pub struct DatabaseLoad {
-    look: Streamed,
+    transaction: OpenTransaction,
     /// The stamp of all rows.
     stamp: i64,
     /// The table of the rows in `batch`.
@@ -41,13 +41,13 @@ impl DatabaseLoad {
     /// Connects, and creates the tables. Until the end of the load, commits of nodes wait. Blocks.
     pub(in crate::store) fn begin(address: &Address) -> Result<Self, OpenError> {
         let store = Postgres::connect(address, Options::default())?;
-        let (client, stamp) = store.wait_for(|shared| async move {
-            let client = shared.target.connect().await?.client;
+        let (client, stamp) = store.wait_for(|state| async move {
+            let client = state.settings.connect().await?.client;
             let begun = begin(&client).await;
             Ok((client, begun.map_err(|error| failed(&error))?))
         })?;
         Ok(Self {
-            look: Streamed {
+            transaction: OpenTransaction {
                 client: Arc::new(client),
                 handle: store.handle.clone(),
             },
@@ -94,8 +94,8 @@ impl DatabaseLoad {
         self.batch_bytes = 0;
         if !rows.is_empty() {
             let (sender, receiver) = mpsc::sync_channel(1);
-            let client = Arc::clone(&self.look.client);
-            self.look.handle.spawn(async move {
+            let client = Arc::clone(&self.transaction.client);
+            self.transaction.handle.spawn(async move {
                 let copied = copy(&client, table, stamp, &rows).await;
                 drop(sender.send(copied.map_err(|error| failed(&error))));
             });
@@ -113,7 +113,7 @@ impl DatabaseLoad {
 
     /// Keeps everything. Nodes that run read the catalog again. Blocks.
     pub fn commit(self) -> Result<(), StoreError> {
-        self.look.run(|client| async move {
+        self.transaction.run(|client| async move {
             client
                 .batch_execute(&format!("{}; COMMIT", sql::COUNT_GENERATION))
                 .await
@@ -125,7 +125,7 @@ impl DatabaseLoad {
 async fn begin(client: &Client) -> Result<Option<i64>, Error> {
     client.batch_execute("BEGIN").await?;
     create_missing(client).await?;
-    let fence: &(dyn ToSql + Sync) = &FENCE;
+    let fence: &(dyn ToSql + Sync) = &CATALOG_LOCK;
     client
         .query_typed("SELECT pg_advisory_xact_lock($1)", &[(fence, Type::INT8)])
         .await?;
@@ -159,7 +159,7 @@ async fn copy(client: &Client, table: TableId, stamp: i64, rows: &[Row]) -> Resu
 /// The state with the rows that were added. [`DatabaseLoad::finish_rows`] comes first.
 impl Snapshot for DatabaseLoad {
     fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        self.look.get(table, key)
+        self.transaction.get(table, key)
     }
 
     fn range(
@@ -169,7 +169,7 @@ impl Snapshot for DatabaseLoad {
         to: Bound<&[u8]>,
         visit: &mut Visit<'_>,
     ) -> Result<(), StoreError> {
-        self.look.range(table, from, to, visit)
+        self.transaction.range(table, from, to, visit)
     }
 }
 
@@ -180,7 +180,7 @@ impl Tx for DatabaseLoad {
             table.name()
         );
         let (key, value, stamp) = (key.to_vec(), value.to_vec(), self.stamp);
-        self.look.run(|client| async move {
+        self.transaction.run(|client| async move {
             let parameters: [(&(dyn ToSql + Sync), Type); 3] =
                 [(&key, Type::BYTEA), (&value, Type::BYTEA), (&stamp, Type::INT8)];
             client.execute_typed(&sql, &parameters).await.map(drop)
@@ -190,7 +190,7 @@ impl Tx for DatabaseLoad {
     fn remove(&mut self, table: TableId, key: &[u8]) -> Result<bool, StoreError> {
         let sql = format!("DELETE FROM idsvc.{} WHERE k = $1", table.name());
         let key = key.to_vec();
-        self.look.run(|client| async move {
+        self.transaction.run(|client| async move {
             let parameters: [(&(dyn ToSql + Sync), Type); 1] = [(&key, Type::BYTEA)];
             client
                 .execute_typed(&sql, &parameters)

@@ -38,7 +38,7 @@ use tokio::sync::oneshot;
 
 use self::catalog::CatalogState;
 use self::commit::{Commit, Committed};
-use self::connection::{Connection, Target};
+use self::connection::{Connection, ConnectionSettings};
 use self::fetch::{Fetch, Fetched};
 pub use self::load::DatabaseLoad;
 use self::queue::{Queue, queue};
@@ -72,15 +72,15 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(20);
 pub(in crate::store) struct Postgres {
     runtime: Mutex<Option<Runtime>>,
     handle: Handle,
-    shared: Arc<Shared>,
+    state: Arc<State>,
 }
 
 /// What the connections, the transactions and the handles of the store share.
-struct Shared {
+struct State {
     fetches: Queue<Fetch>,
     commits: Queue<Commit>,
     catalog: CatalogState,
-    target: Target,
+    settings: ConnectionSettings,
     opened: Instant,
     /// How long a fetch or a commit may take, sent again if its answer was lost.
     timeout: Duration,
@@ -113,7 +113,7 @@ impl Meters {
 impl Postgres {
     /// Connects. The database may have no tables yet.
     pub(in crate::store) fn connect(address: &Address, options: Options) -> Result<Self, OpenError> {
-        let target = address.target()?;
+        let settings = address.connection_settings()?;
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name(THREAD_NAME)
@@ -123,12 +123,12 @@ impl Postgres {
         let handle = runtime.handle().clone();
         let (fetches, wanted) = queue(options.queue_len);
         let (commits, committing) = queue(options.queue_len);
-        let random = target.random.clone();
-        let shared = Arc::new(Shared {
+        let random = settings.random.clone();
+        let state = Arc::new(State {
             fetches,
             commits,
             catalog: CatalogState::default(),
-            target,
+            settings,
             opened: Instant::now(),
             timeout: options.stall_timeout,
             current_at: AtomicU64::new(0),
@@ -140,34 +140,34 @@ impl Postgres {
         let store = Self {
             runtime: Mutex::new(Some(runtime)),
             handle,
-            shared,
+            state,
         };
         // The first connection shows what is wrong with the address, without a second attempt.
-        store.wait_for(|shared| async move { shared.target.connect().await.map(drop) })?;
-        let connection = || Connection::new(store.shared.target.clone());
+        store.wait_for(|state| async move { state.settings.connect().await.map(drop) })?;
+        let connection = || Connection::new(store.state.settings.clone());
         for _ in 0..FETCHING {
-            let task = fetch::run(connection(), wanted.clone(), Arc::clone(&store.shared));
+            let task = fetch::run(connection(), wanted.clone(), Arc::clone(&store.state));
             store.handle.spawn(task);
         }
         for _ in 0..COMMITTING {
-            let shared = Arc::clone(&store.shared);
-            let task = commit::run(connection(), committing.clone(), shared, random.clone());
+            let state = Arc::clone(&store.state);
+            let task = commit::run(connection(), committing.clone(), state, random.clone());
             store.handle.spawn(task);
         }
         store
             .handle
-            .spawn(poll::run(connection(), Arc::clone(&store.shared)));
+            .spawn(poll::run(connection(), Arc::clone(&store.state)));
         Ok(store)
     }
 
     /// Runs a future on the store's thread and waits for it. Any thread may call this.
-    fn wait_for<T, F>(&self, future: impl FnOnce(Arc<Shared>) -> F) -> Result<T, StoreError>
+    fn wait_for<T, F>(&self, future: impl FnOnce(Arc<State>) -> F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
         let (sender, receiver) = mpsc::sync_channel(1);
-        let future = future(Arc::clone(&self.shared));
+        let future = future(Arc::clone(&self.state));
         self.handle.spawn(async move { drop(sender.send(future.await)) });
         receiver.recv().unwrap_or(Err(StoreError::Closed))
     }
@@ -177,7 +177,7 @@ impl Postgres {
         &self,
         look: &impl Fn(&dyn Snapshot) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        self.shared.read(look).await
+        self.state.read(look).await
     }
 
     /// Like [`Self::read`], and blocks.
@@ -185,13 +185,13 @@ impl Postgres {
         &self,
         look: &impl Fn(&dyn Snapshot) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let mut reading = Reading::default();
+        let mut read = RepeatedRead::default();
         loop {
-            match reading.run(look) {
+            match read.run(look) {
                 Ok(result) => return result,
                 Err(wanted) => {
-                    let fetched = self.wait_for(|shared| async move { shared.fetch(wanted?).await })?;
-                    reading.known = fetched.known;
+                    let fetched = self.wait_for(|state| async move { state.fetch(wanted?).await })?;
+                    read.known = fetched.known;
                 }
             }
         }
@@ -199,14 +199,14 @@ impl Postgres {
 
     /// Runs a transaction. It runs to its end even if nobody waits for it.
     pub(in crate::store) fn submit(&self, job: Box<dyn Job>) -> Result<(), StoreError> {
-        if self.shared.is_closed.load(Ordering::Acquire) {
+        if self.state.is_closed.load(Ordering::Acquire) {
             return Err(StoreError::Closed);
         }
-        self.shared.running.fetch_add(1, Ordering::AcqRel);
-        let shared = Arc::clone(&self.shared);
+        self.state.running.fetch_add(1, Ordering::AcqRel);
+        let state = Arc::clone(&self.state);
         self.handle.spawn(async move {
-            let counted = CountedRun(&shared);
-            shared.run(job).await;
+            let counted = CountedRun(&state);
+            state.run(job).await;
             drop(counted);
         });
         Ok(())
@@ -214,18 +214,18 @@ impl Postgres {
 
     /// Reads the catalog into memory by `reader`, now and whenever it has changed.
     pub(in crate::store) fn follow_catalog(&self, reader: CatalogReader) -> Result<(), StoreError> {
-        self.shared.catalog.set_reader(reader);
-        self.wait_for(|shared| async move { shared.reload_catalog().await })
+        self.state.catalog.set_reader(reader);
+        self.wait_for(|state| async move { state.reload_catalog().await })
     }
 
     /// Reads the catalog again.
     pub(in crate::store) async fn reload_catalog(&self) -> Result<(), StoreError> {
-        self.shared.reload_catalog().await
+        self.state.reload_catalog().await
     }
 
     pub(in crate::store) fn stats(&self) -> Stats {
-        let meters = &self.shared.meters;
-        let queued = self.shared.fetches.depth() + self.shared.commits.depth();
+        let meters = &self.state.meters;
+        let queued = self.state.fetches.depth() + self.state.commits.depth();
         Stats {
             commits: meters.commits.load(Ordering::Relaxed),
             transactions: meters.transactions.load(Ordering::Relaxed),
@@ -238,7 +238,7 @@ impl Postgres {
 
     /// Why this node should get no requests, if it should not.
     pub(in crate::store) fn problem(&self) -> Option<String> {
-        let skew = Duration::from_secs(self.shared.clock_skew.load(Ordering::Relaxed));
+        let skew = Duration::from_secs(self.state.clock_skew.load(Ordering::Relaxed));
         if skew > LARGEST_SKEW {
             return Some(format!(
                 "the clock of this machine and the one of the database differ by {} s: set both by NTP",
@@ -246,21 +246,21 @@ impl Postgres {
             ));
         }
         // Anyone may read this. The log has the cause.
-        let answers = self.shared.meters.failure().is_none() && self.is_current();
+        let answers = self.state.meters.failure().is_none() && self.is_current();
         (!answers).then(|| "the database does not answer".to_owned())
     }
 
     /// Whether the catalog was known to be the newest in the last seconds.
     pub(in crate::store) fn is_current(&self) -> bool {
-        let current = Duration::from_millis(self.shared.current_at.load(Ordering::Relaxed));
-        self.shared.opened.elapsed().saturating_sub(current) < LONGEST_SILENCE
+        let current = Duration::from_millis(self.state.current_at.load(Ordering::Relaxed));
+        self.state.opened.elapsed().saturating_sub(current) < LONGEST_SILENCE
     }
 
     /// Refuses further transactions, waits for those that run, and closes the connections. Blocks.
     pub(in crate::store) fn close(&self) {
-        self.shared.is_closed.store(true, Ordering::Release);
+        self.state.is_closed.store(true, Ordering::Release);
         let begun = Instant::now();
-        while self.shared.running.load(Ordering::Acquire) > 0 && begun.elapsed() < CLOSE_TIMEOUT {
+        while self.state.running.load(Ordering::Acquire) > 0 && begun.elapsed() < CLOSE_TIMEOUT {
             std::thread::sleep(Duration::from_millis(1));
         }
         self.shut_down();
@@ -286,7 +286,7 @@ impl Drop for Postgres {
 }
 
 /// Counts a transaction while it runs.
-struct CountedRun<'a>(&'a Shared);
+struct CountedRun<'a>(&'a State);
 
 impl Drop for CountedRun<'_> {
     fn drop(&mut self) {
@@ -296,13 +296,13 @@ impl Drop for CountedRun<'_> {
 
 /// A look that is repeated until all its rows are known.
 #[derive(Default)]
-struct Reading {
+struct RepeatedRead {
     known: KnownRows,
     wanted: Wanted,
     rounds: u32,
 }
 
-impl Reading {
+impl RepeatedRead {
     /// The result of `look`, or the rows that have to be known first.
     fn run<T>(
         &mut self,
@@ -314,11 +314,11 @@ impl Reading {
         if !reads.has_missed() {
             return Ok(result);
         }
-        Err(self.ask_for(reads))
+        Err(self.add_missing(reads))
     }
 
     /// All rows that were read or missed so far. They are fetched together, so that they are of one snapshot.
-    fn ask_for(&mut self, reads: Reads) -> Result<Wanted, StoreError> {
+    fn add_missing(&mut self, reads: Reads) -> Result<Wanted, StoreError> {
         self.rounds += 1;
         if self.rounds > MAX_ROUNDS {
             return Err(StoreError::Unbounded);
@@ -331,13 +331,13 @@ impl Reading {
     }
 }
 
-impl Shared {
+impl State {
     async fn read<T>(&self, look: &impl Fn(&dyn Snapshot) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        let mut reading = Reading::default();
+        let mut read = RepeatedRead::default();
         loop {
-            match reading.run(look) {
+            match read.run(look) {
                 Ok(result) => return result,
-                Err(wanted) => reading.known = self.fetch(wanted?).await?.known,
+                Err(wanted) => read.known = self.fetch(wanted?).await?.known,
             }
         }
     }
@@ -373,20 +373,20 @@ impl Shared {
     /// Runs a transaction until it is committed, or fails.
     async fn run(&self, mut job: Box<dyn Job>) {
         let begun = Instant::now();
-        let mut reading = Reading::default();
+        let mut read = RepeatedRead::default();
         let mut conflicts = 0;
         let outcome = loop {
             let generation = self.catalog.generation();
-            let mut view = View::new(&reading.known);
+            let mut view = View::new(&read.known);
             let ran = catch_unwind(AssertUnwindSafe(|| job.run(&mut view)));
             let (reads, writes) = view.into_parts();
             if reads.has_missed() {
-                let wanted = match reading.ask_for(reads) {
+                let wanted = match read.add_missing(reads) {
                     Ok(wanted) => wanted,
                     Err(error) => break Err(error),
                 };
                 match self.fetch(wanted).await {
-                    Ok(fetched) => reading.known = fetched.known,
+                    Ok(fetched) => read.known = fetched.known,
                     Err(error) => break Err(error),
                 }
                 continue;
@@ -403,10 +403,10 @@ impl Shared {
                 Ok(Committed::Conflict) => {
                     self.pause_after(conflicts).await;
                     conflicts += 1;
-                    self.fetch(reading.wanted.clone()).await
+                    self.fetch(read.wanted.clone()).await
                 }
                 Ok(Committed::CatalogChanged) => match self.replace_catalog(generation).await {
-                    Ok(()) => self.fetch(reading.wanted.clone()).await,
+                    Ok(()) => self.fetch(read.wanted.clone()).await,
                     Err(error) => Err(error),
                 },
                 Err(error) => Err(error),
@@ -414,7 +414,7 @@ impl Shared {
             self.note_rerun();
             match retry {
                 Ok(_) if begun.elapsed() > ATTEMPTS_TIMEOUT => break Err(StoreError::Busy),
-                Ok(fetched) => reading.known = fetched.known,
+                Ok(fetched) => read.known = fetched.known,
                 Err(error) => break Err(error),
             }
         };
@@ -427,7 +427,7 @@ impl Shared {
     /// Waits after so many conflicts in a row, longer each time, so that transactions on one row do not meet again.
     async fn pause_after(&self, conflicts: u32) {
         let longest = LONGEST_PAUSE.min(FIRST_PAUSE * 2_u32.saturating_pow(conflicts));
-        let [share] = self.target.random.bytes();
+        let [share] = self.settings.random.bytes();
         tokio::time::sleep(longest.mul_f32(f32::from(share) / 255.0)).await;
     }
 

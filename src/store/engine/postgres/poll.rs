@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
-use super::Shared;
+use super::State;
 use super::connection::Connection;
-use super::errors::Failure;
-use super::fetch::Call;
+use super::errors::CallError;
+use super::fetch::FetchBatch;
 use super::sql;
 use crate::clock::Clock;
 use crate::store::StoreError;
@@ -19,11 +19,11 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 const POLLS_PER_CLEANUP: u32 = 120;
 
 /// Polls as long as the store is open.
-pub(super) async fn run(mut connection: Connection, shared: Arc<Shared>) {
+pub(super) async fn run(mut connection: Connection, state: Arc<State>) {
     for count in 0_u32.. {
-        match poll(&mut connection, &shared).await {
-            Ok(clock) => shared.note_clock(skew(clock)),
-            Err(error) => shared.note_failure(&error),
+        match poll(&mut connection, &state).await {
+            Ok(clock) => state.note_clock(skew(clock)),
+            Err(error) => state.note_failure(&error),
         }
         if count % POLLS_PER_CLEANUP == 0 {
             let deadline = Instant::now() + TIMEOUT;
@@ -35,13 +35,13 @@ pub(super) async fn run(mut connection: Connection, shared: Arc<Shared>) {
 }
 
 /// Returns the time of the database, in microseconds since the epoch.
-async fn poll(connection: &mut Connection, shared: &Shared) -> Result<i64, StoreError> {
-    let call = Call::new(std::iter::empty());
-    let rows = call.send(connection, Instant::now() + TIMEOUT).await;
-    let rows = rows.map_err(Failure::into_error)?;
-    let (generation, clock) = Call::state(&rows).ok_or(StoreError::NotSetUp)?;
-    shared.note_answer();
-    shared.catch_up(generation).await?;
+async fn poll(connection: &mut Connection, state: &State) -> Result<i64, StoreError> {
+    let batch = FetchBatch::new(std::iter::empty());
+    let rows = batch.send(connection, Instant::now() + TIMEOUT).await;
+    let rows = rows.map_err(CallError::into_error)?;
+    let (generation, clock) = FetchBatch::generation_and_clock(&rows).ok_or(StoreError::NotSetUp)?;
+    state.note_answer();
+    state.catch_up(generation).await?;
     Ok(clock)
 }
 

@@ -9,8 +9,8 @@ use crate::store::StoreError;
 impl Postgres {
     /// Creates the tables and functions that are missing, in one transaction. Returns whether there were any.
     pub(in crate::store) fn set_up(&self) -> Result<bool, StoreError> {
-        self.wait_for(|shared| async move {
-            let client = shared.target.connect().await?.client;
+        self.wait_for(|state| async move {
+            let client = state.settings.connect().await?.client;
             let created = async {
                 client.batch_execute("BEGIN").await?;
                 let is_changed = create_missing(&client).await?;

@@ -10,7 +10,7 @@ use tokio_postgres::{Client, Error, Row};
 
 use super::Postgres;
 use super::errors::{failed, unreachable};
-use super::fetch::Call;
+use super::fetch::FetchBatch;
 use super::rows::{KeyRange, Wanted};
 use super::sql;
 use crate::store::StoreError;
@@ -27,17 +27,17 @@ impl Postgres {
         &self,
         look: impl FnOnce(&dyn Snapshot) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let client = self.wait_for(|shared| async move {
-            let client = shared.target.connect().await?.client;
+        let client = self.wait_for(|state| async move {
+            let client = state.settings.connect().await?.client;
             // The snapshot begins with the first query.
             let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT";
             let begun = client.batch_execute(begin);
-            let begun = tokio::time::timeout(shared.timeout, begun).await;
-            let begun = begun.map_err(|_| shared.target.silence())?;
+            let begun = tokio::time::timeout(state.timeout, begun).await;
+            let begun = begun.map_err(|_| state.settings.silence())?;
             begun.map_err(|error| unreachable(&error))?;
             Ok(client)
         })?;
-        look(&Streamed {
+        look(&OpenTransaction {
             client: client.into(),
             handle: self.handle.clone(),
         })
@@ -45,12 +45,12 @@ impl Postgres {
 }
 
 /// A state, as a connection with an open transaction sees it.
-pub(super) struct Streamed {
+pub(super) struct OpenTransaction {
     pub(super) client: Arc<Client>,
     pub(super) handle: Handle,
 }
 
-impl Streamed {
+impl OpenTransaction {
     /// Runs statements on the store's thread and waits for them.
     pub(super) fn run<T, F>(&self, statements: impl FnOnce(Arc<Client>) -> F) -> Result<T, StoreError>
     where
@@ -71,8 +71,8 @@ impl Streamed {
         let (sender, receiver) = mpsc::sync_channel(1);
         let client = Arc::clone(&self.client);
         self.handle.spawn(async move {
-            let call = Call::new(std::iter::once(&wanted));
-            let parameters = call.parameters();
+            let batch = FetchBatch::new(std::iter::once(&wanted));
+            let parameters = batch.parameters();
             let parameters = parameters.typed();
             let rows = client.query_typed(sql::GET, &parameters);
             let outcome = match tokio::time::timeout(CALL_TIMEOUT, rows).await {
@@ -98,7 +98,7 @@ fn received(answer: &Receiver<Result<Vec<Row>, StoreError>>) -> Result<Vec<Row>,
     Ok(rows)
 }
 
-impl Snapshot for Streamed {
+impl Snapshot for OpenTransaction {
     fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         let mut wanted = Wanted::default();
         wanted.keys.insert((table.index(), key.to_vec()));
