@@ -201,11 +201,7 @@ impl Connection {
     }
 
     async fn open(&mut self, deadline: Instant) -> Result<&OpenConnection, StoreError> {
-        if self
-            .open
-            .as_ref()
-            .is_some_and(|open| open.client.is_closed())
-        {
+        if self.open.as_ref().is_some_and(|open| open.client.is_closed()) {
             self.open = None;
         }
         while self.open.is_none() {

@@ -8,7 +8,7 @@ use tokio_postgres::binary_copy::BinaryCopyInWriter;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error};
 
-use super::commit::CATALOG_LOCK;
+use super::commit_batch::CATALOG_LOCK;
 use super::errors::failed;
 use super::setup::create_missing;
 use super::stream::OpenTransaction;

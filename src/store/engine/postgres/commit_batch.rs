@@ -1,0 +1,104 @@
+//! The parameters of one call that commits several transactions, and the locks that it takes.
+
+use std::collections::BTreeMap;
+
+use ring::digest;
+
+use super::commit::Commit;
+use super::fetch::number;
+use super::rows::group_of;
+
+/// The parameters of [`super::sql::COMMIT`].
+#[derive(Default)]
+pub(super) struct CommitBatch<'a> {
+    pub(super) lock_hashes: Vec<i64>,
+    pub(super) lock_is_exclusive: Vec<bool>,
+    pub(super) read_members: Vec<i16>,
+    pub(super) read_tables: Vec<i16>,
+    pub(super) read_keys: Vec<&'a [u8]>,
+    pub(super) read_stamps: Vec<Option<i64>>,
+    pub(super) range_members: Vec<i16>,
+    pub(super) range_tables: Vec<i16>,
+    pub(super) range_from: Vec<&'a [u8]>,
+    pub(super) range_to: Vec<Option<&'a [u8]>>,
+    pub(super) range_limits: Vec<i32>,
+    pub(super) range_rows: Vec<Vec<u8>>,
+    pub(super) write_members: Vec<i16>,
+    pub(super) write_tables: Vec<i16>,
+    pub(super) write_keys: Vec<&'a [u8]>,
+    pub(super) write_values: Vec<Option<&'a [u8]>>,
+}
+
+impl<'a> CommitBatch<'a> {
+    pub(super) fn new(members: &'a [Commit]) -> Self {
+        let mut batch = Self::default();
+        let mut locks = Locks::default();
+        for (index, commit) in members.iter().enumerate() {
+            let member = number(index);
+            locks.lock(CATALOG_LOCK, commit.writes_catalog());
+            for ((table, key), (_, stamp)) in &commit.reads.rows {
+                locks.lock(lock_of(*table, key), false);
+                batch.read_members.push(member);
+                batch.read_tables.push(number(*table));
+                batch.read_keys.push(key);
+                batch.read_stamps.push(*stamp);
+            }
+            for read in &commit.reads.ranges {
+                let group = read.range.group(read.table).unwrap_or_default();
+                locks.lock(lock_of(read.table.index(), group), true);
+                batch.range_members.push(member);
+                batch.range_tables.push(number(read.table.index()));
+                batch.range_from.push(&read.range.from);
+                batch.range_to.push(read.range.to.as_deref());
+                // One more row than was visited shows whether a row was added at the end.
+                let rows = read.visited.len() + usize::from(read.to_end);
+                batch.range_limits.push(i32::try_from(rows).unwrap_or(i32::MAX));
+                batch
+                    .range_rows
+                    .push(read.visited.iter().flat_map(as_compared).collect());
+            }
+            for (table, key, value) in commit.writes.rows() {
+                locks.lock(lock_of(table.index(), &[]), false);
+                if let Some(group) = group_of(table, key) {
+                    locks.lock(lock_of(table.index(), group), false);
+                }
+                locks.lock(lock_of(table.index(), key), true);
+                batch.write_members.push(member);
+                batch.write_tables.push(number(table.index()));
+                batch.write_keys.push(key);
+                batch.write_values.push(value.map(Vec::as_slice));
+            }
+        }
+        (batch.lock_hashes, batch.lock_is_exclusive) = locks.0.into_iter().unzip();
+        batch
+    }
+}
+
+/// The lock of the catalog: shared by every transaction, exclusive for one that changes the catalog.
+pub(super) const CATALOG_LOCK: i64 = i64::MIN;
+
+/// Locks in the order in which they are taken, and whether each is exclusive.
+#[derive(Default)]
+struct Locks(BTreeMap<i64, bool>);
+
+impl Locks {
+    fn lock(&mut self, hash: i64, is_exclusive: bool) {
+        *self.0.entry(hash).or_default() |= is_exclusive;
+    }
+}
+
+/// A visited row as `commit_v1` compares it. The stamp alone is not enough: all rows of a batch have the same one.
+fn as_compared((key, stamp): &(Vec<u8>, i64)) -> Vec<u8> {
+    let length = u32::try_from(key.len()).unwrap_or(u32::MAX);
+    [&stamp.to_be_bytes()[..], &length.to_be_bytes(), key].concat()
+}
+
+/// The lock of a row, of a group of rows, or, with an empty key, of a table. All releases must agree on it.
+fn lock_of(table: usize, key: &[u8]) -> i64 {
+    let mut context = digest::Context::new(&digest::SHA256);
+    context.update(&number(table).to_be_bytes());
+    context.update(key);
+    let digest = context.finish();
+    let (first, _) = digest.as_ref().split_first_chunk().unwrap_or((&[0; 8], &[]));
+    i64::from_be_bytes(*first)
+}
