@@ -217,6 +217,37 @@ fn a_commit_whose_replication_was_cancelled_is_not_answered_before_it_is_replica
 }
 
 #[test]
+fn commits_that_wait_for_a_standby_leave_no_connections_behind() {
+    let servers = Cluster::with_standby();
+    let database = set_up(&servers.primary);
+    let store = try_connect(&database.tcp_url(), impatient()).unwrap();
+    increment(&store).unwrap();
+    let count = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'idsvc'";
+    let connections = || servers.primary.sql(count);
+    servers.standby.pause();
+    for _ in 0..6 {
+        increment(&store).unwrap_err();
+        // A store has five.
+        until(|| connections().parse::<u32>().unwrap() <= 5, connections);
+    }
+    servers.standby.resume();
+    until(|| increment(&store).is_ok(), || format!("{:?}", store.problem()));
+}
+
+#[test]
+fn a_first_host_that_never_answers_leaves_time_for_the_next_one() {
+    let cluster = Cluster::shared();
+    let database = set_up(cluster);
+    let proxy = FaultProxy::start(cluster.port());
+    proxy.set(Fault::DropAnswers);
+    let hosts = format!("{},127.0.0.1:{}", proxy.address(), cluster.port());
+    let store = connect(&database.url_at(&hosts));
+    increment(&store).unwrap();
+    until(|| store.problem().is_none(), || format!("{:?}", store.problem()));
+    assert_eq!(stored(&store), 1);
+}
+
+#[test]
 fn two_stores_share_a_pooler_of_transactions_also_if_the_database_is_serializable() {
     let cluster = Cluster::shared();
     let database = set_up(cluster);

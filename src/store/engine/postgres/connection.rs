@@ -2,10 +2,11 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_postgres::error::SqlState;
@@ -15,13 +16,17 @@ use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls, Row};
 use super::errors::{CallError, unreachable};
 use super::tls::Connector;
 use crate::random::Random;
-use crate::store::Address;
-use crate::store::{OpenError, StoreError};
+use crate::store::{Address, OpenError, StoreError};
 
-/// How long the making of a connection may take.
+/// How long the making of a connection may take, if there is one host.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long one of several hosts may take to accept a connection, before the next one is tried.
+/// The same for each of several hosts, unless the address has a `connect_timeout`.
 const HOST_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a request to cancel a call may take.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the server's machine may leave bytes unacknowledged, and how often an idle one is probed.
+const UNACKNOWLEDGED_TIMEOUT: Duration = Duration::from_secs(5);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 /// The pauses between two attempts to connect: they grow from the first to the last.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_secs(1);
@@ -35,8 +40,13 @@ impl Address {
             .parse()
             .map_err(|error| OpenError::Store(unreachable(&error)))?;
         config.application_name("idsvc");
-        if config.get_connect_timeout().is_none() {
-            config.connect_timeout(HOST_TIMEOUT);
+        if config.get_tcp_user_timeout().is_none() {
+            config.tcp_user_timeout(UNACKNOWLEDGED_TIMEOUT);
+        }
+        if config.get_keepalives_interval().is_none() {
+            config
+                .keepalives_idle(KEEPALIVE_INTERVAL)
+                .keepalives_interval(KEEPALIVE_INTERVAL);
         }
         if config.get_target_session_attrs() == TargetSessionAttrs::Any {
             // A standby would answer reads that are too old.
@@ -47,76 +57,159 @@ impl Address {
             _ => Some(Connector::new(self).map_err(invalid)?),
         };
         Ok(ConnectionSettings {
-            config,
+            hosts: split_by_host(&config).map_err(|what| invalid(what.to_owned()))?,
+            first_host: Arc::default(),
             tls,
             random: Random::system(),
         })
     }
 }
 
+/// The settings for each host alone.
+fn split_by_host(all: &Config) -> Result<Vec<Config>, &'static str> {
+    let (hosts, addresses, ports) = (all.get_hosts(), all.get_hostaddrs(), all.get_ports());
+    let count = hosts.len().max(addresses.len());
+    if ![0, count].contains(&hosts.len()) || ![0, count].contains(&addresses.len()) {
+        return Err("store.url does not have one hostaddr for each host");
+    }
+    if ![0, 1, count].contains(&ports.len()) {
+        return Err("store.url does not have one port for each host");
+    }
+    let for_host = |index: usize| {
+        let mut one = Config::new();
+        match hosts.get(index) {
+            Some(Host::Tcp(name)) => drop(one.host(name)),
+            Some(Host::Unix(folder)) => drop(one.host_path(folder)),
+            None => {}
+        }
+        addresses.get(index).map(|address| one.hostaddr(*address));
+        ports.get(index).or(ports.first()).map(|port| one.port(*port));
+        all.get_user().map(|user| one.user(user));
+        all.get_password().map(|password| one.password(password));
+        all.get_dbname().map(|name| one.dbname(name));
+        all.get_options().map(|options| one.options(options));
+        all.get_application_name().map(|name| one.application_name(name));
+        all.get_connect_timeout().map(|time| one.connect_timeout(*time));
+        all.get_tcp_user_timeout().map(|time| one.tcp_user_timeout(*time));
+        all.get_keepalives_interval()
+            .map(|time| one.keepalives_interval(time));
+        all.get_keepalives_retries()
+            .map(|retries| one.keepalives_retries(retries));
+        one.keepalives(all.get_keepalives())
+            .keepalives_idle(all.get_keepalives_idle())
+            .ssl_mode(all.get_ssl_mode())
+            .ssl_negotiation(all.get_ssl_negotiation())
+            .target_session_attrs(all.get_target_session_attrs())
+            .channel_binding(all.get_channel_binding());
+        one
+    };
+    Ok((0..count).map(for_host).collect())
+}
+
 /// How to connect.
 #[derive(Clone)]
 pub(super) struct ConnectionSettings {
-    pub(super) config: Config,
+    hosts: Vec<Config>,
+    /// The index of the host that is tried first: the one that worked last.
+    first_host: Arc<AtomicUsize>,
     /// `None` if TLS is off.
-    pub(super) tls: Option<Connector>,
+    tls: Option<Connector>,
     pub(super) random: Random,
 }
 
 impl ConnectionSettings {
-    /// Connects once.
+    /// Connects once, to the first host that lets it.
     pub(super) async fn connect(&self) -> Result<OpenConnection, StoreError> {
+        let mut last_error = self.silence();
+        for _ in &self.hosts {
+            let index = self.first_host.load(Ordering::Relaxed);
+            let Some(host) = self.hosts.get(index) else { break };
+            let host_timeout = match self.hosts.len() {
+                1 => CONNECT_TIMEOUT,
+                _ => HOST_TIMEOUT,
+            };
+            let host_timeout = *host.get_connect_timeout().unwrap_or(&host_timeout);
+            match timeout(host_timeout, self.connect_to(host)).await {
+                Ok(Ok(open)) => return Ok(open),
+                Ok(Err(error)) => last_error = unreachable(&error),
+                Err(_) => last_error = silence_of(host),
+            }
+            let next = (index + 1) % self.hosts.len();
+            // Another connection may have found out the same.
+            let _ = self
+                .first_host
+                .compare_exchange(index, next, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        Err(last_error)
+    }
+
+    async fn connect_to(&self, host: &Config) -> Result<OpenConnection, Error> {
         let is_unreplicated = Arc::new(AtomicBool::new(false));
         let notices = Arc::clone(&is_unreplicated);
-        let connecting = async {
-            match &self.tls {
-                Some(tls) if self.config.get_ssl_mode() != SslMode::Disable => {
-                    let (client, connection) = self.config.connect(tls.clone()).await?;
-                    tokio::spawn(drive(connection, notices));
-                    Ok(client)
-                }
-                _ => {
-                    let (client, connection) = self.config.connect(NoTls).await?;
-                    tokio::spawn(drive(connection, notices));
-                    Ok(client)
-                }
+        let (client, driver) = match &self.tls {
+            Some(tls) => {
+                let (client, connection) = host.connect(tls.clone()).await?;
+                (client, tokio::spawn(drive(connection, notices)))
+            }
+            None => {
+                let (client, connection) = host.connect(NoTls).await?;
+                (client, tokio::spawn(drive(connection, notices)))
             }
         };
-        match timeout(CONNECT_TIMEOUT, connecting).await {
-            Ok(Ok(client)) => Ok(OpenConnection {
-                client,
-                is_unreplicated,
-            }),
-            Ok(Err(error)) => Err(unreachable(&error)),
-            Err(_) => Err(self.silence()),
-        }
+        Ok(OpenConnection {
+            client,
+            driver: driver.abort_handle(),
+            is_unreplicated,
+        })
     }
 
     /// The error of a server that has not answered.
     pub(super) fn silence(&self) -> StoreError {
-        StoreError::Unreachable(format!("{} did not answer in time", self.names()))
+        let index = self.first_host.load(Ordering::Relaxed);
+        self.hosts.get(index).map_or(StoreError::Closed, silence_of)
     }
+}
 
-    /// The names of the hosts.
-    pub(super) fn names(&self) -> String {
-        let names: Vec<_> = self
-            .config
-            .get_hosts()
-            .iter()
-            .map(|host| match host {
-                Host::Tcp(name) => name.clone(),
-                Host::Unix(path) => path.display().to_string(),
-            })
-            .collect();
-        names.join(", ")
-    }
+/// The error of this host if it has not answered.
+fn silence_of(host: &Config) -> StoreError {
+    let name = match (host.get_hosts(), host.get_hostaddrs()) {
+        ([Host::Tcp(name), ..], _) => name.clone(),
+        ([Host::Unix(folder), ..], _) => folder.display().to_string(),
+        (_, [address, ..]) => address.to_string(),
+        _ => String::new(),
+    };
+    StoreError::Unreachable(format!("{name} did not answer in time"))
 }
 
 /// An open connection.
 pub(super) struct OpenConnection {
     pub(super) client: Client,
+    /// The task that reads from and writes to the socket.
+    driver: AbortHandle,
     /// Whether the server has committed without waiting for its standby.
     is_unreplicated: Arc<AtomicBool>,
+}
+
+impl OpenConnection {
+    /// Ends a call that has not been answered in time, here and on the server.
+    ///
+    /// A server does not notice that the socket is closed while a commit waits for a lock or for the standby. Without the
+    /// request to cancel it, each attempt would leave a connection there. A commit that no longer waits for the standby
+    /// is stored, but not answered.
+    fn cancel(self, settings: &ConnectionSettings) {
+        self.driver.abort();
+        let (call, tls) = (self.client.cancel_token(), settings.tls.clone());
+        tokio::spawn(async move {
+            let cancelled = async {
+                match tls {
+                    Some(tls) => call.cancel_query(tls).await,
+                    None => call.cancel_query(NoTls).await,
+                }
+            };
+            // The server may be gone.
+            drop(timeout(CANCEL_TIMEOUT, cancelled).await);
+        });
+    }
 }
 
 /// Serves a connection until it is closed.
@@ -190,7 +283,12 @@ impl Connection {
                     continue;
                 }
                 Ok(Err(error)) => CallError::of(&error),
-                Err(_) => CallError::Disconnected(self.settings.silence()),
+                Err(_) => {
+                    if let Some(open) = self.open.take() {
+                        open.cancel(&self.settings);
+                    }
+                    CallError::Disconnected(self.settings.silence())
+                }
             };
             if let CallError::Disconnected(error) = &failure {
                 self.open = None;

@@ -17,8 +17,9 @@ pub(super) const GET: &str = "SELECT n, k, v, s FROM idsvc.get_v1($1, $2, $3, $4
 pub(super) const COMMIT: &str =
     "SELECT idsvc.commit_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)";
 
-/// Forgets the results of old batches.
-pub(super) const FORGET_BATCHES: &str = "SELECT idsvc.forget_batches_v1()";
+/// Forgets the results of old batches. This does not wait for the standby.
+pub(super) const FORGET_BATCHES: &str =
+    "SELECT set_config('synchronous_commit', 'off', true), idsvc.forget_batches_v1()";
 
 /// `n` of the row of `get_v1` that has the generation of the catalog, in `s`.
 pub(super) const GENERATION_ROW: i32 = -1;

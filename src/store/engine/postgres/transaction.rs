@@ -90,12 +90,7 @@ impl State {
         receiver.await.unwrap_or(Err(StoreError::Closed))
     }
 
-    async fn commit(
-        &self,
-        generation: i64,
-        reads: Reads,
-        writes: Writes,
-    ) -> Result<Committed, StoreError> {
+    async fn commit(&self, generation: i64, reads: Reads, writes: Writes) -> Result<Committed, StoreError> {
         let (sender, receiver) = oneshot::channel();
         self.commits.put(Commit {
             generation,
