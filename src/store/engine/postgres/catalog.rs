@@ -2,6 +2,7 @@
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use tokio::sync::Mutex;
 
@@ -29,9 +30,10 @@ impl CatalogState {
 
 impl State {
     /// Reads the catalog if the one in memory is of another generation than the database.
-    pub(super) async fn catch_up(&self, generation: i64) -> Result<(), StoreError> {
+    /// The database had this generation when it was asked.
+    pub(super) async fn catch_up(&self, generation: i64, asked_at: Duration) -> Result<(), StoreError> {
         if self.catalog.generation() == generation {
-            self.note_current();
+            self.note_current(asked_at);
             return Ok(());
         }
         let _guard = self.catalog.reload_lock.lock().await;
@@ -67,25 +69,26 @@ impl State {
 
     async fn read_catalog(&self) -> Result<(), StoreError> {
         let mut read = RepeatedRead::default();
-        let mut generation = None;
+        let mut answered = None;
         loop {
             let ran = match self.catalog.reader.get() {
                 Some(reader) => read.run(&|snapshot| reader(snapshot)),
                 None => Ok(Ok(Box::new(|| Ok(())) as CatalogUpdate)),
             };
-            match (ran, generation) {
-                (Ok(update), Some(generation)) => {
+            match (ran, answered) {
+                (Ok(update), Some((generation, asked_at))) => {
                     update?()?;
                     self.catalog.generation.store(generation, Ordering::Release);
-                    self.note_current();
+                    self.note_current(asked_at);
                     return Ok(());
                 }
                 (Ok(_), None) => {
-                    generation = Some(self.fetch_rows(Wanted::default()).await?.generation);
+                    let fetched = self.fetch_rows(Wanted::default()).await?;
+                    answered = Some((fetched.generation, fetched.asked_at));
                 }
                 (Err(wanted), _) => {
                     let fetched = self.fetch_rows(wanted?).await?;
-                    generation = Some(fetched.generation);
+                    answered = Some((fetched.generation, fetched.asked_at));
                     read.known = fetched.known;
                 }
             }

@@ -17,6 +17,7 @@ use super::commit_batch::CommitBatch;
 use super::connection::Connection;
 use super::errors::CallError;
 use super::fetch::number;
+use super::meters::CallKind;
 use super::queue::Batches;
 use super::rows::{KeyRange, Reads, Writes};
 use super::sql;
@@ -153,7 +154,7 @@ fn reply(members: Vec<Commit>, outcome: Result<Option<Vec<i16>>, CallError>, sta
         }
         Err(failure) => {
             let error = failure.into_error();
-            state.note_failure(&error);
+            state.note_failure(CallKind::Commit, &error);
             for commit in members {
                 let _ = commit.reply.send(Err(error.clone()));
             }
@@ -204,7 +205,7 @@ async fn send(
     let failure = loop {
         let failure = match connection.call(sql::COMMIT, &parameters, deadline).await {
             Ok(rows) => {
-                state.note_answer();
+                state.note_answer(CallKind::Commit);
                 return Ok(rows.first().and_then(|row| row.get(0)));
             }
             Err(failure) => failure,
@@ -214,7 +215,7 @@ async fn send(
         match &failure {
             CallError::Conflict if !is_late => state.note_rerun(),
             CallError::Disconnected(error) | CallError::Unconnected(error) if !is_late => {
-                state.note_failure(error);
+                state.note_failure(CallKind::Commit, error);
             }
             _ => break failure,
         }

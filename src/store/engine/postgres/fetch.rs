@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 use tokio_postgres::Row;
@@ -11,9 +11,11 @@ use tokio_postgres::types::Type;
 use super::State;
 use super::connection::Connection;
 use super::errors::CallError;
+use super::meters::CallKind;
 use super::queue::Batches;
 use super::rows::{KeyRange, KnownRange, KnownRows, StoredRow, Wanted};
 use super::sql;
+use crate::clock::uptime;
 use crate::store::StoreError;
 
 /// The most requests that share a call.
@@ -24,6 +26,8 @@ const BATCH_MAX: usize = 128;
 pub(super) struct Fetched {
     pub(super) known: KnownRows,
     pub(super) generation: i64,
+    /// The [`uptime`] at which they were asked for.
+    pub(super) asked_at: Duration,
 }
 
 /// A request for rows.
@@ -41,40 +45,59 @@ pub(super) async fn run(mut connection: Connection, requests: Batches<Fetch>, st
 }
 
 async fn serve(connection: &mut Connection, batch: Vec<Fetch>, state: &State) {
-    let fetch_batch = FetchBatch::new(batch.iter().map(|fetch| &fetch.wanted));
-    let deadline = batch.iter().map(|fetch| fetch.deadline).max();
-    let deadline = deadline.unwrap_or_else(Instant::now);
-    let outcome = loop {
-        match fetch_batch.send(connection, deadline).await {
-            Ok(rows) => break Ok(rows),
-            Err(CallError::Refused(error)) => break Err(error),
-            Err(failure) if Instant::now() >= deadline => break Err(failure.into_error()),
-            Err(CallError::Disconnected(error) | CallError::Unconnected(error)) => state.note_failure(&error),
-            Err(CallError::Conflict) => {}
+    match send(connection, &batch, state).await {
+        Err(CallError::Refused(error)) if batch.len() > 1 => {
+            tracing::warn!(%error, "the database refused a batch: its rows are fetched one request after the other");
+            for fetch in batch {
+                let answers = send(connection, std::slice::from_ref(&fetch), state).await;
+                reply(vec![fetch], answers, state);
+            }
         }
-    };
-    match outcome {
-        Ok(rows) => {
-            state.note_answer();
-            match fetch_batch.split(&rows, batch.len()) {
-                Some(answers) => {
-                    for (fetch, answer) in batch.into_iter().zip(answers) {
-                        let _ = fetch.reply.send(Ok(answer));
-                    }
-                }
-                None => fail(batch, &StoreError::NotSetUp),
+        answers => reply(batch, answers, state),
+    }
+}
+
+fn reply(batch: Vec<Fetch>, answers: Result<Vec<Fetched>, CallError>, state: &State) {
+    match answers {
+        Ok(answers) => {
+            for (fetch, answer) in batch.into_iter().zip(answers) {
+                let _ = fetch.reply.send(Ok(answer));
             }
         }
         Err(error) => {
-            state.note_failure(&error);
-            fail(batch, &error);
+            let error = error.into_error();
+            state.note_failure(CallKind::Fetch, &error);
+            for fetch in batch {
+                let _ = fetch.reply.send(Err(error.clone()));
+            }
         }
     }
 }
 
-fn fail(batch: Vec<Fetch>, error: &StoreError) {
-    for fetch in batch {
-        let _ = fetch.reply.send(Err(error.clone()));
+/// Sends a batch until it is answered. Returns the answers in the order of the requests.
+async fn send(
+    connection: &mut Connection,
+    batch: &[Fetch],
+    state: &State,
+) -> Result<Vec<Fetched>, CallError> {
+    let fetch_batch = FetchBatch::new(batch.iter().map(|fetch| &fetch.wanted));
+    let deadline = batch.iter().map(|fetch| fetch.deadline).max();
+    let deadline = deadline.unwrap_or_else(Instant::now);
+    loop {
+        let asked_at = uptime();
+        match fetch_batch.send(connection, deadline).await {
+            Ok(rows) => {
+                state.note_answer(CallKind::Fetch);
+                let answers = fetch_batch.split(&rows, batch.len(), asked_at);
+                return answers.ok_or(CallError::Refused(StoreError::NotSetUp));
+            }
+            Err(CallError::Refused(error)) => return Err(CallError::Refused(error)),
+            Err(failure) if Instant::now() >= deadline => return Err(failure),
+            Err(CallError::Disconnected(error) | CallError::Unconnected(error)) => {
+                state.note_failure(CallKind::Fetch, &error);
+            }
+            Err(CallError::Conflict) => {}
+        }
     }
 }
 
@@ -138,7 +161,7 @@ impl FetchBatch {
     }
 
     /// The answers to the requests, in their order. `None` if the database has no generation.
-    pub(super) fn split(&self, rows: &[Row], requests: usize) -> Option<Vec<Fetched>> {
+    fn split(&self, rows: &[Row], requests: usize, asked_at: Duration) -> Option<Vec<Fetched>> {
         let mut found = BTreeMap::new();
         let mut in_ranges: BTreeMap<usize, Vec<(Vec<u8>, StoredRow)>> = BTreeMap::new();
         let (generation, _) = Self::generation_and_clock(rows)?;
@@ -161,6 +184,7 @@ impl FetchBatch {
             .map(|_| Fetched {
                 known: KnownRows::default(),
                 generation,
+                asked_at,
             })
             .collect();
         for (index, ((table, key), askers)) in self.keys.iter().enumerate() {

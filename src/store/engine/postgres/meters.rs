@@ -1,10 +1,10 @@
 //! What the engine knows about itself and its server: counters, failures, and how new its catalog is.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::{Postgres, State};
+use crate::clock::uptime;
 use crate::store::{Stats, StoreError};
 
 /// How long the database may be silent before its catalog may have changed.
@@ -13,6 +13,13 @@ const LONGEST_SILENCE: Duration = Duration::from_secs(3);
 const REPORTED_SKEW: Duration = Duration::from_secs(5);
 const LARGEST_SKEW: Duration = Duration::from_mins(1);
 
+/// The two kinds of calls. While a standby is away, fetches succeed and commits do not.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum CallKind {
+    Fetch,
+    Commit,
+}
+
 #[derive(Default)]
 pub(super) struct Meters {
     commits: AtomicU64,
@@ -20,13 +27,22 @@ pub(super) struct Meters {
     reruns: AtomicU64,
     failures: AtomicU64,
     largest_batch: AtomicU64,
-    /// The last failure, until the database answers again.
-    failure: Mutex<Option<StoreError>>,
+    /// Whether the last fetch failed, and the last commit.
+    fetches_fail: AtomicBool,
+    commits_fail: AtomicBool,
+    /// The latest time at which the catalog was asked for and found to be the newest, in milliseconds of [`uptime`].
+    current_at: AtomicU64,
+    /// By how many seconds the clock of this machine differs from the one of the database.
+    clock_skew: AtomicU64,
 }
 
 impl Meters {
-    fn failure(&self) -> MutexGuard<'_, Option<StoreError>> {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Whether the last call of this kind failed.
+    pub(super) fn fails(&self, kind: CallKind) -> &AtomicBool {
+        match kind {
+            CallKind::Fetch => &self.fetches_fail,
+            CallKind::Commit => &self.commits_fail,
+        }
     }
 }
 
@@ -46,7 +62,7 @@ impl Postgres {
 
     /// Why this node should get no requests, if it should not.
     pub(in crate::store) fn problem(&self) -> Option<String> {
-        let skew = Duration::from_secs(self.state.clock_skew.load(Ordering::Relaxed));
+        let skew = Duration::from_secs(self.state.meters.clock_skew.load(Ordering::Relaxed));
         if skew > LARGEST_SKEW {
             return Some(format!(
                 "the clock of this machine and the one of the database differ by {} s: set both by NTP",
@@ -54,31 +70,35 @@ impl Postgres {
             ));
         }
         // Anyone may read this. The log has the cause.
-        let answers = self.state.meters.failure().is_none() && self.is_current();
+        let meters = &self.state.meters;
+        let fails =
+            [CallKind::Fetch, CallKind::Commit].map(|kind| meters.fails(kind).load(Ordering::Relaxed));
+        let answers = !fails.contains(&true) && self.is_current();
         (!answers).then(|| "the database does not answer".to_owned())
     }
 
-    /// Whether the catalog was known to be the newest in the last seconds.
+    /// Whether the catalog in memory was the newest within the last seconds.
     pub(in crate::store) fn is_current(&self) -> bool {
-        let current = Duration::from_millis(self.state.current_at.load(Ordering::Relaxed));
-        self.state.opened.elapsed().saturating_sub(current) < LONGEST_SILENCE
+        let current_at = Duration::from_millis(self.state.meters.current_at.load(Ordering::Relaxed));
+        uptime().saturating_sub(current_at) < LONGEST_SILENCE
     }
 }
 
 impl State {
-    pub(super) fn note_current(&self) {
-        let now = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.current_at.store(now, Ordering::Relaxed);
+    /// Notes that the catalog in memory was the newest when the database was asked, at this [`uptime`].
+    pub(super) fn note_current(&self, asked_at: Duration) {
+        let asked_at = u64::try_from(asked_at.as_millis()).unwrap_or(u64::MAX);
+        self.meters.current_at.fetch_max(asked_at, Ordering::Relaxed);
     }
 
-    pub(super) fn note_answer(&self) {
-        if self.meters.failure().take().is_some() {
-            tracing::warn!("the database answers again");
+    pub(super) fn note_answer(&self, kind: CallKind) {
+        if self.meters.fails(kind).swap(false, Ordering::Relaxed) {
+            tracing::warn!(calls = ?kind, "the database answers again");
         }
     }
 
     pub(super) fn note_clock(&self, skew: Duration) {
-        let before = self.clock_skew.swap(skew.as_secs(), Ordering::Relaxed);
+        let before = self.meters.clock_skew.swap(skew.as_secs(), Ordering::Relaxed);
         if before <= REPORTED_SKEW.as_secs() && skew > REPORTED_SKEW {
             tracing::warn!(
                 seconds = skew.as_secs(),
@@ -87,10 +107,10 @@ impl State {
         }
     }
 
-    pub(super) fn note_failure(&self, error: &StoreError) {
+    pub(super) fn note_failure(&self, kind: CallKind, error: &StoreError) {
         self.meters.failures.fetch_add(1, Ordering::Relaxed);
-        if error.is_outage() && self.meters.failure().replace(error.clone()).is_none() {
-            tracing::error!(%error, "the database cannot be used");
+        if error.is_outage() && !self.meters.fails(kind).swap(true, Ordering::Relaxed) {
+            tracing::error!(calls = ?kind, %error, "the database cannot be used");
         }
     }
 

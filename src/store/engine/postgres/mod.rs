@@ -47,6 +47,7 @@ use self::queue::{Queue, queue};
 use self::transaction::RepeatedRead;
 use super::Snapshot;
 use super::writer::Job;
+use crate::clock::uptime;
 use crate::store::{Address, CatalogReader, OpenError, Options, StoreError};
 
 const THREAD_NAME: &str = "store";
@@ -69,13 +70,8 @@ struct State {
     commits: Queue<Commit>,
     catalog: CatalogState,
     settings: ConnectionSettings,
-    opened: Instant,
     /// How long a fetch or a commit may take, sent again if its answer was lost.
     timeout: Duration,
-    /// When the catalog was known to be the newest, in milliseconds after `opened`.
-    current_at: AtomicU64,
-    /// By how many seconds the clock of this machine differs from the one of the database.
-    clock_skew: AtomicU64,
     is_closed: AtomicBool,
     running: AtomicU64,
     meters: Meters,
@@ -100,10 +96,7 @@ impl Postgres {
             commits,
             catalog: CatalogState::default(),
             settings,
-            opened: Instant::now(),
             timeout: options.stall_timeout,
-            current_at: AtomicU64::new(0),
-            clock_skew: AtomicU64::new(0),
             is_closed: AtomicBool::new(false),
             running: AtomicU64::new(0),
             meters: Meters::default(),
@@ -113,6 +106,7 @@ impl Postgres {
             handle,
             state,
         };
+        store.state.note_current(uptime());
         // The first connection shows what is wrong with the address, without a second attempt.
         store.wait_for(|state| async move { state.settings.connect().await.map(drop) })?;
         let connection = || Connection::new(store.state.settings.clone());

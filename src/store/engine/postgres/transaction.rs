@@ -76,7 +76,7 @@ impl State {
     /// Fetches rows. If the catalog has changed, it is read first.
     pub(super) async fn fetch(&self, wanted: Wanted) -> Result<Fetched, StoreError> {
         let fetched = self.fetch_rows(wanted).await?;
-        self.catch_up(fetched.generation).await?;
+        self.catch_up(fetched.generation, fetched.asked_at).await?;
         Ok(fetched)
     }
 
@@ -99,6 +99,13 @@ impl State {
             reply: sender,
         })?;
         receiver.await.unwrap_or(Err(StoreError::Closed))
+    }
+
+    /// Commits a transaction that reads and writes nothing, to see whether commits succeed.
+    pub(super) async fn commit_nothing(&self) {
+        let generation = self.catalog.generation();
+        // The connection notes the outcome.
+        drop(self.commit(generation, Reads::default(), Writes::default()).await);
     }
 
     /// Runs a transaction until it is committed, or fails.
