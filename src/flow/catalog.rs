@@ -110,10 +110,8 @@ impl Catalog {
             let rows = Rows::read(snapshot)?;
             let (place, sealer) = (Arc::clone(&place), Arc::clone(&sealer));
             Ok(Box::new(move || {
-                let read = Self::new(rows, &sealer, 0).map_err(|error| StoreError::Corrupt {
-                    table: SIGNING_KEYS.id().name(),
-                    what: error.to_string(),
-                })?;
+                let read = Self::new(rows, &sealer, 0);
+                let read = read.map_err(|error| StoreError::Damaged(error.to_string()))?;
                 place.store(Arc::new(read));
                 Ok(())
             }))

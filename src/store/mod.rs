@@ -43,11 +43,11 @@ pub struct Options {
     pub cache_bytes: usize,
     /// How many writes may wait before [`StoreError::Busy`].
     pub queue_len: usize,
-    /// How many writes may share one commit.
+    /// How many writes may share one commit; on a server at most 128.
     pub batch_max: usize,
     /// How long to wait before a failed disk is tried again.
     pub retry_pause: Duration,
-    /// How long a transaction may take before the disk counts as hanging.
+    /// How long a transaction may take before the disk counts as hanging, and how long one on a server may take.
     pub stall_timeout: Duration,
 }
 

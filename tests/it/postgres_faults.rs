@@ -217,7 +217,7 @@ fn a_commit_whose_replication_was_cancelled_is_not_answered_before_it_is_replica
 }
 
 #[test]
-fn commits_that_wait_for_a_standby_leave_no_connections_behind() {
+fn commits_that_wait_for_a_standby_leave_no_connections_and_are_a_problem_until_it_is_back() {
     let servers = Cluster::with_standby();
     let database = set_up(&servers.primary);
     let store = try_connect(&database.tcp_url(), impatient()).unwrap();
@@ -230,7 +230,13 @@ fn commits_that_wait_for_a_standby_leave_no_connections_behind() {
         // A store has five.
         until(|| connections().parse::<u32>().unwrap() <= 5, connections);
     }
+    // Several polls succeed.
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(1500) {
+        assert!(store.problem().is_some());
+    }
     servers.standby.resume();
+    until(|| store.problem().is_none(), || "still a problem".to_owned());
     until(|| increment(&store).is_ok(), || format!("{:?}", store.problem()));
 }
 
@@ -300,6 +306,24 @@ fn a_server_that_hangs_is_a_problem_within_seconds() {
     cluster.resume();
     until(|| store.problem().is_none(), || format!("{:?}", store.problem()));
     increment(&store).unwrap();
+}
+
+#[test]
+fn slow_answers_are_as_old_as_their_questions_and_fail_a_write_in_time() {
+    let database = set_up(Cluster::shared());
+    let proxy = FaultProxy::start(Cluster::shared().port());
+    let store = try_connect(&database.url_at(&proxy.address()), impatient()).unwrap();
+    increment(&store).unwrap();
+    // Polls are answered after two seconds, and begin half a second later.
+    proxy.set(Fault::Delay(Duration::from_secs(1)));
+    until(|| !store.is_current(), || "always current".to_owned());
+    // A write needs two calls.
+    proxy.set(Fault::Delay(Duration::from_millis(600)));
+    let error = increment(&store).unwrap_err();
+    assert!(error.is_outage(), "{error}");
+    proxy.set(Fault::None);
+    until(|| store.problem().is_none(), || format!("{:?}", store.problem()));
+    assert!((1..=2).contains(&stored(&store)));
 }
 
 /// Follows the catalog. Returns the number of clients in memory.

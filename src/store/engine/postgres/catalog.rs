@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
 
@@ -31,7 +31,12 @@ impl CatalogState {
 impl State {
     /// Reads the catalog if the one in memory is of another generation than the database.
     /// The database had this generation when it was asked.
-    pub(super) async fn catch_up(&self, generation: i64, asked_at: Duration) -> Result<(), StoreError> {
+    pub(super) async fn catch_up(
+        &self,
+        generation: i64,
+        asked_at: Duration,
+        deadline: Instant,
+    ) -> Result<(), StoreError> {
         if self.catalog.generation() == generation {
             self.note_current(asked_at);
             return Ok(());
@@ -43,31 +48,32 @@ impl State {
         }
         if known > generation {
             // An answer that was under way while the catalog was read is older, and harmless.
-            let newest = self.fetch_rows(Wanted::default()).await?.generation;
+            let newest = self.fetch_rows(Wanted::default(), deadline).await?.generation;
             if newest >= known {
                 return Ok(());
             }
             tracing::error!(known, newest, "the database has gone back to an earlier state");
         }
-        self.read_catalog().await
+        self.read_catalog(deadline).await
     }
 
     /// Reads the catalog.
     pub(super) async fn reload_catalog(&self) -> Result<(), StoreError> {
+        let deadline = self.deadline();
         let _guard = self.catalog.reload_lock.lock().await;
-        self.read_catalog().await
+        self.read_catalog(deadline).await
     }
 
     /// Reads the catalog, unless the one of this generation was replaced already.
-    pub(super) async fn replace_catalog(&self, generation: i64) -> Result<(), StoreError> {
+    pub(super) async fn replace_catalog(&self, generation: i64, deadline: Instant) -> Result<(), StoreError> {
         let _guard = self.catalog.reload_lock.lock().await;
         if self.catalog.generation() != generation {
             return Ok(());
         }
-        self.read_catalog().await
+        self.read_catalog(deadline).await
     }
 
-    async fn read_catalog(&self) -> Result<(), StoreError> {
+    async fn read_catalog(&self, deadline: Instant) -> Result<(), StoreError> {
         let mut read = RepeatedRead::default();
         let mut answered = None;
         loop {
@@ -83,11 +89,11 @@ impl State {
                     return Ok(());
                 }
                 (Ok(_), None) => {
-                    let fetched = self.fetch_rows(Wanted::default()).await?;
+                    let fetched = self.fetch_rows(Wanted::default(), deadline).await?;
                     answered = Some((fetched.generation, fetched.asked_at));
                 }
                 (Err(wanted), _) => {
-                    let fetched = self.fetch_rows(wanted?).await?;
+                    let fetched = self.fetch_rows(wanted?, deadline).await?;
                     answered = Some((fetched.generation, fetched.asked_at));
                     read.known = fetched.known;
                 }

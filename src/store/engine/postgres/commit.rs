@@ -25,8 +25,8 @@ use crate::random::Random;
 use crate::store::StoreError;
 use crate::store::engine::TableId;
 
-/// The most transactions that share a call.
-const BATCH_MAX: usize = 128;
+/// The most transactions that share a call. Each takes several of the server's locks.
+pub(super) const BATCH_LIMIT: usize = 128;
 
 /// How the database took a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +46,7 @@ pub(super) struct Commit {
     pub(super) reads: Reads,
     pub(super) writes: Writes,
     pub(super) reply: oneshot::Sender<Result<Committed, StoreError>>,
+    pub(super) deadline: Instant,
 }
 
 impl Commit {
@@ -86,12 +87,13 @@ pub(super) async fn run(
     state: Arc<State>,
     random: Random,
 ) {
-    while let Some(batch) = commits.next(BATCH_MAX).await {
+    while let Some(batch) = commits.next(state.batch_max).await {
         serve(&mut connection, batch, &state, &random).await;
     }
 }
 
-async fn serve(connection: &mut Connection, batch: Vec<Commit>, state: &State, random: &Random) {
+async fn serve(connection: &mut Connection, mut batch: Vec<Commit>, state: &State, random: &Random) {
+    batch.retain(|commit| !commit.reply.is_closed());
     let (mut members, mut conflicting) = (Vec::new(), Vec::new());
     let mut written = BTreeSet::new();
     let mut changes_catalog = false;
@@ -136,10 +138,11 @@ async fn serve(connection: &mut Connection, batch: Vec<Commit>, state: &State, r
 fn reply(members: Vec<Commit>, outcome: Result<Option<Vec<i16>>, CallError>, state: &State) {
     match outcome {
         Ok(Some(failed)) => {
+            // A transaction of which several rows have changed is in the list for each.
+            let failed: BTreeSet<i16> = failed.into_iter().collect();
             state.note_commit(members.len() - failed.len().min(members.len()));
             for (index, commit) in members.into_iter().enumerate() {
-                let has_failed = failed.contains(&number(index));
-                let committed = if has_failed {
+                let committed = if failed.contains(&number(index)) {
                     Committed::Conflict
                 } else {
                     Committed::Yes
@@ -200,7 +203,8 @@ async fn send(
         (&batch.write_keys, Type::BYTEA_ARRAY),
         (&batch.write_values, Type::BYTEA_ARRAY),
     ];
-    let deadline = Instant::now() + state.timeout;
+    let deadline = members.iter().map(|commit| commit.deadline).max();
+    let deadline = deadline.unwrap_or_else(Instant::now);
     let mut is_unknown = false;
     let failure = loop {
         let failure = match connection.call(sql::COMMIT, &parameters, deadline).await {

@@ -36,7 +36,7 @@ impl<'a> CommitBatch<'a> {
         for (index, commit) in members.iter().enumerate() {
             let member = number(index);
             locks.lock(CATALOG_LOCK, commit.writes_catalog());
-            for ((table, key), (_, stamp)) in &commit.reads.rows {
+            for ((table, key), stamp) in &commit.reads.rows {
                 locks.lock(lock_of(*table, key), false);
                 batch.read_members.push(member);
                 batch.read_tables.push(number(*table));

@@ -44,7 +44,11 @@ pub(super) async fn run(mut connection: Connection, requests: Batches<Fetch>, st
     }
 }
 
-async fn serve(connection: &mut Connection, batch: Vec<Fetch>, state: &State) {
+async fn serve(connection: &mut Connection, mut batch: Vec<Fetch>, state: &State) {
+    batch.retain(|fetch| !fetch.reply.is_closed());
+    if batch.is_empty() {
+        return;
+    }
     match send(connection, &batch, state).await {
         Err(CallError::Refused(error)) if batch.len() > 1 => {
             tracing::warn!(%error, "the database refused a batch: its rows are fetched one request after the other");

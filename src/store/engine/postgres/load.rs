@@ -4,13 +4,14 @@ use std::ops::Bound;
 use std::pin::pin;
 use std::sync::{Arc, mpsc};
 
+use tokio::time::timeout;
 use tokio_postgres::binary_copy::BinaryCopyInWriter;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error};
 
 use super::commit_batch::CATALOG_LOCK;
 use super::errors::failed;
-use super::setup::create_missing;
+use super::setup::{SETUP_TIMEOUT, create_missing};
 use super::stream::OpenTransaction;
 use super::{Postgres, sql};
 use crate::store::engine::{Snapshot, TableId, Tx, Visit};
@@ -43,7 +44,8 @@ impl DatabaseLoad {
         let store = Postgres::connect(address, Options::default())?;
         let (client, stamp) = store.wait_for(|state| async move {
             let client = state.settings.connect().await?.client;
-            let begun = begin(&client).await;
+            let begun = timeout(SETUP_TIMEOUT, begin(&client)).await;
+            let begun = begun.map_err(|_| state.settings.silence())?;
             Ok((client, begun.map_err(|error| failed(&error))?))
         })?;
         Ok(Self {
@@ -125,9 +127,9 @@ impl DatabaseLoad {
 async fn begin(client: &Client) -> Result<Option<i64>, Error> {
     client.batch_execute("BEGIN").await?;
     create_missing(client).await?;
-    let fence: &(dyn ToSql + Sync) = &CATALOG_LOCK;
+    let lock: &(dyn ToSql + Sync) = &CATALOG_LOCK;
     client
-        .query_typed("SELECT pg_advisory_xact_lock($1)", &[(fence, Type::INT8)])
+        .query_typed("SELECT pg_advisory_xact_lock($1)", &[(lock, Type::INT8)])
         .await?;
     let schema: &(dyn ToSql + Sync) = &SCHEMA.as_bytes();
     let found = client

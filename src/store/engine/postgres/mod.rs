@@ -70,8 +70,10 @@ struct State {
     commits: Queue<Commit>,
     catalog: CatalogState,
     settings: ConnectionSettings,
-    /// How long a fetch or a commit may take, sent again if its answer was lost.
+    /// How long a read or a transaction may take.
     timeout: Duration,
+    /// How many transactions may share a commit.
+    batch_max: usize,
     is_closed: AtomicBool,
     running: AtomicU64,
     meters: Meters,
@@ -97,6 +99,7 @@ impl Postgres {
             catalog: CatalogState::default(),
             settings,
             timeout: options.stall_timeout,
+            batch_max: options.batch_max.clamp(1, commit::BATCH_LIMIT),
             is_closed: AtomicBool::new(false),
             running: AtomicU64::new(0),
             meters: Meters::default(),
@@ -150,12 +153,14 @@ impl Postgres {
         &self,
         look: &impl Fn(&dyn Snapshot) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
+        let deadline = self.state.deadline();
         let mut read = RepeatedRead::default();
         loop {
             match read.run(look) {
                 Ok(result) => return result,
                 Err(wanted) => {
-                    let fetched = self.wait_for(|state| async move { state.fetch(wanted?).await })?;
+                    let fetched =
+                        self.wait_for(|state| async move { state.fetch(wanted?, deadline).await })?;
                     read.known = fetched.known;
                 }
             }

@@ -52,7 +52,7 @@ async fn poll(connection: &mut Connection, state: &State) -> Result<i64, StoreEr
     let rows = rows.map_err(CallError::into_error)?;
     let (generation, clock) = FetchBatch::generation_and_clock(&rows).ok_or(StoreError::NotSetUp)?;
     state.note_answer(CallKind::Fetch);
-    state.catch_up(generation, asked_at).await?;
+    state.catch_up(generation, asked_at, state.deadline()).await?;
     Ok(clock)
 }
 

@@ -130,7 +130,7 @@ pub(super) struct ReadRange {
 #[derive(Debug, Default)]
 pub(super) struct Reads {
     /// The stamp of each row that was read; `None` if there was no row.
-    pub(super) rows: BTreeMap<(usize, Vec<u8>), (TableId, Option<i64>)>,
+    pub(super) rows: BTreeMap<(usize, Vec<u8>), Option<i64>>,
     pub(super) ranges: Vec<ReadRange>,
     /// What was read although it is not known. The run saw no row in its place.
     pub(super) missed: Wanted,

@@ -1,10 +1,16 @@
 //! Creates the tables and functions that a database lacks.
 
+use std::time::Duration;
+
+use tokio::time::timeout;
 use tokio_postgres::{Client, Error};
 
 use super::errors::failed;
 use super::{Postgres, sql};
 use crate::store::StoreError;
+
+/// How long it may take to create everything. Other processes that do so may come first.
+pub(super) const SETUP_TIMEOUT: Duration = Duration::from_mins(1);
 
 impl Postgres {
     /// Creates the tables and functions that are missing, in one transaction. Returns whether there were any.
@@ -17,7 +23,9 @@ impl Postgres {
                 client.batch_execute("COMMIT").await?;
                 Ok(is_changed)
             };
-            created.await.map_err(|error| failed(&error))
+            let created = timeout(SETUP_TIMEOUT, created).await;
+            let created = created.map_err(|_| state.settings.silence())?;
+            created.map_err(|error| failed(&error))
         })
     }
 }

@@ -77,6 +77,46 @@ fn every_answered_increment_is_stored_once() {
     assert_eq!(stored, Some(answered.into_inner()));
 }
 
+#[test]
+fn a_refused_read_fails_without_the_reads_that_share_its_call() {
+    /// A table that no database has.
+    const UNKNOWN: Table<String, String> = Table::new(60, "unknown");
+    let store = store(Options::default());
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..50 {
+                    let found = store.read_blocking(|snapshot| NUMBERS.get(snapshot, "one"));
+                    assert_eq!(found.unwrap(), None);
+                }
+            });
+            scope.spawn(|| {
+                for _ in 0..50 {
+                    let refused = store.read_blocking(|snapshot| UNKNOWN.count(snapshot));
+                    assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_commit_has_no_more_transactions_than_allowed() {
+    let store = store(Options {
+        batch_max: 2,
+        ..Options::default()
+    });
+    thread::scope(|scope| {
+        for key in ["one", "two", "three", "four", "five", "six"] {
+            let store = &store;
+            scope.spawn(move || (0..20).for_each(|_| drop(count(store, key).unwrap())));
+        }
+    });
+    let stats = store.stats();
+    assert_eq!(stats.transactions, 120);
+    assert!(stats.largest_batch <= 2, "{stats:?}");
+}
+
 /// Two transactions that each read what the other one writes: both cannot have seen nothing.
 #[test]
 fn neither_rows_nor_ranges_allow_a_write_skew() {

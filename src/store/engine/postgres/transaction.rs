@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
+use tokio::time::timeout_at;
 
 use super::State;
 use super::commit::{Commit, Committed};
@@ -19,6 +20,9 @@ const ATTEMPTS_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest pause after the first conflict, and after many.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(64);
+/// How much longer than its deadline an answer is waited for. The connection answers at the deadline, and knows better
+/// what failed.
+const ANSWER_GRACE: Duration = Duration::from_millis(500);
 /// How often a closure may ask for further rows. One that reads row after row needs a round for each.
 const MAX_ROUNDS: u32 = 200;
 
@@ -60,57 +64,76 @@ impl RepeatedRead {
 }
 
 impl State {
+    /// When a read or a transaction that begins now has to end.
+    pub(super) fn deadline(&self) -> Instant {
+        Instant::now() + self.timeout
+    }
+
     pub(super) async fn read<T>(
         &self,
         look: &impl Fn(&dyn Snapshot) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
+        let deadline = self.deadline();
         let mut read = RepeatedRead::default();
         loop {
             match read.run(look) {
                 Ok(result) => return result,
-                Err(wanted) => read.known = self.fetch(wanted?).await?.known,
+                Err(wanted) => read.known = self.fetch(wanted?, deadline).await?.known,
             }
         }
     }
 
     /// Fetches rows. If the catalog has changed, it is read first.
-    pub(super) async fn fetch(&self, wanted: Wanted) -> Result<Fetched, StoreError> {
-        let fetched = self.fetch_rows(wanted).await?;
-        self.catch_up(fetched.generation, fetched.asked_at).await?;
+    pub(super) async fn fetch(&self, wanted: Wanted, deadline: Instant) -> Result<Fetched, StoreError> {
+        let fetched = self.fetch_rows(wanted, deadline).await?;
+        self.catch_up(fetched.generation, fetched.asked_at, deadline)
+            .await?;
         Ok(fetched)
     }
 
-    pub(super) async fn fetch_rows(&self, wanted: Wanted) -> Result<Fetched, StoreError> {
-        let (sender, receiver) = oneshot::channel();
+    pub(super) async fn fetch_rows(&self, wanted: Wanted, deadline: Instant) -> Result<Fetched, StoreError> {
+        let (reply, receiver) = oneshot::channel();
         self.fetches.put(Fetch {
             wanted,
-            reply: sender,
-            deadline: Instant::now() + self.timeout,
+            reply,
+            deadline,
         })?;
-        receiver.await.unwrap_or(Err(StoreError::Closed))
+        answer(receiver, deadline)
+            .await
+            .unwrap_or_else(|| Err(self.settings.silence()))
     }
 
-    async fn commit(&self, generation: i64, reads: Reads, writes: Writes) -> Result<Committed, StoreError> {
-        let (sender, receiver) = oneshot::channel();
+    async fn commit(
+        &self,
+        generation: i64,
+        reads: Reads,
+        writes: Writes,
+        deadline: Instant,
+    ) -> Result<Committed, StoreError> {
+        let (reply, receiver) = oneshot::channel();
         self.commits.put(Commit {
             generation,
             reads,
             writes,
-            reply: sender,
+            reply,
+            deadline,
         })?;
-        receiver.await.unwrap_or(Err(StoreError::Closed))
+        answer(receiver, deadline)
+            .await
+            .unwrap_or(Err(StoreError::Interrupted))
     }
 
     /// Commits a transaction that reads and writes nothing, to see whether commits succeed.
     pub(super) async fn commit_nothing(&self) {
         let generation = self.catalog.generation();
         // The connection notes the outcome.
-        drop(self.commit(generation, Reads::default(), Writes::default()).await);
+        let (reads, writes) = (Reads::default(), Writes::default());
+        drop(self.commit(generation, reads, writes, self.deadline()).await);
     }
 
     /// Runs a transaction until it is committed, or fails.
     pub(super) async fn run(&self, mut job: Box<dyn Job>) {
-        let begun = Instant::now();
+        let (begun, deadline) = (Instant::now(), self.deadline());
         let mut read = RepeatedRead::default();
         let mut conflicts = 0;
         let outcome = loop {
@@ -123,7 +146,7 @@ impl State {
                     Ok(wanted) => wanted,
                     Err(error) => break Err(error),
                 };
-                match self.fetch(wanted).await {
+                match self.fetch(wanted, deadline).await {
                     Ok(fetched) => read.known = fetched.known,
                     Err(error) => break Err(error),
                 }
@@ -136,15 +159,15 @@ impl State {
                 Ok(Ok(())) if writes.is_empty() => break Ok(()),
                 Ok(Ok(())) => {}
             }
-            let retry = match self.commit(generation, reads, writes).await {
+            let retry = match self.commit(generation, reads, writes, deadline).await {
                 Ok(Committed::Yes) => break Ok(()),
                 Ok(Committed::Conflict) => {
                     self.pause_after(conflicts).await;
                     conflicts += 1;
-                    self.fetch(read.wanted.clone()).await
+                    self.fetch(read.wanted.clone(), deadline).await
                 }
-                Ok(Committed::CatalogChanged) => match self.replace_catalog(generation).await {
-                    Ok(()) => self.fetch(read.wanted.clone()).await,
+                Ok(Committed::CatalogChanged) => match self.replace_catalog(generation, deadline).await {
+                    Ok(()) => self.fetch(read.wanted.clone(), deadline).await,
                     Err(error) => Err(error),
                 },
                 Err(error) => Err(error),
@@ -168,4 +191,15 @@ impl State {
         let [share] = self.settings.random.bytes();
         tokio::time::sleep(longest.mul_f32(f32::from(share) / 255.0)).await;
     }
+}
+
+/// Waits for the answer of a connection. `None` if the connection serves a batch with a later deadline.
+async fn answer<T>(
+    receiver: oneshot::Receiver<Result<T, StoreError>>,
+    deadline: Instant,
+) -> Option<Result<T, StoreError>> {
+    let answer = timeout_at((deadline + ANSWER_GRACE).into(), receiver)
+        .await
+        .ok()?;
+    Some(answer.unwrap_or(Err(StoreError::Closed)))
 }

@@ -51,7 +51,7 @@ impl Snapshot for View<'_> {
             return Ok(None);
         };
         let stamp = row.as_ref().map(|row| row.stamp);
-        reads.rows.insert(place, (table, stamp));
+        reads.rows.insert(place, stamp);
         Ok(row.as_ref().map(|row| row.value.clone()))
     }
 
