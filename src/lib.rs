@@ -205,6 +205,9 @@
 //! and syncs. A released shape is never edited, a backup is one loop over all tables except those of sign-ins, links,
 //! leases and the outbox (`store::backup`), and `store::schema` upgrades a file before anything listens, after copying it.
 
+#[cfg(all(test, feature = "postgres"))]
+extern crate self as idsvc;
+
 pub mod admin;
 pub mod age;
 pub mod app;

@@ -12,7 +12,7 @@ use crate::oauth::refresh::RefreshFamily;
 use crate::store::engine::{FileId, Snapshot};
 use crate::store::schema::{meta_get, meta_put};
 use crate::store::tables::FAMILIES;
-use crate::store::{Store, StoreError};
+use crate::store::{ServerWarning, Store, StoreError};
 
 /// The name under which the issuer is stored.
 pub(super) const ISSUER: &str = "issuer";
@@ -101,6 +101,8 @@ pub struct InstallationState {
     pub memory_shortages: u64,
     /// How many users may sign in, by the factors that they have.
     pub factors: FactorSummary,
+    /// The settings of the database server that should be changed.
+    pub server_warnings: Vec<ServerWarning>,
 }
 
 /// Reads what `doctor` checks of an open store.
@@ -133,6 +135,7 @@ pub async fn installation_state(admin: Admin<'_>) -> AdminResult<InstallationSta
         stalled: store.stalled().map(|stalled| stalled.elapsed.as_secs()),
         memory_shortages: admin.core.passwords.shortages(),
         factors,
+        server_warnings: store.server_warnings().await?,
     })
 }
 

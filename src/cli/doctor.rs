@@ -114,6 +114,11 @@ pub fn run(
         open_files::examine(data_dir, &installation_state, &mut findings);
         findings.push(factors::examine(&installation_state.factors));
         findings.extend(settings::examine_shortages(installation_state.memory_shortages));
+        let warnings = installation_state.server_warnings.into_iter();
+        findings
+            .extend(warnings.map(|warning| {
+                Finding::advice("database", warning.setting, warning.message, warning.remedy)
+            }));
         findings.extend(clock::examine_outlasting(installation_state.outlasting));
         findings.extend(grade::examine_unknown_scopes(&installation_state.unknown_scopes));
         if let Some(config) = &config {

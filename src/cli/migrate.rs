@@ -9,6 +9,7 @@ use crate::admin::Actor;
 use crate::data_dir::node;
 use crate::observe::audit::{self, Event};
 use crate::observe::log;
+use crate::store::ServerWarning;
 
 /// Sets up the database of `store.url` for this release, or upgrades it, and prints whether anything was to do.
 pub fn run(connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
@@ -18,7 +19,16 @@ pub fn run(connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<()
             "there is no store.url: the database file is upgraded by serve itself",
         ));
     };
-    let is_changed = node::migrate(address).map_err(CliError::refused)?;
+    let outcome = node::migrate(address).map_err(CliError::refused)?;
+    for warning in &outcome.warnings {
+        let ServerWarning {
+            setting,
+            message,
+            remedy,
+        } = warning;
+        output.say(&format!("warning: {setting}: {message}. hint: {remedy}"));
+    }
+    let is_changed = outcome.is_changed;
     if is_changed && settings.data_dir.exists() {
         log::keep_events(&settings);
         audit::record(&Event::Administered {

@@ -9,7 +9,7 @@ use super::{DATABASE, DataDir, DataDirError, has_content, io_error, is_there, ma
 use crate::random::Random;
 use crate::seal::Sealer;
 use crate::store::engine::redb::journal_of;
-use crate::store::{Address, Options, Store};
+use crate::store::{Address, MigrationOutcome, Options, Store};
 
 /// Makes a data directory with a new master key, and with a database file unless the database is at `address`. Returns the
 /// fingerprint of the key.
@@ -59,15 +59,15 @@ pub(super) fn check_no_file(path: &Path, address: &Address) -> Result<(), DataDi
     })
 }
 
-/// Sets up the database for this release, or upgrades it. Returns whether anything was to do.
+/// Sets up the database for this release, or upgrades it.
 #[cfg(feature = "postgres")]
-pub fn migrate(address: &Address) -> Result<bool, DataDirError> {
+pub fn migrate(address: &Address) -> Result<MigrationOutcome, DataDirError> {
     Ok(Store::migrate(address)?)
 }
 
 /// Refuses the address, because this executable cannot use it.
 #[cfg(not(feature = "postgres"))]
-pub fn migrate(_: &Address) -> Result<bool, DataDirError> {
+pub fn migrate(_: &Address) -> Result<MigrationOutcome, DataDirError> {
     Err(DataDirError::BuiltWithoutPostgres)
 }
 

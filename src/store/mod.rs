@@ -13,6 +13,7 @@ mod local;
 pub mod record;
 pub mod records;
 pub mod schema;
+mod server_warning;
 pub mod table;
 pub mod tables;
 
@@ -35,6 +36,7 @@ use self::engine::{Backend, FileId, Snapshot, Tx};
 pub use self::error::{OpenError, Stalled, StoreError};
 use self::local::Local;
 use self::schema::Schema;
+pub use self::server_warning::{MigrationOutcome, ServerWarning};
 
 /// The settings of the store.
 #[derive(Clone, Copy, Debug)]
@@ -162,10 +164,10 @@ impl Store {
         Ok(store)
     }
 
-    /// Sets up a database for this release, or upgrades it. Returns whether anything was to do. Nodes of an earlier release
-    /// may run, and so may another migration. Blocks.
+    /// Sets up a database for this release, or upgrades it. Nodes of an earlier release may run, and so may another
+    /// migration. Blocks.
     #[cfg(feature = "postgres")]
-    pub fn migrate(address: &Address) -> Result<bool, OpenError> {
+    pub fn migrate(address: &Address) -> Result<MigrationOutcome, OpenError> {
         let postgres = Arc::new(Postgres::connect(address, Options::default())?);
         let store = Self {
             engine: Engine::Shared(Arc::clone(&postgres)),
@@ -177,8 +179,12 @@ impl Store {
         }
         let is_created = postgres.set_up()?;
         let is_upgraded = Schema::CURRENT.migrate(&store)?;
+        let warnings = postgres.server_warnings_blocking()?;
         store.close();
-        Ok(is_created || is_upgraded)
+        Ok(MigrationOutcome {
+            is_changed: is_created || is_upgraded,
+            warnings,
+        })
     }
 
     /// Runs `work` as one transaction and returns once it is stored.
@@ -300,6 +306,19 @@ impl Store {
             Engine::Local(_) => Ok(false),
             #[cfg(feature = "postgres")]
             Engine::Shared(postgres) => postgres.reload_catalog().await.map(|()| true),
+        }
+    }
+
+    /// The settings of the database server that should be changed.
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(clippy::unused_async, reason = "every store is local then")
+    )]
+    pub async fn server_warnings(&self) -> Result<Vec<ServerWarning>, StoreError> {
+        match &self.engine {
+            Engine::Local(_) => Ok(Vec::new()),
+            #[cfg(feature = "postgres")]
+            Engine::Shared(postgres) => postgres.server_warnings().await,
         }
     }
 

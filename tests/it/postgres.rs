@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use idsvc::store::{Address, Options, ServerWarning, Store};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::harness::fault_proxy::{Fault, FaultProxy};
@@ -94,6 +95,41 @@ fn the_standby_has_every_commit_and_takes_over() {
     let mut psql = Psql::open(&url);
     psql.run("INSERT INTO t VALUES (2)").unwrap();
     assert_eq!(psql.run("SELECT sum(number) FROM t").unwrap(), "3");
+}
+
+#[tokio::test]
+async fn settings_that_endanger_a_store_are_named() {
+    let settings = |warnings: Vec<ServerWarning>| -> Vec<_> {
+        warnings.into_iter().map(|warning| warning.setting).collect()
+    };
+    let migrate = |cluster: &Cluster| {
+        let address = Address::parse(&cluster.database("db").url()).unwrap();
+        let outcome = Store::migrate(&address).unwrap();
+        (address, outcome.warnings)
+    };
+    let weak = Cluster::start_with(&[
+        "synchronous_commit=off",
+        "max_connections=12",
+        "max_wal_senders=0",
+    ]);
+    let (_, found) = migrate(&weak);
+    assert!(found[0].message.starts_with("it is 64, so"), "{found:?}");
+    assert_eq!(
+        settings(found),
+        [
+            "max_locks_per_transaction",
+            "synchronous_commit",
+            "synchronous_standby_names",
+            "max_connections",
+        ]
+    );
+    let strong = Cluster::start_with(&["max_locks_per_transaction=256"]);
+    let (address, found) = migrate(&strong);
+    let store = Store::connect(&address, Options::default()).unwrap();
+    assert_eq!(store.server_warnings().await.unwrap(), found);
+    assert_eq!(settings(found), ["synchronous_standby_names"]);
+    let (_, found) = migrate(&Cluster::with_standby().primary);
+    assert_eq!(settings(found), ["max_locks_per_transaction"]);
 }
 
 #[test]

@@ -21,6 +21,7 @@ mod meters;
 mod poll;
 mod queue;
 mod rows;
+mod server_settings;
 mod setup;
 mod sql;
 mod stream;
@@ -54,6 +55,8 @@ const THREAD_NAME: &str = "store";
 /// The connections that fetch, and those that commit.
 const FETCHING: usize = 2;
 const COMMITTING: usize = 2;
+/// The connections of a store: these, and one that polls.
+const CONNECTIONS: usize = FETCHING + COMMITTING + 1;
 /// How long a store that is closed waits for its transactions.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(20);
 

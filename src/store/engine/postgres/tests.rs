@@ -2,34 +2,21 @@
 
 #[path = "../../../../tests/harness/postgres.rs"]
 #[expect(dead_code, reason = "the integration tests use the rest")]
-mod harness;
+mod postgres;
+#[path = "../../../../tests/harness/shared_store.rs"]
+#[expect(dead_code, reason = "the integration tests use the rest")]
+mod shared_store;
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
-use self::harness::{Cluster, Database};
+pub(in crate::store::engine) use self::shared_store::address;
 use crate::store::engine::Tx;
 use crate::store::engine::tests::RAW;
 use crate::store::table::Table;
-use crate::store::{Address, Options, Store, StoreError};
+use crate::store::{Options, Store, StoreError};
 
 const NUMBERS: Table<String, u32> = Table::new(2, "numbers");
-
-/// The address of a new database that is set up.
-pub(in crate::store::engine) fn address() -> Address {
-    static TEMPLATE: OnceLock<Database> = OnceLock::new();
-    let template = TEMPLATE.get_or_init(|| {
-        let database = Cluster::shared().database("template");
-        Store::migrate(&address_of(&database)).unwrap();
-        database
-    });
-    address_of(&Cluster::shared().database_from(template))
-}
-
-fn address_of(database: &Database) -> Address {
-    Address::parse(&database.url()).unwrap()
-}
 
 /// A store on a new database.
 pub(in crate::store::engine) fn store(options: Options) -> Store {
@@ -109,7 +96,7 @@ fn a_commit_has_no_more_transactions_than_allowed() {
     thread::scope(|scope| {
         for key in ["one", "two", "three", "four", "five", "six"] {
             let store = &store;
-            scope.spawn(move || (0..20).for_each(|_| drop(count(store, key).unwrap())));
+            scope.spawn(move || (1..=20).for_each(|number| assert_eq!(count(store, key).unwrap(), number)));
         }
     });
     let stats = store.stats();
