@@ -9,7 +9,6 @@ use crate::admin::Actor;
 use crate::data_dir::node;
 use crate::observe::audit::{self, Event};
 use crate::observe::log;
-use crate::store::ServerWarning;
 
 /// Sets up the database of `store.url` for this release, or upgrades it, and prints whether anything was to do.
 pub fn run(connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
@@ -21,12 +20,8 @@ pub fn run(connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<()
     };
     let outcome = node::migrate(address).map_err(CliError::refused)?;
     for warning in &outcome.warnings {
-        let ServerWarning {
-            setting,
-            message,
-            remedy,
-        } = warning;
-        output.say(&format!("warning: {setting}: {message}. hint: {remedy}"));
+        output.say(&format!("warning: {}: {}", warning.setting, warning.message));
+        output.say(&format!("hint: {}", warning.remedy));
     }
     let is_changed = outcome.is_changed;
     if is_changed && settings.data_dir.exists() {

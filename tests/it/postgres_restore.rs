@@ -164,6 +164,12 @@ fn a_database_is_set_up_once_and_a_newer_one_is_refused() {
     });
     assert_eq!(told, ["nothing to do\n", "the database is set up\n"]);
     assert!(node(&["client", "list"]).status.success());
+    let warning = "synchronous_standby_names: it is empty, so a failover loses";
+    for words in [&["migrate"][..], &["doctor"]] {
+        let done = node(words);
+        let told = shown(&done) + &said(&done);
+        assert!(told.contains(warning), "{told}");
+    }
 
     let store = Store::connect(&Address::parse(&database.url()).unwrap(), Options::default()).unwrap();
     store

@@ -146,15 +146,12 @@ impl ConnectionSettings {
     async fn connect_to(&self, host: &Config) -> Result<OpenConnection, Error> {
         let is_unreplicated = Arc::new(AtomicBool::new(false));
         let notices = Arc::clone(&is_unreplicated);
-        let (client, driver) = match &self.tls {
-            Some(tls) => {
-                let (client, connection) = host.connect(tls.clone()).await?;
-                (client, tokio::spawn(drive(connection, notices)))
-            }
-            None => {
-                let (client, connection) = host.connect(NoTls).await?;
-                (client, tokio::spawn(drive(connection, notices)))
-            }
+        let (client, driver) = if let Some(tls) = &self.tls {
+            let (client, connection) = host.connect(tls.clone()).await?;
+            (client, tokio::spawn(drive(connection, notices)))
+        } else {
+            let (client, connection) = host.connect(NoTls).await?;
+            (client, tokio::spawn(drive(connection, notices)))
         };
         Ok(OpenConnection {
             client,
