@@ -204,12 +204,12 @@ pub(crate) async fn repeat(server: SocketAddr, request: &str, times: usize) -> V
     replies
 }
 
-/// Runs `scripts`, one on each connection, and measures them; `others` run beside them and are not measured.
+/// Runs `scripts`, one on each connection, and measures them. The servers have the connections in turn. `others` run beside them and are not measured.
 ///
 /// With `sleepless` the load never lets its own processor go idle: waking an idle processor costs the sender several
 /// microseconds, which would be counted as the service's.
 pub(crate) async fn run(
-    server: SocketAddr,
+    servers: &[SocketAddr],
     sleepless: bool,
     scripts: Vec<Box<dyn Script>>,
     others: Vec<Box<dyn Script>>,
@@ -225,6 +225,7 @@ pub(crate) async fn run(
         .map(|one| (true, one))
         .chain(numbered_others.map(|one| (false, one)))
     {
+        let server = servers[number % servers.len()];
         let driven = drive(server, number, script, Arc::clone(&counting), Arc::clone(&over));
         connections.spawn(async move { (is_measured, driven.await) });
     }

@@ -18,6 +18,10 @@ mod capacity;
 mod load;
 #[path = "../../faults/memory_group.rs"]
 mod memory_group;
+mod nodes;
+#[expect(dead_code, reason = "the tests use more of it")]
+#[path = "../../harness/postgres.rs"]
+mod postgres;
 mod report;
 #[expect(dead_code, reason = "the tests with faults use more of it")]
 #[path = "../../faults/room.rs"]
@@ -67,7 +71,7 @@ pub(crate) const PROVIDER: &str = "https://partner.example";
 /// So many sign-ins at once leave no place in the queue of passwords.
 const MORE_THAN_THE_QUEUE: usize = 3 * PoolSize::WAITING / 2;
 const USAGE: &str = "usage: tests/bench/run [--users N[,N]...] [--seconds N] [--connections N] [--only WORD] \
-                     [--refreshes N] [--capacity] [--soak MINUTES [--place machine|disk|memory]]; at least ten users for each connection";
+                     [--refreshes N] [--capacity] [--nodes N] [--soak MINUTES [--place machine|disk|memory]]; at least ten users for each connection";
 
 struct Options {
     users: Vec<usize>,
@@ -82,6 +86,8 @@ struct Options {
     chart: Option<PathBuf>,
     /// What things take, in the place of the table.
     capacity: bool,
+    /// What a refresh takes at up to so many nodes on PostgreSQL, in the place of the table.
+    nodes: Option<usize>,
     /// A soak of so many minutes, in the place of the table.
     soak: Option<u64>,
     place: Place,
@@ -99,6 +105,7 @@ impl Options {
             core: None,
             chart: None,
             capacity: false,
+            nodes: None,
             soak: None,
             place: Place::Machine,
         };
@@ -119,6 +126,7 @@ impl Options {
                 "--refreshes" => options.refreshes = value.parse().ok()?,
                 "--binary" => options.binary = value.into(),
                 "--core" => options.core = Some(value),
+                "--nodes" => options.nodes = Some(value.parse().ok().filter(|nodes| *nodes > 0)?),
                 "--soak" => options.soak = Some(value.parse().ok()?),
                 "--place" => options.place = Place::named(&value)?,
                 "--chart" => options.chart = Some(value.into()),
@@ -134,6 +142,11 @@ impl Options {
                 .all(|users| *users >= 10 * options.connections);
         (fits && options.binary.is_file()).then_some(options)
     }
+
+    /// The number of the service's core.
+    fn core(&self) -> Option<usize> {
+        self.core.as_deref().map(|core| core.parse().unwrap())
+    }
 }
 
 fn main() -> ExitCode {
@@ -144,6 +157,10 @@ fn main() -> ExitCode {
     };
     if let Some(minutes) = options.soak {
         return soak::report(&options, minutes, options.place);
+    }
+    if let Some(nodes) = options.nodes {
+        nodes::report(&options, nodes);
+        return ExitCode::SUCCESS;
     }
     let costs = Costs::measure();
     println!(
@@ -455,12 +472,12 @@ impl<'a> Bench<'a> {
     }
 
     fn measure(&self, scripts: Vec<Box<dyn Script>>, others: Vec<Box<dyn Script>>, span: Span) -> Measured {
-        let sleepless = self.options.core.is_some();
-        let core = self.options.core.as_deref().map(|core| core.parse().unwrap());
+        let core = self.options.core();
         let cpu = || self.server.cpu();
+        let servers = [self.server.address];
         let running = run(
-            self.server.address,
-            sleepless,
+            &servers,
+            core.is_some(),
             scripts,
             others,
             span,
@@ -537,7 +554,12 @@ impl<'a> Bench<'a> {
 
     /// Every connection has families of its own, and asks so often at most; all rows together use each family once.
     fn refreshes(&mut self, kind: RefreshKind, each: usize) -> Vec<Box<dyn Script>> {
-        let share = (self.tokens.len() / 4 / self.options.connections).max(1);
+        let families = (self.tokens.len() / 4 / self.options.connections).max(1);
+        self.refreshes_of(families, kind, each)
+    }
+
+    /// The same with so many families for each connection.
+    fn refreshes_of(&mut self, families: usize, kind: RefreshKind, each: usize) -> Vec<Box<dyn Script>> {
         self.each(|bench, _| {
             let (target, authorization) = match kind {
                 RefreshKind::ApiKey => ("/v4/tokens", scripts::basic(&bench.api_key, "")),
@@ -546,7 +568,7 @@ impl<'a> Bench<'a> {
                 }
             };
             let url = format!("{}{target}", bench.server.issuer());
-            let tokens = bench.tokens.drain(..share.min(bench.tokens.len())).collect();
+            let tokens = bench.tokens.drain(..families.min(bench.tokens.len())).collect();
             Box::new(Refresh {
                 target,
                 authorization,

@@ -1,0 +1,171 @@
+//! What a refresh costs several nodes and the PostgreSQL server that they share.
+
+use std::cell::RefCell;
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt as _;
+
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use crate::load::{Measured, run};
+use crate::postgres::{Cluster, Database};
+use crate::report::verdict;
+use crate::server::{Server, processor_seconds};
+use crate::yardstick::Yardstick;
+use crate::{Bench, Options, RefreshKind};
+
+/// What was answered is on the disk of the server.
+const SETTINGS: &[&str] = &[
+    "fsync=on",
+    "max_locks_per_transaction=256",
+    "shared_buffers=256MB",
+];
+/// At the most nodes, a refresh may cost so many times what it costs at one.
+const GOAL: f64 = 1.25;
+/// How often each number of nodes is measured, in turn: a noisy minute disturbs all of them.
+const ROUNDS: usize = 3;
+
+/// Moves a service with users into PostgreSQL, and prints the processor time of a refresh at one node and more.
+pub(crate) fn report(options: &Options, most: usize) {
+    let mut bench = Bench::start(options, *options.users.last().unwrap());
+    let cluster = Cluster::start_with(SETTINGS);
+    if let Some(core) = options.core() {
+        pin(cluster.id(), core);
+    }
+    let database = cluster.database("bench");
+    move_data(&mut bench.server, &database);
+    let mut nodes: Vec<_> = (0..most).map(|_| node(&bench, &database)).collect();
+    let families = bench.tokens.len() / (ROUNDS * most * options.connections);
+    println!("{HEAD}\n{}", "-".repeat(HEAD.len()));
+    let mut totals = vec![Vec::new(); most];
+    for _ in 0..ROUNDS {
+        for count in 1..=most {
+            let running = &mut nodes[..count];
+            for node in running.iter_mut() {
+                node.start();
+            }
+            let cost = measure(&mut bench, running, cluster.id(), families);
+            println!("{}", cost.line(count));
+            totals[count - 1].push(cost.total());
+            for node in running {
+                node.close();
+            }
+        }
+    }
+    let medians: Vec<_> = totals.into_iter().map(median).collect();
+    let times = medians[most - 1] / medians[0];
+    println!(
+        "\nmedian of the totals: {:.1} us at one node, {:.1} us at {most}, {times:.2} times (goal {GOAL}): {}",
+        medians[0],
+        medians[most - 1],
+        verdict(times <= GOAL)
+    );
+}
+
+const HEAD: &str = "nodes | refreshes/s | p50 ms | p99 ms | nodes us | PostgreSQL us | total us | ES256 us";
+
+/// The processor time of a refresh, in microseconds.
+struct Cost {
+    nodes: f64,
+    postgres: f64,
+    refreshes: Measured,
+}
+
+impl Cost {
+    fn total(&self) -> f64 {
+        self.nodes + self.postgres
+    }
+
+    fn line(&self, count: usize) -> String {
+        format!(
+            "{count:>5} | {:>11.0} | {:>6.1} | {:>6.1} | {:>8.1} | {:>13.1} | {:>8.1} | {:>8.1}",
+            self.refreshes.per_second(),
+            self.refreshes.percentile(50),
+            self.refreshes.percentile(99),
+            self.nodes,
+            self.postgres,
+            self.total(),
+            self.refreshes.signature
+        )
+    }
+}
+
+/// Stops the service and restores its backup into the database.
+fn move_data(server: &mut Server, database: &Database) {
+    let backup = server.file("moved.backup");
+    let backup = backup.to_str().unwrap();
+    server.json(&["backup", backup]);
+    server.close();
+    fs::rename(server.seen("idsvc.redb"), server.file("moved.redb")).unwrap();
+    server.set("IDSVC_STORE_URL", &database.url());
+    server.json(&["restore", backup]);
+}
+
+/// A node with the master key and the issuer of the service.
+fn node(bench: &Bench, database: &Database) -> Server {
+    let mut node = Server::new(&bench.options.binary, bench.options.core.clone());
+    node.set("IDSVC_STORE_URL", &database.url());
+    node.set("IDSVC_BASE_URL", &bench.server.issuer());
+    DirBuilder::new().mode(0o700).create(node.data_dir()).unwrap();
+    fs::copy(bench.server.seen("master.key"), node.seen("master.key")).unwrap();
+    node
+}
+
+/// Refreshes at all of these nodes. The number of connections is the same for any number of nodes.
+fn measure(bench: &mut Bench, nodes: &[Server], postgres: Pid, families: usize) -> Cost {
+    let scripts = bench.refreshes_of(families, RefreshKind::Secret, usize::MAX);
+    let addresses: Vec<_> = nodes.iter().map(|node| node.address).collect();
+    let readings = RefCell::new(Vec::new());
+    let cpu = || {
+        let reading = [nodes.iter().map(Server::cpu).sum(), seconds_of(postgres)];
+        readings.borrow_mut().push(reading);
+        reading.iter().sum()
+    };
+    let core = bench.options.core();
+    let refreshes = bench.runtime.block_on(run(
+        &addresses,
+        core.is_some(),
+        scripts,
+        Vec::new(),
+        bench.span(),
+        cpu,
+        Yardstick { core },
+    ));
+    let [before, after]: [[f64; 2]; 2] = readings.into_inner().try_into().unwrap();
+    let each = |part: usize| (after[part] - before[part]) * refreshes.cpu_each() / refreshes.cpu;
+    Cost {
+        nodes: each(0),
+        postgres: each(1),
+        refreshes,
+    }
+}
+
+/// The server's process and those that it started.
+fn processes_of(server: Pid) -> Vec<Pid> {
+    let children = fs::read_to_string(format!("/proc/{server}/task/{server}/children")).unwrap();
+    let children = children
+        .split_whitespace()
+        .map(|id| Pid::from_raw(id.parse().unwrap()).unwrap());
+    children.chain([server]).collect()
+}
+
+/// Gives the server a core. What it starts later has the same.
+fn pin(server: Pid, core: usize) {
+    let mut cores = CpuSet::new();
+    cores.set(core);
+    for process in processes_of(server) {
+        sched_setaffinity(Some(process), &cores).unwrap();
+    }
+}
+
+/// Seconds of processor time of the server's processes. None ends while a load is measured.
+fn seconds_of(server: Pid) -> f64 {
+    let processes = processes_of(server).into_iter();
+    let stats = processes.filter_map(|id| fs::read_to_string(format!("/proc/{id}/stat")).ok());
+    stats.map(|stat| processor_seconds(&stat)).sum()
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
