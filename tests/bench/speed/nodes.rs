@@ -1,8 +1,9 @@
-//! What a refresh costs several nodes and the PostgreSQL server that they share.
+//! What a refresh costs several nodes and the PostgreSQL server that they share, and what moving the data takes.
 
 use std::cell::RefCell;
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt as _;
+use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -10,7 +11,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use crate::load::{Measured, run};
 use crate::postgres::{Cluster, Database};
 use crate::report::verdict;
-use crate::server::{Server, processor_seconds};
+use crate::server::{Server, memory_of, processor_seconds};
 use crate::yardstick::Yardstick;
 use crate::{Bench, Options, RefreshKind};
 
@@ -33,10 +34,10 @@ pub(crate) fn report(options: &Options, most: usize) {
         pin(cluster.id(), core);
     }
     let database = cluster.database("bench");
-    move_data(&mut bench.server, &database);
+    move_to(&mut bench.server, &database);
     let mut nodes: Vec<_> = (0..most).map(|_| node(&bench, &database)).collect();
     let families = bench.tokens.len() / (ROUNDS * most * options.connections);
-    println!("{HEAD}\n{}", "-".repeat(HEAD.len()));
+    println!("\n{HEAD}\n{}", "-".repeat(HEAD.len()));
     let mut totals = vec![Vec::new(); most];
     for _ in 0..ROUNDS {
         for count in 1..=most {
@@ -60,6 +61,7 @@ pub(crate) fn report(options: &Options, most: usize) {
         medians[most - 1],
         verdict(times <= GOAL)
     );
+    move_back(&bench.server, options);
 }
 
 const HEAD: &str = "nodes | refreshes/s | p50 ms | p99 ms | nodes us | PostgreSQL us | total us | ES256 us";
@@ -91,14 +93,39 @@ impl Cost {
 }
 
 /// Stops the service and restores its backup into the database.
-fn move_data(server: &mut Server, database: &Database) {
-    let backup = server.file("moved.backup");
+fn move_to(server: &mut Server, database: &Database) {
+    let backup = server.file("file.backup");
     let backup = backup.to_str().unwrap();
-    server.json(&["backup", backup]);
     server.close();
+    timed("backup of the file", server, &["backup", backup]);
     fs::rename(server.seen("idsvc.redb"), server.file("moved.redb")).unwrap();
     server.set("IDSVC_STORE_URL", &database.url());
-    server.json(&["restore", backup]);
+    timed("restore into PostgreSQL", server, &["restore", backup]);
+}
+
+/// Restores a backup of the database into a new file.
+fn move_back(server: &Server, options: &Options) {
+    let backup = server.file("database.backup");
+    let backup = backup.to_str().unwrap();
+    timed("backup of PostgreSQL", server, &["backup", backup, "--with-master-key"]);
+    let file = Server::new(&options.binary, None);
+    timed("restore into a file", &file, &["restore", backup]);
+}
+
+/// Runs a command that has to succeed, and prints its time and its memory.
+fn timed(what: &str, server: &Server, words: &[&str]) {
+    let begun = Instant::now();
+    let (command, mut process) = server.begin(words);
+    let mut most = 0.0_f64;
+    let status = loop {
+        if let Some(status) = process.try_wait().unwrap() {
+            break status;
+        }
+        most = most.max(memory_of(&process, "VmHWM:").unwrap_or_default());
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    assert!(status.success(), "{command} failed");
+    println!("{what}: {:.1} s, at most {most:.0} MiB of memory", begun.elapsed().as_secs_f64());
 }
 
 /// A node with the master key and the issuer of the service.

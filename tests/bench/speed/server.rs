@@ -241,10 +241,16 @@ impl Server {
     }
 
     fn status(&self, name: &str) -> f64 {
-        let status = self.proc_file("status");
-        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-        line.trim().trim_end_matches(" kB").parse::<f64>().unwrap() / 1024.0
+        memory_of(self.process.as_ref().unwrap(), name).unwrap()
     }
+}
+
+/// A figure of a process's memory by its name in `/proc/PID/status`, in MiB. None after its end.
+pub(crate) fn memory_of(process: &Child, name: &str) -> Option<f64> {
+    let status = fs::read_to_string(format!("/proc/{}/status", process.id())).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    let kib: f64 = line.trim().trim_end_matches(" kB").parse().unwrap();
+    Some(kib / 1024.0)
 }
 
 fn free_address() -> SocketAddr {
