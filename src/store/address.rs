@@ -7,7 +7,8 @@ use percent_encoding::percent_decode_str;
 use zeroize::Zeroizing;
 
 /// The refusal of an address by an executable without the feature `postgres`.
-pub const BUILT_WITHOUT: &str = "this idsvc was built without postgres: install the package idsvc-postgres, or remove store.url";
+pub const BUILT_WITHOUT: &str =
+    "this idsvc was built without postgres: install the package idsvc-postgres, or remove store.url";
 
 const EXAMPLE: &str = "write for example postgres://idsvc@db.example.com/idsvc";
 

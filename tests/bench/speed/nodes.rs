@@ -107,7 +107,11 @@ fn move_to(server: &mut Server, database: &Database) {
 fn move_back(server: &Server, options: &Options) {
     let backup = server.file("database.backup");
     let backup = backup.to_str().unwrap();
-    timed("backup of PostgreSQL", server, &["backup", backup, "--with-master-key"]);
+    timed(
+        "backup of PostgreSQL",
+        server,
+        &["backup", backup, "--with-master-key"],
+    );
     let file = Server::new(&options.binary, None);
     timed("restore into a file", &file, &["restore", backup]);
 }
@@ -125,7 +129,10 @@ fn timed(what: &str, server: &Server, words: &[&str]) {
         std::thread::sleep(Duration::from_millis(10));
     };
     assert!(status.success(), "{command} failed");
-    println!("{what}: {:.1} s, at most {most:.0} MiB of memory", begun.elapsed().as_secs_f64());
+    println!(
+        "{what}: {:.1} s, at most {most:.0} MiB of memory",
+        begun.elapsed().as_secs_f64()
+    );
 }
 
 /// A node with the master key and the issuer of the service.

@@ -183,30 +183,32 @@ async fn send(
     let id = id.as_slice();
     let batch = CommitBatch::new(members);
     let range_rows: Vec<_> = batch.range_rows.iter().map(Vec::as_slice).collect();
-    let parameters: [(&(dyn ToSql + Sync), Type); 18] = [
-        (&id, Type::BYTEA),
-        (&generation, Type::INT8),
-        (&batch.lock_hashes, Type::INT8_ARRAY),
-        (&batch.lock_is_exclusive, Type::BOOL_ARRAY),
-        (&batch.read_members, Type::INT2_ARRAY),
-        (&batch.read_tables, Type::INT2_ARRAY),
-        (&batch.read_keys, Type::BYTEA_ARRAY),
-        (&batch.read_stamps, Type::INT8_ARRAY),
-        (&batch.range_members, Type::INT2_ARRAY),
-        (&batch.range_tables, Type::INT2_ARRAY),
-        (&batch.range_from, Type::BYTEA_ARRAY),
-        (&batch.range_to, Type::BYTEA_ARRAY),
-        (&batch.range_limits, Type::INT4_ARRAY),
-        (&range_rows, Type::BYTEA_ARRAY),
-        (&batch.write_members, Type::INT2_ARRAY),
-        (&batch.write_tables, Type::INT2_ARRAY),
-        (&batch.write_keys, Type::BYTEA_ARRAY),
-        (&batch.write_values, Type::BYTEA_ARRAY),
-    ];
     let deadline = members.iter().map(|commit| commit.deadline).max();
     let deadline = deadline.unwrap_or_else(Instant::now);
     let mut is_unknown = false;
     let failure = loop {
+        let parameters: [(&(dyn ToSql + Sync), Type); 20] = [
+            (&id, Type::BYTEA),
+            (&is_unknown, Type::BOOL),
+            (&generation, Type::INT8),
+            (&batch.catalog_member, Type::INT2),
+            (&batch.lock_hashes, Type::INT8_ARRAY),
+            (&batch.lock_is_exclusive, Type::BOOL_ARRAY),
+            (&batch.read_members, Type::INT2_ARRAY),
+            (&batch.read_tables, Type::INT2_ARRAY),
+            (&batch.read_keys, Type::BYTEA_ARRAY),
+            (&batch.read_stamps, Type::INT8_ARRAY),
+            (&batch.range_members, Type::INT2_ARRAY),
+            (&batch.range_tables, Type::INT2_ARRAY),
+            (&batch.range_from, Type::BYTEA_ARRAY),
+            (&batch.range_to, Type::BYTEA_ARRAY),
+            (&batch.range_limits, Type::INT4_ARRAY),
+            (&range_rows, Type::BYTEA_ARRAY),
+            (&batch.write_members, Type::INT2_ARRAY),
+            (&batch.write_tables, Type::INT2_ARRAY),
+            (&batch.write_keys, Type::BYTEA_ARRAY),
+            (&batch.write_values, Type::BYTEA_ARRAY),
+        ];
         let failure = match connection.call(sql::COMMIT, &parameters, deadline).await {
             Ok(rows) => {
                 state.note_answer(CallKind::Commit);

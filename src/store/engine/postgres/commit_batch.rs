@@ -11,6 +11,8 @@ use super::rows::group_of;
 /// The parameters of [`super::sql::COMMIT`].
 #[derive(Default)]
 pub(super) struct CommitBatch<'a> {
+    /// The member that changes the catalog. No member comes after it.
+    pub(super) catalog_member: Option<i16>,
     pub(super) lock_hashes: Vec<i64>,
     pub(super) lock_is_exclusive: Vec<bool>,
     pub(super) read_members: Vec<i16>,
@@ -35,7 +37,9 @@ impl<'a> CommitBatch<'a> {
         let mut locks = Locks::default();
         for (index, commit) in members.iter().enumerate() {
             let member = number(index);
-            locks.lock(CATALOG_LOCK, commit.writes_catalog());
+            let writes_catalog = commit.writes_catalog();
+            locks.lock(CATALOG_LOCK, writes_catalog);
+            batch.catalog_member = writes_catalog.then_some(member);
             for ((table, key), stamp) in &commit.reads.rows {
                 locks.lock(lock_of(*table, key), false);
                 batch.read_members.push(member);

@@ -53,8 +53,8 @@ use crate::store::{Address, CatalogReader, OpenError, Options, StoreError};
 
 const THREAD_NAME: &str = "store";
 /// The connections that fetch, and those that commit.
-const FETCHING: usize = 2;
-const COMMITTING: usize = 2;
+const FETCHING: usize = 1;
+const COMMITTING: usize = 1;
 /// The connections of a store: these, and one that polls.
 const CONNECTIONS: usize = FETCHING + COMMITTING + 1;
 /// How long a store that is closed waits for its transactions.

@@ -14,8 +14,7 @@ use crate::store::tables;
 pub(super) const GET: &str = "SELECT n, k, v, s FROM idsvc.get_v1($1, $2, $3, $4, $5, $6)";
 
 /// Commits a batch of transactions. See [`super::commit`].
-pub(super) const COMMIT: &str =
-    "SELECT idsvc.commit_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)";
+pub(super) const COMMIT: &str = "SELECT idsvc.commit_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)";
 
 /// Forgets the results of old batches. This does not wait for the standby.
 pub(super) const FORGET_BATCHES: &str =
@@ -165,7 +164,7 @@ END IF;",
     });
     format!(
         "CREATE OR REPLACE FUNCTION idsvc.commit_v1(
-  batch bytea, catalog_generation int8, lock_hashes int8[], lock_is_exclusive bool[],
+  batch bytea, is_sent_again bool, catalog_generation int8, catalog_member int2, lock_hashes int8[], lock_is_exclusive bool[],
   read_members int2[], read_tables int2[], read_keys bytea[], read_stamps int8[],
   range_members int2[], range_tables int2[], range_from bytea[], range_to bytea[], range_limits int4[], range_rows bytea[],
   write_members int2[], write_tables int2[], write_keys bytea[], write_values bytea[])
@@ -184,9 +183,11 @@ FOR i IN 1 .. cardinality(lock_hashes) LOOP
   ELSE PERFORM pg_advisory_xact_lock_shared(lock_hashes[i]);
   END IF;
 END LOOP;
--- A batch that is stored is written again, so that this transaction waits for the standby too.
-UPDATE idsvc.batches b SET at = b.at WHERE b.id = batch RETURNING b.failed INTO failed;
-IF FOUND THEN RETURN failed; END IF;
+IF is_sent_again THEN
+  -- A batch that is stored is written again, so that this transaction waits for the standby too.
+  UPDATE idsvc.batches b SET at = b.at WHERE b.id = batch RETURNING b.failed INTO failed;
+  IF FOUND THEN RETURN failed; END IF;
+END IF;
 PERFORM FROM idsvc.generation g WHERE g.n = catalog_generation;
 IF NOT FOUND THEN RETURN NULL; END IF;
 failed := '{{}}';
@@ -199,21 +200,12 @@ IF coalesce(visited, '') <> range_rows[i] THEN failed := failed || range_members
 END LOOP;
 stamp := nextval('idsvc.stamps');
 {writes}
-IF EXISTS (SELECT FROM unnest(write_members, write_tables) w(m, t) WHERE w.t = ANY (ARRAY[{catalog}]) AND w.m <> ALL (failed)) THEN
+IF catalog_member IS NOT NULL AND catalog_member <> ALL (failed) THEN
   {COUNT_GENERATION};
 END IF;
 INSERT INTO idsvc.batches (id, failed) VALUES (batch, failed);
 RETURN failed;
 END $$;
-",
-        catalog = catalog_tables()
+"
     )
-}
-
-fn catalog_tables() -> String {
-    let numbers: Vec<_> = tables::all()
-        .filter(|table| table.is_in_catalog())
-        .map(|table| table.index().to_string())
-        .collect();
-    numbers.join(", ")
 }
