@@ -5,10 +5,12 @@
 //! locks are advisory, are taken in the order of their numbers, and end with the call.
 
 use std::collections::BTreeSet;
+use std::mem;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Instant;
 
+use tokio::sync::mpsc::Receiver;
 use tokio::sync::oneshot;
 use tokio_postgres::types::{ToSql, Type};
 
@@ -18,7 +20,6 @@ use super::connection::Connection;
 use super::errors::CallError;
 use super::fetch::number;
 use super::meters::CallKind;
-use super::queue::Batches;
 use super::rows::{KeyRange, Reads, Writes};
 use super::sql;
 use crate::random::Random;
@@ -83,12 +84,13 @@ impl Commit {
 /// Serves transactions until the queue is closed.
 pub(super) async fn run(
     mut connection: Connection,
-    commits: Batches<Commit>,
+    mut commits: Receiver<Commit>,
     state: Arc<State>,
     random: Random,
 ) {
-    while let Some(batch) = commits.next(state.batch_max).await {
-        serve(&mut connection, batch, &state, &random).await;
+    let mut batch = Vec::new();
+    while commits.recv_many(&mut batch, state.batch_max).await > 0 {
+        serve(&mut connection, mem::take(&mut batch), &state, &random).await;
     }
 }
 

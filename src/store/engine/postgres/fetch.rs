@@ -1,9 +1,11 @@
 //! Reads what several transactions want in one call, and so in one snapshot.
 
 use std::collections::BTreeMap;
+use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::sync::mpsc::Receiver;
 use tokio::sync::oneshot;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
@@ -12,7 +14,6 @@ use super::State;
 use super::connection::Connection;
 use super::errors::CallError;
 use super::meters::CallKind;
-use super::queue::Batches;
 use super::rows::{KeyRange, KnownRange, KnownRows, StoredRow, Wanted};
 use super::sql;
 use crate::clock::uptime;
@@ -38,9 +39,10 @@ pub(super) struct Fetch {
 }
 
 /// Serves requests until the queue is closed.
-pub(super) async fn run(mut connection: Connection, requests: Batches<Fetch>, state: Arc<State>) {
-    while let Some(batch) = requests.next(BATCH_MAX).await {
-        serve(&mut connection, batch, &state).await;
+pub(super) async fn run(mut connection: Connection, mut requests: Receiver<Fetch>, state: Arc<State>) {
+    let mut batch = Vec::new();
+    while requests.recv_many(&mut batch, BATCH_MAX).await > 0 {
+        serve(&mut connection, mem::take(&mut batch), &state).await;
     }
 }
 

@@ -4,8 +4,8 @@
 //! missed are fetched, and it runs again. Each fetch gets all rows of the closure anew, in one snapshot, so the last run
 //! saw a consistent state. Then its writes are committed, if what it has read is still unchanged ([`commit`]).
 //!
-//! Requests of many closures share a call. Each kind of call has a few connections, which take what has queued up while
-//! they were busy.
+//! Requests of many closures share a call. Each kind of call has one connection. It takes what has queued up while it was
+//! busy.
 //!
 //! The clients, keys and other records of the catalog are in the memory of every node. They have a generation, which
 //! comes with every fetch. A commit says with which generation it ran, and is refused if that is not the newest one.
@@ -52,11 +52,9 @@ use crate::clock::uptime;
 use crate::store::{Address, CatalogReader, OpenError, Options, StoreError};
 
 const THREAD_NAME: &str = "store";
-/// The connections that fetch, and those that commit.
-const FETCHING: usize = 1;
-const COMMITTING: usize = 1;
-/// The connections of a store: these, and one that polls.
-const CONNECTIONS: usize = FETCHING + COMMITTING + 1;
+/// The connections of a store: one fetches, one commits and one polls. With more of each, batches are smaller, and each
+/// transaction takes more processor time.
+const CONNECTIONS: usize = 3;
 /// How long a store that is closed waits for its transactions.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -116,15 +114,10 @@ impl Postgres {
         // The first connection shows what is wrong with the address, without a second attempt.
         store.wait_for(|state| async move { state.settings.connect().await.map(drop) })?;
         let connection = || Connection::new(store.state.settings.clone());
-        for _ in 0..FETCHING {
-            let task = fetch::run(connection(), wanted.clone(), Arc::clone(&store.state));
-            store.handle.spawn(task);
-        }
-        for _ in 0..COMMITTING {
-            let state = Arc::clone(&store.state);
-            let task = commit::run(connection(), committing.clone(), state, random.clone());
-            store.handle.spawn(task);
-        }
+        let fetching = fetch::run(connection(), wanted, Arc::clone(&store.state));
+        let committing = commit::run(connection(), committing, Arc::clone(&store.state), random);
+        store.handle.spawn(fetching);
+        store.handle.spawn(committing);
         store
             .handle
             .spawn(poll::run(connection(), Arc::clone(&store.state)));
