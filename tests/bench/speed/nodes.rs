@@ -36,7 +36,8 @@ pub(crate) fn report(options: &Options, most: usize) {
     let database = cluster.database("bench");
     move_to(&mut bench.server, &database);
     let mut nodes: Vec<_> = (0..most).map(|_| node(&bench, &database)).collect();
-    let families = bench.tokens.len() / (ROUNDS * most * options.connections);
+    let measured: usize = (1..=most).sum();
+    let families = bench.tokens.len() / (ROUNDS * measured * options.connections);
     println!("\n{HEAD}\n{}", "-".repeat(HEAD.len()));
     let mut totals = vec![Vec::new(); most];
     for _ in 0..ROUNDS {
@@ -145,9 +146,12 @@ fn node(bench: &Bench, database: &Database) -> Server {
     node
 }
 
-/// Refreshes at all of these nodes. The number of connections is the same for any number of nodes.
+/// Refreshes at all of these nodes, over so many connections to each.
 fn measure(bench: &mut Bench, nodes: &[Server], postgres: Pid, families: usize) -> Cost {
-    let scripts = bench.refreshes_of(families, RefreshKind::Secret, usize::MAX);
+    let scripts = nodes
+        .iter()
+        .flat_map(|_| bench.refreshes_of(families, RefreshKind::Secret, usize::MAX))
+        .collect();
     let addresses: Vec<_> = nodes.iter().map(|node| node.address).collect();
     let readings = RefCell::new(Vec::new());
     let cpu = || {

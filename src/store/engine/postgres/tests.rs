@@ -7,14 +7,18 @@ mod postgres;
 #[expect(dead_code, reason = "the integration tests use the rest")]
 mod shared_store;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
 pub(in crate::store::engine) use self::shared_store::address;
-use crate::store::engine::Tx;
+use super::DatabaseLoad;
 use crate::store::engine::tests::RAW;
+use crate::store::engine::{Snapshot, Tx};
+use crate::store::record::Record;
+use crate::store::schema::{Schema, meta_put, stored};
 use crate::store::table::Table;
-use crate::store::{Options, Store, StoreError};
+use crate::store::{CatalogUpdate, OpenError, Options, Store, StoreError};
 
 const NUMBERS: Table<String, u32> = Table::new(2, "numbers");
 
@@ -181,4 +185,74 @@ fn a_row_that_takes_the_place_of_a_removed_one_is_noticed() {
         Ok(first)
     });
     assert_eq!(first.unwrap().as_deref(), Some("b"));
+}
+
+/// A commit that comes during a load waits for it, and sees its rows.
+#[test]
+fn a_load_is_seen_whole_or_not_at_all_and_upgrades_its_rows() {
+    // A load uses the names of tables, unlike the functions.
+    const USERS: Table<String, u32> = Table::new(2, "users");
+    const LOGIN_NAMES: Table<String, String> = Table::new(3, "users_by_login_name");
+    const NEXT: Schema = Schema::new(&[|tx| {
+        LOGIN_NAMES.remove(tx, "old")?;
+        USERS.put(tx, "upgraded", &1)
+    }]);
+    let address = address();
+    let store = Store::connect(&address, Options::default()).unwrap();
+    let generation = Arc::new(AtomicU32::new(0));
+    let seen = Arc::clone(&generation);
+    let reader = move |_: &dyn Snapshot| {
+        let seen = Arc::clone(&seen);
+        let update = move || {
+            seen.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        };
+        Ok(Box::new(update) as CatalogUpdate)
+    };
+    store.follow_catalog(Box::new(reader)).unwrap();
+    // A commit of other rows leaves the catalog as it is.
+    assert_eq!(count(&store, "before").unwrap(), 1);
+    store
+        .write_blocking("empty", |tx| NUMBERS.remove(tx, "before"))
+        .unwrap();
+    assert_eq!(generation.load(Ordering::Relaxed), 1);
+
+    let fill = |rows: u32| {
+        let mut load = DatabaseLoad::begin(&address).unwrap();
+        let mut value = Vec::new();
+        5_u32.encode(&mut value).unwrap();
+        for number in 0..rows {
+            let key = format!("{number:07}").into_bytes();
+            load.add(USERS.id(), key, value.clone()).unwrap();
+        }
+        load.add(LOGIN_NAMES.id(), b"old".to_vec(), value).unwrap();
+        load.finish_rows().unwrap();
+        load
+    };
+    drop(fill(1));
+    let mut load = fill(100_000);
+    assert_eq!(stored(&load).unwrap(), None);
+    meta_put(&mut load, "schema", "1").unwrap();
+    assert!(NEXT.upgrade_in(&mut load).unwrap());
+    assert_eq!(stored(&load).unwrap(), Some(2));
+    let numbers = |store: &Store| store.stream(|snapshot| NUMBERS.count(snapshot)).unwrap();
+    assert_eq!((numbers(&store), generation.load(Ordering::Relaxed)), (0, 1));
+    thread::scope(|scope| {
+        let counted = scope.spawn(|| count(&store, "0099999"));
+        load.commit().unwrap();
+        assert_eq!(counted.join().unwrap().unwrap(), 6);
+    });
+    assert_eq!(
+        (numbers(&store), generation.load(Ordering::Relaxed)),
+        (100_001, 2)
+    );
+    assert!(
+        !store
+            .read_blocking(|snapshot| RAW.contains(snapshot, "old"))
+            .unwrap()
+    );
+    assert!(matches!(
+        DatabaseLoad::check(&address),
+        Err(OpenError::NotEmpty(_))
+    ));
 }
