@@ -183,7 +183,9 @@
 //! When nothing is missing, one call of a function in the database locks the keys, compares the stamps of all
 //! rows that were read, and writes. If another node has changed one of the rows, nothing is written, and the closure
 //! runs again over newer rows. The catalog of clients, providers and keys has a number in the database: a commit that
-//! ran with an older number is refused, and each node asks for the number twice a second.
+//! ran with an older number is refused, and each node asks for the number twice a second. Each answer of the database
+//! has the number too. If it shows a newer catalog at the first access of a request, the request runs again
+//! (`flow/newest_catalog`).
 //!
 //! # Why the store looks like this
 //!

@@ -13,7 +13,7 @@ use super::{Failure, OpenError};
 use crate::federation::Provider;
 use crate::identity::User;
 use crate::jose::alg::Algorithm;
-use crate::jose::jwk::JwkSet;
+use crate::jose::jwk::{JwkSet, PublicKey};
 use crate::jose::jwt::Encoder;
 use crate::jose::keyring::{KeyState, Keyring};
 use crate::oauth::access_token::AccessTokenTyp;
@@ -21,13 +21,14 @@ use crate::oauth::client::GrantType;
 use crate::oauth::group::{Group, Groups};
 use crate::oauth::login::ResolvedPurpose;
 use crate::oauth::openid::claims::UserClaims;
-use crate::oauth::refresh_keys::RefreshKeys;
+use crate::oauth::refresh_keys::{PresentedRefreshToken, RefreshKeys, RefreshTokenId};
 use crate::oauth::registered_scope::{RegisteredScope, RegisteredScopes};
 use crate::oauth::resource::Apis;
 use crate::oauth::scope::Scope;
 use crate::oauth::{Api, Client};
 use crate::seal::Sealer;
 use crate::secret::{ApiKey, Digest};
+use crate::store::catalog_use::note_miss;
 use crate::store::engine::Snapshot;
 use crate::store::records::{KeyLifecycle, RefreshKeyRecord, SigningKeyRecord};
 use crate::store::tables::{APIS, CLIENTS, GROUPS, PROVIDERS, REFRESH_KEYS, SCOPES, SIGNING_KEYS};
@@ -264,7 +265,7 @@ impl Catalog {
 
     /// The client with this identifier, enabled or not.
     pub fn client(&self, client_id: &str) -> Option<&Arc<Client>> {
-        self.clients.get(client_id)
+        found(self.clients.get(client_id))
     }
 
     /// The keys that are registered with the client. `None` if there are none, or if the client publishes them.
@@ -282,12 +283,12 @@ impl Catalog {
 
     /// The provider with this id, enabled or not.
     pub fn provider(&self, id: &str) -> Option<&Arc<Provider>> {
-        self.providers.get(id)
+        found(self.providers.get(id))
     }
 
     /// The provider of this issuer, enabled or not.
     pub fn provider_of(&self, issuer: &str) -> Option<&Arc<Provider>> {
-        self.providers.values().find(|provider| provider.issuer == issuer)
+        found(self.providers.values().find(|provider| provider.issuer == issuer))
     }
 
     /// The providers in service at which a user can sign in for this purpose, by id.
@@ -315,9 +316,7 @@ impl Catalog {
 
     /// The id of the API key with this digest, and its client, enabled or not.
     pub fn api_key(&self, digest: &Digest<ApiKey>) -> Option<(Uuid, &Arc<Client>)> {
-        self.api_keys
-            .get(digest.as_bytes())
-            .map(|(id, client)| (*id, client))
+        found(self.api_keys.get(digest.as_bytes())).map(|(id, client)| (*id, client))
     }
 
     /// The APIs.
@@ -351,17 +350,27 @@ impl Catalog {
 
     /// Whether scripts of this origin may call the endpoints that clients call.
     pub fn allows_origin(&self, origin: &str) -> bool {
-        self.origins.contains_key(origin)
+        found(self.origins.get(origin)).is_some()
     }
 
     /// Whether an API has this scope value, or a client, enabled or not, may ask for it.
     pub fn has_scope(&self, value: &str) -> bool {
-        self.scope_values.contains(value)
+        found(self.scope_values.get(value)).is_some()
     }
 
     /// The signing keys.
     pub fn keyring(&self) -> &Keyring {
         &self.keyring
+    }
+
+    /// The public key of this signing key.
+    pub fn verifier(&self, kid: &str) -> Option<&PublicKey> {
+        found(self.keyring.verifier(kid))
+    }
+
+    /// The refresh token that was presented, if one of the keys derived it.
+    pub fn verify_refresh_token(&self, token: &PresentedRefreshToken) -> Option<RefreshTokenId> {
+        found(self.refresh_keys.verify(token))
     }
 
     /// The keys from which refresh tokens are derived.
@@ -384,6 +393,14 @@ impl Catalog {
     pub fn id_token_encoder(&self, alg: Algorithm) -> Result<&Encoder, Failure> {
         self.access_token_encoder(alg, AccessTokenTyp::Jwt)
     }
+}
+
+/// The result of a look for something that a request names. Another node may have added it.
+fn found<T>(found: Option<T>) -> Option<T> {
+    if found.is_none() {
+        note_miss();
+    }
+    found
 }
 
 /// The origins whose scripts may call endpoints because of this client. An origin that the record names twice occurs

@@ -30,6 +30,7 @@ pub mod failed_passwords;
 pub mod grant_policy;
 pub mod lease;
 pub mod login;
+mod newest_catalog;
 pub mod notice;
 pub mod one_time_link;
 pub mod outbox;
@@ -47,6 +48,7 @@ pub mod upstream_token;
 pub mod users;
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use tokio::sync::Notify;
@@ -158,6 +160,8 @@ pub struct Core {
     /// One reload at a time: if two ran at once, the older picture could replace the newer one.
     reload_lock: tokio::sync::Mutex<()>,
     catch_up_lock: Mutex<()>,
+    /// When the database was last asked for a newer catalog because a request named something unknown.
+    last_question: tokio::sync::Mutex<Option<Instant>>,
     /// Notified after a commit that put a message into the outbox.
     pub outbox_filled: Notify,
     /// Who waits for the result of a message.
@@ -199,6 +203,7 @@ impl Core {
             catalog,
             reload_lock: tokio::sync::Mutex::default(),
             catch_up_lock: Mutex::default(),
+            last_question: tokio::sync::Mutex::default(),
             outbox_filled: Notify::new(),
             delivery_waiters: DeliveryWaiters::default(),
             pending_answers: PendingAnswers::default(),

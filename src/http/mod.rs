@@ -117,12 +117,16 @@ where
         Some(route) if !route.allows_stale_catalog() && !is_current() => {
             error::shortage(&context, route, RefusalReason::Store)
         }
-        Some(route) if is_preflight(&context) && route.cors() != Cors::None => preflight(&context, route),
+        Some(route) if is_preflight(&context) && route.cors() != Cors::None => {
+            let core = &context.app.core;
+            core.with_newest_catalog(|| async { preflight(&context, route) })
+                .await
+        }
         Some(route) if !route.methods().contains(context.method()) => {
             headers::method_not_allowed(route.methods())
         }
         Some(route) if ![Method::POST, Method::PUT].contains(context.method()) => {
-            dispatch(&context, route).await
+            dispatch_with_newest_catalog(&context, route).await
         }
         Some(route) => match context
             .app
@@ -136,7 +140,7 @@ where
                     Ok(whole) => {
                         is_read = true;
                         context.body = whole;
-                        dispatch(&context, route).await
+                        dispatch_with_newest_catalog(&context, route).await
                     }
                     Err(BodyError::TooLarge) => error::too_large(&context),
                     Err(BodyError::TimedOut) => empty(StatusCode::REQUEST_TIMEOUT),
@@ -211,6 +215,12 @@ fn abandon_body(
 fn expected_body_len(body: &impl Body) -> usize {
     let announced = body.size_hint().exact().map(usize::try_from);
     announced.map_or(MAX_BODY, |bytes| bytes.unwrap_or(MAX_BODY).min(MAX_BODY))
+}
+
+/// Calls the endpoint or screen of a route, and calls it again if another node has changed the catalog.
+async fn dispatch_with_newest_catalog(context: &RequestContext, route: &Route) -> HttpResponse {
+    let core = &context.app.core;
+    core.with_newest_catalog(|| dispatch(context, route)).await
 }
 
 /// Calls the endpoint or screen of a route. Large futures are boxed: otherwise the future of every request would have

@@ -6,6 +6,7 @@
 
 pub mod address;
 pub mod backup;
+pub mod catalog_use;
 pub mod engine;
 mod error;
 mod local;
@@ -25,6 +26,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 pub use self::address::Address;
+use self::catalog_use::CatalogUse;
 #[cfg(feature = "postgres")]
 pub use self::engine::postgres::DatabaseLoad;
 #[cfg(feature = "postgres")]
@@ -198,8 +200,24 @@ impl Store {
         F: Fn(&mut dyn Tx) -> Result<T, StoreError> + Send + 'static,
     {
         let (sender, receiver) = oneshot::channel();
-        self.enqueue(name, work, move |outcome| drop(sender.send(outcome)))?;
-        receiver.await.unwrap_or(Err(StoreError::Closed))
+        let reply = move |outcome| drop(sender.send(outcome));
+        let Some(catalog_use) = CatalogUse::unconfirmed() else {
+            self.enqueue(name, work, reply)?;
+            return receiver.await.unwrap_or(Err(StoreError::Closed));
+        };
+        let (store, checked) = (self.clone(), Arc::clone(&catalog_use));
+        let work = move |tx: &mut dyn Tx| {
+            if checked.check(&store) {
+                work(tx)
+            } else {
+                // The caller is dropped before it gets this.
+                Err(StoreError::Closed)
+            }
+        };
+        self.enqueue(name, work, reply)?;
+        let outcome = receiver.await.unwrap_or(Err(StoreError::Closed));
+        catalog_use.confirm().await;
+        outcome
     }
 
     /// Like [`Store::write`], for work that removes far more than it adds. It is tried even while the disk is full.
@@ -255,7 +273,14 @@ impl Store {
         match &self.engine {
             Engine::Local(local) => local.read(&look).await,
             #[cfg(feature = "postgres")]
-            Engine::Shared(postgres) => postgres.read(&look).await,
+            Engine::Shared(postgres) => {
+                let outcome = postgres.read(&look).await?;
+                if let Some(catalog_use) = CatalogUse::unconfirmed() {
+                    catalog_use.check(self);
+                    catalog_use.confirm().await;
+                }
+                Ok(outcome)
+            }
         }
     }
 
@@ -320,6 +345,20 @@ impl Store {
             #[cfg(feature = "postgres")]
             Engine::Shared(postgres) => postgres.server_warnings().await,
         }
+    }
+
+    /// The number of the catalog in memory, which grows when any node changes the catalog. 0 for a store of one process.
+    fn catalog_generation(&self) -> i64 {
+        match &self.engine {
+            Engine::Local(_) => 0,
+            #[cfg(feature = "postgres")]
+            Engine::Shared(postgres) => postgres.catalog_generation(),
+        }
+    }
+
+    /// What a request that begins now knows of its catalog: nothing yet.
+    pub fn catalog_use(&self) -> Arc<CatalogUse> {
+        CatalogUse::new(self.catalog_generation())
     }
 
     /// Whether what is in memory is known to be as new as the database: always, unless the store is shared and its server

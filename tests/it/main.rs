@@ -48,6 +48,8 @@ mod metrics;
 mod namesakes;
 #[cfg(feature = "postgres")]
 mod nodes;
+#[cfg(feature = "postgres")]
+mod nodes_catalog;
 mod outbound;
 mod packages;
 mod page_language;

@@ -23,7 +23,7 @@ const MINUTE: Duration = Duration::from_mins(1);
 const DAY: Duration = Duration::from_hours(24);
 
 /// Two nodes on a new database. Their clocks stand still.
-async fn two_nodes() -> [Server; 2] {
+pub(super) async fn two_nodes() -> [Server; 2] {
     let database = Cluster::shared().database("nodes");
     let address = Address::parse(&database.url()).unwrap();
     Store::migrate(&address).unwrap();

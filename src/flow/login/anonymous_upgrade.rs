@@ -59,9 +59,9 @@ pub(super) async fn verify(
     let token = or_refuse!(PresentedRefreshToken::parse(token).map_err(|_| refresh::UNKNOWN));
     let (token, key) = {
         let catalog = core.catalog();
-        let keys = catalog.refresh_keys();
-        let token = or_refuse!(keys.verify(&token).ok_or(refresh::UNKNOWN));
-        (token, keys.newest().ok_or(Failure::NoRefreshKey)?)
+        let token = or_refuse!(catalog.verify_refresh_token(&token).ok_or(refresh::UNKNOWN));
+        let key = catalog.refresh_keys().newest();
+        (token, key.ok_or(Failure::NoRefreshKey)?)
     };
     let (policy, bearer, id) = (Arc::clone(&core.policy), client.clone(), token.family);
     let decide = move |snapshot: &dyn Snapshot| {

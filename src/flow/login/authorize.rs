@@ -165,12 +165,11 @@ pub(super) fn parse_request(
 
 /// Reads an ID token that this service issued, even if it has expired (OpenID Connect Core 3.1.2.1).
 pub(in crate::flow) fn read_hint(catalog: &Catalog, issuer: &str, token: &str) -> Option<IdTokenHint> {
-    let keyring = catalog.keyring();
     let verified = jwt::verify::<IdTokenHint>(
         token,
         ExpectedTyp::Exactly(crate::flow::catalog::ID_TOKEN_TYP),
         &Algorithm::ALL,
-        |kid, _| keyring.verifier(kid?),
+        |kid, _| catalog.verifier(kid?),
     );
     verified
         .ok()

@@ -74,9 +74,8 @@ pub(in crate::flow) fn signed_access_token(
     catalog: &Catalog,
     token: &str,
 ) -> Option<PresentedAccessToken> {
-    let keyring = catalog.keyring();
     let verify = |typ| {
-        let select = |kid: Option<&str>, _| keyring.verifier(kid?);
+        let select = |kid: Option<&str>, _| catalog.verifier(kid?);
         jwt::verify_with(
             token,
             ExpectedTyp::Exactly(typ),
@@ -103,7 +102,7 @@ pub async fn introspect(
     now: Timestamp,
 ) -> Result<Introspection, Failure> {
     if let Ok(token) = PresentedRefreshToken::parse(token) {
-        let Some(token) = core.catalog().refresh_keys().verify(&token) else {
+        let Some(token) = core.catalog().verify_refresh_token(&token) else {
             return Ok(Introspection::INACTIVE);
         };
         let grant_policy = core.grant_policy();

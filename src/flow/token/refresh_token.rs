@@ -100,9 +100,9 @@ pub async fn rotate_refresh_token(
     );
     let (token, key) = {
         let catalog = core.catalog();
-        let keys = catalog.refresh_keys();
-        let token = or_refuse!(keys.verify(&token).ok_or(refresh::UNKNOWN));
-        (token, keys.newest().ok_or(Failure::NoRefreshKey)?)
+        let token = or_refuse!(catalog.verify_refresh_token(&token).ok_or(refresh::UNKNOWN));
+        let key = catalog.refresh_keys().newest();
+        (token, key.ok_or(Failure::NoRefreshKey)?)
     };
     let (policy, bearer, id) = (Arc::clone(&core.policy), client.clone(), token.family);
     let apis = Arc::clone(core.catalog().apis());

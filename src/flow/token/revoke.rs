@@ -49,7 +49,7 @@ async fn revoke_family(
     token: &PresentedRefreshToken,
     now: Timestamp,
 ) -> Result<Answer<bool>, Failure> {
-    let Some(token) = core.catalog().refresh_keys().verify(token) else {
+    let Some(token) = core.catalog().verify_refresh_token(token) else {
         return Ok(Ok(false));
     };
     let owner = client.clone();

@@ -189,6 +189,11 @@ impl Postgres {
         self.state.reload_catalog().await
     }
 
+    /// The generation of the catalog in memory.
+    pub(in crate::store) fn catalog_generation(&self) -> i64 {
+        self.state.catalog.generation()
+    }
+
     /// Refuses further transactions, waits for those that run, and closes the connections. Blocks.
     pub(in crate::store) fn close(&self) {
         self.state.is_closed.store(true, Ordering::Release);

@@ -1,0 +1,61 @@
+//! Answers each request with the newest catalog, if several nodes share the store.
+//!
+//! Another node may have changed the catalog after this one last read it. The first access of a request to the database
+//! shows that, and the request runs again. A request that names something unknown may need no access. So the database is
+//! asked before the request is refused.
+
+use std::time::{Duration, Instant};
+
+use tokio::time::{sleep_until, timeout};
+
+use super::Core;
+use crate::store::catalog_use::CatalogUse;
+use crate::store::schema::stored;
+
+/// How often a request runs again because the catalog changes. The last run takes the catalog that is in memory.
+const MOST_RERUNS: usize = 3;
+/// The pause between two questions for what is unknown. Anyone can name what does not exist.
+const QUESTION_INTERVAL: Duration = Duration::from_millis(100);
+/// How long an answer to such a question is waited for.
+const QUESTION_TIMEOUT: Duration = Duration::from_secs(1);
+
+impl Core {
+    /// Runs a request with a catalog that was the newest when the request began. `request` may run again, but only
+    /// before it has written anything.
+    ///
+    /// A request that neither uses the database nor names anything unknown takes the catalog in memory.
+    pub async fn with_newest_catalog<T, F>(&self, request: impl Fn() -> F) -> T
+    where
+        F: Future<Output = T>,
+    {
+        let reruns = if self.store.is_shared() { MOST_RERUNS } else { 0 };
+        for _ in 0..reruns {
+            let catalog_use = self.store.catalog_use();
+            if let Some(answer) = catalog_use.run(request()).await
+                && !self.has_missed_a_change(&catalog_use).await
+            {
+                return answer;
+            }
+        }
+        request().await
+    }
+
+    /// Whether the request named something unknown, and the database has a newer catalog.
+    async fn has_missed_a_change(&self, catalog_use: &CatalogUse) -> bool {
+        if !catalog_use.has_missed() {
+            return false;
+        }
+        let began = Instant::now();
+        let mut last_question = self.last_question.lock().await;
+        if last_question.is_none_or(|asked| asked < began) {
+            if let Some(asked) = *last_question {
+                sleep_until((asked + QUESTION_INTERVAL).into()).await;
+            }
+            *last_question = Some(Instant::now());
+            // Each answer of the database brings the newest catalog. Without an answer, the refusal stays.
+            drop(timeout(QUESTION_TIMEOUT, self.store.read(stored)).await);
+        }
+        drop(last_question);
+        !catalog_use.is_current(&self.store)
+    }
+}
