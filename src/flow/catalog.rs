@@ -104,16 +104,16 @@ impl Catalog {
         Self::new(Rows::read(snapshot)?, sealer, 0).map(drop)
     }
 
-    /// Reads the catalog of a store that several nodes share, and puts it into `place`.
-    pub(super) fn reader(place: &Arc<ArcSwap<Self>>, sealer: &Arc<Sealer>) -> CatalogReader {
-        let (place, sealer) = (Arc::clone(place), Arc::clone(sealer));
+    /// Reads the catalog of a store that several nodes share, and puts it into `catalog`.
+    pub(super) fn reader(catalog: &Arc<ArcSwap<Self>>, sealer: &Arc<Sealer>) -> CatalogReader {
+        let (catalog, sealer) = (Arc::clone(catalog), Arc::clone(sealer));
         Box::new(move |snapshot| {
             let rows = Rows::read(snapshot)?;
-            let (place, sealer) = (Arc::clone(&place), Arc::clone(&sealer));
+            let (catalog, sealer) = (Arc::clone(&catalog), Arc::clone(&sealer));
             Ok(Box::new(move || {
                 let read = Self::new(rows, &sealer, 0);
                 let read = read.map_err(|error| StoreError::Damaged(error.to_string()))?;
-                place.store(Arc::new(read));
+                catalog.store(Arc::new(read));
                 Ok(())
             }))
         })

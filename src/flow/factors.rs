@@ -180,7 +180,7 @@ const COUNTED_EVERY: Duration = Duration::from_mins(10);
 /// How many users have each kind of factor. The rows are read at most every ten minutes. `None` if another node counts
 /// them. Blocks.
 pub fn counts(core: &Core, now: Timestamp) -> Result<Option<FactorCounts>, StoreError> {
-    if !lease::hold_blocking(core, lease::FACTOR_COUNTS)? {
+    if !lease::acquire_blocking(core, lease::FACTOR_COUNTS)? {
         return Ok(None);
     }
     let mut known = core.factor_counts.lock().unwrap_or_else(PoisonError::into_inner);

@@ -143,7 +143,7 @@ pub struct Core {
     /// Encryption at rest.
     pub sealer: Arc<Sealer>,
     /// The name of this process among those that use the store.
-    pub node: Uuid,
+    pub node_id: Uuid,
     /// The operator's settings.
     pub policy: Arc<Policy>,
     /// The threads that hash passwords.
@@ -191,7 +191,7 @@ impl Core {
         Ok(Self {
             upstreams,
             client_authorities: None,
-            node: random.uuid_v4(),
+            node_id: random.uuid_v4(),
             signature_cache: SignatureCache::default(),
             unknown_scopes: UnknownScopes::default(),
             store,

@@ -184,7 +184,7 @@ async fn housekeeping(app: Arc<App>) {
             // The first minute is left out: a time server may still correct the clock.
             let is_settled = started.elapsed() >= HOUSEKEEPING_INTERVAL;
             // A node whose clock is not trusted does not ask, so that another one takes the lease.
-            if lease::holds(core, lease::HOUSEKEEPING).await {
+            if lease::acquire_or_log(core, lease::HOUSEKEEPING).await {
                 keep_keys(core, is_settled.then_some(now)).await;
             }
         }
@@ -214,7 +214,7 @@ async fn keep_keys(core: &Core, watermark: Option<Timestamp>) {
 /// for now.
 async fn sweep_page(core: &Core, cursor: &mut sweep::Cursor, guard: &mut ClockGuard) -> Option<Duration> {
     let now = core.clock.now();
-    if !guard.is_trusted(now, uptime()) || !lease::holds(core, lease::HOUSEKEEPING).await {
+    if !guard.is_trusted(now, uptime()) || !lease::acquire_or_log(core, lease::HOUSEKEEPING).await {
         return None;
     }
     let begun = Instant::now();

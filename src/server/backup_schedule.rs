@@ -68,11 +68,11 @@ fn io_error(path: impl Into<PathBuf>) -> impl Fn(io::Error) -> ScheduleError {
 pub async fn run(app: Arc<App>, data_dir: PathBuf, interval: Duration, settings: Backups) {
     let settings = Arc::new(settings);
     loop {
-        let result = if lease::holds(&app.core, lease::BACKUPS).await {
+        let result = if lease::acquire_or_log(&app.core, lease::BACKUPS).await {
             let (worker, folder, settings) = (Arc::clone(&app), data_dir.clone(), Arc::clone(&settings));
             let made =
                 background::run(move || back_up_if_due(&worker.core, &folder, interval, &settings, &space));
-            match while_prolonging(&app.core, made).await {
+            match while_renewing(&app.core, made).await {
                 Ok(made) => made.map_err(|error| error.to_string()),
                 Err(error) => Err(error.to_string()),
             }
@@ -95,13 +95,13 @@ pub async fn run(app: Arc<App>, data_dir: PathBuf, interval: Duration, settings:
 }
 
 /// Waits for a backup, and keeps the lease for as long as it takes.
-async fn while_prolonging<T>(core: &Core, backup: impl Future<Output = T>) -> T {
+async fn while_renewing<T>(core: &Core, backup: impl Future<Output = T>) -> T {
     let mut backup = pin!(backup);
     loop {
         match tokio::time::timeout(CHECK_INTERVAL, &mut backup).await {
             Ok(made) => return made,
             Err(_) => {
-                lease::holds(core, lease::BACKUPS).await;
+                lease::acquire_or_log(core, lease::BACKUPS).await;
             }
         }
     }

@@ -45,7 +45,6 @@ mod mail;
 mod mail_cli;
 mod memory;
 mod metrics;
-mod namesakes;
 #[cfg(feature = "postgres")]
 mod nodes;
 #[cfg(feature = "postgres")]
@@ -68,6 +67,7 @@ mod refusals;
 mod registration;
 mod remembered_device;
 mod required_second_factor;
+mod reused_identifiers;
 mod rows;
 mod rsa_keygen;
 mod scopes;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idsvc::clock::Timestamp;
 use idsvc::flow::deliver::{OutboxUpdate, apply_updates, claim, due_entries};
-use idsvc::flow::lease::{HOUSEKEEPING, hold};
+use idsvc::flow::lease::{HOUSEKEEPING, acquire};
 use idsvc::flow::outbox::DrawnMail;
 use idsvc::flow::{Core, rotate_keys, sweep};
 use idsvc::jose::alg::Algorithm;
@@ -61,7 +61,7 @@ async fn outbox(core: &Core) -> usize {
 }
 
 async fn holds(core: &Core) -> bool {
-    hold(core, HOUSEKEEPING).await.unwrap()
+    acquire(core, HOUSEKEEPING).await.unwrap()
 }
 
 async fn lease_end(core: &Core) -> Timestamp {
@@ -133,7 +133,7 @@ async fn a_mail_that_a_node_claimed_before_it_ended_is_sent_later_by_another() {
 }
 
 #[tokio::test]
-async fn a_lease_is_prolonged_by_its_holder_and_passes_on_when_the_holder_stops() {
+async fn a_lease_is_renewed_by_its_holder_and_passes_on_when_the_holder_stops() {
     let nodes = two_nodes().await;
     let [one, other] = [&nodes[0].app.core, &nodes[1].app.core];
     assert!(holds(one).await && !holds(other).await);

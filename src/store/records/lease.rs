@@ -11,7 +11,7 @@ use crate::store::record::Record;
 pub struct Lease {
     /// The node that holds it.
     pub node: Uuid,
-    /// When it expires unless the node prolongs it.
+    /// When it expires unless the node renews it.
     pub until: Timestamp,
 }
 
