@@ -4,7 +4,7 @@
 //! process that is killed in between sends it after its next start. Only if it is killed between the server's answer and
 //! the removal of the row, the mail is sent twice. Of several nodes, one sends it ([`claim`]).
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -54,8 +54,8 @@ struct MailSender {
     connector: Option<MailConnector>,
     host: String,
     stops: watch::Receiver<u32>,
-    /// Mails that the server has taken, and whose rows are not removed yet.
-    taken: Mutex<HashSet<Uuid>>,
+    /// What becomes of rows, and could not be stored.
+    unsettled: Mutex<Vec<OutboxUpdate>>,
 }
 
 /// A running sender.
@@ -88,7 +88,7 @@ pub fn start(
         connector,
         host,
         stops,
-        taken: Mutex::default(),
+        unsettled: Mutex::default(),
     });
     Ok(RunningSender(tokio::spawn(sender.run())))
 }
@@ -127,14 +127,30 @@ impl MailSender {
         *self.stops.borrow() > 0
     }
 
-    fn taken(&self) -> MutexGuard<'_, HashSet<Uuid>> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    fn unsettled(&self) -> MutexGuard<'_, Vec<OutboxUpdate>> {
+        self.unsettled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stores what becomes of rows, with what could not be stored before. If that fails, it is tried again before the next
+    /// mails: otherwise a mail that was sent would be sent again.
+    async fn settle(&self, updates: Vec<OutboxUpdate>) -> Result<(), StoreError> {
+        let mut updates = updates;
+        updates.append(&mut self.unsettled());
+        if updates.is_empty() {
+            return Ok(());
+        }
+        let stored = apply_updates(&self.app.core, updates.clone()).await;
+        if stored.is_err() {
+            self.unsettled().append(&mut updates);
+        }
+        stored
     }
 
     /// Sends all mails that are due. Returns how long to wait for the next one.
     async fn send_due(self: &Arc<Self>) -> Result<Duration, StoreError> {
         let core = &self.app.core;
         while !self.is_stopping() {
+            self.settle(Vec::new()).await?;
             let now = core.clock.now();
             let due = due_entries(core, now, BATCH).await?;
             if due.entries.is_empty() {
@@ -187,11 +203,9 @@ impl MailSender {
                     None => continue,
                 }
             }
-            let key = due.key;
             let update = self.handle(due, batch, &mut connection).await;
             if was_tried {
-                apply_updates(core, vec![update]).await?;
-                self.taken().remove(&key.1);
+                self.settle(vec![update]).await?;
             } else {
                 untried.push(update);
             }
@@ -199,10 +213,7 @@ impl MailSender {
         if let Some(connection) = connection {
             tokio::spawn(MailConnection::quit(connection));
         }
-        if untried.is_empty() {
-            return Ok(());
-        }
-        apply_updates(core, untried).await
+        self.settle(untried).await
     }
 
     fn next_of(&self, batch: &Batch) -> Option<DueEntry> {
@@ -228,7 +239,7 @@ impl MailSender {
             .entry
             .as_ref()
             .is_some_and(|entry| entry.channel == Channel::Decoy);
-        if is_decoy || self.taken().contains(&id) {
+        if is_decoy {
             return OutboxUpdate::Remove(key);
         }
         let opened = due
@@ -251,7 +262,6 @@ impl MailSender {
         };
         match sent {
             Ok(answer) => {
-                self.taken().insert(id);
                 self.note_problem(None);
                 let (kind, domain) = (message.content.kind(), domain_of(&message.to));
                 audit::record(&Event::MailSent {

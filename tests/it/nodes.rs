@@ -14,7 +14,7 @@ use idsvc::store::tables::{LEASES, OUTBOX, REFRESH_KEYS, USED_ASSERTIONS};
 use idsvc::store::{Address, Options, Store};
 
 use super::mail::Mailing;
-use crate::harness::postgres::Cluster;
+use crate::harness::postgres::{Cluster, Database};
 use crate::harness::server::Setup;
 use crate::harness::smtp::{MailCatcher, Manner};
 use crate::harness::{START, Server, until};
@@ -24,7 +24,10 @@ const DAY: Duration = Duration::from_hours(24);
 
 /// Two nodes on a new database. Their clocks stand still.
 pub(super) async fn two_nodes() -> [Server; 2] {
-    let database = Cluster::shared().database("nodes");
+    two_nodes_on(&Cluster::shared().database("nodes")).await
+}
+
+async fn two_nodes_on(database: &Database) -> [Server; 2] {
     let address = Address::parse(&database.url()).unwrap();
     Store::migrate(&address).unwrap();
     let start = async || {
@@ -130,6 +133,55 @@ async fn a_mail_that_a_node_claimed_before_it_ended_is_sent_later_by_another() {
         .await
         .unwrap();
     assert_eq!(outbox(one).await, 0);
+}
+
+#[tokio::test]
+async fn a_mail_whose_row_could_not_be_removed_is_not_sent_again() {
+    let catcher = MailCatcher::start(Manner::default());
+    let database = Cluster::shared().database("nodes");
+    let [one, _other] = two_nodes_on(&database).await;
+    // A claim leaves a row in the table, and the removal leaves none.
+    database.sql(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+         IF NOT EXISTS (SELECT FROM idsvc.outbox) THEN RAISE EXCEPTION 'refused'; END IF;
+         RETURN NULL;
+         END $$;
+         CREATE TRIGGER refuse AFTER DELETE ON idsvc.outbox EXECUTE FUNCTION refuse();",
+    );
+    let node = Mailing::with_server(one, &catcher.url());
+    node.cause("bob@example.com").await;
+    let core = &node.server.app.core;
+    until(async || core.store.stats().failures > 0).await;
+    database.sql("DROP TRIGGER refuse ON idsvc.outbox");
+    until(async || {
+        core.outbox_filled.notify_one();
+        outbox(core).await == 0
+    })
+    .await;
+    node.end().await;
+    assert_eq!(catcher.taken().len(), 1);
+}
+
+#[tokio::test]
+async fn a_node_whose_clock_is_wrong_does_no_work_for_the_others() {
+    let database = Cluster::shared().database("nodes");
+    let [node, _other] = two_nodes_on(&database).await;
+    let core = &node.app.core;
+    put_mail(core).await;
+    assert_eq!(due_entries(core, START, 10).await.unwrap().entries.len(), 1);
+    database.sql(
+        "DO $$ BEGIN EXECUTE replace(
+         pg_get_functiondef('idsvc.get_v1'::regproc),
+         'clock_timestamp()', '(clock_timestamp() + interval ''2 minutes'')'); END $$",
+    );
+    until(async || {
+        core.store
+            .problem()
+            .is_some_and(|problem| problem.contains("clock"))
+    })
+    .await;
+    assert!(due_entries(core, START, 10).await.unwrap().entries.is_empty());
+    assert!(!holds(core).await);
 }
 
 #[tokio::test]
