@@ -19,6 +19,9 @@ use crate::store::tables::{FACTORS, USERS};
 /// The most factors of one user. A sign-in reads all of them.
 pub const MAX_PER_USER: usize = 20;
 
+/// The users whose factors are read at once.
+const PAGE_USERS: usize = 1000;
+
 /// The factors of a user, in the order in which they were added.
 pub fn of_user(snapshot: &dyn Snapshot, user: Uuid) -> Result<Vec<(Uuid, Factor)>, StoreError> {
     let rows = FACTORS.scan_prefix(snapshot, &user, usize::MAX)?;
@@ -136,28 +139,56 @@ pub struct FactorSummary {
     pub only_totp: u64,
 }
 
+impl FactorSummary {
+    /// Counts these users, which are in the order of their rows. Reads their factors in one range.
+    fn add(&mut self, snapshot: &dyn Snapshot, users: &[Uuid]) -> Result<(), StoreError> {
+        #[derive(Clone, Copy, Default)]
+        struct Has {
+            totp: bool,
+            passkey: bool,
+            unused_code: bool,
+        }
+        let (Some(first), Some(last)) = (users.first(), users.last()) else {
+            return Ok(());
+        };
+        let mut by_user: BTreeMap<Uuid, Has> = users.iter().map(|user| (*user, Has::default())).collect();
+        let rows = (*first, Uuid::nil())..=(*last, Uuid::max());
+        FACTORS.visit(snapshot, rows, |(user, _), factor| {
+            if let Some(has) = by_user.get_mut(&user) {
+                match factor.kind {
+                    FactorKind::Totp(_) => has.totp = true,
+                    FactorKind::Passkey(_) => has.passkey = true,
+                    FactorKind::RecoveryCodes(codes) => has.unused_code |= !codes.unused.is_empty(),
+                }
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        for has in by_user.values() {
+            self.users += 1;
+            self.totp += u64::from(has.totp);
+            self.passkey += u64::from(has.passkey);
+            self.neither += u64::from(!has.totp && !has.passkey);
+            self.only_totp += u64::from(has.totp && !has.unused_code && !has.passkey);
+        }
+        Ok(())
+    }
+}
+
 /// Reads all users and their factors.
 pub fn summary(snapshot: &dyn Snapshot) -> Result<FactorSummary, StoreError> {
     let mut summary = FactorSummary::default();
+    let mut page = Vec::new();
     USERS.visit(snapshot, .., |uuid, user| {
-        if !user.enabled || user.is_anonymous() {
-            return Ok(ControlFlow::Continue(()));
+        if user.enabled && !user.is_anonymous() {
+            page.push(uuid);
         }
-        let (mut has_totp, mut has_passkey, mut has_codes) = (false, false, false);
-        for (_, factor) in of_user(snapshot, uuid)? {
-            match factor.kind {
-                FactorKind::Totp(_) => has_totp = true,
-                FactorKind::Passkey(_) => has_passkey = true,
-                FactorKind::RecoveryCodes(codes) => has_codes |= !codes.unused.is_empty(),
-            }
+        if page.len() == PAGE_USERS {
+            summary.add(snapshot, &page)?;
+            page.clear();
         }
-        summary.users += 1;
-        summary.totp += u64::from(has_totp);
-        summary.passkey += u64::from(has_passkey);
-        summary.neither += u64::from(!has_totp && !has_passkey);
-        summary.only_totp += u64::from(has_totp && !has_codes && !has_passkey);
         Ok(ControlFlow::Continue(()))
     })?;
+    summary.add(snapshot, &page)?;
     Ok(summary)
 }
 
