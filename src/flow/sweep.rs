@@ -41,6 +41,8 @@ use crate::store::tables::{
 
 /// The most rows of a table that are read in one page.
 const PAGE_ROWS: usize = 500;
+/// The same for a shared store. A page locks its rows, and the whole tables that it reads, until it is committed.
+const SHARED_PAGE_ROWS: usize = 200;
 
 /// A page of live rows is followed by a pause of this many times its duration.
 const PAUSE_FACTOR: u32 = 99;
@@ -129,7 +131,12 @@ pub async fn sweep(core: &Core, cursor: &mut Cursor, now: Timestamp) -> Result<S
         remove_unused_clients(core, now).await?;
     }
     let (policy, from) = (core.policy.clone(), cursor.clone());
-    let work = move |tx: &mut dyn Tx| sweep_page(tx, &from, &policy, now);
+    let page_rows = if core.store.is_shared() {
+        SHARED_PAGE_ROWS
+    } else {
+        PAGE_ROWS
+    };
+    let work = move |tx: &mut dyn Tx| sweep_page(tx, &from, page_rows, &policy, now);
     let (store, dry_run) = (core.store.clone(), work.clone());
     let rehearsed = tokio::task::spawn_blocking(move || {
         store.read_blocking(|snapshot| {
@@ -194,17 +201,35 @@ struct Page {
     removed_users: Vec<Uuid>,
 }
 
-fn sweep_page(tx: &mut dyn Tx, cursor: &Cursor, policy: &Policy, now: Timestamp) -> Result<Page, StoreError> {
+fn sweep_page(
+    tx: &mut dyn Tx,
+    cursor: &Cursor,
+    page_rows: usize,
+    policy: &Policy,
+    now: Timestamp,
+) -> Result<Page, StoreError> {
     let mut page = Page {
         next: cursor.clone(),
         ..Page::default()
     };
     let first_login = (now - policy.lifetimes.login_transaction).first_id();
-    remove_before(tx, LOGIN_RECORDS, first_login, &mut page.swept)?;
+    remove_before(tx, LOGIN_RECORDS, first_login, page_rows, &mut page.swept)?;
     let hour = hour_of(now);
-    remove_before(tx, REVOKED_TOKENS, (hour, Uuid::nil()), &mut page.swept)?;
-    remove_before(tx, USED_ASSERTIONS, (hour, [0; 32]), &mut page.swept)?;
-    remove_before(tx, ONE_TIME_LINKS, (hour, Uuid::nil()), &mut page.swept)?;
+    remove_before(
+        tx,
+        REVOKED_TOKENS,
+        (hour, Uuid::nil()),
+        page_rows,
+        &mut page.swept,
+    )?;
+    remove_before(tx, USED_ASSERTIONS, (hour, [0; 32]), page_rows, &mut page.swept)?;
+    remove_before(
+        tx,
+        ONE_TIME_LINKS,
+        (hour, Uuid::nil()),
+        page_rows,
+        &mut page.swept,
+    )?;
     // These rows may be a flood, and the pauses of the walk are too long for one. So the walk waits until they are
     // gone.
     if page.swept.more {
@@ -212,10 +237,10 @@ fn sweep_page(tx: &mut dyn Tx, cursor: &Cursor, policy: &Policy, now: Timestamp)
     }
     let from = cursor.position.as_ref();
     let position = match cursor.table {
-        WalkedTable::Codes => sweep_codes(tx, from, policy, now, &mut page.swept)?,
-        WalkedTable::Families => sweep_families(tx, from, policy, now, &mut page)?,
-        WalkedTable::Sessions => sweep_sessions(tx, from, policy, now, &mut page.swept)?,
-        WalkedTable::Consents => sweep_consents(tx, from, &mut page.swept)?,
+        WalkedTable::Codes => sweep_codes(tx, from, page_rows, policy, now, &mut page.swept)?,
+        WalkedTable::Families => sweep_families(tx, from, page_rows, policy, now, &mut page)?,
+        WalkedTable::Sessions => sweep_sessions(tx, from, page_rows, policy, now, &mut page.swept)?,
+        WalkedTable::Consents => sweep_consents(tx, from, page_rows, &mut page.swept)?,
     };
     let next = cursor.after(position);
     page.swept.more = next.is_some();
@@ -228,10 +253,11 @@ fn remove_before<K: Key, R: Record>(
     tx: &mut dyn Tx,
     table: Table<K, R>,
     first_kept: K,
+    page_rows: usize,
     swept: &mut Swept,
 ) -> Result<(), StoreError> {
-    let old = table.scan(&*tx, ..first_kept, PAGE_ROWS)?;
-    swept.more |= old.len() == PAGE_ROWS;
+    let old = table.scan(&*tx, ..first_kept, page_rows)?;
+    swept.more |= old.len() == page_rows;
     swept.removed += old.len();
     for (key, _) in old {
         table.remove(tx, &key)?;
@@ -250,14 +276,15 @@ fn candidates<R: Record>(
     tx: &dyn Tx,
     table: Table<Uuid, R>,
     position: Option<&WalkPosition>,
+    page_rows: usize,
     before: Timestamp,
 ) -> Result<Candidates<R>, StoreError> {
     let (from, end) = match position {
         Some(position) => (Bound::Excluded(position.last), position.end),
         None => (Bound::Unbounded, before.first_id()),
     };
-    let rows = table.scan(tx, (from, Bound::Excluded(end)), PAGE_ROWS)?;
-    let last = rows.last().filter(|_| rows.len() == PAGE_ROWS);
+    let rows = table.scan(tx, (from, Bound::Excluded(end)), page_rows)?;
+    let last = rows.last().filter(|_| rows.len() == page_rows);
     let next = last.map(|(last, _)| WalkPosition {
         last: *last,
         client_id: String::new(),
@@ -269,11 +296,12 @@ fn candidates<R: Record>(
 fn sweep_codes(
     tx: &mut dyn Tx,
     position: Option<&WalkPosition>,
+    page_rows: usize,
     policy: &Policy,
     now: Timestamp,
     swept: &mut Swept,
 ) -> Result<Option<WalkPosition>, StoreError> {
-    let candidates = candidates(&*tx, CODES, position, now - policy.lifetimes.code)?;
+    let candidates = candidates(&*tx, CODES, position, page_rows, now - policy.lifetimes.code)?;
     let mut clients = Clients::default();
     for (id, code) in candidates.rows {
         let client = clients.find(&*tx, &code.authorization.client_id)?;
@@ -312,12 +340,13 @@ fn family_retention(family: &RefreshFamily, policy: &Policy) -> Duration {
 fn sweep_families(
     tx: &mut dyn Tx,
     position: Option<&WalkPosition>,
+    page_rows: usize,
     policy: &Policy,
     now: Timestamp,
     page: &mut Page,
 ) -> Result<Option<WalkPosition>, StoreError> {
     let before = now - policy.lifetimes.access_token;
-    let candidates = candidates(&*tx, FAMILIES, position, before)?;
+    let candidates = candidates(&*tx, FAMILIES, position, page_rows, before)?;
     let mut clients = Clients::default();
     for (id, mut family) in candidates.rows {
         let client = clients.find(&*tx, &family.authorization.client_id)?;
@@ -363,13 +392,14 @@ fn remove_abandoned(tx: &mut dyn Tx, user: Uuid, now: Timestamp) -> Result<bool,
 fn sweep_sessions(
     tx: &mut dyn Tx,
     position: Option<&WalkPosition>,
+    page_rows: usize,
     policy: &Policy,
     now: Timestamp,
     swept: &mut Swept,
 ) -> Result<Option<WalkPosition>, StoreError> {
     let lifetimes = policy.lifetimes.session;
     let shortest = lifetimes.idle.min(lifetimes.absolute);
-    let candidates = candidates(&*tx, SESSIONS, position, now - shortest)?;
+    let candidates = candidates(&*tx, SESSIONS, position, page_rows, now - shortest)?;
     for (id, session) in candidates.rows {
         if has_lost_provider(&*tx, &session.factor)? {
             session::end(tx, id, &session, now)?;
@@ -397,13 +427,14 @@ fn sweep_sessions(
 fn sweep_consents(
     tx: &mut dyn Tx,
     position: Option<&WalkPosition>,
+    page_rows: usize,
     swept: &mut Swept,
 ) -> Result<Option<WalkPosition>, StoreError> {
     let from = position.map_or(Bound::Unbounded, |position| {
         Bound::Excluded((position.last, position.client_id.clone()))
     });
-    let rows = CONSENTS.scan(&*tx, (from, Bound::Unbounded), PAGE_ROWS)?;
-    let last = rows.last().filter(|_| rows.len() == PAGE_ROWS);
+    let rows = CONSENTS.scan(&*tx, (from, Bound::Unbounded), page_rows)?;
+    let last = rows.last().filter(|_| rows.len() == page_rows);
     let next = last.map(|((user, client_id), _)| WalkPosition {
         last: *user,
         client_id: client_id.clone(),
