@@ -94,12 +94,13 @@ fn copy(
     let mut progress = Progress::of(what);
     let mut read = || {
         let incoming = BackupReader::open(&mut tee)?;
-        let header = incoming.header().clone();
+        let mut header = incoming.header().clone();
         let mut rows = incoming.rows(sealer.backup_key());
         while rows.next_row()?.is_some() {
             let (done, of) = rows.progress();
-            progress.show(done, Some(of));
+            progress.show(done, of);
         }
+        header.rows = Some(rows.progress().0);
         Ok(header)
     };
     let header = read();
@@ -215,7 +216,10 @@ pub fn run(backup: &Backup, connector: &AdminConnector<'_>, output: &mut Output<
     };
     let header = if is_piped {
         let Written { header, bytes, .. } = job.write(output.out)?;
-        output.say(&format!("the backup has {} rows, {bytes} bytes", header.rows));
+        output.say(&format!(
+            "the backup has {} rows, {bytes} bytes",
+            header.rows.unwrap_or_default()
+        ));
         header
     } else {
         let (written, file) = write_file(backup, &job, &data_dir)?;
@@ -300,7 +304,7 @@ fn show(written: &Written, file: &str, output: &mut Output<'_>) -> Result<(), Cl
     }
     output.facts(&[
         ("file", file.to_owned()),
-        ("rows", header.rows.to_string()),
+        ("rows", header.rows.unwrap_or_default().to_string()),
         ("bytes", bytes.to_string()),
         ("created_at", moment(header.created_at)),
         ("issuer", header.issuer.clone().unwrap_or_default()),

@@ -96,7 +96,7 @@ pub fn run(
         &mut *source,
         request.master_key.as_deref(),
         &Random::system(),
-        &mut |done, of| progress.show(done, Some(of)),
+        &mut |done, of| progress.show(done, of),
     );
     drop(progress);
     let header = restored.map_err(CliError::refused)?;
@@ -151,7 +151,7 @@ fn show_restored(
     output.facts(&[
         ("data_dir", data_dir.display().to_string()),
         ("database", database.to_owned()),
-        ("rows", header.rows.to_string()),
+        ("rows", header.rows.unwrap_or_default().to_string()),
         ("created_at", moment(header.created_at)),
         ("issuer", header.issuer.clone().unwrap_or_default()),
     ])

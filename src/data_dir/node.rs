@@ -1,6 +1,6 @@
 //! The data directory of a node: the database is on a PostgreSQL server, and all nodes have the same master key.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::access::check_writers;
 use super::lock::DirectoryLock;
@@ -42,21 +42,26 @@ pub(super) fn lock(path: &Path, address: &Address) -> Result<DirectoryLock, Data
     DirectoryLock::take(path)
 }
 
-/// Refuses a directory with a database file or its journal, so that no process runs on the wrong database.
+/// Refuses a directory with a database file, so that no process runs on the wrong database.
 pub(super) fn check_no_file(path: &Path, address: &Address) -> Result<(), DataDirError> {
+    match database_file(path)? {
+        None => Ok(()),
+        Some(path) => Err(DataDirError::TwoDatabases {
+            path,
+            address: address.to_string(),
+        }),
+    }
+}
+
+/// The database file of a directory, or its journal, if there is one. The file may have been moved away without its
+/// journal. After a kill, only the journal has the last writes.
+pub(super) fn database_file(path: &Path) -> Result<Option<PathBuf>, DataDirError> {
     let database = path.join(DATABASE);
+    if has_content(&database)? {
+        return Ok(Some(database));
+    }
     let journal = journal_of(&database);
-    let found = if has_content(&database)? {
-        database
-    } else if is_there(&journal)? {
-        journal
-    } else {
-        return Ok(());
-    };
-    Err(DataDirError::TwoDatabases {
-        path: found,
-        address: address.to_string(),
-    })
+    Ok(is_there(&journal)?.then_some(journal))
 }
 
 /// Sets up the database for this release, or upgrades it.

@@ -16,7 +16,6 @@ use crate::seal::Sealer;
 #[cfg(feature = "postgres")]
 use crate::store::DatabaseLoad;
 use crate::store::backup::{self, BackupError, BackupReader, Header, Rows};
-use crate::store::engine::redb::journal_of;
 use crate::store::schema::Schema;
 use crate::store::{Address, Options};
 
@@ -62,10 +61,13 @@ pub enum RestoreError {
 /// Checks that a directory has no running service, and that there is no database: neither in the directory nor, with an
 /// address, on the server.
 pub fn check_target(directory: &Path, address: Option<&Address>) -> Result<(), RestoreError> {
-    let database = directory.join(DATABASE);
     match address {
         Some(address) => node::check_no_file(directory, address)?,
-        None => check_no_file(&database)?,
+        None => {
+            if let Some(found) = node::database_file(directory)? {
+                return Err(RestoreError::NotEmpty(found));
+            }
+        }
     }
     if is_served(directory)? {
         return Err(RestoreError::Served(directory.to_owned()));
@@ -76,19 +78,6 @@ pub fn check_target(directory: &Path, address: Option<&Address>) -> Result<(), R
     }
 }
 
-fn check_no_file(database: &Path) -> Result<(), RestoreError> {
-    if data_dir::has_content(database)? {
-        return Err(RestoreError::NotEmpty(database.to_owned()));
-    }
-    // The database may have been moved away without its journal. After a kill, only the journal holds the last writes, so
-    // nothing is restored beside it.
-    let journal = journal_of(database);
-    if data_dir::is_there(&journal)? {
-        return Err(RestoreError::NotEmpty(journal));
-    }
-    Ok(())
-}
-
 /// Restores a backup into the database at `address`, or else into `directory`, and upgrades it to the schema of this
 /// release. The master key comes from the directory, `key_file` or the backup, in this order.
 pub fn restore(
@@ -97,11 +86,11 @@ pub fn restore(
     source: &mut dyn Read,
     key_file: Option<&Path>,
     random: &Random,
-    progress: &mut dyn FnMut(u64, u64),
+    progress: &mut dyn FnMut(u64, Option<u64>),
 ) -> Result<Header, RestoreError> {
     check_target(directory, address)?;
     let incoming = BackupReader::open(source)?;
-    let header = incoming.header().clone();
+    let mut header = incoming.header().clone();
     let supported = Schema::CURRENT.version();
     if header.schema > supported {
         let versions = format!("schema {}, this one knows up to {supported}", header.schema);
@@ -121,6 +110,7 @@ pub fn restore(
         None => restore_file(&target, &mut rows, &key, random, progress)?,
     }
     target.keep();
+    header.rows = Some(rows.progress().0);
     Ok(header)
 }
 
@@ -130,7 +120,7 @@ fn restore_file(
     rows: &mut Rows<&mut dyn Read>,
     key: &MasterKey,
     random: &Random,
-    progress: &mut dyn FnMut(u64, u64),
+    progress: &mut dyn FnMut(u64, Option<u64>),
 ) -> Result<(), RestoreError> {
     let database = target.path.join(DATABASE);
     let folder = Folder::open(target.path).map_err(data_dir::io_error(target.path))?;
@@ -170,7 +160,7 @@ fn load(
     rows: &mut Rows<&mut dyn Read>,
     key: &MasterKey,
     random: &Random,
-    progress: &mut dyn FnMut(u64, u64),
+    progress: &mut dyn FnMut(u64, Option<u64>),
 ) -> Result<(), RestoreError> {
     let load = backup::load(address, rows, &Schema::CURRENT, progress)?;
     Catalog::check(&load, &Sealer::new(key))?;
@@ -185,7 +175,7 @@ fn load(
     _: &mut Rows<&mut dyn Read>,
     _: &MasterKey,
     _: &Random,
-    _: &mut dyn FnMut(u64, u64),
+    _: &mut dyn FnMut(u64, Option<u64>),
 ) -> Result<(), RestoreError> {
     Err(DataDirError::BuiltWithoutPostgres.into())
 }

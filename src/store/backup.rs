@@ -58,8 +58,9 @@ pub struct Header {
     pub issuer: Option<String>,
     /// The fingerprint of the master key that seals the secrets in the backup.
     pub master_key_fingerprint: String,
-    /// The number of rows.
-    pub rows: u64,
+    /// The number of rows. `None` at the beginning of a backup whose rows were not counted first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<u64>,
     /// The master key, if the backup includes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub master_key: Option<Zeroizing<String>>,
@@ -99,19 +100,22 @@ pub enum BackupError {
     Damaged(&'static str),
 }
 
-/// Writes the rows of the snapshot. Sets `header.rows`, and returns the header.
+/// Writes the rows of the snapshot. If `header.rows` is set, the rows are counted first, and their number is in the header.
+/// Returns the header with the number of rows.
 pub fn write(
     snapshot: &dyn Snapshot,
     mut header: Header,
     key: &hmac::Key,
     sink: &mut dyn Write,
 ) -> Result<Header, BackupError> {
-    header.rows = 0;
-    for table in tables::backed_up() {
-        visit(snapshot, table, |_, _| {
-            header.rows = header.rows.saturating_add(1);
-            Ok(())
-        })?;
+    if let Some(rows) = &mut header.rows {
+        *rows = 0;
+        for table in tables::backed_up() {
+            visit(snapshot, table, |_, _| {
+                *rows += 1;
+                Ok(())
+            })?;
+        }
     }
     let mut out = AuthenticatedWriter {
         sink,
@@ -122,6 +126,7 @@ pub fn write(
         Zeroizing::new(serde_json::to_vec(&header).map_err(|error| BackupError::Unwritable(error.into()))?);
     out.put(&text)?;
     out.put(b"\n")?;
+    let mut rows = 0_u64;
     for table in tables::backed_up() {
         let mut is_named = false;
         visit(snapshot, table, |key, value| {
@@ -136,6 +141,7 @@ pub fn write(
             let (Ok(key_length), Ok(value_length)) = lengths else {
                 return Err(StoreError::TooLarge(value.len()).into());
             };
+            rows += 1;
             out.put(&[ROW])?;
             out.put(&key_length.to_be_bytes())?;
             out.put(&value_length.to_be_bytes())?;
@@ -144,11 +150,12 @@ pub fn write(
         })?;
     }
     out.put(&[END])?;
-    out.put(&header.rows.to_be_bytes())?;
+    out.put(&rows.to_be_bytes())?;
     let tag = out.mac.sign();
     sink.write_all(tag.as_ref())
         .and_then(|()| sink.flush())
         .map_err(BackupError::Unwritable)?;
+    header.rows = Some(rows);
     Ok(header)
 }
 
@@ -235,7 +242,7 @@ impl<R: Read> BackupReader<R> {
 
 /// Reads the header and checks that the end is there. This finds an empty or truncated file, but authenticates nothing.
 pub fn check_ends(mut source: impl Read + Seek) -> Result<Header, BackupError> {
-    let header = BackupReader::open(&mut source)?.header;
+    let mut header = BackupReader::open(&mut source)?.header;
     let unreadable = BackupError::Unreadable;
     let header_end = source.stream_position().map_err(unreadable)?;
     let length = source.seek(SeekFrom::End(0)).map_err(unreadable)?;
@@ -245,7 +252,8 @@ pub fn check_ends(mut source: impl Read + Seek) -> Result<Header, BackupError> {
     let (mut sign, mut rows) = ([0], [0; 8]);
     fill(&mut source, &mut sign)?;
     fill(&mut source, &mut rows)?;
-    if sign == [END] && u64::from_be_bytes(rows) == header.rows {
+    let rows = u64::from_be_bytes(rows);
+    if sign == [END] && *header.rows.get_or_insert(rows) == rows {
         Ok(header)
     } else {
         Err(BackupError::CutOff)
@@ -282,12 +290,12 @@ pub struct Rows<R> {
     key: hmac::Key,
     table: Option<TableId>,
     read: u64,
-    announced: u64,
+    announced: Option<u64>,
 }
 
 impl<R: Read> Rows<R> {
-    /// The number of rows that were read, and the number that the header announced.
-    pub fn progress(&self) -> (u64, u64) {
+    /// The number of rows that were read, and the number that the header announced, if it did.
+    pub fn progress(&self) -> (u64, Option<u64>) {
         (self.read, self.announced)
     }
 
@@ -336,7 +344,7 @@ impl<R: Read> Rows<R> {
         if !is_genuine {
             return Err(BackupError::Damaged("its seal does not fit"));
         }
-        if rows != self.read || rows != self.announced {
+        if rows != self.read || self.announced.is_some_and(|announced| rows != announced) {
             return Err(BackupError::Damaged("its rows are not all there"));
         }
         let mut more = [0];
@@ -396,7 +404,7 @@ pub fn restore<R: Read>(
     rows: &mut Rows<R>,
     options: Options,
     schema: &Schema,
-    progress: &mut dyn FnMut(u64, u64),
+    progress: &mut dyn FnMut(u64, Option<u64>),
 ) -> Result<Store, BackupError> {
     let engine = Redb::open_without_journal(path, options.cache_bytes)?;
     let mut is_over = false;
@@ -437,7 +445,7 @@ pub fn load<R: Read>(
     address: &Address,
     rows: &mut Rows<R>,
     schema: &Schema,
-    progress: &mut dyn FnMut(u64, u64),
+    progress: &mut dyn FnMut(u64, Option<u64>),
 ) -> Result<DatabaseLoad, BackupError> {
     let mut load = DatabaseLoad::begin(address)?;
     while let Some((table, key, value)) = rows.next_row()? {

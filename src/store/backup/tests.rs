@@ -19,12 +19,16 @@ fn header() -> Header {
         created_at: Timestamp::from_seconds(1_000),
         issuer: None,
         master_key_fingerprint: "f".to_owned(),
-        rows: 0,
+        rows: Some(0),
         master_key: None,
     }
 }
 
 fn backup() -> Vec<u8> {
+    backup_with(header())
+}
+
+fn backup_with(header: Header) -> Vec<u8> {
     let store = Store::in_memory(Options::default()).unwrap();
     store
         .write_blocking("fill", |tx| {
@@ -39,7 +43,7 @@ fn backup() -> Vec<u8> {
     let mut bytes = Vec::new();
     store
         .stream(|snapshot| {
-            write(snapshot, header(), &key(), &mut bytes).unwrap();
+            write(snapshot, header.clone(), &key(), &mut bytes).unwrap();
             Ok(())
         })
         .unwrap();
@@ -72,7 +76,7 @@ fn with_sign_in(whole: &[u8]) -> Vec<u8> {
             .position(|byte| *byte == b'\n')
             .unwrap();
     let changed = Header {
-        rows: 6,
+        rows: Some(6),
         ..header_of(whole)
     };
     let mut out = FORMAT.to_vec();
@@ -103,7 +107,7 @@ fn a_backup_holds_no_sign_in_and_an_older_one_with_sign_ins_is_restored() {
     let whole = backup();
     let name = LOGIN_RECORDS.id().name().as_bytes();
     assert!(!whole.windows(name.len()).any(|part| part == name));
-    assert_eq!(header_of(&whole).rows, 5);
+    assert_eq!(header_of(&whole).rows, Some(5));
     let folder = Folder::new();
     let store = restored(&with_sign_in(&whole), &folder, &Schema::CURRENT).unwrap();
     let found = store.read_blocking(|snapshot| {
@@ -116,12 +120,23 @@ fn a_backup_holds_no_sign_in_and_an_older_one_with_sign_ins_is_restored() {
 }
 
 #[test]
+fn a_backup_without_a_count_has_the_number_of_rows_at_its_end() {
+    let whole = backup_with(Header {
+        rows: None,
+        ..header()
+    });
+    assert_eq!(header_of(&whole).rows, None);
+    assert_eq!(check_ends(io::Cursor::new(&whole)).unwrap().rows, Some(5));
+    assert_eq!(read_all(&whole, &key()).unwrap(), 5);
+}
+
+#[test]
 fn a_check_of_both_ends_finds_an_incomplete_backup() {
     let whole = backup();
     let check_ends = |bytes: &[u8]| check_ends(io::Cursor::new(bytes));
     assert_eq!(
         check_ends(&whole).unwrap().rows,
-        read_all(&whole, &key()).unwrap()
+        Some(read_all(&whole, &key()).unwrap())
     );
     assert!(matches!(check_ends(b""), Err(BackupError::NotABackup)));
     for length in [FORMAT.len() + 1, whole.len() / 2, whole.len() - 1] {
