@@ -20,28 +20,29 @@ pub(super) const URL: Setting = setting(
     ("URL", "The PostgreSQL database that nodes share"),
     None,
     r#""postgres://idsvc@db1.example.com,db2.example.com/idsvc?target_session_attrs=read-write""#,
-    "The PostgreSQL database that several nodes share. TLS is required and verified, except for a unix socket;\n\
-     sslmode=disable is for loopback. A password belongs in store.url_file: other users see flags.\n\
+    "The address of a PostgreSQL database that several nodes share. The connection uses TLS, and the certificate of the\n\
+     server is verified. A unix socket needs no TLS. For loopback, sslmode=disable turns TLS off. Put an address with a\n\
+     password into store.url_file, because other users of the machine see flags.\n\
      Left out: the data is in the file idsvc.redb of the data directory.",
 );
 
 pub(super) const URL_FILE: Setting = setting(
     "store.url_file",
     Kind::Text,
-    ("FILE", "The file of the address of the database"),
+    ("FILE", "A file with the address of the database"),
     None,
     r#""/etc/idsvc/store-url""#,
-    "The file of the address, on one line, instead of store.url; read at the start.",
+    "A file with the address on one line, in place of store.url. The file is read at the start.",
 );
 
 pub(super) const CA_FILE: Setting = setting(
     "store.ca_file",
     Kind::Text,
-    ("FILE", "The authorities of the database server"),
+    ("FILE", "The authorities for the database server's certificate"),
     None,
     r#""/etc/idsvc/database-ca.pem""#,
-    "The authorities (PEM) that the database server's certificate may come from; read at the start.\n\
-     Left out: those of the web.",
+    "The certificates (PEM) of the authorities that may issue the database server's certificate. The file is read at the\n\
+     start. Left out: the authorities of the web.",
 );
 
 pub(super) const CERT_FILE: Setting = setting(
@@ -50,7 +51,7 @@ pub(super) const CERT_FILE: Setting = setting(
     ("FILE", "The certificate of this node for the database"),
     None,
     r#""/etc/idsvc/database-cert.pem""#,
-    "The certificate (PEM) by which this node authenticates itself to the database server; read at the start.",
+    "The certificate (PEM) with which this node authenticates at the database server. The file is read at the start.",
 );
 
 pub(super) const KEY_FILE: Setting = setting(
@@ -59,7 +60,7 @@ pub(super) const KEY_FILE: Setting = setting(
     ("FILE", "The private key of that certificate"),
     None,
     r#""/etc/idsvc/database-key.pem""#,
-    "The private key (PEM) of store.cert_file; read at the start.",
+    "The private key (PEM) of the certificate in store.cert_file. The file is read at the start.",
 );
 
 /// The database with the files for TLS, if one is named. No fault repeats the address, which may have a password.
