@@ -410,6 +410,14 @@ pub(crate) fn run_with_input(command: &mut Command, input: &[u8]) -> Output {
     child.wait_with_output().unwrap()
 }
 
+/// Runs a command whose standard output nobody reads.
+pub(crate) fn run_unread(command: &mut Command) -> Output {
+    let output = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = output.spawn().unwrap();
+    drop(child.stdout.take());
+    child.wait_with_output().unwrap()
+}
+
 /// The standard error of a command.
 pub(crate) fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()

@@ -8,12 +8,11 @@ mod output;
 mod provider;
 
 use std::fs::{self, Permissions};
-use std::io::Write;
 use std::net::TcpStream;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Output, Stdio};
+use std::process::Output;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -23,7 +22,7 @@ use idsvc::jose::keyring::SigningKey;
 use idsvc::random::Random;
 
 use crate::harness::Jwt;
-use crate::harness::process::{Running, Service, said, shown};
+use crate::harness::process::{Running, Service, run_unread, run_with_input, said, shown};
 use crate::harness::terminal::OnTerminal;
 
 pub(crate) const ADD_WEB: [&str; 7] = [
@@ -270,33 +269,15 @@ fn no_events_are_asked_for_only_where_more_are_to_come() {
 fn nobody_reading_is_no_failure() {
     let service = Service::new();
     service.run(&ADD_WEB);
-    let mut child = service
-        .command(&["client", "list"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    drop(child.stdout.take());
-    let output = child.wait_with_output().unwrap();
+    let output = run_unread(&mut service.command(&["client", "list"]));
     assert_eq!((code(&output), said(&output)), (Some(0), String::new()));
 }
 
 #[test]
 fn a_password_comes_from_standard_input_and_never_back() {
     let service = Service::new();
-    let mut child = service
-        .command(&["user", "add", "alice@example.com", "--password-stdin", "--json"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(b"correct horse battery staple\n")
-        .unwrap();
-    let output = child.wait_with_output().unwrap();
+    let mut command = service.command(&["user", "add", "alice@example.com", "--password-stdin", "--json"]);
+    let output = run_with_input(&mut command, b"correct horse battery staple\n");
     assert_eq!(code(&output), Some(0));
     let printed = String::from_utf8(output.stdout).unwrap();
     assert!(printed.contains("\"has_password\": true"), "{printed}");
@@ -662,20 +643,14 @@ fn what_was_done_is_said_when_it_cannot_be_shown() {
         "{}",
         said(&added)
     );
-    let mut child = service
-        .command(&[
-            "user",
-            "add",
-            "alice@example.com",
-            "--generate-password",
-            "--json",
-        ])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    drop(child.stdout.take());
-    let unread = child.wait_with_output().unwrap();
+    let mut command = service.command(&[
+        "user",
+        "add",
+        "alice@example.com",
+        "--generate-password",
+        "--json",
+    ]);
+    let unread = run_unread(&mut command);
     assert_eq!(code(&unread), Some(1));
     assert!(
         said(&unread).contains("idsvc user set-password alice@example.com --generate-password"),

@@ -1,8 +1,5 @@
 //! `idsvc provider …`, with and without a running service.
 
-use std::io::Write;
-use std::process::Stdio;
-
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use idsvc::clock::Clock;
@@ -13,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{ADD_WEB, code, said};
 use crate::harness::Upstream;
-use crate::harness::process::{Reply, Running, Service};
+use crate::harness::process::{Reply, Running, Service, run_with_input};
 
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 const ISSUER: &str = "https://accounts.example";
@@ -390,28 +387,19 @@ fn refusals_are_1_and_wrong_words_are_2() {
 fn the_secret_of_a_provider_comes_from_standard_input_and_never_back() {
     let service = Service::new();
     let secret = "the secret of the provider, typed in";
-    let mut child = service
-        .command(&[
-            "provider",
-            "add",
-            "up",
-            "--issuer",
-            ISSUER,
-            "--client-id",
-            "ids",
-            "--client-secret-file",
-            "-",
-            "--json",
-        ])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut input = child.stdin.take().unwrap();
-    writeln!(input, "{secret}").unwrap();
-    drop(input);
-    let output = child.wait_with_output().unwrap();
+    let mut command = service.command(&[
+        "provider",
+        "add",
+        "up",
+        "--issuer",
+        ISSUER,
+        "--client-id",
+        "ids",
+        "--client-secret-file",
+        "-",
+        "--json",
+    ]);
+    let output = run_with_input(&mut command, format!("{secret}\n").as_bytes());
     assert_eq!(code(&output), Some(0), "{}", said(&output));
     let shown = service.run(&["provider", "show", "up", "--json"]);
     for text in [output.stdout, output.stderr, shown.stdout] {
