@@ -207,7 +207,7 @@ impl Store {
         };
         let (store, checked) = (self.clone(), Arc::clone(&catalog_use));
         let work = move |tx: &mut dyn Tx| {
-            if checked.check(&store) {
+            if checked.check_in_transaction(&store) {
                 work(tx)
             } else {
                 // The caller is dropped before it gets this.
@@ -274,11 +274,13 @@ impl Store {
             Engine::Local(local) => local.read(&look).await,
             #[cfg(feature = "postgres")]
             Engine::Shared(postgres) => {
-                let outcome = postgres.read(&look).await?;
-                if let Some(catalog_use) = CatalogUse::unconfirmed() {
-                    catalog_use.check(self);
-                    catalog_use.confirm().await;
-                }
+                let Some(catalog_use) = CatalogUse::unconfirmed() else {
+                    return postgres.read(&look).await;
+                };
+                let observed = |snapshot: &dyn Snapshot| look(&catalog_use.observe(snapshot));
+                let outcome = postgres.read(&observed).await?;
+                catalog_use.check(self);
+                catalog_use.confirm().await;
                 Ok(outcome)
             }
         }

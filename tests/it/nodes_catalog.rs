@@ -40,10 +40,17 @@ async fn what_one_node_has_withdrawn_no_other_node_accepts() {
     let tokens = there.refresh(tokens.refresh_token()).await.tokens();
     assert_eq!(tokens.scope(), ["openid", "notes.read", "authenticated"]);
 
+    let sign_in = other
+        .user("bob")
+        .await
+        .browser()
+        .authorize(&there.request())
+        .await;
     one.change_client(&acme, |client| {
         client.redirect_uris = vec!["https://acme.example/other".to_owned()];
     })
     .await;
+    assert_eq!(sign_in.sign_in().await.error_page_status(), 400);
     let reply = browser.authorize(&there.request()).await;
     assert_eq!(reply.error_page(), format!("400 {}", Mismatch::Unregistered));
 
