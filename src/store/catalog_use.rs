@@ -56,6 +56,10 @@ impl CatalogUse {
     }
 
     /// The snapshot, which notes from now on whether the request asks it for rows.
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(dead_code, reason = "every store is local then")
+    )]
     pub(super) fn observe<'a>(&'a self, snapshot: &'a dyn Snapshot) -> impl Snapshot + use<'a> {
         Observed {
             snapshot,
@@ -82,7 +86,7 @@ impl CatalogUse {
     /// drops the request.
     pub(super) async fn confirm(&self) {
         if self.is_outdated.load(Ordering::Relaxed) {
-            pending().await
+            pending::<()>().await;
         }
         let has_asked = self.has_asked.load(Ordering::Relaxed);
         self.is_confirmed.store(has_asked, Ordering::Relaxed);

@@ -25,10 +25,10 @@ fn header() -> Header {
 }
 
 fn backup() -> Vec<u8> {
-    backup_with(header())
+    backup_with(&header())
 }
 
-fn backup_with(header: Header) -> Vec<u8> {
+fn backup_with(header: &Header) -> Vec<u8> {
     let store = Store::in_memory(Options::default()).unwrap();
     store
         .write_blocking("fill", |tx| {
@@ -121,7 +121,7 @@ fn a_backup_holds_no_sign_in_and_an_older_one_with_sign_ins_is_restored() {
 
 #[test]
 fn a_backup_without_a_count_has_the_number_of_rows_at_its_end() {
-    let whole = backup_with(Header {
+    let whole = backup_with(&Header {
         rows: None,
         ..header()
     });
