@@ -18,17 +18,18 @@ fn in_64_mib_of_memory_a_mixed_load_is_served_and_survives_a_kill() {
         .with("IDSVC_PASSWORD_WORKERS", "1")
         .with("IDSVC_REFRESH_RETRY_WINDOW", "600s")
         .by(&group.wrapper());
-    let mut play = Play::prepare(&service);
+    let mut play = Play::of(&service);
     for _ in 0..2 {
         let mut running = service.serve();
-        play.check(&running);
-        play.act_during(&running, false, || {
+        play.check();
+        play.act_during(false, || {
             thread::sleep(Duration::from_secs(amount(2, 60)));
             running.signal("KILL");
         });
         running.kill();
     }
-    play.check(&service.serve());
+    let _running = service.serve();
+    play.check();
     assert_eq!(group.kills(), 0, "the memory was not enough");
     let most = group.most().map_or(0, |bytes| bytes >> 20);
     report(

@@ -228,7 +228,7 @@ fn a_journal_that_fails_alone_is_done_without() {
 fn a_disk_that_comes_and_goes_loses_nothing_that_was_answered() {
     let faults = Faults::none();
     let service = faults.over(Service::new().with("IDSVC_REFRESH_RETRY_WINDOW", "600s"));
-    let mut play = Play::prepare(&service);
+    let mut play = Play::of(&service);
     let random = Random::system();
     let below = |bound: u64| u64::from_be_bytes(random.bytes()) % bound;
     let (least, most, outages) = (amount(2, 40), 60, 6);
@@ -236,8 +236,8 @@ fn a_disk_that_comes_and_goes_loses_nothing_that_was_answered() {
     while rounds < least || rounds < most && !play.lacks(1).is_empty() {
         rounds += 1;
         let running = service.serve();
-        play.check(&running);
-        play.act_during(&running, true, || {
+        play.check();
+        play.act_during(true, || {
             for _ in 0..outages {
                 thread::sleep(Duration::from_millis(50 + below(200)));
                 faults.set(Fault::Torn, i64::try_from(below(2)).unwrap());
@@ -250,7 +250,7 @@ fn a_disk_that_comes_and_goes_loses_nothing_that_was_answered() {
             }
         });
         until_ready(&running);
-        play.check(&running);
+        play.check();
     }
     assert!(faults.failed() > 0, "nothing was made to fail");
     let lacks = play.lacks(1);

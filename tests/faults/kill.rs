@@ -17,7 +17,7 @@ const MOST_MORE: u32 = 30;
 
 /// Kills the service this many times, applies `after` to its files, and checks. Returns the result in words.
 fn kill_again_and_again(service: &Service, cycles: usize, mut after: impl FnMut()) -> String {
-    let mut play = Play::prepare(service);
+    let mut play = Play::of(service);
     let random = Random::system();
     let millis = || u64::from(random.bytes::<1>()[0]);
     let (mut unborn, mut killed, mut more) = (0, 0, 0);
@@ -32,8 +32,8 @@ fn kill_again_and_again(service: &Service, cycles: usize, mut after: impl FnMut(
             unborn += 1;
         }
         let mut process = service.serve();
-        play.check(&process);
-        play.act_during(&process, false, || {
+        play.check();
+        play.act_during(false, || {
             thread::sleep(Duration::from_millis(20 + 2 * millis()) * (1 + more));
             process.signal("KILL");
         });
@@ -41,7 +41,8 @@ fn kill_again_and_again(service: &Service, cycles: usize, mut after: impl FnMut(
         after();
         killed += 1;
     }
-    play.check(&service.serve());
+    let _running = service.serve();
+    play.check();
     let lacks = play.lacks(floor);
     assert!(
         lacks.is_empty(),
@@ -95,10 +96,10 @@ fn what_was_answered_survives_a_loss_of_power() {
 fn the_model_notices_a_disk_that_lies() {
     let faults = Faults::none();
     let service = faults.over_mains(Service::new());
-    let mut play = Play::prepare(&service);
+    let mut play = Play::of(&service);
     let mut process = service.serve();
     faults.set(Fault::SyncLies, 1);
-    play.act_during(&process, false, || {
+    play.act_during(false, || {
         thread::sleep(Duration::from_secs(1));
         process.signal("KILL");
     });
@@ -107,11 +108,11 @@ fn the_model_notices_a_disk_that_lies() {
     assert!(faults.cut_power(&database, u8::MAX, &Random::system()).sectors > 0);
     faults.set(Fault::SyncLies, 0);
     // Where the disk has forgotten one of two files that belong together, the service itself finds out.
-    let Ok(process) = catch_unwind(AssertUnwindSafe(|| service.serve())) else {
+    let Ok(_running) = catch_unwind(AssertUnwindSafe(|| service.serve())) else {
         let said = service.log();
         assert!(said.contains("is damaged"), "{said}");
         return;
     };
-    let checked = catch_unwind(AssertUnwindSafe(|| play.check(&process)));
+    let checked = catch_unwind(AssertUnwindSafe(|| play.check()));
     assert!(checked.is_err(), "nobody noticed");
 }

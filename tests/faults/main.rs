@@ -25,7 +25,6 @@ mod full_disk;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod kill;
-mod kiosk;
 mod lists;
 mod memory_group;
 mod play;
@@ -36,6 +35,7 @@ mod shim;
 mod timing;
 mod upgrade;
 
+use crate::harness::kiosk;
 use crate::harness::process::{Service, said};
 use crate::harness::report::report;
 

@@ -9,6 +9,7 @@ pub(crate) mod dpop;
 pub(crate) mod fault_proxy;
 pub(crate) mod frames;
 pub(crate) mod html;
+pub(crate) mod kiosk;
 pub(crate) mod mailbox;
 pub(crate) mod metrics;
 pub(crate) mod mtls;

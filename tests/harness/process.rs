@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::ops::Deref;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -191,122 +192,7 @@ impl Service {
         self.launch().answering()
     }
 
-    fn begin(&self, command: &mut Command) -> Running<'_> {
-        let log = fs::File::options()
-            .create(true)
-            .append(true)
-            .open(self.folder.path().join("log"))
-            .unwrap();
-        self.begin_logging_to(log, command)
-    }
-
-    /// Starts the service, with its log going somewhere else than into a file.
-    pub(crate) fn begin_logging_to(&self, log: impl Into<Stdio>, command: &mut Command) -> Running<'_> {
-        let child = command.stderr(log).spawn().unwrap();
-        Running { service: self, child }
-    }
-
-    /// Starts the service with these arguments; whether it answers is not known afterwards.
-    pub(crate) fn start(&self, arguments: &[&str]) -> Running<'_> {
-        self.begin(self.command(arguments).stdout(Stdio::null()))
-    }
-
-    /// The log so far. A service that runs or was killed may have more to log.
-    pub(crate) fn log(&self) -> String {
-        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
-    }
-
-    /// The log, once this is in it.
-    pub(crate) fn logged(&self, what: &str) -> String {
-        let start = Instant::now();
-        loop {
-            let log = self.log();
-            if log.contains(what) {
-                return log;
-            }
-            assert!(start.elapsed() < Duration::from_mins(1), "{what}: {log}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-}
-
-/// A service that runs; dropping it kills it.
-pub(crate) struct Running<'a> {
-    service: &'a Service,
-    child: Child,
-}
-
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
-impl Running<'_> {
-    /// The same once it answers.
-    pub(crate) fn answering(mut self) -> Self {
-        self.until(|running| {
-            let reply = running.request("GET", "/readyz", &[], "");
-            reply.is_some_and(|reply| reply.status == 200)
-        });
-        self
-    }
-
-    /// Ends the process at once (SIGKILL).
-    pub(crate) fn kill(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
-
-    pub(crate) fn id(&self) -> u32 {
-        self.child.id()
-    }
-
-    pub(crate) fn issuer(&self) -> String {
-        self.service.issuer()
-    }
-
-    /// Waits until something is so; fails when the process ends first.
-    pub(crate) fn until(&mut self, is_so: impl Fn(&Self) -> bool) {
-        let start = Instant::now();
-        while !is_so(self) {
-            assert!(
-                self.ended().is_none() && start.elapsed() < Duration::from_mins(1),
-                "{}",
-                self.service.log()
-            );
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-
-    /// Sends the process a signal, by its own id.
-    pub(crate) fn signal(&self, name: &str) {
-        let id = self.id().to_string();
-        let sent = Command::new("kill").args(["-s", name, &id]).status().unwrap();
-        assert!(sent.success(), "{}", self.service.log());
-    }
-
-    /// Asks the process to end in order (SIGTERM) and waits until it has.
-    pub(crate) fn terminate(&mut self) {
-        self.signal("TERM");
-        assert!(self.wait().success(), "{}", self.service.log());
-    }
-
-    /// How the process ended, if it has.
-    pub(crate) fn ended(&mut self) -> Option<std::process::ExitStatus> {
-        self.child.try_wait().unwrap()
-    }
-
-    /// Waits for the process to end by itself.
-    pub(crate) fn wait(&mut self) -> std::process::ExitStatus {
-        self.child.wait().unwrap()
-    }
-
-    /// Its log so far.
-    pub(crate) fn log(&self) -> String {
-        self.service.log()
-    }
-
+    /// One request on a connection of its own; nothing unless the whole answer came.
     pub(crate) fn request(
         &self,
         method: &str,
@@ -314,7 +200,7 @@ impl Running<'_> {
         headers: &[(&str, &str)],
         body: &str,
     ) -> Option<Reply> {
-        request(self.service.port, method, target, headers, body)
+        request(self.port, method, target, headers, body)
     }
 
     /// Goes from an authorization request to the sign-in page as a browser would, types, and returns what
@@ -362,6 +248,122 @@ impl Running<'_> {
         let mut headers = headers.to_vec();
         headers.push(("Content-Type", "application/x-www-form-urlencoded"));
         self.request("POST", target, &headers, &body)
+    }
+
+    fn begin(&self, command: &mut Command) -> Running<'_> {
+        let log = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.folder.path().join("log"))
+            .unwrap();
+        self.begin_logging_to(log, command)
+    }
+
+    /// Starts the service, with its log going somewhere else than into a file.
+    pub(crate) fn begin_logging_to(&self, log: impl Into<Stdio>, command: &mut Command) -> Running<'_> {
+        let child = command.stderr(log).spawn().unwrap();
+        Running { service: self, child }
+    }
+
+    /// Starts the service with these arguments; whether it answers is not known afterwards.
+    pub(crate) fn start(&self, arguments: &[&str]) -> Running<'_> {
+        self.begin(self.command(arguments).stdout(Stdio::null()))
+    }
+
+    /// The log so far. A service that runs or was killed may have more to log.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    /// The log, once this is in it.
+    pub(crate) fn logged(&self, what: &str) -> String {
+        let start = Instant::now();
+        loop {
+            let log = self.log();
+            if log.contains(what) {
+                return log;
+            }
+            assert!(start.elapsed() < Duration::from_mins(1), "{what}: {log}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// A service that runs; dropping it kills it.
+pub(crate) struct Running<'a> {
+    service: &'a Service,
+    child: Child,
+}
+
+/// A running service is asked like any other.
+impl Deref for Running<'_> {
+    type Target = Service;
+
+    fn deref(&self) -> &Service {
+        self.service
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+impl Running<'_> {
+    /// The same once it answers.
+    pub(crate) fn answering(mut self) -> Self {
+        self.until(|running| {
+            let reply = running.request("GET", "/readyz", &[], "");
+            reply.is_some_and(|reply| reply.status == 200)
+        });
+        self
+    }
+
+    /// Ends the process at once (SIGKILL).
+    pub(crate) fn kill(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until something is so; fails when the process ends first.
+    pub(crate) fn until(&mut self, is_so: impl Fn(&Self) -> bool) {
+        let start = Instant::now();
+        while !is_so(self) {
+            assert!(
+                self.ended().is_none() && start.elapsed() < Duration::from_mins(1),
+                "{}",
+                self.service.log()
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Sends the process a signal, by its own id.
+    pub(crate) fn signal(&self, name: &str) {
+        let id = self.id().to_string();
+        let sent = Command::new("kill").args(["-s", name, &id]).status().unwrap();
+        assert!(sent.success(), "{}", self.service.log());
+    }
+
+    /// Asks the process to end in order (SIGTERM) and waits until it has.
+    pub(crate) fn terminate(&mut self) {
+        self.signal("TERM");
+        assert!(self.wait().success(), "{}", self.service.log());
+    }
+
+    /// How the process ended, if it has.
+    pub(crate) fn ended(&mut self) -> Option<std::process::ExitStatus> {
+        self.child.try_wait().unwrap()
+    }
+
+    /// Waits for the process to end by itself.
+    pub(crate) fn wait(&mut self) -> std::process::ExitStatus {
+        self.child.wait().unwrap()
     }
 }
 

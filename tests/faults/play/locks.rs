@@ -117,7 +117,7 @@ impl LockingAdministrator {
 
 /// Whether the service knows this client by this secret.
 fn is_known(client: &Kiosk, stage: &Stage<'_>) -> Option<bool> {
-    let (status, body) = stage.read(client.ask(stage.process, "/oauth2/introspect", &[("token", "none")]))?;
+    let (status, body) = stage.read(client.ask(stage.node(), "/oauth2/introspect", &[("token", "none")]))?;
     Some(is_authenticated(status, &body, 200))
 }
 
@@ -126,7 +126,7 @@ fn opens(key: &str, stage: &Stage<'_>) -> Option<bool> {
     let basic = format!("Basic {}", STANDARD.encode(key));
     let form = [("grant_type", "refresh_token"), ("refresh_token", "none")];
     let headers = [("Authorization", basic.as_str())];
-    let (status, body) = stage.read(stage.process.post_form("/v4/tokens", &headers, &form))?;
+    let (status, body) = stage.read(stage.node().post_form("/v4/tokens", &headers, &form))?;
     Some(is_authenticated(status, &body, 400))
 }
 

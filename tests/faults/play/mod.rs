@@ -3,25 +3,29 @@
 //! Each keeps a model. A request without an answer may or may not have happened, so what it was about leaves the
 //! model, unless the service promises that it can be repeated.
 
+mod gates;
 mod grants;
 mod haste;
 mod locks;
 mod people;
+mod races;
 pub(super) mod stage;
 mod tally;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::{slice, thread};
 
 use idsvc::random::Random;
 
+use self::gates::GateAdministrator;
 use self::grants::Party;
 use self::haste::ParallelRefresher;
 use self::locks::LockingAdministrator;
 use self::people::{Administrator, Person, Robot};
+use self::races::Racer;
 use self::stage::{Cast, Stage};
 use self::tally::{ACTIONS, PROOFS, Tally};
-use crate::harness::process::{Running, Service};
+use crate::harness::process::Service;
 
 const PARTIES: usize = 3;
 
@@ -36,7 +40,8 @@ trait Actor: Send {
 
 /// All actors, with their models.
 pub(super) struct Play<'a> {
-    service: &'a Service,
+    nodes: &'a [Service],
+    random: Random,
     cast: Cast,
     actors: Vec<Box<dyn Actor>>,
     actions: Tally,
@@ -44,25 +49,37 @@ pub(super) struct Play<'a> {
 }
 
 impl<'a> Play<'a> {
-    pub(super) fn prepare(service: &'a Service) -> Self {
+    /// Registers and signs in everybody at a service of one process.
+    pub(super) fn of(service: &'a Service) -> Self {
+        Self::of_nodes(slice::from_ref(service), Random::system())
+    }
+
+    /// Registers and signs in everybody at these nodes.
+    pub(super) fn of_nodes(nodes: &'a [Service], random: Random) -> Self {
+        let service = &nodes[0];
         let name = |number: usize| format!("user-{number}@example.com");
-        let people: Vec<String> = (0..PARTIES + 2).map(name).collect();
+        let people: Vec<String> = (0..PARTIES + 3).map(name).collect();
         let cast = Cast::register(service, &people);
         let vault = LockingAdministrator::register(service);
-        let process = service.serve();
-        let stage = Stage::new(service, &process, &cast);
+        let gate = GateAdministrator::register(service);
+        let running: Vec<_> = nodes.iter().map(Service::serve).collect();
+        let stage = Stage::new(nodes, &cast, &random);
         let mut actors: Vec<Box<dyn Actor>> = vec![
             Box::new(Person::new(&people[PARTIES])),
             Box::new(Robot::default()),
             Box::new(Administrator::default()),
             Box::new(ParallelRefresher::default()),
             Box::new(LockingAdministrator::new(&people[PARTIES + 1], vault, &stage)),
+            Box::new(Racer::new(stage.sign_in(&people[PARTIES + 2]).unwrap())),
+            Box::new(gate),
         ];
         for name in &people[..PARTIES] {
             actors.push(Box::new(Party::new(stage.sign_in(name).unwrap())));
         }
+        drop(running);
         Self {
-            service,
+            nodes,
+            random,
             cast,
             actors,
             actions: Tally::of(ACTIONS),
@@ -70,13 +87,13 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Everybody checks; nothing else happens to the process.
-    pub(super) fn check(&mut self, process: &Running<'_>) {
-        let (service, cast, proofs) = (self.service, &self.cast, &self.proofs);
+    /// Everybody checks; nothing else happens to the nodes, which run.
+    pub(super) fn check(&mut self) {
+        let (nodes, cast, proofs, random) = (self.nodes, &self.cast, &self.proofs, &self.random);
         thread::scope(|scope| {
             for actor in &mut self.actors {
+                let mut stage = Stage::new(nodes, cast, random);
                 scope.spawn(move || {
-                    let mut stage = Stage::new(service, process, cast);
                     stage.proofs = Some(proofs);
                     let checked = actor.check(&stage);
                     assert!(checked.is_some(), "a running service does not answer");
@@ -85,16 +102,16 @@ impl<'a> Play<'a> {
         });
     }
 
-    /// Everybody acts while something happens to the process; `disk_fails` when answers may be put off for it.
-    pub(super) fn act_during(&mut self, process: &Running<'_>, disk_fails: bool, happening: impl FnOnce()) {
-        let (service, cast, actions) = (self.service, &self.cast, &self.actions);
+    /// Everybody acts while something happens to the nodes; `storage_fails` when answers may be put off for it.
+    pub(super) fn act_during(&mut self, storage_fails: bool, happening: impl FnOnce()) {
+        let (nodes, cast, actions, random) = (self.nodes, &self.cast, &self.actions, &self.random);
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
             for actor in &mut self.actors {
                 let over = &over;
+                let mut stage = Stage::new(nodes, cast, random);
                 scope.spawn(move || {
-                    let mut stage = Stage::new(service, process, cast);
-                    stage.disk_fails = disk_fails;
+                    stage.storage_fails = storage_fails;
                     stage.actions = Some(actions);
                     while !over.load(Ordering::Relaxed) {
                         if actor.act(&stage).is_none() {
@@ -134,13 +151,12 @@ impl<'a> Play<'a> {
 }
 
 impl<'a> Stage<'a> {
-    fn new(service: &'a Service, process: &'a Running<'a>, cast: &'a Cast) -> Self {
+    fn new(nodes: &'a [Service], cast: &'a Cast, random: &Random) -> Self {
         Self {
-            service,
-            process,
+            nodes,
             cast,
-            random: Random::system(),
-            disk_fails: false,
+            random: Random::seeded(u64::from_be_bytes(random.bytes())),
+            storage_fails: false,
             actions: None,
             proofs: None,
         }

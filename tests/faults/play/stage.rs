@@ -5,11 +5,12 @@ use std::time::Instant;
 
 use idsvc::clock::Clock;
 use idsvc::jose::keyring::SigningKey;
+use idsvc::oauth::client_auth::REPLAYED;
 use idsvc::random::Random;
 use serde_json::{Value, json};
 
 use super::tally::Tally;
-use crate::harness::process::{Reply, Running, Service, said};
+use crate::harness::process::{Reply, Service, said};
 use crate::harness::token::signed;
 use crate::kiosk::{ANONYMOUS, Kiosk};
 
@@ -52,14 +53,13 @@ impl Cast {
     }
 }
 
-/// One run of the process, as an actor sees it. Requests return none if no whole answer came.
+/// The nodes, or the one process, as an actor sees them. Requests return none if no whole answer came.
 pub(crate) struct Stage<'a> {
-    pub(crate) service: &'a Service,
-    pub(crate) process: &'a Running<'a>,
+    pub(crate) nodes: &'a [Service],
     pub(crate) cast: &'a Cast,
     pub(crate) random: Random,
-    /// Whether the disk fails on purpose, so that 503 does not count as an answer.
-    pub(crate) disk_fails: bool,
+    /// Whether the storage fails on purpose, so that 503 does not count as an answer.
+    pub(crate) storage_fails: bool,
     /// Counts the actions. None during a check.
     pub(crate) actions: Option<&'a Tally>,
     /// Counts the results of a check. None under load.
@@ -69,6 +69,11 @@ pub(crate) struct Stage<'a> {
 impl Stage<'_> {
     pub(crate) fn below(&self, bound: usize) -> usize {
         usize::try_from(u64::from_be_bytes(self.random.bytes()) % bound as u64).unwrap()
+    }
+
+    /// A node for the next request.
+    pub(crate) fn node(&self) -> &Service {
+        &self.nodes[self.below(self.nodes.len())]
     }
 
     pub(crate) fn is_heads(&self) -> bool {
@@ -90,7 +95,7 @@ impl Stage<'_> {
     }
 
     fn is_put_off(&self, reply: &Reply) -> bool {
-        self.disk_fails && reply.status == 503 && reply.header("retry-after").is_some()
+        self.storage_fails && reply.status == 503 && reply.header("retry-after").is_some()
     }
 
     /// The status and body of an answer.
@@ -105,7 +110,7 @@ impl Stage<'_> {
     }
 
     fn post(&self, path: &str, form: &[(&str, &str)]) -> Option<StatusAndBody> {
-        self.read(self.cast.client.ask(self.process, path, form))
+        self.read(self.cast.client.ask(self.node(), path, form))
     }
 
     pub(crate) fn refresh(&self, token: &str) -> Option<StatusAndBody> {
@@ -150,7 +155,7 @@ impl Stage<'_> {
     /// The result of an authorization request with the session of this cookie: a code, or the sign-in page.
     pub(crate) fn authorize(&self, session: &str) -> Option<Result<String, String>> {
         let target = Self::authorization_request();
-        let reply = self.process.request("GET", &target, &[("Cookie", session)], "")?;
+        let reply = self.node().request("GET", &target, &[("Cookie", session)], "")?;
         if self.is_put_off(&reply) {
             return None;
         }
@@ -162,10 +167,30 @@ impl Stage<'_> {
         Some(code.map(str::to_owned).ok_or(location))
     }
 
+    /// Pushes an authorization request (RFC 9126) and returns its `request_uri`.
+    pub(crate) fn push(&self) -> Option<String> {
+        let form = [
+            ("response_type", "code"),
+            ("redirect_uri", REDIRECT_URI),
+            ("scope", "services:all"),
+        ];
+        let (status, body) = self.post("/oauth2/par", &form)?;
+        assert_eq!(status, 201, "{body}");
+        Some(text(&body["request_uri"]))
+    }
+
+    /// Whether a pushed request gets a code for the session of this cookie.
+    pub(crate) fn gets_code(&self, session: &str, request_uri: &str) -> Option<bool> {
+        let target = format!("/oauth2/authorize?client_id=load&request_uri={request_uri}");
+        let reply = self.node().request("GET", &target, &[("Cookie", session)], "")?;
+        let location = reply.header("location").unwrap_or_default();
+        (!self.is_put_off(&reply)).then(|| location.contains("code="))
+    }
+
     /// Signs in as a browser would and returns the session's cookie.
     pub(crate) fn sign_in(&self, name: &str) -> Option<String> {
         let target = Self::authorization_request();
-        let (reply, _) = self.process.try_type_in(&target, name, PASSWORD)?;
+        let (reply, _) = self.node().try_type_in(&target, name, PASSWORD)?;
         if self.is_put_off(&reply) {
             return None;
         }
@@ -181,7 +206,7 @@ impl Stage<'_> {
         let now = Clock::System.now().seconds();
         let header = json!({"alg": "ES256", "typ": "JWT"});
         let claims = json!({
-            "iss": "robot", "sub": "robot", "aud": self.service.issuer(), "iat": now, "exp": now + 290,
+            "iss": "robot", "sub": "robot", "aud": self.nodes[0].issuer(), "iat": now, "exp": now + 290,
             "jti": self.random.uuid_v4(),
         });
         signed(&self.cast.robot, &header, &claims)
@@ -195,19 +220,31 @@ impl Stage<'_> {
             ("client_assertion_type", ASSERTION),
             ("client_assertion", assertion),
         ];
-        self.read(self.process.post_form("/oauth2/token", &[], &form))
+        self.read(self.node().post_form("/oauth2/token", &[], &form))
+    }
+
+    /// Whether an assertion gets a token. It is refused as used otherwise.
+    pub(crate) fn is_unused(&self, assertion: &str) -> Option<bool> {
+        let (status, body) = self.present(assertion)?;
+        if status != 200 {
+            assert_eq!(
+                (status, body["error_description"].as_str()),
+                (401, Some(&*REPLAYED.description))
+            );
+        }
+        Some(status == 200)
     }
 
     /// The names of the published keys.
     pub(crate) fn key_names(&self) -> Option<Vec<String>> {
-        let (_, body) = self.read(self.process.request("GET", "/oauth2/jwks", &[], ""))?;
+        let (_, body) = self.read(self.node().request("GET", "/oauth2/jwks", &[], ""))?;
         let keys = body["keys"].as_array().unwrap().iter();
         Some(keys.map(|key| text(&key["kid"])).collect())
     }
 
     /// The output of a command that ran beside the service, or why it failed.
     pub(crate) fn run(&self, words: &str) -> Result<Value, String> {
-        let output = self.service.run(&words.split(' ').collect::<Vec<_>>());
+        let output = self.node().run(&words.split(' ').collect::<Vec<_>>());
         if output.status.success() {
             return Ok(serde_json::from_slice(&output.stdout).unwrap());
         }

@@ -27,6 +27,8 @@ pub(super) const ACTIONS: &[&str] = &[
     "secrets replaced",
     "API keys made",
     "API keys revoked",
+    "races",
+    "disabled clients refused",
 ];
 
 /// The results that are counted when a check confirms them.
@@ -51,6 +53,10 @@ pub(super) const PROOFS: &[&str] = &[
     "replaced secrets",
     "good API keys",
     "revoked API keys",
+    "codes won once",
+    "pushed requests won once",
+    "enabled clients",
+    "disabled clients",
 ];
 
 /// Counts of things with these names.

@@ -8,36 +8,37 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-use crate::harness::process::{Reply, Running, Service};
+use super::process::{Reply, Running, Service};
 
-pub(super) const ANONYMOUS: &str = "urn:service:oauth2:grant-type:anonymous";
+pub(crate) const ANONYMOUS: &str = "urn:service:oauth2:grant-type:anonymous";
 
-pub(super) struct Kiosk {
+#[derive(Clone)]
+pub(crate) struct Kiosk {
     basic: String,
 }
 
 impl Kiosk {
-    pub(super) fn register(service: &Service) -> Self {
+    pub(crate) fn register(service: &Service) -> Self {
         Self::register_as(service, "kiosk", "--grant anonymous --grant refresh_token")
     }
 
     /// Registers a client of that name with these flags.
-    pub(super) fn register_as(service: &Service, name: &str, flags: &str) -> Self {
+    pub(crate) fn register_as(service: &Service, name: &str, flags: &str) -> Self {
         let words = format!("client add {name} {flags} --json");
         let client = service.json(&words.split_whitespace().collect::<Vec<_>>());
         Self::of(name, client["client_secret"].as_str().unwrap())
     }
 
     /// The client of that name with a secret that it was given.
-    pub(super) fn of(name: &str, secret: &str) -> Self {
+    pub(crate) fn of(name: &str, secret: &str) -> Self {
         Self {
             basic: format!("Basic {}", STANDARD.encode(format!("{name}:{secret}"))),
         }
     }
 
     /// Posts a form; nothing when no whole answer comes.
-    pub(super) fn ask(&self, running: &Running<'_>, path: &str, form: &[(&str, &str)]) -> Option<Reply> {
-        running.post_form(path, &[("Authorization", &self.basic)], form)
+    pub(crate) fn ask(&self, service: &Service, path: &str, form: &[(&str, &str)]) -> Option<Reply> {
+        service.post_form(path, &[("Authorization", &self.basic)], form)
     }
 
     fn post(&self, running: &Running<'_>, path: &str, form: &[(&str, &str)]) -> Reply {
@@ -51,26 +52,26 @@ impl Kiosk {
     }
 
     /// A refresh token for a new user, or the answer that says no.
-    pub(super) fn enter(&self, running: &Running<'_>) -> Result<String, Reply> {
+    pub(crate) fn enter(&self, running: &Running<'_>) -> Result<String, Reply> {
         granted(self.post(running, "/oauth2/token", &[("grant_type", ANONYMOUS)]))
     }
 
-    pub(super) fn refresh(&self, running: &Running<'_>, token: &str) -> Result<String, Reply> {
+    pub(crate) fn refresh(&self, running: &Running<'_>, token: &str) -> Result<String, Reply> {
         let form = [("grant_type", "refresh_token"), ("refresh_token", token)];
         granted(self.post(running, "/oauth2/token", &form))
     }
 
-    pub(super) fn revoke(&self, running: &Running<'_>, token: &str) -> Reply {
+    pub(crate) fn revoke(&self, running: &Running<'_>, token: &str) -> Reply {
         self.post(running, "/oauth2/revoke", &[("token", token)])
     }
 
     /// The introspection answer for a token.
-    pub(super) fn introspect(&self, running: &Running<'_>, token: &str) -> Reply {
+    pub(crate) fn introspect(&self, running: &Running<'_>, token: &str) -> Reply {
         self.post(running, "/oauth2/introspect", &[("token", token)])
     }
 
     /// The whole answer to a new user.
-    pub(super) fn tokens(&self, running: &Running<'_>) -> Value {
+    pub(crate) fn tokens(&self, running: &Running<'_>) -> Value {
         let reply = self.post(running, "/oauth2/token", &[("grant_type", ANONYMOUS)]);
         assert_eq!(reply.status, 200, "{reply:?}");
         reply.json()
@@ -86,20 +87,20 @@ fn granted(reply: Reply) -> Result<String, Reply> {
 }
 
 /// Fails unless the answer is 503 with `Retry-After`, as while the disk fails.
-pub(super) fn put_off(reply: &Reply) {
+pub(crate) fn put_off(reply: &Reply) {
     assert_eq!(reply.status, 503, "{reply:?}");
     assert!(reply.header("retry-after").is_some(), "{reply:?}");
 }
 
 /// Whether the service says of itself that it can do its work.
-pub(super) fn is_ready(running: &Running<'_>) -> bool {
+pub(crate) fn is_ready(running: &Running<'_>) -> bool {
     let reply = running.request("GET", "/readyz", &[], "").unwrap();
     assert!(matches!(reply.status, 200 | 503), "{reply:?}");
     reply.status == 200
 }
 
 /// Waits until the service says so.
-pub(super) fn until_ready(running: &Running<'_>) {
+pub(crate) fn until_ready(running: &Running<'_>) {
     let begun = Instant::now();
     while !is_ready(running) {
         assert!(
