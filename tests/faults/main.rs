@@ -27,6 +27,8 @@ mod harness;
 mod kill;
 mod lists;
 mod memory_group;
+#[cfg(feature = "postgres")]
+mod nodes;
 mod play;
 mod restart;
 mod retry;

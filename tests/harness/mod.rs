@@ -14,6 +14,8 @@ pub(crate) mod mailbox;
 pub(crate) mod metrics;
 pub(crate) mod mtls;
 #[cfg(feature = "postgres")]
+pub(crate) mod nodes;
+#[cfg(feature = "postgres")]
 pub(crate) mod pgbouncer;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
