@@ -1,4 +1,4 @@
-// Does what the page about several nodes says: PostgreSQL with two roles, three nodes, and HAProxy before them.
+// Does what the page about several nodes says: PostgreSQL with two roles, three nodes, and HAProxy or nginx before them.
 
 import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
@@ -17,6 +17,7 @@ import { Postgres } from './postgres.mjs';
 const run = promisify(execFile);
 const PAGE = 'packaging/guide/run-several-nodes.md';
 const HAPROXY = 'packaging/load-balancer/haproxy.cfg';
+const NGINX = 'packaging/load-balancer/nginx.conf';
 const NODES = ['node1', 'node2', 'node3'];
 const REQUEST = new URLSearchParams({
   client_id: 'app',
@@ -74,7 +75,8 @@ function start(name, program, words, env = {}) {
 
 async function end(name) {
   const { child, ended } = children.get(name);
-  child.kill('SIGKILL');
+  // If nginx is killed, its workers go on.
+  child.kill(name === 'nginx' ? 'SIGTERM' : 'SIGKILL');
   await ended;
   children.delete(name);
 }
@@ -125,6 +127,20 @@ async function startBalancer(text) {
   await writeFile(file, localized(text).replaceAll(/^ +(user|group|log) .*\n/gm, ''));
   start('haproxy', 'haproxy', ['-db', '-f', file]);
   await until('the balancer answers', async () => (await get(balancerPort, '/readyz')).body === 'ready');
+}
+
+/** Starts nginx with its configuration. It keeps the user of the tests, and writes its log to standard error. */
+async function startNginx() {
+  const file = join(folder, 'nginx.conf');
+  const text = (await read(NGINX))
+    .replaceAll(/^user .*\n|^ +listen 443;\n/gm, '')
+    .replace('[::]:443', `127.0.0.1:${balancerPort}`)
+    .replace('/run/', `${folder}/`)
+    .replace('/var/log/nginx/error.log', 'stderr');
+  await writeFile(file, localized(text));
+  start('nginx', 'nginx', ['-e', 'stderr', '-c', file, '-g', 'daemon off;']);
+  await until('nginx answers', async () => (await get(balancerPort, '/readyz')).body === 'ready');
+  return file;
 }
 
 /** Whether a node begins a sign-in for the client. */
@@ -250,6 +266,22 @@ describe('several nodes', { timeout: 10 * 60_000 }, () => {
     const status = await shell(`curl --silent --output answer --write-out '%{http_code}' "https://id.example.com/login?long=${long}"`);
     assert.equal(status, '303');
     await until('a node has logged the address', () => NODES.some((name) => children.get(name).log().includes('127.0.0.2')));
+  });
+
+  it('puts nginx before them, which leaves out a node that does not run', async () => {
+    await end('haproxy');
+    const file = await startNginx();
+    await end('node1');
+    for (let count = 0; count < 10; count += 1) assert.equal((await get(balancerPort, '/readyz')).status, 200);
+    await startNode('node1');
+    const text = await readFile(file, 'utf8');
+    const line = `server 127.0.0.1:${ports.node2} max_fails=1 fail_timeout=5s`;
+    await writeFile(file, text.replace(line, `${line} down`));
+    await shell(`nginx -e stderr -c '${file}' -s reload`);
+    await end('node2');
+    for (let count = 0; count < 10; count += 1) assert.equal((await get(balancerPort, '/readyz')).status, 200);
+    await startNode('node2');
+    await end('nginx');
   });
 
   it('says that the database does not answer, and goes on once it does', async () => {
