@@ -12,6 +12,13 @@ use super::process::{Reply, Running, Service};
 
 pub(crate) const ANONYMOUS: &str = "urn:service:oauth2:grant-type:anonymous";
 
+/// The flags of a client with a secret and the scope `notes.read`.
+pub(crate) const ALL_GRANTS: &str = "--grant anonymous --grant refresh_token --grant client_credentials \
+     --scope notes.read --allow-secret-credentials --max-scope notes.read";
+/// The form by which this client asks for a token of its own. A node decides it without the store.
+pub(crate) const OWN_TOKEN: [(&str, &str); 2] =
+    [("grant_type", "client_credentials"), ("scope", "notes.read")];
+
 #[derive(Clone)]
 pub(crate) struct Kiosk {
     basic: String,
@@ -39,6 +46,12 @@ impl Kiosk {
     /// Posts a form; nothing when no whole answer comes.
     pub(crate) fn ask(&self, service: &Service, path: &str, form: &[(&str, &str)]) -> Option<Reply> {
         service.post_form(path, &[("Authorization", &self.basic)], form)
+    }
+
+    /// The status of the answer to a token request.
+    pub(crate) fn status(&self, service: &Service, form: &[(&str, &str)]) -> u16 {
+        let answer = self.ask(service, "/oauth2/token", form);
+        answer.unwrap().status
     }
 
     fn post(&self, running: &Running<'_>, path: &str, form: &[(&str, &str)]) -> Reply {

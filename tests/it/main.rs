@@ -46,6 +46,8 @@ mod mail_cli;
 mod memory;
 mod metrics;
 #[cfg(feature = "postgres")]
+mod node_changes;
+#[cfg(feature = "postgres")]
 mod nodes;
 #[cfg(feature = "postgres")]
 mod nodes_catalog;

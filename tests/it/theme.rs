@@ -13,7 +13,7 @@ fn themes(service: &Service) -> PathBuf {
 }
 
 /// Copies a theme of `tests/themes` to where the service looks.
-fn install(service: &Service, name: &str) {
+pub(crate) fn install(service: &Service, name: &str) {
     fn copy(from: &Path, to: &Path) {
         fs::create_dir_all(to).unwrap();
         for entry in fs::read_dir(from).unwrap() {
@@ -64,7 +64,7 @@ fn authorize(query: &str) -> String {
 }
 
 /// The sign-in page, as a browser gets it that follows the redirect.
-fn login_page(running: &Running<'_>, query: &str) -> Reply {
+pub(crate) fn login_page(running: &Running<'_>, query: &str) -> Reply {
     let reply = running.request("GET", &authorize(query), &[], "").unwrap();
     let cookie = reply
         .header("set-cookie")

@@ -3,7 +3,7 @@
 use super::Actor;
 use super::stage::{Stage, StatusAndBody, granted, text};
 use crate::harness::process::Service;
-use crate::kiosk::{ANONYMOUS, Kiosk};
+use crate::kiosk::{ALL_GRANTS, ANONYMOUS, Kiosk, OWN_TOKEN};
 
 const CLIENT: &str = "gate";
 
@@ -17,10 +17,8 @@ pub(super) struct GateAdministrator {
 
 impl GateAdministrator {
     pub(super) fn register(service: &Service) -> Self {
-        let flags = "--grant anonymous --grant refresh_token --grant client_credentials \
-                     --scope notes.read --allow-secret-credentials --max-scope notes.read";
         Self {
-            client: Kiosk::register_as(service, CLIENT, flags),
+            client: Kiosk::register_as(service, CLIENT, ALL_GRANTS),
             is_enabled: Some(true),
             refresh: None,
         }
@@ -65,10 +63,9 @@ impl Actor for GateAdministrator {
     }
 
     fn check(&mut self, stage: &Stage<'_>) -> Option<()> {
-        let own = [("grant_type", "client_credentials"), ("scope", "notes.read")];
         match self.is_enabled {
             Some(true) => {
-                granted(self.ask(stage, &own)?, "an enabled client");
+                granted(self.ask(stage, &OWN_TOKEN)?, "an enabled client");
                 let body = match &self.refresh {
                     Some(token) => {
                         let form = [("grant_type", "refresh_token"), ("refresh_token", token)];
@@ -80,7 +77,7 @@ impl Actor for GateAdministrator {
                 stage.found("enabled clients");
             }
             Some(false) => {
-                closed(&self.ask(stage, &own)?);
+                closed(&self.ask(stage, &OWN_TOKEN)?);
                 self.check_refusal(stage)?;
                 stage.found("disabled clients");
             }

@@ -1,0 +1,108 @@
+//! Changes that a command makes at one node, and when the others follow.
+
+use std::time::Duration;
+
+use crate::harness::Jwt;
+use crate::harness::kiosk::{ALL_GRANTS, ANONYMOUS, Kiosk, OWN_TOKEN};
+use crate::harness::nodes::{serve, set_up, time_until};
+use crate::harness::postgres::Cluster;
+use crate::harness::process::{Running, Service};
+use crate::theme;
+
+/// The guide says so.
+const FOLLOWS_WITHIN: Duration = Duration::from_secs(1);
+/// A machine under load is slower. After this time a node refuses requests until it has followed.
+const LONGEST_SILENCE: Duration = Duration::from_secs(3);
+
+fn three_nodes(settings: &[(&'static str, &str)]) -> Vec<Service> {
+    let url = Cluster::shared().database("changes").url();
+    set_up(&[&*url; 3], settings)
+}
+
+/// Makes several changes, and waits after each until all nodes have followed. Most follow within a second.
+fn follow(nodes: &[Running<'_>], mut change: impl FnMut(usize) -> Box<dyn Fn(&Service) -> bool>) {
+    let mut times: Vec<_> = (0..5)
+        .map(|number| {
+            let has_followed = change(number);
+            time_until(|| nodes.iter().all(|node| has_followed(node)))
+        })
+        .collect();
+    times.sort();
+    assert!(times[4] < LONGEST_SILENCE, "{times:?}");
+    assert!(times[2] < FOLLOWS_WITHIN, "{times:?}");
+}
+
+#[test]
+fn a_disabled_client_gets_no_token_that_needs_the_store_and_no_other_after_a_second() {
+    let nodes = three_nodes(&[]);
+    let client = Kiosk::register_as(&nodes[0], "app", ALL_GRANTS);
+    let running = serve(&nodes);
+    let token = client.enter(&running[0]).unwrap();
+    running[0].json(&["client", "disable", "app", "--json"]);
+    for node in &running[1..] {
+        let refresh = [("grant_type", "refresh_token"), ("refresh_token", &*token)];
+        assert_eq!(client.status(node, &refresh), 401);
+        assert_eq!(client.status(node, &[("grant_type", ANONYMOUS)]), 401);
+    }
+    follow(&running, |number| {
+        let (verb, expected) = [("enable", 200), ("disable", 401)][number % 2];
+        running[number % 3].json(&["client", verb, "app", "--json"]);
+        let client = client.clone();
+        Box::new(move |node| client.status(node, &OWN_TOKEN) == expected)
+    });
+}
+
+#[test]
+fn a_new_secret_works_at_every_node_and_the_old_one_at_none_after_a_second() {
+    let nodes = three_nodes(&[]);
+    let mut old = Kiosk::register_as(&nodes[0], "app", ALL_GRANTS);
+    let running = serve(&nodes);
+    follow(&running, |number| {
+        let shown = running[number % 3].json(&["client", "rotate-secret", "app", "--json"]);
+        let new = Kiosk::of("app", shown["client_secret"].as_str().unwrap());
+        let replaced = std::mem::replace(&mut old, new.clone());
+        // A node that does not know a secret may ask the database, so the old one comes first.
+        Box::new(move |node| replaced.status(node, &OWN_TOKEN) == 401 && new.status(node, &OWN_TOKEN) == 200)
+    });
+}
+
+/// Whether a node publishes the key of this name.
+fn publishes(node: &Service, kid: &str) -> bool {
+    let reply = node.request("GET", "/oauth2/jwks", &[], "").unwrap();
+    let body = reply.json();
+    body["keys"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .any(|key| key["kid"] == kid)
+}
+
+#[test]
+fn a_key_that_is_replaced_at_once_is_published_by_every_node_after_a_second() {
+    let nodes = three_nodes(&[]);
+    let client = Kiosk::register_as(&nodes[0], "app", ALL_GRANTS);
+    let running = serve(&nodes);
+    follow(&running, |number| {
+        let node = &running[number % 3];
+        let shown = node.json(&["key", "rotate", "--now", "--json"]);
+        let kid = shown["kid"].as_str().unwrap().to_owned();
+        let answer = client.ask(node, "/oauth2/token", &OWN_TOKEN).unwrap().json();
+        let token = Jwt::read(answer["access_token"].as_str().unwrap());
+        assert_eq!(token.header["kid"], *kid, "it signs at once");
+        Box::new(move |node| publishes(node, &kid))
+    });
+}
+
+#[test]
+fn a_theme_is_used_by_the_node_that_has_its_files() {
+    let nodes = three_nodes(&[("IDSVC_THEME", "foreign")]);
+    let add = "client add web --redirect-uri https://app.example/cb --pkce optional \
+               --scope openid --scope notes.write --json";
+    nodes[0].json(&add.split_whitespace().collect::<Vec<_>>());
+    let running = serve(&nodes);
+    let is_themed = |node: &Running<'_>| theme::login_page(node, "").body.contains("masthead");
+    assert!(!running.iter().any(is_themed));
+    theme::install(&nodes[1], "foreign");
+    time_until(|| is_themed(&running[1]));
+    assert!(!is_themed(&running[0]) && !is_themed(&running[2]));
+}
