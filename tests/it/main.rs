@@ -48,6 +48,8 @@ mod metrics;
 #[cfg(feature = "postgres")]
 mod node_changes;
 #[cfg(feature = "postgres")]
+mod node_keys;
+#[cfg(feature = "postgres")]
 mod nodes;
 #[cfg(feature = "postgres")]
 mod nodes_catalog;
