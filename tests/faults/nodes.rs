@@ -2,6 +2,7 @@
 //! was answered holds at every node, and what is good once is not good twice.
 
 use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::Duration;
 
@@ -117,4 +118,27 @@ fn what_any_node_has_answered_survives_killed_nodes_and_a_lost_primary() {
         report("nodes", &format!("seed {seed}"));
         report("nodes", &kill_nodes(seed, amount(3, 20)));
     }
+}
+
+/// The checks can fail: they notice a standby that takes over and lacks commits that were answered.
+#[test]
+fn the_model_notices_a_standby_that_lags() {
+    let mut servers = Cluster::with_standby();
+    let database = servers.primary.database("lag");
+    database.sql(
+        "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET synchronous_commit = local', current_database()); END $$",
+    );
+    let url = servers.url(&database) + "&sslmode=disable";
+    let nodes = set_up(&[&*url], &[]);
+    let mut play = Play::of_nodes(&nodes, Random::seeded(SEED));
+    let running = serve(&nodes);
+    play.check();
+    servers.standby.pause();
+    play.act_during(false, || thread::sleep(Duration::from_secs(3)));
+    servers.primary.kill();
+    servers.standby.resume();
+    servers.promote_standby();
+    let _running: Vec<_> = running.into_iter().map(Running::answering).collect();
+    let checked = catch_unwind(AssertUnwindSafe(|| play.check()));
+    assert!(checked.is_err(), "nothing was missed");
 }
