@@ -109,7 +109,7 @@ async fn settings_that_endanger_a_store_are_named() {
     };
     let weak = Cluster::start_with(&[
         "synchronous_commit=off",
-        "max_connections=12",
+        "max_connections=10",
         "max_wal_senders=0",
     ]);
     let (_, found) = migrate(&weak);
