@@ -34,9 +34,7 @@ impl CallError {
             _ => Self::Refused(refused(error, code)),
         }
     }
-}
 
-impl CallError {
     /// The error of a call that is not sent again.
     pub(super) fn into_error(self) -> StoreError {
         match self {

@@ -5,7 +5,8 @@
 //! saw a consistent state. Then its writes are committed, if what it has read is still unchanged ([`commit`]).
 //!
 //! Requests of many closures share a call. Each kind of call has one connection. It takes what has queued up while it was
-//! busy.
+//! busy. A read or a transaction has one deadline for all its calls. A call that is not answered in time is cancelled on
+//! the server.
 //!
 //! The clients, keys and other records of the catalog are in the memory of every node. They have a generation, which
 //! comes with every fetch. A commit says with which generation it ran, and is refused if that is not the newest one.

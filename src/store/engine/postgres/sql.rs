@@ -1,8 +1,8 @@
 //! The tables and functions in the database.
 //!
 //! A table has a key, a value and the stamp of the commit that wrote the row last. All rows are read by `get_v1` and
-//! written by `commit_v1`. Nodes need no right but to execute these functions, and no other role has it. A change of a function gets a new name,
-//! so that nodes of two releases can run side by side.
+//! written by `commit_v1`. Nodes need no right but to execute these functions, and no other role has it. A change of a
+//! function gets a new name, so that nodes of two releases can run side by side.
 
 use std::fmt::Write;
 
