@@ -50,6 +50,8 @@ mod node_changes;
 #[cfg(feature = "postgres")]
 mod node_keys;
 #[cfg(feature = "postgres")]
+mod node_pause;
+#[cfg(feature = "postgres")]
 mod node_upgrade;
 #[cfg(feature = "postgres")]
 mod nodes;

@@ -15,7 +15,7 @@ use crate::store::StoreError;
 use crate::store::engine::Snapshot;
 use crate::store::engine::writer::Job;
 
-/// For how long a transaction runs again because another one has changed what it read.
+/// For how long a transaction runs again with newer rows.
 const ATTEMPTS_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest pause after the first conflict, and after many.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
@@ -147,6 +147,8 @@ impl State {
                     Err(error) => break Err(error),
                 };
                 match self.fetch(wanted, deadline).await {
+                    // By now its client may have asked another node and used the answer. That would be a replay here.
+                    Ok(_) if begun.elapsed() > ATTEMPTS_TIMEOUT => break Err(StoreError::Busy),
                     Ok(fetched) => read.known = fetched.known,
                     Err(error) => break Err(error),
                 }
