@@ -84,6 +84,28 @@ fn nodes_go_on_after_the_database_was_set_up_for_a_newer_release_and_are_not_sta
     );
 }
 
+/// A node of a newer release, which has one more table, would lose what it writes to the table.
+#[test]
+fn a_node_does_not_start_with_the_functions_of_the_release_before() {
+    let database = Cluster::shared().database("older");
+    let nodes = set_up(&[&*database.url()], &[]);
+    let tables = idsvc::store::tables::all().count();
+    for function in ["get_v1", "commit_v1"] {
+        let (older, own) = (
+            format!("{function}_{}", tables - 1),
+            format!("{function}_{tables}"),
+        );
+        database.sql(&format!("ALTER FUNCTION idsvc.{own} RENAME TO {older}"));
+    }
+    let older = database.sql(FUNCTIONS);
+    let refused = nodes[0].run(&["serve"]);
+    assert!(said(&refused).contains("run idsvc migrate"), "{}", said(&refused));
+    assert_eq!(shown(&nodes[0].run(&["migrate"])), "the database is set up\n");
+    serve(&nodes);
+    let both = database.sql(FUNCTIONS);
+    assert!(older.lines().all(|function| both.contains(function)), "{both}");
+}
+
 /// Nodes of two releases run side by side during an upgrade. So a function that changes gets a new name, and the one of
 /// the release before stays.
 #[test]

@@ -211,7 +211,7 @@ async fn send(
             (&batch.write_keys, Type::BYTEA_ARRAY),
             (&batch.write_values, Type::BYTEA_ARRAY),
         ];
-        let failure = match connection.call(sql::COMMIT, &parameters, deadline).await {
+        let failure = match connection.call(&sql::COMMIT, &parameters, deadline).await {
             Ok(rows) => {
                 state.note_answer(CallKind::Commit);
                 return Ok(rows.first().and_then(|row| row.get(0)));

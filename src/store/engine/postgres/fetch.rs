@@ -138,7 +138,7 @@ impl FetchBatch {
         deadline: Instant,
     ) -> Result<Vec<Row>, CallError> {
         let parameters = self.parameters();
-        connection.call(sql::GET, &parameters.typed(), deadline).await
+        connection.call(&sql::GET, &parameters.typed(), deadline).await
     }
 
     pub(super) fn parameters(&self) -> FetchParameters<'_> {

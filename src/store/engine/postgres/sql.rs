@@ -1,20 +1,34 @@
 //! The tables and functions in the database.
 //!
 //! A table has a key, a value and the stamp of the commit that wrote the row last. All rows are read by `get_v1` and
-//! written by `commit_v1`. Nodes need no right but to execute these functions, and no other role has it. A change of a
-//! function gets a new name, so that nodes of two releases can run side by side.
+//! written by `commit_v1`. Nodes need no right but to execute these functions, and no other role has it.
+//!
+//! Nodes of two releases run side by side during an upgrade. So a change of a function gives it a new name, and a new
+//! table does too: the name ends with the number of tables, such as `get_v1_29`. A node whose functions are missing does
+//! not start.
 
 use std::fmt::Write;
+use std::sync::LazyLock;
 
 use crate::store::engine::TableId;
 use crate::store::schema::META;
 use crate::store::tables;
 
 /// Reads rows and ranges. See [`super::fetch`].
-pub(super) const GET: &str = "SELECT n, k, v, s FROM idsvc.get_v1($1, $2, $3, $4, $5, $6)";
+pub(super) static GET: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT n, k, v, s FROM {}($1, $2, $3, $4, $5, $6)",
+        function("get_v1")
+    )
+});
 
 /// Commits a batch of transactions. See [`super::commit`].
-pub(super) const COMMIT: &str = "SELECT idsvc.commit_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)";
+pub(super) static COMMIT: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT {}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)",
+        function("commit_v1")
+    )
+});
 
 /// Forgets the results of old batches. This does not wait for the standby.
 pub(super) const FORGET_BATCHES: &str =
@@ -38,6 +52,11 @@ pub(super) const COUNT_GENERATION: &str = "UPDATE idsvc.generation SET n = great
 
 /// The settings under which each function runs. An index is used even if the table was small when the plan was made.
 const SETTINGS: &str = "SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SECURITY DEFINER";
+
+/// The name of a function that reads or writes the tables of this release.
+fn function(name: &str) -> String {
+    format!("idsvc.{name}_{}", tables::all().count())
+}
 
 /// Creates what is missing. `IF NOT EXISTS` and `OR REPLACE` make it safe to run again.
 pub(super) fn setup() -> String {
@@ -116,7 +135,7 @@ END IF;",
         )
     });
     format!(
-        "CREATE OR REPLACE FUNCTION idsvc.get_v1(
+        "CREATE OR REPLACE FUNCTION {function}(
   point_tables int2[], point_keys bytea[],
   range_tables int2[], range_from bytea[], range_to bytea[], range_limits int4[])
 RETURNS TABLE (n int4, k bytea, v bytea, s int8) LANGUAGE plpgsql STABLE {SETTINGS} AS $$
@@ -130,7 +149,8 @@ CASE range_tables[i]
 END CASE;
 END LOOP;
 END $$;
-"
+",
+        function = function("get_v1")
     )
 }
 
@@ -163,7 +183,7 @@ END IF;",
         )
     });
     format!(
-        "CREATE OR REPLACE FUNCTION idsvc.commit_v1(
+        "CREATE OR REPLACE FUNCTION {function}(
   batch bytea, is_sent_again bool, catalog_generation int8, catalog_member int2, lock_hashes int8[], lock_is_exclusive bool[],
   read_members int2[], read_tables int2[], read_keys bytea[], read_stamps int8[],
   range_members int2[], range_tables int2[], range_from bytea[], range_to bytea[], range_limits int4[], range_rows bytea[],
@@ -206,6 +226,7 @@ END IF;
 INSERT INTO idsvc.batches (id, failed) VALUES (batch, failed);
 RETURN failed;
 END $$;
-"
+",
+        function = function("commit_v1")
     )
 }

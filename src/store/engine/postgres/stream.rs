@@ -74,7 +74,7 @@ impl OpenTransaction {
             let batch = FetchBatch::new(std::iter::once(&wanted));
             let parameters = batch.parameters();
             let parameters = parameters.typed();
-            let rows = client.query_typed(sql::GET, &parameters);
+            let rows = client.query_typed(&sql::GET, &parameters);
             let outcome = match tokio::time::timeout(CALL_TIMEOUT, rows).await {
                 Ok(rows) => rows.map_err(|error| failed(&error)),
                 Err(_) => Err(StoreError::Interrupted),
