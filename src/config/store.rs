@@ -51,7 +51,7 @@ pub(super) const CERT_FILE: Setting = setting(
     ("FILE", "The certificate of this node for the database"),
     None,
     r#""/etc/idsvc/database-cert.pem""#,
-    "The certificate (PEM) with which this node authenticates at the database server. The file is read at the start.",
+    "The certificate (PEM) with which this node authenticates to the database server. The file is read at the start.",
 );
 
 pub(super) const KEY_FILE: Setting = setting(

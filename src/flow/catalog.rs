@@ -28,6 +28,7 @@ use crate::oauth::scope::Scope;
 use crate::oauth::{Api, Client};
 use crate::seal::Sealer;
 use crate::secret::{ApiKey, Digest};
+#[cfg(feature = "postgres")]
 use crate::store::catalog_use::note_miss;
 use crate::store::engine::Snapshot;
 use crate::store::records::{KeyLifecycle, RefreshKeyRecord, SigningKeyRecord};
@@ -395,8 +396,9 @@ impl Catalog {
     }
 }
 
-/// The result of a look for something that a request names. Another node may have added it.
+/// Returns what was found. If nothing was, notes that another node may have added it.
 fn found<T>(found: Option<T>) -> Option<T> {
+    #[cfg(feature = "postgres")]
     if found.is_none() {
         note_miss();
     }

@@ -30,6 +30,7 @@ pub mod failed_passwords;
 pub mod grant_policy;
 pub mod lease;
 pub mod login;
+#[cfg(feature = "postgres")]
 mod newest_catalog;
 pub mod notice;
 pub mod one_time_link;
@@ -48,6 +49,7 @@ pub mod upstream_token;
 pub mod users;
 
 use std::sync::{Arc, Mutex, PoisonError};
+#[cfg(feature = "postgres")]
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
@@ -161,7 +163,8 @@ pub struct Core {
     reload_lock: tokio::sync::Mutex<()>,
     catch_up_lock: Mutex<()>,
     /// When the database was last asked for a newer catalog because a request named something unknown.
-    last_question: tokio::sync::Mutex<Option<Instant>>,
+    #[cfg(feature = "postgres")]
+    last_catalog_check: tokio::sync::Mutex<Option<Instant>>,
     /// Notified after a commit that put a message into the outbox.
     pub outbox_filled: Notify,
     /// Who waits for the result of a message.
@@ -175,6 +178,12 @@ pub struct Core {
 }
 
 impl Core {
+    /// Runs a request. The catalog in memory is always the newest, because every store is local.
+    #[cfg(not(feature = "postgres"))]
+    pub async fn with_newest_catalog<F: Future>(&self, request: impl Fn() -> F) -> F::Output {
+        request().await
+    }
+
     /// Reads clients, providers and keys into memory. Creates no keys.
     pub fn open(
         store: Store,
@@ -203,7 +212,8 @@ impl Core {
             catalog,
             reload_lock: tokio::sync::Mutex::default(),
             catch_up_lock: Mutex::default(),
-            last_question: tokio::sync::Mutex::default(),
+            #[cfg(feature = "postgres")]
+            last_catalog_check: tokio::sync::Mutex::default(),
             outbox_filled: Notify::new(),
             delivery_waiters: DeliveryWaiters::default(),
             pending_answers: PendingAnswers::default(),

@@ -12,23 +12,23 @@ use super::Core;
 use crate::store::catalog_use::CatalogUse;
 use crate::store::schema::stored;
 
-/// How often a request runs again because the catalog changes. The last run takes the catalog that is in memory.
-const MOST_RERUNS: usize = 3;
-/// The pause between two questions for what is unknown. Anyone can name what does not exist.
-const QUESTION_INTERVAL: Duration = Duration::from_millis(100);
-/// How long an answer to such a question is waited for.
-const QUESTION_TIMEOUT: Duration = Duration::from_secs(1);
+/// How often a request may run again because the catalog has changed. The last run keeps the catalog that is in memory.
+const MAX_RERUNS: usize = 3;
+/// The shortest time between two checks for a newer catalog. Anyone can name what does not exist.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
+/// How long a request waits for such a check.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Core {
     /// Runs a request with a catalog that was the newest when the request began. `request` may run again, but only
-    /// before it has written anything.
+    /// before it has written anything to the store. What it has counted in memory is counted again.
     ///
     /// A request that neither uses the database nor names anything unknown takes the catalog in memory.
     pub async fn with_newest_catalog<T, F>(&self, request: impl Fn() -> F) -> T
     where
         F: Future<Output = T>,
     {
-        let reruns = if self.store.is_shared() { MOST_RERUNS } else { 0 };
+        let reruns = if self.store.is_shared() { MAX_RERUNS } else { 0 };
         for _ in 0..reruns {
             let catalog_use = self.store.catalog_use();
             // A box, so that requests to a store of one process are no larger.
@@ -47,16 +47,16 @@ impl Core {
             return false;
         }
         let began = Instant::now();
-        let mut last_question = self.last_question.lock().await;
-        if last_question.is_none_or(|asked| asked < began) {
-            if let Some(asked) = *last_question {
-                sleep_until((asked + QUESTION_INTERVAL).into()).await;
+        let mut last_catalog_check = self.last_catalog_check.lock().await;
+        if last_catalog_check.is_none_or(|asked| asked < began) {
+            if let Some(asked) = *last_catalog_check {
+                sleep_until((asked + CHECK_INTERVAL).into()).await;
             }
-            *last_question = Some(Instant::now());
+            *last_catalog_check = Some(Instant::now());
             // Each answer of the database brings the newest catalog. Without an answer, the refusal stays.
-            drop(timeout(QUESTION_TIMEOUT, self.store.read(stored)).await);
+            drop(timeout(CHECK_TIMEOUT, self.store.read(stored)).await);
         }
-        drop(last_question);
+        drop(last_catalog_check);
         !catalog_use.is_current(&self.store)
     }
 }

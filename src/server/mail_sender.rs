@@ -54,8 +54,8 @@ struct MailSender {
     connector: Option<MailConnector>,
     host: String,
     stops: watch::Receiver<u32>,
-    /// What becomes of rows, and could not be stored.
-    unsettled: Mutex<Vec<OutboxUpdate>>,
+    /// Updates of outbox rows that could not be stored yet.
+    unstored_updates: Mutex<Vec<OutboxUpdate>>,
 }
 
 /// A running sender.
@@ -88,7 +88,7 @@ pub fn start(
         connector,
         host,
         stops,
-        unsettled: Mutex::default(),
+        unstored_updates: Mutex::default(),
     });
     Ok(RunningSender(tokio::spawn(sender.run())))
 }
@@ -127,21 +127,23 @@ impl MailSender {
         *self.stops.borrow() > 0
     }
 
-    fn unsettled(&self) -> MutexGuard<'_, Vec<OutboxUpdate>> {
-        self.unsettled.lock().unwrap_or_else(PoisonError::into_inner)
+    fn unstored_updates(&self) -> MutexGuard<'_, Vec<OutboxUpdate>> {
+        self.unstored_updates
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores what becomes of rows, with what could not be stored before. If that fails, it is tried again before the next
-    /// mails: otherwise a mail that was sent would be sent again.
-    async fn settle(&self, updates: Vec<OutboxUpdate>) -> Result<(), StoreError> {
+    /// Stores these updates, and those that could not be stored before. Updates that fail are tried again before the next
+    /// mails are sent: otherwise a mail that was sent would be sent again.
+    async fn store_updates(&self, updates: Vec<OutboxUpdate>) -> Result<(), StoreError> {
         let mut updates = updates;
-        updates.append(&mut self.unsettled());
+        updates.append(&mut self.unstored_updates());
         if updates.is_empty() {
             return Ok(());
         }
         let stored = apply_updates(&self.app.core, updates.clone()).await;
         if stored.is_err() {
-            self.unsettled().append(&mut updates);
+            self.unstored_updates().append(&mut updates);
         }
         stored
     }
@@ -150,7 +152,7 @@ impl MailSender {
     async fn send_due(self: &Arc<Self>) -> Result<Duration, StoreError> {
         let core = &self.app.core;
         while !self.is_stopping() {
-            self.settle(Vec::new()).await?;
+            self.store_updates(Vec::new()).await?;
             let now = core.clock.now();
             let due = due_entries(core, now, BATCH).await?;
             if due.entries.is_empty() {
@@ -205,7 +207,7 @@ impl MailSender {
             }
             let update = self.handle(due, batch, &mut connection).await;
             if was_tried {
-                self.settle(vec![update]).await?;
+                self.store_updates(vec![update]).await?;
             } else {
                 untried.push(update);
             }
@@ -213,7 +215,7 @@ impl MailSender {
         if let Some(connection) = connection {
             tokio::spawn(MailConnection::quit(connection));
         }
-        self.settle(untried).await
+        self.store_updates(untried).await
     }
 
     fn next_of(&self, batch: &Batch) -> Option<DueEntry> {

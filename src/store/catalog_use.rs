@@ -21,7 +21,7 @@ tokio::task_local! {
 #[derive(Debug)]
 pub struct CatalogUse {
     generation: i64,
-    /// Whether it asked the database for rows. Then the answer says which catalog is the newest.
+    /// Whether the request asked the database for rows. Then the answer has told which catalog is the newest.
     has_asked: AtomicBool,
     is_confirmed: AtomicBool,
     is_outdated: AtomicBool,
@@ -39,7 +39,7 @@ impl CatalogUse {
         })
     }
 
-    /// The one of the current request, until an access to the database has confirmed that its catalog is the newest.
+    /// The [`CatalogUse`] of the current request. `None` once an access to the database has confirmed the catalog.
     pub(super) fn unconfirmed() -> Option<Arc<Self>> {
         let current = CURRENT.try_with(Arc::clone).ok()?;
         (!current.is_confirmed.load(Ordering::Relaxed)).then_some(current)
@@ -55,11 +55,7 @@ impl CatalogUse {
         .await
     }
 
-    /// The snapshot, which notes from now on whether the request asks it for rows.
-    #[cfg_attr(
-        not(feature = "postgres"),
-        expect(dead_code, reason = "every store is local then")
-    )]
+    /// Wraps the snapshot, so that it notes whether the request asks it for rows.
     pub(super) fn observe<'a>(&'a self, snapshot: &'a dyn Snapshot) -> impl Snapshot + use<'a> {
         Observed {
             snapshot,

@@ -6,6 +6,7 @@
 
 pub mod address;
 pub mod backup;
+#[cfg(feature = "postgres")]
 pub mod catalog_use;
 pub mod engine;
 mod error;
@@ -26,6 +27,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 pub use self::address::Address;
+#[cfg(feature = "postgres")]
 use self::catalog_use::CatalogUse;
 #[cfg(feature = "postgres")]
 pub use self::engine::postgres::DatabaseLoad;
@@ -200,24 +202,35 @@ impl Store {
         F: Fn(&mut dyn Tx) -> Result<T, StoreError> + Send + 'static,
     {
         let (sender, receiver) = oneshot::channel();
-        let reply = move |outcome| drop(sender.send(outcome));
-        let Some(catalog_use) = CatalogUse::unconfirmed() else {
-            self.enqueue(name, work, reply)?;
-            return receiver.await.unwrap_or(Err(StoreError::Closed));
-        };
-        let (store, checked) = (self.clone(), Arc::clone(&catalog_use));
-        let work = move |tx: &mut dyn Tx| {
-            if checked.check_in_transaction(&store) {
-                work(tx)
-            } else {
-                // The caller is dropped before it gets this.
-                Err(StoreError::Closed)
-            }
-        };
-        self.enqueue(name, work, reply)?;
+        #[cfg(feature = "postgres")]
+        let catalog_use = CatalogUse::unconfirmed();
+        #[cfg(feature = "postgres")]
+        let work = self.with_checked_catalog(catalog_use.clone(), work);
+        self.enqueue(name, work, move |outcome| drop(sender.send(outcome)))?;
         let outcome = receiver.await.unwrap_or(Err(StoreError::Closed));
-        catalog_use.confirm().await;
+        #[cfg(feature = "postgres")]
+        if let Some(catalog_use) = catalog_use {
+            catalog_use.confirm().await;
+        }
         outcome
+    }
+
+    /// Lets a transaction of the current request fail if the catalog in memory is not the one that the request began with.
+    #[cfg(feature = "postgres")]
+    fn with_checked_catalog<T, F>(
+        &self,
+        catalog_use: Option<Arc<CatalogUse>>,
+        work: F,
+    ) -> impl Fn(&mut dyn Tx) -> Result<T, StoreError> + use<T, F>
+    where
+        F: Fn(&mut dyn Tx) -> Result<T, StoreError>,
+    {
+        let checked = catalog_use.map(|catalog_use| (catalog_use, self.clone()));
+        move |tx| match &checked {
+            // The request is dropped before it gets this.
+            Some((catalog_use, store)) if !catalog_use.check_in_transaction(store) => Err(StoreError::Closed),
+            _ => work(tx),
+        }
     }
 
     /// Like [`Store::write`], for work that removes far more than it adds. It is tried even while the disk is full.
@@ -350,15 +363,16 @@ impl Store {
     }
 
     /// The number of the catalog in memory, which grows when any node changes the catalog. 0 for a store of one process.
+    #[cfg(feature = "postgres")]
     fn catalog_generation(&self) -> i64 {
         match &self.engine {
             Engine::Local(_) => 0,
-            #[cfg(feature = "postgres")]
             Engine::Shared(postgres) => postgres.catalog_generation(),
         }
     }
 
     /// What a request that begins now knows of its catalog: nothing yet.
+    #[cfg(feature = "postgres")]
     pub fn catalog_use(&self) -> Arc<CatalogUse> {
         CatalogUse::new(self.catalog_generation())
     }

@@ -138,6 +138,7 @@ fn the_model_notices_a_standby_that_lags() {
     servers.primary.kill();
     servers.standby.resume();
     servers.promote_standby();
+    thread::sleep(LONGEST_SILENCE);
     let _running: Vec<_> = running.into_iter().map(Running::answering).collect();
     let checked = catch_unwind(AssertUnwindSafe(|| play.check()));
     assert!(checked.is_err(), "nothing was missed");

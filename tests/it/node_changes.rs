@@ -58,7 +58,6 @@ fn a_new_secret_works_at_every_node_and_the_old_one_at_none_after_a_second() {
         let shown = running[number % 3].json(&["client", "rotate-secret", "app", "--json"]);
         let new = Kiosk::of("app", shown["client_secret"].as_str().unwrap());
         let replaced = std::mem::replace(&mut old, new.clone());
-        // A node that does not know a secret may ask the database, so the old one comes first.
         Box::new(move |node| replaced.status(node, &OWN_TOKEN) == 401 && new.status(node, &OWN_TOKEN) == 200)
     });
 }

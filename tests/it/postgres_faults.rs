@@ -227,8 +227,8 @@ fn commits_that_wait_for_a_standby_leave_no_connections_and_are_a_problem_until_
     servers.standby.pause();
     for _ in 0..6 {
         increment(&store).unwrap_err();
-        // A store has five.
-        until(|| connections().parse::<u32>().unwrap() <= 5, connections);
+        // A store has three.
+        until(|| connections().parse::<u32>().unwrap() <= 3, connections);
     }
     // Several polls succeed.
     let begun = Instant::now();

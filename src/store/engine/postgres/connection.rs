@@ -20,8 +20,10 @@ use crate::store::{Address, OpenError, StoreError};
 
 /// How long the making of a connection may take, if there is one host.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// The same for each of several hosts, unless the address has a `connect_timeout`.
+/// The same for each of several hosts. A longer `connect_timeout` of the address takes the place of both.
 const HOST_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long one address of a host may take to accept a connection, before the next one is tried.
+const ADDRESS_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a request to cancel a call may take.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the server's machine may leave bytes unacknowledged, and how often an idle one is probed.
@@ -89,7 +91,7 @@ fn split_by_host(all: &Config) -> Result<Vec<Config>, &'static str> {
         all.get_dbname().map(|name| one.dbname(name));
         all.get_options().map(|options| one.options(options));
         all.get_application_name().map(|name| one.application_name(name));
-        all.get_connect_timeout().map(|time| one.connect_timeout(*time));
+        one.connect_timeout(*all.get_connect_timeout().unwrap_or(&ADDRESS_TIMEOUT));
         all.get_tcp_user_timeout().map(|time| one.tcp_user_timeout(*time));
         all.get_keepalives_interval()
             .map(|time| one.keepalives_interval(time));
@@ -128,7 +130,7 @@ impl ConnectionSettings {
                 1 => CONNECT_TIMEOUT,
                 _ => HOST_TIMEOUT,
             };
-            let host_timeout = *host.get_connect_timeout().unwrap_or(&host_timeout);
+            let host_timeout = host_timeout.max(*host.get_connect_timeout().unwrap_or(&host_timeout));
             match timeout(host_timeout, self.connect_to(host)).await {
                 Ok(Ok(open)) => return Ok(open),
                 Ok(Err(error)) => last_error = unreachable(&error),

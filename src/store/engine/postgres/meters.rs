@@ -7,10 +7,11 @@ use super::{Postgres, State};
 use crate::clock::uptime;
 use crate::store::{Stats, StoreError};
 
-/// How long the database may be silent before its catalog may have changed.
+/// How long the catalog in memory may be used without an answer of the database.
 const LONGEST_SILENCE: Duration = Duration::from_secs(3);
-/// A node whose clock differs from the one of the database by more is reported, and then gets no requests.
+/// If the clocks of the node and the database differ by more, the log warns.
 const REPORTED_SKEW: Duration = Duration::from_secs(5);
+/// If they differ by more, the node is not ready.
 const LARGEST_SKEW: Duration = Duration::from_mins(1);
 
 /// The two kinds of calls. While a standby is away, fetches succeed and commits do not.

@@ -3,9 +3,9 @@
 //! A table has a key, a value and the stamp of the commit that wrote the row last. All rows are read by `get_v1` and
 //! written by `commit_v1`. Nodes need no right but to execute these functions, and no other role has it.
 //!
-//! Nodes of two releases run side by side during an upgrade. So a change of a function gives it a new name, and a new
-//! table does too: the name ends with the number of tables, such as `get_v1_29`. A node whose functions are missing does
-//! not start.
+//! Nodes of two releases run side by side during an upgrade. So a function that changes gets a new name, such as `get_v2`.
+//! The names of these two also end with the number of tables, such as `get_v1_28`, so a release with another table has
+//! functions of its own. A node whose functions are missing does not start.
 
 use std::fmt::Write;
 use std::sync::LazyLock;

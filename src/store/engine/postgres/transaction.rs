@@ -15,7 +15,7 @@ use crate::store::StoreError;
 use crate::store::engine::Snapshot;
 use crate::store::engine::writer::Job;
 
-/// For how long a transaction runs again with newer rows.
+/// How long after its start a transaction may still run again.
 const ATTEMPTS_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest pause after the first conflict, and after many.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
@@ -26,7 +26,7 @@ const ANSWER_GRACE: Duration = Duration::from_millis(500);
 /// How often a closure may ask for further rows. One that reads row after row needs a round for each.
 const MAX_ROUNDS: u32 = 200;
 
-/// A look that is repeated until all its rows are known.
+/// A read that runs again until all its rows are known.
 #[derive(Default)]
 pub(super) struct RepeatedRead {
     pub(super) known: KnownRows,
@@ -147,7 +147,7 @@ impl State {
                     Err(error) => break Err(error),
                 };
                 match self.fetch(wanted, deadline).await {
-                    // By now its client may have asked another node and used the answer. That would be a replay here.
+                    // By now the client may have asked another node and used its answer. Here, that looks like a replay.
                     Ok(_) if begun.elapsed() > ATTEMPTS_TIMEOUT => break Err(StoreError::Busy),
                     Ok(fetched) => read.known = fetched.known,
                     Err(error) => break Err(error),
