@@ -31,8 +31,8 @@ pub fn copy(core: &Core, request: BackUp, sink: &mut dyn Write) -> Result<Header
     let master_key = request
         .master_key
         .map(|key| Zeroizing::new(key.reveal().to_owned()));
-    // To count the rows of a database server takes as long as to read them.
-    let counted_first = (!core.store.is_shared()).then_some(0);
+    // Counting the rows on a database server takes as long as reading them.
+    let initial_row_count = (!core.store.is_shared()).then_some(0);
     core.store.stream(|snapshot| {
         let header = Header {
             schema: stored(snapshot)?.unwrap_or_default(),
@@ -40,7 +40,7 @@ pub fn copy(core: &Core, request: BackUp, sink: &mut dyn Write) -> Result<Header
             created_at: now,
             issuer: meta_get(snapshot, installation::ISSUER)?,
             master_key_fingerprint: core.sealer.fingerprint(),
-            rows: counted_first,
+            rows: initial_row_count,
             master_key,
         };
         written = backup::write(snapshot, header, core.sealer.backup_key(), sink);

@@ -56,8 +56,8 @@ pub struct DueEntries {
 }
 
 /// At most `limit` rows that are due. A row that is further ahead than any pause was stored while the clock was wrong,
-/// and is due as well. In a shared store, no row is due while the
-/// store has a problem, such as a wrong clock: other nodes send the mails.
+/// and is due as well. In a shared store, no row is due while the store has a problem, such as a wrong clock: other nodes
+/// send the mails.
 pub async fn due_entries(core: &Core, now: Timestamp, limit: usize) -> Result<DueEntries, StoreError> {
     if core.store.is_shared() && core.store.problem().is_some() {
         return Ok(DueEntries::default());

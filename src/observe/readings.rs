@@ -104,13 +104,13 @@ readings! {
     store_commits: u64 = Counter "idsvc_store_commits",
     /// Writes in the commits. Divided by the commits, they are the size of a batch.
     store_writes: u64 = Counter "idsvc_store_writes",
-    /// Commits that failed. With store.url: calls of the database that failed.
+    /// Commits that failed. With store.url: calls to the database that failed.
     store_failures: u64 = Counter "idsvc_store_failures",
     /// The most writes in one commit.
     store_largest_batch: u64 = Gauge "idsvc_store_largest_batch",
     /// Writes that wait.
     store_queue: u64 = Gauge "idsvc_store_queue",
-    /// Whether writes can be stored: 0 while the disk or the database fails, or does not answer.
+    /// Whether writes can be stored: 0 while the disk or the database fails or does not answer, or while the clock differs too much from the one of the database.
     store_is_writable: bool = Gauge "idsvc_store_writable",
     /// Passwords that wait to be checked or hashed.
     password_queue: u64 = Gauge "idsvc_password_queue",

@@ -4,14 +4,12 @@
 //! that. Then the request is dropped before it has written anything, and can run again with the newer catalog.
 
 use std::future::{pending, poll_fn};
-use std::ops::Bound;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
-use super::engine::{Snapshot, TableId, Visit};
-use super::{Store, StoreError};
+use super::Store;
 
 tokio::task_local! {
     static CURRENT: Arc<CatalogUse>;
@@ -21,8 +19,6 @@ tokio::task_local! {
 #[derive(Debug)]
 pub struct CatalogUse {
     generation: i64,
-    /// Whether the request asked the database for rows. Then the answer has told which catalog is the newest.
-    has_asked: AtomicBool,
     is_confirmed: AtomicBool,
     is_outdated: AtomicBool,
     has_missed: AtomicBool,
@@ -32,7 +28,6 @@ impl CatalogUse {
     pub(super) fn new(generation: i64) -> Arc<Self> {
         Arc::new(Self {
             generation,
-            has_asked: AtomicBool::new(false),
             is_confirmed: AtomicBool::new(false),
             is_outdated: AtomicBool::new(false),
             has_missed: AtomicBool::new(false),
@@ -55,20 +50,6 @@ impl CatalogUse {
         .await
     }
 
-    /// Wraps the snapshot, so that it notes whether the request asks it for rows.
-    pub(super) fn observe<'a>(&'a self, snapshot: &'a dyn Snapshot) -> impl Snapshot + use<'a> {
-        Observed {
-            snapshot,
-            has_asked: &self.has_asked,
-        }
-    }
-
-    /// Like [`Self::is_current`], in a transaction. If it is not, the request will be dropped.
-    pub(super) fn check_in_transaction(&self, store: &Store) -> bool {
-        self.has_asked.store(true, Ordering::Relaxed);
-        self.check(store)
-    }
-
     /// Like [`Self::is_current`]. If it is not, the request will be dropped.
     pub(super) fn check(&self, store: &Store) -> bool {
         let is_current = self.is_current(store);
@@ -84,8 +65,7 @@ impl CatalogUse {
         if self.is_outdated.load(Ordering::Relaxed) {
             pending::<()>().await;
         }
-        let has_asked = self.has_asked.load(Ordering::Relaxed);
-        self.is_confirmed.store(has_asked, Ordering::Relaxed);
+        self.is_confirmed.store(true, Ordering::Relaxed);
     }
 
     /// Whether the catalog in memory is the one that the request began with.
@@ -96,30 +76,6 @@ impl CatalogUse {
     /// Whether the request named something that its catalog does not have, and nothing has confirmed the catalog.
     pub fn has_missed(&self) -> bool {
         self.has_missed.load(Ordering::Relaxed) && !self.is_confirmed.load(Ordering::Relaxed)
-    }
-}
-
-/// A snapshot that notes whether it is asked for rows.
-struct Observed<'a> {
-    snapshot: &'a dyn Snapshot,
-    has_asked: &'a AtomicBool,
-}
-
-impl Snapshot for Observed<'_> {
-    fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        self.has_asked.store(true, Ordering::Relaxed);
-        self.snapshot.get(table, key)
-    }
-
-    fn range(
-        &self,
-        table: TableId,
-        from: Bound<&[u8]>,
-        to: Bound<&[u8]>,
-        visit: &mut Visit<'_>,
-    ) -> Result<(), StoreError> {
-        self.has_asked.store(true, Ordering::Relaxed);
-        self.snapshot.range(table, from, to, visit)
     }
 }
 

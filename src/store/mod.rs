@@ -228,7 +228,7 @@ impl Store {
         let checked = catalog_use.map(|catalog_use| (catalog_use, self.clone()));
         move |tx| match &checked {
             // The request is dropped before it gets this.
-            Some((catalog_use, store)) if !catalog_use.check_in_transaction(store) => Err(StoreError::Closed),
+            Some((catalog_use, store)) if !catalog_use.check(store) => Err(StoreError::Closed),
             _ => work(tx),
         }
     }
@@ -287,13 +287,12 @@ impl Store {
             Engine::Local(local) => local.read(&look).await,
             #[cfg(feature = "postgres")]
             Engine::Shared(postgres) => {
-                let Some(catalog_use) = CatalogUse::unconfirmed() else {
-                    return postgres.read(&look).await;
-                };
-                let observed = |snapshot: &dyn Snapshot| look(&catalog_use.observe(snapshot));
-                let outcome = postgres.read(&observed).await?;
-                catalog_use.check(self);
-                catalog_use.confirm().await;
+                let (outcome, has_asked) = postgres.read(&look).await?;
+                // Without an answer of the database, nothing is known of the newest catalog.
+                if has_asked && let Some(catalog_use) = CatalogUse::unconfirmed() {
+                    catalog_use.check(self);
+                    catalog_use.confirm().await;
+                }
                 Ok(outcome)
             }
         }

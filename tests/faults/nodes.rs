@@ -1,5 +1,5 @@
 //! Three nodes on one PostgreSQL database are killed and started again under load, and the primary is lost once. What
-//! was answered holds at every node, and what is good once is not good twice.
+//! was answered holds at every node, and no one-time value works twice.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -44,12 +44,11 @@ pub(crate) fn serve(nodes: &[Service]) -> Vec<Running<'_>> {
     launched.into_iter().map(Running::answering).collect()
 }
 
-/// The time until something is so, which is asked all the time.
-pub(crate) fn time_until(mut is_so: impl FnMut() -> bool) -> Duration {
+/// Waits until something is so, at most a minute. It is asked again without a pause.
+pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
         assert!(begun.elapsed() < Duration::from_mins(1), "it never was");
         std::thread::yield_now();
     }
-    begun.elapsed()
 }

@@ -412,8 +412,8 @@ pub(crate) fn run_with_input(command: &mut Command, input: &[u8]) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// Runs a command whose standard output nobody reads.
-pub(crate) fn run_unread(command: &mut Command) -> Output {
+/// Runs a command with a standard output that is closed at once.
+pub(crate) fn run_with_closed_output(command: &mut Command) -> Output {
     let output = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = output.spawn().unwrap();
     drop(child.stdout.take());

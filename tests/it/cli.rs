@@ -22,7 +22,7 @@ use idsvc::jose::keyring::SigningKey;
 use idsvc::random::Random;
 
 use crate::harness::Jwt;
-use crate::harness::process::{Running, Service, run_unread, run_with_input, said, shown};
+use crate::harness::process::{Running, Service, run_with_closed_output, run_with_input, said, shown};
 use crate::harness::terminal::OnTerminal;
 
 pub(crate) const ADD_WEB: [&str; 7] = [
@@ -269,7 +269,7 @@ fn no_events_are_asked_for_only_where_more_are_to_come() {
 fn nobody_reading_is_no_failure() {
     let service = Service::new();
     service.run(&ADD_WEB);
-    let output = run_unread(&mut service.command(&["client", "list"]));
+    let output = run_with_closed_output(&mut service.command(&["client", "list"]));
     assert_eq!((code(&output), said(&output)), (Some(0), String::new()));
 }
 
@@ -650,7 +650,7 @@ fn what_was_done_is_said_when_it_cannot_be_shown() {
         "--generate-password",
         "--json",
     ]);
-    let unread = run_unread(&mut command);
+    let unread = run_with_closed_output(&mut command);
     assert_eq!(code(&unread), Some(1));
     assert!(
         said(&unread).contains("idsvc user set-password alice@example.com --generate-password"),

@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
-use crate::harness::process::{run_unread, said, shown};
+use crate::harness::process::{run_with_closed_output, said, shown};
 use crate::harness::terminal::open_terminal;
 
 fn idsvc(words: &[&str]) -> Command {
@@ -99,7 +99,7 @@ fn help_has_no_json_form() {
 #[test]
 fn a_reader_who_leaves_is_no_error() {
     for topic in ["commands", "events"] {
-        let output = run_unread(&mut idsvc(&["help", topic]));
+        let output = run_with_closed_output(&mut idsvc(&["help", topic]));
         assert!(output.status.success(), "{}", said(&output));
     }
 }

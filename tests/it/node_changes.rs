@@ -1,36 +1,27 @@
 //! Changes that a command makes at one node, and when the others follow.
 
-use std::time::Duration;
-
 use crate::harness::Jwt;
 use crate::harness::kiosk::{ALL_GRANTS, ANONYMOUS, Kiosk, OWN_TOKEN};
-use crate::harness::nodes::{serve, set_up, time_until};
+use crate::harness::nodes::{serve, set_up, until};
 use crate::harness::postgres::Cluster;
 use crate::harness::process::{Running, Service};
 use crate::theme;
-
-/// The guide says a second. A machine under load is slower.
-const FOLLOWS_WITHIN: Duration = Duration::from_secs(3);
 
 fn three_nodes(settings: &[(&'static str, &str)]) -> Vec<Service> {
     let url = Cluster::shared().database("changes").url();
     set_up(&[&*url; 3], settings)
 }
 
-/// Makes several changes, and waits after each until all nodes have followed. Most follow in time.
+/// Makes several changes, and waits after each until all nodes have followed.
 fn follow(nodes: &[Running<'_>], mut change: impl FnMut(usize) -> Box<dyn Fn(&Service) -> bool>) {
-    let mut times: Vec<_> = (0..5)
-        .map(|number| {
-            let has_followed = change(number);
-            time_until(|| nodes.iter().all(|node| has_followed(node)))
-        })
-        .collect();
-    times.sort();
-    assert!(times[2] < FOLLOWS_WITHIN, "{times:?}");
+    for number in 0..5 {
+        let has_followed = change(number);
+        until(|| nodes.iter().all(|node| has_followed(node)));
+    }
 }
 
 #[test]
-fn a_disabled_client_gets_no_token_that_needs_the_store_and_no_other_after_a_second() {
+fn a_disabled_client_gets_no_token_that_needs_the_store_and_soon_no_other() {
     let nodes = three_nodes(&[]);
     let client = Kiosk::register_as(&nodes[0], "app", ALL_GRANTS);
     let running = serve(&nodes);
@@ -50,7 +41,7 @@ fn a_disabled_client_gets_no_token_that_needs_the_store_and_no_other_after_a_sec
 }
 
 #[test]
-fn a_new_secret_works_at_every_node_and_the_old_one_at_none_after_a_second() {
+fn a_new_secret_soon_works_at_every_node_and_the_old_one_at_none() {
     let nodes = three_nodes(&[]);
     let mut old = Kiosk::register_as(&nodes[0], "app", ALL_GRANTS);
     let running = serve(&nodes);
@@ -74,7 +65,7 @@ fn publishes(node: &Service, kid: &str) -> bool {
 }
 
 #[test]
-fn a_key_that_is_replaced_at_once_is_published_by_every_node_after_a_second() {
+fn a_key_that_is_replaced_at_once_is_soon_published_by_every_node() {
     let nodes = three_nodes(&[]);
     let client = Kiosk::register_as(&nodes[0], "app", ALL_GRANTS);
     let running = serve(&nodes);
@@ -99,6 +90,6 @@ fn a_theme_is_used_by_the_node_that_has_its_files() {
     let is_themed = |node: &Running<'_>| theme::login_page(node, "").body.contains("masthead");
     assert!(!running.iter().any(is_themed));
     theme::install(&nodes[1], "foreign");
-    time_until(|| is_themed(&running[1]));
+    until(|| is_themed(&running[1]));
     assert!(!is_themed(&running[0]) && !is_themed(&running[2]));
 }

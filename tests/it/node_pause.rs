@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use crate::harness::fault_proxy::{Fault, FaultProxy};
 use crate::harness::kiosk::{ALL_GRANTS, Kiosk, OWN_TOKEN};
-use crate::harness::nodes::{serve, set_up, time_until};
+use crate::harness::nodes::{serve, set_up, until};
 use crate::harness::postgres::Cluster;
 use crate::harness::process::Running;
 use crate::harness::report::amount;
 
 const FAMILIES: usize = 24;
-/// So slow is each message between the node and the database, and so close do the refreshes follow each other, that
-/// the node stops in each stage of one.
+/// The delay of each message, and the pause between two refreshes. With both, the node stops in every stage of one.
 const DELAY: Duration = Duration::from_millis(60);
 const BETWEEN: Duration = Duration::from_millis(20);
 /// Longer than a node runs a transaction again, and than it trusts what it has in memory.
@@ -91,7 +90,7 @@ fn a_node_that_was_stopped_ends_no_family_and_lets_no_disabled_client_in() {
             let refresh = || kiosk.refresh(&running[number / 2 % 2], &retried.newest);
             let mut newest = refresh();
             // A node that was stopped for long has to connect again.
-            time_until(|| {
+            until(|| {
                 let is_ready = !matches!(&newest, Err(refusal) if refusal.status == 503);
                 if !is_ready {
                     newest = refresh();

@@ -89,13 +89,10 @@ fn nodes_go_on_after_the_database_was_set_up_for_a_newer_release_and_are_not_sta
 fn a_node_does_not_start_with_the_functions_of_the_release_before() {
     let database = Cluster::shared().database("older");
     let nodes = set_up(&[&*database.url()], &[]);
-    let tables = idsvc::store::tables::all().count();
-    for function in ["get_v1", "commit_v1"] {
-        let (older, own) = (
-            format!("{function}_{}", tables - 1),
-            format!("{function}_{tables}"),
-        );
-        database.sql(&format!("ALTER FUNCTION idsvc.{own} RENAME TO {older}"));
+    let own = "SELECT proname FROM pg_proc WHERE pronamespace = 'idsvc'::regnamespace AND proname ~ '_v1_'";
+    for own in database.sql(own).lines() {
+        let (function, _) = own.rsplit_once('_').unwrap();
+        database.sql(&format!("ALTER FUNCTION idsvc.{own} RENAME TO {function}_1"));
     }
     let older = database.sql(FUNCTIONS);
     let refused = nodes[0].run(&["serve"]);

@@ -3,7 +3,7 @@
 //! Each keeps a model. A request without an answer may or may not have happened, so what it was about leaves the
 //! model, unless the service promises that it can be repeated.
 
-mod gates;
+mod client_status;
 mod grants;
 mod haste;
 mod locks;
@@ -17,12 +17,12 @@ use std::{slice, thread};
 
 use idsvc::random::Random;
 
-use self::gates::GateAdministrator;
+use self::client_status::ClientDisabler;
 use self::grants::Party;
 use self::haste::ParallelRefresher;
 use self::locks::LockingAdministrator;
 use self::people::{Administrator, Person, Robot};
-use self::races::Racer;
+use self::races::ConcurrentUser;
 use self::stage::{Cast, Stage};
 use self::tally::{ACTIONS, PROOFS, Tally};
 use crate::harness::process::Service;
@@ -61,7 +61,7 @@ impl<'a> Play<'a> {
         let people: Vec<String> = (0..PARTIES + 3).map(name).collect();
         let cast = Cast::register(service, &people);
         let vault = LockingAdministrator::register(service);
-        let gate = GateAdministrator::register(service);
+        let disabler = ClientDisabler::register(service);
         let running: Vec<_> = nodes.iter().map(Service::serve).collect();
         let stage = Stage::new(nodes, &cast, &random);
         let mut actors: Vec<Box<dyn Actor>> = vec![
@@ -70,8 +70,8 @@ impl<'a> Play<'a> {
             Box::new(Administrator::default()),
             Box::new(ParallelRefresher::default()),
             Box::new(LockingAdministrator::new(&people[PARTIES + 1], vault, &stage)),
-            Box::new(Racer::new(stage.sign_in(&people[PARTIES + 2]).unwrap())),
-            Box::new(gate),
+            Box::new(ConcurrentUser::new(stage.sign_in(&people[PARTIES + 2]).unwrap())),
+            Box::new(disabler),
         ];
         for name in &people[..PARTIES] {
             actors.push(Box::new(Party::new(stage.sign_in(name).unwrap())));

@@ -1,4 +1,4 @@
-//! What is good once is used twice at once: at two nodes, if there are several.
+//! One-time values (codes, pushed requests, assertions) are used twice at once: at two nodes, if there are several.
 
 use std::thread;
 
@@ -8,7 +8,7 @@ use super::stage::{Stage, refused};
 const MOST_REMEMBERED: usize = 10;
 
 /// Uses codes, pushed requests and assertions twice at once.
-pub(super) struct Racer {
+pub(super) struct ConcurrentUser {
     session: String,
     codes: Vec<String>,
     pushed: Vec<String>,
@@ -30,7 +30,7 @@ fn race(stage: &Stage<'_>, ask: impl Fn() -> Option<bool> + Sync) -> Option<()> 
     Some(())
 }
 
-impl Racer {
+impl ConcurrentUser {
     pub(super) fn new(session: String) -> Self {
         Self {
             session,
@@ -40,7 +40,7 @@ impl Racer {
     }
 }
 
-impl Actor for Racer {
+impl Actor for ConcurrentUser {
     fn act(&mut self, stage: &Stage<'_>) -> Option<()> {
         match stage.below(3) {
             0 => {

@@ -137,11 +137,11 @@ impl Postgres {
         receiver.recv().unwrap_or(Err(StoreError::Closed))
     }
 
-    /// Shows `look` a consistent state.
+    /// Shows `look` a consistent state. Returns its result, and whether the database was asked for rows.
     pub(in crate::store) async fn read<T>(
         &self,
         look: &impl Fn(&dyn Snapshot) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
+    ) -> Result<(T, bool), StoreError> {
         self.state.read(look).await
     }
 

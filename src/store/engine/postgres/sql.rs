@@ -4,8 +4,8 @@
 //! written by `commit_v1`. Nodes need no right but to execute these functions, and no other role has it.
 //!
 //! Nodes of two releases run side by side during an upgrade. So a function that changes gets a new name, such as `get_v2`.
-//! The names of these two also end with the number of tables, such as `get_v1_28`, so a release with another table has
-//! functions of its own. A node whose functions are missing does not start.
+//! The names of these two also end with the number of the newest table, such as `get_v1_27`, so a release with another
+//! table has functions of its own. A node whose functions are missing does not start.
 
 use std::fmt::Write;
 use std::sync::LazyLock;
@@ -55,7 +55,8 @@ const SETTINGS: &str = "SET search_path = pg_catalog, pg_temp SET jit = off SET 
 
 /// The name of a function that reads or writes the tables of this release.
 fn function(name: &str) -> String {
-    format!("idsvc.{name}_{}", tables::all().count())
+    let newest_table = tables::all().map(TableId::index).max();
+    format!("idsvc.{name}_{}", newest_table.unwrap_or_default())
 }
 
 /// Creates what is missing. `IF NOT EXISTS` and `OR REPLACE` make it safe to run again.

@@ -72,12 +72,12 @@ impl State {
     pub(super) async fn read<T>(
         &self,
         look: &impl Fn(&dyn Snapshot) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
+    ) -> Result<(T, bool), StoreError> {
         let deadline = self.deadline();
         let mut read = RepeatedRead::default();
         loop {
             match read.run(look) {
-                Ok(result) => return result,
+                Ok(result) => return Ok((result?, read.rounds > 0)),
                 Err(wanted) => read.known = self.fetch(wanted?, deadline).await?.known,
             }
         }

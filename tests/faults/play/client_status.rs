@@ -5,17 +5,17 @@ use super::stage::{Stage, StatusAndBody, granted, text};
 use crate::harness::process::Service;
 use crate::kiosk::{ALL_GRANTS, ANONYMOUS, Kiosk, OWN_TOKEN};
 
-const CLIENT: &str = "gate";
+const CLIENT: &str = "disabled-at-times";
 
 /// Disables and enables a client, and asks for tokens as this client.
-pub(super) struct GateAdministrator {
+pub(super) struct ClientDisabler {
     client: Kiosk,
     /// Whether the client is enabled; nothing after a command without an answer.
     is_enabled: Option<bool>,
     refresh: Option<String>,
 }
 
-impl GateAdministrator {
+impl ClientDisabler {
     pub(super) fn register(service: &Service) -> Self {
         Self {
             client: Kiosk::register_as(service, CLIENT, ALL_GRANTS),
@@ -30,9 +30,9 @@ impl GateAdministrator {
 
     /// What reads the store is refused from the moment the command is answered.
     fn check_refusal(&self, stage: &Stage<'_>) -> Option<()> {
-        closed(&self.ask(stage, &[("grant_type", ANONYMOUS)])?);
+        assert_no_token(&self.ask(stage, &[("grant_type", ANONYMOUS)])?);
         if let Some(token) = &self.refresh {
-            closed(&self.ask(
+            assert_no_token(&self.ask(
                 stage,
                 &[("grant_type", "refresh_token"), ("refresh_token", token)],
             )?);
@@ -43,14 +43,14 @@ impl GateAdministrator {
 }
 
 /// Fails if a disabled client gets a token.
-fn closed((status, body): &StatusAndBody) {
+fn assert_no_token((status, body): &StatusAndBody) {
     assert!(
         [400, 401].contains(status),
         "{status} {body} for a disabled client"
     );
 }
 
-impl Actor for GateAdministrator {
+impl Actor for ClientDisabler {
     fn act(&mut self, stage: &Stage<'_>) -> Option<()> {
         let will_be_enabled = !self.is_enabled.take().unwrap_or(true);
         let verb = if will_be_enabled { "enable" } else { "disable" };
@@ -77,7 +77,7 @@ impl Actor for GateAdministrator {
                 stage.found("enabled clients");
             }
             Some(false) => {
-                closed(&self.ask(stage, &OWN_TOKEN)?);
+                assert_no_token(&self.ask(stage, &OWN_TOKEN)?);
                 self.check_refusal(stage)?;
                 stage.found("disabled clients");
             }
