@@ -50,7 +50,7 @@ async function addPasskey(page, authenticator, { name, password } = { password: 
 async function pressAdd(page, authenticator) {
   await authenticator.touch();
   await addButton(page).click();
-  await page.locator('p.done').waitFor();
+  await page.locator('p.done', { hasText: 'The passkey is added' }).waitFor();
   await authenticator.touch(false);
 }
 
