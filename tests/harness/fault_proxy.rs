@@ -148,19 +148,30 @@ impl ProxyState {
         {
             self.delay();
             let bytes = &buffer[..count];
-            let is_whole = messages.ends_request(bytes);
+            let is_cut = messages.ends_request(bytes) && self.take_cut();
+            if is_cut {
+                // Before the server has the whole request, so that no answer comes.
+                let _ = client.shutdown(Shutdown::Both);
+            }
             if server.write_all(bytes).is_err() {
                 break;
             }
-            let mut inner = self.lock();
-            if is_whole && inner.fault == Fault::CutAfterRequest {
-                inner.fault = Fault::None;
+            if is_cut {
                 // The server's connection stays open until its answer comes, so that it finishes the request.
-                let _ = client.shutdown(Shutdown::Both);
                 return;
             }
         }
         let _ = server.shutdown(Shutdown::Both);
+    }
+
+    /// Whether this request is the one to cut after. Then there is no fault any more.
+    fn take_cut(&self) -> bool {
+        let mut inner = self.lock();
+        let is_cut = inner.fault == Fault::CutAfterRequest;
+        if is_cut {
+            inner.fault = Fault::None;
+        }
+        is_cut
     }
 
     fn forward_answers(&self, mut server: TcpStream, mut client: TcpStream) {
