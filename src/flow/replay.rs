@@ -11,13 +11,16 @@ use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::USED_ASSERTIONS;
 
-/// Whether a use is recorded.
+/// Whether a use is recorded. The signer of an assertion may choose another `exp` for the same `jti`, so each hour that an
+/// assertion can expire in is looked at. A token of a provider may expire later.
 pub(super) fn was_used(
     snapshot: &dyn Snapshot,
     replay_key: ReplayKey,
     now: Timestamp,
 ) -> Result<bool, StoreError> {
-    for hour in ReplayKey::hours(now) {
+    let hours = ReplayKey::hours(now);
+    let own = Some(replay_key.hour).filter(|hour| !hours.contains(hour));
+    for hour in hours.chain(own) {
         if USED_ASSERTIONS.contains(snapshot, &(hour, replay_key.digest))? {
             return Ok(true);
         }
