@@ -369,6 +369,9 @@ impl App {
             signing_algs: catalog.keyring().published_algorithms(),
             scopes: own.into_iter().fold(standard, Scope::with),
             claims: claims::supported(catalog.scopes()),
+            accepts_id_jag: catalog
+                .providers()
+                .any(|provider| provider.enabled && provider.id_jag),
             client_documents: self.core.policy.metadata_documents,
             sign_up: self.core.policy.accounts.is_open(),
             ui_locales: &ui_locales,

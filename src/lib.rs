@@ -175,6 +175,14 @@
 //! token of a removed key is refused as unknown, and does not end its family. Backups contain the keys. If they are lost,
 //! everybody has to sign in again.
 //!
+//! # A token exchange
+//!
+//! A service exchanges a token of a user for one with less power (RFC 8693): [`flow::token::token_exchange`]. For an access
+//! token of this service, no grant begins. The new token names the family of the exchanged one in `grant_id`, so
+//! [`flow::token::introspect`] finds it inactive as soon as that family ends. Its client is the service. Scope, APIs and
+//! lifetime are cut to those of the exchanged token, and [`oauth::token_exchange::Actor`] bounds `act`. An ID token of a
+//! provider goes the way of [`flow::token::jwt_bearer`], which begins a family and also takes identity assertions (ID-JAG).
+//!
 //! # Several nodes
 //!
 //! With `store.url`, nodes share one PostgreSQL database ([`store`], `engine/postgres`). A write is the same closure. It

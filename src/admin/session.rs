@@ -213,6 +213,7 @@ mod tests {
             resources: Resources::new(),
             claims: ClaimsRequest::default(),
             bound_to: None,
+            actor: None,
         };
         let keys = RefreshKeys::new([(1, vec![1; 32].into())]);
         let first = keys.first_token(id, [2; 16]).unwrap();

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::admin_connection::{AdminConnector, unexpected};
 use super::key::warn_of_new_keys;
 use super::output::{CliError, Output, field_facts, moment, yes_no};
-use super::value_parsers::{change, optional_algorithm, optional_seconds, scope_text, token_typ};
+use super::value_parsers::{change, optional_algorithm, optional_seconds, scope_text, token_typ, words};
 use crate::admin::api::{AddApi, UpdateApi};
 use crate::control::protocol::{Command, Reply};
 use crate::jose::alg::Algorithm;
@@ -75,6 +75,13 @@ pub struct Fields {
     /// A client that may introspect tokens for the API; may be repeated
     #[arg(long = "introspection-client", value_name = "CLIENT")]
     pub introspection_clients: Option<Vec<String>>,
+    /// The token exchanges that may be requested for its tokens [default: any]
+    #[arg(long, value_name = "POLICY", value_parser = words(&[
+        ("any", "With an actor token or without one"),
+        ("delegation", "Only with an actor token, so that the new token names the actor"),
+        ("off", "None"),
+    ]))]
+    pub token_exchange: Option<String>,
     /// A role that users can have in the API; may be repeated
     #[arg(long = "role", value_name = "ROLE")]
     pub roles: Option<Vec<String>>,

@@ -116,6 +116,9 @@ pub struct Fields {
     /// Let clients exchange the provider's ID tokens
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub exchange: Option<bool>,
+    /// Let clients present identity assertions that the provider made for this service and for them (ID-JAG)
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub id_jag: Option<bool>,
     /// The greatest age of an exchanged token, as in 10m [default: 1h]
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub max_age: Option<u64>,

@@ -1,4 +1,5 @@
-//! Validation of the ID tokens of a provider: OpenID Connect Core 3.1.3.7, RFC 7523 section 3.
+//! Validation of the ID tokens of a provider: OpenID Connect Core 3.1.3.7, RFC 7523 section 3. Identity assertions for
+//! this service are checked here too (Identity Assertion JWT Authorization Grant, ID-JAG).
 
 use std::time::Duration;
 
@@ -16,19 +17,32 @@ use crate::jose::claims::{Audience, numeric_date, optional_numeric_date};
 use crate::jose::jwk::JwkSet;
 use crate::jose::jws::{Compact, MAX_TOKEN_LEN};
 use crate::jose::jwt::{self, ExpectedTyp, JwtError, TimeError};
+use crate::oauth::api::canonical_identifier;
 use crate::oauth::assertion::{Owner, ReplayKey};
 use crate::oauth::openid::id_token::at_hash;
+use crate::oauth::resource::Resources;
+use crate::oauth::scope::Scope;
+use crate::oauth::token_exchange::Actor;
 
 /// How far the clocks of the provider and the service may differ.
 const LEEWAY: Duration = Duration::from_secs(30);
 /// OpenID Connect Core 2: `sub` has at most 255 ASCII characters.
 const LONGEST_SUBJECT: usize = 255;
+/// `typ` of an identity assertion.
+const ID_JAG_TYP: &str = "oauth-id-jag+jwt";
 
 /// How an ID token is used, and what it must contain for that.
 #[derive(Clone, Copy)]
 pub enum IdTokenUse<'a> {
     /// A client exchanges it for tokens of this service.
     Exchange,
+    /// It is an identity assertion that the provider made for one client of this service.
+    IdJag {
+        /// This service.
+        issuer: &'a str,
+        /// The client that presents it.
+        client_id: &'a str,
+    },
     /// It is the result of a sign-in that this service began.
     SignIn {
         /// The identifier of this service at the provider.
@@ -57,6 +71,21 @@ pub struct VerifiedIdToken {
     pub claims: Map<String, Value>,
     /// The key under which its use is recorded, if it has a `jti`. The record lasts until the token is too old.
     pub replay_key: Option<ReplayKey>,
+    /// When it expires.
+    pub expires_at: Timestamp,
+    /// The parties that act for the subject.
+    pub actor: Option<Actor>,
+    /// What an identity assertion allows. An ID token does not say it.
+    pub bounds: AssertionBounds,
+}
+
+/// What an identity assertion allows. Without a value, the client decides.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AssertionBounds {
+    /// `scope`.
+    pub scope: Option<Scope>,
+    /// `resource`: the APIs.
+    pub resources: Option<Resources>,
 }
 
 /// Why an ID token is refused.
@@ -78,6 +107,15 @@ pub enum TokenProblem {
     /// `azp` is missing although there are several audiences, or names another party.
     #[error("azp is missing or is not an accepted party")]
     AuthorizedParty,
+    /// The identity assertion was made for another client.
+    #[error("client_id is not the client that presents the assertion")]
+    Client,
+    /// The identity assertion has no `jti`, so it could be presented any number of times.
+    #[error("jti is missing")]
+    NoIdentifier,
+    /// `scope`, `resource` or `act` cannot be read.
+    #[error("scope, resource or act has a form that is not allowed")]
+    Bounds,
     /// `sub` is empty, too long, or not ASCII.
     #[error("sub is not 1 to 255 ASCII characters")]
     Subject,
@@ -138,6 +176,11 @@ pub fn compact(assertion: &str) -> Zeroizing<String> {
     Zeroizing::new(decoded.unwrap_or_else(|| assertion.to_owned()))
 }
 
+/// Whether the header of a token says that it is an identity assertion.
+pub fn is_id_jag(token: &str) -> bool {
+    Compact::parse(token).is_ok_and(|token| ExpectedTyp::Exactly(ID_JAG_TYP).admits(token.typ()))
+}
+
 /// Whether the set has the key that the header of the token names.
 pub fn is_signed_by_one_of(token: &str, keys: &JwkSet) -> bool {
     let Ok(token) = Compact::parse(token) else {
@@ -159,7 +202,11 @@ pub fn check(
 ) -> Result<VerifiedIdToken, TokenProblem> {
     let allowed: Vec<Algorithm> = provider.algs.iter().copied().collect();
     let select = |kid: Option<&str>, alg| keys.select(kid, alg);
-    let claims = jwt::verify::<UpstreamClaims>(token, ExpectedTyp::AbsentOr("JWT"), &allowed, select)?;
+    let typ = match purpose {
+        IdTokenUse::IdJag { .. } => ExpectedTyp::Exactly(ID_JAG_TYP),
+        IdTokenUse::Exchange | IdTokenUse::SignIn { .. } => ExpectedTyp::AbsentOr("JWT"),
+    };
+    let claims = jwt::verify::<UpstreamClaims>(token, typ, &allowed, select)?;
     if claims.iss != provider.issuer {
         return Err(TokenProblem::Issuer);
     }
@@ -173,10 +220,12 @@ pub fn check(
     }
     jwt::check_times(Some(claims.exp), claims.nbf, Some(claims.iat), now, LEEWAY)?;
     match purpose {
-        IdTokenUse::Exchange if now.since(claims.iat) > provider.longest_age() + LEEWAY => {
+        IdTokenUse::Exchange | IdTokenUse::IdJag { .. }
+            if now.since(claims.iat) > provider.longest_age() + LEEWAY =>
+        {
             return Err(TokenProblem::TooOld);
         }
-        IdTokenUse::Exchange => {}
+        IdTokenUse::Exchange | IdTokenUse::IdJag { .. } => {}
         IdTokenUse::SignIn {
             nonce,
             access_token,
@@ -214,14 +263,58 @@ pub fn check(
     }
     let owner = Owner::Provider(&provider.issuer);
     let jti = claims.jti.as_deref().filter(|jti| !jti.is_empty());
+    let bounds = match purpose {
+        IdTokenUse::IdJag { .. } if jti.is_none() => return Err(TokenProblem::NoIdentifier),
+        IdTokenUse::IdJag { .. } => bounds(&claims.others)?,
+        IdTokenUse::Exchange | IdTokenUse::SignIn { .. } => AssertionBounds::default(),
+    };
     let max_age_end = claims.iat + Duration::from_secs(Provider::LONGEST_AGE);
     let until = claims.exp.min(max_age_end) + LEEWAY;
     Ok(VerifiedIdToken {
         subject: claims.sub,
         auth_time: claims.auth_time.map(|at| at.min(now)),
+        expires_at: claims.exp,
+        actor: actor(&claims.others, &provider.issuer)?,
+        bounds,
         claims: claims.others,
         replay_key: jti.map(|jti| ReplayKey::of(owner, jti, until)),
     })
+}
+
+/// Reads what an identity assertion allows. `resource` is one text or several (RFC 8707 section 2).
+fn bounds(claims: &Map<String, Value>) -> Result<AssertionBounds, TokenProblem> {
+    let scope = match claims.get("scope") {
+        None => None,
+        Some(Value::String(text)) => Some(text.parse().map_err(|_| TokenProblem::Bounds)?),
+        Some(_) => return Err(TokenProblem::Bounds),
+    };
+    let resources = match claims.get("resource") {
+        None => None,
+        Some(value) => {
+            let values = value
+                .as_array()
+                .map_or(std::slice::from_ref(value), Vec::as_slice);
+            let values = values
+                .iter()
+                .map(|value| value.as_str().map(canonical_identifier));
+            let values: Option<Resources> = values.map(|value| value.map(ToOwned::to_owned)).collect();
+            Some(values.ok_or(TokenProblem::Bounds)?)
+        }
+    };
+    Ok(AssertionBounds { scope, resources })
+}
+
+/// The parties in `act`. One without `iss` is known to the provider.
+fn actor(claims: &Map<String, Value>, issuer: &str) -> Result<Option<Actor>, TokenProblem> {
+    let Some(act) = claims.get("act") else {
+        return Ok(None);
+    };
+    let actor = serde_json::from_value::<Actor>(act.clone())
+        .ok()
+        .filter(Actor::is_bounded);
+    actor
+        .map(|actor| Some(actor.known_to(issuer)))
+        .ok_or(TokenProblem::Bounds)
 }
 
 fn check_audience(
@@ -239,6 +332,14 @@ fn check_audience(
             let is_party = |azp: &String| accepted.contains(azp);
             if values.len() > 1 && !claims.azp.as_ref().is_some_and(is_party) {
                 return Err(TokenProblem::AuthorizedParty);
+            }
+        }
+        IdTokenUse::IdJag { issuer, client_id } => {
+            if values != [issuer] {
+                return Err(TokenProblem::Audience);
+            }
+            if claims.others.get("client_id").and_then(Value::as_str) != Some(client_id) {
+                return Err(TokenProblem::Client);
             }
         }
         IdTokenUse::SignIn { client_id, .. } => {

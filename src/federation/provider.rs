@@ -105,6 +105,9 @@ fields! {
     jwks_uri: Option<String>;
     /// Whether its ID tokens can be exchanged for tokens of this service.
     exchange: bool;
+    /// Whether clients may present its identity assertions for this service (ID-JAG).
+    #[serde(skip_serializing_if = "is_default")]
+    id_jag: bool;
     /// The greatest age of an exchanged token, in seconds.
     max_age: u64 = Provider::MAX_AGE;
     /// Whether an unknown account becomes a new user.

@@ -133,11 +133,18 @@ fn check_grants(client: &Client, faults: &mut Vec<Fault>) {
     let mut refuse = |detail: &str| faults.push(FaultCode::NotAllowed.at(["grant_types"], detail));
     let uses_code = client.may_use(GrantType::AuthorizationCode);
     let is_anonymous = client.may_use(GrantType::Anonymous);
-    let exchanges = client.may_use(GrantType::JwtBearer);
+    let exchanges = [GrantType::JwtBearer, GrantType::TokenExchange]
+        .iter()
+        .any(|grant| client.may_use(*grant));
     if client.grant_types.is_empty() && client.is_public() {
         refuse("a client without grants only introspects tokens, which is for clients that authenticate");
     } else if client.may_use(GrantType::RefreshToken) && !uses_code && !is_anonymous && !exchanges {
-        refuse("the grant refresh_token needs authorization_code, anonymous or jwt-bearer as well");
+        refuse(
+            "the grant refresh_token needs authorization_code, anonymous, jwt-bearer or token-exchange as well",
+        );
+    }
+    if client.may_use(GrantType::TokenExchange) && client.is_public() {
+        refuse("the grant token-exchange is for clients that authenticate, not for public ones");
     }
     if is_anonymous && client.is_public() {
         refuse("the grant anonymous is for clients that authenticate, not for public ones");

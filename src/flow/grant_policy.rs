@@ -159,10 +159,21 @@ pub fn read_family(
     let Some(mut family) = FAMILIES.get(snapshot, &id)? else {
         return Ok(None);
     };
+    revoke_ended(snapshot, &mut family, client, now)?;
+    Ok(Some(family))
+}
+
+/// Revokes a family in memory if it has ended with its client or a provider.
+pub(super) fn revoke_ended(
+    snapshot: &dyn Snapshot,
+    family: &mut RefreshFamily,
+    client: &Client,
+    now: Timestamp,
+) -> Result<(), StoreError> {
     if has_ended(snapshot, Some(client), &family.authorization)? {
         family.revoke(now);
     }
-    Ok(Some(family))
+    Ok(())
 }
 
 fn evaluate(
@@ -250,6 +261,7 @@ mod tests {
             resources: Resources::new(),
             claims: ClaimsRequest::default(),
             bound_to: None,
+            actor: None,
         };
         (user, authorization)
     }

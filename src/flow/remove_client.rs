@@ -136,6 +136,7 @@ mod tests {
                             resources: Resources::new(),
                             claims: ClaimsRequest::default(),
                             bound_to: None,
+                            actor: None,
                         };
                         let id = next();
                         let keys = RefreshKeys::new([(1, vec![1; 32].into())]);

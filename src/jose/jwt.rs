@@ -29,7 +29,7 @@ pub enum ExpectedTyp<'a> {
 
 impl ExpectedTyp<'_> {
     /// The case of media types does not matter, and `application/` may be left out (RFC 7515 section 4.1.9).
-    fn admits(self, typ: Option<&str>) -> bool {
+    pub fn admits(self, typ: Option<&str>) -> bool {
         fn same(one: &str, other: &str) -> bool {
             subtype(one).eq_ignore_ascii_case(subtype(other))
         }

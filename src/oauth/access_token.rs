@@ -11,6 +11,7 @@ use crate::identity::AuthenticationLevel;
 use crate::jose::claims::Audience;
 use crate::oauth::confirmation::Confirmation;
 use crate::oauth::scope::Scope;
+use crate::oauth::token_exchange::Actor;
 
 /// `typ` of an access token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -117,6 +118,10 @@ described! {
         /// certificate, as `{"x5t#S256": "…"}` (RFC 8705 section 3.1). Absent if the token is not bound.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub cnf: Option<Confirmation>,
+        /// The party that acts for the user, after a token exchange with an `actor_token` (RFC 8693 section 4.1): `iss` and `sub`,
+        /// `client_id` if it is a client that acts for itself, and in `act` the party before it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub act: Option<&'a Actor>,
         /// The names of the groups that the user is in, sorted (RFC 9068 section 2.2.3.1); absent without the scope `groups`.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub groups: Option<BTreeSet<&'a str>>,
@@ -184,6 +189,9 @@ pub struct PresentedAccessToken {
     /// What it is bound to.
     #[serde(default)]
     pub cnf: Option<Confirmation>,
+    /// The party that acts for the subject.
+    #[serde(default)]
+    pub act: Option<Actor>,
 }
 
 impl PresentedAccessToken {
@@ -237,6 +245,7 @@ mod tests {
             grant_id: Uuid::from_u128(3),
             anonymous_sub: Some(Uuid::from_u128(4)),
             cnf: Some(Confirmation::Key(KEY.parse().unwrap())),
+            act: None,
             groups: Some(BTreeSet::from(["staff"])),
             roles: Some(BTreeSet::from(["editor"])),
             upstream_token,

@@ -9,8 +9,9 @@ use uuid::Uuid;
 use crate::clock::Timestamp;
 use crate::jose::alg::Algorithm;
 use crate::oauth::access_token::AccessTokenTyp;
-use crate::oauth::fields::{Lifetime, fields};
+use crate::oauth::fields::{Lifetime, fields, is_default};
 use crate::oauth::scope::Scope;
+use crate::oauth::token_exchange::TokenExchangePolicy;
 
 fields! {
     /// The metadata of an API.
@@ -37,6 +38,9 @@ fields! {
     access_token_typ: Option<AccessTokenTyp>;
     /// The clients that may introspect tokens for the API.
     introspection_clients: BTreeSet<String>;
+    /// The token exchanges that may be requested for its tokens.
+    #[serde(skip_serializing_if = "is_default")]
+    token_exchange: TokenExchangePolicy;
     /// The roles that users can have in the API.
     roles: BTreeSet<String>;
     /// The names of the groups whose users have a role, by role.

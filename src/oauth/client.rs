@@ -251,7 +251,12 @@ impl Client {
     /// Whether this grant with this scope brings an ID token. A refresh may leave it out (OpenID Connect Core 12.2): its
     /// signature is most of the work of a refresh.
     pub fn gets_id_token(&self, grant: GrantType, scope: &Scope) -> bool {
-        scope.contains(Scope::OPENID) && (grant != GrantType::RefreshToken || self.id_token_on_refresh)
+        let brings_one = match grant {
+            GrantType::RefreshToken => self.id_token_on_refresh,
+            GrantType::TokenExchange => false,
+            _ => true,
+        };
+        scope.contains(Scope::OPENID) && brings_one
     }
 
     /// The granted scope as it is in tokens. Without `scope_marker` it lacks `authenticated`, because some libraries

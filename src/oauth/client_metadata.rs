@@ -12,9 +12,10 @@ use crate::identity::AuthenticationLevel;
 use crate::jose::alg::Algorithm;
 use crate::oauth::Logo;
 use crate::oauth::access_token::AccessTokenTyp;
-use crate::oauth::fields::{Lifetime, Plain, fields};
+use crate::oauth::fields::{Lifetime, Plain, fields, is_default};
 use crate::oauth::profile::ClientProfile;
 use crate::oauth::scope::Scope;
+use crate::oauth::token_exchange::TokenExchangePolicy;
 
 /// A grant type that a client may be registered for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -31,16 +32,20 @@ pub enum GrantType {
     /// RFC 7523 section 2.1: an upstream provider's ID token is exchanged.
     #[serde(rename = "jwt-bearer")]
     JwtBearer,
+    /// RFC 8693: an access token, or a provider's ID token, is exchanged for an access token.
+    #[serde(rename = "token-exchange")]
+    TokenExchange,
 }
 
 impl GrantType {
     /// Every grant type the service knows.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::AuthorizationCode,
         Self::RefreshToken,
         Self::Anonymous,
         Self::ClientCredentials,
         Self::JwtBearer,
+        Self::TokenExchange,
     ];
 
     /// The name under which a client is registered for it.
@@ -51,6 +56,7 @@ impl GrantType {
             Self::Anonymous => "anonymous",
             Self::ClientCredentials => "client_credentials",
             Self::JwtBearer => "jwt-bearer",
+            Self::TokenExchange => "token-exchange",
         }
     }
 
@@ -62,6 +68,7 @@ impl GrantType {
             }
             Self::Anonymous => Cow::Owned(format!("urn:{service_name}:oauth2:grant-type:anonymous")),
             Self::JwtBearer => Cow::Borrowed("urn:ietf:params:oauth:grant-type:jwt-bearer"),
+            Self::TokenExchange => Cow::Borrowed("urn:ietf:params:oauth:grant-type:token-exchange"),
         }
     }
 
@@ -82,7 +89,9 @@ impl GrantType {
     /// Whether its request may be a JSON object.
     pub const fn accepts_json(self) -> bool {
         match self {
-            Self::AuthorizationCode | Self::RefreshToken | Self::ClientCredentials => false,
+            Self::AuthorizationCode | Self::RefreshToken | Self::ClientCredentials | Self::TokenExchange => {
+                false
+            }
             Self::Anonymous | Self::JwtBearer => true,
         }
     }
@@ -173,6 +182,7 @@ impl Plain for ConsentRequirement {}
 impl Plain for RefreshPolicy {}
 impl Plain for IdTokenContent {}
 impl Plain for AuthenticationLevel {}
+impl Plain for TokenExchangePolicy {}
 
 fields! {
     /// The metadata of a client.
@@ -216,6 +226,9 @@ fields! {
     apis: BTreeSet<String>;
     /// The `aud` of access tokens that are for no API; the issuer when there is none.
     audience: Option<String>;
+    /// The token exchanges that the client may request.
+    #[serde(skip_serializing_if = "is_default")]
+    token_exchange: TokenExchangePolicy;
     /// The algorithm of its ID tokens; RS256 when there is none (OpenID Connect Registration 2).
     id_token_signed_response_alg: Option<Algorithm>;
     /// The algorithm of its access tokens; the service's when there is none.

@@ -14,6 +14,7 @@ use crate::oauth::pkce::{CodeChallenge, check_verifier};
 use crate::oauth::redirect_uri::MatchedRedirectUri;
 use crate::oauth::resource::Resources;
 use crate::oauth::scope::Scope;
+use crate::oauth::token_exchange::Actor;
 use crate::secret::{AuthorizationCode as CodeSecret, Digest, Malformed, Secret};
 
 /// The longest lifetime of a code (RFC 6749 section 4.1.2).
@@ -58,6 +59,9 @@ pub struct Authorization {
     /// tokens of a client that authenticates are not bound.
     #[serde(default, rename = "cnf", skip_serializing_if = "Option::is_none")]
     pub bound_to: Option<Confirmation>,
+    /// The party that acts for the user, after a token exchange (RFC 8693 section 4.1).
+    #[serde(default, rename = "act", skip_serializing_if = "Option::is_none")]
+    pub actor: Option<Box<Actor>>,
 }
 
 impl Authorization {
@@ -253,6 +257,7 @@ mod tests {
                 resources: Resources::new(),
                 claims: ClaimsRequest::default(),
                 bound_to: None,
+                actor: None,
             },
             return_to: serde_json::from_value(
                 serde_json::json!({"uri": "https://app.example/cb", "explicit": true}),

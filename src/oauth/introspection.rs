@@ -9,6 +9,7 @@ use crate::identity::AuthenticationLevel;
 use crate::jose::claims::Audience;
 use crate::oauth::confirmation::Confirmation;
 use crate::oauth::scope::Scope;
+use crate::oauth::token_exchange::Actor;
 
 /// The response. It describes active tokens only (RFC 7662 section 2.2).
 #[derive(Clone, Debug, Serialize)]
@@ -63,6 +64,9 @@ described! {
         /// `{"x5t#S256": "…"}` (RFC 8705 section 3.2).
         #[serde(skip_serializing_if = "Option::is_none")]
         pub cnf: Option<Confirmation>,
+        /// The party that acts for the user (RFC 8693 section 4.1), as in the access token.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub act: Option<Actor>,
     }
 }
 

@@ -488,6 +488,7 @@ fn next_step_to_code(
             resources: request.resources.clone(),
             claims: request.claims.clone(),
             bound_to: request.dpop_jkt.clone().map(Confirmation::Key),
+            actor: None,
         },
         target: request.target.clone(),
         nonce: request.nonce.clone(),

@@ -31,6 +31,8 @@ pub struct Metadata<'a> {
     pub scopes: Scope,
     /// The claims that scope values release, and the claims about tokens.
     pub claims: Vec<&'a str>,
+    /// Whether clients may present identity assertions of a provider.
+    pub accepts_id_jag: bool,
     /// Whether a client may be identified by the address of its metadata.
     pub client_documents: bool,
     /// Whether everybody may create an account.
@@ -93,6 +95,12 @@ impl Metadata<'_> {
                 members.insert(
                     "tls_client_certificate_bound_access_tokens".to_owned(),
                     json!(true),
+                );
+            }
+            if self.accepts_id_jag {
+                members.insert(
+                    "authorization_grant_profiles_supported".to_owned(),
+                    json!(["urn:ietf:params:oauth:grant-profile:id-jag"]),
                 );
             }
             if self.client_documents {

@@ -44,6 +44,7 @@ pub mod resource;
 pub mod response_mode;
 pub mod scope;
 pub mod token;
+pub mod token_exchange;
 
 pub use api::{Api, ApiFields, ApiMetadata};
 pub use client::Client;

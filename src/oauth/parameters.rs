@@ -1,8 +1,8 @@
 //! Request parameters: names and values, from a query, a form or a JSON object.
 //!
 //! A repeated name is a fault (RFC 6749 section 3.1). The authorization endpoint can report it only after it knows the
-//! client. Repeated names are therefore recorded, and [`Parameters::each_once`] refuses them. Only `resource` may be
-//! repeated (RFC 8707 section 2).
+//! client. Repeated names are therefore recorded, and [`Parameters::each_once`] refuses them. Only `resource` (RFC 8707
+//! section 2) and `audience` (RFC 8693 section 2.1) may be repeated.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,6 +20,8 @@ const MAX_PARAMETERS: usize = 64;
 const MAX_SHOWN_NAME: usize = 40;
 /// The parameter that may be repeated: the APIs for which the client wants tokens (RFC 8707 section 2).
 const RESOURCE: &str = "resource";
+/// The same for a token exchange, where an API may also be named by its id (RFC 8693 section 2.1).
+const AUDIENCE: &str = "audience";
 
 /// Why a query, form or object is refused. All of them are `invalid_request`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -65,7 +67,8 @@ fn shown(name: &str) -> &str {
 pub struct Parameters {
     pairs: Vec<(String, Zeroizing<String>)>,
     repeated: Vec<String>,
-    further_resources: Vec<Zeroizing<String>>,
+    /// The values of `resource` and `audience` after the first ones.
+    further: Vec<(&'static str, Zeroizing<String>)>,
 }
 
 impl Parameters {
@@ -134,8 +137,8 @@ impl Parameters {
         }
         if self.get(name).is_none() {
             self.pairs.push((name.to_owned(), value));
-        } else if name == RESOURCE {
-            self.further_resources.push(value);
+        } else if let Some(name) = [RESOURCE, AUDIENCE].into_iter().find(|known| *known == name) {
+            self.further.push((name, value));
         } else if !self.is_repeated(name) {
             self.repeated.push(name.to_owned());
         }
@@ -166,10 +169,21 @@ impl Parameters {
             .map(|(_, value)| value)
     }
 
-    /// All values of `resource`, the one parameter that may be repeated (RFC 8707 section 2).
+    /// All values of `resource` (RFC 8707 section 2).
     pub fn resources(&self) -> impl Iterator<Item = &str> {
-        let further = self.further_resources.iter().map(|value| value.as_str());
-        self.get(RESOURCE).into_iter().chain(further)
+        self.values(RESOURCE)
+    }
+
+    /// All values of `audience` (RFC 8693 section 2.1).
+    pub fn audiences(&self) -> impl Iterator<Item = &str> {
+        self.values(AUDIENCE)
+    }
+
+    fn values(&self, name: &'static str) -> impl Iterator<Item = &str> {
+        let further = self.further.iter().filter(move |(found, _)| *found == name);
+        self.get(name)
+            .into_iter()
+            .chain(further.map(|(_, value)| value.as_str()))
     }
 
     /// All names and values in order, each name once.

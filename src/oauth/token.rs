@@ -12,6 +12,7 @@ use crate::oauth::parameters::Parameters;
 use crate::oauth::refresh;
 use crate::oauth::refresh_keys::PresentedRefreshToken;
 use crate::oauth::scope::{InvalidScope, Scope};
+use crate::oauth::token_exchange::TokenExchange;
 
 /// A token request, one variant for each grant.
 pub enum TokenRequest {
@@ -36,6 +37,8 @@ pub enum TokenRequest {
         /// The requested scope.
         scope: Option<Scope>,
     },
+    /// RFC 8693 section 2.1.
+    TokenExchange(Box<TokenExchange>),
     /// A new anonymous user.
     Anonymous {
         /// The requested scope.
@@ -100,6 +103,9 @@ impl TokenRequest {
                     scope: scope(parameters)?,
                 })
             }
+            GrantType::TokenExchange => TokenExchange::parse(parameters)
+                .map(Box::new)
+                .map(Self::TokenExchange),
         }
     }
 }
@@ -154,6 +160,9 @@ described! {
     pub struct TokenResponse {
         /// The access token, a JWT.
         pub access_token: String,
+        /// The type of the token in `access_token`, if it is the answer to a token exchange (RFC 8693 section 2.2.1).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub issued_token_type: Option<&'static str>,
         /// `bearer` (RFC 6750), or `DPoP` if the access token is bound to a key (RFC 9449).
         pub token_type: &'static str,
         /// Seconds until the access token expires: `exp` of the access token is `iat` + `expires_in`.

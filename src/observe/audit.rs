@@ -154,7 +154,7 @@ events! { 'a
         client_id: &'a str,
     }
     /// Tokens were issued.
-    TokensIssued = "tokens_issued": debug(user = user.map(tracing::field::display), client_id, grant_type, audience = audience.join(" "), %jti, family = family.map(tracing::field::display)) {
+    TokensIssued = "tokens_issued": debug(user = user.map(tracing::field::display), client_id, grant_type, audience = audience.join(" "), %jti, family = family.map(tracing::field::display), actor, exchanged_of) {
         /// The user; absent for a client that acts for itself.
         user: Option<Uuid>,
         /// The client.
@@ -165,8 +165,12 @@ events! { 'a
         audience: &'a [String],
         /// The access token's identifier.
         jti: Uuid,
-        /// The refresh family; absent for a client that acts for itself.
+        /// The refresh family; absent for a client that acts for itself. After a token exchange, that of the exchanged token.
         family: Option<Uuid>,
+        /// The party that acts for the user; absent without one.
+        actor: Option<&'a str>,
+        /// The client whose access token was exchanged; absent for other grants.
+        exchanged_of: Option<&'a str>,
     }
     /// A client assertion was used again and refused.
     AssertionReplayed = "assertion_replayed": warn(client_id) {

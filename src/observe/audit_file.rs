@@ -118,6 +118,8 @@ mod tests {
                 audience: &["https://api.example".to_owned()],
                 jti: Uuid::nil(),
                 family: None,
+                actor: None,
+                exchanged_of: None,
             });
             audit::record(&audit::Event::Administered {
                 command: "client add",

@@ -151,6 +151,7 @@ impl Bench {
             resources: Resources::new(),
             claims: ClaimsRequest::default(),
             bound_to: None,
+            actor: None,
         }
     }
 
@@ -233,20 +234,12 @@ impl Bench {
     }
 
     fn approved(&self, scope: &str) -> ApprovedGrant {
-        ApprovedGrant {
-            grant_type: GrantType::RefreshToken,
-            user: self.user.clone(),
-            authorization: self.authorization(scope),
-            target: TokenTarget {
-                scope: scope.parse().unwrap(),
-                ..TokenTarget::default()
-            },
-            family: self.session,
-            nonce: None,
-            anonymous_sub: None,
-            bound_to: None,
-            refresh_token: None,
-        }
+        let target = TokenTarget {
+            scope: scope.parse().unwrap(),
+            ..TokenTarget::default()
+        };
+        let granted = (self.user.clone(), self.authorization(scope), target);
+        ApprovedGrant::new(GrantType::RefreshToken, self.session, granted, None)
     }
 }
 

@@ -149,10 +149,10 @@ fn check_purpose(provider: &Provider, faults: &mut Vec<Fault>) {
         let detail = "an exchange of tokens needs an audience";
         faults.push(FaultCode::Required.at(["audiences", "client_id"], detail));
     }
-    if !provider.exchange && !provider.signs_people_in() {
-        let detail =
-            "the provider is neither for sign-ins, which need a client id, nor for an exchange of tokens";
-        faults.push(FaultCode::Required.at(["client_id", "exchange"], detail));
+    if !provider.exchange && !provider.id_jag && !provider.signs_people_in() {
+        let detail = "the provider is neither for sign-ins, which need a client id, nor for an exchange of tokens or \
+                      identity assertions";
+        faults.push(FaultCode::Required.at(["client_id", "exchange", "id_jag"], detail));
     }
     let has_secret = provider.sealed_secret.is_some();
     if provider.signs_people_in() && provider.auth_method.uses_secret() && !has_secret {

@@ -220,6 +220,13 @@ pub struct Fields {
     /// The audience of access tokens that are for no API [default: the issuer]
     #[arg(long)]
     pub audience: Option<String>,
+    /// The token exchanges that it may request [default: any]
+    #[arg(long, value_name = "POLICY", value_parser = words(&[
+        ("any", "With an actor token or without one"),
+        ("delegation", "Only with an actor token, so that the new token names the actor"),
+        ("off", "None"),
+    ]))]
+    pub token_exchange: Option<String>,
     /// The algorithm of ID tokens [default: RS256, with a profile ES256]
     #[arg(long = "id-token-alg", value_name = "ALG", value_parser = optional_algorithm)]
     pub id_token_signed_response_alg: Option<Removable<Algorithm>>,

@@ -60,13 +60,21 @@ fn applies(field: &str, view: &ClientView) -> bool {
     let may_use = |grant| view.grant_types.contains(&grant);
     match field {
         "scope" | "default_scope" | "dpop_bound_access_tokens" => !view.grant_types.is_empty(),
-        "scope_marker" => may_use(GrantType::AuthorizationCode) || may_use(GrantType::JwtBearer),
+        "scope_marker" => {
+            let of_users = [
+                GrantType::AuthorizationCode,
+                GrantType::JwtBearer,
+                GrantType::TokenExchange,
+            ];
+            of_users.into_iter().any(may_use)
+        }
         "pkce"
         | "consent"
         | "password_sign_in"
         | "acr"
         | "require_pushed_authorization_requests"
         | "require_signed_request_object" => may_use(GrantType::AuthorizationCode),
+        "token_exchange" => may_use(GrantType::TokenExchange),
         "embed_upstream_token" => view.public && !view.providers.is_empty(),
         "refresh_policy" => may_use(GrantType::RefreshToken),
         "id_token_on_refresh" => may_use(GrantType::RefreshToken) && view.scope.contains(Scope::OPENID),

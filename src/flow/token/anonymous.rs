@@ -62,6 +62,7 @@ pub async fn create_anonymous_user(
                 resources: granted.clone(),
                 claims: ClaimsRequest::default(),
                 bound_to: None,
+                actor: None,
             };
             let user =
                 or_refuse!(grant_policy.authorize_new_user(&*tx, &bearer, &authorization, user.clone())?);

@@ -4,7 +4,7 @@ use super::issue::token_type;
 use super::refresh_token;
 use crate::clock::Timestamp;
 
-use crate::flow::grant_policy::{GrantPolicy, read_family};
+use crate::flow::grant_policy::{GrantPolicy, read_family, revoke_ended};
 use crate::flow::{Catalog, Core, Failure};
 use crate::identity::User;
 use crate::jose::alg::Algorithm;
@@ -18,7 +18,7 @@ use crate::oauth::refresh_keys::{PresentedRefreshToken, RefreshTokenId};
 use crate::oauth::scope::Scope;
 use crate::store::StoreError;
 use crate::store::engine::Snapshot;
-use crate::store::tables::REVOKED_TOKENS;
+use crate::store::tables::{FAMILIES, REVOKED_TOKENS};
 
 /// An access token that is valid now.
 #[derive(Clone, Debug)]
@@ -50,22 +50,62 @@ pub async fn live_access_token(
     claims.scope = claims.scope.kept_within(&client.scope);
     let grant_policy = core.grant_policy();
     let read = |snapshot: &dyn Snapshot| {
-        if REVOKED_TOKENS.contains(snapshot, &(hour_of(claims.exp), claims.jti))? {
-            return Ok(None);
-        }
         if claims.grant_id == client.own_grant {
-            return Ok(client.may_use(GrantType::ClientCredentials).then_some(None));
+            let is_revoked = is_revoked(snapshot, &claims)?;
+            return Ok((!is_revoked && client.may_use(GrantType::ClientCredentials)).then_some(None));
         }
-        let Some(family) = read_family(snapshot, claims.grant_id, client, now)?
-            .filter(|family| family.revoked_at.is_none() && !family.awaits_code)
-        else {
-            return Ok(None);
-        };
-        let admitted = grant_policy.admit(snapshot, client, &family.authorization)?;
-        Ok(admitted.ok().map(|user| Some((user, family))))
+        let grant = live_grant(&catalog, &grant_policy, snapshot, &claims, now)?;
+        Ok(grant.map(Some))
     };
-    let grant = core.store.read(read).await?;
-    Ok(grant.map(|grant| LiveAccessToken { claims, grant }))
+    let Some(grant) = core.store.read(read).await? else {
+        return Ok(None);
+    };
+    if let Some((_, family)) = &grant
+        && let Some(client) = catalog.client(&family.authorization.client_id)
+    {
+        claims.scope = claims.scope.kept_within(&client.scope);
+    }
+    Ok(Some(LiveAccessToken { claims, grant }))
+}
+
+fn is_revoked(snapshot: &dyn Snapshot, claims: &PresentedAccessToken) -> Result<bool, StoreError> {
+    REVOKED_TOKENS.contains(snapshot, &(hour_of(claims.exp), claims.jti))
+}
+
+/// The user and the grant of an access token, if neither the token nor the grant was revoked.
+///
+/// A token that was issued in a token exchange belongs to the grant of the exchanged token. It ends with that grant, and
+/// when its own client is disabled or may no longer exchange tokens.
+pub(in crate::flow) fn live_grant(
+    catalog: &Catalog,
+    grant_policy: &GrantPolicy,
+    snapshot: &dyn Snapshot,
+    claims: &PresentedAccessToken,
+    now: Timestamp,
+) -> Result<Option<(User, RefreshFamily)>, StoreError> {
+    if is_revoked(snapshot, claims)? {
+        return Ok(None);
+    }
+    let Some(mut family) = FAMILIES.get(snapshot, &claims.grant_id)? else {
+        return Ok(None);
+    };
+    let granted_to = &family.authorization.client_id;
+    let is_exchanged = *granted_to != claims.client_id;
+    let clients = [&claims.client_id, granted_to].map(|id| catalog.client(id));
+    let [Some(holder), Some(client)] = clients.map(|client| client.filter(|client| client.enabled)) else {
+        return Ok(None);
+    };
+    // A later client of the same identifier did not get this token.
+    let may_hold = holder.may_use(GrantType::TokenExchange) && holder.created_at <= claims.iat;
+    if is_exchanged && !may_hold {
+        return Ok(None);
+    }
+    revoke_ended(snapshot, &mut family, client, now)?;
+    if family.revoked_at.is_some() || family.awaits_code {
+        return Ok(None);
+    }
+    let admitted = grant_policy.admit(snapshot, client, &family.authorization)?;
+    Ok(admitted.ok().map(|user| (user, family)))
 }
 
 /// The claims of a token that this service signed as an access token. Each `typ` that can be configured is accepted.
@@ -140,6 +180,7 @@ pub async fn introspect(
         auth_time: claims.auth_time,
         acr: claims.acr,
         cnf: claims.cnf,
+        act: claims.act,
     })))
 }
 
@@ -227,5 +268,6 @@ fn refresh_token(
         auth_time: None,
         acr: None,
         cnf: None,
+        act: authorization.actor.map(|actor| *actor),
     })))
 }

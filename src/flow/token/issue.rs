@@ -23,6 +23,7 @@ use crate::oauth::policy::Policy;
 use crate::oauth::resource::TokenTarget;
 use crate::oauth::scope::Scope;
 use crate::oauth::token::TokenResponse;
+use crate::oauth::token_exchange::{self, Actor};
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::secret::{RefreshToken, Secret};
@@ -47,6 +48,42 @@ pub struct ApprovedGrant {
     pub bound_to: Option<Confirmation>,
     /// The refresh token, if the client may use one.
     pub refresh_token: Option<Secret<RefreshToken>>,
+    /// What the exchanged token limits, after a token exchange.
+    pub exchanged: Option<ExchangedToken>,
+}
+
+impl ApprovedGrant {
+    /// The approval of a grant that has only an access token.
+    pub fn new(
+        grant_type: GrantType,
+        family: Uuid,
+        (user, authorization, target): (User, Authorization, TokenTarget),
+        bound_to: Option<Confirmation>,
+    ) -> Self {
+        Self {
+            grant_type,
+            user,
+            authorization,
+            target,
+            family,
+            nonce: None,
+            anonymous_sub: None,
+            bound_to,
+            refresh_token: None,
+            exchanged: None,
+        }
+    }
+}
+
+/// What a token that was exchanged limits in the new one (RFC 8693).
+#[derive(Clone, Debug)]
+pub struct ExchangedToken {
+    /// The client that it was issued to; none for a token of a provider.
+    pub client_id: Option<String>,
+    /// When it expires.
+    pub expires_at: Timestamp,
+    /// The audience of the new token, if it is for no API.
+    pub audience: Option<Audience>,
 }
 
 /// Signs the tokens of a grant.
@@ -68,6 +105,7 @@ pub fn issue_tokens(
         anonymous_sub,
         bound_to,
         refresh_token,
+        exchanged,
     } = approved;
     let scope = &target.scope;
     let level = level_of(&authorization.factor, authorization.second_factor);
@@ -78,32 +116,18 @@ pub fn issue_tokens(
         [api] => api.roles_of(&groups),
         _ => None,
     };
-    let email = user.email.filter(|_| client.may_learn("email", scope));
-    let common = CommonClaims {
-        iss: policy.issuer.clone(),
-        iat: now,
-        jti: core.random.uuid_v4(),
-        scope: client.token_scope(scope),
-        account_id: if client.may_learn("email", scope) {
-            user.account_id
-        } else {
-            user.uuid.to_string()
-        },
-        user_type: user.user_type,
-        venue_id: user.venue_id,
-        organization: user.organization,
-        amr: authorities(&authorization),
-        phone_number: user.phone_number.filter(|_| client.may_learn("phone", scope)),
-        source: user.source,
-        email_verified: email.is_some() && user.email_verified,
-        email: email.unwrap_or_default(),
-        uuid: user.uuid,
-    };
-    let form = AccessTokenSettings::of(policy, client, &target);
+    let common = common_claims(core, client, user, &authorization, scope, now);
+    let mut form = AccessTokenSettings::of(policy, client, &target);
+    if let Some(exchanged) = &exchanged {
+        form.lifetime = form.lifetime.min(exchanged.expires_at.since(now));
+        form.audience = exchanged.audience.clone().unwrap_or(form.audience);
+    }
     let embedded = embedded_token(core, &catalog, client, &authorization, now);
     let token_type = token_type(bound_to.as_ref());
+    let actor = authorization.actor.as_deref();
     let grant = Grant {
         cnf: bound_to,
+        act: actor,
         auth_time: authorization.auth_time,
         acr: level,
         id: family,
@@ -143,9 +167,12 @@ pub fn issue_tokens(
         audience: form.audience.values(),
         jti: common.jti,
         family: Some(family),
+        actor: actor.map(|actor| actor.sub.as_str()),
+        exchanged_of: exchanged.as_ref().and_then(|token| token.client_id.as_deref()),
     });
     Ok(TokenResponse {
         access_token,
+        issued_token_type: exchanged.is_some().then_some(token_exchange::ACCESS_TOKEN),
         token_type,
         expires_in: form.lifetime.as_secs(),
         refresh_token: refresh_token.map(|token| token.reveal().to_owned()),
@@ -153,6 +180,39 @@ pub fn issue_tokens(
         id_token,
         common,
     })
+}
+
+/// The members of the token response about the user, as far as the client may learn them.
+fn common_claims(
+    core: &Core,
+    client: &Client,
+    user: User,
+    authorization: &Authorization,
+    scope: &Scope,
+    now: Timestamp,
+) -> CommonClaims {
+    let may_learn_email = client.may_learn("email", scope);
+    let email = user.email.filter(|_| may_learn_email);
+    CommonClaims {
+        iss: core.policy.issuer.clone(),
+        iat: now,
+        jti: core.random.uuid_v4(),
+        scope: client.token_scope(scope),
+        account_id: if may_learn_email {
+            user.account_id
+        } else {
+            user.uuid.to_string()
+        },
+        user_type: user.user_type,
+        venue_id: user.venue_id,
+        organization: user.organization,
+        amr: authorities(authorization),
+        phone_number: user.phone_number.filter(|_| client.may_learn("phone", scope)),
+        source: user.source,
+        email_verified: email.is_some() && user.email_verified,
+        email: email.unwrap_or_default(),
+        uuid: user.uuid,
+    }
 }
 
 /// What authenticated the user, step by step.
@@ -216,6 +276,7 @@ fn embedded_token(
 /// The claims of an access token about the grant behind it.
 struct Grant<'a> {
     cnf: Option<Confirmation>,
+    act: Option<&'a Actor>,
     auth_time: Option<Timestamp>,
     acr: Option<AuthenticationLevel>,
     id: Uuid,
@@ -284,6 +345,7 @@ fn access_token(
         grant_id: grant.id,
         anonymous_sub: grant.anonymous_sub,
         cnf: grant.cnf,
+        act: grant.act,
         groups: grant.groups,
         roles: grant.roles,
         upstream_token: grant.upstream_token,
@@ -323,6 +385,7 @@ pub fn issue_tokens_for_client(
     let token_type = token_type(bound_to.as_ref());
     let grant = Grant {
         cnf: bound_to,
+        act: None,
         id: client.own_grant,
         anonymous_sub: None,
         auth_time: None,
@@ -339,9 +402,12 @@ pub fn issue_tokens_for_client(
         audience: form.audience.values(),
         jti: common.jti,
         family: None,
+        actor: None,
+        exchanged_of: None,
     });
     Ok(TokenResponse {
         access_token,
+        issued_token_type: None,
         token_type,
         expires_in: form.lifetime.as_secs(),
         refresh_token: None,

@@ -1,14 +1,17 @@
-//! A client exchanges a provider's ID token for tokens of this service: RFC 7523 section 2.1.
+//! A client exchanges a token of a provider for tokens of this service: an ID token (RFC 7523 section 2.1, RFC 8693), or an
+//! identity assertion that the provider made for this service and this client (ID-JAG).
 
 use std::sync::Arc;
 
+use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use super::issue::{ApprovedGrant, issue_tokens};
+use super::issue::{ApprovedGrant, ExchangedToken, issue_tokens};
 use super::start_family::NewFamily;
+use super::token_exchange::{VerifiedActor, check_policy};
 use crate::clock::Timestamp;
 use crate::federation::Provider;
-use crate::federation::id_token::{self, IdTokenUse, VerifiedIdToken};
+use crate::federation::id_token::{self, AssertionBounds, IdTokenUse, VerifiedIdToken};
 use crate::federation::profile::Profile;
 use crate::flow::grant_policy::GrantPolicy;
 use crate::flow::login::federated_user;
@@ -22,7 +25,7 @@ use crate::oauth::code::Authorization;
 use crate::oauth::confirmation::Possession;
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::openid::claims::ClaimsRequest;
-use crate::oauth::resource::Resources;
+use crate::oauth::resource::{Resources, not_granted};
 use crate::oauth::scope::Scope;
 use crate::oauth::token::{TokenResponse, user_scope};
 use crate::observe::audit;
@@ -45,10 +48,27 @@ enum AssertionExchangeResult {
 }
 
 /// An assertion that was checked, with the records that it was checked against.
-struct VerifiedAssertion {
+pub(super) struct VerifiedAssertion {
     client: AuthenticatedClient,
-    provider: Arc<Provider>,
-    subject: VerifiedIdToken,
+    pub(super) provider: Arc<Provider>,
+    pub(super) subject: VerifiedIdToken,
+    is_id_jag: bool,
+}
+
+/// A request to exchange a token of a provider.
+pub struct AssertionGrant {
+    /// The grant: `jwt-bearer` or `token-exchange`.
+    pub grant_type: GrantType,
+    /// The token.
+    pub assertion: Zeroizing<String>,
+    /// The requested scope.
+    pub scope: Option<Scope>,
+    /// The APIs that the request names.
+    pub resources: Resources,
+    /// The party that acts for the user.
+    pub actor: Option<VerifiedActor>,
+    /// Whether a refresh token is issued, if the client may use one.
+    pub wants_refresh_token: bool,
 }
 
 /// Checks the token against the provider's record and keys, finds or makes its user, starts a refresh family, and
@@ -56,23 +76,35 @@ struct VerifiedAssertion {
 pub async fn exchange_assertion(
     core: &Core,
     client: &AuthenticatedClient,
-    assertion: Zeroizing<String>,
-    scope: Option<Scope>,
-    resources: Resources,
+    grant: AssertionGrant,
     possession: Option<Possession>,
     now: Timestamp,
 ) -> Result<Answer<TokenResponse>, Failure> {
     let grant_policy = core.grant_policy();
-    let verified = or_refuse!(verify_assertion(core, &grant_policy, client, &assertion, now).await);
+    let AssertionGrant {
+        grant_type,
+        assertion,
+        scope,
+        resources,
+        actor,
+        wants_refresh_token,
+    } = grant;
+    let verified = or_refuse!(verify_assertion(core, client, grant_type, &assertion, now).await);
     let VerifiedAssertion {
         client,
         provider,
         subject,
+        is_id_jag,
     } = verified;
-    let scope = or_refuse!(user_scope(scope.as_ref(), &client, Scope::AUTHENTICATED));
+    let scope = or_refuse!(bounded_scope(scope.as_ref(), &subject.bounds, &client));
     let apis = Arc::clone(core.catalog().apis());
-    let asked = or_refuse!(apis.resolve(&resources, &client));
+    let asked = or_refuse!(bounded_resources(&resources, &subject.bounds));
+    let asked = or_refuse!(apis.resolve(asked, &client));
     let scope = apis.scope_within(&scope, &asked);
+    let acting = match &actor {
+        Some(actor) => Some(or_refuse!(actor.party.clone().after(subject.actor.as_ref()))),
+        None => subject.actor.clone(),
+    };
     let uuid = core.random.uuid_v7(core.clock.since_epoch());
     let drawn = NewFamily::draw(core, possession)?;
     let profile = Profile::read(&subject.claims, &provider);
@@ -82,10 +114,14 @@ pub async fn exchange_assertion(
         .store
         .write("exchange_assertion", move |tx| {
             or_refuse!(drawn.check_proof(&*tx, now)?);
-            if let Some(used) = subject.replay_key
-                && replay::was_used(&*tx, used, now)?
-            {
-                return Ok(Ok(AssertionExchangeResult::Replayed));
+            let single_use = [
+                subject.replay_key,
+                actor.as_ref().and_then(|actor| actor.replay_key),
+            ];
+            for used in single_use.into_iter().flatten() {
+                if replay::was_used(&*tx, used, now)? {
+                    return Ok(Ok(AssertionExchangeResult::Replayed));
+                }
             }
             let account = ProviderAccount {
                 provider: &issuing,
@@ -100,30 +136,31 @@ pub async fn exchange_assertion(
                 )));
             };
             let authorization = Authorization {
-                client_id: bearer.client_id.clone(),
-                client_incarnation: bearer.incarnation,
-                user: user.uuid,
-                session: None,
-                auth_time: subject.auth_time,
-                second_factor: None,
-                factor: AuthenticationMethod::Federated {
-                    provider: issuing.id.clone(),
-                    incarnation: issuing.incarnation,
-                },
-                upstream_token: None,
                 scope: scope.clone(),
                 resources: asked.clone(),
-                claims: ClaimsRequest::default(),
-                bound_to: None,
+                actor: acting.clone().map(Box::new),
+                ..authorization(&bearer, &issuing, user.uuid, subject.auth_time)
             };
             let user = or_refuse!(grant_policy.authorize_new_user(&*tx, &bearer, &authorization, user)?);
             let target = or_refuse!(drawn.target(&bearer, &authorization, &resources));
-            if let Some(used) = subject.replay_key {
+            let is_exchange = grant_type == GrantType::TokenExchange;
+            if is_exchange {
+                or_refuse!(check_policy(&bearer, &target, actor.is_some()));
+            }
+            for used in single_use.into_iter().flatten() {
                 replay::record_use(tx, used)?;
             }
             federated_user::save(tx, &user, matched)?;
             let granted = (user, authorization, target);
-            let approved = drawn.begin(tx, &bearer, GrantType::JwtBearer, granted, now)?;
+            let mut approved = drawn.begin(tx, &bearer, grant_type, granted, now)?;
+            // The provider decides by each identity assertion anew, so none brings a refresh token (ID-JAG section 4.4).
+            let may_refresh = wants_refresh_token && !is_id_jag;
+            approved.refresh_token = approved.refresh_token.filter(|_| may_refresh);
+            approved.exchanged = is_exchange.then_some(ExchangedToken {
+                client_id: None,
+                expires_at: subject.expires_at,
+                audience: None,
+            });
             Ok(Ok(AssertionExchangeResult::Granted(Box::new(approved), matched)))
         })
         .await?;
@@ -142,9 +179,67 @@ pub async fn exchange_assertion(
     }
 }
 
+/// A grant to this client by a provider's token. It has neither scope nor APIs.
+fn authorization(
+    client: &Client,
+    provider: &Provider,
+    user: Uuid,
+    auth_time: Option<Timestamp>,
+) -> Authorization {
+    Authorization {
+        client_id: client.client_id.clone(),
+        client_incarnation: client.incarnation,
+        user,
+        session: None,
+        auth_time,
+        second_factor: None,
+        factor: AuthenticationMethod::Federated {
+            provider: provider.id.clone(),
+            incarnation: provider.incarnation,
+        },
+        upstream_token: None,
+        scope: Scope::empty(),
+        resources: Resources::new(),
+        claims: ClaimsRequest::default(),
+        bound_to: None,
+        actor: None,
+    }
+}
+
+/// The scope of the grant: the requested one, within that of an identity assertion.
+fn bounded_scope(asked: Option<&Scope>, bounds: &AssertionBounds, client: &Client) -> Answer<Scope> {
+    let Some(most) = &bounds.scope else {
+        return user_scope(asked, client, Scope::AUTHENTICATED);
+    };
+    let most = most.filter(|value| client.scope.contains(value));
+    if asked.is_some_and(|asked| !asked.is_within(&most)) {
+        return Err(Refusal::new(
+            ErrorCode::InvalidScope,
+            "scope exceeds what the assertion allows this client",
+        ));
+    }
+    user_scope(Some(asked.unwrap_or(&most)), client, Scope::AUTHENTICATED)
+}
+
+/// The APIs of the grant: the requested ones, within those of an identity assertion.
+fn bounded_resources<'a>(named: &'a Resources, bounds: &'a AssertionBounds) -> Answer<&'a Resources> {
+    match &bounds.resources {
+        Some(most) => match named.difference(most).next() {
+            Some(outside) => Err(not_granted(outside)),
+            None if named.is_empty() => Ok(most),
+            None => Ok(named),
+        },
+        None => Ok(named),
+    }
+}
+
 /// Refuses a client that may not exchange tokens.
-fn check_client(grant_policy: &GrantPolicy, client: &AuthenticatedClient) -> Answer<()> {
-    grant_policy.check_grant(client, GrantType::JwtBearer)?;
+pub(super) fn check_client(
+    grant_policy: &GrantPolicy,
+    client: &AuthenticatedClient,
+    grant_type: GrantType,
+) -> Answer<()> {
+    grant_policy.check_grant(client, grant_type)?;
     if client.is_public() {
         return Err(Refusal::new(
             ErrorCode::UnauthorizedClient,
@@ -154,11 +249,23 @@ fn check_client(grant_policy: &GrantPolicy, client: &AuthenticatedClient) -> Ans
     Ok(())
 }
 
-/// The provider with this issuer, if the client may exchange its tokens.
-fn accepted_provider<'a>(catalog: &'a Catalog, client: &Client, issuer: &str) -> Answer<&'a Arc<Provider>> {
+/// The provider with this issuer, if the client may exchange its ID tokens, or present its identity assertions.
+fn accepted_provider<'a>(
+    catalog: &'a Catalog,
+    client: &Client,
+    issuer: &str,
+    is_id_jag: bool,
+) -> Answer<&'a Arc<Provider>> {
+    let accepts = |provider: &Provider| {
+        if is_id_jag {
+            provider.id_jag
+        } else {
+            provider.exchange
+        }
+    };
     catalog
         .provider_of(issuer)
-        .filter(|provider| provider.enabled && provider.exchange && client.providers.contains(&provider.id))
+        .filter(|provider| provider.enabled && accepts(provider) && client.providers.contains(&provider.id))
         .ok_or(NOT_ACCEPTED)
 }
 
@@ -166,30 +273,43 @@ fn accepted_provider<'a>(catalog: &'a Catalog, client: &Client, issuer: &str) ->
 ///
 /// A client that may not use the provider causes no request to it. Fetching the provider's keys may take long, so the
 /// records of client and provider are read again after that.
-async fn verify_assertion(
+///
+/// The grant `jwt-bearer` also accepts identity assertions (ID-JAG).
+pub(super) async fn verify_assertion(
     core: &Core,
-    grant_policy: &GrantPolicy,
     client: &AuthenticatedClient,
+    grant_type: GrantType,
     assertion: &str,
     now: Timestamp,
 ) -> Answer<VerifiedAssertion> {
-    check_client(grant_policy, client)?;
+    let grant_policy = core.grant_policy();
+    check_client(&grant_policy, client, grant_type)?;
     let token = id_token::compact(assertion);
+    let is_id_jag = grant_type == GrantType::JwtBearer && id_token::is_id_jag(&token);
     let issuer = jwt::unverified_claim(&token, "iss").ok().flatten();
     let issuer = issuer.ok_or(Refusal::invalid_grant("assertion is no JWT with an iss"))?;
-    let before = Arc::clone(accepted_provider(&core.catalog(), client, &issuer)?);
+    let before = Arc::clone(accepted_provider(&core.catalog(), client, &issuer, is_id_jag)?);
     let keys = core.upstreams.keys_of(&before, &token, now).await;
     let catalog = core.catalog();
     let client = client.as_now(catalog.client(&client.client_id))?;
-    check_client(grant_policy, &client)?;
-    let provider = Arc::clone(accepted_provider(&catalog, &client, &issuer)?);
+    check_client(&grant_policy, &client, grant_type)?;
+    let provider = Arc::clone(accepted_provider(&catalog, &client, &issuer, is_id_jag)?);
     let has_same_keys = provider.keys == before.keys && provider.jwks_uri == before.jwks_uri;
     let keys = keys.ok().filter(|_| has_same_keys).ok_or(KEYS_UNAVAILABLE)?;
-    let subject = id_token::check(&token, &provider, &keys, IdTokenUse::Exchange, now)
+    let purpose = if is_id_jag {
+        IdTokenUse::IdJag {
+            issuer: &core.policy.issuer,
+            client_id: &client.client_id,
+        }
+    } else {
+        IdTokenUse::Exchange
+    };
+    let subject = id_token::check(&token, &provider, &keys, purpose, now)
         .map_err(|problem| Refusal::naming(ErrorCode::InvalidGrant, &format!("assertion: {problem}")))?;
     Ok(VerifiedAssertion {
         client,
         provider,
         subject,
+        is_id_jag,
     })
 }

@@ -9,4 +9,5 @@ pub mod jwt_bearer;
 pub mod refresh_token;
 pub mod revoke;
 pub mod start_family;
+pub mod token_exchange;
 pub mod userinfo;

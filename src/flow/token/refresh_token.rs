@@ -144,17 +144,12 @@ pub async fn rotate_refresh_token(
             Ok(Ok(RefreshResult::Granted {
                 newest: family.newest_token(&token),
                 is_retry,
-                approved: Box::new(ApprovedGrant {
-                    grant_type: GrantType::RefreshToken,
-                    user,
-                    authorization: family.authorization,
-                    target,
-                    family: id,
-                    nonce: None,
-                    anonymous_sub: None,
-                    bound_to: shown,
-                    refresh_token: None,
-                }),
+                approved: Box::new(ApprovedGrant::new(
+                    GrantType::RefreshToken,
+                    id,
+                    (user, family.authorization, target),
+                    shown,
+                )),
             }))
         })
         .await?;

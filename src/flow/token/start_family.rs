@@ -68,6 +68,11 @@ impl NewFamily {
         replay::check_proof(snapshot, self.possession.as_ref(), now)
     }
 
+    /// Records the use of the proof, if no family begins.
+    pub(in crate::flow) fn record_proof(&self, tx: &mut dyn Tx) -> Result<(), StoreError> {
+        replay::record_proof(tx, self.possession.as_ref())
+    }
+
     /// The APIs and the scope of the first access token. `named` are the APIs of the token request.
     pub(in crate::flow) fn target(
         &self,
@@ -93,7 +98,7 @@ impl NewFamily {
         now: Timestamp,
     ) -> Result<ApprovedGrant, StoreError> {
         authorization.bound_to = self.confirmation().filter(|_| client.is_public());
-        replay::record_proof(tx, self.possession.as_ref())?;
+        self.record_proof(tx)?;
         let lifetimes = &self.policy.lifetimes;
         let family = RefreshFamily::start(&self.first, authorization.clone(), client, lifetimes, now);
         make_room(tx, client, &authorization, now)?;
@@ -102,16 +107,10 @@ impl NewFamily {
             FAMILIES_BY_OWNER.put(tx, &key, &())?;
         }
         let may_refresh = client.may_use(GrantType::RefreshToken);
+        let granted = (user, authorization, target);
         Ok(ApprovedGrant {
-            grant_type,
-            user,
-            target,
-            authorization,
-            family: self.id,
-            nonce: None,
-            anonymous_sub: None,
-            bound_to: self.confirmation(),
             refresh_token: may_refresh.then(|| self.token.clone()),
+            ..ApprovedGrant::new(grant_type, self.id, granted, self.confirmation())
         })
     }
 }

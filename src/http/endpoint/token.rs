@@ -8,13 +8,15 @@ use crate::flow::replay::record_refusal;
 use crate::flow::token::anonymous::create_anonymous_user;
 use crate::flow::token::authorization_code::redeem_code;
 use crate::flow::token::client_credentials::issue_client_token;
-use crate::flow::token::jwt_bearer::exchange_assertion;
+use crate::flow::token::jwt_bearer::{AssertionGrant, exchange_assertion};
 use crate::flow::token::refresh_token::rotate_refresh_token;
+use crate::flow::token::token_exchange::exchange_token;
 use crate::flow::{Answer, Failure};
 use crate::http::context::{RequestContext, throttled};
 use crate::http::error;
 use crate::http::request::Parameters;
 use crate::http::response::{self, HttpResponse};
+use crate::oauth::client::GrantType;
 use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::confirmation::Possession;
 use crate::oauth::dpop::{DpopProof, require_proof};
@@ -153,7 +155,18 @@ pub(super) async fn issue(
             issue_client_token(core, client, scope.as_ref(), &resources, possession, context.now).await
         }
         TokenRequest::JwtBearer { assertion, scope } => {
-            exchange_assertion(core, client, assertion, scope, resources, possession, context.now).await
+            let grant = AssertionGrant {
+                grant_type: GrantType::JwtBearer,
+                assertion,
+                scope,
+                resources,
+                actor: None,
+                wants_refresh_token: true,
+            };
+            exchange_assertion(core, client, grant, possession, context.now).await
+        }
+        TokenRequest::TokenExchange(exchange) => {
+            exchange_token(core, client, *exchange, resources, possession, context.now).await
         }
         TokenRequest::Anonymous { scope } => anonymous(context, client, scope, resources, possession).await,
     };

@@ -41,6 +41,7 @@ fn start_at(now: Timestamp) -> (RefreshFamily, RefreshTokenId) {
         resources: Resources::new(),
         claims: ClaimsRequest::default(),
         bound_to: None,
+        actor: None,
     };
     let first = keys(1).first_token(Uuid::from_u128(7), [3; 16]).unwrap();
     let web = client("web", RefreshPolicy::Rotate);

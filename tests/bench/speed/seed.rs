@@ -229,6 +229,7 @@ impl Row {
             resources: Resources::new(),
             claims: ClaimsRequest::default(),
             bound_to: None,
+            actor: None,
         };
         let first = keys.first_token(family_id, random.bytes()).unwrap();
         let family = RefreshFamily::start(

@@ -214,6 +214,7 @@ fn read_token_request(parameters: &Parameters) {
             GrantType::AuthorizationCode => "code",
             GrantType::RefreshToken => "refresh_token",
             GrantType::JwtBearer => "assertion",
+            GrantType::TokenExchange => "subject_token",
             GrantType::ClientCredentials | GrantType::Anonymous => "grant_type",
         };
         match TokenRequest::parse(grant, parameters) {

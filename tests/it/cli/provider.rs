@@ -311,7 +311,7 @@ fn every_fault_of_a_provider_is_named_at_once() {
         "claim iss=iss",
         "claim scope belongs to the service",
         "scope: scope values are printable ASCII",
-        "add --client-id or --exchange",
+        "add --client-id, --exchange or --id-jag",
     ] {
         assert!(said.contains(fault), "{fault} is not in {said}");
     }
@@ -343,7 +343,7 @@ const CASES: &str = "
 2 | provider update up                                            | nothing to change
 2 | provider update up --enable --disable                         | --disable
 1 | provider update down --enable                                 | there is no provider down
-1 | provider update up --exchange=false                           | add --client-id or --exchange
+1 | provider update up --exchange=false                           | add --client-id, --exchange or --id-jag
 1 | provider update up --audience ''                              | add --audience or --client-id
 1 | client add shop --grant jwt-bearer --provider down            | down
 0 | client add shop --grant jwt-bearer --provider up              |

@@ -10,6 +10,7 @@ use idsvc::identity::AuthenticationMethod;
 use idsvc::jose::jwt;
 use idsvc::jose::keyring::SigningKey;
 use idsvc::oauth::client::{AuthMethod, Client, GrantType, StoredApiKey};
+use idsvc::oauth::token_exchange::ACCESS_TOKEN;
 use idsvc::random::Random;
 use idsvc::secret::{ApiKey, Secret};
 use idsvc::store::tables::CODES;
@@ -28,27 +29,27 @@ use crate::harness::{ISSUER, Person, RelyingParty, Reply, START, Server, Upstrea
 /// (4) everything is optional but `grant_type`;
 /// (5) an API key is the one method of this endpoint, and what the body says of others is not looked at.
 const TABLE: &str = r"
-                       | code                        | refresh                     | refresh at /v4/tokens       | client_credentials, signed  | client_credentials, secret  | jwt-bearer                  | anonymous
-no fault               | 200                         | 200                         | 200                         | 200                         | 200                         | 200                         | 200
-unknown client         | 401 invalid_client C        | 401 invalid_client C        | 401 invalid_client C        | 401 invalid_client          | 401 invalid_client C        | 401 invalid_client C        | 401 invalid_client C
-wrong secret           | 401 invalid_client C        | 401 invalid_client C        | 401 invalid_client C        | 401 invalid_client          | 401 invalid_client C        | 401 invalid_client C        | 401 invalid_client C
-no authentication      | 401 invalid_client          | 401 invalid_client          | 401 invalid_client          | 401 invalid_client          | 401 invalid_client          | 401 invalid_client          | 401 invalid_client
-wrong method           | 401 invalid_client          | 401 invalid_client          | 401 invalid_client C        | 401 invalid_client C        | 401 invalid_client          | 401 invalid_client          | 401 invalid_client
-two methods            | 400 invalid_request         | 400 invalid_request         | 200 (5)                     | 400 invalid_request         | 400 invalid_request         | 400 invalid_request         | 400 invalid_request
-disabled client        | 401 invalid_client C        | 401 invalid_client C        | 401 invalid_client C        | 401 invalid_client          | 401 invalid_client C        | 401 invalid_client C        | 401 invalid_client C
-disabled user          | 400 invalid_grant           | 400 invalid_grant           | 400 invalid_grant           | (2)                         | (2)                         | 400 invalid_grant           | (3)
-disabled provider      | 400 invalid_grant           | 400 invalid_grant           | 400 invalid_grant           | (2)                         | (2)                         | 400 invalid_grant           | (3)
-grant not allowed      | 400 unauthorized_client     | 400 unauthorized_client     | 400 unauthorized_client     | 400 unauthorized_client     | 400 unauthorized_client     | 400 unauthorized_client     | 400 unauthorized_client
-scope not allowed      | 200 (1)                     | 400 invalid_scope           | 400 invalid_scope           | 400 invalid_scope           | 400 invalid_scope           | 400 invalid_scope           | 400 invalid_scope
-scope malformed        | 200 (1)                     | 400 invalid_scope           | 400 invalid_scope           | 400 invalid_scope           | 400 invalid_scope           | 400 invalid_scope           | 400 invalid_scope
-grant_type missing     | 400 invalid_request         | 400 invalid_request         | 400 invalid_request         | 400 invalid_request         | 400 invalid_request         | 400 invalid_request         | 400 invalid_request
-grant_type unknown     | 400 unsupported_grant_type  | 400 unsupported_grant_type  | 400 unsupported_grant_type  | 400 unsupported_grant_type  | 400 unsupported_grant_type  | 400 unsupported_grant_type  | 400 unsupported_grant_type
-parameter missing      | 400 invalid_request         | 400 invalid_request         | 400 invalid_request         | (4)                         | (4)                         | 400 invalid_request         | (4)
-parameter nonsense     | 400 invalid_grant           | 400 invalid_grant           | 400 invalid_grant           | (4)                         | (4)                         | 400 invalid_grant           | (4)
-parameter twice        | 400 invalid_request         | 400 invalid_request         | 400 invalid_request         | 400 invalid_request         | 400 invalid_request         | 400 invalid_request         | 400 invalid_request
-sent as JSON           | 400 invalid_request         | 400 invalid_request         | 200                         | 400 invalid_request         | 400 invalid_request         | 200                         | 200
-wrong content type     | 400 invalid_request         | 400 invalid_request         | 400 invalid_request         | 400 invalid_request         | 400 invalid_request         | 400 invalid_request         | 400 invalid_request
-oversized body         | 413 invalid_request         | 413 invalid_request         | 413 invalid_request         | 413 invalid_request         | 413 invalid_request         | 413 invalid_request         | 413 invalid_request
+                       | code                        | refresh                     | refresh at /v4/tokens       | client_credentials, signed  | client_credentials, secret  | jwt-bearer                  | token-exchange              | anonymous
+no fault               | 200                         | 200                         | 200                         | 200                         | 200                         | 200                         | 200                         | 200
+unknown client         | 401 invalid_client C        | 401 invalid_client C        | 401 invalid_client C        | 401 invalid_client          | 401 invalid_client C        | 401 invalid_client C        | 401 invalid_client C        | 401 invalid_client C
+wrong secret           | 401 invalid_client C        | 401 invalid_client C        | 401 invalid_client C        | 401 invalid_client          | 401 invalid_client C        | 401 invalid_client C        | 401 invalid_client C        | 401 invalid_client C
+no authentication      | 401 invalid_client          | 401 invalid_client          | 401 invalid_client          | 401 invalid_client          | 401 invalid_client          | 401 invalid_client          | 401 invalid_client          | 401 invalid_client
+wrong method           | 401 invalid_client          | 401 invalid_client          | 401 invalid_client C        | 401 invalid_client C        | 401 invalid_client          | 401 invalid_client          | 401 invalid_client          | 401 invalid_client
+two methods            | 400 invalid_request         | 400 invalid_request         | 200 (5)                     | 400 invalid_request         | 400 invalid_request         | 400 invalid_request         | 400 invalid_request         | 400 invalid_request
+disabled client        | 401 invalid_client C        | 401 invalid_client C        | 401 invalid_client C        | 401 invalid_client          | 401 invalid_client C        | 401 invalid_client C        | 401 invalid_client C        | 401 invalid_client C
+disabled user          | 400 invalid_grant           | 400 invalid_grant           | 400 invalid_grant           | (2)                         | (2)                         | 400 invalid_grant           | 400 invalid_request         | (3)
+disabled provider      | 400 invalid_grant           | 400 invalid_grant           | 400 invalid_grant           | (2)                         | (2)                         | 400 invalid_grant           | 400 invalid_request         | (3)
+grant not allowed      | 400 unauthorized_client     | 400 unauthorized_client     | 400 unauthorized_client     | 400 unauthorized_client     | 400 unauthorized_client     | 400 unauthorized_client     | 400 unauthorized_client     | 400 unauthorized_client
+scope not allowed      | 200 (1)                     | 400 invalid_scope           | 400 invalid_scope           | 400 invalid_scope           | 400 invalid_scope           | 400 invalid_scope           | 400 invalid_scope           | 400 invalid_scope
+scope malformed        | 200 (1)                     | 400 invalid_scope           | 400 invalid_scope           | 400 invalid_scope           | 400 invalid_scope           | 400 invalid_scope           | 400 invalid_scope           | 400 invalid_scope
+grant_type missing     | 400 invalid_request         | 400 invalid_request         | 400 invalid_request         | 400 invalid_request         | 400 invalid_request         | 400 invalid_request         | 400 invalid_request         | 400 invalid_request
+grant_type unknown     | 400 unsupported_grant_type  | 400 unsupported_grant_type  | 400 unsupported_grant_type  | 400 unsupported_grant_type  | 400 unsupported_grant_type  | 400 unsupported_grant_type  | 400 unsupported_grant_type  | 400 unsupported_grant_type
+parameter missing      | 400 invalid_request         | 400 invalid_request         | 400 invalid_request         | (4)                         | (4)                         | 400 invalid_request         | 400 invalid_request         | (4)
+parameter nonsense     | 400 invalid_grant           | 400 invalid_grant           | 400 invalid_grant           | (4)                         | (4)                         | 400 invalid_grant           | 400 invalid_request         | (4)
+parameter twice        | 400 invalid_request         | 400 invalid_request         | 400 invalid_request         | 400 invalid_request         | 400 invalid_request         | 400 invalid_request         | 400 invalid_request         | 400 invalid_request
+sent as JSON           | 400 invalid_request         | 400 invalid_request         | 200                         | 400 invalid_request         | 400 invalid_request         | 200                         | 400 invalid_request         | 200
+wrong content type     | 400 invalid_request         | 400 invalid_request         | 400 invalid_request         | 400 invalid_request         | 400 invalid_request         | 400 invalid_request         | 400 invalid_request         | 400 invalid_request
+oversized body         | 413 invalid_request         | 413 invalid_request         | 413 invalid_request         | 413 invalid_request         | 413 invalid_request         | 413 invalid_request         | 413 invalid_request         | 413 invalid_request
 ";
 
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
@@ -63,17 +64,19 @@ enum Way {
     Signed,
     Secret,
     JwtBearer,
+    TokenExchange,
     Anonymous,
 }
 
 impl Way {
-    const ALL: [(Self, &str); 7] = [
+    const ALL: [(Self, &str); 8] = [
         (Self::Code, "code"),
         (Self::Refresh, "refresh"),
         (Self::RefreshByKey, "refresh at /v4/tokens"),
         (Self::Signed, "client_credentials, signed"),
         (Self::Secret, "client_credentials, secret"),
         (Self::JwtBearer, "jwt-bearer"),
+        (Self::TokenExchange, "token-exchange"),
         (Self::Anonymous, "anonymous"),
     ];
 
@@ -83,6 +86,7 @@ impl Way {
             Self::Refresh | Self::RefreshByKey => GrantType::RefreshToken,
             Self::Signed | Self::Secret => GrantType::ClientCredentials,
             Self::JwtBearer => GrantType::JwtBearer,
+            Self::TokenExchange => GrantType::TokenExchange,
             Self::Anonymous => GrantType::Anonymous,
         }
     }
@@ -93,6 +97,7 @@ impl Way {
             Self::Code => Some("code"),
             Self::Refresh | Self::RefreshByKey => Some("refresh_token"),
             Self::JwtBearer => Some("assertion"),
+            Self::TokenExchange => Some("subject_token"),
             Self::Signed | Self::Secret | Self::Anonymous => None,
         }
     }
@@ -192,6 +197,9 @@ impl World {
                 .with("client_assertion", &client_assertion("robot", &self.key)),
             Way::Secret => token("client_credentials"),
             Way::JwtBearer => exchange(),
+            Way::TokenExchange => token("urn:ietf:params:oauth:grant-type:token-exchange")
+                .with("subject_token", exchange().await.tokens().access_token())
+                .with("subject_token_type", ACCESS_TOKEN),
             Way::Anonymous => token("urn:service:oauth2:grant-type:anonymous"),
         }
     }

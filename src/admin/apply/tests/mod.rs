@@ -495,7 +495,7 @@ async fn a_refusal_names_the_fields_of_each_record() {
         ("one", required, "algs"),
         ("one", required, "audiences client_id"),
         ("two", required, "client_secret auth_method"),
-        ("three", required, "client_id exchange"),
+        ("three", required, "client_id exchange id_jag"),
         ("three", required, "client_id"),
         ("a@example.com", not_allowed, "claims venue_id"),
         ("a@example.com", not_allowed, "claims user_type"),

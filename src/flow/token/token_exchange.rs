@@ -1,0 +1,341 @@
+//! A client exchanges a token of a user for one with less power: RFC 8693.
+//!
+//! The new token is for the same user. Its scope, its audience and its lifetime are at most those of the exchanged token.
+//! With an actor token, it also names the party that acts for the user. It belongs to the grant of the exchanged token and
+//! ends with it. Only a refresh token begins a grant of its own.
+
+use super::introspect::{live_access_token, live_grant, signed_access_token};
+use super::issue::{ApprovedGrant, ExchangedToken, issue_tokens};
+use super::jwt_bearer::{self, AssertionGrant, REPLAYED, exchange_assertion, verify_assertion};
+use super::start_family::NewFamily;
+use crate::clock::Timestamp;
+use crate::flow::{Answer, Catalog, Core, Failure, replay};
+use crate::jose::claims::Audience;
+use crate::oauth::access_token::PresentedAccessToken;
+use crate::oauth::assertion::ReplayKey;
+use crate::oauth::client::{Client, GrantType};
+use crate::oauth::client_auth::AuthenticatedClient;
+use crate::oauth::code::Authorization;
+use crate::oauth::confirmation::{Confirmation, Possession};
+use crate::oauth::error::{ErrorCode, Refusal};
+use crate::oauth::openid::claims::ClaimsRequest;
+use crate::oauth::refresh::{RefreshFamily, narrowed_scope};
+use crate::oauth::resource::{Apis, Resources, TokenTarget, not_granted, unknown};
+use crate::oauth::scope::Scope;
+use crate::oauth::token::TokenResponse;
+use crate::oauth::token_exchange::{Actor, PresentedToken, TokenExchange};
+
+/// A subject token that is none, or is no longer valid.
+pub const SUBJECT_REFUSED: Refusal =
+    Refusal::invalid_request("subject_token is unknown, expired or revoked, or has no user");
+/// The same for an actor token.
+pub const ACTOR_REFUSED: Refusal =
+    Refusal::invalid_request("actor_token is unknown, expired or revoked, or of another client");
+
+/// The acting party, by an actor token that was verified.
+#[derive(Clone, Debug)]
+pub struct VerifiedActor {
+    /// The party.
+    pub party: Actor,
+    /// The key under which the use of its token is recorded.
+    pub replay_key: Option<ReplayKey>,
+}
+
+/// Exchanges an access token of this service, or an ID token of a provider.
+///
+/// A token that is not valid, or not acceptable by policy, is `invalid_request` (RFC 8693 section 2.2.2).
+pub async fn exchange_token(
+    core: &Core,
+    client: &AuthenticatedClient,
+    request: TokenExchange,
+    resources: Resources,
+    possession: Option<Possession>,
+    now: Timestamp,
+) -> Result<Answer<TokenResponse>, Failure> {
+    let answer = exchange(core, client, request, resources, possession, now).await?;
+    Ok(answer.map_err(|refusal| match refusal.code {
+        ErrorCode::InvalidGrant => Refusal {
+            code: ErrorCode::InvalidRequest,
+            ..refusal
+        },
+        _ => refusal,
+    }))
+}
+
+async fn exchange(
+    core: &Core,
+    client: &AuthenticatedClient,
+    request: TokenExchange,
+    resources: Resources,
+    possession: Option<Possession>,
+    now: Timestamp,
+) -> Result<Answer<TokenResponse>, Failure> {
+    or_refuse!(jwt_bearer::check_client(
+        &core.grant_policy(),
+        client,
+        GrantType::TokenExchange
+    ));
+    if request.wants_refresh_token && !client.may_use(GrantType::RefreshToken) {
+        return Ok(Err(Refusal::invalid_request(
+            "this client may not use refresh tokens",
+        )));
+    }
+    let catalog = core.catalog();
+    let named = or_refuse!(named_apis(catalog.apis(), &request.audience, resources));
+    let shown = possession.as_ref().map(Possession::confirmation);
+    let actor = match &request.actor {
+        Some(token) => Some(or_refuse!(
+            verify_actor(core, client, token, shown.as_ref(), now).await?
+        )),
+        None => None,
+    };
+    let PresentedToken { token, token_type } = request.subject;
+    let claims = signed_access_token(core, &catalog, &token).filter(|_| token_type.may_be_access_token());
+    if let Some(claims) = claims {
+        let exchange = AccessTokenExchange {
+            claims,
+            scope: request.scope,
+            named,
+            actor,
+            wants_refresh_token: request.wants_refresh_token,
+        };
+        return exchange_access_token(core, client, exchange, possession, now).await;
+    }
+    if !token_type.may_be_id_token() {
+        return Ok(Err(SUBJECT_REFUSED));
+    }
+    let grant = AssertionGrant {
+        grant_type: GrantType::TokenExchange,
+        assertion: token,
+        scope: request.scope,
+        resources: named,
+        actor,
+        wants_refresh_token: request.wants_refresh_token,
+    };
+    exchange_assertion(core, client, grant, possession, now).await
+}
+
+/// The identifiers of the APIs that a request names in `resource` and `audience`.
+fn named_apis(apis: &Apis, audience: &[String], resources: Resources) -> Answer<Resources> {
+    audience.iter().try_fold(resources, |mut named, value| {
+        let mut by_id = apis.iter().filter(|api| api.id == *value);
+        let api = by_id.next().or_else(|| apis.named(value));
+        named.insert(api.ok_or_else(|| unknown(value))?.identifier.clone());
+        Ok(named)
+    })
+}
+
+/// Verifies an actor token: an access token that was issued to this client, or an ID token of a provider whose tokens it
+/// may exchange.
+async fn verify_actor(
+    core: &Core,
+    client: &AuthenticatedClient,
+    presented: &PresentedToken,
+    shown: Option<&Confirmation>,
+    now: Timestamp,
+) -> Result<Answer<VerifiedActor>, Failure> {
+    let PresentedToken { token, token_type } = presented;
+    if token_type.may_be_access_token()
+        && let Some(live) = live_access_token(core, token, now).await?
+    {
+        let claims = live.claims;
+        if claims.client_id != client.client_id || !is_shown(&claims, shown) {
+            return Ok(Err(ACTOR_REFUSED));
+        }
+        return Ok(Ok(VerifiedActor {
+            party: Actor {
+                iss: Some(claims.iss),
+                sub: claims.sub.to_string(),
+                client_id: live.grant.is_none().then_some(claims.client_id),
+                act: None,
+            },
+            replay_key: None,
+        }));
+    }
+    if !token_type.may_be_id_token() {
+        return Ok(Err(ACTOR_REFUSED));
+    }
+    let verified = verify_assertion(core, client, GrantType::TokenExchange, token, now).await;
+    let verified = or_refuse!(verified);
+    Ok(Ok(VerifiedActor {
+        party: Actor {
+            iss: Some(verified.provider.issuer.clone()),
+            sub: verified.subject.subject,
+            client_id: None,
+            act: None,
+        },
+        replay_key: verified.subject.replay_key,
+    }))
+}
+
+/// Whether the request shows what the token is bound to.
+fn is_shown(claims: &PresentedAccessToken, shown: Option<&Confirmation>) -> bool {
+    claims.cnf.as_ref().is_none_or(|bound| shown == Some(bound))
+}
+
+/// Refuses an exchange that the policy of the client, or of an API of the new token, does not allow.
+pub(super) fn check_policy(client: &Client, target: &TokenTarget, has_actor: bool) -> Answer<()> {
+    client.token_exchange.check(has_actor, "this client")?;
+    target.apis.iter().try_for_each(|api| {
+        let owner = format!("the API {}", api.identifier);
+        api.token_exchange.check(has_actor, &owner)
+    })
+}
+
+/// A request to exchange an access token of this service.
+struct AccessTokenExchange {
+    claims: PresentedAccessToken,
+    scope: Option<Scope>,
+    named: Resources,
+    actor: Option<VerifiedActor>,
+    wants_refresh_token: bool,
+}
+
+impl AccessTokenExchange {
+    /// The scope of the new token: the requested part of what the exchanged token has and this client may have. Without a
+    /// refresh token it lacks `offline_access`.
+    fn narrowed_scope(&self, catalog: &Catalog, client: &Client) -> Answer<Scope> {
+        let holder = catalog.client(&self.claims.client_id).ok_or(SUBJECT_REFUSED)?;
+        let scope = self.claims.scope.kept_within(&holder.scope);
+        let most = scope.kept_within(&client.scope);
+        if self.wants_refresh_token && !most.contains(Scope::OFFLINE_ACCESS) {
+            return Err(Refusal::new(
+                ErrorCode::InvalidScope,
+                "a refresh token needs a subject_token with the scope offline_access, which this client must have too",
+            ));
+        }
+        let scope = narrowed_scope(&most, self.scope.as_ref(), &client.scope)?;
+        Ok(if self.wants_refresh_token {
+            scope.with(Scope::OFFLINE_ACCESS)
+        } else {
+            scope.filter(|value| value != Scope::OFFLINE_ACCESS)
+        })
+    }
+
+    /// The APIs and the scope of the new token, and its audience if it is for no API. The APIs are those of the exchanged
+    /// token that the client may name.
+    fn target(
+        &self,
+        apis: &Apis,
+        client: &Client,
+        scope: &Scope,
+        issuer: &str,
+    ) -> Answer<(TokenTarget, Option<Audience>)> {
+        let audience = &self.claims.aud;
+        let granted = audience.values().iter().filter_map(|value| apis.named(value));
+        let granted: Resources = granted.map(|api| api.identifier.clone()).collect();
+        if granted.is_empty() {
+            if let Some(named) = self.named.first() {
+                return Err(not_granted(named));
+            }
+            if self.wants_refresh_token {
+                return Err(Refusal::invalid_request(
+                    "a refresh token needs a subject_token for an API",
+                ));
+            }
+            let target = TokenTarget {
+                scope: scope.filter(|value| apis.of_scope(value).is_none()),
+                ..TokenTarget::default()
+            };
+            return Ok((target, Some(audience.clone())));
+        }
+        let mut target = apis.target(client, &granted, scope, &self.named)?;
+        target.is_exact |= !audience.contains(issuer);
+        Ok((target, None))
+    }
+
+    /// The parties that act for the user: the new one, after those in the exchanged token.
+    fn acting(&self) -> Answer<Option<Box<Actor>>> {
+        let earlier = self.claims.act.as_ref();
+        let acting = match &self.actor {
+            Some(actor) => Some(actor.party.clone().after(earlier)?),
+            None => earlier.cloned(),
+        };
+        Ok(acting.map(Box::new))
+    }
+}
+
+/// The grant of the new token. It has no session: a sign-out ends it with the grant of the exchanged token. If the issuer
+/// is not in the audience, it lacks `openid`, which would bring the issuer back at the next refresh.
+fn authorization(
+    client: &Client,
+    family: RefreshFamily,
+    target: &TokenTarget,
+    actor: Option<Box<Actor>>,
+) -> Authorization {
+    let keeps = |value: &str| !target.is_exact || value != Scope::OPENID;
+    Authorization {
+        client_id: client.client_id.clone(),
+        client_incarnation: client.incarnation,
+        session: None,
+        upstream_token: None,
+        scope: target.scope.filter(keeps),
+        resources: target.apis.iter().map(|api| api.identifier.clone()).collect(),
+        claims: ClaimsRequest::default(),
+        bound_to: None,
+        actor,
+        ..family.authorization
+    }
+}
+
+/// Decides in one transaction, which writes only if a proof or an actor token may be used once, or a refresh token is
+/// issued.
+async fn exchange_access_token(
+    core: &Core,
+    client: &AuthenticatedClient,
+    exchange: AccessTokenExchange,
+    possession: Option<Possession>,
+    now: Timestamp,
+) -> Result<Answer<TokenResponse>, Failure> {
+    let catalog = core.catalog();
+    let AccessTokenExchange { claims, .. } = &exchange;
+    let drawn = NewFamily::draw(core, possession)?;
+    let is_api = |identifier: &String| {
+        let api = catalog.apis().named(identifier);
+        api.is_some_and(|api| api.introspection_clients.contains(&client.client_id))
+    };
+    let may_present =
+        is_shown(claims, drawn.confirmation().as_ref()) || claims.aud.values().iter().any(is_api);
+    if !claims.is_current(&core.policy.issuer, now) || !may_present {
+        return Ok(Err(SUBJECT_REFUSED));
+    }
+    let scope = or_refuse!(exchange.narrowed_scope(&catalog, client));
+    let (target, audience) = or_refuse!(exchange.target(catalog.apis(), client, &scope, &core.policy.issuer));
+    or_refuse!(check_policy(client, &target, exchange.actor.is_some()));
+    let actor = or_refuse!(exchange.acting());
+    let (grant_policy, bearer) = (core.grant_policy(), client.clone());
+    let approved = core
+        .store
+        .write("exchange_access_token", move |tx| {
+            or_refuse!(drawn.check_proof(&*tx, now)?);
+            let actor_use = exchange.actor.as_ref().and_then(|actor| actor.replay_key);
+            if let Some(used) = actor_use
+                && replay::was_used(&*tx, used, now)?
+            {
+                return Ok(Err(REPLAYED));
+            }
+            let subject = live_grant(&catalog, &grant_policy, &*tx, &exchange.claims, now)?;
+            let (user, family) = or_refuse!(subject.ok_or(SUBJECT_REFUSED));
+            let authorization = authorization(&bearer, family, &target, actor.clone());
+            let user = or_refuse!(grant_policy.authorize_new_user(&*tx, &bearer, &authorization, user)?);
+            if let Some(used) = actor_use {
+                replay::record_use(tx, used)?;
+            }
+            let granted = (user, authorization, target.clone());
+            let mut approved = if exchange.wants_refresh_token {
+                drawn.begin(tx, &bearer, GrantType::TokenExchange, granted, now)?
+            } else {
+                drawn.record_proof(tx)?;
+                let (family, bound_to) = (exchange.claims.grant_id, drawn.confirmation());
+                ApprovedGrant::new(GrantType::TokenExchange, family, granted, bound_to)
+            };
+            approved.exchanged = Some(ExchangedToken {
+                client_id: Some(exchange.claims.client_id.clone()),
+                expires_at: exchange.claims.exp,
+                audience: audience.clone(),
+            });
+            Ok(Ok(approved))
+        })
+        .await?;
+    issue_tokens(core, client, or_refuse!(approved), now).map(Ok)
+}
