@@ -165,6 +165,8 @@ routes! {
         Authorize "/oauth2/authorize", FOLLOW_OR_SUBMIT, "authorize", None, User, "authorization_endpoint";
         /// A client sends its authorization request here first, and the browser then brings a `request_uri` (RFC 9126).
         PushedRequest "/oauth2/par", SUBMIT, "par", Clients, Client, "pushed_authorization_request_endpoint";
+        /// A device without a browser gets its device code and user code (RFC 8628 section 3.1).
+        DeviceAuthorization "/oauth2/device_authorization", SUBMIT, "device_authorization", Clients, Client, "device_authorization_endpoint";
         /// The token endpoint, for every grant (RFC 6749 section 3.2).
         Token "/oauth2/token", SUBMIT, "token", Clients, Client, "token_endpoint";
         /// The refresh endpoint, with an API key in place of the client's own authentication.
@@ -203,6 +205,8 @@ routes! {
         Link "/link", READ_OR_SUBMIT, "link", None, User;
         /// The page that asks whether a client may act for the user.
         Consent "/consent", FOLLOW_OR_SUBMIT, "consent", None, User;
+        /// The page on which people type the code that a device shows, and decide about the device (RFC 8628 section 3.3).
+        Device "/device", READ_OR_SUBMIT, "device", None, User;
         /// The page that asks whether the user wants to sign out.
         LogoutConfirm "/logout/confirm", READ_OR_SUBMIT, "logout_confirm", None, User;
         /// The page after signing out.
@@ -339,6 +343,7 @@ impl Route {
                     | Self::PasskeyOffer
                     | Self::Link
                     | Self::Consent
+                    | Self::Device
                     | Self::LogoutConfirm
                     | Self::LoggedOut
                     | Self::ChangePassword

@@ -46,6 +46,8 @@ kinds! {
     RefreshToken "idsvc_rt_" 40;
     /// An authorization code (RFC 6749 section 4.1.2). Locator: the code's id.
     AuthorizationCode "idsvc_ac_" 16;
+    /// A device code (RFC 8628 section 3.2). Locator: the id of the device authorization.
+    DeviceCode "idsvc_dc_" 16;
     /// An API key for the refresh endpoint. Locator: the key's id.
     ApiKey "idsvc_key_" 16;
     /// A client secret (RFC 6749 section 2.3.1).

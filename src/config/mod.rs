@@ -9,6 +9,7 @@ mod backups;
 mod clients;
 mod dpop;
 pub mod file;
+mod lifetimes;
 mod listen;
 mod log;
 pub mod mail;

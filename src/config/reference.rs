@@ -1,7 +1,7 @@
 //! The table of all settings. The keys of the file, the environment, the flags and the reference follow from it.
 
 pub use super::setting::{Kind, Setting, setting};
-use super::{accounts, backups, clients, dpop, mail, mfa, mtls, passkeys, store, tls};
+use super::{accounts, backups, clients, dpop, lifetimes, mail, mfa, mtls, passkeys, store, tls};
 
 /// `--data-dir` is a flag of every command.
 const NO_FLAG: (&str, &str) = ("DIR", "");
@@ -193,6 +193,7 @@ pub const SETTINGS: &[Setting] = &[
         r#""60s""#,
         "Authorization codes; at most ten minutes (RFC 6749 section 4.1.2).",
     ),
+    lifetimes::DEVICE_CODE,
     setting(
         "lifetimes.par",
         Kind::Duration,

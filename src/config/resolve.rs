@@ -10,6 +10,7 @@ use url::Url;
 use super::accounts;
 use super::backups::backups;
 use super::clients::registration;
+use super::lifetimes::lifetimes;
 use super::listen::{listen, metrics_listen, redirect_listen};
 use super::log::log;
 use super::mail::{self, mail};
@@ -19,14 +20,12 @@ use super::reader::{Reader, format_duration};
 use super::tls::{issuer, tls};
 use super::{Config, ConfigError, EventRetention, Fault, Settings, Sources, Tls, dpop, passkeys, store};
 use crate::age::Recipients;
-use crate::identity::SessionLifetimes;
 use crate::jose::alg::Algorithm;
 use crate::limit::{ALL_BODIES_KIB, ALL_REQUESTS, LimitPolicy};
 use crate::net::outbound::{Client, OutboundPolicy};
 use crate::oauth::access_token::AccessTokenTyp;
 use crate::oauth::client::is_theme_name;
-use crate::oauth::code;
-use crate::oauth::policy::{KeyRotation, Lifetimes, Policy};
+use crate::oauth::policy::{KeyRotation, Policy};
 use crate::oauth::redirect_uri::is_on_this_machine;
 use crate::password::{MAX_ITERATIONS, MAX_MEMORY_KIB, MAX_PARALLELISM, PasswordParams, PasswordPolicy};
 
@@ -153,36 +152,7 @@ fn key_rotation(reader: &mut Reader<'_>) -> KeyRotation {
 }
 
 pub(super) fn settings(reader: &mut Reader<'_>) -> Settings {
-    const SECOND: Duration = Duration::from_secs(1);
-    const YEAR: Duration = Duration::from_hours(365 * 24);
-    let refresh_absolute = reader
-        .duration_or_off("lifetimes.refresh_absolute")
-        .map(|(bound, _)| bound);
-    let is_bound_set = reader.value("lifetimes.refresh_absolute").is_some();
-    let lifetimes = Lifetimes {
-        access_token: reader.duration("lifetimes.access_token", SECOND),
-        refresh_token: reader.duration("lifetimes.refresh_token", SECOND),
-        refresh_absolute,
-        refresh_absolute_public: if is_bound_set {
-            refresh_absolute
-        } else {
-            Some(YEAR)
-        },
-        code: reader.duration("lifetimes.code", SECOND),
-        pushed_request: reader.duration("lifetimes.par", SECOND),
-        id_token: reader.duration("lifetimes.id_token", SECOND),
-        login_transaction: reader.duration("lifetimes.login_transaction", SECOND),
-        session: SessionLifetimes {
-            idle: reader.duration("lifetimes.session_idle", SECOND),
-            absolute: reader.duration("lifetimes.session_absolute", SECOND),
-        },
-    };
-    if lifetimes.code > code::LONGEST_LIFETIME {
-        reader.fault_at(
-            "lifetimes.code",
-            "lifetimes.code must be at most ten minutes (RFC 6749 section 4.1.2)",
-        );
-    }
+    let lifetimes = lifetimes(reader);
     let max_bytes = usize::try_from(reader.number_within("password.max_bytes", PASSWORD_BYTES)).unwrap_or(0);
     let min_length = usize::try_from(reader.number_within("password.min_length", 1..=64)).unwrap_or(0);
     let workers = reader.number_within("password.workers", 0..=MOST_WORKERS);
@@ -221,7 +191,7 @@ pub(super) fn settings(reader: &mut Reader<'_>) -> Settings {
         dpop_nonce: dpop::nonce(reader),
         mtls: mtls.policy(),
         id_token_alias: reader.flag("id_token_alias"),
-        anonymous_retention: reader.duration("anonymous.retention", SECOND),
+        anonymous_retention: reader.duration("anonymous.retention", Duration::from_secs(1)),
         key_rotation: key_rotation(reader),
         metadata_documents: reader.flag("clients.metadata_documents"),
         password: PasswordPolicy {

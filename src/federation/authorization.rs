@@ -126,13 +126,13 @@ pub fn direct_provider<'a>(
     purpose: &ResolvedPurpose,
     offered: &'a [std::sync::Arc<Provider>],
 ) -> Option<&'a Provider> {
-    let (request, client) = purpose.code_request()?;
+    let client = purpose.client()?;
+    let request = purpose.code_request().map(|(request, _)| request);
     let named = request
-        .idp_hint
-        .as_deref()
+        .and_then(|request| request.idp_hint.as_deref())
         .and_then(|hint| offered.iter().find(|provider| provider.id == hint));
     let by_domain = || {
-        let hint = request.login_hint.as_deref()?;
+        let hint = request?.login_hint.as_deref()?;
         offered.iter().find(|provider| provider.serves_domain_of(hint))
     };
     let only = || match offered {

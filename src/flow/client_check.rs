@@ -133,14 +133,15 @@ fn check_grants(client: &Client, faults: &mut Vec<Fault>) {
     let mut refuse = |detail: &str| faults.push(FaultCode::NotAllowed.at(["grant_types"], detail));
     let uses_code = client.may_use(GrantType::AuthorizationCode);
     let is_anonymous = client.may_use(GrantType::Anonymous);
-    let exchanges = [GrantType::JwtBearer, GrantType::TokenExchange]
-        .iter()
-        .any(|grant| client.may_use(*grant));
+    let exchanges = client.may_use(GrantType::JwtBearer) || client.may_use(GrantType::TokenExchange);
+    let is_for_devices = client.may_use(GrantType::DeviceCode);
     if client.grant_types.is_empty() && client.is_public() {
         refuse("a client without grants only introspects tokens, which is for clients that authenticate");
-    } else if client.may_use(GrantType::RefreshToken) && !uses_code && !is_anonymous && !exchanges {
+    } else if client.may_use(GrantType::RefreshToken)
+        && !(uses_code || is_anonymous || exchanges || is_for_devices)
+    {
         refuse(
-            "the grant refresh_token needs authorization_code, anonymous, jwt-bearer or token-exchange as well",
+            "the grant refresh_token needs authorization_code, device_code, anonymous, jwt-bearer or token-exchange as well",
         );
     }
     if client.may_use(GrantType::TokenExchange) && client.is_public() {
@@ -162,7 +163,7 @@ fn check_grants(client: &Client, faults: &mut Vec<Fault>) {
 /// Whether the client is for sign-ins, but no user can sign in. Users cannot sign in at the providers
 /// `exchange_only`.
 pub fn lets_nobody_in(client: &Client, exchange_only: &BTreeSet<String>) -> bool {
-    client.may_use(GrantType::AuthorizationCode)
+    client.signs_people_in()
         && !client.password_sign_in
         && client.providers.is_subset(exchange_only)
 }
@@ -232,10 +233,9 @@ fn check_exchange(client: &Client, faults: &mut Vec<Fault>) {
     if client.providers.is_empty() {
         faults.push(FaultCode::Required.at(["providers"], "the grant jwt-bearer needs a provider"));
     }
-    let asks_people = client.may_use(GrantType::AuthorizationCode);
-    if client.consent == ConsentRequirement::Require && !asks_people {
-        let detail =
-            "consent is asked at a sign-in, which needs the grant authorization_code and a redirect URI";
+    if client.consent == ConsentRequirement::Require && !client.signs_people_in() {
+        let detail = "consent is asked at a sign-in, which needs the grant authorization_code and a redirect URI, or \
+                      the grant device_code";
         faults.push(FaultCode::NotAllowed.at(["consent", "grant_types", "redirect_uris"], detail));
     }
 }

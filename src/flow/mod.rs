@@ -24,6 +24,7 @@ pub mod client_check;
 pub mod client_lookup;
 pub mod clock_watermark;
 pub mod deliver;
+pub mod device;
 pub mod dpop_nonce;
 pub mod factors;
 pub mod failed_passwords;

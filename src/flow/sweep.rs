@@ -21,11 +21,12 @@ use super::grant_policy::{has_ended, has_lost_provider};
 use super::login::session::{self, forget_code, forget_family};
 use super::unused_clients::remove_unused_clients;
 use super::users::remove_user;
-use super::{Core, Failure};
+use super::{Core, Failure, device};
 use crate::clock::Timestamp;
 use crate::identity::{AuthenticationMethod, User};
 use crate::oauth::Client;
 use crate::oauth::access_token::hour_of;
+use crate::oauth::device::RETENTION;
 use crate::oauth::policy::Policy;
 use crate::oauth::refresh::RefreshFamily;
 use crate::observe::audit;
@@ -35,7 +36,7 @@ use crate::store::engine::{Snapshot, TableId, Tx, Visit};
 use crate::store::record::Record;
 use crate::store::table::{Key, Table};
 use crate::store::tables::{
-    CLIENTS, CODES, CONSENTS, FAMILIES, FAMILIES_BY_OWNER, LOGIN_RECORDS, ONE_TIME_LINKS, REVOKED_TOKENS,
+    CLIENTS, CODES, CONSENTS, DEVICE_AUTHORIZATIONS, FAMILIES, FAMILIES_BY_OWNER, LOGIN_RECORDS, ONE_TIME_LINKS, REVOKED_TOKENS,
     SESSIONS, SESSIONS_BY_USER, USED_ASSERTIONS, USERS,
 };
 
@@ -230,6 +231,7 @@ fn sweep_page(
         page_rows,
         &mut page.swept,
     )?;
+    remove_device_authorizations(tx, page_rows, policy, now, &mut page.swept)?;
     // These rows may be a flood, and the pauses of the walk are too long for one. So the walk waits until they are
     // gone.
     if page.swept.more {
@@ -261,6 +263,24 @@ fn remove_before<K: Key, R: Record>(
     swept.removed += old.len();
     for (key, _) in old {
         table.remove(tx, &key)?;
+    }
+    Ok(())
+}
+
+/// Removes device authorizations with their index rows, some time after they have expired.
+fn remove_device_authorizations(
+    tx: &mut dyn Tx,
+    page_rows: usize,
+    policy: &Policy,
+    now: Timestamp,
+    swept: &mut Swept,
+) -> Result<(), StoreError> {
+    let first_kept = (now - (policy.lifetimes.device_code + RETENTION)).first_id();
+    let old = DEVICE_AUTHORIZATIONS.scan(&*tx, ..first_kept, page_rows)?;
+    swept.more |= old.len() == page_rows;
+    swept.removed += old.len();
+    for (id, authorization) in old {
+        device::forget(tx, id, &authorization)?;
     }
     Ok(())
 }

@@ -34,7 +34,10 @@ pub fn refused(context: &RequestContext, refusal: &Refusal) -> HttpResponse {
         reason: refusal.cause.map(Cause::as_str),
         ..RefusalLog::default()
     });
-    context.log_refusal(refusal.code.as_str(), &refusal.description);
+    // A device polls every few seconds.
+    if !matches!(refusal.code, ErrorCode::AuthorizationPending | ErrorCode::SlowDown) {
+        context.log_refusal(refusal.code.as_str(), &refusal.description);
+    }
     let status = status_of(refusal.code);
     let mut answer = json_error(status, refusal.code, &refusal.description);
     if status == StatusCode::SERVICE_UNAVAILABLE {
@@ -70,9 +73,12 @@ pub fn answer_status(code: ErrorCode) -> Option<StatusCode> {
         | ErrorCode::UseDpopNonce
         | ErrorCode::InvalidRequestObject
         | ErrorCode::InvalidRedirectUri
-        | ErrorCode::InvalidClientMetadata => Some(StatusCode::BAD_REQUEST),
-        ErrorCode::AccessDenied
-        | ErrorCode::UnsupportedResponseType
+        | ErrorCode::InvalidClientMetadata
+        | ErrorCode::AccessDenied
+        | ErrorCode::AuthorizationPending
+        | ErrorCode::SlowDown
+        | ErrorCode::ExpiredToken => Some(StatusCode::BAD_REQUEST),
+        ErrorCode::UnsupportedResponseType
         | ErrorCode::LoginRequired
         | ErrorCode::InteractionRequired
         | ErrorCode::ConsentRequired

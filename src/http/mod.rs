@@ -235,6 +235,7 @@ async fn dispatch(context: &RequestContext, route: &Route) -> HttpResponse {
     match route {
         Route::Authorize => endpoint::authorize::respond(context).await,
         Route::PushedRequest => endpoint::par::respond(context).await,
+        Route::DeviceAuthorization => endpoint::device_authorization::respond(context).await,
         Route::Token => endpoint::token::respond(context).await,
         Route::Refresh => endpoint::refresh::respond(context).await,
         Route::OpenidConfiguration | Route::OauthAuthorizationServer => endpoint::metadata::document(context),
@@ -254,6 +255,7 @@ async fn dispatch(context: &RequestContext, route: &Route) -> HttpResponse {
         Route::PasskeyOffer => Box::pin(screen::passkey_offer::respond(context)).await,
         Route::Link => Box::pin(screen::link::respond(context)).await,
         Route::Consent => Box::pin(screen::consent::respond(context)).await,
+        Route::Device => Box::pin(screen::device::respond(context)).await,
         Route::LogoutConfirm => screen::logout::confirm(context).await,
         Route::LoggedOut => screen::logout::logged_out(context),
         Route::Account

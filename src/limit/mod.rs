@@ -19,6 +19,9 @@
 //! | | 10, 2 minutes | the address |
 //! | notices of new devices | 4, 15 minutes | the user |
 //! | codes and passwords typed after a mail | 30, 20 seconds | the address |
+//! | device codes for public clients | 60, 5 seconds | the address |
+//! | wrong user codes | 10, 1 minute | the address; the user who is signed in |
+//! | | 1,000, 1 second | nothing: all people together who are not signed in |
 //! | failed client authentication | 20, 10 seconds | the client's name at the address |
 //! | | 200, 1 second | the address; a public client that presents nothing is not counted |
 //! | anonymous users | as configured | the address; the client |
@@ -81,6 +84,9 @@ const REGISTRANT_HOST: Rule = Rule::new(60, Duration::from_secs(2));
 const MAIL_TO_RECIPIENT: Rule = Rule::new(4, Duration::from_mins(15));
 const MAIL_FROM_ADDRESS: Rule = Rule::new(10, Duration::from_mins(2));
 const TYPED_CODE: Rule = Rule::new(30, Duration::from_secs(20));
+const DEVICE_CODE: Rule = Rule::new(60, Duration::from_secs(5));
+const WRONG_USER_CODE: Rule = Rule::new(10, Duration::from_mins(1));
+const ALL_WRONG_USER_CODES: Rule = Rule::new(1_000, Duration::from_secs(1));
 const CLIENT: Rule = Rule::new(20, Duration::from_secs(10));
 const CLIENT_AUTH_BY_IP: Rule = Rule::new(200, Duration::from_secs(1));
 const REGISTRATION: Rule = Rule::new(30, Duration::from_mins(5));
@@ -131,6 +137,9 @@ pub struct Limiter {
     mail_recipients: Buckets,
     mail_senders: Buckets,
     typed_codes: Buckets,
+    device_codes: Buckets,
+    wrong_user_codes: Buckets,
+    all_wrong_user_codes: Buckets,
     clients: Buckets,
     client_auth_by_ip: Buckets,
     registrations: Buckets,
@@ -180,6 +189,9 @@ impl Limiter {
             mail_recipients: Buckets::new(MAIL_TO_RECIPIENT),
             mail_senders: Buckets::new(MAIL_FROM_ADDRESS),
             typed_codes: Buckets::new(TYPED_CODE),
+            device_codes: Buckets::new(DEVICE_CODE),
+            wrong_user_codes: Buckets::new(WRONG_USER_CODE),
+            all_wrong_user_codes: Buckets::new(ALL_WRONG_USER_CODES),
             clients: Buckets::new(CLIENT),
             client_auth_by_ip: Buckets::new(CLIENT_AUTH_BY_IP),
             registrations: Buckets::new(REGISTRATION),
@@ -295,6 +307,35 @@ impl Limiter {
             charges.extend(self.network_keys(from).map(|key| (&self.typed_codes, key)));
         }
         charge_all(charges, now).map(|_| ())
+    }
+
+    /// Charges a device code for a public client.
+    pub fn authorize_device(&self, from: IpAddr, now: Timestamp) -> Result<(), RetryAfter> {
+        let mut charges = Vec::new();
+        if !self.is_exempt(from) {
+            charges.extend(self.network_keys(from).map(|key| (&self.device_codes, key)));
+        }
+        charge_all(charges, now).map(|_| ())
+    }
+
+    /// Charges a user code that is typed. The caller refunds it if a device shows the code. `user` is who is signed in. All
+    /// other people have a limit together, since one attacker may have many addresses: so the codes cannot be searched, and
+    /// people who are signed in are not locked out.
+    pub fn type_user_code(
+        &self,
+        user: Option<&[u8]>,
+        from: IpAddr,
+        now: Timestamp,
+    ) -> Result<Attempt<'_>, RetryAfter> {
+        let mut charges = Vec::new();
+        if !self.is_exempt(from) {
+            charges.extend(self.network_keys(from).map(|key| (&self.wrong_user_codes, key)));
+            charges.push(match user {
+                Some(user) => (&self.wrong_user_codes, self.key_of(&[b"user", user])),
+                None => (&self.all_wrong_user_codes, self.key_of(&[])),
+            });
+        }
+        charge_all(charges, now)
     }
 
     /// Charges the fetch of a metadata document, or of keys of a client that registered itself, from `host`. A request from

@@ -340,6 +340,8 @@ fn more_addresses_than_there_are_places_fill_the_tables_and_leave_nothing_beside
         let _ = limiter.register_client(from, NOW);
         let _ = limiter.request_mail(&client, from, NOW);
         let _ = limiter.type_code(from, NOW);
+        let _ = limiter.authorize_device(from, NOW);
+        let _ = limiter.type_user_code(Some(client.as_bytes()), from, NOW);
         held.push_back([
             limiter.permit_for_body(64, from),
             limiter.permit_for_request(from),
@@ -360,6 +362,10 @@ fn more_addresses_than_there_are_places_fill_the_tables_and_leave_nothing_beside
         mail_recipients,
         mail_senders,
         typed_codes,
+        device_codes,
+        wrong_user_codes,
+        // It has one bucket.
+        all_wrong_user_codes: _,
         clients,
         client_auth_by_ip,
         registrations,
@@ -383,6 +389,8 @@ fn more_addresses_than_there_are_places_fill_the_tables_and_leave_nothing_beside
         mail_recipients,
         mail_senders,
         typed_codes,
+        device_codes,
+        wrong_user_codes,
         clients,
         client_auth_by_ip,
         registrations,
@@ -390,7 +398,7 @@ fn more_addresses_than_there_are_places_fill_the_tables_and_leave_nothing_beside
         anonymous_addresses,
         anonymous_clients,
     ];
-    assert_eq!(tables.map(bytes), [most_bytes(); 15]);
+    assert_eq!(tables.map(bytes), [most_bytes(); 17]);
     for limit in [bodies, requests] {
         // Half of the addresses also hold in the name of their IPv6 /48.
         assert_eq!(holders(limit), AT_ONCE + AT_ONCE / 2);

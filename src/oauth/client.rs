@@ -248,6 +248,11 @@ impl Client {
         self.grant_types.contains(&grant)
     }
 
+    /// Whether people sign in to the client on pages of the service.
+    pub fn signs_people_in(&self) -> bool {
+        self.may_use(GrantType::AuthorizationCode) || self.may_use(GrantType::DeviceCode)
+    }
+
     /// Whether this grant with this scope brings an ID token. A refresh may leave it out (OpenID Connect Core 12.2): its
     /// signature is most of the work of a refresh.
     pub fn gets_id_token(&self, grant: GrantType, scope: &Scope) -> bool {

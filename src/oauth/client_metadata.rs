@@ -35,17 +35,20 @@ pub enum GrantType {
     /// RFC 8693: an access token, or a provider's ID token, is exchanged for an access token.
     #[serde(rename = "token-exchange")]
     TokenExchange,
+    /// RFC 8628: a person allows a device on another one.
+    DeviceCode,
 }
 
 impl GrantType {
     /// Every grant type the service knows.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::AuthorizationCode,
         Self::RefreshToken,
         Self::Anonymous,
         Self::ClientCredentials,
         Self::JwtBearer,
         Self::TokenExchange,
+        Self::DeviceCode,
     ];
 
     /// The name under which a client is registered for it.
@@ -57,6 +60,7 @@ impl GrantType {
             Self::ClientCredentials => "client_credentials",
             Self::JwtBearer => "jwt-bearer",
             Self::TokenExchange => "token-exchange",
+            Self::DeviceCode => "device_code",
         }
     }
 
@@ -69,6 +73,7 @@ impl GrantType {
             Self::Anonymous => Cow::Owned(format!("urn:{service_name}:oauth2:grant-type:anonymous")),
             Self::JwtBearer => Cow::Borrowed("urn:ietf:params:oauth:grant-type:jwt-bearer"),
             Self::TokenExchange => Cow::Borrowed("urn:ietf:params:oauth:grant-type:token-exchange"),
+            Self::DeviceCode => Cow::Borrowed("urn:ietf:params:oauth:grant-type:device_code"),
         }
     }
 
@@ -89,9 +94,11 @@ impl GrantType {
     /// Whether its request may be a JSON object.
     pub const fn accepts_json(self) -> bool {
         match self {
-            Self::AuthorizationCode | Self::RefreshToken | Self::ClientCredentials | Self::TokenExchange => {
-                false
-            }
+            Self::AuthorizationCode
+            | Self::RefreshToken
+            | Self::ClientCredentials
+            | Self::TokenExchange
+            | Self::DeviceCode => false,
             Self::Anonymous | Self::JwtBearer => true,
         }
     }
@@ -336,7 +343,7 @@ mod tests {
             }
         }
         for wrong in [
-            "urn:ietf:params:oauth:grant-type:device_code",
+            "urn:ietf:params:oauth:grant-type:password",
             "urn::oauth2:grant-type:anonymous",
             "urn:a:b:oauth2:grant-type:anonymous",
             "jwt_bearer",

@@ -23,6 +23,7 @@ impl ResolvedPurpose {
     pub fn required_level(&self) -> Option<AuthenticationLevel> {
         match self {
             Self::Code { request, client } => required_level(request, client),
+            Self::Device { client, .. } => client.acr,
             Self::Account(_) => None,
         }
     }
@@ -36,7 +37,7 @@ impl ResolvedPurpose {
     /// account page, which may need it.
     pub fn requires_second_factor(&self) -> bool {
         match self {
-            Self::Code { .. } => self.required_level() >= Some(AuthenticationLevel::TwoFactors),
+            Self::Code { .. } | Self::Device { .. } => self.required_level() >= Some(AuthenticationLevel::TwoFactors),
             Self::Account(account) => account.action_pending,
         }
     }
@@ -46,6 +47,7 @@ impl ResolvedPurpose {
     pub fn lets_user_enrol(&self) -> bool {
         match self {
             Self::Code { request, client } => lets_user_enrol(request, client),
+            Self::Device { client, .. } => client.acr == Some(AuthenticationLevel::TwoFactors),
             Self::Account(_) => false,
         }
     }

@@ -42,9 +42,16 @@ described! {
         /// Another member of the registered metadata is malformed or asks for an unsupported feature.
         /// `error_description` names the member (RFC 7591 section 3.2.2).
         InvalidClientMetadata = "invalid_client_metadata",
-        /// The user declined, or did not sign in at the provider. Offer to sign in again (RFC 6749 section 4.1.2.1). With
+        /// The user declined, or did not sign in at the provider. Offer to sign in again (RFC 6749 section 4.1.2.1, RFC 8628
+        /// section 3.5). With
         /// `anonymous_refresh_token`: another sign-in has upgraded the anonymous user. Leave the parameter out.
         AccessDenied = "access_denied",
+        /// The user has not decided about the device yet. Poll again after the interval (RFC 8628 section 3.5).
+        AuthorizationPending = "authorization_pending",
+        /// The device polls too often. Wait five seconds longer before each further poll (RFC 8628 section 3.5).
+        SlowDown = "slow_down",
+        /// The device code has expired. Begin again at the device authorization endpoint (RFC 8628 section 3.5).
+        ExpiredToken = "expired_token",
         /// Send `response_type=code` (RFC 6749 section 4.1.2.1).
         UnsupportedResponseType = "unsupported_response_type",
         /// The service failed. Give the operator the request ID: the log has the error (RFC 6749 section 4.1.2.1).

@@ -8,17 +8,14 @@ use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use crate::clock::Timestamp;
-use crate::identity::{AuthenticationLevel, AuthenticationMethod, Consent, Session, UpstreamToken};
+use crate::identity::{AuthenticationMethod, Consent, Session, UpstreamToken};
 use crate::oauth::anonymous::AnonymousProof;
 use crate::oauth::authorize::{AuthorizationRequest, RefusedRequest, ResponseTarget, UseKey};
-use crate::oauth::client::Client;
+use crate::oauth::client::{Client, GrantType};
 use crate::oauth::code::Authorization;
-use crate::oauth::confirmation::Confirmation;
-use crate::oauth::consent;
-use crate::oauth::demanded_level::{lets_user_enrol, required_level};
-use crate::oauth::error::{ErrorCode, Refusal};
+use crate::oauth::code_step::next_step_to_code;
+use crate::oauth::error::Refusal;
 use crate::oauth::pkce::CodeChallenge;
-use crate::oauth::scope::Scope;
 use crate::secret::{BrowserCookie, Digest, UpstreamState};
 
 /// What a sign-in is for.
@@ -29,6 +26,19 @@ pub enum LoginPurpose {
     Code(Box<AuthorizationRequest>),
     /// The account page, which needs nothing but the session.
     Account(AccountLogin),
+    /// The decision about a device.
+    Device(DeviceLogin),
+}
+
+/// A sign-in to decide about a device (RFC 8628 section 3.3). Who has begun it has typed the user code.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceLogin {
+    /// The client on the device.
+    pub client_id: String,
+    /// Which client of this identifier it is; see [`Client::incarnation`].
+    pub client_incarnation: Uuid,
+    /// The id of the device authorization.
+    pub authorization: Uuid,
 }
 
 /// A sign-in for the account page.
@@ -49,6 +59,7 @@ impl LoginPurpose {
     pub fn client_id(&self) -> Option<&str> {
         match self {
             Self::Code(request) => Some(&request.client_id),
+            Self::Device(device) => Some(&device.client_id),
             Self::Account(_) => None,
         }
     }
@@ -57,7 +68,7 @@ impl LoginPurpose {
     pub fn use_key(&self) -> Option<UseKey> {
         match self {
             Self::Code(request) => request.use_key,
-            Self::Account(_) => None,
+            Self::Account(_) | Self::Device(_) => None,
         }
     }
 
@@ -65,7 +76,7 @@ impl LoginPurpose {
     pub fn anonymous(&self) -> Option<AnonymousProof> {
         match self {
             Self::Code(request) => request.anonymous,
-            Self::Account(_) => None,
+            Self::Account(_) | Self::Device(_) => None,
         }
     }
 
@@ -77,6 +88,14 @@ impl LoginPurpose {
                 Some(ResolvedPurpose::Code { request, client })
             }
             Self::Account(account) => Some(ResolvedPurpose::Account(account)),
+            Self::Device(device) => {
+                let is_served = |client: &Arc<Client>| {
+                    let is_same = client.incarnation == device.client_incarnation;
+                    client.enabled && is_same && client.may_use(GrantType::DeviceCode)
+                };
+                let client = client.filter(is_served)?;
+                Some(ResolvedPurpose::Device { device, client })
+            }
         }
     }
 }
@@ -93,21 +112,36 @@ pub enum ResolvedPurpose {
     },
     /// The account page.
     Account(AccountLogin),
+    /// The decision about a device.
+    Device {
+        /// The device.
+        device: DeviceLogin,
+        /// The client on the device.
+        client: Arc<Client>,
+    },
 }
 
 impl ResolvedPurpose {
+    /// The client that the sign-in is for.
+    pub fn client(&self) -> Option<&Arc<Client>> {
+        match self {
+            Self::Code { client, .. } | Self::Device { client, .. } => Some(client),
+            Self::Account(_) => None,
+        }
+    }
+
     /// The request and its client, if the sign-in is for a code.
     pub fn code_request(&self) -> Option<(&AuthorizationRequest, &Arc<Client>)> {
         match self {
             Self::Code { request, client } => Some((request, client)),
-            Self::Account(_) => None,
+            Self::Account(_) | Self::Device { .. } => None,
         }
     }
 
     /// The `client_id` of audit events. No client can be registered with that of the account page.
     pub fn audit_name(&self) -> &str {
         match self {
-            Self::Code { client, .. } => &client.client_id,
+            Self::Code { client, .. } | Self::Device { client, .. } => &client.client_id,
             Self::Account(_) => "(account)",
         }
     }
@@ -115,7 +149,7 @@ impl ResolvedPurpose {
     /// Whether a user may sign in by this method.
     pub fn accepts(&self, factor: &AuthenticationMethod) -> bool {
         match self {
-            Self::Code { client, .. } => {
+            Self::Code { client, .. } | Self::Device { client, .. } => {
                 client.accepts(factor) && (factor.is_passkey() || !self.demands_passkey())
             }
             Self::Account(_) => match factor {
@@ -136,7 +170,9 @@ impl ResolvedPurpose {
     /// Whether a user may sign in at the provider with this id.
     pub fn accepts_provider(&self, id: &str) -> bool {
         match self {
-            Self::Code { client, .. } => client.accepts_provider(id) && !self.demands_passkey(),
+            Self::Code { client, .. } | Self::Device { client, .. } => {
+                client.accepts_provider(id) && !self.demands_passkey()
+            }
             Self::Account(_) => true,
         }
     }
@@ -148,6 +184,7 @@ impl ResolvedPurpose {
                 request.requires_reauthentication(session, now)
             }),
             Self::Account(account) => account.reauthenticate.is_some(),
+            Self::Device { .. } => false,
         }
     }
 
@@ -160,7 +197,7 @@ impl ResolvedPurpose {
                     && request.may_be(session.user)
                     && !request.requires_sign_in(session, now)
             }
-            Self::Account(_) => false,
+            Self::Account(_) | Self::Device { .. } => false,
         }
     }
 
@@ -168,7 +205,7 @@ impl ResolvedPurpose {
     pub fn max_age(&self) -> Option<u64> {
         match self {
             Self::Code { request, .. } => request.max_age,
-            Self::Account(_) => None,
+            Self::Account(_) | Self::Device { .. } => None,
         }
     }
 
@@ -177,6 +214,7 @@ impl ResolvedPurpose {
         match self {
             Self::Code { request, .. } => request.login_hint.as_deref(),
             Self::Account(account) => account.reauthenticate.as_deref(),
+            Self::Device { .. } => None,
         }
     }
 
@@ -184,7 +222,7 @@ impl ResolvedPurpose {
     pub fn ui_locales(&self) -> Option<&str> {
         match self {
             Self::Code { request, .. } => request.ui_locales.as_deref(),
-            Self::Account(_) => None,
+            Self::Account(_) | Self::Device { .. } => None,
         }
     }
 
@@ -204,6 +242,11 @@ impl ResolvedPurpose {
                 {
                     LoginStep::OpenAccount(account.clone())
                 }
+                Some(_) | None => LoginStep::SignIn,
+            },
+            Self::Device { client, .. } => match signed_in {
+                Some(signed_in) if signed_in.session.level() >= client.acr => LoginStep::DecideDevice,
+                Some(signed_in) if signed_in.has_second_factor => LoginStep::SecondStep,
                 Some(_) | None => LoginStep::SignIn,
             },
         }
@@ -388,118 +431,6 @@ pub enum LoginStep {
     Refuse(Box<RefusedRequest>),
     /// The account page opens.
     OpenAccount(AccountLogin),
-}
-
-/// The checks between an authorization request and its code, in order.
-fn next_step_to_code(
-    request: &AuthorizationRequest,
-    client: &Client,
-    signed_in: Option<SignedIn<'_>>,
-    progress: LoginProgress,
-    now: Timestamp,
-) -> LoginStep {
-    let refuse = |code, why| {
-        LoginStep::Refuse(Box::new(RefusedRequest {
-            target: request.target.clone(),
-            refusal: Refusal::new(code, why),
-        }))
-    };
-    let sign_in_or_refuse = |why| {
-        if request.prompt.none {
-            refuse(ErrorCode::LoginRequired, why)
-        } else {
-            LoginStep::SignIn
-        }
-    };
-    let demands_passkey = required_level(request, client) == Some(AuthenticationLevel::PhishingResistant);
-    if demands_passkey && !client.accepts(&AuthenticationMethod::Passkey { is_synced: true }) {
-        return refuse(
-            ErrorCode::UnmetAuthenticationRequirements,
-            "users of this client cannot sign in with a passkey",
-        );
-    }
-    let Some(signed_in) = signed_in else {
-        return sign_in_or_refuse(if demands_passkey {
-            "no user is signed in with a passkey"
-        } else {
-            "no user is signed in"
-        });
-    };
-    let is_settled = progress.is_settled_in(signed_in.id);
-    let session = signed_in.session;
-    if !is_settled && request.requires_sign_in(session, now) {
-        return sign_in_or_refuse("the sign-in is older than max_age");
-    }
-    if !is_settled && request.requires_choice(client) {
-        return if request.prompt.none {
-            let why = "a native application gets no code without the user";
-            refuse(ErrorCode::InteractionRequired, why)
-        } else {
-            LoginStep::SignIn
-        };
-    }
-    if !request.may_be(session.user) {
-        return if is_settled {
-            refuse(
-                ErrorCode::LoginRequired,
-                "another user than the requested one signed in",
-            )
-        } else {
-            sign_in_or_refuse("another user than the requested one is signed in")
-        };
-    }
-    if session.level() < required_level(request, client) {
-        return if !signed_in.has_second_factor && lets_user_enrol(request, client) {
-            sign_in_or_refuse("the user has to set up a second factor")
-        } else if !signed_in.has_second_factor {
-            refuse(
-                ErrorCode::UnmetAuthenticationRequirements,
-                "the user has no second factor",
-            )
-        } else if request.prompt.none {
-            refuse(
-                ErrorCode::InteractionRequired,
-                "the user has to answer a second step",
-            )
-        } else {
-            LoginStep::SecondStep
-        };
-    }
-    let has_consented = is_settled && progress.consented;
-    if !has_consented && needs_consent(request, client, signed_in.consent) {
-        return if request.prompt.none {
-            refuse(ErrorCode::ConsentRequired, "the user has not consented yet")
-        } else {
-            LoginStep::AskConsent
-        };
-    }
-    let scope = request.scope.filter(|value| client.scope.contains(value));
-    LoginStep::IssueCode(Box::new(CodeGrant {
-        authorization: Authorization {
-            client_id: request.client_id.clone(),
-            client_incarnation: client.incarnation,
-            user: session.user,
-            session: Some(signed_in.id),
-            auth_time: session.auth_time,
-            factor: session.factor.clone(),
-            second_factor: session.second_factor,
-            upstream_token: None,
-            scope: scope.with(Scope::AUTHENTICATED),
-            resources: request.resources.clone(),
-            claims: request.claims.clone(),
-            bound_to: request.dpop_jkt.clone().map(Confirmation::Key),
-            actor: None,
-        },
-        target: request.target.clone(),
-        nonce: request.nonce.clone(),
-        code_challenge: request.code_challenge.clone(),
-        anonymous: request.anonymous,
-    }))
-}
-
-fn needs_consent(request: &AuthorizationRequest, client: &Client, given: Option<&Consent>) -> bool {
-    if request.prompt.consent {
-        return true;
-    }
-    client.requires_consent() && !consent::covers(given, &request.scope_for_consent())
+    /// The user decides about a device.
+    DecideDevice,
 }

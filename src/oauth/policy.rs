@@ -69,6 +69,8 @@ pub struct Lifetimes {
     pub refresh_absolute_public: Option<Duration>,
     /// Authorization codes.
     pub code: Duration,
+    /// Device codes.
+    pub device_code: Duration,
     /// The time in which a browser may come with a pushed authorization request.
     pub pushed_request: Duration,
     /// ID tokens.

@@ -7,6 +7,7 @@ use crate::described::described;
 use crate::oauth::access_token::CommonClaims;
 use crate::oauth::client::{Client, GrantType};
 use crate::oauth::code::{self, CodeExchange};
+use crate::oauth::device::{self, PresentedDeviceCode};
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::parameters::Parameters;
 use crate::oauth::refresh;
@@ -39,6 +40,8 @@ pub enum TokenRequest {
     },
     /// RFC 8693 section 2.1.
     TokenExchange(Box<TokenExchange>),
+    /// RFC 8628 section 3.4.
+    DeviceCode(PresentedDeviceCode),
     /// A new anonymous user.
     Anonymous {
         /// The requested scope.
@@ -94,6 +97,14 @@ impl TokenRequest {
             GrantType::Anonymous => Ok(Self::Anonymous {
                 scope: scope(parameters)?,
             }),
+            GrantType::DeviceCode => {
+                let code = parameters
+                    .get("device_code")
+                    .ok_or(Refusal::invalid_request("device_code is missing"))?;
+                PresentedDeviceCode::parse(code)
+                    .map(Self::DeviceCode)
+                    .map_err(|_| device::UNKNOWN)
+            }
             GrantType::JwtBearer => {
                 let assertion = parameters
                     .get("assertion")

@@ -147,6 +147,24 @@ events! { 'a
         /// Whether the answer was yes.
         allowed: bool,
     }
+    /// A user decided about a device that showed a code.
+    DeviceDecided = "device_decided": info(%user, client_id, allowed, %from) {
+        /// The user.
+        user: Uuid,
+        /// The client on the device.
+        client_id: &'a str,
+        /// Whether the user allowed it.
+        allowed: bool,
+        /// The address that the device asked from, past trusted proxies.
+        from: IpAddr,
+    }
+    /// A person typed a user code that no device shows.
+    UserCodeRefused = "user_code_refused": warn(user = user.map(tracing::field::display), %from) {
+        /// The user who is signed in, if there is one.
+        user: Option<Uuid>,
+        /// The client's address, past trusted proxies.
+        from: IpAddr,
+    }
     /// A client with a metadata document was stored: a user allowed the client for the first time, or its document
     /// changed.
     ClientDocumentStored = "client_document_stored": info(client_id) {
@@ -231,7 +249,7 @@ events! { 'a
         /// The client that presented it.
         client_id: &'a str,
     }
-    /// An authorization code was used again. Its refresh family was revoked.
+    /// An authorization code or device code was used again. Its refresh family was revoked.
     CodeReplayed = "code_replayed": warn(client_id, %family) {
         /// The client that presented it.
         client_id: &'a str,

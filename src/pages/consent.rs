@@ -200,48 +200,6 @@ impl Consent {
         html! { div.marks { (self.mark.draw()) (self.user.avatar()) } }
     }
 
-    /// Who is signed in, and a way to sign in as another user.
-    fn person(&self, text: &Text<'_>) -> Markup {
-        html! {
-            div.person {
-                (self.user.avatar())
-                div {
-                    p.row-name { bdi { (self.user.name) } }
-                    @if self.user.account_id != self.user.name { p.note { bdi { (self.user.account_id) } } }
-                }
-                p.note { a href=(self.other_user) data-optional { (text.consent_not_you) } }
-            }
-        }
-    }
-
-    /// The scopes, group by group.
-    fn groups(&self) -> Vec<(&ScopeGroup, Vec<&ScopeLine>)> {
-        let mut groups: Vec<(&ScopeGroup, Vec<&ScopeLine>)> = Vec::new();
-        for scope in &self.scopes {
-            match groups.iter_mut().find(|(group, _)| **group == scope.group) {
-                Some((_, lines)) => lines.push(scope),
-                None => groups.push((&scope.group, vec![scope])),
-            }
-        }
-        groups.sort_by_key(|(group, _)| group.rank());
-        groups
-    }
-
-    /// The scopes. A single group needs no heading.
-    fn list(&self, text: &Text<'_>) -> Markup {
-        let groups = self.groups();
-        html! {
-            @for (group, lines) in &groups {
-                @if groups.len() > 1 { h2.scope-group { (group.heading(text)) } }
-                ul.scopes {
-                    @for scope in lines {
-                        li { (scope.icon().draw()) bdi { (scope.text(text)) } }
-                    }
-                }
-            }
-        }
-    }
-
     fn form(&self, text: &Text<'_>) -> Markup {
         html! {
             form.stack method="post" action=(self.action) {
@@ -287,6 +245,42 @@ impl Consent {
     }
 }
 
+/// Who is signed in, and a way to sign in as another user.
+pub(super) fn draw_person(user: &Person, other_user: &str, text: &Text<'_>) -> Markup {
+    html! {
+        div.person {
+            (user.avatar())
+            div {
+                p.row-name { bdi { (user.name) } }
+                @if user.account_id != user.name { p.note { bdi { (user.account_id) } } }
+            }
+            p.note { a href=(other_user) data-optional { (text.consent_not_you) } }
+        }
+    }
+}
+
+/// The scopes, group by group. A single group needs no heading.
+pub(super) fn draw_scopes(scopes: &[ScopeLine], text: &Text<'_>) -> Markup {
+    let mut groups: Vec<(&ScopeGroup, Vec<&ScopeLine>)> = Vec::new();
+    for scope in scopes {
+        match groups.iter_mut().find(|(group, _)| **group == scope.group) {
+            Some((_, lines)) => lines.push(scope),
+            None => groups.push((&scope.group, vec![scope])),
+        }
+    }
+    groups.sort_by_key(|(group, _)| group.rank());
+    html! {
+        @for (group, lines) in &groups {
+            @if groups.len() > 1 { h2.scope-group { (group.heading(text)) } }
+            ul.scopes {
+                @for scope in lines {
+                    li { (scope.icon().draw()) bdi { (scope.text(text)) } }
+                }
+            }
+        }
+    }
+}
+
 impl Page for Consent {
     const NAME: &'static str = "consent";
 
@@ -300,9 +294,9 @@ impl Page for Consent {
             h1 { (text.consent_title) }
             p.lead { (sentence(text.consent_lead, &self.mark.name)) }
             (self.problem(text))
-            (self.list(text))
+            (draw_scopes(&self.scopes, text))
             (self.origin(text))
-            (self.person(text))
+            (draw_person(&self.user, &self.other_user, text))
             (self.form(text))
             p.note { (text.consent_trust) }
         }
@@ -319,7 +313,7 @@ impl Page for Consent {
         context.part("lead", || sentence(text.consent_lead, &self.mark.name));
         context.part("problem", || self.problem(text));
         context.part("who", || self.who(text));
-        context.part("scope_list", || self.list(text));
+        context.part("scope_list", || draw_scopes(&self.scopes, text));
         context.part("form", || self.form(text));
         context.part("hidden", || transaction_fields(&self.transaction, &self.csrf));
         context.text("action", &self.action);
@@ -329,7 +323,7 @@ impl Page for Consent {
         context.text("client_logo", self.mark.logo.as_deref().unwrap_or_default());
         context.part("marks", || self.marks());
         context.part("origin", || self.origin(text));
-        context.part("person", || self.person(text));
+        context.part("person", || draw_person(&self.user, &self.other_user, text));
         context.text("other_user_href", &self.other_user);
         context.text("user", &self.user.name);
         context.text("account_id", &self.user.account_id);

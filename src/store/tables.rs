@@ -9,6 +9,7 @@ use super::engine::TableId;
 use crate::federation::Provider;
 use crate::identity::{Consent, Factor, OneTimeLink, Session, User};
 use crate::oauth::code::AuthorizationCode;
+use crate::oauth::device::DeviceAuthorization;
 use crate::oauth::login::LoginRecord;
 use crate::oauth::refresh::RefreshFamily;
 use crate::oauth::registration::StoredInitialAccessToken;
@@ -74,16 +75,29 @@ pub const OUTBOX: Table<(u32, Uuid), OutboxEntry> = Table::new(23, "outbox");
 pub const ONE_TIME_LINKS: Table<(u32, Uuid), OneTimeLink> = Table::new(24, "one_time_links");
 /// The factors of a user: (user, time-ordered id of the factor).
 pub const FACTORS: Table<(Uuid, Uuid), Factor> = Table::new(25, "factors").grouped_by_first(16);
-/// The codes of a user: (user, code).
+/// The codes of a user: (user, code). A device code is among them once the user has allowed the device.
 pub const CODES_BY_USER: Table<(Uuid, Uuid), ()> = Table::new(26, "codes_by_user").grouped_by_first(16);
 /// The nodes that do work for all nodes, by the name of the work.
 pub const LEASES: Table<String, Lease> = Table::new(27, "leases");
 
-/// The tables of a backup: all but those of the sign-ins, the outbox, the links and the leases. A browser whose sign-in is
-/// unknown begins it again. A message that a backup had would be sent twice, and a used link would work again. A backup
+/// Device authorizations by time-ordered id. They stay after redemption, so that a replay is recognised.
+pub const DEVICE_AUTHORIZATIONS: Table<Uuid, DeviceAuthorization> = Table::new(28, "device_authorizations");
+/// Device authorizations that wait for a decision, by user code.
+pub const DEVICE_AUTHORIZATIONS_BY_USER_CODE: Table<String, Uuid> =
+    Table::new(29, "device_authorizations_by_user_code");
+
+/// The tables of a backup: all but those of the sign-ins, the device authorizations, the outbox, the links and the leases.
+/// A browser whose sign-in is unknown begins it again, as a device does. A message that a backup had would be sent twice, and a used link would work again. A backup
 /// of an older release has rows of sign-ins, too.
 pub fn backed_up() -> impl Iterator<Item = TableId> {
-    let left_out = [LOGIN_RECORDS.id(), OUTBOX.id(), ONE_TIME_LINKS.id(), LEASES.id()];
+    let left_out = [
+        LOGIN_RECORDS.id(),
+        DEVICE_AUTHORIZATIONS.id(),
+        DEVICE_AUTHORIZATIONS_BY_USER_CODE.id(),
+        OUTBOX.id(),
+        ONE_TIME_LINKS.id(),
+        LEASES.id(),
+    ];
     all().filter(move |table| !left_out.contains(table))
 }
 
@@ -118,6 +132,8 @@ pub fn all() -> impl Iterator<Item = TableId> {
         FACTORS.id(),
         CODES_BY_USER.id(),
         LEASES.id(),
+        DEVICE_AUTHORIZATIONS.id(),
+        DEVICE_AUTHORIZATIONS_BY_USER_CODE.id(),
     ]
     .into_iter()
 }

@@ -4,7 +4,7 @@ use super::layout;
 use crate::pages::dev_mail::DevMails;
 use crate::pages::{
     Account, AccountNotice, AccountSection, AddressForm, AddressProblem, CheckMail, ChoiceProblem,
-    ChoosePassword, CodeProblem, ConfirmLink, Consent, DevTokens, ErrorKind, ErrorPage, FormPost, Home,
+    ChoosePassword, CodeProblem, ConfirmLink, Consent, DevTokens, Device, DeviceDecision, DeviceProblem, ErrorKind, ErrorPage, FormPost, Home,
     LinkAction, Locale, LoggedOut, Login, LoginProblem, LogoutConfirm, Page, PasskeyOffer, SecondFactor,
     SecondFactorProblem,
 };
@@ -94,6 +94,12 @@ pub fn all() -> Vec<Sample> {
         ConfirmLink::samples(),
     ));
     all.extend(states(&["first", "again", "host", "device"], Consent::samples()));
+    let problems = DeviceProblem::ALL.map(DeviceProblem::kind);
+    all.extend(states(&[&["first", "filled"][..], &problems].concat(), Device::samples()));
+    all.extend(states(
+        &["first", "elsewhere", "allowed", "denied"],
+        DeviceDecision::samples(),
+    ));
     all.extend(states(&["known", "unknown"], LogoutConfirm::samples()));
     all.extend(states(&["application", "first"], LoggedOut::samples()));
     all.extend(states(&ErrorKind::ALL.map(ErrorKind::name), ErrorPage::samples()));

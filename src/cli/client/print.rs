@@ -58,27 +58,21 @@ fn table_rows(view: &ClientView) -> impl Iterator<Item = [String; 6]> {
 /// Whether a field has an effect on this client. The others are for grants or methods that it does not use.
 fn applies(field: &str, view: &ClientView) -> bool {
     let may_use = |grant| view.grant_types.contains(&grant);
+    let signs_people_in = may_use(GrantType::AuthorizationCode) || may_use(GrantType::DeviceCode);
     match field {
         "scope" | "default_scope" | "dpop_bound_access_tokens" => !view.grant_types.is_empty(),
         "scope_marker" => {
-            let of_users = [
-                GrantType::AuthorizationCode,
-                GrantType::JwtBearer,
-                GrantType::TokenExchange,
-            ];
-            of_users.into_iter().any(may_use)
+            signs_people_in || may_use(GrantType::JwtBearer) || may_use(GrantType::TokenExchange)
         }
+        "consent" | "password_sign_in" | "acr" => signs_people_in,
         "pkce"
-        | "consent"
-        | "password_sign_in"
-        | "acr"
         | "require_pushed_authorization_requests"
         | "require_signed_request_object" => may_use(GrantType::AuthorizationCode),
         "token_exchange" => may_use(GrantType::TokenExchange),
         "embed_upstream_token" => view.public && !view.providers.is_empty(),
         "refresh_policy" => may_use(GrantType::RefreshToken),
         "id_token_on_refresh" => may_use(GrantType::RefreshToken) && view.scope.contains(Scope::OPENID),
-        "id_token_claims" => may_use(GrantType::AuthorizationCode) && view.scope.contains(Scope::OPENID),
+        "id_token_claims" => signs_people_in && view.scope.contains(Scope::OPENID),
         "self_signed_tls_client_auth" => view.self_signed_tls_client_auth,
         "tls_client_certificate_bound_access_tokens" => view.tls_client_certificate_bound_access_tokens,
         "assertion_audience" => view.auth_methods.contains(&AuthMethod::PrivateKeyJwt),

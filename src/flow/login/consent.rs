@@ -10,12 +10,15 @@ use crate::flow::browser::Browser;
 use crate::flow::register_client::record_first_consent;
 use crate::flow::{Core, Failure};
 use crate::identity::Consent;
+use crate::oauth::Client;
 use crate::oauth::authorize::{AuthorizationRequest, RefusedRequest};
 use crate::oauth::consent;
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::login::LoginProgress;
+use crate::oauth::scope::Scope;
 use crate::observe::audit;
 use crate::observe::audit::Event;
+use crate::store::StoreError;
 use crate::store::engine::Tx;
 use crate::store::tables::CONSENTS;
 
@@ -38,22 +41,10 @@ pub async fn give_consent(
         .is_some_and(|client| client.is_never_used());
     let client_lookup = login.client_lookup.clone();
     let remember = move |tx: &mut dyn Tx, live: &LiveSession| {
-        let key = (live.user.uuid, client_id.clone());
         let Some(client) = client_lookup.current(&*tx, &client_id)? else {
             return Ok(progress);
         };
-        let before = CONSENTS.get(&*tx, &key)?;
-        let before = before.filter(|consent| client.accepts_consent(consent));
-        let allowed = consent::allowed(before.as_ref()).unwrap_or_default();
-        let consent = Consent {
-            scope: allowed.union(&requested).to_string(),
-            client_incarnation: client.incarnation,
-            given_at: now,
-        };
-        CONSENTS.put(tx, &key, &consent)?;
-        if is_first_use {
-            record_first_consent(tx, &client_id)?;
-        }
+        store_consent(tx, &client, live, &requested, is_first_use, now)?;
         Ok(progress)
     };
     let destination = transaction::advance_login(core, browser, login, now, remember).await?;
@@ -64,6 +55,32 @@ pub async fn give_consent(
         record(live, request, true);
     }
     Ok(destination.map(BrowserRedirect::to))
+}
+
+/// Adds the requested scope to the consent that the user has given the client. `is_first_use` says that no user has given
+/// it any so far.
+pub(in crate::flow) fn store_consent(
+    tx: &mut dyn Tx,
+    client: &Client,
+    live: &LiveSession,
+    requested: &Scope,
+    is_first_use: bool,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let key = (live.user.uuid, client.client_id.clone());
+    let before = CONSENTS.get(&*tx, &key)?;
+    let before = before.filter(|consent| client.accepts_consent(consent));
+    let allowed = consent::allowed(before.as_ref()).unwrap_or_default();
+    let consent = Consent {
+        scope: allowed.union(requested).to_string(),
+        client_incarnation: client.incarnation,
+        given_at: now,
+    };
+    CONSENTS.put(tx, &key, &consent)?;
+    if is_first_use {
+        record_first_consent(tx, &client.client_id)?;
+    }
+    Ok(())
 }
 
 /// The user declines: the client gets `access_denied`.

@@ -193,7 +193,9 @@ async fn refuse(
 ) -> Result<CallbackResult, Failure> {
     let target = match &login.purpose {
         ResolvedPurpose::Code { request, .. } => request.target.clone(),
-        ResolvedPurpose::Account(_) => return Ok(CallbackResult::TryAgain(login.sealed, problem)),
+        ResolvedPurpose::Account(_) | ResolvedPurpose::Device { .. } => {
+            return Ok(CallbackResult::TryAgain(login.sealed, problem));
+        }
     };
     let destination = transaction::refuse(core, &login, RefusedRequest { target, refusal }, now).await?;
     Ok(CallbackResult::Redirect(BrowserRedirect::to(destination)))

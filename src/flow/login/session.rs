@@ -8,7 +8,7 @@ use crate::clock::Timestamp;
 use crate::flow::browser::{Browser, PresentedSession};
 use crate::flow::grant_policy::has_lost_provider;
 use crate::flow::notice::DrawnNotice;
-use crate::flow::{Core, Failure, grant_policy};
+use crate::flow::{Core, Failure, device, grant_policy};
 use crate::identity::{
     AuthenticationMethod, Device, LoginName, SecondFactor, Session, SessionLifetimes, UpstreamToken, User,
 };
@@ -360,12 +360,12 @@ pub fn end_all(
     Ok(ended)
 }
 
-/// Ends the refresh families bound to a session, or all of a user. The session may have been removed long ago.
+/// Ends the refresh families bound to a session, or all of a user with the device codes that the user has allowed. The session may have been removed long ago.
 pub fn end_families(tx: &mut dyn Tx, owner: Uuid, now: Timestamp) -> Result<(), StoreError> {
     for ((_, (_, id)), ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &owner, usize::MAX)? {
         end_family(tx, id, now)?;
     }
-    Ok(())
+    device::forget_allowed(tx, owner, now, |_| true).map(|_| ())
 }
 
 /// Ends the sessions and refresh families of a user that began at one of these providers, and removes their codes. If
@@ -416,6 +416,7 @@ pub fn forget_codes(
             is_any = true;
         }
     }
+    is_any |= device::forget_allowed(tx, user, now, matches)?;
     Ok(is_any)
 }
 

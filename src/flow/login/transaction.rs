@@ -53,6 +53,8 @@ pub enum Destination {
     OfferPasskey(String),
     /// To the account page.
     Account(AccountLogin),
+    /// To the page of this sealed transaction on which the user decides about a device.
+    DecideDevice(String),
 }
 
 /// Where the browser goes next, and the cookies that it gets.
@@ -250,7 +252,7 @@ pub fn request_of(core: &Core, sealed: &str) -> Option<AuthorizationRequest> {
     let transaction: LoginTransaction = sealed::open(core, SEALING_CONTEXT, sealed)?;
     match transaction.purpose {
         LoginPurpose::Code(request) => Some(*request),
-        LoginPurpose::Account(_) => None,
+        LoginPurpose::Account(_) | LoginPurpose::Device(_) => None,
     }
 }
 
@@ -322,6 +324,7 @@ pub(in crate::flow) enum StepResult {
     Issued(ResponseTarget, Option<LinkedUser>),
     Refused(Box<RefusedRequest>),
     OpenAccount(AccountLogin),
+    DecideDevice,
 }
 
 impl StepResult {
@@ -333,6 +336,7 @@ impl StepResult {
             LoginStep::AskConsent => Ok(Self::AskConsent),
             LoginStep::Refuse(refused) => Ok(Self::Refused(refused)),
             LoginStep::OpenAccount(account) => Ok(Self::OpenAccount(account)),
+            LoginStep::DecideDevice => Ok(Self::DecideDevice),
             LoginStep::IssueCode(grant) => Err(grant),
         }
     }
@@ -347,6 +351,7 @@ impl StepResult {
             Self::Issued(target, _) => Destination::Respond(target.code(code.secret.reveal(), issuer)),
             Self::Refused(refused) => Destination::Respond(refused.response(issuer)),
             Self::OpenAccount(account) => Destination::Account(account),
+            Self::DecideDevice => Destination::DecideDevice(sealed),
         }
     }
 }

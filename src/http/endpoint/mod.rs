@@ -2,6 +2,7 @@
 
 pub mod authorize;
 pub mod client;
+pub mod device_authorization;
 pub mod dpop;
 pub mod end_session;
 pub mod health;

@@ -9,6 +9,7 @@ use crate::flow::token::anonymous::create_anonymous_user;
 use crate::flow::token::authorization_code::redeem_code;
 use crate::flow::token::client_credentials::issue_client_token;
 use crate::flow::token::jwt_bearer::{AssertionGrant, exchange_assertion};
+use crate::flow::token::device_code::redeem_device_code;
 use crate::flow::token::refresh_token::rotate_refresh_token;
 use crate::flow::token::token_exchange::exchange_token;
 use crate::flow::{Answer, Failure};
@@ -167,6 +168,9 @@ pub(super) async fn issue(
         }
         TokenRequest::TokenExchange(exchange) => {
             exchange_token(core, client, *exchange, resources, possession, context.now).await
+        }
+        TokenRequest::DeviceCode(code) => {
+            redeem_device_code(core, client, code, resources, possession, context.now).await
         }
         TokenRequest::Anonymous { scope } => anonymous(context, client, scope, resources, possession).await,
     };

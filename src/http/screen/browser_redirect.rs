@@ -30,6 +30,9 @@ pub fn send(context: &RequestContext, redirect: BrowserRedirect) -> HttpResponse
         Destination::OfferPasskey(sealed) => {
             response::redirect_303(&page_address(context, &Route::PasskeyOffer, &sealed))
         }
+        Destination::DecideDevice(sealed) => {
+            response::redirect_303(&page_address(context, &Route::Device, &sealed))
+        }
         Destination::Account(account) => {
             let page = Route::recognise(&account.page).filter(Route::is_account);
             let page = page.unwrap_or(Route::Account);

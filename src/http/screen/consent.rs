@@ -35,7 +35,9 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
     let core = &context.app.core;
     let (request, client) = match &login.purpose {
         ResolvedPurpose::Code { request, client } => (request, client),
-        ResolvedPurpose::Account(_) => return login_context::continue_login(context, &login).await,
+        ResolvedPurpose::Account(_) | ResolvedPurpose::Device { .. } => {
+            return login_context::continue_login(context, &login).await;
+        }
     };
     let is_form = context.method() == Method::POST;
     let is_from_us = is_form && context.is_from_own_page();

@@ -69,10 +69,7 @@ fn draw(
         transaction: login.sealed.clone(),
         proof: proof.to_owned(),
         csrf: csrf::token(cookie, &form(login)),
-        mark: login
-            .purpose
-            .code_request()
-            .map(|(_, client)| mark(context, client)),
+        mark: login.purpose.client().map(|client| mark(context, client)),
         user: user.to_owned(),
         takes_code: true,
         is_recovery: false,

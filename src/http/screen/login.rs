@@ -269,7 +269,9 @@ fn draw(
     let takes_password = purpose.accepts(&AuthenticationMethod::Password);
     let providers = provider_choices(context, login);
     let (client_name, purpose_problem) = match purpose {
-        ResolvedPurpose::Code { client, .. } => (client.display_name().to_owned(), None),
+        ResolvedPurpose::Code { client, .. } | ResolvedPurpose::Device { client, .. } => {
+            (client.display_name().to_owned(), None)
+        }
         ResolvedPurpose::Account(account) => (
             context.with_page_style(None, |_, locale| locale.text().account_name.to_owned()),
             account
@@ -309,7 +311,7 @@ fn draw(
         has_failed_often: is_about_attempts && attempt.is_some_and(|attempt| attempt.has_failed_often),
         issuer: context.app.core.policy.issuer.clone(),
         client_name,
-        mark: purpose.code_request().map(|(_, client)| mark(context, client)),
+        mark: purpose.client().map(|client| mark(context, client)),
         takes_password,
         passkey,
         providers,

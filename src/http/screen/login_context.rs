@@ -92,7 +92,7 @@ async fn load_login(
 }
 
 fn set_page_style_for(context: &RequestContext, login: &LoginContext) {
-    if let Some((request, client)) = login.purpose.code_request() {
-        context.set_page_style(client, request.ui_locales.as_deref());
+    if let Some(client) = login.purpose.client() {
+        context.set_page_style(client, login.purpose.ui_locales());
     }
 }

@@ -13,6 +13,7 @@ mod confirm_link;
 pub mod consent;
 pub mod csrf;
 pub mod dev_mail;
+pub mod device;
 pub mod device_cookie;
 mod enrol;
 pub mod error;

@@ -189,7 +189,7 @@ impl SecondFactorRequest<'_> {
             transaction: self.login.sealed.clone(),
             proof: self.proof.to_owned(),
             csrf: csrf::token(cookie, &form(self.login)),
-            mark: purpose.code_request().map(|(_, client)| mark(context, client)),
+            mark: purpose.client().map(|client| mark(context, client)),
             user: self.pending.name().as_str().to_owned(),
             takes_code: self.pending.has_totp() || self.pending.has_recovery_codes(),
             is_recovery,

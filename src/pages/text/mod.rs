@@ -6,6 +6,8 @@
 mod entries;
 #[macro_use]
 mod factor_texts;
+#[macro_use]
+mod device_texts;
 
 mod ar;
 mod de;
@@ -25,7 +27,7 @@ pub use self::places::{PLACE, PLACE_OPTIONAL, PLURAL};
 
 use std::collections::BTreeMap;
 
-with_factor_texts! { texts! {
+with_device_texts! { with_factor_texts! { texts! {
     /// Heading and button of the sign-in page.
     pub sign_in: &'static str,
     /// Which application asked for the sign-in; `{}` is its name.
@@ -500,4 +502,4 @@ with_factor_texts! { texts! {
     pub problem_same_password: &'static str,
     /// Nothing was done.
     pub problem_expired_account: &'static str,
-} }
+} } }

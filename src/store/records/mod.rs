@@ -21,6 +21,7 @@ use crate::federation::Provider;
 use crate::identity::one_time_link::RequestedMail;
 use crate::identity::{Consent, Factor, FirstFactor, OneTimeLink, Session, User};
 use crate::oauth::code::AuthorizationCode;
+use crate::oauth::device::DeviceAuthorization;
 use crate::oauth::login::{LoginRecord, LoginTransaction, UpstreamSignIn};
 use crate::oauth::named::NamedRecord;
 use crate::oauth::pushed::PushedRequest;
@@ -33,6 +34,7 @@ impl Record for AuthorizationCode {}
 impl Record for Api {}
 impl Record for Client {}
 impl Record for Consent {}
+impl Record for DeviceAuthorization {}
 impl Record for Factor {}
 impl Record for LoginRecord {}
 impl<M: Serialize + DeserializeOwned> Record for NamedRecord<M> {}

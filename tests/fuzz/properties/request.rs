@@ -215,6 +215,7 @@ fn read_token_request(parameters: &Parameters) {
             GrantType::RefreshToken => "refresh_token",
             GrantType::JwtBearer => "assertion",
             GrantType::TokenExchange => "subject_token",
+            GrantType::DeviceCode => "device_code",
             GrantType::ClientCredentials | GrantType::Anonymous => "grant_type",
         };
         match TokenRequest::parse(grant, parameters) {

@@ -1,0 +1,73 @@
+//! A device asks for its codes: RFC 8628 sections 3.1 and 3.2.
+
+use std::net::IpAddr;
+
+use crate::clock::Timestamp;
+use crate::flow::{Answer, Core, Failure};
+use crate::oauth::client::GrantType;
+use crate::oauth::client_auth::AuthenticatedClient;
+use crate::oauth::device::{DeviceAuthorization, DeviceAuthorizationResponse, UserCode};
+use crate::oauth::error::{ErrorCode, Refusal};
+use crate::oauth::parameters::Parameters;
+use crate::oauth::redirect_uri::with_query;
+use crate::oauth::resource::resources;
+use crate::oauth::scope::Scope;
+use crate::oauth::token::{self, user_scope};
+use crate::route::Route;
+use crate::secret::{DeviceCode, Secret};
+use crate::store::tables::{DEVICE_AUTHORIZATIONS, DEVICE_AUTHORIZATIONS_BY_USER_CODE};
+
+/// How many user codes are drawn. All of them are taken by other devices only by a chance that can be neglected.
+const DRAWN_CODES: usize = 4;
+
+/// Stores a device authorization and answers with its codes.
+pub async fn authorize(
+    core: &Core,
+    client: &AuthenticatedClient,
+    parameters: &Parameters,
+    address: IpAddr,
+    now: Timestamp,
+) -> Result<Answer<DeviceAuthorizationResponse>, Failure> {
+    or_refuse!(core.grant_policy().check_grant(client, GrantType::DeviceCode));
+    let requested = or_refuse!(token::scope(parameters));
+    let scope = or_refuse!(user_scope(requested.as_ref(), client, Scope::AUTHENTICATED));
+    let catalog = core.catalog();
+    let apis = catalog.apis();
+    let granted = or_refuse!(apis.resolve(&or_refuse!(resources(parameters)), client));
+    let scope = apis.scope_within(&scope, &granted);
+    let id = core.random.uuid_v7(core.clock.since_epoch());
+    let secret = Secret::<DeviceCode>::generate(id.as_bytes(), &core.random);
+    let [user_code, others @ ..] = [(); DRAWN_CODES].map(|()| UserCode::draw(&core.random));
+    let lifetime = core.policy.lifetimes.device_code;
+    let codes = (secret.digest(), user_code);
+    let drawn = DeviceAuthorization::new(client, codes, (scope, granted), address, now + lifetime);
+    let stored = core
+        .store
+        .write("authorize_device", move |tx| {
+            let mut authorization = drawn.clone();
+            let mut others = others.iter();
+            while DEVICE_AUTHORIZATIONS_BY_USER_CODE.contains(&*tx, authorization.user_code.as_str())? {
+                let Some(other) = others.next() else {
+                    return Ok(None);
+                };
+                authorization.user_code = other.clone();
+            }
+            DEVICE_AUTHORIZATIONS.put(tx, &id, &authorization)?;
+            DEVICE_AUTHORIZATIONS_BY_USER_CODE.put(tx, authorization.user_code.as_str(), &id)?;
+            Ok(Some(authorization.user_code))
+        })
+        .await?;
+    let Some(user_code) = stored else {
+        let why = "all drawn user codes are in use; try again";
+        return Ok(Err(Refusal::new(ErrorCode::TemporarilyUnavailable, why)));
+    };
+    let (user_code, verification_uri) = (user_code.to_string(), Route::Device.url(&core.policy.issuer));
+    Ok(Ok(DeviceAuthorizationResponse {
+        device_code: secret.reveal().to_owned(),
+        verification_uri_complete: with_query(&verification_uri, &[("user_code", &user_code)]),
+        user_code,
+        verification_uri,
+        expires_in: lifetime.as_secs(),
+        interval: DeviceAuthorization::INTERVAL,
+    }))
+}

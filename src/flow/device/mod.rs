@@ -1,0 +1,62 @@
+//! Devices that people allow on another device: RFC 8628. The device redeems its code in
+//! [`crate::flow::token::device_code`].
+
+pub mod authorize;
+pub mod decide;
+pub mod find;
+
+use uuid::Uuid;
+
+use crate::clock::Timestamp;
+use crate::oauth::code::Authorization;
+use crate::oauth::device::{DeviceAuthorization, DeviceDecision, LONGEST_LIFETIME};
+use crate::store::StoreError;
+use crate::store::engine::Tx;
+use crate::store::tables::{CODES_BY_USER, DEVICE_AUTHORIZATIONS, DEVICE_AUTHORIZATIONS_BY_USER_CODE};
+
+/// Removes a device authorization and its index rows.
+pub(super) fn forget(
+    tx: &mut dyn Tx,
+    id: Uuid,
+    authorization: &DeviceAuthorization,
+) -> Result<(), StoreError> {
+    free_user_code(tx, id, authorization)?;
+    if let DeviceDecision::Allowed(authorization) = &authorization.decision {
+        CODES_BY_USER.remove(tx, &(authorization.user, id))?;
+    }
+    DEVICE_AUTHORIZATIONS.remove(tx, &id).map(|_| ())
+}
+
+/// Removes the user code from the index, unless another device got it since.
+fn free_user_code(
+    tx: &mut dyn Tx,
+    id: Uuid,
+    authorization: &DeviceAuthorization,
+) -> Result<(), StoreError> {
+    let user_code = authorization.user_code.as_str();
+    if DEVICE_AUTHORIZATIONS_BY_USER_CODE.get(&*tx, user_code)? == Some(id) {
+        DEVICE_AUTHORIZATIONS_BY_USER_CODE.remove(tx, user_code)?;
+    }
+    Ok(())
+}
+
+/// Removes the device codes that a user has allowed and that match, and returns whether there were any.
+pub(super) fn forget_allowed(
+    tx: &mut dyn Tx,
+    user: Uuid,
+    now: Timestamp,
+    matches: impl Fn(&Authorization) -> bool,
+) -> Result<bool, StoreError> {
+    let oldest = (now - LONGEST_LIFETIME).first_id();
+    let mut is_any = false;
+    for ((_, id), ()) in CODES_BY_USER.scan(&*tx, (user, oldest)..=(user, Uuid::max()), usize::MAX)? {
+        if let Some(authorization) = DEVICE_AUTHORIZATIONS.get(&*tx, &id)?
+            && let DeviceDecision::Allowed(granted) = &authorization.decision
+            && matches(granted)
+        {
+            forget(tx, id, &authorization)?;
+            is_any = true;
+        }
+    }
+    Ok(is_any)
+}
