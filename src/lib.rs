@@ -133,6 +133,11 @@
 //! between purposes is a method of it. A sign-in for the account page ends in the session, without a code. What users do
 //! there is in [`flow::account`].
 //!
+//! A sign-in can also be for a device without a browser (RFC 8628). The device polls the token endpoint with its device code,
+//! and a person types the user code at `/device`. [`flow::device::find`] begins the sign-in, and `http/screen/device` asks
+//! for the decision. [`flow::device::decide`] writes it to the [`oauth::device::DeviceAuthorization`], and
+//! [`flow::token::device_code`] redeems it at the next poll. The session of the browser is not a part of the grant.
+//!
 //! # A mail and its link
 //!
 //! A person requests a mail on a page of the sign-in. [`flow::one_time_link::request_mail`] draws a link and a code, and
@@ -212,8 +217,8 @@
 //! [`flow::sweep`] needs no index of expiry times, it walks the old end of each table and passes over rows that
 //! still live. Records are `MessagePack` behind a version byte ([`store::record`]): with the names of members, as JSON
 //! has them, so that a shape can grow, and half as long, which is half the pages that a change reads, checks, writes
-//! and syncs. A released shape is never edited, a backup is one loop over all tables except those of sign-ins, links,
-//! leases and the outbox (`store::backup`), and `store::schema` upgrades a file before anything listens, after copying it.
+//! and syncs. A released shape is never edited, a backup is one loop over all tables except those of sign-ins, device
+//! authorizations, links, leases and the outbox (`store::backup`), and `store::schema` upgrades a file before anything listens, after copying it.
 
 #[cfg(all(test, feature = "postgres"))]
 extern crate self as idsvc;

@@ -241,6 +241,8 @@ routes! {
         Home "/", READ, "home", None, Anyone;
         /// The redirect URI of the example client, with `--dev` only.
         DevCallback "/dev/callback", FOLLOW, "dev_callback", None, Anyone;
+        /// The example client as a device without a browser, with `--dev` only.
+        DevDevice "/dev/device", FOLLOW, "dev_device", None, Anyone;
         /// The mails of the development server, with `--dev` and without `mail.url` only.
         DevMail "/dev/mail", READ, "dev_mail", None, Anyone;
     }

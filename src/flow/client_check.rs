@@ -163,9 +163,7 @@ fn check_grants(client: &Client, faults: &mut Vec<Fault>) {
 /// Whether the client is for sign-ins, but no user can sign in. Users cannot sign in at the providers
 /// `exchange_only`.
 pub fn lets_nobody_in(client: &Client, exchange_only: &BTreeSet<String>) -> bool {
-    client.signs_people_in()
-        && !client.password_sign_in
-        && client.providers.is_subset(exchange_only)
+    client.signs_people_in() && !client.password_sign_in && client.providers.is_subset(exchange_only)
 }
 
 type AddressList = fn(&Client) -> &Vec<String>;

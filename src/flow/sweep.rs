@@ -36,8 +36,8 @@ use crate::store::engine::{Snapshot, TableId, Tx, Visit};
 use crate::store::record::Record;
 use crate::store::table::{Key, Table};
 use crate::store::tables::{
-    CLIENTS, CODES, CONSENTS, DEVICE_AUTHORIZATIONS, FAMILIES, FAMILIES_BY_OWNER, LOGIN_RECORDS, ONE_TIME_LINKS, REVOKED_TOKENS,
-    SESSIONS, SESSIONS_BY_USER, USED_ASSERTIONS, USERS,
+    CLIENTS, CODES, CONSENTS, DEVICE_AUTHORIZATIONS, FAMILIES, FAMILIES_BY_OWNER, LOGIN_RECORDS,
+    ONE_TIME_LINKS, REVOKED_TOKENS, SESSIONS, SESSIONS_BY_USER, USED_ASSERTIONS, USERS,
 };
 
 /// The most rows of a table that are read in one page.

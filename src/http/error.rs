@@ -35,7 +35,10 @@ pub fn refused(context: &RequestContext, refusal: &Refusal) -> HttpResponse {
         ..RefusalLog::default()
     });
     // A device polls every few seconds.
-    if !matches!(refusal.code, ErrorCode::AuthorizationPending | ErrorCode::SlowDown) {
+    if !matches!(
+        refusal.code,
+        ErrorCode::AuthorizationPending | ErrorCode::SlowDown
+    ) {
         context.log_refusal(refusal.code.as_str(), &refusal.description);
     }
     let status = status_of(refusal.code);

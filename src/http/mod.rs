@@ -280,6 +280,7 @@ async fn dispatch(context: &RequestContext, route: &Route) -> HttpResponse {
         Route::Readyz => endpoint::health::readiness(&context.app),
         Route::Home => screen::home::respond(context),
         Route::DevCallback => screen::home::callback(context).await,
+        Route::DevDevice => Box::pin(screen::dev_device::respond(context)).await,
         Route::DevMail => screen::dev_mail::respond(context),
     }
 }

@@ -37,7 +37,9 @@ impl ResolvedPurpose {
     /// account page, which may need it.
     pub fn requires_second_factor(&self) -> bool {
         match self {
-            Self::Code { .. } | Self::Device { .. } => self.required_level() >= Some(AuthenticationLevel::TwoFactors),
+            Self::Code { .. } | Self::Device { .. } => {
+                self.required_level() >= Some(AuthenticationLevel::TwoFactors)
+            }
             Self::Account(account) => account.action_pending,
         }
     }

@@ -17,7 +17,6 @@ use crate::oauth::code::Authorization;
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::resource::Resources;
 use crate::oauth::scope::Scope;
-use crate::random::Random;
 use crate::secret::{DeviceCode, Digest, Malformed, Secret};
 
 /// The longest lifetime of a device code that can be configured.
@@ -38,13 +37,12 @@ impl UserCode {
     ];
     const LEN: usize = 8;
 
-    /// Draws a code. Each one is equally likely.
-    pub fn draw(random: &Random) -> Self {
+    /// A code of random bytes. Each code is equally likely.
+    pub fn draw(mut random_byte: impl FnMut() -> u8) -> Self {
         let mut code = String::with_capacity(Self::LEN);
         while code.len() < Self::LEN {
-            let [byte] = random.bytes();
-            let letter = Self::ALPHABET.get(usize::from(byte & 31));
-            code.extend(letter);
+            // A byte that stands for no letter is left out.
+            code.extend(Self::ALPHABET.get(usize::from(random_byte() & 31)));
         }
         Self(code)
     }
@@ -56,8 +54,7 @@ impl UserCode {
             .take(Self::LEN + 1)
             .map(|letter| letter.to_ascii_uppercase())
             .collect();
-        let is_code =
-            code.len() == Self::LEN && code.chars().all(|letter| Self::ALPHABET.contains(&letter));
+        let is_code = code.len() == Self::LEN && code.chars().all(|letter| Self::ALPHABET.contains(&letter));
         is_code.then_some(Self(code))
     }
 
@@ -272,7 +269,7 @@ impl DeviceAuthorization {
 
 described! {
     /// The response of the device authorization endpoint (section 3.2).
-    #[derive(Clone, Debug, Serialize)]
+    #[derive(Clone, Debug, Serialize, Deserialize)]
     pub struct DeviceAuthorizationResponse {
         /// What the device polls the token endpoint with.
         pub device_code: String,
@@ -292,6 +289,7 @@ described! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Random;
 
     const START: Timestamp = Timestamp::from_seconds(1_000_000);
 
@@ -302,7 +300,14 @@ mod tests {
         for typed in ["WDJB-MJHT", "wdjb mjht", " w.d.j.b_m/j/h/t\n", "WDJB\u{2013}MJHT"] {
             assert_eq!(UserCode::parse(typed), Some(code.clone()), "{typed}");
         }
-        for typed in ["", "WDJB-MJH", "WDJB-MJHTT", "WDJB-MJHA", "WDJB-MJH1", "WDJB-MJH\u{212a}"] {
+        for typed in [
+            "",
+            "WDJB-MJH",
+            "WDJB-MJHTT",
+            "WDJB-MJHA",
+            "WDJB-MJH1",
+            "WDJB-MJH\u{212a}",
+        ] {
             assert_eq!(UserCode::parse(typed), None, "{typed}");
         }
     }
@@ -310,7 +315,9 @@ mod tests {
     #[test]
     fn drawn_user_codes_use_the_whole_alphabet() {
         let random = Random::seeded(1);
-        let drawn: String = (0..100).map(|_| UserCode::draw(&random).0).collect();
+        let drawn: String = (0..100)
+            .map(|_| UserCode::draw(|| random.bytes::<1>()[0]).0)
+            .collect();
         assert!(UserCode::ALPHABET.iter().all(|letter| drawn.contains(*letter)));
         assert!(UserCode::parse(&drawn[..8]).is_some());
     }
@@ -319,7 +326,7 @@ mod tests {
     fn the_interval_grows_with_each_poll_that_comes_too_soon() {
         let client = Client::new("tv", Uuid::nil(), Uuid::nil(), true, START);
         let secret = Secret::<DeviceCode>::generate(START.first_id().as_bytes(), &Random::seeded(1));
-        let codes = (secret.digest(), UserCode::draw(&Random::seeded(2)));
+        let codes = (secret.digest(), UserCode::parse("WDJBMJHT").unwrap());
         let address = IpAddr::from([192, 0, 2, 1]);
         let asked = (Scope::empty(), Resources::new());
         let mut authorization =
@@ -340,7 +347,11 @@ mod tests {
             let Poll::Pending(refusal) = poll else {
                 panic!("{poll:?}");
             };
-            assert_eq!((refusal.code, authorization.interval), (expected, interval), "{at}");
+            assert_eq!(
+                (refusal.code, authorization.interval),
+                (expected, interval),
+                "{at}"
+            );
         }
     }
 }

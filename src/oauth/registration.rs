@@ -137,16 +137,11 @@ impl RequestedMetadata {
         expect(&mut members, "subject_type", &["public"])?;
         expect(&mut members, "application_type", &["web", "native"])?;
         take_algorithm(&mut members, "token_endpoint_auth_signing_alg")?;
+        let grant_types = grant_types(&mut members)?;
+        let uses_code = grant_types.contains(&GrantType::AuthorizationCode);
         let response_types: Option<Vec<String>> = take(&mut members, "response_types")?;
-        if response_types.is_some_and(|types| types != ["code"]) {
+        if response_types.is_some_and(|types| types != ["code"] && (uses_code || !types.is_empty())) {
             return Err(unusable("response_types", "must be [code]"));
-        }
-        let grant_types = take::<Vec<GrantType>>(&mut members, "grant_types")?;
-        let grant_types = grant_types.unwrap_or_else(|| vec![GrantType::AuthorizationCode]);
-        let is_known = |grant| [GrantType::AuthorizationCode, GrantType::RefreshToken].contains(grant);
-        if !grant_types.contains(&GrantType::AuthorizationCode) || !grant_types.iter().all(is_known) {
-            let rule = "must be authorization_code, with or without refresh_token";
-            return Err(unusable("grant_types", rule));
         }
         let key_set: Option<Map<String, Value>> = take(&mut members, "jwks")?;
         let jwks = key_set
@@ -236,6 +231,30 @@ impl RequestedMetadata {
     }
 }
 
+/// The grants that a client asks for.
+fn grant_types(members: &mut Map<String, Value>) -> Result<Vec<GrantType>, Refusal> {
+    let rule = "must be authorization_code, device_code or both, with or without refresh_token";
+    let refused = || unusable("grant_types", rule);
+    let Some(named) = take::<Vec<String>>(members, "grant_types")? else {
+        return Ok(vec![GrantType::AuthorizationCode]);
+    };
+    let signing_in = [GrantType::AuthorizationCode, GrantType::DeviceCode];
+    let read = |value: &String| {
+        let mut known = signing_in.into_iter().chain([GrantType::RefreshToken]);
+        known.find(|grant| grant.value("") == value.as_str())
+    };
+    let grant_types: Vec<_> = named
+        .iter()
+        .map(read)
+        .collect::<Option<_>>()
+        .ok_or_else(refused)?;
+    if signing_in.iter().any(|grant| grant_types.contains(grant)) {
+        Ok(grant_types)
+    } else {
+        Err(refused())
+    }
+}
+
 /// The members of a JSON object; those that are `null` or `false` are left out.
 pub(super) fn members(body: &[u8]) -> Result<Map<String, Value>, Refusal> {
     if body.len() > MAX_METADATA {
@@ -308,8 +327,13 @@ pub fn document(client: &Client) -> Map<String, Value> {
     add(REDIRECT_URIS, json!(client.redirect_uris));
     let method = client.token_endpoint_auth_methods.first();
     add("token_endpoint_auth_method", json!(method));
-    add("grant_types", json!(client.grant_types));
-    add("response_types", json!(["code"]));
+    let grant_types = client.grant_types.iter().map(|grant| grant.value(""));
+    add("grant_types", grant_types.collect());
+    let uses_code = client.may_use(GrantType::AuthorizationCode);
+    add(
+        "response_types",
+        if uses_code { json!(["code"]) } else { json!([]) },
+    );
     if !client.default_scope.is_empty() {
         add("scope", json!(client.default_scope));
     }

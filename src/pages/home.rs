@@ -12,6 +12,8 @@ use super::{Icon, Page, Text};
 pub struct Home {
     /// Begins a sign-in with the example client.
     pub sign_in_href: String,
+    /// The page of the example client as a device without a browser.
+    pub device_href: String,
     /// The page with the mails, if mails are not sent.
     pub mail_href: Option<String>,
     /// The example user's name.
@@ -28,6 +30,7 @@ impl Home {
         let endpoint = |name: &str, path: &str| (name.to_owned(), format!("https://localhost:8443{path}"));
         Self {
             sign_in_href: "/dev/sign-in".to_owned(),
+            device_href: "/dev/device".to_owned(),
             mail_href: Some("/dev/mail".to_owned()),
             user: "alice".to_owned(),
             endpoints: vec![
@@ -61,6 +64,9 @@ impl Page for Home {
                 a.button href=(self.sign_in_href) { (text.sign_in) }
                 @if let Some(mails) = &self.mail_href { a.button.button-quiet href=(mails) { (text.dev_mail_title) } }
             }
+            h2 { (text.home_device) }
+            p.note { (text.home_device_lead) }
+            p.stack { a.button.button-quiet href=(self.device_href) { (text.home_device) } }
             h2 { (text.home_endpoints) }
             dl.facts {
                 @for (name, address) in &self.endpoints {

@@ -8,6 +8,7 @@ use crate::admin::{Actor, Admin, AdminError, client, user};
 use crate::app::DevSite;
 use crate::flow::Core;
 use crate::oauth::ClientFields;
+use crate::oauth::client::GrantType;
 use crate::route::Route;
 
 /// The identifier of the example client.
@@ -66,6 +67,11 @@ async fn prepare_client(admin: Admin<'_>) -> Result<Zeroizing<String>, AdminErro
     let fields = ClientFields {
         client_name: Some("Example".to_owned()),
         redirect_uris: Some(vec![Route::DevCallback.url(issuer)]),
+        grant_types: Some(vec![
+            GrantType::AuthorizationCode,
+            GrantType::RefreshToken,
+            GrantType::DeviceCode,
+        ]),
         post_logout_redirect_uris: Some(vec![format!("{issuer}/")]),
         ..ClientFields::default()
     };

@@ -4,9 +4,9 @@ use super::layout;
 use crate::pages::dev_mail::DevMails;
 use crate::pages::{
     Account, AccountNotice, AccountSection, AddressForm, AddressProblem, CheckMail, ChoiceProblem,
-    ChoosePassword, CodeProblem, ConfirmLink, Consent, DevTokens, Device, DeviceDecision, DeviceProblem, ErrorKind, ErrorPage, FormPost, Home,
-    LinkAction, Locale, LoggedOut, Login, LoginProblem, LogoutConfirm, Page, PasskeyOffer, SecondFactor,
-    SecondFactorProblem,
+    ChoosePassword, CodeProblem, ConfirmLink, Consent, DevDevice, DevTokens, Device, DeviceDecision,
+    DeviceProblem, ErrorKind, ErrorPage, FormPost, Home, LinkAction, Locale, LoggedOut, Login, LoginProblem,
+    LogoutConfirm, Page, PasskeyOffer, SecondFactor, SecondFactorProblem,
 };
 use crate::themes::Theme;
 use crate::themes::{Finding, RenderedPage, TemplateContext};
@@ -95,7 +95,10 @@ pub fn all() -> Vec<Sample> {
     ));
     all.extend(states(&["first", "again", "host", "device"], Consent::samples()));
     let problems = DeviceProblem::ALL.map(DeviceProblem::kind);
-    all.extend(states(&[&["first", "filled"][..], &problems].concat(), Device::samples()));
+    all.extend(states(
+        &[&["first", "filled"][..], &problems].concat(),
+        Device::samples(),
+    ));
     all.extend(states(
         &["first", "elsewhere", "allowed", "denied"],
         DeviceDecision::samples(),
@@ -126,6 +129,7 @@ pub fn all() -> Vec<Sample> {
     all.extend(states(&[], vec![FormPost::sample()]));
     all.extend(states(&[], vec![Home::sample()]));
     all.extend(states(&[], vec![DevTokens::sample()]));
+    all.extend(states(&[], vec![DevDevice::sample()]));
     all.extend(states(&["first", "none"], DevMails::samples()));
     all
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use idsvc::federation::Provider;
 use idsvc::identity::{Consent, Factor, OneTimeLink, Session, User};
 use idsvc::oauth::code::AuthorizationCode;
+use idsvc::oauth::device::DeviceAuthorization;
 use idsvc::oauth::login::LoginRecord;
 use idsvc::oauth::refresh::RefreshFamily;
 use idsvc::oauth::{Api, Client, Group, RegisteredScope};
@@ -46,6 +47,7 @@ const READERS: &[(&str, Reader)] = &[
     ("outbox", read::<OutboxEntry>),
     ("one_time_links", read::<OneTimeLink>),
     ("leases", read::<Lease>),
+    ("device_authorizations", read::<DeviceAuthorization>),
     ("providers", read::<Provider>),
     ("users_by_login_name", read::<Uuid>),
 ];

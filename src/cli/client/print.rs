@@ -65,9 +65,9 @@ fn applies(field: &str, view: &ClientView) -> bool {
             signs_people_in || may_use(GrantType::JwtBearer) || may_use(GrantType::TokenExchange)
         }
         "consent" | "password_sign_in" | "acr" => signs_people_in,
-        "pkce"
-        | "require_pushed_authorization_requests"
-        | "require_signed_request_object" => may_use(GrantType::AuthorizationCode),
+        "pkce" | "require_pushed_authorization_requests" | "require_signed_request_object" => {
+            may_use(GrantType::AuthorizationCode)
+        }
         "token_exchange" => may_use(GrantType::TokenExchange),
         "embed_upstream_token" => view.public && !view.providers.is_empty(),
         "refresh_policy" => may_use(GrantType::RefreshToken),

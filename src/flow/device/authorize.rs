@@ -8,11 +8,10 @@ use crate::oauth::client::GrantType;
 use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::device::{DeviceAuthorization, DeviceAuthorizationResponse, UserCode};
 use crate::oauth::error::{ErrorCode, Refusal};
-use crate::oauth::parameters::Parameters;
 use crate::oauth::redirect_uri::with_query;
-use crate::oauth::resource::resources;
+use crate::oauth::resource::Resources;
 use crate::oauth::scope::Scope;
-use crate::oauth::token::{self, user_scope};
+use crate::oauth::token::user_scope;
 use crate::route::Route;
 use crate::secret::{DeviceCode, Secret};
 use crate::store::tables::{DEVICE_AUTHORIZATIONS, DEVICE_AUTHORIZATIONS_BY_USER_CODE};
@@ -24,20 +23,19 @@ const DRAWN_CODES: usize = 4;
 pub async fn authorize(
     core: &Core,
     client: &AuthenticatedClient,
-    parameters: &Parameters,
+    (scope, resources): (Option<Scope>, Resources),
     address: IpAddr,
     now: Timestamp,
 ) -> Result<Answer<DeviceAuthorizationResponse>, Failure> {
     or_refuse!(core.grant_policy().check_grant(client, GrantType::DeviceCode));
-    let requested = or_refuse!(token::scope(parameters));
-    let scope = or_refuse!(user_scope(requested.as_ref(), client, Scope::AUTHENTICATED));
+    let scope = or_refuse!(user_scope(scope.as_ref(), client, Scope::AUTHENTICATED));
     let catalog = core.catalog();
     let apis = catalog.apis();
-    let granted = or_refuse!(apis.resolve(&or_refuse!(resources(parameters)), client));
+    let granted = or_refuse!(apis.resolve(&resources, client));
     let scope = apis.scope_within(&scope, &granted);
     let id = core.random.uuid_v7(core.clock.since_epoch());
     let secret = Secret::<DeviceCode>::generate(id.as_bytes(), &core.random);
-    let [user_code, others @ ..] = [(); DRAWN_CODES].map(|()| UserCode::draw(&core.random));
+    let [user_code, others @ ..] = [(); DRAWN_CODES].map(|()| draw_user_code(core));
     let lifetime = core.policy.lifetimes.device_code;
     let codes = (secret.digest(), user_code);
     let drawn = DeviceAuthorization::new(client, codes, (scope, granted), address, now + lifetime);
@@ -70,4 +68,11 @@ pub async fn authorize(
         expires_in: lifetime.as_secs(),
         interval: DeviceAuthorization::INTERVAL,
     }))
+}
+
+fn draw_user_code(core: &Core) -> UserCode {
+    UserCode::draw(|| {
+        let [byte] = core.random.bytes();
+        byte
+    })
 }

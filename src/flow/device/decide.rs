@@ -53,9 +53,7 @@ impl DecisionResult {
 
 /// What is allowed to the client of a device authorization: the scope that it may still have.
 pub fn allowed_scope(authorization: &DeviceAuthorization, client: &Client) -> Scope {
-    authorization
-        .scope
-        .filter(|value| client.scope.contains(value))
+    authorization.scope.filter(|value| client.scope.contains(value))
 }
 
 /// What the user is asked to allow, as the consent page shows it.

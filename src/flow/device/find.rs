@@ -30,8 +30,7 @@ pub async fn begin_sign_in(
     };
     let catalog = core.catalog();
     let client = catalog.client(&authorization.client_id);
-    let is_served =
-        client.is_some_and(|client| client.enabled && client.may_use(GrantType::DeviceCode));
+    let is_served = client.is_some_and(|client| client.enabled && client.may_use(GrantType::DeviceCode));
     if !is_served {
         return Ok(None);
     }

@@ -28,11 +28,7 @@ pub(super) fn forget(
 }
 
 /// Removes the user code from the index, unless another device got it since.
-fn free_user_code(
-    tx: &mut dyn Tx,
-    id: Uuid,
-    authorization: &DeviceAuthorization,
-) -> Result<(), StoreError> {
+fn free_user_code(tx: &mut dyn Tx, id: Uuid, authorization: &DeviceAuthorization) -> Result<(), StoreError> {
     let user_code = authorization.user_code.as_str();
     if DEVICE_AUTHORIZATIONS_BY_USER_CODE.get(&*tx, user_code)? == Some(id) {
         DEVICE_AUTHORIZATIONS_BY_USER_CODE.remove(tx, user_code)?;

@@ -11,6 +11,9 @@ use crate::http::request::Parameters;
 use crate::http::response::{self, HttpResponse};
 use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::device::DeviceAuthorizationResponse;
+use crate::oauth::resource::{Resources, resources};
+use crate::oauth::scope::Scope;
+use crate::oauth::token;
 use crate::route::Route;
 
 /// Answers a device with its codes.
@@ -39,5 +42,12 @@ async fn codes(
         let charged = context.app.limits.authorize_device(from, context.now);
         charged.map_err(throttled)?;
     }
-    authorize(core, client, parameters, from, context.now).await
+    match asked(parameters) {
+        Ok(asked) => authorize(core, client, asked, from, context.now).await,
+        Err(refusal) => Ok(Err(refusal)),
+    }
+}
+
+fn asked(parameters: &Parameters) -> Answer<(Option<Scope>, Resources)> {
+    Ok((token::scope(parameters)?, resources(parameters)?))
 }

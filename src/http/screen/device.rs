@@ -99,7 +99,9 @@ fn draw_form(
     problem: Option<DeviceProblem>,
     retry_after: Option<u64>,
 ) -> HttpResponse {
-    let known = context.cookie(Cookie::Browser).filter(|cookie| !cookie.is_empty());
+    let known = context
+        .cookie(Cookie::Browser)
+        .filter(|cookie| !cookie.is_empty());
     let fresh = match known {
         Some(_) => None,
         None => Some(Secret::<BrowserCookie>::generate(&[], &context.app.core.random)),
@@ -150,13 +152,11 @@ async fn decision(context: &RequestContext) -> HttpResponse {
         Err(failure) => return error::failed_page(context, &failure),
     };
     let result = match is_allowed(context, &parameters, &login, live) {
-        Some(is_allowed) => {
-            match decide(core, &browser, (&login, device), is_allowed, context.now).await {
-                Ok(Ok(result)) => result,
-                Ok(Err(error)) => return login_context::transaction_error(context, error),
-                Err(failure) => return error::failed_page(context, &failure),
-            }
-        }
+        Some(is_allowed) => match decide(core, &browser, (&login, device), is_allowed, context.now).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(error)) => return login_context::transaction_error(context, error),
+            Err(failure) => return error::failed_page(context, &failure),
+        },
         None => DecisionResult::of(&authorization, device.authorization, live.user.uuid, context.now),
     };
     let is_allowed = match result {
@@ -166,7 +166,12 @@ async fn decision(context: &RequestContext) -> HttpResponse {
         DecisionResult::Over => return draw_form(context, "", Some(DeviceProblem::Over), None),
     };
     let asked_at = Timestamp::of_id(device.authorization);
-    draw_decision(context, (&login, live, client), (&authorization, asked_at), is_allowed)
+    draw_decision(
+        context,
+        (&login, live, client),
+        (&authorization, asked_at),
+        is_allowed,
+    )
 }
 
 /// The answer of the form. `None` if it is not one, or if it did not come from the page for this user.

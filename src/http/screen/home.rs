@@ -12,11 +12,12 @@ use crate::app::DevSite;
 use crate::clock::Timestamp;
 use crate::flow::authenticate_client::authenticate_client;
 use crate::flow::token::authorization_code::redeem_code;
+use crate::flow::{Answer, Failure};
 use crate::http::context::RequestContext;
 use crate::http::error;
 use crate::http::request::Parameters;
 use crate::http::response::{self, HttpResponse};
-use crate::oauth::client_auth::Credentials;
+use crate::oauth::client_auth::{AuthenticatedClient, Credentials};
 use crate::oauth::code::CodeExchange;
 use crate::oauth::error::Refusal;
 use crate::oauth::pkce::challenge_of;
@@ -43,7 +44,7 @@ pub fn respond(context: &RequestContext) -> HttpResponse {
         ("response_type", "code"),
         ("client_id", dev.client_id.as_str()),
         ("redirect_uri", &context.app.url(&Route::DevCallback)),
-        ("scope", "openid profile email phone address offline_access"),
+        ("scope", SCOPE),
         ("state", state.as_str()),
         ("code_challenge", challenge.as_str()),
         ("code_challenge_method", "S256"),
@@ -54,6 +55,7 @@ pub fn respond(context: &RequestContext) -> HttpResponse {
     let endpoints = [
         ("Discovery", Route::OpenidConfiguration),
         ("Authorization endpoint", Route::Authorize),
+        ("Device authorization endpoint", Route::DeviceAuthorization),
         ("Token endpoint", Route::Token),
         ("UserInfo endpoint", Route::UserInfo),
         ("Keys", Route::Jwks),
@@ -61,6 +63,7 @@ pub fn respond(context: &RequestContext) -> HttpResponse {
     ];
     let page = Home {
         sign_in_href: with_query(&context.app.path(&Route::Authorize), &parameters),
+        device_href: context.app.path(&Route::DevDevice),
         mail_href: context
             .app
             .caught_mail
@@ -88,13 +91,12 @@ pub async fn callback(context: &RequestContext) -> HttpResponse {
     let refused = |refusal: &Refusal| {
         context.error_page(StatusCode::BAD_REQUEST, ErrorKind::Request, &refusal.description)
     };
-    let (exchange, credentials) = match exchange {
+    let exchange = match exchange {
         Ok(exchange) => exchange,
         Err(refusal) => return refused(&refusal),
     };
-    let (core, endpoints) = (&context.app.core, [context.app.url(&Route::Token)]);
-    let admit = |_: &Url| Ok(());
-    let client = match authenticate_client(core, &credentials, &endpoints, admit, context.now).await {
+    let core = &context.app.core;
+    let client = match example_client(context, dev).await {
         Ok(Ok(client)) => client,
         Ok(Err(refusal)) => return refused(&refusal),
         Err(failure) => return error::failed_page(context, &failure),
@@ -110,7 +112,7 @@ fn exchange(
     context: &RequestContext,
     dev: &DevSite,
     parameters: &Parameters,
-) -> Result<(CodeExchange, Credentials), Refusal> {
+) -> Result<CodeExchange, Refusal> {
     if let Some(error) = parameters.get("error") {
         let description = parameters.get("error_description").unwrap_or_default();
         return Err(Refusal::naming(
@@ -126,19 +128,32 @@ fn exchange(
         .get("code")
         .ok_or(Refusal::invalid_request("code is missing"))?;
     let callback = context.app.url(&Route::DevCallback);
-    let exchange = CodeExchange::parse(code, Some(&callback), Some(&verifier))
-        .map_err(|_| crate::oauth::code::UNKNOWN)?;
-    let basic = (dev.client_id.clone(), dev.client_secret.clone());
-    let credentials = Credentials::parse(Some(&basic), &Parameters::default(), None)?;
-    Ok((exchange, credentials))
+    CodeExchange::parse(code, Some(&callback), Some(&verifier)).map_err(|_| crate::oauth::code::UNKNOWN)
 }
 
+/// Authenticates the example client.
+pub(super) async fn example_client(
+    context: &RequestContext,
+    dev: &DevSite,
+) -> Result<Answer<AuthenticatedClient>, Failure> {
+    let basic = (dev.client_id.clone(), dev.client_secret.clone());
+    let credentials = match Credentials::parse(Some(&basic), &Parameters::default(), None) {
+        Ok(credentials) => credentials,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let (core, endpoints) = (&context.app.core, [context.app.url(&Route::Token)]);
+    let admit = |_: &Url| Ok(());
+    authenticate_client(core, &credentials, &endpoints, admit, context.now).await
+}
+
+/// The scope that the example client asks for.
+pub(super) const SCOPE: &str = "openid profile email phone address offline_access";
 /// The development server has a certificate that it signed itself.
 const CURL: &str = "curl --insecure";
 /// The claims that are times (RFC 7519 section 4.1, OpenID Connect Core section 2).
 const TIMES: [&str; 4] = ["auth_time", "exp", "iat", "nbf"];
 
-fn show(context: &RequestContext, dev: &DevSite, tokens: &TokenResponse) -> HttpResponse {
+pub(super) fn show(context: &RequestContext, dev: &DevSite, tokens: &TokenResponse) -> HttpResponse {
     let mut shown = vec![decoded("Access token", "ACCESS_TOKEN", &tokens.access_token)];
     let mut sign_out = vec![];
     if let Some(id_token) = tokens.id_token.as_deref() {

@@ -12,6 +12,7 @@ pub mod check_mail;
 mod confirm_link;
 pub mod consent;
 pub mod csrf;
+pub mod dev_device;
 pub mod dev_mail;
 pub mod device;
 pub mod device_cookie;

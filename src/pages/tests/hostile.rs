@@ -177,6 +177,42 @@ fn hostile_consent() -> Consent {
     }
 }
 
+/// The page for the code of a device.
+fn hostile_device() -> Device {
+    let evil = || HOSTILE.to_owned();
+    Device {
+        action: evil(),
+        csrf: evil(),
+        user_code: evil(),
+        problem: Some(DeviceProblem::Wrong),
+        retry_after: None,
+    }
+}
+
+/// The page for the decision about a device.
+fn hostile_decision() -> DeviceDecision {
+    let evil = || HOSTILE.to_owned();
+    let consent = hostile_consent();
+    DeviceDecision {
+        action: evil(),
+        transaction: evil(),
+        csrf: evil(),
+        mark: consent.mark,
+        unverified_by: Some(evil()),
+        user: evil_person(),
+        other_user: evil(),
+        user_code: evil(),
+        address: evil(),
+        own_address: Some(evil()),
+        asked_at: Moment {
+            rfc3339: evil(),
+            seconds_ago: 0,
+        },
+        scopes: consent.scopes,
+        is_allowed: None,
+    }
+}
+
 #[test]
 fn hostile_values_stay_text_on_every_page() {
     let evil = || HOSTILE.to_owned();
@@ -238,6 +274,8 @@ fn hostile_values_stay_text_on_every_page() {
         let drawn = [
             login.render(&theme, locale),
             hostile_consent().render(&theme, locale),
+            hostile_device().render(&theme, locale),
+            hostile_decision().render(&theme, locale),
             LogoutConfirm {
                 action: evil(),
                 csrf: evil(),
@@ -252,6 +290,7 @@ fn hostile_values_stay_text_on_every_page() {
             }
             .render(&theme, locale),
             Home {
+                device_href: evil(),
                 mail_href: Some(evil()),
                 sign_in_href: evil(),
                 user: evil(),

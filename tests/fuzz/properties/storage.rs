@@ -7,12 +7,13 @@ use idsvc::age::{self, AgeError, DecryptingReader, Header as AgeHeader, Identiti
 use idsvc::federation::Provider;
 use idsvc::identity::{Consent, Factor, OneTimeLink, Session, User};
 use idsvc::oauth::code::AuthorizationCode as CodeRecord;
+use idsvc::oauth::device::DeviceAuthorization;
 use idsvc::oauth::login::LoginRecord;
 use idsvc::oauth::refresh::RefreshFamily;
 use idsvc::oauth::refresh_keys::{PresentedRefreshToken, RefreshKeys};
 use idsvc::oauth::{Api, Client, Group, RegisteredScope};
 use idsvc::secret::{
-    ApiKey, AuthorizationCode, BrowserCookie, ClientSecret, Kind, Lineage, RefreshToken, Secret,
+    ApiKey, AuthorizationCode, BrowserCookie, ClientSecret, DeviceCode, Kind, Lineage, RefreshToken, Secret,
     SessionCookie, UpstreamState,
 };
 use idsvc::store::backup::{BackupError, BackupReader, Header};
@@ -34,6 +35,7 @@ pub(super) fn refresh_token(data: &[u8]) -> bool {
         let accepted = [
             accepts::<RefreshToken>(text),
             accepts::<AuthorizationCode>(text),
+            accepts::<DeviceCode>(text),
             accepts::<ApiKey>(text),
             accepts::<ClientSecret>(text),
             accepts::<SessionCookie>(text),
@@ -96,7 +98,7 @@ pub(super) fn stored_record(data: &[u8]) -> bool {
     let Some((table, row)) = data.split_first() else {
         return false;
     };
-    match table % 22 {
+    match table % 23 {
         0 => check_record::<Client>(row),
         1 => check_record::<User>(row),
         2 => check_record::<SigningKeyRecord>(row),
@@ -118,7 +120,8 @@ pub(super) fn stored_record(data: &[u8]) -> bool {
         18 => check_record::<OutboxEntry>(row),
         19 => check_record::<OneTimeLink>(row),
         20 => check_record::<Factor>(row),
-        _ => check_record::<Lease>(row),
+        21 => check_record::<Lease>(row),
+        _ => check_record::<DeviceAuthorization>(row),
     }
 }
 

@@ -32,6 +32,7 @@ mod rfc7636;
 mod rfc7662;
 mod rfc8252;
 mod rfc8414;
+mod rfc8628;
 mod rfc8693;
 mod rfc8693_provider;
 mod rfc8705;
