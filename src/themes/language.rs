@@ -172,6 +172,7 @@ mod tests {
             "verify_address_lead",
             "address_verified_lead",
             "account_password_rule",
+            "device_other_address",
             "mail_factor_added_subject",
             "mail_factor_added_lead",
             "mail_factor_removed_subject",

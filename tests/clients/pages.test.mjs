@@ -209,6 +209,9 @@ const PREVIEWED = [
   'account/data',
   'account/email-requested',
   'passkey-offer/first',
+  'device/wrong',
+  'device-decision/elsewhere',
+  'device-decision/allowed',
 ];
 
 /** Pages of the account and of the second step, for the theme that differs most from the default one. */

@@ -27,6 +27,7 @@ use idsvc::password::{PasswordParams, PasswordPool, PoolSize};
 use idsvc::random::Random;
 use idsvc::seal::Sealer;
 use idsvc::secret::Digest;
+use idsvc::server::dev;
 use idsvc::store::tables::{CLIENTS, USERS, USERS_BY_LOGIN_NAME};
 use idsvc::store::{Options, Store};
 use ipnet::IpNet;
@@ -87,6 +88,8 @@ pub(crate) struct Setup {
     pub(crate) store: Option<Store>,
     /// Whether error pages show the sentences for developers, by which tests tell refusals apart.
     pub(crate) shows_error_details: bool,
+    /// Whether it has the example client of `serve --dev`.
+    pub(crate) is_development: bool,
 }
 
 impl Default for Setup {
@@ -101,6 +104,7 @@ impl Default for Setup {
             cost: PasswordParams::new(64, 1, 1).unwrap(),
             store: None,
             shows_error_details: true,
+            is_development: false,
         }
     }
 }
@@ -156,6 +160,9 @@ impl Setup {
         rotate_keys::ensure_keys(&core).await.unwrap();
         let mut app = App::new(core, self.trusted_proxies, self.limits, None).with_names(&self.names);
         app.shows_error_details = self.shows_error_details;
+        if self.is_development {
+            app.dev = Some(dev::prepare(&app.core).await.unwrap().site);
+        }
         app.support_contact = Some(CONTACT.to_owned());
         let app = Arc::new(app);
 

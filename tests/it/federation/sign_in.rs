@@ -5,6 +5,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use idsvc::admin::provider::ProviderFields;
 use idsvc::admin::user;
 use idsvc::federation::provider::UpstreamAuth;
+use idsvc::oauth::client::GrantType;
 use idsvc::pages::text::EN;
 use serde_json::json;
 
@@ -450,4 +451,43 @@ async fn the_answer_in_a_form_looks_and_speaks_as_the_application_asked() {
     let page = browser.fetch(&question.answer("code=c")).await;
     assert!(page.text().contains("card page-form-post"), "{}", page.text());
     assert!(page.text().contains("<html lang=\"de\"") && page.text().contains("<body class=\"split\">"));
+}
+
+/// RFC 8628: the sign-in for a device goes the same way, and ends on the page for the decision.
+#[tokio::test]
+async fn a_person_signs_in_at_the_provider_to_allow_a_device() {
+    let scene = scene_with(
+        |client| {
+            tied(client);
+            client.grant_types.insert(GrantType::DeviceCode);
+        },
+        |_| {},
+    )
+    .await;
+    let codes = scene.acme.post("/oauth2/device_authorization").await.json();
+    let browser = scene.visitor();
+    let page = browser.visit("/device").await;
+    let form = page
+        .forms()
+        .into_iter()
+        .find(|form| form.value("user_code").is_some());
+    let form = form
+        .unwrap()
+        .with("user_code", codes["user_code"].as_str().unwrap());
+    let sent = browser.submit(&form).await;
+    let question = Question::of(&sent, &scene.upstream);
+    let refused = browser.visit(&question.answer("error=access_denied")).await;
+    assert_eq!(refused.page(), "/login");
+    let question = Question::of(&browser.submit(&form).await, &scene.upstream);
+    scene.vouch(&question, "u-1", &json!({}));
+    let page = browser.visit(&question.answer("code=c-1")).await;
+    assert_eq!(page.page(), "/device");
+    page.decide("allow").await;
+    let redeemed = scene.acme.post("/oauth2/token");
+    let redeemed = redeemed.with("grant_type", "urn:ietf:params:oauth:grant-type:device_code");
+    let tokens = redeemed
+        .with("device_code", codes["device_code"].as_str().unwrap())
+        .await
+        .tokens();
+    assert_eq!(tokens.0["amr"], json!([{"authority": "up"}]));
 }

@@ -430,3 +430,28 @@ async fn the_last_use_of_a_token_has_one_winner() {
         assert_eq!(statuses, [201, 401, 401]);
     }
 }
+
+/// RFC 8628: a client for devices needs no redirect URI.
+#[tokio::test]
+async fn a_client_for_devices_registers_without_a_redirect_uri() {
+    let server = Server::open().await;
+    let device = "urn:ietf:params:oauth:grant-type:device_code";
+    let metadata = json!({
+        "client_name": "Television",
+        "token_endpoint_auth_method": "none",
+        "grant_types": [device, "refresh_token"],
+        "response_types": [],
+    });
+    let Registrant { answer, .. } = server.registrant(&metadata).await;
+    let grants = answer["grant_types"].as_array().unwrap();
+    assert!(grants.contains(&json!(device)) && grants.contains(&json!("refresh_token")));
+    assert_eq!(answer["response_types"], json!([]));
+    let party = server.party(text(&answer["client_id"]), "");
+    assert_eq!(party.post("/oauth2/device_authorization").await.status, 200);
+    for grants in [json!(["refresh_token"]), json!([]), json!(["device_code"])] {
+        let refused = server
+            .register(&with(metadata.clone(), "grant_types", grants))
+            .await;
+        assert_eq!(refused.error(), "invalid_client_metadata");
+    }
+}

@@ -21,6 +21,7 @@ use crate::harness::browser::Screen;
 use crate::harness::dpop::KeyHolder;
 use crate::harness::html::Form;
 use crate::harness::reply::text;
+use crate::harness::server::Setup;
 use crate::harness::wire::Call;
 use crate::harness::{Browser, ISSUER, Person, RelyingParty, Server};
 
@@ -740,4 +741,40 @@ async fn expired_rows_are_swept_with_their_index() {
         assert_eq!(counts(), left);
     }
     assert_eq!(allowed.poll(&tv).await.refusal(), UNKNOWN);
+}
+
+/// The page of `serve --dev` stands for a device. It is on no other server.
+#[tokio::test]
+async fn the_example_device_shows_its_code_and_then_its_tokens() {
+    let (ordinary, _, _) = scene().await;
+    assert_eq!(ordinary.get("/dev/device").await.status, 404);
+    let setup = Setup {
+        is_development: true,
+        ..Setup::default()
+    };
+    let server = setup.start().await;
+    let alice = server.user("alice").await;
+    let browser = alice.browser();
+    assert!(browser.visit("/").await.text().contains("href=\"/dev/device\""));
+    let page = browser.visit("/dev/device").await;
+    assert_eq!(
+        (page.heading().as_str(), page.header("refresh")),
+        (EN.home_device, Some("5"))
+    );
+    assert!(page.text().contains("<svg class=\"qr\""));
+    let (_, rest) = page.text().split_once("/device?user_code=").unwrap();
+    let user_code = &rest[..9];
+    typed(&browser, user_code)
+        .await
+        .sign_in()
+        .await
+        .decide("allow")
+        .await;
+    let tokens = browser.visit(&page.path).await;
+    assert_eq!(tokens.heading(), EN.tokens_title, "{}", tokens.text());
+    assert_eq!(
+        browser.visit(&page.path).await.status,
+        400,
+        "the codes are used up"
+    );
 }
