@@ -67,6 +67,7 @@ pub fn check(
     faults: &mut Vec<Fault>,
 ) {
     check_addresses(before, client, faults);
+    check_logout_uri(client, faults);
     if let Some(theme) = client.theme.as_ref().filter(|theme| !is_theme_name(theme)) {
         let detail = format!("theme {theme:?}: names of themes are lower-case letters, digits and hyphens");
         faults.push(FaultCode::Invalid.at(["theme"], detail));
@@ -216,6 +217,24 @@ fn check_addresses(before: Option<&Client>, client: &Client, faults: &mut Vec<Fa
                 faults.push(FaultCode::Invalid.at([field], format!("{name} {address:?}: {rule}")));
             }
         }
+    }
+}
+
+/// Checks the address for back-channel logout. A session names the client only after a sign-in by the browser.
+fn check_logout_uri(client: &Client, faults: &mut Vec<Fault>) {
+    let Some(uri) = &client.backchannel_logout_uri else {
+        return;
+    };
+    let field = ["backchannel_logout_uri"];
+    if https(uri).is_none() || uri.len() > MAX_URI_BYTES {
+        let detail = format!(
+            "back-channel logout URI {uri:?} is not an https address without fragment, of at most {MAX_URI_BYTES} bytes"
+        );
+        faults.push(FaultCode::Invalid.at(field, detail));
+    }
+    if !client.may_use(GrantType::AuthorizationCode) {
+        let detail = "a back-channel logout URI is for the grant authorization_code";
+        faults.push(FaultCode::NotAllowed.at(field, detail));
     }
 }
 

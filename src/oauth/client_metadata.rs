@@ -206,6 +206,12 @@ fields! {
     redirect_uris: Vec<String>;
     /// The redirect URIs after signing out, compared by equality.
     post_logout_redirect_uris: Vec<String>;
+    /// Where the service tells the client that a session has ended (OpenID Connect Back-Channel Logout 1.0 section 2.2).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backchannel_logout_uri: Option<String>;
+    /// Whether the client needs `sid` in logout tokens. They always have it.
+    #[serde(skip_serializing_if = "crate::oauth::fields::is_default")]
+    backchannel_logout_session_required: bool;
     /// Further origins whose scripts may call the service, besides those of the redirect URIs.
     cors_origins: Vec<String>;
     /// The scope values the client may be granted.

@@ -23,6 +23,8 @@ const CLIENT_ID: &str = "client_id";
 const CLIENT_SECRET: &str = "client_secret";
 const REDIRECT_URIS: &str = "redirect_uris";
 const AUTH_METHOD: &str = "token_endpoint_auth_method";
+const BACKCHANNEL_LOGOUT_URI: &str = "backchannel_logout_uri";
+const BACKCHANNEL_LOGOUT_SESSION: &str = "backchannel_logout_session_required";
 const CERTIFICATE_BOUND: &str = "tls_client_certificate_bound_access_tokens";
 /// The most characters of the name of such a client, which people see.
 const MAX_NAME_CHARS: usize = 100;
@@ -174,6 +176,10 @@ impl RequestedMetadata {
                 redirect_uris: Some(take(&mut members, REDIRECT_URIS)?.unwrap_or_default()),
                 post_logout_redirect_uris: Some(
                     take(&mut members, "post_logout_redirect_uris")?.unwrap_or_default(),
+                ),
+                backchannel_logout_uri: Some(take(&mut members, BACKCHANNEL_LOGOUT_URI)?.unwrap_or_default()),
+                backchannel_logout_session_required: Some(
+                    take(&mut members, BACKCHANNEL_LOGOUT_SESSION)?.unwrap_or_default(),
                 ),
                 grant_types: Some(grant_types),
                 jwks: Some(jwks.unwrap_or_default()),
@@ -343,6 +349,9 @@ pub fn document(client: &Client) -> Map<String, Value> {
             json!(client.post_logout_redirect_uris),
         );
     }
+    if client.backchannel_logout_session_required {
+        add(BACKCHANNEL_LOGOUT_SESSION, json!(true));
+    }
     if client.require_pushed_authorization_requests {
         add("require_pushed_authorization_requests", json!(true));
     }
@@ -361,6 +370,7 @@ pub fn document(client: &Client) -> Map<String, Value> {
     for (name, value) in [
         ("client_name", json!(client.client_name)),
         ("jwks_uri", json!(client.jwks_uri)),
+        (BACKCHANNEL_LOGOUT_URI, json!(client.backchannel_logout_uri)),
         (
             "id_token_signed_response_alg",
             json!(client.id_token_signed_response_alg),

@@ -106,6 +106,12 @@ pub struct Fields {
     /// A redirect URI after signing out; may be repeated
     #[arg(long = "post-logout-redirect-uri", value_name = "URI")]
     pub post_logout_redirect_uris: Option<Vec<String>>,
+    /// The https address at which the service tells the client that a session has ended (Back-Channel Logout)
+    #[arg(long, value_name = "URL")]
+    pub backchannel_logout_uri: Option<String>,
+    /// The client needs the session in logout tokens, which always have it
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub backchannel_logout_session_required: Option<bool>,
     /// An origin whose scripts may call the service; may be repeated. Those of a public client's redirect URIs always may
     #[arg(long = "cors-origin", value_name = "ORIGIN")]
     pub cors_origins: Option<Vec<String>>,

@@ -68,6 +68,7 @@ fn applies(field: &str, view: &ClientView) -> bool {
         "pkce" | "require_pushed_authorization_requests" | "require_signed_request_object" => {
             may_use(GrantType::AuthorizationCode)
         }
+        "backchannel_logout_session_required" => view.backchannel_logout_uri.is_some(),
         "token_exchange" => may_use(GrantType::TokenExchange),
         "embed_upstream_token" => view.public && !view.providers.is_empty(),
         "refresh_policy" => may_use(GrantType::RefreshToken),
