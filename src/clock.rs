@@ -47,7 +47,12 @@ impl Timestamp {
 
     /// The smallest time-ordered identifier of this time ([`crate::random::Random::uuid_v7`]).
     pub fn first_id(self) -> Uuid {
-        uuid::Builder::from_unix_timestamp_millis(self.0.saturating_mul(1000), &[0; 10]).into_uuid()
+        self.id_with(&[0; 10])
+    }
+
+    /// The time-ordered identifier of this time with these bytes in place of random ones.
+    pub fn id_with(self, rest: &[u8; 10]) -> Uuid {
+        uuid::Builder::from_unix_timestamp_millis(self.0.saturating_mul(1000), rest).into_uuid()
     }
 
     /// The time of a time-ordered identifier; the epoch for any other identifier.

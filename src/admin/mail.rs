@@ -13,6 +13,7 @@ use crate::flow::outbox::DrawnMail;
 use crate::mail::{Content, Message};
 use crate::oauth::FaultCode;
 use crate::store::StoreError;
+use crate::store::records::OutboxEntry;
 use crate::store::records::outbox_entry::Channel;
 
 /// The most mails of one page.
@@ -54,7 +55,7 @@ pub struct TestedMail {
 pub fn page(admin: Admin<'_>, after: Option<OutboxKey>) -> Result<Page<QueuedMail, OutboxKey>, StoreError> {
     let rows = entries_after(admin.core, after, PAGE_ROWS)?;
     let next = rows.last().map(|row| row.key).filter(|_| rows.len() == PAGE_ROWS);
-    let is_mail = |row: &DueEntry| {
+    let is_mail = |row: &DueEntry<OutboxEntry>| {
         row.entry
             .as_ref()
             .is_none_or(|entry| entry.channel == Channel::Mail)
@@ -67,7 +68,7 @@ pub fn page(admin: Admin<'_>, after: Option<OutboxKey>) -> Result<Page<QueuedMai
     Ok(Page { records, next })
 }
 
-fn view(admin: Admin<'_>, row: DueEntry) -> QueuedMail {
+fn view(admin: Admin<'_>, row: DueEntry<OutboxEntry>) -> QueuedMail {
     let (second, id) = row.key;
     let opened = row
         .entry

@@ -72,8 +72,9 @@ pub struct Admin<'a> {
 }
 
 impl Admin<'_> {
-    /// Records in the audit log that a command was carried out.
+    /// Records in the audit log that a command was carried out, after its commit. Wakes the sender of logout notices.
     fn record(self, command: &str, subject: &str) {
+        self.core.logout_queued.notify_one();
         let actor = &self.actor.to_string();
         audit::record(&Event::Administered {
             command,

@@ -1,5 +1,6 @@
 //! Browser sessions: list, revoke.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
@@ -13,8 +14,9 @@ use crate::flow::or_refuse;
 use crate::flow::users::end_sessions_and_families;
 use crate::identity::Session;
 use crate::store::StoreError;
-use crate::store::engine::Tx;
-use crate::store::tables::{FAMILIES, FAMILIES_BY_OWNER, SESSIONS};
+use crate::store::engine::{Snapshot, Tx};
+use crate::store::records::LogoutStatus;
+use crate::store::tables::{FAMILIES, FAMILIES_BY_OWNER, SESSION_CLIENTS, SESSIONS};
 
 /// A session as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,16 +27,39 @@ pub struct SessionView {
     pub user: Uuid,
     /// When the user last authenticated. `None` if the provider did not say.
     pub auth_time: Option<Timestamp>,
-    /// The method: `credential`, or the provider.
-    pub authority: String,
+    /// The method: `credential`, or the provider. `None` after the end of the session.
+    pub authority: Option<String>,
     /// When the session began.
     pub created_at: Timestamp,
-    /// When the session was last used, to within some minutes.
-    pub last_used_at: Timestamp,
+    /// When the session was last used, to within some minutes. `None` after its end.
+    pub last_used_at: Option<Timestamp>,
     /// The browser and its operating system, if known.
     pub device: Option<String>,
     /// The address of the last sign-in.
     pub address: Option<IpAddr>,
+    /// The applications that are told of the end of the session.
+    pub applications: Vec<SessionApplication>,
+}
+
+/// An application that a session has signed in, and that has a back-channel logout URI.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionApplication {
+    /// The client.
+    pub client_id: String,
+    /// When the session signed the user in first.
+    pub signed_in_at: Timestamp,
+    /// Whether the application was told. `None` before the end of the session.
+    #[serde(flatten)]
+    pub logout: Option<LogoutStatus>,
+}
+
+/// Which sessions are listed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ListSessions {
+    /// The user.
+    pub who: String,
+    /// Whether sessions that ended within the last days are listed as well, if they have applications.
+    pub ended: bool,
 }
 
 /// Which sessions end.
@@ -54,29 +79,62 @@ pub struct Revoked {
     pub revoked_sessions: usize,
 }
 
-/// The live sessions of a user.
-pub async fn list(admin: Admin<'_>, who: &str) -> AdminResult<Vec<SessionView>> {
+/// The live sessions of a user, and before them those that have ended, if they are asked for.
+pub async fn list(admin: Admin<'_>, request: &ListSessions) -> AdminResult<Vec<SessionView>> {
     let (now, lifetimes) = (admin.core.clock.now(), admin.core.policy.lifetimes.session);
     let views = admin
         .core
         .store
         .read(|snapshot| {
-            let user = or_refuse!(find(snapshot, who)?);
+            let user = or_refuse!(find(snapshot, &request.who)?);
+            let mut applications = applications(snapshot, user.uuid)?;
             let live = session::live_of(snapshot, user.uuid, lifetimes, now)?;
-            let views = live.into_iter().map(|(id, session)| SessionView {
+            let live: Vec<_> = live
+                .into_iter()
+                .map(|(id, session)| SessionView {
+                    session: id,
+                    user: session.user,
+                    auth_time: session.auth_time,
+                    authority: Some(session.factor.authority().to_owned()),
+                    created_at: session.created_at,
+                    last_used_at: Some(session.last_used_at),
+                    device: session.device.name(),
+                    address: session.device.address,
+                    applications: applications.remove(&id).unwrap_or_default(),
+                })
+                .collect();
+            let ended = applications.into_iter().filter(|_| request.ended);
+            let ended = ended.map(|(id, applications)| SessionView {
                 session: id,
-                user: session.user,
-                auth_time: session.auth_time,
-                authority: session.factor.authority().to_owned(),
-                created_at: session.created_at,
-                last_used_at: session.last_used_at,
-                device: session.device.name(),
-                address: session.device.address,
+                user: user.uuid,
+                auth_time: None,
+                authority: None,
+                created_at: Timestamp::of_id(id),
+                last_used_at: None,
+                device: None,
+                address: None,
+                applications,
             });
-            Ok(Ok(views.collect()))
+            Ok(Ok(ended.chain(live).collect()))
         })
         .await??;
     Ok(views)
+}
+
+/// The applications of the sessions of a user.
+fn applications(
+    snapshot: &dyn Snapshot,
+    user: Uuid,
+) -> Result<BTreeMap<Uuid, Vec<SessionApplication>>, StoreError> {
+    let mut sessions = BTreeMap::<_, Vec<_>>::new();
+    for ((_, (session, client_id)), row) in SESSION_CLIENTS.scan_prefix(snapshot, &user, usize::MAX)? {
+        sessions.entry(session).or_default().push(SessionApplication {
+            client_id,
+            signed_in_at: row.signed_in_at,
+            logout: row.logout,
+        });
+    }
+    Ok(sessions)
 }
 
 /// Ends the refresh families bound to a session whose row was removed. Returns whether there were any.
@@ -181,7 +239,11 @@ mod tests {
             })
             .await
             .unwrap();
-        assert_eq!(list(admin(&core), "alice@example.com").await.unwrap().len(), 3);
+        let live = ListSessions {
+            who: alice.to_string(),
+            ended: false,
+        };
+        assert_eq!(list(admin(&core), &live).await.unwrap().len(), 3);
         let one = RevokeSessions::One(Uuid::from_u128(2));
         assert_eq!(
             revoke(admin(&core), one.clone()).await.unwrap().revoked_sessions,
@@ -192,7 +254,7 @@ mod tests {
         assert_eq!(revoke(admin(&core), over).await.unwrap().revoked_sessions, 0);
         let all = RevokeSessions::AllOf("alice@example.com".to_owned());
         assert_eq!(revoke(admin(&core), all).await.unwrap().revoked_sessions, 2);
-        assert!(list(admin(&core), &alice.to_string()).await.unwrap().is_empty());
+        assert!(list(admin(&core), &live).await.unwrap().is_empty());
     }
 
     #[tokio::test]

@@ -5,8 +5,9 @@ use uuid::Uuid;
 
 use super::admin_connection::{AdminConnector, unexpected};
 use super::output::{CliError, Output, moment};
-use crate::admin::session::{RevokeSessions, Revoked};
+use crate::admin::session::{ListSessions, RevokeSessions, Revoked, SessionView};
 use crate::control::protocol::{Command, Reply};
+use crate::store::records::LogoutStatus;
 
 /// The verbs of sessions.
 #[derive(Debug, Subcommand)]
@@ -23,6 +24,9 @@ pub struct List {
     /// The user's e-mail address, account identifier or uuid
     #[arg(value_name = "WHO")]
     pub who: String,
+    /// Show sessions that ended within the last week too, and whether applications were told of the end
+    #[arg(long)]
+    pub ended: bool,
 }
 
 /// The arguments of `revoke`.
@@ -47,7 +51,7 @@ fn parse_session(text: &str) -> Result<Uuid, String> {
 /// Runs a verb.
 pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
     let command = match verb {
-        Verb::List(list) => Command::SessionList(list.who),
+        Verb::List(List { who, ended }) => Command::SessionList(ListSessions { who, ended }),
         Verb::Revoke(Revoke {
             session: Some(session),
             ..
@@ -59,24 +63,18 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
             ));
         }
     };
+    let shows_ended = matches!(&command, Command::SessionList(list) if list.ended);
     let is_one = matches!(command, Command::SessionRevoke(RevokeSessions::One(_)));
     connector.run(command, output, |reply, output| match reply {
         Reply::Sessions(views) if output.json => output.document(&views),
-        Reply::Sessions(views) => output.table(
-            &["SESSION", "SIGNED IN", "BY", "LAST USED", "BROWSER", "ADDRESS"],
-            views.iter().map(|view| {
-                [
-                    view.session.to_string(),
-                    moment(view.created_at),
-                    view.authority.clone(),
-                    moment(view.last_used_at),
-                    view.device.clone().unwrap_or_default(),
-                    view.address
-                        .map(|address| address.to_string())
-                        .unwrap_or_default(),
-                ]
-            }),
-        ),
+        Reply::Sessions(views) => {
+            show_sessions(&views, output)?;
+            if shows_ended {
+                output.line("")?;
+                show_applications(&views, output)?;
+            }
+            Ok(())
+        }
         Reply::Revoked(revoked) if output.json => output.document(&revoked),
         Reply::Revoked(Revoked { revoked_sessions: 0 }) if is_one => {
             output.line("the session had expired already; the refresh tokens bound to it were ended")
@@ -84,4 +82,59 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
         Reply::Revoked(revoked) => output.line(&format!("sessions ended: {}", revoked.revoked_sessions)),
         _ => Err(unexpected()),
     })
+}
+
+/// Prints the live sessions.
+fn show_sessions(views: &[SessionView], output: &mut Output<'_>) -> Result<(), CliError> {
+    let live = views.iter().filter_map(|view| Some((view, view.last_used_at?)));
+    output.table(
+        &["SESSION", "SIGNED IN", "BY", "LAST USED", "BROWSER", "ADDRESS"],
+        live.map(|(view, last_used_at)| {
+            [
+                view.session.to_string(),
+                moment(view.created_at),
+                view.authority.clone().unwrap_or_default(),
+                moment(last_used_at),
+                view.device.clone().unwrap_or_default(),
+                view.address
+                    .map(|address| address.to_string())
+                    .unwrap_or_default(),
+            ]
+        }),
+    )
+}
+
+/// Prints the applications of the sessions, and whether they were told of the end.
+fn show_applications(views: &[SessionView], output: &mut Output<'_>) -> Result<(), CliError> {
+    let applications = views.iter().flat_map(|view| {
+        view.applications
+            .iter()
+            .map(|application| (view.session, application))
+    });
+    output.table(
+        &["SESSION", "APPLICATION", "SIGNED IN", "SESSION ENDED", "TOLD"],
+        applications.map(|(session, application)| {
+            let logout = application.logout.as_ref();
+            [
+                session.to_string(),
+                application.client_id.clone(),
+                moment(application.signed_in_at),
+                logout.map(|logout| moment(logout.ended_at)).unwrap_or_default(),
+                logout.map(told).unwrap_or_default(),
+            ]
+        }),
+    )
+}
+
+/// Whether the application was told, in words.
+fn told(logout: &LogoutStatus) -> String {
+    let state = match (logout.told_at, logout.given_up_at) {
+        (Some(at), _) => moment(at),
+        (None, Some(at)) => format!("given up {}", moment(at)),
+        (None, None) => "waits".to_owned(),
+    };
+    match &logout.last_error {
+        Some(error) => format!("{state}: {error}"),
+        None => state,
+    }
 }

@@ -115,7 +115,7 @@ async fn dispatch(admin: Admin<'_>, command: Command) -> AdminResult<Reply> {
         Command::KeyRotate(request) => Reply::Key(key::rotate(admin, request).await?),
         Command::KeyRetire(kid) => Reply::Key(key::retire(admin, kid).await?),
         Command::KeyImport(request) => Reply::Key(key::import(admin, request).await?),
-        Command::SessionList(who) => Reply::Sessions(session::list(admin, &who).await?),
+        Command::SessionList(request) => Reply::Sessions(session::list(admin, &request).await?),
         Command::SessionRevoke(request) => Reply::Revoked(session::revoke(admin, request).await?),
         Command::MailTest(to) => Reply::MailTested(mail::test(admin, to).await?),
         Command::InstallationState => {

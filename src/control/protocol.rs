@@ -20,7 +20,7 @@ use crate::admin::mail::TestedMail;
 use crate::admin::named::{Group, GroupFields, NamedFields, RegisteredScope, ScopeFields};
 use crate::admin::provider::examine::ProviderReport;
 use crate::admin::provider::{AddProvider, ProviderView, UpdateProvider};
-use crate::admin::session::{RevokeSessions, Revoked, SessionView};
+use crate::admin::session::{ListSessions, RevokeSessions, Revoked, SessionView};
 use crate::admin::user::{
     AddUser, InviteUser, LinkView, ListUsers, LockedUser, ResetUser, SetPassword, Unlink, UpdateUser,
     UserFactors, UserView,
@@ -141,7 +141,7 @@ pub enum Command {
     /// `key import`.
     KeyImport(ImportKey),
     /// `session list`.
-    SessionList(String),
+    SessionList(ListSessions),
     /// `session revoke`.
     SessionRevoke(RevokeSessions),
     /// `mail test`, to this address.

@@ -78,14 +78,14 @@ impl UpstreamCodeExchange<'_> {
     }
 }
 
-/// Why a request to a provider failed. An error code of the provider is repeated, because it says what to correct.
+/// Why a request to a provider or to a client failed. An error code of the provider is repeated, because it says what to correct.
 /// Other text of the provider is not.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UpstreamError {
     /// The request could not be sent.
     #[error(transparent)]
     Outbound(#[from] OutboundError),
-    /// The provider refused the request.
+    /// The request was refused.
     #[error("{address} answers with status {status} {error}")]
     Refused {
         /// The address of the endpoint.
@@ -282,28 +282,36 @@ impl Upstreams {
         self.send(request, "userinfo endpoint").await
     }
 
+    /// Posts a logout token to a client (OpenID Connect Back-Channel Logout 1.0 section 2.5). Of the response, only the
+    /// status and the error code count.
+    pub async fn post_logout_token(&self, url: &Url, token: &str) -> Result<(), UpstreamError> {
+        let form = form_urlencoded::Serializer::new(String::new())
+            .append_pair("logout_token", token)
+            .finish();
+        let request = Request {
+            form: Some(Zeroizing::new(form)),
+            ..Request::get(url)
+        };
+        let response = self.client.send(request).await?;
+        if (200..300).contains(&response.status) {
+            return Ok(());
+        }
+        Err(refused(url, response.status, &response.body))
+    }
+
     /// Sends a request and reads the JSON of the response.
     async fn send<T: DeserializeOwned>(
         &self,
         request: Request<'_>,
         endpoint: &'static str,
     ) -> Result<T, UpstreamError> {
-        let address = format!(
-            "{}{}",
-            request.url.origin().ascii_serialization(),
-            request.url.path()
-        );
+        let url = request.url;
         let response = self.client.send(request).await?;
         let body = Zeroizing::new(response.body);
         if response.status == 200 {
             return serde_json::from_slice(&body).map_err(|_| UpstreamError::Malformed(endpoint));
         }
-        let error = serde_json::from_slice::<ErrorBody>(&body).map(|body| body.error);
-        Err(UpstreamError::Refused {
-            address,
-            status: response.status,
-            error: error_code(&error.unwrap_or_default()),
-        })
+        Err(refused(url, response.status, &body))
     }
 
     /// Fetches stale documents again, so that no request waits for them: the metadata of the providers with these
@@ -397,6 +405,16 @@ async fn get_key_set<F: Future<Output = Fetched<JwkSet>>>(
     }
     let newer = cache.newer(jwks_uri, &known, now, &fetch).await;
     Ok(newer.unwrap_or(known))
+}
+
+/// The error for a response with another status than that of success.
+fn refused(url: &Url, status: u16, body: &[u8]) -> UpstreamError {
+    let error = serde_json::from_slice::<ErrorBody>(body).map(|body| body.error);
+    UpstreamError::Refused {
+        address: format!("{}{}", url.origin().ascii_serialization(), url.path()),
+        status,
+        error: error_code(&error.unwrap_or_default()),
+    }
 }
 
 fn parse_address(address: &str) -> Result<Url, String> {

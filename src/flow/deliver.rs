@@ -1,6 +1,7 @@
-//! The rows of the outbox on their way out: which ones are due, what is in them, and what becomes of them.
+//! The rows of a queue on their way out: which ones are due, what is in them, and what becomes of them. Mails and notices
+//! of logouts have a queue each, so that neither delays the other.
 //!
-//! If several nodes use the store, a node claims a row before it sends the mail ([`claim`]).
+//! If several nodes use the store, a node claims a row before it sends it ([`claim`]).
 
 use std::collections::HashMap;
 use std::ops::{Bound, ControlFlow};
@@ -17,9 +18,10 @@ use crate::mail::Message;
 use crate::random::Random;
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
-use crate::store::records::OutboxEntry;
-use crate::store::table::{Key, KeyBytes};
-use crate::store::tables::OUTBOX;
+use crate::store::record::Record;
+use crate::store::records::{LogoutNotice, OutboxEntry};
+use crate::store::table::{Key, KeyBytes, Table};
+use crate::store::tables::{LOGOUT_NOTICES, OUTBOX};
 
 /// The longest pause before the first repetition.
 const FIRST_PAUSE: Duration = Duration::from_secs(30);
@@ -30,37 +32,103 @@ const LIFETIME: Duration = Duration::from_hours(24);
 /// More attempts than fit into the lifetime. The bound holds while the clock is wrong.
 const MAX_ATTEMPTS: u32 = 100;
 
-/// How long a claim lasts. It is longer than all timeouts of [`crate::mail::connection`] together, so that the node has
-/// finished or has ended when another one tries.
-const CLAIM_PERIOD: Duration = Duration::from_mins(20);
-
 /// The key of a row: the time of the next attempt, and the id of the message.
 pub type OutboxKey = (u32, Uuid);
 
+/// A record of a queue, which is sent after the transaction that caused it, and tried again if that fails.
+pub trait Queued: Record + Clone + Send + Sync + 'static {
+    /// The queue.
+    const QUEUE: Table<OutboxKey, Self>;
+    /// How long a claim lasts. It is longer than an attempt can take, so that the node has finished or has ended when
+    /// another one tries.
+    const CLAIM_PERIOD: Duration;
+
+    /// When it was put into the queue.
+    fn created_at(&self) -> Timestamp;
+
+    /// How many attempts have failed.
+    fn failed_attempts(&self) -> u32;
+
+    /// The record after one more attempt that failed.
+    #[must_use]
+    fn after_failure(&self, error: String) -> Self;
+}
+
+impl Queued for OutboxEntry {
+    const QUEUE: Table<OutboxKey, Self> = OUTBOX;
+    /// Longer than all timeouts of [`crate::mail::connection`] together.
+    const CLAIM_PERIOD: Duration = Duration::from_mins(20);
+
+    fn created_at(&self) -> Timestamp {
+        self.created_at
+    }
+
+    fn failed_attempts(&self) -> u32 {
+        self.failed_attempts
+    }
+
+    fn after_failure(&self, error: String) -> Self {
+        Self {
+            failed_attempts: self.failed_attempts + 1,
+            last_error: Some(error),
+            ..self.clone()
+        }
+    }
+}
+
+impl Queued for LogoutNotice {
+    const QUEUE: Table<OutboxKey, Self> = LOGOUT_NOTICES;
+    /// Longer than the timeouts of a request and of a write together.
+    const CLAIM_PERIOD: Duration = Duration::from_mins(2);
+
+    fn created_at(&self) -> Timestamp {
+        self.created_at
+    }
+
+    fn failed_attempts(&self) -> u32 {
+        self.failed_attempts
+    }
+
+    fn after_failure(&self, _: String) -> Self {
+        Self {
+            failed_attempts: self.failed_attempts + 1,
+            ..self.clone()
+        }
+    }
+}
+
 /// A row that is due.
 #[derive(Debug)]
-pub struct DueEntry {
+pub struct DueEntry<R> {
     /// Its key.
     pub key: OutboxKey,
     /// The row; `None` if it cannot be read.
-    pub entry: Option<OutboxEntry>,
+    pub entry: Option<R>,
 }
 
 /// The rows that are due.
-#[derive(Debug, Default)]
-pub struct DueEntries {
+#[derive(Debug)]
+pub struct DueEntries<R> {
     /// Those that are due now, in the order in which they became due.
-    pub entries: Vec<DueEntry>,
+    pub entries: Vec<DueEntry<R>>,
     /// When the next one is due, if none is due now.
     pub next: Option<Timestamp>,
 }
 
-/// At most `limit` rows that are due. A row that is further ahead than any pause was stored while the clock was wrong,
-/// and is due as well. In a shared store, no row is due while the store has a problem, such as a wrong clock: other nodes
-/// send the mails.
-pub async fn due_entries(core: &Core, now: Timestamp, limit: usize) -> Result<DueEntries, StoreError> {
+/// At most `limit` rows that are due and that `is_wanted` selects. Unreadable rows are wanted. A row that is further ahead
+/// than any pause was stored while the clock was wrong, and is due as well. In a shared store, no row is due while the
+/// store has a problem, such as a wrong clock: other nodes send the rows.
+pub async fn due_entries<R: Queued>(
+    core: &Core,
+    now: Timestamp,
+    limit: usize,
+    is_wanted: impl Fn(&R) -> bool,
+) -> Result<DueEntries<R>, StoreError> {
     if core.store.is_shared() && core.store.problem().is_some() {
-        return Ok(DueEntries::default());
+        return Ok(DueEntries {
+            entries: Vec::new(),
+            next: None,
+        });
     }
     core.store
         .read(|snapshot| {
@@ -71,31 +139,30 @@ pub async fn due_entries(core: &Core, now: Timestamp, limit: usize) -> Result<Du
             };
             let far = due(now + 2 * LONGEST_PAUSE);
             let next = key_of(due(now).saturating_add(1));
-            let mut keys = keys(snapshot, Bound::Unbounded, Bound::Excluded(&next), limit)?;
-            let rest = limit.saturating_sub(keys.len());
-            keys.extend(self::keys(
+            let mut entries = rows(
                 snapshot,
-                Bound::Included(&key_of(far)),
-                Bound::Unbounded,
-                rest,
-            )?);
-            let first = self::keys(snapshot, Bound::Included(&next), Bound::Unbounded, 1)?;
+                (Bound::Unbounded, Bound::Excluded(&next)),
+                limit,
+                &is_wanted,
+            )?;
+            let rest = limit.saturating_sub(entries.len());
+            let ahead = (Bound::Included(&*key_of(far)), Bound::Unbounded);
+            entries.extend(rows(snapshot, ahead, rest, &is_wanted)?);
+            let first = rows::<R>(snapshot, (Bound::Included(&next), Bound::Unbounded), 1, |_| true)?;
             Ok(DueEntries {
-                entries: rows(snapshot, keys)?,
-                next: first
-                    .first()
-                    .map(|(second, _)| Timestamp::from_seconds((*second).into())),
+                entries,
+                next: first.first().map(|row| Timestamp::from_seconds(row.key.0.into())),
             })
         })
         .await
 }
 
 /// At most `limit` rows after a key, in the order of their next attempts.
-pub fn entries_after(
+pub fn entries_after<R: Queued>(
     core: &Core,
     after: Option<OutboxKey>,
     limit: usize,
-) -> Result<Vec<DueEntry>, StoreError> {
+) -> Result<Vec<DueEntry<R>>, StoreError> {
     core.store.read_blocking(|snapshot| {
         let from = after.map(|key| {
             let mut bytes = Vec::new();
@@ -103,70 +170,68 @@ pub fn entries_after(
             bytes
         });
         let from = from.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        rows(snapshot, keys(snapshot, from, Bound::Unbounded, limit)?)
+        rows(snapshot, (from, Bound::Unbounded), limit, |_| true)
     })
 }
 
-/// The rows of these keys. One that cannot be read is without its entry.
-fn rows(snapshot: &dyn Snapshot, keys: Vec<OutboxKey>) -> Result<Vec<DueEntry>, StoreError> {
-    let rows = keys.into_iter().map(|key| match OUTBOX.get(snapshot, &key) {
-        Ok(entry) => Ok(DueEntry { key, entry }),
-        Err(error) if error.is_outage() => Err(error),
-        Err(_) => Ok(DueEntry { key, entry: None }),
-    });
-    rows.collect()
-}
-
-/// The keys of a range. No row is read, so that an unreadable one holds no other up.
-fn keys(
+/// At most `limit` rows of a range that are wanted. One that cannot be read is wanted, and is without its entry, so that
+/// it holds no other up.
+fn rows<R: Queued>(
     snapshot: &dyn Snapshot,
-    from: Bound<&[u8]>,
-    to: Bound<&[u8]>,
+    (from, to): (Bound<&[u8]>, Bound<&[u8]>),
     limit: usize,
-) -> Result<Vec<OutboxKey>, StoreError> {
-    let mut keys = Vec::new();
+    is_wanted: impl Fn(&R) -> bool,
+) -> Result<Vec<DueEntry<R>>, StoreError> {
+    let mut rows = Vec::new();
     if limit == 0 {
-        return Ok(keys);
+        return Ok(rows);
     }
-    snapshot.range(OUTBOX.id(), from, to, &mut |key, _| {
-        keys.extend(OutboxKey::decode(key));
-        Ok(if keys.len() < limit {
+    snapshot.range(R::QUEUE.id(), from, to, &mut |key, stored| {
+        let entry = R::decode(stored).ok();
+        if let Some(key) = OutboxKey::decode(key).filter(|_| entry.as_ref().is_none_or(&is_wanted)) {
+            rows.push(DueEntry { key, entry });
+        }
+        Ok(if rows.len() < limit {
             ControlFlow::Continue(())
         } else {
             ControlFlow::Break(())
         })
     })?;
-    Ok(keys)
+    Ok(rows)
 }
 
-/// Claims a row for this node, which may then send the mail. `None` if another node was first.
+/// Claims a row for this node, which may then send it. `None` if another node was first.
 ///
-/// The claim moves the row to the time at which another node may try. If this node ends before that, the mail is late,
+/// The claim moves the row to the time at which another node may try. If this node ends before that, the row is late,
 /// and not lost. The claim counts as no attempt. A store of one process needs no claims, and nothing is written.
 ///
-/// Nodes whose clocks differ by more than a claim lasts may send a mail twice.
-pub async fn claim(core: &Core, mut row: DueEntry, now: Timestamp) -> Result<Option<DueEntry>, StoreError> {
+/// Nodes whose clocks differ by more than a claim lasts may send a row twice.
+pub async fn claim<R: Queued>(
+    core: &Core,
+    mut row: DueEntry<R>,
+    now: Timestamp,
+) -> Result<Option<DueEntry<R>>, StoreError> {
     let Some(entry) = row.entry.clone().filter(|_| core.store.is_shared()) else {
         return Ok(Some(row));
     };
-    let (old, new) = (row.key, (due(now + CLAIM_PERIOD), row.key.1));
+    let (old, new) = (row.key, (due(now + R::CLAIM_PERIOD), row.key.1));
     row.key = new;
     let claimed = core
         .store
-        .write("claim_mail", move |tx| move_row(tx, &old, &new, &entry));
+        .write("claim_row", move |tx| move_row(tx, &old, &new, &entry));
     Ok(claimed.await?.then_some(row))
 }
 
 /// Moves a row to another key. Returns false if the row is gone.
-fn move_row(
+fn move_row<R: Queued>(
     tx: &mut dyn Tx,
     old: &OutboxKey,
     new: &OutboxKey,
-    entry: &OutboxEntry,
+    entry: &R,
 ) -> Result<bool, StoreError> {
-    let was_there = OUTBOX.remove(tx, old)?;
+    let was_there = R::QUEUE.remove(tx, old)?;
     if was_there {
-        OUTBOX.put(tx, new, entry)?;
+        R::QUEUE.put(tx, new, entry)?;
     }
     Ok(was_there)
 }
@@ -182,31 +247,34 @@ pub fn message(core: &Core, id: Uuid, entry: &OutboxEntry) -> Option<Message> {
 
 /// What becomes of a row.
 #[derive(Clone, Debug)]
-pub enum OutboxUpdate {
+pub enum OutboxUpdate<R> {
     /// It was sent, or is given up.
     Remove(OutboxKey),
     /// It is tried again.
-    Retry(OutboxKey, OutboxKey, OutboxEntry),
+    Retry(OutboxKey, OutboxKey, R),
 }
 
-/// A later attempt, if the message is not too old for one.
-pub fn retry(
+impl<R: Queued> OutboxUpdate<R> {
+    /// Stores it. Returns false if the row is gone.
+    pub fn apply(&self, tx: &mut dyn Tx) -> Result<bool, StoreError> {
+        match self {
+            Self::Remove(key) => R::QUEUE.remove(tx, key),
+            Self::Retry(old, new, entry) => move_row(tx, old, new, entry),
+        }
+    }
+}
+
+/// A later attempt, if the row is not too old for one.
+pub fn retry<R: Queued>(
     random: &Random,
     key: OutboxKey,
-    entry: &OutboxEntry,
+    entry: &R,
     error: String,
     now: Timestamp,
-) -> Option<OutboxUpdate> {
-    let pause = pause(random, entry.failed_attempts);
-    let is_over = now.since(entry.created_at) + pause > LIFETIME || entry.failed_attempts >= MAX_ATTEMPTS;
-    (!is_over).then(|| {
-        let entry = OutboxEntry {
-            failed_attempts: entry.failed_attempts + 1,
-            last_error: Some(error),
-            ..entry.clone()
-        };
-        OutboxUpdate::Retry(key, (due(now + pause), key.1), entry)
-    })
+) -> Option<OutboxUpdate<R>> {
+    let pause = pause(random, entry.failed_attempts());
+    let is_over = now.since(entry.created_at()) + pause > LIFETIME || entry.failed_attempts() >= MAX_ATTEMPTS;
+    (!is_over).then(|| OutboxUpdate::Retry(key, (due(now + pause), key.1), entry.after_failure(error)))
 }
 
 /// The pause after so many failures: it doubles, up to the longest one. A random part of up to a half is taken off it, so
@@ -220,30 +288,32 @@ fn pause(random: &Random, failed_attempts: u32) -> Duration {
 }
 
 /// Stores what becomes of rows, in one transaction.
-pub async fn apply_updates(core: &Core, updates: Vec<OutboxUpdate>) -> Result<(), StoreError> {
+pub async fn apply_updates<R: Queued>(core: &Core, updates: Vec<OutboxUpdate<R>>) -> Result<(), StoreError> {
     core.store
         .write("settle_outbox", move |tx| {
             for update in &updates {
-                match update {
-                    OutboxUpdate::Remove(key) => {
-                        OUTBOX.remove(tx, key)?;
-                    }
-                    OutboxUpdate::Retry(old, new, entry) => {
-                        move_row(tx, old, new, entry)?;
-                    }
-                }
+                update.apply(tx)?;
             }
             Ok(())
         })
         .await
 }
 
-/// How many messages wait, and since when the oldest. Blocks.
-pub fn queue(core: &Core) -> Result<(u64, Option<Timestamp>), StoreError> {
+/// How many rows of a queue wait, and since when the oldest. Blocks.
+pub fn queue(
+    core: &Core,
+    table: Table<OutboxKey, impl Queued>,
+) -> Result<(u64, Option<Timestamp>), StoreError> {
     core.store.stream(|snapshot| {
-        let keys = keys(snapshot, Bound::Unbounded, Bound::Unbounded, usize::MAX)?;
-        let oldest = keys.iter().map(|(_, id)| Timestamp::of_id(*id)).min();
-        Ok((u64::try_from(keys.len()).unwrap_or(u64::MAX), oldest))
+        let (mut count, mut oldest) = (0, None);
+        let (from, to) = (Bound::Unbounded, Bound::Unbounded);
+        snapshot.range(table.id(), from, to, &mut |key, _| {
+            count += 1;
+            let since = OutboxKey::decode(key).map(|(_, id)| Timestamp::of_id(id));
+            oldest = oldest.into_iter().chain(since).min();
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok((count, oldest))
     })
 }
 
@@ -284,6 +354,7 @@ mod tests {
     use crate::mail::Content;
 
     const START: Timestamp = Timestamp::from_seconds(1_800_000_000);
+    const ALL: fn(&OutboxEntry) -> bool = |_| true;
 
     fn mail() -> Message {
         Message {
@@ -300,17 +371,17 @@ mod tests {
     }
 
     async fn due_at(core: &Core, now: Timestamp) -> usize {
-        due_entries(core, now, 100).await.unwrap().entries.len()
+        due_entries(core, now, 100, ALL).await.unwrap().entries.len()
     }
 
     #[tokio::test]
     async fn a_mail_is_due_at_its_time_and_opened_by_its_id() {
         let core = core();
         queue_mail(&core, START + Duration::from_mins(1)).await;
-        let early = due_entries(&core, START, 100).await.unwrap();
+        let early = due_entries(&core, START, 100, ALL).await.unwrap();
         assert!(early.entries.is_empty());
         assert_eq!(early.next, Some(START + Duration::from_mins(1)));
-        let found = due_entries(&core, START + Duration::from_mins(1), 100)
+        let found = due_entries(&core, START + Duration::from_mins(1), 100, ALL)
             .await
             .unwrap()
             .entries
@@ -339,18 +410,21 @@ mod tests {
             .store
             .write("test", move |tx| tx.put(OUTBOX.id(), &key, b"\xffjunk"));
         put.await.unwrap();
-        let found = due_entries(&core, START, 100).await.unwrap().entries;
+        let found = due_entries(&core, START, 100, ALL).await.unwrap().entries;
         assert_eq!(
             found.iter().map(|due| due.entry.is_some()).collect::<Vec<_>>(),
             [false, true]
         );
         apply_updates(
             &core,
-            found.iter().map(|due| OutboxUpdate::Remove(due.key)).collect(),
+            found
+                .iter()
+                .map(|due| OutboxUpdate::<OutboxEntry>::Remove(due.key))
+                .collect(),
         )
         .await
         .unwrap();
-        assert_eq!(queue(&core).unwrap(), (0, None));
+        assert_eq!(queue(&core, OUTBOX).unwrap(), (0, None));
     }
 
     #[tokio::test]
@@ -360,13 +434,13 @@ mod tests {
         let mut now = START;
         let mut pauses = Vec::new();
         loop {
-            let found = due_entries(&core, now, 1).await.unwrap().entries.remove(0);
+            let found = due_entries(&core, now, 1, ALL).await.unwrap().entries.remove(0);
             let entry = found.entry.unwrap();
             let Some(update) = retry(&core.random, found.key, &entry, "421".to_owned(), now) else {
                 break;
             };
             apply_updates(&core, vec![update]).await.unwrap();
-            let next = due_entries(&core, now, 1).await.unwrap().next.unwrap();
+            let next = due_entries(&core, now, 1, ALL).await.unwrap().next.unwrap();
             pauses.push(next.since(now).as_secs());
             now = next;
         }

@@ -26,11 +26,13 @@ pub mod clock_watermark;
 pub mod deliver;
 pub mod device;
 pub mod dpop_nonce;
+mod dry_run;
 pub mod factors;
 pub mod failed_passwords;
 pub mod grant_policy;
 pub mod lease;
 pub mod login;
+pub mod logout_notice;
 #[cfg(feature = "postgres")]
 mod newest_catalog;
 pub mod notice;
@@ -168,6 +170,8 @@ pub struct Core {
     last_catalog_check: tokio::sync::Mutex<Option<Instant>>,
     /// Notified after a commit that put a message into the outbox.
     pub outbox_filled: Notify,
+    /// Notified after a commit that may have queued notices of logouts.
+    pub logout_queued: Notify,
     /// Who waits for the result of a message.
     pub delivery_waiters: DeliveryWaiters,
     /// The answers of providers that are being checked now.
@@ -216,6 +220,7 @@ impl Core {
             #[cfg(feature = "postgres")]
             last_catalog_check: tokio::sync::Mutex::default(),
             outbox_filled: Notify::new(),
+            logout_queued: Notify::new(),
             delivery_waiters: DeliveryWaiters::default(),
             pending_answers: PendingAnswers::default(),
             last_found_user: Mutex::default(),

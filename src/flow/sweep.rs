@@ -17,8 +17,10 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use super::dry_run::DryRunTx;
 use super::grant_policy::{has_ended, has_lost_provider};
 use super::login::session::{self, forget_code, forget_family};
+use super::logout_notice::is_outdated;
 use super::unused_clients::remove_unused_clients;
 use super::users::remove_user;
 use super::{Core, Failure, device};
@@ -32,12 +34,12 @@ use crate::oauth::refresh::RefreshFamily;
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::StoreError;
-use crate::store::engine::{Snapshot, TableId, Tx, Visit};
+use crate::store::engine::{Snapshot, Tx};
 use crate::store::record::Record;
 use crate::store::table::{Key, Table};
 use crate::store::tables::{
     CLIENTS, CODES, CONSENTS, DEVICE_AUTHORIZATIONS, FAMILIES, FAMILIES_BY_OWNER, LOGIN_RECORDS,
-    ONE_TIME_LINKS, REVOKED_TOKENS, SESSIONS, SESSIONS_BY_USER, USED_ASSERTIONS, USERS,
+    ONE_TIME_LINKS, REVOKED_TOKENS, SESSION_CLIENTS, SESSIONS, SESSIONS_BY_USER, USED_ASSERTIONS, USERS,
 };
 
 /// The most rows of a table that are read in one page.
@@ -60,14 +62,17 @@ enum WalkedTable {
     Families,
     Sessions,
     Consents,
+    SessionClients,
 }
 
 /// How far a table has been walked.
 #[derive(Clone, Debug)]
 struct WalkPosition {
-    /// The row that was read last. Of a consent, its user.
+    /// The row that was read last. Of a consent or a client of a session, its user.
     last: Uuid,
-    /// The client of a consent; otherwise empty.
+    /// The session of a client of a session; otherwise nil.
+    session: Uuid,
+    /// The client of a consent or of a session; otherwise empty.
     client_id: String,
     /// The walk ends before this row.
     end: Uuid,
@@ -92,7 +97,8 @@ impl Cursor {
             (None, WalkedTable::Codes) => WalkedTable::Families,
             (None, WalkedTable::Families) => WalkedTable::Sessions,
             (None, WalkedTable::Sessions) => WalkedTable::Consents,
-            (None, WalkedTable::Consents) => return None,
+            (None, WalkedTable::Consents) => WalkedTable::SessionClients,
+            (None, WalkedTable::SessionClients) => return None,
         };
         Some(Self { table, position })
     }
@@ -141,12 +147,9 @@ pub async fn sweep(core: &Core, cursor: &mut Cursor, now: Timestamp) -> Result<S
     let (store, dry_run) = (core.store.clone(), work.clone());
     let rehearsed = tokio::task::spawn_blocking(move || {
         store.read_blocking(|snapshot| {
-            let mut tx = DryRunTx {
-                snapshot,
-                would_write: false,
-            };
+            let mut tx = DryRunTx::new(snapshot);
             let page = dry_run(&mut tx)?;
-            Ok((!tx.would_write).then_some(page))
+            Ok((!tx.would_write()).then_some(page))
         })
     });
     let page = match rehearsed.await.unwrap_or(Err(StoreError::Panicked("sweep")))? {
@@ -158,40 +161,6 @@ pub async fn sweep(core: &Core, cursor: &mut Cursor, now: Timestamp) -> Result<S
     }
     *cursor = page.next;
     Ok(page.swept)
-}
-
-/// A transaction that writes nothing and records whether it would have.
-struct DryRunTx<'a> {
-    snapshot: &'a dyn Snapshot,
-    would_write: bool,
-}
-
-impl Snapshot for DryRunTx<'_> {
-    fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        self.snapshot.get(table, key)
-    }
-
-    fn range(
-        &self,
-        table: TableId,
-        from: Bound<&[u8]>,
-        to: Bound<&[u8]>,
-        visit: &mut Visit<'_>,
-    ) -> Result<(), StoreError> {
-        self.snapshot.range(table, from, to, visit)
-    }
-}
-
-impl Tx for DryRunTx<'_> {
-    fn put(&mut self, _: TableId, _: &[u8], _: &[u8]) -> Result<(), StoreError> {
-        self.would_write = true;
-        Ok(())
-    }
-
-    fn remove(&mut self, _: TableId, _: &[u8]) -> Result<bool, StoreError> {
-        self.would_write = true;
-        Ok(true)
-    }
 }
 
 /// A page that was swept.
@@ -243,6 +212,9 @@ fn sweep_page(
         WalkedTable::Families => sweep_families(tx, from, page_rows, policy, now, &mut page)?,
         WalkedTable::Sessions => sweep_sessions(tx, from, page_rows, policy, now, &mut page.swept)?,
         WalkedTable::Consents => sweep_consents(tx, from, page_rows, &mut page.swept)?,
+        WalkedTable::SessionClients => {
+            sweep_session_clients(tx, from, page_rows, policy, now, &mut page.swept)?
+        }
     };
     let next = cursor.after(position);
     page.swept.more = next.is_some();
@@ -307,6 +279,7 @@ fn candidates<R: Record>(
     let last = rows.last().filter(|_| rows.len() == page_rows);
     let next = last.map(|(last, _)| WalkPosition {
         last: *last,
+        session: Uuid::nil(),
         client_id: String::new(),
         end,
     });
@@ -457,6 +430,7 @@ fn sweep_consents(
     let last = rows.last().filter(|_| rows.len() == page_rows);
     let next = last.map(|((user, client_id), _)| WalkPosition {
         last: *user,
+        session: Uuid::nil(),
         client_id: client_id.clone(),
         end: Uuid::max(),
     });
@@ -468,6 +442,37 @@ fn sweep_consents(
         } else {
             CONSENTS.remove(tx, &key)?;
             swept.removed += 1;
+        }
+    }
+    Ok(next)
+}
+
+/// Removes the clients of sessions that ended some days ago or expired long ago.
+fn sweep_session_clients(
+    tx: &mut dyn Tx,
+    position: Option<&WalkPosition>,
+    page_rows: usize,
+    policy: &Policy,
+    now: Timestamp,
+    swept: &mut Swept,
+) -> Result<Option<WalkPosition>, StoreError> {
+    let from = position.map_or(Bound::Unbounded, |position| {
+        Bound::Excluded((position.last, (position.session, position.client_id.clone())))
+    });
+    let rows = SESSION_CLIENTS.scan(&*tx, (from, Bound::Unbounded), page_rows)?;
+    let last = rows.last().filter(|_| rows.len() == page_rows);
+    let next = last.map(|((user, (session, client_id)), _)| WalkPosition {
+        last: *user,
+        session: *session,
+        client_id: client_id.clone(),
+        end: Uuid::max(),
+    });
+    for (key, row) in rows {
+        if is_outdated(&*tx, &key, &row, policy.lifetimes.session.absolute, now)? {
+            SESSION_CLIENTS.remove(tx, &key)?;
+            swept.removed += 1;
+        } else {
+            swept.kept += 1;
         }
     }
     Ok(next)

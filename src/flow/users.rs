@@ -6,6 +6,7 @@ use super::factors;
 use super::login::remembered_device;
 use super::login::session;
 use super::login::session::EndedSessions;
+use super::logout_notice;
 use super::{Core, Failure};
 use crate::clock::Timestamp;
 use crate::identity::User;
@@ -16,7 +17,7 @@ use crate::store::tables::{
 };
 
 /// Removes a user with everything that belongs to them: names, identities, sessions, consents, refresh families,
-/// factors, the count of wrong passwords.
+/// factors, the count of wrong passwords. Notices of logouts stay until they are sent.
 pub fn remove_user(tx: &mut dyn Tx, user: &User, now: Timestamp) -> Result<(), StoreError> {
     end_sessions_and_families(tx, user.uuid, now)?;
     for (key, ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &user.uuid, usize::MAX)? {
@@ -36,6 +37,7 @@ pub fn remove_user(tx: &mut dyn Tx, user: &User, now: Timestamp) -> Result<(), S
     }
     remove_login_names(tx, user)?;
     factors::remove_all(tx, user.uuid)?;
+    logout_notice::forget_user(tx, user.uuid)?;
     FAILED_PASSWORDS.remove(tx, &user.uuid)?;
     USERS.remove(tx, &user.uuid).map(|_| ())
 }

@@ -10,6 +10,7 @@ use crate::http::endpoint::health;
 use crate::http::response::{self, HttpResponse, empty};
 use crate::observe::metrics::MEDIA_TYPE;
 use crate::observe::readings::Readings;
+use crate::store::tables::OUTBOX;
 
 /// Answers collectors of metrics and monitors of the process. `of_server` reads what only the server knows. This may read
 /// the disk, so it belongs on a thread that may block.
@@ -48,7 +49,7 @@ fn readings(app: &App, of_server: &Readings) -> Readings {
     let mails = store
         .stalled()
         .is_none()
-        .then(|| deliver::queue(&app.core).ok())
+        .then(|| deliver::queue(&app.core, OUTBOX).ok())
         .flatten();
     let factors = store
         .stalled()

@@ -81,6 +81,8 @@ impl Metadata<'_> {
             "request_parameter_supported": true,
             "request_uri_parameter_supported": false,
             "request_object_signing_alg_values_supported": Algorithm::RECEIVED_NAMES,
+            "backchannel_logout_supported": true,
+            "backchannel_logout_session_supported": true,
         });
         if let Some(members) = document.as_object_mut() {
             for (member, address) in &self.endpoints {

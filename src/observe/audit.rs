@@ -284,6 +284,26 @@ events! { 'a
         /// The session.
         session: Uuid,
     }
+    /// A client was told that a session has ended (back-channel logout).
+    LogoutNotified = "logout_notified": debug(%user, %session, client_id) {
+        /// The user.
+        user: Uuid,
+        /// The session.
+        session: Uuid,
+        /// The client.
+        client_id: &'a str,
+    }
+    /// A client was not told that a session has ended: it refused the logout token, or did not accept one for a day.
+    LogoutNoticeFailed = "logout_notice_failed": warn(%user, %session, client_id, reason) {
+        /// The user.
+        user: Uuid,
+        /// The session.
+        session: Uuid,
+        /// The client.
+        client_id: &'a str,
+        /// The problem of the last attempt.
+        reason: &'a str,
+    }
     /// A user changed the password. All sessions and grants ended, and the browser got another session.
     PasswordChanged = "password_changed": info(%user, %session) {
         /// The user.

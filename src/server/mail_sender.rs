@@ -55,18 +55,30 @@ struct MailSender {
     host: String,
     stops: watch::Receiver<u32>,
     /// Updates of outbox rows that could not be stored yet.
-    unstored_updates: Mutex<Vec<OutboxUpdate>>,
+    unstored_updates: Mutex<Vec<OutboxUpdate<OutboxEntry>>>,
 }
 
 /// A running sender.
-pub struct RunningSender(JoinHandle<()>);
+pub struct RunningSender {
+    what: &'static str,
+    task: JoinHandle<()>,
+}
 
 impl RunningSender {
-    /// Waits for the mails that are on their way.
+    /// A sender of these, as in `a mail`.
+    pub(super) fn new(what: &'static str, task: JoinHandle<()>) -> Self {
+        Self { what, task }
+    }
+
+    /// Waits for what is on its way.
     pub async fn finish(mut self) {
-        if tokio::time::timeout(FINISH_TIMEOUT, &mut self.0).await.is_err() {
-            tracing::warn!("a mail was on its way for too long: it is sent again after the next start");
-            self.0.abort();
+        if tokio::time::timeout(FINISH_TIMEOUT, &mut self.task)
+            .await
+            .is_err()
+        {
+            let what = self.what;
+            tracing::warn!("{what} was on its way for too long: it is sent again after the next start");
+            self.task.abort();
         }
     }
 }
@@ -90,12 +102,12 @@ pub fn start(
         stops,
         unstored_updates: Mutex::default(),
     });
-    Ok(RunningSender(tokio::spawn(sender.run())))
+    Ok(RunningSender::new("a mail", tokio::spawn(sender.run())))
 }
 
 /// Mails that were due at the same time.
 struct Batch {
-    waiting: Mutex<VecDeque<DueEntry>>,
+    waiting: Mutex<VecDeque<DueEntry<OutboxEntry>>>,
     /// Why the server cannot be used. The rest of the batch is not tried then.
     problem: Mutex<Option<String>>,
 }
@@ -127,7 +139,7 @@ impl MailSender {
         *self.stops.borrow() > 0
     }
 
-    fn unstored_updates(&self) -> MutexGuard<'_, Vec<OutboxUpdate>> {
+    fn unstored_updates(&self) -> MutexGuard<'_, Vec<OutboxUpdate<OutboxEntry>>> {
         self.unstored_updates
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -135,7 +147,7 @@ impl MailSender {
 
     /// Stores these updates, and those that could not be stored before. Updates that fail are tried again before the next
     /// mails are sent: otherwise a mail that was sent would be sent again.
-    async fn store_updates(&self, updates: Vec<OutboxUpdate>) -> Result<(), StoreError> {
+    async fn store_updates(&self, updates: Vec<OutboxUpdate<OutboxEntry>>) -> Result<(), StoreError> {
         let mut updates = updates;
         updates.append(&mut self.unstored_updates());
         if updates.is_empty() {
@@ -154,7 +166,7 @@ impl MailSender {
         while !self.is_stopping() {
             self.store_updates(Vec::new()).await?;
             let now = core.clock.now();
-            let due = due_entries(core, now, BATCH).await?;
+            let due = due_entries(core, now, BATCH, |_: &OutboxEntry| true).await?;
             if due.entries.is_empty() {
                 let next = due.next.map_or(LONGEST_WAIT, |next| next.since(now));
                 return Ok(next.clamp(Duration::from_secs(1), LONGEST_WAIT));
@@ -167,7 +179,7 @@ impl MailSender {
     }
 
     /// Sends a batch over some connections. Returns whether nothing panicked.
-    async fn send_batch(self: &Arc<Self>, entries: Vec<DueEntry>) -> Result<bool, StoreError> {
+    async fn send_batch(self: &Arc<Self>, entries: Vec<DueEntry<OutboxEntry>>) -> Result<bool, StoreError> {
         let connections = entries.len().div_ceil(MAILS_PER_CONNECTION).min(MAX_CONNECTIONS);
         let batch = Arc::new(Batch {
             waiting: Mutex::new(entries.into()),
@@ -218,7 +230,7 @@ impl MailSender {
         self.store_updates(untried).await
     }
 
-    fn next_of(&self, batch: &Batch) -> Option<DueEntry> {
+    fn next_of(&self, batch: &Batch) -> Option<DueEntry<OutboxEntry>> {
         if self.is_stopping() {
             return None;
         }
@@ -232,10 +244,10 @@ impl MailSender {
     /// Sends a mail and says what becomes of its row.
     async fn handle(
         &self,
-        due: DueEntry,
+        due: DueEntry<OutboxEntry>,
         batch: &Batch,
         connection: &mut Option<MailConnection>,
-    ) -> OutboxUpdate {
+    ) -> OutboxUpdate<OutboxEntry> {
         let (core, key, id) = (&self.app.core, due.key, due.key.1);
         let is_decoy = due
             .entry
@@ -285,7 +297,7 @@ impl MailSender {
         message: &Message,
         fault: &SendFault,
         batch: &Batch,
-    ) -> OutboxUpdate {
+    ) -> OutboxUpdate<OutboxEntry> {
         let (core, id) = (&self.app.core, key.1);
         let (kind, domain) = (message.content.kind(), domain_of(&message.to));
         let text = fault.to_string();

@@ -6,6 +6,7 @@ pub mod backup_schedule;
 pub mod clock_guard;
 pub mod dev;
 pub mod listen;
+pub mod logout_sender;
 mod mail_drawing;
 pub mod mail_sender;
 pub mod open;

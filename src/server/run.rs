@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use super::dev::{self, Example};
 use super::open::{OpenData, open_core};
 use super::shutdown::{run_to_end, stop_requested, stop_requests};
-use super::{StartError, background_tasks, backup_schedule, listen, mail_sender};
+use super::{StartError, background_tasks, backup_schedule, listen, logout_sender, mail_sender};
 use crate::admin::Admin;
 use crate::app::App;
 use crate::clock::{Clock, uptime};
@@ -104,6 +104,7 @@ async fn serve_until_stopped(
     let mut tasks = background_tasks::start(&app, config, tls.as_ref(), hangup)?;
     let mail_settings = (config.settings.mail.clone(), &config.settings.outbound);
     let mails = mail_sender::start(&app, mail_settings, stops.clone())?;
+    let logouts = logout_sender::start(&app, stops.clone());
     if let Some(metrics) = metrics {
         let readings = server_readings(Arc::clone(&app), config, listener.open_connections(), tls.clone());
         serve_metrics(metrics, Arc::clone(&app), readings, stops.clone());
@@ -117,7 +118,7 @@ async fn serve_until_stopped(
     notify::ready();
     serve_requests((listener, mtls), app, tls, stops).await;
     tasks.abort_all();
-    mails.finish().await;
+    tokio::join!(mails.finish(), logouts.finish());
     if control.await.is_err() {
         tracing::error!("the control socket ended in a panic");
     }

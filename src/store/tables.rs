@@ -15,7 +15,8 @@ use crate::oauth::refresh::RefreshFamily;
 use crate::oauth::registration::StoredInitialAccessToken;
 use crate::oauth::{Api, Client, Group, RegisteredScope};
 use crate::store::records::{
-    ApiKeyUse, FailedPasswords, Lease, OutboxEntry, RefreshKeyRecord, SigningKeyRecord,
+    ApiKeyUse, FailedPasswords, Lease, LogoutNotice, OutboxEntry, RefreshKeyRecord, SessionClient,
+    SigningKeyRecord,
 };
 use crate::store::schema::META;
 use crate::store::table::Table;
@@ -85,16 +86,24 @@ pub const DEVICE_AUTHORIZATIONS: Table<Uuid, DeviceAuthorization> = Table::new(2
 /// Device authorizations that wait for a decision, by user code.
 pub const DEVICE_AUTHORIZATIONS_BY_USER_CODE: Table<String, Uuid> =
     Table::new(29, "device_authorizations_by_user_code");
+/// The clients of a session that are told of its end: (user, (session, client)).
+pub const SESSION_CLIENTS: Table<(Uuid, (Uuid, String)), SessionClient> =
+    Table::new(30, "session_clients").grouped_by_first(16);
+/// Notices of logouts that wait to be sent, by the time of the next attempt in seconds since the epoch and their
+/// time-ordered id.
+pub const LOGOUT_NOTICES: Table<(u32, Uuid), LogoutNotice> = Table::new(31, "logout_notices");
 
-/// The tables of a backup: all but those of the sign-ins, the device authorizations, the outbox, the links and the leases.
-/// A browser whose sign-in is unknown begins it again, as a device does. A message that a backup had would be sent twice, and a used link would work again. A backup
-/// of an older release has rows of sign-ins, too.
+/// The tables of a backup: all but those of the sign-ins, the device authorizations, the outbox, the notices of logouts,
+/// the links and the leases. A browser whose sign-in is unknown begins it again, as a device does. A message or a notice
+/// that a backup had would be sent twice, and a used link would work again. A backup of an older release has rows of
+/// sign-ins, too.
 pub fn backed_up() -> impl Iterator<Item = TableId> {
     let left_out = [
         LOGIN_RECORDS.id(),
         DEVICE_AUTHORIZATIONS.id(),
         DEVICE_AUTHORIZATIONS_BY_USER_CODE.id(),
         OUTBOX.id(),
+        LOGOUT_NOTICES.id(),
         ONE_TIME_LINKS.id(),
         LEASES.id(),
     ];
@@ -134,6 +143,8 @@ pub fn all() -> impl Iterator<Item = TableId> {
         LEASES.id(),
         DEVICE_AUTHORIZATIONS.id(),
         DEVICE_AUTHORIZATIONS_BY_USER_CODE.id(),
+        SESSION_CLIENTS.id(),
+        LOGOUT_NOTICES.id(),
     ]
     .into_iter()
 }

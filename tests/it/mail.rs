@@ -10,6 +10,7 @@ use idsvc::mail::connection::{MailConnector, Timeouts};
 use idsvc::mail::{Content, Letter, MailParts, Message, SendFault};
 use idsvc::net::outbound::{OutboundPolicy, tls_config};
 use idsvc::server::mail_sender::{self, RunningSender};
+use idsvc::store::records::OutboxEntry;
 use idsvc::store::table::KeyBytes;
 use idsvc::store::tables::OUTBOX;
 use tempfile::TempDir;
@@ -75,7 +76,7 @@ impl Mailing {
 
     /// How many mails wait.
     fn waiting(&self) -> u64 {
-        queue(&self.server.app.core).unwrap().0
+        queue(&self.server.app.core, OUTBOX).unwrap().0
     }
 
     /// Lets time pass, and wakes the sender.
@@ -164,7 +165,7 @@ async fn a_mail_is_given_up_after_a_day_and_not_before() {
     let mailing = Mailing::to(&catcher.url()).await;
     mailing.cause("bob@example.com").await;
     let attempts = || {
-        let rows = entries_after(&mailing.server.app.core, None, 1).unwrap();
+        let rows = entries_after::<OutboxEntry>(&mailing.server.app.core, None, 1).unwrap();
         rows.first()
             .and_then(|row| Some(row.entry.as_ref()?.failed_attempts))
     };
@@ -216,7 +217,7 @@ async fn a_service_that_stops_waits_for_the_mail_on_its_way() {
     until(async || catcher.connections() > 0).await;
     mailing.stop.send(1).unwrap();
     mailing.sender.finish().await;
-    let waiting = queue(&mailing.server.app.core).unwrap().0;
+    let waiting = queue(&mailing.server.app.core, OUTBOX).unwrap().0;
     let sent = catcher.taken().len();
     assert_eq!((sent as u64 + waiting, sent <= 1), (2, true), "{sent} sent");
 }

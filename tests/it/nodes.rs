@@ -1,7 +1,9 @@
 //! Work that one of several nodes on one PostgreSQL does for all of them.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use idsvc::admin::session::{RevokeSessions, revoke};
 use idsvc::clock::Timestamp;
 use idsvc::flow::deliver::{OutboxUpdate, apply_updates, claim, due_entries};
 use idsvc::flow::lease::{HOUSEKEEPING, acquire};
@@ -10,15 +12,22 @@ use idsvc::flow::{Core, rotate_keys, sweep};
 use idsvc::jose::alg::Algorithm;
 use idsvc::jose::keyring::KeyState;
 use idsvc::mail::{Content, Message};
-use idsvc::store::tables::{LEASES, OUTBOX, REFRESH_KEYS, USED_ASSERTIONS};
+use idsvc::net::outbound::OutboundPolicy;
+use idsvc::server::logout_sender;
+use idsvc::store::records::OutboxEntry;
+use idsvc::store::tables::{LEASES, LOGOUT_NOTICES, OUTBOX, REFRESH_KEYS, USED_ASSERTIONS};
 use idsvc::store::{Address, Options, Store};
 
+use tokio::sync::watch;
+
 use super::mail::Mailing;
+use super::spec::openid_backchannel_logout::ok;
 use crate::harness::postgres::{Cluster, Database};
 use crate::harness::server::Setup;
 use crate::harness::smtp::{MailCatcher, Manner};
-use crate::harness::{START, Server, until};
+use crate::harness::{Jwt, START, Server, Upstream, until};
 
+const ALL: fn(&OutboxEntry) -> bool = |_| true;
 const MINUTE: Duration = Duration::from_mins(1);
 const DAY: Duration = Duration::from_hours(24);
 
@@ -28,12 +37,17 @@ pub(super) async fn two_nodes() -> [Server; 2] {
 }
 
 async fn two_nodes_on(database: &Database) -> [Server; 2] {
+    two_nodes_reaching(database, &OutboundPolicy::default()).await
+}
+
+async fn two_nodes_reaching(database: &Database, outbound: &OutboundPolicy) -> [Server; 2] {
     let address = Address::parse(&database.url()).unwrap();
     Store::migrate(&address).unwrap();
     let start = async || {
         let store = Store::connect(&address, Options::default()).unwrap();
         let setup = Setup {
             store: Some(store),
+            outbound: outbound.clone(),
             ..Setup::default()
         };
         setup.start().await
@@ -101,12 +115,52 @@ async fn two_senders_deliver_each_mail_once() {
     assert_eq!(recipients, expected);
 }
 
+/// Each application is told once, whichever node ended the session.
+#[tokio::test]
+async fn two_senders_send_each_notice_of_a_logout_once() {
+    const SESSIONS: usize = 20;
+    let website = Upstream::start().await;
+    website.say("/logout", ok());
+    let database = Cluster::shared().database("nodes");
+    let nodes = two_nodes_reaching(&database, &website.terms()).await;
+    let cores = [&nodes[0].app.core, &nodes[1].app.core];
+    let uri = format!("{}/logout", website.issuer);
+    let acme = nodes[0].client_with("acme", |client| client.backchannel_logout_uri = Some(uri));
+    let (acme, alice) = (acme.await, nodes[0].user("alice").await);
+    for _ in 0..SESSIONS {
+        acme.tokens(&alice.browser()).await;
+    }
+    let senders = nodes.each_ref().map(|node| {
+        let (stop, stops) = watch::channel(0);
+        (stop, logout_sender::start(&node.app, stops))
+    });
+    let all = RevokeSessions::AllOf("alice@example.com".to_owned());
+    revoke(nodes[1].admin(), all).await.unwrap();
+    until(async || {
+        cores.map(|core| core.logout_queued.notify_one());
+        let waiting = cores[0].store.read(|snapshot| LOGOUT_NOTICES.count(snapshot));
+        waiting.await.unwrap() == 0
+    })
+    .await;
+    for (stop, sender) in senders {
+        stop.send(1).unwrap();
+        sender.finish().await;
+    }
+    let told = website.seen("/logout").into_iter().map(|request| {
+        let token = Jwt::read(request.field("logout_token").unwrap());
+        token.claims["sid"].to_string()
+    });
+    let told: Vec<_> = told.collect();
+    let different: BTreeSet<_> = told.iter().collect();
+    assert_eq!((told.len(), different.len()), (SESSIONS, SESSIONS));
+}
+
 #[tokio::test]
 async fn a_mail_that_a_node_claimed_before_it_ended_is_sent_later_by_another() {
     let nodes = two_nodes().await;
     let [one, other] = [&nodes[0].app.core, &nodes[1].app.core];
     put_mail(one).await;
-    let due = async |core: &Core| due_entries(core, core.clock.now(), 10).await.unwrap();
+    let due = async |core: &Core| due_entries(core, core.clock.now(), 10, ALL).await.unwrap();
     let [mine, same] = [due(one).await, due(other).await].map(|mut due| due.entries.remove(0));
     let claimed = claim(one, mine, START).await.unwrap().unwrap();
     assert!(
@@ -125,11 +179,11 @@ async fn a_mail_that_a_node_claimed_before_it_ended_is_sent_later_by_another() {
     assert_eq!(row.entry.as_ref().unwrap().failed_attempts, 0);
     let row = claim(other, row, other.clock.now()).await.unwrap().unwrap();
     // The first node comes back, and its claim is over.
-    apply_updates(one, vec![OutboxUpdate::Remove(claimed.key)])
+    apply_updates(one, vec![OutboxUpdate::<OutboxEntry>::Remove(claimed.key)])
         .await
         .unwrap();
     assert_eq!(outbox(one).await, 1);
-    apply_updates(other, vec![OutboxUpdate::Remove(row.key)])
+    apply_updates(other, vec![OutboxUpdate::<OutboxEntry>::Remove(row.key)])
         .await
         .unwrap();
     assert_eq!(outbox(one).await, 0);
@@ -168,7 +222,7 @@ async fn a_node_whose_clock_is_wrong_does_no_work_for_the_others() {
     let [node, _other] = two_nodes_on(&database).await;
     let core = &node.app.core;
     put_mail(core).await;
-    assert_eq!(due_entries(core, START, 10).await.unwrap().entries.len(), 1);
+    assert_eq!(due_entries(core, START, 10, ALL).await.unwrap().entries.len(), 1);
     database.sql(
         "DO $$ BEGIN EXECUTE replace(
          pg_get_functiondef((SELECT oid FROM pg_proc WHERE proname LIKE 'get_v1%')),
@@ -180,7 +234,13 @@ async fn a_node_whose_clock_is_wrong_does_no_work_for_the_others() {
             .is_some_and(|problem| problem.contains("clock"))
     })
     .await;
-    assert!(due_entries(core, START, 10).await.unwrap().entries.is_empty());
+    assert!(
+        due_entries(core, START, 10, ALL)
+            .await
+            .unwrap()
+            .entries
+            .is_empty()
+    );
     assert!(!holds(core).await);
 }
 

@@ -15,7 +15,8 @@ use idsvc::oauth::refresh::RefreshFamily;
 use idsvc::oauth::{Api, Client, Group, RegisteredScope};
 use idsvc::store::record::{DecodeError, Record};
 use idsvc::store::records::{
-    ApiKeyUse, FailedPasswords, Lease, OutboxEntry, RefreshKeyRecord, SigningKeyRecord,
+    ApiKeyUse, FailedPasswords, Lease, LogoutNotice, OutboxEntry, RefreshKeyRecord, SessionClient,
+    SigningKeyRecord,
 };
 use uuid::Uuid;
 
@@ -48,6 +49,8 @@ const READERS: &[(&str, Reader)] = &[
     ("one_time_links", read::<OneTimeLink>),
     ("leases", read::<Lease>),
     ("device_authorizations", read::<DeviceAuthorization>),
+    ("session_clients", read::<SessionClient>),
+    ("logout_notices", read::<LogoutNotice>),
     ("providers", read::<Provider>),
     ("users_by_login_name", read::<Uuid>),
 ];

@@ -27,6 +27,7 @@ use super::{
 use crate::flow::account::view::applications;
 use crate::flow::factors::of_user;
 use crate::flow::login::session;
+use crate::flow::logout_notice;
 use crate::flow::or_refuse;
 use crate::flow::users::{end_sessions_and_families, remove_login_names, remove_user};
 use crate::identity::claim::looks_like_email;
@@ -89,7 +90,7 @@ pub struct UpdateUser {
     pub email: Option<String>,
     /// A new account identifier.
     pub account_id: Option<String>,
-    /// Whether the count of wrong passwords starts again at zero.
+    /// Whether the count of wrong passwords starts again at zero. The clients of a disabled user are told that the user is signed out.
     pub reset_failed_passwords: bool,
     /// What else changes.
     pub fields: UserFields,
@@ -215,6 +216,9 @@ pub(super) fn write(tx: &mut dyn Tx, user: &User) -> Result<(), StoreError> {
     }
     for name in user.login_names() {
         USERS_BY_LOGIN_NAME.put(tx, name.as_str(), &user.uuid)?;
+    }
+    if !user.enabled {
+        logout_notice::queue_of_user(tx, user.uuid, None, user.updated_at)?;
     }
     USERS.put(tx, &user.uuid, user)
 }
@@ -396,6 +400,7 @@ pub async fn unlink(admin: Admin<'_>, request: Unlink) -> AdminResult<UserView> 
             Ok(Ok(user))
         })
         .await??;
+    admin.core.logout_queued.notify_one();
     audit::record(&Event::Unlinked {
         subject: user.uuid,
         actor: &admin.actor.to_string(),

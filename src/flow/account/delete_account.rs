@@ -31,6 +31,7 @@ pub async fn delete_account(
     Ok(result.map(|removed| {
         if let Some(user) = removed {
             audit::record(&Event::AccountDeleted { user });
+            core.logout_queued.notify_one();
         }
         removed.is_some()
     }))

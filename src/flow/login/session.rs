@@ -8,7 +8,7 @@ use crate::clock::Timestamp;
 use crate::flow::browser::{Browser, PresentedSession};
 use crate::flow::grant_policy::has_lost_provider;
 use crate::flow::notice::DrawnNotice;
-use crate::flow::{Core, Failure, device, grant_policy};
+use crate::flow::{Core, Failure, device, grant_policy, logout_notice};
 use crate::identity::{
     AuthenticationMethod, Device, LoginName, SecondFactor, Session, SessionLifetimes, UpstreamToken, User,
 };
@@ -285,8 +285,9 @@ fn make_room(
 /// Sessions that ended in a transaction.
 pub type EndedSessions = Vec<(Uuid, Session)>;
 
-/// Records in the audit log which live sessions ended, after the commit.
+/// Records in the audit log which live sessions ended, after the commit. Wakes the sender of logout notices.
 pub fn record_ended(core: &Core, ended: EndedSessions, now: Timestamp) {
+    core.logout_queued.notify_one();
     let lifetimes = core.policy.lifetimes.session;
     for (id, session) in ended {
         if session.is_live(lifetimes, now) {
@@ -298,10 +299,11 @@ pub fn record_ended(core: &Core, ended: EndedSessions, now: Timestamp) {
     }
 }
 
-/// Ends a session and the refresh families bound to it.
+/// Ends a session and the refresh families bound to it, and queues notices to its clients.
 pub fn end(tx: &mut dyn Tx, id: Uuid, session: &Session, now: Timestamp) -> Result<(), StoreError> {
     SESSIONS.remove(tx, &id)?;
     SESSIONS_BY_USER.remove(tx, &(session.user, id))?;
+    logout_notice::queue_of_session(tx, session.user, id, now)?;
     end_families(tx, id, now)
 }
 
@@ -338,7 +340,8 @@ pub fn live_of(
     Ok(found)
 }
 
-/// Ends all sessions of a user but one, live or not, with the refresh families bound to them.
+/// Ends all sessions of a user but one, live or not, with the refresh families bound to them. Clients of sessions that
+/// have expired are told too.
 pub fn end_all(
     tx: &mut dyn Tx,
     user: Uuid,
@@ -357,6 +360,7 @@ pub fn end_all(
             }
         }
     }
+    logout_notice::queue_of_user(tx, user, except, now)?;
     Ok(ended)
 }
 

@@ -7,7 +7,7 @@ use super::start_family::NewFamily;
 use crate::clock::Timestamp;
 use crate::flow::grant_policy::has_ended;
 use crate::flow::login::{anonymous_upgrade, session};
-use crate::flow::{Answer, Core, Failure};
+use crate::flow::{Answer, Core, Failure, logout_notice};
 use crate::oauth::client::GrantType;
 use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::code::{self, CodeExchange, Redemption};
@@ -89,6 +89,7 @@ pub async fn redeem_code(
             }
             let anonymous_sub = code.linked_anonymous_user();
             let granted = (user, code.authorization, target);
+            logout_notice::record_client(tx, &redeemer, &granted.1, now)?;
             let approved = drawn.begin(tx, &redeemer, GrantType::AuthorizationCode, granted, now)?;
             Ok(Ok(CodeExchangeResult::Granted(Box::new(ApprovedGrant {
                 nonce: code.nonce,

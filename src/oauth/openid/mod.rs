@@ -3,4 +3,5 @@
 pub mod claims;
 pub mod id_token;
 pub mod logout;
+pub mod logout_token;
 pub mod prompt;

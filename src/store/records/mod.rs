@@ -3,15 +3,19 @@
 pub mod api_key_use;
 pub mod failed_passwords;
 pub mod lease;
+pub mod logout_notice;
 pub mod outbox_entry;
 pub mod refresh_key;
+pub mod session_client;
 pub mod signing_key;
 
 pub use api_key_use::ApiKeyUse;
 pub use failed_passwords::FailedPasswords;
 pub use lease::Lease;
+pub use logout_notice::LogoutNotice;
 pub use outbox_entry::OutboxEntry;
 pub use refresh_key::RefreshKeyRecord;
+pub use session_client::{LogoutStatus, SessionClient};
 pub use signing_key::{KeyLifecycle, SigningKeyRecord};
 
 use serde::Serialize;

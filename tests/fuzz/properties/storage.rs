@@ -19,7 +19,8 @@ use idsvc::secret::{
 use idsvc::store::backup::{BackupError, BackupReader, Header};
 use idsvc::store::record::Record;
 use idsvc::store::records::{
-    ApiKeyUse, FailedPasswords, Lease, OutboxEntry, RefreshKeyRecord, SigningKeyRecord,
+    ApiKeyUse, FailedPasswords, Lease, LogoutNotice, OutboxEntry, RefreshKeyRecord, SessionClient,
+    SigningKeyRecord,
 };
 use idsvc::store::table::Key;
 use idsvc::store::tables;
@@ -98,7 +99,7 @@ pub(super) fn stored_record(data: &[u8]) -> bool {
     let Some((table, row)) = data.split_first() else {
         return false;
     };
-    match table % 23 {
+    match table % 25 {
         0 => check_record::<Client>(row),
         1 => check_record::<User>(row),
         2 => check_record::<SigningKeyRecord>(row),
@@ -121,7 +122,9 @@ pub(super) fn stored_record(data: &[u8]) -> bool {
         19 => check_record::<OneTimeLink>(row),
         20 => check_record::<Factor>(row),
         21 => check_record::<Lease>(row),
-        _ => check_record::<DeviceAuthorization>(row),
+        22 => check_record::<DeviceAuthorization>(row),
+        23 => check_record::<SessionClient>(row),
+        _ => check_record::<LogoutNotice>(row),
     }
 }
 
@@ -142,13 +145,14 @@ pub(super) fn stored_key(data: &[u8]) -> bool {
     let Some((kind, bytes)) = data.split_first() else {
         return false;
     };
-    match kind % 6 {
+    match kind % 7 {
         0 => check_key::<Uuid>(bytes),
         1 => check_key::<String>(bytes),
         2 => check_key::<(Uuid, String)>(bytes),
         3 => check_key::<(String, String)>(bytes),
         4 => check_key::<(u32, [u8; 32])>(bytes),
-        _ => check_key::<((String, u32), String)>(bytes),
+        5 => check_key::<((String, u32), String)>(bytes),
+        _ => check_key::<(Uuid, (Uuid, String))>(bytes),
     }
 }
 

@@ -4,6 +4,7 @@ use idsvc::admin::apply::{Apply, DeclaredState, apply};
 use idsvc::admin::provider;
 use idsvc::admin::provider::{ProviderFields, UpdateProvider};
 use idsvc::admin::session;
+use idsvc::admin::session::ListSessions;
 use idsvc::admin::user;
 use idsvc::admin::user::Unlink;
 use idsvc::federation::provider::LinkPolicy;
@@ -122,10 +123,16 @@ async fn a_session_ends_with_its_provider_also_if_that_comes_back() {
             scene.forget_incarnations().await;
         }
         let listed = async || {
-            session::list(scene.server.admin(), &uuid(&tokens))
-                .await
-                .unwrap()
-                .len()
+            session::list(
+                scene.server.admin(),
+                &ListSessions {
+                    who: uuid(&tokens),
+                    ended: false,
+                },
+            )
+            .await
+            .unwrap()
+            .len()
         };
         scene.acme.code(&browser).await;
         assert_eq!(listed().await, 1);

@@ -9,6 +9,7 @@ mod grants;
 mod id_jag;
 mod jarm;
 mod jwks_uri;
+pub(crate) mod openid_backchannel_logout;
 mod openid_core;
 mod openid_core_consent;
 mod openid_core_sign_in;
