@@ -7,6 +7,7 @@ use super::session;
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::{Answer, Core, Failure};
+use crate::identity::Session;
 use crate::oauth::openid::logout::{self, LogoutRequest};
 use crate::oauth::parameters::Parameters;
 use crate::store::tables::SESSIONS;
@@ -28,7 +29,7 @@ pub enum SignOut {
     },
 }
 
-/// Reads a request to sign out. If it names the user of this browser by an ID token, the session ends at once.
+/// Reads a request to sign out. If it names the session of this browser by an ID token, the session ends at once.
 pub async fn begin_sign_out(
     core: &Core,
     parameters: &Parameters,
@@ -51,23 +52,26 @@ pub async fn begin_sign_out(
         client.map(|client| &**client)
     ));
     let client_id = hint.map(|hint| hint.aud);
-    let (LogoutRequest::Hinted { user, return_to }, Some(client_id)) = (request, client_id.clone()) else {
+    let (
+        LogoutRequest::Hinted {
+            user,
+            session: hinted,
+            return_to,
+        },
+        Some(client_id),
+    ) = (request, client_id.clone())
+    else {
         return Ok(Ok(SignOut::Ask { client_id }));
     };
-    match session::signed_in(core, browser, now).await? {
-        // Another user has signed in since, and must confirm it.
-        Some(live) if live.user.uuid != user => {
-            let client_id = Some(client_id);
-            return Ok(Ok(SignOut::Ask { client_id }));
-        }
-        // Only the session of this browser ends. Otherwise a leaked ID token could sign its user out from anywhere.
-        _ => {
-            if let Some((id, session)) = session::of_browser(core, browser).await?
-                && session.user == user
-            {
-                end(core, id, now).await?;
-            }
-        }
+    // Only the session of this browser ends. Otherwise a leaked ID token could sign its user out from anywhere.
+    let of_browser = session::of_browser(core, browser).await?;
+    let is_hinted = |(id, session): &(Uuid, Session)| Some(*id) == hinted && session.user == user;
+    if let Some((id, _)) = of_browser.filter(is_hinted) {
+        end(core, id, now).await?;
+    } else if session::signed_in(core, browser, now).await?.is_some() {
+        // Someone has signed in since, perhaps the same user, and must confirm it (section 4).
+        let client_id = Some(client_id);
+        return Ok(Ok(SignOut::Ask { client_id }));
     }
     Ok(Ok(SignOut::Done { client_id, return_to }))
 }

@@ -78,6 +78,8 @@ pub struct IdTokenHint {
     pub aud: String,
     /// The same client. Access tokens, whose `typ` may be configured to be the same, lack this claim.
     pub azp: String,
+    /// The session in which it was issued; absent if there was none.
+    pub sid: Option<Uuid>,
 }
 
 #[cfg(test)]

@@ -11,11 +11,13 @@ use crate::oauth::redirect_uri;
 /// A request to sign out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogoutRequest {
-    /// It has an ID token of this service. If the user of the ID token is signed in, the session ends without a
+    /// It has an ID token of this service. If the ID token is of the session of this browser, the session ends without a
     /// question.
     Hinted {
         /// The user.
         user: Uuid,
+        /// The session in which the ID token was issued.
+        session: Option<Uuid>,
         /// Where the browser is sent afterwards. Without it a page confirms the sign-out.
         return_to: Option<String>,
     },
@@ -49,6 +51,7 @@ pub fn parse(
     Ok(match hint {
         Some(hint) => LogoutRequest::Hinted {
             user: hint.sub,
+            session: hint.sid,
             return_to,
         },
         None => LogoutRequest::Unproven,

@@ -510,6 +510,50 @@ async fn another_users_hint_asks_first() {
     assert!(!is_signed_in(&browser, &acme).await);
 }
 
+/// Section 4: if the user has signed in again since, the ID token of the session before ends nothing by itself.
+#[tokio::test]
+async fn the_hint_of_an_earlier_session_asks_first() {
+    let (_server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    let before = acme.tokens(&browser).await;
+    browser.visit("/logout/confirm").await.decide("logout").await;
+    let after = acme.tokens(&browser).await;
+    assert_ne!(before.id().claims["sid"], after.id().claims["sid"]);
+    let hinted = |tokens: &Tokens| {
+        logout(&[
+            ("id_token_hint", tokens.id_token()),
+            ("post_logout_redirect_uri", BYE),
+        ])
+    };
+    let question = browser.visit(&hinted(&before)).await;
+    assert_eq!(question.page(), "/logout/confirm");
+    assert!(is_signed_in(&browser, &acme).await);
+    assert_eq!(question.decide("logout").await.location(), BYE);
+    assert!(!is_signed_in(&browser, &acme).await);
+    let page = browser.visit(&hinted(&before)).await;
+    assert_eq!(page.location(), BYE, "nobody is signed in");
+}
+
+/// Section 2: `logout_hint` and `ui_locales` are accepted. The hint names a user to nobody, and the pages have the
+/// language.
+#[tokio::test]
+async fn a_logout_hint_and_languages_are_accepted() {
+    let (_server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    acme.code(&browser).await;
+    let question = browser
+        .visit(&logout(&[
+            ("logout_hint", "mallory@example.com"),
+            ("ui_locales", "de"),
+        ]))
+        .await;
+    assert_eq!(question.page(), "/logout/confirm");
+    assert!(question.text().contains("lang=\"de\"") && !question.text().contains("mallory"));
+    let page = question.decide("logout").await;
+    assert!(page.text().contains("lang=\"de\""));
+    assert!(!is_signed_in(&browser, &acme).await);
+}
+
 /// Nor does it end what another user left behind in this browser.
 #[tokio::test]
 async fn another_users_hint_ends_no_session_that_ran_out() {
