@@ -5,12 +5,14 @@ use ::http::header::{CONTENT_TYPE, HeaderValue};
 use ::http::{Method, Request, StatusCode};
 
 use crate::app::App;
+use crate::flow::deliver::{OutboxKey, Queued};
 use crate::flow::{deliver, factors};
 use crate::http::endpoint::health;
 use crate::http::response::{self, HttpResponse, empty};
 use crate::observe::metrics::MEDIA_TYPE;
 use crate::observe::readings::Readings;
-use crate::store::tables::OUTBOX;
+use crate::store::table::Table;
+use crate::store::tables::{LOGOUT_NOTICES, OUTBOX};
 
 /// Answers collectors of metrics and monitors of the process. `of_server` reads what only the server knows. This may read
 /// the disk, so it belongs on a thread that may block.
@@ -46,14 +48,10 @@ fn readings(app: &App, of_server: &Readings) -> Readings {
     let (waiting, running) = app.core.passwords.load();
     let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
     let disk = app.disk();
-    let mails = store
-        .stalled()
-        .is_none()
-        .then(|| deliver::queue(&app.core, OUTBOX).ok())
-        .flatten();
-    let factors = store
-        .stalled()
-        .is_none()
+    let is_stalled = store.stalled().is_some();
+    let mails = (!is_stalled).then(|| queue_length(app, OUTBOX)).flatten();
+    let logouts = (!is_stalled).then(|| queue_length(app, LOGOUT_NOTICES)).flatten();
+    let factors = (!is_stalled)
         .then(|| factors::counts(&app.core, app.core.clock.now()).ok())
         .flatten()
         .flatten();
@@ -70,8 +68,9 @@ fn readings(app: &App, of_server: &Readings) -> Readings {
         password_running: count(running),
         is_ready: health::readiness(app).status() == StatusCode::OK,
         mail_queue: mails.map(|(length, _)| length),
-        oldest_mail: mails
-            .map(|(_, oldest)| oldest.map_or(0, |oldest| app.core.clock.now().since(oldest).as_secs())),
+        oldest_mail: mails.map(|(_, age)| age),
+        logout_queue: logouts.map(|(length, _)| length),
+        oldest_logout: logouts.map(|(_, age)| age),
         disk_free: disk.map(|disk| disk.free),
         disk_size: disk.map(|disk| disk.total),
         database_bytes: disk.map(|_| store.allocated_bytes()),
@@ -79,4 +78,11 @@ fn readings(app: &App, of_server: &Readings) -> Readings {
         database_unused_bytes: disk.map(|_| store.unused_bytes()),
         ..*of_server
     }
+}
+
+/// How many rows of a queue wait, and for how many seconds the oldest has waited.
+fn queue_length(app: &App, table: Table<OutboxKey, impl Queued>) -> Option<(u64, u64)> {
+    let (length, oldest) = deliver::queue(&app.core, table).ok()?;
+    let age = oldest.map_or(0, |oldest| app.core.clock.now().since(oldest).as_secs());
+    Some((length, age))
 }

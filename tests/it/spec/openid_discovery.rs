@@ -90,6 +90,8 @@ async fn the_document_says_what_works_and_nothing_else() {
             "prompt_values_supported": ["none", "login", "consent", "select_account"],
             "display_values_supported": ["page"],
             "authorization_response_iss_parameter_supported": true,
+            "backchannel_logout_supported": true,
+            "backchannel_logout_session_supported": true,
             "request_parameter_supported": true,
             "request_uri_parameter_supported": false,
             "request_object_signing_alg_values_supported": algs,
