@@ -138,6 +138,15 @@
 //! for the decision. [`flow::device::decide`] writes it to the [`oauth::device::DeviceAuthorization`], and
 //! [`flow::token::device_code`] redeems it at the next poll. The session of the browser is not a part of the grant.
 //!
+//! # A sign-out
+//!
+//! A sign-out at `/oauth2/logout` ends the session of the browser ([`flow::login::sign_out`]). All ends of sessions go
+//! through [`flow::login::session`], which also ends the refresh families that are bound to the session. A client may have
+//! an address for back-channel logout. The transaction that redeems its code records that the session has signed the
+//! client in. The transaction that ends the session queues a notice for each such client ([`flow::logout_notice`]).
+//! `server/logout_sender` sends the notices, as mails are sent, from a queue of their own. The logout token is made for
+//! each attempt. A client gets one notice at a time, so that a client that does not answer delays no other.
+//!
 //! # A mail and its link
 //!
 //! A person requests a mail on a page of the sign-in. [`flow::one_time_link::request_mail`] draws a link and a code, and
@@ -218,7 +227,8 @@
 //! still live. Records are `MessagePack` behind a version byte ([`store::record`]): with the names of members, as JSON
 //! has them, so that a shape can grow, and half as long, which is half the pages that a change reads, checks, writes
 //! and syncs. A released shape is never edited, a backup is one loop over all tables except those of sign-ins, device
-//! authorizations, links, leases and the outbox (`store::backup`), and `store::schema` upgrades a file before anything listens, after copying it.
+//! authorizations, links, leases, the outbox and logout notices (`store::backup`), and `store::schema` upgrades a file
+//! before anything listens, after copying it.
 
 #[cfg(all(test, feature = "postgres"))]
 extern crate self as idsvc;

@@ -6,6 +6,7 @@ use crate::oauth::access_token::{AccessTokenClaims, CommonClaims};
 use crate::oauth::introspection::Active;
 use crate::oauth::openid::claims::BY_SCOPE;
 use crate::oauth::openid::id_token::IdTokenClaims;
+use crate::oauth::openid::logout_token::LogoutTokenClaims;
 use crate::oauth::scope::Scope;
 use crate::oauth::token::TokenResponse;
 
@@ -38,6 +39,13 @@ const ID_TOKEN: &str = "\
 ## ID token
 
 An ID token is a JWT (OpenID Connect Core section 2), signed with RS256 unless `--id-token-alg` of the client says otherwise. The claims of the scope are at UserInfo. The ID token has a claim of the scope only if the parameter `claims` requests it (OpenID Connect Core section 5.5), or if the claim is `groups`. It has all claims of the scope for an anonymous user, after a token exchange, and for a client with `--id-token-claims userinfo`.
+
+";
+
+const LOGOUT_TOKEN: &str = "\
+## Logout token
+
+A logout token is a JWT with the `typ` `logout+jwt` (OpenID Connect Back-Channel Logout 1.0 section 2.4), signed with the algorithm of the client's ID tokens. The service posts it to `backchannel_logout_uri` of a client.
 
 ";
 
@@ -74,6 +82,8 @@ pub(super) fn text() -> String {
         &members(&access_token),
         ID_TOKEN,
         &members(IdTokenClaims::MEMBERS),
+        LOGOUT_TOKEN,
+        &members(LogoutTokenClaims::MEMBERS),
         USERINFO,
         &table(["scope", "claims"], claims),
         INTROSPECTION,
