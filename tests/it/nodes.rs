@@ -137,7 +137,9 @@ async fn two_senders_send_each_notice_of_a_logout_once() {
     let all = RevokeSessions::AllOf("alice@example.com".to_owned());
     revoke(nodes[1].admin(), all).await.unwrap();
     until(async || {
-        cores.map(|core| core.logout_queued.notify_one());
+        for core in cores {
+            core.logout_queued.notify_one();
+        }
         let waiting = cores[0].store.read(|snapshot| LOGOUT_NOTICES.count(snapshot));
         waiting.await.unwrap() == 0
     })

@@ -15,9 +15,10 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use uuid::Uuid;
 
+use crate::harness::process::{Service, shown};
 use crate::harness::{
-    Audit, Browser, ISSUER, Jwt, Person, RelyingParty, Say, Server, Tokens, Upstream, sweep_all, until,
-    write_form,
+    Audit, Browser, ISSUER, Jwt, Person, RelyingParty, Say, Server, Tokens, Upstream, parse_form, sweep_all,
+    until, write_form,
 };
 
 const EVENT: &str = "http://schemas.openid.net/event/backchannel-logout";
@@ -592,4 +593,51 @@ async fn a_client_names_an_https_address_without_fragment() {
     let answer = server.registrant(&metadata(uri)).await.answer;
     assert_eq!(answer["backchannel_logout_uri"], uri);
     assert_eq!(answer["backchannel_logout_session_required"], true);
+}
+
+/// A process that is killed while it tells an application tells it again after its next start, and the command says so.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_process_tells_the_application_after_its_next_start() {
+    let website = Upstream::start().await;
+    website.say("/logout", Say::Nothing);
+    let service = Service::reaching(&website);
+    let words = |text: &str| -> Vec<String> { text.split(' ').map(ToOwned::to_owned).collect() };
+    let json = |text: &str| service.json(&words(text).iter().map(String::as_str).collect::<Vec<_>>());
+    let uri = format!("{}/logout", website.issuer);
+    let client = json(&format!(
+        "client add web --redirect-uri https://app.example/cb --pkce optional --backchannel-logout-uri {uri} --json"
+    ));
+    assert_eq!(client["backchannel_logout_uri"], uri);
+    let alice = json("user add alice@example.com --generate-password --json");
+    let mut running = service.serve();
+    let target = "/oauth2/authorize?response_type=code&client_id=web&redirect_uri=https://app.example/cb";
+    let password = alice["password"].as_str().unwrap();
+    let (answer, _) = running.type_in(target, "alice@example.com", password);
+    let (_, answer) = answer.header("location").unwrap().split_once('?').unwrap();
+    let code = parse_form(answer).into_iter().find(|(name, _)| name == "code");
+    let form = [
+        ("grant_type", "authorization_code"),
+        ("code", &*code.unwrap().1),
+        ("redirect_uri", "https://app.example/cb"),
+        ("client_id", "web"),
+        ("client_secret", client["client_secret"].as_str().unwrap()),
+    ];
+    assert_eq!(
+        running.post_form("/oauth2/token", &[], &form).unwrap().status,
+        200
+    );
+    json("session revoke --user alice@example.com --json");
+    until(async || website.seen("/logout").len() == 1).await;
+    running.kill();
+
+    let list = "session list alice@example.com --ended";
+    let told = || json(&format!("{list} --json"))[0]["applications"][0].clone();
+    assert!(told()["ended_at"].is_number() && told()["told_at"].is_null());
+    website.say("/logout", ok());
+    let _running = service.serve();
+    until(async || told()["told_at"].is_number()).await;
+    assert_eq!(website.seen("/logout").len(), 2);
+    let shown = shown(&service.run(&words(list).iter().map(String::as_str).collect::<Vec<_>>()));
+    assert!(shown.contains("web") && shown.contains("TOLD"), "{shown}");
+    assert_eq!(json("session list alice@example.com --json"), json!([]));
 }
