@@ -28,7 +28,6 @@ use crate::clock::Timestamp;
 use crate::identity::{AuthenticationMethod, User};
 use crate::oauth::Client;
 use crate::oauth::access_token::hour_of;
-use crate::oauth::device::RETENTION;
 use crate::oauth::policy::Policy;
 use crate::oauth::refresh::RefreshFamily;
 use crate::observe::audit;
@@ -38,8 +37,8 @@ use crate::store::engine::{Snapshot, Tx};
 use crate::store::record::Record;
 use crate::store::table::{Key, Table};
 use crate::store::tables::{
-    CLIENTS, CODES, CONSENTS, DEVICE_AUTHORIZATIONS, FAMILIES, FAMILIES_BY_OWNER, LOGIN_RECORDS,
-    ONE_TIME_LINKS, REVOKED_TOKENS, SESSION_CLIENTS, SESSIONS, SESSIONS_BY_USER, USED_ASSERTIONS, USERS,
+    CLIENTS, CODES, CONSENTS, FAMILIES, FAMILIES_BY_OWNER, LOGIN_RECORDS, ONE_TIME_LINKS, REVOKED_TOKENS,
+    SESSION_CLIENTS, SESSIONS, SESSIONS_BY_USER, USED_ASSERTIONS, USERS,
 };
 
 /// The most rows of a table that are read in one page.
@@ -200,7 +199,9 @@ fn sweep_page(
         page_rows,
         &mut page.swept,
     )?;
-    remove_device_authorizations(tx, page_rows, policy, now, &mut page.swept)?;
+    let removed = device::forget_expired(tx, page_rows, policy, now)?;
+    page.swept.removed += removed;
+    page.swept.more |= removed == page_rows;
     // These rows may be a flood, and the pauses of the walk are too long for one. So the walk waits until they are
     // gone.
     if page.swept.more {
@@ -235,24 +236,6 @@ fn remove_before<K: Key, R: Record>(
     swept.removed += old.len();
     for (key, _) in old {
         table.remove(tx, &key)?;
-    }
-    Ok(())
-}
-
-/// Removes device authorizations with their index rows, some time after they have expired.
-fn remove_device_authorizations(
-    tx: &mut dyn Tx,
-    page_rows: usize,
-    policy: &Policy,
-    now: Timestamp,
-    swept: &mut Swept,
-) -> Result<(), StoreError> {
-    let first_kept = (now - (policy.lifetimes.device_code + RETENTION)).first_id();
-    let old = DEVICE_AUTHORIZATIONS.scan(&*tx, ..first_kept, page_rows)?;
-    swept.more |= old.len() == page_rows;
-    swept.removed += old.len();
-    for (id, authorization) in old {
-        device::forget(tx, id, &authorization)?;
     }
     Ok(())
 }

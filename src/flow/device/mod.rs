@@ -9,13 +9,14 @@ use uuid::Uuid;
 
 use crate::clock::Timestamp;
 use crate::oauth::code::Authorization;
-use crate::oauth::device::{DeviceAuthorization, DeviceDecision, LONGEST_LIFETIME};
+use crate::oauth::device::{DeviceAuthorization, DeviceDecision, LONGEST_LIFETIME, RETENTION};
+use crate::oauth::policy::Policy;
 use crate::store::StoreError;
 use crate::store::engine::Tx;
 use crate::store::tables::{CODES_BY_USER, DEVICE_AUTHORIZATIONS, DEVICE_AUTHORIZATIONS_BY_USER_CODE};
 
 /// Removes a device authorization and its index rows.
-pub(super) fn forget(
+fn forget(
     tx: &mut dyn Tx,
     id: Uuid,
     authorization: &DeviceAuthorization,
@@ -25,6 +26,21 @@ pub(super) fn forget(
         CODES_BY_USER.remove(tx, &(authorization.user, id))?;
     }
     DEVICE_AUTHORIZATIONS.remove(tx, &id).map(|_| ())
+}
+
+/// Removes device authorizations that expired some time ago, at most `limit`. Returns how many.
+pub(super) fn forget_expired(
+    tx: &mut dyn Tx,
+    limit: usize,
+    policy: &Policy,
+    now: Timestamp,
+) -> Result<usize, StoreError> {
+    let first_kept = (now - (policy.lifetimes.device_code + RETENTION)).first_id();
+    let old = DEVICE_AUTHORIZATIONS.scan(&*tx, ..first_kept, limit)?;
+    for (id, authorization) in &old {
+        forget(tx, *id, authorization)?;
+    }
+    Ok(old.len())
 }
 
 /// Removes the user code from the index, unless another device got it since.

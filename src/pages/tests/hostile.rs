@@ -213,6 +213,18 @@ fn hostile_decision() -> DeviceDecision {
     }
 }
 
+fn hostile_home() -> Home {
+    let evil = || HOSTILE.to_owned();
+    Home {
+        device_href: evil(),
+        mail_href: Some(evil()),
+        sign_in_href: evil(),
+        user: evil(),
+        endpoints: vec![(evil(), evil())],
+        commands: vec![(evil(), evil())],
+    }
+}
+
 #[test]
 fn hostile_values_stay_text_on_every_page() {
     let evil = || HOSTILE.to_owned();
@@ -289,15 +301,7 @@ fn hostile_values_stay_text_on_every_page() {
                 fields: vec![(evil(), evil())],
             }
             .render(&theme, locale),
-            Home {
-                device_href: evil(),
-                mail_href: Some(evil()),
-                sign_in_href: evil(),
-                user: evil(),
-                endpoints: vec![(evil(), evil())],
-                commands: vec![(evil(), evil())],
-            }
-            .render(&theme, locale),
+            hostile_home().render(&theme, locale),
             hostile_mails().render(&theme, locale),
             DevTokens {
                 tokens: vec![token.clone()],
