@@ -166,7 +166,8 @@ routes! {
         /// A client sends its authorization request here first, and the browser then brings a `request_uri` (RFC 9126).
         PushedRequest "/oauth2/par", SUBMIT, "par", Clients, Client, "pushed_authorization_request_endpoint";
         /// A device without a browser gets its device code and user code (RFC 8628 section 3.1).
-        DeviceAuthorization "/oauth2/device_authorization", SUBMIT, "device_authorization", Clients, Client, "device_authorization_endpoint";
+        DeviceAuthorization "/oauth2/device_authorization", SUBMIT, "device_authorization", Clients, Client,
+            "device_authorization_endpoint";
         /// The token endpoint, for every grant (RFC 6749 section 3.2).
         Token "/oauth2/token", SUBMIT, "token", Clients, Client, "token_endpoint";
         /// The refresh endpoint, with an API key in place of the client's own authentication.

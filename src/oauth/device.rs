@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
-use crate::described::described;
 use crate::oauth::client::Client;
 use crate::oauth::code::Authorization;
 use crate::oauth::error::{ErrorCode, Refusal};
@@ -250,14 +249,17 @@ impl DeviceAuthorization {
     }
 
     /// Records a poll that is too early for an answer. If it came too soon after the one before, the interval grows and
-    /// stays so. A poll that lies ahead was recorded before the clock was set back, and does not count.
+    /// stays so. Of several polls in a second, the first one counts: so a device that polls in a loop causes few writes. A
+    /// poll that lies ahead was recorded before the clock was set back, and does not count.
     fn note_poll(&mut self, now: Timestamp) -> Refusal {
         let is_too_soon = self
             .polled_at
             .is_some_and(|polled_at| polled_at <= now && now.since(polled_at).as_secs() < self.interval);
-        self.polled_at = Some(now);
+        let is_first = self.polled_at.replace(now) != Some(now);
         if is_too_soon {
-            self.interval = self.interval.saturating_add(Self::INTERVAL);
+            if is_first {
+                self.interval = self.interval.saturating_add(Self::INTERVAL);
+            }
             let why = format!("wait {} seconds before each poll", self.interval);
             Refusal::naming(ErrorCode::SlowDown, &why)
         } else {
@@ -267,23 +269,21 @@ impl DeviceAuthorization {
     }
 }
 
-described! {
-    /// The response of the device authorization endpoint (section 3.2).
-    #[derive(Clone, Debug, Serialize, Deserialize)]
-    pub struct DeviceAuthorizationResponse {
-        /// What the device polls the token endpoint with.
-        pub device_code: String,
-        /// What the person types.
-        pub user_code: String,
-        /// The page on which the person types it.
-        pub verification_uri: String,
-        /// The same page with the code filled in, for a QR code.
-        pub verification_uri_complete: String,
-        /// For how many seconds the codes are good.
-        pub expires_in: u64,
-        /// How many seconds the device waits before each poll.
-        pub interval: u64,
-    }
+/// The response of the device authorization endpoint (section 3.2).
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DeviceAuthorizationResponse {
+    /// What the device polls the token endpoint with.
+    pub device_code: String,
+    /// What the person types.
+    pub user_code: String,
+    /// The page on which the person types it.
+    pub verification_uri: String,
+    /// The same page with the code filled in, for a QR code.
+    pub verification_uri_complete: String,
+    /// For how many seconds the codes are good.
+    pub expires_in: u64,
+    /// How many seconds the device waits before each poll.
+    pub interval: u64,
 }
 
 #[cfg(test)]
@@ -338,6 +338,7 @@ mod tests {
             (109, ErrorCode::SlowDown, 10),
             (118, ErrorCode::SlowDown, 15),
             (133, ErrorCode::AuthorizationPending, 15),
+            (133, ErrorCode::SlowDown, 15),
             // The clock was set back.
             (50, ErrorCode::AuthorizationPending, 15),
             (64, ErrorCode::SlowDown, 20),

@@ -1,5 +1,7 @@
 //! A device polls with its device code, and redeems it: RFC 8628 sections 3.4 and 3.5.
 
+use uuid::Uuid;
+
 use super::issue::{ApprovedGrant, issue_tokens};
 use super::start_family::NewFamily;
 use crate::clock::Timestamp;
@@ -20,7 +22,7 @@ use crate::store::tables::{CODES_BY_USER, DEVICE_AUTHORIZATIONS};
 enum PollResult {
     Granted(Box<ApprovedGrant>),
     /// The code was used before. The family that it began has been revoked.
-    Replayed(uuid::Uuid),
+    Replayed(Uuid),
 }
 
 /// Answers a poll. Once a user has allowed the device, it starts a refresh family and issues tokens.
@@ -42,6 +44,7 @@ pub async fn redeem_device_code(
             let Some(mut row) = DEVICE_AUTHORIZATIONS.get(&*tx, &presented.id)? else {
                 return Ok(Err(UNKNOWN));
             };
+            let polled_at = row.polled_at;
             let authorization = match row.poll(&presented, &redeemer, drawn.id, now) {
                 Poll::Granted(authorization) => authorization,
                 Poll::Replayed { family } => {
@@ -49,7 +52,9 @@ pub async fn redeem_device_code(
                     return Ok(Ok(PollResult::Replayed(family)));
                 }
                 Poll::Pending(refusal) => {
-                    DEVICE_AUTHORIZATIONS.put(tx, &presented.id, &row)?;
+                    if row.polled_at != polled_at {
+                        DEVICE_AUTHORIZATIONS.put(tx, &presented.id, &row)?;
+                    }
                     return Ok(Err(refusal));
                 }
                 Poll::Refused(refusal) => return Ok(Err(refusal)),

@@ -177,23 +177,31 @@ fn hostile_consent() -> Consent {
     }
 }
 
-/// The page for the code of a device.
-fn hostile_device() -> Device {
+/// The first page of the development server.
+fn hostile_home() -> Home {
     let evil = || HOSTILE.to_owned();
-    Device {
+    Home {
+        device_href: evil(),
+        mail_href: Some(evil()),
+        sign_in_href: evil(),
+        user: evil(),
+        endpoints: vec![(evil(), evil())],
+        commands: vec![(evil(), evil())],
+    }
+}
+
+/// The pages about a device.
+fn hostile_devices(theme: &Theme, locale: &Locale) -> [String; 2] {
+    let evil = || HOSTILE.to_owned();
+    let form = Device {
         action: evil(),
         csrf: evil(),
         user_code: evil(),
         problem: Some(DeviceProblem::Wrong),
         retry_after: None,
-    }
-}
-
-/// The page for the decision about a device.
-fn hostile_decision() -> DeviceDecision {
-    let evil = || HOSTILE.to_owned();
+    };
     let consent = hostile_consent();
-    DeviceDecision {
+    let decision = DeviceDecision {
         action: evil(),
         transaction: evil(),
         csrf: evil(),
@@ -210,7 +218,8 @@ fn hostile_decision() -> DeviceDecision {
         },
         scopes: consent.scopes,
         is_allowed: None,
-    }
+    };
+    [form.render(theme, locale), decision.render(theme, locale)]
 }
 
 fn hostile_home() -> Home {
@@ -286,8 +295,6 @@ fn hostile_values_stay_text_on_every_page() {
         let drawn = [
             login.render(&theme, locale),
             hostile_consent().render(&theme, locale),
-            hostile_device().render(&theme, locale),
-            hostile_decision().render(&theme, locale),
             LogoutConfirm {
                 action: evil(),
                 csrf: evil(),
@@ -312,7 +319,8 @@ fn hostile_values_stay_text_on_every_page() {
             .render(&theme, locale),
         ];
         let account = AccountSection::ALL.map(|section| hostile_account(section).render(&theme, locale));
-        for html in drawn.into_iter().chain(account) {
+        let devices = hostile_devices(&theme, locale);
+        for html in drawn.into_iter().chain(account).chain(devices) {
             assert!(!html.contains("<script>"), "{html}");
             let scripts = tags(&html)
                 .iter()

@@ -35,7 +35,7 @@ async fn every_address_lies_below_the_issuer_and_answers() {
             endpoints += 1;
         }
     }
-    assert_eq!(endpoints, 8);
+    assert_eq!(endpoints, 9);
 }
 
 /// Section 3.1: an issuer with a path has its document between its host and its path, and all of it works.

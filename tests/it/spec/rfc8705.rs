@@ -361,6 +361,7 @@ async fn pages_are_not_served_where_clients_show_certificates() {
         "/login",
         "/account",
         "/consent",
+        "/device",
         "/oauth2/authorize?client_id=acme",
         "/oauth2/jwks",
         "/oauth2/register",
@@ -384,6 +385,7 @@ async fn discovery_says_where_clients_show_certificates() {
         document["mtls_endpoint_aliases"],
         json!({
             "token_endpoint": at("/oauth2/token"),
+            "device_authorization_endpoint": at("/oauth2/device_authorization"),
             "pushed_authorization_request_endpoint": at("/oauth2/par"),
             "introspection_endpoint": at("/oauth2/introspect"),
             "revocation_endpoint": at("/oauth2/revoke"),
