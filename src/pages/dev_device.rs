@@ -43,7 +43,7 @@ impl Page for DevDevice {
             p.lead { (text.home_device_wait) }
             (qr::draw(&self.verification_uri_complete))
             p.user-code dir="ltr" { (self.user_code) }
-            p { a dir="ltr" href=(self.verification_uri_complete) { (self.verification_uri) } }
+            p.note { a dir="ltr" href=(self.verification_uri_complete) { (self.verification_uri) } }
             p.stack { a.button.button-quiet href=(self.again) { (text.try_again) } }
         }
     }

@@ -86,12 +86,12 @@ impl DeviceDecision {
     fn facts(&self, text: &Text<'_>) -> Markup {
         html! {
             dl.facts {
-                dt { (text.mail_network) }
+                dt { (text.device_address) }
                 dd {
                     bdi dir="ltr" { (self.address) }
                     @if let Some(own) = &self.own_address { " " span.note { (sentence(text.device_other_address, own)) } }
                 }
-                dt { (text.mail_time) }
+                dt { (text.device_asked) }
                 dd { (self.asked_at.draw(text)) }
             }
         }

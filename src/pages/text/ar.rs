@@ -312,6 +312,8 @@ pub static AR: Text<'static> = Text {
     problem_device_over: "انتهت صلاحية هذا الرمز أو استُخدم من قبل. ابدأ من جديد على جهازك.",
     device_decision_title: "هل تسمح لهذا الجهاز؟",
     device_compare: "تحقق من أن جهازك يعرض هذا الرمز:",
+    device_address: "عنوان شبكة الجهاز",
+    device_asked: "وقت الطلب",
     device_other_address: "لهذا المتصفح عنوان آخر: {}.",
     device_allowed_title: "تم ربط جهازك",
     device_allowed_lead: "يمكنك العودة إلى جهازك وإغلاق هذه الصفحة.",

@@ -312,6 +312,8 @@ pub static DE: Text<'static> = Text {
     problem_device_over: "Dieser Code ist abgelaufen oder wurde verwendet. Beginnen Sie auf Ihrem Gerät neu.",
     device_decision_title: "Dieses Gerät zulassen?",
     device_compare: "Prüfen Sie, ob Ihr Gerät diesen Code anzeigt:",
+    device_address: "Netzadresse des Geräts",
+    device_asked: "Angefragt",
     device_other_address: "Dieser Browser hat eine andere Adresse: {}.",
     device_allowed_title: "Ihr Gerät ist verbunden",
     device_allowed_lead: "Sie können zu Ihrem Gerät zurückkehren und diese Seite schließen.",

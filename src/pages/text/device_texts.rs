@@ -19,6 +19,10 @@ macro_rules! with_device_texts {
             pub device_decision_title: &'static str,
             /// Before the code.
             pub device_compare: &'static str,
+            /// Label.
+            pub device_address: &'static str,
+            /// Label: when the device asked.
+            pub device_asked: &'static str,
             /// After the address of the device, if that of the browser differs; `{}` is the latter.
             pub device_other_address: &'static str,
             /// Heading after the decision.

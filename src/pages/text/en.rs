@@ -312,6 +312,8 @@ pub static EN: Text<'static> = Text {
     problem_device_over: "This code has expired or was used. Start again on your device.",
     device_decision_title: "Allow this device?",
     device_compare: "Check that your device shows this code:",
+    device_address: "Network address of the device",
+    device_asked: "Asked",
     device_other_address: "This browser has another address: {}.",
     device_allowed_title: "Your device is connected",
     device_allowed_lead: "You can go back to your device and close this page.",

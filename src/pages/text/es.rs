@@ -312,6 +312,8 @@ pub static ES: Text<'static> = Text {
     problem_device_over: "Este código ha caducado o ya se ha usado. Empiece de nuevo en su dispositivo.",
     device_decision_title: "¿Permitir este dispositivo?",
     device_compare: "Compruebe que su dispositivo muestra este código:",
+    device_address: "Dirección de red del dispositivo",
+    device_asked: "Solicitado",
     device_other_address: "Este navegador tiene otra dirección: {}.",
     device_allowed_title: "Su dispositivo está conectado",
     device_allowed_lead: "Puede volver a su dispositivo y cerrar esta página.",

@@ -312,6 +312,8 @@ pub static FR: Text<'static> = Text {
     problem_device_over: "Ce code a expiré ou a été utilisé. Recommencez sur votre appareil.",
     device_decision_title: "Autoriser cet appareil ?",
     device_compare: "Vérifiez que votre appareil affiche ce code :",
+    device_address: "Adresse réseau de l’appareil",
+    device_asked: "Demandé",
     device_other_address: "Ce navigateur a une autre adresse : {}.",
     device_allowed_title: "Votre appareil est connecté",
     device_allowed_lead: "Vous pouvez revenir à votre appareil et fermer cette page.",

@@ -312,6 +312,8 @@ pub static JA: Text<'static> = Text {
     problem_device_over: "このコードは期限切れか、使用済みです。デバイスで最初からやり直してください。",
     device_decision_title: "このデバイスを許可しますか？",
     device_compare: "デバイスに次のコードが表示されていることを確認してください：",
+    device_address: "デバイスのネットワークアドレス",
+    device_asked: "要求日時",
     device_other_address: "このブラウザーのアドレスは異なります：{}",
     device_allowed_title: "デバイスが接続されました",
     device_allowed_lead: "デバイスに戻り、このページを閉じてかまいません。",
