@@ -76,7 +76,7 @@ pub const OUTBOX: Table<(u32, Uuid), OutboxEntry> = Table::new(23, "outbox");
 pub const ONE_TIME_LINKS: Table<(u32, Uuid), OneTimeLink> = Table::new(24, "one_time_links");
 /// The factors of a user: (user, time-ordered id of the factor).
 pub const FACTORS: Table<(Uuid, Uuid), Factor> = Table::new(25, "factors").grouped_by_first(16);
-/// The codes of a user: (user, code). A device code is among them once the user has allowed the device.
+/// The codes of a user: (user, code).
 pub const CODES_BY_USER: Table<(Uuid, Uuid), ()> = Table::new(26, "codes_by_user").grouped_by_first(16);
 /// The nodes that do work for all nodes, by the name of the work.
 pub const LEASES: Table<String, Lease> = Table::new(27, "leases");
@@ -86,12 +86,15 @@ pub const DEVICE_AUTHORIZATIONS: Table<Uuid, DeviceAuthorization> = Table::new(2
 /// Device authorizations that wait for a decision, by user code.
 pub const DEVICE_AUTHORIZATIONS_BY_USER_CODE: Table<String, Uuid> =
     Table::new(29, "device_authorizations_by_user_code");
+/// Device authorizations that a user has allowed, until they are redeemed: (user, device authorization).
+pub const DEVICE_AUTHORIZATIONS_BY_USER: Table<(Uuid, Uuid), ()> =
+    Table::new(30, "device_authorizations_by_user").grouped_by_first(16);
 /// The clients of a session that are told of its end: (user, (session, client)).
 pub const SESSION_CLIENTS: Table<(Uuid, (Uuid, String)), SessionClient> =
-    Table::new(30, "session_clients").grouped_by_first(16);
+    Table::new(31, "session_clients").grouped_by_first(16);
 /// Notices of logouts that wait to be sent, by the time of the next attempt in seconds since the epoch and their
 /// time-ordered id.
-pub const LOGOUT_NOTICES: Table<(u32, Uuid), LogoutNotice> = Table::new(31, "logout_notices");
+pub const LOGOUT_NOTICES: Table<(u32, Uuid), LogoutNotice> = Table::new(32, "logout_notices");
 
 /// The tables of a backup: all but those of the sign-ins, the device authorizations, the outbox, the notices of logouts,
 /// the links and the leases. A browser whose sign-in is unknown begins it again, as a device does. A message or a notice
@@ -102,6 +105,7 @@ pub fn backed_up() -> impl Iterator<Item = TableId> {
         LOGIN_RECORDS.id(),
         DEVICE_AUTHORIZATIONS.id(),
         DEVICE_AUTHORIZATIONS_BY_USER_CODE.id(),
+        DEVICE_AUTHORIZATIONS_BY_USER.id(),
         OUTBOX.id(),
         LOGOUT_NOTICES.id(),
         ONE_TIME_LINKS.id(),
@@ -143,6 +147,7 @@ pub fn all() -> impl Iterator<Item = TableId> {
         LEASES.id(),
         DEVICE_AUTHORIZATIONS.id(),
         DEVICE_AUTHORIZATIONS_BY_USER_CODE.id(),
+        DEVICE_AUTHORIZATIONS_BY_USER.id(),
         SESSION_CLIENTS.id(),
         LOGOUT_NOTICES.id(),
     ]

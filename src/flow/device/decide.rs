@@ -22,7 +22,7 @@ use crate::oauth::openid::claims::ClaimsRequest;
 use crate::oauth::scope::Scope;
 use crate::observe::audit;
 use crate::observe::audit::Event;
-use crate::store::tables::{CODES_BY_USER, DEVICE_AUTHORIZATIONS, LOGIN_RECORDS};
+use crate::store::tables::{DEVICE_AUTHORIZATIONS, DEVICE_AUTHORIZATIONS_BY_USER, LOGIN_RECORDS};
 
 /// The result of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,18 +86,17 @@ pub async fn decide(
             if !record.is_in_progress(now) {
                 return Ok(Err(LoginTransactionError::Expired));
             }
-            let purpose = resolve(&*tx, &transaction.purpose, &client_lookup)?;
-            let Some(ResolvedPurpose::Device { client, .. }) = &purpose else {
+            let Some(purpose) = resolve(&*tx, &transaction.purpose, &client_lookup)? else {
+                return Ok(Err(LoginTransactionError::Expired));
+            };
+            let ResolvedPurpose::Device { client, .. } = &purpose else {
                 return Ok(Err(LoginTransactionError::Expired));
             };
             let live = session::find(&*tx, presented.as_ref(), lifetimes, now)?;
             let Some(live) = live.filter(|live| Some(live.id) == expected) else {
                 return Ok(Ok((DecisionResult::SignIn, None)));
             };
-            let step = match &purpose {
-                Some(purpose) => next_step(&*tx, purpose, Some(&live), &record, now)?,
-                None => LoginStep::SignIn,
-            };
+            let step = next_step(&*tx, &purpose, Some(&live), &record, now)?;
             if !matches!(step, LoginStep::DecideDevice) {
                 return Ok(Ok((DecisionResult::SignIn, None)));
             }
@@ -114,7 +113,7 @@ pub async fn decide(
                     let requested = scope_for_consent(&authorization, client);
                     store_consent(tx, client, &live, &requested, is_first_use, now)?;
                 }
-                CODES_BY_USER.put(tx, &(live.user.uuid, id), &())?;
+                DEVICE_AUTHORIZATIONS_BY_USER.put(tx, &(live.user.uuid, id), &())?;
                 DeviceDecision::Allowed(Box::new(granted(&authorization, client, &live)))
             } else {
                 DeviceDecision::Denied(live.user.uuid)

@@ -9,21 +9,19 @@ use uuid::Uuid;
 
 use crate::clock::Timestamp;
 use crate::oauth::code::Authorization;
-use crate::oauth::device::{DeviceAuthorization, DeviceDecision, LONGEST_LIFETIME, RETENTION};
+use crate::oauth::device::{DeviceAuthorization, DeviceDecision, RETENTION};
 use crate::oauth::policy::Policy;
 use crate::store::StoreError;
 use crate::store::engine::Tx;
-use crate::store::tables::{CODES_BY_USER, DEVICE_AUTHORIZATIONS, DEVICE_AUTHORIZATIONS_BY_USER_CODE};
+use crate::store::tables::{
+    DEVICE_AUTHORIZATIONS, DEVICE_AUTHORIZATIONS_BY_USER, DEVICE_AUTHORIZATIONS_BY_USER_CODE,
+};
 
 /// Removes a device authorization and its index rows.
-fn forget(
-    tx: &mut dyn Tx,
-    id: Uuid,
-    authorization: &DeviceAuthorization,
-) -> Result<(), StoreError> {
+fn forget(tx: &mut dyn Tx, id: Uuid, authorization: &DeviceAuthorization) -> Result<(), StoreError> {
     free_user_code(tx, id, authorization)?;
     if let DeviceDecision::Allowed(authorization) = &authorization.decision {
-        CODES_BY_USER.remove(tx, &(authorization.user, id))?;
+        DEVICE_AUTHORIZATIONS_BY_USER.remove(tx, &(authorization.user, id))?;
     }
     DEVICE_AUTHORIZATIONS.remove(tx, &id).map(|_| ())
 }
@@ -56,12 +54,10 @@ fn free_user_code(tx: &mut dyn Tx, id: Uuid, authorization: &DeviceAuthorization
 pub(super) fn forget_allowed(
     tx: &mut dyn Tx,
     user: Uuid,
-    now: Timestamp,
     matches: impl Fn(&Authorization) -> bool,
 ) -> Result<bool, StoreError> {
-    let oldest = (now - LONGEST_LIFETIME).first_id();
     let mut is_any = false;
-    for ((_, id), ()) in CODES_BY_USER.scan(&*tx, (user, oldest)..=(user, Uuid::max()), usize::MAX)? {
+    for ((_, id), ()) in DEVICE_AUTHORIZATIONS_BY_USER.scan_prefix(&*tx, &user, usize::MAX)? {
         if let Some(authorization) = DEVICE_AUTHORIZATIONS.get(&*tx, &id)?
             && let DeviceDecision::Allowed(granted) = &authorization.decision
             && matches(granted)

@@ -369,7 +369,7 @@ pub fn end_families(tx: &mut dyn Tx, owner: Uuid, now: Timestamp) -> Result<(), 
     for ((_, (_, id)), ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &owner, usize::MAX)? {
         end_family(tx, id, now)?;
     }
-    device::forget_allowed(tx, owner, now, |_| true).map(|_| ())
+    device::forget_allowed(tx, owner, |_| true).map(|_| ())
 }
 
 /// Ends the sessions and refresh families of a user that began at one of these providers, and removes their codes. If
@@ -420,7 +420,7 @@ pub fn forget_codes(
             is_any = true;
         }
     }
-    is_any |= device::forget_allowed(tx, user, now, matches)?;
+    is_any |= device::forget_allowed(tx, user, matches)?;
     Ok(is_any)
 }
 

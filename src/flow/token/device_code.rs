@@ -16,7 +16,7 @@ use crate::oauth::resource::Resources;
 use crate::oauth::token::TokenResponse;
 use crate::observe::audit;
 use crate::observe::audit::Event;
-use crate::store::tables::{CODES_BY_USER, DEVICE_AUTHORIZATIONS};
+use crate::store::tables::{DEVICE_AUTHORIZATIONS, DEVICE_AUTHORIZATIONS_BY_USER};
 
 /// What the transaction did with a device code that was not refused.
 enum PollResult {
@@ -62,7 +62,7 @@ pub async fn redeem_device_code(
             let user = or_refuse!(grant_policy.admit(&*tx, &redeemer, &authorization)?);
             let target = or_refuse!(drawn.target(&redeemer, &authorization, &resources));
             DEVICE_AUTHORIZATIONS.put(tx, &presented.id, &row)?;
-            CODES_BY_USER.remove(tx, &(user.uuid, presented.id))?;
+            DEVICE_AUTHORIZATIONS_BY_USER.remove(tx, &(user.uuid, presented.id))?;
             let granted = (user, *authorization, target);
             let approved = drawn.begin(tx, &redeemer, GrantType::DeviceCode, granted, now)?;
             Ok(Ok(PollResult::Granted(Box::new(approved))))

@@ -12,7 +12,7 @@ use idsvc::oauth::client::{AuthMethod, Client, ClientOrigin, ConsentRequirement,
 use idsvc::pages::text::EN;
 use idsvc::secret::{DeviceCode, Secret};
 use idsvc::store::tables::{
-    CODES_BY_USER, DEVICE_AUTHORIZATIONS, DEVICE_AUTHORIZATIONS_BY_USER_CODE, FAMILIES,
+    DEVICE_AUTHORIZATIONS, DEVICE_AUTHORIZATIONS_BY_USER, DEVICE_AUTHORIZATIONS_BY_USER_CODE, FAMILIES,
 };
 use serde_json::{Value, json};
 
@@ -546,7 +546,7 @@ async fn an_allowed_device_that_has_not_polled_yet_ends_with_the_grants_of_the_u
         .app
         .core
         .store
-        .read_blocking(|snapshot| CODES_BY_USER.count(snapshot));
+        .read_blocking(|snapshot| DEVICE_AUTHORIZATIONS_BY_USER.count(snapshot));
     assert_eq!(index.unwrap(), 0);
 }
 
@@ -728,7 +728,7 @@ async fn expired_rows_are_swept_with_their_index() {
             Ok([
                 DEVICE_AUTHORIZATIONS.count(snapshot)?,
                 DEVICE_AUTHORIZATIONS_BY_USER_CODE.count(snapshot)?,
-                CODES_BY_USER.count(snapshot)?,
+                DEVICE_AUTHORIZATIONS_BY_USER.count(snapshot)?,
             ])
         });
         read.unwrap()
