@@ -222,18 +222,6 @@ fn hostile_devices(theme: &Theme, locale: &Locale) -> [String; 2] {
     [form.render(theme, locale), decision.render(theme, locale)]
 }
 
-fn hostile_home() -> Home {
-    let evil = || HOSTILE.to_owned();
-    Home {
-        device_href: evil(),
-        mail_href: Some(evil()),
-        sign_in_href: evil(),
-        user: evil(),
-        endpoints: vec![(evil(), evil())],
-        commands: vec![(evil(), evil())],
-    }
-}
-
 #[test]
 fn hostile_values_stay_text_on_every_page() {
     let evil = || HOSTILE.to_owned();
