@@ -163,37 +163,42 @@ pub fn is_outdated(
 
 /// Why a client was not told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NoticeFailure {
-    /// The reason.
-    pub reason: String,
-    /// Whether another attempt cannot succeed.
-    pub is_final: bool,
+pub enum NoticeFailure {
+    /// The client is not to be told any more.
+    Unneeded(&'static str),
+    /// The client refused the notice. Another attempt cannot succeed.
+    Refused(String),
+    /// The attempt failed, and another one may succeed.
+    Failed(String),
 }
 
 impl NoticeFailure {
-    fn last(reason: &str) -> Self {
-        Self {
-            reason: reason.to_owned(),
-            is_final: true,
+    /// The reason, in words.
+    pub fn reason(&self) -> &str {
+        match self {
+            Self::Unneeded(reason) => reason,
+            Self::Refused(reason) | Self::Failed(reason) => reason,
         }
+    }
+
+    /// Whether another attempt may succeed.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::Failed(_))
     }
 }
 
 impl From<Failure> for NoticeFailure {
     fn from(failure: Failure) -> Self {
-        Self {
-            reason: failure.to_string(),
-            is_final: false,
-        }
+        Self::Failed(failure.to_string())
     }
 }
 
 impl From<UpstreamError> for NoticeFailure {
     /// With the status 400 the client says that it cannot use the token (section 2.8).
     fn from(error: UpstreamError) -> Self {
-        Self {
-            reason: error.to_string(),
-            is_final: matches!(error, UpstreamError::Refused { status: 400, .. }),
+        match error {
+            UpstreamError::Refused { status: 400, .. } => Self::Refused(error.to_string()),
+            _ => Self::Failed(error.to_string()),
         }
     }
 }
@@ -206,12 +211,12 @@ pub async fn send(core: &Core, notice: &LogoutNotice) -> Result<(), NoticeFailur
         .read(|snapshot| CLIENTS.get(snapshot, &notice.client_id));
     let client = stored.await.map_err(Failure::from)?;
     let client = client.filter(|client| client.incarnation == notice.client_incarnation);
-    let client = client.ok_or_else(|| NoticeFailure::last("the client was removed"))?;
+    let client = client.ok_or_else(|| NoticeFailure::Unneeded("the client was removed"))?;
     if !client.enabled {
-        return Err(NoticeFailure::last("the client is disabled"));
+        return Err(NoticeFailure::Unneeded("the client is disabled"));
     }
     let url = client.backchannel_logout_uri.as_deref().and_then(https);
-    let url = url.ok_or_else(|| NoticeFailure::last("the client has no back-channel logout URI"))?;
+    let url = url.ok_or_else(|| NoticeFailure::Unneeded("the client has no back-channel logout URI"))?;
     let token = logout_token(core, &client, notice)?;
     Ok(core.upstreams.post_logout_token(&url, &token).await?)
 }
@@ -240,7 +245,9 @@ pub async fn settle(
 ) -> Result<(), StoreError> {
     let now = core.clock.now();
     let later = match &sent {
-        Err(failure) if !failure.is_final => retry(&core.random, key, &notice, failure.reason.clone(), now),
+        Err(failure) if failure.may_pass() => {
+            retry(&core.random, key, &notice, failure.reason().to_owned(), now)
+        }
         _ => None,
     };
     let is_done = later.is_none();
@@ -252,12 +259,7 @@ pub async fn settle(
             let was_there = update.apply(tx)?;
             if was_there {
                 let at = is_done.then_some(now);
-                note_result(
-                    tx,
-                    &settled,
-                    result.as_ref().map_err(|failure| &failure.reason),
-                    at,
-                )?;
+                note_result(tx, &settled, result.as_ref().map_err(NoticeFailure::reason), at)?;
             }
             Ok(was_there)
         })
@@ -271,14 +273,15 @@ pub async fn settle(
             session,
             client_id,
         }),
+        Err(NoticeFailure::Unneeded(_)) => {}
         Err(failure) if is_done => audit::record(&Event::LogoutNoticeFailed {
             user,
             session,
             client_id,
-            reason: &failure.reason,
+            reason: failure.reason(),
         }),
         Err(failure) => {
-            let reason = &failure.reason;
+            let reason = failure.reason();
             tracing::debug!(
                 client_id,
                 reason,
@@ -293,7 +296,7 @@ pub async fn settle(
 fn note_result(
     tx: &mut dyn Tx,
     notice: &LogoutNotice,
-    result: Result<&(), &String>,
+    result: Result<&(), &str>,
     done_at: Option<Timestamp>,
 ) -> Result<(), StoreError> {
     let key = (notice.user, (notice.session, notice.client_id.clone()));
@@ -303,7 +306,7 @@ fn note_result(
     // The user may have signed in again in the same session since.
     let is_of_notice = |status: &&mut LogoutStatus| status.ended_at == notice.created_at;
     if let Some(status) = row.logout.as_mut().filter(is_of_notice) {
-        status.last_error = result.err().cloned();
+        status.last_error = result.err().map(ToOwned::to_owned);
         if result.is_ok() {
             status.told_at = done_at;
         } else {

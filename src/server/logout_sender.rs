@@ -16,7 +16,7 @@ use super::shutdown::stop_requested;
 use crate::app::App;
 use crate::flow::Core;
 use crate::flow::deliver::{DueEntry, OutboxKey, OutboxUpdate, apply_updates, claim, due_entries};
-use crate::flow::logout_notice::{send, settle};
+use crate::flow::logout_notice::{NoticeFailure, send, settle};
 use crate::store::StoreError;
 use crate::store::records::LogoutNotice;
 
@@ -170,7 +170,7 @@ impl LogoutSender {
                 Some(failure) => Err(Clone::clone(failure)),
                 None => send(core, &notice).await,
             };
-            failure = sent.clone().err().filter(|failure| !failure.is_final);
+            failure = sent.clone().err().filter(NoticeFailure::may_pass);
             settle(core, key, notice, sent).await?;
         }
         Ok(())
