@@ -211,12 +211,14 @@ pub async fn send(core: &Core, notice: &LogoutNotice) -> Result<(), NoticeFailur
         .read(|snapshot| CLIENTS.get(snapshot, &notice.client_id));
     let client = stored.await.map_err(Failure::from)?;
     let client = client.filter(|client| client.incarnation == notice.client_incarnation);
-    let client = client.ok_or_else(|| NoticeFailure::Unneeded("the client was removed"))?;
+    let client = client.ok_or(NoticeFailure::Unneeded("the client was removed"))?;
     if !client.enabled {
         return Err(NoticeFailure::Unneeded("the client is disabled"));
     }
     let url = client.backchannel_logout_uri.as_deref().and_then(https);
-    let url = url.ok_or_else(|| NoticeFailure::Unneeded("the client has no back-channel logout URI"))?;
+    let url = url.ok_or(NoticeFailure::Unneeded(
+        "the client has no back-channel logout URI",
+    ))?;
     let token = logout_token(core, &client, notice)?;
     Ok(core.upstreams.post_logout_token(&url, &token).await?)
 }
