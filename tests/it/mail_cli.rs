@@ -116,6 +116,8 @@ fn mails_that_wait_are_listed_with_the_reason_beside_a_service_and_without_one()
     check();
     assert_eq!(collector.value("idsvc_mail_queue"), Some(1));
     assert!(collector.value("idsvc_mail_oldest_age_seconds").is_some());
+    assert_eq!(collector.value("idsvc_logout_queue"), Some(0));
+    assert_eq!(collector.value("idsvc_logout_oldest_age_seconds"), Some(0));
     let log = service.logged("mails wait: 127.0.0.1:1 does not accept connections");
     assert!(!log.contains("bob@"), "{log}");
     running.terminate();

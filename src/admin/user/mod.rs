@@ -90,7 +90,7 @@ pub struct UpdateUser {
     pub email: Option<String>,
     /// A new account identifier.
     pub account_id: Option<String>,
-    /// Whether the count of wrong passwords starts again at zero. The clients of a disabled user are told that the user is signed out.
+    /// Whether the count of wrong passwords starts again at zero.
     pub reset_failed_passwords: bool,
     /// What else changes.
     pub fields: UserFields,
@@ -208,7 +208,7 @@ pub(super) fn put(tx: &mut dyn Tx, before: Option<&User>, user: &User) -> TxResu
 }
 
 /// Stores a user with their login names, which no other user has. With another password, the count of wrong ones starts
-/// again at zero.
+/// again at zero. The clients of a disabled user are told that the user is signed out.
 pub(super) fn write(tx: &mut dyn Tx, user: &User) -> Result<(), StoreError> {
     let before = USERS.get(&*tx, &user.uuid)?;
     if before.is_some_and(|before| before.password != user.password) {
