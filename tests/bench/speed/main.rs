@@ -376,6 +376,22 @@ impl<'a> Bench<'a> {
             Goal::Signed(120.0),
             Self::exchanges,
         );
+        // One ES256 verification more than an exchange of a token that was there before.
+        self.row_of_single_use(
+            &mut run,
+            "token exchange, access token",
+            Goal::Signed(110.0),
+            Self::access_token_exchanges,
+        );
+        self.row(
+            &mut run,
+            "token exchange, a token that was there before",
+            Goal::Signed(42.0),
+            |bench| {
+                let token = bench.user_tokens(1);
+                bench.same(&scripts::access_token_exchange(&bench.secret, &token[0]))
+            },
+        );
         self.row_of_single_use(
             &mut run,
             "introspection",
@@ -387,7 +403,7 @@ impl<'a> Bench<'a> {
             "introspection of a token that was there before",
             Goal::Signed(75.0),
             |bench| {
-                let token = bench.access_tokens(1);
+                let token = bench.client_tokens(1);
                 bench.same(&scripts::introspection(&bench.secret, &token[0]))
             },
         );
@@ -543,10 +559,19 @@ impl<'a> Bench<'a> {
         })
     }
 
+    /// Access tokens of users, each of them once.
+    fn access_token_exchanges(&mut self, each: usize) -> Vec<Box<dyn Script>> {
+        self.each(|bench, _| {
+            let tokens = bench.user_tokens(each).into_iter();
+            let requests = tokens.map(|token| scripts::access_token_exchange(&bench.secret, &token));
+            Box::new(Each(requests.collect()))
+        })
+    }
+
     /// Access tokens, each of them once: what is remembered of a token is of no use.
     fn introspections(&mut self, each: usize) -> Vec<Box<dyn Script>> {
         self.each(|bench, _| {
-            let tokens = bench.access_tokens(each).into_iter();
+            let tokens = bench.client_tokens(each).into_iter();
             let requests = tokens.map(|token| scripts::introspection(&bench.secret, &token));
             Box::new(Each(requests.collect()))
         })
@@ -610,10 +635,19 @@ impl<'a> Bench<'a> {
         (0..connections).map(script).collect()
     }
 
-    /// Access tokens to be asked about.
-    fn access_tokens(&self, count: usize) -> Vec<String> {
-        let request = scripts::client_credentials(&self.secret);
-        let asking = load::repeat(self.server.address, &request, count);
+    /// Access tokens of the client itself.
+    fn client_tokens(&self, count: usize) -> Vec<String> {
+        self.access_tokens(&scripts::client_credentials(&self.secret), count)
+    }
+
+    /// Access tokens of so many users, for an API and for UserInfo.
+    fn user_tokens(&self, count: usize) -> Vec<String> {
+        let request = scripts::anonymous(&self.secret, "services:all notes.read");
+        self.access_tokens(&request, count)
+    }
+
+    fn access_tokens(&self, request: &str, count: usize) -> Vec<String> {
+        let asking = load::repeat(self.server.address, request, count);
         let replies = self.runtime.block_on(asking);
         replies
             .iter()
@@ -713,7 +747,7 @@ fn register(server: &Server, robot: &SigningKey) -> Value {
     server.json(&add.split(' ').collect::<Vec<_>>());
     let add = format!(
         "client add {CLIENT} --redirect-uri {REDIRECT_URI} --pkce optional --grant authorization_code --grant refresh_token \
-         --grant anonymous --grant jwt-bearer --provider partner --grant client_credentials --allow-secret-credentials --max-scope services:all \
+         --grant anonymous --grant jwt-bearer --grant token-exchange --provider partner --grant client_credentials --allow-secret-credentials --max-scope services:all \
          --scope openid --scope services:all --scope offline_access --api notes --api-key"
     );
     server.json(&add.split(' ').collect::<Vec<_>>())

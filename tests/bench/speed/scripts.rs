@@ -10,7 +10,7 @@ use idsvc::random::Random;
 use serde_json::json;
 
 use crate::load::{Next, Reply, Script, form, request};
-use crate::{CLIENT, GRANT_ANONYMOUS, PASSWORD, REDIRECT_URI};
+use crate::{API, CLIENT, GRANT_ANONYMOUS, PASSWORD, REDIRECT_URI};
 
 /// The same request again and again.
 pub(crate) struct Same(pub(crate) String);
@@ -90,6 +90,24 @@ pub(crate) fn client_assertion(assertion: &str) -> String {
         ("client_assertion", assertion),
     ];
     form("/oauth2/token", &[], &fields)
+}
+
+/// A token for one API, for a user's access token (RFC 8693).
+pub(crate) fn access_token_exchange(secret: &str, token: &str) -> String {
+    let fields = [
+        ("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange"),
+        ("subject_token", token),
+        (
+            "subject_token_type",
+            "urn:ietf:params:oauth:token-type:access_token",
+        ),
+        ("resource", API),
+    ];
+    form(
+        "/oauth2/token",
+        &[("Authorization", &basic(CLIENT, secret))],
+        &fields,
+    )
 }
 
 /// Tokens for a provider's ID token.
