@@ -50,7 +50,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use zeroize::Zeroizing;
 
-use self::load::{Beside, Measured, Script, Span, run};
+use self::load::{Beside, Connection, Measured, Script, Span, run};
 use self::report::{Goal, Row, Run, verdict};
 use self::scripts::{Code, Each, ProofSigner, Refresh, Same, SignIn};
 use self::seed::{Seed, seed};
@@ -419,6 +419,18 @@ impl<'a> Bench<'a> {
             Goal::Signed(255.0),
             |bench| bench.codes(true),
         );
+        self.row_of_single_use(
+            &mut run,
+            "device code, pending",
+            Goal::Signed(42.0),
+            Self::pending_polls,
+        );
+        self.row_of_single_use(
+            &mut run,
+            "device code, redeemed",
+            Goal::Signed(68.0),
+            Self::allowed_polls,
+        );
         self.row(
             &mut run,
             "password sign-in, whole flow",
@@ -533,7 +545,7 @@ impl<'a> Bench<'a> {
                 }));
                 scripts::client_assertion(&assertion.unwrap())
             });
-            Box::new(Each(requests.collect()))
+            Box::new(Each::new(requests))
         })
     }
 
@@ -555,7 +567,7 @@ impl<'a> Bench<'a> {
                 }));
                 scripts::token_exchange(&bench.secret, &assertion.unwrap())
             });
-            Box::new(Each(requests.collect()))
+            Box::new(Each::new(requests))
         })
     }
 
@@ -564,7 +576,7 @@ impl<'a> Bench<'a> {
         self.each(|bench, _| {
             let tokens = bench.user_tokens(each).into_iter();
             let requests = tokens.map(|token| scripts::access_token_exchange(&bench.secret, &token));
-            Box::new(Each(requests.collect()))
+            Box::new(Each::new(requests))
         })
     }
 
@@ -573,7 +585,40 @@ impl<'a> Bench<'a> {
         self.each(|bench, _| {
             let tokens = bench.client_tokens(each).into_iter();
             let requests = tokens.map(|token| scripts::introspection(&bench.secret, &token));
-            Box::new(Each(requests.collect()))
+            Box::new(Each::new(requests))
+        })
+    }
+
+    /// First polls of devices that nobody has allowed.
+    fn pending_polls(&mut self, each: usize) -> Vec<Box<dyn Script>> {
+        self.each(|bench, _| {
+            let request = scripts::device_authorization(&bench.secret);
+            let asking = load::repeat(bench.server.address, &request, each);
+            let codes = bench.runtime.block_on(asking);
+            let requests = codes
+                .iter()
+                .map(|codes| scripts::device_poll(&bench.secret, codes));
+            Box::new(Each {
+                expected: 400,
+                ..Each::new(requests)
+            })
+        })
+    }
+
+    /// Polls of devices that have been allowed, by users in turn.
+    fn allowed_polls(&mut self, each: usize) -> Vec<Box<dyn Script>> {
+        let people = self.sessions.len();
+        self.each(|bench, number| {
+            let requests = bench.runtime.block_on(async {
+                let mut connection = Connection::open(bench.server.address, None, 1_000).await.unwrap();
+                let mut requests = Vec::new();
+                for turn in 0..each {
+                    let session = &bench.sessions[(number * each + turn) % people];
+                    requests.push(scripts::allow_device(&mut connection, &bench.secret, session).await);
+                }
+                requests
+            });
+            Box::new(Each::new(requests.into_iter()))
         })
     }
 
@@ -747,7 +792,7 @@ fn register(server: &Server, robot: &SigningKey) -> Value {
     server.json(&add.split(' ').collect::<Vec<_>>());
     let add = format!(
         "client add {CLIENT} --redirect-uri {REDIRECT_URI} --pkce optional --grant authorization_code --grant refresh_token \
-         --grant anonymous --grant jwt-bearer --grant token-exchange --provider partner --grant client_credentials --allow-secret-credentials --max-scope services:all \
+         --grant anonymous --grant jwt-bearer --grant token-exchange --grant device_code --provider partner --grant client_credentials --allow-secret-credentials --max-scope services:all \
          --scope openid --scope services:all --scope offline_access --api notes --api-key"
     );
     server.json(&add.split(' ').collect::<Vec<_>>())

@@ -9,7 +9,7 @@ use idsvc::jose::keyring::SigningKey;
 use idsvc::random::Random;
 use serde_json::json;
 
-use crate::load::{Next, Reply, Script, form, request};
+use crate::load::{Connection, Next, Reply, Script, form, request};
 use crate::{API, CLIENT, GRANT_ANONYMOUS, PASSWORD, REDIRECT_URI};
 
 /// The same request again and again.
@@ -29,15 +29,28 @@ impl Script for Same {
 }
 
 /// One request after the other, each of them once.
-pub(crate) struct Each(pub(crate) Vec<String>);
+pub(crate) struct Each {
+    pub(crate) requests: Vec<String>,
+    /// The status of each answer.
+    pub(crate) expected: u16,
+}
+
+impl Each {
+    pub(crate) fn new(requests: impl Iterator<Item = String>) -> Self {
+        Self {
+            requests: requests.collect(),
+            expected: 200,
+        }
+    }
+}
 
 impl Script for Each {
     fn next(&mut self) -> Option<String> {
-        self.0.pop()
+        self.requests.pop()
     }
 
     fn take(&mut self, reply: &Reply) -> Next {
-        if reply.status != 200 {
+        if reply.status != self.expected {
             reply.surprise();
         }
         Next::Done
@@ -108,6 +121,67 @@ pub(crate) fn access_token_exchange(secret: &str, token: &str) -> String {
         &[("Authorization", &basic(CLIENT, secret))],
         &fields,
     )
+}
+
+/// The codes of a device (RFC 8628 section 3.1).
+pub(crate) fn device_authorization(secret: &str) -> String {
+    let fields = [("scope", "services:all")];
+    form(
+        "/oauth2/device_authorization",
+        &[("Authorization", &basic(CLIENT, secret))],
+        &fields,
+    )
+}
+
+/// Tokens for the device that got these codes.
+pub(crate) fn device_poll(secret: &str, codes: &Reply) -> String {
+    let device_code = codes.quoted_after("\"device_code\":\"");
+    let fields = [
+        ("grant_type", "urn:ietf:params:oauth:grant-type:device_code"),
+        ("device_code", device_code.as_str()),
+    ];
+    form(
+        "/oauth2/token",
+        &[("Authorization", &basic(CLIENT, secret))],
+        &fields,
+    )
+}
+
+/// A signed-in browser allows a device: code, page, decision. Returns the poll that redeems the code.
+pub(crate) async fn allow_device(connection: &mut Connection, secret: &str, session: &str) -> String {
+    let codes = answer(connection, 200, &device_authorization(secret)).await;
+    let session = format!("__Host-idsvc_session={session}");
+    let page = answer(
+        connection,
+        200,
+        &request("GET", "/device", &[("Cookie", &session)], ""),
+    )
+    .await;
+    let browser = page.header("set-cookie").unwrap_or_else(|| page.surprise());
+    let cookies = format!("{session}; {}", browser.split(';').next().unwrap_or_default());
+    let cookies = [("Cookie", cookies.as_str())];
+    let (csrf, user_code) = (hidden(&page, "csrf"), codes.quoted_after("\"user_code\":\""));
+    let fields = [("csrf", csrf.as_str()), ("user_code", &user_code)];
+    let typed = answer(connection, 303, &form("/device", &cookies, &fields)).await;
+    let target = typed.header("location").unwrap_or_else(|| typed.surprise());
+    let page = answer(connection, 200, &request("GET", target, &cookies, "")).await;
+    let (transaction, csrf) = (hidden(&page, "transaction"), hidden(&page, "csrf"));
+    let fields = [
+        ("transaction", transaction.as_str()),
+        ("csrf", &csrf),
+        ("decision", "allow"),
+    ];
+    answer(connection, 200, &form("/device", &cookies, &fields)).await;
+    device_poll(secret, &codes)
+}
+
+/// The answer to a request that is not measured.
+async fn answer(connection: &mut Connection, status: u16, request: &str) -> Reply {
+    let reply = connection.ask(request).await.unwrap();
+    if reply.status != status {
+        reply.surprise();
+    }
+    reply
 }
 
 /// Tokens for a provider's ID token.
