@@ -24,9 +24,6 @@ pub struct List {
     /// The user's e-mail address, account identifier or uuid
     #[arg(value_name = "WHO")]
     pub who: String,
-    /// Show sessions that ended within the last week too, and whether applications were told of the end
-    #[arg(long)]
-    pub ended: bool,
 }
 
 /// The arguments of `revoke`.
@@ -51,7 +48,7 @@ fn parse_session(text: &str) -> Result<Uuid, String> {
 /// Runs a verb.
 pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
     let command = match verb {
-        Verb::List(List { who, ended }) => Command::SessionList(ListSessions { who, ended }),
+        Verb::List(List { who }) => Command::SessionList(ListSessions { who, ended: false }),
         Verb::Revoke(Revoke {
             session: Some(session),
             ..
@@ -63,23 +60,33 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
             ));
         }
     };
-    let shows_ended = matches!(&command, Command::SessionList(list) if list.ended);
     let is_one = matches!(command, Command::SessionRevoke(RevokeSessions::One(_)));
     connector.run(command, output, |reply, output| match reply {
         Reply::Sessions(views) if output.json => output.document(&views),
-        Reply::Sessions(views) => {
-            show_sessions(&views, output)?;
-            if shows_ended {
-                output.line("")?;
-                show_applications(&views, output)?;
-            }
-            Ok(())
-        }
+        Reply::Sessions(views) => show_sessions(&views, output),
         Reply::Revoked(revoked) if output.json => output.document(&revoked),
         Reply::Revoked(Revoked { revoked_sessions: 0 }) if is_one => {
             output.line("the session had expired already; the refresh tokens bound to it were ended")
         }
         Reply::Revoked(revoked) => output.line(&format!("sessions ended: {}", revoked.revoked_sessions)),
+        _ => Err(unexpected()),
+    })
+}
+
+/// Shows the sessions of a user, those of the last week too, and whether their applications were told of the end.
+pub(super) fn list_with_ended(
+    who: String,
+    connector: &AdminConnector<'_>,
+    output: &mut Output<'_>,
+) -> Result<(), CliError> {
+    let command = Command::SessionList(ListSessions { who, ended: true });
+    connector.run(command, output, |reply, output| match reply {
+        Reply::Sessions(views) if output.json => output.document(&views),
+        Reply::Sessions(views) => {
+            show_sessions(&views, output)?;
+            output.line("")?;
+            show_applications(&views, output)
+        }
         _ => Err(unexpected()),
     })
 }

@@ -11,7 +11,7 @@ use super::admin_connection::{AdminConnector, Records, unexpected};
 use super::output::{CliError, Output, moment, yes_no};
 use super::prompt;
 use super::value_parsers::{change, warn_of_claims, without_line_end};
-use super::{user_factors, user_link};
+use super::{session, user_factors, user_link};
 use crate::admin::SecretString;
 use crate::admin::user;
 use crate::admin::user::{AddUser, ListUsers, NewPassword, SetPassword, UpdateUser, UserFields, UserView};
@@ -48,6 +48,8 @@ pub enum Verb {
     Invite(user_link::Invite),
     /// Show the factors of a user: authenticator apps, passkeys, recovery codes
     Factors(Who),
+    /// Show the sessions of a user, those that ended within the last week too, and whether applications were told of the end
+    Sessions(Who),
     /// Print a link with which a user chooses a new password; with --mail, send it. With --factors, remove the factors
     Reset(user_link::Reset),
     /// Disable a user and end all their sessions and refresh tokens at once
@@ -318,6 +320,7 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
         Verb::Invite(invite) => return user_link::invite(invite, connector, output),
         Verb::Reset(reset) => return user_link::reset(reset, connector, output),
         Verb::Factors(which) => return user_factors::list(which.who, connector, output),
+        Verb::Sessions(which) => return session::list_with_ended(which.who, connector, output),
         Verb::Lock(which) => return user_link::lock(which.who, connector, output),
         Verb::Unlink(unlink) => {
             let question = format!(

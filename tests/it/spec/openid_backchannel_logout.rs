@@ -647,7 +647,7 @@ async fn a_killed_process_tells_the_application_after_its_next_start() {
     until(async || website.seen("/logout").len() == 1).await;
     running.kill();
 
-    let list = "session list alice@example.com --ended";
+    let list = "user sessions alice@example.com";
     let told = || json(&format!("{list} --json"))[0]["applications"][0].clone();
     assert!(told()["ended_at"].is_number() && told()["told_at"].is_null());
     website.say("/logout", ok());
