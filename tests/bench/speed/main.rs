@@ -370,28 +370,7 @@ impl<'a> Bench<'a> {
             Goal::Signed(668.0),
             |bench| bench.same(&scripts::anonymous(&bench.secret, "openid services:all")),
         );
-        self.row_of_single_use(
-            &mut run,
-            "token exchange, RS256 assertion",
-            Goal::Signed(120.0),
-            Self::exchanges,
-        );
-        // One ES256 verification more than an exchange of a token that was there before.
-        self.row_of_single_use(
-            &mut run,
-            "token exchange, access token",
-            Goal::Signed(110.0),
-            Self::access_token_exchanges,
-        );
-        self.row(
-            &mut run,
-            "token exchange, a token that was there before",
-            Goal::Signed(42.0),
-            |bench| {
-                let token = bench.user_tokens(1);
-                bench.same(&scripts::access_token_exchange(&bench.secret, &token[0]))
-            },
-        );
+        self.exchange_rows(&mut run);
         self.row_of_single_use(
             &mut run,
             "introspection",
@@ -419,18 +398,7 @@ impl<'a> Bench<'a> {
             Goal::Signed(255.0),
             |bench| bench.codes(true),
         );
-        self.row_of_single_use(
-            &mut run,
-            "device code, pending",
-            Goal::Signed(42.0),
-            Self::pending_polls,
-        );
-        self.row_of_single_use(
-            &mut run,
-            "device code, redeemed",
-            Goal::Signed(68.0),
-            Self::allowed_polls,
-        );
+        self.device_rows(&mut run);
         self.row(
             &mut run,
             "password sign-in, whole flow",
@@ -438,6 +406,46 @@ impl<'a> Bench<'a> {
             |bench| bench.sign_ins(8),
         );
         run
+    }
+
+    fn exchange_rows(&mut self, run: &mut Run) {
+        self.row_of_single_use(
+            run,
+            "token exchange, RS256 assertion",
+            Goal::Signed(120.0),
+            Self::exchanges,
+        );
+        // One ES256 verification more than an exchange of a token that was there before.
+        self.row_of_single_use(
+            run,
+            "token exchange, access token",
+            Goal::Signed(110.0),
+            Self::access_token_exchanges,
+        );
+        self.row(
+            run,
+            "token exchange, a token that was there before",
+            Goal::Signed(42.0),
+            |bench| {
+                let token = bench.user_tokens(1);
+                bench.same(&scripts::access_token_exchange(&bench.secret, &token[0]))
+            },
+        );
+    }
+
+    fn device_rows(&mut self, run: &mut Run) {
+        self.row_of_single_use(
+            run,
+            "device code, pending",
+            Goal::Signed(42.0),
+            Self::pending_polls,
+        );
+        self.row_of_single_use(
+            run,
+            "device code, redeemed",
+            Goal::Signed(68.0),
+            Self::allowed_polls,
+        );
     }
 
     /// Measures one row, if it is wanted. `scripts` makes the script of each connection.
