@@ -73,7 +73,7 @@ pub struct VerifiedIdToken {
     pub replay_key: Option<ReplayKey>,
     /// When it expires.
     pub expires_at: Timestamp,
-    /// The parties that act for the subject.
+    /// The parties that act for the subject; none at a sign-in.
     pub actor: Option<Actor>,
     /// What an identity assertion allows. An ID token does not say it.
     pub bounds: AssertionBounds,
@@ -263,10 +263,14 @@ pub fn check(
     }
     let owner = Owner::Provider(&provider.issuer);
     let jti = claims.jti.as_deref().filter(|jti| !jti.is_empty());
-    let bounds = match purpose {
+    let (bounds, actor) = match purpose {
         IdTokenUse::IdJag { .. } if jti.is_none() => return Err(TokenProblem::NoIdentifier),
-        IdTokenUse::IdJag { .. } => bounds(&claims.others)?,
-        IdTokenUse::Exchange | IdTokenUse::SignIn { .. } => AssertionBounds::default(),
+        IdTokenUse::IdJag { .. } => (bounds(&claims.others)?, actor(&claims.others, &provider.issuer)?),
+        IdTokenUse::Exchange => (
+            AssertionBounds::default(),
+            actor(&claims.others, &provider.issuer)?,
+        ),
+        IdTokenUse::SignIn { .. } => (AssertionBounds::default(), None),
     };
     let max_age_end = claims.iat + Duration::from_secs(Provider::LONGEST_AGE);
     let until = claims.exp.min(max_age_end) + LEEWAY;
@@ -274,7 +278,7 @@ pub fn check(
         subject: claims.sub,
         auth_time: claims.auth_time.map(|at| at.min(now)),
         expires_at: claims.exp,
-        actor: actor(&claims.others, &provider.issuer)?,
+        actor,
         bounds,
         claims: claims.others,
         replay_key: jti.map(|jti| ReplayKey::of(owner, jti, until)),

@@ -151,9 +151,10 @@ pub(super) fn registration(data: &[u8]) -> bool {
         return refused(refusal);
     }
     assert!(registered.default_scope.is_within(&allowed) && registered.scope == allowed);
-    let grants = [GrantType::AuthorizationCode, GrantType::RefreshToken];
-    assert!(registered.grant_types.iter().all(|grant| grants.contains(grant)));
-    assert!(registered.may_use(GrantType::AuthorizationCode) && registered.requires_consent());
+    let for_people = [GrantType::AuthorizationCode, GrantType::DeviceCode];
+    let is_allowed = |grant: &GrantType| for_people.contains(grant) || *grant == GrantType::RefreshToken;
+    assert!(registered.grant_types.iter().all(is_allowed));
+    assert!(for_people.into_iter().any(|grant| registered.may_use(grant)) && registered.requires_consent());
     let mut again = Value::Object(document(&registered));
     let members = again.as_object_mut().unwrap();
     members.remove("client_id_issued_at");

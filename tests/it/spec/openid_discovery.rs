@@ -66,6 +66,7 @@ async fn the_document_says_what_works_and_nothing_else() {
             "grant_types_supported": ["authorization_code", "refresh_token",
                                       "urn:service:oauth2:grant-type:anonymous", "client_credentials",
                                       "urn:ietf:params:oauth:grant-type:jwt-bearer",
+                                      "urn:ietf:params:oauth:grant-type:token-exchange",
                                       "urn:ietf:params:oauth:grant-type:device_code"],
             "subject_types_supported": ["public"],
             "id_token_signing_alg_values_supported": ["RS256", "ES256"],
