@@ -116,6 +116,9 @@ pub enum TokenProblem {
     /// `scope`, `resource` or `act` cannot be read.
     #[error("scope, resource or act has a form that is not allowed")]
     Bounds,
+    /// The identity assertion limits what it allows in a way that this service does not know.
+    #[error("cnf and authorization_details are not supported in an assertion")]
+    UnknownBound,
     /// `sub` is empty, too long, or not ASCII.
     #[error("sub is not 1 to 255 ASCII characters")]
     Subject,
@@ -287,6 +290,12 @@ pub fn check(
 
 /// Reads what an identity assertion allows. `resource` is one text or several (RFC 8707 section 2).
 fn bounds(claims: &Map<String, Value>) -> Result<AssertionBounds, TokenProblem> {
+    if ["cnf", "authorization_details"]
+        .iter()
+        .any(|name| claims.contains_key(*name))
+    {
+        return Err(TokenProblem::UnknownBound);
+    }
     let scope = match claims.get("scope") {
         None => None,
         Some(Value::String(text)) => Some(text.parse().map_err(|_| TokenProblem::Bounds)?),

@@ -145,9 +145,6 @@ fn check_grants(client: &Client, faults: &mut Vec<Fault>) {
             "the grant refresh_token needs authorization_code, device_code, anonymous, jwt-bearer or token-exchange as well",
         );
     }
-    if client.may_use(GrantType::TokenExchange) && client.is_public() {
-        refuse("the grant token-exchange is for clients that authenticate, not for public ones");
-    }
     if is_anonymous && client.is_public() {
         refuse("the grant anonymous is for clients that authenticate, not for public ones");
     }
@@ -238,16 +235,18 @@ fn check_logout_uri(client: &Client, faults: &mut Vec<Fault>) {
     }
 }
 
-/// Checks what a client needs to exchange tokens of a provider.
+/// Checks what a client needs to exchange tokens.
 fn check_exchange(client: &Client, faults: &mut Vec<Fault>) {
-    if !client.may_use(GrantType::JwtBearer) {
+    let exchanges_assertions = client.may_use(GrantType::JwtBearer);
+    if !exchanges_assertions && !client.may_use(GrantType::TokenExchange) {
         return;
     }
     if client.is_public() {
-        let detail = "the grant jwt-bearer is for clients that authenticate, not for public ones";
+        let detail =
+            "the grants jwt-bearer and token-exchange are for clients that authenticate, not for public ones";
         faults.push(FaultCode::NotAllowed.at(["grant_types"], detail));
     }
-    if client.providers.is_empty() {
+    if exchanges_assertions && client.providers.is_empty() {
         faults.push(FaultCode::Required.at(["providers"], "the grant jwt-bearer needs a provider"));
     }
     if client.consent == ConsentRequirement::Require && !client.signs_people_in() {

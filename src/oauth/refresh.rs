@@ -68,6 +68,9 @@ pub struct RefreshFamily {
     /// are refused until the client redeems that code.
     #[serde(default, rename = "wait", skip_serializing_if = "Not::not")]
     pub awaits_code: bool,
+    /// Whether the client got no refresh token. The family ends with its access token.
+    #[serde(default, rename = "acc", skip_serializing_if = "Not::not")]
+    pub is_access_only: bool,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -145,7 +148,16 @@ impl RefreshFamily {
             lineage: Digest::of(first.lineage.as_slice()),
             bound_from: 0,
             awaits_code: false,
+            is_access_only: false,
         }
+    }
+
+    /// The same family without a refresh token, which ends after this time.
+    #[must_use]
+    pub fn access_only(mut self, lifetime: Duration) -> Self {
+        self.is_access_only = true;
+        self.expires_at = self.created_at + lifetime;
+        self
     }
 
     /// What the newest token of the family names, given another token of it.

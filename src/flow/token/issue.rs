@@ -326,6 +326,11 @@ impl AccessTokenSettings {
     }
 }
 
+/// How long an access token of this client for these APIs lasts.
+pub(super) fn access_token_lifetime(policy: &Policy, client: &Client, target: &TokenTarget) -> Duration {
+    AccessTokenSettings::of(policy, client, target).lifetime
+}
+
 fn access_token(
     catalog: &Catalog,
     client: &Client,

@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 
 use super::issue::{ApprovedGrant, ExchangedToken, issue_tokens};
 use super::start_family::NewFamily;
-use super::token_exchange::{VerifiedActor, check_policy};
+use super::token_exchange::{VerifiedActor, check_level, check_policy};
 use crate::clock::Timestamp;
 use crate::federation::Provider;
 use crate::federation::id_token::{self, AssertionBounds, IdTokenUse, VerifiedIdToken};
@@ -101,12 +101,16 @@ pub async fn exchange_assertion(
     let asked = or_refuse!(bounded_resources(&resources, &subject.bounds));
     let asked = or_refuse!(apis.resolve(asked, &client));
     let scope = apis.scope_within(&scope, &asked);
+    let is_exchange = grant_type == GrantType::TokenExchange;
+    let is_offline = is_exchange && wants_refresh_token;
+    let scope = or_refuse!(with_offline_access(scope, is_offline, &client));
     let acting = match &actor {
         Some(actor) => Some(or_refuse!(actor.party.clone().after(subject.actor.as_ref()))),
         None => subject.actor.clone(),
     };
     let uuid = core.random.uuid_v7(core.clock.since_epoch());
-    let drawn = NewFamily::draw(core, possession)?;
+    // The provider decides by each identity assertion anew, so none brings a refresh token (ID-JAG section 4.4).
+    let drawn = NewFamily::draw(core, possession)?.with_refresh_token(wants_refresh_token && !is_id_jag);
     let profile = Profile::read(&subject.claims, &provider);
     let (policy, bearer) = (Arc::clone(&core.policy), client.clone());
     let issuing = Arc::clone(&provider);
@@ -143,8 +147,8 @@ pub async fn exchange_assertion(
             };
             let user = or_refuse!(grant_policy.authorize_new_user(&*tx, &bearer, &authorization, user)?);
             let target = or_refuse!(drawn.target(&bearer, &authorization, &resources));
-            let is_exchange = grant_type == GrantType::TokenExchange;
             if is_exchange {
+                or_refuse!(check_level(&bearer, &authorization));
                 or_refuse!(check_policy(&bearer, &target, actor.is_some()));
             }
             for used in single_use.into_iter().flatten() {
@@ -153,9 +157,6 @@ pub async fn exchange_assertion(
             federated_user::save(tx, &user, matched)?;
             let granted = (user, authorization, target);
             let mut approved = drawn.begin(tx, &bearer, grant_type, granted, now)?;
-            // The provider decides by each identity assertion anew, so none brings a refresh token (ID-JAG section 4.4).
-            let may_refresh = wants_refresh_token && !is_id_jag;
-            approved.refresh_token = approved.refresh_token.filter(|_| may_refresh);
             approved.exchanged = is_exchange.then_some(ExchangedToken {
                 client_id: None,
                 expires_at: subject.expires_at,
@@ -219,6 +220,20 @@ fn bounded_scope(asked: Option<&Scope>, bounds: &AssertionBounds, client: &Clien
         ));
     }
     user_scope(Some(asked.unwrap_or(&most)), client, Scope::AUTHENTICATED)
+}
+
+/// The scope, with `offline_access` in a token exchange that brings a refresh token.
+fn with_offline_access(scope: Scope, is_offline: bool, client: &Client) -> Answer<Scope> {
+    if !is_offline {
+        return Ok(scope);
+    }
+    if client.scope.contains(Scope::OFFLINE_ACCESS) {
+        return Ok(scope.with(Scope::OFFLINE_ACCESS));
+    }
+    Err(Refusal::new(
+        ErrorCode::InvalidScope,
+        "a refresh token needs the scope offline_access, which this client may not have",
+    ))
 }
 
 /// The APIs of the grant: the requested ones, within those of an identity assertion.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::issue::ApprovedGrant;
+use super::issue::{ApprovedGrant, access_token_lifetime};
 use crate::clock::Timestamp;
 use crate::flow::grant_policy::read_family;
 use crate::flow::login::session;
@@ -32,6 +32,7 @@ pub(in crate::flow) struct NewFamily {
     first: RefreshTokenId,
     token: Secret<RefreshToken>,
     possession: Option<Possession>,
+    brings_refresh_token: bool,
     policy: Arc<Policy>,
     apis: Arc<Apis>,
 }
@@ -49,9 +50,16 @@ impl NewFamily {
             token: keys.derive(&first).ok_or(Failure::NoRefreshKey)?,
             first,
             possession,
+            brings_refresh_token: true,
             policy: Arc::clone(&core.policy),
             apis: Arc::clone(catalog.apis()),
         })
+    }
+
+    /// The same family, with a refresh token or without one.
+    pub(in crate::flow) fn with_refresh_token(mut self, brings_refresh_token: bool) -> Self {
+        self.brings_refresh_token = brings_refresh_token;
+        self
     }
 
     /// What the request has shown to hold.
@@ -100,13 +108,18 @@ impl NewFamily {
         authorization.bound_to = self.confirmation().filter(|_| client.is_public());
         self.record_proof(tx)?;
         let lifetimes = &self.policy.lifetimes;
+        let may_refresh = self.brings_refresh_token && client.may_use(GrantType::RefreshToken);
         let family = RefreshFamily::start(&self.first, authorization.clone(), client, lifetimes, now);
-        make_room(tx, client, &authorization, now)?;
+        let family = if may_refresh {
+            family
+        } else {
+            family.access_only(access_token_lifetime(&self.policy, client, &target))
+        };
+        make_room(tx, client, &family, now)?;
         FAMILIES.put(tx, &self.id, &family)?;
         for key in session::owner_keys(self.id, &family) {
             FAMILIES_BY_OWNER.put(tx, &key, &())?;
         }
-        let may_refresh = client.may_use(GrantType::RefreshToken);
         let granted = (user, authorization, target);
         Ok(ApprovedGrant {
             refresh_token: may_refresh.then(|| self.token.clone()),
@@ -116,21 +129,30 @@ impl NewFamily {
 }
 
 /// Makes room for one more family of this user at this client. At the limit, one that has ended is removed, or else
-/// the one that was unused the longest.
+/// the one that was unused the longest. A family without a refresh token takes the place of another such family, so that
+/// many exchanges of tokens end no sign-in.
 ///
 /// Without a limit, a client that signs its user in over and over would make every later sign-out slower. An access
 /// token of a removed family is no longer accepted.
 fn make_room(
     tx: &mut dyn Tx,
     client: &Client,
-    authorization: &Authorization,
+    new: &RefreshFamily,
     now: Timestamp,
 ) -> Result<(), StoreError> {
+    let authorization = &new.authorization;
     let at_client = |id| (authorization.user, (authorization.client_id.clone(), id));
     let keys = at_client(Uuid::nil())..=at_client(Uuid::max());
     let held = FAMILIES_BY_OWNER.scan(&*tx, keys, MAX_PER_USER_AND_CLIENT)?;
     if held.len() < MAX_PER_USER_AND_CLIENT {
         return Ok(());
+    }
+    for ((_, (_, id)), ()) in held.iter().filter(|_| new.is_access_only) {
+        if let Some(family) = read_family(&*tx, *id, client, now)?
+            && (family.is_access_only || !family.is_live(now))
+        {
+            return session::forget_family(tx, *id, &family);
+        }
     }
     let mut idlest: Option<(Timestamp, Uuid, RefreshFamily)> = None;
     for ((_, (_, id)), ()) in held {

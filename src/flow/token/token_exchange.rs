@@ -1,8 +1,9 @@
 //! A client exchanges a token of a user for one with less power: RFC 8693.
 //!
 //! The new token is for the same user. Its scope, its audience and its lifetime are at most those of the exchanged token.
-//! With an actor token, it also names the party that acts for the user. It belongs to the grant of the exchanged token and
-//! ends with it. Only a refresh token begins a grant of its own.
+//! With an actor token, it also names the party that acts for the user. If an access token of this service was exchanged,
+//! the new token belongs to the same grant and ends with it, unless a refresh token is issued. An ID token of a provider
+//! begins a grant of its own.
 
 use super::introspect::{live_access_token, live_grant, signed_access_token};
 use super::issue::{ApprovedGrant, ExchangedToken, issue_tokens};
@@ -10,6 +11,7 @@ use super::jwt_bearer::{self, AssertionGrant, REPLAYED, exchange_assertion, veri
 use super::start_family::NewFamily;
 use crate::clock::Timestamp;
 use crate::flow::{Answer, Catalog, Core, Failure, replay};
+use crate::identity::session::level_of;
 use crate::jose::claims::Audience;
 use crate::oauth::access_token::PresentedAccessToken;
 use crate::oauth::assertion::ReplayKey;
@@ -25,10 +27,10 @@ use crate::oauth::scope::Scope;
 use crate::oauth::token::TokenResponse;
 use crate::oauth::token_exchange::{Actor, PresentedToken, TokenExchange};
 
-/// A subject token that is none, or is no longer valid.
+/// The refusal of a subject token that is not valid.
 pub const SUBJECT_REFUSED: Refusal =
     Refusal::invalid_request("subject_token is unknown, expired or revoked, or has no user");
-/// The same for an actor token.
+/// The refusal of an actor token that is not valid.
 pub const ACTOR_REFUSED: Refusal =
     Refusal::invalid_request("actor_token is unknown, expired or revoked, or of another client");
 
@@ -182,6 +184,16 @@ pub(super) fn check_policy(client: &Client, target: &TokenTarget, has_actor: boo
     })
 }
 
+/// Refuses a user who signed in at a lower level than the client demands (`--acr`).
+pub(super) fn check_level(client: &Client, authorization: &Authorization) -> Answer<()> {
+    if level_of(&authorization.factor, authorization.second_factor) < client.acr {
+        return Err(Refusal::invalid_request(
+            "the user signed in with fewer factors than this client demands",
+        ));
+    }
+    Ok(())
+}
+
 /// A request to exchange an access token of this service.
 struct AccessTokenExchange {
     claims: PresentedAccessToken,
@@ -294,8 +306,9 @@ async fn exchange_access_token(
         let api = catalog.apis().named(identifier);
         api.is_some_and(|api| api.introspection_clients.contains(&client.client_id))
     };
-    let may_present =
-        is_shown(claims, drawn.confirmation().as_ref()) || claims.aud.values().iter().any(is_api);
+    let shown = drawn.confirmation();
+    let is_from_api = shown.is_some() && claims.aud.values().iter().any(is_api);
+    let may_present = is_shown(claims, shown.as_ref()) || is_from_api;
     if !claims.is_current(&core.policy.issuer, now) || !may_present {
         return Ok(Err(SUBJECT_REFUSED));
     }
@@ -317,6 +330,7 @@ async fn exchange_access_token(
             let subject = live_grant(&catalog, &grant_policy, &*tx, &exchange.claims, now)?;
             let (user, family) = or_refuse!(subject.ok_or(SUBJECT_REFUSED));
             let authorization = authorization(&bearer, family, &target, actor.clone());
+            or_refuse!(check_level(&bearer, &authorization));
             let user = or_refuse!(grant_policy.authorize_new_user(&*tx, &bearer, &authorization, user)?);
             if let Some(used) = actor_use {
                 replay::record_use(tx, used)?;

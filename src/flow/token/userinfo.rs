@@ -10,6 +10,7 @@ use crate::oauth::client_certificate::ClientCertificate;
 use crate::oauth::confirmation::check_binding;
 use crate::oauth::dpop::{DpopProof, check_algorithm};
 use crate::oauth::error::{ErrorCode, Refusal};
+use crate::oauth::openid::claims::ClaimsRequest;
 use crate::oauth::scope::Scope;
 
 /// The claims that the token's scope and the original request ask for, as far as the client may still have them. A token
@@ -53,7 +54,13 @@ pub async fn read_userinfo(
     };
     let no_scope = Scope::empty();
     let allowed = client.map_or(&no_scope, |client| &client.scope);
-    let requested = family.authorization.claims_within(scope, allowed);
+    // The client of an exchanged token did not request the claims of the grant behind it.
+    let is_own_grant = family.authorization.client_id == live.claims.client_id;
+    let requested = if is_own_grant {
+        family.authorization.claims_within(scope, allowed)
+    } else {
+        ClaimsRequest::default()
+    };
     let scope = scope.kept_within(allowed);
     let claims = catalog.claims_of(user).userinfo(&scope, &requested);
     let used = replay::use_proof(core, proof.map(|proof| proof.replay_key), now).await?;

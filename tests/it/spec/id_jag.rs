@@ -143,6 +143,9 @@ async fn an_assertion_for_another_is_refused() {
     for changes in [json!({"scope": 1}), json!({"resource": [1]}), json!({"act": []})] {
         assert_eq!(refusal(changes).await, of_problem(TokenProblem::Bounds));
     }
+    for changes in [json!({"cnf": {"jkt": "x"}}), json!({"authorization_details": []})] {
+        assert_eq!(refusal(changes).await, of_problem(TokenProblem::UnknownBound));
+    }
     let old = json!({"iat": START.seconds() - 7200});
     assert_eq!(refusal(old).await, of_problem(TokenProblem::TooOld));
 }

@@ -6,7 +6,10 @@ use idsvc::admin::session::{ListSessions, RevokeSessions, revoke};
 use idsvc::admin::user::{self, NewPassword, SetPassword, lock, set_enabled};
 use idsvc::admin::{client, session};
 use idsvc::flow::deliver::queue;
-use idsvc::oauth::client::Client;
+use idsvc::flow::token::jwt_bearer::NOT_ACCEPTED;
+use idsvc::flow::token::token_exchange::{ACTOR_REFUSED, SUBJECT_REFUSED};
+use idsvc::oauth::client::{Client, GrantType};
+use idsvc::oauth::token_exchange::ACCESS_TOKEN;
 use idsvc::server::logout_sender;
 use idsvc::server::mail_sender::RunningSender;
 use idsvc::store::table::KeyBytes;
@@ -16,6 +19,7 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::harness::process::{Service, shown};
+use crate::harness::reply::line_of;
 use crate::harness::{
     Audit, Browser, ISSUER, Jwt, Person, RelyingParty, Say, Server, Tokens, Upstream, parse_form, sweep_all,
     until, write_form,
@@ -496,7 +500,7 @@ async fn a_logout_token_is_accepted_nowhere() {
     let (browser, _) = scene.sign_in().await;
     sign_out(&browser).await;
     let token = scene.until_posted("/acme", 1).await.remove(0);
-    let (browser, _) = scene.sign_in().await;
+    let (browser, tokens) = scene.sign_in().await;
     let hint = [
         ("id_token_hint", token.as_str()),
         ("post_logout_redirect_uri", "https://acme.example/bye"),
@@ -531,13 +535,28 @@ async fn a_logout_token_is_accepted_nowhere() {
             .await;
         assert_eq!(reply.error(), "invalid_client");
     }
-    let exchanged = scene
-        .acme
-        .post("/oauth2/token")
-        .with("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer")
-        .with("assertion", &token)
-        .await;
-    assert_eq!(exchanged.error(), "unauthorized_client");
+    let may_exchange = |client: &mut Client| {
+        let grants = [GrantType::JwtBearer, GrantType::TokenExchange];
+        client.grant_types.extend(grants);
+    };
+    scene.server.change_client(&scene.acme, may_exchange).await;
+    let grant = |name: &str| {
+        let value = format!("urn:ietf:params:oauth:grant-type:{name}");
+        scene.acme.post("/oauth2/token").with("grant_type", &value)
+    };
+    let exchanged = grant("jwt-bearer").with("assertion", &token).await;
+    assert_eq!(exchanged.refusal(), line_of(&NOT_ACCEPTED));
+    let exchange = |subject: &str, actor: &str| {
+        grant("token-exchange")
+            .with("subject_token", subject)
+            .with("subject_token_type", ACCESS_TOKEN)
+            .with("actor_token", actor)
+            .with("actor_token_type", ACCESS_TOKEN)
+    };
+    let live = tokens.access_token();
+    exchange(live, live).await.tokens();
+    assert_eq!(exchange(&token, live).await.refusal(), line_of(&SUBJECT_REFUSED));
+    assert_eq!(exchange(live, &token).await.refusal(), line_of(&ACTOR_REFUSED));
     let used = scene
         .server
         .app

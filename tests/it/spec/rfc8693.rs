@@ -6,6 +6,7 @@ use idsvc::admin::api;
 use idsvc::admin::api::{AddApi, UpdateApi};
 use idsvc::admin::user::set_enabled;
 use idsvc::flow::token::token_exchange::{ACTOR_REFUSED, SUBJECT_REFUSED};
+use idsvc::identity::AuthenticationLevel;
 use idsvc::oauth::ApiFields;
 use idsvc::oauth::client::{Client, GrantType};
 use idsvc::oauth::token_exchange::{ACCESS_TOKEN, MOST_ACTORS, TokenExchangePolicy};
@@ -483,8 +484,11 @@ async fn a_bound_token_needs_its_key_or_its_api() {
         ..ApiFields::default()
     };
     scene.change_api("notes", fields).await;
-    let plain = exchange().await.tokens();
-    assert_eq!(claims(&plain).get("cnf"), None);
+    let unbound = exchange().await;
+    assert_eq!(unbound.refusal(), line_of(&SUBJECT_REFUSED));
+    let proof = other.for_token(&scene.server);
+    let tokens = exchange().header("dpop", &proof).await.tokens();
+    assert_eq!(claims(&tokens)["cnf"], json!({"jkt": other.thumbprint()}));
 }
 
 /// A refresh token comes only if it is asked for, the client may use it, and the user's own grant has
@@ -540,6 +544,26 @@ async fn a_refresh_token_is_asked_for_and_allowed() {
             .await
             .unwrap();
     }
+}
+
+/// The rules of the client for sign-ins hold for exchanges: the level, and the claims that were requested of it.
+#[tokio::test]
+async fn an_exchange_goes_around_no_rule_of_the_client() {
+    let scene = Scene::new().await;
+    let request = scene
+        .web
+        .request()
+        .with("claims", r#"{"userinfo":{"email":null}}"#);
+    let subject = scene.web.tokens_for(&scene.alice.browser(), &request).await;
+    let tokens = scene.exchange(subject.access_token()).await.tokens();
+    let of_web = scene.web.userinfo(subject.access_token()).await.json();
+    assert_eq!(of_web["email"], "alice@example.com");
+    let of_gateway = scene.gateway.userinfo(tokens.access_token()).await.json();
+    assert_eq!(of_gateway.get("email"), None);
+    let demands_two = |client: &mut Client| client.acr = Some(AuthenticationLevel::TwoFactors);
+    scene.server.change_client(&scene.gateway, demands_two).await;
+    let refused = scene.exchange(subject.access_token()).await;
+    assert_eq!(refused.error(), "invalid_request");
 }
 
 /// RFC 8414: discovery names the grant.

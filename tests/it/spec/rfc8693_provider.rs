@@ -64,6 +64,24 @@ async fn a_providers_id_token_brings_an_access_token_that_lasts_no_longer() {
     scene.acme.refresh(tokens.refresh_token()).await.tokens();
 }
 
+/// Each exchange begins a grant. At the limit of grants, it ends an earlier exchange and no sign-in.
+#[tokio::test]
+async fn many_exchanges_end_no_sign_in() {
+    let scene = scene().await;
+    let signed_in = scene.exchange(&scene.token(&json!({}))).await.tokens();
+    let mut exchanged = Vec::new();
+    for _ in 0..51 {
+        let subject = scene.token(&json!({}));
+        exchanged.push(scene.token_exchange(&subject, ID_TOKEN).await.tokens());
+    }
+    let mut live = 0;
+    for tokens in &exchanged {
+        live += usize::from(scene.acme.is_welcome(tokens).await);
+    }
+    assert_eq!(live, 49, "the limit is 50, and the sign-in is one of them");
+    scene.acme.refresh(signed_in.refresh_token()).await.tokens();
+}
+
 /// The rules for tokens of a provider are those of the grant `jwt-bearer`.
 #[tokio::test]
 async fn the_trust_in_a_provider_is_the_same_in_both_grants() {
