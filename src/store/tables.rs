@@ -92,14 +92,14 @@ pub const DEVICE_AUTHORIZATIONS_BY_USER: Table<(Uuid, Uuid), ()> =
 /// The clients of a session that are told of its end: (user, (session, client)).
 pub const SESSION_CLIENTS: Table<(Uuid, (Uuid, String)), SessionClient> =
     Table::new(31, "session_clients").grouped_by_first(16);
-/// Notices of logouts that wait to be sent, by the time of the next attempt in seconds since the epoch and their
+/// Logout notices that wait to be sent, by the time of the next attempt in seconds since the epoch and their
 /// time-ordered id.
 pub const LOGOUT_NOTICES: Table<(u32, Uuid), LogoutNotice> = Table::new(32, "logout_notices");
 
-/// The tables of a backup: all but those of the sign-ins, the device authorizations, the outbox, the notices of logouts,
-/// the links and the leases. A browser whose sign-in is unknown begins it again, as a device does. A message or a notice
-/// that a backup had would be sent twice, and a used link would work again. A backup of an older release has rows of
-/// sign-ins, too.
+/// The tables of a backup: all but those of the sign-ins, the device authorizations, the outbox, the links and the leases.
+/// A browser whose sign-in is unknown begins it again, as a device does. A message that a backup had would be sent twice,
+/// and a used link would work again. A logout notice may be sent twice. A backup of an older release has rows of sign-ins,
+/// too.
 pub fn backed_up() -> impl Iterator<Item = TableId> {
     let left_out = [
         LOGIN_RECORDS.id(),
@@ -107,7 +107,6 @@ pub fn backed_up() -> impl Iterator<Item = TableId> {
         DEVICE_AUTHORIZATIONS_BY_USER_CODE.id(),
         DEVICE_AUTHORIZATIONS_BY_USER.id(),
         OUTBOX.id(),
-        LOGOUT_NOTICES.id(),
         ONE_TIME_LINKS.id(),
         LEASES.id(),
     ];
