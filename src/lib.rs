@@ -145,7 +145,8 @@
 //! an address for back-channel logout. The transaction that redeems its code records that the session has signed the
 //! client in. The transaction that ends the session queues a notice for each such client ([`flow::logout_notice`]).
 //! `server/logout_sender` sends the notices, as mails are sent, from a queue of their own. The logout token is made for
-//! each attempt. A client gets one notice at a time, so that a client that does not answer delays no other.
+//! each attempt. A node tells 16 clients at once, and each of them one notice at a time. Disabling a user queues notices too,
+//! although the sessions work again when the user is enabled.
 //!
 //! # A mail and its link
 //!
@@ -192,7 +193,7 @@
 //! # A token exchange
 //!
 //! A service exchanges a token of a user for one with less power (RFC 8693): [`flow::token::token_exchange`]. For an access
-//! token of this service, no grant begins. The new token names the family of the exchanged one in `grant_id`, so
+//! token of this service, no grant begins without a refresh token. The new token names the family of the exchanged one in `grant_id`, so
 //! [`flow::token::introspect`] finds it inactive as soon as that family ends. Its client is the service. Scope, APIs and
 //! lifetime are cut to those of the exchanged token, and [`oauth::token_exchange::Actor`] bounds `act`. An ID token of a
 //! provider goes the way of [`flow::token::jwt_bearer`], which begins a family and also takes identity assertions (ID-JAG).

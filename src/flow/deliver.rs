@@ -175,7 +175,7 @@ pub fn entries_after<R: Queued>(
 }
 
 /// At most `limit` rows of a range that are wanted. One that cannot be read is wanted, and is without its entry, so that
-/// it holds no other up.
+/// the other rows are sent.
 fn rows<R: Queued>(
     snapshot: &dyn Snapshot,
     (from, to): (Bound<&[u8]>, Bound<&[u8]>),

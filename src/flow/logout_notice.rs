@@ -284,11 +284,7 @@ pub async fn settle(
         }),
         Err(failure) => {
             let reason = failure.reason();
-            tracing::debug!(
-                client_id,
-                reason,
-                "a notice of a logout waits for another attempt"
-            );
+            tracing::debug!(client_id, reason, "a logout notice waits for another attempt");
         }
     }
     Ok(())

@@ -170,7 +170,7 @@ pub struct Core {
     last_catalog_check: tokio::sync::Mutex<Option<Instant>>,
     /// Notified after a commit that put a message into the outbox.
     pub outbox_filled: Notify,
-    /// Notified after a commit that may have queued notices of logouts.
+    /// Notified after a commit that may have queued logout notices.
     pub logout_queued: Notify,
     /// Who waits for the result of a message.
     pub delivery_waiters: DeliveryWaiters,

@@ -17,7 +17,7 @@ use crate::store::tables::{
 };
 
 /// Removes a user with everything that belongs to them: names, identities, sessions, consents, refresh families,
-/// factors, the count of wrong passwords. Notices of logouts stay until they are sent.
+/// factors, the count of wrong passwords. Logout notices stay until they are sent.
 pub fn remove_user(tx: &mut dyn Tx, user: &User, now: Timestamp) -> Result<(), StoreError> {
     end_sessions_and_families(tx, user.uuid, now)?;
     for (key, ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &user.uuid, usize::MAX)? {

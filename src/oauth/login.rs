@@ -30,7 +30,7 @@ pub enum LoginPurpose {
     Device(DeviceLogin),
 }
 
-/// A sign-in to decide about a device (RFC 8628 section 3.3). Who has begun it has typed the user code.
+/// A sign-in to decide about a device (RFC 8628 section 3.3). It begins when a person types the user code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceLogin {
     /// The client on the device.

@@ -148,9 +148,9 @@ readings! {
     mail_queue: Option<u64> = Gauge "idsvc_mail_queue",
     /// How long the oldest mail has waited, in seconds. 0 if none waits.
     oldest_mail: Option<u64> = Gauge "idsvc_mail_oldest_age_seconds",
-    /// Notices of logouts that wait to be sent to applications.
+    /// Logout notices that wait to be sent to applications.
     logout_queue: Option<u64> = Gauge "idsvc_logout_queue",
-    /// How long the oldest notice of a logout has waited, in seconds. 0 if none waits.
+    /// How long the oldest logout notice has waited, in seconds. 0 if none waits.
     oldest_logout: Option<u64> = Gauge "idsvc_logout_oldest_age_seconds",
     /// Users who have an authenticator app, counted every ten minutes. One of several nodes has it.
     totp_users: Option<u64> = Gauge "idsvc_users_with_totp",

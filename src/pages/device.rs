@@ -26,7 +26,7 @@ pub struct Device {
 pub enum DeviceProblem {
     /// No device shows it.
     Wrong,
-    /// It has expired, or somebody has decided already.
+    /// It has expired, or a user has decided.
     Over,
     /// Too many wrong codes were typed; this one was not checked.
     Throttled,

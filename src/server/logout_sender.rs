@@ -1,7 +1,7 @@
-//! Sends the notices of logouts.
+//! Sends the logout notices.
 //!
-//! A notice is sent after the commit that ended the session, and stays in the queue until the client has taken it. Each
-//! client is told one notice at a time, and some clients at once. So a client that does not answer delays no other one.
+//! A notice is sent after the commit that ended the session, and stays in the queue until the client has taken it. Some
+//! clients are told at once, each of them one notice at a time. So a client that does not answer occupies one place.
 //! If the process is killed between the client's answer and the removal of the notice, the client is told twice.
 
 use std::collections::HashMap;
@@ -51,7 +51,7 @@ pub fn start(app: &Arc<App>, stops: watch::Receiver<u32>) -> RunningSender {
         app: Arc::clone(app),
         stops,
     };
-    RunningSender::new("a notice of a logout", tokio::spawn(Arc::new(sender).run()))
+    RunningSender::new("a logout notice", tokio::spawn(Arc::new(sender).run()))
 }
 
 impl LogoutSender {
@@ -78,7 +78,7 @@ impl LogoutSender {
                         self.rest(&mut turns, task);
                     }
                     Err(error) => {
-                        tracing::error!(%error, "a notice of a logout was not sent");
+                        tracing::error!(%error, "a logout notice was not sent");
                         self.rest(&mut turns, error.id());
                     }
                 },
@@ -130,7 +130,7 @@ impl LogoutSender {
         let mut clients: Vec<(String, Vec<DueNotice>)> = Vec::new();
         for DueEntry { key, entry } in entries {
             let Some(notice) = entry else {
-                tracing::error!(notice = %key.1, "a notice of a logout cannot be read, and is given up");
+                tracing::error!(notice = %key.1, "a logout notice cannot be read, and is given up");
                 let remove = OutboxUpdate::<LogoutNotice>::Remove(key);
                 apply_updates(self.core(), vec![remove]).await?;
                 continue;
@@ -196,6 +196,6 @@ impl LogoutSender {
 /// The store logs its own outage.
 fn log(error: &StoreError) {
     if !error.is_outage() {
-        tracing::error!(%error, "notices of logouts were not sent");
+        tracing::error!(%error, "logout notices were not sent");
     }
 }

@@ -134,7 +134,7 @@ pub struct Fields {
     #[arg(
         long = "grant",
         value_name = "GRANT",
-        help = "An allowed grant: authorization_code, refresh_token, device_code, anonymous, jwt-bearer, client_credentials, or a URN from discovery; may be repeated [default: the first two, with a redirect URI]"
+        help = "An allowed grant: authorization_code, refresh_token, device_code, anonymous, jwt-bearer, token-exchange, client_credentials, or a URN from discovery; may be repeated [default: the first two, with a redirect URI]"
     )]
     pub grant_types: Option<Vec<GrantType>>,
     /// Allow no grant: the client is an API that only introspects tokens

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use crate::clock::Timestamp;
 use crate::store::record::Record;
 
-/// A notice of a logout, stored under the time of its next attempt in seconds and its time-ordered id. It has no secret:
+/// A logout notice, stored under the time of its next attempt in seconds and its time-ordered id. It has no secret:
 /// the logout token is made when it is sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogoutNotice {
