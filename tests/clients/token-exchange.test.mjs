@@ -5,7 +5,7 @@ import { randomUUID } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { exportJWK, generateKeyPair, SignJWT } from 'jose';
+import { decodeJwt, exportJWK, generateKeyPair, SignJWT } from 'jose';
 import * as oauth from 'oauth4webapi';
 import * as oidc from 'openid-client';
 import { Browser } from './browser.mjs';
@@ -66,8 +66,8 @@ const signedIn = (scopes = Object.values(SCOPE)) =>
 const ownToken = ({ config }, scope) => oidc.clientCredentialsGrant(config, { scope });
 
 /** The exchange of an access token by openid-client. */
-const exchange = ({ config }, { access_token }, parameters = {}) =>
-  oidc.genericGrantRequest(config, GRANT, { subject_token: access_token, subject_token_type: ACCESS_TOKEN, ...parameters });
+const exchange = ({ config }, { access_token }, parameters = {}, options = undefined) =>
+  oidc.genericGrantRequest(config, GRANT, { subject_token: access_token, subject_token_type: ACCESS_TOKEN, ...parameters }, options);
 
 const actor = ({ access_token }) => ({ actor_token: access_token, actor_token_type: ACCESS_TOKEN });
 
@@ -162,10 +162,13 @@ describe('token exchange', () => {
     const subject = await oidc.authorizationCodeGrant(app.config, callback.request, checks, undefined, options);
     assert.equal(subject.token_type, 'dpop');
     await assert.rejects(exchange(stock, subject), refused('invalid_request', 400));
-    const tokens = await exchange(orders, subject);
-    assert.equal(tokens.token_type, 'bearer');
+    await assert.rejects(exchange(orders, subject), refused('invalid_request', 400));
+    const own = await oidc.randomDPoPKeyPair('ES256');
+    const tokens = await exchange(orders, subject, {}, { DPoP: oidc.getDPoPHandle(orders.config, own) });
+    assert.equal(tokens.token_type, 'dpop');
     const { payload } = await app.verify(tokens.access_token, identifier('orders'));
-    assert.deepEqual([payload.sub, payload.cnf], [alice.uuid, undefined]);
+    const [before, now] = [subject, tokens].map(({ access_token }) => decodeJwt(access_token).cnf.jkt);
+    assert.deepEqual([payload.sub, payload.cnf.jkt === now, now === before], [alice.uuid, true, false]);
   });
 
   it('takes the ID token of a provider', async () => {
