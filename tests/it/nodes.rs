@@ -115,7 +115,7 @@ async fn two_senders_deliver_each_mail_once() {
     assert_eq!(recipients, expected);
 }
 
-/// Each application is told once, whichever node ended the session.
+/// One node ends the session, and only one node tells the application.
 #[tokio::test]
 async fn two_senders_send_each_notice_of_a_logout_once() {
     const SESSIONS: usize = 20;
