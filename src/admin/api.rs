@@ -206,7 +206,7 @@ pub async fn add(admin: Admin<'_>, request: AddApi) -> AdminResult<Api> {
             Ok(Ok(()))
         })
         .await;
-    admin.core.reload_after::<_, AdminError>(written).await??;
+    admin.core.reload_after::<_, _, AdminError>(written).await??;
     admin.record("api add", &view.id);
     Ok(view)
 }
@@ -243,7 +243,7 @@ pub async fn update(admin: Admin<'_>, request: UpdateApi) -> AdminResult<Api> {
             Ok(Ok(api))
         })
         .await;
-    let api = admin.core.reload_after::<_, AdminError>(written).await??;
+    let api = admin.core.reload_after::<_, _, AdminError>(written).await??;
     admin.record("api update", &subject);
     Ok(api)
 }
@@ -273,7 +273,7 @@ pub async fn remove(admin: Admin<'_>, id: String) -> AdminResult<String> {
             Ok(Ok(()))
         })
         .await;
-    admin.core.reload_after::<_, AdminError>(written).await??;
+    admin.core.reload_after::<_, _, AdminError>(written).await??;
     admin.record("api remove", &subject);
     Ok(subject)
 }

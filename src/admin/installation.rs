@@ -144,7 +144,7 @@ pub async fn set_issuer(admin: Admin<'_>, issuer: String) -> AdminResult<IssuerV
     let view = admin
         .core
         .store
-        .write("set issuer", move |tx| {
+        .write("set issuer", move |tx| -> Result<_, StoreError> {
             let previous_issuer = meta_get(&*tx, ISSUER)?;
             if previous_issuer.as_ref() != Some(&issuer) {
                 meta_put(tx, ISSUER, &issuer)?;

@@ -186,7 +186,7 @@ pub async fn retire(admin: Admin<'_>, kid: String) -> AdminResult<KeyView> {
             Ok(Ok(KeyView::of(&kid, &record)))
         })
         .await;
-    let view = core.reload_after::<_, AdminError>(written).await??;
+    let view = core.reload_after::<_, _, AdminError>(written).await??;
     admin.record("key retire", &view.kid);
     Ok(view)
 }

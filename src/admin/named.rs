@@ -156,7 +156,7 @@ pub async fn add<M: NamedKind>(
             M::TABLE.put(tx, &added.name, &added).map(Ok)
         })
         .await;
-    core.reload_after::<_, AdminError>(written).await??;
+    core.reload_after::<_, _, AdminError>(written).await??;
     admin.record(&format!("{} add", M::KIND), &name);
     Ok(record)
 }
@@ -204,7 +204,7 @@ pub async fn update<M: NamedKind>(
             Ok(Ok(record))
         })
         .await;
-    let record = core.reload_after::<_, AdminError>(written).await??;
+    let record = core.reload_after::<_, _, AdminError>(written).await??;
     admin.record(&format!("{} update", M::KIND), &record.name);
     Ok(record)
 }
@@ -225,7 +225,7 @@ pub async fn remove<M: NamedKind>(admin: Admin<'_>, name: String) -> AdminResult
             Ok(Ok(()))
         })
         .await;
-    core.reload_after::<_, AdminError>(written).await??;
+    core.reload_after::<_, _, AdminError>(written).await??;
     admin.record(&format!("{} remove", M::KIND), &name);
     Ok(name)
 }

@@ -250,7 +250,7 @@ pub(in crate::flow) async fn renew_client(
         return Ok(());
     };
     core.store
-        .write("renew_client", move |tx| {
+        .write("renew_client", move |tx| -> Result<_, StoreError> {
             if CLIENTS.get(&*tx, &client.client_id)?.as_ref() == Some(&stored) {
                 CLIENTS.put(tx, &client.client_id, &client)?;
             }
@@ -272,7 +272,7 @@ pub(in crate::flow) async fn record_use(core: &Core, client: &Client, now: Times
     }
     let id = client.client_id.clone();
     core.store
-        .write("record_client_use", move |tx| {
+        .write("record_client_use", move |tx| -> Result<_, StoreError> {
             let stored = CLIENTS.get(&*tx, &id)?;
             if let Some(mut stored) = stored.filter(|stored| is_use_due(stored, now)) {
                 stored.updated_at = now;

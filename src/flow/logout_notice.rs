@@ -257,7 +257,7 @@ pub async fn settle(
     let (settled, result) = (notice.clone(), sent.clone());
     let was_there = core
         .store
-        .write("settle_logout_notice", move |tx| {
+        .write("settle_logout_notice", move |tx| -> Result<_, StoreError> {
             let was_there = update.apply(tx)?;
             if was_there {
                 let at = is_done.then_some(now);

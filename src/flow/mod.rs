@@ -77,7 +77,7 @@ use crate::random::Random;
 use crate::seal::Sealer;
 use crate::store::engine::Snapshot;
 use crate::store::tables::{APIS, CLIENTS};
-use crate::store::{Store, StoreError};
+use crate::store::{Store, StoreError, TxError};
 
 /// The protocol's answer: what was asked for, or a refusal.
 pub type Answer<T> = Result<T, Refusal>;
@@ -109,6 +109,48 @@ pub enum Failure {
     /// Signing failed.
     #[error(transparent)]
     Sign(#[from] SignError),
+}
+
+/// Why a flow does not return what it was asked for. `R` says why the answer is no.
+#[derive(Debug)]
+pub enum FlowError<R = Refusal> {
+    /// The answer is no. What the flow wrote is committed.
+    Refused(R),
+    /// The flow has no answer.
+    Failed(Failure),
+}
+
+impl From<Refusal> for FlowError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl<R> From<Failure> for FlowError<R> {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl<R> From<StoreError> for FlowError<R> {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl<R> From<NotComputed> for FlowError<R> {
+    fn from(reason: NotComputed) -> Self {
+        Self::Failed(reason.into())
+    }
+}
+
+impl<R> From<TxError<R>> for FlowError<R> {
+    fn from(error: TxError<R>) -> Self {
+        match error {
+            TxError::Refused(refusal) => Self::Refused(refusal),
+            TxError::Failed(error) => error.into(),
+        }
+    }
 }
 
 impl From<NotComputed> for Failure {
@@ -266,9 +308,9 @@ impl Core {
 
     /// Reads them again after a write, even if it failed or changed nothing: a write that failed may be on the disk,
     /// and so may an earlier one.
-    pub async fn reload_after<T, E>(&self, written: Result<T, StoreError>) -> Result<T, E>
+    pub async fn reload_after<T, W, E>(&self, written: Result<T, W>) -> Result<T, E>
     where
-        E: From<StoreError> + From<OpenError>,
+        E: From<W> + From<OpenError>,
     {
         let reloaded = self.reload_catalog().await;
         let written = written?;

@@ -161,7 +161,7 @@ pub async fn register(
     let row = client.clone();
     let written = core
         .store
-        .write("register_client", move |tx| {
+        .write("register_client", move |tx| -> Result<_, StoreError> {
             or_refuse!(check_initial_token(&*tx, token.as_ref(), now)?);
             if let Some((id, _)) = &token {
                 use_initial_token(tx, id)?;
@@ -269,7 +269,7 @@ pub async fn change(
     let (rules, id) = (MetadataRules::of(core), client_id.to_owned());
     let written = core
         .store
-        .write("change_registration", move |tx| {
+        .write("change_registration", move |tx| -> Result<_, StoreError> {
             let before = or_refuse!(authorized(&*tx, &id, &digest)?);
             let client = rules.register(&requested, Some(&before), before.clone(), Some(&stored_secret));
             let mut client = or_refuse!(client);

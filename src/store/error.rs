@@ -124,6 +124,43 @@ impl StoreError {
     }
 }
 
+/// Why a transaction does not return what it was asked for.
+#[derive(Clone, Debug)]
+pub enum TxError<R> {
+    /// The answer is no. What was written before it is committed, so that revoking a family when a token is replayed needs
+    /// no special path.
+    Refused(R),
+    /// The store failed. What was written is rolled back.
+    Failed(StoreError),
+}
+
+impl<R> From<StoreError> for TxError<R> {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// The error of a closure that runs as a transaction: [`StoreError`] if it cannot refuse, else [`TxError`].
+pub trait TransactionError: From<StoreError> {
+    /// The failure that rolls the transaction back. `None` for a refusal.
+    fn failure(&self) -> Option<&StoreError>;
+}
+
+impl TransactionError for StoreError {
+    fn failure(&self) -> Option<&StoreError> {
+        Some(self)
+    }
+}
+
+impl<R> TransactionError for TxError<R> {
+    fn failure(&self) -> Option<&StoreError> {
+        match self {
+            Self::Refused(_) => None,
+            Self::Failed(error) => Some(error),
+        }
+    }
+}
+
 /// An operation on the storage that has taken [`Options::stall_timeout`] or longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}, for {} seconds so far", if *is_compaction { COMPACTED } else { HANGS }, elapsed.as_secs())]

@@ -1,8 +1,8 @@
 //! The database of the service.
 //!
 //! [`Store::read`] shows a consistent state. [`Store::write`] runs one closure as one transaction.
-//! Typed tables ([`table`]) lie on the byte-level interface of [`engine`]. A refusal by the protocol is a value inside
-//! `T` and is committed; only a [`StoreError`] rolls back.
+//! Typed tables ([`table`]) lie on the byte-level interface of [`engine`]. What the closure of a write returns decides
+//! what becomes of its changes: a value and a refusal are committed, a failure rolls back ([`TxError`]).
 
 pub mod address;
 pub mod backup;
@@ -37,7 +37,7 @@ use self::engine::redb::Redb;
 use self::engine::writer;
 use self::engine::writer::{Job, Message, Write, Writer};
 use self::engine::{Backend, FileId, Snapshot, Tx};
-pub use self::error::{OpenError, Stalled, StoreError};
+pub use self::error::{OpenError, Stalled, StoreError, TransactionError, TxError};
 use self::local::Local;
 use self::schema::Schema;
 pub use self::server_warning::{MigrationOutcome, ServerWarning};
@@ -194,12 +194,14 @@ impl Store {
     /// Runs `work` as one transaction and returns once it is stored.
     ///
     /// `name` names the transaction in the log. `work` may run more than once, and runs to its end even if the caller no
-    /// longer waits. An error from `work` rolls back only its own writes. After an error of the storage the change may
-    /// have been kept: [`Store::reopenings`] says when to read it again.
-    pub async fn write<T, F>(&self, name: &'static str, work: F) -> Result<T, StoreError>
+    /// longer waits. A refusal by `work` is committed with all that was written before it. A failure of `work` rolls back
+    /// only its own writes. After an error of the storage the change may have been kept: [`Store::reopenings`] says when
+    /// to read it again.
+    pub async fn write<T, E, F>(&self, name: &'static str, work: F) -> Result<T, E>
     where
         T: Send + 'static,
-        F: Fn(&mut dyn Tx) -> Result<T, StoreError> + Send + 'static,
+        E: TransactionError + Send + 'static,
+        F: Fn(&mut dyn Tx) -> Result<T, E> + Send + 'static,
     {
         let (sender, receiver) = oneshot::channel();
         #[cfg(feature = "postgres")]
@@ -207,7 +209,7 @@ impl Store {
         #[cfg(feature = "postgres")]
         let work = self.with_checked_catalog(catalog_use.clone(), work);
         self.enqueue(name, work, move |outcome| drop(sender.send(outcome)))?;
-        let outcome = receiver.await.unwrap_or(Err(StoreError::Closed));
+        let outcome = receiver.await.unwrap_or_else(|_| Err(StoreError::Closed.into()));
         #[cfg(feature = "postgres")]
         if let Some(catalog_use) = catalog_use {
             catalog_use.confirm().await;
@@ -217,18 +219,19 @@ impl Store {
 
     /// Lets a transaction of the current request fail if the catalog in memory is not the one that the request began with.
     #[cfg(feature = "postgres")]
-    fn with_checked_catalog<T, F>(
+    fn with_checked_catalog<T, E, F>(
         &self,
         catalog_use: Option<Arc<CatalogUse>>,
         work: F,
-    ) -> impl Fn(&mut dyn Tx) -> Result<T, StoreError> + use<T, F>
+    ) -> impl Fn(&mut dyn Tx) -> Result<T, E> + use<T, E, F>
     where
-        F: Fn(&mut dyn Tx) -> Result<T, StoreError>,
+        E: TransactionError,
+        F: Fn(&mut dyn Tx) -> Result<T, E>,
     {
         let checked = catalog_use.map(|catalog_use| (catalog_use, self.clone()));
         move |tx| match &checked {
             // The request is dropped before it gets this.
-            Some((catalog_use, store)) if !catalog_use.check(store) => Err(StoreError::Closed),
+            Some((catalog_use, store)) if !catalog_use.check(store) => Err(StoreError::Closed.into()),
             _ => work(tx),
         }
     }
@@ -258,11 +261,12 @@ impl Store {
 
     /// Like [`Store::write`], for callers that do not wait. `reply` is called with the outcome, on a thread of the store.
     /// [`Store::close`] waits for the write.
-    pub fn enqueue<T, F, R>(&self, name: &'static str, work: F, reply: R) -> Result<(), StoreError>
+    pub fn enqueue<T, E, F, R>(&self, name: &'static str, work: F, reply: R) -> Result<(), StoreError>
     where
         T: Send + 'static,
-        F: Fn(&mut dyn Tx) -> Result<T, StoreError> + Send + 'static,
-        R: FnOnce(Result<T, StoreError>) + Send + 'static,
+        E: TransactionError + Send + 'static,
+        F: Fn(&mut dyn Tx) -> Result<T, E> + Send + 'static,
+        R: FnOnce(Result<T, E>) + Send + 'static,
     {
         self.submit(Box::new(Write::new(name, work, reply)))
     }

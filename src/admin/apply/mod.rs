@@ -317,7 +317,7 @@ pub async fn apply(admin: Admin<'_>, mut request: Apply) -> AdminResult<Applied>
             Ok(Ok((plan.applied, written)))
         })
         .await;
-    let (applied, written) = admin.core.reload_after::<_, AdminError>(written).await??;
+    let (applied, written) = admin.core.reload_after::<_, _, AdminError>(written).await??;
     admin.core.logout_queued.notify_one();
     let actor = &admin.actor.to_string();
     for (kind, subject) in &written {

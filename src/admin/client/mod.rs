@@ -190,7 +190,7 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> AdminResult<ClientView
             Ok(Ok(()))
         })
         .await;
-    core.reload_after::<_, AdminError>(written).await??;
+    core.reload_after::<_, _, AdminError>(written).await??;
     admin.record("client add", &view.client_id);
     Ok(view)
 }
@@ -259,7 +259,7 @@ async fn change(
             Ok(Ok(client))
         })
         .await;
-    let client = core.reload_after::<_, AdminError>(written).await??;
+    let client = core.reload_after::<_, _, AdminError>(written).await??;
     admin.record(command, &subject);
     Ok(ClientView::of(&client, &core.policy.issuer, None, now))
 }
@@ -358,7 +358,7 @@ pub async fn remove(admin: Admin<'_>, client_id: String) -> AdminResult<String> 
             remove_client(tx, &client).map(Ok)
         })
         .await;
-    admin.core.reload_after::<_, AdminError>(written).await??;
+    admin.core.reload_after::<_, _, AdminError>(written).await??;
     admin.record("client remove", &subject);
     Ok(subject)
 }

@@ -23,7 +23,7 @@ use crate::oauth::group::Groups;
 use crate::oauth::{Fault, FaultCode};
 use crate::password::PasswordHash;
 use crate::store::StoreError;
-use crate::store::engine::{Snapshot, Tx};
+use crate::store::engine::Snapshot;
 
 /// What happens if a line is about a user who is here already and differs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -249,7 +249,7 @@ pub async fn users(admin: Admin<'_>, request: ImportUsers) -> AdminResult<Import
     }
     let report = core
         .store
-        .write("user import", move |tx: &mut dyn Tx| {
+        .write("user import", move |tx| -> Result<_, StoreError> {
             let defaults = (organization.as_str(), &*groups);
             let (mut report, actions) = plan(&*tx, &parsed, existing, defaults, now, report.clone())?;
             if !report.bad.is_empty() && !skip_bad {

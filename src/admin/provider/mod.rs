@@ -113,7 +113,7 @@ pub async fn add(admin: Admin<'_>, request: AddProvider) -> AdminResult<Provider
             Ok(Ok(()))
         })
         .await;
-    core.reload_after::<_, AdminError>(written).await??;
+    core.reload_after::<_, _, AdminError>(written).await??;
     admin.record("provider add", &view.id);
     Ok(view)
 }
@@ -184,7 +184,7 @@ pub async fn update(admin: Admin<'_>, request: UpdateProvider) -> AdminResult<Pr
             PROVIDERS.put(tx, &changed.id, &changed).map(Ok)
         })
         .await;
-    core.reload_after::<_, AdminError>(written).await??;
+    core.reload_after::<_, _, AdminError>(written).await??;
     admin.record("provider update", &id);
     Ok(view)
 }
@@ -244,7 +244,7 @@ pub async fn remove(admin: Admin<'_>, id: String) -> AdminResult<String> {
             Ok(Ok(()))
         })
         .await;
-    core.reload_after::<_, AdminError>(written).await??;
+    core.reload_after::<_, _, AdminError>(written).await??;
     admin.record("provider remove", &subject);
     Ok(subject)
 }

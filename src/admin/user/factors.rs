@@ -86,7 +86,7 @@ pub async fn reset_factors(admin: Admin<'_>, who: String) -> AdminResult<UserFac
     let uuid = user.uuid;
     let removed = core
         .store
-        .write("user reset", move |tx| {
+        .write("user reset", move |tx| -> Result<_, crate::store::StoreError> {
             failed_passwords::reset_second_step(tx, uuid)?;
             let removed = remove_all(tx, uuid)?;
             if !removed.is_empty() {

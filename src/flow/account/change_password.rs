@@ -104,7 +104,7 @@ async fn try_change(
     let here = browser.clone();
     let started = core
         .store
-        .write("change_password", move |tx| {
+        .write("change_password", move |tx| -> Result<_, crate::store::StoreError> {
             let lifetimes = policy.lifetimes.session;
             let Some(live) = session::find(&*tx, here.session.as_ref(), lifetimes, now)? else {
                 return Ok(None);

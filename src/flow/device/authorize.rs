@@ -41,7 +41,7 @@ pub async fn authorize(
     let drawn = DeviceAuthorization::new(client, codes, (scope, granted), address, now + lifetime);
     let stored = core
         .store
-        .write("authorize_device", move |tx| {
+        .write("authorize_device", move |tx| -> Result<_, crate::store::StoreError> {
             let mut authorization = drawn.clone();
             let mut others = others.iter();
             while DEVICE_AUTHORIZATIONS_BY_USER_CODE.contains(&*tx, authorization.user_code.as_str())? {

@@ -81,7 +81,7 @@ pub async fn decide(
     let is_first_use = is_allowed && client.is_some_and(|client| client.is_never_used());
     let result = core
         .store
-        .write("decide_device", move |tx| {
+        .write("decide_device", move |tx| -> Result<_, crate::store::StoreError> {
             let mut record = find_record(&*tx, transaction.id)?;
             if !record.is_in_progress(now) {
                 return Ok(Err(LoginTransactionError::Expired));

@@ -104,7 +104,7 @@ pub(super) async fn verify(
     }
     let decided = core
         .store
-        .write("end_replayed_family", move |tx| {
+        .write("end_replayed_family", move |tx| -> Result<_, StoreError> {
             let decided = decide(&*tx)?;
             if let Ok(Presented::Replayed(family)) = &decided {
                 FAMILIES.put(tx, &id, family)?;

@@ -87,7 +87,7 @@ pub async fn confirm_sign_out(core: &Core, browser: &Browser, now: Timestamp) ->
 async fn end(core: &Core, id: Uuid, now: Timestamp) -> Result<(), Failure> {
     let ended = core
         .store
-        .write("sign_out", move |tx| {
+        .write("sign_out", move |tx| -> Result<_, crate::store::StoreError> {
             let session = SESSIONS.get(&*tx, &id)?;
             let mut ended = Vec::new();
             if let Some(session) = session {

@@ -119,7 +119,7 @@ pub(in crate::flow) async fn start_session(
     let remembered = RememberedUsers::of(core, &browser, now);
     let written = core
         .store
-        .write("start_session", move |tx| {
+        .write("start_session", move |tx| -> Result<_, StoreError> {
             let mut record = transaction::find_record(&*tx, transaction.id)?;
             let lifetimes = policy.lifetimes.session;
             let is_signed_in = session::find(&*tx, browser.session.as_ref(), lifetimes, now)?.is_some();

@@ -396,7 +396,7 @@ pub(in crate::flow) async fn refuse(
         let (transaction, refusal) = (Arc::clone(&login.transaction), refused.refusal);
         refused.refusal = core
             .store
-            .write("refuse_authorization", move |tx| {
+            .write("refuse_authorization", move |tx| -> Result<_, StoreError> {
                 let mut record = find_record(&*tx, transaction.id)?;
                 let refusal = record.refuse(refusal.clone(), now);
                 record_answer(tx, &transaction.purpose)?;

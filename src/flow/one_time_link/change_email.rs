@@ -60,7 +60,7 @@ pub async fn change_email(core: &Core, secret: &Secret<LinkSecret>, now: Timesta
         None => None,
     };
     let secret = secret.clone();
-    let changed = core.store.write("change_email", move |tx| {
+    let changed = core.store.write("change_email", move |tx| -> Result<_, StoreError> {
         let Some(before) = may_change(&*tx, &purpose, now)? else {
             return Ok(false);
         };

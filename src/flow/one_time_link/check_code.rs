@@ -44,7 +44,7 @@ pub async fn check_code(
     let is_right = digits.is_ok_and(|digits| digits.as_bytes().ct_eq(typed.as_bytes()).into());
     let fresh = Secret::<LinkSecret>::generate(&locator(key), &core.random);
     let digest = fresh.digest();
-    let check = core.store.write("check_code", move |tx| {
+    let check = core.store.write("check_code", move |tx| -> Result<_, crate::store::StoreError> {
         let Some(mut link) = ONE_TIME_LINKS.get(&*tx, &key)? else {
             return Ok(CodeCheck::Void);
         };

@@ -175,7 +175,7 @@ pub async fn ensure_keys(core: &Core) -> Result<Vec<Algorithm>, RotateError> {
                 Ok(is_missing)
             })
             .await;
-        if core.reload_after::<_, RotateError>(written).await? {
+        if core.reload_after::<_, StoreError, RotateError>(written).await? {
             made.push(alg);
         }
     }
@@ -277,7 +277,7 @@ pub async fn rotate(core: &Core, alg: Algorithm, at_once: bool) -> Result<Introd
                 Ok(Some(Introduction::Placed { kid, record }))
             })
             .await;
-        if let Some(promoted) = core.reload_after::<_, RotateError>(written).await? {
+        if let Some(promoted) = core.reload_after::<_, StoreError, RotateError>(written).await? {
             return Ok(promoted);
         }
     }
@@ -299,7 +299,7 @@ pub async fn introduce(core: &Core, key: &SigningKey, at_once: bool) -> Result<I
     let kid = key.kid().to_owned();
     let written = core
         .store
-        .write("introduce_key", move |tx| {
+        .write("introduce_key", move |tx| -> Result<_, StoreError> {
             let (kid, record) = (kid.clone(), record.clone());
             if SIGNING_KEYS.contains(&*tx, &kid)? {
                 return Ok(Introduction::Known { kid });
@@ -402,7 +402,7 @@ async fn advance(core: &Core) -> Result<bool, RotateError> {
             Ok(due)
         })
         .await;
-    for key in core.reload_after::<_, RotateError>(written).await? {
+    for key in core.reload_after::<_, StoreError, RotateError>(written).await? {
         let state = match key.change {
             KeyChange::Activate | KeyChange::Redate => "active",
             KeyChange::Hasten => "announced",
@@ -473,7 +473,7 @@ async fn announce_successor(core: &Core, alg: Algorithm) -> Result<bool, RotateE
             Ok(is_due)
         })
         .await;
-    let is_announced = core.reload_after::<_, RotateError>(written).await?;
+    let is_announced = core.reload_after::<_, StoreError, RotateError>(written).await?;
     if is_announced {
         record_change(key.kid(), alg, "announced");
     }

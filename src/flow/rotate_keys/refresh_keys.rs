@@ -58,7 +58,7 @@ pub(super) async fn ensure(core: &Core) -> Result<(), RotateError> {
     let record = new_key(core, FIRST);
     let written = core
         .store
-        .write("make_first_refresh_key", move |tx| {
+        .write("make_first_refresh_key", move |tx| -> Result<_, StoreError> {
             if all(&*tx)?.is_empty() {
                 REFRESH_KEYS.put(tx, &FIRST, &record)?;
             }
@@ -101,7 +101,7 @@ async fn rotate(core: &Core, due: u32) -> Result<bool, RotateError> {
     let record = new_key(core, number);
     let written = core
         .store
-        .write("rotate_refresh_keys", move |tx| {
+        .write("rotate_refresh_keys", move |tx| -> Result<_, StoreError> {
             let keys = all(&*tx)?;
             if newest(&keys).is_none_or(|(newest, _)| newest != due) {
                 return Ok(false);

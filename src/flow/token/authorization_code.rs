@@ -41,7 +41,7 @@ pub async fn redeem_code(
     let (drawn, redeemer) = (NewFamily::draw(core, possession)?, client.clone());
     let exchanged = core
         .store
-        .write("redeem_code", move |tx| {
+        .write("redeem_code", move |tx| -> Result<_, crate::store::StoreError> {
             or_refuse!(drawn.check_proof(&*tx, now)?);
             let Some(code) = CODES.get(&*tx, &exchange.id)? else {
                 return Ok(Err(code::UNKNOWN));

@@ -39,7 +39,7 @@ pub async fn redeem_device_code(
     let (drawn, redeemer) = (NewFamily::draw(core, possession)?, client.clone());
     let polled = core
         .store
-        .write("redeem_device_code", move |tx| {
+        .write("redeem_device_code", move |tx| -> Result<_, crate::store::StoreError> {
             or_refuse!(drawn.check_proof(&*tx, now)?);
             let Some(mut row) = DEVICE_AUTHORIZATIONS.get(&*tx, &presented.id)? else {
                 return Ok(Err(UNKNOWN));

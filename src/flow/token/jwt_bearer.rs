@@ -116,7 +116,7 @@ pub async fn exchange_assertion(
     let issuing = Arc::clone(&provider);
     let exchanged = core
         .store
-        .write("exchange_assertion", move |tx| {
+        .write("exchange_assertion", move |tx| -> Result<_, crate::store::StoreError> {
             or_refuse!(drawn.check_proof(&*tx, now)?);
             let single_use = [
                 subject.replay_key,

@@ -108,7 +108,7 @@ pub async fn rotate_refresh_token(
     let apis = Arc::clone(core.catalog().apis());
     let refreshed = core
         .store
-        .write("rotate_refresh_token", move |tx| {
+        .write("rotate_refresh_token", move |tx| -> Result<_, StoreError> {
             or_refuse!(replay::check_proof(&*tx, possession.as_ref(), now)?);
             let shown = possession.as_ref().map(Possession::confirmation);
             let Some(family) = grant_policy::read_family(&*tx, id, &bearer, now)? else {

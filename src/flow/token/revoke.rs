@@ -55,7 +55,7 @@ async fn revoke_family(
     let owner = client.clone();
     let revoked = core
         .store
-        .write("revoke_family", move |tx| {
+        .write("revoke_family", move |tx| -> Result<_, crate::store::StoreError> {
             let family = read_family(&*tx, token.family, &owner, now)?;
             let Some(family) = family.filter(|family| family.knows(&token)) else {
                 return Ok(Ok(false));
@@ -88,7 +88,7 @@ async fn revoke_access_token(
     let key = (hour_of(claims.exp), claims.jti);
     let is_new = core
         .store
-        .write("revoke_access_token", move |tx| {
+        .write("revoke_access_token", move |tx| -> Result<_, crate::store::StoreError> {
             let is_new = !REVOKED_TOKENS.contains(&*tx, &key)?;
             if is_new {
                 REVOKED_TOKENS.put(tx, &key, &())?;

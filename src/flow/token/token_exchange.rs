@@ -319,7 +319,7 @@ async fn exchange_access_token(
     let (grant_policy, bearer) = (core.grant_policy(), client.clone());
     let approved = core
         .store
-        .write("exchange_access_token", move |tx| {
+        .write("exchange_access_token", move |tx| -> Result<_, crate::store::StoreError> {
             or_refuse!(drawn.check_proof(&*tx, now)?);
             let actor_use = exchange.actor.as_ref().and_then(|actor| actor.replay_key);
             if let Some(used) = actor_use

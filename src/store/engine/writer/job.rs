@@ -1,7 +1,7 @@
 //! A queued write: its work, its outcome and the receiver of the outcome.
 
-use crate::store::StoreError;
 use crate::store::engine::Tx;
+use crate::store::{StoreError, TransactionError};
 
 /// A queued write, as the writer thread sees it.
 pub trait Job: Send {
@@ -19,15 +19,15 @@ pub trait Job: Send {
 }
 
 /// A write that sends its outcome to `reply`.
-pub struct Write<T, F, R> {
+pub struct Write<T, E, F, R> {
     name: &'static str,
     frees_space: bool,
     work: F,
     reply: R,
-    outcome: Result<T, StoreError>,
+    outcome: Result<T, E>,
 }
 
-impl<T, F, R> Write<T, F, R> {
+impl<T, E: TransactionError, F, R> Write<T, E, F, R> {
     /// A write that has not run yet.
     pub fn new(name: &'static str, work: F, reply: R) -> Self {
         Self {
@@ -35,7 +35,7 @@ impl<T, F, R> Write<T, F, R> {
             frees_space: false,
             work,
             reply,
-            outcome: Err(StoreError::Closed),
+            outcome: Err(StoreError::Closed.into()),
         }
     }
 
@@ -49,11 +49,12 @@ impl<T, F, R> Write<T, F, R> {
     }
 }
 
-impl<T, F, R> Job for Write<T, F, R>
+impl<T, E, F, R> Job for Write<T, E, F, R>
 where
     T: Send,
-    F: Fn(&mut dyn Tx) -> Result<T, StoreError> + Send,
-    R: FnOnce(Result<T, StoreError>) + Send,
+    E: TransactionError + Send,
+    F: Fn(&mut dyn Tx) -> Result<T, E> + Send,
+    R: FnOnce(Result<T, E>) + Send,
 {
     fn name(&self) -> &'static str {
         self.name
@@ -65,11 +66,12 @@ where
 
     fn run(&mut self, tx: &mut dyn Tx) -> Result<(), StoreError> {
         self.outcome = (self.work)(tx);
-        self.outcome.as_ref().map(|_| ()).map_err(Clone::clone)
+        let failure = self.outcome.as_ref().err().and_then(E::failure);
+        failure.map_or(Ok(()), |failure| Err(failure.clone()))
     }
 
     fn reply(self: Box<Self>, committed: Result<(), StoreError>) {
         let this = *self;
-        (this.reply)(committed.and(this.outcome));
+        (this.reply)(committed.map_err(E::from).and(this.outcome));
     }
 }
