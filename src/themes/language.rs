@@ -9,8 +9,7 @@ use super::finding::Finding;
 use super::reader::Reader;
 use crate::pages::language::Direction;
 use crate::pages::language::{Language, Words};
-use crate::pages::text;
-use crate::pages::text::{PLACE, PLACE_OPTIONAL, PLURAL};
+use crate::pages::text::{Form, PLACE, Sentence};
 
 pub(super) type RawWords = BTreeMap<String, Spanned<String>>;
 
@@ -28,16 +27,18 @@ struct RawLanguage {
 const MAX_TEXT_BYTES: usize = 1000;
 
 impl Reader<'_> {
-    /// Reads texts of pages. Each must have a known name, and as many placeholders as the English text.
+    /// Reads texts of pages. Each must have a known name, and the places that its form has.
     pub(super) fn texts(&mut self, raw: RawWords) -> Words {
         self.words(raw, |name, value| {
-            let Some((_, english)) = text::EN.entries().find(|(known, _)| *known == name) else {
+            let Some(sentence) = Sentence::named(name) else {
                 return Some(format!("{name} is unknown: no page has this text"));
             };
-            let (has, wants) = (value.matches(PLACE).count(), english.matches(PLACE).count());
-            let is_complete = match has {
-                0 => wants == 0 || PLACE_OPTIONAL.contains(&name),
-                _ => has == wants || PLURAL.contains(&name),
+            let has = value.matches(PLACE).count();
+            let (wants, is_complete) = match sentence.form {
+                Form::Plain => (0, has == 0),
+                Form::Place => (1, has == 1),
+                Form::OptionalPlace => (1, has <= 1),
+                Form::Plural => (1, has > 0),
             };
             (!is_complete).then(|| format!("{name} has {PLACE} {has} times and needs it {wants} times"))
         })
@@ -85,7 +86,44 @@ pub fn parse_language(file: &str, text: &str) -> Result<Language, Vec<Finding>> 
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::path::Path;
+
     use super::*;
+    use crate::pages::text::{BUILT_IN, SENTENCES};
+
+    /// Names each text that is missing, that no page has, or that has other places or forms than the page needs.
+    #[test]
+    fn the_file_of_each_built_in_language_is_complete() {
+        let mut faults = Vec::new();
+        for built_in in &BUILT_IN {
+            let file = format!("assets/locales/{}.toml", built_in.tag);
+            let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(&file)).unwrap();
+            let texts = match parse_language(&file, &text) {
+                Ok(language) => language.texts,
+                Err(found) => {
+                    faults.extend(found.iter().map(ToString::to_string));
+                    continue;
+                }
+            };
+            let mut forms = BTreeSet::new();
+            for sentence in SENTENCES {
+                let Some(text) = texts.get(sentence.name) else {
+                    faults.push(format!("{file}: {} is missing", sentence.name));
+                    continue;
+                };
+                if sentence.form == Form::Plural {
+                    forms.insert(text.split('|').count());
+                }
+                assert_eq!(sentence.of(built_in.text), text, "{file}: {}", sentence.name);
+            }
+            if forms.len() != 1 || !forms.is_subset(&BTreeSet::from([1, 2, 4])) {
+                faults.push(format!("{file}: texts with a number have {forms:?} forms"));
+            }
+        }
+        assert!(faults.is_empty(), "{}", faults.join("\n"));
+    }
 
     #[test]
     fn a_language_file_says_how_it_is_written() {
@@ -106,12 +144,10 @@ mod tests {
     /// to these two lists, and only new texts to the first.
     #[test]
     fn the_places_of_a_text_are_those_that_its_contract_began_with() {
-        let wanted: Vec<_> = text::EN
-            .entries()
-            .filter(|(_, english)| english.contains(PLACE))
-            .map(|(name, english)| (name, english.matches(PLACE).count()))
-            .filter(|(name, _)| !PLACE_OPTIONAL.contains(name) && !PLURAL.contains(name))
-            .collect();
+        let of_form = |form: Form| -> Vec<_> {
+            let sentences = SENTENCES.iter().filter(|sentence| sentence.form == form);
+            sentences.map(|sentence| sentence.name).collect()
+        };
         let of_names = [
             "sign_in_to",
             "continue_as",
@@ -162,25 +198,25 @@ mod tests {
             "mail_device_lead",
             "mail_password_subject",
             "mail_password_lead",
+            "mail_factor_added_subject",
+            "mail_factor_added_lead",
+            "mail_factor_removed_subject",
+            "mail_factor_removed_lead",
             "mail_address_subject",
             "mail_address_lead",
             "mail_address_why",
             "mail_notice_why",
             "mail_expires",
             "account_email_present",
+            "factor_codes_left",
             "account_delete_confirm",
             "verify_address_lead",
             "address_verified_lead",
             "account_password_rule",
             "device_other_address",
-            "mail_factor_added_subject",
-            "mail_factor_added_lead",
-            "mail_factor_removed_subject",
-            "mail_factor_removed_lead",
-            "factor_codes_left",
         ];
-        assert_eq!(wanted, of_names.map(|name| (name, 1)));
-        assert_eq!(PLACE_OPTIONAL, ["problem_too_long"]);
+        assert_eq!(of_form(Form::Place), of_names);
+        assert_eq!(of_form(Form::OptionalPlace), ["problem_too_long"]);
         for (written, is_right) in [("Te lang", true), ("Te lang: {}", true), ("{} {}", false)] {
             let read = parse_language("nl.toml", &format!("[texts]\nproblem_too_long = \"{written}\""));
             assert_eq!(read.is_ok(), is_right, "{written}");

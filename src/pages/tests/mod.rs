@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::consent::RedirectTarget;
 use super::dev_mail::{DevMails, MailLine, ShownMail};
+use super::text::{BUILT_IN, BuiltIn, Form, SENTENCES};
 use super::*;
 use crate::themes::{self, ContentSecurityPolicy, Theme, sample};
 
@@ -275,15 +276,17 @@ fn images_of_the_built_in_themes_hold_no_script_and_refer_to_nothing() {
 
 #[test]
 fn the_texts_of_every_language_have_names_in_the_same_places() {
-    for (tag, text) in Locale::BUILT_IN {
-        let places = |text: &Text<'_>| -> Vec<_> {
-            text.entries()
-                .filter(|(name, _)| !text::PLURAL.contains(name))
-                .map(|(name, text)| (name, text.matches(text::PLACE).count()))
-                .collect()
-        };
-        assert_eq!(places(text), places(&text::EN), "{tag}");
-        assert!(text.entries().all(|(_, text)| !text.is_empty()), "{tag}");
+    for BuiltIn { tag, text, .. } in &BUILT_IN {
+        for sentence in SENTENCES {
+            let (name, words) = (sentence.name, sentence.of(text));
+            let places = match sentence.form {
+                Form::Plain => 0,
+                Form::Place | Form::OptionalPlace => 1,
+                Form::Plural => words.matches(text::PLACE).count(),
+            };
+            assert_eq!(words.matches(text::PLACE).count(), places, "{tag}: {name}");
+            assert!(!words.is_empty(), "{tag}: {name}");
+        }
     }
 }
 
