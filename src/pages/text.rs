@@ -216,24 +216,6 @@ sentences! {
     form_post_title: Plain, "Heading.";
     form_post_lead: Plain, "What is happening, and what to do if nothing does.";
     proceed: Plain, "Button.";
-    home_title: Plain, "Heading.";
-    home_lead: Plain, "What the development server is for.";
-    home_user: Place, "Who can sign in; `{}` is the example user.";
-    home_password: Plain, "Where the example user's password is.";
-    home_endpoints: Plain, "Heading.";
-    home_commands: Plain, "Heading.";
-    copy: Plain, "Button that copies a text.";
-    copied: Plain, "The same for a moment after that.";
-    dev_mail_title: Plain, "Heading, and link to the page with the mails of the development server.";
-    dev_mail_lead: Plain, "What the page shows.";
-    dev_mail_none: Plain, "In the place of the list.";
-    dev_mail_source: Plain, "Heading: a mail as a server would get it.";
-    tokens_title: Plain, "Heading.";
-    tokens_lead: Plain, "What the page shows.";
-    token_header: Plain, "Heading: a token's JOSE header.";
-    token_payload: Plain, "Heading: a token's claims.";
-    token_raw: Plain, "Label: a token as it was sent.";
-    token_response: Plain, "Heading: the answer of the token endpoint.";
     show_password: Plain, "Button that shows what was typed as a password.";
     strength_missing: Place, "While a new password is typed; `{}` is how many characters are missing.";
     strength_weak: Plain, "The same, for a password of few different characters.";
@@ -398,7 +380,4 @@ sentences! {
     device_allowed_lead: Plain, "What to do next.";
     device_denied_title: Plain, "Heading after the decision.";
     device_denied_lead: Plain, "What follows.";
-    home_device: Plain, "Heading and button on the first page of the development server.";
-    home_device_lead: Plain, "What the button does.";
-    home_device_wait: Plain, "What to do with the code that the page shows.";
 }

@@ -26,9 +26,35 @@ struct RawLanguage {
 
 const MAX_TEXT_BYTES: usize = 1000;
 
+/// Texts that the pages of an earlier version had. Language files may have them still, and no page shows them.
+const FORMER: [&str; 21] = [
+    "copied",
+    "copy",
+    "dev_mail_lead",
+    "dev_mail_none",
+    "dev_mail_source",
+    "dev_mail_title",
+    "home_commands",
+    "home_device",
+    "home_device_lead",
+    "home_device_wait",
+    "home_endpoints",
+    "home_lead",
+    "home_password",
+    "home_title",
+    "home_user",
+    "token_header",
+    "token_payload",
+    "token_raw",
+    "token_response",
+    "tokens_lead",
+    "tokens_title",
+];
+
 impl Reader<'_> {
     /// Reads texts of pages. Each must have a known name, and the places that its form has.
-    pub(super) fn texts(&mut self, raw: RawWords) -> Words {
+    pub(super) fn texts(&mut self, mut raw: RawWords) -> Words {
+        raw.retain(|name, _| !FORMER.contains(&name.as_str()));
         self.words(raw, |name, value| {
             let Some(sentence) = Sentence::named(name) else {
                 return Some(format!("{name} is unknown: no page has this text"));
@@ -140,6 +166,13 @@ mod tests {
         assert!(found[0].message.contains("\"up\""), "{}", found[0]);
     }
 
+    /// Such a file may come from `idsvc theme new` of an earlier version.
+    #[test]
+    fn a_text_that_no_page_has_any_more_is_passed_over() {
+        let language = parse_language("nl.toml", "[texts]\nhome_title = \"Ontwikkeling\"").unwrap();
+        assert_eq!(language.texts, Words::new());
+    }
+
     /// A new placeholder in an existing text would refuse language files that are valid today. So texts may only be added
     /// to these two lists, and only new texts to the first.
     #[test]
@@ -172,7 +205,6 @@ mod tests {
             "logged_out_of",
             "back_to",
             "error_elsewhere_advice",
-            "home_user",
             "strength_missing",
             "mail_test_subject",
             "mail_test_lead",

@@ -20,7 +20,8 @@ use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::redirect_uri::with_query;
 use crate::oauth::resource::Resources;
 use crate::oauth::token::TokenResponse;
-use crate::pages::{DevDevice, ErrorKind};
+use crate::pages::ErrorKind;
+use crate::pages::dev::DevDevice;
 use crate::route::Route;
 
 /// What the page shows.
