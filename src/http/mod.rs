@@ -278,10 +278,10 @@ async fn dispatch(context: &RequestContext, route: &Route) -> HttpResponse {
         Route::FederationLogo(provider) => screen::federation::logo(context, provider),
         Route::Healthz => endpoint::health::alive(),
         Route::Readyz => endpoint::health::readiness(&context.app),
-        Route::Home => screen::home::respond(context),
-        Route::DevCallback => screen::home::callback(context).await,
-        Route::DevDevice => Box::pin(screen::dev_device::respond(context)).await,
-        Route::DevMail => screen::dev_mail::respond(context),
+        Route::Home => screen::dev::home::respond(context),
+        Route::DevCallback => screen::dev::home::callback(context).await,
+        Route::DevDevice => Box::pin(screen::dev::device::respond(context)).await,
+        Route::DevMail => screen::dev::mail::respond(context),
     }
 }
 
