@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use self::reference::{CommandLine, FOLDER};
 
-/// The pages of `packaging/guide`, as `packaging/embed_guide.rs` compresses them: names and texts, each followed by a zero.
+/// The pages of `packaging/guide`, as `packaging/embed.rs` compresses them: names and texts, each followed by a zero.
 const COMPRESSED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guide"));
 
 /// The name of the page that lists all pages.

@@ -280,10 +280,10 @@ async fn dispatch(context: &RequestContext, route: &Route) -> HttpResponse {
         Route::FederationLogo(provider) => Ok(screen::federation::logo(context, provider)),
         Route::Healthz => Ok(endpoint::health::alive()),
         Route::Readyz => Ok(endpoint::health::readiness(&context.app)),
-        Route::Home => Ok(screen::home::respond(context)),
-        Route::DevCallback => screen::home::callback(context).await,
-        Route::DevDevice => Box::pin(screen::dev_device::respond(context)).await,
-        Route::DevMail => Ok(screen::dev_mail::respond(context)),
+        Route::Home => Ok(screen::dev::home::respond(context)),
+        Route::DevCallback => screen::dev::home::callback(context).await,
+        Route::DevDevice => Box::pin(screen::dev::device::respond(context)).await,
+        Route::DevMail => Ok(screen::dev::mail::respond(context)),
     };
     answered.unwrap_or_else(|error| error::answer(context, route, error))
 }

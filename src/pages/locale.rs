@@ -7,7 +7,7 @@ use minijinja::value::{Enumerator, Object};
 
 use super::Text;
 use super::language::{Direction, Language};
-use super::text;
+use super::text::{self, BUILT_IN, SENTENCES, Sentence};
 
 /// A language of pages: a built-in one, or one that a theme or the operator added.
 #[derive(Clone, Debug)]
@@ -26,36 +26,17 @@ pub const LANGUAGE: &str = "lang";
 const MAX_RANGES: usize = 32;
 
 impl Locale {
-    /// The languages of the service itself, English first.
-    pub const BUILT_IN: [(&'static str, &'static Text<'static>); 6] = [
-        ("en", &text::EN),
-        ("de", &text::DE),
-        ("fr", &text::FR),
-        ("es", &text::ES),
-        ("ja", &text::JA),
-        ("ar", &text::AR),
-    ];
-    /// Their names in themselves.
-    const NAMES: [(&'static str, &'static str); 6] = [
-        ("en", "English"),
-        ("de", "Deutsch"),
-        ("fr", "Français"),
-        ("es", "Español"),
-        ("ja", "日本語"),
-        ("ar", "العربية"),
-    ];
-
     /// A language with the texts of a theme or the operator in place of the built-in ones. In a language that is not built
     /// in, missing texts are English.
     pub fn new(tag: &str, language: impl Into<Arc<Language>>) -> Self {
         let language = language.into();
-        let known = Self::NAMES.iter().find(|(known, _)| *known == tag);
+        let known = BUILT_IN.iter().find(|known| known.tag == tag);
         Self {
             tag: tag.to_owned(),
             name: language
                 .name
                 .clone()
-                .unwrap_or_else(|| known.map_or(tag, |(_, name)| name).to_owned()),
+                .unwrap_or_else(|| known.map_or(tag, |known| known.name).to_owned()),
             direction: language.direction.unwrap_or_else(|| Direction::of_tag(tag)),
             base: built_in_text(tag).unwrap_or(&text::EN),
             language,
@@ -110,7 +91,7 @@ impl Locale {
         if built_in_text(&self.tag).is_some() {
             return Vec::new();
         }
-        let names = self.base.entries().map(|(name, _)| name);
+        let names = SENTENCES.iter().map(|sentence| sentence.name);
         names
             .filter(|name| !self.language.texts.contains_key(*name))
             .collect()
@@ -127,23 +108,24 @@ struct TextValues {
 impl Object for TextValues {
     fn get_value(self: &Arc<Self>, name: &Value) -> Option<Value> {
         let name = name.as_str()?;
-        let (_, built_in) = self.base.entries().find(|(known, _)| *known == name)?;
+        let built_in = Sentence::named(name)?.of(self.base);
         let own = self.language.texts.get(name);
         Some(own.map_or_else(|| Value::from(built_in), |own| Value::from(own.as_str())))
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
-        Enumerator::Values(self.base.entries().map(|(name, _)| Value::from(name)).collect())
+        let names = SENTENCES.iter().map(|sentence| Value::from(sentence.name));
+        Enumerator::Values(names.collect())
     }
 }
 
 /// The built-in texts of a tag's language. The region does not matter.
 pub fn built_in_text(tag: &str) -> Option<&'static Text<'static>> {
     let language = tag.split('-').next().unwrap_or_default();
-    Locale::BUILT_IN
+    BUILT_IN
         .iter()
-        .find(|(known, _)| known.eq_ignore_ascii_case(language))
-        .map(|(_, text)| *text)
+        .find(|known| known.tag.eq_ignore_ascii_case(language))
+        .map(|known| known.text)
 }
 
 /// The best language for a reader: the first of `ui_locales` (OpenID Connect Core section 3.1.2.1) that is available,
@@ -230,10 +212,11 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::pages::text::BuiltIn;
 
     fn built_in() -> Vec<Locale> {
-        let locale = |(tag, _)| Locale::new(tag, Language::default());
-        Locale::BUILT_IN.map(locale).to_vec()
+        let locale = |built_in: &BuiltIn| Locale::new(built_in.tag, Language::default());
+        BUILT_IN.iter().map(locale).collect()
     }
 
     fn chosen(ui_locales: Option<&str>, accept_language: Option<&str>) -> String {
@@ -355,7 +338,7 @@ mod tests {
             (Some("Aanmelden"), Some("Password"))
         );
         assert!(text("nothing").is_undefined());
-        assert_eq!(values.len(), Some(Locale::english().text().entries().count()));
+        assert_eq!(values.len(), Some(SENTENCES.len()));
     }
 
     #[test]

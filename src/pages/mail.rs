@@ -428,7 +428,7 @@ fn dark_style(dark: &MailColours) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pages::text;
+    use crate::pages::text::{BUILT_IN, BuiltIn, EN};
 
     fn style() -> MailStyle {
         MailStyle {
@@ -439,7 +439,7 @@ mod tests {
 
     #[test]
     fn every_mail_has_its_link_and_code_in_both_parts_in_every_language() {
-        for (tag, text) in Locale::BUILT_IN {
+        for BuiltIn { tag, text, .. } in &BUILT_IN {
             let locale = Locale::new(tag, crate::pages::language::Language::default());
             for mail in Mail::samples() {
                 let (plain, html) = (mail.text(text, "<Acme>"), mail.html(&locale, &style()));
@@ -491,7 +491,7 @@ mod tests {
             device: Some(String::new()),
             ..Mail::default()
         };
-        let plain = mail.text(&text::EN, "Acme");
-        assert!(plain.contains(text::EN.account_unknown_device), "{plain}");
+        let plain = mail.text(&EN, "Acme");
+        assert!(plain.contains(EN.account_unknown_device), "{plain}");
     }
 }

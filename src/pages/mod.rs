@@ -14,15 +14,12 @@ pub mod check_mail;
 pub mod choose_password;
 pub mod confirm_link;
 pub mod consent;
-pub mod dev_device;
-pub mod dev_mail;
-pub mod dev_tokens;
+pub mod dev;
 pub mod device;
 pub mod device_decision;
 pub mod error;
 pub mod form;
 pub mod form_post;
-pub mod home;
 pub mod icon;
 pub mod language;
 pub mod locale;
@@ -56,14 +53,11 @@ pub use self::check_mail::{CheckMail, CodeProblem};
 pub use self::choose_password::{ChoiceProblem, ChoosePassword};
 pub use self::confirm_link::{ConfirmLink, LinkAction};
 pub use self::consent::{Consent, ScopeLine};
-pub use self::dev_device::DevDevice;
-pub use self::dev_tokens::{DevClaim, DevToken, DevTokens};
 pub use self::device::{Device, DeviceProblem};
 pub use self::device_decision::DeviceDecision;
 pub use self::error::{ErrorKind, ErrorPage};
 pub use self::form::{ApplicationLink, Person};
 pub use self::form_post::FormPost;
-pub use self::home::Home;
 pub use self::icon::Icon;
 pub use self::locale::Locale;
 pub use self::logged_out::LoggedOut;
@@ -92,6 +86,9 @@ pub struct PageAddress<'a> {
 pub trait Page {
     /// The name of the page. Its `main` element has the class `page-NAME`, and a theme's template for it is `NAME.html`.
     const NAME: &'static str;
+
+    /// Whether the page is in English for every reader.
+    const IS_ENGLISH: bool = false;
 
     /// The title, without the product's name.
     fn title(&self, text: &Text<'_>) -> String;

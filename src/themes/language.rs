@@ -9,8 +9,7 @@ use super::finding::Finding;
 use super::reader::Reader;
 use crate::pages::language::Direction;
 use crate::pages::language::{Language, Words};
-use crate::pages::text;
-use crate::pages::text::{PLACE, PLACE_OPTIONAL, PLURAL};
+use crate::pages::text::{Form, PLACE, Sentence};
 
 pub(super) type RawWords = BTreeMap<String, Spanned<String>>;
 
@@ -27,17 +26,45 @@ struct RawLanguage {
 
 const MAX_TEXT_BYTES: usize = 1000;
 
+/// Texts that the pages of an earlier version had. Language files may have them still, and no page shows them.
+const FORMER: [&str; 21] = [
+    "copied",
+    "copy",
+    "dev_mail_lead",
+    "dev_mail_none",
+    "dev_mail_source",
+    "dev_mail_title",
+    "home_commands",
+    "home_device",
+    "home_device_lead",
+    "home_device_wait",
+    "home_endpoints",
+    "home_lead",
+    "home_password",
+    "home_title",
+    "home_user",
+    "token_header",
+    "token_payload",
+    "token_raw",
+    "token_response",
+    "tokens_lead",
+    "tokens_title",
+];
+
 impl Reader<'_> {
-    /// Reads texts of pages. Each must have a known name, and as many placeholders as the English text.
-    pub(super) fn texts(&mut self, raw: RawWords) -> Words {
+    /// Reads texts of pages. Each must have a known name, and the places that its form has.
+    pub(super) fn texts(&mut self, mut raw: RawWords) -> Words {
+        raw.retain(|name, _| !FORMER.contains(&name.as_str()));
         self.words(raw, |name, value| {
-            let Some((_, english)) = text::EN.entries().find(|(known, _)| *known == name) else {
+            let Some(sentence) = Sentence::named(name) else {
                 return Some(format!("{name} is unknown: no page has this text"));
             };
-            let (has, wants) = (value.matches(PLACE).count(), english.matches(PLACE).count());
-            let is_complete = match has {
-                0 => wants == 0 || PLACE_OPTIONAL.contains(&name),
-                _ => has == wants || PLURAL.contains(&name),
+            let has = value.matches(PLACE).count();
+            let (wants, is_complete) = match sentence.form {
+                Form::Plain => (0, has == 0),
+                Form::Place => (1, has == 1),
+                Form::OptionalPlace => (1, has <= 1),
+                Form::Plural => (1, has > 0),
             };
             (!is_complete).then(|| format!("{name} has {PLACE} {has} times and needs it {wants} times"))
         })
@@ -85,7 +112,44 @@ pub fn parse_language(file: &str, text: &str) -> Result<Language, Vec<Finding>> 
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::path::Path;
+
     use super::*;
+    use crate::pages::text::{BUILT_IN, SENTENCES};
+
+    /// Names each text that is missing, that no page has, or that has other places or forms than the page needs.
+    #[test]
+    fn the_file_of_each_built_in_language_is_complete() {
+        let mut faults = Vec::new();
+        for built_in in &BUILT_IN {
+            let file = format!("assets/locales/{}.toml", built_in.tag);
+            let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(&file)).unwrap();
+            let texts = match parse_language(&file, &text) {
+                Ok(language) => language.texts,
+                Err(found) => {
+                    faults.extend(found.iter().map(ToString::to_string));
+                    continue;
+                }
+            };
+            let mut forms = BTreeSet::new();
+            for sentence in SENTENCES {
+                let Some(text) = texts.get(sentence.name) else {
+                    faults.push(format!("{file}: {} is missing", sentence.name));
+                    continue;
+                };
+                if sentence.form == Form::Plural {
+                    forms.insert(text.split('|').count());
+                }
+                assert_eq!(sentence.of(built_in.text), text, "{file}: {}", sentence.name);
+            }
+            if forms.len() != 1 || !forms.is_subset(&BTreeSet::from([1, 2, 4])) {
+                faults.push(format!("{file}: texts with a number have {forms:?} forms"));
+            }
+        }
+        assert!(faults.is_empty(), "{}", faults.join("\n"));
+    }
 
     #[test]
     fn a_language_file_says_how_it_is_written() {
@@ -102,16 +166,21 @@ mod tests {
         assert!(found[0].message.contains("\"up\""), "{}", found[0]);
     }
 
+    /// Such a file may come from `idsvc theme new` of an earlier version.
+    #[test]
+    fn a_text_that_no_page_has_any_more_is_passed_over() {
+        let language = parse_language("nl.toml", "[texts]\nhome_title = \"Ontwikkeling\"").unwrap();
+        assert_eq!(language.texts, Words::new());
+    }
+
     /// A new placeholder in an existing text would refuse language files that are valid today. So texts may only be added
     /// to these two lists, and only new texts to the first.
     #[test]
     fn the_places_of_a_text_are_those_that_its_contract_began_with() {
-        let wanted: Vec<_> = text::EN
-            .entries()
-            .filter(|(_, english)| english.contains(PLACE))
-            .map(|(name, english)| (name, english.matches(PLACE).count()))
-            .filter(|(name, _)| !PLACE_OPTIONAL.contains(name) && !PLURAL.contains(name))
-            .collect();
+        let of_form = |form: Form| -> Vec<_> {
+            let sentences = SENTENCES.iter().filter(|sentence| sentence.form == form);
+            sentences.map(|sentence| sentence.name).collect()
+        };
         let of_names = [
             "sign_in_to",
             "continue_as",
@@ -136,7 +205,6 @@ mod tests {
             "logged_out_of",
             "back_to",
             "error_elsewhere_advice",
-            "home_user",
             "strength_missing",
             "mail_test_subject",
             "mail_test_lead",
@@ -162,25 +230,25 @@ mod tests {
             "mail_device_lead",
             "mail_password_subject",
             "mail_password_lead",
+            "mail_factor_added_subject",
+            "mail_factor_added_lead",
+            "mail_factor_removed_subject",
+            "mail_factor_removed_lead",
             "mail_address_subject",
             "mail_address_lead",
             "mail_address_why",
             "mail_notice_why",
             "mail_expires",
             "account_email_present",
+            "factor_codes_left",
             "account_delete_confirm",
             "verify_address_lead",
             "address_verified_lead",
             "account_password_rule",
             "device_other_address",
-            "mail_factor_added_subject",
-            "mail_factor_added_lead",
-            "mail_factor_removed_subject",
-            "mail_factor_removed_lead",
-            "factor_codes_left",
         ];
-        assert_eq!(wanted, of_names.map(|name| (name, 1)));
-        assert_eq!(PLACE_OPTIONAL, ["problem_too_long"]);
+        assert_eq!(of_form(Form::Place), of_names);
+        assert_eq!(of_form(Form::OptionalPlace), ["problem_too_long"]);
         for (written, is_right) in [("Te lang", true), ("Te lang: {}", true), ("{} {}", false)] {
             let read = parse_language("nl.toml", &format!("[texts]\nproblem_too_long = \"{written}\""));
             assert_eq!(read.is_ok(), is_right, "{written}");

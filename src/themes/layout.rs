@@ -11,7 +11,8 @@ use crate::themes::Theme;
 
 /// Draws a page as a whole document. Its style, script and images come from our own origin, so a content security policy
 /// of `'self'` is enough.
-pub fn document<P: Page>(page: &P, theme: &Theme, locale: &Locale) -> String {
+pub fn document<P: Page>(page: &P, theme: &Theme, reader: &Locale) -> String {
+    let locale = locale_of::<P>(reader);
     html! {
         (DOCTYPE)
         html lang=(locale.tag()) dir=(locale.direction()) {
@@ -24,6 +25,11 @@ pub fn document<P: Page>(page: &P, theme: &Theme, locale: &Locale) -> String {
         }
     }
     .into_string()
+}
+
+/// The language of a page.
+fn locale_of<P: Page>(reader: &Locale) -> &Locale {
+    if P::IS_ENGLISH { Locale::english() } else { reader }
 }
 
 fn head<P: Page>(page: &P, theme: &Theme, locale: &Locale) -> Markup {
@@ -101,10 +107,11 @@ fn languages(address: PageAddress<'_>, theme: &Theme, locale: &Locale) -> Markup
 pub fn fill<P: Page>(
     page: &P,
     theme: &Theme,
-    locale: &Locale,
+    reader: &Locale,
     content: Option<&str>,
     context: &mut TemplateContext,
 ) {
+    let locale = locale_of::<P>(reader);
     let text = locale.text();
     context.part("head", || head(page, theme, locale));
     context.part("brand", || brand(theme));

@@ -22,6 +22,7 @@ use crate::pages::Locale;
 use crate::pages::asset;
 use crate::pages::language::Language;
 use crate::pages::locale::is_tag;
+use crate::pages::text::BUILT_IN;
 
 impl Theme {
     /// Reads a theme and draws every page with it as a test. `base_path` is the path of the issuer: empty, or with a slash
@@ -226,9 +227,9 @@ fn locales(mut languages: BTreeMap<String, Arc<Language>>, findings: &mut Vec<Fi
         }
         locale
     };
-    let mut locales: Vec<Locale> = Locale::BUILT_IN
+    let mut locales: Vec<Locale> = BUILT_IN
         .iter()
-        .map(|(tag, _)| make(tag, languages.remove(*tag).unwrap_or_default()))
+        .map(|known| make(known.tag, languages.remove(known.tag).unwrap_or_default()))
         .collect();
     locales.extend(languages.into_iter().map(|(tag, language)| make(&tag, language)));
     locales

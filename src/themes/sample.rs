@@ -1,12 +1,12 @@
 //! Samples: every page in every state, with made-up users. Tests, the preview and the loading of a theme draw them.
 
 use super::layout;
-use crate::pages::dev_mail::DevMails;
+use crate::pages::dev::{DevDevice, DevMails, DevTokens, Home};
 use crate::pages::{
     Account, AccountNotice, AccountSection, AddressForm, AddressProblem, CheckMail, ChoiceProblem,
-    ChoosePassword, CodeProblem, ConfirmLink, Consent, DevDevice, DevTokens, Device, DeviceDecision,
-    DeviceProblem, ErrorKind, ErrorPage, FormPost, Home, LinkAction, Locale, LoggedOut, Login, LoginProblem,
-    LogoutConfirm, Page, PasskeyOffer, SecondFactor, SecondFactorProblem,
+    ChoosePassword, CodeProblem, ConfirmLink, Consent, Device, DeviceDecision, DeviceProblem, ErrorKind,
+    ErrorPage, FormPost, LinkAction, Locale, LoggedOut, Login, LoginProblem, LogoutConfirm, Page,
+    PasskeyOffer, SecondFactor, SecondFactorProblem,
 };
 use crate::themes::Theme;
 use crate::themes::{Finding, RenderedPage, TemplateContext};

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use crate::pages::text;
+use crate::pages::locale::built_in_text;
+use crate::pages::text::{EN, PLACE, SENTENCES};
 
 macro_rules! starter {
     ($($file:literal)*) => {
@@ -23,16 +24,16 @@ pub const TEMPLATES: &[(&str, &str)] = starter![
 /// A file with every text of the pages, to be translated. The texts are in the language if it is built in, otherwise in
 /// English.
 pub fn language(tag: &str) -> String {
-    let base = crate::pages::locale::built_in_text(tag).unwrap_or(&text::EN);
+    let base = built_in_text(tag).unwrap_or(&EN);
     let mut file = format!(
         "# The words of the pages in the language {tag}. {} is the place of a name or a number.\n\
          # name = \"Nederlands\"   # the language's name in itself\n\
          # direction = \"rtl\"   # where the language is written from the right and its tag does not say so\n\n[texts]\n",
-        text::PLACE
+        PLACE
     );
-    for (name, words) in base.entries() {
-        let words = toml::Value::String(words.to_owned());
-        let _ = writeln!(file, "{name} = {words}");
+    for sentence in SENTENCES {
+        let words = toml::Value::String(sentence.of(base).to_owned());
+        let _ = writeln!(file, "{} = {words}", sentence.name);
     }
     file.push_str("\n[scopes]\n# \"notes.write\" = \"Write notes in your name\"\n");
     file

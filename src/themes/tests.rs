@@ -471,7 +471,7 @@ fn the_contract_names_every_slot_of_every_page_and_no_other() {
     let names = |page: &dyn sample::AnyPage| -> BTreeSet<&'static str> {
         page.template_context(&theme, english()).names().collect()
     };
-    let common = names(&crate::pages::Home::sample());
+    let common = names(&crate::pages::dev::Home::sample());
     assert_eq!(slot_names(&contract("## Templates")), common);
     for sample in sample::all() {
         let own: BTreeSet<_> = names(&*sample.page).difference(&common).copied().collect();

@@ -762,7 +762,7 @@ async fn the_example_device_shows_its_code_and_then_its_tokens() {
     let page = browser.visit("/dev/device").await;
     assert_eq!(
         (page.heading().as_str(), page.header("refresh")),
-        (EN.home_device, Some("5"))
+        ("Sign in on a device", Some("5"))
     );
     assert!(page.text().contains("<svg class=\"qr\""));
     let (_, rest) = page.text().split_once("/device?user_code=").unwrap();
@@ -774,7 +774,7 @@ async fn the_example_device_shows_its_code_and_then_its_tokens() {
         .decide("allow")
         .await;
     let tokens = browser.visit(&page.path).await;
-    assert_eq!(tokens.heading(), EN.tokens_title, "{}", tokens.text());
+    assert_eq!(tokens.heading(), "Tokens", "{}", tokens.text());
     assert_eq!(
         browser.visit(&page.path).await.status,
         400,

@@ -2,10 +2,9 @@
 
 use maud::{Markup, html};
 
-use super::asset::File;
-use super::dev_tokens::draw_commands;
-use super::form::sentence;
-use super::{Icon, Page, Text};
+use super::commands::draw_commands;
+use crate::pages::asset::File;
+use crate::pages::{Page, Text};
 
 /// Says what the development server offers, and begins a sign-in.
 #[derive(Clone, Debug)]
@@ -49,47 +48,38 @@ impl Home {
 
 impl Page for Home {
     const NAME: &'static str = "home";
+    const IS_ENGLISH: bool = true;
 
-    fn title(&self, text: &Text<'_>) -> String {
-        text.home_title.to_owned()
+    fn title(&self, _text: &Text<'_>) -> String {
+        "Development server".to_owned()
     }
 
-    fn body(&self, text: &Text<'_>) -> Markup {
+    fn body(&self, _text: &Text<'_>) -> Markup {
         html! {
-            h1 { (text.home_title) }
-            p.lead { (text.home_lead) }
-            p.note { (sentence(text.home_user, &self.user)) }
-            p.note { (text.home_password) }
+            h1 { "Development server" }
+            p.lead { "This server is for trying things out on this machine. It signs you in with an example application and shows the tokens." }
+            p.note { "The example user is " bdi.name { (self.user) } "." }
+            p.note { "The password was printed when the server started." }
             p.stack {
-                a.button href=(self.sign_in_href) { (text.sign_in) }
-                @if let Some(mails) = &self.mail_href { a.button.button-quiet href=(mails) { (text.dev_mail_title) } }
+                a.button href=(self.sign_in_href) { "Sign in" }
+                @if let Some(mails) = &self.mail_href { a.button.button-quiet href=(mails) { "Mails" } }
             }
-            h2 { (text.home_device) }
-            p.note { (text.home_device_lead) }
-            p.stack { a.button.button-quiet href=(self.device_href) { (text.home_device) } }
-            h2 { (text.home_endpoints) }
+            h2 { "Sign in on a device" }
+            p.note { "Shows what a device without a browser shows: a code, and its address as a QR code." }
+            p.stack { a.button.button-quiet href=(self.device_href) { "Sign in on a device" } }
+            h2 { "Endpoints" }
             dl.facts {
                 @for (name, address) in &self.endpoints {
                     dt { bdi { (name) } }
                     dd { code dir="ltr" { (address) } }
                 }
             }
-            h2 { (text.home_commands) }
-            (draw_commands(&self.commands, text))
+            h2 { "Commands" }
+            (draw_commands(&self.commands))
         }
     }
 
     fn script(&self) -> Option<File> {
         Some(File::Copy)
-    }
-}
-
-/// A button that copies the text of the element with this id. The script [`File::Copy`] shows it.
-pub(super) fn copy_button(id: &str, text: &Text<'_>) -> Markup {
-    html! {
-        button.button.button-quiet.button-small type="button" hidden data-copy=(id) data-copied=(text.copied) {
-            (Icon::Copy.draw())
-            span { (text.copy) }
-        }
     }
 }

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::{Page, Text};
+use crate::pages::{Page, Text};
 
 /// Lists the mails, the newest first, and shows one of them.
 #[derive(Clone, Debug, Default)]
@@ -67,16 +67,17 @@ impl DevMails {
 
 impl Page for DevMails {
     const NAME: &'static str = "dev-mail";
+    const IS_ENGLISH: bool = true;
 
-    fn title(&self, text: &Text<'_>) -> String {
-        text.dev_mail_title.to_owned()
+    fn title(&self, _text: &Text<'_>) -> String {
+        "Mails".to_owned()
     }
 
-    fn body(&self, text: &Text<'_>) -> Markup {
+    fn body(&self, _text: &Text<'_>) -> Markup {
         html! {
-            h1 { (text.dev_mail_title) }
-            p.lead { (text.dev_mail_lead) }
-            @if self.mails.is_empty() { p.note { (text.dev_mail_none) } }
+            h1 { "Mails" }
+            p.lead { "Mails of this server are shown here and sent to nobody." }
+            @if self.mails.is_empty() { p.note { "There is no mail yet." } }
             ul.rows {
                 @for mail in &self.mails {
                     li {
@@ -92,7 +93,7 @@ impl Page for DevMails {
                     p.stack { a.button.button-quiet href=(mail.html_href) data-optional { "HTML" } }
                     pre dir="auto" { (with_links(&mail.text)) }
                     details {
-                        summary { (text.dev_mail_source) }
+                        summary { "Source" }
                         pre dir="ltr" { code { (mail.source) } }
                     }
                 }

@@ -6,7 +6,7 @@ use ::http::header::{CONTENT_SECURITY_POLICY, HeaderValue};
 use crate::http::context::RequestContext;
 use crate::http::response::{self, HttpResponse};
 use crate::mail::catcher::CaughtMail;
-use crate::pages::dev_mail::{DevMails, MailLine, ShownMail};
+use crate::pages::dev::mail::{DevMails, MailLine, ShownMail};
 use crate::route::Route;
 
 /// What the HTML of a mail may do: look as it is written, and have links.

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::{Page, Text, qr};
+use crate::pages::{Page, Text, qr};
 
 /// Shows what a device shows (RFC 8628 section 3.3), until a person has decided.
 #[derive(Clone, Debug)]
@@ -32,19 +32,20 @@ impl DevDevice {
 
 impl Page for DevDevice {
     const NAME: &'static str = "dev-device";
+    const IS_ENGLISH: bool = true;
 
-    fn title(&self, text: &Text<'_>) -> String {
-        text.home_device.to_owned()
+    fn title(&self, _text: &Text<'_>) -> String {
+        "Sign in on a device".to_owned()
     }
 
-    fn body(&self, text: &Text<'_>) -> Markup {
+    fn body(&self, _text: &Text<'_>) -> Markup {
         html! {
-            h1 { (text.home_device) }
-            p.lead { (text.home_device_wait) }
+            h1 { "Sign in on a device" }
+            p.lead { "Scan the code, or open the address and enter the code. This page shows the tokens once you have allowed the device." }
             (qr::draw(&self.verification_uri_complete))
             p.user-code dir="ltr" { (self.user_code) }
             p.note { a dir="ltr" href=(self.verification_uri_complete) { (self.verification_uri) } }
-            p.stack { a.button.button-quiet href=(self.again) { (text.try_again) } }
+            p.stack { a.button.button-quiet href=(self.again) { "Try again" } }
         }
     }
 }

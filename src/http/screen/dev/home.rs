@@ -24,7 +24,7 @@ use crate::oauth::pkce::challenge_of;
 use crate::oauth::redirect_uri::with_query;
 use crate::oauth::resource::Resources;
 use crate::oauth::token::TokenResponse;
-use crate::pages::{DevClaim, DevToken, DevTokens, Home};
+use crate::pages::dev::{DevClaim, DevToken, DevTokens, Home};
 use crate::route::Route;
 
 /// Offers to sign in with the example client. On other servers a browser is redirected to the account page. A probe is

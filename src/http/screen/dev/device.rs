@@ -19,7 +19,7 @@ use crate::oauth::device::{self, DeviceAuthorizationResponse, PresentedDeviceCod
 use crate::oauth::error::ErrorCode;
 use crate::oauth::redirect_uri::with_query;
 use crate::oauth::resource::Resources;
-use crate::pages::DevDevice;
+use crate::pages::dev::DevDevice;
 use crate::route::Route;
 
 /// Asks for codes, or polls with those of `state`.

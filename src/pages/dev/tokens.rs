@@ -2,9 +2,9 @@
 
 use maud::{Markup, html};
 
-use super::asset::File;
-use super::home::copy_button;
-use super::{Page, Text};
+use super::commands::{copy_button, draw_commands};
+use crate::pages::asset::File;
+use crate::pages::{Page, Text};
 
 /// Shows what the example client received: each token once, decoded, and commands that use it.
 #[derive(Clone, Debug)]
@@ -131,60 +131,47 @@ impl DevTokens {
 
 impl Page for DevTokens {
     const NAME: &'static str = "tokens";
+    const IS_ENGLISH: bool = true;
 
-    fn title(&self, text: &Text<'_>) -> String {
-        text.tokens_title.to_owned()
+    fn title(&self, _text: &Text<'_>) -> String {
+        "Tokens".to_owned()
     }
 
-    fn body(&self, text: &Text<'_>) -> Markup {
+    fn body(&self, _text: &Text<'_>) -> Markup {
         html! {
-            h1 { (text.tokens_title) }
-            p.lead { (text.tokens_lead) }
+            h1 { "Tokens" }
+            p.lead { "This is what the example application received." }
             @for token in &self.tokens {
                 section {
                     div.title-line {
-                        h2 lang="en" dir="ltr" { (token.title) }
-                        (copy_button(&token.variable, text))
+                        h2 { (token.title) }
+                        (copy_button(&token.variable))
                     }
                     @if !token.header.is_empty() {
-                        h3 { (text.token_header) }
+                        h3 { "Header" }
                         (DevClaim::draw_all(&token.header))
-                        h3 { (text.token_payload) }
+                        h3 { "Claims" }
                         (DevClaim::draw_all(&token.claims))
                     }
                     details {
-                        summary { (text.token_raw) }
+                        summary { "As it was sent" }
                         pre dir="ltr" { code id=(token.variable) { (token.raw) } }
                     }
                 }
             }
             section {
-                h2 { (text.token_response) }
+                h2 { "Token response" }
                 (DevClaim::draw_all(&self.response))
             }
             section {
-                h2 { (text.home_commands) }
-                (draw_commands(&self.commands, text))
+                h2 { "Commands" }
+                (draw_commands(&self.commands))
             }
-            p.stack { a.button.button-quiet href=(self.sign_out_href) { (text.sign_out) } }
+            p.stack { a.button.button-quiet href=(self.sign_out_href) { "Sign out" } }
         }
     }
 
     fn script(&self) -> Option<File> {
         Some(File::Copy)
-    }
-}
-
-/// Commands, each with its name and a button that copies it.
-pub(super) fn draw_commands(commands: &[(String, String)], text: &Text<'_>) -> Markup {
-    html! {
-        @for (index, (name, command)) in commands.iter().enumerate() {
-            @let id = format!("command-{index}");
-            div.title-line {
-                h3 lang="en" dir="ltr" { (name) }
-                (copy_button(&id, text))
-            }
-            pre dir="ltr" { code id=(id) { (command) } }
-        }
     }
 }
