@@ -5,7 +5,7 @@ use std::io::Write;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 
-use super::header::Stanza;
+use super::stanza::Stanza;
 use super::*;
 use crate::random::Random;
 

@@ -23,7 +23,6 @@ use crate::oauth::registered_scope::RegisteredScopes;
 use crate::oauth::resource::{self, Apis, Resources};
 use crate::oauth::response_mode::{ResponseMode, ResponseSigning};
 use crate::oauth::scope::Scope;
-use crate::oauth::token;
 
 /// Where a response is sent, and how. Once it exists, an error may be sent to the client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -396,7 +395,7 @@ fn requested_scope(
     client: &Client,
     (apis, resources): (&Apis, &Resources),
 ) -> Result<Scope, Refusal> {
-    let asked = match token::scope(parameters)? {
+    let asked = match Scope::requested(parameters)? {
         None if client.registered_itself() => {
             let named = resources.iter().filter_map(|identifier| apis.named(identifier));
             named.fold(client.default_scope.clone(), |scope, api| {

@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use crate::clock::Timestamp;
 use crate::identity::{AuthenticationMethod, SecondFactor, UpstreamToken};
+use crate::oauth::client::Client;
 use crate::oauth::confirmation::{Confirmation, check_grant};
 use crate::oauth::error::Refusal;
 use crate::oauth::openid::claims::ClaimsRequest;
@@ -79,6 +80,13 @@ impl Authorization {
         } else {
             requested.within(scope)
         }
+    }
+}
+
+impl Client {
+    /// Whether a grant is of this client, and not of an earlier one of the same identifier.
+    pub fn owns_grant(&self, authorization: &Authorization) -> bool {
+        authorization.client_id == self.client_id && authorization.client_incarnation == self.incarnation
     }
 }
 

@@ -13,7 +13,7 @@ use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::fault::Fault;
 use crate::oauth::fields::Removable;
 use crate::oauth::scope::Scope;
-use crate::secret::{Digest, InitialAccessToken, RegistrationAccessToken};
+use crate::secret::{Digest, InitialAccessToken};
 
 /// The most bytes of the metadata. They are bounded because all clients are in memory.
 const MAX_METADATA: usize = 8 * 1024;
@@ -70,17 +70,6 @@ pub struct RegistrationPolicy {
     pub mode: RegistrationMode,
     /// The most clients that have registered themselves.
     pub most_clients: usize,
-}
-
-/// The data of a client that registered itself, besides its metadata.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Registration {
-    /// The digest of the token with which the client reads and changes its registration (RFC 7592 section 3).
-    pub access_token: Digest<RegistrationAccessToken>,
-    /// Whether a user has ever given consent to the client. Nothing is granted without it.
-    pub is_used: bool,
-    /// Whether the client has removed itself. Its grants end with the next sweep.
-    pub is_removed: bool,
 }
 
 /// An initial access token (RFC 7591 section 1.2), by its digest.

@@ -12,7 +12,7 @@ use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::parameters::Parameters;
 use crate::oauth::refresh;
 use crate::oauth::refresh_keys::PresentedRefreshToken;
-use crate::oauth::scope::{InvalidScope, Scope};
+use crate::oauth::scope::Scope;
 use crate::oauth::token_exchange::TokenExchange;
 
 /// A token request, one variant for each grant.
@@ -60,16 +60,6 @@ pub fn grant_type(parameters: &Parameters, service_name: &str) -> Result<GrantTy
     }
 }
 
-/// The requested scope. Without a value it counts as omitted, as every parameter does.
-pub fn scope(parameters: &Parameters) -> Result<Option<Scope>, Refusal> {
-    let scope: Option<Scope> = parameters
-        .get("scope")
-        .map(str::parse)
-        .transpose()
-        .map_err(|problem: InvalidScope| Refusal::naming(ErrorCode::InvalidScope, &problem.to_string()))?;
-    Ok(scope.filter(|scope| !scope.is_empty()))
-}
-
 impl TokenRequest {
     /// Reads the parameters of the grant.
     pub fn parse(grant_type: GrantType, parameters: &Parameters) -> Result<Self, Refusal> {
@@ -87,15 +77,15 @@ impl TokenRequest {
                 let token = parameters
                     .get("refresh_token")
                     .ok_or(Refusal::invalid_request("refresh_token is missing"))?;
-                let scope = scope(parameters)?;
+                let scope = Scope::requested(parameters)?;
                 let token = PresentedRefreshToken::parse(token).map_err(|_| refresh::UNKNOWN)?;
                 Ok(Self::RefreshToken { token, scope })
             }
             GrantType::ClientCredentials => Ok(Self::ClientCredentials {
-                scope: scope(parameters)?,
+                scope: Scope::requested(parameters)?,
             }),
             GrantType::Anonymous => Ok(Self::Anonymous {
-                scope: scope(parameters)?,
+                scope: Scope::requested(parameters)?,
             }),
             GrantType::DeviceCode => {
                 let code = parameters
@@ -111,7 +101,7 @@ impl TokenRequest {
                     .ok_or(Refusal::invalid_request("assertion is missing"))?;
                 Ok(Self::JwtBearer {
                     assertion: Zeroizing::new(assertion.to_owned()),
-                    scope: scope(parameters)?,
+                    scope: Scope::requested(parameters)?,
                 })
             }
             GrantType::TokenExchange => TokenExchange::parse(parameters)

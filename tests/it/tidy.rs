@@ -1,5 +1,9 @@
 //! The house rules that a compiler does not check: who may import whom, and what has only one home.
 
+mod circles;
+mod signatures;
+mod tokens;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -47,6 +51,7 @@ const LONGEST_FILE: usize = 510;
 
 struct Source {
     path: String,
+    text: String,
     code: String,
     lines: usize,
 }
@@ -82,6 +87,7 @@ fn sources() -> Vec<Source> {
             path: path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned(),
             code,
             lines,
+            text,
         }
     });
     sources.collect()

@@ -22,7 +22,7 @@ use crate::oauth::login::{LoginPurpose, LoginRecord};
 use crate::oauth::openid::id_token::IdTokenHint;
 use crate::oauth::parameters::Parameters;
 use crate::oauth::pushed::URN;
-use crate::oauth::token;
+use crate::oauth::scope::Scope;
 use crate::store::StoreError;
 use crate::store::engine::Snapshot;
 use url::Url;
@@ -152,7 +152,7 @@ pub(super) fn parse_request(
     let records = (client, &**catalog.apis(), catalog.scopes());
     let mut request = AuthorizationRequest::parse(parameters, records, target, &read_hint)?;
     request.prompt.create &= core.policy.accounts.is_open();
-    if let Ok(Some(requested)) = token::scope(parameters) {
+    if let Ok(Some(requested)) = Scope::requested(parameters) {
         core.unknown_scopes.note(&catalog, &client.client_id, &requested);
     }
     Ok(ReadAuthorization {

@@ -13,7 +13,6 @@ use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::device::DeviceAuthorizationResponse;
 use crate::oauth::resource::{Resources, resources};
 use crate::oauth::scope::Scope;
-use crate::oauth::token;
 use crate::route::Route;
 
 /// Answers a device with its codes.
@@ -49,5 +48,5 @@ async fn codes(
 }
 
 fn asked(parameters: &Parameters) -> Answer<(Option<Scope>, Resources)> {
-    Ok((token::scope(parameters)?, resources(parameters)?))
+    Ok((Scope::requested(parameters)?, resources(parameters)?))
 }

@@ -13,7 +13,6 @@
 
 mod catalog;
 mod commit;
-mod commit_batch;
 mod connection;
 mod errors;
 mod fetch;

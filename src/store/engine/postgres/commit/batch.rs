@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use ring::digest;
 
-use super::commit::Commit;
-use super::fetch::number;
-use super::rows::group_of;
+use super::Commit;
+use crate::store::engine::postgres::fetch::number;
+use crate::store::engine::postgres::rows::group_of;
 
-/// The parameters of [`super::sql::COMMIT`].
+/// The parameters of [`crate::store::engine::postgres::sql::COMMIT`].
 #[derive(Default)]
 pub(super) struct CommitBatch<'a> {
     /// The member that changes the catalog. No member comes after it.
@@ -79,7 +79,7 @@ impl<'a> CommitBatch<'a> {
 }
 
 /// The lock of the catalog: shared by every transaction, exclusive for one that changes the catalog.
-pub(super) const CATALOG_LOCK: i64 = i64::MIN;
+pub(in crate::store::engine::postgres) const CATALOG_LOCK: i64 = i64::MIN;
 
 /// Locks in the order in which they are taken, and whether each is exclusive.
 #[derive(Default)]
