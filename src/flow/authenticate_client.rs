@@ -51,10 +51,10 @@ pub async fn authenticate_client(
         None if stored.is_some() => catalog.client_keys(&credentials.client_id).cloned(),
         None => client.map(|client| Arc::new(JwkSet::of_jwks(&client.jwks))),
     };
-    let known = (client, keys.as_deref());
     let unused = match client_auth::authenticate(
         credentials,
-        known,
+        client,
+        keys.as_deref(),
         recipient,
         core.client_authorities.as_ref(),
         now,

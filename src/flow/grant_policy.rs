@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::clock::Timestamp;
 use crate::federation::Provider;
-use crate::identity::{AuthenticationMethod, User};
+use crate::identity::{AuthenticationMethod, ProviderOfSignIn, User};
 use crate::oauth::client::{Client, GrantType};
 use crate::oauth::code::Authorization;
 use crate::oauth::consent;
@@ -112,10 +112,10 @@ impl GrantPolicy {
 /// The provider that the user signed in at. `None` if it was removed, also if another one has its id since.
 fn provider_of(
     snapshot: &dyn Snapshot,
-    (id, incarnation): (&str, Uuid),
+    signed_in_at: ProviderOfSignIn<'_>,
 ) -> Result<Option<Provider>, StoreError> {
-    let provider = PROVIDERS.get(snapshot, id)?;
-    Ok(provider.filter(|provider| provider.incarnation == incarnation))
+    let provider = PROVIDERS.get(snapshot, signed_in_at.id)?;
+    Ok(provider.filter(|provider| provider.incarnation == signed_in_at.incarnation))
 }
 
 /// Whether the provider that the user signed in at is enabled. `true` if there was none.
@@ -221,7 +221,7 @@ mod tests {
     use crate::identity::Consent;
     use crate::oauth::ClientFields;
     use crate::oauth::client::ConsentRequirement;
-    use crate::oauth::openid::claims::ClaimsRequest;
+    use crate::oauth::openid::claims::{ClaimsParameter, ClaimsRequest};
     use crate::oauth::registered_scope::RegisteredScopes;
     use crate::oauth::resource::Resources;
 
@@ -308,9 +308,9 @@ mod tests {
         let (user, mut authorization) = granted(&core).await;
         let asked = r#"{"userinfo":{"email":null}}"#;
         authorization.claims =
-            ClaimsRequest::parse(asked, &"email".parse().unwrap(), &RegisteredScopes::default())
+            ClaimsParameter::parse(asked, &"email".parse().unwrap(), &RegisteredScopes::default())
                 .unwrap()
-                .0;
+                .request;
         for (scope, is_enough) in [("openid", false), ("openid email", true)] {
             let key = (user.uuid, "web".to_owned());
             let consent = Consent {

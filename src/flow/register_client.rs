@@ -16,7 +16,7 @@ use crate::oauth::client::{Client, ClientOrigin, Registration, StoredSecret};
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::fault::FaultCode;
 use crate::oauth::mtls::MtlsPolicy;
-use crate::oauth::registration::{self, RequestedMetadata};
+use crate::oauth::registration::{self, RequestedChange, RequestedMetadata};
 use crate::oauth::resource::Apis;
 use crate::observe::audit;
 use crate::observe::audit::Event;
@@ -257,7 +257,8 @@ pub async fn change(
         .read(|snapshot| authorized(snapshot, client_id, &digest))
         .await?;
     let before = or_refuse!(before);
-    let (requested, named_secret) = or_refuse!(RequestedMetadata::parse_change(body, client_id));
+    let change = or_refuse!(RequestedChange::parse(body, client_id));
+    let (requested, named_secret) = (change.metadata, change.secret);
     if named_secret.is_some_and(|secret| !before.accepts_secret(&Digest::of(secret.as_bytes()), now)) {
         return Ok(Err(Refusal::new(
             ErrorCode::InvalidClientMetadata,

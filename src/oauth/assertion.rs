@@ -112,7 +112,8 @@ fn check_audience(
 /// Checks an assertion of `client`, whose keys are `keys`. Details are sent only after the signature was verified.
 pub fn check(
     assertion: &str,
-    (client, keys): (&Client, &JwkSet),
+    client: &Client,
+    keys: &JwkSet,
     recipient: Recipient<'_>,
     now: Timestamp,
 ) -> Result<ReplayKey, Refusal> {

@@ -243,6 +243,7 @@ mod tests {
 
     use super::*;
     use crate::oauth::ErrorCode;
+    use crate::oauth::openid::claims::ClaimsParameter;
     use crate::oauth::registered_scope::RegisteredScopes;
     use crate::random::Random;
 
@@ -307,13 +308,13 @@ mod tests {
         let text = r#"{"id_token":{"email":null,"name":null},"userinfo":{"email":null,"name":null}}"#;
         let authorization = Authorization {
             scope: "openid email authenticated".parse().unwrap(),
-            claims: ClaimsRequest::parse(
+            claims: ClaimsParameter::parse(
                 text,
                 &"email profile".parse().unwrap(),
                 &RegisteredScopes::default(),
             )
             .unwrap()
-            .0,
+            .request,
             ..code.authorization
         };
         for (scope, allowed, left) in [

@@ -133,10 +133,10 @@ impl ResolvedPurpose {
         }
     }
 
-    /// The request and its client, if the sign-in is for a code.
-    pub fn code_request(&self) -> Option<(&AuthorizationRequest, &Arc<Client>)> {
+    /// The request, if the sign-in is for a code.
+    pub fn code_request(&self) -> Option<&AuthorizationRequest> {
         match self {
-            Self::Code { request, client } => Some((request, client)),
+            Self::Code { request, .. } => Some(request),
             Self::Account(_) | Self::Device { .. } => None,
         }
     }

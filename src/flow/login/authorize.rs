@@ -149,8 +149,8 @@ pub(super) fn parse_request(
     let catalog = core.catalog();
     let issuer = &core.policy.issuer;
     let read_hint = |token: &str| read_hint(&catalog, issuer, token).map(|hint| hint.sub);
-    let records = (client, &**catalog.apis(), catalog.scopes());
-    let mut request = AuthorizationRequest::parse(parameters, records, target, &read_hint)?;
+    let (apis, scopes) = (catalog.apis(), catalog.scopes());
+    let mut request = AuthorizationRequest::parse(parameters, client, apis, scopes, target, &read_hint)?;
     request.prompt.create &= core.policy.accounts.is_open();
     if let Ok(Some(requested)) = Scope::requested(parameters) {
         core.unknown_scopes.note(&catalog, &client.client_id, &requested);

@@ -100,5 +100,5 @@ async fn open(
     now: Timestamp,
 ) -> Result<Answer<RequestObject>, Failure> {
     let keys = or_refuse!(keys_of(core, client, object, admit, now).await?);
-    Ok(RequestObject::verify(object, (client, &keys)))
+    Ok(RequestObject::verify(object, client, &keys))
 }

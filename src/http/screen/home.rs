@@ -17,7 +17,7 @@ use crate::http::context::RequestContext;
 use crate::http::error;
 use crate::http::request::Parameters;
 use crate::http::response::{self, HttpResponse};
-use crate::oauth::client_auth::{AuthenticatedClient, Credentials};
+use crate::oauth::client_auth::{AuthenticatedClient, BasicCredentials, Credentials};
 use crate::oauth::code::CodeExchange;
 use crate::oauth::error::Refusal;
 use crate::oauth::pkce::challenge_of;
@@ -136,7 +136,10 @@ pub(super) async fn example_client(
     context: &RequestContext,
     dev: &DevSite,
 ) -> Result<Answer<AuthenticatedClient>, Failure> {
-    let basic = (dev.client_id.clone(), dev.client_secret.clone());
+    let basic = BasicCredentials {
+        user: dev.client_id.clone(),
+        password: dev.client_secret.clone(),
+    };
     let credentials = match Credentials::parse(Some(&basic), &Parameters::default(), None) {
         Ok(credentials) => credentials,
         Err(refusal) => return Ok(Err(refusal)),
