@@ -97,10 +97,10 @@ fn copy(
         let mut header = incoming.header().clone();
         let mut rows = incoming.rows(sealer.backup_key());
         while rows.next_row()?.is_some() {
-            let (done, of) = rows.progress();
-            progress.show(done, of);
+            let so_far = rows.progress();
+            progress.show(so_far.read, so_far.announced);
         }
-        header.rows = Some(rows.progress().0);
+        header.rows = Some(rows.progress().read);
         Ok(header)
     };
     let header = read();
@@ -156,7 +156,8 @@ impl BackupJob<'_> {
                 key: None,
             });
         };
-        let (mut encrypted, key) = EncryptingWriter::new(sink, recipients, &self.random);
+        let key = FileKey::generate(&self.random);
+        let mut encrypted = EncryptingWriter::new(sink, recipients, &key, &self.random);
         let (header, _) = self.write_plain(&mut encrypted)?;
         Ok(Written {
             header,

@@ -110,7 +110,7 @@ pub fn restore(
         None => restore_file(&target, &mut rows, &key, random, progress)?,
     }
     target.keep();
-    header.rows = Some(rows.progress().0);
+    header.rows = Some(rows.progress().read);
     Ok(header)
 }
 

@@ -159,7 +159,7 @@ impl Listener {
         let open = self.open;
         let mut queue = AcceptQueue::new(self.sockets, limits.max_connections, open.clone());
         let mut connections = JoinSet::new();
-        let admit = |connections: &mut JoinSet<()>, (newcomer, slot): (Newcomer, OwnedSemaphorePermit)| {
+        let admit = |connections: &mut JoinSet<()>, Admitted { newcomer, slot }: Admitted| {
             let peer = Peer {
                 addr: newcomer.from,
                 tls: tls.is_some(),
@@ -235,6 +235,12 @@ fn bind_ipv6_only(address: SocketAddr) -> io::Result<TcpListener> {
 /// shorter (`net.core.somaxconn`).
 const MAX_DRAINED: usize = 8192;
 
+/// A connection with its slot.
+struct Admitted {
+    newcomer: Newcomer,
+    slot: OwnedSemaphorePermit,
+}
+
 /// A connection that is counted for its address, but has no slot yet.
 struct Newcomer {
     stream: TcpStream,
@@ -266,9 +272,9 @@ impl AcceptQueue {
         }
     }
 
-    /// The next connection, and its slot. If all slots are taken, an idle connection is closed. No connection is lost when
+    /// The next connection. If all slots are taken, an idle connection is closed. No connection is lost when
     /// the future is dropped.
-    async fn next(&mut self) -> (Newcomer, OwnedSemaphorePermit) {
+    async fn next(&mut self) -> Admitted {
         loop {
             if self.waiting.is_none() {
                 self.waiting = self.newcomer().await;
@@ -276,7 +282,7 @@ impl AcceptQueue {
             if let Some(slot) = self.slot().await
                 && let Some(newcomer) = self.waiting.take()
             {
-                return (newcomer, slot);
+                return Admitted { newcomer, slot };
             }
         }
     }
@@ -331,12 +337,12 @@ impl AcceptQueue {
     }
 
     /// Accepts the connections that wait in the kernel's queues, up to the limit, and closes the sockets.
-    fn drain(mut self, mut admit: impl FnMut((Newcomer, OwnedSemaphorePermit))) {
+    fn drain(mut self, mut admit: impl FnMut(Admitted)) {
         let slot = || Arc::clone(&self.slots).try_acquire_owned().ok();
         if let Some(newcomer) = self.waiting.take()
             && let Some(slot) = slot()
         {
-            admit((newcomer, slot));
+            admit(Admitted { newcomer, slot });
         }
         for socket in mem::take(&mut self.sockets) {
             // Accepts without the runtime, which may not know yet which connections wait.
@@ -356,7 +362,7 @@ impl AcceptQueue {
                         if let Ok(stream) = stream
                             && let Some(newcomer) = self.count(stream, from)
                         {
-                            admit((newcomer, slot));
+                            admit(Admitted { newcomer, slot });
                         }
                     }
                     Err(error) if concerns_one_connection(&error) => {}

@@ -186,7 +186,8 @@ fn write_rows(
         backup::copy(core, BackUp::default(), &mut sink)?;
         return Ok(None);
     };
-    let (mut encrypted, key) = EncryptingWriter::new(sink, recipients, &core.random);
+    let key = FileKey::generate(&core.random);
+    let mut encrypted = EncryptingWriter::new(sink, recipients, &key, &core.random);
     backup::copy(core, BackUp::default(), &mut encrypted)?;
     encrypted.finish().map_err(BackupError::Unwritable)?;
     Ok(Some(key))

@@ -45,7 +45,7 @@ use self::fetch::Fetch;
 pub use self::load::DatabaseLoad;
 use self::meters::Meters;
 use self::queue::{Queue, queue};
-use self::transaction::RepeatedRead;
+use self::transaction::{ReadResult, RepeatedRead};
 use super::Snapshot;
 use super::writer::Job;
 use crate::clock::uptime;
@@ -136,11 +136,11 @@ impl Postgres {
         receiver.recv().unwrap_or(Err(StoreError::Closed))
     }
 
-    /// Shows `look` a consistent state. Returns its result, and whether the database was asked for rows.
+    /// Shows `look` a consistent state.
     pub(in crate::store) async fn read<T>(
         &self,
         look: &impl Fn(&dyn Snapshot) -> Result<T, StoreError>,
-    ) -> Result<(T, bool), StoreError> {
+    ) -> Result<ReadResult<T>, StoreError> {
         self.state.read(look).await
     }
 
