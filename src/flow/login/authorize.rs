@@ -6,7 +6,7 @@ use super::push_request;
 use super::read_request::{ReadAuthorization, read_request};
 use super::session;
 use super::transaction;
-use super::transaction::{BrowserRedirect, Destination, StepResult};
+use super::transaction::{BrowserRedirect, Destination, StepKind, StepResult};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::catalog::Catalog;
@@ -92,7 +92,7 @@ pub async fn begin_authorization(
     let code = DrawnCode::draw(core, now);
     let slot = code.slot();
     let (step, _) = or_refuse!(foreseen);
-    let result = if let Ok(result) = StepResult::without_code(step) {
+    let result = if let StepKind::WithoutCode(result) = StepKind::from(step) {
         result
     } else {
         let found = lookup.clone();
@@ -101,9 +101,9 @@ pub async fn begin_authorization(
             .store
             .write("begin_authorization", move |tx| {
                 let (step, live) = or_refuse!(decide(&*tx)?);
-                let grant = match StepResult::without_code(step) {
-                    Ok(result) => return Ok(Ok(result)),
-                    Err(grant) => grant,
+                let grant = match StepKind::from(step) {
+                    StepKind::WithoutCode(result) => return Ok(Ok(result)),
+                    StepKind::IssueCode(grant) => grant,
                 };
                 if let Some(live) = &live {
                     session::touch(tx, live, lifetimes, now)?;

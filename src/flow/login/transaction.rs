@@ -327,20 +327,27 @@ pub(in crate::flow) enum StepResult {
     DecideDevice,
 }
 
-impl StepResult {
-    /// The result of a step that writes nothing. If the step is to issue a code, its contents.
-    pub(in crate::flow) fn without_code(step: LoginStep) -> Result<Self, Box<CodeGrant>> {
-        match step {
-            LoginStep::SignIn => Ok(Self::SignIn),
-            LoginStep::SecondStep => Ok(Self::SecondStep),
-            LoginStep::AskConsent => Ok(Self::AskConsent),
-            LoginStep::Refuse(refused) => Ok(Self::Refused(refused)),
-            LoginStep::OpenAccount(account) => Ok(Self::OpenAccount(account)),
-            LoginStep::DecideDevice => Ok(Self::DecideDevice),
-            LoginStep::IssueCode(grant) => Err(grant),
-        }
-    }
+/// Whether a step issues a code. Only then has it something to store.
+pub(in crate::flow) enum StepKind {
+    IssueCode(Box<CodeGrant>),
+    WithoutCode(StepResult),
+}
 
+impl From<LoginStep> for StepKind {
+    fn from(step: LoginStep) -> Self {
+        Self::WithoutCode(match step {
+            LoginStep::SignIn => StepResult::SignIn,
+            LoginStep::SecondStep => StepResult::SecondStep,
+            LoginStep::AskConsent => StepResult::AskConsent,
+            LoginStep::Refuse(refused) => StepResult::Refused(refused),
+            LoginStep::OpenAccount(account) => StepResult::OpenAccount(account),
+            LoginStep::DecideDevice => StepResult::DecideDevice,
+            LoginStep::IssueCode(grant) => return Self::IssueCode(grant),
+        })
+    }
+}
+
+impl StepResult {
     /// Where the browser goes.
     pub(in crate::flow) fn destination(self, sealed: String, code: &DrawnCode, issuer: &str) -> Destination {
         match self {
@@ -369,13 +376,13 @@ pub(in crate::flow) fn take_step(
         record.answered_at.get_or_insert(now);
     }
     record.note_code(&step);
-    let result = match StepResult::without_code(step) {
-        Err(grant) => issue(tx, *grant, slot, client_lookup, now)?,
-        Ok(StepResult::Refused(mut refused)) => {
+    let result = match StepKind::from(step) {
+        StepKind::IssueCode(grant) => issue(tx, *grant, slot, client_lookup, now)?,
+        StepKind::WithoutCode(StepResult::Refused(mut refused)) => {
             refused.refusal = record.refuse(refused.refusal, now);
             StepResult::Refused(refused)
         }
-        Ok(result) => result,
+        StepKind::WithoutCode(result) => result,
     };
     if record.answered_at.is_some() {
         record_answer(tx, &transaction.purpose)?;

@@ -1,8 +1,9 @@
 //! Files of one room do not import each other in a circle.
 
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
 use super::tokens::{Token, shipped_tokens};
 use super::{is_test_file, sources};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Imports that are part of a circle and still to be mended: the importing file and the imported one.
 const STILL_TO_BE_MENDED: &[(&str, &str)] = &[

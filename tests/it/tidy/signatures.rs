@@ -4,9 +4,10 @@
 //! a map yields them (`Vec<(Uuid, Factor)>`, `&[(&str, &str)]`); what was read and the rest of the text or of the bytes,
 //! as `split_once` returns them; and what [`AS_IN_STD`] names.
 
+use std::collections::BTreeSet;
+
 use super::tokens::{Token, shipped_tokens};
 use super::{is_test_file, sources};
-use std::collections::BTreeSet;
 
 /// Functions whose tuple is the one of a function of the standard library: file and function.
 const AS_IN_STD: &[(&str, &str)] = &[
@@ -14,7 +15,7 @@ const AS_IN_STD: &[(&str, &str)] = &[
     ("net/drain.rs", "channel"),
     ("store/engine/postgres/queue.rs", "queue"),
     // A connection and its peer, as a listener accepts them.
-    ("net/listener.rs", "accept"),
+    ("net/accept_queue.rs", "accept"),
     // The two bounds of a range.
     ("store/table.rs", "bounds"),
     ("store/table.rs", "prefix"),
