@@ -223,6 +223,8 @@ fn bind_ipv6_only(address: SocketAddr) -> io::Result<TcpListener> {
 mod tests {
     use std::io::Write as _;
 
+    use tokio::net::TcpStream;
+
     use super::*;
 
     /// Whether this machine has IPv6. Where it has not, the report of a run counts this test as not run.

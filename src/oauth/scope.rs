@@ -228,6 +228,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_scope_of_spaces_counts_as_omitted() {
+        let asked = |body: &str| Scope::requested(&Parameters::parse(body.as_bytes()).unwrap()).unwrap();
+        assert_eq!(asked("scope=%20%20"), None);
+        assert_eq!(asked("scope=+email+"), Some("email".parse().unwrap()));
+    }
+
+    #[test]
+    fn the_refusal_of_a_malformed_scope_says_what_a_scope_is() {
+        let values: Vec<_> = (0..=100).map(|number| number.to_string()).collect();
+        for text in [values.join("+"), "a%22b".to_owned()] {
+            let body = format!("scope={text}");
+            let refusal = Scope::requested(&Parameters::parse(body.as_bytes()).unwrap()).unwrap_err();
+            assert_eq!(refusal.code, ErrorCode::InvalidScope);
+            assert_eq!(refusal.description, InvalidScope.to_string());
+        }
+    }
+
+    #[test]
     fn a_scope_keeps_its_order_and_drops_repetitions() {
         let scope: Scope = "openid  email openid services:all".parse().unwrap();
         assert_eq!(scope.to_string(), "openid email services:all");
