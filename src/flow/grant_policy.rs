@@ -19,11 +19,11 @@ use crate::oauth::consent;
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::refresh::RefreshFamily;
 use crate::oauth::scope::Scope;
-use crate::store::StoreError;
 use crate::store::engine::Snapshot;
 use crate::store::tables::{CLIENTS, CONSENTS, FAMILIES, PROVIDERS, USERS};
+use crate::store::{StoreError, TxError};
 
-use super::{Answer, Catalog};
+use super::Catalog;
 
 const USER_REFUSED: Refusal = Refusal::invalid_grant("the user may no longer sign in");
 const PROVIDER_REFUSED: Refusal =
@@ -44,7 +44,7 @@ impl GrantPolicy {
 
     /// Refuses a client that may not use the grant (RFC 6749 section 5.2, `unauthorized_client`), or that has been
     /// disabled or removed.
-    pub fn check_grant(&self, client: &Client, grant_type: GrantType) -> Answer<()> {
+    pub fn check_grant(&self, client: &Client, grant_type: GrantType) -> Result<(), Refusal> {
         self.check_client(client)?;
         if client.may_use(grant_type) {
             return Ok(());
@@ -57,7 +57,7 @@ impl GrantPolicy {
 
     /// Authentication may take long, since a client's keys may have to be fetched. The client may have been disabled
     /// since then, or replaced by another one of the same name.
-    fn check_client(&self, client: &Client) -> Answer<()> {
+    fn check_client(&self, client: &Client) -> Result<(), Refusal> {
         let catalog = self.catalog.load();
         let is_current = |now: &Arc<Client>| now.enabled && now.own_grant == client.own_grant;
         if catalog.client(&client.client_id).is_some_and(is_current) {
@@ -74,10 +74,14 @@ impl GrantPolicy {
         snapshot: &dyn Snapshot,
         client: &Client,
         authorization: &Authorization,
-    ) -> Result<Answer<()>, StoreError> {
-        or_refuse!(self.check_client(client));
+    ) -> Result<(), TxError<Refusal>> {
+        self.check_client(client)?;
         let is_client = client.owns_grant(authorization) && CLIENTS.contains(snapshot, &client.client_id)?;
-        Ok(is_client.then_some(()).ok_or(Refusal::CLIENT_UNPROVEN))
+        if is_client {
+            Ok(())
+        } else {
+            Err(Refusal::CLIENT_UNPROVEN.into())
+        }
     }
 
     /// Checks the client and the user of an authorization, and returns the user.
@@ -88,11 +92,11 @@ impl GrantPolicy {
         snapshot: &dyn Snapshot,
         client: &Client,
         authorization: &Authorization,
-    ) -> Result<Answer<User>, StoreError> {
-        or_refuse!(self.check_stored_client(snapshot, client, authorization)?);
+    ) -> Result<User, TxError<Refusal>> {
+        self.check_stored_client(snapshot, client, authorization)?;
         match USERS.get(snapshot, &authorization.user)? {
             Some(user) => evaluate(snapshot, client, authorization, user),
-            None => Ok(Err(USER_REFUSED)),
+            None => Err(USER_REFUSED.into()),
         }
     }
 
@@ -103,8 +107,8 @@ impl GrantPolicy {
         client: &Client,
         authorization: &Authorization,
         user: User,
-    ) -> Result<Answer<User>, StoreError> {
-        or_refuse!(self.check_stored_client(snapshot, client, authorization)?);
+    ) -> Result<User, TxError<Refusal>> {
+        self.check_stored_client(snapshot, client, authorization)?;
         evaluate(snapshot, client, authorization, user)
     }
 }
@@ -181,12 +185,12 @@ fn evaluate(
     client: &Client,
     authorization: &Authorization,
     user: User,
-) -> Result<Answer<User>, StoreError> {
+) -> Result<User, TxError<Refusal>> {
     if !user.enabled {
-        return Ok(Err(USER_REFUSED));
+        return Err(USER_REFUSED.into());
     }
     if !is_in_service(snapshot, &authorization.factor)? {
-        return Ok(Err(PROVIDER_REFUSED));
+        return Err(PROVIDER_REFUSED.into());
     }
     let needs_consent = match authorization.factor {
         AuthenticationMethod::Password
@@ -202,12 +206,10 @@ fn evaluate(
         let scope = authorization.scope.filter(|value| value != Scope::AUTHENTICATED);
         let asked = consent::requested_consent(&scope, &authorization.claims, &authorization.resources);
         if !consent::covers(given.as_ref(), &asked) {
-            return Ok(Err(Refusal::invalid_grant(
-                "the user has not given consent or has withdrawn it",
-            )));
+            return Err(Refusal::invalid_grant("the user has not given consent or has withdrawn it").into());
         }
     }
-    Ok(Ok(user))
+    Ok(user)
 }
 
 #[cfg(test)]
@@ -224,6 +226,7 @@ mod tests {
     use crate::oauth::openid::claims::{ClaimsParameter, ClaimsRequest};
     use crate::oauth::registered_scope::RegisteredScopes;
     use crate::oauth::resource::Resources;
+    use crate::store::unless_refused;
 
     async fn registered(core: &Core) -> Client {
         let request = AddClient {
@@ -267,10 +270,10 @@ mod tests {
     }
 
     fn admits(core: &Core, client: &Client, authorization: &Authorization) -> bool {
-        let admitted = core
-            .store
-            .read_blocking(|snapshot| core.grant_policy().admit(snapshot, client, authorization));
-        admitted.unwrap().is_ok()
+        let admitted = core.store.read_blocking(|snapshot| {
+            unless_refused(core.grant_policy().admit(snapshot, client, authorization))
+        });
+        admitted.unwrap().is_some()
     }
 
     /// The client's record was read when the client authenticated.
@@ -282,10 +285,10 @@ mod tests {
         let admits_new_user = || {
             let admitted = core.store.read_blocking(|snapshot| {
                 let newcomer = user.clone();
-                core.grant_policy()
-                    .authorize_new_user(snapshot, &client, &authorization, newcomer)
+                let policy = core.grant_policy();
+                unless_refused(policy.authorize_new_user(snapshot, &client, &authorization, newcomer))
             });
-            admitted.unwrap().is_ok()
+            admitted.unwrap().is_some()
         };
         for enabled in [false, true] {
             let admin = admin(&core);

@@ -137,10 +137,10 @@ impl Postgres {
     }
 
     /// Shows `look` a consistent state.
-    pub(in crate::store) async fn read<T>(
+    pub(in crate::store) async fn read<T, E: From<StoreError>>(
         &self,
-        look: &impl Fn(&dyn Snapshot) -> Result<T, StoreError>,
-    ) -> Result<ReadResult<T>, StoreError> {
+        look: &impl Fn(&dyn Snapshot) -> Result<T, E>,
+    ) -> Result<ReadResult<T>, E> {
         self.state.read(look).await
     }
 
