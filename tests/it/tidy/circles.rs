@@ -29,28 +29,6 @@ const STILL_TO_BE_MENDED: &[(&str, &str)] = &[
     ("config/reference.rs", "config/mtls.rs"),
     ("config/reference.rs", "config/store.rs"),
     ("config/reference.rs", "config/tls.rs"),
-    ("flow/login/anonymous_upgrade.rs", "flow/login/transaction.rs"),
-    ("flow/login/password.rs", "flow/one_time_link/request_mail.rs"),
-    ("flow/login/read_request.rs", "flow/login/authorize.rs"),
-    ("flow/login/remembered_device.rs", "flow/login/second_factor.rs"),
-    ("flow/login/second_factor.rs", "flow/login/start_session.rs"),
-    ("flow/login/second_factor.rs", "flow/login/transaction.rs"),
-    (
-        "flow/one_time_link/create_account.rs",
-        "flow/one_time_link/redeem.rs",
-    ),
-    (
-        "flow/one_time_link/redeem.rs",
-        "flow/one_time_link/reset_password.rs",
-    ),
-    ("flow/token/jwt_bearer.rs", "flow/token/token_exchange.rs"),
-    ("http/client_certificate.rs", "http/context.rs"),
-    ("http/screen/account.rs", "http/screen/account_factors.rs"),
-    ("http/screen/address_request.rs", "http/screen/request_mail.rs"),
-    ("http/screen/browser_redirect.rs", "http/screen/second_factor.rs"),
-    ("http/screen/check_mail.rs", "http/screen/request_mail.rs"),
-    ("http/screen/confirm_link.rs", "http/screen/link.rs"),
-    ("http/screen/enrol.rs", "http/screen/second_factor.rs"),
     ("pages/dev_tokens.rs", "pages/home.rs"),
 ];
 
