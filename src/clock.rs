@@ -82,6 +82,11 @@ impl Timestamp {
     }
 }
 
+/// The hour of a time, counted from the epoch. Expiring markers are stored by hour.
+pub fn hour_of(moment: Timestamp) -> u32 {
+    u32::try_from(moment.seconds() / 3600).unwrap_or(u32::MAX)
+}
+
 impl Add<Duration> for Timestamp {
     type Output = Self;
 

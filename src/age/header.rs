@@ -6,6 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use ring::hmac;
 
+use super::stanza::{Stanza, decode_array};
 use super::{AgeError, FileKey, Identities, SecretKind, stanza};
 
 /// The version line.
@@ -29,14 +30,6 @@ pub const MAX_STANZAS: usize = 100;
 /// [`SIGNATURE_LEN`] must be the whole file.
 pub fn looks_encrypted(beginning: &[u8]) -> bool {
     beginning.starts_with(PREFIX) || PREFIX.starts_with(beginning)
-}
-
-/// One wrapped copy of the file key (section "Recipient stanza").
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Stanza {
-    /// The type of the recipient, then what belongs to it.
-    pub(super) arguments: Vec<String>,
-    pub(super) body: Vec<u8>,
 }
 
 /// A header that was read. It is authenticated once [`Header::unlock`] or [`Header::verify`] has accepted it.
@@ -136,11 +129,6 @@ impl Header {
         hmac::verify(&key.header_key(), self.authenticated().as_bytes(), &self.mac)
             .map_err(|_| AgeError::HeaderChanged)
     }
-}
-
-/// The bytes of a canonical base64 text without padding, if there are `N`.
-pub(super) fn decode_array<const N: usize>(text: &str) -> Option<[u8; N]> {
-    STANDARD_NO_PAD.decode(text).ok()?.try_into().ok()
 }
 
 fn arguments(text: &str) -> Option<Vec<String>> {

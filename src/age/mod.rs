@@ -27,6 +27,7 @@ use zeroize::Zeroizing;
 pub use self::header::{Header, MAX_STANZAS, SIGNATURE_LEN, looks_encrypted};
 use self::stanza::{MAX_WORK_FACTOR, is_low_order};
 pub use self::stream::{DecryptingReader, EncryptingWriter, SHORTEST_PAYLOAD};
+use crate::random::Random;
 
 const FILE_KEY_LEN: usize = 16;
 
@@ -239,6 +240,11 @@ pub enum Identities {
 pub struct FileKey(Zeroizing<[u8; FILE_KEY_LEN]>);
 
 impl FileKey {
+    /// Draws a key for a new file.
+    pub fn generate(random: &Random) -> Self {
+        Self(Zeroizing::new(random.bytes()))
+    }
+
     fn header_key(&self) -> hmac::Key {
         hkdf(self.0.as_slice(), &[], b"header", hmac::HMAC_SHA256)
     }

@@ -6,7 +6,6 @@ use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundK
 use x25519_dalek::{X25519_BASEPOINT_BYTES, x25519};
 use zeroize::Zeroizing;
 
-use super::header::{Stanza, decode_array};
 use super::{AgeError, FILE_KEY_LEN, FileKey, Identities, Identity, Passphrase, Recipient, Recipients};
 use super::{SecretKind, hkdf_key};
 use crate::random::Random;
@@ -20,6 +19,14 @@ const WORK_FACTOR: u8 = 17;
 /// The largest work factor that is accepted: 2^20, which takes a gibibyte.
 pub(super) const MAX_WORK_FACTOR: u8 = 20;
 const BODY_LEN: usize = FILE_KEY_LEN + 16;
+
+/// One wrapped copy of the file key (section "Recipient stanza").
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stanza {
+    /// The type of the recipient, then what belongs to it.
+    pub(super) arguments: Vec<String>,
+    pub(super) body: Vec<u8>,
+}
 
 /// The stanzas that wrap a file key for its recipients.
 pub(super) fn wrap(key: &FileKey, recipients: &Recipients, random: &Random) -> Vec<Stanza> {
@@ -100,6 +107,11 @@ fn parse(stanza: &Stanza) -> Result<Option<ParsedStanza>, AgeError> {
         }
         _ => Ok(None),
     }
+}
+
+/// The bytes of a canonical base64 text without padding, if there are `N`.
+pub(super) fn decode_array<const N: usize>(text: &str) -> Option<[u8; N]> {
+    STANDARD_NO_PAD.decode(text).ok()?.try_into().ok()
 }
 
 /// A decimal number without a sign or a leading zero.

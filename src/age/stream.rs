@@ -52,20 +52,18 @@ pub struct EncryptingWriter<W> {
 }
 
 impl<W: Write> EncryptingWriter<W> {
-    /// Begins a file for these recipients. Writes nothing yet. The file key allows to verify what was written. A
-    /// passphrase takes half a second and 128 MiB.
-    pub fn new(sink: W, recipients: &Recipients, random: &Random) -> (Self, FileKey) {
-        let key = FileKey(Zeroizing::new(random.bytes()));
+    /// Begins a file for these recipients. Writes nothing yet. The key must be a new one. It allows to verify what was
+    /// written. A passphrase takes half a second and 128 MiB.
+    pub fn new(sink: W, recipients: &Recipients, key: &FileKey, random: &Random) -> Self {
         let nonce = random.bytes();
-        let header = Header::new(stanza::wrap(&key, recipients, random), &key);
-        let writer = Self {
+        let header = Header::new(stanza::wrap(key, recipients, random), key);
+        Self {
             sink,
             head: [header.encode().as_slice(), &nonce].concat(),
-            chunks: Chunks::new(&key, nonce),
+            chunks: Chunks::new(key, nonce),
             chunk: Zeroizing::new(Vec::with_capacity(CHUNK + TAG)),
             written: 0,
-        };
-        (writer, key)
+        }
     }
 
     /// Writes the last chunk. Returns the number of bytes of the whole file.

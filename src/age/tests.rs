@@ -5,9 +5,8 @@ use std::io::Write;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 
-use super::header::Stanza;
+use super::stanza::Stanza;
 use super::*;
-use crate::random::Random;
 
 /// Made by age-keygen 1.1.1.
 const IDENTITY: &str = "AGE-SECRET-KEY-1CZKX2R84YGK7TQWLZNMEW8FNSXFKFT00FGX9GYJC7T2YE9VS5P9QSNUAP2";
@@ -43,7 +42,8 @@ fn hexadecimal(text: &str) -> Vec<u8> {
 
 fn encrypt(plain: &[u8], recipients: &Recipients) -> Vec<u8> {
     let mut file = Vec::new();
-    let (mut writer, _) = EncryptingWriter::new(&mut file, recipients, &Random::system());
+    let key = FileKey::generate(&Random::system());
+    let mut writer = EncryptingWriter::new(&mut file, recipients, &key, &Random::system());
     // Pieces that fit the chunks badly.
     plain
         .chunks(1000)
@@ -243,7 +243,8 @@ fn chunks_that_are_missing_moved_or_changed_are_noticed() {
 #[test]
 fn a_payload_of_a_full_chunk_and_an_empty_one_is_refused() {
     let mut file = Vec::new();
-    let (mut writer, key) = EncryptingWriter::new(&mut file, &to(&[RECIPIENT]), &Random::system());
+    let key = FileKey::generate(&Random::system());
+    let mut writer = EncryptingWriter::new(&mut file, &to(&[RECIPIENT]), &key, &Random::system());
     writer.write_all(&plaintext(CHUNK)).unwrap();
     writer.write_chunk(false).unwrap();
     writer.finish().unwrap();
@@ -256,14 +257,15 @@ fn a_payload_of_a_full_chunk_and_an_empty_one_is_refused() {
 fn the_key_of_another_file_does_not_verify_a_header() {
     let recipients = to(&[RECIPIENT]);
     let file = encrypt(b"secret", &recipients);
-    let (_, other) = EncryptingWriter::new(io::sink(), &recipients, &Random::system());
+    let other = FileKey::generate(&Random::system());
     assert!(matches!(decrypt(&file[..], &other), Err(AgeError::HeaderChanged)));
 }
 
 #[test]
 fn without_its_end_a_file_is_refused() {
     let mut file = Vec::new();
-    let (mut writer, key) = EncryptingWriter::new(&mut file, &to(&[RECIPIENT]), &Random::system());
+    let key = FileKey::generate(&Random::system());
+    let mut writer = EncryptingWriter::new(&mut file, &to(&[RECIPIENT]), &key, &Random::system());
     writer.write_all(&plaintext(2 * CHUNK)).unwrap();
     drop(writer);
     let mut read = Vec::new();
@@ -273,7 +275,8 @@ fn without_its_end_a_file_is_refused() {
 #[test]
 fn a_sink_that_fails_is_an_error_each_time() {
     let mut room = vec![0; CHUNK];
-    let (mut writer, _) = EncryptingWriter::new(&mut room[..], &to(&[RECIPIENT]), &Random::system());
+    let key = FileKey::generate(&Random::system());
+    let mut writer = EncryptingWriter::new(&mut room[..], &to(&[RECIPIENT]), &key, &Random::system());
     let error = writer.write_all(&plaintext(2 * CHUNK)).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::WriteZero);
     assert!(writer.finish().is_err());
@@ -450,7 +453,7 @@ fn a_slip_in_a_recipient_an_identity_or_a_passphrase_is_named() {
 
 #[test]
 fn no_identity_and_no_passphrase_is_printed() {
-    let (_, key) = EncryptingWriter::new(io::sink(), &to(&[RECIPIENT]), &Random::system());
+    let key = FileKey::generate(&Random::system());
     let printed = format!(
         "{:?} {:?} {key:?}",
         keys(IDENTITY),

@@ -20,7 +20,7 @@ use crate::control::protocol::{Command, Reply, ReplyLine, StreamError};
 use crate::control::{self, client};
 use crate::data_dir::access::exposure;
 use crate::data_dir::lock::{DirectoryLock, is_served, wait_and_open};
-use crate::data_dir::{DataDir, DataDirError, control_socket};
+use crate::data_dir::{DataDir, DataDirError, IfMissing, control_socket};
 use crate::flow::Core;
 use crate::observe::log;
 use crate::password::PasswordPool;
@@ -293,12 +293,16 @@ fn service_ended() -> CliError {
 /// Opens the store of a service that does not run.
 fn open(settings: &Settings, command: &Command) -> Result<(Core, Option<DirectoryLock>), DataDirError> {
     let random = Random::system();
-    let may_create = settings.base_url.is_some() && command.may_create_data_dir();
+    let if_missing = if settings.base_url.is_some() && command.may_create_data_dir() {
+        IfMissing::Create
+    } else {
+        IfMissing::Refuse
+    };
     let memory = settings.memory_plan();
     let data = DataDir::open_caching(
         &settings.data_dir,
         settings.store.as_ref(),
-        may_create,
+        if_missing,
         memory.cache_bytes,
         &random,
     )?;

@@ -23,7 +23,7 @@ use crate::clock::Clock;
 use crate::control::protocol::Command;
 use crate::data_dir;
 use crate::data_dir::atomic_file;
-use crate::data_dir::atomic_file::AtomicFile;
+use crate::data_dir::atomic_file::{AtomicFile, IfExists};
 use crate::data_dir::master_key;
 use crate::data_dir::{BACKUP_ENDING, BACKUPS, backup_name};
 use crate::files::slice_writer::SliceWriter;
@@ -97,10 +97,10 @@ fn copy(
         let mut header = incoming.header().clone();
         let mut rows = incoming.rows(sealer.backup_key());
         while rows.next_row()?.is_some() {
-            let (done, of) = rows.progress();
-            progress.show(done, of);
+            let so_far = rows.progress();
+            progress.show(so_far.read, so_far.announced);
         }
-        header.rows = Some(rows.progress().0);
+        header.rows = Some(rows.progress().read);
         Ok(header)
     };
     let header = read();
@@ -156,7 +156,8 @@ impl BackupJob<'_> {
                 key: None,
             });
         };
-        let (mut encrypted, key) = EncryptingWriter::new(sink, recipients, &self.random);
+        let key = FileKey::generate(&self.random);
+        let mut encrypted = EncryptingWriter::new(sink, recipients, &key, &self.random);
         let (header, _) = self.write_plain(&mut encrypted)?;
         Ok(Written {
             header,
@@ -243,7 +244,11 @@ fn write_file(backup: &Backup, job: &BackupJob<'_>, data_dir: &Path) -> Result<(
         data_dir::make_folder_in(data_dir, BACKUPS).map_err(CliError::refused)?;
         data_dir.join(BACKUPS).join(&new_name)
     };
-    let may_replace = is_named && backup.replace;
+    let if_exists = if is_named && backup.replace {
+        IfExists::Replace
+    } else {
+        IfExists::Refuse
+    };
     if file.is_dir() {
         let inside = file.join(&new_name);
         return Err(CliError::refused(format!(
@@ -254,7 +259,7 @@ fn write_file(backup: &Backup, job: &BackupJob<'_>, data_dir: &Path) -> Result<(
     }
     let at_file = |error| unwritable(&file, &error);
     let folder = Folder::open_below(data_dir, owner::folder_of(&file)).map_err(at_file)?;
-    if is_named && is_backup_there(&folder, &file)? && !may_replace {
+    if is_named && is_backup_there(&folder, &file)? && if_exists == IfExists::Refuse {
         return Err(exists(&file));
     }
     atomic_file::sweep(&folder, |_, left| begins_as_backup(left).unwrap_or(false));
@@ -267,12 +272,12 @@ fn write_file(backup: &Backup, job: &BackupJob<'_>, data_dir: &Path) -> Result<(
     let written = job.write(&mut sink)?;
     drop(sink);
     job.verify(&written, &mut unfinished.open().map_err(at_file)?)?;
-    if may_replace {
+    if if_exists == IfExists::Replace {
         // A file that appeared during the backup is kept unless it is a backup too.
         is_backup_there(&folder, &file)?;
     }
     let mut attempt = 1_u32;
-    while let Err(error) = unfinished.place(name_of(&file), may_replace) {
+    while let Err(error) = unfinished.place(name_of(&file), if_exists) {
         match error.kind() {
             io::ErrorKind::AlreadyExists if is_named => return Err(exists(&file)),
             // Another backup has the time of the same second in its name.

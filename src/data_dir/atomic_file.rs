@@ -36,6 +36,15 @@ fn is_unfinished(name: &str) -> bool {
     })
 }
 
+/// What happens to the file that has the name already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IfExists {
+    /// It is replaced.
+    Replace,
+    /// It stays, and the other file is refused with `AlreadyExists`.
+    Refuse,
+}
+
 /// A file under a temporary name. It is removed when it is dropped, unless [`AtomicFile::place`] renamed it.
 pub struct AtomicFile<'a> {
     folder: &'a Folder,
@@ -81,12 +90,11 @@ impl<'a> AtomicFile<'a> {
         self.folder.file(&self.name)
     }
 
-    /// Renames the file to `target`, durably. If `target` exists, it is replaced if `may_replace` is set; otherwise this
-    /// fails with `AlreadyExists`.
-    pub fn place(&mut self, target: impl AsRef<OsStr>, may_replace: bool) -> io::Result<()> {
+    /// Renames the file to `target`, durably.
+    pub fn place(&mut self, target: impl AsRef<OsStr>, if_exists: IfExists) -> io::Result<()> {
         let target = target.as_ref();
         self.open()?.sync_all()?;
-        if may_replace {
+        if if_exists == IfExists::Replace {
             self.folder.rename(&self.name, target)?;
             self.is_renamed = true;
         } else {

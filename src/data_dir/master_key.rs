@@ -6,7 +6,7 @@ use std::path::Path;
 
 use zeroize::Zeroizing;
 
-use super::atomic_file::AtomicFile;
+use super::atomic_file::{AtomicFile, IfExists};
 use super::{DataDirError, io_error};
 use crate::files::{self, Folder};
 use crate::hex;
@@ -96,5 +96,5 @@ pub(crate) fn write_key(directory: &Path, key: &MasterKey, random: &Random) -> i
     let mut file = unfinished.create()?;
     folder.give_to_owner(&file)?;
     file.write_all(text.as_bytes())?;
-    unfinished.place(MASTER_KEY, false)
+    unfinished.place(MASTER_KEY, IfExists::Refuse)
 }

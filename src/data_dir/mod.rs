@@ -223,11 +223,19 @@ fn store_error(error: store::OpenError) -> DataDirError {
     }
 }
 
+/// What happens if there is no data directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IfMissing {
+    /// The directory, the database and the master key are created.
+    Create,
+    /// The directory cannot be opened.
+    Refuse,
+}
+
 impl DataDir {
-    /// Opens the directory with the database in it. Creates it, the database and the master key if they are missing and
-    /// `may_create` is set.
-    pub fn open(path: &Path, may_create: bool, random: &Random) -> Result<Self, DataDirError> {
-        Self::open_caching(path, None, may_create, Options::default().cache_bytes, random)
+    /// Opens the directory with the database in it.
+    pub fn open(path: &Path, if_missing: IfMissing, random: &Random) -> Result<Self, DataDirError> {
+        Self::open_caching(path, None, if_missing, Options::default().cache_bytes, random)
     }
 
     /// Opens the data directory, and the database at `address` or else in the directory. At most `cache_bytes` of the
@@ -235,7 +243,7 @@ impl DataDir {
     pub fn open_caching(
         path: &Path,
         address: Option<&Address>,
-        may_create: bool,
+        if_missing: IfMissing,
         cache_bytes: usize,
         random: &Random,
     ) -> Result<Self, DataDirError> {
@@ -247,7 +255,7 @@ impl DataDir {
             ..Options::default()
         };
         let Some(address) = address else {
-            let store = open_file(path, may_create, options)?;
+            let store = open_file(path, if_missing, options)?;
             return Self::with_key(path, store, None, random);
         };
         let lock = node::lock(path, address)?;
@@ -316,11 +324,11 @@ impl DataDir {
     }
 }
 
-/// Opens the database file of a directory, and creates it if it is missing and `may_create` is set.
+/// Opens the database file of a directory, or creates it.
 ///
 /// The key is created after the database, under the lock of the database. A key without a database therefore means
 /// that the database was lost, not that the first start was interrupted.
-fn open_file(path: &Path, may_create: bool, options: Options) -> Result<Store, DataDirError> {
+fn open_file(path: &Path, if_missing: IfMissing, options: Options) -> Result<Store, DataDirError> {
     let database = path.join(DATABASE);
     let has_key = read_key(&path.join(MASTER_KEY))?.is_some();
     if !has_content(&database)? {
@@ -331,7 +339,7 @@ fn open_file(path: &Path, may_create: bool, options: Options) -> Result<Store, D
         if is_there(&journal)? {
             return Err(DataDirError::JournalAlone(journal));
         }
-        if !may_create {
+        if if_missing == IfMissing::Refuse {
             return Err(DataDirError::Absent(path.to_owned()));
         }
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::access::check_writers;
 use super::lock::DirectoryLock;
 use super::master_key::{MASTER_KEY, read_key, write_key};
-use super::{DATABASE, DataDir, DataDirError, has_content, io_error, is_there, make_folder};
+use super::{DATABASE, DataDir, DataDirError, IfMissing, has_content, io_error, is_there, make_folder};
 use crate::random::Random;
 use crate::seal::Sealer;
 use crate::store::engine::redb::journal_of;
@@ -23,7 +23,9 @@ pub fn init(path: &Path, address: Option<&Address>, random: &Random) -> Result<S
     }
     let Some(address) = address else {
         // A key without a database file would mean that the file was lost, so the file is made too.
-        return Ok(DataDir::open(path, true, random)?.sealer.fingerprint());
+        return Ok(DataDir::open(path, IfMissing::Create, random)?
+            .sealer
+            .fingerprint());
     };
     check_no_file(path, address)?;
     make_folder(path)?;

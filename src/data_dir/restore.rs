@@ -4,7 +4,7 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use super::atomic_file::{self, AtomicFile};
+use super::atomic_file::{self, AtomicFile, IfExists};
 use super::lock::is_served;
 use super::master_key::{self, MASTER_KEY, MasterKey};
 use super::{DATABASE, DataDirError, node};
@@ -110,7 +110,7 @@ pub fn restore(
         None => restore_file(&target, &mut rows, &key, random, progress)?,
     }
     target.keep();
-    header.rows = Some(rows.progress().0);
+    header.rows = Some(rows.progress().read);
     Ok(header)
 }
 
@@ -139,7 +139,7 @@ fn restore_file(
     if data_dir::is_there(&database)? && !data_dir::has_content(&database)? {
         fs::remove_file(&database).map_err(data_dir::io_error(&database))?;
     }
-    if let Err(error) = unfinished.place(DATABASE, false) {
+    if let Err(error) = unfinished.place(DATABASE, IfExists::Refuse) {
         if is_key_new && error.kind() != io::ErrorKind::AlreadyExists {
             // A key without its database would make the next restore fail.
             let _ = fs::remove_file(target.path.join(MASTER_KEY));

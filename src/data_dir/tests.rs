@@ -18,7 +18,7 @@ impl Scratch {
     }
 
     fn open(&self) -> Result<DataDir, DataDirError> {
-        DataDir::open(&self.path, true, &Random::system())
+        DataDir::open(&self.path, IfMissing::Create, &Random::system())
     }
 }
 
@@ -29,7 +29,7 @@ fn mode(path: &Path) -> u32 {
 #[test]
 fn the_first_start_makes_everything_closed_to_others() {
     let scratch = Scratch::new();
-    let absent = DataDir::open(&scratch.path, false, &Random::system());
+    let absent = DataDir::open(&scratch.path, IfMissing::Refuse, &Random::system());
     assert!(matches!(absent, Err(DataDirError::Absent(_))));
     assert!(!scratch.path.exists());
     let first = scratch.open().unwrap().sealer.fingerprint();
@@ -63,9 +63,9 @@ fn a_missing_or_empty_database_beside_a_key_is_refused_and_nothing_is_made() {
     let first = scratch.open().unwrap().sealer.fingerprint();
     let database = scratch.path.join(DATABASE);
     let saved = fs::read(&database).unwrap();
-    for may_create in [true, false] {
+    for if_missing in [IfMissing::Create, IfMissing::Refuse] {
         fs::remove_file(&database).unwrap();
-        let refused = || DataDir::open(&scratch.path, may_create, &Random::system()).err();
+        let refused = || DataDir::open(&scratch.path, if_missing, &Random::system()).err();
         assert!(matches!(refused(), Some(DataDirError::DatabaseMissing(_))));
         assert!(!database.exists());
         fs::write(&database, "").unwrap();

@@ -42,7 +42,8 @@ pub fn decide(
     identity: LinkedIdentity,
     profile: &Profile,
     email_owner: Option<EmailOwner<'_>>,
-    (uuid, organization): (Uuid, &str),
+    uuid: Uuid,
+    organization: &str,
     now: Timestamp,
 ) -> AccountDecision {
     let is_theirs = |user: &User| {

@@ -127,7 +127,7 @@ pub fn direct_provider<'a>(
     offered: &'a [std::sync::Arc<Provider>],
 ) -> Option<&'a Provider> {
     let client = purpose.client()?;
-    let request = purpose.code_request().map(|(request, _)| request);
+    let request = purpose.code_request();
     let named = request
         .and_then(|request| request.idp_hint.as_deref())
         .and_then(|hint| offered.iter().find(|provider| provider.id == hint));

@@ -220,7 +220,7 @@ impl<T> Cache<T> {
         let Ok(_permit) = self.fetches.try_acquire() else {
             return Err(Unavailable("too many documents are being fetched".to_owned()));
         };
-        self.record_attempt((address, &entry), now, fetch().await);
+        self.record_attempt(address, &entry, now, fetch().await);
         let state = entry.state();
         usable(&state).ok_or_else(|| state.unavailable())
     }
@@ -256,7 +256,7 @@ impl<T> Cache<T> {
             return None;
         }
         let _permit = self.fetches.try_acquire().ok()?;
-        self.record_attempt((address, &entry), now, fetch().await);
+        self.record_attempt(address, &entry, now, fetch().await);
         let state = entry.state();
         other(&state)
     }
@@ -292,13 +292,13 @@ impl<T> Cache<T> {
             let Ok(_guard) = entry.fetching.try_lock() else {
                 continue;
             };
-            self.record_attempt((&address, &entry), now, fetch(address.clone()).await);
+            self.record_attempt(&address, &entry, now, fetch(address.clone()).await);
         }
     }
 
     /// Records the result of an attempt. A failure is logged here and not for each request, because strangers could
     /// flood the log with requests.
-    fn record_attempt(&self, (address, entry): (&str, &CacheEntry<T>), now: Timestamp, fetched: Fetched<T>) {
+    fn record_attempt(&self, address: &str, entry: &CacheEntry<T>, now: Timestamp, fetched: Fetched<T>) {
         if let Err(problem) = &fetched
             && self.policy.logs_failures
         {

@@ -50,7 +50,7 @@ pub enum UpstreamCredentials {
 }
 
 impl UpstreamCodeExchange<'_> {
-    fn form(&self) -> (Zeroizing<String>, Option<Zeroizing<String>>) {
+    fn request<'url>(&self, token_endpoint: &'url Url) -> Request<'url> {
         let encode = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
         let mut form = form_urlencoded::Serializer::new(String::new());
         form.append_pair("grant_type", "authorization_code")
@@ -74,7 +74,11 @@ impl UpstreamCodeExchange<'_> {
                     .append_pair("client_assertion", assertion);
             }
         }
-        (Zeroizing::new(form.finish()), authorization)
+        Request {
+            form: Some(Zeroizing::new(form.finish())),
+            authorization,
+            ..Request::get(token_endpoint)
+        }
     }
 }
 
@@ -260,12 +264,7 @@ impl Upstreams {
         metadata: &Metadata,
         exchange: UpstreamCodeExchange<'_>,
     ) -> Result<UpstreamTokens, UpstreamError> {
-        let (form, authorization) = exchange.form();
-        let request = Request {
-            form: Some(form),
-            authorization,
-            ..Request::get(&metadata.token_endpoint)
-        };
+        let request = exchange.request(&metadata.token_endpoint);
         self.send(request, "token endpoint").await
     }
 
@@ -337,8 +336,8 @@ impl Upstreams {
     }
 
     async fn fetch_keys(&self, address: String) -> Fetched<JwkSet> {
-        let (body, max_age) = self.fetch(&address).await?;
-        Ok((parse_keys(&address, &body)?, max_age))
+        let response = self.fetch(&address).await?;
+        Ok((parse_keys(&address, &response.body)?, response.max_age))
     }
 
     async fn fetch_registrant_keys(&self, address: &str, url: &Url) -> Fetched<JwkSet> {
@@ -352,9 +351,10 @@ impl Upstreams {
 
     async fn fetch_metadata(&self, issuer: String) -> Fetched<Metadata> {
         let address = metadata::address(&issuer);
-        let (body, max_age) = self.fetch(&address).await?;
-        let metadata = Metadata::parse(&body, &issuer).map_err(|problem| format!("{address}: {problem}"))?;
-        Ok((metadata, max_age))
+        let response = self.fetch(&address).await?;
+        let metadata = Metadata::parse(&response.body, &issuer);
+        let metadata = metadata.map_err(|problem| format!("{address}: {problem}"))?;
+        Ok((metadata, response.max_age))
     }
 
     /// The media type of the answer must be JSON, because many hosts answer unknown addresses with a page of their own.
@@ -375,10 +375,9 @@ impl Upstreams {
         Ok((document, response.max_age))
     }
 
-    async fn fetch(&self, address: &str) -> Result<(Vec<u8>, Option<Duration>), String> {
+    async fn fetch(&self, address: &str) -> Result<Response, String> {
         let url = parse_address(address)?;
-        let response = self.get(address, Request::get(&url)).await?;
-        Ok((response.body, response.max_age))
+        self.get(address, Request::get(&url)).await
     }
 
     async fn get(&self, address: &str, request: Request<'_>) -> Result<Response, String> {

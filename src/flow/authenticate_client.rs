@@ -51,9 +51,9 @@ pub async fn authenticate_client(
         None if stored.is_some() => catalog.client_keys(&credentials.client_id).cloned(),
         None => client.map(|client| Arc::new(JwkSet::of_jwks(&client.jwks))),
     };
-    let known = (client, keys.as_deref());
+    let keys = keys.as_deref();
     let authorities = core.client_authorities.as_ref();
-    let unused = match client_auth::authenticate(credentials, known, recipient, authorities, now)? {
+    let unused = match client_auth::authenticate(credentials, client, keys, recipient, authorities, now)? {
         Authentication::Complete(client) => return Ok(client),
         Authentication::IfUnused(unused) => unused,
     };

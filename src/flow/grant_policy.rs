@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::clock::Timestamp;
 use crate::federation::Provider;
-use crate::identity::{AuthenticationMethod, User};
+use crate::identity::{AuthenticationMethod, ProviderOfSignIn, User};
 use crate::oauth::client::{Client, GrantType};
 use crate::oauth::code::Authorization;
 use crate::oauth::consent;
@@ -114,9 +114,12 @@ impl GrantPolicy {
 }
 
 /// The provider that the user signed in at. `None` if it was removed, also if another one has its id since.
-fn provider_of(snapshot: &dyn Snapshot, id: &str, incarnation: Uuid) -> Result<Option<Provider>, StoreError> {
-    let provider = PROVIDERS.get(snapshot, id)?;
-    Ok(provider.filter(|provider| provider.incarnation == incarnation))
+fn provider_of(
+    snapshot: &dyn Snapshot,
+    signed_in_at: ProviderOfSignIn<'_>,
+) -> Result<Option<Provider>, StoreError> {
+    let provider = PROVIDERS.get(snapshot, signed_in_at.id)?;
+    Ok(provider.filter(|provider| provider.incarnation == signed_in_at.incarnation))
 }
 
 /// Whether the provider that the user signed in at is enabled. `true` if there was none.
@@ -124,17 +127,17 @@ pub(super) fn is_in_service(
     snapshot: &dyn Snapshot,
     factor: &AuthenticationMethod,
 ) -> Result<bool, StoreError> {
-    let Some((id, incarnation)) = factor.signed_in_at() else {
+    let Some(signed_in_at) = factor.signed_in_at() else {
         return Ok(true);
     };
-    Ok(provider_of(snapshot, id, incarnation)?.is_some_and(|provider| provider.enabled))
+    Ok(provider_of(snapshot, signed_in_at)?.is_some_and(|provider| provider.enabled))
 }
 
 /// Whether the provider that the user signed in at was removed since, or has got another issuer. That ends sessions
 /// and grants, as a disabled provider does not.
 pub fn has_lost_provider(snapshot: &dyn Snapshot, factor: &AuthenticationMethod) -> Result<bool, StoreError> {
     match factor.signed_in_at() {
-        Some((id, incarnation)) => Ok(provider_of(snapshot, id, incarnation)?.is_none()),
+        Some(signed_in_at) => Ok(provider_of(snapshot, signed_in_at)?.is_none()),
         None => Ok(false),
     }
 }
@@ -220,7 +223,7 @@ mod tests {
     use crate::identity::Consent;
     use crate::oauth::ClientFields;
     use crate::oauth::client::ConsentRequirement;
-    use crate::oauth::openid::claims::ClaimsRequest;
+    use crate::oauth::openid::claims::{ClaimsParameter, ClaimsRequest};
     use crate::oauth::registered_scope::RegisteredScopes;
     use crate::oauth::resource::Resources;
     use crate::store::unless_refused;
@@ -308,9 +311,9 @@ mod tests {
         let (user, mut authorization) = granted(&core).await;
         let asked = r#"{"userinfo":{"email":null}}"#;
         authorization.claims =
-            ClaimsRequest::parse(asked, &"email".parse().unwrap(), &RegisteredScopes::default())
+            ClaimsParameter::parse(asked, &"email".parse().unwrap(), &RegisteredScopes::default())
                 .unwrap()
-                .0;
+                .request;
         for (scope, is_enough) in [("openid", false), ("openid email", true)] {
             let key = (user.uuid, "web".to_owned());
             let consent = Consent {

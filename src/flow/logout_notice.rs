@@ -235,7 +235,8 @@ fn logout_token(core: &Core, client: &Client, notice: &LogoutNotice) -> Result<S
     let claims = LogoutTokenClaims::new(
         &core.policy.issuer,
         &client.client_id,
-        (notice.user, notice.session),
+        notice.user,
+        notice.session,
         core.random.uuid_v4(),
         core.clock.now(),
     );

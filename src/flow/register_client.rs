@@ -12,11 +12,11 @@ use super::remove_client::remove_client;
 use super::{Core, FlowError};
 use crate::clock::Timestamp;
 use crate::jose::alg::Algorithm;
-use crate::oauth::client::{Client, ClientOrigin, StoredSecret};
+use crate::oauth::client::{Client, ClientOrigin, Registration, StoredSecret};
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::fault::FaultCode;
 use crate::oauth::mtls::MtlsPolicy;
-use crate::oauth::registration::{self, Registration, RequestedMetadata};
+use crate::oauth::registration::{self, RequestedChange, RequestedMetadata};
 use crate::oauth::resource::Apis;
 use crate::observe::audit;
 use crate::observe::audit::Event;
@@ -262,7 +262,8 @@ pub async fn change(
         .store
         .read(|snapshot| authorized(snapshot, client_id, &digest))
         .await?;
-    let (requested, named_secret) = RequestedMetadata::parse_change(body, client_id)?;
+    let change = RequestedChange::parse(body, client_id)?;
+    let (requested, named_secret) = (change.metadata, change.secret);
     if named_secret.is_some_and(|secret| !before.accepts_secret(&Digest::of(secret.as_bytes()), now)) {
         return Err(Refusal::new(
             ErrorCode::InvalidClientMetadata,

@@ -46,7 +46,7 @@ mod tests {
     use crate::oauth::scope::Scope;
     use crate::secret::Digest;
     use crate::store::engine::counted;
-    use crate::store::engine::counted::Passes;
+    use crate::store::engine::counted::{CountedStore, Passes};
     use crate::store::tables::{CONSENTS, FAMILIES, PROVIDERS, SESSIONS, SESSIONS_BY_USER};
 
     const NAMES: [&str; 4] = ["kept", "one", "three", "two"];
@@ -87,7 +87,7 @@ mod tests {
     /// Clients and providers of the same names. Each client has a family by password, one by each provider, and a
     /// consent. Each provider has vouched for a session.
     async fn clients_and_providers_with_grants() -> (Core, Passes) {
-        let (store, passes) = counted::store();
+        let CountedStore { store, passes } = counted::store();
         let core = core_on(store);
         let providers = NAMES.map(|name| (name, name));
         apply(admin(&core), declared(&NAMES, &providers)).await.unwrap();

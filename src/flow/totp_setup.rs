@@ -68,16 +68,16 @@ impl TotpSetup {
         let [id, codes_id] = [*id, *codes_id].map(Uuid::from_bytes);
         let begun_at = Timestamp::of_id(id);
         let is_recent = now < begun_at + Self::LIFETIME && !begun_at.is_ahead_of(now);
-        let (codes, recovery_codes) = RecoveryCodes::generate(codes_id, random);
+        let generated = RecoveryCodes::generate(codes_id, random);
         let seed = TotpSeed::new(seed)?;
         is_recent.then(|| Self {
             seed,
-            codes,
+            codes: generated.texts,
             sealed: sealed.to_owned(),
             account_id: user.account_id.clone(),
             id,
             codes_id,
-            recovery_codes,
+            recovery_codes: generated.codes,
         })
     }
 

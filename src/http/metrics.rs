@@ -45,7 +45,7 @@ pub fn unread() -> HttpResponse {
 fn readings(app: &App, of_server: &Readings) -> Readings {
     let store = &app.core.store;
     let stats = store.stats();
-    let (queued, running) = app.core.passwords.load();
+    let passwords = app.core.passwords.load();
     let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
     let disk = app.disk();
     let is_stalled = store.stalled().is_some();
@@ -64,8 +64,8 @@ fn readings(app: &App, of_server: &Readings) -> Readings {
         store_largest_batch: stats.largest_batch,
         store_queue: stats.queue_depth,
         store_is_writable: store.is_writable(),
-        password_queue: count(queued),
-        password_running: count(running),
+        password_queue: count(passwords.waiting),
+        password_running: count(passwords.running),
         is_ready: health::readiness(app).status() == StatusCode::OK,
         mail_queue: mails.map(|mails| mails.rows),
         oldest_mail: mails.map(|mails| mails.oldest),

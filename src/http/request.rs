@@ -13,6 +13,7 @@ use http_body_util::BodyExt;
 use hyper::body::Body;
 use zeroize::Zeroizing;
 
+use crate::oauth::client_auth::BasicCredentials;
 use crate::oauth::dpop;
 use crate::oauth::parameters::form_decode;
 pub use crate::oauth::parameters::{ParameterError, Parameters};
@@ -193,16 +194,16 @@ fn credentials_for_scheme<'request>(
 
 /// The credentials of the Basic scheme.
 #[derive(Debug, PartialEq, Eq)]
-pub struct BasicCredentials {
-    /// A client's identifier and secret, both form-decoded (RFC 6749 section 2.3.1).
-    pub decoded: (String, Zeroizing<String>),
+pub struct BasicHeader {
+    /// Its user name and password.
+    pub decoded: BasicCredentials,
     /// The secret before decoding: many clients do not encode it.
     pub secret_as_sent: Zeroizing<String>,
 }
 
 /// A client's identifier and secret from the Basic scheme. `None` when there is no such header or it is of another
 /// scheme.
-pub fn basic_credentials(headers: &HeaderMap) -> Result<Option<BasicCredentials>, Malformed> {
+pub fn basic_credentials(headers: &HeaderMap) -> Result<Option<BasicHeader>, Malformed> {
     let Some(encoded) = credentials_for_scheme(headers, "Basic")? else {
         return Ok(None);
     };
@@ -214,9 +215,12 @@ pub fn basic_credentials(headers: &HeaderMap) -> Result<Option<BasicCredentials>
     let user = form_decode(user).ok_or(Malformed)?;
     let as_sent = std::str::from_utf8(password).map_err(|_| Malformed)?;
     let secret_as_sent = Zeroizing::new(as_sent.to_owned());
-    let secret = form_decode(password).unwrap_or_else(|| secret_as_sent.clone());
-    Ok(Some(BasicCredentials {
-        decoded: (user.to_string(), secret),
+    let password = form_decode(password).unwrap_or_else(|| secret_as_sent.clone());
+    Ok(Some(BasicHeader {
+        decoded: BasicCredentials {
+            user: user.to_string(),
+            password,
+        },
         secret_as_sent,
     }))
 }
@@ -385,7 +389,7 @@ mod tests {
         let found = basic_credentials(&basic(b"web%3Aapp:a%25b+c:d"))
             .unwrap()
             .unwrap();
-        let (user, password) = &found.decoded;
+        let BasicCredentials { user, password } = &found.decoded;
         assert_eq!((user.as_str(), password.as_str()), ("web:app", "a%b c:d"));
         assert_eq!(found.secret_as_sent.as_str(), "a%25b+c:d");
     }

@@ -13,20 +13,28 @@ const LEN: usize = 10;
 /// The letters of a code.
 const LETTERS: usize = LEN * 8 / 5;
 
+/// Recovery codes that were just made.
+pub struct GeneratedCodes {
+    /// What the user sees once.
+    pub texts: Vec<Zeroizing<String>>,
+    /// What is stored.
+    pub codes: RecoveryCodes,
+}
+
 impl RecoveryCodes {
     /// How many there are of them.
     pub const COUNT: usize = 10;
     /// The random bytes of all.
     pub const RANDOM: usize = Self::COUNT * LEN;
 
-    /// Makes the codes of the factor with this id. Also returns their texts, which are shown once.
-    pub fn generate(id: Uuid, random: &[u8; Self::RANDOM]) -> (Vec<Zeroizing<String>>, Self) {
+    /// Makes the codes of the factor with this id.
+    pub fn generate(id: Uuid, random: &[u8; Self::RANDOM]) -> GeneratedCodes {
         let texts: Vec<_> = random.chunks(LEN).map(text_of).collect();
         let digests = texts.iter().filter_map(|text| Self::digest(id, text));
-        let record = Self {
+        let codes = Self {
             unused: digests.collect(),
         };
-        (texts, record)
+        GeneratedCodes { texts, codes }
     }
 
     /// The digest of a typed code; `None` if the text is no such code. Case, spaces and hyphens do not matter.
@@ -82,7 +90,7 @@ mod tests {
         for (at, byte) in random.iter_mut().enumerate() {
             *byte = u8::try_from(at).unwrap();
         }
-        let (texts, mut codes) = RecoveryCodes::generate(id, &random);
+        let GeneratedCodes { texts, mut codes } = RecoveryCodes::generate(id, &random);
         assert_eq!((texts.len(), codes.unused.len()), (10, 10));
         assert_eq!(*texts[0], "000g-40r4-0m30-e209");
         for (left, text) in texts.iter().enumerate().rev() {
@@ -95,7 +103,8 @@ mod tests {
 
     #[test]
     fn the_code_of_another_factor_and_other_texts_are_none() {
-        let (texts, codes) = RecoveryCodes::generate(Uuid::from_u128(1), &[7; RecoveryCodes::RANDOM]);
+        let generated = RecoveryCodes::generate(Uuid::from_u128(1), &[7; RecoveryCodes::RANDOM]);
+        let GeneratedCodes { texts, codes } = generated;
         let elsewhere = RecoveryCodes::digest(Uuid::from_u128(2), &texts[0]).unwrap();
         assert!(!codes.clone().use_up(&elsewhere));
         for typed in [

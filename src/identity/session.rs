@@ -34,21 +34,33 @@ pub enum AuthenticationMethod {
     },
 }
 
+/// The provider that a user signed in at. Another one may have its id since.
+#[derive(Clone, Copy, Debug)]
+pub struct ProviderOfSignIn<'a> {
+    /// Its id.
+    pub id: &'a str,
+    /// Which provider of this id it was.
+    pub incarnation: Uuid,
+}
+
 impl AuthenticationMethod {
-    /// The id and the incarnation of the provider, if there is one.
-    pub fn signed_in_at(&self) -> Option<(&str, Uuid)> {
+    /// The provider, if there is one.
+    pub fn signed_in_at(&self) -> Option<ProviderOfSignIn<'_>> {
         match self {
             Self::Federated {
-                provider,
+                provider: id,
                 incarnation,
-            } => Some((provider, *incarnation)),
+            } => Some(ProviderOfSignIn {
+                id,
+                incarnation: *incarnation,
+            }),
             Self::Password | Self::Email | Self::Passkey { .. } | Self::Anonymous => None,
         }
     }
 
     /// The id of the provider, if there is one.
     pub fn provider(&self) -> Option<&str> {
-        self.signed_in_at().map(|(provider, _)| provider)
+        Some(self.signed_in_at()?.id)
     }
 
     /// The `authority` in the token response's `amr`.

@@ -163,13 +163,22 @@ impl From<JwtError> for EmbeddedKeyError {
     }
 }
 
-/// Checks a token that is signed by the key in its own header (RFC 9449 section 4.2), and returns the key and the
-/// algorithm. The token proves that the sender holds the key. It does not prove who the sender is.
+/// A token that is signed by the key in its own header.
+pub struct EmbeddedKeyToken<T> {
+    /// The key.
+    pub key: PublicKey,
+    /// The algorithm of the signature.
+    pub algorithm: Algorithm,
+    /// The claims.
+    pub claims: T,
+}
+
+/// Checks a token that is signed by the key in its own header (RFC 9449 section 4.2). The token proves that the sender holds the key. It does not prove who the sender is.
 pub fn verify_embedded_key<T: DeserializeOwned>(
     token: &str,
     typ: ExpectedTyp<'_>,
     allowed: &[Algorithm],
-) -> Result<(PublicKey, Algorithm, T), EmbeddedKeyError> {
+) -> Result<EmbeddedKeyToken<T>, EmbeddedKeyError> {
     let compact = Compact::parse(token).map_err(JwtError::from)?;
     let algorithm = algorithm_of(&compact, typ, allowed)?;
     let jwk = compact.jwk().ok_or(EmbeddedKeyError::NoKey)?;
@@ -178,7 +187,11 @@ pub fn verify_embedded_key<T: DeserializeOwned>(
         return Err(EmbeddedKeyError::Token(JwtError::Signature));
     }
     let claims = verify_parsed(&compact, algorithm, &key, None)?;
-    Ok((key, algorithm, claims))
+    Ok(EmbeddedKeyToken {
+        key,
+        algorithm,
+        claims,
+    })
 }
 
 /// Signs tokens of one type with one key. The header is encoded once.

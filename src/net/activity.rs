@@ -187,19 +187,24 @@ impl Activity {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The timeout that expires next if nothing changes, and the time left. None while only this side has work to do.
-    fn next_timeout(&self, timeouts: Timeouts) -> Option<(Overdue, Duration)> {
+    /// The timeout that expires next if nothing changes. None while only this side has work to do.
+    fn next_timeout(&self, timeouts: Timeouts) -> Option<NextTimeout> {
         let (now, current) = (Instant::now(), self.state());
-        let left =
-            |since: Instant, limit: Duration| limit.saturating_sub(now.saturating_duration_since(since));
+        let timeout = |overdue, since: Instant, limit: Duration| NextTimeout {
+            overdue,
+            left: limit.saturating_sub(now.saturating_duration_since(since)),
+        };
         let phase = match current.phase {
             Phase::Serving(_) => None,
-            Phase::Idle => Some((Overdue::Idle, left(current.since, timeouts.idle))),
-            _ => Some((Overdue::Reading, left(current.since, timeouts.reading))),
+            Phase::Idle => Some(timeout(Overdue::Idle, current.since, timeouts.idle)),
+            _ => Some(timeout(Overdue::Reading, current.since, timeouts.reading)),
         };
         let oldest = current.sending.iter().map(|progress| progress.since).min();
-        let response = oldest.map(|since| (Overdue::Sending, left(since, timeouts.sending)));
-        phase.into_iter().chain(response).min_by_key(|(_, left)| *left)
+        let response = oldest.map(|since| timeout(Overdue::Sending, since, timeouts.sending));
+        phase
+            .into_iter()
+            .chain(response)
+            .min_by_key(|timeout| timeout.left)
     }
 
     /// Waits until a timeout expires, and returns which one. While a request is in progress, only an earlier response
@@ -216,12 +221,18 @@ impl Activity {
                 .min(timeouts.sending)
                 .max(SHORTEST);
             match self.next_timeout(timeouts) {
-                Some((overdue, left)) if left.is_zero() => return overdue,
-                Some((_, left)) => tokio::time::sleep(left.min(shortest_timeout)).await,
+                Some(next) if next.left.is_zero() => return next.overdue,
+                Some(next) => tokio::time::sleep(next.left.min(shortest_timeout)).await,
                 None => tokio::time::sleep(shortest_timeout).await,
             }
         }
     }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct NextTimeout {
+    overdue: Overdue,
+    left: Duration,
 }
 
 /// How long the service waits for a peer.
@@ -383,7 +394,10 @@ mod tests {
         newer.restart_timer();
         assert_eq!(
             activity.next_timeout(timeouts),
-            Some((Overdue::Sending, Duration::ZERO))
+            Some(NextTimeout {
+                overdue: Overdue::Sending,
+                left: Duration::ZERO
+            })
         );
         drop(older);
         drop(newer);

@@ -3,6 +3,7 @@
 //! This folder knows nothing of identity. It hands each request to a function and sends the response that the function
 //! returns. A silent, slow or greedy peer costs a bounded amount of memory for a bounded time.
 
+mod accept_queue;
 pub mod acme;
 pub mod activity;
 pub mod alpn;

@@ -45,7 +45,7 @@ pub fn self_signed(directory: &Path, names: &[String], now_unix_seconds: u64) ->
     {
         return Ok(pair);
     }
-    let (chain, key) = make(all_names, now_unix_seconds)?;
+    let MadePair { chain, key } = make(all_names, now_unix_seconds)?;
     folder.write(KEY, key.as_bytes(), 0o600)?;
     folder.write(CERTIFICATE, (heading + &chain).as_bytes(), 0o644)?;
     let made = pair(&folder, chain.as_bytes(), key.as_bytes())?;
@@ -69,7 +69,12 @@ fn is_fresh(validity: Validity, now_unix_seconds: u64) -> bool {
 }
 
 /// A certificate and its key, both as PEM.
-fn make(names: Vec<String>, now_unix_seconds: u64) -> Result<(String, String), TlsError> {
+struct MadePair {
+    chain: String,
+    key: String,
+}
+
+fn make(names: Vec<String>, now_unix_seconds: u64) -> Result<MadePair, TlsError> {
     let unmakeable = |error: rcgen::Error| TlsError::Unmakeable(error.to_string());
     let moment = |seconds: u64| {
         let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
@@ -87,7 +92,10 @@ fn make(names: Vec<String>, now_unix_seconds: u64) -> Result<(String, String), T
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     let key = KeyPair::generate().map_err(unmakeable)?;
     let certificate = params.self_signed(&key).map_err(unmakeable)?;
-    Ok((certificate.pem(), key.serialize_pem()))
+    Ok(MadePair {
+        chain: certificate.pem(),
+        key: key.serialize_pem(),
+    })
 }
 
 #[cfg(test)]

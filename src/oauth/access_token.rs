@@ -6,38 +6,14 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
+pub use crate::clock::hour_of;
 use crate::described::described;
 use crate::identity::AuthenticationLevel;
 use crate::jose::claims::Audience;
+pub use crate::oauth::access_token_typ::AccessTokenTyp;
 use crate::oauth::confirmation::Confirmation;
 use crate::oauth::scope::Scope;
 use crate::oauth::token_exchange::Actor;
-
-/// `typ` of an access token.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum AccessTokenTyp {
-    /// RFC 9068 section 2.1.
-    #[default]
-    #[serde(rename = "at+jwt")]
-    AtJwt,
-    /// For resource servers that refuse `at+jwt`. ID tokens have this type too, so the resource server must check
-    /// `aud`.
-    #[serde(rename = "JWT")]
-    Jwt,
-}
-
-impl AccessTokenTyp {
-    /// Both types. The service accepts both, so that older tokens stay valid when a setting changes.
-    pub const ALL: [Self; 2] = [Self::AtJwt, Self::Jwt];
-
-    /// The value in the header.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::AtJwt => "at+jwt",
-            Self::Jwt => "JWT",
-        }
-    }
-}
 
 /// An entry of `amr` in the token response and the access token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -200,11 +176,6 @@ impl PresentedAccessToken {
     pub fn is_current(&self, issuer: &str, now: Timestamp) -> bool {
         self.iss == issuer && now < self.exp && !self.iat.is_ahead_of(now)
     }
-}
-
-/// The hour of a time, counted from the epoch. Expiring markers are stored by hour.
-pub fn hour_of(moment: Timestamp) -> u32 {
-    u32::try_from(moment.seconds() / 3600).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

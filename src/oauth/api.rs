@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::clock::Timestamp;
 use crate::jose::alg::Algorithm;
-use crate::oauth::access_token::AccessTokenTyp;
+use crate::oauth::access_token_typ::AccessTokenTyp;
 use crate::oauth::fields::{Lifetime, fields, is_default};
 use crate::oauth::scope::Scope;
 use crate::oauth::token_exchange::TokenExchangePolicy;

@@ -5,11 +5,10 @@ use std::time::Duration;
 use ring::digest;
 use serde::Deserialize;
 
-use crate::clock::Timestamp;
+use crate::clock::{Timestamp, hour_of};
 use crate::jose::claims::{numeric_date, optional_numeric_date};
 use crate::jose::jwk::JwkSet;
 use crate::jose::jwt::{self, ExpectedTyp, JwtError};
-use crate::oauth::access_token::hour_of;
 use crate::oauth::client::{AssertionAudience, Client};
 use crate::oauth::error::{Cause, ErrorCode, Refusal};
 
@@ -113,7 +112,8 @@ fn check_audience(
 /// Checks an assertion of `client`, whose keys are `keys`. Details are sent only after the signature was verified.
 pub fn check(
     assertion: &str,
-    (client, keys): (&Client, &JwkSet),
+    client: &Client,
+    keys: &JwkSet,
     recipient: Recipient<'_>,
     now: Timestamp,
 ) -> Result<ReplayKey, Refusal> {

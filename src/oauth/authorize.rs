@@ -14,16 +14,15 @@ use crate::oauth::client::{Client, GrantType};
 use crate::oauth::consent;
 use crate::oauth::dpop::{self, KeyThumbprint};
 use crate::oauth::error::{ErrorCode, Refusal};
-use crate::oauth::openid::claims::ClaimsRequest;
+use crate::oauth::openid::claims::{ClaimsParameter, ClaimsRequest};
 use crate::oauth::openid::prompt::Prompt;
 use crate::oauth::parameters::Parameters;
 use crate::oauth::pkce::CodeChallenge;
 use crate::oauth::redirect_uri::{self, MatchedRedirectUri};
 use crate::oauth::registered_scope::RegisteredScopes;
 use crate::oauth::resource::{self, Apis, Resources};
-use crate::oauth::response_mode::{ResponseMode, ResponseSigning};
+use crate::oauth::response_mode::{RequestedMode, ResponseMode, ResponseSigning};
 use crate::oauth::scope::Scope;
-use crate::oauth::token;
 
 /// Where a response is sent, and how. Once it exists, an error may be sent to the client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -161,14 +160,14 @@ pub fn response_target(
     if state.is_some_and(|state| state.len() > MAX_STATE_BYTES || state.chars().any(char::is_control)) {
         return Err(UntrustedRedirect::State);
     }
-    let (response_mode, is_signed) = parameters
+    let requested = parameters
         .get("response_mode")
-        .and_then(ResponseMode::parse)
+        .and_then(RequestedMode::parse)
         .unwrap_or_default();
     Ok(ResponseTarget {
         return_to: client.match_redirect_uri(parameters.get("redirect_uri"))?,
-        response_mode,
-        signing: is_signed.then(|| ResponseSigning::of(client)),
+        response_mode: requested.mode,
+        signing: requested.is_signed.then(|| ResponseSigning::of(client)),
         state: state.map(ToOwned::to_owned),
     })
 }
@@ -243,7 +242,9 @@ impl AuthorizationRequest {
     /// Validates what the client asks for. A refusal goes to `target`.
     pub fn parse(
         parameters: &Parameters,
-        (client, apis, scopes): (&Client, &Apis, &RegisteredScopes),
+        client: &Client,
+        apis: &Apis,
+        scopes: &RegisteredScopes,
         target: ResponseTarget,
         read_hint: HintReader<'_>,
     ) -> Result<Self, Refusal> {
@@ -254,22 +255,22 @@ impl AuthorizationRequest {
                 "this client is not registered for the authorization_code grant",
             ));
         }
-        let (claims, demands) = match parameters.get("claims") {
-            None => Default::default(),
-            Some(text) => ClaimsRequest::parse(text, &client.scope, scopes)
+        let ClaimsParameter { request, demands } = match parameters.get("claims") {
+            None => ClaimsParameter::default(),
+            Some(text) => ClaimsParameter::parse(text, &client.scope, scopes)
                 .map_err(|problem| Refusal::naming(ErrorCode::InvalidRequest, &problem.to_string()))?,
         };
         let required_level = required_level(parameters.get("acr_values"), demands.essential_acr.as_ref())?;
         let prompt = Prompt::parse(parameters.get("prompt").unwrap_or_default())
             .map_err(|problem| Refusal::naming(ErrorCode::InvalidRequest, &problem.to_string()))?;
         let hinted = hinted(parameters, prompt, read_hint)?;
-        let (subject, other_subjects) = subjects(hinted, demands.subjects)?;
+        let allowed = allowed_users(hinted, demands.subjects)?;
         let resources = apis.resolve(&resource::resources(parameters)?, client)?;
         let start_of = |name, max_chars| {
             let text = parameters.get(name)?;
             Some(text.chars().take(max_chars).collect())
         };
-        let scope = requested_scope(parameters, client, (apis, &resources))?;
+        let scope = requested_scope(parameters, client, apis, &resources)?;
         let nonce = nonce(parameters)?;
         let needs_challenge = client.requires_challenge(&scope, nonce.as_deref());
         Ok(Self {
@@ -285,9 +286,9 @@ impl AuthorizationRequest {
             required_level,
             login_hint: start_of("login_hint", 256),
             idp_hint: start_of("idp_hint", 64),
-            subject,
-            other_subjects,
-            claims,
+            subject: allowed.subject,
+            other_subjects: allowed.others,
+            claims: request,
             ui_locales: start_of("ui_locales", 256),
             use_key: None,
             anonymous: None,
@@ -381,7 +382,7 @@ fn check_form(parameters: &Parameters) -> Result<(), Refusal> {
         }
     }
     match parameters.get("response_mode") {
-        Some(mode) if ResponseMode::parse(mode).is_none() => Err(Refusal::invalid_request(
+        Some(mode) if RequestedMode::parse(mode).is_none() => Err(Refusal::invalid_request(
             "response_mode must be query, form_post, jwt, query.jwt or form_post.jwt",
         )),
         _ => Ok(()),
@@ -394,9 +395,10 @@ fn check_form(parameters: &Parameters) -> Result<(), Refusal> {
 fn requested_scope(
     parameters: &Parameters,
     client: &Client,
-    (apis, resources): (&Apis, &Resources),
+    apis: &Apis,
+    resources: &Resources,
 ) -> Result<Scope, Refusal> {
-    let asked = match token::scope(parameters)? {
+    let asked = match Scope::requested(parameters)? {
         None if client.registered_itself() => {
             let named = resources.iter().filter_map(|identifier| apis.named(identifier));
             named.fold(client.default_scope.clone(), |scope, api| {
@@ -466,13 +468,20 @@ fn hinted(
     }
 }
 
-/// The users who may be signed in: one of them, and the others. The first is `None` if any user may.
-fn subjects(
-    hinted: Option<Uuid>,
-    demanded: Option<BTreeSet<String>>,
-) -> Result<(Option<Uuid>, BTreeSet<Uuid>), Refusal> {
+/// The users who may be signed in.
+struct AllowedUsers {
+    /// One of them. `None` allows every user.
+    subject: Option<Uuid>,
+    others: BTreeSet<Uuid>,
+}
+
+fn allowed_users(hinted: Option<Uuid>, demanded: Option<BTreeSet<String>>) -> Result<AllowedUsers, Refusal> {
+    let only = |subject| AllowedUsers {
+        subject,
+        others: BTreeSet::new(),
+    };
     let Some(demanded) = demanded else {
-        return Ok((hinted, BTreeSet::new()));
+        return Ok(only(hinted));
     };
     // Every subject is a UUID. Other values match no user and are left out.
     let demanded = demanded.into_iter().filter_map(|text| text.parse().ok());
@@ -482,10 +491,14 @@ fn subjects(
     }
     match hinted {
         None => {
-            let first = demanded.pop_first().unwrap_or(Uuid::nil());
-            Ok((Some(first), demanded))
+            // No user has the nil UUID, so a set without a user allows none.
+            let subject = Some(demanded.pop_first().unwrap_or(Uuid::nil()));
+            Ok(AllowedUsers {
+                subject,
+                others: demanded,
+            })
         }
-        Some(hinted) if demanded.contains(&hinted) => Ok((Some(hinted), BTreeSet::new())),
+        Some(hinted) if demanded.contains(&hinted) => Ok(only(Some(hinted))),
         Some(_) => Err(Refusal::invalid_request(
             "id_token_hint and the sub in claims name different users",
         )),

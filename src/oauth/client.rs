@@ -13,11 +13,9 @@ pub use crate::oauth::client_metadata::{
     AssertionAudience, ClientMetadata, ConsentRequirement, GrantType, IdTokenContent, PkceRequirement,
     RefreshPolicy,
 };
-use crate::oauth::code::Authorization;
 use crate::oauth::redirect_uri::{self, MatchedRedirectUri};
-use crate::oauth::registration::Registration;
 use crate::oauth::scope::Scope;
-use crate::secret::{ApiKey, ClientSecret, Digest};
+use crate::secret::{ApiKey, ClientSecret, Digest, RegistrationAccessToken};
 
 /// How a client authenticates (RFC 6749 section 2.3, OpenID Connect Core 9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -94,6 +92,17 @@ impl ClientOrigin {
             Self::MetadataDocument => "document",
         }
     }
+}
+
+/// The data of a client that registered itself, besides its metadata.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Registration {
+    /// The digest of the token with which the client reads and changes its registration (RFC 7592 section 3).
+    pub access_token: Digest<RegistrationAccessToken>,
+    /// Whether a user has ever given consent to the client. Nothing is granted without it.
+    pub is_used: bool,
+    /// Whether the client has removed itself. Its grants end with the next sweep.
+    pub is_removed: bool,
 }
 
 /// A secret of a client, by its digest.
@@ -227,11 +236,6 @@ impl Client {
     /// Whether a consent was given to this client, and not to an earlier one of the same identifier.
     pub fn owns_consent(&self, consent: &Consent) -> bool {
         consent.client_incarnation == self.incarnation
-    }
-
-    /// Whether a grant is of this client, and not of an earlier one of the same identifier.
-    pub fn owns_grant(&self, authorization: &Authorization) -> bool {
-        authorization.client_id == self.client_id && authorization.client_incarnation == self.incarnation
     }
 
     /// Whether a consent counts for new authorization requests. If the client has since got redirect URIs that lead to

@@ -88,12 +88,20 @@ impl Deref for AuthenticatedClient {
     }
 }
 
+/// The user name and the password of a Basic header, form-decoded (RFC 6749 section 2.3.1).
+#[derive(Debug, PartialEq, Eq)]
+pub struct BasicCredentials {
+    /// The identifier of the client.
+    pub user: String,
+    /// The secret of the client.
+    pub password: Zeroizing<String>,
+}
+
 impl Credentials {
-    /// Reads the credentials of a request: `basic` is the user name and password of a Basic header, already
-    /// form-decoded (RFC 6749 section 2.3.1), `certificate` that of the connection. It counts if nothing else does, and
+    /// Reads the credentials of a request. `certificate` is that of the connection. It counts if nothing else does, and
     /// `client_id` must come with it (RFC 8705 section 2).
     pub fn parse(
-        basic: Option<&(String, Zeroizing<String>)>,
+        basic: Option<&BasicCredentials>,
         parameters: &Parameters,
         certificate: Option<&Arc<ClientCertificate>>,
     ) -> Result<Self, Refusal> {
@@ -121,16 +129,16 @@ impl Credentials {
         }
         match (basic, named, posted) {
             (Some(_), _, Some(_)) => Err(AMBIGUOUS),
-            (Some((user, _)), Some(named), None) if user != named => Err(Refusal::invalid_request(
+            (Some(basic), Some(named), None) if basic.user != named => Err(Refusal::invalid_request(
                 "client_id differs from the one in the Authorization header",
             )),
             // Libraries for public clients send an empty password. It counts as omitted, as an empty form field does.
-            (Some((user, password)), _, None) if password.is_empty() => {
-                Ok(Self::of(user, AuthMethod::None, Proof::None))
+            (Some(basic), _, None) if basic.password.is_empty() => {
+                Ok(Self::of(&basic.user, AuthMethod::None, Proof::None))
             }
-            (Some((user, password)), _, None) => {
-                let proof = Proof::Secret(Digest::of(password.as_bytes()));
-                Ok(Self::of(user, AuthMethod::ClientSecretBasic, proof))
+            (Some(basic), _, None) => {
+                let proof = Proof::Secret(Digest::of(basic.password.as_bytes()));
+                Ok(Self::of(&basic.user, AuthMethod::ClientSecretBasic, proof))
             }
             (None, Some(named), Some(secret)) => {
                 let proof = Proof::Secret(Digest::of(secret.as_bytes()));
@@ -225,7 +233,8 @@ fn cause_of(proof: &Proof, client: &Client) -> Cause {
 /// The method by which a certificate authenticates the client, or why it does not (RFC 8705 section 2).
 fn check_certificate(
     certificate: &ClientCertificate,
-    (client, keys): (&Client, Option<&JwkSet>),
+    client: &Client,
+    keys: Option<&JwkSet>,
     authorities: Option<&ClientAuthorities>,
     now: Timestamp,
 ) -> Result<AuthMethod, Cause> {
@@ -258,7 +267,8 @@ fn check_certificate(
 /// only that. The cause is written to the log.
 pub fn authenticate(
     credentials: &Credentials,
-    (client, keys): (Option<&Arc<Client>>, Option<&JwkSet>),
+    client: Option<&Arc<Client>>,
+    keys: Option<&JwkSet>,
     recipient: Recipient<'_>,
     authorities: Option<&ClientAuthorities>,
     now: Timestamp,
@@ -279,10 +289,10 @@ pub fn authenticate(
         Proof::None if client.is_public() => None,
         Proof::Assertion(assertion) => {
             let keys = keys.ok_or_else(unproven)?;
-            Some(assertion::check(assertion, (client, keys), recipient, now)?)
+            Some(assertion::check(assertion, client, keys, recipient, now)?)
         }
         Proof::Certificate(certificate) => {
-            method = check_certificate(certificate, (client, keys), authorities, now)
+            method = check_certificate(certificate, client, keys, authorities, now)
                 .map_err(|cause| Refusal::CLIENT_UNPROVEN.because(cause))?;
             None
         }
@@ -326,7 +336,10 @@ mod tests {
     use super::*;
 
     fn parse(basic: Option<(&str, &str)>, body: &str) -> Result<Credentials, Refusal> {
-        let basic = basic.map(|(user, password)| (user.to_owned(), Zeroizing::new(password.to_owned())));
+        let basic = basic.map(|(user, password)| BasicCredentials {
+            user: user.to_owned(),
+            password: Zeroizing::new(password.to_owned()),
+        });
         Credentials::parse(basic.as_ref(), &Parameters::parse(body.as_bytes()).unwrap(), None)
     }
 

@@ -11,11 +11,20 @@ use serde_json::Value;
 use crate::identity::AuthenticationLevel;
 use crate::jose::alg::Algorithm;
 use crate::oauth::Logo;
-use crate::oauth::access_token::AccessTokenTyp;
+use crate::oauth::access_token_typ::AccessTokenTyp;
 use crate::oauth::fields::{Lifetime, Plain, fields, is_default};
-use crate::oauth::profile::ClientProfile;
 use crate::oauth::scope::Scope;
 use crate::oauth::token_exchange::TokenExchangePolicy;
+
+/// A set of rules for a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClientProfile {
+    /// The FAPI 2.0 Security Profile.
+    Fapi2,
+    /// FAPI 2.0 Message Signing, with the Security Profile.
+    Fapi2MessageSigning,
+}
 
 /// A grant type that a client may be registered for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -182,6 +191,7 @@ pub enum IdTokenContent {
 
 impl Plain for Algorithm {}
 impl Plain for AccessTokenTyp {}
+impl Plain for ClientProfile {}
 impl Plain for GrantType {}
 impl Plain for AssertionAudience {}
 impl Plain for PkceRequirement {}

@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use crate::clock::Timestamp;
 use crate::identity::{AuthenticationMethod, SecondFactor, UpstreamToken};
+use crate::oauth::client::Client;
 use crate::oauth::confirmation::{Confirmation, check_grant};
 use crate::oauth::error::Refusal;
 use crate::oauth::openid::claims::ClaimsRequest;
@@ -79,6 +80,13 @@ impl Authorization {
         } else {
             requested.within(scope)
         }
+    }
+}
+
+impl Client {
+    /// Whether a grant is of this client, and not of an earlier one of the same identifier.
+    pub fn owns_grant(&self, authorization: &Authorization) -> bool {
+        authorization.client_id == self.client_id && authorization.client_incarnation == self.incarnation
     }
 }
 
@@ -235,6 +243,7 @@ mod tests {
 
     use super::*;
     use crate::oauth::ErrorCode;
+    use crate::oauth::openid::claims::ClaimsParameter;
     use crate::oauth::registered_scope::RegisteredScopes;
     use crate::random::Random;
 
@@ -299,13 +308,13 @@ mod tests {
         let text = r#"{"id_token":{"email":null,"name":null},"userinfo":{"email":null,"name":null}}"#;
         let authorization = Authorization {
             scope: "openid email authenticated".parse().unwrap(),
-            claims: ClaimsRequest::parse(
+            claims: ClaimsParameter::parse(
                 text,
                 &"email profile".parse().unwrap(),
                 &RegisteredScopes::default(),
             )
             .unwrap()
-            .0,
+            .request,
             ..code.authorization
         };
         for (scope, allowed, left) in [

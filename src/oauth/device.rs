@@ -120,14 +120,18 @@ pub enum DeviceDecision {
 }
 
 impl DeviceDecision {
-    /// The user who decided, and whether the decision was to allow.
-    pub fn made_by(&self) -> Option<(Uuid, bool)> {
+    /// The user who decided.
+    pub fn made_by(&self) -> Option<Uuid> {
         match self {
             Self::Pending => None,
-            Self::Denied(user) => Some((*user, false)),
-            Self::Allowed(authorization) => Some((authorization.user, true)),
-            Self::Redeemed { user, .. } => Some((*user, true)),
+            Self::Denied(user) | Self::Redeemed { user, .. } => Some(*user),
+            Self::Allowed(authorization) => Some(authorization.user),
         }
+    }
+
+    /// Whether the decision was to allow.
+    pub fn is_to_allow(&self) -> bool {
+        matches!(self, Self::Allowed(_) | Self::Redeemed { .. })
     }
 }
 
@@ -176,8 +180,10 @@ impl DeviceAuthorization {
     /// A new one of this client. `user_code` may be replaced until it is stored.
     pub fn new(
         client: &Client,
-        (digest, user_code): (Digest<DeviceCode>, UserCode),
-        (scope, resources): (Scope, Resources),
+        digest: Digest<DeviceCode>,
+        user_code: UserCode,
+        scope: Scope,
+        resources: Resources,
         address: IpAddr,
         expires_at: Timestamp,
     ) -> Self {
@@ -326,11 +332,17 @@ mod tests {
     fn the_interval_grows_with_each_poll_that_comes_too_soon() {
         let client = Client::new("tv", Uuid::nil(), Uuid::nil(), true, START);
         let secret = Secret::<DeviceCode>::generate(START.first_id().as_bytes(), &Random::seeded(1));
-        let codes = (secret.digest(), UserCode::parse("WDJBMJHT").unwrap());
+        let user_code = UserCode::parse("WDJBMJHT").unwrap();
         let address = IpAddr::from([192, 0, 2, 1]);
-        let asked = (Scope::empty(), Resources::new());
-        let mut authorization =
-            DeviceAuthorization::new(&client, codes, asked, address, START + Duration::from_mins(10));
+        let mut authorization = DeviceAuthorization::new(
+            &client,
+            secret.digest(),
+            user_code,
+            Scope::empty(),
+            Resources::new(),
+            address,
+            START + Duration::from_mins(10),
+        );
         let presented = PresentedDeviceCode::parse(secret.reveal()).unwrap();
         for (at, expected, interval) in [
             (100, ErrorCode::AuthorizationPending, 5),

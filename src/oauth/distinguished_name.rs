@@ -82,18 +82,18 @@ impl FromStr for DistinguishedName {
         let (mut sets, mut set) = (Vec::new(), BTreeSet::new());
         let mut rest = text;
         loop {
-            let (attribute, end) = read_attribute(rest)?;
-            if !set.insert(attribute) {
+            let ReadPart { part, end } = read_attribute(rest)?;
+            if !set.insert(part) {
                 return Err(NameError::Malformed);
             }
-            let Some((separator, after)) = end else {
+            let Some(end) = end else {
                 sets.push(set);
                 break;
             };
-            if separator == ',' {
+            if end.separator == ',' {
                 sets.push(std::mem::take(&mut set));
             }
-            rest = after;
+            rest = end.after;
         }
         // The text begins with the last set (RFC 4514 section 2.1).
         sets.reverse();
@@ -101,22 +101,32 @@ impl FromStr for DistinguishedName {
     }
 }
 
-/// The separator behind a value, and the rest of the text. `None` at its end.
-type End<'a> = Option<(char, &'a str)>;
+/// The first part of a text.
+struct ReadPart<'a, T> {
+    part: T,
+    /// `None` if the text ends with the part.
+    end: Option<End<'a>>,
+}
 
-/// The first attribute of a text, with the separator behind it and the rest.
-fn read_attribute(text: &str) -> Result<(Attribute, End<'_>), NameError> {
+/// The separator behind a part, and the text after it.
+struct End<'a> {
+    separator: char,
+    after: &'a str,
+}
+
+fn read_attribute(text: &str) -> Result<ReadPart<'_, Attribute>, NameError> {
     let (name, value) = text.split_once('=').ok_or(NameError::Malformed)?;
     let oid = type_named(name.trim())?;
     let value = value.trim_start_matches(' ');
     let (value, end) = if let Some(digits) = value.strip_prefix('#') {
-        let (digits, end) = until_separator(digits);
-        (AttributeValue::of_hex(digits.trim_end_matches(' '))?, end)
+        let ReadPart { part, end } = until_separator(digits);
+        (AttributeValue::of_hex(part.trim_end_matches(' '))?, end)
     } else {
-        let (value, end) = read_text(value)?;
-        (AttributeValue::Text(normal(&value)), end)
+        let ReadPart { part, end } = read_text(value)?;
+        (AttributeValue::Text(normal(&part)), end)
     };
-    Ok((Attribute { oid, value }, end))
+    let part = Attribute { oid, value };
+    Ok(ReadPart { part, end })
 }
 
 fn type_named(name: &str) -> Result<String, NameError> {
@@ -138,25 +148,32 @@ fn type_named(name: &str) -> Result<String, NameError> {
     Err(NameError::UnknownType(name.to_owned()))
 }
 
-fn until_separator(text: &str) -> (&str, End<'_>) {
-    match text.split_once([',', '+']) {
-        Some((before, after)) => {
-            let separator = text.get(before.len()..).and_then(|rest| rest.chars().next());
-            (before, separator.map(|separator| (separator, after)))
-        }
-        None => (text, None),
+fn until_separator(text: &str) -> ReadPart<'_, &str> {
+    let Some((part, after)) = text.split_once([',', '+']) else {
+        return ReadPart {
+            part: text,
+            end: None,
+        };
+    };
+    let separator = text.get(part.len()..).and_then(|rest| rest.chars().next());
+    ReadPart {
+        part,
+        end: separator.map(|separator| End { separator, after }),
     }
 }
 
 /// Reads a value with its escapes (RFC 4514 section 2.4).
-fn read_text(text: &str) -> Result<(String, End<'_>), NameError> {
+fn read_text(text: &str) -> Result<ReadPart<'_, String>, NameError> {
     let mut value = Vec::new();
     let mut rest = text.chars();
     let mut end = None;
     while let Some(c) = rest.next() {
         match c {
             ',' | '+' => {
-                end = Some((c, rest.as_str()));
+                end = Some(End {
+                    separator: c,
+                    after: rest.as_str(),
+                });
                 break;
             }
             '"' | ';' | '<' | '>' | '\0' => return Err(NameError::Malformed),
@@ -174,8 +191,8 @@ fn read_text(text: &str) -> Result<(String, End<'_>), NameError> {
             c => value.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
         }
     }
-    let value = String::from_utf8(value).map_err(|_| NameError::Malformed)?;
-    Ok((value, end))
+    let part = String::from_utf8(value).map_err(|_| NameError::Malformed)?;
+    Ok(ReadPart { part, end })
 }
 
 impl AttributeValue {

@@ -12,7 +12,7 @@ use url::Url;
 use crate::clock::Timestamp;
 use crate::jose::alg::Algorithm;
 use crate::jose::claims::{numeric_date, optional_numeric_date};
-use crate::jose::jwt::{self, EmbeddedKeyError, ExpectedTyp, JwtError};
+use crate::jose::jwt::{self, EmbeddedKeyError, EmbeddedKeyToken, ExpectedTyp, JwtError};
 use crate::oauth::assertion::{Owner, ReplayKey};
 use crate::oauth::client::Client;
 use crate::oauth::error::{ErrorCode, Refusal};
@@ -104,8 +104,12 @@ impl DpopProof {
     /// Checks a proof (section 4.3).
     pub fn check(proof: &str, request: ExpectedRequest<'_>, now: Timestamp) -> Result<Self, Refusal> {
         let typ = ExpectedTyp::Exactly("dpop+jwt");
-        let (key, algorithm, claims) = jwt::verify_embedded_key::<Claims>(proof, typ, &Algorithm::ALL)
-            .map_err(|error| refuse(&describe(error)))?;
+        let verified = jwt::verify_embedded_key::<Claims>(proof, typ, &Algorithm::ALL);
+        let EmbeddedKeyToken {
+            key,
+            algorithm,
+            claims,
+        } = verified.map_err(|error| refuse(&describe(error)))?;
         if !(1..=MAX_JTI_CHARS).contains(&claims.jti.chars().count()) {
             return Err(refuse("jti must have 1 to 255 characters"));
         }

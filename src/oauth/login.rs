@@ -1,5 +1,8 @@
 //! A sign-in in progress: what it is for, and what its next step is.
 
+mod code_step;
+mod demanded_level;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,13 +10,13 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
+use self::code_step::next_step_to_code;
 use crate::clock::Timestamp;
 use crate::identity::{AuthenticationMethod, Consent, Session, UpstreamToken};
 use crate::oauth::anonymous::AnonymousProof;
 use crate::oauth::authorize::{AuthorizationRequest, RefusedRequest, ResponseTarget, UseKey};
 use crate::oauth::client::{Client, GrantType};
 use crate::oauth::code::Authorization;
-use crate::oauth::code_step::next_step_to_code;
 use crate::oauth::error::Refusal;
 use crate::oauth::pkce::CodeChallenge;
 use crate::secret::{BrowserCookie, Digest, UpstreamState};
@@ -130,10 +133,10 @@ impl ResolvedPurpose {
         }
     }
 
-    /// The request and its client, if the sign-in is for a code.
-    pub fn code_request(&self) -> Option<(&AuthorizationRequest, &Arc<Client>)> {
+    /// The request, if the sign-in is for a code.
+    pub fn code_request(&self) -> Option<&AuthorizationRequest> {
         match self {
-            Self::Code { request, client } => Some((request, client)),
+            Self::Code { request, .. } => Some(request),
             Self::Account(_) | Self::Device { .. } => None,
         }
     }

@@ -1,6 +1,7 @@
 //! The RFCs as types and pure decisions: functions of state, request and time.
 
 pub mod access_token;
+pub mod access_token_typ;
 pub mod acr;
 pub mod anonymous;
 pub mod api;
@@ -13,10 +14,8 @@ pub mod client_certificate;
 pub mod client_document;
 pub mod client_metadata;
 pub mod code;
-mod code_step;
 pub mod confirmation;
 pub mod consent;
-mod demanded_level;
 pub mod device;
 pub mod distinguished_name;
 pub mod dpop;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::identity::{AccountPolicy, SessionLifetimes, User};
 use crate::jose::alg::Algorithm;
-use crate::oauth::access_token::AccessTokenTyp;
+use crate::oauth::access_token_typ::AccessTokenTyp;
 use crate::oauth::dpop::DpopNonce;
 use crate::oauth::mtls::MtlsPolicy;
 use crate::oauth::registration::RegistrationPolicy;

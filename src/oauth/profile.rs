@@ -6,16 +6,14 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use crate::jose::alg::Algorithm;
 use crate::oauth::authorize::ResponseTarget;
 use crate::oauth::client::{AuthMethod, Client};
+pub use crate::oauth::client_metadata::ClientProfile;
 use crate::oauth::client_metadata::{
     AssertionAudience, ClientFields, ClientMetadata, GrantType, PkceRequirement, RefreshPolicy,
 };
 use crate::oauth::error::Refusal;
-use crate::oauth::fields::Plain;
 
 const AUTHENTICATION: &str = "FAPI 2.0 Security Profile section 5.3.2.1: clients authenticate with a key";
 const AUDIENCE: &str = "FAPI 2.0 Security Profile section 5.3.2.1: assertions name the issuer alone";
@@ -39,18 +37,6 @@ pub const MAX_CODE_AGE: Duration = Duration::from_mins(1);
 /// The answer to a client that must ask for a signed response and did not.
 pub const ANSWER_NOT_SIGNED: Refusal =
     Refusal::invalid_request("this client must ask for a signed response, as with response_mode=jwt");
-
-/// A set of rules for a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ClientProfile {
-    /// The FAPI 2.0 Security Profile.
-    Fapi2,
-    /// FAPI 2.0 Message Signing, with the Security Profile.
-    Fapi2MessageSigning,
-}
-
-impl Plain for ClientProfile {}
 
 impl ClientProfile {
     /// The name.

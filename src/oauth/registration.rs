@@ -13,7 +13,7 @@ use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::fault::Fault;
 use crate::oauth::fields::Removable;
 use crate::oauth::scope::Scope;
-use crate::secret::{Digest, InitialAccessToken, RegistrationAccessToken};
+use crate::secret::{Digest, InitialAccessToken};
 
 /// The most bytes of the metadata. They are bounded because all clients are in memory.
 const MAX_METADATA: usize = 8 * 1024;
@@ -72,17 +72,6 @@ pub struct RegistrationPolicy {
     pub most_clients: usize,
 }
 
-/// The data of a client that registered itself, besides its metadata.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Registration {
-    /// The digest of the token with which the client reads and changes its registration (RFC 7592 section 3).
-    pub access_token: Digest<RegistrationAccessToken>,
-    /// Whether a user has ever given consent to the client. Nothing is granted without it.
-    pub is_used: bool,
-    /// Whether the client has removed itself. Its grants end with the next sweep.
-    pub is_removed: bool,
-}
-
 /// An initial access token (RFC 7591 section 1.2), by its digest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredInitialAccessToken {
@@ -111,15 +100,18 @@ pub struct RequestedMetadata {
     fields: ClientFields,
 }
 
-impl RequestedMetadata {
-    /// Reads a registration (RFC 7591 section 3.1). Unknown members are ignored.
-    pub fn parse(body: &[u8]) -> Result<Self, Refusal> {
-        Self::read(members(body)?)
-    }
+/// A change of a registration (RFC 7592 section 2.2).
+#[derive(Clone, Debug)]
+pub struct RequestedChange {
+    /// The metadata. A member that is left out loses its value.
+    pub metadata: RequestedMetadata,
+    /// The secret of the request, which must be the current secret of the client.
+    pub secret: Option<String>,
+}
 
-    /// Reads a change of the client with this identifier (RFC 7592 section 2.2). A member that is left out loses its
-    /// value. Also returns the secret of the request, which must be the current secret of the client.
-    pub fn parse_change(body: &[u8], client_id: &str) -> Result<(Self, Option<String>), Refusal> {
+impl RequestedChange {
+    /// Reads a change of the client with this identifier.
+    pub fn parse(body: &[u8], client_id: &str) -> Result<Self, Refusal> {
         let mut members = members(body)?;
         if let Some(name) = NOT_CHANGEABLE.iter().find(|name| members.contains_key(**name)) {
             return Err(unusable(name, "must be left out of a change"));
@@ -128,7 +120,15 @@ impl RequestedMetadata {
             return Err(unusable(CLIENT_ID, "must be the identifier of this client"));
         }
         let secret = take(&mut members, CLIENT_SECRET)?;
-        Ok((Self::read(members)?, secret))
+        let metadata = RequestedMetadata::read(members)?;
+        Ok(Self { metadata, secret })
+    }
+}
+
+impl RequestedMetadata {
+    /// Reads a registration (RFC 7591 section 3.1). Unknown members are ignored.
+    pub fn parse(body: &[u8]) -> Result<Self, Refusal> {
+        Self::read(members(body)?)
     }
 
     /// Reads members of RFC 7591 section 2.
@@ -466,8 +466,9 @@ mod tests {
 
     #[test]
     fn a_change_names_the_client_and_nothing_that_the_service_decides() {
-        let change = |body: Value| RequestedMetadata::parse_change(body.to_string().as_bytes(), "a");
-        let (_, secret) = change(json!({ "client_id": "a", "client_secret": "s" })).unwrap();
+        let change = |body: Value| RequestedChange::parse(body.to_string().as_bytes(), "a");
+        let RequestedChange { secret, .. } =
+            change(json!({ "client_id": "a", "client_secret": "s" })).unwrap();
         assert_eq!(secret.as_deref(), Some("s"));
         for wrong in [
             json!({}),

@@ -48,7 +48,7 @@ pub struct RequestObject {
 
 impl RequestObject {
     /// Verifies the signature with the keys of the client, and reads the parameters (section 6.2).
-    pub fn verify(object: &str, (client, keys): (&Client, &JwkSet)) -> Result<Self, Refusal> {
+    pub fn verify(object: &str, client: &Client, keys: &JwkSet) -> Result<Self, Refusal> {
         if object.split('.').count() == 5 {
             return Err(refuse("it is encrypted, which is not supported"));
         }
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn the_example_of_the_standard_is_read() {
         let (mut client, keys) = client();
-        let object = RequestObject::verify(EXAMPLE, (&client, &keys)).unwrap();
+        let object = RequestObject::verify(EXAMPLE, &client, &keys).unwrap();
         let parameters: Vec<_> = object.parameters.iter().collect();
         for parameter in [
             ("response_type", "code id_token"),
@@ -198,9 +198,9 @@ mod tests {
     fn the_example_is_refused_under_another_algorithm_and_without_its_key() {
         let (mut client, keys) = client();
         client.request_object_signing_alg = Some(Algorithm::Ps256);
-        assert!(RequestObject::verify(EXAMPLE, (&client, &keys)).is_err());
+        assert!(RequestObject::verify(EXAMPLE, &client, &keys).is_err());
         client.request_object_signing_alg = Some(Algorithm::Rs256);
-        assert!(RequestObject::verify(EXAMPLE, (&client, &keys)).is_ok());
-        assert!(RequestObject::verify(EXAMPLE, (&client, &JwkSet::default())).is_err());
+        assert!(RequestObject::verify(EXAMPLE, &client, &keys).is_ok());
+        assert!(RequestObject::verify(EXAMPLE, &client, &JwkSet::default()).is_err());
     }
 }

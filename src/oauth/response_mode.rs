@@ -24,17 +24,27 @@ pub enum ResponseMode {
 impl ResponseMode {
     /// The values of `response_mode` that discovery lists.
     pub const SUPPORTED: [&'static str; 5] = ["query", "form_post", "jwt", "query.jwt", "form_post.jwt"];
+}
 
-    /// Reads a value of `response_mode`. Also returns whether the parameters are in a signed JWT.
-    pub(super) fn parse(text: &str) -> Option<(Self, bool)> {
-        match text {
-            "query" => Some((Self::Query, false)),
-            "form_post" => Some((Self::FormPost, false)),
+/// What a request asks for with `response_mode`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RequestedMode {
+    pub(super) mode: ResponseMode,
+    /// Whether the parameters are in a signed JWT.
+    pub(super) is_signed: bool,
+}
+
+impl RequestedMode {
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let (mode, is_signed) = match text {
+            "query" => (ResponseMode::Query, false),
+            "form_post" => (ResponseMode::FormPost, false),
             // The default mode of the response type code (JARM section 2.3.4).
-            "jwt" | "query.jwt" => Some((Self::Query, true)),
-            "form_post.jwt" => Some((Self::FormPost, true)),
-            _ => None,
-        }
+            "jwt" | "query.jwt" => (ResponseMode::Query, true),
+            "form_post.jwt" => (ResponseMode::FormPost, true),
+            _ => return None,
+        };
+        Some(Self { mode, is_signed })
     }
 }
 

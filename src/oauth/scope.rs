@@ -6,6 +6,9 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use strsim::osa_distance;
 
+use crate::oauth::error::{ErrorCode, Refusal};
+use crate::oauth::parameters::Parameters;
+
 /// A list of distinct scope values in the order in which they were named.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scope(Vec<String>);
@@ -30,6 +33,17 @@ impl Scope {
 
     /// `groups`: the names of the groups that the user is in (RFC 9068 section 2.2.3.1).
     pub const GROUPS: &'static str = "groups";
+
+    /// The scope that a request asks for. Without a value it counts as omitted, as every parameter does.
+    pub fn requested(parameters: &Parameters) -> Result<Option<Self>, Refusal> {
+        let Some(text) = parameters.get("scope") else {
+            return Ok(None);
+        };
+        let scope: Self = text.parse().map_err(|problem: InvalidScope| {
+            Refusal::naming(ErrorCode::InvalidScope, &problem.to_string())
+        })?;
+        Ok(Some(scope).filter(|scope| !scope.is_empty()))
+    }
 
     /// Whether only the service adds the value.
     pub fn is_marker(value: &str) -> bool {
@@ -212,6 +226,24 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_scope_of_spaces_counts_as_omitted() {
+        let asked = |body: &str| Scope::requested(&Parameters::parse(body.as_bytes()).unwrap()).unwrap();
+        assert_eq!(asked("scope=%20%20"), None);
+        assert_eq!(asked("scope=+email+"), Some("email".parse().unwrap()));
+    }
+
+    #[test]
+    fn the_refusal_of_a_malformed_scope_says_what_a_scope_is() {
+        let values: Vec<_> = (0..=100).map(|number| number.to_string()).collect();
+        for text in [values.join("+"), "a%22b".to_owned()] {
+            let body = format!("scope={text}");
+            let refusal = Scope::requested(&Parameters::parse(body.as_bytes()).unwrap()).unwrap_err();
+            assert_eq!(refusal.code, ErrorCode::InvalidScope);
+            assert_eq!(refusal.description, InvalidScope.to_string());
+        }
+    }
 
     #[test]
     fn a_scope_keeps_its_order_and_drops_repetitions() {

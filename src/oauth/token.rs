@@ -12,7 +12,7 @@ use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::parameters::Parameters;
 use crate::oauth::refresh;
 use crate::oauth::refresh_keys::PresentedRefreshToken;
-use crate::oauth::scope::{InvalidScope, Scope};
+use crate::oauth::scope::Scope;
 use crate::oauth::token_exchange::TokenExchange;
 
 /// A token request, one variant for each grant.
@@ -60,16 +60,6 @@ pub fn grant_type(parameters: &Parameters, service_name: &str) -> Result<GrantTy
     }
 }
 
-/// The requested scope. Without a value it counts as omitted, as every parameter does.
-pub fn scope(parameters: &Parameters) -> Result<Option<Scope>, Refusal> {
-    let scope: Option<Scope> = parameters
-        .get("scope")
-        .map(str::parse)
-        .transpose()
-        .map_err(|problem: InvalidScope| Refusal::naming(ErrorCode::InvalidScope, &problem.to_string()))?;
-    Ok(scope.filter(|scope| !scope.is_empty()))
-}
-
 impl TokenRequest {
     /// Reads the parameters of the grant.
     pub fn parse(grant_type: GrantType, parameters: &Parameters) -> Result<Self, Refusal> {
@@ -87,15 +77,15 @@ impl TokenRequest {
                 let token = parameters
                     .get("refresh_token")
                     .ok_or(Refusal::invalid_request("refresh_token is missing"))?;
-                let scope = scope(parameters)?;
+                let scope = Scope::requested(parameters)?;
                 let token = PresentedRefreshToken::parse(token).map_err(|_| refresh::UNKNOWN)?;
                 Ok(Self::RefreshToken { token, scope })
             }
             GrantType::ClientCredentials => Ok(Self::ClientCredentials {
-                scope: scope(parameters)?,
+                scope: Scope::requested(parameters)?,
             }),
             GrantType::Anonymous => Ok(Self::Anonymous {
-                scope: scope(parameters)?,
+                scope: Scope::requested(parameters)?,
             }),
             GrantType::DeviceCode => {
                 let code = parameters
@@ -111,7 +101,7 @@ impl TokenRequest {
                     .ok_or(Refusal::invalid_request("assertion is missing"))?;
                 Ok(Self::JwtBearer {
                     assertion: Zeroizing::new(assertion.to_owned()),
-                    scope: scope(parameters)?,
+                    scope: Scope::requested(parameters)?,
                 })
             }
             GrantType::TokenExchange => TokenExchange::parse(parameters)
@@ -196,24 +186,6 @@ described! {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_scope_of_spaces_counts_as_omitted() {
-        let asked = |body: &str| scope(&Parameters::parse(body.as_bytes()).unwrap()).unwrap();
-        assert_eq!(asked("scope=%20%20"), None);
-        assert_eq!(asked("scope=+email+"), Some("email".parse().unwrap()));
-    }
-
-    #[test]
-    fn the_refusal_of_a_malformed_scope_says_what_a_scope_is() {
-        let values: Vec<_> = (0..=100).map(|number| number.to_string()).collect();
-        for text in [values.join("+"), "a%22b".to_owned()] {
-            let body = format!("scope={text}");
-            let refusal = scope(&Parameters::parse(body.as_bytes()).unwrap()).unwrap_err();
-            assert_eq!(refusal.code, ErrorCode::InvalidScope);
-            assert_eq!(refusal.description, InvalidScope.to_string());
-        }
-    }
 
     #[test]
     fn an_unknown_and_a_missing_grant_type_get_different_errors() {

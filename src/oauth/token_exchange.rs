@@ -6,7 +6,6 @@ use zeroize::Zeroizing;
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::parameters::Parameters;
 use crate::oauth::scope::Scope;
-use crate::oauth::token;
 
 /// The most actors in `act`, the current one and those before it.
 pub const MOST_ACTORS: usize = 5;
@@ -187,7 +186,7 @@ impl TokenExchange {
     /// Reads the parameters. A refresh token is requested by its type, or by the scope `offline_access`.
     pub fn parse(parameters: &Parameters) -> Result<Self, Refusal> {
         let subject = PresentedToken::parse(parameters, "subject_token")?;
-        let scope = token::scope(parameters)?;
+        let scope = Scope::requested(parameters)?;
         let wants_refresh_token = match parameters.get("requested_token_type") {
             None | Some(ACCESS_TOKEN | token_type!("jwt")) => scope
                 .as_ref()

@@ -28,7 +28,7 @@ use self::foreign_hash::ImportedHash;
 
 pub use self::export_formats::embedded_object;
 pub use self::memory::{Memory, OutOfMemory};
-pub use self::pool::{NotComputed, PasswordCheck, PasswordPool};
+pub use self::pool::{NotComputed, PasswordCheck, PasswordPool, PoolLoad};
 pub use self::pool_size::PoolSize;
 pub use self::strength::{PasswordPolicy, PasswordProblem};
 

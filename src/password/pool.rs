@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 
 use super::memory::Shortages;
 use super::pool_size::PoolSize;
-use super::queue::Queue;
+use super::queue::{Attempt, Queue};
 use super::{MAX_MEMORY_KIB, Memory, OutOfMemory, ParsedHash, PasswordHash, PasswordParams, SALT_LEN, hash};
 use crate::limit::buckets::RetryAfter;
 use crate::limit::password_attempt::PasswordAttempt;
@@ -132,10 +132,13 @@ impl PasswordPool {
         Ok(pool)
     }
 
-    /// How many jobs are waiting, and how many are running.
-    pub fn load(&self) -> (usize, usize) {
+    /// How many jobs there are.
+    pub fn load(&self) -> PoolLoad {
         let state = self.shared.lock();
-        (state.queue.waiting(), state.queue.running())
+        PoolLoad {
+            waiting: state.queue.waiting(),
+            running: state.queue.running(),
+        }
     }
 
     /// For how many hashes there was no memory.
@@ -268,6 +271,15 @@ impl Drop for PasswordPool {
     }
 }
 
+/// The jobs of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolLoad {
+    /// How many are waiting.
+    pub waiting: usize,
+    /// How many are running.
+    pub running: usize,
+}
+
 impl fmt::Debug for PasswordPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PasswordPool")
@@ -291,7 +303,7 @@ impl Shared {
         {
             tracing::warn!(%error, "hashing passwords does not step back behind other work: allow setpriority");
         }
-        while let Some((subject, job)) = self.next(&mut memory) {
+        while let Some(Attempt { subject, job }) = self.next(&mut memory) {
             if catch_unwind(AssertUnwindSafe(|| job.run(&mut memory))).is_err() {
                 memory.free();
             }
@@ -302,14 +314,14 @@ impl Shared {
 
     /// Waits for a job that was not abandoned, and frees the memory if none comes for long. Returns `None` when the pool
     /// closes.
-    fn next(&self, memory: &mut Memory) -> Option<(Option<u64>, Box<dyn Job>)> {
+    fn next(&self, memory: &mut Memory) -> Option<Attempt<Box<dyn Job>>> {
         let mut state = self.lock();
         loop {
             if state.closed {
                 return None;
             }
             match state.queue.pop() {
-                Some((subject, job)) if job.is_abandoned() => state.queue.finish(subject),
+                Some(next) if next.job.is_abandoned() => state.queue.finish(next.subject),
                 Some(next) => return Some(next),
                 None => {
                     let waited = self.changed.wait_timeout(state, self.idle_timeout);

@@ -26,14 +26,21 @@ pub(super) struct Queue<J> {
     limit: usize,
 }
 
-struct Line<J>(BTreeMap<Place, (Option<u64>, J)>);
+struct Line<J>(BTreeMap<Place, Attempt<J>>);
+
+/// A job, and whose password it checks. The user or the name is a hash.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Attempt<J> {
+    pub(super) subject: Option<u64>,
+    pub(super) job: J,
+}
 
 impl<J> Line<J> {
     /// Takes the first job whose subject is not being checked.
-    fn take(&mut self, checking: &[Option<u64>]) -> Option<(Option<u64>, J)> {
+    fn take(&mut self, checking: &[Option<u64>]) -> Option<Attempt<J>> {
         let is_free = |subject: &Option<u64>| subject.is_none() || !checking.contains(subject);
         let mut waiting = self.0.iter();
-        let (place, _) = waiting.find(|(_, (subject, _))| is_free(subject))?;
+        let (place, _) = waiting.find(|(_, attempt)| is_free(&attempt.subject))?;
         let place = *place;
         self.0.remove(&place)
     }
@@ -73,10 +80,11 @@ impl<J> Queue<J> {
         } else {
             &mut self.strangers
         };
-        line.0.insert(place, (attempt.subject, job));
+        let subject = attempt.subject;
+        line.0.insert(place, Attempt { subject, job });
         if self.is_overfull() {
             for line in [&mut self.known, &mut self.strangers] {
-                line.0.retain(|_, (_, job)| !is_abandoned(job));
+                line.0.retain(|_, waiting| !is_abandoned(&waiting.job));
             }
         }
         if !self.is_overfull() {
@@ -87,7 +95,7 @@ impl<J> Queue<J> {
         } else {
             &mut self.strangers
         };
-        longer.0.pop_last().map(|(_, (_, job))| job)
+        longer.0.pop_last().map(|(_, last)| last.job)
     }
 
     fn is_overfull(&self) -> bool {
@@ -95,7 +103,7 @@ impl<J> Queue<J> {
     }
 
     /// Takes the next job. Its subject must be [finished](Self::finish) when the job is done.
-    pub(super) fn pop(&mut self) -> Option<(Option<u64>, J)> {
+    pub(super) fn pop(&mut self) -> Option<Attempt<J>> {
         let (first, second) = if self.is_turn_of_known {
             (&mut self.known, &mut self.strangers)
         } else {
@@ -105,9 +113,9 @@ impl<J> Queue<J> {
         if from_first.is_some() {
             self.is_turn_of_known = !self.is_turn_of_known;
         }
-        let (subject, job) = from_first.or_else(|| second.take(&self.checking))?;
-        self.checking.push(subject);
-        Some((subject, job))
+        let next = from_first.or_else(|| second.take(&self.checking))?;
+        self.checking.push(next.subject);
+        Some(next)
     }
 
     /// Ends the check of a job with this subject.
@@ -124,7 +132,7 @@ impl<J> Queue<J> {
         waiting
             .into_iter()
             .flat_map(BTreeMap::into_values)
-            .map(|(_, job)| job)
+            .map(|attempt| attempt.job)
             .collect()
     }
 }
@@ -154,7 +162,7 @@ mod tests {
     /// The jobs in the order in which they are checked.
     fn order<J>(queue: &mut Queue<J>) -> Vec<J> {
         let next = || {
-            let (subject, job) = queue.pop()?;
+            let Attempt { subject, job } = queue.pop()?;
             queue.finish(subject);
             Some(job)
         };
@@ -216,7 +224,7 @@ mod tests {
     fn running_jobs_take_places_and_abandoned_ones_give_them_back() {
         let mut queue = Queue::new(2);
         push(&mut queue, &stranger(0), 1);
-        let (subject, _) = queue.pop().unwrap();
+        let Attempt { subject, .. } = queue.pop().unwrap();
         push(&mut queue, &stranger(0), 2);
         assert_eq!(push(&mut queue, &stranger(0), 3), Some(3));
         let is_abandoned = |job: &i32| *job == 2;
@@ -234,12 +242,14 @@ mod tests {
         for (job, subject) in [(1, Some(7)), (2, Some(7)), (3, Some(8)), (4, None), (5, None)] {
             push(&mut queue, &attempt(false, 0, subject), job);
         }
-        let taken: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
+        let mut pop = || queue.pop().map(|attempt| (attempt.subject, attempt.job));
+        let taken: Vec<_> = std::iter::from_fn(&mut pop).collect();
         assert_eq!(taken, [(Some(7), 1), (Some(8), 3), (None, 4), (None, 5)]);
         queue.finish(Some(8));
         assert_eq!(queue.pop(), None);
         queue.finish(Some(7));
-        assert_eq!(queue.pop(), Some((Some(7), 2)));
+        let subject = Some(7);
+        assert_eq!(queue.pop(), Some(Attempt { subject, job: 2 }));
     }
 
     /// One request of a flood, or of a person whose sign-ins are counted.
@@ -297,9 +307,10 @@ mod tests {
         }
 
         fn check_next(&mut self) {
-            let Some((subject, (sender, attempt))) = self.queue.pop() else {
+            let Some(Attempt { subject, job }) = self.queue.pop() else {
                 return;
             };
+            let (sender, attempt) = job;
             if attempt.may_check().is_ok() {
                 match sender {
                     Sender::Attacker => attempt.count_failure(),

@@ -10,7 +10,7 @@ use crate::app::App;
 use crate::clock::Timestamp;
 use crate::net::acme::Plan;
 use crate::net::acme::failure::Failure;
-use crate::net::acme::renewal::{Renewal, Round};
+use crate::net::acme::renewal::{Renewal, Round, RoundResult};
 use crate::net::notify;
 use crate::net::tls::Acceptor;
 use crate::observe::audit;
@@ -52,7 +52,7 @@ pub async fn renew(app: Arc<App>, renewal: Renewal, acceptor: Acceptor, order_re
         if is_requested {
             last_request = Some(now);
         }
-        let (round, next_at) = match finished {
+        let RoundResult { round, next_at } = match finished {
             Ok(result) => result,
             Err(error) => renewal.broke(now.seconds(), &error.to_string()),
         };

@@ -20,7 +20,7 @@ use crate::background;
 use crate::clock::Timestamp;
 use crate::config::Backups;
 use crate::data_dir::atomic_file;
-use crate::data_dir::atomic_file::AtomicFile;
+use crate::data_dir::atomic_file::{AtomicFile, IfExists};
 use crate::data_dir::disk::{RESERVE, Space, space};
 use crate::data_dir::{BACKUPS, DataDirError, ENCRYPTED_ENDING, backup_name, make_folder_in};
 use crate::files::Folder;
@@ -173,7 +173,7 @@ fn write(
         Some(key) => verify(core, age::decrypt(again, &key)?)?,
         None => verify(core, again)?,
     }
-    unfinished.place(name, true).map_err(&failed)
+    unfinished.place(name, IfExists::Replace).map_err(&failed)
 }
 
 /// Writes a backup. Returns the key of the file if it is encrypted.
@@ -186,7 +186,8 @@ fn write_rows(
         backup::copy(core, BackUp::default(), &mut sink)?;
         return Ok(None);
     };
-    let (mut encrypted, key) = EncryptingWriter::new(sink, recipients, &core.random);
+    let key = FileKey::generate(&core.random);
+    let mut encrypted = EncryptingWriter::new(sink, recipients, &key, &core.random);
     backup::copy(core, BackUp::default(), &mut encrypted)?;
     encrypted.finish().map_err(BackupError::Unwritable)?;
     Ok(Some(key))

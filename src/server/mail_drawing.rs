@@ -48,7 +48,8 @@ pub(crate) fn draw(core: &Core, themes: &Themes, message: &Message) -> RenderedM
 pub(crate) fn compose(
     settings: &MailSettings,
     host: &str,
-    (id, at): (Uuid, Timestamp),
+    id: Uuid,
+    at: Timestamp,
     to: &str,
     drawn: RenderedMail,
 ) -> Result<Letter, String> {

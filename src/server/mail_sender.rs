@@ -86,7 +86,8 @@ impl RunningSender {
 /// Starts the sender.
 pub fn start(
     app: &Arc<App>,
-    (settings, outbound): (Option<MailSettings>, &OutboundPolicy),
+    settings: Option<MailSettings>,
+    outbound: &OutboundPolicy,
     stops: watch::Receiver<u32>,
 ) -> Result<RunningSender, StartError> {
     let host = host_of(&app.core.policy.issuer).unwrap_or_default();
@@ -286,14 +287,15 @@ impl MailSender {
                 core.delivery_waiters.tell(id, || Ok(answer));
                 OutboxUpdate::Remove(key)
             }
-            Err(fault) => self.settle_failure((key, &entry), &message, &fault, batch),
+            Err(fault) => self.settle_failure(key, &entry, &message, &fault, batch),
         }
     }
 
     /// Tries again later, or gives up.
     fn settle_failure(
         &self,
-        (key, entry): (OutboxKey, &OutboxEntry),
+        key: OutboxKey,
+        entry: &OutboxEntry,
         message: &Message,
         fault: &SendFault,
         batch: &Batch,
@@ -356,7 +358,7 @@ impl MailSender {
             tracing::warn!(place = %fault.place, "a template of a mail cannot be used: {}", fault.message);
         }
         let (subject, text, html) = (drawn.subject.clone(), drawn.text.clone(), drawn.html.clone());
-        let letter = compose(settings, &self.host, (id, entry.created_at), &message.to, drawn)
+        let letter = compose(settings, &self.host, id, entry.created_at, &message.to, drawn)
             .map_err(SendFault::Unsendable)?;
         if let Some(connector) = &self.connector {
             return send_over(connector, connection, &letter).await;
@@ -448,7 +450,7 @@ pub async fn send_test(core: &Core, settings: &Settings, to: &str) -> Result<Tes
     let themes = Themes::open("", &settings.theme, Some(folder));
     let (id, now) = (core.random.uuid_v7(core.clock.since_epoch()), core.clock.now());
     let drawn = draw(core, &themes, &test_message(to));
-    let letter = compose(mail, &host, (id, now), to, drawn)?;
+    let letter = compose(mail, &host, id, now, to, drawn)?;
     let sent = async {
         let mut connection = connector.connect().await?;
         let answer = connection.send(&letter).await?;

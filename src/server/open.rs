@@ -7,7 +7,7 @@ use crate::clock::Clock;
 use crate::config::{Config, Tls, host_of};
 use crate::data_dir::access::exposure;
 use crate::data_dir::lock::{DirectoryLock, is_served, wait_and_open};
-use crate::data_dir::{DATABASE, DataDir, DataDirError};
+use crate::data_dir::{DATABASE, DataDir, DataDirError, IfMissing};
 use crate::flow::{Core, rotate_keys};
 use crate::password::PasswordPool;
 use crate::random::Random;
@@ -42,7 +42,7 @@ pub async fn open_core(
             DataDir::open_caching(
                 data_dir,
                 settings.store.as_ref(),
-                true,
+                IfMissing::Create,
                 memory.cache_bytes,
                 &random,
             )

@@ -102,8 +102,12 @@ async fn serve_until_stopped(
     let app = Arc::new(build_app(config, core, example));
     let control = serve_commands(&app, config, stops.clone())?;
     let mut tasks = background_tasks::start(&app, config, tls.as_ref(), hangup)?;
-    let mail_settings = (config.settings.mail.clone(), &config.settings.outbound);
-    let mails = mail_sender::start(&app, mail_settings, stops.clone())?;
+    let mails = mail_sender::start(
+        &app,
+        config.settings.mail.clone(),
+        &config.settings.outbound,
+        stops.clone(),
+    )?;
     let logouts = logout_sender::start(&app, stops.clone());
     if let Some(metrics) = metrics {
         let readings = server_readings(Arc::clone(&app), config, listener.open_connections(), tls.clone());
@@ -116,7 +120,7 @@ async fn serve_until_stopped(
     let mtls_address = mtls.as_ref().map(|mtls| addresses(mtls).join(" "));
     tracing::info!(issuer = %app.core.policy.issuer, listening = listening.join(" "), mtls = mtls_address, data_dir = %config.settings.data_dir.display(), store = config.settings.store.as_ref().map(tracing::field::display), "ready");
     notify::ready();
-    serve_requests((listener, mtls), app, tls, stops).await;
+    serve_requests(listener, mtls, app, tls, stops).await;
     tasks.abort_all();
     tokio::join!(mails.finish(), logouts.finish());
     if control.await.is_err() {
@@ -180,7 +184,8 @@ fn managed_certificate(config: &Config) -> Result<Option<Acceptor>, StartError> 
 /// Answers requests at both listeners until the process is told to stop. It finishes running requests unless it is told a
 /// second time.
 async fn serve_requests(
-    (listener, mtls): (Listener, Option<Listener>),
+    listener: Listener,
+    mtls: Option<Listener>,
     app: Arc<App>,
     tls: Option<Acceptor>,
     stops: watch::Receiver<u32>,

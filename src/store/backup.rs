@@ -283,6 +283,15 @@ fn read_line(source: &mut impl Read, line: &mut Vec<u8>, limit: usize) -> Result
 /// One row: its table, its key, its value.
 pub type Row = (TableId, Vec<u8>, Vec<u8>);
 
+/// How far a backup was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowsRead {
+    /// The number of rows that were read.
+    pub read: u64,
+    /// The number that the header announced, if it did.
+    pub announced: Option<u64>,
+}
+
 /// The rows of a backup.
 pub struct Rows<R> {
     source: R,
@@ -294,9 +303,12 @@ pub struct Rows<R> {
 }
 
 impl<R: Read> Rows<R> {
-    /// The number of rows that were read, and the number that the header announced, if it did.
-    pub fn progress(&self) -> (u64, Option<u64>) {
-        (self.read, self.announced)
+    /// How far the backup was read.
+    pub fn progress(&self) -> RowsRead {
+        RowsRead {
+            read: self.read,
+            announced: self.announced,
+        }
     }
 
     /// The next row. `None` after the last row, once the whole backup is authenticated.
@@ -429,7 +441,7 @@ pub fn restore<R: Read>(
             }
         })?;
         outcome?;
-        let (read, announced) = rows.progress();
+        let RowsRead { read, announced } = rows.progress();
         progress(read, announced);
     }
     if stored_in(&engine)?.is_none() {
@@ -450,7 +462,7 @@ pub fn load<R: Read>(
     let mut load = DatabaseLoad::begin(address)?;
     while let Some((table, key, value)) = rows.next_row()? {
         load.add(table, key, value)?;
-        let (read, announced) = rows.progress();
+        let RowsRead { read, announced } = rows.progress();
         if read % PROGRESS_ROWS == 0 {
             progress(read, announced);
         }

@@ -298,13 +298,15 @@ impl Store {
             Engine::Local(local) => local.read(&look).await,
             #[cfg(feature = "postgres")]
             Engine::Shared(postgres) => {
-                let (outcome, has_asked) = postgres.read(&look).await?;
+                let read = postgres.read(&look).await?;
                 // Without an answer of the database, nothing is known of the newest catalog.
-                if has_asked && let Some(catalog_use) = CatalogUse::unconfirmed() {
+                if read.has_asked
+                    && let Some(catalog_use) = CatalogUse::unconfirmed()
+                {
                     catalog_use.check(self);
                     catalog_use.confirm().await;
                 }
-                Ok(outcome)
+                Ok(read.value)
             }
         }
     }

@@ -44,14 +44,15 @@ impl Registration<'_> {
             return Err(WebAuthnError::AttestationObject);
         }
         let object = cbor::only(self.attestation_object).map_err(|_| WebAuthnError::AttestationObject)?;
-        let Some((format, statement, bytes)) = attestation_object(&object) else {
+        let Some(attestation) = AttestationObject::of(&object) else {
             return Err(WebAuthnError::AttestationObject);
         };
-        let data = AuthenticatorData::parse(bytes)?;
+        let data = AuthenticatorData::parse(attestation.data)?;
         data.check(expected)?;
         let attested = data.attested.as_ref().ok_or(WebAuthnError::AuthenticatorData)?;
         let hash = digest::digest(&digest::SHA256, self.client_data);
-        verify_statement(format, statement, attested, &[bytes, hash.as_ref()].concat())?;
+        let signed = [attestation.data, hash.as_ref()].concat();
+        verify_statement(attestation.format, attestation.statement, attested, &signed)?;
         Ok(NewCredential {
             id: attested.id.to_vec(),
             public_key: attested.public_key.to_vec(),
@@ -63,18 +64,30 @@ impl Registration<'_> {
     }
 }
 
-/// The members of an attestation object in their canonical order (section 6.5.4).
-fn attestation_object<'a>(object: &'a Value<'a>) -> Option<(&'a str, &'a [Entry<'a>], &'a [u8])> {
-    let Value::Map(members) = object else {
-        return None;
-    };
-    match members.as_slice() {
-        [
-            (Value::Text("fmt"), Value::Text(format)),
-            (Value::Text("attStmt"), Value::Map(statement)),
-            (Value::Text("authData"), Value::Bytes(data)),
-        ] => Some((format, statement, data)),
-        _ => None,
+struct AttestationObject<'a> {
+    format: &'a str,
+    statement: &'a [Entry<'a>],
+    data: &'a [u8],
+}
+
+impl<'a> AttestationObject<'a> {
+    /// Reads the members, which must be in their canonical order (section 6.5.4).
+    fn of(object: &'a Value<'a>) -> Option<Self> {
+        let Value::Map(members) = object else {
+            return None;
+        };
+        match members.as_slice() {
+            [
+                (Value::Text("fmt"), Value::Text(format)),
+                (Value::Text("attStmt"), Value::Map(statement)),
+                (Value::Text("authData"), Value::Bytes(data)),
+            ] => Some(Self {
+                format,
+                statement,
+                data,
+            }),
+            _ => None,
+        }
     }
 }
 

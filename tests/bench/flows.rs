@@ -26,7 +26,7 @@ use idsvc::identity::{AuthenticationMethod, Device, Session, User};
 use idsvc::jose::alg::Algorithm;
 use idsvc::oauth::Scope;
 use idsvc::oauth::client::{AuthMethod, Client, GrantType};
-use idsvc::oauth::client_auth::{AuthenticatedClient, Credentials};
+use idsvc::oauth::client_auth::{AuthenticatedClient, BasicCredentials, Credentials};
 use idsvc::oauth::code::{Authorization, AuthorizationCode, CodeExchange};
 use idsvc::oauth::openid::claims::ClaimsRequest;
 use idsvc::oauth::parameters::Parameters;
@@ -106,10 +106,10 @@ impl Bench {
             .unwrap();
         runtime.block_on(rotate_keys::ensure_keys(&core)).unwrap();
         runtime.block_on(core.reload_catalog()).unwrap();
-        let basic = (
-            "bench".to_owned(),
-            zeroize::Zeroizing::new(CLIENT_SECRET.to_owned()),
-        );
+        let basic = BasicCredentials {
+            user: "bench".to_owned(),
+            password: zeroize::Zeroizing::new(CLIENT_SECRET.to_owned()),
+        };
         let credentials = Credentials::parse(Some(&basic), &Parameters::default(), None).unwrap();
         let endpoints = ["https://id.example.com/oauth2/token".to_owned()];
         let client = runtime

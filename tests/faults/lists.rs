@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use idsvc::clock::Clock;
-use idsvc::data_dir::DataDir;
+use idsvc::data_dir::{DataDir, IfMissing};
 use idsvc::identity::User;
 use idsvc::random::Random;
 use idsvc::store::tables::{USERS, USERS_BY_LOGIN_NAME};
@@ -31,7 +31,7 @@ const COMMAND_SIZE: usize = 64 << 10;
 pub(super) fn fill(service: &Service, count: usize) {
     let (random, now) = (Random::system(), Clock::System.now());
     let data_dir = service.folder.path().join("data");
-    let DataDir { store, .. } = DataDir::open(&data_dir, false, &random).unwrap();
+    let DataDir { store, .. } = DataDir::open(&data_dir, IfMissing::Refuse, &random).unwrap();
     for start in (0..count).step_by(10_000) {
         let users: Vec<_> = (start..count.min(start + 10_000))
             .map(|number| {

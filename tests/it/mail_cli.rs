@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use idsvc::clock::{Clock, Timestamp};
 use idsvc::config::Settings;
-use idsvc::data_dir::DataDir;
+use idsvc::data_dir::{DataDir, IfMissing};
 use idsvc::flow::Core;
 use idsvc::flow::outbox::DrawnMail;
 use idsvc::mail::{Content, Message};
@@ -29,7 +29,7 @@ fn data_dir(service: &Service) -> PathBuf {
 /// Puts a mail into the outbox of a service that does not run.
 fn cause(service: &Service, at: Timestamp) {
     let random = Random::system();
-    let data = DataDir::open_caching(&data_dir(service), None, false, 1 << 20, &random).unwrap();
+    let data = DataDir::open_caching(&data_dir(service), None, IfMissing::Refuse, 1 << 20, &random).unwrap();
     let size = PoolSize {
         threads: 1,
         waiting: 1,

@@ -1,5 +1,9 @@
 //! The house rules that a compiler does not check: who may import whom, and what has only one home.
 
+mod circles;
+mod signatures;
+mod tokens;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -43,10 +47,15 @@ const HOMES: &[(&str, &[&str])] = &[
     ("miniz_oxide::", &["guide/mod.rs"]),
 ];
 
+/// The most lines of a file that holds code.
 const LONGEST_FILE: usize = 510;
+
+/// Files that are one list, which may be longer.
+const LISTS: &[&str] = &[];
 
 struct Source {
     path: String,
+    text: String,
     code: String,
     lines: usize,
 }
@@ -82,6 +91,7 @@ fn sources() -> Vec<Source> {
             path: path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned(),
             code,
             lines,
+            text,
         }
     });
     sources.collect()
@@ -230,12 +240,16 @@ fn what_has_one_home_stays_there() {
 
 #[test]
 fn no_file_holds_more_than_one_idea_can_fill() {
-    let long: Vec<_> = sources()
-        .into_iter()
-        .filter(|source| source.lines > LONGEST_FILE)
-        .map(|source| format!("{} has {} lines", source.path, source.lines))
-        .collect();
-    assert!(long.is_empty(), "{}", long.join("\n"));
+    let mut faults = Vec::new();
+    for Source { path, lines, .. } in sources() {
+        let is_list = LISTS.contains(&path.as_str());
+        if lines > LONGEST_FILE && !is_list {
+            faults.push(format!("{path} has {lines} lines, and is not named as a list"));
+        } else if lines <= LONGEST_FILE && is_list {
+            faults.push(format!("{path} has {lines} lines: take it off the lists"));
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
 #[test]

@@ -133,7 +133,7 @@ mod tests {
     use crate::admin::backup;
     use crate::admin::backup::BackUp;
     use crate::admin::tests::core;
-    use crate::age::{EncryptingWriter, Recipients};
+    use crate::age::{EncryptingWriter, FileKey, Recipients};
     use crate::config::Sources;
     use crate::config::resolve::resolve;
     use crate::data_dir::{BACKUPS, make_folder_in};
@@ -195,7 +195,8 @@ mod tests {
         let recipients = Recipients::Keys(vec![recipient.parse().unwrap()]);
         let made = folder.join(crate::data_dir::backup_name("scheduled", hours(1), true));
         let mut encrypted = Vec::new();
-        let (mut writer, _) = EncryptingWriter::new(&mut encrypted, &recipients, &Random::system());
+        let key = FileKey::generate(&Random::system());
+        let mut writer = EncryptingWriter::new(&mut encrypted, &recipients, &key, &Random::system());
         writer.write_all(&whole).unwrap();
         writer.finish().unwrap();
         fs::write(&made, &encrypted).unwrap();

@@ -15,7 +15,9 @@ use crate::flow::login::session::LiveSession;
 use crate::flow::notice::DrawnNotice;
 use crate::flow::totp_setup::{CodeTexts, TotpSetup, new_factor};
 use crate::flow::{Core, Failure, failed_passwords};
-use crate::identity::{AuthenticationLevel, Factor, FactorKind, RecoveryCodes, SecondFactor, Session, User};
+use crate::identity::{
+    AuthenticationLevel, Factor, FactorKind, GeneratedCodes, RecoveryCodes, SecondFactor, Session, User,
+};
 use crate::mail::Content;
 use crate::observe::audit;
 use crate::observe::audit::Event;
@@ -141,7 +143,7 @@ fn raise(tx: &mut dyn Tx, live: &LiveSession, now: Timestamp) -> Result<(), Stor
 fn draw_codes(core: &Core, now: Timestamp) -> (Uuid, CodeTexts, Factor) {
     let id = core.random.uuid_v7(core.clock.since_epoch());
     let random = Zeroizing::new(core.random.bytes::<{ RecoveryCodes::RANDOM }>());
-    let (texts, codes) = RecoveryCodes::generate(id, &random);
+    let GeneratedCodes { texts, codes } = RecoveryCodes::generate(id, &random);
     (id, texts, new_factor(FactorKind::RecoveryCodes(codes), now))
 }
 

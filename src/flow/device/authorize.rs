@@ -39,8 +39,8 @@ pub async fn authorize(
     let secret = Secret::<DeviceCode>::generate(id.as_bytes(), &core.random);
     let [user_code, others @ ..] = [(); DRAWN_CODES].map(|()| draw_user_code(core));
     let lifetime = core.policy.lifetimes.device_code;
-    let codes = (secret.digest(), user_code);
-    let drawn = DeviceAuthorization::new(client, codes, (scope, granted), address, now + lifetime);
+    let (digest, expires_at) = (secret.digest(), now + lifetime);
+    let drawn = DeviceAuthorization::new(client, digest, user_code, scope, granted, address, expires_at);
     let stored = core
         .store
         .write("authorize_device", move |tx| -> Result<_, StoreError> {

@@ -43,8 +43,11 @@ pub enum DecisionResult {
 impl DecisionResult {
     /// What this user has decided about the device authorization with this id.
     pub fn of(authorization: &DeviceAuthorization, id: Uuid, user: Uuid, now: Timestamp) -> Self {
-        match authorization.decision.made_by() {
-            Some((by, is_allowed)) if by == user => Self::Decided { is_allowed },
+        let decision = &authorization.decision;
+        match decision.made_by() {
+            Some(by) if by == user => Self::Decided {
+                is_allowed: decision.is_to_allow(),
+            },
             None if authorization.is_pending(id, now) => Self::Pending,
             Some(_) | None => Self::Over,
         }

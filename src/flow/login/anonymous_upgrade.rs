@@ -180,7 +180,7 @@ pub(super) fn refusal(
     record: &LoginRecord,
     now: Timestamp,
 ) -> Result<Option<Box<RefusedRequest>>, StoreError> {
-    let Some((request, _)) = purpose.code_request() else {
+    let Some(request) = purpose.code_request() else {
         return Ok(None);
     };
     let is_refused = match request.anonymous {

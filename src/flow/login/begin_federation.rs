@@ -79,7 +79,7 @@ pub async fn begin_federation(
         code_challenge: &challenge_of(&verifier),
         redirect_uri: &provider.redirect_uri(&core.policy.issuer),
     };
-    let request = purpose.code_request().map(|(request, _)| request);
+    let request = purpose.code_request();
     let address = address(&provider, &metadata, &parameters, request, must_reauthenticate);
     let question = UpstreamSignIn {
         provider: provider.id.clone(),

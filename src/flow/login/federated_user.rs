@@ -86,9 +86,9 @@ pub fn find(
         provider: provider.id.clone(),
         linked_at: now,
     };
-    let slot = (account.uuid, account.organization);
+    let (uuid, organization) = (account.uuid, account.organization);
     Ok(
-        match decide(&provider, identity, profile, email_owner, slot, now) {
+        match decide(&provider, identity, profile, email_owner, uuid, organization, now) {
             AccountDecision::Link(user) => Some((*user, UserMatch::Linked)),
             AccountDecision::Create(mut user) => {
                 if find_by_name(snapshot, &user.account_id)?.is_some() {

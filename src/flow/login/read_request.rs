@@ -7,13 +7,14 @@ use zeroize::Zeroizing;
 use crate::clock::Timestamp;
 use crate::flow::authenticate_client::keys_of;
 use crate::flow::{Core, Failure, FlowError};
+use crate::oauth::anonymous;
 use crate::oauth::authorize::{AuthorizationRequest, ResponseTarget, UntrustedRedirect, response_target};
 use crate::oauth::client::Client;
 use crate::oauth::error::Refusal;
 use crate::oauth::parameters::Parameters;
 use crate::oauth::profile::ANSWER_NOT_SIGNED;
 use crate::oauth::request_object::{NOT_SIGNED, RequestObject};
-use crate::oauth::{anonymous, token};
+use crate::oauth::scope::Scope;
 
 /// Where the response is sent, and what the client asks for or why that is refused.
 pub(super) type ReadRequest = (ResponseTarget, Result<ReadAuthorization, Refusal>);
@@ -89,10 +90,10 @@ fn parse_request(
     let catalog = core.catalog();
     let issuer = &core.policy.issuer;
     let read_hint = |token: &str| read_hint(&catalog, issuer, token).map(|hint| hint.sub);
-    let records = (client, &**catalog.apis(), catalog.scopes());
-    let mut request = AuthorizationRequest::parse(parameters, records, target, &read_hint)?;
+    let (apis, scopes) = (catalog.apis(), catalog.scopes());
+    let mut request = AuthorizationRequest::parse(parameters, client, apis, scopes, target, &read_hint)?;
     request.prompt.create &= core.policy.accounts.is_open();
-    if let Ok(Some(requested)) = token::scope(parameters) {
+    if let Ok(Some(requested)) = Scope::requested(parameters) {
         core.unknown_scopes.note(&catalog, &client.client_id, &requested);
     }
     Ok(ReadAuthorization {
@@ -125,5 +126,5 @@ async fn open(
 ) -> Result<RequestObject, FlowError> {
     check_form(parameters)?;
     let keys = keys_of(core, client, object, admit, now).await?;
-    Ok(RequestObject::verify(object, (client, &keys))?)
+    Ok(RequestObject::verify(object, client, &keys)?)
 }

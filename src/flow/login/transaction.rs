@@ -252,14 +252,14 @@ pub(in crate::flow) fn next_step(
     record: &LoginRecord,
     now: Timestamp,
 ) -> Result<LoginStep, StoreError> {
-    if let (Some(refusal), Some((request, _))) = (&record.refusal, purpose.code_request()) {
+    if let (Some(refusal), Some(request)) = (&record.refusal, purpose.code_request()) {
         return Ok(LoginStep::Refuse(Box::new(RefusedRequest {
             target: request.target.clone(),
             refusal: refusal.clone(),
         })));
     }
-    let consent = match (session, purpose.code_request()) {
-        (Some(live), Some((_, client))) => {
+    let consent = match (session, purpose) {
+        (Some(live), ResolvedPurpose::Code { client, .. }) => {
             let given = CONSENTS.get(snapshot, &(live.user.uuid, client.client_id.clone()))?;
             given.filter(|consent| client.accepts_consent(consent))
         }

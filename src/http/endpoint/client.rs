@@ -97,7 +97,7 @@ fn credentials(context: &RequestContext, parameters: &Parameters) -> Result<Cred
     let basic_credentials = basic.as_ref().map(|basic| &basic.decoded);
     let credentials = Credentials::parse(basic_credentials, parameters, context.shown.certificate.as_ref())?;
     Ok(match basic {
-        Some(basic) if basic.secret_as_sent != basic.decoded.1 => {
+        Some(basic) if basic.secret_as_sent != basic.decoded.password => {
             credentials.or_secret(basic.secret_as_sent.as_bytes())
         }
         _ => credentials,

@@ -8,7 +8,7 @@ use crate::http::context::{RequestContext, throttled};
 use crate::http::error::HttpError;
 use crate::http::response::{self, HttpResponse};
 use crate::oauth::resource::resources;
-use crate::oauth::token;
+use crate::oauth::scope::Scope;
 use crate::route::Route;
 
 /// Answers a device with its codes. Anybody can pass for a public client, and each request stores a row. So the address
@@ -21,7 +21,7 @@ pub async fn respond(context: &RequestContext) -> Result<HttpResponse, HttpError
         let charged = context.app.limits.authorize_device(from, context.now);
         charged.map_err(throttled)?;
     }
-    let (scope, resources) = (token::scope(&parameters)?, resources(&parameters)?);
+    let (scope, resources) = (Scope::requested(&parameters)?, resources(&parameters)?);
     let codes = authorize(core, &client, scope, resources, from, context.now).await?;
     Ok(response::no_store(response::json(StatusCode::OK, &codes)))
 }

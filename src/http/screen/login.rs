@@ -204,7 +204,7 @@ fn begins_account(context: &RequestContext, login: &LoginContext) -> bool {
     let asked = login
         .purpose
         .code_request()
-        .is_some_and(|(request, _)| request.prompt.create);
+        .is_some_and(|request| request.prompt.create);
     let query = context.query().unwrap_or_default();
     asked && query.get("sign_in").is_none() && login.purpose.accepts(&AuthenticationMethod::Password)
 }

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use super::Plan;
 use super::failure::{Failure, is_outage, is_problem};
 use super::folder::{Folder, SavedAccount, State};
-use super::schedule::Window;
+use super::schedule::RenewalInfo;
 use super::transport::Transport;
 use crate::net::challenge::Challenges;
 use crate::net::outbound::Client;
@@ -72,6 +72,23 @@ pub struct Conversation<'a> {
     transport: Transport,
 }
 
+struct CurrentAccount {
+    account: Account,
+    is_new: bool,
+}
+
+impl CurrentAccount {
+    fn new(account: Account) -> Self {
+        let is_new = true;
+        Self { account, is_new }
+    }
+
+    fn known(account: Account) -> Self {
+        let is_new = false;
+        Self { account, is_new }
+    }
+}
+
 impl<'a> Conversation<'a> {
     /// A conversation by this client. It stores the account in the state, and the state in the folder. `now` is in seconds
     /// since the epoch.
@@ -102,7 +119,7 @@ impl<'a> Conversation<'a> {
         challenges: &Challenges,
         replaced: Option<CertificateIdentifier<'static>>,
     ) -> Result<Issued, Failure> {
-        let (account, is_new) = self.account().await?;
+        let CurrentAccount { account, is_new } = self.account().await?;
         let begun = match self.create_order(&account, replaced).await {
             Err(error) if !is_new && self.is_account_refused(&account, &error).await => {
                 let account = self.replace_account(&error).await?;
@@ -119,33 +136,36 @@ impl<'a> Conversation<'a> {
         Ok(Issued { chain, key })
     }
 
-    /// The authority's window for the renewal of a certificate, and for how many seconds the answer is valid (RFC 9773).
+    /// When the authority wants a certificate renewed.
     pub async fn renewal_window(
         &mut self,
         certificate: &CertificateIdentifier<'_>,
-    ) -> Result<(Window, u64), Failure> {
-        let (account, _) = self.account().await?;
+    ) -> Result<RenewalInfo, Failure> {
+        let CurrentAccount { account, .. } = self.account().await?;
         let answer = account.renewal_info(certificate).await;
         let (information, lasts) = answer.map_err(|error| self.failure(&error))?;
         let window = information.suggested_window;
         let second = |moment: time::OffsetDateTime| u64::try_from(moment.unix_timestamp()).unwrap_or(0);
-        Ok(((second(window.start), second(window.end)), lasts.as_secs()))
+        Ok(RenewalInfo {
+            window: (second(window.start), second(window.end)),
+            lasts: lasts.as_secs(),
+        })
     }
 
-    /// The account, and whether it is a new one. A new account is saved before it is used.
-    async fn account(&mut self) -> Result<(Account, bool), Failure> {
+    /// A new account is saved before it is used.
+    async fn account(&mut self) -> Result<CurrentAccount, Failure> {
         let directory = self.plan.directory.as_str();
         let saved = self.state.account.as_mut();
         let saved = saved.filter(|saved| saved.directory == directory);
         let credentials = saved.and_then(|saved| serde_json::from_value(saved.credentials.clone()).ok());
         let Some(credentials) = credentials else {
-            return Ok((self.open_account().await?, true));
+            return Ok(CurrentAccount::new(self.open_account().await?));
         };
         let account = builder(&self.transport).from_credentials(credentials).await;
         let account = account.map_err(|error| self.failure(&error))?;
         let known = self.state.account.as_ref().map(|saved| &saved.contact);
         if known == Some(&self.plan.contact) {
-            return Ok((account, false));
+            return Ok(CurrentAccount::known(account));
         }
         match self.update_contact(&account).await {
             Ok(()) => {
@@ -156,7 +176,7 @@ impl<'a> Conversation<'a> {
             }
             // This request is about the account alone, so the error is about the account.
             Err(error) if is_problem(&error, &[UNKNOWN_ACCOUNT, UNAUTHORIZED]) => {
-                return Ok((self.replace_account(&error).await?, true));
+                return Ok(CurrentAccount::new(self.replace_account(&error).await?));
             }
             // A refused contact does not prevent an order.
             Err(error) => {
@@ -164,7 +184,7 @@ impl<'a> Conversation<'a> {
                 tracing::warn!(%error, "the certificate authority does not take acme.contact");
             }
         }
-        Ok((account, false))
+        Ok(CurrentAccount::known(account))
     }
 
     /// Opens an account, agrees to the authority's terms, and saves the account.

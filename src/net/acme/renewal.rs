@@ -9,7 +9,7 @@ use super::Plan;
 use super::failure::Failure;
 use super::folder::{Folder, State};
 use super::order::Conversation;
-use super::schedule::{Held, Step, Window};
+use super::schedule::{Held, RenewalInfo, Step};
 use crate::net::outbound::Client;
 use crate::net::tls::Acceptor;
 use crate::net::tls_error::TlsError;
@@ -59,6 +59,21 @@ pub enum Round {
     Rested,
 }
 
+/// What a round has done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoundResult {
+    /// The outcome.
+    pub round: Round,
+    /// When the next round is due, in seconds since the epoch.
+    pub next_at: u64,
+}
+
+impl Round {
+    fn and_next_at(self, next_at: u64) -> RoundResult {
+        RoundResult { round: self, next_at }
+    }
+}
+
 impl Renewal {
     /// Renews the certificate of `acceptor` in `folder`, by `client`.
     pub fn new(plan: Plan, folder: Folder, client: Client, acceptor: Acceptor) -> Self {
@@ -76,18 +91,17 @@ impl Renewal {
         &self.0.plan
     }
 
-    /// Runs one round at `now`, and returns when the next is due, both in seconds since the epoch. `dice` is random. With
-    /// `in_haste`, an order that waits after a failure is made at once.
-    pub async fn round(&self, now: u64, dice: u64, in_haste: bool) -> (Round, u64) {
+    /// Runs one round at `now`, in seconds since the epoch. `dice` is random. With `in_haste`, an order that waits after a failure is made at once.
+    pub async fn round(&self, now: u64, dice: u64, in_haste: bool) -> RoundResult {
         if let Some(fault) = self.0.fault_at(now, in_haste) {
-            return (Round::Waited(Some(fault.failure)), fault.paused_until);
+            return Round::Waited(Some(fault.failure)).and_next_at(fault.paused_until);
         }
         let round = self.0.round(now, dice, in_haste).await;
         round.unwrap_or_else(|failure| self.0.pause(now, failure))
     }
 
     /// The result of a round at `now` that ended in a panic with this message.
-    pub fn broke(&self, now: u64, error: &str) -> (Round, u64) {
+    pub fn broke(&self, now: u64, error: &str) -> RoundResult {
         let failure = Failure {
             wait: PAUSE_AFTER_PANIC,
             ..Failure::new(
@@ -122,16 +136,16 @@ impl Inner {
     }
 
     /// Begins a pause that is kept in memory only.
-    fn pause(&self, now: u64, failure: Failure) -> (Round, u64) {
+    fn pause(&self, now: u64, failure: Failure) -> RoundResult {
         let paused_until = now.saturating_add(PAUSE_AFTER_FAULT.max(failure.wait));
         *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(Fault {
             failure: failure.clone(),
             paused_until,
         });
-        (Round::Failed(failure), paused_until)
+        Round::Failed(failure).and_next_at(paused_until)
     }
 
-    async fn round(&self, now: u64, dice: u64, in_haste: bool) -> Result<(Round, u64), Failure> {
+    async fn round(&self, now: u64, dice: u64, in_haste: bool) -> Result<RoundResult, Failure> {
         let (held, unusable) = match self.folder.held(&self.plan) {
             Err(error @ TlsError::Unreadable { .. }) => return Err(error.into()),
             Err(error) => (None, Some(error)),
@@ -143,8 +157,8 @@ impl Inner {
             state.schedule.not_before = 0;
         }
         match (state.schedule.step(held.as_ref(), now), held) {
-            (Step::Wait(until), _) => Ok((Round::Waited(state.schedule.failure), until)),
-            (Step::Rest(until), _) => Ok((Round::Rested, until)),
+            (Step::Wait(until), _) => Ok(Round::Waited(state.schedule.failure).and_next_at(until)),
+            (Step::Rest(until), _) => Ok(Round::Rested.and_next_at(until)),
             (Step::Ask, held) => {
                 // Saved before the question, so that a folder that cannot be written does not cause a question each round.
                 state.schedule.answer(None, now);
@@ -154,13 +168,13 @@ impl Inner {
                     state.schedule.answer(answer, now);
                     self.folder.save(&state)?;
                 }
-                Ok((Round::Rested, next(&state, held.as_ref(), now)))
+                Ok(Round::Rested.and_next_at(next(&state, held.as_ref(), now)))
             }
             (Step::Order(reason), held) => {
                 if let Some(error) = unusable {
                     tracing::warn!(%error, "the certificate in place cannot be used");
                 }
-                self.order(state, held, reason, (now, dice)).await
+                self.order(state, held, reason, now, dice).await
             }
         }
     }
@@ -171,8 +185,9 @@ impl Inner {
         mut state: State,
         held: Option<Held>,
         reason: &str,
-        (now, dice): (u64, u64),
-    ) -> Result<(Round, u64), Failure> {
+        now: u64,
+        dice: u64,
+    ) -> Result<RoundResult, Failure> {
         let domains = self.plan.names();
         tracing::info!(%domains, directory = %self.plan.directory, "ordering a certificate: {reason}");
         state.schedule.attempt(now, dice);
@@ -184,7 +199,7 @@ impl Inner {
             let ended = now.saturating_add(begun.elapsed().as_secs() + 2);
             state.schedule.fail(failure.clone(), ended, dice);
             return match self.folder.save(&state) {
-                Ok(()) => Ok((Round::Failed(failure), state.schedule.not_before)),
+                Ok(()) => Ok(Round::Failed(failure).and_next_at(state.schedule.not_before)),
                 Err(_) => Ok(self.pause(ended, failure)),
             };
         }
@@ -199,7 +214,7 @@ impl Inner {
         state.schedule.succeed(&held, answer, now);
         self.folder.save(&state)?;
         let not_after = held.validity.not_after;
-        Ok((Round::Issued { not_after }, next(&state, Some(&held), now)))
+        Ok(Round::Issued { not_after }.and_next_at(next(&state, Some(&held), now)))
     }
 
     /// Orders and installs a new certificate.
@@ -220,9 +235,8 @@ impl Inner {
         placed.map_err(Failure::from)
     }
 
-    /// The authority's window for the renewal of the current certificate, and for how many seconds the answer is valid.
-    /// None if the authority does not answer, which is no failure.
-    async fn ask(&self, state: &mut State, held: &Held, now: u64) -> Option<(Window, u64)> {
+    /// When the authority wants the current certificate renewed. None if the authority does not answer, which is no failure.
+    async fn ask(&self, state: &mut State, held: &Held, now: u64) -> Option<RenewalInfo> {
         let identifier = held.identifier.as_ref()?;
         let mut conversation = Conversation::new(&self.plan, &self.folder, state, &self.client, now);
         let asked = conversation.renewal_window(identifier);

@@ -30,6 +30,15 @@ const ASK_AFTER_NO_ANSWER: u64 = 6 * HOUR;
 /// The first and the last second in which an authority wants a certificate renewed (RFC 9773 section 4.2).
 pub type Window = (u64, u64);
 
+/// When an authority wants a certificate renewed (RFC 9773).
+#[derive(Clone, Copy, Debug)]
+pub struct RenewalInfo {
+    /// The window.
+    pub window: Window,
+    /// For how many seconds the answer is valid.
+    pub lasts: u64,
+}
+
 /// The history of the orders, which survives restarts. All times are seconds since the epoch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -152,7 +161,7 @@ impl Schedule {
     }
 
     /// Records the certificate of a successful attempt, and the authority's [answer](Self::answer) about it.
-    pub fn succeed(&mut self, held: &Held, answer: Option<(Window, u64)>, now: u64) {
+    pub fn succeed(&mut self, held: &Held, answer: Option<RenewalInfo>, now: u64) {
         *self = Self {
             order: std::mem::take(&mut self.order),
             certificate: held.fingerprint,
@@ -168,12 +177,14 @@ impl Schedule {
         self.not_before = now.saturating_add(rest);
     }
 
-    /// Records the authority's window, and for how many seconds the answer is valid. None if it gave no answer.
-    pub fn answer(&mut self, answer: Option<(Window, u64)>, now: u64) {
+    /// Records the authority's answer. None if it gave none.
+    pub fn answer(&mut self, answer: Option<RenewalInfo>, now: u64) {
         let next = match answer {
-            Some((window, lasts)) => {
-                self.window = Some(window);
-                lasts.clamp(*ANSWER_VALIDITY.start(), *ANSWER_VALIDITY.end())
+            Some(answer) => {
+                self.window = Some(answer.window);
+                answer
+                    .lasts
+                    .clamp(*ANSWER_VALIDITY.start(), *ANSWER_VALIDITY.end())
             }
             None => ASK_AFTER_NO_ANSWER,
         };
@@ -227,7 +238,14 @@ mod tests {
 
     fn issued(held: &Held, window: Option<Window>) -> Schedule {
         let mut schedule = fresh();
-        schedule.succeed(held, window.map(|window| (window, 6 * HOUR)), NOW);
+        schedule.succeed(
+            held,
+            window.map(|window| RenewalInfo {
+                window,
+                lasts: 6 * HOUR,
+            }),
+            NOW,
+        );
         schedule
     }
 
@@ -265,11 +283,12 @@ mod tests {
         assert_eq!(held.renew_at(schedule.window), window.0 + 5 * HOUR);
         assert_eq!(schedule.step(Some(&held), NOW + 1), Step::Rest(NOW + 6 * HOUR));
         assert_eq!(schedule.step(Some(&held), NOW + 6 * HOUR), Step::Ask);
-        schedule.answer(Some((window, 0)), NOW);
+        let answer = |window, lasts| Some(RenewalInfo { window, lasts });
+        schedule.answer(answer(window, 0), NOW);
         assert_eq!(schedule.ask_at, NOW + MINUTE);
         schedule.answer(None, NOW);
         assert_eq!((schedule.window, schedule.ask_at), (Some(window), NOW + 6 * HOUR));
-        schedule.answer(Some(((NOW - 2, NOW - 1), u64::MAX)), NOW);
+        schedule.answer(answer((NOW - 2, NOW - 1), u64::MAX), NOW);
         assert_eq!(schedule.ask_at, NOW + DAY);
         let moved = schedule.step(Some(&held), NOW + LEAST_BETWEEN);
         assert_eq!(moved, Step::Order(DUE));

@@ -71,17 +71,22 @@ pub struct ClaimsDemands {
 #[error("claims is not a JSON object of the form that OpenID Connect Core 5.5 describes")]
 pub struct MalformedClaims;
 
-impl ClaimsRequest {
+/// What the `claims` parameter says.
+#[derive(Clone, Debug, Default)]
+pub struct ClaimsParameter {
+    /// The claims that it asks for.
+    pub request: ClaimsRequest,
+    /// What it requires of the sign-in.
+    pub demands: ClaimsDemands,
+}
+
+impl ClaimsParameter {
     /// Reads the parameter. Claims that no scope value in `allowed` releases are left out.
-    pub fn parse(
-        text: &str,
-        allowed: &Scope,
-        scopes: &RegisteredScopes,
-    ) -> Result<(Self, ClaimsDemands), MalformedClaims> {
+    pub fn parse(text: &str, allowed: &Scope, scopes: &RegisteredScopes) -> Result<Self, MalformedClaims> {
         let Ok(Value::Object(places)) = serde_json::from_str(text) else {
             return Err(MalformedClaims);
         };
-        let mut request = Self::default();
+        let mut request = ClaimsRequest::default();
         let mut demands = ClaimsDemands::default();
         for (place, into) in [
             ("userinfo", &mut request.userinfo),
@@ -112,9 +117,11 @@ impl ClaimsRequest {
                 .filter_map(|value| AuthenticationLevel::of_acr(value))
                 .collect();
         }
-        Ok((request, demands))
+        Ok(Self { request, demands })
     }
+}
 
+impl ClaimsRequest {
     /// Whether no claim was requested.
     pub fn is_empty(&self) -> bool {
         self.userinfo.is_empty() && self.id_token.is_empty() && self.acr.is_empty()
@@ -298,7 +305,8 @@ mod tests {
     }
 
     fn read(text: &str, allowed: &str) -> Result<(ClaimsRequest, ClaimsDemands), MalformedClaims> {
-        ClaimsRequest::parse(text, &allowed.parse().unwrap(), &staff())
+        let read = ClaimsParameter::parse(text, &allowed.parse().unwrap(), &staff())?;
+        Ok((read.request, read.demands))
     }
 
     fn of<'a>(user: &'a User, groups: &'a Groups, scopes: &'a RegisteredScopes) -> UserClaims<'a> {

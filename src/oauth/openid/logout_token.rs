@@ -48,7 +48,7 @@ struct NoMembers {}
 
 impl<'a> LogoutTokenClaims<'a> {
     /// The claims of a token that is sent now.
-    pub fn new(iss: &'a str, aud: &'a str, (sub, sid): (Uuid, Uuid), jti: Uuid, now: Timestamp) -> Self {
+    pub fn new(iss: &'a str, aud: &'a str, sub: Uuid, sid: Uuid, jti: Uuid, now: Timestamp) -> Self {
         Self {
             iss,
             aud,

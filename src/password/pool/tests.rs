@@ -190,7 +190,7 @@ fn a_panic_is_one_refusal_and_the_thread_lives_on() {
             .unwrap()
             .matches
     );
-    assert_eq!(pool.load().0, 0);
+    assert_eq!(pool.load().waiting, 0);
 }
 
 #[test]

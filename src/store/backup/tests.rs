@@ -53,7 +53,7 @@ fn backup_with(header: &Header) -> Vec<u8> {
 fn read_all(bytes: &[u8], key: &hmac::Key) -> Result<u64, BackupError> {
     let mut rows = BackupReader::open(bytes)?.rows(key);
     while rows.next_row()?.is_some() {}
-    Ok(rows.progress().0)
+    Ok(rows.progress().read)
 }
 
 fn restored(bytes: &[u8], folder: &Folder, schema: &Schema) -> Result<Store, BackupError> {

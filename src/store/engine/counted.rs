@@ -13,17 +13,20 @@ use crate::store::{Options, Store, StoreError};
 pub(crate) type Passes = Arc<Mutex<BTreeMap<&'static str, usize>>>;
 
 /// An empty store, and its counters.
-pub(crate) fn store() -> (Store, Passes) {
+pub(crate) struct CountedStore {
+    pub(crate) store: Store,
+    pub(crate) passes: Passes,
+}
+
+pub(crate) fn store() -> CountedStore {
     let options = Options::default();
     let passes = Passes::default();
     let engine = Counted {
         engine: Redb::in_memory(options.cache_bytes).unwrap(),
         passes: Arc::clone(&passes),
     };
-    (
-        Store::on(Arc::new(engine), options, &Schema::CURRENT).unwrap(),
-        passes,
-    )
+    let store = Store::on(Arc::new(engine), options, &Schema::CURRENT).unwrap();
+    CountedStore { store, passes }
 }
 
 struct Counted {

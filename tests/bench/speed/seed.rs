@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use idsvc::clock::{Clock, Timestamp};
-use idsvc::data_dir::DataDir;
+use idsvc::data_dir::{DataDir, IfMissing};
 use idsvc::flow::rotate_keys::refresh_keys::open_refresh_key;
 use idsvc::identity::{AuthenticationMethod, LoginName, Session, User};
 use idsvc::oauth::client::Client;
@@ -160,7 +160,7 @@ pub(crate) fn fill(data_dir: &Path, kind: Kind, count: usize, password: &Passwor
 
 /// The database of a service that was started once, the keys of its refresh tokens, and the client of the load.
 fn open(data_dir: &Path, random: &Random) -> (Store, RefreshKeys, Client) {
-    let DataDir { store, sealer, .. } = DataDir::open(data_dir, false, random).unwrap();
+    let DataDir { store, sealer, .. } = DataDir::open(data_dir, IfMissing::Refuse, random).unwrap();
     let keys = store
         .read_blocking(|snapshot| REFRESH_KEYS.scan(snapshot, .., usize::MAX))
         .unwrap();

@@ -8,11 +8,11 @@ use idsvc::clock::Timestamp;
 use idsvc::oauth::authorize::{AuthorizationRequest, AuthorizationResponse, ResponseTarget, response_target};
 use idsvc::oauth::client::{AuthMethod, Client, ClientMetadata, ClientOrigin, ConsentRequirement, GrantType};
 use idsvc::oauth::error::{ErrorCode, Refusal};
-use idsvc::oauth::openid::claims::{ClaimsRequest, supported};
+use idsvc::oauth::openid::claims::{ClaimsParameter, ClaimsRequest, supported};
 use idsvc::oauth::parameters::Parameters;
 use idsvc::oauth::redirect_uri::{check_registrable, with_query};
 use idsvc::oauth::registered_scope::RegisteredScopes;
-use idsvc::oauth::registration::{RequestedMetadata, document, refusal_of};
+use idsvc::oauth::registration::{RequestedChange, RequestedMetadata, document, refusal_of};
 use idsvc::oauth::resource::Apis;
 use idsvc::oauth::{Api, ApiMetadata, RegisteredScope, Scope};
 use serde_json::Value;
@@ -96,7 +96,7 @@ pub(super) fn authorize_query(data: &[u8]) -> bool {
         check_address(client, parameters.get("redirect_uri"), reply.return_to.uri());
         assert_eq!(reply.state.as_deref(), parameters.get("state"));
         check_answer(&reply, &reply.code("idsvc_ac_code", ISSUER));
-        match AuthorizationRequest::parse(&parameters, (client, &APIS, &SCOPES), reply.clone(), &|_| None) {
+        match AuthorizationRequest::parse(&parameters, client, &APIS, &SCOPES, reply.clone(), &|_| None) {
             Ok(request) => {
                 is_accepted = true;
                 assert_eq!(parameters.get("response_type"), Some("code"));
@@ -159,7 +159,7 @@ pub(super) fn registration(data: &[u8]) -> bool {
     let members = again.as_object_mut().unwrap();
     members.remove("client_id_issued_at");
     let body = again.to_string();
-    let (change, _) = RequestedMetadata::parse_change(body.as_bytes(), "app").unwrap();
+    let change = RequestedChange::parse(body.as_bytes(), "app").unwrap().metadata;
     let mut changed = registered.clone();
     change.fields(&allowed).apply(&mut changed.metadata, &mut faults);
     assert_eq!(changed.metadata, registered.metadata);
@@ -350,7 +350,7 @@ pub(super) fn claims(data: &[u8]) -> bool {
         return false;
     };
     let value = serde_json::from_str::<Value>(text).ok();
-    let Ok((request, demands)) = ClaimsRequest::parse(text, &allowed(), &SCOPES) else {
+    let Ok(ClaimsParameter { request, demands }) = ClaimsParameter::parse(text, &allowed(), &SCOPES) else {
         let is_sound = |place: &str| {
             let found = value.as_ref().and_then(|value| value.get(place));
             found.is_none_or(|found| found.is_object() || found.is_null())

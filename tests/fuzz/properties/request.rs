@@ -32,7 +32,7 @@ pub(super) fn basic_header(data: &[u8]) -> bool {
     let basic = basic_credentials(&once);
     let bearer = bearer_token(&once);
     if let Ok(Some(found)) = &basic {
-        let (user, password) = &found.decoded;
+        let BasicCredentials { user, password } = &found.decoded;
         assert_eq!(bearer, Ok(None));
         assert!(data.get(..5).unwrap().eq_ignore_ascii_case(b"basic"));
         let encode = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();

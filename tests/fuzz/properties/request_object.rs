@@ -41,7 +41,7 @@ pub(super) fn request_object(data: &[u8]) -> bool {
     };
     let (client, keys) = &*CLIENT;
     let accept = |issuer, now| {
-        let read = RequestObject::verify(object, (client, keys))?;
+        let read = RequestObject::verify(object, client, keys)?;
         read.check(client, issuer, now)?;
         Ok::<_, Refusal>(read.parameters)
     };

@@ -185,7 +185,7 @@ pub(super) fn backup(data: &[u8]) -> bool {
             taken += key.len() + value.len();
         }
         assert!(taken <= bytes.len());
-        Ok(rows.progress().0)
+        Ok(rows.progress().read)
     };
     let is_sealed = |bytes: &[u8]| {
         let (body, tag) = bytes.split_at(bytes.len() - 32);

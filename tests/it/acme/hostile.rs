@@ -313,7 +313,10 @@ async fn an_authority_that_will_not_have_a_certificate_replaced_issues_one_to_th
 async fn a_round_that_ends_in_a_panic_is_told_as_a_failure_and_leaves_the_authority_alone() {
     let (authority, site, folder) = scene(&["id.example"]).await;
     let begin = now();
-    let (round, until) = site.renewal.broke(begin, "a panic on purpose");
+    let RoundResult {
+        round,
+        next_at: until,
+    } = site.renewal.broke(begin, "a panic on purpose");
     let Round::Failed(failure) = round else {
         panic!("{round:?}");
     };

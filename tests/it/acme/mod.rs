@@ -10,7 +10,7 @@ use idsvc::clock::Clock;
 use idsvc::net::acme::Plan;
 use idsvc::net::acme::failure::Failure;
 use idsvc::net::acme::folder::Folder as Certs;
-use idsvc::net::acme::renewal::{Renewal, Round};
+use idsvc::net::acme::renewal::{Renewal, Round, RoundResult};
 use idsvc::net::listener::Listener;
 use idsvc::net::outbound::Client;
 use idsvc::net::tls::Acceptor;
@@ -63,7 +63,8 @@ impl Site {
     }
 
     async fn round(&self, now: u64) -> (Round, u64) {
-        self.renewal.round(now, 0, false).await
+        let RoundResult { round, next_at } = self.renewal.round(now, 0, false).await;
+        (round, next_at)
     }
 
     /// One round that has to bring a certificate.
@@ -227,7 +228,7 @@ async fn what_fails_waits_longer_each_time_across_restarts_and_the_old_certifica
 
     authority.resolve("id.example", again.address);
     authority.set_validity(due, 90 * DAY);
-    let (round, _) = again.renewal.round(until + 1, 0, true).await;
+    let RoundResult { round, .. } = again.renewal.round(until + 1, 0, true).await;
     assert!(matches!(round, Round::Issued { .. }), "{round:?}");
     let kept = Certs::of(folder.path()).state().unwrap().schedule;
     assert_eq!((kept.failures, kept.failure), (0, None));
@@ -428,7 +429,7 @@ async fn what_cannot_be_remembered_is_left_alone_for_ten_minutes_unless_in_haste
         let waited = site.round(begin + minutes * MINUTE).await;
         assert_eq!(waited, (Round::Waited(Some(failure.clone())), until));
     }
-    let (hasty, _) = site.renewal.round(begin + MINUTE, 0, true).await;
+    let hasty = site.renewal.round(begin + MINUTE, 0, true).await.round;
     assert_eq!(hasty, Round::Failed(failure.clone()));
     assert_eq!(site.fail(until + MINUTE).await.0, failure);
     // A clock that was set back does not make the pause longer.

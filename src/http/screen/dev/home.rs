@@ -17,7 +17,7 @@ use crate::http::context::RequestContext;
 use crate::http::error::HttpError;
 use crate::http::request::Parameters;
 use crate::http::response::{self, HttpResponse};
-use crate::oauth::client_auth::{AuthenticatedClient, Credentials};
+use crate::oauth::client_auth::{AuthenticatedClient, BasicCredentials, Credentials};
 use crate::oauth::code::CodeExchange;
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::pkce::challenge_of;
@@ -120,7 +120,10 @@ pub(super) async fn example_client(
     context: &RequestContext,
     dev: &DevSite,
 ) -> Result<AuthenticatedClient, FlowError> {
-    let basic = (dev.client_id.clone(), dev.client_secret.clone());
+    let basic = BasicCredentials {
+        user: dev.client_id.clone(),
+        password: dev.client_secret.clone(),
+    };
     let credentials = Credentials::parse(Some(&basic), &Parameters::default(), None)?;
     let (core, endpoints) = (&context.app.core, [context.app.url(&Route::Token)]);
     let admit = |_: &Url| Ok(());

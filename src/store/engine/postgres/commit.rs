@@ -4,6 +4,8 @@
 //! and writes the rows of those whose stamps are unchanged. So the result is that of one transaction after the other. The
 //! locks are advisory, are taken in the order of their numbers, and end with the call.
 
+mod batch;
+
 use std::collections::BTreeSet;
 use std::mem;
 use std::ops::Bound;
@@ -14,8 +16,9 @@ use tokio::sync::mpsc::Receiver;
 use tokio::sync::oneshot;
 use tokio_postgres::types::{ToSql, Type};
 
+pub(super) use self::batch::CATALOG_LOCK;
+use self::batch::CommitBatch;
 use super::State;
-use super::commit_batch::CommitBatch;
 use super::connection::Connection;
 use super::errors::CallError;
 use super::fetch::number;

@@ -113,6 +113,14 @@ pub(super) struct FetchBatch {
     ranges: BTreeMap<(usize, KeyRange), (usize, Vec<usize>)>,
 }
 
+/// What every answer of the database says of it.
+pub(super) struct DatabaseState {
+    /// The generation of the catalog.
+    pub(super) generation: i64,
+    /// The time in microseconds since the epoch.
+    pub(super) clock: i64,
+}
+
 impl FetchBatch {
     pub(super) fn new<'a>(requests: impl Iterator<Item = &'a Wanted>) -> Self {
         let mut fetch_batch = Self {
@@ -157,20 +165,22 @@ impl FetchBatch {
         }
     }
 
-    /// The generation of the catalog, and the time of the database in microseconds since the epoch.
-    pub(super) fn generation_and_clock(rows: &[Row]) -> Option<(i64, i64)> {
+    pub(super) fn database_state(rows: &[Row]) -> Option<DatabaseState> {
         let stamp_of = |number: i32| {
             let row = rows.iter().find(|row| row.get::<_, i32>(0) == number);
             row.map(|row| row.get::<_, i64>(3))
         };
-        Some((stamp_of(sql::GENERATION_ROW)?, stamp_of(sql::CLOCK_ROW)?))
+        Some(DatabaseState {
+            generation: stamp_of(sql::GENERATION_ROW)?,
+            clock: stamp_of(sql::CLOCK_ROW)?,
+        })
     }
 
     /// The answers to the requests, in their order. `None` if the database has no generation.
     fn split(&self, rows: &[Row], requests: usize, asked_at: Duration) -> Option<Vec<Fetched>> {
         let mut found = BTreeMap::new();
         let mut in_ranges: BTreeMap<usize, Vec<(Vec<u8>, StoredRow)>> = BTreeMap::new();
-        let (generation, _) = Self::generation_and_clock(rows)?;
+        let generation = Self::database_state(rows)?.generation;
         for row in rows {
             let stamp: i64 = row.get(3);
             match (row.get::<_, i32>(0), row.get::<_, Option<&[u8]>>(1)) {

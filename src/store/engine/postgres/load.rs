@@ -9,7 +9,7 @@ use tokio_postgres::binary_copy::BinaryCopyInWriter;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error};
 
-use super::commit_batch::CATALOG_LOCK;
+use super::commit::CATALOG_LOCK;
 use super::errors::failed;
 use super::setup::{SETUP_TIMEOUT, create_missing};
 use super::stream::OpenTransaction;

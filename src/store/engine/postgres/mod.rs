@@ -13,7 +13,6 @@
 
 mod catalog;
 mod commit;
-mod commit_batch;
 mod connection;
 mod errors;
 mod fetch;
@@ -46,7 +45,7 @@ use self::fetch::Fetch;
 pub use self::load::DatabaseLoad;
 use self::meters::Meters;
 use self::queue::{Queue, queue};
-use self::transaction::RepeatedRead;
+use self::transaction::{ReadResult, RepeatedRead};
 use super::Snapshot;
 use super::writer::Job;
 use crate::clock::uptime;
@@ -137,11 +136,11 @@ impl Postgres {
         receiver.recv().unwrap_or(Err(StoreError::Closed))
     }
 
-    /// Shows `look` a consistent state. Returns its result, and whether the database was asked for rows.
+    /// Shows `look` a consistent state.
     pub(in crate::store) async fn read<T, E: From<StoreError>>(
         &self,
         look: &impl Fn(&dyn Snapshot) -> Result<T, E>,
-    ) -> Result<(T, bool), E> {
+    ) -> Result<ReadResult<T>, E> {
         self.state.read(look).await
     }
 

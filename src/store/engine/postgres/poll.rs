@@ -50,10 +50,12 @@ async fn poll(connection: &mut Connection, state: &State) -> Result<i64, StoreEr
     let asked_at = uptime();
     let rows = batch.send(connection, Instant::now() + TIMEOUT).await;
     let rows = rows.map_err(CallError::into_error)?;
-    let (generation, clock) = FetchBatch::generation_and_clock(&rows).ok_or(StoreError::NotSetUp)?;
+    let database = FetchBatch::database_state(&rows).ok_or(StoreError::NotSetUp)?;
     state.note_answer(CallKind::Fetch);
-    state.catch_up(generation, asked_at, state.deadline()).await?;
-    Ok(clock)
+    state
+        .catch_up(database.generation, asked_at, state.deadline())
+        .await?;
+    Ok(database.clock)
 }
 
 fn skew(clock: i64) -> Duration {

@@ -42,7 +42,7 @@ impl RepeatedRead {
     ) -> Result<Result<T, E>, Result<Wanted, StoreError>> {
         let view = View::new(&self.known);
         let result = look(&view);
-        let (reads, _) = view.into_parts();
+        let reads = view.reads.into_inner();
         if !reads.has_missed() {
             return Ok(result);
         }
@@ -63,6 +63,13 @@ impl RepeatedRead {
     }
 }
 
+/// What a read has returned.
+pub(in crate::store) struct ReadResult<T> {
+    pub(in crate::store) value: T,
+    /// Whether the database was asked for rows.
+    pub(in crate::store) has_asked: bool,
+}
+
 impl State {
     /// When a read or a transaction that begins now has to end.
     pub(super) fn deadline(&self) -> Instant {
@@ -72,12 +79,17 @@ impl State {
     pub(super) async fn read<T, E: From<StoreError>>(
         &self,
         look: &impl Fn(&dyn Snapshot) -> Result<T, E>,
-    ) -> Result<(T, bool), E> {
+    ) -> Result<ReadResult<T>, E> {
         let deadline = self.deadline();
         let mut read = RepeatedRead::default();
         loop {
             match read.run(look) {
-                Ok(result) => return Ok((result?, read.rounds > 0)),
+                Ok(value) => {
+                    return Ok(ReadResult {
+                        value: value?,
+                        has_asked: read.rounds > 0,
+                    });
+                }
                 Err(wanted) => read.known = self.fetch(wanted?, deadline).await?.known,
             }
         }
@@ -140,7 +152,7 @@ impl State {
             let generation = self.catalog.generation();
             let mut view = View::new(&read.known);
             let ran = catch_unwind(AssertUnwindSafe(|| job.run(&mut view)));
-            let (reads, writes) = view.into_parts();
+            let (reads, writes) = (view.reads.into_inner(), view.writes);
             if reads.has_missed() {
                 let wanted = match read.add_missing(reads) {
                     Ok(wanted) => wanted,

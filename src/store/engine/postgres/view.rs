@@ -21,8 +21,8 @@ const KEY_LIMIT: usize = 2600;
 /// One run of a transaction.
 pub(super) struct View<'a> {
     known: &'a KnownRows,
-    reads: RefCell<Reads>,
-    writes: Writes,
+    pub(super) reads: RefCell<Reads>,
+    pub(super) writes: Writes,
 }
 
 impl<'a> View<'a> {
@@ -32,10 +32,6 @@ impl<'a> View<'a> {
             reads: RefCell::default(),
             writes: Writes::default(),
         }
-    }
-
-    pub(super) fn into_parts(self) -> (Reads, Writes) {
-        (self.reads.into_inner(), self.writes)
     }
 }
 

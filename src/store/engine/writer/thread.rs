@@ -60,11 +60,18 @@ pub(super) struct WriterThread {
     pub(super) is_checkpointed: bool,
 }
 
+struct Gathered {
+    /// The writes of the next transaction.
+    batch: Vec<Box<dyn Job>>,
+    /// The compaction that follows it.
+    compaction: Option<Reply<bool>>,
+}
+
 impl WriterThread {
     pub(super) fn run(mut self) {
         self.remove_leftover_proof();
         while let Some(message) = self.next_message() {
-            let (batch, compaction) = self.gather(message);
+            let Gathered { batch, compaction } = self.gather(message);
             self.meters.begin();
             self.write(batch);
             self.meters.end();
@@ -82,15 +89,18 @@ impl WriterThread {
         self.meters.end();
     }
 
-    /// The writes of the next transaction, and the compaction that follows it.
-    fn gather(&self, first: Message) -> (Vec<Box<dyn Job>>, Option<Reply<bool>>) {
+    fn gather(&self, first: Message) -> Gathered {
         let mut batch = Vec::new();
+        let mut compaction = None;
         let mut next = Some(first);
         let mut len_at_last_yield = 0;
         while let Some(message) = next {
             match message {
                 Message::Write(job) => batch.push(job),
-                Message::Compact(reply) => return (batch, Some(reply)),
+                Message::Compact(reply) => {
+                    compaction = Some(reply);
+                    break;
+                }
             }
             if batch.len() >= self.options.batch_max {
                 break;
@@ -102,7 +112,7 @@ impl WriterThread {
                 next = self.queued();
             }
         }
-        (batch, None)
+        Gathered { batch, compaction }
     }
 
     fn queued(&self) -> Option<Message> {

@@ -1,10 +1,10 @@
 //! The level that a sign-in must have: the one that the request demands, or a higher one that the operator demands for the
 //! client.
 
+use super::ResolvedPurpose;
 use crate::identity::AuthenticationLevel;
 use crate::oauth::authorize::AuthorizationRequest;
 use crate::oauth::client::Client;
-use crate::oauth::login::ResolvedPurpose;
 
 /// The level that a sign-in for this request must have.
 pub(super) fn required_level(request: &AuthorizationRequest, client: &Client) -> Option<AuthenticationLevel> {

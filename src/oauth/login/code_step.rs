@@ -1,5 +1,7 @@
 //! The next step of a sign-in for an authorization code.
 
+use super::demanded_level::{lets_user_enrol, required_level};
+use super::{CodeGrant, LoginProgress, LoginStep, SignedIn};
 use crate::clock::Timestamp;
 use crate::identity::{AuthenticationLevel, AuthenticationMethod, Consent};
 use crate::oauth::authorize::{AuthorizationRequest, RefusedRequest};
@@ -7,9 +9,7 @@ use crate::oauth::client::Client;
 use crate::oauth::code::Authorization;
 use crate::oauth::confirmation::Confirmation;
 use crate::oauth::consent;
-use crate::oauth::demanded_level::{lets_user_enrol, required_level};
 use crate::oauth::error::{ErrorCode, Refusal};
-use crate::oauth::login::{CodeGrant, LoginProgress, LoginStep, SignedIn};
 use crate::oauth::scope::Scope;
 
 /// The checks between an authorization request and its code, in order.

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use ring::digest;
 
-use super::commit::Commit;
-use super::fetch::number;
-use super::rows::group_of;
+use super::Commit;
+use crate::store::engine::postgres::fetch::number;
+use crate::store::engine::postgres::rows::group_of;
 
-/// The parameters of [`super::sql::COMMIT`].
+/// The parameters of [`crate::store::engine::postgres::sql::COMMIT`].
 #[derive(Default)]
 pub(super) struct CommitBatch<'a> {
     /// The member that changes the catalog. No member comes after it.
@@ -57,9 +57,9 @@ impl<'a> CommitBatch<'a> {
                 // One more row than was visited shows whether a row was added at the end.
                 let rows = read.visited.len() + usize::from(read.to_end);
                 batch.range_limits.push(i32::try_from(rows).unwrap_or(i32::MAX));
-                batch
-                    .range_rows
-                    .push(read.visited.iter().flat_map(as_compared).collect());
+                let visited = read.visited.iter();
+                let compared = visited.flat_map(|(key, stamp)| as_compared(key, *stamp));
+                batch.range_rows.push(compared.collect());
             }
             for (table, key, value) in commit.writes.rows() {
                 locks.lock(lock_of(table.index(), &[]), false);
@@ -79,7 +79,7 @@ impl<'a> CommitBatch<'a> {
 }
 
 /// The lock of the catalog: shared by every transaction, exclusive for one that changes the catalog.
-pub(super) const CATALOG_LOCK: i64 = i64::MIN;
+pub(in crate::store::engine::postgres) const CATALOG_LOCK: i64 = i64::MIN;
 
 /// Locks in the order in which they are taken, and whether each is exclusive.
 #[derive(Default)]
@@ -92,7 +92,7 @@ impl Locks {
 }
 
 /// A visited row as `commit_v1` compares it. The stamp alone is not enough: all rows of a batch have the same one.
-fn as_compared((key, stamp): &(Vec<u8>, i64)) -> Vec<u8> {
+fn as_compared(key: &[u8], stamp: i64) -> Vec<u8> {
     let length = u32::try_from(key.len()).unwrap_or(u32::MAX);
     [&stamp.to_be_bytes()[..], &length.to_be_bytes(), key].concat()
 }
