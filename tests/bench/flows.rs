@@ -20,7 +20,7 @@ use idsvc::clock::{Clock, Timestamp};
 use idsvc::config::Sources;
 use idsvc::config::resolve::resolve_settings;
 use idsvc::flow::token::authorization_code::redeem_code;
-use idsvc::flow::token::issue::{ApprovedGrant, issue_tokens};
+use idsvc::flow::token::issue::{ApprovedGrant, Granted, issue_tokens};
 use idsvc::flow::token::refresh_token::rotate_refresh_token;
 use idsvc::flow::{Core, authenticate_client::authenticate_client, rotate_keys};
 use idsvc::identity::{AuthenticationMethod, Device, Session, User};
@@ -123,7 +123,6 @@ impl Bench {
                 |_| Ok(()),
                 now,
             ))
-            .unwrap()
             .unwrap();
         let bench = Self {
             core: Arc::new(core),
@@ -241,7 +240,11 @@ impl Bench {
             scope: scope.parse().unwrap(),
             ..TokenTarget::default()
         };
-        let granted = (self.user.clone(), self.authorization(scope), target);
+        let granted = Granted {
+            user: self.user.clone(),
+            authorization: self.authorization(scope),
+            target,
+        };
         ApprovedGrant::new(GrantType::RefreshToken, self.session, granted, None)
     }
 }
@@ -253,9 +256,8 @@ async fn refresh_once(
     now: Timestamp,
 ) -> TokenResponse {
     let presented = PresentedRefreshToken::parse(token).unwrap();
-    rotate_refresh_token(core, client, presented, (None, Resources::new()), None, now)
+    rotate_refresh_token(core, client, presented, None, Resources::new(), None, now)
         .await
-        .unwrap()
         .unwrap()
 }
 
@@ -353,7 +355,6 @@ fn redemption(criterion: &mut Criterion, bench: &Bench) {
                                 let exchange = CodeExchange::parse(&code, Some(REDIRECT_URI), None).unwrap();
                                 redeem_code(&core, &client, exchange, Resources::new(), None, now)
                                     .await
-                                    .unwrap()
                                     .unwrap()
                             })
                         })
