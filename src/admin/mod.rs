@@ -273,7 +273,8 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::clock::{Clock, Timestamp};
-    use crate::config::Settings;
+    use crate::config::Sources;
+    use crate::config::resolve::resolve_settings;
     use crate::password::{PasswordParams, PasswordPool, PoolSize};
     use crate::random::Random;
     use crate::seal::Sealer;
@@ -292,7 +293,9 @@ pub(crate) mod tests {
             Clock::manual(Timestamp::from_seconds(1_000_000)),
             Random::system(),
             Sealer::new(&[7; 32]),
-            Settings::default().policy("https://id.example.com"),
+            resolve_settings(&Sources::default())
+                .unwrap()
+                .policy("https://id.example.com"),
             PasswordPool::start(
                 params,
                 PoolSize {

@@ -9,13 +9,15 @@ use super::output::{CliError, Output};
 use super::setting_flags::SettingFlags;
 use crate::admin::installation::IssuerView;
 use crate::clock::Clock;
+use crate::config::base_url::check_base_url;
 use crate::config::reference_text::reference;
-use crate::config::resolve::{check_base_url, resolve_all};
-use crate::config::{Config, ConfigError, Fault, Tls};
+use crate::config::resolve::{Named, resolve_all};
+use crate::config::schema::schema;
+use crate::config::{ConfigError, Fault};
 use crate::control::protocol::{Command, Reply};
 use crate::net::certificate::{CertificateWarnings, examine};
+use crate::net::certificate_file::{read_chain, read_key};
 use crate::net::tls_error::TlsError;
-use crate::oauth::client::is_theme_name;
 use crate::themes::folder::ThemeFolder;
 use crate::themes::theme_set::Themes;
 
@@ -26,6 +28,8 @@ pub enum Verb {
     Check(Box<SettingFlags>),
     /// Print the commented configuration file
     Reference,
+    /// Print the JSON Schema of the configuration file, for editors
+    Schema,
     /// Change the issuer, which the first start fixed
     SetIssuer(SetIssuer),
 }
@@ -55,6 +59,7 @@ pub fn run(
             let text = reference();
             output.line(text.trim_end())
         }
+        Verb::Schema => output.document(&schema()),
         Verb::SetIssuer(request) => set_issuer(request, connector, output),
     }
 }
@@ -65,27 +70,24 @@ fn check(flags: SettingFlags, global: &Global, output: &mut Output<'_>) -> Resul
         output.say(&format!("warning: {warning}"));
     }
     let file = sources.file.as_ref().map(|file| file.display().to_string());
-    let (config, mut faults) = resolve_all(&sources);
-    let mut warnings: Vec<String> = config.warnings.iter().map(ToString::to_string).collect();
-    match check_tls(&config) {
-        Ok(more) => warnings.extend(more),
-        Err(more) => faults.extend(more),
-    }
-    warnings.extend(check_theme(&config));
-    for warning in warnings {
+    let resolved = resolve_all(&sources);
+    let checked_tls = check_tls(&resolved.named);
+    let tls_warnings = checked_tls.as_deref().unwrap_or_default();
+    let warnings = resolved.warnings.iter().map(ToString::to_string);
+    let warnings = warnings.chain(tls_warnings.iter().cloned());
+    for warning in warnings.chain(check_theme(&resolved.named)) {
         output.say(&format!("warning: {warning}"));
     }
-    if !faults.is_empty() {
-        if output.json {
-            let document: Vec<_> = faults
-                .iter()
-                .map(|fault| json!({ "place": fault.place, "message": fault.message }))
-                .collect();
-            // The exit code says so even if the output cannot be written.
-            let _ = output.document(&json!({ "ok": false, "file": file, "faults": document }));
-        }
-        return Err(CliError::refused(ConfigError { faults }));
-    }
+    let tls_faults = checked_tls.err().unwrap_or_default();
+    let config = match resolved.config {
+        Ok(config) if tls_faults.is_empty() => Ok(config),
+        Ok(_) => Err(tls_faults),
+        Err(error) => Err([error.faults, tls_faults].concat()),
+    };
+    let config = match config {
+        Ok(config) => config,
+        Err(faults) => return refuse(faults, file.as_deref(), output),
+    };
     if output.json {
         return output.document(&json!({
             "ok": true,
@@ -113,27 +115,47 @@ fn check(flags: SettingFlags, global: &Global, output: &mut Output<'_>) -> Resul
     output.facts(&facts)
 }
 
+/// Reports all faults.
+fn refuse(faults: Vec<Fault>, file: Option<&str>, output: &mut Output<'_>) -> Result<(), CliError> {
+    if output.json {
+        let document: Vec<_> = faults
+            .iter()
+            .map(|fault| json!({ "place": fault.place, "message": fault.message }))
+            .collect();
+        // The exit code says so even if the output cannot be written.
+        let _ = output.document(&json!({ "ok": false, "file": file, "faults": document }));
+    }
+    Err(CliError::refused(ConfigError { faults }))
+}
+
 /// Checks the TLS files as a start would. Returns the warnings about them, or else their faults.
-fn check_tls(config: &Config) -> Result<Vec<String>, Vec<Fault>> {
-    let Tls::Files { cert, key } = &config.tls else {
-        return Ok(Vec::new());
+fn check_tls(named: &Named) -> Result<Vec<String>, Vec<Fault>> {
+    let fault = |error: TlsError| Fault {
+        place: "tls".to_owned(),
+        message: error.to_string(),
     };
-    let (host, now) = (config.host(), Clock::System.now().seconds());
+    let (cert, key) = match (&named.tls.cert, &named.tls.key) {
+        (Some(cert), Some(key)) => (cert, key),
+        (cert, key) => {
+            let errors = [
+                cert.as_deref().and_then(|file| read_chain(file).err()),
+                key.as_deref().and_then(|file| read_key(file).err()),
+            ];
+            let faults: Vec<_> = errors.into_iter().flatten().map(fault).collect();
+            return if faults.is_empty() {
+                Ok(Vec::new())
+            } else {
+                Err(faults)
+            };
+        }
+    };
+    let now = Clock::System.now().seconds();
     let CertificateWarnings {
         expiry,
         mismatch,
         exposure,
-    } = examine(cert, key, host.as_deref(), now).map_err(|errors| {
-        // A file that is not named is a fault of the settings.
-        let is_named = |error: &TlsError| {
-            !matches!(error, TlsError::Unreadable { file, .. } if file.as_os_str().is_empty())
-        };
-        let fault = |error: TlsError| Fault {
-            place: "tls".to_owned(),
-            message: error.to_string(),
-        };
-        errors.into_iter().filter(is_named).map(fault).collect::<Vec<_>>()
-    })?;
+    } = examine(cert, key, named.host.as_deref(), now)
+        .map_err(|errors| errors.into_iter().map(fault).collect::<Vec<_>>())?;
     let expiry = expiry.map(|warning| warning.to_string());
     let warnings = expiry.into_iter().chain(mismatch);
     Ok(warnings
@@ -143,22 +165,15 @@ fn check_tls(config: &Config) -> Result<Vec<String>, Vec<Fault>> {
 }
 
 /// Checks the theme as a start would. Returns a warning if the default theme would replace it.
-fn check_theme(config: &Config) -> Option<String> {
-    let settings = &config.settings;
-    if !is_theme_name(&settings.theme) {
+fn check_theme(named: &Named) -> Option<String> {
+    let (theme, data_dir) = (named.theme.as_ref()?, named.data_dir.as_ref()?);
+    let folder = ThemeFolder::new(&theme.folder, data_dir);
+    let theme_set = Themes::open("", &theme.name, Some(folder)).current();
+    if theme_set.theme(&theme.name).is_some() {
         return None;
     }
-    let theme_set = Themes::open(
-        "",
-        &settings.theme,
-        Some(ThemeFolder::new(&settings.theme_dir, &settings.data_dir)),
-    )
-    .current();
-    if theme_set.theme(&settings.theme).is_some() {
-        return None;
-    }
-    let folder = settings.theme_dir.join(&settings.theme);
-    let what = match theme_set.refused(&settings.theme) {
+    let folder = theme.folder.join(&theme.name);
+    let what = match theme_set.refused(&theme.name) {
         Some(_) => "cannot be used, idsvc theme check says why",
         None => "is not there",
     };

@@ -330,7 +330,7 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
-    use crate::config::reference::SETTINGS;
+    use crate::config::reference::settings;
 
     #[test]
     fn the_command_line_is_consistent() {
@@ -346,7 +346,7 @@ mod tests {
             .chain(command.get_arguments())
             .filter_map(|flag| flag.get_long().map(|long| format!("--{long}")))
             .collect();
-        for setting in SETTINGS {
+        for setting in settings() {
             assert!(flags.contains(&setting.flag_name()), "{}", setting.flag_name());
         }
     }

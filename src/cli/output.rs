@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::refusal;
 use super::terminal_text::{escape_json, printable, without_controls};
 use crate::clock::Timestamp;
-use crate::config::reader::format_duration;
+use crate::config::duration::format_duration;
 use crate::oauth::Fault;
 use crate::oauth::fields::Form;
 use crate::server::StartError;

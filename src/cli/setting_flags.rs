@@ -1,8 +1,10 @@
-//! Makes a flag for every setting in [`SETTINGS`].
+//! Makes a flag for every setting in [`settings`].
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
 
-use crate::config::reference::{Kind, SETTINGS, Setting};
+use crate::config::form::Shape;
+use crate::config::reference::settings;
+use crate::config::setting::Setting;
 
 /// The settings that flags give. They override the environment and the file.
 #[derive(Clone, Debug, Default)]
@@ -17,18 +19,19 @@ impl SettingFlags {
     }
 }
 
-fn settings() -> impl Iterator<Item = &'static Setting> {
-    SETTINGS.iter().filter(|setting| !setting.help.is_empty())
+/// The settings that have a flag of these commands.
+fn settings_with_help() -> impl Iterator<Item = (&'static Setting, &'static str)> {
+    settings().filter_map(|setting| Some((setting, setting.help?)))
 }
 
-fn arg(setting: &Setting) -> Arg {
+fn arg(setting: &Setting, help: &'static str) -> Arg {
     let flag = setting.flag();
     let arg = Arg::new(flag.clone()).long(flag).value_name(setting.value_name);
-    if setting.kind == Kind::List {
-        let help = format!("{}; may be repeated", setting.help);
+    if matches!(setting.form.shape(), Shape::List { .. }) {
+        let help = format!("{help}; may be repeated");
         arg.help(help).action(ArgAction::Append)
     } else {
-        arg.help(setting.help).action(ArgAction::Set)
+        arg.help(help).action(ArgAction::Set)
     }
 }
 
@@ -36,7 +39,7 @@ impl Args for SettingFlags {
     fn augment_args(command: Command) -> Command {
         command
             .next_help_heading("Settings (see idsvc config reference)")
-            .args(settings().map(arg))
+            .args(settings_with_help().map(|(setting, help)| arg(setting, help)))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -47,7 +50,7 @@ impl Args for SettingFlags {
 impl FromArgMatches for SettingFlags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
         let mut given = Vec::new();
-        for setting in settings() {
+        for (setting, _) in settings_with_help() {
             if let Some(values) = matches.get_many::<String>(&setting.flag()) {
                 let values: Vec<&str> = values.map(String::as_str).collect();
                 given.push((setting.key, values.join(",")));

@@ -12,7 +12,7 @@ use super::provider::read_logo;
 use super::value_parsers::{KeyForm, read_keys, read_secret};
 use crate::admin::apply::{DeclaredState, apis, clients, named, providers, users};
 use crate::config::file::{LineEnds, SyntaxFault, parse_toml};
-use crate::config::setting_names::nearest;
+use crate::config::nearest::nearest;
 use crate::federation::provider::ProviderFields;
 use crate::oauth::fault::RecordName;
 use crate::oauth::fields::{Form, with_article};

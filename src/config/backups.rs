@@ -1,90 +1,112 @@
 //! The settings of scheduled backups.
 
-use std::fs::File;
+use std::fs;
 use std::time::Duration;
 
-use super::reader::Reader;
-use super::setting::{Kind, Setting, setting};
-use super::{Backups, Fault};
+use super::form::{File, List, Number, Time, TimeOrOff};
+use super::reader::{Read, Reader};
+use super::setting::{Literal, Setting};
 use crate::age::{Passphrase, Recipients};
 use crate::net::certificate::exposure_warning;
 
-pub(super) const INTERVAL: Setting = setting(
-    "backup.interval",
-    Kind::Duration,
-    ("TIME", "How often a backup is made"),
-    Some(r#""24h""#),
-    r#""6h""#,
-    "How often the running service puts a backup into backups/ of the data directory; off for never.\n\
+pub(super) const SETTINGS: &[&Setting] = &[&INTERVAL, &KEEP, &TO, &PASSPHRASE_FILE];
+
+pub(super) static INTERVAL: Setting<TimeOrOff> = Setting {
+    key: "backup.interval",
+    doc: "How often the running service puts a backup into backups/ of the data directory; off for never.\n\
      With store.url the default is off.",
-);
+    default: Some(Literal::Text("24h")),
+    example: Literal::Text("6h"),
+    value_name: "TIME",
+    help: Some("How often a backup is made"),
+    form: TimeOrOff(Time::at_least(Duration::from_mins(1))),
+};
 
-pub(super) const KEEP: Setting = setting(
-    "backup.keep",
-    Kind::Number,
-    ("COUNT", "How many backups are kept"),
-    Some("7"),
-    "30",
-    "How many of these backups are kept.",
-);
+pub(super) static KEEP: Setting<Number<usize>> = Setting {
+    key: "backup.keep",
+    doc: "How many of these backups are kept.",
+    default: Some(Literal::Number(7)),
+    example: Literal::Number(30),
+    value_name: "COUNT",
+    help: Some("How many backups are kept"),
+    form: Number::within(1, 1000),
+};
 
-const SHORTEST_INTERVAL: Duration = Duration::from_mins(1);
+pub(super) static TO: Setting<List<String>> = Setting {
+    key: "backup.to",
+    doc: "Recipients of age that these backups are encrypted to. Any one of their identities restores one.",
+    default: Some(Literal::List(&[])),
+    example: Literal::List(&["age1n4eqzg9cm6awzpf5r7m7hpmh5kt4j4cswrvnk8fjmdfxezrcyv8qjcenzd"]),
+    value_name: "RECIPIENT",
+    help: Some("A recipient (age1…) that backups are encrypted to"),
+    form: List::of_texts(),
+};
+
+pub(super) static PASSPHRASE_FILE: Setting<File> = Setting {
+    key: "backup.passphrase_file",
+    doc: "The file of a passphrase that these backups are encrypted with, instead of backup.to; read at the start.\n\
+         An encryption takes 128 MiB of memory.",
+    default: None,
+    example: Literal::Text("/etc/idsvc/backup-passphrase"),
+    value_name: "FILE",
+    help: Some("The file of the passphrase for backups"),
+    form: File,
+};
+
+/// The settings of scheduled backups.
+#[derive(Clone, Debug)]
+pub struct Backups {
+    /// The time between two backups; none to make no backups.
+    pub interval: Option<Duration>,
+    /// The number of backups that are kept, at least one.
+    pub keep: usize,
+    /// Whom they are encrypted to, if they are encrypted.
+    pub recipients: Option<Recipients>,
+}
 
 /// The settings of backups. The development server makes none. A database server has backups of its own, so with one they
 /// are made only if an interval is set.
-pub(super) fn backups(reader: &mut Reader<'_>, has_database_server: bool) -> Backups {
-    let (interval, keep) = (
-        reader.duration_or_off(INTERVAL.key),
-        reader.number_within(KEEP.key, 1..=1000),
-    );
-    if let Some((interval, origin)) = &interval
-        && *interval < SHORTEST_INTERVAL
-    {
-        reader.fault(origin, "backup.interval must be at least a minute, or off");
-    }
-    let is_off = reader.sources.is_dev || (has_database_server && reader.explicit(INTERVAL.key).is_none());
-    Backups {
-        interval: interval.map(|(interval, _)| interval).filter(|_| !is_off),
-        keep: usize::try_from(keep).unwrap_or(1),
-        recipients: recipients(reader),
-    }
+pub(super) fn backups(reader: &mut Reader<'_>, has_database_server: Read<bool>) -> Read<Backups> {
+    reader.check(SETTINGS);
+    let recipients = recipients(reader);
+    let is_off = reader.sources.is_dev || (has_database_server? && !reader.is_set(&INTERVAL));
+    Ok(Backups {
+        interval: reader.read(&INTERVAL)?.filter(|_| !is_off),
+        keep: reader.read(&KEEP)?,
+        recipients: recipients?,
+    })
 }
 
 /// Whom backups are encrypted to. A passphrase is the only recipient of a file.
-fn recipients(reader: &mut Reader<'_>) -> Option<Recipients> {
-    let (texts, origin) = reader.list("backup.to");
-    let keys = Recipients::parse(&texts).unwrap_or_else(|faults| {
-        for fault in faults {
-            reader.fault(&origin, format!("backup.to: {fault}"));
+fn recipients(reader: &mut Reader<'_>) -> Read<Option<Recipients>> {
+    let texts = reader.read(&TO)?;
+    let mut keys = Ok(None);
+    match Recipients::parse(&texts) {
+        Ok(parsed) => keys = Ok(parsed),
+        Err(problems) => {
+            for problem in problems {
+                keys = Err(reader.fault(&TO, format!("backup.to: {problem}")));
+            }
         }
-        None
-    });
-    if reader.explicit("backup.passphrase_file").is_none() {
-        return keys;
     }
-    let (file, file_origin) = reader.path("backup.passphrase_file")?;
+    let Some(file) = reader.read_if_set(&PASSPHRASE_FILE)? else {
+        return keys;
+    };
     if !texts.is_empty() {
         reader.fault(
-            &file_origin,
+            &PASSPHRASE_FILE,
             "backup.passphrase_file and backup.to are both set: a backup has a passphrase or recipients, so take one of them out",
         );
     }
-    match File::open(&file).and_then(Passphrase::read) {
-        Ok(passphrase) => {
-            let warning = exposure_warning(&file, "the passphrase").map(|message| Fault {
-                place: file_origin.to_string(),
-                message,
-            });
-            reader.warnings.extend(warning);
-            Some(Recipients::Passphrase(passphrase))
-        }
-        Err(error) => {
+    let passphrase = fs::File::open(&file)
+        .and_then(Passphrase::read)
+        .map_err(|error| {
             let file = file.display();
-            reader.fault(
-                &file_origin,
-                format!("backup.passphrase_file: {file} cannot be read: {error}"),
-            );
-            None
-        }
+            let message = format!("backup.passphrase_file: {file} cannot be read: {error}");
+            reader.fault(&PASSPHRASE_FILE, message)
+        })?;
+    if let Some(message) = exposure_warning(&file, "the passphrase") {
+        reader.warn(&PASSPHRASE_FILE, message);
     }
+    Ok(Some(Recipients::Passphrase(passphrase)))
 }

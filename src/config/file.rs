@@ -1,61 +1,14 @@
-//! Reads settings from the file and the environment. This checks names and types, but not values.
+//! Reads settings from the file. This checks names and types, but not values.
 
-use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::Fault;
-use super::reference::{Kind, SETTINGS, Setting};
-use super::setting_names::{self, nearest};
-
-/// A value as it was written, before it is checked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RawValue {
-    /// A string, or anything from the environment or a flag.
-    Text(String),
-    /// A number.
-    Number(i64),
-    /// `true` or `false`.
-    Flag(bool),
-    /// A list of strings.
-    List(Vec<String>),
-}
-
-/// The source of a value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// A flag of the command line.
-    Flag(String),
-    /// An environment variable.
-    Environment(String),
-    /// A line of the file.
-    File(PathBuf, usize),
-    /// The default.
-    Default,
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Flag(name) | Self::Environment(name) => f.write_str(name),
-            Self::File(path, line) => write!(f, "{} line {line}", path.display()),
-            Self::Default => f.write_str("default"),
-        }
-    }
-}
-
-/// A setting with its value and source.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SettingValue {
-    /// The key.
-    pub key: &'static str,
-    /// The value.
-    pub raw: RawValue,
-    /// The source.
-    pub origin: Origin,
-}
+use super::fault::Fault;
+use super::nearest::nearest;
+use super::reference::{find, settings};
+use super::source::{Origin, RawValue, SettingValue};
 
 /// The content of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,7 +27,7 @@ impl ParsedFile {
         Self {
             values: Vec::new(),
             faults,
-            unread: SETTINGS.iter().map(|setting| setting.key).collect(),
+            unread: settings().map(|setting| setting.key).collect(),
         }
     }
 }
@@ -199,11 +152,7 @@ fn visit_keys(table: &DeTable<'_>, prefix: &str, leaf: &mut impl FnMut(&str, &Sp
             format!("{prefix}.{}", name.get_ref())
         };
         let start_of_section = format!("{key}.");
-        let is_section = || {
-            SETTINGS
-                .iter()
-                .any(|setting| setting.key.starts_with(&start_of_section))
-        };
+        let is_section = || settings().any(|setting| setting.key.starts_with(&start_of_section));
         match value.get_ref() {
             DeValue::Table(inner) if !inner.is_empty() || is_section() => visit_keys(inner, &key, leaf),
             _ => leaf(&key, value, name.span().start),
@@ -212,10 +161,10 @@ fn visit_keys(table: &DeTable<'_>, prefix: &str, leaf: &mut impl FnMut(&str, &Sp
 }
 
 fn parse_value(key: &str, value: &Spanned<DeValue<'_>>, origin: Origin) -> Result<SettingValue, String> {
-    let Some(setting) = setting_names::find(key) else {
+    let Some(setting) = find(key) else {
         return Err(unknown_key(key));
     };
-    let raw = raw(value.get_ref()).ok_or_else(|| wrong_type(setting))?;
+    let raw = raw(value.get_ref()).ok_or_else(|| setting.wrong_type())?;
     Ok(SettingValue {
         key: setting.key,
         raw,
@@ -225,9 +174,9 @@ fn parse_value(key: &str, value: &Spanned<DeValue<'_>>, origin: Origin) -> Resul
 
 /// The setting that `key` probably means: the one with exactly this key, or else the one with the most similar key.
 fn probable_key(key: &str) -> Option<&'static str> {
-    match setting_names::find(key) {
+    match find(key) {
         Some(setting) => Some(setting.key),
-        None => nearest(key, SETTINGS.iter().map(|setting| setting.key)),
+        None => nearest(key, settings().map(|setting| setting.key)),
     }
 }
 
@@ -237,21 +186,6 @@ fn unknown_key(key: &str) -> String {
         Some(meant) => format!("unknown key {key}: did you mean {meant}?"),
         None => format!("unknown key {key}: idsvc config reference lists the known ones"),
     }
-}
-
-/// The message about a value of the wrong type.
-pub(super) fn wrong_type(setting: &Setting) -> String {
-    let wanted = match setting.kind {
-        Kind::Text => "a string",
-        Kind::Number => "a whole number",
-        Kind::Duration => "a time with its unit, such as \"24h\", \"90d\", \"30m\" or \"60s\"",
-        Kind::Flag => "true or false",
-        Kind::List => "a list of strings",
-    };
-    format!(
-        "{} must be {wanted}, as in {} = {}",
-        setting.key, setting.key, setting.example
-    )
 }
 
 fn raw(value: &DeValue<'_>) -> Option<RawValue> {
@@ -271,35 +205,4 @@ fn raw(value: &DeValue<'_>) -> Option<RawValue> {
             .map(RawValue::List),
         DeValue::Float(_) | DeValue::Datetime(_) | DeValue::Table(_) => None,
     }
-}
-
-/// The default of a setting.
-pub(super) fn default_of(setting: &Setting) -> Option<RawValue> {
-    let value = DeValue::parse(setting.default?).ok()?;
-    raw(value.get_ref())
-}
-
-/// Reads the environment. An unknown variable that begins with `IDSVC_` is a warning, not a fault: orchestrators inject
-/// such variables for a service of that name.
-pub fn from_environment(variables: &[(String, String)]) -> (Vec<SettingValue>, Vec<String>) {
-    let mut values = Vec::new();
-    let mut warnings = Vec::new();
-    for (name, value) in variables.iter().filter(|(name, _)| name.starts_with("IDSVC_")) {
-        match SETTINGS.iter().find(|setting| setting.env_name() == *name) {
-            Some(setting) => values.push(SettingValue {
-                key: setting.key,
-                raw: RawValue::Text(value.clone()),
-                origin: Origin::Environment(name.clone()),
-            }),
-            None if name == super::CONFIG_VARIABLE => {}
-            None => {
-                let names: Vec<String> = SETTINGS.iter().map(Setting::env_name).collect();
-                warnings.push(match nearest(name, names.iter().map(String::as_str)) {
-                    Some(similar) => format!("{name} sets nothing: did you mean {similar}?"),
-                    None => format!("{name} sets nothing"),
-                });
-            }
-        }
-    }
-    (values, warnings)
 }

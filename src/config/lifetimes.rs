@@ -1,58 +1,147 @@
-//! The settings for how long things last.
+//! How long things last.
 
 use std::time::Duration;
 
-use super::reader::Reader;
-use super::setting::{Kind, Setting, setting};
+use super::form::{Time, TimeOrOff};
+use super::reader::{Read, Reader};
+use super::setting::{Literal, Setting};
 use crate::identity::SessionLifetimes;
 use crate::oauth::policy::Lifetimes;
 use crate::oauth::{code, device};
 
-pub(super) const DEVICE_CODE: Setting = setting(
-    "lifetimes.device_code",
-    Kind::Duration,
-    ("TIME", "How long device codes last"),
-    Some(r#""10m""#),
-    r#""15m""#,
-    "The time in which a person may allow a device that shows a code (RFC 8628); at most 30 minutes.",
-);
+const SECOND: Duration = Duration::from_secs(1);
+const YEAR: Duration = Duration::from_hours(365 * 24);
 
-/// How long things last.
-pub(super) fn lifetimes(reader: &mut Reader<'_>) -> Lifetimes {
-    const SECOND: Duration = Duration::from_secs(1);
-    const YEAR: Duration = Duration::from_hours(365 * 24);
-    let refresh_absolute = reader
-        .duration_or_off("lifetimes.refresh_absolute")
-        .map(|(bound, _)| bound);
-    let is_bound_set = reader.value("lifetimes.refresh_absolute").is_some();
-    let lifetimes = Lifetimes {
-        access_token: reader.duration("lifetimes.access_token", SECOND),
-        refresh_token: reader.duration("lifetimes.refresh_token", SECOND),
-        refresh_absolute,
-        refresh_absolute_public: if is_bound_set {
-            refresh_absolute
-        } else {
-            Some(YEAR)
-        },
-        code: reader.duration("lifetimes.code", SECOND),
-        device_code: reader.duration(DEVICE_CODE.key, SECOND),
-        pushed_request: reader.duration("lifetimes.par", SECOND),
-        id_token: reader.duration("lifetimes.id_token", SECOND),
-        login_transaction: reader.duration("lifetimes.login_transaction", SECOND),
+pub(super) const SETTINGS: &[&Setting] = &[
+    &ACCESS_TOKEN,
+    &REFRESH_TOKEN,
+    &REFRESH_ABSOLUTE,
+    &CODE,
+    &DEVICE_CODE,
+    &PUSHED_REQUEST,
+    &ID_TOKEN,
+    &SESSION_IDLE,
+    &SESSION_ABSOLUTE,
+    &LOGIN_TRANSACTION,
+];
+
+pub(super) static ACCESS_TOKEN: Setting<Time> = Setting {
+    key: "lifetimes.access_token",
+    doc: "Access tokens.",
+    default: Some(Literal::Text("24h")),
+    example: Literal::Text("1h"),
+    value_name: "TIME",
+    help: Some("How long access tokens last"),
+    form: Time::at_least(SECOND),
+};
+
+pub(super) static REFRESH_TOKEN: Setting<Time> = Setting {
+    key: "lifetimes.refresh_token",
+    doc: "Refresh tokens, counted from the newest one.",
+    default: Some(Literal::Text("90d")),
+    example: Literal::Text("30d"),
+    value_name: "TIME",
+    help: Some("How long refresh tokens last"),
+    form: Time::at_least(SECOND),
+};
+
+pub(super) static REFRESH_ABSOLUTE: Setting<TimeOrOff> = Setting {
+    key: "lifetimes.refresh_absolute",
+    doc: "How long one sign-in can be refreshed in all; off for no bound.\n\
+         Left out: a year for public clients, no bound for the others.",
+    default: None,
+    example: Literal::Text("365d"),
+    value_name: "TIME",
+    help: Some("How long a sign-in can be refreshed in all"),
+    form: TimeOrOff(Time::any()),
+};
+
+pub(super) static CODE: Setting<Time> = Setting {
+    key: "lifetimes.code",
+    doc: "Authorization codes; at most ten minutes (RFC 6749 section 4.1.2).",
+    default: Some(Literal::Text("60s")),
+    example: Literal::Text("60s"),
+    value_name: "TIME",
+    help: Some("How long authorization codes last"),
+    form: Time::within(SECOND, code::LONGEST_LIFETIME),
+};
+
+pub(super) static DEVICE_CODE: Setting<Time> = Setting {
+    key: "lifetimes.device_code",
+    doc: "The time in which a person may allow a device that shows a code (RFC 8628); at most 30 minutes.",
+    default: Some(Literal::Text("10m")),
+    example: Literal::Text("15m"),
+    value_name: "TIME",
+    help: Some("How long device codes last"),
+    form: Time::within(SECOND, device::LONGEST_LIFETIME),
+};
+
+pub(super) static PUSHED_REQUEST: Setting<Time> = Setting {
+    key: "lifetimes.par",
+    doc: "The time in which a browser may come with a pushed authorization request (RFC 9126 section 2.2).",
+    default: Some(Literal::Text("60s")),
+    example: Literal::Text("60s"),
+    value_name: "TIME",
+    help: Some("How long a pushed authorization request is good"),
+    form: Time::at_least(SECOND),
+};
+
+pub(super) static ID_TOKEN: Setting<Time> = Setting {
+    key: "lifetimes.id_token",
+    doc: "ID tokens.",
+    default: Some(Literal::Text("1h")),
+    example: Literal::Text("1h"),
+    value_name: "TIME",
+    help: Some("How long ID tokens last"),
+    form: Time::at_least(SECOND),
+};
+
+pub(super) static SESSION_IDLE: Setting<Time> = Setting {
+    key: "lifetimes.session_idle",
+    doc: "Browser sessions without use.",
+    default: Some(Literal::Text("12h")),
+    example: Literal::Text("12h"),
+    value_name: "TIME",
+    help: Some("How long sessions last without use"),
+    form: Time::at_least(SECOND),
+};
+
+pub(super) static SESSION_ABSOLUTE: Setting<Time> = Setting {
+    key: "lifetimes.session_absolute",
+    doc: "Browser sessions in any case.",
+    default: Some(Literal::Text("7d")),
+    example: Literal::Text("7d"),
+    value_name: "TIME",
+    help: Some("How long sessions last in any case"),
+    form: Time::at_least(SECOND),
+};
+
+pub(super) static LOGIN_TRANSACTION: Setting<Time> = Setting {
+    key: "lifetimes.login_transaction",
+    doc: "A sign-in under way.",
+    default: Some(Literal::Text("30m")),
+    example: Literal::Text("30m"),
+    value_name: "TIME",
+    help: Some("How long a sign-in may take"),
+    form: Time::at_least(SECOND),
+};
+
+pub(super) fn lifetimes(reader: &mut Reader<'_>) -> Read<Lifetimes> {
+    reader.check(SETTINGS);
+    let refresh_absolute = reader.read_if_set(&REFRESH_ABSOLUTE)?;
+    Ok(Lifetimes {
+        access_token: reader.read(&ACCESS_TOKEN)?,
+        refresh_token: reader.read(&REFRESH_TOKEN)?,
+        refresh_absolute: refresh_absolute.flatten(),
+        refresh_absolute_public: refresh_absolute.unwrap_or(Some(YEAR)),
+        code: reader.read(&CODE)?,
+        device_code: reader.read(&DEVICE_CODE)?,
+        pushed_request: reader.read(&PUSHED_REQUEST)?,
+        id_token: reader.read(&ID_TOKEN)?,
+        login_transaction: reader.read(&LOGIN_TRANSACTION)?,
         session: SessionLifetimes {
-            idle: reader.duration("lifetimes.session_idle", SECOND),
-            absolute: reader.duration("lifetimes.session_absolute", SECOND),
+            idle: reader.read(&SESSION_IDLE)?,
+            absolute: reader.read(&SESSION_ABSOLUTE)?,
         },
-    };
-    if lifetimes.code > code::LONGEST_LIFETIME {
-        reader.fault_at(
-            "lifetimes.code",
-            "lifetimes.code must be at most ten minutes (RFC 6749 section 4.1.2)",
-        );
-    }
-    if lifetimes.device_code > device::LONGEST_LIFETIME {
-        let message = "lifetimes.device_code must be at most 30 minutes";
-        reader.fault_at(DEVICE_CODE.key, message);
-    }
-    lifetimes
+    })
 }

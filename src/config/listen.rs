@@ -2,108 +2,106 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::reader::Reader;
-use super::{DEV_PORT, Tls};
-use crate::net::listener::{conflict_across_listeners, conflict_in_one_listener};
+use super::form::{List, Number};
+use super::reader::{Read, Reader};
+use super::setting::{Literal, Setting};
+use super::tls::Tls;
+use crate::net::listener::conflict_in_one_listener;
+
+/// The address of the development server.
+const DEV_LISTEN: Literal = Literal::List(&["127.0.0.1:8443"]);
+
+pub(super) const SETTINGS: &[&Setting] = &[&LISTEN, &REDIRECT_PORT];
+
+pub(super) static LISTEN: Setting<List<SocketAddr>> = Setting {
+    key: "listen",
+    doc: "The addresses to listen on.",
+    default: Some(Literal::List(&["0.0.0.0:443"])),
+    example: Literal::List(&["0.0.0.0:443", "[::]:443"]),
+    value_name: "ADDRESS",
+    help: Some("An address to listen on"),
+    form: List::of(parse_address),
+};
+
+pub(super) static REDIRECT_PORT: Setting<Number<u16>> = Setting {
+    key: "redirect_port",
+    doc: "A port for plain HTTP, on the addresses of listen. Its requests are redirected to the same path at the issuer.\nLeft out: none.",
+    default: None,
+    example: Literal::Number(80),
+    value_name: "PORT",
+    help: Some("The port whose plain HTTP is redirected to the issuer"),
+    form: Number::within(1, u16::MAX as u64),
+};
 
 /// The addresses of the service.
-pub(super) fn listen(reader: &mut Reader<'_>) -> Vec<SocketAddr> {
+pub(super) fn listen(reader: &mut Reader<'_>) -> Read<Vec<SocketAddr>> {
     let is_dev = reader.sources.is_dev;
-    if is_dev && reader.explicit("listen").is_none() {
-        return vec![SocketAddr::from(([127, 0, 0, 1], DEV_PORT))];
+    let addresses = if is_dev {
+        reader.read_or(&LISTEN, DEV_LISTEN)?
+    } else {
+        reader.read(&LISTEN)?
+    };
+    if addresses.is_empty() {
+        return Err(reader.fault(&LISTEN, "listen is empty: name at least one address"));
     }
-    let before = reader.faults.len();
-    let (texts, origin) = reader.list("listen");
-    let mut addresses: Vec<SocketAddr> = Vec::new();
-    for text in &texts {
-        match address(text) {
-            Some(address) if is_dev && !address.ip().is_loopback() => reader.fault(
-                &origin,
-                format!("listen = {text:?}: the development server listens on loopback only, as on 127.0.0.1:{DEV_PORT}"),
-            ),
-            Some(address) => {
-                if let Some(taken) = addresses.iter().find(|taken| conflict_in_one_listener(**taken, address)) {
-                    reader.fault(
-                        &origin,
-                        format!("listen = {text:?} is taken by {taken} in the same list: leave one of them out"),
-                    );
-                }
-                addresses.push(address);
-            }
-            None => reader.fault(
-                &origin,
-                format!("listen = {text:?} is no address with a port, as in 0.0.0.0:443 or [::]:443"),
-            ),
+    let mut checked: Vec<SocketAddr> = Vec::new();
+    for address in &addresses {
+        if is_dev && !address.ip().is_loopback() {
+            let message = format!(
+                "listen = \"{address}\": the development server listens on loopback only, as on 127.0.0.1:8443"
+            );
+            reader.fault(&LISTEN, message);
         }
+        if let Some(taken) = checked
+            .iter()
+            .find(|taken| conflict_in_one_listener(**taken, *address))
+        {
+            let message =
+                format!("listen = \"{address}\" is taken by {taken} in the same list: leave one of them out");
+            reader.fault(&LISTEN, message);
+        }
+        checked.push(*address);
     }
-    if texts.is_empty() && reader.faults.len() == before {
-        reader.fault(&origin, "listen is empty: name at least one address");
-    }
-    addresses
+    Ok(addresses)
 }
 
 /// The addresses of the redirect to the issuer; none without `redirect_port`.
 pub(super) fn redirect_listen(
     reader: &mut Reader<'_>,
-    listen: &[SocketAddr],
-    tls: Option<&Tls>,
-) -> Vec<SocketAddr> {
-    if reader.explicit("redirect_port").is_none() {
-        return Vec::new();
-    }
-    let port = reader.number_within("redirect_port", 1..=u64::from(u16::MAX));
-    let port = u16::try_from(port).unwrap_or_default();
-    if tls == Some(&Tls::Off) {
-        reader.fault_at(
-            "redirect_port",
+    listen: Read<&[SocketAddr]>,
+    tls: Read<&Tls>,
+) -> Read<Vec<SocketAddr>> {
+    let Some(port) = reader.read_if_set(&REDIRECT_PORT)? else {
+        return Ok(Vec::new());
+    };
+    if tls == Ok(&Tls::Off) {
+        reader.fault(
+            &REDIRECT_PORT,
             "redirect_port leads to https, and tls.mode is \"off\": leave it out, and let the proxy redirect",
         );
     }
+    let listen = listen?;
     let mut addresses: Vec<SocketAddr> = Vec::new();
     for address in listen.iter().map(|listen| SocketAddr::new(listen.ip(), port)) {
         if !addresses.contains(&address) {
             addresses.push(address);
         }
     }
-    let both = |taken: &&SocketAddr| {
-        addresses
-            .iter()
-            .any(|one| conflict_in_one_listener(**taken, *one))
+    let is_taken = |taken: &&SocketAddr| {
+        let mut addresses = addresses.iter();
+        addresses.any(|address| conflict_in_one_listener(**taken, *address))
     };
-    if let Some(taken) = listen.iter().find(both) {
-        reader.fault_at(
-            "redirect_port",
-            format!("redirect_port = {port} is taken by listen = \"{taken}\": give it another port"),
-        );
+    if let Some(taken) = listen.iter().find(is_taken) {
+        let message =
+            format!("redirect_port = {port} is taken by listen = \"{taken}\": give it another port");
+        return Err(reader.fault(&REDIRECT_PORT, message));
     }
-    addresses
+    Ok(addresses)
 }
 
-/// The address of the metrics, if there is one.
-pub(super) fn metrics_listen(
-    reader: &mut Reader<'_>,
-    listen: &[SocketAddr],
-    redirect_listen: &[SocketAddr],
-) -> Option<SocketAddr> {
-    let (text, origin) = reader.text("metrics.listen").filter(|(text, _)| text != "off")?;
-    let Some(address) = address(&text) else {
-        reader.fault(
-            &origin,
-            format!(
-                "metrics.listen = {text:?} is no address with a port, as in 127.0.0.1:9464; off for none"
-            ),
-        );
-        return None;
-    };
-    let taken = listen.iter().map(|taken| ("listen", taken));
-    let mut taken = taken.chain(redirect_listen.iter().map(|taken| ("redirect_port", taken)));
-    if let Some((key, taken)) = taken.find(|(_, taken)| conflict_across_listeners(**taken, address)) {
-        reader.fault(
-            &origin,
-            format!("metrics.listen = {text:?} is taken by {key} = \"{taken}\": give it another port"),
-        );
-    }
-    Some(address)
+fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    let problem = "is no address with a port, as in 0.0.0.0:443 or [::]:443";
+    address(text).ok_or_else(|| problem.to_owned())
 }
 
 /// Parses an address with a port. An IPv4-mapped IPv6 address (RFC 4291 section 2.5.5.2) becomes an IPv4 address.

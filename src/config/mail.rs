@@ -2,50 +2,59 @@
 
 use std::path::PathBuf;
 
-use super::reader::Reader;
-use super::setting::{Kind, Setting, setting};
-use super::{Config, Fault};
+use super::form::{File, Parsed};
+use super::reader::{Read, Reader};
+use super::setting::{Literal, Setting};
 use crate::mail::connection::{MailConnector, Timeouts, read_password};
 use crate::mail::{MailServer, Mailbox};
 use crate::net::certificate::exposure_warning;
 use crate::net::outbound::{OutboundPolicy, SetupError, tls_config};
 
-pub(super) const URL: Setting = setting(
-    "mail.url",
-    Kind::Text,
-    ("URL", "The mail server"),
-    None,
-    r#""smtps://idsvc@mail.example.com:465""#,
-    "The server that takes mails by SMTP, with the name that the service signs in with: smtps:// for TLS, smtp:// for\n\
+/// The development server needs no settings.
+const DEV_SENDER: Literal = Literal::Text("idsvc <idsvc@localhost>");
+
+pub(super) const SETTINGS: &[&Setting] = &[&URL, &PASSWORD_FILE, &FROM, &REPLY_TO];
+
+pub(super) static URL: Setting<Parsed<MailServer>> = Setting {
+    key: "mail.url",
+    doc: "The server that takes mails by SMTP, with the name that the service signs in with: smtps:// for TLS, smtp:// for\n\
      STARTTLS. Only a server on this machine may go without TLS. Left out: no mail is sent.",
-);
+    default: None,
+    example: Literal::Text("smtps://idsvc@mail.example.com:465"),
+    value_name: "URL",
+    help: Some("The mail server"),
+    form: Parsed(parse_server),
+};
 
-pub(super) const PASSWORD_FILE: Setting = setting(
-    "mail.password_file",
-    Kind::Text,
-    ("FILE", "The file of the password for the mail server"),
-    None,
-    r#""/etc/idsvc/mail-password""#,
-    "The file of the password for mail.url, on one line; read for each connection.",
-);
+pub(super) static PASSWORD_FILE: Setting<File> = Setting {
+    key: "mail.password_file",
+    doc: "The file of the password for mail.url, on one line; read for each connection.",
+    default: None,
+    example: Literal::Text("/etc/idsvc/mail-password"),
+    value_name: "FILE",
+    help: Some("The file of the password for the mail server"),
+    form: File,
+};
 
-pub(super) const FROM: Setting = setting(
-    "mail.from",
-    Kind::Text,
-    ("ADDRESS", "The sender of mails"),
-    None,
-    r#""Acme <no-reply@example.com>""#,
-    "The sender of mails, an address with or without a name.",
-);
+pub(super) static FROM: Setting<Parsed<Mailbox>> = Setting {
+    key: "mail.from",
+    doc: "The sender of mails, an address with or without a name.",
+    default: None,
+    example: Literal::Text("Acme <no-reply@example.com>"),
+    value_name: "ADDRESS",
+    help: Some("The sender of mails"),
+    form: Parsed(parse_mailbox),
+};
 
-pub(super) const REPLY_TO: Setting = setting(
-    "mail.reply_to",
-    Kind::Text,
-    ("ADDRESS", "Where replies to mails go"),
-    None,
-    r#""help@example.com""#,
-    "The address that replies to mails go to. Left out: mail.from.",
-);
+pub(super) static REPLY_TO: Setting<Parsed<Mailbox>> = Setting {
+    key: "mail.reply_to",
+    doc: "The address that replies to mails go to. Left out: mail.from.",
+    default: None,
+    example: Literal::Text("help@example.com"),
+    value_name: "ADDRESS",
+    help: Some("Where replies to mails go"),
+    form: Parsed(parse_mailbox),
+};
 
 /// How mails are sent, if they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,80 +91,54 @@ impl Mail {
 }
 
 /// The settings. `None` if no mail is sent.
-pub(super) fn mail(reader: &mut Reader<'_>) -> Option<Mail> {
-    let server = set(reader, URL.key).and_then(|()| reader.parsed::<MailServer>(URL.key));
-    let from = set(reader, FROM.key).and_then(|()| mailbox(reader, FROM.key));
-    let reply_to = set(reader, REPLY_TO.key).and_then(|()| mailbox(reader, REPLY_TO.key));
-    let password_file = set(reader, PASSWORD_FILE.key).and_then(|()| reader.path(PASSWORD_FILE.key));
+pub(super) fn mail(reader: &mut Reader<'_>) -> Read<Option<Mail>> {
+    reader.check(SETTINGS);
+    let server = reader.read_if_set(&URL)?;
     if let Some(server) = &server {
-        if reader.explicit(FROM.key).is_none() {
-            reader.missing(FROM.key, "mail.url is set, and mails need a sender");
+        let has_password_file = reader.is_set(&PASSWORD_FILE);
+        if server.user.is_some() && !has_password_file {
+            reader.missing(&PASSWORD_FILE, "mail.url names a user, who needs a password");
         }
-        if server.user.is_some() && reader.explicit(PASSWORD_FILE.key).is_none() {
-            reader.missing(PASSWORD_FILE.key, "mail.url names a user, who needs a password");
-        }
-        if let (None, Some((_, origin))) = (&server.user, &password_file) {
+        if server.user.is_none() && has_password_file {
             let message = "mail.password_file is set, and mail.url names no user: write it as smtps://USER@HOST, or take the file out";
-            reader.fault(origin, message);
+            reader.fault(&PASSWORD_FILE, message);
         }
+    } else if !reader.sources.is_dev {
+        return Ok(None);
     }
-    let sender = match from {
-        Some(from) => Some(from),
-        // The development server needs no settings.
-        None if reader.sources.is_dev => "idsvc <idsvc@localhost>".parse().ok(),
-        None => None,
+    let from = match reader.read_if_set(&FROM)? {
+        Some(from) => from,
+        None if server.is_some() => {
+            return Err(reader.missing(&FROM, "mail.url is set, and mails need a sender"));
+        }
+        None => reader.read_or(&FROM, DEV_SENDER)?,
     };
-    let is_used = server.is_some() || reader.sources.is_dev;
-    let from = sender.filter(|_| is_used)?;
-    Some(Mail {
+    Ok(Some(Mail {
         server,
-        password_file: password_file.map(|(file, _)| file),
+        password_file: reader.read_if_set(&PASSWORD_FILE)?,
         from,
-        reply_to,
-    })
-}
-
-fn set(reader: &Reader<'_>, key: &str) -> Option<()> {
-    reader.explicit(key).map(|_| ())
-}
-
-fn mailbox(reader: &mut Reader<'_>, key: &str) -> Option<Mailbox> {
-    let (text, origin) = reader.text(key)?;
-    let mailbox = text.parse().ok().filter(|_| !text.chars().any(char::is_control));
-    if mailbox.is_none() {
-        let message = format!("{key} = {text:?} is no address, as in Acme <no-reply@example.com>");
-        reader.fault(&origin, message);
-    }
-    mailbox
+        reply_to: reader.read_if_set(&REPLY_TO)?,
+    }))
 }
 
 /// Reads the password, as a start would.
-pub(super) fn check(reader: &mut Reader<'_>, config: &Config) {
-    let Some(file) = config
-        .settings
-        .mail
-        .as_ref()
-        .and_then(|mail| mail.password_file.as_deref())
-    else {
+pub(super) fn check(reader: &mut Reader<'_>, mail: &Mail) {
+    let Some(file) = &mail.password_file else {
         return;
     };
-    match read_password(file) {
-        Ok(_) => {
-            let place = reader
-                .value(PASSWORD_FILE.key)
-                .map(|(_, origin)| origin.to_string());
-            let warning = exposure_warning(file, "the password for the mail server").map(|message| Fault {
-                place: place.unwrap_or_default(),
-                message,
-            });
-            reader.warnings.extend(warning);
-        }
-        Err(error) => {
-            let file = file.display();
-            reader.fault_at(
-                PASSWORD_FILE.key,
-                format!("mail.password_file: {file} cannot be read: {error}"),
-            );
-        }
+    if let Err(error) = read_password(file) {
+        let message = format!("mail.password_file: {} cannot be read: {error}", file.display());
+        reader.fault(&PASSWORD_FILE, message);
+    } else if let Some(message) = exposure_warning(file, "the password for the mail server") {
+        reader.warn(&PASSWORD_FILE, message);
     }
+}
+
+fn parse_server(text: &str) -> Result<MailServer, String> {
+    text.parse().map_err(|problem| format!(": {problem}"))
+}
+
+fn parse_mailbox(text: &str) -> Result<Mailbox, String> {
+    let mailbox = text.parse().ok().filter(|_| !text.chars().any(char::is_control));
+    mailbox.ok_or_else(|| "is no address, as in Acme <no-reply@example.com>".to_owned())
 }

@@ -11,8 +11,7 @@
 //! Half of a connection's share is for the longest header; an idle connection takes 25 KiB. So memory for a request is
 //! needed in addition only where many are in progress, and there is room for a quarter as many requests as connections.
 
-use super::memory_limit::{LimitOrigin, MemoryLimit, Size};
-use super::reader::Reader;
+use super::memory_limit::MemoryLimit;
 use crate::limit::{ALL_BODIES_KIB, ALL_REQUESTS};
 use crate::net::Limits;
 use crate::password::{MAX_MEMORY_KIB, PasswordParams, PoolSize};
@@ -33,7 +32,7 @@ const PASSWORDS_KIB: u64 = 1024 * KIB_PER_MIB;
 /// The fewest connections and requests. With fewer, one browser could take all.
 const FEWEST: u64 = 32;
 /// The least that `limits.memory` may be, in bytes.
-const LEAST: u64 = 48 << 20;
+pub(super) const LEAST: u64 = 48 << 20;
 /// The memory of an encryption with a passphrase.
 const PASSPHRASE_KIB: u64 = 128 * KIB_PER_MIB;
 
@@ -91,7 +90,7 @@ impl MemorySettings {
         let rest = whole
             .saturating_sub(BASE_KIB + cache + bodies)
             .saturating_sub(hashing);
-        let most = as_u64(Limits::default().max_connections);
+        let most = as_u64(Limits::MAX_CONNECTIONS);
         let room = self.room(rest).max(FEWEST);
         let connections = self.connections.map_or(room.min(most), as_u64);
         let mtls_connections = if self.has_mtls {
@@ -148,25 +147,6 @@ impl MemorySettings {
             beside_all
         }
     }
-}
-
-/// The limit that is set, or else that of this process.
-pub(super) fn limit(reader: &mut Reader<'_>) -> Option<MemoryLimit> {
-    if reader.explicit("limits.memory").is_none() {
-        return reader.sources.memory;
-    }
-    let Size(bytes) = reader.parsed("limits.memory")?;
-    if bytes < LEAST {
-        let least = LEAST >> 20;
-        reader.fault_at(
-            "limits.memory",
-            format!("limits.memory must be at least {least}MiB"),
-        );
-    }
-    Some(MemoryLimit {
-        bytes,
-        origin: LimitOrigin::Setting,
-    })
 }
 
 /// Why an encryption with a passphrase does not fit into the memory, if it does not.

@@ -3,44 +3,50 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::reader::Reader;
-use super::setting::{Kind, Setting, setting};
-use super::{Config, Tls, listen};
-use crate::net::listener::conflict_across_listeners;
+use url::Url;
+
+use super::form::{List, Parsed};
+use super::listen::address;
+use super::network::{Conflict, Network};
+use super::reader::{Read, Reader};
+use super::setting::{Literal, Setting};
+use super::tls::{Tls, forbids};
 use crate::oauth::client_certificate::ClientAuthorities;
 use crate::oauth::mtls::MtlsPolicy;
 
-pub(super) const LISTEN: Setting = setting(
-    "tls.mtls_listen",
-    Kind::Text,
-    (
-        "ADDRESS",
-        "The address for clients with a certificate, off for none",
-    ),
-    Some(r#""off""#),
-    r#""0.0.0.0:9443""#,
-    "The address where clients show certificates (RFC 8705), off for none. It uses the certificate of the service, and\n\
+pub(super) const SETTINGS: &[&Setting] = &[&LISTEN, &CA, &BASE_URL];
+
+pub(super) static LISTEN: Setting<Parsed<Option<SocketAddr>>> = Setting {
+    key: "tls.mtls_listen",
+    doc: "The address where clients show certificates (RFC 8705), off for none. It uses the certificate of the service, and\n\
      serves only the endpoints that clients call. TLS must end in this process: not behind a proxy that ends it.",
-);
+    default: Some(Literal::Text("off")),
+    example: Literal::Text("0.0.0.0:9443"),
+    value_name: "ADDRESS",
+    help: Some("The address for clients with a certificate, off for none"),
+    form: Parsed(parse_listen),
+};
 
-pub(super) const CA: Setting = setting(
-    "tls.mtls_ca",
-    Kind::List,
-    ("FILE", "The authorities whose certificates authenticate clients"),
-    Some("[]"),
-    r#"["/etc/idsvc/clients-ca.pem"]"#,
-    "The authorities (PEM) whose certificates authenticate clients by tls_client_auth. Read at the start.",
-);
+pub(super) static CA: Setting<List<String>> = Setting {
+    key: "tls.mtls_ca",
+    doc: "The authorities (PEM) whose certificates authenticate clients by tls_client_auth. Read at the start.",
+    default: Some(Literal::List(&[])),
+    example: Literal::List(&["/etc/idsvc/clients-ca.pem"]),
+    value_name: "FILE",
+    help: Some("The authorities whose certificates authenticate clients"),
+    form: List::of_texts(),
+};
 
-pub(super) const BASE_URL: Setting = setting(
-    "tls.mtls_base_url",
-    Kind::Text,
-    ("URL", "The address by which clients reach tls.mtls_listen"),
-    None,
-    r#""https://mtls.id.example.com""#,
-    "Scheme, host and port by which clients reach tls.mtls_listen. The certificate of the service must name the host.\n\
+pub(super) static BASE_URL: Setting<Parsed<String>> = Setting {
+    key: "tls.mtls_base_url",
+    doc: "Scheme, host and port by which clients reach tls.mtls_listen. The certificate of the service must name the host.\n\
      Left out: those of base_url, with the port of tls.mtls_listen.",
-);
+    default: None,
+    example: Literal::Text("https://mtls.id.example.com"),
+    value_name: "URL",
+    help: Some("The address by which clients reach tls.mtls_listen"),
+    form: Parsed(parse_base_url),
+};
 
 /// The settings, if clients can show certificates.
 #[derive(Clone, Debug, Default)]
@@ -80,73 +86,55 @@ impl Mtls {
     }
 }
 
-pub(super) fn mtls(reader: &mut Reader<'_>) -> Mtls {
-    let listen = reader
-        .text(LISTEN.key)
-        .filter(|(text, _)| text != "off")
-        .and_then(|(text, origin)| {
-            let address = listen::address(&text);
-            if address.is_none() {
-                let message = format!(
-                    "tls.mtls_listen = {text:?} is no address with a port, as in 0.0.0.0:9443; off for none"
-                );
-                reader.fault(&origin, message);
-            }
-            address
-        });
-    let base_url = reader.explicit(BASE_URL.key).and_then(|_| {
-        let (text, origin) = reader.text(BASE_URL.key)?;
-        let url = url::Url::parse(&text).ok();
-        let is_origin = url.is_some_and(|url| url.scheme() == "https" && url.origin().ascii_serialization() == text);
-        if !is_origin {
-            let message = format!(
-                "tls.mtls_base_url = {text:?}: name scheme, host and port only, as in https://mtls.id.example.com"
-            );
-            reader.fault(&origin, message);
-        }
-        Some(text)
-    });
-    let ca_files = match reader.explicit(CA.key) {
-        Some(_) => reader.list(CA.key).0.into_iter().map(PathBuf::from).collect(),
-        None => Vec::new(),
-    };
-    Mtls {
-        listen,
-        ca_files,
-        base_url,
-    }
+pub(super) fn mtls(reader: &mut Reader<'_>) -> Read<Mtls> {
+    reader.check(SETTINGS);
+    Ok(Mtls {
+        listen: reader.read(&LISTEN)?,
+        ca_files: reader.read(&CA)?.into_iter().map(PathBuf::from).collect(),
+        base_url: reader.read_if_set(&BASE_URL)?,
+    })
 }
 
 /// Checks the settings against the others, and reads the files.
-pub(super) fn check(reader: &mut Reader<'_>, config: &Config) {
-    let mtls = &config.settings.mtls;
+pub(super) fn check(reader: &mut Reader<'_>, mtls: &Mtls, network: &Network) {
     if let Err(problem) = mtls.authorities() {
-        reader.fault_at(CA.key, format!("tls.mtls_ca: {problem}"));
+        reader.fault(&CA, format!("tls.mtls_ca: {problem}"));
     }
     let Some(address) = mtls.listen else {
         return;
     };
-    if config.tls == Tls::Off && !reader.is_unread("tls.mode") {
-        reader.fault_at(
-            LISTEN.key,
+    if network.tls == Ok(Tls::Off) {
+        reader.fault(
+            &LISTEN,
             "tls.mtls_listen needs TLS that ends in this process, and tls.mode is \"off\": no header of a proxy replaces a certificate",
         );
     }
-    let named = |key: &'static str, taken: &[SocketAddr]| {
-        let conflict = taken
-            .iter()
-            .find(|taken| conflict_across_listeners(**taken, address));
-        conflict.map(|taken| (key, *taken))
-    };
-    let taken = named("listen", &config.listen)
-        .or_else(|| named("redirect_port", &config.redirect_listen))
-        .or_else(|| named("metrics.listen", config.metrics_listen.as_slice()));
-    if let Some((key, taken)) = taken {
+    if let Some(Conflict { key, taken }) = network.conflict(address) {
         let message =
             format!("tls.mtls_listen = \"{address}\" is taken by {key} = \"{taken}\": give it another port");
-        reader.fault_at(LISTEN.key, message);
+        reader.fault(&LISTEN, message);
     }
-    if let Some(reason) = config.forbids(address) {
-        reader.fault_at(LISTEN.key, format!("tls.mtls_listen = \"{address}\": {reason}"));
+    if let Ok(tls) = &network.tls
+        && let Some(reason) = forbids(address, tls, network.has_proxies(), reader.sources.is_dev)
+    {
+        let message = format!("tls.mtls_listen = \"{address}\": {reason}");
+        reader.fault(&LISTEN, message);
+    }
+}
+
+fn parse_listen(text: &str) -> Result<Option<SocketAddr>, String> {
+    let problem = "is no address with a port, as in 0.0.0.0:9443; off for none";
+    match text {
+        "off" => Ok(None),
+        text => address(text).map(Some).ok_or_else(|| problem.to_owned()),
+    }
+}
+
+fn parse_base_url(text: &str) -> Result<String, String> {
+    let is_origin = |url: &Url| url.scheme() == "https" && url.origin().ascii_serialization() == text;
+    if Url::parse(text).is_ok_and(|url| is_origin(&url)) {
+        Ok(text.to_owned())
+    } else {
+        Err(": name scheme, host and port only, as in https://mtls.id.example.com".to_owned())
     }
 }

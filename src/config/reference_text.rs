@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::reference::SETTINGS;
+use super::reference::settings;
 
 /// A commented file. Lines with `# ` explain. Removing the `#` before a key sets it.
 pub fn reference() -> String {
@@ -13,8 +13,8 @@ pub fn reference() -> String {
          # its unit.\n",
     );
     let mut current = None;
-    for setting in SETTINGS {
-        let (section, name) = setting.section_and_name();
+    for setting in settings() {
+        let (section, name) = (setting.section(), setting.name());
         if section != current {
             current = section;
             let _ = write!(text, "\n[{}]\n", section.unwrap_or_default());

@@ -1,55 +1,100 @@
-//! What the table of settings says of each.
+//! What a setting is. One block says all of it: flag, environment variable, reference and schema follow.
 
-/// The type of a setting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A string.
-    Text,
-    /// A whole number, zero or more.
-    Number,
-    /// A span of time: `"24h"`, `"90d"`, `"60s"`, `"30m"`.
-    Duration,
-    /// `true` or `false`.
-    Flag,
-    /// Several strings; comma-separated in the environment.
-    List,
-}
+use std::fmt;
+
+use super::form::AnyForm;
+use super::source::RawValue;
 
 /// One setting.
-#[derive(Clone, Copy, Debug)]
-pub struct Setting {
+pub struct Setting<F: ?Sized = dyn AnyForm> {
     /// The key in the file, dotted.
     pub key: &'static str,
-    /// The type of the value.
-    pub kind: Kind,
-    /// The name of the value in the help of the flag.
-    pub value_name: &'static str,
-    /// The help of the flag. Empty if the flag belongs to every command.
-    pub help: &'static str,
-    /// The default as TOML, if there is one.
-    pub default: Option<&'static str>,
-    /// An example as TOML.
-    pub example: &'static str,
     /// The explanation in the reference.
     pub doc: &'static str,
+    /// The default, if there is one.
+    pub default: Option<Literal>,
+    /// An example.
+    pub example: Literal,
+    /// The name of the value in the help of the flag.
+    pub value_name: &'static str,
+    /// The help of the flag. `None` if the flag belongs to every command.
+    pub help: Option<&'static str>,
+    /// Which values it takes.
+    pub form: F,
 }
 
-/// A row of the table: the name of the value and the help of the flag are a pair.
-pub const fn setting(
-    key: &'static str,
-    kind: Kind,
-    (value_name, help): (&'static str, &'static str),
-    default: Option<&'static str>,
-    example: &'static str,
-    doc: &'static str,
-) -> Setting {
-    Setting {
-        key,
-        kind,
-        value_name,
-        help,
-        default,
-        example,
-        doc,
+/// A value in the block of a setting. `Display` writes TOML.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Literal {
+    /// A string.
+    Text(&'static str),
+    /// A number.
+    Number(u64),
+    /// `true` or `false`.
+    Flag(bool),
+    /// A list of strings.
+    List(&'static [&'static str]),
+}
+
+impl Literal {
+    /// The value as if it were written in the file.
+    pub(super) fn raw(self) -> RawValue {
+        match self {
+            Self::Text(text) => RawValue::Text(text.to_owned()),
+            Self::Number(number) => RawValue::Number(i64::try_from(number).unwrap_or(i64::MAX)),
+            Self::Flag(flag) => RawValue::Flag(flag),
+            Self::List(items) => RawValue::List(items.iter().map(|item| (*item).to_owned()).collect()),
+        }
+    }
+}
+
+impl fmt::Display for Literal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => write!(f, "{text:?}"),
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Flag(flag) => write!(f, "{flag}"),
+            Self::List(items) => write!(f, "{items:?}"),
+        }
+    }
+}
+
+impl<F: ?Sized> Setting<F> {
+    /// The environment variable that sets it: `IDSVC_` and the key in upper case, dots as underscores.
+    pub fn env_name(&self) -> String {
+        format!("IDSVC_{}", self.key.to_uppercase().replace('.', "_"))
+    }
+
+    /// The flag of `idsvc serve` that sets it, with its dashes.
+    pub fn flag_name(&self) -> String {
+        format!("--{}", self.flag())
+    }
+
+    /// The name of that flag, without its dashes.
+    pub fn flag(&self) -> String {
+        match self.key {
+            // This flag sets up a whole public service, so its name is short.
+            "acme.domains" => "acme".to_owned(),
+            key => key.replace(['.', '_'], "-"),
+        }
+    }
+
+    /// The section of the file; keys at the top have none.
+    pub fn section(&self) -> Option<&'static str> {
+        self.key.split_once('.').map(|(section, _)| section)
+    }
+
+    /// The key without its section.
+    pub fn name(&self) -> &'static str {
+        self.key.split_once('.').map_or(self.key, |(_, name)| name)
+    }
+}
+
+impl<F: AnyForm + ?Sized> Setting<F> {
+    /// The message about a value of the wrong type.
+    pub(super) fn wrong_type(&self) -> String {
+        let Self { key, example, .. } = self;
+        let wanted = self.form.shape().wanted();
+        format!("{key} must be {wanted}, as in {key} = {example}")
     }
 }

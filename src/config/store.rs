@@ -5,202 +5,192 @@ use std::path::Path;
 
 use zeroize::Zeroizing;
 
-use super::file::Origin;
-use super::reader::Reader;
-use super::setting::{Kind, Setting, setting};
-use super::{Config, Fault, Tls};
+use super::form::{File, Text};
+use super::reader::{Read, Reader};
+use super::setting::{Literal, Setting};
+use super::source::Origin;
+use super::tls::Tls;
 use crate::net::certificate::{Pair, exposure_warning};
 use crate::oauth::client_certificate::ClientAuthorities;
 use crate::store::Address;
 use crate::store::address::{BUILT_WITHOUT, ClientIdentity};
 
-pub(super) const URL: Setting = setting(
-    "store.url",
-    Kind::Text,
-    ("URL", "The PostgreSQL database that nodes share"),
-    None,
-    r#""postgres://idsvc@db1.example.com,db2.example.com/idsvc?target_session_attrs=read-write""#,
-    "The address of a PostgreSQL database that several nodes share. The connection uses TLS, and the certificate of the\n\
+pub(super) const SETTINGS: &[&Setting] = &[&URL, &URL_FILE, &CA_FILE, &CERT_FILE, &KEY_FILE];
+
+pub(super) static URL: Setting<Text> = Setting {
+    key: "store.url",
+    doc: "The address of a PostgreSQL database that several nodes share. The connection uses TLS, and the certificate of the\n\
      server is verified. A unix socket needs no TLS. For loopback, sslmode=disable turns TLS off. Put an address with a\n\
      password into store.url_file, because other users of the machine see flags.\n\
      Left out: the data is in the file idsvc.redb of the data directory.",
-);
+    default: None,
+    example: Literal::Text(
+        "postgres://idsvc@db1.example.com,db2.example.com/idsvc?target_session_attrs=read-write",
+    ),
+    value_name: "URL",
+    help: Some("The PostgreSQL database that nodes share"),
+    form: Text,
+};
 
-pub(super) const URL_FILE: Setting = setting(
-    "store.url_file",
-    Kind::Text,
-    ("FILE", "A file with the address of the database"),
-    None,
-    r#""/etc/idsvc/store-url""#,
-    "A file with the address on one line, in place of store.url. The file is read at the start.",
-);
+pub(super) static URL_FILE: Setting<File> = Setting {
+    key: "store.url_file",
+    doc: "A file with the address on one line, in place of store.url. The file is read at the start.",
+    default: None,
+    example: Literal::Text("/etc/idsvc/store-url"),
+    value_name: "FILE",
+    help: Some("A file with the address of the database"),
+    form: File,
+};
 
-pub(super) const CA_FILE: Setting = setting(
-    "store.ca_file",
-    Kind::Text,
-    ("FILE", "The authorities for the database server's certificate"),
-    None,
-    r#""/etc/idsvc/database-ca.pem""#,
-    "The certificates (PEM) of the authorities that may issue the database server's certificate. The file is read at the\n\
+pub(super) static CA_FILE: Setting<File> = Setting {
+    key: "store.ca_file",
+    doc: "The certificates (PEM) of the authorities that may issue the database server's certificate. The file is read at the\n\
      start. Left out: the authorities of the web.",
-);
+    default: None,
+    example: Literal::Text("/etc/idsvc/database-ca.pem"),
+    value_name: "FILE",
+    help: Some("The authorities for the database server's certificate"),
+    form: File,
+};
 
-pub(super) const CERT_FILE: Setting = setting(
-    "store.cert_file",
-    Kind::Text,
-    ("FILE", "The certificate of this node for the database"),
-    None,
-    r#""/etc/idsvc/database-cert.pem""#,
-    "The certificate (PEM) with which this node authenticates to the database server. The file is read at the start.",
-);
+pub(super) static CERT_FILE: Setting<File> = Setting {
+    key: "store.cert_file",
+    doc: "The certificate (PEM) with which this node authenticates to the database server. The file is read at the start.",
+    default: None,
+    example: Literal::Text("/etc/idsvc/database-cert.pem"),
+    value_name: "FILE",
+    help: Some("The certificate of this node for the database"),
+    form: File,
+};
 
-pub(super) const KEY_FILE: Setting = setting(
-    "store.key_file",
-    Kind::Text,
-    ("FILE", "The private key of that certificate"),
-    None,
-    r#""/etc/idsvc/database-key.pem""#,
-    "The private key (PEM) of the certificate in store.cert_file. The file is read at the start.",
-);
+pub(super) static KEY_FILE: Setting<File> = Setting {
+    key: "store.key_file",
+    doc: "The private key (PEM) of the certificate in store.cert_file. The file is read at the start.",
+    default: None,
+    example: Literal::Text("/etc/idsvc/database-key.pem"),
+    value_name: "FILE",
+    help: Some("The private key of that certificate"),
+    form: File,
+};
 
 /// The database with the files for TLS, if one is named. No fault repeats the address, which may have a password.
-pub(super) fn address(reader: &mut Reader<'_>) -> Option<Address> {
-    let is_set = |reader: &Reader<'_>, setting: &Setting| reader.explicit(setting.key).is_some();
-    let (has_url, has_file) = (is_set(reader, &URL), is_set(reader, &URL_FILE));
-    if !has_url && !has_file {
-        for setting in [CA_FILE, CERT_FILE, KEY_FILE] {
-            if is_set(reader, &setting) && !reader.is_unread(URL.key) && !reader.is_unread(URL_FILE.key) {
+pub(super) fn address(reader: &mut Reader<'_>) -> Read<Option<Address>> {
+    let (url, url_file) = (reader.read_if_set(&URL), reader.read_if_set(&URL_FILE));
+    if (&url, &url_file) == (&Ok(None), &Ok(None)) {
+        for setting in [&CA_FILE, &CERT_FILE, &KEY_FILE] {
+            if reader.is_set(setting) {
                 let key = setting.key;
                 let message = format!("{key} is set, and no database: set store.url, or take {key} out");
-                reader.fault_at(key, message);
+                reader.fault(setting, message);
             }
         }
-        return None;
+        return Ok(None);
     }
-    if has_url && has_file {
+    if reader.is_set(&URL) && reader.is_set(&URL_FILE) {
         let message = "store.url and store.url_file are both set: take one of them out";
-        reader.fault_at(URL_FILE.key, message);
-        return None;
+        return Err(reader.fault(&URL_FILE, message));
     }
     let authorities = authorities(reader);
     let identity = identity(reader);
-    let (key, text, origin) = if has_file {
-        let (file, origin) = reader.path(URL_FILE.key)?;
-        let text = read(reader, URL_FILE.key, &file, &origin)?;
-        let text = Zeroizing::new(String::from_utf8_lossy(&text).trim().to_owned());
-        (URL_FILE.key, text, origin)
-    } else {
-        let (text, origin) = reader.text(URL.key)?;
-        (URL.key, Zeroizing::new(text), origin)
+    let parsed = match (url?, url_file?) {
+        (_, Some(file)) => {
+            let text = contents(reader, &URL_FILE, &file)?;
+            let text = Zeroizing::new(String::from_utf8_lossy(&text).trim().to_owned());
+            Address::parse(&text).map_err(|error| reader.fault(&URL_FILE, format!("store.url_file: {error}")))
+        }
+        (Some(text), None) => {
+            let text = Zeroizing::new(text);
+            Address::parse(&text).map_err(|error| reader.fault(&URL, format!("store.url: {error}")))
+        }
+        (None, None) => return Ok(None),
     };
-    match Address::parse(&text) {
-        Ok(mut address) => {
-            address.authorities = authorities;
-            address.identity = identity;
-            Some(address)
-        }
-        Err(error) => {
-            reader.fault(&origin, format!("{key}: {error}"));
-            None
-        }
-    }
+    let mut address = parsed?;
+    address.authorities = authorities?;
+    address.identity = identity?;
+    Ok(Some(address))
 }
 
-fn authorities(reader: &mut Reader<'_>) -> Option<Vec<u8>> {
-    reader.explicit(CA_FILE.key)?;
-    let (file, origin) = reader.path(CA_FILE.key)?;
-    let pem = read(reader, CA_FILE.key, &file, &origin)?;
+fn authorities(reader: &mut Reader<'_>) -> Read<Option<Vec<u8>>> {
+    let Some(file) = reader.read_if_set(&CA_FILE)? else {
+        return Ok(None);
+    };
+    let pem = contents(reader, &CA_FILE, &file)?;
     if let Err(problem) = ClientAuthorities::of_pem(&pem) {
-        let (key, file) = (CA_FILE.key, file.display());
-        reader.fault(&origin, format!("{key}: {file}: {problem}"));
+        let message = format!("store.ca_file: {}: {problem}", file.display());
+        return Err(reader.fault(&CA_FILE, message));
     }
-    Some(pem.to_vec())
+    Ok(Some(pem.to_vec()))
 }
 
 /// The certificate of this node. It needs both files.
-fn identity(reader: &mut Reader<'_>) -> Option<ClientIdentity> {
-    let given = [CERT_FILE, KEY_FILE].map(|setting| reader.explicit(setting.key).is_some());
-    match given {
-        [true, true] => {}
-        [true, false] => {
-            reader.missing(KEY_FILE.key, "store.cert_file is set, and it needs its key");
-            return None;
+fn identity(reader: &mut Reader<'_>) -> Read<Option<ClientIdentity>> {
+    let (cert_file, key_file) = (reader.read_if_set(&CERT_FILE), reader.read_if_set(&KEY_FILE));
+    let (cert_file, key_file) = match (cert_file?, key_file?) {
+        (Some(cert_file), Some(key_file)) => (cert_file, key_file),
+        (None, None) => return Ok(None),
+        (Some(_), None) => {
+            return Err(reader.missing(&KEY_FILE, "store.cert_file is set, and it needs its key"));
         }
-        [false, true] => {
-            reader.missing(
-                CERT_FILE.key,
-                "store.key_file is set, and it needs its certificate",
-            );
-            return None;
+        (None, Some(_)) => {
+            return Err(reader.missing(&CERT_FILE, "store.key_file is set, and it needs its certificate"));
         }
-        [false, false] => return None,
+    };
+    let certificate = contents(reader, &CERT_FILE, &cert_file);
+    let key = contents(reader, &KEY_FILE, &key_file);
+    let (certificate, key) = (certificate?.to_vec(), key?);
+    match Pair::read(&cert_file, &key_file).and_then(|pair| pair.certified_key()) {
+        Ok(_) => Ok(Some(ClientIdentity { certificate, key })),
+        Err(error) => Err(reader.fault(&CERT_FILE, format!("store.cert_file: {error}"))),
     }
-    let (certificate_file, origin) = reader.path(CERT_FILE.key)?;
-    let (key_file, key_origin) = reader.path(KEY_FILE.key)?;
-    let certificate = read(reader, CERT_FILE.key, &certificate_file, &origin)?;
-    let key = read(reader, KEY_FILE.key, &key_file, &key_origin)?;
-    let pair = Pair::read(&certificate_file, &key_file).and_then(|pair| pair.certified_key());
-    if let Err(error) = pair {
-        reader.fault(&origin, format!("{}: {error}", CERT_FILE.key));
-    }
-    Some(ClientIdentity {
-        certificate: certificate.to_vec(),
-        key,
-    })
 }
 
-fn read(reader: &mut Reader<'_>, key: &str, file: &Path, origin: &Origin) -> Option<Zeroizing<Vec<u8>>> {
-    match fs::read(file) {
-        Ok(bytes) => Some(Zeroizing::new(bytes)),
-        Err(error) => {
-            let file = file.display();
-            reader.fault(origin, format!("{key}: {file} cannot be read: {error}"));
-            None
-        }
-    }
+fn contents(reader: &mut Reader<'_>, setting: &Setting<File>, file: &Path) -> Read<Zeroizing<Vec<u8>>> {
+    let bytes = fs::read(file).map_err(|error| {
+        let (key, file) = (setting.key, file.display());
+        reader.fault(setting, format!("{key}: {file} cannot be read: {error}"))
+    });
+    bytes.map(Zeroizing::new)
 }
 
 /// Checks the settings against the others, and who else can read the secrets.
-pub(super) fn check(reader: &mut Reader<'_>, config: &Config) {
-    let Some(address) = &config.settings.store else {
-        return;
-    };
-    let named = if reader.explicit(URL.key).is_some() {
-        URL.key
-    } else {
-        URL_FILE.key
-    };
+pub(super) fn check(reader: &mut Reader<'_>, address: &Address, tls: Read<&Tls>) {
     if !cfg!(feature = "postgres") {
-        reader.fault_at(named, BUILT_WITHOUT);
+        fault_of_address(reader, BUILT_WITHOUT);
     }
-    if let Tls::Acme(_) = config.tls {
+    if let Ok(Tls::Acme(_)) = tls {
+        let named = if reader.is_set(&URL) {
+            URL.key
+        } else {
+            URL_FILE.key
+        };
         let message = format!(
             "{named} is set, and nodes cannot share a certificate that one of them has by ACME: set tls.mode to files, with tls.cert and tls.key"
         );
-        reader.fault_at(named, message);
+        fault_of_address(reader, &message);
     }
-    let secrets = [
-        (URL_FILE.key, "the address of the database"),
-        (KEY_FILE.key, "the private key for the database"),
-    ];
-    for (key, what) in secrets {
-        if reader.explicit(key).is_some()
-            && let Some((file, origin)) = reader.path(key)
+    for (setting, what) in [
+        (&URL_FILE, "the address of the database"),
+        (&KEY_FILE, "the private key for the database"),
+    ] {
+        if let Ok(Some(file)) = reader.read_if_set(setting)
+            && let Some(message) = exposure_warning(&file, what)
         {
-            warn_if_exposed(reader, &file, &origin, what);
+            reader.warn(setting, message);
         }
     }
-    if let (true, Some((_, origin))) = (address.has_password(), reader.explicit(URL.key))
-        && let Origin::File(file, _) = &origin
+    if address.has_password()
+        && let Origin::File(file, _) = reader.origin(&URL)
+        && let Some(message) = exposure_warning(&file, "the password for the database")
     {
-        warn_if_exposed(reader, file, &origin, "the password for the database");
+        reader.warn(&URL, message);
     }
 }
 
-fn warn_if_exposed(reader: &mut Reader<'_>, file: &Path, origin: &Origin, what: &str) {
-    let warning = exposure_warning(file, what).map(|message| Fault {
-        place: origin.to_string(),
-        message,
-    });
-    reader.warnings.extend(warning);
+/// Reports a fault at the setting that names the database.
+fn fault_of_address(reader: &mut Reader<'_>, message: &str) {
+    if reader.is_set(&URL) {
+        reader.fault(&URL, message);
+    } else {
+        reader.fault(&URL_FILE, message);
+    }
 }

@@ -1,119 +1,219 @@
-//! The TLS settings, and the issuer that follows from them.
+//! How connections are secured.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
-use url::{Host, Url};
-
-use super::file::{Origin, SettingValue};
-use super::reader::Reader;
-use super::setting::{Kind, Setting, setting};
-use super::{DEV_PORT, Fault, Tls, host_of};
-use crate::net::acme::{LETS_ENCRYPT, Plan};
+use super::acme;
+use super::base_url::host_of;
+use super::form::{File, Words};
+use super::reader::{Read, Reader};
+use super::setting::{Literal, Setting};
+use super::source::Origin;
+use crate::net::acme::Plan;
 use crate::net::outbound::address;
-use crate::oauth::redirect_uri::is_on_this_machine;
 
-pub(super) const MODE: Setting = setting(
-    "tls.mode",
-    Kind::Text,
-    ("MODE", "files, acme, self-signed or off"),
-    Some(r#""files""#),
-    r#""files""#,
-    "files: certificate and key from PEM files, read again when they change and on SIGHUP.\n\
+pub(super) const SETTINGS: &[&Setting] = &[&MODE, &CERT, &KEY];
+
+pub(super) static MODE: Setting<Words<Mode>> = Setting {
+    key: "tls.mode",
+    doc: "files: certificate and key from PEM files, read again when they change and on SIGHUP.\n\
      acme: a certificate from a certificate authority, ordered and renewed by the service; see [acme].\n\
      Naming acme.domains is enough when this is left out.\n\
      self-signed: a certificate made here, for development.\n\
      off: plain HTTP, on loopback or behind trusted_proxies only.",
-);
+    default: Some(Literal::Text("files")),
+    example: Literal::Text("files"),
+    value_name: "MODE",
+    help: Some("files, acme, self-signed or off"),
+    form: Words(&[
+        ("files", Mode::Files),
+        ("acme", Mode::Acme),
+        ("self-signed", Mode::SelfSigned),
+        ("off", Mode::Off),
+    ]),
+};
+
+pub(super) static CERT: Setting<File> = Setting {
+    key: "tls.cert",
+    doc: "The certificate chain, the server's own certificate first. For tls.mode = \"files\".",
+    default: None,
+    example: Literal::Text("/etc/idsvc/cert.pem"),
+    value_name: "FILE",
+    help: Some("The certificate chain"),
+    form: File,
+};
+
+pub(super) static KEY: Setting<File> = Setting {
+    key: "tls.key",
+    doc: "The private key. For tls.mode = \"files\".",
+    default: None,
+    example: Literal::Text("/etc/idsvc/key.pem"),
+    value_name: "FILE",
+    help: Some("The private key"),
+    form: File,
+};
+
+/// How connections are secured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tls {
+    /// Certificate and key from PEM files.
+    Files {
+        /// The certificate chain.
+        cert: PathBuf,
+        /// The private key.
+        key: PathBuf,
+    },
+    /// A certificate from an authority, ordered and renewed by ACME.
+    Acme(Plan),
+    /// A self-signed certificate, for development.
+    SelfSigned,
+    /// Plain HTTP.
+    Off,
+}
+
+/// The words of `tls.mode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    Files,
+    Acme,
+    SelfSigned,
+    Off,
+}
 
 /// Passwords and tokens must not cross a network in the clear.
-pub(super) const PLAIN_AND_PUBLIC: &str =
+const PLAIN_AND_PUBLIC: &str =
     "tls.mode = \"off\" is for loopback addresses, or behind a proxy: set trusted_proxies to its network";
 
-/// The most names on a certificate: the limit of Let's Encrypt.
-const MOST_DOMAINS: usize = 100;
-
-/// The TLS settings. `None` if they are unclear, which is a fault.
 pub(super) fn tls(
     reader: &mut Reader<'_>,
-    base_url: Option<&str>,
-    listen: &[SocketAddr],
+    base_url: Read<Option<&str>>,
+    listen: Read<&[SocketAddr]>,
     has_proxies: bool,
-) -> Option<Tls> {
-    const MODES: [&str; 4] = ["files", "acme", "self-signed", "off"];
-    if reader.is_unread("tls.mode") {
-        return None;
+) -> Read<Tls> {
+    let mode = mode(reader)?;
+    if mode != Mode::Acme {
+        warn_of_acme(reader, mode);
     }
-    if implies_acme(reader) {
-        return acme(reader, base_url);
-    }
-    if reader.sources.is_dev && reader.explicit("tls.mode").is_none() {
-        return Some(Tls::SelfSigned);
-    }
-    let mode = reader.one_of("tls.mode", &MODES)?;
-    if mode == "acme" {
-        return acme(reader, base_url);
-    }
-    warn_of_acme(reader, mode);
-    Some(match mode {
-        "self-signed" => {
-            if !has_proxies {
+    match mode {
+        Mode::Files => {
+            let (cert, key) = (file(reader, &CERT), file(reader, &KEY));
+            Ok(Tls::Files {
+                cert: cert?,
+                key: key?,
+            })
+        }
+        Mode::Acme => {
+            let plan = acme::plan(reader, base_url);
+            if reader.sources.is_dev {
+                let message = "the development server has a certificate of its own making: leave --dev out to have one by ACME";
+                return Err(reader.report(MODE.key.to_owned(), message.to_owned()));
+            }
+            plan.map(Tls::Acme)
+        }
+        Mode::SelfSigned => {
+            if !has_proxies && let Ok(Some(base_url)) = base_url {
                 warn_of_self_signed(reader, base_url);
             }
-            Tls::SelfSigned
+            Ok(Tls::SelfSigned)
         }
-        "off" => {
-            let is_public = listen.iter().any(|address| !address.ip().is_loopback());
-            if is_public
-                && !has_proxies
-                && !reader.is_unread("listen")
-                && !reader.is_unread("trusted_proxies")
-            {
-                reader.fault_at("tls.mode", PLAIN_AND_PUBLIC);
+        Mode::Off => {
+            let is_public = |listen: &[SocketAddr]| listen.iter().any(|address| !address.ip().is_loopback());
+            if listen.is_ok_and(is_public) && !has_proxies {
+                reader.fault(&MODE, PLAIN_AND_PUBLIC);
             }
-            Tls::Off
+            Ok(Tls::Off)
         }
-        _ => {
-            let mut file = |key: &str| {
-                if reader.explicit(key).is_none() {
-                    reader.missing(key, "tls.mode is files and this file is not named");
-                }
-                let path = reader.explicit(key).and_then(|_| reader.path(key));
-                path.map(|(path, _)| path).unwrap_or_default()
-            };
-            Tls::Files {
-                cert: file("tls.cert"),
-                key: file("tls.key"),
-            }
-        }
+    }
+}
+
+/// The mode. `acme.domains` selects ACME if `tls.mode` is not set, or only in a source of lower precedence.
+fn mode(reader: &mut Reader<'_>) -> Read<Mode> {
+    let domains = precedence(reader, &acme::DOMAINS);
+    let is_by_domains =
+        domains.is_some_and(|domains| precedence(reader, &MODE).is_none_or(|mode| domains < mode));
+    if is_by_domains && !reader.is_unread(&MODE) {
+        Ok(Mode::Acme)
+    } else if reader.sources.is_dev {
+        reader.read_or(&MODE, Literal::Text("self-signed"))
+    } else {
+        reader.read(&MODE)
+    }
+}
+
+/// The place of the source of a setting among the sources; the first counts.
+fn precedence<F: ?Sized>(reader: &Reader<'_>, setting: &Setting<F>) -> Option<u8> {
+    reader.is_set(setting).then(|| match reader.origin(setting) {
+        Origin::Flag(_) => 0,
+        Origin::Environment(_) => 1,
+        Origin::File(..) | Origin::Default => 2,
     })
 }
 
+fn file(reader: &mut Reader<'_>, setting: &Setting<File>) -> Read<PathBuf> {
+    let path = reader.read_if_set(setting)?;
+    path.ok_or_else(|| reader.missing(setting, "tls.mode is files and this file is not named"))
+}
+
+/// The files of certificate and key, each if its setting names one without a fault.
+#[derive(Clone, Debug, Default)]
+pub struct NamedFiles {
+    /// The certificate chain.
+    pub cert: Option<PathBuf>,
+    /// The private key.
+    pub key: Option<PathBuf>,
+}
+
+/// The files that the mode needs, if it is `files`.
+pub(super) fn named_files(reader: &mut Reader<'_>) -> NamedFiles {
+    if mode(reader) != Ok(Mode::Files) {
+        return NamedFiles::default();
+    }
+    NamedFiles {
+        cert: file(reader, &CERT).ok(),
+        key: file(reader, &KEY).ok(),
+    }
+}
+
+/// Why the service may not listen on this address, if so.
+pub(super) fn forbids(
+    address: SocketAddr,
+    tls: &Tls,
+    has_proxies: bool,
+    is_dev: bool,
+) -> Option<&'static str> {
+    if address.ip().is_loopback() {
+        return None;
+    }
+    if is_dev {
+        return Some("the development server listens on loopback only");
+    }
+    (*tls == Tls::Off && !has_proxies).then_some(PLAIN_AND_PUBLIC)
+}
+
 /// Warns of domains without effect, because the mode is not ACME.
-fn warn_of_acme(reader: &mut Reader<'_>, mode: &str) {
-    if let (Some((_, origin)), Some((_, mode_origin))) =
-        (reader.explicit("acme.domains"), reader.explicit("tls.mode"))
+fn warn_of_acme(reader: &mut Reader<'_>, mode: Mode) {
+    if reader.is_set(&acme::DOMAINS)
+        && reader.is_set(&MODE)
+        && let Some(mode) = MODE.form.word(mode)
     {
-        reader.warnings.push(Fault {
-            place: origin.to_string(),
-            message: format!(
-                "acme.domains has no effect, because tls.mode is {mode:?} ({mode_origin}): take tls.mode out to have the certificate by ACME, or else acme.domains"
-            ),
-        });
+        let place = reader.origin(&MODE);
+        let message = format!(
+            "acme.domains has no effect, because tls.mode is {mode:?} ({place}): take tls.mode out to have the certificate by ACME, or else acme.domains"
+        );
+        reader.warn(&acme::DOMAINS, message);
     }
 }
 
 /// Warns of a self-signed certificate for a public host. The packaged configuration has one until the operator chooses.
-fn warn_of_self_signed(reader: &mut Reader<'_>, base_url: Option<&str>) {
-    if let (Some(host), Some((_, origin))) = (base_url.and_then(host_of), reader.explicit("tls.mode"))
+fn warn_of_self_signed(reader: &mut Reader<'_>, base_url: &str) {
+    if reader.is_set(&MODE)
         && !reader.sources.is_dev
-        && is_public(&host)
+        && let Some(host) = host_of(base_url).filter(|host| is_public(host))
     {
-        reader.warnings.push(Fault {
-            place: origin.to_string(),
-            message: format!(
-                "tls.mode is \"self-signed\": browsers and applications refuse such a certificate for {host}. Set tls.mode to acme, or to files with a certificate of your own"
-            ),
-        });
+        let message = format!(
+            "tls.mode is \"self-signed\": browsers and applications refuse such a certificate for {host}. Set tls.mode to acme, or to files with a certificate of your own"
+        );
+        reader.warn(&MODE, message);
     }
 }
 
@@ -136,192 +236,5 @@ fn is_public(host: &str) -> bool {
     match host.parse() {
         Ok(address) => address::is_public(address),
         Err(_) => host.contains('.') && !LOCAL_DOMAINS.iter().any(is_below),
-    }
-}
-
-/// Whether `acme.domains` selects ACME: `tls.mode` is not set, or only in a source of lower precedence.
-fn implies_acme(reader: &Reader<'_>) -> bool {
-    let rank = |key: &str| {
-        let setting = reader.sources.values.iter().find(|setting| setting.key == key);
-        setting.map(|SettingValue { origin, .. }| match origin {
-            Origin::Flag(_) => 0,
-            Origin::Environment(_) => 1,
-            Origin::File(..) | Origin::Default => 2,
-        })
-    };
-    rank("acme.domains").is_some_and(|domains| rank("tls.mode").is_none_or(|mode| domains < mode))
-}
-
-fn acme(reader: &mut Reader<'_>, base_url: Option<&str>) -> Option<Tls> {
-    let domains = domains(reader, base_url);
-    let contact = reader.explicit("acme.contact").and_then(|_| contact(reader));
-    let directory = reader.text("acme.directory").and_then(|(text, origin)| {
-        let url = Url::parse(&text)
-            .ok()
-            .filter(|url| url.scheme() == "https" && url.username().is_empty() && url.password().is_none());
-        if url.is_none() {
-            reader.fault(
-                &origin,
-                format!("acme.directory = {text:?} is no https address, as in {LETS_ENCRYPT}"),
-            );
-        }
-        url
-    });
-    if reader.sources.is_dev {
-        reader.faults.push(Fault {
-            place: "tls.mode".to_owned(),
-            message: "the development server has a certificate of its own making: leave --dev out to have one by ACME"
-                .to_owned(),
-        });
-    }
-    // If a directory or a domain is missing, a fault was reported.
-    (!domains.is_empty()).then_some(Tls::Acme(Plan {
-        domains,
-        contact,
-        directory: directory?,
-    }))
-}
-
-/// The names on the certificate. They must include the host of the service.
-fn domains(reader: &mut Reader<'_>, base_url: Option<&str>) -> Vec<String> {
-    let host = base_url.and_then(host_of);
-    if reader.explicit("acme.domains").is_none() {
-        if host.is_none() && reader.explicit("base_url").is_none() {
-            reader.missing(
-                "acme.domains",
-                "the certificate authority must be told the name of the service",
-            );
-        }
-        if let Some(host) = &host
-            && let Err(problem) = check_domain(host)
-        {
-            reader.fault_at(
-                "base_url",
-                format!("base_url: no certificate can be had by ACME for {host:?}: {problem}"),
-            );
-        }
-        return host.into_iter().collect();
-    }
-    let before = reader.faults.len();
-    let (texts, origin) = reader.list("acme.domains");
-    let mut domains: Vec<String> = Vec::new();
-    for text in &texts {
-        match check_domain(text) {
-            Ok(domain) if domains.contains(&domain) => {}
-            Ok(domain) => domains.push(domain),
-            Err(problem) => reader.fault(&origin, format!("acme.domains = {text:?}: {problem}")),
-        }
-    }
-    let is_empty = texts.is_empty() && reader.faults.len() == before;
-    if is_empty || texts.len() > MOST_DOMAINS {
-        reader.fault(&origin, format!("acme.domains: name 1 to {MOST_DOMAINS} domains"));
-    }
-    if let Some(host) = host.filter(|host| !domains.contains(host))
-        && !domains.is_empty()
-    {
-        reader.fault(
-            &origin,
-            format!("acme.domains lacks {host}, the host of base_url: clients would refuse the certificate"),
-        );
-    }
-    domains
-}
-
-/// Checks that an authority can resolve the name by DNS and validate it at port 443. Returns it in lower case.
-fn check_domain(text: &str) -> Result<String, String> {
-    if text.starts_with("*.") {
-        return Err("a wildcard cannot be proven at port 443: name each domain".to_owned());
-    }
-    match Host::parse(text) {
-        Ok(Host::Domain(domain)) if domain == "localhost" || domain.ends_with(".localhost") => {
-            Err("this is the machine's own name for itself, which no authority certifies".to_owned())
-        }
-        Ok(Host::Domain(domain)) if is_host_name(&domain) => Ok(domain),
-        Ok(Host::Ipv4(_) | Host::Ipv6(_)) => {
-            Err("an address is no domain, as id.example.com is one".to_owned())
-        }
-        _ => Err("this is no domain, as id.example.com is one".to_owned()),
-    }
-}
-
-/// Letters, digits and hyphens between dots (RFC 1123 section 2.1).
-fn is_host_name(domain: &str) -> bool {
-    domain.len() <= 253
-        && domain.split('.').all(|label| {
-            (1..=63).contains(&label.len())
-                && label
-                    .bytes()
-                    .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
-                && !label.starts_with('-')
-                && !label.ends_with('-')
-        })
-}
-
-/// The mail address as a `mailto:` URL (RFC 8555 section 7.3).
-fn contact(reader: &mut Reader<'_>) -> Option<String> {
-    let (text, origin) = reader.text("acme.contact")?;
-    let address = text.strip_prefix("mailto:").unwrap_or(&text);
-    let is_valid = address.split_once('@').is_some_and(|(name, host)| {
-        !name.is_empty()
-            && check_domain(host).is_ok()
-            && name
-                .bytes()
-                .all(|byte| byte.is_ascii_graphic() && !b",:?<>\"()".contains(&byte))
-    });
-    if !is_valid {
-        reader.fault(
-            &origin,
-            format!("acme.contact = {text:?} is no mail address, as in admin@example.com"),
-        );
-    }
-    Some(format!("mailto:{address}"))
-}
-
-/// The issuer: the base URL, or the one that follows from the TLS settings.
-pub(super) fn issuer(
-    reader: &mut Reader<'_>,
-    base_url: Option<&str>,
-    tls: Option<&Tls>,
-    listen: &[SocketAddr],
-) -> String {
-    let named = match tls {
-        Some(Tls::Acme(plan)) => plan.domains.first().map(|domain| format!("https://{domain}")),
-        Some(Tls::Files { .. } | Tls::SelfSigned | Tls::Off) | None => None,
-    };
-    match base_url {
-        Some(base_url) => {
-            if reader.sources.is_dev && !Url::parse(base_url).is_ok_and(|url| is_on_this_machine(&url)) {
-                reader.fault_at(
-                    "base_url",
-                    format!("base_url = {base_url:?}: the development server is for loopback hosts only, as in https://localhost:{DEV_PORT}; without base_url it finds its own"),
-                );
-            }
-            if base_url.starts_with("http:") && tls.is_some_and(|tls| *tls != Tls::Off) {
-                reader.fault_at(
-                    "base_url",
-                    format!("base_url = {base_url:?}: http is for tls.mode = \"off\" only"),
-                );
-            }
-            base_url.to_owned()
-        }
-        None if reader.explicit("base_url").is_some() => String::new(),
-        // The issuer may follow from a setting with a fault.
-        None if tls.is_none() => String::new(),
-        None if named.is_some() && !reader.is_unread("base_url") => named.unwrap_or_default(),
-        None if reader.sources.is_dev => {
-            let scheme = if tls == Some(&Tls::Off) { "http" } else { "https" };
-            let port = listen.first().map_or(DEV_PORT, SocketAddr::port);
-            if port == 0 {
-                reader.missing(
-                    "base_url",
-                    "the port is not known beforehand, so the address must be named",
-                );
-            }
-            format!("{scheme}://localhost:{port}")
-        }
-        None => {
-            reader.missing("base_url", "the address of the service is not set");
-            String::new()
-        }
     }
 }

@@ -6,11 +6,13 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use super::buckets::tests::{bytes, most_bytes};
 use super::concurrency::tests::holders;
 use super::*;
+use crate::config::Sources;
+use crate::config::resolve::resolve;
 
 const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
 
 fn limiter(change: impl FnOnce(&mut LimitPolicy)) -> Limiter {
-    let mut policy = crate::config::default_limits();
+    let mut policy = resolve(&Sources::default().for_development()).unwrap().limits;
     change(&mut policy);
     Limiter::new(policy, &Random::seeded(1))
 }

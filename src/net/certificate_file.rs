@@ -12,7 +12,7 @@ use super::tls_error::TlsError;
 use crate::files::Folder;
 
 /// The certificates in a PEM file, in their order; at least one.
-pub(super) fn read_chain(certificate_file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+pub fn read_chain(certificate_file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     chain_in(&read(certificate_file)?, certificate_file)
 }
 
@@ -28,7 +28,7 @@ pub(super) fn chain_in(pem: &[u8], file: &Path) -> Result<Vec<CertificateDer<'st
 }
 
 /// The first private key in a PEM file.
-pub(super) fn read_key(key_file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+pub fn read_key(key_file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     key_in(&read(key_file)?, key_file)
 }
 

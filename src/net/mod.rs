@@ -9,7 +9,7 @@ pub mod activity;
 pub mod alpn;
 pub mod answer;
 pub mod certificate;
-mod certificate_file;
+pub mod certificate_file;
 pub mod challenge;
 pub mod client_certificate;
 pub mod connection;
@@ -123,11 +123,18 @@ pub struct Limits {
     pub drain_timeout: Duration,
 }
 
+impl Limits {
+    /// The default of [`Limits::max_connections`].
+    pub const MAX_CONNECTIONS: usize = 10_000;
+    /// The default of [`Limits::max_connections_per_address`].
+    pub const MAX_CONNECTIONS_PER_ADDRESS: usize = 256;
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            max_connections: 10_000,
-            max_connections_per_address: 256,
+            max_connections: Self::MAX_CONNECTIONS,
+            max_connections_per_address: Self::MAX_CONNECTIONS_PER_ADDRESS,
             uncounted: Vec::new(),
             handshake_timeout: Duration::from_secs(10),
             header_timeout: Duration::from_secs(10),

@@ -141,6 +141,8 @@ impl<J> Queue<J> {
 mod tests {
     use super::*;
     use crate::clock::Timestamp;
+    use crate::config::Sources;
+    use crate::config::resolve::resolve;
     use crate::limit::Limiter;
     use crate::random::Random;
 
@@ -273,7 +275,10 @@ mod tests {
 
         fn start(arrivals: u32) -> Self {
             Self {
-                limiter: Limiter::new(crate::config::default_limits(), &Random::seeded(1)),
+                limiter: Limiter::new(
+                    resolve(&Sources::default().for_development()).unwrap().limits,
+                    &Random::seeded(1),
+                ),
                 queue: Queue::new(LIMIT),
                 sent: 0,
                 arrivals,

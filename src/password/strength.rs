@@ -36,6 +36,12 @@ pub enum PasswordProblem {
 }
 
 impl PasswordPolicy {
+    /// The default of the settings.
+    pub const DEFAULT: Self = Self {
+        min_length: 8,
+        max_bytes: 512,
+    };
+
     /// Checks a new password. `known` is what others know about the user and the service. At a sign-in only `max_bytes`
     /// is checked.
     pub fn check(&self, password: &str, known: &[&str]) -> Result<(), PasswordProblem> {
@@ -58,10 +64,7 @@ impl PasswordPolicy {
 
 impl Default for PasswordPolicy {
     fn default() -> Self {
-        Self {
-            min_length: 8,
-            max_bytes: 512,
-        }
+        Self::DEFAULT
     }
 }
 

@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 
 use criterion::{BatchSize, Criterion, Throughput};
 use idsvc::clock::{Clock, Timestamp};
-use idsvc::config::Settings;
+use idsvc::config::Sources;
+use idsvc::config::resolve::resolve_settings;
 use idsvc::flow::token::authorization_code::redeem_code;
 use idsvc::flow::token::issue::{ApprovedGrant, Granted, issue_tokens};
 use idsvc::flow::token::refresh_token::rotate_refresh_token;
@@ -98,7 +99,9 @@ impl Bench {
         )
         .unwrap();
         let sealer = Sealer::new(&[7; 32]);
-        let policy = Settings::default().policy("https://id.example.com");
+        let policy = resolve_settings(&Sources::default())
+            .unwrap()
+            .policy("https://id.example.com");
         let core = Core::open(store, Clock::System, random, sealer, policy, passwords).unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()

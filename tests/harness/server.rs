@@ -8,7 +8,8 @@ use idsvc::admin::provider::{AddProvider, ProviderFields, ProviderView, UpdatePr
 use idsvc::admin::{Actor, Admin, SecretString};
 use idsvc::app::App;
 use idsvc::clock::{Clock, Timestamp};
-use idsvc::config::{Settings, default_limits};
+use idsvc::config::Sources;
+use idsvc::config::resolve::{resolve, resolve_settings};
 use idsvc::flow::{Core, rotate_keys};
 use idsvc::identity::{LoginName, User};
 use idsvc::jose::alg::Algorithm;
@@ -94,9 +95,10 @@ pub(crate) struct Setup {
 
 impl Default for Setup {
     fn default() -> Self {
+        let config = resolve(&Sources::default().for_development()).unwrap();
         Self {
-            policy: Settings::default().policy(ISSUER),
-            limits: default_limits(),
+            policy: resolve_settings(&Sources::default()).unwrap().policy(ISSUER),
+            limits: config.limits,
             trusted_proxies: Vec::new(),
             names: Vec::new(),
             outbound: OutboundPolicy::default(),

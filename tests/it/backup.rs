@@ -387,7 +387,7 @@ fn a_service_backs_itself_up_unless_told_not_to() {
     let asked = service.json(&["events", "--about", "backup", "--json"]);
     assert_eq!(asked, serde_json::json!([]), "nobody asked for one");
     let short = service.run(&["config", "check", "--backup-interval", "5s"]);
-    assert!(said(&short).contains("at least a minute"), "{}", said(&short));
+    assert!(said(&short).contains("at least 1m, or off"), "{}", said(&short));
     assert!(
         service
             .run(&["config", "check", "--backup-interval", "off"])

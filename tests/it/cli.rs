@@ -447,7 +447,7 @@ fn every_fault_of_the_settings_is_named_at_once() {
         "{said}"
     );
     assert!(
-        said.contains("line 3: lifetimes.code must be at most ten minutes"),
+        said.contains("line 3: lifetimes.code must be 1s to 10m"),
         "{said}"
     );
     let reference = service.run(&["config", "reference", "--config", "/dev/null"]);

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use idsvc::cli::help::command_line;
+use idsvc::config::schema::schema;
 use idsvc::guide::reference::{self, FOLDER};
 use idsvc::oauth::error::Cause;
 
@@ -145,6 +146,21 @@ fn each_reference_page_is_what_the_code_makes() {
         .map(|page| name(page).to_owned())
         .collect();
     assert_eq!(kept, made);
+}
+
+/// The schema that editors read.
+#[test]
+fn the_schema_of_the_settings_is_what_the_code_makes() {
+    let path = root().join("packaging/idsvc.schema.json");
+    let made = serde_json::to_string_pretty(&schema()).unwrap() + "\n";
+    if std::env::var_os(UPDATE).is_some() {
+        fs::write(&path, &made).unwrap();
+    }
+    assert!(
+        fs::read_to_string(&path).unwrap() == made,
+        "{} differs from what the code makes; renew it with {UPDATE}=1 cargo test --test it guide::",
+        path.display()
+    );
 }
 
 #[test]

@@ -33,7 +33,7 @@ async fn services() -> [Server; 2] {
     let without = Setup {
         limits: idsvc::limit::LimitPolicy {
             enabled: false,
-            ..idsvc::config::default_limits()
+            ..Setup::default().limits
         },
         ..Setup::default()
     };

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use idsvc::clock::{Clock, Timestamp};
-use idsvc::config::Settings;
+use idsvc::config::Sources;
+use idsvc::config::resolve::resolve_settings;
 use idsvc::data_dir::{DataDir, IfMissing};
 use idsvc::flow::Core;
 use idsvc::flow::outbox::DrawnMail;
@@ -35,7 +36,9 @@ fn cause(service: &Service, at: Timestamp) {
         waiting: 1,
     };
     let passwords = PasswordPool::start(PasswordParams::new(64, 1, 1).unwrap(), size).unwrap();
-    let policy = Settings::default().policy(&service.issuer());
+    let policy = resolve_settings(&Sources::default())
+        .unwrap()
+        .policy(&service.issuer());
     let store = data.store.clone();
     let core = Core::open(data.store, Clock::System, random, data.sealer, policy, passwords).unwrap();
     let message = Message {

@@ -2,7 +2,7 @@
 
 use super::finding::{Finding, Level};
 use crate::config::Config;
-use crate::config::reader::format_duration;
+use crate::config::duration::format_duration;
 use crate::password::PasswordParams;
 
 const OWASP: &str = "OWASP Password Storage Cheat Sheet: argon2id with 19 MiB and 2 passes, or the same cost";

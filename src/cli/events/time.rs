@@ -4,7 +4,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::clock::{Clock, Timestamp};
-use crate::config::reader::parse_duration;
+use crate::config::duration::parse_duration;
 
 const DAY: u64 = 24 * 60 * 60;
 

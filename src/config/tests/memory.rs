@@ -1,3 +1,4 @@
+use crate::config::memory::MemoryPlan;
 use crate::config::memory_limit::{LimitOrigin, MemoryLimit};
 use crate::password::{MAX_MEMORY_KIB, PoolSize};
 
@@ -6,7 +7,7 @@ use super::*;
 const BASE: &str = "base_url = \"https://id.example.com\"\ntls.mode = \"self-signed\"\n";
 
 /// The plan for a process that may use so many MiB.
-fn plan(mib: u64, lines: &str) -> memory::MemoryPlan {
+fn plan(mib: u64, lines: &str) -> MemoryPlan {
     let sources = Sources {
         memory: Some(MemoryLimit {
             bytes: mib << 20,

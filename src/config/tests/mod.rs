@@ -7,9 +7,15 @@ mod network;
 mod settings_table;
 mod store;
 
-use super::reader::{format_duration, parse_duration};
-use super::resolve::{check_base_url, resolve, resolve_settings};
+use std::path::Path;
+use std::time::Duration;
+
+use super::base_url::check_base_url;
+use super::duration::{format_duration, parse_duration};
+use super::resolve::{resolve, resolve_settings};
 use super::*;
+use crate::net::Limits;
+use crate::net::acme::Plan;
 use crate::oauth::policy::Lifetimes;
 
 fn sources_of(flags: &[(&'static str, &str)], env: &[(&str, &str)], file: &str) -> Sources {

@@ -6,6 +6,8 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use tempfile::TempDir;
 
 use super::*;
+use crate::config::backups::backups;
+use crate::config::reader::Reader;
 use crate::config::resolve::resolve_all;
 
 const URL: (&str, &str) = ("store.url", "postgres://idsvc:s3cret@db.example.com/idsvc");
@@ -145,24 +147,21 @@ fn a_wrong_setting_of_the_database_is_one_fault_without_a_secret() {
 
 #[test]
 fn a_database_that_nodes_share_goes_with_certificates_from_files_and_backups_of_its_own() {
-    let faults = |flags: &[(&'static str, &str)]| {
-        let (config, faults) = resolve_all(&sources_of(flags, &[], WHOLE));
-        let faults = faults
-            .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
-            .join("\n");
-        (config, faults)
+    let resolved = |flags: &[(&'static str, &str)]| {
+        resolve(&sources_of(flags, &[], WHOLE)).map_err(|error| error.to_string())
     };
-    let (config, said) = faults(&[URL]);
-    assert_eq!(config.backups.interval, None);
-    assert_eq!(
-        said.contains("this idsvc was built without postgres"),
-        !cfg!(feature = "postgres")
-    );
-    let (config, _) = faults(&[URL, ("backup.interval", "6h")]);
-    assert_eq!(config.backups.interval, Some(Duration::from_hours(6)));
-    let (_, said) = faults(&[URL, ("acme.domains", "id.example.com")]);
+    let interval = |flags: &[(&'static str, &str)]| {
+        let sources = sources_of(flags, &[], WHOLE);
+        backups(&mut Reader::of(&sources), Ok(true)).unwrap().interval
+    };
+    assert_eq!(interval(&[URL]), None);
+    let six_hours = ("backup.interval", "6h");
+    assert_eq!(interval(&[URL, six_hours]), Some(Duration::from_hours(6)));
+    if !cfg!(feature = "postgres") {
+        let said = resolved(&[URL]).unwrap_err();
+        assert!(said.contains("this idsvc was built without postgres"), "{said}");
+    }
+    let said = resolved(&[URL, ("acme.domains", "id.example.com")]).unwrap_err();
     assert!(said.contains("set tls.mode to files"), "{said}");
 }
 
@@ -172,8 +171,8 @@ fn a_file_with_a_password_is_for_its_owner() {
     let secret = PathBuf::from(files.write("url", URL.1));
     let config_file = files.write("idsvc.toml", &format!("{WHOLE}[store]\nurl = \"{}\"\n", URL.1));
     let warnings = |sources: &Sources| {
-        let (config, _) = resolve_all(sources);
-        let warnings = config.warnings.iter().map(ToString::to_string);
+        let resolved = resolve_all(sources);
+        let warnings = resolved.warnings.iter().map(ToString::to_string);
         warnings
             .filter(|warning| warning.contains("open to others"))
             .count()

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::section;
-use crate::config::reference::SETTINGS;
+use crate::config::reference::settings;
 
 const INTRODUCTION: &str = "\
 A setting can be given by its flag, its variable, or its key in the file. The flag comes before the variable, the variable before the file, and the file before the default. `idsvc serve`, `idsvc config check` and `idsvc doctor` take these flags.
@@ -17,14 +17,14 @@ A time has its unit: `60s`, `30m`, `24h`, `90d`. In a variable, commas separate 
 pub(super) fn text() -> String {
     let mut text = INTRODUCTION.to_owned();
     let mut current = None;
-    for setting in SETTINGS {
-        let (name, _) = setting.key.split_once('.').unwrap_or_default();
+    for setting in settings() {
+        let name = setting.section();
         if current != Some(name) {
             current = Some(name);
             // Writing to a string does not fail.
             let _ = match name {
-                "" => writeln!(text, "## Without a section\n"),
-                name => writeln!(text, "## `[{name}]`\n"),
+                None => writeln!(text, "## Without a section\n"),
+                Some(name) => writeln!(text, "## `[{name}]`\n"),
             };
         }
         section(&mut text, 3, setting.key, &setting.doc.replace('\n', " "));

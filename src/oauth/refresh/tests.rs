@@ -3,6 +3,8 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::*;
+use crate::config::Sources;
+use crate::config::resolve::resolve_settings;
 use crate::identity::AuthenticationMethod;
 use crate::oauth::openid::claims::ClaimsRequest;
 use crate::oauth::refresh_keys::RefreshKeys;
@@ -24,7 +26,10 @@ fn client(id: &str, policy: RefreshPolicy) -> Client {
 }
 
 fn lifetimes() -> Lifetimes {
-    crate::config::Settings::default().policy("").lifetimes
+    resolve_settings(&Sources::default())
+        .unwrap()
+        .policy("")
+        .lifetimes
 }
 
 fn start_at(now: Timestamp) -> (RefreshFamily, RefreshTokenId) {

@@ -3,6 +3,8 @@
 use std::path::Path;
 
 use idsvc::clock::{Clock, Timestamp};
+use idsvc::config::Sources;
+use idsvc::config::resolve::resolve_settings;
 use idsvc::data_dir::{DataDir, IfMissing};
 use idsvc::flow::rotate_keys::refresh_keys::open_refresh_key;
 use idsvc::identity::{AuthenticationMethod, LoginName, Session, User};
@@ -236,7 +238,10 @@ impl Row {
             &first,
             authorization,
             client,
-            &idsvc::config::Settings::default().policy("").lifetimes,
+            &resolve_settings(&Sources::default())
+                .unwrap()
+                .policy("")
+                .lifetimes,
             now,
         );
         Self {

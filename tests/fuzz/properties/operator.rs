@@ -5,9 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use idsvc::config::Sources;
-use idsvc::config::file::{self, Origin};
+use idsvc::config::file;
+use idsvc::config::reference::find;
 use idsvc::config::resolve::{resolve, resolve_settings};
-use idsvc::config::setting_names;
+use idsvc::config::source::Origin;
 use idsvc::themes::check::{check_content, check_forms};
 use idsvc::themes::language::parse_language;
 use idsvc::themes::manifest;
@@ -26,7 +27,7 @@ pub(super) fn config_file(data: &[u8]) -> bool {
     assert_eq!(file::parse(text, path), parsed);
     let most = text.matches('\n').count() + 1;
     for setting in &parsed.values {
-        assert_eq!(setting_names::find(setting.key).unwrap().key, setting.key);
+        assert_eq!(find(setting.key).unwrap().key, setting.key);
         let Origin::File(_, line) = &setting.origin else {
             panic!("{:?}", setting.origin)
         };
