@@ -11,6 +11,7 @@ use super::{
     Admin, AdminError, AdminResult, RecordChecks, TxResult, about, all_or_none, already_exists, check_text,
     not_found,
 };
+use crate::flow::client_check::check_lifetime;
 use crate::flow::or_refuse;
 pub use crate::oauth::api::Api;
 use crate::oauth::api::{ApiFields, ApiMetadata, canonical_identifier};
@@ -68,7 +69,7 @@ impl RecordChecks {
         self.check_identifier(&api.identifier, faults);
         check_scope(&api.metadata, faults);
         check_roles(&api.metadata, faults);
-        self.check_lifetime(api.metadata.access_token_lifetime, faults);
+        check_lifetime(api.metadata.access_token_lifetime, &self.policy, faults);
         let usable = self.usable_algorithms(snapshot)?;
         if let Some(alg) = api.metadata.access_token_alg.filter(|alg| !usable.contains(alg)) {
             let detail = format!("there is no key for {alg}");
@@ -98,7 +99,7 @@ impl RecordChecks {
             refuse("an identifier has printable ASCII characters only, and no quotes or backslashes");
         } else if identifier.len() > MAX_IDENTIFIER_BYTES {
             refuse("an identifier has at most 512 bytes");
-        } else if canonical_identifier(identifier) == canonical_identifier(&self.issuer) {
+        } else if canonical_identifier(identifier) == canonical_identifier(&self.policy.issuer) {
             refuse("this is the issuer, which is the audience of tokens without an API");
         }
     }

@@ -20,7 +20,7 @@ pub mod session;
 pub mod user;
 
 use std::fmt;
-use std::time::Duration;
+use std::sync::Arc;
 
 use rustix::process::geteuid;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -31,14 +31,13 @@ use crate::flow::rotate_keys::RotateError;
 use crate::flow::{Core, OpenError};
 use crate::identity::LoginName;
 use crate::jose::alg::Algorithm;
-use crate::oauth::fields::{Lifetime, check_text, in_words, with_article};
-use crate::oauth::mtls::MtlsPolicy;
-use crate::oauth::{Fault, FaultCode};
+use crate::oauth::fields::{check_text, in_words, with_article};
+use crate::oauth::{Fault, FaultCode, Policy};
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::password::NotComputed;
-use crate::store::StoreError;
 use crate::store::engine::Snapshot;
+use crate::store::{StoreError, TxError};
 
 /// Who carries out a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +93,18 @@ impl From<Fault> for AdminRefusal {
     }
 }
 
+impl From<AdminRefusal> for TxError<AdminRefusal> {
+    fn from(refusal: AdminRefusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<Fault> for TxError<AdminRefusal> {
+    fn from(fault: Fault) -> Self {
+        Self::Refused(fault.into())
+    }
+}
+
 impl fmt::Display for AdminRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let details: Vec<_> = self.0.iter().map(|fault| fault.detail.as_str()).collect();
@@ -126,6 +137,15 @@ pub enum AdminError {
 impl From<Fault> for AdminError {
     fn from(fault: Fault) -> Self {
         Self::Refused(fault.into())
+    }
+}
+
+impl From<TxError<AdminRefusal>> for AdminError {
+    fn from(error: TxError<AdminRefusal>) -> Self {
+        match error {
+            TxError::Refused(refusal) => refusal.into(),
+            TxError::Failed(error) => error.into(),
+        }
     }
 }
 
@@ -163,19 +183,15 @@ fn already_exists(kind: &str, id: &str) -> Fault {
 /// The settings that records are checked against.
 #[derive(Clone)]
 struct RecordChecks {
-    issuer: String,
-    longest_access_token: Duration,
+    policy: Arc<Policy>,
     indispensable: Vec<Algorithm>,
-    mtls: MtlsPolicy,
 }
 
 impl RecordChecks {
     fn new(core: &Core) -> Self {
         Self {
-            issuer: core.policy.issuer.clone(),
-            longest_access_token: core.policy.key_retention(),
+            policy: Arc::clone(&core.policy),
             indispensable: rotate_keys::indispensable(core),
-            mtls: core.policy.mtls.clone(),
         }
     }
 
@@ -188,18 +204,6 @@ impl RecordChecks {
             }
         }
         Ok(usable)
-    }
-
-    /// Refuses a lifetime of access tokens that is longer than a key stays published after its last signature.
-    fn check_lifetime(&self, lifetime: Option<Lifetime>, faults: &mut Vec<Fault>) {
-        let longest = self.longest_access_token;
-        if lifetime.is_some_and(|lifetime| Duration::from(lifetime) > longest) {
-            let detail = format!(
-                "an access token may last {} s at most, as long as its key stays published",
-                longest.as_secs()
-            );
-            faults.push(FaultCode::Invalid.at(["access_token_lifetime"], detail));
-        }
     }
 }
 

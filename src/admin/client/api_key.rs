@@ -6,7 +6,6 @@ use uuid::Uuid;
 use super::{KIND, NEEDS_REFRESH, change, refuse_for_profile};
 use crate::admin::{Admin, AdminResult, SecretString, not_found};
 use crate::clock::Timestamp;
-use crate::flow::or_refuse;
 use crate::oauth::FaultCode;
 use crate::oauth::client::{GrantType, StoredApiKey};
 use crate::secret::{ApiKey, Secret};
@@ -66,16 +65,16 @@ pub async fn add(admin: Admin<'_>, client_id: String) -> AdminResult<ApiKeyView>
     change(admin, "client api-key add", client_id, move |_, client| {
         if !client.may_use(GrantType::RefreshToken) {
             let fault = FaultCode::NotAllowed.at(["grant_types"], NEEDS_REFRESH);
-            return Ok(Err(fault.about(KIND, &client.client_id).into()));
+            return Err(fault.about(KIND, &client.client_id).into());
         }
-        or_refuse!(refuse_for_profile(client, "an API key"));
+        refuse_for_profile(client, "an API key")?;
         if client.api_keys.len() >= MOST_KEYS {
             let detail = format!("this client has {MOST_KEYS} API keys already");
             let fault = FaultCode::TooMany.at(["api_keys"], detail);
-            return Ok(Err(fault.about(KIND, &client.client_id).into()));
+            return Err(fault.about(KIND, &client.client_id).into());
         }
         client.api_keys.push(stored.clone());
-        Ok(Ok(()))
+        Ok(())
     })
     .await?;
     Ok(view)
@@ -119,11 +118,9 @@ pub async fn revoke(admin: Admin<'_>, which: WhichApiKey) -> AdminResult<WhichAp
             client.api_keys.retain(|key| key.id != id);
             if client.api_keys.len() == before {
                 let detail = format!("client {} has no API key {id}", client.client_id);
-                return Ok(Err(FaultCode::NotFound
-                    .of("api_key", &id.to_string(), detail)
-                    .into()));
+                return Err(FaultCode::NotFound.of("api_key", &id.to_string(), detail).into());
             }
-            Ok(Ok(()))
+            Ok(())
         },
     )
     .await?;

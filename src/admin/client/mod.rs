@@ -7,7 +7,6 @@ pub mod view;
 #[cfg(test)]
 pub(super) mod tests;
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -15,19 +14,18 @@ use serde::{Deserialize, Serialize};
 pub use self::view::ClientView;
 use super::page::Page;
 use super::{
-    Admin, AdminError, AdminRefusal, AdminResult, RecordChecks, SecretString, TxResult, about, all_or_none,
+    Admin, AdminError, AdminRefusal, AdminResult, RecordChecks, SecretString, about, all_or_none,
     already_exists, api, not_found,
 };
-use crate::flow::client_check::{apply, check, check_certificates, check_client_id, usual_grants};
-use crate::flow::or_refuse;
+use crate::flow::client_check::{ClientRules, apply, apply_to_new, check_client_id};
 use crate::flow::remove_client::remove_client;
 use crate::oauth::client::{Client, GrantType, StoredSecret};
 use crate::oauth::resource::Apis;
 use crate::oauth::{ClientFields, Fault, FaultCode};
 use crate::secret::{ClientSecret, Digest, Secret};
-use crate::store::StoreError;
-use crate::store::engine::{Snapshot, Tx};
-use crate::store::tables::{APIS, CLIENTS, PROVIDERS};
+use crate::store::engine::Snapshot;
+use crate::store::tables::{CLIENTS, PROVIDERS};
+use crate::store::{StoreError, TxError};
 
 /// The fewest bytes of a secret that the operator chooses.
 const SECRET_MIN_BYTES: usize = 32;
@@ -108,14 +106,7 @@ pub(super) fn secret_of(
     )
 }
 
-/// The providers that are only for token exchange, where users cannot sign in.
-pub(super) fn exchange_only(snapshot: &dyn Snapshot) -> Result<BTreeSet<String>, StoreError> {
-    let mut providers = PROVIDERS.scan(snapshot, .., usize::MAX)?;
-    providers.retain(|(_, provider)| !provider.signs_people_in());
-    Ok(providers.into_iter().map(|(id, _)| id).collect())
-}
-
-/// Checks the record as a whole, and refuses it with these and earlier faults. Keys and providers may change at any
+/// Checks the record as a whole, and refuses it with these and earlier faults. Keys, APIs and providers may change at any
 /// time, so they are read in the transaction that writes the record.
 fn check_in(
     snapshot: &dyn Snapshot,
@@ -123,19 +114,16 @@ fn check_in(
     client: &Client,
     checks: &RecordChecks,
     mut faults: Vec<Fault>,
-) -> TxResult<()> {
-    let (usable, exchange_only) = (checks.usable_algorithms(snapshot)?, exchange_only(snapshot)?);
-    let apis = Apis::new(api::all(snapshot)?.into_values());
-    check(
-        before,
-        &apis.expand_scope(client.clone()),
-        &usable,
-        &exchange_only,
-        &mut faults,
+) -> Result<(), TxError<AdminRefusal>> {
+    let providers = PROVIDERS.scan(snapshot, .., usize::MAX)?;
+    let rules = ClientRules::for_operator(
+        &checks.policy,
+        checks.usable_algorithms(snapshot)?,
+        Apis::new(api::all(snapshot)?.into_values()),
+        providers.iter().map(|(_, provider)| provider),
     );
-    checks.check_lifetime(client.access_token_lifetime, &mut faults);
-    check_certificates(client, &checks.mtls, &mut faults);
-    Ok(all_or_none(about(KIND, &client.client_id, faults).collect()))
+    rules.check(before, client, &mut faults);
+    Ok(all_or_none(about(KIND, &client.client_id, faults).collect())?)
 }
 
 /// Registers a client. Only this answer shows a generated secret.
@@ -147,12 +135,8 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> AdminResult<ClientView
     let uuid = core.random.uuid_v7(core.clock.since_epoch());
     let own_grant = core.random.uuid_v4();
     let mut client = Client::new(&request.client_id, uuid, own_grant, request.public, now);
-    let names_grants = request.fields.grant_types.is_some();
-    apply(request.fields, &mut client, &mut faults);
-    if !names_grants {
-        let usual = usual_grants(&client.redirect_uris, &mut faults);
-        client.grant_types = usual.into_iter().collect();
-    }
+    let no_grant = apply_to_new(request.fields, &mut client, &mut faults);
+    faults.extend(no_grant);
     let mut shown = None;
     if client.is_public() {
         if request.secret.is_some() {
@@ -180,36 +164,17 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> AdminResult<ClientView
     };
     let written = core
         .store
-        .write("add_client", move |tx| -> TxResult<()> {
-            or_refuse!(check_in(&*tx, None, &client, &checks, faults.clone())?);
-            or_refuse!(check_names(&*tx, &client)?);
+        .write("add_client", move |tx| -> Result<_, TxError<AdminRefusal>> {
+            check_in(&*tx, None, &client, &checks, faults.clone())?;
             if CLIENTS.contains(&*tx, &client.client_id)? {
-                return Ok(Err(already_exists(KIND, &client.client_id).into()));
+                return Err(already_exists(KIND, &client.client_id).into());
             }
-            CLIENTS.put(tx, &client.client_id, &client)?;
-            Ok(Ok(()))
+            Ok(CLIENTS.put(tx, &client.client_id, &client)?)
         })
         .await;
-    core.reload_after::<_, _, AdminError>(written).await??;
+    core.reload_after::<_, _, AdminError>(written).await?;
     admin.record("client add", &view.client_id);
     Ok(view)
-}
-
-/// Refuses a client that names an unknown provider or API. Neither can be removed as long as a client names it.
-fn check_names(snapshot: &dyn Snapshot, client: &Client) -> TxResult<()> {
-    for id in &client.providers {
-        if !PROVIDERS.contains(snapshot, id)? {
-            let fault = FaultCode::NotFound.at(["providers"], format!("there is no provider {id}"));
-            return Ok(Err(fault.about(KIND, &client.client_id).into()));
-        }
-    }
-    for id in &client.apis {
-        if !APIS.contains(snapshot, id)? {
-            let fault = FaultCode::NotFound.at(["apis"], format!("there is no API {id}"));
-            return Ok(Err(fault.about(KIND, &client.client_id).into()));
-        }
-    }
-    Ok(Ok(()))
 }
 
 /// A page of the clients after one, in the order of their identifiers.
@@ -241,25 +206,24 @@ async fn change(
     admin: Admin<'_>,
     command: &'static str,
     client_id: String,
-    change: impl Fn(&dyn Snapshot, &mut Client) -> TxResult<()> + Send + 'static,
+    change: impl Fn(&dyn Snapshot, &mut Client) -> Result<(), TxError<AdminRefusal>> + Send + 'static,
 ) -> AdminResult<ClientView> {
     let core = admin.core;
     let now = core.clock.now();
     let subject = client_id.clone();
     let written = core
         .store
-        .write(command, move |tx: &mut dyn Tx| -> TxResult<Client> {
+        .write(command, move |tx| -> Result<_, TxError<AdminRefusal>> {
             let Some(mut client) = CLIENTS.get(&*tx, &client_id)? else {
-                return Ok(Err(not_found(KIND, &client_id).into()));
+                return Err(not_found(KIND, &client_id).into());
             };
-            or_refuse!(change(&*tx, &mut client)?);
-            or_refuse!(check_names(&*tx, &client)?);
+            change(&*tx, &mut client)?;
             client.updated_at = now;
             CLIENTS.put(tx, &client_id, &client)?;
-            Ok(Ok(client))
+            Ok(client)
         })
         .await;
-    let client = core.reload_after::<_, _, AdminError>(written).await??;
+    let client = core.reload_after::<_, _, AdminError>(written).await?;
     admin.record(command, &subject);
     Ok(ClientView::of(&client, &core.policy.issuer, None, now))
 }
@@ -305,7 +269,7 @@ pub async fn set_enabled(admin: Admin<'_>, client_id: String, enabled: bool) -> 
     };
     change(admin, command, client_id, move |_, client| {
         client.enabled = enabled;
-        Ok(Ok(()))
+        Ok(())
     })
     .await
 }
@@ -319,12 +283,10 @@ pub async fn rotate_secret(admin: Admin<'_>, request: RotateSecret) -> AdminResu
     let keep = Duration::from_secs(request.keep_old_seconds.unwrap_or(0));
     let command = "client rotate-secret";
     let view = change(admin, command, request.client_id, move |_, client| {
-        or_refuse!(refuse_for_profile(client, "a secret"));
+        refuse_for_profile(client, "a secret")?;
         if client.is_public() {
             let detail = format!("client {} is public and has no secret", client.client_id);
-            return Ok(Err(FaultCode::NotAllowed
-                .of(KIND, &client.client_id, detail)
-                .into()));
+            return Err(FaultCode::NotAllowed.of(KIND, &client.client_id, detail).into());
         }
         let end = now + keep;
         for secret in &mut client.secrets {
@@ -335,7 +297,7 @@ pub async fn rotate_secret(admin: Admin<'_>, request: RotateSecret) -> AdminResu
             .retain(|secret| secret.expires_at.is_some_and(|end| now < end));
         client.secrets.insert(0, stored.clone());
         client.fit_methods_to_secrets();
-        Ok(Ok(()))
+        Ok(())
     })
     .await?;
     Ok(ClientView {
@@ -351,14 +313,14 @@ pub async fn remove(admin: Admin<'_>, client_id: String) -> AdminResult<String> 
     let written = admin
         .core
         .store
-        .write("client remove", move |tx| -> TxResult<()> {
+        .write("client remove", move |tx| -> Result<_, TxError<AdminRefusal>> {
             let Some(client) = CLIENTS.get(&*tx, &client_id)? else {
-                return Ok(Err(not_found(KIND, &client_id).into()));
+                return Err(not_found(KIND, &client_id).into());
             };
-            remove_client(tx, &client).map(Ok)
+            Ok(remove_client(tx, &client)?)
         })
         .await;
-    admin.core.reload_after::<_, _, AdminError>(written).await??;
+    admin.core.reload_after::<_, _, AdminError>(written).await?;
     admin.record("client remove", &subject);
     Ok(subject)
 }

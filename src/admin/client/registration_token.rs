@@ -5,10 +5,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::admin::{Admin, AdminResult, SecretString, TxResult, not_found};
+use crate::admin::{Admin, AdminRefusal, AdminResult, SecretString, not_found};
 use crate::clock::Timestamp;
 use crate::oauth::registration::StoredInitialAccessToken;
 use crate::secret::{InitialAccessToken, Secret};
+use crate::store::TxError;
 use crate::store::tables::INITIAL_ACCESS_TOKENS;
 
 /// A token to be made.
@@ -89,17 +90,19 @@ pub async fn list(admin: Admin<'_>) -> AdminResult<Vec<RegistrationTokenView>> {
 
 /// Removes a token. Clients that registered with it stay.
 pub async fn remove(admin: Admin<'_>, id: Uuid) -> AdminResult<Uuid> {
-    let removed = admin
+    admin
         .core
         .store
-        .write("remove_registration_token", move |tx| -> TxResult<()> {
-            if INITIAL_ACCESS_TOKENS.remove(tx, &id)? {
-                return Ok(Ok(()));
-            }
-            Ok(Err(not_found("registration_token", &id.to_string()).into()))
-        })
+        .write(
+            "remove_registration_token",
+            move |tx| -> Result<_, TxError<AdminRefusal>> {
+                if !INITIAL_ACCESS_TOKENS.remove(tx, &id)? {
+                    return Err(not_found("registration_token", &id.to_string()).into());
+                }
+                Ok(())
+            },
+        )
         .await?;
-    removed?;
     admin.record("client registration-token remove", &id.to_string());
     Ok(id)
 }

@@ -10,13 +10,12 @@ use serde::{Deserialize, Serialize};
 
 use self::check::{apply, check, check_id};
 pub use self::view::ProviderView;
-use super::client::exchange_only;
 use super::{
     Admin, AdminError, AdminResult, SecretString, TxResult, about, all_or_none, already_exists, not_found,
 };
 use crate::federation::Provider;
 pub use crate::federation::provider::ProviderFields;
-use crate::flow::client_check::lets_nobody_in;
+use crate::flow::client_check::{lets_nobody_in, stored_exchange_only};
 use crate::flow::or_refuse;
 use crate::oauth::FaultCode;
 use crate::store::StoreError;
@@ -191,7 +190,7 @@ pub async fn update(admin: Admin<'_>, request: UpdateProvider) -> AdminResult<Pr
 
 /// The clients whose users could sign in before, and cannot once sign-ins at the providers `after` are refused.
 pub(super) fn shut_out(snapshot: &dyn Snapshot, after: &BTreeSet<String>) -> Result<Vec<String>, StoreError> {
-    let before = exchange_only(snapshot)?;
+    let before = stored_exchange_only(snapshot)?;
     let mut clients = CLIENTS.scan(snapshot, .., usize::MAX)?;
     clients.retain(|(_, client)| lets_nobody_in(client, after) && !lets_nobody_in(client, &before));
     Ok(clients.into_iter().map(|(client_id, _)| client_id).collect())
@@ -203,7 +202,7 @@ fn check_clients(snapshot: &dyn Snapshot, changed: &Provider) -> TxResult<()> {
         return Ok(Ok(()));
     }
     let id = &changed.id;
-    let mut after = exchange_only(snapshot)?;
+    let mut after = stored_exchange_only(snapshot)?;
     after.insert(id.clone());
     let shut_out = shut_out(snapshot, &after)?;
     if shut_out.is_empty() {
