@@ -1,6 +1,6 @@
-//! The commands of administration: one function each, one transaction each.
+//! The operations of administration: one file each ([`operation`]), one transaction each, in one list ([`operations`]).
 //!
-//! The same functions serve the command line, over the control socket or on the store itself. A refusal lists
+//! The same operations serve the command line, over the control socket or on the store itself. A refusal lists
 //! everything that is wrong at once, as data: the caller knows how to mend it.
 
 pub mod api;
@@ -8,15 +8,21 @@ pub mod apply;
 pub mod backup;
 pub mod claim;
 pub mod client;
-pub mod compact;
+pub mod database;
+pub mod group;
+mod groups;
 pub mod import;
 pub mod installation;
 pub mod key;
 pub mod mail;
-pub mod named;
+mod named;
+pub mod operation;
+pub mod operations;
 pub mod page;
 pub mod provider;
+pub mod scope;
 pub mod session;
+pub mod stream;
 pub mod user;
 
 use std::fmt;
@@ -33,10 +39,8 @@ use crate::identity::LoginName;
 use crate::jose::alg::Algorithm;
 use crate::oauth::fields::{check_text, in_words, with_article};
 use crate::oauth::{Fault, FaultCode, Policy};
-use crate::observe::audit;
-use crate::observe::audit::Event;
 use crate::password::NotComputed;
-use crate::store::engine::Snapshot;
+use crate::store::engine::{Snapshot, Tx};
 use crate::store::{StoreError, TxError};
 
 /// Who carries out a command.
@@ -61,25 +65,43 @@ impl fmt::Display for Actor {
     }
 }
 
-/// What all commands work on, and for whom.
+/// What all operations work on, and for whom.
 #[derive(Clone, Copy)]
 pub struct Admin<'a> {
     /// The service's core.
     pub core: &'a Core,
-    /// Who carries out the command.
+    /// Who carries out the operation.
     pub actor: Actor,
 }
 
 impl Admin<'_> {
-    /// Records in the audit log that a command was carried out, after its commit. Wakes the sender of logout notices.
-    fn record(self, command: &str, subject: &str) {
-        self.core.logout_queued.notify_one();
-        let actor = &self.actor.to_string();
-        audit::record(&Event::Administered {
-            command,
-            subject,
-            actor,
+    /// Runs a transaction. A refusal must not write anything.
+    async fn write<T: Send + 'static>(
+        self,
+        name: &'static str,
+        work: impl Fn(&mut dyn Tx) -> Result<T, AdminTxError> + Send + 'static,
+    ) -> AdminResult<T> {
+        Ok(self.core.store.write(name, work).await?)
+    }
+
+    /// Runs a transaction that changes the catalog, and reads the catalog again.
+    async fn write_catalog<T: Send + 'static>(
+        self,
+        name: &'static str,
+        work: impl Fn(&mut dyn Tx) -> Result<T, AdminTxError> + Send + 'static,
+    ) -> AdminResult<T> {
+        let written = self.core.store.write(name, work).await;
+        self.core.reload_after(written).await
+    }
+
+    /// Reads from a snapshot.
+    async fn read<T>(self, look: impl Fn(&dyn Snapshot) -> Result<T, AdminTxError>) -> AdminResult<T> {
+        // To the store, a refusal is a value.
+        let looked = self.core.store.read(|snapshot| match look(snapshot) {
+            Err(AdminTxError::Failed(error)) => Err(error),
+            looked => Ok(looked),
         });
+        Ok(looked.await??)
     }
 }
 
@@ -93,13 +115,13 @@ impl From<Fault> for AdminRefusal {
     }
 }
 
-impl From<AdminRefusal> for TxError<AdminRefusal> {
+impl From<AdminRefusal> for AdminTxError {
     fn from(refusal: AdminRefusal) -> Self {
         Self::Refused(refusal)
     }
 }
 
-impl From<Fault> for TxError<AdminRefusal> {
+impl From<Fault> for AdminTxError {
     fn from(fault: Fault) -> Self {
         Self::Refused(fault.into())
     }
@@ -132,6 +154,9 @@ pub enum AdminError {
     /// The change is stored, but could not be read again.
     #[error(transparent)]
     Reload(#[from] OpenError),
+    /// The output cannot be encoded.
+    #[error("the output cannot be encoded: {0}")]
+    Unencodable(#[from] serde_json::Error),
 }
 
 impl From<Fault> for AdminError {
@@ -140,20 +165,20 @@ impl From<Fault> for AdminError {
     }
 }
 
-impl From<TxError<AdminRefusal>> for AdminError {
-    fn from(error: TxError<AdminRefusal>) -> Self {
+impl From<AdminTxError> for AdminError {
+    fn from(error: AdminTxError) -> Self {
         match error {
-            TxError::Refused(refusal) => refusal.into(),
-            TxError::Failed(error) => error.into(),
+            AdminTxError::Refused(refusal) => refusal.into(),
+            AdminTxError::Failed(error) => error.into(),
         }
     }
 }
 
-/// The result of a command.
+/// The result of an operation.
 pub type AdminResult<T> = Result<T, AdminError>;
 
-/// The result of a transaction. A refusal must not write anything.
-type TxResult<T> = Result<Result<T, AdminRefusal>, StoreError>;
+/// Why a transaction does not return what it was asked for.
+type AdminTxError = TxError<AdminRefusal>;
 
 /// Refuses the command if there are faults.
 fn all_or_none(faults: Vec<Fault>) -> Result<(), AdminRefusal> {
