@@ -96,12 +96,7 @@ impl Admin<'_> {
 
     /// Reads from a snapshot.
     async fn read<T>(self, look: impl Fn(&dyn Snapshot) -> Result<T, AdminTxError>) -> AdminResult<T> {
-        // To the store, a refusal is a value.
-        let looked = self.core.store.read(|snapshot| match look(snapshot) {
-            Err(AdminTxError::Failed(error)) => Err(error),
-            looked => Ok(looked),
-        });
-        Ok(looked.await??)
+        Ok(self.core.store.read(look).await?)
     }
 }
 

@@ -37,7 +37,7 @@ use self::engine::redb::Redb;
 use self::engine::writer;
 use self::engine::writer::{Job, Message, Write, Writer};
 use self::engine::{Backend, FileId, Snapshot, Tx};
-pub use self::error::{OpenError, Stalled, StoreError, TransactionError, TxError};
+pub use self::error::{OpenError, Stalled, StoreError, TransactionError, TxError, unless_refused};
 use self::local::Local;
 use self::schema::Schema;
 pub use self::server_warning::{MigrationOutcome, ServerWarning};
@@ -283,10 +283,10 @@ impl Store {
     ///
     /// `look` may run more than once. Waits while the storage is compacted or reopened. Fails with
     /// [`StoreError::Stalled`] once that has taken [`Options::stall_timeout`].
-    pub async fn read<T>(
+    pub async fn read<T, E: From<StoreError>>(
         &self,
-        look: impl Fn(&dyn Snapshot) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
+        look: impl Fn(&dyn Snapshot) -> Result<T, E>,
+    ) -> Result<T, E> {
         match &self.engine {
             Engine::Local(local) => local.read(&look).await,
             #[cfg(feature = "postgres")]

@@ -9,10 +9,10 @@ use crate::clock::Timestamp;
 use crate::flow::factors::FactorSummary;
 use crate::flow::{clock_watermark, factors};
 use crate::oauth::refresh::RefreshFamily;
-use crate::store::ServerWarning;
 use crate::store::engine::{FileId, Snapshot};
 use crate::store::schema::meta_get;
 use crate::store::tables::FAMILIES;
+use crate::store::{ServerWarning, StoreError};
 
 /// A request for what `doctor` checks of an open store.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -53,7 +53,7 @@ impl Operation for ReadInstallation {
     async fn run(self, admin: Admin<'_>) -> AdminResult<Done<InstallationState>> {
         let (store, now) = (&admin.core.store, admin.core.clock.now());
         let lifetime = admin.core.policy.lifetimes.refresh_token;
-        let names = |snapshot: &dyn Snapshot| {
+        let names = |snapshot: &dyn Snapshot| -> Result<_, StoreError> {
             Ok((
                 meta_get(snapshot, ISSUER)?,
                 meta_get(snapshot, DEVELOPMENT)?.is_some(),

@@ -109,7 +109,7 @@ async fn of_two_changes_at_once_none_is_undone_by_the_other() {
     added(&core, "corp").await;
     let (go, wait) = mpsc::channel::<()>();
     let wait = Mutex::new(wait);
-    let held = core.store.write("test", move |_| {
+    let held = core.store.write("test", move |_| -> Result<_, StoreError> {
         let _ = wait.lock().unwrap().recv();
         Ok(())
     });

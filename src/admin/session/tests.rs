@@ -14,6 +14,7 @@ use crate::oauth::refresh::RefreshFamily;
 use crate::oauth::refresh_keys::RefreshKeys;
 use crate::oauth::resource::Resources;
 use crate::secret::Digest;
+use crate::store::StoreError;
 use crate::store::tables::{FAMILIES, FAMILIES_BY_OWNER, SESSIONS, SESSIONS_BY_USER};
 
 #[tokio::test]
@@ -27,7 +28,7 @@ async fn sessions_of_a_user_are_listed_and_end_together() {
     let alice = admin(&core).call(alice).await.unwrap().uuid;
     let now = core.clock.now();
     core.store
-        .write("test", move |tx| {
+        .write("test", move |tx| -> Result<_, StoreError> {
             for id in (1..=5).map(Uuid::from_u128) {
                 // The last two have expired, and stay for the families bound to them.
                 let age = Duration::from_hours(if id > Uuid::from_u128(3) { 48 } else { 0 });

@@ -9,6 +9,7 @@ use crate::flow::{Core, Failure, failed_passwords};
 use crate::identity::one_time_link::RequestedMail;
 use crate::identity::{LinkCode, LinkPurpose};
 use crate::secret::{LinkSecret, Secret};
+use crate::store::StoreError;
 use crate::store::tables::{FAILED_PASSWORDS, ONE_TIME_LINKS};
 
 /// The result of a code.
@@ -46,7 +47,7 @@ pub async fn check_code(
     let digest = fresh.digest();
     let check = core
         .store
-        .write("check_code", move |tx| -> Result<_, crate::store::StoreError> {
+        .write("check_code", move |tx| -> Result<_, StoreError> {
             let Some(mut link) = ONE_TIME_LINKS.get(&*tx, &key)? else {
                 return Ok(CodeCheck::Void);
             };

@@ -7,6 +7,7 @@ pub mod change_email;
 pub mod check_code;
 pub mod create_account;
 pub mod redeem;
+pub mod redeem_result;
 pub mod request_mail;
 pub mod reset_password;
 pub mod secure_account;
