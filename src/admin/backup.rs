@@ -5,6 +5,8 @@ use std::io::Write;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
+use super::operation::Done;
+use super::stream::{StreamError, StreamOperation};
 use super::{Admin, SecretString, installation};
 use crate::flow::Core;
 use crate::store::backup::{self, BackupError, Header};
@@ -17,11 +19,14 @@ pub struct BackUp {
     pub master_key: Option<SecretString>,
 }
 
-/// Writes a backup for an administrator, from one snapshot: writes during the backup are not in it. Blocks.
-pub fn write(admin: Admin<'_>, request: BackUp, sink: &mut dyn Write) -> Result<Header, BackupError> {
-    let header = copy(admin.core, request, sink)?;
-    admin.record("backup", &header.master_key_fingerprint);
-    Ok(header)
+impl StreamOperation for BackUp {
+    const NAME: &'static str = "backup";
+
+    /// Writes a backup from one snapshot: writes during the backup are not in it.
+    fn write(self, admin: Admin<'_>, sink: &mut dyn Write) -> Result<Done<()>, StreamError> {
+        let header = copy(admin.core, self, sink)?;
+        Ok(Done::about(header.master_key_fingerprint, ()))
+    }
 }
 
 /// Writes a scheduled backup, without an audit event. Blocks.

@@ -1,6 +1,6 @@
-//! The commands of administration: one function each, one transaction each.
+//! The operations of administration: one file each ([`operation`]), one transaction each, in one list ([`operations`]).
 //!
-//! The same functions serve the command line, over the control socket or on the store itself. A refusal lists
+//! The same operations serve the command line, over the control socket or on the store itself. A refusal lists
 //! everything that is wrong at once, as data: the caller knows how to mend it.
 
 pub mod api;
@@ -8,19 +8,25 @@ pub mod apply;
 pub mod backup;
 pub mod claim;
 pub mod client;
-pub mod compact;
+pub mod database;
+pub mod group;
+mod groups;
 pub mod import;
 pub mod installation;
 pub mod key;
 pub mod mail;
-pub mod named;
+mod named;
+pub mod operation;
+pub mod operations;
 pub mod page;
 pub mod provider;
+pub mod scope;
 pub mod session;
+pub mod stream;
 pub mod user;
 
 use std::fmt;
-use std::time::Duration;
+use std::sync::Arc;
 
 use rustix::process::geteuid;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -31,14 +37,11 @@ use crate::flow::rotate_keys::RotateError;
 use crate::flow::{Core, OpenError};
 use crate::identity::LoginName;
 use crate::jose::alg::Algorithm;
-use crate::oauth::fields::{Lifetime, check_text, in_words, with_article};
-use crate::oauth::mtls::MtlsPolicy;
-use crate::oauth::{Fault, FaultCode};
-use crate::observe::audit;
-use crate::observe::audit::Event;
+use crate::oauth::fields::{check_text, in_words, with_article};
+use crate::oauth::{Fault, FaultCode, Policy};
 use crate::password::NotComputed;
-use crate::store::StoreError;
-use crate::store::engine::Snapshot;
+use crate::store::engine::{Snapshot, Tx};
+use crate::store::{StoreError, TxError};
 
 /// Who carries out a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,25 +65,38 @@ impl fmt::Display for Actor {
     }
 }
 
-/// What all commands work on, and for whom.
+/// What all operations work on, and for whom.
 #[derive(Clone, Copy)]
 pub struct Admin<'a> {
     /// The service's core.
     pub core: &'a Core,
-    /// Who carries out the command.
+    /// Who carries out the operation.
     pub actor: Actor,
 }
 
 impl Admin<'_> {
-    /// Records in the audit log that a command was carried out, after its commit. Wakes the sender of logout notices.
-    fn record(self, command: &str, subject: &str) {
-        self.core.logout_queued.notify_one();
-        let actor = &self.actor.to_string();
-        audit::record(&Event::Administered {
-            command,
-            subject,
-            actor,
-        });
+    /// Runs a transaction. A refusal must not write anything.
+    async fn write<T: Send + 'static>(
+        self,
+        name: &'static str,
+        work: impl Fn(&mut dyn Tx) -> Result<T, AdminTxError> + Send + 'static,
+    ) -> AdminResult<T> {
+        Ok(self.core.store.write(name, work).await?)
+    }
+
+    /// Runs a transaction that changes the catalog, and reads the catalog again.
+    async fn write_catalog<T: Send + 'static>(
+        self,
+        name: &'static str,
+        work: impl Fn(&mut dyn Tx) -> Result<T, AdminTxError> + Send + 'static,
+    ) -> AdminResult<T> {
+        let written = self.core.store.write(name, work).await;
+        self.core.reload_after(written).await
+    }
+
+    /// Reads from a snapshot.
+    async fn read<T>(self, look: impl Fn(&dyn Snapshot) -> Result<T, AdminTxError>) -> AdminResult<T> {
+        Ok(self.core.store.read(look).await?)
     }
 }
 
@@ -91,6 +107,18 @@ pub struct AdminRefusal(pub Vec<Fault>);
 impl From<Fault> for AdminRefusal {
     fn from(fault: Fault) -> Self {
         Self(vec![fault])
+    }
+}
+
+impl From<AdminRefusal> for AdminTxError {
+    fn from(refusal: AdminRefusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<Fault> for AdminTxError {
+    fn from(fault: Fault) -> Self {
+        Self::Refused(fault.into())
     }
 }
 
@@ -121,6 +149,9 @@ pub enum AdminError {
     /// The change is stored, but could not be read again.
     #[error(transparent)]
     Reload(#[from] OpenError),
+    /// The output cannot be encoded.
+    #[error("the output cannot be encoded: {0}")]
+    Unencodable(#[from] serde_json::Error),
 }
 
 impl From<Fault> for AdminError {
@@ -129,11 +160,20 @@ impl From<Fault> for AdminError {
     }
 }
 
-/// The result of a command.
+impl From<AdminTxError> for AdminError {
+    fn from(error: AdminTxError) -> Self {
+        match error {
+            AdminTxError::Refused(refusal) => refusal.into(),
+            AdminTxError::Failed(error) => error.into(),
+        }
+    }
+}
+
+/// The result of an operation.
 pub type AdminResult<T> = Result<T, AdminError>;
 
-/// The result of a transaction. A refusal must not write anything.
-type TxResult<T> = Result<Result<T, AdminRefusal>, StoreError>;
+/// Why a transaction does not return what it was asked for.
+type AdminTxError = TxError<AdminRefusal>;
 
 /// Refuses the command if there are faults.
 fn all_or_none(faults: Vec<Fault>) -> Result<(), AdminRefusal> {
@@ -163,19 +203,15 @@ fn already_exists(kind: &str, id: &str) -> Fault {
 /// The settings that records are checked against.
 #[derive(Clone)]
 struct RecordChecks {
-    issuer: String,
-    longest_access_token: Duration,
+    policy: Arc<Policy>,
     indispensable: Vec<Algorithm>,
-    mtls: MtlsPolicy,
 }
 
 impl RecordChecks {
     fn new(core: &Core) -> Self {
         Self {
-            issuer: core.policy.issuer.clone(),
-            longest_access_token: core.policy.key_retention(),
+            policy: Arc::clone(&core.policy),
             indispensable: rotate_keys::indispensable(core),
-            mtls: core.policy.mtls.clone(),
         }
     }
 
@@ -188,18 +224,6 @@ impl RecordChecks {
             }
         }
         Ok(usable)
-    }
-
-    /// Refuses a lifetime of access tokens that is longer than a key stays published after its last signature.
-    fn check_lifetime(&self, lifetime: Option<Lifetime>, faults: &mut Vec<Fault>) {
-        let longest = self.longest_access_token;
-        if lifetime.is_some_and(|lifetime| Duration::from(lifetime) > longest) {
-            let detail = format!(
-                "an access token may last {} s at most, as long as its key stays published",
-                longest.as_secs()
-            );
-            faults.push(FaultCode::Invalid.at(["access_token_lifetime"], detail));
-        }
     }
 }
 

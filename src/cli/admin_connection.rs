@@ -12,12 +12,15 @@ use super::Global;
 use super::change_summary::ChangeSummary;
 use super::output::{CliError, Output};
 use super::progress::Progress;
+use crate::admin::operation::Operation;
+use crate::admin::operations::{Call, StreamCall};
+use crate::admin::stream::{RecordStream, StreamError, StreamLine, StreamOperation};
 use crate::admin::{Actor, Admin, AdminRefusal};
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::config::resolve::resolve_settings;
-use crate::control::protocol::{Command, Reply, ReplyLine, StreamError};
-use crate::control::{self, client};
+use crate::control::client::{self, ControlError, ReplyBytes};
+use crate::control::protocol::{Command, Reply};
 use crate::data_dir::access::exposure;
 use crate::data_dir::lock::{DirectoryLock, is_served, wait_and_open};
 use crate::data_dir::{DataDir, DataDirError, IfMissing, control_socket};
@@ -60,28 +63,67 @@ impl<'a> AdminConnector<'a> {
         }
     }
 
-    /// Carries out one command and prints its reply. A refusal is an error, and so is a change whose reply cannot be
-    /// printed.
-    pub fn run(
+    /// Carries out an operation and prints its output. If it changed something and the output cannot be printed, the error
+    /// says so.
+    pub fn run<O: Operation + Into<Call>>(
         &self,
-        command: Command,
+        operation: O,
         output: &mut Output<'_>,
-        print: impl FnOnce(Reply, &mut Output<'_>) -> Result<(), CliError>,
+        print: impl FnOnce(O::Output, &mut Output<'_>) -> Result<(), CliError>,
     ) -> Result<(), CliError> {
-        let summary = ChangeSummary::of(&command);
-        let reply = self.ask(command, output)?;
-        print(reply, output).map_err(|error| ChangeSummary::error_after(summary, error))
+        let changed = ChangeSummary::plain("the change was made");
+        let summary = (!operation.changes_nothing()).then_some(changed);
+        let answer = self.call(operation, output)?;
+        print(answer, output).map_err(|error| ChangeSummary::error_after(summary, error))
     }
 
-    /// Carries out one command. A refusal is an error.
-    pub fn ask(&self, command: Command, output: &mut Output<'_>) -> Result<Reply, CliError> {
-        self.session(&command, output)?.ask(command)
+    /// Carries out an operation and prints its output. `summary` says what is lost if the output cannot be printed.
+    pub fn run_with_summary<O: Operation + Into<Call>>(
+        &self,
+        operation: O,
+        summary: ChangeSummary,
+        output: &mut Output<'_>,
+        print: impl FnOnce(O::Output, &mut Output<'_>) -> Result<(), CliError>,
+    ) -> Result<(), CliError> {
+        let answer = self.call(operation, output)?;
+        print(answer, output).map_err(|error| summary.unshown(error))
     }
 
-    /// Connects for several commands, the first of which is this one.
-    pub fn session(&self, first: &Command, output: &mut Output<'_>) -> Result<AdminConnection, CliError> {
+    /// Carries out one operation. A refusal is an error.
+    pub fn call<O: Operation + Into<Call>>(
+        &self,
+        operation: O,
+        output: &mut Output<'_>,
+    ) -> Result<O::Output, CliError> {
+        self.connect(Opening::of(&operation), output)?.call(operation)
+    }
+
+    /// Connects for several operations.
+    pub fn connect(&self, opening: Opening, output: &mut Output<'_>) -> Result<AdminConnection, CliError> {
         let settings = self.settings(output)?;
-        AdminConnection::begin(settings, first, |warning| self.warn(warning, output))
+        AdminConnection::begin(settings, opening, |warning| self.warn(warning, output))
+    }
+}
+
+/// How the store of a service that does not run is opened.
+#[derive(Clone, Debug)]
+pub enum Opening {
+    /// A directory without data is a mistake in its name.
+    Existing,
+    /// The data directory is created, if it is missing and the issuer is configured.
+    MayCreate,
+    /// For this issuer instead of the one that the first start fixed.
+    WithIssuer(String),
+}
+
+impl Opening {
+    /// As this operation needs it.
+    pub fn of<O: Operation>(operation: &O) -> Self {
+        if O::MAY_CREATE_DATA_DIR && !operation.changes_nothing() {
+            Self::MayCreate
+        } else {
+            Self::Existing
+        }
     }
 }
 
@@ -96,12 +138,12 @@ pub struct AdminConnection {
 }
 
 impl AdminConnection {
-    fn begin(settings: Settings, first: &Command, mut warn: impl FnMut(&str)) -> Result<Self, CliError> {
+    fn begin(settings: Settings, opening: Opening, mut warn: impl FnMut(&str)) -> Result<Self, CliError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(CliError::refused)?;
-        let opened = wait_and_open(|| is_served(&settings.data_dir), || open(&settings, first));
+        let opened = wait_and_open(|| is_served(&settings.data_dir), || open(&settings, &opening));
         let opened = opened.map_err(|error| match error {
             DataDirError::Open(OpenError::AlreadyOpen { path }) => CliError::Refused {
                 message: format!("{} is in use by a process that takes no commands", path.display()),
@@ -149,48 +191,38 @@ impl AdminConnection {
         Some(self.runtime.block_on(work(core, &self.settings)))
     }
 
-    /// Carries out one command. A refusal is an error.
-    pub fn ask(&self, command: Command) -> Result<Reply, CliError> {
-        let reply = if let Some(core) = &self.core {
-            self.runtime.block_on(control::execute(admin_of(core), command))
-        } else {
-            let socket = control_socket(&self.settings.data_dir);
-            let reply = client::ask(&socket, &command).map_err(CliError::refused)?;
-            reply.ok_or_else(service_ended)?
-        };
-        refusal_to_error(reply)
+    /// Carries out an operation. A refusal is an error.
+    pub fn call<O: Operation + Into<Call>>(&self, operation: O) -> Result<O::Output, CliError> {
+        if let Some(core) = &self.core {
+            return Ok(self.runtime.block_on(admin_of(core).call(operation))?);
+        }
+        let bytes = self.send(&Command::Call(operation.into()))?;
+        client::output(bytes).map_err(CliError::refused)
     }
 
-    /// Carries out one command whose reply is followed by records, and passes them to `take`.
-    pub fn take_records<T: DeserializeOwned, R>(
+    /// Passes the records of an operation to `take`. `what` names them in messages.
+    pub fn take_records<O: RecordStream + Into<StreamCall>, R>(
         &self,
-        command: Command,
+        operation: O,
         what: &'static str,
-        take: impl FnOnce(&mut Records<'_, T>) -> Result<R, CliError>,
+        take: impl FnOnce(&mut Records<'_, O::Record>) -> Result<R, CliError>,
     ) -> Result<R, CliError> {
-        self.take_bytes(command, |source| take(&mut Records::of(source, what)))
+        self.take_bytes(operation, |source| take(&mut Records::of(source, what)))
     }
 
-    /// Carries out one command whose reply is followed by bytes, and passes them to `take`.
-    pub fn take_bytes<T>(
+    /// Passes the bytes of an operation to `take`.
+    pub fn take_bytes<O: StreamOperation + Into<StreamCall>, T>(
         &self,
-        command: Command,
+        operation: O,
         take: impl FnOnce(&mut dyn BufRead) -> Result<T, CliError>,
     ) -> Result<T, CliError> {
         let Some(core) = &self.core else {
-            let socket = control_socket(&self.settings.data_dir);
-            let answer = client::ask_for_bytes(&socket, &command).map_err(CliError::refused)?;
-            let (reply, mut bytes) = answer.ok_or_else(service_ended)?;
-            return match refusal_to_error(reply)? {
-                Reply::Bytes => take(&mut bytes),
-                _ => Err(unexpected()),
-            };
+            return take(&mut self.send(&Command::Stream(operation.into()))?);
         };
         let (source, sink) = UnixStream::pair().map_err(CliError::refused)?;
         let mut source = BufReader::new(source);
         std::thread::scope(|scope| {
-            let writer = scope
-                .spawn(move || control::stream_reply(admin_of(core), command, &mut BufWriter::new(sink)));
+            let writer = scope.spawn(move || admin_of(core).stream(operation, &mut BufWriter::new(sink)));
             let taken = take(&mut source);
             // Closes the stream, so that a writer that still runs gets an error and ends.
             drop(source);
@@ -201,6 +233,22 @@ impl AdminConnection {
                 _ => taken,
             }
         })
+    }
+
+    /// Sends a command to the running service. Returns what follows the reply.
+    fn send(&self, command: &Command) -> Result<ReplyBytes, CliError> {
+        let socket = control_socket(&self.settings.data_dir);
+        let answer = client::ask(&socket, command).map_err(CliError::refused)?;
+        let Some((reply, bytes)) = answer else {
+            return Err(CliError::refused(
+                "the service has just ended: run the command again",
+            ));
+        };
+        match reply {
+            Reply::Done => Ok(bytes),
+            Reply::Refused(AdminRefusal(faults)) => Err(CliError::Faults(faults)),
+            Reply::Failed(message) => Err(CliError::refused(message)),
+        }
     }
 }
 
@@ -243,17 +291,17 @@ impl<'a, T: DeserializeOwned> Records<'a, T> {
             .read_until(b'\n', &mut self.line)
             .map_err(|error| CliError::refused(format!("the {} was broken off: {error}", self.what)))?;
         match serde_json::from_slice(&self.line) {
-            Ok(ReplyLine::Record(record)) => {
+            Ok(StreamLine::Record(record)) => {
                 self.count += 1;
                 self.progress.show(self.count, None);
                 Ok(Some(record))
             }
-            Ok(ReplyLine::End) => {
+            Ok(StreamLine::End) => {
                 self.is_over = true;
                 Ok(None)
             }
             // A whole line that is no record comes from another release.
-            Err(_) if self.line.ends_with(b"\n") => Err(unexpected()),
+            Err(_) if self.line.ends_with(b"\n") => Err(CliError::refused(ControlError::OtherRelease)),
             Err(_) => Err(CliError::Refused {
                 message: format!("the {} was broken off", self.what),
                 hint: Some("the log of the service says why".to_owned()),
@@ -278,22 +326,10 @@ fn admin_of(core: &Core) -> Admin<'_> {
     }
 }
 
-fn refusal_to_error(reply: Reply) -> Result<Reply, CliError> {
-    match reply {
-        Reply::Refused(AdminRefusal(faults)) => Err(CliError::Faults(faults)),
-        Reply::Failed(message) => Err(CliError::refused(message)),
-        reply => Ok(reply),
-    }
-}
-
-fn service_ended() -> CliError {
-    CliError::refused("the service has just ended: run the command again")
-}
-
 /// Opens the store of a service that does not run.
-fn open(settings: &Settings, command: &Command) -> Result<(Core, Option<DirectoryLock>), DataDirError> {
+fn open(settings: &Settings, opening: &Opening) -> Result<(Core, Option<DirectoryLock>), DataDirError> {
     let random = Random::system();
-    let if_missing = if settings.base_url.is_some() && command.may_create_data_dir() {
+    let if_missing = if settings.base_url.is_some() && matches!(opening, Opening::MayCreate) {
         IfMissing::Create
     } else {
         IfMissing::Refuse
@@ -306,9 +342,9 @@ fn open(settings: &Settings, command: &Command) -> Result<(Core, Option<Director
         memory.cache_bytes,
         &random,
     )?;
-    let issuer = match command {
-        Command::SetIssuer(issuer) => issuer.clone(),
-        _ => data.fixed_issuer_or(settings.base_url.as_deref())?,
+    let issuer = match opening {
+        Opening::WithIssuer(issuer) => issuer.clone(),
+        Opening::Existing | Opening::MayCreate => data.fixed_issuer_or(settings.base_url.as_deref())?,
     };
     let pool = PasswordPool::start_within(memory.hash_limit_kib, settings.password_params, memory.passwords)
         .map_err(|source| DataDirError::Io {
@@ -321,11 +357,6 @@ fn open(settings: &Settings, command: &Command) -> Result<(Core, Option<Director
         .reaching(&settings.outbound)
         .map_err(crate::flow::OpenError::from)?;
     Ok((core, data.lock))
-}
-
-/// The error about a reply that belongs to another command.
-pub(super) fn unexpected() -> CliError {
-    CliError::refused("the running service is of another release: restart it")
 }
 
 #[cfg(test)]

@@ -3,12 +3,11 @@
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use super::admin_connection::{AdminConnector, unexpected};
+use super::admin_connection::AdminConnector;
 use super::key::warn_of_new_keys;
 use super::output::{CliError, Output, field_facts, moment, yes_no};
 use super::value_parsers::{change, optional_algorithm, optional_seconds, scope_text, token_typ, words};
-use crate::admin::api::{AddApi, UpdateApi};
-use crate::control::protocol::{Command, Reply};
+use crate::admin::api::{AddApi, ListApis, RemoveApi, ShowApi, UpdateApi};
 use crate::jose::alg::Algorithm;
 use crate::oauth::fields::Removable;
 use crate::oauth::{Api, ApiFields};
@@ -148,20 +147,22 @@ pub struct Update {
 
 /// Runs a verb.
 pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
-    let mut alg = None;
-    let mut is_new = false;
-    let command = match verb {
+    let alg = match verb {
         Verb::Add(add) => {
             let fields = add.fields.into_fields()?;
-            (alg, is_new) = (fields.access_token_alg, true);
-            Command::ApiAdd(Box::new(AddApi {
+            let alg = fields.access_token_alg;
+            let add = AddApi {
                 id: add.id,
                 identifier: add.identifier,
                 fields,
-            }))
+            };
+            connector.run(add, output, |api, output| show(&api, true, output))?;
+            alg
         }
-        Verb::List => Command::ApiList,
-        Verb::Show(which) => Command::ApiShow(which.id),
+        Verb::List => return connector.run(ListApis, output, |apis, output| list(&apis, output)),
+        Verb::Show(Id { id }) => {
+            return connector.run(ShowApi { id }, output, |api, output| show(&api, false, output));
+        }
         Verb::Update(update) => {
             let fields = update.fields.into_fields()?;
             if fields == ApiFields::default() {
@@ -169,30 +170,22 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
                     "nothing to change: name at least one flag, see idsvc api update --help".to_owned(),
                 ));
             }
-            alg = fields.access_token_alg;
-            Command::ApiUpdate(Box::new(UpdateApi {
-                id: update.id,
-                fields,
-            }))
+            let alg = fields.access_token_alg;
+            let id = update.id;
+            connector.run(UpdateApi { id, fields }, output, |api, output| {
+                show(&api, false, output)
+            })?;
+            alg
         }
-        Verb::Remove(remove) => {
-            let question = format!(
-                "Remove API {}? Refreshes of grants that are for it alone will be refused.",
-                remove.id
-            );
-            output.confirm(&question, remove.yes)?;
-            Command::ApiRemove(remove.id)
+        Verb::Remove(Remove { id, yes }) => {
+            let question =
+                format!("Remove API {id}? Refreshes of grants that are for it alone will be refused.");
+            output.confirm(&question, yes)?;
+            return connector.run(RemoveApi { id: id.clone() }, output, |(), output| {
+                output.removed("api", "id", &id)
+            });
         }
     };
-    connector.run(command, output, |reply, output| match reply {
-        Reply::Api(view) => show(&view, is_new, output),
-        Reply::Apis(views) => list(&views, output),
-        Reply::ApiRemoved(id) if output.json => {
-            output.document(&serde_json::json!({ "id": id, "removed": true }))
-        }
-        Reply::ApiRemoved(id) => output.line(&format!("api {id} is removed")),
-        _ => Err(unexpected()),
-    })?;
     let alg = alg.and_then(|alg| alg.0);
     warn_of_new_keys(&alg.into_iter().collect::<Vec<_>>(), connector, output);
     Ok(())

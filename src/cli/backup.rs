@@ -9,7 +9,7 @@ use clap::Args;
 use rustix::fs::FileType;
 use serde_json::json;
 
-use super::admin_connection::{AdminConnection, AdminConnector};
+use super::admin_connection::{AdminConnection, AdminConnector, Opening};
 use super::backup_encryption;
 use super::change_summary::ChangeSummary;
 use super::output::{CliError, Output, moment, yes_no};
@@ -20,7 +20,6 @@ use crate::admin::backup::BackUp;
 use crate::age::{self, EncryptingWriter, FileKey, Recipients};
 use crate::background;
 use crate::clock::Clock;
-use crate::control::protocol::Command;
 use crate::data_dir;
 use crate::data_dir::atomic_file;
 use crate::data_dir::atomic_file::{AtomicFile, IfExists};
@@ -131,7 +130,7 @@ fn not_written(error: io::Error) -> CliError {
 /// What is backed up, and for whom it is encrypted.
 struct BackupJob<'a> {
     session: AdminConnection,
-    request: Command,
+    request: BackUp,
     sealer: Sealer,
     recipients: Option<&'a Recipients>,
     random: Random,
@@ -199,14 +198,12 @@ pub fn run(backup: &Backup, connector: &AdminConnector<'_>, output: &mut Output<
     }
     background::lower_priority();
     let recipients = backup_encryption::recipients(&backup.to, backup.passphrase_file.as_deref())?;
-    let mut request = Command::BackUp(BackUp::default());
-    let session = connector.session(&request, output)?;
+    let mut request = BackUp::default();
+    let session = connector.connect(Opening::Existing, output)?;
     let data_dir = session.settings().data_dir.clone();
     let key = master_key::master_key(&data_dir).map_err(CliError::refused)?;
     if backup.with_master_key {
-        request = Command::BackUp(BackUp {
-            master_key: Some(SecretString::new(master_key::to_hex(&key).as_str())),
-        });
+        request.master_key = Some(SecretString::new(master_key::to_hex(&key).as_str()));
     }
     let job = BackupJob {
         session,

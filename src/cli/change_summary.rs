@@ -1,8 +1,6 @@
 //! Describes what a command has changed, for the error message when its output cannot be written.
 
 use super::output::CliError;
-use crate::admin::user::NewPassword;
-use crate::control::protocol::Command;
 
 /// A change that was made, and the part of its output that cannot be shown again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,67 +21,26 @@ impl ChangeSummary {
         }
     }
 
-    /// The change of this command, or `None` if it only reads.
-    pub fn of(command: &Command) -> Option<Self> {
-        if command.is_read_only() {
-            return None;
+    /// A change whose output has something that cannot be shown again.
+    pub(super) fn losing(
+        done: impl Into<String>,
+        lost: &'static str,
+        remedies: impl IntoIterator<Item = String>,
+    ) -> Self {
+        Self {
+            done: done.into(),
+            lost,
+            remedies: remedies.into_iter().collect(),
         }
-        Some(match command {
-            Command::ClientAdd(add) => {
-                let has_secret = !add.public && add.secret.is_none();
-                let done = format!("client {} was added", add.client_id);
-                Self::with_credentials(done, &add.client_id, has_secret, add.api_key)
-            }
-            Command::ClientRotateSecret(rotate) => {
-                let done = format!("client {} has a new secret", rotate.client_id);
-                Self::with_credentials(done, &rotate.client_id, rotate.secret.is_none(), false)
-            }
-            Command::ApiKeyAdd(client_id) => {
-                let done = format!("client {client_id} has one more API key");
-                Self::with_credentials(done, client_id, false, true)
-            }
-            Command::RegistrationTokenAdd(_) => Self {
-                done: "there is a new registration token".to_owned(),
-                lost: "the token",
-                remedies: vec![
-                    "find the token with idsvc client registration-token list, remove it, and add another"
-                        .to_owned(),
-                ],
-            },
-            Command::UserAdd(add) if matches!(add.password, NewPassword::Generated) => {
-                Self::with_password(format!("user {} was added", add.email), &add.email)
-            }
-            Command::UserSetPassword(set) if matches!(set.password, NewPassword::Generated) => {
-                Self::with_password(format!("user {} has a new password", set.who), &set.who)
-            }
-            Command::UserInvite(invite) => Self {
-                done: format!("an invitation for {} was made", invite.email),
-                lost: "its link",
-                remedies: vec![format!("idsvc user invite {} makes another one", invite.email)],
-            },
-            Command::UserReset(reset) => Self {
-                done: format!("a link for user {} was made", reset.who),
-                lost: "the link",
-                remedies: vec![format!("idsvc user reset {} makes another one", reset.who)],
-            },
-            Command::KeyRotate(_) | Command::KeyImport(_) => Self {
-                done: "there is a new key".to_owned(),
-                lost: "its name",
-                remedies: vec!["idsvc key list shows it".to_owned()],
-            },
-            Command::Apply(_) => Self {
-                done: "the state was applied".to_owned(),
-                lost: "what changed, and any secret that was made,",
-                remedies: vec![
-                    "idsvc client rotate-secret ID makes a new secret for a client that was added without one"
-                        .to_owned(),
-                ],
-            },
-            _ => Self::plain("the change was made"),
-        })
     }
 
-    fn with_credentials(done: String, client_id: &str, has_secret: bool, has_api_key: bool) -> Self {
+    /// A change of a client whose output has a secret or an API key.
+    pub(super) fn with_credentials(
+        done: String,
+        client_id: &str,
+        has_secret: bool,
+        has_api_key: bool,
+    ) -> Self {
         let new_secret = format!("idsvc client rotate-secret {client_id} makes a new one");
         let new_key = format!(
             "idsvc client api-key list {client_id} names the key, so that it can be revoked; then add another"
@@ -94,17 +51,13 @@ impl ChangeSummary {
             (false, true) => ("its API key", vec![new_key]),
             (true, true) => ("its secret and its API key", vec![new_secret, new_key]),
         };
-        Self { done, lost, remedies }
+        Self::losing(done, lost, remedies)
     }
 
-    fn with_password(done: String, who: &str) -> Self {
-        Self {
-            done,
-            lost: "the password",
-            remedies: vec![format!(
-                "idsvc user set-password {who} --generate-password makes a new one"
-            )],
-        }
+    /// A change of a user whose output has a password.
+    pub(super) fn with_password(done: String, who: &str) -> Self {
+        let remedy = format!("idsvc user set-password {who} --generate-password makes a new one");
+        Self::losing(done, "the password", [remedy])
     }
 
     /// The error of a command whose output could not be written, and which made this change if there is one.

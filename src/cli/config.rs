@@ -4,17 +4,17 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::Global;
-use super::admin_connection::{AdminConnector, unexpected};
+use super::admin_connection::{AdminConnector, Opening};
+use super::change_summary::ChangeSummary;
 use super::output::{CliError, Output};
 use super::setting_flags::SettingFlags;
-use crate::admin::installation::IssuerView;
+use crate::admin::installation::{self, IssuerView, ReadInstallation};
 use crate::clock::Clock;
 use crate::config::base_url::check_base_url;
 use crate::config::reference_text::reference;
 use crate::config::resolve::{Named, resolve_all};
 use crate::config::schema::schema;
 use crate::config::{ConfigError, Fault};
-use crate::control::protocol::{Command, Reply};
 use crate::net::certificate::{CertificateWarnings, examine};
 use crate::net::certificate_file::{read_chain, read_key};
 use crate::net::tls_error::TlsError;
@@ -199,9 +199,8 @@ fn set_issuer(
     check_base_url(&issuer).map_err(|message| CliError::Misused(format!("{issuer:?}: {message}")))?;
     if !request.i_know {
         // Without a change of the issuer nothing ends, so --i-know is not needed.
-        if let Ok(Reply::InstallationState(installation_state)) =
-            connector.ask(Command::InstallationState, output)
-            && installation_state.issuer == issuer
+        if let Ok(installation) = connector.call(ReadInstallation, output)
+            && installation.issuer == issuer
         {
             let previous_issuer = Some(issuer.clone());
             let view = IssuerView {
@@ -214,10 +213,9 @@ fn set_issuer(
             "with the issuer {issuer}, access tokens issued so far are refused, and clients must be configured with it. Refresh tokens stay valid, and so do sessions if the host is the same. idsvc session revoke --user WHO ends those of a user. Add --i-know to change the issuer"
         )));
     }
-    connector.run(Command::SetIssuer(issuer), output, |reply, output| match reply {
-        Reply::Issuer(view) => show_issuer(&view, output),
-        _ => Err(unexpected()),
-    })
+    let connection = connector.connect(Opening::WithIssuer(issuer.clone()), output)?;
+    let view = connection.call(installation::SetIssuer { issuer })?;
+    show_issuer(&view, output).map_err(|error| ChangeSummary::plain("the change was made").unshown(error))
 }
 
 fn show_issuer(view: &IssuerView, output: &mut Output<'_>) -> Result<(), CliError> {

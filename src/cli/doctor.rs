@@ -21,18 +21,18 @@ use clap::Args;
 use self::finding::{Finding, Level, show};
 pub use self::grade::Profile;
 use super::Global;
-use super::admin_connection::{AdminConnection, AdminConnector, unexpected};
+use super::admin_connection::{AdminConnection, AdminConnector, Opening};
 use super::output::{CliError, Output};
 use super::provider;
 use super::setting_flags::SettingFlags;
-use crate::admin::client::ClientView;
-use crate::admin::installation::InstallationState;
-use crate::admin::key::{KeyStateView, KeyView};
-use crate::admin::provider::examine::{Finding as ProviderFinding, FindingStatus};
+use crate::admin::client::{ClientView, ListClients};
+use crate::admin::installation::ReadInstallation;
+use crate::admin::key::{KeyStateView, KeyView, ListKeys};
+use crate::admin::provider::test::{Finding as ProviderFinding, FindingStatus};
+use crate::admin::provider::{ListProviders, TestProvider};
 use crate::clock::{Clock, Timestamp};
 use crate::config::resolve::resolve;
 use crate::config::{Config, Fault, Settings};
-use crate::control::protocol::{Command, Reply};
 use crate::oauth::policy::KeyRotation;
 use crate::server::open::{USE_THE_SAME_ADDRESS, keeps_stored_issuer};
 
@@ -74,8 +74,8 @@ pub fn run(
         disk::examine(&settings.data_dir, settings.store.is_some(), &mut findings);
     }
     let reached = connector
-        .session(&Command::KeyList, output)
-        .and_then(|session| Ok((installation_state(&session)?, session)));
+        .connect(Opening::Existing, output)
+        .and_then(|session| Ok((session.call(ReadInstallation)?, session)));
     let is_running = reached.as_ref().is_ok_and(|(_, session)| session.is_running());
     if reached
         .as_ref()
@@ -155,13 +155,6 @@ pub fn run(
     show(&findings, request.all, output)
 }
 
-fn installation_state(session: &AdminConnection) -> Result<InstallationState, CliError> {
-    match session.ask(Command::InstallationState)? {
-        Reply::InstallationState(installation_state) => Ok(installation_state),
-        _ => Err(unexpected()),
-    }
-}
-
 /// Checks that the configured issuer is the one that the service was set up with.
 fn check_issuer(stored: &str, config: &Config) -> Finding {
     let configured = &config.issuer;
@@ -188,11 +181,8 @@ fn examine_store(
     watermark: Option<Timestamp>,
     findings: &mut Vec<Finding>,
 ) -> Result<Option<Timestamp>, CliError> {
-    let Reply::Keys(keys) = session.ask(Command::KeyList)? else {
-        return Err(unexpected());
-    };
-    let clients: Vec<ClientView> =
-        session.take_records(Command::ClientList, "list", |clients| clients.collect())?;
+    let keys = session.call(ListKeys)?;
+    let clients: Vec<ClientView> = session.take_records(ListClients, "list", |clients| clients.collect())?;
     let created = keys
         .iter()
         .map(|key| key.created_at)
@@ -212,13 +202,9 @@ fn examine_store(
         findings.extend(client_certificates::check_client(client, &settings.mtls));
     }
     themes::examine(settings, &clients, findings);
-    let Reply::Providers(providers) = session.ask(Command::ProviderList)? else {
-        return Err(unexpected());
-    };
+    let providers = session.call(ListProviders)?;
     for provider in providers.into_iter().filter(|provider| provider.enabled) {
-        let Reply::ProviderReport(report) = session.ask(Command::ProviderTest(provider.id))? else {
-            return Err(unexpected());
-        };
+        let report = session.call(TestProvider { id: provider.id })?;
         let found = report.findings.iter();
         findings.extend(found.map(|finding| provider_finding(&report.provider, finding)));
     }

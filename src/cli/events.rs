@@ -13,12 +13,12 @@ use uuid::Uuid;
 
 use self::files::EventReader;
 use self::filter::Filter;
-use super::admin_connection::{AdminConnector, unexpected};
+use super::admin_connection::AdminConnector;
 use super::output::{CliError, Output, counted, moment};
 use super::progress::Progress;
 use super::terminal_text::printable;
+use crate::admin::user::ShowUser;
 use crate::clock::{Clock, Timestamp};
-use crate::control::protocol::{Command, Reply};
 use crate::data_dir::master_key::MASTER_KEY;
 use crate::data_dir::{DataDirError, io_error};
 use crate::observe::audit::NAMES;
@@ -123,10 +123,8 @@ fn uuid_of(who: &str, connector: &AdminConnector<'_>, output: &mut Output<'_>) -
     if let Ok(uuid) = Uuid::try_parse(who) {
         return Ok(uuid.to_string());
     }
-    match connector.ask(Command::UserShow(who.to_owned()), output)? {
-        Reply::User(user) => Ok(user.uuid.to_string()),
-        _ => Err(unexpected()),
-    }
+    let user = connector.call(ShowUser { who: who.to_owned() }, output)?;
+    Ok(user.uuid.to_string())
 }
 
 /// Runs `idsvc events`.

@@ -6,11 +6,11 @@ use std::io::{BufWriter, Write};
 use clap::Args;
 use serde_json::{Map, Value};
 
-use super::admin_connection::{AdminConnector, Records};
+use super::admin_connection::{AdminConnector, Opening, Records};
 use super::output::{CliError, JsonArray, Output, counted};
+use crate::admin;
 use crate::admin::apply::{Exported, NotExported};
-use crate::admin::client::ClientView;
-use crate::control::protocol::Command;
+use crate::admin::client::{ClientView, ListClients};
 
 /// The flags of `idsvc export`.
 #[derive(Debug, Args)]
@@ -36,14 +36,17 @@ pub fn run(
     connector: &AdminConnector<'_>,
     output: &mut Output<'_>,
 ) -> Result<(), CliError> {
-    let command = Command::Export(request.with_hashes);
-    let session = connector.session(&command, output)?;
+    let session = connector.connect(Opening::Existing, output)?;
     if request.with_hashes {
-        let clients = Command::ClientList;
-        session.take_records(clients, "list", |clients| warn_of_ending_secrets(clients, output))?;
+        session.take_records(ListClients, "list", |clients| {
+            warn_of_ending_secrets(clients, output)
+        })?;
     }
     let (is_json, out) = (output.json, &mut *output.out);
-    let not_exported = session.take_records(command, "export", |records| {
+    let export = admin::apply::Export {
+        with_hashes: request.with_hashes,
+    };
+    let not_exported = session.take_records(export, "export", |records| {
         let mut out = BufWriter::new(out);
         let mut not_exported = NotExported::default();
         let entries = entries(records, &mut not_exported);

@@ -3,11 +3,10 @@
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use super::admin_connection::{AdminConnector, unexpected};
+use super::admin_connection::AdminConnector;
 use super::output::{CliError, Output, field_facts, moment};
 use super::value_parsers::change;
-use crate::admin::named::NamedFields;
-use crate::control::protocol::{Command, Reply};
+use crate::admin::group::{AddGroup, ListGroups, RemoveGroup, ShowGroup, UpdateGroup};
 use crate::oauth::{Group, GroupFields};
 
 /// The verbs of groups.
@@ -61,40 +60,40 @@ pub struct Change {
 
 /// Runs a verb.
 pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
-    let is_new = matches!(verb, Verb::Add(_));
-    let command = match verb {
-        Verb::Add(add) => Command::GroupAdd(NamedFields {
-            fields: change(&add)?,
-            name: add.name,
-        }),
-        Verb::List => Command::GroupList,
-        Verb::Show(which) => Command::GroupShow(which.name),
+    match verb {
+        Verb::Add(add) => {
+            let add = AddGroup {
+                fields: change(&add)?,
+                name: add.name,
+            };
+            connector.run(add, output, |group, output| {
+                show(&group, output)?;
+                hint_after_add(&group, output);
+                Ok(())
+            })
+        }
+        Verb::List => connector.run(ListGroups, output, |groups, output| list(&groups, output)),
+        Verb::Show(Name { name }) => {
+            connector.run(ShowGroup { name }, output, |group, output| show(&group, output))
+        }
         Verb::Update(update) => {
             let fields = change(&update)?;
             if fields == GroupFields::default() {
                 let message = "nothing to change: name at least one flag, see idsvc group update --help";
                 return Err(CliError::Misused(message.to_owned()));
             }
-            Command::GroupUpdate(NamedFields {
-                fields,
-                name: update.name,
+            let name = update.name;
+            connector.run(UpdateGroup { name, fields }, output, |group, output| {
+                show(&group, output)
             })
         }
-        Verb::Remove(remove) => {
-            let question = format!("Remove group {} and take all users out of it?", remove.name);
-            output.confirm(&question, remove.yes)?;
-            Command::GroupRemove(remove.name)
+        Verb::Remove(Remove { name, yes }) => {
+            output.confirm(&format!("Remove group {name} and take all users out of it?"), yes)?;
+            connector.run(RemoveGroup { name: name.clone() }, output, |(), output| {
+                output.removed("group", "name", &name)
+            })
         }
-    };
-    connector.run(command, output, |reply, output| match reply {
-        Reply::Group(group) => show(&group, is_new, output),
-        Reply::Groups(groups) => list(&groups, output),
-        Reply::GroupRemoved(name) if output.json => {
-            output.document(&serde_json::json!({ "name": name, "removed": true }))
-        }
-        Reply::GroupRemoved(name) => output.line(&format!("group {name} is removed")),
-        _ => Err(unexpected()),
-    })
+    }
 }
 
 fn list(groups: &[Group], output: &mut Output<'_>) -> Result<(), CliError> {
@@ -117,7 +116,7 @@ fn list(groups: &[Group], output: &mut Output<'_>) -> Result<(), CliError> {
     Ok(())
 }
 
-fn show(group: &Group, is_new: bool, output: &mut Output<'_>) -> Result<(), CliError> {
+fn show(group: &Group, output: &mut Output<'_>) -> Result<(), CliError> {
     if output.json {
         return output.document(group);
     }
@@ -126,12 +125,14 @@ fn show(group: &Group, is_new: bool, output: &mut Output<'_>) -> Result<(), CliE
     facts.push(("uuid", group.uuid.to_string()));
     facts.push(("created_at", moment(group.created_at)));
     facts.push(("updated_at", moment(group.updated_at)));
-    output.facts(&facts)?;
-    if is_new {
+    output.facts(&facts)
+}
+
+fn hint_after_add(group: &Group, output: &mut Output<'_>) {
+    if !output.json {
         output.hint(&format!(
             "\nPut a user into it: idsvc user update WHO --group {0}. Repeat --group for the groups that the user is in already.\nLet a client get the groups of users: idsvc client update CLIENT --scope groups. Repeat --scope for the values that it may ask for already.",
             group.name
         ));
     }
-    Ok(())
 }

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::admin_connection::{AdminConnection, AdminConnector, unexpected};
+use super::admin_connection::{AdminConnection, AdminConnector, Opening};
 use super::change_summary::ChangeSummary;
 use super::name_index::{NameIndex, names_of};
 use super::output::{CliError, Output};
@@ -17,7 +17,7 @@ use super::rewind::{Rewind, open, rewind, unreadable};
 use super::{refusal, value_parsers};
 use crate::admin::import;
 use crate::admin::import::{BadLine, ImportUsers, Imported, LeftOutApp};
-use crate::control::protocol::{Command, Reply};
+use crate::admin::scope::ListScopes;
 use crate::identity::LoginName;
 use crate::oauth::{Fault, FaultCode};
 
@@ -294,15 +294,12 @@ fn pass(
         let mut input = LineReader::of(source)?;
         while let Some(mut chunk) = input.next_chunk()? {
             known.remove_duplicates(&mut chunk, index);
-            let command = Command::UserImport(ImportUsers {
+            let part = session.call(ImportUsers {
                 lines: std::mem::take(&mut chunk.lines),
                 existing,
                 skip_bad: request.skip_bad,
                 write,
-            });
-            let Reply::Imported(part) = session.ask(command)? else {
-                return Err(unexpected());
-            };
+            })?;
             let is_refused = write && !request.skip_bad && !(part.bad.is_empty() && chunk.bad.is_empty());
             if is_refused {
                 return Err(CliError::refused(
@@ -328,18 +325,17 @@ pub fn run(
 ) -> Result<(), CliError> {
     let mut source = open(&request.file)?;
     let source = source.as_mut();
-    let first = Command::UserImport(ImportUsers {
-        lines: Vec::new(),
-        existing: import::ExistingUsers::Refuse,
-        skip_bad: false,
-        write: !request.dry_run,
-    });
-    let session = connector.session(&first, output)?;
+    let opening = if request.dry_run {
+        Opening::Existing
+    } else {
+        Opening::MayCreate
+    };
+    let session = connector.connect(opening, output)?;
     let (lines, index) = survey(source)?;
     let survey = (lines, &index);
     let mut known = KnownUsers::default();
     let checked = pass(request, false, &session, source, survey, &mut known).map_err(|failed| failed.1)?;
-    let list_scopes = |_: &mut Output<'_>| session.ask(Command::ScopeList);
+    let list_scopes = |_: &mut Output<'_>| session.call(ListScopes);
     value_parsers::warn_of_claims(known.claims.iter().map(String::as_str), list_scopes, output);
     drop(known);
     if checked.bad_count > 0 && !request.skip_bad {

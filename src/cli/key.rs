@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::admin_connection::{AdminConnector, unexpected};
+use super::admin_connection::AdminConnector;
+use super::change_summary::ChangeSummary;
 use super::output::{CliError, Output, moment};
 use super::value_parsers::{algorithm, read_secret};
-use crate::admin::key::{ImportKey, KeyStateView, KeyView, RotateKey};
+use crate::admin::key::{ImportKey, KeyStateView, KeyView, ListKeys, RetireKey, RotateKey};
 use crate::clock::{Clock, Timestamp};
-use crate::control::protocol::{Command, Reply};
 use crate::jose::alg::Algorithm;
 use crate::oauth::policy::KeyRotation;
 
@@ -75,7 +75,7 @@ pub(super) fn warn_of_new_keys(algs: &[Algorithm], connector: &AdminConnector<'_
     if algs.is_empty() {
         return;
     }
-    let Ok(Reply::Keys(keys)) = connector.ask(Command::KeyList, output) else {
+    let Ok(keys) = connector.call(ListKeys, output) else {
         return;
     };
     for alg in algs_with_new_key(algs, &keys, Clock::System.now()) {
@@ -100,9 +100,7 @@ fn algs_with_new_key(algs: &[Algorithm], keys: &[KeyView], now: Timestamp) -> Ve
 
 /// The question before a key is retired, which depends on its state.
 fn question(kid: &str, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<String, CliError> {
-    let Reply::Keys(keys) = connector.ask(Command::KeyList, output)? else {
-        return Err(unexpected());
-    };
+    let keys = connector.call(ListKeys, output)?;
     let is_retired = keys
         .iter()
         .any(|key| key.kid == kid && matches!(key.standing, KeyStateView::Retired { .. }));
@@ -115,38 +113,52 @@ fn question(kid: &str, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
 
 /// Runs a verb.
 pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
-    let command = match verb {
-        Verb::List => Command::KeyList,
-        Verb::Rotate(rotate) => Command::KeyRotate(RotateKey {
-            alg: rotate.alg,
-            at_once: rotate.now,
-        }),
-        Verb::Retire(retire) => {
-            if !retire.yes {
-                let question = question(&retire.kid, connector, output)?;
-                output.confirm(&question, false)?;
+    match verb {
+        Verb::List => connector.run(ListKeys, output, |views, output| {
+            if output.json {
+                return output.document(&views);
             }
-            Command::KeyRetire(retire.kid)
-        }
-        Verb::Import(import) => Command::KeyImport(ImportKey {
-            pem: read_secret(&import.file)?,
-            alg: import.alg,
-            at_once: import.now,
-        }),
-    };
-    connector.run(command, output, |reply, output| match reply {
-        Reply::Key(view) if output.json => output.document(&view),
-        Reply::Key(view) => table(&[view], output),
-        Reply::Keys(views) if output.json => output.document(&views),
-        Reply::Keys(views) => {
             table(&views, output)?;
             if views.is_empty() {
                 output.hint("no key yet: the first start makes them");
             }
             Ok(())
+        }),
+        Verb::Rotate(rotate) => {
+            let rotate = RotateKey {
+                alg: rotate.alg,
+                at_once: rotate.now,
+            };
+            connector.run_with_summary(rotate, new_key(), output, show)
         }
-        _ => Err(unexpected()),
-    })
+        Verb::Retire(retire) => {
+            if !retire.yes {
+                let question = question(&retire.kid, connector, output)?;
+                output.confirm(&question, false)?;
+            }
+            connector.run(RetireKey { kid: retire.kid }, output, show)
+        }
+        Verb::Import(import) => {
+            let import = ImportKey {
+                pem: read_secret(&import.file)?,
+                alg: import.alg,
+                at_once: import.now,
+            };
+            connector.run_with_summary(import, new_key(), output, show)
+        }
+    }
+}
+
+fn new_key() -> ChangeSummary {
+    let remedy = "idsvc key list shows it".to_owned();
+    ChangeSummary::losing("there is a new key", "its name", [remedy])
+}
+
+fn show(view: KeyView, output: &mut Output<'_>) -> Result<(), CliError> {
+    if output.json {
+        return output.document(&view);
+    }
+    table(&[view], output)
 }
 
 fn table(views: &[KeyView], output: &mut Output<'_>) -> Result<(), CliError> {

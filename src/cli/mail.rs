@@ -3,10 +3,9 @@
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::admin_connection::{AdminConnection, AdminConnector, Records, unexpected};
+use super::admin_connection::{AdminConnection, AdminConnector, Opening};
 use super::output::{CliError, Output, moment};
-use crate::admin::mail::{QueuedMail, TestedMail};
-use crate::control::protocol::{Command, Reply};
+use crate::admin::mail::{ListMails, TestMail, TestedMail};
 use crate::server::mail_sender;
 
 /// The verbs of mails.
@@ -30,31 +29,23 @@ pub struct Test {
 /// Runs a verb.
 pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
     match verb {
-        Verb::Test(test) => {
-            let command = Command::MailTest(test.address.clone());
-            let connection = connector.session(&command, output)?;
-            show_test(
-                &test.address,
-                &send_test(&connection, command, &test.address)?,
-                output,
-            )
+        Verb::Test(Test { address }) => {
+            let connection = connector.connect(Opening::Existing, output)?;
+            show_test(&address, &send_test(&connection, &address)?, output)
         }
         Verb::List => list(connector, output),
     }
 }
 
 /// Sends the mail through the running service. If none runs, it is sent at once and by itself.
-fn send_test(connection: &AdminConnection, command: Command, to: &str) -> Result<TestedMail, CliError> {
+fn send_test(connection: &AdminConnection, to: &str) -> Result<TestedMail, CliError> {
     if !connection.is_running() && connection.settings().mail.is_some() {
         return connection
             .with_core(async |core, settings| mail_sender::send_test(core, settings, to).await)
             .unwrap_or_else(|| Err("the store is not open".to_owned()))
             .map_err(CliError::refused);
     }
-    match connection.ask(command)? {
-        Reply::MailTested(tested) => Ok(tested),
-        _ => Err(unexpected()),
-    }
+    connection.call(TestMail { to: to.to_owned() })
 }
 
 fn show_test(to: &str, tested: &TestedMail, output: &mut Output<'_>) -> Result<(), CliError> {
@@ -78,36 +69,32 @@ fn show_test(to: &str, tested: &TestedMail, output: &mut Output<'_>) -> Result<(
 }
 
 fn list(connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
-    let connection = connector.session(&Command::MailList, output)?;
-    connection.take_records(
-        Command::MailList,
-        "list",
-        |mails: &mut Records<'_, QueuedMail>| {
-            if output.json {
-                return output.array(mails);
-            }
-            let mut is_empty = true;
-            let rows = mails.map(|mail| {
-                is_empty = false;
-                mail.map(|mail| {
-                    [
-                        mail.id.to_string(),
-                        mail.kind.unwrap_or_else(|| "unreadable".to_owned()),
-                        mail.to.unwrap_or_default(),
-                        mail.failed_attempts.to_string(),
-                        moment(mail.next_attempt_at),
-                        mail.last_error.unwrap_or_default(),
-                    ]
-                })
-            });
-            output.long_table(
-                &["MAIL", "KIND", "TO", "FAILED", "NEXT ATTEMPT", "LAST ERROR"],
-                rows,
-            )?;
-            if is_empty {
-                output.hint("no mail waits");
-            }
-            Ok(())
-        },
-    )
+    let connection = connector.connect(Opening::Existing, output)?;
+    connection.take_records(ListMails, "list", |mails| {
+        if output.json {
+            return output.array(mails);
+        }
+        let mut is_empty = true;
+        let rows = mails.map(|mail| {
+            is_empty = false;
+            mail.map(|mail| {
+                [
+                    mail.id.to_string(),
+                    mail.kind.unwrap_or_else(|| "unreadable".to_owned()),
+                    mail.to.unwrap_or_default(),
+                    mail.failed_attempts.to_string(),
+                    moment(mail.next_attempt_at),
+                    mail.last_error.unwrap_or_default(),
+                ]
+            })
+        });
+        output.long_table(
+            &["MAIL", "KIND", "TO", "FAILED", "NEXT ATTEMPT", "LAST ERROR"],
+            rows,
+        )?;
+        if is_empty {
+            output.hint("no mail waits");
+        }
+        Ok(())
+    })
 }

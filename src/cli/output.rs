@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::refusal;
 use super::terminal_text::{escape_json, printable, without_controls};
+use crate::admin::{AdminError, AdminRefusal};
 use crate::clock::Timestamp;
 use crate::config::duration::format_duration;
 use crate::oauth::Fault;
@@ -72,6 +73,15 @@ impl From<StartError> for CliError {
     }
 }
 
+impl From<AdminError> for CliError {
+    fn from(error: AdminError) -> Self {
+        match error {
+            AdminError::Refused(AdminRefusal(faults)) => Self::Faults(faults),
+            error => Self::refused(error),
+        }
+    }
+}
+
 /// An error of writing to standard output.
 impl From<io::Error> for CliError {
     fn from(error: io::Error) -> Self {
@@ -113,6 +123,14 @@ impl Output<'_> {
     /// Prints one of several JSON documents, on a line of its own.
     pub fn json_line(&mut self, document: &Value) -> Result<(), CliError> {
         self.exact(&escape_json(&document.to_string()))
+    }
+
+    /// Says that a record was removed.
+    pub fn removed(&mut self, kind: &str, field: &str, id: &str) -> Result<(), CliError> {
+        if self.json {
+            return self.document(&serde_json::json!({ field: id, "removed": true }));
+        }
+        self.line(&format!("{kind} {id} is removed"))
     }
 
     /// Refuses `--json` for a command whose result is text and has no JSON form.

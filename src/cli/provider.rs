@@ -10,16 +10,19 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use super::admin_connection::{AdminConnector, unexpected};
+use super::admin_connection::AdminConnector;
 use super::output::{CliError, Output, field_facts, moment, yes_no};
 use super::refusal::flags_of;
 use super::value_parsers::{
     KeyForm, algorithm, change, read_keys, read_secret, seconds, unreadable, warn_of_claims, words,
 };
 use crate::admin::SecretString;
-use crate::admin::provider::examine::{Finding, FindingStatus, ProviderReport};
-use crate::admin::provider::{AddProvider, ProviderFields, ProviderView, UpdateProvider};
-use crate::control::protocol::{Command, Reply};
+use crate::admin::provider::test::{Finding, FindingStatus, ProviderReport};
+use crate::admin::provider::{
+    AddProvider, ListProviders, ProviderFields, ProviderView, RemoveProvider, ShowProvider, TestProvider,
+    UpdateProvider,
+};
+use crate::admin::scope::ListScopes;
 use crate::federation::provider::AddressPolicy;
 use crate::jose::alg::Algorithm;
 
@@ -246,17 +249,22 @@ pub struct Update {
 
 /// Runs a verb.
 pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
-    let command = match verb {
+    match verb {
         Verb::Add(add) => {
             let (client_secret, fields) = add.fields.into_fields()?;
-            Command::ProviderAdd(Box::new(AddProvider {
+            warn_of_unreleased(&fields, connector, output);
+            let added = fields.clone();
+            let add = AddProvider {
                 id: add.id,
                 client_secret,
                 fields,
-            }))
+            };
+            connector.run(add, output, |view, output| show(&view, Some(&added), output))
         }
-        Verb::List => Command::ProviderList,
-        Verb::Show(which) => Command::ProviderShow(which.id),
+        Verb::List => connector.run(ListProviders, output, |views, output| list(&views, output)),
+        Verb::Show(Id { id }) => connector.run(ShowProvider { id }, output, |view, output| {
+            show(&view, None, output)
+        }),
         Verb::Update(update) => {
             let (client_secret, mut fields) = update.fields.into_fields()?;
             fields.enabled = (update.enable || update.disable).then_some(update.enable);
@@ -265,45 +273,32 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
                     "nothing to change: name at least one flag, see idsvc provider update --help".to_owned(),
                 ));
             }
-            Command::ProviderUpdate(Box::new(UpdateProvider {
+            warn_of_unreleased(&fields, connector, output);
+            let update = UpdateProvider {
                 id: update.id,
                 client_secret,
                 fields,
-            }))
+            };
+            connector.run(update, output, |view, output| show(&view, None, output))
         }
-        Verb::Test(which) => Command::ProviderTest(which.id),
-        Verb::Remove(remove) => {
-            let question = format!(
-                "Remove provider {} and end every session and grant that began there?",
-                remove.id
-            );
-            output.confirm(&question, remove.yes)?;
-            Command::ProviderRemove(remove.id)
+        Verb::Test(Id { id }) => connector.run(TestProvider { id }, output, |report, output| {
+            show_report(&report, output)
+        }),
+        Verb::Remove(Remove { id, yes }) => {
+            let question = format!("Remove provider {id} and end every session and grant that began there?");
+            output.confirm(&question, yes)?;
+            connector.run(RemoveProvider { id: id.clone() }, output, |(), output| {
+                output.removed("provider", "id", &id)
+            })
         }
-    };
-    let claims = match &command {
-        Command::ProviderAdd(add) => add.fields.claims.as_ref(),
-        Command::ProviderUpdate(update) => update.fields.claims.as_ref(),
-        _ => None,
-    };
-    let ours = claims.into_iter().flat_map(|claims| claims.keys());
-    let list_scopes = |output: &mut Output<'_>| connector.ask(Command::ScopeList, output);
-    let ours = ours.filter(|ours| !ours.is_empty()).map(String::as_str);
-    warn_of_claims(ours, list_scopes, output);
-    let added = match &command {
-        Command::ProviderAdd(add) => Some(add.fields.clone()),
-        _ => None,
-    };
-    connector.run(command, output, |reply, output| match reply {
-        Reply::Provider(view) => show(&view, added.as_ref(), output),
-        Reply::Providers(views) => list(&views, output),
-        Reply::ProviderReport(report) => show_report(&report, output),
-        Reply::ProviderRemoved(id) if output.json => {
-            output.document(&serde_json::json!({ "id": id, "removed": true }))
-        }
-        Reply::ProviderRemoved(id) => output.line(&format!("provider {id} is removed")),
-        _ => Err(unexpected()),
-    })
+    }
+}
+
+/// Warns of mapped claims that no scope releases.
+fn warn_of_unreleased(fields: &ProviderFields, connector: &AdminConnector<'_>, output: &mut Output<'_>) {
+    let ours = fields.claims.iter().flat_map(|claims| claims.keys());
+    let named = ours.filter(|ours| !ours.is_empty()).map(String::as_str);
+    warn_of_claims(named, |output| connector.call(ListScopes, output), output);
 }
 
 fn show_report(report: &ProviderReport, output: &mut Output<'_>) -> Result<(), CliError> {

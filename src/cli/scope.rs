@@ -3,11 +3,10 @@
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use super::admin_connection::{AdminConnector, unexpected};
+use super::admin_connection::AdminConnector;
 use super::output::{CliError, Output, field_facts, moment};
 use super::value_parsers::change;
-use crate::admin::named::NamedFields;
-use crate::control::protocol::{Command, Reply};
+use crate::admin::scope::{AddScope, ListScopes, RemoveScope, ShowScope, UpdateScope};
 use crate::oauth::{RegisteredScope, ScopeFields};
 
 /// The verbs of scope values.
@@ -64,40 +63,43 @@ pub struct Change {
 
 /// Runs a verb.
 pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
-    let is_new = matches!(verb, Verb::Add(_));
-    let command = match verb {
-        Verb::Add(add) => Command::ScopeAdd(NamedFields {
-            fields: change(&add)?,
-            name: add.name,
-        }),
-        Verb::List => Command::ScopeList,
-        Verb::Show(which) => Command::ScopeShow(which.name),
+    match verb {
+        Verb::Add(add) => {
+            let add = AddScope {
+                fields: change(&add)?,
+                name: add.name,
+            };
+            connector.run(add, output, |scope, output| {
+                show(&scope, output)?;
+                hint_after_add(&scope, output);
+                Ok(())
+            })
+        }
+        Verb::List => connector.run(ListScopes, output, |scopes, output| list(&scopes, output)),
+        Verb::Show(Name { name }) => {
+            connector.run(ShowScope { name }, output, |scope, output| show(&scope, output))
+        }
         Verb::Update(update) => {
             let fields = change(&update)?;
             if fields == ScopeFields::default() {
                 let message = "nothing to change: name at least one flag, see idsvc scope update --help";
                 return Err(CliError::Misused(message.to_owned()));
             }
-            Command::ScopeUpdate(NamedFields {
-                fields,
-                name: update.name,
+            let name = update.name;
+            connector.run(UpdateScope { name, fields }, output, |scope, output| {
+                show(&scope, output)
             })
         }
-        Verb::Remove(remove) => {
-            let question = format!("Remove scope {}, so that it releases no claims?", remove.name);
-            output.confirm(&question, remove.yes)?;
-            Command::ScopeRemove(remove.name)
+        Verb::Remove(Remove { name, yes }) => {
+            output.confirm(
+                &format!("Remove scope {name}, so that it releases no claims?"),
+                yes,
+            )?;
+            connector.run(RemoveScope { name: name.clone() }, output, |(), output| {
+                output.removed("scope", "name", &name)
+            })
         }
-    };
-    connector.run(command, output, |reply, output| match reply {
-        Reply::Scope(scope) => show(&scope, is_new, output),
-        Reply::Scopes(scopes) => list(&scopes, output),
-        Reply::ScopeRemoved(name) if output.json => {
-            output.document(&serde_json::json!({ "name": name, "removed": true }))
-        }
-        Reply::ScopeRemoved(name) => output.line(&format!("scope {name} is removed")),
-        _ => Err(unexpected()),
-    })
+    }
 }
 
 fn list(scopes: &[RegisteredScope], output: &mut Output<'_>) -> Result<(), CliError> {
@@ -121,7 +123,7 @@ fn list(scopes: &[RegisteredScope], output: &mut Output<'_>) -> Result<(), CliEr
     Ok(())
 }
 
-fn show(scope: &RegisteredScope, is_new: bool, output: &mut Output<'_>) -> Result<(), CliError> {
+fn show(scope: &RegisteredScope, output: &mut Output<'_>) -> Result<(), CliError> {
     if output.json {
         return output.document(scope);
     }
@@ -130,12 +132,14 @@ fn show(scope: &RegisteredScope, is_new: bool, output: &mut Output<'_>) -> Resul
     facts.push(("uuid", scope.uuid.to_string()));
     facts.push(("created_at", moment(scope.created_at)));
     facts.push(("updated_at", moment(scope.updated_at)));
-    output.facts(&facts)?;
-    if is_new {
+    output.facts(&facts)
+}
+
+fn hint_after_add(scope: &RegisteredScope, output: &mut Output<'_>) {
+    if !output.json {
         output.hint(&format!(
             "\nLet a client ask for it: idsvc client update CLIENT --scope {}. Repeat --scope for the values that it may ask for already.",
             scope.name
         ));
     }
-    Ok(())
 }

@@ -3,10 +3,9 @@
 use clap::{Args, Subcommand};
 use uuid::Uuid;
 
-use super::admin_connection::{AdminConnector, unexpected};
+use super::admin_connection::AdminConnector;
 use super::output::{CliError, Output, moment};
 use crate::admin::session::{ListSessions, RevokeSessions, Revoked, SessionView};
-use crate::control::protocol::{Command, Reply};
 use crate::store::records::LogoutStatus;
 
 /// The verbs of sessions.
@@ -47,30 +46,40 @@ fn parse_session(text: &str) -> Result<Uuid, String> {
 
 /// Runs a verb.
 pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
-    let command = match verb {
-        Verb::List(List { who }) => Command::SessionList(ListSessions { who, ended: false }),
+    match verb {
+        Verb::List(List { who }) => {
+            let list = ListSessions { who, ended: false };
+            connector.run(list, output, |views, output| {
+                if output.json {
+                    return output.document(&views);
+                }
+                show_sessions(&views, output)
+            })
+        }
         Verb::Revoke(Revoke {
             session: Some(session),
             ..
-        }) => Command::SessionRevoke(RevokeSessions::One(session)),
-        Verb::Revoke(Revoke { user: Some(who), .. }) => Command::SessionRevoke(RevokeSessions::AllOf(who)),
-        Verb::Revoke(_) => {
-            return Err(CliError::Misused(
-                "name a session, or a user with --user".to_owned(),
-            ));
+        }) => connector.run(RevokeSessions::One(session), output, |revoked, output| {
+            if revoked.revoked_sessions == 0 && !output.json {
+                let line = "the session had expired already; the refresh tokens bound to it were ended";
+                return output.line(line);
+            }
+            show_revoked(revoked, output)
+        }),
+        Verb::Revoke(Revoke { user: Some(who), .. }) => {
+            connector.run(RevokeSessions::AllOf(who), output, show_revoked)
         }
-    };
-    let is_one = matches!(command, Command::SessionRevoke(RevokeSessions::One(_)));
-    connector.run(command, output, |reply, output| match reply {
-        Reply::Sessions(views) if output.json => output.document(&views),
-        Reply::Sessions(views) => show_sessions(&views, output),
-        Reply::Revoked(revoked) if output.json => output.document(&revoked),
-        Reply::Revoked(Revoked { revoked_sessions: 0 }) if is_one => {
-            output.line("the session had expired already; the refresh tokens bound to it were ended")
-        }
-        Reply::Revoked(revoked) => output.line(&format!("sessions ended: {}", revoked.revoked_sessions)),
-        _ => Err(unexpected()),
-    })
+        Verb::Revoke(_) => Err(CliError::Misused(
+            "name a session, or a user with --user".to_owned(),
+        )),
+    }
+}
+
+fn show_revoked(revoked: Revoked, output: &mut Output<'_>) -> Result<(), CliError> {
+    if output.json {
+        return output.document(&revoked);
+    }
+    output.line(&format!("sessions ended: {}", revoked.revoked_sessions))
 }
 
 /// Shows the sessions of a user, those of the last week too, and whether their applications were told of the end.
@@ -79,15 +88,13 @@ pub(super) fn list_with_ended(
     connector: &AdminConnector<'_>,
     output: &mut Output<'_>,
 ) -> Result<(), CliError> {
-    let command = Command::SessionList(ListSessions { who, ended: true });
-    connector.run(command, output, |reply, output| match reply {
-        Reply::Sessions(views) if output.json => output.document(&views),
-        Reply::Sessions(views) => {
-            show_sessions(&views, output)?;
-            output.line("")?;
-            show_applications(&views, output)
+    connector.run(ListSessions { who, ended: true }, output, |views, output| {
+        if output.json {
+            return output.document(&views);
         }
-        _ => Err(unexpected()),
+        show_sessions(&views, output)?;
+        output.line("")?;
+        show_applications(&views, output)
     })
 }
 

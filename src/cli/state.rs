@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::admin_connection::{AdminConnection, AdminConnector, Records, unexpected};
+use super::admin_connection::{AdminConnection, AdminConnector, Opening};
 use super::change_list::{ChangeList, heading};
 use super::change_summary::ChangeSummary;
 use super::key::warn_of_new_keys;
@@ -17,8 +17,8 @@ use super::state_file::{Declared, Places, Sources};
 use super::state_reader;
 use super::value_parsers::{unreadable, warn_of_claims};
 use crate::admin::apply::{Action, Applied, Apply as Request, DeclaredState};
-use crate::admin::user::{ListUsers, UserView};
-use crate::control::protocol::{Command, Reply};
+use crate::admin::scope::ListScopes;
+use crate::admin::user::ListUsers;
 
 /// The flags of `idsvc apply`.
 #[derive(Debug, Args)]
@@ -78,11 +78,11 @@ pub fn apply(
         Some(text) => Some(state_reader::parse(&text, &sources).map_err(|faults| in_file(&name, &faults))?),
         None => None,
     };
-    let first = Command::Apply(Box::new(Request {
+    let first = Request {
         dry_run: request.dry_run,
         ..Request::default()
-    }));
-    let connection = connector.session(&first, output)?;
+    };
+    let connection = connector.connect(Opening::of(&first), output)?;
     let others = match declared {
         Some(declared) if !prunes_many(request, &declared.state, &connection)? => {
             apply_whole(request, &name, &declared, &connection, output)?;
@@ -114,11 +114,11 @@ fn prunes_many(
     if !request.prune || state.user.is_none() {
         return Ok(false);
     }
-    let first = Command::UserList(ListUsers {
+    let first = ListUsers {
         limit: Some(PRUNE_WHOLE_LIMIT + 1),
         ..ListUsers::default()
-    });
-    connection.take_records(first, "list", |users: &mut Records<'_, UserView>| {
+    };
+    connection.take_records(first, "list", |users| {
         let count = users.try_fold(0, |count, user| user.map(|_| count + 1))?;
         Ok(count > PRUNE_WHOLE_LIMIT)
     })
@@ -142,23 +142,34 @@ fn apply_whole(
         only,
         ..Request::default()
     };
-    let ask = |wanted| ask(connection, wanted).map_err(|error| located(error, name, places));
+    let call = |wanted| {
+        connection
+            .call(wanted)
+            .map_err(|error| located(error, name, places))
+    };
     let mut confirmed = None;
     if request.prune && !request.dry_run && !request.yes {
-        let planned = ask(wanted(true, None))?;
+        let planned = call(wanted(true, None))?;
         say_removed(&planned, output);
         let removed: Vec<_> = planned.removed().collect();
         confirm_removal(removed.len(), output)?;
         // The service removes only these. Records that are added after the question stay.
         confirmed = Some(removed);
     }
-    let wanted = wanted(request.dry_run, confirmed);
-    let applied = ask(wanted.clone())?;
+    let applied = call(wanted(request.dry_run, confirmed))?;
     let mut list = ChangeList::begin(request.dry_run, output);
     list.add(&applied, output);
-    let summary = ChangeSummary::of(&Command::Apply(Box::new(wanted)));
+    let summary = summary(request.dry_run);
     list.end(output)
         .map_err(|error| ChangeSummary::error_after(summary, error))
+}
+
+/// What was done, for the error if the list of changes cannot be printed.
+pub(super) fn summary(is_dry_run: bool) -> Option<ChangeSummary> {
+    let remedy =
+        "idsvc client rotate-secret ID makes a new secret for a client that was added without one".to_owned();
+    let lost = "what changed, and any secret that was made,";
+    (!is_dry_run).then(|| ChangeSummary::losing("the state was applied", lost, [remedy]))
 }
 
 /// Warns of claims that neither a stored scope value nor a scope value of the file releases. `claims` are claims of
@@ -183,16 +194,8 @@ pub(super) fn warn_of_unreleased<'a>(
         })
     };
     let names = claims.chain(mapped).filter(|claim| !released(claim));
-    let list_scopes = |_: &mut Output<'_>| connection.ask(Command::ScopeList);
+    let list_scopes = |_: &mut Output<'_>| connection.call(ListScopes);
     warn_of_claims(names.map(String::as_str), list_scopes, output);
-}
-
-/// Has the service apply a state.
-pub(super) fn ask(connection: &AdminConnection, request: Request) -> Result<Applied, CliError> {
-    match connection.ask(Command::Apply(Box::new(request)))? {
-        Reply::Applied(applied) => Ok(applied),
-        _ => Err(unexpected()),
-    }
 }
 
 /// Names the records that a plan removes.

@@ -5,20 +5,19 @@
 use std::collections::{BTreeSet, HashSet};
 use std::mem;
 
-use super::admin_connection::{AdminConnection, Records};
+use super::admin_connection::AdminConnection;
 use super::change_list::ChangeList;
 use super::change_summary::ChangeSummary;
 use super::name_index::{NameIndex, names_of};
 use super::output::{CliError, Output};
 use super::progress::Progress;
 use super::rewind::Rewind;
-use super::state::{Apply, ask, confirm_removal, in_file, located, say_removed, warn_of_unreleased};
+use super::state::{Apply, confirm_removal, in_file, located, say_removed, summary, warn_of_unreleased};
 use super::state_file::{Declared, Sources};
 use super::state_reader;
 use crate::admin::apply::users::{DeclaredUser, is_declared_in_files};
 use crate::admin::apply::{Applied, Apply as Request, DeclaredState, RemovedUser};
 use crate::admin::user::{ListUsers, UserView};
-use crate::control::protocol::Command;
 use crate::identity::LoginName;
 use crate::oauth::FaultCode;
 
@@ -100,7 +99,7 @@ impl BatchedApply<'_> {
         list.add(&others, output);
         self.apply_users(source, &survey, &removed_users, &mut list, output)
             .map_err(|error| self.broken_off(&list, error))?;
-        let summary = ChangeSummary::of(&Command::Apply(Box::new(request(self.request.dry_run))));
+        let summary = summary(self.request.dry_run);
         list.end(output)
             .map_err(|error| ChangeSummary::error_after(summary, error))?;
         Ok(survey.others.state)
@@ -236,7 +235,9 @@ impl BatchedApply<'_> {
             only,
             ..request(dry_run)
         };
-        ask(self.connection, request).map_err(|error| located(error, self.file, &survey.others.places))
+        self.connection
+            .call(request)
+            .map_err(|error| located(error, self.file, &survey.others.places))
     }
 
     fn apply_batch(
@@ -250,7 +251,9 @@ impl BatchedApply<'_> {
             new_groups: new_groups.to_vec(),
             ..request(dry_run)
         };
-        ask(self.connection, request).map_err(|error| located(error, self.file, &batch.places))
+        self.connection
+            .call(request)
+            .map_err(|error| located(error, self.file, &batch.places))
     }
 
     /// Applies the users and removes `removed_users`, or plans that.
@@ -277,7 +280,7 @@ impl BatchedApply<'_> {
                 remove_users: users.to_vec(),
                 ..request(self.request.dry_run)
             };
-            list.add(&ask(self.connection, request)?, output);
+            list.add(&self.connection.call(request)?, output);
             done += users.len() as u64;
             progress.show(done, Some(total));
         }
@@ -349,8 +352,7 @@ fn visit_users(
     connection: &AdminConnection,
     mut visit: impl FnMut(UserView, Vec<LoginName>),
 ) -> Result<(), CliError> {
-    let all = Command::UserList(ListUsers::default());
-    connection.take_records(all, "list", |users: &mut Records<'_, UserView>| {
+    connection.take_records(ListUsers::default(), "list", |users| {
         for user in users {
             let user = user?;
             let uuid = user.uuid.to_string();

@@ -7,15 +7,18 @@ use serde::Serialize;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use super::admin_connection::{AdminConnector, Records, unexpected};
+use super::admin_connection::{AdminConnector, Opening};
+use super::change_summary::ChangeSummary;
 use super::output::{CliError, Output, moment, yes_no};
 use super::prompt;
 use super::value_parsers::{change, warn_of_claims, without_line_end};
 use super::{session, user_factors, user_link};
 use crate::admin::SecretString;
-use crate::admin::user;
-use crate::admin::user::{AddUser, ListUsers, NewPassword, SetPassword, UpdateUser, UserFields, UserView};
-use crate::control::protocol::{Command, Reply};
+use crate::admin::scope::ListScopes;
+use crate::admin::user::{
+    AddUser, DisableUser, EnableUser, ListUsers, NewPassword, RemoveUser, RemovedUser, SetPassword, ShowUser,
+    UnlinkUser, UpdateUser, UserFields, UserView,
+};
 
 /// The verbs of users.
 #[derive(Debug, Subcommand)]
@@ -265,98 +268,120 @@ impl PasswordFlags {
 
 /// Runs a verb.
 pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
-    let command = match verb {
-        Verb::Add(add) => {
-            let password = add.password.choose()?;
-            Command::UserAdd(Box::new(AddUser {
-                email: add.email,
-                password,
-                fields: change(&add.fields)?,
-            }))
+    match verb {
+        Verb::Add(add) => self::add(*add, connector, output),
+        Verb::List(request) => list(request, connector, output),
+        Verb::Show(Who { who }) => {
+            connector.run(ShowUser { who }, output, |view, output| show(&view, output))
         }
-        Verb::List(request) => return list(request, connector, output),
-        Verb::Show(which) => Command::UserShow(which.who),
-        Verb::Update(update) => {
-            let Update {
-                who,
-                email,
-                account_id,
-                reset_failed_passwords,
-                fields,
-            } = *update;
-            let fields = change(&fields)?;
-            let is_same = email.is_none() && account_id.is_none() && fields == UserFields::default();
-            if is_same && !reset_failed_passwords {
-                let message = "nothing to change: name at least one flag, see idsvc user update --help";
-                return Err(CliError::Misused(message.to_owned()));
-            }
-            Command::UserUpdate(Box::new(UpdateUser {
-                who,
-                email,
-                account_id,
-                reset_failed_passwords,
-                fields,
-            }))
+        Verb::Update(update) => self::update(*update, connector, output),
+        Verb::Remove(remove) => self::remove(remove, connector, output),
+        Verb::SetPassword(set) => set_password(set, connector, output),
+        Verb::Import(request) => super::import::run(&request, connector, output),
+        Verb::Enable(Who { who }) => {
+            connector.run(EnableUser { who }, output, |view, output| show(&view, output))
         }
-        Verb::Remove(remove) => {
+        Verb::Disable(Who { who }) => {
+            connector.run(DisableUser { who }, output, |view, output| show(&view, output))
+        }
+        Verb::Invite(invite) => user_link::invite(invite, connector, output),
+        Verb::Reset(reset) => user_link::reset(reset, connector, output),
+        Verb::Factors(which) => user_factors::list(which.who, connector, output),
+        Verb::Sessions(which) => session::list_with_ended(which.who, connector, output),
+        Verb::Lock(which) => user_link::lock(which.who, connector, output),
+        Verb::Unlink(Unlink { who, provider, yes }) => {
             let question = format!(
-                "Remove user {} with their sessions, consents and refresh tokens?",
-                remove.who
+                "Remove the link of user {who} to provider {provider}, and end the sessions and refresh tokens that began there?"
             );
-            output.confirm(&question, remove.yes)?;
-            Command::UserRemove(remove.who)
+            output.confirm(&question, yes)?;
+            let unlink = UnlinkUser { who, provider };
+            connector.run(unlink, output, |view, output| show(&view, output))
         }
-        Verb::SetPassword(set) => {
-            let password = set.password.choose()?;
-            Command::UserSetPassword(SetPassword {
-                who: set.who,
-                password,
-                keep_sessions: set.keep_sessions,
-            })
-        }
-        Verb::Import(request) => return super::import::run(&request, connector, output),
-        Verb::Enable(which) => Command::UserEnable(which.who),
-        Verb::Disable(which) => Command::UserDisable(which.who),
-        Verb::Invite(invite) => return user_link::invite(invite, connector, output),
-        Verb::Reset(reset) => return user_link::reset(reset, connector, output),
-        Verb::Factors(which) => return user_factors::list(which.who, connector, output),
-        Verb::Sessions(which) => return session::list_with_ended(which.who, connector, output),
-        Verb::Lock(which) => return user_link::lock(which.who, connector, output),
-        Verb::Unlink(unlink) => {
-            let question = format!(
-                "Remove the link of user {} to provider {}, and end the sessions and refresh tokens that began there?",
-                unlink.who, unlink.provider
-            );
-            output.confirm(&question, unlink.yes)?;
-            Command::UserUnlink(user::Unlink {
-                who: unlink.who,
-                provider: unlink.provider,
-            })
-        }
+    }
+}
+
+fn add(add: Add, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
+    let password = add.password.choose()?;
+    let fields = change(&add.fields)?;
+    warn_of_unreleased(&fields, connector, output);
+    let done = format!("user {} was added", add.email);
+    let summary = password_summary(&password, done, &add.email);
+    let add = AddUser {
+        email: add.email,
+        password,
+        fields,
     };
-    let claims = match &command {
-        Command::UserAdd(add) => &add.fields.claims[..],
-        Command::UserUpdate(update) => &update.fields.claims,
-        _ => &[],
+    connector.run_with_summary(add, summary, output, |view, output| show(&view, output))
+}
+
+fn update(update: Update, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
+    let Update {
+        who,
+        email,
+        account_id,
+        reset_failed_passwords,
+        fields,
+    } = update;
+    let fields = change(&fields)?;
+    let is_same = email.is_none() && account_id.is_none() && fields == UserFields::default();
+    if is_same && !reset_failed_passwords {
+        let message = "nothing to change: name at least one flag, see idsvc user update --help";
+        return Err(CliError::Misused(message.to_owned()));
+    }
+    warn_of_unreleased(&fields, connector, output);
+    let update = UpdateUser {
+        who,
+        email,
+        account_id,
+        reset_failed_passwords,
+        fields,
     };
-    // An empty value removes a claim.
-    let set = claims.iter().filter(|(_, value)| !value.is_empty());
-    let list_scopes = |output: &mut Output<'_>| connector.ask(Command::ScopeList, output);
-    warn_of_claims(set.map(|(name, _)| name.as_str()), list_scopes, output);
-    connector.run(command, output, |reply, output| match reply {
-        Reply::User(view) => show(&view, output),
-        Reply::UserRemoved(uuid, account_id) if output.json => {
-            output.document(&serde_json::json!({ "uuid": uuid, "account_id": account_id, "removed": true }))
+    connector.run(update, output, |view, output| show(&view, output))
+}
+
+fn set_password(set: Set, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
+    let password = set.password.choose()?;
+    let done = format!("user {} has a new password", set.who);
+    let summary = password_summary(&password, done, &set.who);
+    let set = SetPassword {
+        who: set.who,
+        password,
+        keep_sessions: set.keep_sessions,
+    };
+    connector.run_with_summary(set, summary, output, |view, output| show(&view, output))
+}
+
+/// What was done. Only a generated password is lost with the output.
+fn password_summary(password: &NewPassword, done: String, who: &str) -> ChangeSummary {
+    match password {
+        NewPassword::Generated => ChangeSummary::with_password(done, who),
+        NewPassword::Given(_) | NewPassword::None => ChangeSummary::plain("the change was made"),
+    }
+}
+
+fn remove(remove: Remove, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
+    let Remove { who, yes } = remove;
+    let question = format!("Remove user {who} with their sessions, consents and refresh tokens?");
+    output.confirm(&question, yes)?;
+    connector.run(RemoveUser { who }, output, |removed, output| {
+        let RemovedUser { uuid, account_id } = removed;
+        if output.json {
+            let document = serde_json::json!({ "uuid": uuid, "account_id": account_id, "removed": true });
+            return output.document(&document);
         }
-        Reply::UserRemoved(uuid, account_id) => {
-            output.line(&format!("user {account_id} is removed"))?;
-            output.hint(&format!(
-                "Traces stay in backups, and in the database until idsvc compact: see idsvc help erase-a-person.\nEvents name the user as {uuid}."
-            ));
-            Ok(())
-        }
-        _ => Err(unexpected()),
+        output.line(&format!("user {account_id} is removed"))?;
+        output.hint(&format!(
+            "Traces stay in backups, and in the database until idsvc compact: see idsvc help erase-a-person.\nEvents name the user as {uuid}."
+        ));
+        Ok(())
     })
+}
+
+/// Warns of claims that no scope releases. An empty value removes a claim.
+fn warn_of_unreleased(fields: &UserFields, connector: &AdminConnector<'_>, output: &mut Output<'_>) {
+    let set = fields.claims.iter().filter(|(_, value)| !value.is_empty());
+    let names = set.map(|(name, _)| name.as_str());
+    warn_of_claims(names, |output| connector.call(ListScopes, output), output);
 }
 
 /// Runs `user list`. One record at a time is in memory.
@@ -384,10 +409,9 @@ fn list(request: List, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
         .and_then(|limit| usize::try_from(limit).ok())
         .unwrap_or(usize::MAX);
     let is_of_group = wanted.group.is_some();
-    let command = Command::UserList(wanted);
-    let connection = connector.session(&command, output)?;
+    let connection = connector.connect(Opening::Existing, output)?;
     let mut last = None;
-    let goes_on = connection.take_records(command, "list", |records: &mut Records<'_, UserView>| {
+    let goes_on = connection.take_records(wanted, "list", |records| {
         let shown = records.by_ref().take(most);
         let views = shown.inspect(|view| last = view.as_ref().ok().map(|view| view.uuid).or(last));
         if output.json {

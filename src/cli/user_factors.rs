@@ -1,9 +1,8 @@
 //! Runs `idsvc user factors` and `idsvc user reset --factors`.
 
-use super::admin_connection::{AdminConnector, unexpected};
+use super::admin_connection::AdminConnector;
 use super::output::{CliError, Output, counted, moment};
-use crate::admin::user::{FactorView, UserFactors, UserView};
-use crate::control::protocol::{Command, Reply};
+use crate::admin::user::{FactorView, ListFactors, ResetFactors, UserView};
 use crate::store::records::FailedPasswords;
 
 /// Runs `factors`.
@@ -12,8 +11,7 @@ pub(super) fn list(
     connector: &AdminConnector<'_>,
     output: &mut Output<'_>,
 ) -> Result<(), CliError> {
-    connector.run(Command::UserFactors(who), output, |reply, output| {
-        let factors = read(reply)?;
+    connector.run(ListFactors { who }, output, |factors, output| {
         if output.json {
             return output.document(&factors);
         }
@@ -33,8 +31,7 @@ pub(super) fn reset(
     connector: &AdminConnector<'_>,
     output: &mut Output<'_>,
 ) -> Result<(), CliError> {
-    connector.run(Command::UserResetFactors(who), output, |reply, output| {
-        let removed = read(reply)?;
+    connector.run(ResetFactors { who }, output, |removed, output| {
         if output.json {
             return output.document(&removed);
         }
@@ -44,13 +41,6 @@ pub(super) fn reset(
         output.hint("The password stays. Sessions stay too; idsvc session revoke --user ends them.");
         Ok(())
     })
-}
-
-fn read(reply: Reply) -> Result<UserFactors, CliError> {
-    match reply {
-        Reply::UserFactors(factors) => Ok(factors),
-        _ => Err(unexpected()),
-    }
 }
 
 /// A factor in a line.

@@ -2,11 +2,11 @@
 
 use clap::Args;
 
-use super::admin_connection::{AdminConnector, unexpected};
+use super::admin_connection::AdminConnector;
+use super::change_summary::ChangeSummary;
 use super::output::{CliError, Output, moment};
 use super::user_factors;
-use crate::admin::user::{InviteUser, LinkView, ResetUser};
-use crate::control::protocol::{Command, Reply};
+use crate::admin::user::{InviteUser, LinkView, LockUser, ResetUser};
 
 /// The flags of `invite`.
 #[derive(Debug, Args)]
@@ -42,12 +42,15 @@ pub(super) fn invite(
     connector: &AdminConnector<'_>,
     output: &mut Output<'_>,
 ) -> Result<(), CliError> {
-    let command = Command::UserInvite(InviteUser {
+    let done = format!("an invitation for {} was made", invite.email);
+    let remedy = format!("idsvc user invite {} makes another one", invite.email);
+    let summary = ChangeSummary::losing(done, "its link", [remedy]);
+    let invite = InviteUser {
         email: invite.email,
         groups: invite.groups,
         client_id: invite.client,
-    });
-    connector.run(command, output, print_link)
+    };
+    connector.run_with_summary(invite, summary, output, print_link)
 }
 
 /// Runs `reset`.
@@ -59,11 +62,14 @@ pub(super) fn reset(
     if reset.factors {
         return user_factors::reset(reset.who, connector, output);
     }
-    let command = Command::UserReset(ResetUser {
+    let done = format!("a link for user {} was made", reset.who);
+    let remedy = format!("idsvc user reset {} makes another one", reset.who);
+    let summary = ChangeSummary::losing(done, "the link", [remedy]);
+    let reset = ResetUser {
         who: reset.who,
         mail: reset.mail,
-    });
-    connector.run(command, output, print_link)
+    };
+    connector.run_with_summary(reset, summary, output, print_link)
 }
 
 /// Runs `lock`.
@@ -72,28 +78,24 @@ pub(super) fn lock(
     connector: &AdminConnector<'_>,
     output: &mut Output<'_>,
 ) -> Result<(), CliError> {
-    connector.run(Command::UserLock(who), output, |reply, output| match reply {
-        Reply::UserLocked(locked) if output.json => output.document(&locked),
-        Reply::UserLocked(locked) => {
-            output.line(&format!(
-                "user {} is disabled; sessions ended: {}",
-                locked.account_id, locked.sessions_ended
-            ))?;
-            output.hint(&format!(
-                "APIs that verify access tokens without asking the service accept them until {} at the latest.\nTo let the user in again: idsvc user enable {}",
-                moment(locked.access_tokens_expire_at),
-                locked.account_id
-            ));
-            Ok(())
+    connector.run(LockUser { who }, output, |locked, output| {
+        if output.json {
+            return output.document(&locked);
         }
-        _ => Err(unexpected()),
+        output.line(&format!(
+            "user {} is disabled; sessions ended: {}",
+            locked.account_id, locked.sessions_ended
+        ))?;
+        output.hint(&format!(
+            "APIs that verify access tokens without asking the service accept them until {} at the latest.\nTo let the user in again: idsvc user enable {}",
+            moment(locked.access_tokens_expire_at),
+            locked.account_id
+        ));
+        Ok(())
     })
 }
 
-fn print_link(reply: Reply, output: &mut Output<'_>) -> Result<(), CliError> {
-    let Reply::UserLink(view) = reply else {
-        return Err(unexpected());
-    };
+fn print_link(view: LinkView, output: &mut Output<'_>) -> Result<(), CliError> {
     if output.json {
         return output.document(&view);
     }

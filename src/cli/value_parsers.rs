@@ -17,9 +17,9 @@ use crate::admin::SecretString;
 use crate::admin::claim::is_without_standard_scope;
 use crate::config::duration::{LONGEST_DURATION, parse_duration};
 use crate::config::nearest::nearest;
-use crate::control::protocol::Reply;
 use crate::jose::alg::{Algorithm, UnknownAlgorithm};
 use crate::jose::jwk::PublicKey;
+use crate::oauth::RegisteredScope;
 use crate::oauth::fields::{Removable, jwk_of, jwks_of};
 use crate::oauth::openid::claims::BY_SCOPE;
 
@@ -163,7 +163,7 @@ pub(super) fn optional_algorithm(text: &str) -> Result<Removable<Algorithm>, Unk
 /// value may release them later. `list_scopes` asks the service for the scope values that the operator registered.
 pub(super) fn warn_of_claims<'a>(
     names: impl IntoIterator<Item = &'a str>,
-    list_scopes: impl FnOnce(&mut Output<'_>) -> Result<Reply, CliError>,
+    list_scopes: impl FnOnce(&mut Output<'_>) -> Result<Vec<RegisteredScope>, CliError>,
     output: &mut Output<'_>,
 ) {
     let is_candidate = |name: &&str| is_without_standard_scope(name);
@@ -172,7 +172,7 @@ pub(super) fn warn_of_claims<'a>(
         return;
     }
     // Before the first start there is no service to ask, and no scope value.
-    if let Ok(Reply::Scopes(scopes)) = list_scopes(output) {
+    if let Ok(scopes) = list_scopes(output) {
         let is_released = |name: &str| scopes.iter().any(|scope| scope.metadata.claims.contains(name));
         unreleased.retain(|name| !is_released(name));
     }

@@ -5,16 +5,18 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
 use zeroize::Zeroizing;
 
 use super::protocol::{Command, Reply};
 use super::wire;
+use crate::admin::stream::to_line;
 use crate::files;
 
 /// The most time for a reply. A large RSA key takes some seconds.
 const REPLY_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// The bytes that follow a reply.
+/// What follows a reply.
 pub type ReplyBytes = BufReader<UnixStream>;
 
 /// Why a running server did not answer.
@@ -43,8 +45,22 @@ pub enum ControlError {
 /// Sends a command to the server behind the socket, and blocks until the reply. Returns `None` if no server listens.
 ///
 /// If this fails after the command was sent, the server may have carried it out.
-pub fn ask(path: &Path, command: &Command) -> Result<Option<Reply>, ControlError> {
-    Ok(ask_for_bytes(path, command)?.map(|(reply, _)| reply))
+pub fn ask(path: &Path, command: &Command) -> Result<Option<(Reply, ReplyBytes)>, ControlError> {
+    let Some(stream) = connect(path)? else {
+        return Ok(None);
+    };
+    let command = to_line(command).map_err(|error| ControlError::HungUp(error.into()))?;
+    if command.len() > wire::COMMAND_LIMIT {
+        return Err(ControlError::TooLong);
+    }
+    let mut stream = send(stream, &command).map_err(unanswered)?;
+    let reply = read_line(&mut stream)?;
+    Ok(Some((reply, stream)))
+}
+
+/// Reads the output that follows a reply.
+pub fn output<T: DeserializeOwned>(mut bytes: ReplyBytes) -> Result<T, ControlError> {
+    read_line(&mut bytes)
 }
 
 /// Whether a server listens behind the socket.
@@ -67,35 +83,30 @@ fn connect(path: &Path) -> Result<Option<UnixStream>, ControlError> {
     }
 }
 
-/// Sends a command whose reply may be followed by bytes, and returns both.
-pub fn ask_for_bytes(path: &Path, command: &Command) -> Result<Option<(Reply, ReplyBytes)>, ControlError> {
-    let Some(stream) = connect(path)? else {
-        return Ok(None);
-    };
-    let command = wire::to_line(command).map_err(|error| ControlError::HungUp(error.into()))?;
-    if command.len() > wire::COMMAND_LIMIT {
-        return Err(ControlError::TooLong);
-    }
-    let (line, stream) = converse(stream, &command).map_err(|error| match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ControlError::TimedOut,
-        _ => ControlError::HungUp(error),
-    })?;
-    let reply = serde_json::from_slice(&line).map_err(|_| ControlError::OtherRelease)?;
-    Ok(Some((reply, stream)))
-}
-
-/// Sends the command and reads the line of the reply.
-fn converse(mut stream: UnixStream, command: &[u8]) -> io::Result<(Zeroizing<Vec<u8>>, ReplyBytes)> {
+/// Sends the command.
+fn send(mut stream: UnixStream, command: &[u8]) -> io::Result<ReplyBytes> {
     stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
     stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
     stream.write_all(command)?;
-    let mut stream = BufReader::new(stream);
+    Ok(BufReader::new(stream))
+}
+
+/// Reads a line.
+fn read_line<T: DeserializeOwned>(stream: &mut ReplyBytes) -> Result<T, ControlError> {
     let mut line = Zeroizing::new(Vec::new());
-    (&mut stream)
+    stream
         .take(wire::REPLY_LIMIT)
-        .read_until(b'\n', &mut line)?;
+        .read_until(b'\n', &mut line)
+        .map_err(unanswered)?;
     if line.last() != Some(&b'\n') {
-        return Err(io::ErrorKind::UnexpectedEof.into());
+        return Err(ControlError::HungUp(io::ErrorKind::UnexpectedEof.into()));
     }
-    Ok((line, stream))
+    serde_json::from_slice(&line).map_err(|_| ControlError::OtherRelease)
+}
+
+fn unanswered(error: io::Error) -> ControlError {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ControlError::TimedOut,
+        _ => ControlError::HungUp(error),
+    }
 }

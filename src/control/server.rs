@@ -17,9 +17,11 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
 use zeroize::Zeroizing;
 
-use super::protocol::{Command, Reply, StreamError};
+use super::protocol::{Command, Reply};
 use super::wire;
-use crate::admin::Actor;
+use crate::admin::operations::{Call, StreamCall};
+use crate::admin::stream::{StreamError, to_line};
+use crate::admin::{Actor, AdminResult};
 use crate::background;
 use crate::files;
 
@@ -75,19 +77,19 @@ impl ControlSocket {
 
     /// Answers commands until `shutdown` is ready. Then it finishes running commands, within 20 seconds.
     ///
-    /// `stream_reply` writes the bytes that follow a reply, on a thread that may block. If it fails before the first
-    /// byte, the error is the reply.
+    /// `execute` returns the output of an operation as a line. `write_stream` writes a stream, on a thread that may block.
+    /// If it fails before the first byte, the error is the reply.
     pub async fn serve<F>(
         self,
-        execute: impl Fn(Actor, Command) -> F + Clone + Send + Sync + 'static,
-        stream_reply: impl Fn(Actor, Command, &mut dyn Write) -> Result<(), StreamError>
+        execute: impl Fn(Actor, Call) -> F + Clone + Send + Sync + 'static,
+        write_stream: impl Fn(Actor, StreamCall, &mut dyn Write) -> Result<(), StreamError>
         + Clone
         + Send
         + Sync
         + 'static,
         shutdown: impl Future<Output = ()> + Send,
     ) where
-        F: Future<Output = Reply> + Send + 'static,
+        F: Future<Output = Output> + Send + 'static,
     {
         let permits = Arc::new(Semaphore::new(MAX_CONCURRENT));
         let mut conversations = JoinSet::new();
@@ -105,10 +107,10 @@ impl ControlSocket {
                     let Some(actor) = self.trusted_peer(&stream) else {
                         continue;
                     };
-                    let (execute, stream_reply) = (execute.clone(), stream_reply.clone());
+                    let (execute, write_stream) = (execute.clone(), write_stream.clone());
                     let export_timeout = self.export_timeout;
                     conversations.spawn(async move {
-                        if let Err(error) = converse(stream, actor, export_timeout, execute, stream_reply).await {
+                        if let Err(error) = converse(stream, actor, export_timeout, execute, write_stream).await {
                             tracing::debug!(%error, "a command was not answered");
                         }
                         drop(permit);
@@ -157,41 +159,57 @@ impl Drop for ControlSocket {
     }
 }
 
+/// The output of an operation, as a line.
+type Output = AdminResult<Zeroizing<Vec<u8>>>;
+
 async fn converse<F>(
     mut stream: UnixStream,
     actor: Actor,
     export_timeout: Duration,
-    execute: impl Fn(Actor, Command) -> F,
-    stream_reply: impl Fn(Actor, Command, &mut dyn Write) -> Result<(), StreamError> + Send + 'static,
+    execute: impl Fn(Actor, Call) -> F,
+    write_stream: impl Fn(Actor, StreamCall, &mut dyn Write) -> Result<(), StreamError> + Send + 'static,
 ) -> io::Result<()>
 where
-    F: Future<Output = Reply> + Send + 'static,
+    F: Future<Output = Output> + Send + 'static,
 {
     tokio::time::timeout(FIRST_BYTE_TIMEOUT, stream.readable()).await??;
     let line =
         tokio::time::timeout(READ_TIMEOUT, wire::read_line(&mut stream, wire::COMMAND_LIMIT)).await??;
-    let mut streamed_command = None;
-    let reply = match serde_json::from_slice::<Command>(&line) {
-        Ok(command) => {
-            let reply = on_blocking_thread(execute(actor, command.clone())).await?;
-            if reply == Reply::Bytes {
-                streamed_command = Some(command);
-            }
-            reply
+    match serde_json::from_slice(&line) {
+        Ok(Command::Call(call)) => match on_blocking_thread(execute(actor, call)).await? {
+            Ok(output) => reply(stream, &Reply::Done, &output).await,
+            Err(error) => reply(stream, &error.into(), &[]).await,
+        },
+        Ok(Command::Stream(call)) => {
+            let deadline = call.has_deadline().then(|| Instant::now() + export_timeout);
+            let write = move |sink: &mut dyn Write| write_stream(actor, call, sink);
+            reply_with_stream(stream.into_std()?, deadline, write).await
         }
-        Err(_) => Reply::Failed(
-            "the running service does not know this command: it is of another release, restart it".to_owned(),
-        ),
-    };
-    let line = wire::to_line(&reply)?;
-    let Some(command) = streamed_command else {
-        tokio::time::timeout(WRITE_TIMEOUT, stream.write_all(&line)).await??;
-        return stream.shutdown().await;
-    };
-    let stream = stream.into_std()?;
+        Err(_) => {
+            let unknown =
+                "the running service does not know this command: it is of another release, restart it";
+            reply(stream, &Reply::Failed(unknown.to_owned()), &[]).await
+        }
+    }
+}
+
+/// Writes a reply, and the output if there is one.
+async fn reply(mut stream: UnixStream, reply: &Reply, output: &[u8]) -> io::Result<()> {
+    let mut line = to_line(reply)?;
+    line.extend_from_slice(output);
+    tokio::time::timeout(WRITE_TIMEOUT, stream.write_all(&line)).await??;
+    stream.shutdown().await
+}
+
+/// Writes a reply and a stream.
+async fn reply_with_stream(
+    stream: net::UnixStream,
+    deadline: Option<Instant>,
+    write: impl FnOnce(&mut dyn Write) -> Result<(), StreamError> + Send + 'static,
+) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_write_timeout(Some(STREAM_STALL_TIMEOUT))?;
-    let deadline = matches!(command, Command::Export(_)).then(|| Instant::now() + export_timeout);
+    let line = to_line(&Reply::Done)?;
     let _shutdown = ShutdownOnDrop(stream.try_clone()?);
     background::run(move || {
         let mut sink = BufWriter::new(ReplyWriter {
@@ -199,13 +217,13 @@ where
             stream: &stream,
             deadline,
         });
-        let streamed = stream_reply(actor, command, &mut sink);
+        let written = write(&mut sink);
         // On an error the buffered bytes are dropped, so that an error before the first sent byte can be the reply.
         let (mut writer, buffered) = sink.into_parts();
-        match streamed {
+        match written {
             Ok(()) => writer.write_all(&buffered.unwrap_or_default()),
             Err(error) if writer.unsent_reply.is_some() => {
-                (&stream).write_all(&wire::to_line(&Reply::Failed(error.to_string()))?)
+                (&stream).write_all(&to_line(&Reply::Failed(error.to_string()))?)
             }
             Err(_) => Ok(()),
         }
@@ -215,26 +233,26 @@ where
 
 /// Carries out a command on a thread that may block: it reads and compares many rows without a pause, and requests would
 /// wait for that. If the returned future is dropped, the command ends at its next pause.
-async fn on_blocking_thread<F>(command: F) -> io::Result<Reply>
+async fn on_blocking_thread<F>(command: F) -> io::Result<Output>
 where
-    F: Future<Output = Reply> + Send + 'static,
+    F: Future<Output = Output> + Send + 'static,
 {
     let (waiting, stopped) = oneshot::channel::<()>();
     let runtime = Handle::current();
     let thread = tokio::task::spawn_blocking(move || {
         runtime.block_on(async {
             tokio::select! {
-                reply = command => Ok(reply),
+                output = command => Ok(output),
                 _ = stopped => Err(io::ErrorKind::Interrupted.into()),
             }
         })
     });
-    let reply = thread.await.unwrap_or_else(|error| match error.try_into_panic() {
+    let output = thread.await.unwrap_or_else(|error| match error.try_into_panic() {
         Ok(panic) => std::panic::resume_unwind(panic),
         Err(error) => Err(io::Error::other(error)),
     });
     drop(waiting);
-    reply
+    output
 }
 
 /// Writes the bytes that follow a reply. The reply is sent before the first of them.
@@ -285,8 +303,27 @@ mod tests {
     use tokio::io::AsyncReadExt;
 
     use super::super::client;
+    use super::super::client::{ControlError, ReplyBytes};
     use super::*;
+    use crate::admin::apply::Export;
+    use crate::admin::key::ListKeys;
     use crate::store::StoreError;
+
+    fn list_keys() -> Command {
+        Command::Call(ListKeys.into())
+    }
+
+    fn export(with_hashes: bool) -> Command {
+        Command::Stream(Export { with_hashes }.into())
+    }
+
+    fn heard() -> Output {
+        Ok(to_line("heard")?)
+    }
+
+    fn output_of(answer: Result<Option<(Reply, ReplyBytes)>, ControlError>) -> String {
+        client::output(answer.unwrap().unwrap().1).unwrap()
+    }
 
     /// The mode of the socket keeps other users out. The test opens it, so that only the check of the peer is left.
     #[tokio::test]
@@ -303,7 +340,7 @@ mod tests {
             socket.owner = OTHER_USER;
         }
         let serving = tokio::spawn(socket.serve(
-            |_, _| std::future::ready(Reply::Failed("heard".to_owned())),
+            |_, _| std::future::ready(heard()),
             |_, _, _| Ok(()),
             std::future::pending(),
         ));
@@ -313,7 +350,7 @@ mod tests {
             }
             let mut stream = net::UnixStream::connect(&path).unwrap();
             // The service may have closed the connection already.
-            let _ = stream.write_all(&wire::to_line(&Command::KeyList).unwrap());
+            let _ = stream.write_all(&to_line(&list_keys()).unwrap());
             let mut heard = Vec::new();
             let _ = stream.read_to_end(&mut heard);
             heard
@@ -332,24 +369,20 @@ mod tests {
         let mut socket = ControlSocket::bind(&path).unwrap();
         socket.finish_timeout = Duration::from_millis(50);
         let (ended, end) = mpsc::channel();
-        let stream_reply = move |_, _: Command, to: &mut dyn Write| {
+        let write_stream = move |_, _: StreamCall, to: &mut dyn Write| {
             while to.write_all(&[0; 4096]).is_ok() {}
             let _ = ended.send(());
             Ok(())
         };
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let serving = tokio::spawn(socket.serve(
-            |_, _| std::future::ready(Reply::Bytes),
-            stream_reply,
-            async move {
-                drop(stopped.await);
-            },
-        ));
+        let serving =
+            tokio::spawn(
+                socket.serve(|_, _| std::future::ready(heard()), write_stream, async move {
+                    drop(stopped.await);
+                }),
+            );
         let mut stream = UnixStream::connect(&path).await.unwrap();
-        stream
-            .write_all(&wire::to_line(&Command::Export(false)).unwrap())
-            .await
-            .unwrap();
+        stream.write_all(&to_line(&export(false)).unwrap()).await.unwrap();
         stream.read_u8().await.unwrap();
         stop.send(()).unwrap();
         serving.await.unwrap();
@@ -362,7 +395,7 @@ mod tests {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("control.sock");
         let serving = tokio::spawn(ControlSocket::bind(&path).unwrap().serve(
-            |_, _| std::future::ready(Reply::Failed("heard".to_owned())),
+            |_, _| std::future::ready(heard()),
             |_, _, _| Ok(()),
             std::future::pending(),
         ));
@@ -370,12 +403,12 @@ mod tests {
         for _ in 0..MAX_CONCURRENT {
             silent.push(UnixStream::connect(&path).await.unwrap());
         }
-        let asked = tokio::task::spawn_blocking(move || client::ask(&path, &Command::KeyList));
+        let asked = tokio::task::spawn_blocking(move || client::ask(&path, &list_keys()));
         let reply = tokio::time::timeout(READ_TIMEOUT / 2, asked)
             .await
             .unwrap()
             .unwrap();
-        assert!(matches!(reply, Ok(Some(Reply::Failed(text))) if text == "heard"));
+        assert_eq!(output_of(reply), "heard");
         for mut stream in silent {
             assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
         }
@@ -386,30 +419,32 @@ mod tests {
     async fn an_error_before_the_first_byte_is_the_reply() {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("control.sock");
-        let stream_reply = |_, command: Command, to: &mut dyn Write| {
+        let write_stream = |_, call: StreamCall, to: &mut dyn Write| {
             to.write_all(b"{}").unwrap();
-            match command {
-                Command::Export(true) => Err(StreamError::Store(StoreError::Interrupted)),
+            match call {
+                StreamCall::Export(export) if export.with_hashes => {
+                    Err(StreamError::Store(StoreError::Interrupted))
+                }
                 _ => Ok(()),
             }
         };
         let socket = ControlSocket::bind(&path).unwrap();
         let serving = tokio::spawn(socket.serve(
-            |_, _| std::future::ready(Reply::Bytes),
-            stream_reply,
+            |_, _| std::future::ready(heard()),
+            write_stream,
             std::future::pending(),
         ));
         for (fails, expected) in [(true, false), (false, true)] {
             let asked_at = path.clone();
             let ask = move || {
-                let asked = client::ask_for_bytes(&asked_at, &Command::Export(fails)).unwrap();
+                let asked = client::ask(&asked_at, &export(fails)).unwrap();
                 let (reply, mut bytes) = asked.unwrap();
                 let mut rest = String::new();
                 std::io::Read::read_to_string(&mut bytes, &mut rest).unwrap();
                 (reply, rest)
             };
             let (reply, rest) = tokio::task::spawn_blocking(ask).await.unwrap();
-            assert_eq!((reply == Reply::Bytes, rest == "{}"), (expected, expected));
+            assert_eq!((reply == Reply::Done, rest == "{}"), (expected, expected));
             let is_told = matches!(reply, Reply::Failed(why) if why.contains("interrupted"));
             assert_eq!(is_told, fails);
         }
@@ -423,19 +458,17 @@ mod tests {
         let path = folder.path().join("control.sock");
         let mut socket = ControlSocket::bind(&path).unwrap();
         socket.export_timeout = Duration::from_millis(50);
-        let stream_reply = |_, _: Command, to: &mut dyn Write| loop {
+        let write_stream = |_, _: StreamCall, to: &mut dyn Write| loop {
             to.write_all(&[0; 4096]).map_err(StreamError::Unwritable)?;
         };
         let serving = tokio::spawn(socket.serve(
-            |_, _| std::future::ready(Reply::Bytes),
-            stream_reply,
+            |_, _| std::future::ready(heard()),
+            write_stream,
             std::future::pending(),
         ));
         // This reader never pauses.
         let read = tokio::task::spawn_blocking(move || {
-            let (_, mut bytes) = client::ask_for_bytes(&path, &Command::Export(false))
-                .unwrap()
-                .unwrap();
+            let (_, mut bytes) = client::ask(&path, &export(false)).unwrap().unwrap();
             io::copy(&mut bytes, &mut io::sink()).unwrap()
         });
         assert!(read.await.unwrap() > 0);
@@ -456,17 +489,16 @@ mod tests {
                 async move {
                     begun.send(()).await.unwrap();
                     blocked.lock().unwrap().recv().unwrap();
-                    Reply::Failed("heard".to_owned())
+                    heard()
                 }
             },
             |_, _, _| Ok(()),
             std::future::pending(),
         ));
-        let asked = tokio::task::spawn_blocking(move || client::ask(&path, &Command::KeyList));
+        let asked = tokio::task::spawn_blocking(move || client::ask(&path, &list_keys()));
         has_begun.recv().await.unwrap();
         proceed.send(()).unwrap();
-        let reply = asked.await.unwrap().unwrap();
-        assert_eq!(reply, Some(Reply::Failed("heard".to_owned())));
+        assert_eq!(output_of(asked.await.unwrap()), "heard");
         serving.abort();
     }
 }

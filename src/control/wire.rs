@@ -42,13 +42,6 @@ pub(super) async fn read_line(
     }
 }
 
-/// The message as JSON, with a line end.
-pub(super) fn to_line(message: &impl serde::Serialize) -> serde_json::Result<Zeroizing<Vec<u8>>> {
-    let mut line = Zeroizing::new(serde_json::to_vec(message)?);
-    line.push(b'\n');
-    Ok(line)
-}
-
 /// A path of the same socket within [`PATH_LIMIT`]. Keep the returned folder open while the path is in use.
 pub(super) fn short_path(path: &Path) -> io::Result<(PathBuf, Option<File>)> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {

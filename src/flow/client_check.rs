@@ -1,7 +1,12 @@
-//! Checks the settings of a client.
+//! Checks the settings of a client: the same rules for the operator's commands, for a declared state, and for a client
+//! that registers itself.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
 
+use super::Core;
+use crate::federation::Provider;
 use crate::federation::metadata::https;
 use crate::identity::AuthenticationLevel;
 use crate::jose::alg::Algorithm;
@@ -10,13 +15,17 @@ use crate::oauth::client::{
 };
 use crate::oauth::client_certificate::{ExpectedName, NameFault};
 use crate::oauth::client_metadata::ClientFields;
-use crate::oauth::fields::Removable;
+use crate::oauth::fields::{Lifetime, Removable};
 use crate::oauth::mtls::MtlsPolicy;
 use crate::oauth::redirect_uri::{
     LOGOUT_PARAMETERS, RESPONSE_PARAMETERS, check_query, check_registrable, is_origin,
 };
+use crate::oauth::resource::Apis;
 use crate::oauth::scope::Scope;
-use crate::oauth::{Fault, FaultCode};
+use crate::oauth::{Fault, FaultCode, Policy};
+use crate::store::StoreError;
+use crate::store::engine::Snapshot;
+use crate::store::tables::PROVIDERS;
 
 const MOST_URIS: usize = 100;
 const MOST_KEYS: usize = 20;
@@ -46,78 +55,186 @@ pub fn apply(mut change: ClientFields, client: &mut Client, faults: &mut Vec<Fau
     client.fit_methods_to_keys();
 }
 
-/// The grants of a client without named ones: those of sign-ins, if it has a redirect URI. A client without grants
-/// must be declared as such.
-pub fn usual_grants(redirect_uris: &[String], faults: &mut Vec<Fault>) -> Vec<GrantType> {
-    if redirect_uris.is_empty() {
-        let detail = "the client has no grant, since it has no redirect URI for sign-ins";
-        faults.push(FaultCode::Required.at(["redirect_uris", "grant_types"], detail));
-        return Vec::new();
+/// Applies the fields of a new client. Without named grants it gets those of sign-ins, if it has a redirect URI. A client
+/// without grants must be declared as such: the returned fault says so.
+pub fn apply_to_new(fields: ClientFields, client: &mut Client, faults: &mut Vec<Fault>) -> Option<Fault> {
+    let names_grants = fields.grant_types.is_some();
+    apply(fields, client, faults);
+    if names_grants {
+        return None;
     }
-    vec![GrantType::AuthorizationCode, GrantType::RefreshToken]
+    if client.redirect_uris.is_empty() {
+        let detail = "the client has no grant, since it has no redirect URI for sign-ins";
+        return Some(FaultCode::Required.at(["redirect_uris", "grant_types"], detail));
+    }
+    client.grant_types = [GrantType::AuthorizationCode, GrantType::RefreshToken].into();
+    None
 }
 
-/// Checks the record as a whole. Addresses that the client had `before` are not checked. Users cannot sign in at
-/// the providers `exchange_only`.
-pub fn check(
-    before: Option<&Client>,
-    client: &Client,
-    usable: &[Algorithm],
-    exchange_only: &BTreeSet<String>,
-    faults: &mut Vec<Fault>,
-) {
-    check_addresses(before, client, faults);
-    check_logout_uri(client, faults);
-    if let Some(theme) = client.theme.as_ref().filter(|theme| !is_theme_name(theme)) {
-        let detail = format!("theme {theme:?}: names of themes are lower-case letters, digits and hyphens");
-        faults.push(FaultCode::Invalid.at(["theme"], detail));
-    }
-    if client.is_public() && client.pkce == PkceRequirement::Optional {
-        let detail = "PKCE cannot be optional for a public client";
-        faults.push(FaultCode::NotAllowed.at(["pkce"], detail));
-    }
-    for scope in client.scope_texts.keys() {
-        if !client.scope.contains(scope) {
-            let detail = format!("scope text {scope:?} is for a scope that the client may not ask for");
-            faults.push(FaultCode::NotAllowed.at(["scope_texts", "scope"], detail));
+/// Who describes a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientAuthor {
+    /// The operator. Settings of the service may follow later.
+    Operator,
+    /// The client itself. It cannot set what only the operator sets.
+    Client,
+}
+
+/// What a client is checked against: the records and keys that it names, and the settings.
+#[derive(Clone)]
+pub struct ClientRules {
+    author: ClientAuthor,
+    policy: Arc<Policy>,
+    /// The algorithms that have a key.
+    usable: Vec<Algorithm>,
+    apis: Arc<Apis>,
+    providers: BTreeSet<String>,
+    /// The providers at which users cannot sign in.
+    exchange_only: BTreeSet<String>,
+}
+
+impl ClientRules {
+    /// The rules for a client that the operator describes.
+    pub fn for_operator<'a>(
+        policy: &Arc<Policy>,
+        usable: Vec<Algorithm>,
+        apis: Apis,
+        providers: impl Iterator<Item = &'a Provider> + Clone,
+    ) -> Self {
+        Self {
+            author: ClientAuthor::Operator,
+            policy: Arc::clone(policy),
+            usable,
+            apis: Arc::new(apis),
+            exchange_only: exchange_only(providers.clone()),
+            providers: providers.map(|provider| provider.id.clone()).collect(),
         }
     }
-    for value in client.scope.iter() {
-        let is_new = before.is_none_or(|before| !before.scope.contains(value));
-        if let Some(meant) = Scope::misspelled_standard(value).filter(|_| is_new) {
-            let detail = format!("scope {value} is unknown: did you mean {meant}?");
-            faults.push(FaultCode::Invalid.at(["scope"], detail));
+
+    /// The rules for a client that describes itself.
+    pub(in crate::flow) fn for_client(core: &Core) -> Self {
+        let catalog = core.catalog();
+        let has_key = |alg: &Algorithm| catalog.keyring().signer(*alg).is_some();
+        let providers = catalog.providers().map(Arc::as_ref);
+        Self {
+            author: ClientAuthor::Client,
+            policy: Arc::clone(&core.policy),
+            usable: Algorithm::ALL.into_iter().filter(has_key).collect(),
+            apis: Arc::clone(catalog.apis()),
+            exchange_only: exchange_only(providers),
+            providers: catalog.providers().map(|provider| provider.id.clone()).collect(),
         }
     }
-    let known = before.map(|before| &before.default_scope);
-    if !is_allowed(&client.default_scope, client, known) {
-        let detail = "the default scope names values that are not allowed";
-        faults.push(FaultCode::NotAllowed.at(["default_scope", "scope"], detail));
+
+    /// The scope that the client may ask for, with that of its APIs.
+    pub(in crate::flow) fn allowed_scope(&self, client: &Client) -> Scope {
+        self.apis.expand_scope(client.clone()).metadata.scope
     }
-    check_grants(client, faults);
-    check_exchange(client, faults);
-    if lets_nobody_in(client, exchange_only) {
-        let detail = "users could sign in neither with a password nor at a provider with a client id";
-        faults.push(FaultCode::NotAllowed.at(["password_sign_in", "providers"], detail));
-    }
-    if client.acr == Some(AuthenticationLevel::PhishingResistant) && !client.password_sign_in {
-        let detail = "acr phr needs passkeys, which a client without password sign-ins does not accept";
-        faults.push(FaultCode::NotAllowed.at(["acr", "password_sign_in"], detail));
-    }
-    if client.is_public() && client.refresh_policy == RefreshPolicy::Reuse {
-        let detail = "the refresh policy reuse is for clients that authenticate, not for public ones";
-        faults.push(FaultCode::NotAllowed.at(["refresh_policy"], detail));
-    }
-    if client.registered_itself() && client.consent == ConsentRequirement::Skip {
-        let detail = "users are always asked about a client that registered itself";
-        faults.push(FaultCode::NotAllowed.at(["consent"], detail));
-    }
-    check_credentials(before, client, faults);
-    check_profile(client, faults);
-    for (field, alg) in client.signing_algs() {
-        if let Some(alg) = alg.filter(|alg| !usable.contains(alg)) {
-            faults.push(FaultCode::NotFound.at([field], format!("there is no key for {alg}")));
+
+    /// Checks the record as a whole. Addresses and scope values that the client had `before` are not checked again.
+    pub fn check(&self, before: Option<&Client>, client: &Client, faults: &mut Vec<Fault>) {
+        let client = &self.apis.expand_scope(client.clone());
+        self.check_settings(before, client, faults);
+        check_certificates(client, &self.policy.mtls, faults);
+        match self.author {
+            ClientAuthor::Operator => check_lifetime(client.access_token_lifetime, &self.policy, faults),
+            ClientAuthor::Client => self.check_binding(client, faults),
         }
+        for id in client.providers.difference(&self.providers) {
+            faults.push(FaultCode::NotFound.at(["providers"], format!("there is no provider {id}")));
+        }
+        for id in client.apis.iter().filter(|id| !self.apis.contains(id)) {
+            faults.push(FaultCode::NotFound.at(["apis"], format!("there is no API {id}")));
+        }
+    }
+
+    /// Refuses tokens that are bound to a certificate if the service asks for none.
+    fn check_binding(&self, client: &Client, faults: &mut Vec<Fault>) {
+        if client.tls_client_certificate_bound_access_tokens && self.policy.mtls.port.is_none() {
+            let detail = "the service asks for no client certificates";
+            faults.push(FaultCode::NotAllowed.at(["tls_client_certificate_bound_access_tokens"], detail));
+        }
+    }
+
+    fn check_settings(&self, before: Option<&Client>, client: &Client, faults: &mut Vec<Fault>) {
+        check_addresses(before, client, faults);
+        check_logout_uri(client, faults);
+        if let Some(theme) = client.theme.as_ref().filter(|theme| !is_theme_name(theme)) {
+            let detail =
+                format!("theme {theme:?}: names of themes are lower-case letters, digits and hyphens");
+            faults.push(FaultCode::Invalid.at(["theme"], detail));
+        }
+        if client.is_public() && client.pkce == PkceRequirement::Optional {
+            let detail = "PKCE cannot be optional for a public client";
+            faults.push(FaultCode::NotAllowed.at(["pkce"], detail));
+        }
+        for scope in client.scope_texts.keys() {
+            if !client.scope.contains(scope) {
+                let detail = format!("scope text {scope:?} is for a scope that the client may not ask for");
+                faults.push(FaultCode::NotAllowed.at(["scope_texts", "scope"], detail));
+            }
+        }
+        for value in client.scope.iter() {
+            let is_new = before.is_none_or(|before| !before.scope.contains(value));
+            if let Some(meant) = Scope::misspelled_standard(value).filter(|_| is_new) {
+                let detail = format!("scope {value} is unknown: did you mean {meant}?");
+                faults.push(FaultCode::Invalid.at(["scope"], detail));
+            }
+        }
+        let known = before.map(|before| &before.default_scope);
+        if !is_allowed(&client.default_scope, client, known) {
+            let detail = "the default scope names values that are not allowed";
+            faults.push(FaultCode::NotAllowed.at(["default_scope", "scope"], detail));
+        }
+        check_grants(client, faults);
+        check_exchange(client, faults);
+        if lets_nobody_in(client, &self.exchange_only) {
+            let detail = "users could sign in neither with a password nor at a provider with a client id";
+            faults.push(FaultCode::NotAllowed.at(["password_sign_in", "providers"], detail));
+        }
+        if client.acr == Some(AuthenticationLevel::PhishingResistant) && !client.password_sign_in {
+            let detail = "acr phr needs passkeys, which a client without password sign-ins does not accept";
+            faults.push(FaultCode::NotAllowed.at(["acr", "password_sign_in"], detail));
+        }
+        if client.is_public() && client.refresh_policy == RefreshPolicy::Reuse {
+            let detail = "the refresh policy reuse is for clients that authenticate, not for public ones";
+            faults.push(FaultCode::NotAllowed.at(["refresh_policy"], detail));
+        }
+        if client.registered_itself() && client.consent == ConsentRequirement::Skip {
+            let detail = "users are always asked about a client that registered itself";
+            faults.push(FaultCode::NotAllowed.at(["consent"], detail));
+        }
+        check_credentials(before, client, faults);
+        check_profile(client, faults);
+        for (field, alg) in client.signing_algs() {
+            if let Some(alg) = alg.filter(|alg| !self.usable.contains(alg)) {
+                faults.push(FaultCode::NotFound.at([field], format!("there is no key for {alg}")));
+            }
+        }
+    }
+}
+
+/// The providers that are only for token exchange, where users cannot sign in.
+pub fn exchange_only<'a>(providers: impl Iterator<Item = &'a Provider>) -> BTreeSet<String> {
+    let closed = providers.filter(|provider| !provider.signs_people_in());
+    closed.map(|provider| provider.id.clone()).collect()
+}
+
+/// The stored providers at which users cannot sign in.
+pub fn stored_exchange_only(snapshot: &dyn Snapshot) -> Result<BTreeSet<String>, StoreError> {
+    let providers = PROVIDERS.scan(snapshot, .., usize::MAX)?;
+    Ok(exchange_only(providers.iter().map(|(_, provider)| provider)))
+}
+
+/// Refuses a lifetime of access tokens that is longer than a key stays published after its last signature.
+pub fn check_lifetime(lifetime: Option<Lifetime>, policy: &Policy, faults: &mut Vec<Fault>) {
+    let longest = policy.key_retention();
+    if lifetime.is_some_and(|lifetime| Duration::from(lifetime) > longest) {
+        let detail = format!(
+            "an access token may last {} s at most, as long as its key stays published",
+            longest.as_secs()
+        );
+        faults.push(FaultCode::Invalid.at(["access_token_lifetime"], detail));
     }
 }
 
@@ -308,7 +425,7 @@ fn authenticates_by_key(client: &Client) -> bool {
 }
 
 /// Checks the settings of a client that concern certificates. A name in a certificate needs an authority in `tls.mtls_ca`.
-pub fn check_certificates(client: &Client, mtls: &MtlsPolicy, faults: &mut Vec<Fault>) {
+fn check_certificates(client: &Client, mtls: &MtlsPolicy, faults: &mut Vec<Fault>) {
     let names: Vec<_> = ExpectedName::fields(&client.metadata).collect();
     for (field, value) in &names {
         if let Err(NameFault { field, problem }) = ExpectedName::parse(field, value) {

@@ -215,8 +215,7 @@ fn evaluate(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::client;
-    use crate::admin::client::AddClient;
+    use crate::admin::client::{AddClient, DisableClient, EnableClient};
     use crate::admin::tests::{admin, core};
     use crate::clock::Timestamp;
     use crate::flow::Core;
@@ -239,7 +238,7 @@ mod tests {
                 ..ClientFields::default()
             },
         };
-        client::add(admin(core), request).await.unwrap();
+        admin(core).call(request).await.unwrap();
         Client::clone(core.catalog().client("web").unwrap())
     }
 
@@ -292,9 +291,12 @@ mod tests {
         };
         for enabled in [false, true] {
             let admin = admin(&core);
-            client::set_enabled(admin, "web".to_owned(), enabled)
-                .await
-                .unwrap();
+            let client_id = "web".to_owned();
+            if enabled {
+                admin.call(EnableClient { client_id }).await.unwrap();
+            } else {
+                admin.call(DisableClient { client_id }).await.unwrap();
+            }
             assert_eq!(admits(&core, &client, &authorization), enabled);
             assert_eq!(admits_new_user(), enabled);
         }

@@ -3,17 +3,6 @@
 //! A refusal by the protocol is an answer: its transaction is committed. Only a [`Failure`] rolls back. Nothing slow happens inside a transaction: passwords are hashed before it,
 //! tokens are signed after it, random bytes are drawn before it because it may run twice.
 
-/// Takes the value out of an inner result. An inner error is returned as the answer of the function around it.
-macro_rules! or_refuse {
-    ($answer:expr) => {
-        match $answer {
-            Ok(value) => value,
-            Err(refusal) => return Ok(Err(refusal)),
-        }
-    };
-}
-pub(crate) use or_refuse;
-
 pub mod account;
 pub mod authenticate_client;
 pub mod browser;

@@ -1,23 +1,18 @@
 //! A client registers itself, and reads, changes and removes its registration: RFC 7591, RFC 7592.
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::slice;
 use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::client_check::{apply, check, check_certificates};
+use super::client_check::{ClientRules, apply};
 use super::remove_client::remove_client;
 use super::{Core, FlowError};
 use crate::clock::Timestamp;
-use crate::jose::alg::Algorithm;
 use crate::oauth::client::{Client, ClientOrigin, Registration, StoredSecret};
 use crate::oauth::error::{ErrorCode, Refusal};
-use crate::oauth::fault::FaultCode;
-use crate::oauth::mtls::MtlsPolicy;
 use crate::oauth::registration::{self, RequestedChange, RequestedMetadata};
-use crate::oauth::resource::Apis;
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::secret::{ClientSecret, Digest, InitialAccessToken, RegistrationAccessToken, Secret};
@@ -54,54 +49,27 @@ pub struct ClientInformation {
     pub access_token: Secret<RegistrationAccessToken>,
 }
 
-/// The APIs and algorithms that metadata are checked against.
-#[derive(Clone)]
-struct MetadataRules {
-    apis: Arc<Apis>,
-    usable: Vec<Algorithm>,
-    mtls: MtlsPolicy,
-}
-
-impl MetadataRules {
-    fn of(core: &Core) -> Self {
-        let catalog = core.catalog();
-        let has_key = |alg: &Algorithm| catalog.keyring().signer(*alg).is_some();
-        Self {
-            apis: Arc::clone(catalog.apis()),
-            usable: Algorithm::ALL.into_iter().filter(has_key).collect(),
-            mtls: core.policy.mtls.clone(),
-        }
+/// Replaces the metadata of a client. `new_secret` is for a client that needs a secret and has none.
+fn replace_metadata(
+    rules: &ClientRules,
+    requested: &RequestedMetadata,
+    before: Option<&Client>,
+    mut client: Client,
+    new_secret: Option<&StoredSecret>,
+) -> Result<Client, Refusal> {
+    let mut faults = Vec::new();
+    let fields = requested.fields(&rules.allowed_scope(&client));
+    apply(fields, &mut client, &mut faults);
+    client.token_endpoint_auth_methods = [requested.auth_method()].into();
+    if !client.uses_secret() {
+        client.secrets.clear();
+    } else if client.secrets.is_empty() {
+        client.secrets.extend(new_secret.cloned());
     }
-
-    /// Replaces the metadata of a client. `new_secret` is for a client that needs a secret and has none.
-    fn register(
-        &self,
-        requested: &RequestedMetadata,
-        before: Option<&Client>,
-        mut client: Client,
-        new_secret: Option<&StoredSecret>,
-    ) -> Result<Client, Refusal> {
-        let mut faults = Vec::new();
-        let allowed = self.apis.expand_scope(client.clone()).metadata.scope;
-        apply(requested.fields(&allowed), &mut client, &mut faults);
-        client.token_endpoint_auth_methods = [requested.auth_method()].into();
-        if !client.uses_secret() {
-            client.secrets.clear();
-        } else if client.secrets.is_empty() {
-            client.secrets.extend(new_secret.cloned());
-        }
-        let mut checked = client.clone();
-        checked.scope = allowed;
-        check(before, &checked, &self.usable, &BTreeSet::new(), &mut faults);
-        check_certificates(&checked, &self.mtls, &mut faults);
-        if checked.tls_client_certificate_bound_access_tokens && self.mtls.port.is_none() {
-            let detail = "the service asks for no client certificates";
-            faults.push(FaultCode::NotAllowed.at(["tls_client_certificate_bound_access_tokens"], detail));
-        }
-        match registration::refusal_of(&faults) {
-            Some(refusal) => Err(refusal),
-            None => Ok(client),
-        }
+    rules.check(before, &client, &mut faults);
+    match registration::refusal_of(&faults) {
+        Some(refusal) => Err(refusal),
+        None => Ok(client),
     }
 }
 
@@ -111,7 +79,7 @@ pub(in crate::flow) fn describe(
     document: &RequestedMetadata,
     client: Client,
 ) -> Result<Client, Refusal> {
-    MetadataRules::of(core).register(document, None, client, None)
+    replace_metadata(&ClientRules::for_client(core), document, None, client, None)
 }
 
 fn draw_secret(core: &Core, now: Timestamp) -> (StoredSecret, Secret<ClientSecret>) {
@@ -159,7 +127,8 @@ pub async fn register(
         }),
         ..Client::new(&uuid.to_string(), uuid, core.random.uuid_v4(), false, now)
     };
-    let client = MetadataRules::of(core).register(&requested, None, client, Some(&stored_secret))?;
+    let rules = ClientRules::for_client(core);
+    let client = replace_metadata(&rules, &requested, None, client, Some(&stored_secret))?;
     let row = client.clone();
     let written = core
         .store
@@ -273,13 +242,14 @@ pub async fn change(
     }
     let (stored_secret, client_secret) = draw_secret(core, now);
     let new_digest = stored_secret.digest;
-    let (rules, id) = (MetadataRules::of(core), client_id.to_owned());
+    let (rules, id) = (ClientRules::for_client(core), client_id.to_owned());
     let written = core
         .store
         .write("change_registration", move |tx| -> Result<_, TxError<Refusal>> {
             let before = authorized(&*tx, &id, &digest)?;
+            let client = before.clone();
             let mut client =
-                rules.register(&requested, Some(&before), before.clone(), Some(&stored_secret))?;
+                replace_metadata(&rules, &requested, Some(&before), client, Some(&stored_secret))?;
             client.updated_at = now;
             let is_known = |uri| before.redirect_uris.contains(uri);
             if !before.is_never_used() && !client.redirect_uris.iter().all(is_known) {

@@ -29,7 +29,7 @@ mod tests {
     use super::*;
     use crate::admin::apply::clients::DeclaredClient;
     use crate::admin::apply::providers::DeclaredProvider;
-    use crate::admin::apply::{Apply, DeclaredState, apply};
+    use crate::admin::apply::{Apply, DeclaredState};
     use crate::admin::provider::{ProviderFields, UpdateProvider};
     use crate::admin::tests::{admin, core_on};
     use crate::admin::{client, provider};
@@ -90,7 +90,7 @@ mod tests {
         let CountedStore { store, passes } = counted::store();
         let core = core_on(store);
         let providers = NAMES.map(|name| (name, name));
-        apply(admin(&core), declared(&NAMES, &providers)).await.unwrap();
+        admin(&core).call(declared(&NAMES, &providers)).await.unwrap();
         let (now, lifetimes, catalog) = (core.clock.now(), core.policy.lifetimes, core.catalog());
         core.store
             .write_blocking("seed", move |tx| {
@@ -195,10 +195,10 @@ mod tests {
     async fn grants_end_without_a_look_at_them_and_the_sweep_removes_their_rows() {
         let (core, passes) = clients_and_providers_with_grants().await;
         let left = declared(&["kept"], &[("kept", "kept"), ("one", "elsewhere")]);
-        apply(admin(&core), left).await.unwrap();
+        admin(&core).call(left).await.unwrap();
         // Clients and providers of the same names inherit nothing.
         let again = declared(&NAMES, &NAMES.map(|name| (name, name)));
-        apply(admin(&core), again).await.unwrap();
+        admin(&core).call(again).await.unwrap();
         assert_eq!(passes_of(&passes), [0; 4]);
         assert_eq!(alive(&core), pairs(&[("kept", "kept"), ("kept", OUTSIDE)]));
 
@@ -223,9 +223,17 @@ mod tests {
     #[tokio::test]
     async fn only_another_issuer_ends_what_began_at_a_provider() {
         let (core, passes) = clients_and_providers_with_grants().await;
-        client::remove(admin(&core), "one".to_owned()).await.unwrap();
+        admin(&core)
+            .call(client::RemoveClient {
+                client_id: "one".to_owned(),
+            })
+            .await
+            .unwrap();
         assert!(alive(&core).iter().all(|(client, _)| client != "one"));
-        provider::remove(admin(&core), "one".to_owned()).await.unwrap();
+        admin(&core)
+            .call(provider::RemoveProvider { id: "one".to_owned() })
+            .await
+            .unwrap();
         let update = |fields| UpdateProvider {
             id: "two".to_owned(),
             client_secret: None,
@@ -235,14 +243,14 @@ mod tests {
             name: Some("Two".to_owned()),
             ..ProviderFields::default()
         };
-        provider::update(admin(&core), update(renamed)).await.unwrap();
+        admin(&core).call(update(renamed)).await.unwrap();
         assert!(alive(&core).iter().any(|(_, by)| by == "two"));
         for issuer in ["https://moved.example", "https://two.example"] {
             let moved = ProviderFields {
                 issuer: Some(issuer.to_owned()),
                 ..ProviderFields::default()
             };
-            provider::update(admin(&core), update(moved)).await.unwrap();
+            admin(&core).call(update(moved)).await.unwrap();
         }
         assert_eq!(passes_of(&passes), [0; 4]);
         let left: BTreeMap<_, usize> = alive(&core)
@@ -299,14 +307,17 @@ mod tests {
         assert_eq!(alive(&core).len(), all);
         // A change keeps the record.
         let renamed = declared(&NAMES, &NAMES.map(|name| (name, name)));
-        apply(admin(&core), renamed.clone()).await.unwrap();
-        client::set_enabled(admin(&core), "two".to_owned(), true)
+        admin(&core).call(renamed.clone()).await.unwrap();
+        admin(&core)
+            .call(client::EnableClient {
+                client_id: "two".to_owned(),
+            })
             .await
             .unwrap();
         assert_eq!(alive(&core).len(), all);
         let left = declared(&["kept"], &[("kept", "kept")]);
-        apply(admin(&core), left).await.unwrap();
-        apply(admin(&core), renamed).await.unwrap();
+        admin(&core).call(left).await.unwrap();
+        admin(&core).call(renamed).await.unwrap();
         assert_eq!(alive(&core), pairs(&[("kept", "kept"), ("kept", OUTSIDE)]));
     }
 }

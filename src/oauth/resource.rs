@@ -94,6 +94,11 @@ impl Apis {
         self.all.values()
     }
 
+    /// Whether there is an API with this id.
+    pub fn contains(&self, id: &str) -> bool {
+        self.all.contains_key(id)
+    }
+
     /// The API that a value of `resource` or `aud` names.
     pub fn named(&self, identifier: &str) -> Option<&Arc<Api>> {
         self.by_identifier.get(canonical_identifier(identifier))

@@ -2,9 +2,9 @@
 
 use zeroize::Zeroizing;
 
-use crate::admin::client::{AddClient, RotateSecret, UpdateClient};
-use crate::admin::user::{AddUser, NewPassword, SetPassword, UserFields};
-use crate::admin::{Actor, Admin, AdminError, client, user};
+use crate::admin::client::{AddClient, EnableClient, RotateSecret, UpdateClient};
+use crate::admin::user::{AddUser, EnableUser, NewPassword, SetPassword, UserFields};
+use crate::admin::{Actor, Admin, AdminError};
 use crate::app::DevSite;
 use crate::flow::Core;
 use crate::oauth::ClientFields;
@@ -82,14 +82,17 @@ async fn prepare_client(admin: Admin<'_>) -> Result<Zeroizing<String>, AdminErro
             no_secret: false,
             fields,
         };
-        client::update(admin, update).await?;
-        client::set_enabled(admin, client_id.clone(), true).await?;
+        admin.call(update).await?;
+        let enable = EnableClient {
+            client_id: client_id.clone(),
+        };
+        admin.call(enable).await?;
         let rotate = RotateSecret {
             client_id,
             secret: None,
             keep_old_seconds: None,
         };
-        client::rotate_secret(admin, rotate).await?
+        admin.call(rotate).await?
     } else {
         let add = AddClient {
             api_key: false,
@@ -98,7 +101,7 @@ async fn prepare_client(admin: Admin<'_>) -> Result<Zeroizing<String>, AdminErro
             secret: None,
             fields,
         };
-        client::add(admin, add).await?
+        admin.call(add).await?
     };
     Ok(view
         .client_secret
@@ -112,9 +115,9 @@ async fn prepare_user(admin: Admin<'_>) -> Result<Zeroizing<String>, AdminError>
         password: NewPassword::Generated,
         keep_sessions: false,
     };
-    let view = match user::set_password(admin, set).await {
+    let view = match admin.call(set).await {
         Ok(view) => {
-            user::set_enabled(admin, USER.to_owned(), true).await?;
+            admin.call(EnableUser { who: USER.to_owned() }).await?;
             view
         }
         Err(AdminError::Refused(_)) => {
@@ -132,7 +135,7 @@ async fn prepare_user(admin: Admin<'_>) -> Result<Zeroizing<String>, AdminError>
                 password: NewPassword::Generated,
                 fields,
             };
-            user::add(admin, request).await?
+            admin.call(request).await?
         }
         Err(error) => return Err(error),
     };
@@ -145,7 +148,9 @@ async fn prepare_user(admin: Admin<'_>) -> Result<Zeroizing<String>, AdminError>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admin::client::ShowClient;
     use crate::admin::tests::core;
+    use crate::admin::user::{ListUsers, ShowUser, page};
 
     #[tokio::test]
     async fn every_start_prepares_the_same_example_with_new_secrets() {
@@ -155,16 +160,14 @@ mod tests {
         assert_ne!(first.password, second.password);
         assert_ne!(first.site.client_secret, second.site.client_secret);
         let admin = crate::admin::tests::admin(&core);
-        assert_eq!(
-            user::page(admin, &user::ListUsers::default())
-                .unwrap()
-                .records
-                .len(),
-            1
-        );
-        let dana = user::show(admin, USER).await.unwrap();
+        assert_eq!(page(admin, &ListUsers::default()).unwrap().records.len(), 1);
+        let dana = admin.call(ShowUser { who: USER.to_owned() }).await.unwrap();
         assert!(dana.email_verified && dana.phone_number_verified);
         assert_eq!(dana.claims.len(), 14);
-        assert!(client::show(admin, CLIENT).await.unwrap().redirect_uris[0].ends_with("/dev/callback"));
+        let show = ShowClient {
+            client_id: CLIENT.to_owned(),
+        };
+        let client = admin.call(show).await.unwrap();
+        assert!(client.redirect_uris[0].ends_with("/dev/callback"));
     }
 }

@@ -14,12 +14,12 @@ use super::open::{OpenData, open_core};
 use super::shutdown::{run_to_end, stop_requested, stop_requests};
 use super::{StartError, background_tasks, backup_schedule, listen, logout_sender, mail_sender};
 use crate::admin::Admin;
+use crate::admin::operations::{Call, StreamCall};
+use crate::admin::stream::StreamError;
 use crate::app::App;
 use crate::clock::{Clock, uptime};
 use crate::config::memory::MemoryPlan;
 use crate::config::{Config, Tls};
-use crate::control;
-use crate::control::protocol::StreamError;
 use crate::control::server::ControlSocket;
 use crate::data_dir::{control_socket, io_error};
 use crate::flow::Core;
@@ -339,24 +339,25 @@ fn serve_commands(
     let path = control_socket(&config.settings.data_dir);
     let socket = ControlSocket::bind(&path).map_err(|error| StartError::new(io_error(&path)(error)))?;
     let (execute_app, stream_app) = (Arc::clone(app), Arc::clone(app));
-    let execute = move |actor, command| {
+    let execute = move |actor, call: Call| {
         let app = Arc::clone(&execute_app);
         async move {
             let core = &app.core;
-            control::execute(Admin { core, actor }, command).await
+            call.run(Admin { core, actor }).await
         }
     };
-    let stream_reply = move |actor, command, sink: &mut dyn Write| {
+    let write_stream = move |actor, call: StreamCall, sink: &mut dyn Write| {
         let core = &stream_app.core;
-        control::stream_reply(Admin { core, actor }, command, sink).inspect_err(|error| match error {
-            // Such as `idsvc user list | head`.
-            StreamError::Unwritable(closed) if closed.kind() == io::ErrorKind::BrokenPipe => {}
-            _ => tracing::warn!(%error, "the reply to a command was broken off"),
-        })
+        call.write(Admin { core, actor }, sink)
+            .inspect_err(|error| match error {
+                // Such as `idsvc user list | head`.
+                StreamError::Unwritable(closed) if closed.kind() == io::ErrorKind::BrokenPipe => {}
+                _ => tracing::warn!(%error, "the reply to a command was broken off"),
+            })
     };
     Ok(tokio::spawn(socket.serve(
         execute,
-        stream_reply,
+        write_stream,
         stop_requested(stops, 1),
     )))
 }

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use idsvc::admin::installation::installation_state;
+use idsvc::admin::installation::ReadInstallation;
 use idsvc::clock::Clock;
 use idsvc::flow::login::transaction::LoginTransactionError;
 use serde_json::Value;
@@ -212,7 +212,7 @@ async fn what_was_issued_while_the_clock_was_ahead_has_expired_and_refresh_token
     // Not for good: it may be now that the clock is wrong.
     assert_eq!(sweep_all(&server).await, 0);
 
-    let outlasting = async || installation_state(server.admin()).await.unwrap().outlasting;
+    let outlasting = async || server.admin().call(ReadInstallation).await.unwrap().outlasting;
     assert_eq!(outlasting().await, 1);
     let next = acme.refresh(tokens.refresh_token()).await.tokens();
     assert!(acme.is_welcome(&next).await);

@@ -3,7 +3,6 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use idsvc::admin::provider;
 use idsvc::admin::provider::{AddProvider, ProviderFields, ProviderView, UpdateProvider};
 use idsvc::admin::{Actor, Admin, SecretString};
 use idsvc::app::App;
@@ -367,7 +366,7 @@ impl Server {
             client_secret,
             fields,
         };
-        provider::add(self.admin(), request).await.unwrap()
+        self.admin().call(request).await.unwrap()
     }
 
     /// Changes a provider as an administrator would.
@@ -382,7 +381,7 @@ impl Server {
             client_secret,
             fields,
         };
-        provider::update(self.admin(), request).await.unwrap()
+        self.admin().call(request).await.unwrap()
     }
 
     /// An administrator at work.

@@ -663,7 +663,13 @@ async fn an_application_is_disconnected() {
     let text = page.text();
     assert!(text.contains("Careful &amp; Sons") && text.contains(EN.scope_email));
     assert!(text.contains(EN.scope_offline_access) && !text.contains(">authenticated<"));
-    let shown = user::show(server.admin(), "alice@example.com").await.unwrap();
+    let shown = server
+        .admin()
+        .call(user::ShowUser {
+            who: "alice@example.com".to_owned(),
+        })
+        .await
+        .unwrap();
     let shown = json!(shown.applications.unwrap());
     let scope = "openid email offline_access";
     assert_eq!(

@@ -1,14 +1,14 @@
 //! Links in mails: a new password, a new account, an invitation.
 
-use idsvc::admin::named::NamedFields;
+use idsvc::admin::SecretString;
+use idsvc::admin::group::AddGroup;
 use idsvc::admin::provider::ProviderFields;
 use idsvc::admin::user::{self, InviteUser, LinkView, ResetUser};
-use idsvc::admin::{SecretString, named};
 use idsvc::federation::provider::LinkPolicy;
 use idsvc::identity::SignUp;
 use idsvc::mail::Content;
 use idsvc::oauth::Policy;
-use idsvc::oauth::group::{GroupFields, GroupMetadata};
+use idsvc::oauth::group::GroupFields;
 use idsvc::pages::text::EN;
 use idsvc::store::tables::{ONE_TIME_LINKS, OUTBOX};
 
@@ -251,7 +251,7 @@ async fn set_password(server: &Server, password: &str) {
         password: user::NewPassword::Given(SecretString::new(password)),
         keep_sessions: true,
     };
-    user::set_password(server.admin(), request).await.unwrap();
+    server.admin().call(request).await.unwrap();
 }
 
 /// Two clicks, or a link that was forwarded and used at the same time.
@@ -517,17 +517,17 @@ async fn invite(server: &Server, email: &str, groups: &[&str]) -> LinkView {
         groups: groups.iter().map(|name| (*name).to_owned()).collect(),
         client_id: Some("acme".to_owned()),
     };
-    user::invite(server.admin(), request).await.unwrap()
+    server.admin().call(request).await.unwrap()
 }
 
 #[tokio::test]
 async fn an_invited_person_creates_an_account_in_the_groups_of_the_invitation() {
     let (server, acme, _) = scene_with(|policy| policy.accounts.sign_up = SignUp::Invitation).await;
-    let add = NamedFields {
+    let add = AddGroup {
         name: "staff".to_owned(),
         fields: GroupFields::default(),
     };
-    named::add::<GroupMetadata>(server.admin(), add).await.unwrap();
+    server.admin().call(add).await.unwrap();
     let view = invite(&server, "frank@example.com", &["staff"]).await;
     assert_eq!(
         (view.sent_to.as_deref(), view.link.is_none()),
@@ -541,7 +541,13 @@ async fn an_invited_person_creates_an_account_in_the_groups_of_the_invitation() 
     let done = browser.submit(&form).await;
     assert_eq!(done.location(), "https://acme.example");
     let code = acme.code(&browser).await;
-    let user = user::show(server.admin(), "frank@example.com").await.unwrap();
+    let user = server
+        .admin()
+        .call(user::ShowUser {
+            who: "frank@example.com".to_owned(),
+        })
+        .await
+        .unwrap();
     assert_eq!(
         (user.groups, user.email_verified),
         (["staff".to_owned()].into(), true)
@@ -562,7 +568,7 @@ async fn the_operator_resets_a_password_by_a_printed_link() {
         who: "alice@example.com".to_owned(),
         mail,
     };
-    let printed = user::reset(server.admin(), request(false)).await.unwrap();
+    let printed = server.admin().call(request(false)).await.unwrap();
     let link = printed
         .link
         .unwrap()
@@ -575,7 +581,7 @@ async fn the_operator_resets_a_password_by_a_printed_link() {
     let browser = server.browser();
     assert_eq!(choose(&browser.visit(&link).await, NEW).await.page(), "/account");
     server.mails().await;
-    let sent = user::reset(server.admin(), request(true)).await.unwrap();
+    let sent = server.admin().call(request(true)).await.unwrap();
     assert_eq!(
         (sent.sent_to.as_deref(), sent.link),
         (Some("alice@example.com"), None)
@@ -589,7 +595,11 @@ async fn a_locked_user_loses_sessions_and_grants_at_once() {
     let browser = alice.browser();
     let tokens = acme.redeem(&acme.code(&browser).await).await.tokens();
     let (_, mail) = ask_for_reset(&server, &acme, &server.browser(), "alice@example.com").await;
-    let locked = user::lock(server.admin(), "alice@example.com".to_owned())
+    let locked = server
+        .admin()
+        .call(user::LockUser {
+            who: "alice@example.com".to_owned(),
+        })
         .await
         .unwrap();
     assert_eq!(locked.sessions_ended, 1);
@@ -601,7 +611,11 @@ async fn a_locked_user_loses_sessions_and_grants_at_once() {
     assert_eq!(browser.visit("/account").await.page(), "/login");
     let refused = server.browser().visit(&mail.link()).await;
     assert_eq!((refused.status, refused.heading().as_str()), (400, EN.error_link));
-    user::set_enabled(server.admin(), "alice@example.com".to_owned(), true)
+    server
+        .admin()
+        .call(user::EnableUser {
+            who: "alice@example.com".to_owned(),
+        })
         .await
         .unwrap();
     let page = server.browser().visit(&mail.link()).await;
@@ -781,7 +795,13 @@ async fn a_person_who_began_as_an_anonymous_user_signs_up_and_keeps_the_sub() {
         acme.refresh(before.refresh_token()).await.error(),
         "invalid_grant"
     );
-    let user = user::show(server.admin(), "hanna@example.com").await.unwrap();
+    let user = server
+        .admin()
+        .call(user::ShowUser {
+            who: "hanna@example.com".to_owned(),
+        })
+        .await
+        .unwrap();
     assert_eq!((user.source.as_str(), user.email_verified), ("LOCAL", true));
 }
 
@@ -793,7 +813,13 @@ async fn a_sign_up_link_that_another_browser_opens_does_not_become_the_account_o
     let victim = server.browser();
     let page = victim.visit(&server.mail().await.link()).await;
     assert_eq!(choose(&page, NEW).await.page(), "/account");
-    let user = user::show(server.admin(), "hanna@example.com").await.unwrap();
+    let user = server
+        .admin()
+        .call(user::ShowUser {
+            who: "hanna@example.com".to_owned(),
+        })
+        .await
+        .unwrap();
     assert_ne!(user.uuid.to_string(), before.0["uuid"].as_str().unwrap());
     let after = acme.refresh(before.refresh_token()).await.tokens();
     assert_eq!(after.0["user_type"], "anonymous");

@@ -82,7 +82,13 @@ async fn a_user_edits_what_the_operator_allows_and_nothing_else() {
     let saved = browser.submit(&edited).await;
     assert!(saved.text().contains(EN.account_profile_edited));
     assert_eq!(audit.take(&["profile_edited"]).len(), 1);
-    let view = user::show(server.admin(), "alice@example.com").await.unwrap();
+    let view = server
+        .admin()
+        .call(user::ShowUser {
+            who: "alice@example.com".to_owned(),
+        })
+        .await
+        .unwrap();
     assert_eq!(view.claims["name"], "Alice <Liddell>");
     assert_eq!(
         (view.claims["given_name"].clone(), view.phone_number),
@@ -132,7 +138,13 @@ async fn a_user_of_a_provider_edits_neither_profile_nor_address() {
         .with("decision", "profile")
         .with("name", "Mallory");
     browser.submit(&forged).await;
-    let view = user::show(server.admin(), "alice@example.com").await.unwrap();
+    let view = server
+        .admin()
+        .call(user::ShowUser {
+            who: "alice@example.com".to_owned(),
+        })
+        .await
+        .unwrap();
     assert_eq!(view.claims["name"], "alice Example");
 }
 
@@ -146,7 +158,13 @@ async fn a_new_address_is_confirmed_and_the_old_one_can_set_it_back() {
     assert!(sent.text().contains(EN.account_email_requested));
     let mail = server.mail().await;
     assert_eq!(mail.message.to, "new@example.com");
-    let before = user::show(server.admin(), "alice@example.com").await.unwrap();
+    let before = server
+        .admin()
+        .call(user::ShowUser {
+            who: "alice@example.com".to_owned(),
+        })
+        .await
+        .unwrap();
     assert_eq!(before.email.as_deref(), Some("alice@example.com"));
     let phone = server.browser();
     let question = phone.visit(&mail.link()).await;
@@ -154,7 +172,13 @@ async fn a_new_address_is_confirmed_and_the_old_one_can_set_it_back() {
     assert!(question.contains("new@example.com") && question.contains("alice@example.com"));
     let done = confirm(&phone, &mail.link()).await;
     assert_eq!(done.heading(), EN.address_verified_title);
-    let after = user::show(server.admin(), "new@example.com").await.unwrap();
+    let after = server
+        .admin()
+        .call(user::ShowUser {
+            who: "new@example.com".to_owned(),
+        })
+        .await
+        .unwrap();
     assert_eq!(
         (after.account_id.as_str(), after.email_verified),
         ("alice@example.com", true),
@@ -167,7 +191,13 @@ async fn a_new_address_is_confirmed_and_the_old_one_can_set_it_back() {
     assert!(matches!(notice.message.content, Content::AddressChanged { .. }));
     let secured = confirm(&server.browser(), &notice.link()).await;
     assert_eq!(secured.heading(), EN.secured_title);
-    let back = user::show(server.admin(), "alice@example.com").await.unwrap();
+    let back = server
+        .admin()
+        .call(user::ShowUser {
+            who: "alice@example.com".to_owned(),
+        })
+        .await
+        .unwrap();
     assert_eq!(
         (back.email.as_deref(), back.has_password),
         (Some("alice@example.com"), false)
@@ -226,7 +256,15 @@ async fn a_user_exports_the_data_and_deletes_the_account() {
         .await;
     assert_eq!(gone.page(), "/logged-out");
     assert_eq!(audit.take(&["account_deleted"]).len(), 1);
-    assert!(user::show(server.admin(), "alice@example.com").await.is_err());
+    assert!(
+        server
+            .admin()
+            .call(user::ShowUser {
+                who: "alice@example.com".to_owned()
+            })
+            .await
+            .is_err()
+    );
     assert_eq!(browser.visit("/account").await.page(), "/login");
 }
 
@@ -248,7 +286,13 @@ async fn an_old_session_changes_nothing_without_a_new_sign_in() {
         assert_eq!(browser.submit(&form).await.page(), "/login");
     }
     assert!(server.mails().await.is_empty());
-    let view = user::show(server.admin(), "alice@example.com").await.unwrap();
+    let view = server
+        .admin()
+        .call(user::ShowUser {
+            who: "alice@example.com".to_owned(),
+        })
+        .await
+        .unwrap();
     assert_eq!(view.claims["name"], "alice Example");
 }
 
@@ -277,12 +321,22 @@ async fn a_link_to_a_new_address_is_void_after_its_session_ended() {
     server.mails().await;
     request_email(&browser, &alice, "mallory@example.com").await;
     let link = server.mail().await.link();
-    user::lock(server.admin(), "alice@example.com".to_owned())
+    server
+        .admin()
+        .call(user::LockUser {
+            who: "alice@example.com".to_owned(),
+        })
         .await
         .unwrap();
     server.change_user(&alice, |user| user.enabled = true).await;
     assert_eq!(server.browser().visit(&link).await.heading(), EN.error_link);
-    let view = user::show(server.admin(), "alice@example.com").await.unwrap();
+    let view = server
+        .admin()
+        .call(user::ShowUser {
+            who: "alice@example.com".to_owned(),
+        })
+        .await
+        .unwrap();
     assert_eq!(view.email.as_deref(), Some("alice@example.com"));
 }
 
@@ -400,7 +454,13 @@ async fn a_claim_that_the_form_did_not_have_stays() {
     let page = at(&browser, "/account/profile").await;
     let edited = form(&page, "profile").with("fields", "name").with("name", &long);
     browser.submit(&edited.with("phone_number", "")).await;
-    let view = user::show(server.admin(), "alice@example.com").await.unwrap();
+    let view = server
+        .admin()
+        .call(user::ShowUser {
+            who: "alice@example.com".to_owned(),
+        })
+        .await
+        .unwrap();
     assert_eq!(view.phone_number.as_deref(), Some("+32 2 555 01 23"));
     assert_eq!(view.claims["name"], long.as_str());
 }

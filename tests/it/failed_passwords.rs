@@ -198,25 +198,42 @@ async fn an_operator_resets_the_count_with_or_without_a_new_password() {
     };
     at_limit().await;
     assert!(!gets_in(&alice.password).await);
-    let shown = user::show(server.admin(), ALICE).await.unwrap();
-    assert_eq!(shown.failed_passwords.unwrap().count, FailedPasswords::LIMIT);
-    user::set_enabled(server.admin(), ALICE.to_owned(), true)
+    let shown = server
+        .admin()
+        .call(user::ShowUser {
+            who: ALICE.to_owned(),
+        })
         .await
         .unwrap();
-    user::update(server.admin(), reset(false)).await.unwrap();
+    assert_eq!(shown.failed_passwords.unwrap().count, FailedPasswords::LIMIT);
+    server
+        .admin()
+        .call(user::EnableUser {
+            who: ALICE.to_owned(),
+        })
+        .await
+        .unwrap();
+    server.admin().call(reset(false)).await.unwrap();
     assert!(
         !gets_in(&alice.password).await,
         "neither says anything of the password"
     );
-    user::update(server.admin(), reset(true)).await.unwrap();
+    server.admin().call(reset(true)).await.unwrap();
     assert!(gets_in(&alice.password).await);
     assert_eq!(
-        user::show(server.admin(), ALICE).await.unwrap().failed_passwords,
+        server
+            .admin()
+            .call(user::ShowUser {
+                who: ALICE.to_owned()
+            })
+            .await
+            .unwrap()
+            .failed_passwords,
         None
     );
 
     at_limit().await;
-    user::set_password(server.admin(), set_password()).await.unwrap();
+    server.admin().call(set_password()).await.unwrap();
     assert!(gets_in(NEW).await);
 
     at_limit().await;
@@ -230,15 +247,19 @@ async fn an_operator_resets_the_count_with_or_without_a_new_password() {
             ..apply::Apply::default()
         }
     };
-    apply::apply(server.admin(), declared(NEW)).await.unwrap();
+    server.admin().call(declared(NEW)).await.unwrap();
     assert!(!gets_in(NEW).await, "the password is the one from before");
-    apply::apply(server.admin(), declared(&alice.password))
-        .await
-        .unwrap();
+    server.admin().call(declared(&alice.password)).await.unwrap();
     assert!(gets_in(&alice.password).await);
 
     at_limit().await;
-    user::remove(server.admin(), ALICE.to_owned()).await.unwrap();
+    server
+        .admin()
+        .call(user::RemoveUser {
+            who: ALICE.to_owned(),
+        })
+        .await
+        .unwrap();
     assert_eq!(rows(&server), 0);
 }
 
@@ -278,9 +299,15 @@ async fn a_failure_that_comes_late_counts_for_nobody() {
     let late = counted(core, &PasswordAttempt::trusted(), Some(user), hash, START);
     late.store_failure();
     until_counted(&server, &alice, 1).await;
-    user::set_password(server.admin(), set_password()).await.unwrap();
+    server.admin().call(set_password()).await.unwrap();
     late.store_failure();
-    user::remove(server.admin(), ALICE.to_owned()).await.unwrap();
+    server
+        .admin()
+        .call(user::RemoveUser {
+            who: ALICE.to_owned(),
+        })
+        .await
+        .unwrap();
     late.store_failure();
     core.store
         .write("after it", |_| Ok::<_, StoreError>(()))

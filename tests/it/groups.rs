@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 use std::fs;
 
 use idsvc::admin::api::{AddApi, UpdateApi};
-use idsvc::admin::named::{self, NamedFields};
-use idsvc::admin::{api, user};
+use idsvc::admin::group::{AddGroup, RemoveGroup};
+use idsvc::admin::user;
 use idsvc::oauth::client::{Client, GrantType};
-use idsvc::oauth::{ApiFields, GroupFields, GroupMetadata};
+use idsvc::oauth::{ApiFields, GroupFields};
 use serde_json::{Value, json};
 
 use crate::harness::process::{self, Service, said};
@@ -17,13 +17,11 @@ const NOTES: &str = "https://api.example/notes";
 const FILES: &str = "https://api.example/files";
 
 async fn add_group(server: &Server, name: &str) {
-    let request = NamedFields {
+    let request = AddGroup {
         name: name.to_owned(),
         fields: GroupFields::default(),
     };
-    named::add::<GroupMetadata>(server.admin(), request)
-        .await
-        .unwrap();
+    server.admin().call(request).await.unwrap();
 }
 
 /// Puts the user into these groups, and out of all others.
@@ -38,7 +36,7 @@ async fn put_into(server: &Server, person: &Person, groups: &[&str]) {
             ..user::UserFields::default()
         },
     };
-    user::update(server.admin(), request).await.unwrap();
+    server.admin().call(request).await.unwrap();
 }
 
 /// An API with the roles `editor`, for the group `staff`, and `owner`, for the group `admins`.
@@ -59,7 +57,7 @@ async fn add_api(server: &Server, id: &str, identifier: &str) {
             ..ApiFields::default()
         },
     };
-    api::add(server.admin(), request).await.unwrap();
+    server.admin().call(request).await.unwrap();
 }
 
 /// A client that may ask for groups, and a user in the groups `staff` and `all`. Tokens list the groups in the other
@@ -143,7 +141,11 @@ async fn a_user_in_no_group_has_an_empty_list() {
 async fn nobody_is_in_a_group_that_was_removed_even_if_it_is_added_again() {
     let (server, acme, alice) = scene().await;
     let tokens = granted(&acme, &alice, "openid groups").await;
-    named::remove::<GroupMetadata>(server.admin(), "staff".to_owned())
+    server
+        .admin()
+        .call(RemoveGroup {
+            name: "staff".to_owned(),
+        })
         .await
         .unwrap();
     let tokens = acme.refresh(tokens.refresh_token()).await.tokens();
@@ -157,7 +159,11 @@ async fn nobody_is_in_a_group_that_was_removed_even_if_it_is_added_again() {
         claims_of(&acme, &tokens, "groups").await,
         [(); 3].map(|()| json!(["all"]))
     );
-    let shown = user::show(server.admin(), &alice.sub()).await.unwrap();
+    let shown = server
+        .admin()
+        .call(user::ShowUser { who: alice.sub() })
+        .await
+        .unwrap();
     assert!(shown.groups.iter().eq(["all"]));
 }
 
@@ -450,7 +456,7 @@ async fn an_operator_gives_a_role_to_one_more_group() {
             ..ApiFields::default()
         },
     };
-    api::update(server.admin(), request).await.unwrap();
+    server.admin().call(request).await.unwrap();
     let tokens = acme.refresh(tokens.refresh_token()).await.tokens();
     assert_eq!(tokens.access().claims["roles"], json!(["editor", "owner"]));
 }

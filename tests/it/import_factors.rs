@@ -3,7 +3,7 @@
 use std::fs;
 
 use idsvc::admin::import::{ExistingUsers, ImportUsers, Imported};
-use idsvc::admin::{import, user};
+use idsvc::admin::user;
 use idsvc::pages::text::EN;
 use serde_json::{Value, json};
 
@@ -43,7 +43,7 @@ async fn bring(server: &Server, line: &Value, existing: ExistingUsers) -> Import
         skip_bad: false,
         write: true,
     };
-    import::users(server.admin(), request).await.unwrap()
+    server.admin().call(request).await.unwrap()
 }
 
 /// A line about a user who is here and has a password.
@@ -108,7 +108,11 @@ async fn a_removed_app_stays_away_until_a_file_brings_another_seed() {
         ExistingUsers::Update,
     )
     .await;
-    user::reset_factors(server.admin(), "alice@example.com".to_owned())
+    server
+        .admin()
+        .call(user::ResetFactors {
+            who: "alice@example.com".to_owned(),
+        })
         .await
         .unwrap();
     let again = bring(
@@ -138,7 +142,13 @@ async fn two_imports_at_once_bring_one_app() {
         bring(&server, &line, ExistingUsers::Update)
     );
     assert_eq!(one.authenticator_apps + other.authenticator_apps, 1);
-    let factors = user::factors(server.admin(), "alice@example.com").await.unwrap();
+    let factors = server
+        .admin()
+        .call(user::ListFactors {
+            who: "alice@example.com".to_owned(),
+        })
+        .await
+        .unwrap();
     assert_eq!(factors.factors.len(), 1);
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use idsvc::admin::session::{RevokeSessions, revoke};
+use idsvc::admin::session::RevokeSessions;
 use idsvc::clock::Timestamp;
 use idsvc::flow::deliver::{OutboxUpdate, apply_updates, claim, due_entries};
 use idsvc::flow::lease::{HOUSEKEEPING, acquire};
@@ -135,7 +135,7 @@ async fn two_senders_send_each_notice_of_a_logout_once() {
         (stop, logout_sender::start(&node.app, stops))
     });
     let all = RevokeSessions::AllOf("alice@example.com".to_owned());
-    revoke(nodes[1].admin(), all).await.unwrap();
+    nodes[1].admin().call(all).await.unwrap();
     until(async || {
         for core in cores {
             core.logout_queued.notify_one();

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use idsvc::admin::client::api_key::{self, WhichApiKey};
-use idsvc::admin::key::{self, RotateKey};
+use idsvc::admin::client::{self, RevokeApiKey};
+use idsvc::admin::key::RotateKey;
 use idsvc::flow::rotate_keys;
 use idsvc::oauth::Scope;
 use idsvc::oauth::client::StoredSecret;
@@ -77,14 +77,20 @@ async fn what_one_node_has_added_the_others_know() {
 
     for alg in rotate_keys::indispensable(&one.app.core) {
         let request = RotateKey { alg, at_once: true };
-        key::rotate(one.admin(), request).await.unwrap();
+        one.admin().call(request).await.unwrap();
     }
     let browser = one.user("alice").await.browser();
     let tokens = acme.tokens(&browser).await;
     let verdict = introspect(tokens.access_token()).await.json();
     assert_eq!(verdict["active"], true, "a new signing key");
 
-    let added = api_key::add(one.admin(), "acme".to_owned()).await.unwrap();
+    let added = one
+        .admin()
+        .call(client::AddApiKey {
+            client_id: "acme".to_owned(),
+        })
+        .await
+        .unwrap();
     let secret = added.api_key.unwrap();
     let refresh = |token: &str| {
         let call = other.post("/v4/tokens").basic(secret.reveal(), "");
@@ -92,11 +98,11 @@ async fn what_one_node_has_added_the_others_know() {
             .with("refresh_token", token)
     };
     let tokens = refresh(tokens.refresh_token()).await.tokens();
-    let which = WhichApiKey {
+    let which = RevokeApiKey {
         client_id: "acme".to_owned(),
         id: added.id,
     };
-    api_key::revoke(one.admin(), which).await.unwrap();
+    one.admin().call(which).await.unwrap();
     let reply = refresh(tokens.refresh_token()).await;
     assert_eq!(reply.status, 401, "a revoked API key");
 

@@ -151,12 +151,18 @@ async fn a_remembered_browser_is_forgotten_after_a_change() {
         let admin = server.admin();
         let who = alice.user.account_id.clone();
         if command == "lock" {
-            idsvc::admin::user::lock(admin, who.clone()).await.unwrap();
-            idsvc::admin::user::set_enabled(server.admin(), who, true)
+            admin
+                .call(idsvc::admin::user::LockUser { who: who.clone() })
+                .await
+                .unwrap();
+            server
+                .admin()
+                .call(idsvc::admin::user::EnableUser { who })
                 .await
                 .unwrap();
         } else {
-            idsvc::admin::session::revoke(admin, idsvc::admin::session::RevokeSessions::AllOf(who))
+            admin
+                .call(idsvc::admin::session::RevokeSessions::AllOf(who))
                 .await
                 .unwrap();
         }

@@ -1,6 +1,6 @@
 //! `mfa.require`: users set up a second factor at the next sign-in.
 
-use idsvc::admin::user::reset_factors;
+use idsvc::admin::user::ResetFactors;
 use idsvc::flow::factors;
 use idsvc::identity::{SecondFactorRule, SignUp};
 use idsvc::mail::Content;
@@ -221,7 +221,11 @@ async fn a_user_whose_factors_are_removed_while_a_code_is_asked_for_signs_in_aga
     let alice = server.user("alice").await;
     enrol(&server, &alice.browser()).await;
     let page = half(&alice, &acme).await;
-    reset_factors(server.admin(), alice.user.account_id.clone())
+    server
+        .admin()
+        .call(ResetFactors {
+            who: alice.user.account_id.clone(),
+        })
         .await
         .unwrap();
     let login = page.browser().visit(&page.path).await;

@@ -55,7 +55,13 @@ async fn a_later_client_of_the_same_identifier_inherits_nothing() {
     let first = server.client_with("acme", asking).await;
     let (browser, tokens, code) = sign_in(&server, &first).await;
     assert_eq!(applications(&browser).await, ["acme"]);
-    client::remove(server.admin(), "acme".to_owned()).await.unwrap();
+    server
+        .admin()
+        .call(client::RemoveClient {
+            client_id: "acme".to_owned(),
+        })
+        .await
+        .unwrap();
     assert_eq!(rows(&server)[..2], [1, 1], "the removal looks at no grant");
 
     let second = server.client_with("acme", asking).await;
@@ -85,7 +91,13 @@ async fn a_later_client_of_the_same_identifier_inherits_nothing() {
     sweep_all(&server).await;
     assert_eq!(rows(&server), [1, 1, 1, 1], "what the second client has");
     second.refresh(kept.refresh_token()).await.tokens();
-    client::remove(server.admin(), "acme".to_owned()).await.unwrap();
+    server
+        .admin()
+        .call(client::RemoveClient {
+            client_id: "acme".to_owned(),
+        })
+        .await
+        .unwrap();
     sweep_all(&server).await;
     assert_eq!(rows(&server)[..2], [0, 0]);
 }
@@ -113,7 +125,7 @@ async fn requests_that_are_answered_during_the_removal_get_nothing() {
     until(async || begun.try_recv().is_ok()).await;
     let (removed, refreshed, redeemed, ()) = tokio::join!(
         biased;
-        client::remove(server.admin(), "acme".to_owned()),
+        server.admin().call(client::RemoveClient { client_id: "acme".to_owned() }),
         acme.refresh(tokens.refresh_token()).into_future(),
         acme.redeem(&code).into_future(),
         async {
@@ -164,7 +176,13 @@ async fn grants_of_an_older_release_last_as_long_as_their_client() {
     assert!(first.is_welcome(&tokens).await);
     let code = first.code(&browser).await;
 
-    client::remove(server.admin(), "acme".to_owned()).await.unwrap();
+    server
+        .admin()
+        .call(client::RemoveClient {
+            client_id: "acme".to_owned(),
+        })
+        .await
+        .unwrap();
     let second = server.client_with("acme", asking).await;
     assert_eq!(
         second.refresh(tokens.refresh_token()).await.error(),

@@ -1,8 +1,8 @@
 //! Scope values that the operator registers, with the claims that they release: OpenID Connect Core 5.4 and 5.5.
 
-use idsvc::admin::named::{self, NamedFields};
+use idsvc::admin::scope::{AddScope, RemoveScope, UpdateScope};
+use idsvc::oauth::ScopeFields;
 use idsvc::oauth::client::{Client, ConsentRequirement, IdTokenContent};
-use idsvc::oauth::{ScopeFields, ScopeMetadata};
 use serde_json::{Value, json};
 
 use crate::harness::process::{Service, said, shown};
@@ -16,13 +16,11 @@ fn fields(claims: &[&str], text: Option<&str>) -> ScopeFields {
 }
 
 async fn add_scope(server: &Server, name: &str, claims: &[&str]) {
-    let request = NamedFields {
+    let request = AddScope {
         name: name.to_owned(),
         fields: fields(claims, Some("See your badge <here>")),
     };
-    named::add::<ScopeMetadata>(server.admin(), request)
-        .await
-        .unwrap();
+    server.admin().call(request).await.unwrap();
 }
 
 /// A client that may ask for `staff`, and no more.
@@ -103,13 +101,11 @@ async fn the_parameter_claims_reaches_the_claims_of_a_registered_scope() {
     );
     assert_eq!((id.get("badge"), id.get("phone_number")), (None, None));
     // The scope no longer releases what the grant remembers.
-    let request = NamedFields {
+    let request = UpdateScope {
         name: "staff".to_owned(),
         fields: fields(&["teams"], None),
     };
-    named::update::<ScopeMetadata>(server.admin(), request)
-        .await
-        .unwrap();
+    server.admin().call(request).await.unwrap();
     assert_eq!(
         userinfo(&acme, tokens.access_token()).await,
         json!({"sub": alice.sub()})
@@ -128,7 +124,11 @@ async fn a_scope_that_was_removed_releases_nothing() {
         .with("claims", r#"{"id_token":{"badge":null}}"#);
     let tokens = acme.tokens_for(&alice.browser(), &request).await;
     assert_eq!(acme.verify(tokens.id_token()).await.claims["badge"], 7);
-    named::remove::<ScopeMetadata>(server.admin(), "staff".to_owned())
+    server
+        .admin()
+        .call(RemoveScope {
+            name: "staff".to_owned(),
+        })
         .await
         .unwrap();
     let tokens = acme.refresh(tokens.refresh_token()).await.tokens();

@@ -556,17 +556,34 @@ async fn an_operator_sees_the_factors_of_a_user_and_removes_them() {
     let (server, acme, alice) = scene().await;
     enrol(&server, &alice.browser()).await;
     server.mails().await;
-    let seen = user::factors(server.admin(), "alice@example.com").await.unwrap();
+    let seen = server
+        .admin()
+        .call(user::ListFactors {
+            who: "alice@example.com".to_owned(),
+        })
+        .await
+        .unwrap();
     let factors = seen.factors.iter();
     let mut kinds: Vec<_> = factors
         .map(|factor| (factor.kind.as_str(), factor.codes_left))
         .collect();
     kinds.sort_unstable();
     assert_eq!(kinds, [("recovery_codes", Some(10)), ("totp", None)]);
-    let shown = user::show(server.admin(), "alice@example.com").await.unwrap();
+    let shown = server
+        .admin()
+        .call(user::ShowUser {
+            who: "alice@example.com".to_owned(),
+        })
+        .await
+        .unwrap();
     assert_eq!(shown.factors, seen.factors);
     let audit = Audit::listen();
-    let removed = user::reset_factors(server.admin(), "alice@example.com".to_owned()).await;
+    let removed = server
+        .admin()
+        .call(user::ResetFactors {
+            who: "alice@example.com".to_owned(),
+        })
+        .await;
     assert_eq!(removed.unwrap().factors, seen.factors);
     assert_eq!(audit.take(&["factor_removed"]).len(), 2);
     assert!(matches!(

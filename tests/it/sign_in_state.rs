@@ -261,7 +261,13 @@ async fn a_new_sealing_key_ends_no_sign_in() {
 async fn a_client_that_is_registered_anew_gets_no_code_of_the_sign_in_before() {
     let (server, acme, alice) = scene().await;
     let page = alice.browser().authorize(&acme.request()).await;
-    client::remove(server.admin(), "acme".to_owned()).await.unwrap();
+    server
+        .admin()
+        .call(client::RemoveClient {
+            client_id: "acme".to_owned(),
+        })
+        .await
+        .unwrap();
     let anew = server.client("acme").await;
     let late = page.sign_in().await;
     assert_eq!((late.status, late.header("location")), (400, None));

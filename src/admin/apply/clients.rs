@@ -1,7 +1,5 @@
 //! Clients in a declared state.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
@@ -11,8 +9,7 @@ pub(super) use crate::admin::client::KIND;
 use crate::admin::client::secret_of;
 use crate::admin::{Admin, RecordChecks, SecretString, about};
 use crate::clock::Timestamp;
-use crate::federation::Provider;
-use crate::flow::client_check::{apply, check, check_certificates, check_client_id, usual_grants};
+use crate::flow::client_check::{ClientRules, apply_to_new, check_client_id};
 use crate::oauth::client::{Client, StoredSecret};
 use crate::oauth::fields::Form;
 use crate::oauth::resource::Apis;
@@ -20,7 +17,7 @@ use crate::oauth::{ClientFields, ClientMetadata, Fault, FaultCode};
 use crate::secret::{ClientSecret, Digest};
 use crate::store::StoreError;
 use crate::store::engine::Snapshot;
-use crate::store::tables::{CLIENTS, PROVIDERS};
+use crate::store::tables::CLIENTS;
 
 /// The keys of an entry beside [`ClientFields::FIELDS`], including those for files and variables.
 pub const KEYS: &[(&str, Form)] = &[
@@ -66,9 +63,8 @@ pub(super) struct PreparedClient {
     declared_secrets: Option<Vec<StoredSecret>>,
     /// The secret for a client that needs one and has none.
     generated_secret: (StoredSecret, Option<SecretString>),
-    checks: RecordChecks,
-    /// Faults of the record as a whole, to be reported with those of the plan.
-    faults: Vec<Fault>,
+    /// The fault of a client without a grant, to be reported with those of the plan.
+    no_grant: Option<Fault>,
 }
 
 /// Builds the record of each declared client as if it were new.
@@ -104,13 +100,7 @@ fn prepare_one(admin: Admin<'_>, entry: DeclaredClient, faults: &mut Vec<Fault>)
     client.enabled = entry.enabled.unwrap_or(true);
     let fields = entry.fields;
     check_keys(fields.jwks.as_ref(), fields.jwks_uri.as_ref(), faults);
-    let names_grants = fields.grant_types.is_some();
-    apply(fields, &mut client, faults);
-    let mut record_faults = Vec::new();
-    if !names_grants {
-        let usual = usual_grants(&client.redirect_uris, &mut record_faults);
-        client.grant_types = usual.into_iter().collect();
-    }
+    let no_grant = apply_to_new(fields, &mut client, faults);
     let declared_secrets = match (entry.secret, entry.secret_sha256) {
         (Some(_), Some(_)) => {
             let detail = "there are both a secret and digests of secrets";
@@ -143,8 +133,7 @@ fn prepare_one(admin: Admin<'_>, entry: DeclaredClient, faults: &mut Vec<Fault>)
         record: client,
         declared_secrets,
         generated_secret: secret_of(admin, None, faults),
-        checks: RecordChecks::new(core),
-        faults: record_faults,
+        no_grant,
     }
 }
 
@@ -210,12 +199,17 @@ impl PreparedClient {
 pub(super) fn plan(
     snapshot: &dyn Snapshot,
     declared: &[PreparedClient],
+    checks: &RecordChecks,
     prune: bool,
     now: Timestamp,
     plan: &mut Plan,
 ) -> Result<(), StoreError> {
-    let exchange_only = exchange_only(snapshot, plan)?;
-    let apis = Apis::new(plan.apis.values().cloned());
+    let rules = ClientRules::for_operator(
+        &checks.policy,
+        checks.usable_algorithms(snapshot)?,
+        Apis::new(plan.apis.values().cloned()),
+        plan.providers.values(),
+    );
     for entry in declared {
         let before = CLIENTS.get(snapshot, &entry.client_id)?;
         let MergedClient {
@@ -223,7 +217,7 @@ pub(super) fn plan(
             has_new_secret,
             generated_secret,
         } = entry.merge(before.as_ref());
-        let mut faults = entry.faults.clone();
+        let mut faults: Vec<_> = entry.no_grant.clone().into_iter().collect();
         if let (Some(uuid), Some(before)) = (entry.uuid, &before)
             && uuid != before.client_uuid
         {
@@ -233,23 +227,7 @@ pub(super) fn plan(
             );
             faults.push(FaultCode::NotAllowed.at(["client_uuid"], detail));
         }
-        let usable = entry.checks.usable_algorithms(snapshot)?;
-        let checked = apis.expand_scope(client.clone());
-        check(before.as_ref(), &checked, &usable, &exchange_only, &mut faults);
-        entry
-            .checks
-            .check_lifetime(client.access_token_lifetime, &mut faults);
-        check_certificates(&client, &entry.checks.mtls, &mut faults);
-        for id in client
-            .providers
-            .iter()
-            .filter(|id| !plan.providers.contains_key(*id))
-        {
-            faults.push(FaultCode::NotFound.at(["providers"], format!("there is no provider {id}")));
-        }
-        for id in client.apis.iter().filter(|id| !plan.apis.contains_key(*id)) {
-            faults.push(FaultCode::NotFound.at(["apis"], format!("there is no API {id}")));
-        }
+        rules.check(before.as_ref(), &client, &mut faults);
         plan.faults.extend(about(KIND, &entry.client_id, faults));
         client.updated_at = before.as_ref().map_or(now, |before| before.updated_at);
         if before.as_ref() == Some(&client) {
@@ -285,19 +263,6 @@ pub(super) fn plan(
         }
     }
     Ok(())
-}
-
-/// The providers at which users cannot sign in after the change.
-pub(super) fn exchange_only(snapshot: &dyn Snapshot, plan: &Plan) -> Result<BTreeSet<String>, StoreError> {
-    let stored = PROVIDERS.scan(snapshot, .., usize::MAX)?;
-    let mut by_id: BTreeMap<&str, &Provider> = BTreeMap::new();
-    by_id.extend(stored.iter().map(|(id, provider)| (id.as_str(), provider)));
-    by_id.extend(plan.writes.iter().filter_map(|write| match write {
-        PlannedWrite::PutProvider(provider) => Some((provider.id.as_str(), &**provider)),
-        _ => None,
-    }));
-    by_id.retain(|_, provider| !provider.signs_people_in());
-    Ok(by_id.into_keys().map(ToOwned::to_owned).collect())
 }
 
 /// A client as an entry of a file.

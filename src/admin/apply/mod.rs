@@ -19,23 +19,21 @@ use uuid::Uuid;
 use self::apis::{DeclaredApi, PreparedApis};
 use self::clients::{DeclaredClient, PreparedClient};
 use self::export::export_fields;
-pub use self::export::{Exported, NotExported, export};
+pub use self::export::{Export, Exported, NotExported};
 use self::named::DeclaredNamed;
 use self::plan::{Plan, PlannedWrite, execute};
 use self::providers::{DeclaredProvider, PreparedProvider};
 use self::users::{DeclaredUser, PreparedUser};
-use super::{
-    Admin, AdminError, AdminRefusal, AdminResult, SecretString, TxResult, all_or_none, api, provider,
-};
+use super::operation::{Done, Effect, Operation};
+use super::{Admin, AdminRefusal, AdminResult, RecordChecks, SecretString, all_or_none, api};
 use crate::clock::Timestamp;
-use crate::flow::or_refuse;
 use crate::identity::User;
 use crate::oauth::{Fault, FaultCode, Group, GroupFields, RegisteredScope, ScopeFields};
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::StoreError;
-use crate::store::engine::{Snapshot, Tx};
-use crate::store::tables::USERS;
+use crate::store::engine::Snapshot;
+use crate::store::tables::{PROVIDERS, USERS};
 
 /// The declared records. A kind that is left out is not changed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -194,6 +192,7 @@ struct Prepared {
     clients: Option<Vec<PreparedClient>>,
     users: Option<Vec<PreparedUser>>,
     remove_users: Vec<RemovedUser>,
+    checks: RecordChecks,
     dry_run: bool,
     prune: bool,
     now: Timestamp,
@@ -241,6 +240,7 @@ impl Prepared {
             clients,
             users,
             remove_users,
+            checks: RecordChecks::new(admin.core),
             dry_run,
             prune,
             now: admin.core.clock.now(),
@@ -252,7 +252,7 @@ impl Prepared {
         let (prune, now) = (self.prune, self.now);
         let mut plan = Plan::default();
         plan.applied.dry_run = self.dry_run;
-        plan.providers = provider::issuers(snapshot)?;
+        plan.providers = PROVIDERS.scan(snapshot, .., usize::MAX)?.into_iter().collect();
         plan.apis = api::all(snapshot)?;
         if let Some(scopes) = &self.scopes {
             named::plan(snapshot, scopes, prune, now, &mut plan)?;
@@ -268,7 +268,7 @@ impl Prepared {
             apis::plan(snapshot, apis, prune, now, &mut plan)?;
         }
         if let Some(clients) = &self.clients {
-            clients::plan(snapshot, clients, prune, now, &mut plan)?;
+            clients::plan(snapshot, clients, &self.checks, prune, now, &mut plan)?;
         }
         if self.providers.is_some() {
             providers::refuse_orphans(snapshot, &mut plan)?;
@@ -292,38 +292,44 @@ impl Prepared {
     }
 }
 
-/// Makes the changes that a declared state needs, or reports them. Either all changes are made or none.
-pub async fn apply(admin: Admin<'_>, mut request: Apply) -> AdminResult<Applied> {
-    let only = request.only.take();
-    let prepared = Prepared::of(admin, request).await?;
-    if prepared.dry_run {
-        let plan = admin.core.store.read(|snapshot| prepared.plan(snapshot)).await?;
-        all_or_none(plan.faults)?;
-        return Ok(plan.applied);
-    }
-    let written = admin
-        .core
-        .store
-        .write("apply", move |tx: &mut dyn Tx| -> TxResult<(Applied, Vec<_>)> {
+impl Operation for Apply {
+    const NAME: &'static str = "apply";
+    const EFFECT: Effect = Effect::Destructive;
+    const MAY_CREATE_DATA_DIR: bool = true;
+    type Output = Applied;
+
+    /// Either all changes are made or none. There is an audit event for each.
+    async fn run(mut self, admin: Admin<'_>) -> AdminResult<Done<Applied>> {
+        let only = self.only.take();
+        let prepared = Prepared::of(admin, self).await?;
+        if prepared.dry_run {
+            let plan = admin.core.store.read(|snapshot| prepared.plan(snapshot)).await?;
+            all_or_none(plan.faults)?;
+            return Ok(Done::unrecorded(plan.applied));
+        }
+        let write = admin.write_catalog(Self::NAME, move |tx| {
             let plan = prepared.plan(&*tx)?;
-            or_refuse!(all_or_none(plan.faults));
-            or_refuse!(plan.applied.check_confirmed(only.as_deref()));
+            all_or_none(plan.faults)?;
+            plan.applied.check_confirmed(only.as_deref())?;
             execute(tx, &plan.writes, prepared.now)?;
-            let written = plan
+            let written: Vec<_> = plan
                 .writes
                 .iter()
                 .filter_map(PlannedWrite::audited_record)
                 .collect();
-            Ok(Ok((plan.applied, written)))
-        })
-        .await;
-    let (applied, written) = admin.core.reload_after::<_, _, AdminError>(written).await??;
-    admin.core.logout_queued.notify_one();
-    let actor = &admin.actor.to_string();
-    for (kind, subject) in &written {
-        audit::record(&Event::Applied { kind, subject, actor });
+            Ok((plan.applied, written))
+        });
+        let (applied, written) = write.await?;
+        let actor = &admin.actor.to_string();
+        for (kind, subject) in &written {
+            audit::record(&Event::Applied { kind, subject, actor });
+        }
+        Ok(Done::unrecorded(applied))
     }
-    Ok(applied)
+
+    fn changes_nothing(&self) -> bool {
+        self.dry_run
+    }
 }
 
 /// Adds a fault for each record that is declared twice.

@@ -63,8 +63,8 @@ pub(super) struct Plan {
     pub(super) writes: Vec<PlannedWrite>,
     pub(super) applied: Applied,
     pub(super) faults: Vec<Fault>,
-    /// The issuers of the providers after the change, by id.
-    pub(super) providers: BTreeMap<String, String>,
+    /// The providers after the change, by id.
+    pub(super) providers: BTreeMap<String, Provider>,
     /// The APIs after the change, by id.
     pub(super) apis: BTreeMap<String, Api>,
     /// The groups after the change.

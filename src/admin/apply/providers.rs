@@ -1,5 +1,7 @@
 //! Upstream providers in a declared state.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -13,6 +15,7 @@ use crate::admin::provider::other_with_issuer;
 use crate::admin::{Admin, AdminResult, SecretString, about};
 use crate::clock::Timestamp;
 use crate::federation::provider::{Provider, ProviderFields, ProviderSettings};
+use crate::flow::client_check::exchange_only;
 use crate::oauth::fields::Form;
 use crate::oauth::{Fault, FaultCode};
 use crate::store::StoreError;
@@ -137,7 +140,7 @@ pub(super) fn plan(
         let mut faults = Vec::new();
         check(&provider, &mut faults);
         plan.faults.extend(about(KIND, id, faults));
-        plan.providers.insert(id.clone(), provider.issuer.clone());
+        plan.providers.insert(id.clone(), provider.clone());
         if before.as_ref() == Some(&provider) {
             plan.applied.unchanged += 1;
             continue;
@@ -169,10 +172,12 @@ pub(super) fn plan(
             }
         }
     }
-    for (id, issuer) in &plan.providers {
-        if let Some(other) =
-            other_with_issuer(&plan.providers, id, issuer).filter(|other| *other < id.as_str())
-        {
+    let stored = plan.providers.values();
+    let issuers: BTreeMap<_, _> = stored
+        .map(|provider| (provider.id.clone(), provider.issuer.clone()))
+        .collect();
+    for (id, issuer) in &issuers {
+        if let Some(other) = other_with_issuer(&issuers, id, issuer).filter(|other| *other < id.as_str()) {
             let detail = format!("provider {other} has the same issuer");
             let fault = FaultCode::AlreadyExists.at(["issuer"], detail);
             plan.faults.push(fault.about(KIND, id));
@@ -193,7 +198,7 @@ pub(super) fn refuse_orphans(snapshot: &dyn Snapshot, plan: &mut Plan) -> Result
         })
     };
     let mut faults = Vec::new();
-    let closed = clients::exchange_only(snapshot, plan)?;
+    let closed = exchange_only(plan.providers.values());
     for client_id in provider::shut_out(snapshot, &closed)? {
         let detail = "no provider would be left at which its users can sign in";
         let fault = FaultCode::NotAllowed.at(["password_sign_in", "providers"], detail);

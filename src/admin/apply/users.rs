@@ -10,10 +10,9 @@ use super::{Plan, PlannedWrite, SecretChange, members, refuse_duplicates};
 use crate::admin::import::{UserLine, no_name, read_hash};
 pub(super) use crate::admin::user::KIND;
 use crate::admin::user::check_chosen;
-use crate::admin::{Admin, AdminRefusal, AdminResult, SecretString, about};
+use crate::admin::{Admin, AdminRefusal, AdminResult, AdminTxError, SecretString, about};
 use crate::clock::Timestamp;
 use crate::flow::check_password::check_password;
-use crate::flow::or_refuse;
 use crate::identity::{LoginName, User};
 use crate::limit::password_attempt::PasswordAttempt;
 use crate::oauth::fields::Form;
@@ -133,8 +132,7 @@ async fn hash_if_changed(
     faults: &mut Vec<Fault>,
 ) -> AdminResult<Option<PasswordHash>> {
     let core = admin.core;
-    let existing = core.store.read(|snapshot| line.existing(snapshot)).await?;
-    if let Ok(Some(user)) = existing
+    if let Some(user) = line.existing_now(admin).await?
         && user.password.is_some()
     {
         let attempt = PasswordAttempt::trusted();
@@ -174,7 +172,7 @@ pub(super) fn plan(
     let generated: HashSet<Uuid> = declared.iter().map(|entry| entry.new_uuid).collect();
     for entry in declared {
         let mut faults = Vec::new();
-        match merge(snapshot, entry, &plan.groups, now)? {
+        match merge(snapshot, entry, &plan.groups, now) {
             Ok(change) => {
                 if !kept.insert(change.after.uuid) {
                     let detail = "another entry is about the same user";
@@ -182,7 +180,8 @@ pub(super) fn plan(
                 }
                 puts.push(change);
             }
-            Err(AdminRefusal(refused)) => faults = refused,
+            Err(AdminTxError::Refused(AdminRefusal(refused))) => faults = refused,
+            Err(AdminTxError::Failed(error)) => return Err(error),
         }
         plan.faults.extend(about(KIND, &entry.name, faults));
     }
@@ -246,21 +245,21 @@ fn merge(
     entry: &PreparedUser,
     groups: &Groups,
     now: Timestamp,
-) -> Result<Result<UserChange, AdminRefusal>, StoreError> {
-    let before = or_refuse!(entry.line.existing(snapshot)?);
+) -> Result<UserChange, AdminTxError> {
+    let before = entry.line.existing(snapshot)?;
     let defaults = (entry.organization.as_str(), groups);
-    let mut user = or_refuse!(entry.line.to_user(None, entry.new_uuid, defaults, now));
+    let mut user = entry.line.to_user(None, entry.new_uuid, defaults, now)?;
     if let Some(uuid) = entry.line.uuid
         && before.as_ref().is_some_and(|before| before.uuid != uuid)
     {
         let fault = FaultCode::NotAllowed.at(["uuid"], "it is there under another uuid");
-        return Ok(Err(fault.into()));
+        return Err(fault.into());
     }
     let namesake = before
         .as_ref()
         .and_then(|before| entry.line.federated_namesake(before));
     if let Some(fault) = namesake.or_else(|| entry.line.reserved_user_type(before.as_ref())) {
-        return Ok(Err(fault.into()));
+        return Err(fault.into());
     }
     User::LOCAL.clone_into(&mut user.source);
     if let Some(before) = &before {
@@ -287,7 +286,7 @@ fn merge(
         }
         None => {}
     }
-    Ok(Ok(UserChange { before, after: user }))
+    Ok(UserChange { before, after: user })
 }
 
 /// Checks that each name has one owner after the change.

@@ -1,11 +1,14 @@
 use std::collections::BTreeSet;
+use std::time::Duration;
 
+use crate::admin::SecretString;
 use crate::admin::client::*;
-use crate::admin::provider;
 use crate::admin::provider::{AddProvider, ProviderFields};
 use crate::admin::tests::{admin, assert_faults, core, refusal};
 use crate::jose::alg::Algorithm;
-use crate::oauth::client::{AuthMethod, ConsentRequirement, RefreshPolicy};
+use crate::oauth::ClientFields;
+use crate::oauth::client::{AuthMethod, ConsentRequirement, GrantType, RefreshPolicy};
+use crate::secret::Digest;
 
 /// A client with a secret and one redirect URI.
 pub(in crate::admin) fn request(client_id: &str) -> AddClient {
@@ -32,15 +35,32 @@ fn change_of(client_id: &str, fields: ClientFields) -> UpdateClient {
 #[tokio::test]
 async fn a_client_with_a_redirect_uri_may_sign_people_in() {
     let core = core();
-    let view = add(admin(&core), request("web")).await.unwrap();
+    let view = admin(&core).call(request("web")).await.unwrap();
     let secret = view.client_secret.clone().unwrap();
     let catalog = core.catalog();
     let client = catalog.client("web").unwrap();
     assert!(client.accepts_secret(&Digest::of(secret.reveal().as_bytes()), core.clock.now()));
     assert_eq!(client.grant_types.len(), 2);
     assert_eq!(client.default_scope, "openid".parse().unwrap());
-    assert!(show(admin(&core), "web").await.unwrap().client_secret.is_none());
-    let json = serde_json::to_string(&show(admin(&core), "web").await.unwrap()).unwrap();
+    assert!(
+        admin(&core)
+            .call(ShowClient {
+                client_id: "web".to_owned()
+            })
+            .await
+            .unwrap()
+            .client_secret
+            .is_none()
+    );
+    let json = serde_json::to_string(
+        &admin(&core)
+            .call(ShowClient {
+                client_id: "web".to_owned(),
+            })
+            .await
+            .unwrap(),
+    )
+    .unwrap();
     assert!(!json.contains("digest"), "{json}");
 }
 
@@ -49,7 +69,7 @@ async fn a_misspelled_scope_is_refused() {
     let core = core();
     let mut bad = request("web");
     bad.fields.scope = Some(vec!["opnid".to_owned(), "openid".to_owned()]);
-    let refused = refusal(add(admin(&core), bad).await);
+    let refused = refusal(admin(&core).call(bad).await);
     assert_eq!(
         (refused[0].code, &*refused[0].fields),
         (FaultCode::Invalid, &["scope".to_owned()][..])
@@ -66,7 +86,7 @@ async fn all_that_is_wrong_is_said_at_once() {
     bad.fields.default_scope = Some(vec!["openid".to_owned()]);
     bad.fields.id_token_signed_response_alg = Some(Algorithm::EdDsa.into());
     bad.secret = Some(SecretString::new("short"));
-    let refused = refusal(add(admin(&core), bad).await);
+    let refused = refusal(admin(&core).call(bad).await);
     assert_eq!(refused.len(), 6, "{refused:?}");
     let subjects = refused.iter().map(|fault| &fault.subject.as_ref().unwrap().id);
     assert!(subjects.into_iter().all(|id| id == "a b"), "{refused:?}");
@@ -84,16 +104,14 @@ async fn a_client_whose_people_could_do_nothing_is_refused() {
         ..ProviderFields::default()
     };
     let id = "corp".to_owned();
-    provider::add(
-        admin(&core),
-        AddProvider {
+    admin(&core)
+        .call(AddProvider {
             id,
             client_secret: None,
             fields,
-        },
-    )
-    .await
-    .unwrap();
+        })
+        .await
+        .unwrap();
     let mut closed = request("closed");
     closed.fields.providers = Some(vec!["corp".to_owned()]);
     closed.fields.password_sign_in = Some(false);
@@ -101,7 +119,7 @@ async fn a_client_whose_people_could_do_nothing_is_refused() {
     exchanging.fields.providers = Some(vec!["corp".to_owned()]);
     exchanging.fields.consent = Some(ConsentRequirement::Require);
     exchanging.fields.grant_types = Some(vec![GrantType::JwtBearer, GrantType::AuthorizationCode]);
-    add(admin(&core), exchanging.clone()).await.unwrap();
+    admin(&core).call(exchanging.clone()).await.unwrap();
     let mut unasked = exchanging;
     unasked.client_id = "unasked".to_owned();
     unasked.fields.redirect_uris = None;
@@ -111,31 +129,32 @@ async fn a_client_whose_people_could_do_nothing_is_refused() {
         (closed, shut),
         (unasked.clone(), &["consent", "grant_types", "redirect_uris"]),
     ] {
-        let refused = refusal(add(admin(&core), bad).await);
+        let refused = refusal(admin(&core).call(bad).await);
         assert_faults(&refused, &[(FaultCode::NotAllowed, fields)]);
     }
     unasked.fields.consent = None;
-    add(admin(&core), unasked).await.unwrap();
+    admin(&core).call(unasked).await.unwrap();
     let fields = ClientFields {
         password_sign_in: Some(false),
         ..ClientFields::default()
     };
-    let refused = refusal(update(admin(&core), change_of("exchanging", fields)).await);
+    let refused = refusal(admin(&core).call(change_of("exchanging", fields)).await);
     assert_faults(&refused, &[(FaultCode::NotAllowed, shut)]);
 }
 
 #[tokio::test]
 async fn a_name_is_taken_once() {
     let core = core();
-    add(admin(&core), request("web")).await.unwrap();
-    let refused = refusal(add(admin(&core), request("web")).await);
+    admin(&core).call(request("web")).await.unwrap();
+    let refused = refusal(admin(&core).call(request("web")).await);
     assert_faults(&refused, &[(FaultCode::AlreadyExists, &[])]);
 }
 
 #[tokio::test]
 async fn a_replaced_secret_is_kept_for_as_long_as_was_asked() {
     let core = core();
-    let old = add(admin(&core), request("web"))
+    let old = admin(&core)
+        .call(request("web"))
         .await
         .unwrap()
         .client_secret
@@ -145,7 +164,8 @@ async fn a_replaced_secret_is_kept_for_as_long_as_was_asked() {
         secret: None,
         keep_old_seconds,
     };
-    let new = rotate_secret(admin(&core), rotate(Some(60)))
+    let new = admin(&core)
+        .call(rotate(Some(60)))
         .await
         .unwrap()
         .client_secret
@@ -160,14 +180,14 @@ async fn a_replaced_secret_is_kept_for_as_long_as_was_asked() {
     assert!(accepts(&old) && accepts(&new));
     core.clock.advance(Duration::from_mins(1));
     assert!(!accepts(&old) && accepts(&new));
-    rotate_secret(admin(&core), rotate(None)).await.unwrap();
+    admin(&core).call(rotate(None)).await.unwrap();
     assert!(!accepts(&new));
 }
 
 #[tokio::test]
 async fn a_secret_that_is_about_to_end_is_prolonged_by_no_later_one() {
     let core = core();
-    let added = add(admin(&core), request("web")).await.unwrap();
+    let added = admin(&core).call(request("web")).await.unwrap();
     let oldest = Digest::of(added.client_secret.unwrap().reveal().as_bytes());
     for keep in [60, 3_600] {
         let request = RotateSecret {
@@ -175,7 +195,7 @@ async fn a_secret_that_is_about_to_end_is_prolonged_by_no_later_one() {
             secret: None,
             keep_old_seconds: Some(keep),
         };
-        rotate_secret(admin(&core), request).await.unwrap();
+        admin(&core).call(request).await.unwrap();
     }
     let accepted = || {
         let client = core.catalog().client("web").unwrap().clone();
@@ -199,9 +219,9 @@ async fn registered_keys_and_published_ones_replace_each_other() {
     let core = core();
     let mut robot = request("robot");
     robot.fields.jwks = Some(keys());
-    add(admin(&core), robot).await.unwrap();
+    admin(&core).call(robot).await.unwrap();
     let change = async |fields: ClientFields| {
-        let done = update(admin(&core), change_of("robot", fields)).await;
+        let done = admin(&core).call(change_of("robot", fields)).await;
         done.unwrap();
         let client = core.catalog().client("robot").unwrap().clone();
         (client.jwks.len(), client.jwks_uri.is_some())
@@ -225,7 +245,7 @@ async fn a_client_gets_nothing_that_is_for_others() {
         public: true,
         ..request("phone")
     };
-    add(admin(&core), public).await.unwrap();
+    admin(&core).call(public).await.unwrap();
     let mut robot = request("robot");
     robot.fields = ClientFields {
         grant_types: Some(vec![GrantType::ClientCredentials]),
@@ -233,9 +253,9 @@ async fn a_client_gets_nothing_that_is_for_others() {
         max_scope: Some(vec!["read".to_owned()]),
         ..ClientFields::default()
     };
-    add(admin(&core), robot).await.unwrap();
+    admin(&core).call(robot).await.unwrap();
     let refused = async |client_id: &str, fields: ClientFields| {
-        refusal(update(admin(&core), change_of(client_id, fields)).await)
+        refusal(admin(&core).call(change_of(client_id, fields)).await)
     };
     let reuse = ClientFields {
         refresh_policy: Some(RefreshPolicy::Reuse),
@@ -266,13 +286,13 @@ async fn a_client_gets_nothing_that_is_for_others() {
 #[tokio::test]
 async fn an_update_changes_what_it_names() {
     let core = core();
-    add(admin(&core), request("web")).await.unwrap();
+    admin(&core).call(request("web")).await.unwrap();
     let fields = ClientFields {
         client_name: Some("Web".to_owned()),
         scope: Some(vec!["services:all".to_owned()]),
         ..ClientFields::default()
     };
-    let view = update(admin(&core), change_of("web", fields)).await.unwrap();
+    let view = admin(&core).call(change_of("web", fields)).await.unwrap();
     assert_eq!(
         (view.client_name.as_deref(), view.scope.to_string()),
         (Some("Web"), "services:all".to_owned())
@@ -285,7 +305,7 @@ async fn an_update_changes_what_it_names() {
 async fn a_client_whose_address_could_not_be_registered_any_more_keeps_it_until_it_is_mended() {
     const OLD: &str = "https:/app.example/cb";
     let core = core();
-    add(admin(&core), request("web")).await.unwrap();
+    admin(&core).call(request("web")).await.unwrap();
     core.store
         .write("test", |tx| {
             let id = "web".to_owned();
@@ -297,9 +317,19 @@ async fn a_client_whose_address_could_not_be_registered_any_more_keeps_it_until_
         .await
         .unwrap();
     core.reload_catalog().await.unwrap();
-    let shown = show(admin(&core), "web").await.unwrap();
+    let shown = admin(&core)
+        .call(ShowClient {
+            client_id: "web".to_owned(),
+        })
+        .await
+        .unwrap();
     assert_eq!(shown.redirect_uris, [OLD]);
-    set_enabled(admin(&core), "web".to_owned(), false).await.unwrap();
+    admin(&core)
+        .call(DisableClient {
+            client_id: "web".to_owned(),
+        })
+        .await
+        .unwrap();
     let change = |uris: Option<&[&str]>| {
         let fields = ClientFields {
             client_name: Some("Web".to_owned()),
@@ -308,9 +338,11 @@ async fn a_client_whose_address_could_not_be_registered_any_more_keeps_it_until_
         };
         change_of("web", fields)
     };
-    let kept = update(admin(&core), change(None)).await.unwrap();
+    let kept = admin(&core).call(change(None)).await.unwrap();
     assert_eq!(kept.redirect_uris, [OLD]);
-    let refused = update(admin(&core), change(Some(&[OLD, "https:/app.example/other"]))).await;
+    let refused = admin(&core)
+        .call(change(Some(&[OLD, "https:/app.example/other"])))
+        .await;
     let refused = refusal(refused);
     assert_faults(&refused, &[(FaultCode::Invalid, &["redirect_uris"])]);
     assert!(
@@ -318,18 +350,29 @@ async fn a_client_whose_address_could_not_be_registered_any_more_keeps_it_until_
         "{refused:?}"
     );
     let mended = change(Some(&["https://app.example/cb"]));
-    update(admin(&core), mended).await.unwrap();
-    let refused = refusal(update(admin(&core), change(Some(&[OLD]))).await);
+    admin(&core).call(mended).await.unwrap();
+    let refused = refusal(admin(&core).call(change(Some(&[OLD]))).await);
     assert_faults(&refused, &[(FaultCode::Invalid, &["redirect_uris"])]);
 }
 
 #[tokio::test]
 async fn a_removed_client_is_gone() {
     let core = core();
-    add(admin(&core), request("web")).await.unwrap();
-    remove(admin(&core), "web".to_owned()).await.unwrap();
+    admin(&core).call(request("web")).await.unwrap();
+    admin(&core)
+        .call(RemoveClient {
+            client_id: "web".to_owned(),
+        })
+        .await
+        .unwrap();
     assert!(core.catalog().client("web").is_none());
-    let refused = refusal(remove(admin(&core), "web".to_owned()).await);
+    let refused = refusal(
+        admin(&core)
+            .call(RemoveClient {
+                client_id: "web".to_owned(),
+            })
+            .await,
+    );
     assert_faults(&refused, &[(FaultCode::NotFound, &[])]);
 }
 
@@ -339,7 +382,7 @@ async fn an_address_leaves_to_answers_what_they_add() {
     let mut taken = request("web");
     taken.fields.redirect_uris = Some(vec!["https://app.example/cb?code=1".to_owned()]);
     taken.fields.post_logout_redirect_uris = Some(vec!["https://app.example/?state=1".to_owned()]);
-    let refused = refusal(add(admin(&core), taken.clone()).await);
+    let refused = refusal(admin(&core).call(taken.clone()).await);
     let expected: [(FaultCode, &[&str]); 2] = [
         (FaultCode::Invalid, &["redirect_uris"]),
         (FaultCode::Invalid, &["post_logout_redirect_uris"]),
@@ -347,13 +390,14 @@ async fn an_address_leaves_to_answers_what_they_add() {
     assert_faults(&refused, &expected);
     taken.fields.redirect_uris = Some(vec!["https://app.example/cb?to=code".to_owned()]);
     taken.fields.post_logout_redirect_uris = Some(vec!["https://app.example/?code=1".to_owned()]);
-    add(admin(&core), taken).await.unwrap();
+    admin(&core).call(taken).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_secret_is_taken_away_where_a_key_is_left() {
     let core = core();
-    let secret = add(admin(&core), request("web"))
+    let secret = admin(&core)
+        .call(request("web"))
         .await
         .unwrap()
         .client_secret
@@ -366,7 +410,7 @@ async fn a_secret_is_taken_away_where_a_key_is_left() {
             ..ClientFields::default()
         },
     };
-    let refused = refusal(update(admin(&core), without(None)).await);
+    let refused = refusal(admin(&core).call(without(None)).await);
     assert_faults(&refused, &[(FaultCode::Required, &["keys", "jwks_uri"])]);
     let is_good = || {
         let digest = Digest::of(secret.reveal().as_bytes());
@@ -377,24 +421,25 @@ async fn a_secret_is_taken_away_where_a_key_is_left() {
             .accepts_secret(&digest, core.clock.now())
     };
     assert!(is_good());
-    let view = update(admin(&core), without(Some("https://app.example/jwks")))
+    let view = admin(&core)
+        .call(without(Some("https://app.example/jwks")))
         .await
         .unwrap();
     assert!(!is_good() && view.secrets.is_empty());
     assert_eq!(view.auth_methods, BTreeSet::from([AuthMethod::PrivateKeyJwt]));
     let mut keyless = without(Some(""));
     keyless.no_secret = false;
-    refusal(update(admin(&core), keyless.clone()).await);
+    refusal(admin(&core).call(keyless.clone()).await);
     let again = RotateSecret {
         client_id: "web".to_owned(),
         secret: Some(secret.clone()),
         keep_old_seconds: None,
     };
-    let view = rotate_secret(admin(&core), again).await.unwrap();
+    let view = admin(&core).call(again).await.unwrap();
     assert!(is_good() && view.client_secret.is_none());
     assert!(!view.auth_methods.contains(&AuthMethod::None));
     assert_eq!(view.auth_methods.len(), 3);
-    update(admin(&core), keyless).await.unwrap();
+    admin(&core).call(keyless).await.unwrap();
 }
 
 #[tokio::test]
@@ -411,20 +456,20 @@ async fn what_only_the_secret_allowed_goes_with_it() {
         fields,
         ..request("robot")
     };
-    assert!(add(admin(&core), robot).await.unwrap().max_scope.is_some());
+    assert!(admin(&core).call(robot).await.unwrap().max_scope.is_some());
     let without = UpdateClient {
         client_id: "robot".to_owned(),
         no_secret: true,
         fields: ClientFields::default(),
     };
-    let view = update(admin(&core), without).await.unwrap();
+    let view = admin(&core).call(without).await.unwrap();
     assert!(view.max_scope.is_none() && view.secrets.is_empty());
     let again = RotateSecret {
         client_id: "robot".to_owned(),
         secret: None,
         keep_old_seconds: None,
     };
-    let view = rotate_secret(admin(&core), again).await.unwrap();
+    let view = admin(&core).call(again).await.unwrap();
     assert!(view.max_scope.is_none(), "it does not come back with a secret");
 }
 
@@ -439,7 +484,7 @@ async fn a_client_without_grants_has_to_be_meant() {
         api
     };
     assert_faults(
-        &refusal(add(admin(&core), of(None)).await),
+        &refusal(admin(&core).call(of(None)).await),
         &[(FaultCode::Required, &["redirect_uris", "grant_types"])],
     );
     let public = AddClient {
@@ -447,15 +492,15 @@ async fn a_client_without_grants_has_to_be_meant() {
         ..of(Some(Vec::new()))
     };
     assert_faults(
-        &refusal(add(admin(&core), public).await),
+        &refusal(admin(&core).call(public).await),
         &[(FaultCode::NotAllowed, &["grant_types"])],
     );
-    let view = add(admin(&core), of(Some(Vec::new()))).await.unwrap();
+    let view = admin(&core).call(of(Some(Vec::new()))).await.unwrap();
     assert!(view.grant_types.is_empty() && view.client_secret.is_some());
     let named = ClientFields {
         client_name: Some("Our API".to_owned()),
         ..ClientFields::default()
     };
-    let view = update(admin(&core), change_of("api", named)).await.unwrap();
+    let view = admin(&core).call(change_of("api", named)).await.unwrap();
     assert!(view.grant_types.is_empty());
 }

@@ -14,10 +14,10 @@ use uuid::Uuid;
 
 use self::seeds::{LineSeeds, TakenSeeds};
 pub use self::user_line::UserLine;
+use super::operation::{Done, Effect, Operation};
 use super::user::{KIND, put};
-use super::{Admin, AdminRefusal, AdminResult, already_exists};
+use super::{Admin, AdminRefusal, AdminResult, AdminTxError, already_exists};
 use crate::clock::Timestamp;
-use crate::flow::or_refuse;
 use crate::identity::User;
 use crate::oauth::group::Groups;
 use crate::oauth::{Fault, FaultCode};
@@ -156,34 +156,36 @@ impl ParsedLine {
         existing: ExistingUsers,
         defaults: (&str, &Groups),
         now: Timestamp,
-    ) -> Result<Result<(ImportAction, TakenSeeds), AdminRefusal>, StoreError> {
-        let before = or_refuse!(self.fields.existing(snapshot)?);
-        let mut user = or_refuse!(self.fields.to_user(before.as_ref(), self.new_uuid, defaults, now));
+    ) -> Result<(ImportAction, TakenSeeds), AdminTxError> {
+        let before = self.fields.existing(snapshot)?;
+        let mut user = self
+            .fields
+            .to_user(before.as_ref(), self.new_uuid, defaults, now)?;
         if let Some(fault) = self.fields.reserved_user_type(before.as_ref()) {
-            return Ok(Err(fault.into()));
+            return Err(fault.into());
         }
         let Some(before) = before else {
             if let Some(hash) = &self.password {
                 user.take_declared(hash);
             }
-            let taken = or_refuse!(self.seeds.take(self.line, snapshot, &mut user)?);
-            return Ok(Ok((ImportAction::Add(user), taken)));
+            let taken = self.seeds.take(self.line, snapshot, &mut user)?;
+            return Ok((ImportAction::Add(user), taken));
         };
         let keep = (ImportAction::Keep, TakenSeeds::default());
         // The password is not compared: the stored one may have been rehashed or changed since an earlier import.
         let is_repeated = before == user && before.source == User::IMPORT;
-        Ok(match existing {
+        match existing {
             _ if is_repeated && existing != ExistingUsers::Update => Ok(keep),
             ExistingUsers::Skip => Ok(keep),
             ExistingUsers::Refuse => Err(already_exists(KIND, &before.account_id).into()),
             ExistingUsers::Update => {
                 if let Some(fault) = self.fields.federated_namesake(&before) {
-                    return Ok(Err(fault.into()));
+                    return Err(fault.into());
                 }
                 if let Some(hash) = &self.password {
                     user.take_declared(hash);
                 }
-                let taken = or_refuse!(self.seeds.take(self.line, snapshot, &mut user)?);
+                let taken = self.seeds.take(self.line, snapshot, &mut user)?;
                 let action = if user == before {
                     ImportAction::Keep
                 } else if before.is_as_declared(&user) {
@@ -194,7 +196,7 @@ impl ParsedLine {
                 };
                 Ok((action, taken))
             }
-        })
+        }
     }
 }
 
@@ -207,49 +209,53 @@ enum ImportAction {
     Keep,
 }
 
-/// Checks some lines, and imports them if requested and if they are good. One transaction.
-pub async fn users(admin: Admin<'_>, request: ImportUsers) -> AdminResult<Imported> {
-    let core = admin.core;
-    let since_epoch = core.clock.since_epoch();
-    let now = core.clock.now();
-    let ImportUsers {
-        lines,
-        existing,
-        skip_bad,
-        write,
-    } = request;
-    let mut report = Imported::default();
-    let mut parsed = Vec::new();
-    // Sorted, so that users are stored in the order of their lines.
-    let mut new_uuids: Vec<Uuid> = lines.iter().map(|_| core.random.uuid_v7(since_epoch)).collect();
-    new_uuids.sort_unstable();
-    for ((line, text), new_uuid) in lines.into_iter().zip(new_uuids) {
-        match ParsedLine::read(line, &text, new_uuid) {
-            Ok(parsed_line) => parsed.push(parsed_line),
-            Err(fault) => report.bad.push(BadLine {
-                line,
-                faults: vec![fault],
-            }),
+impl Operation for ImportUsers {
+    const NAME: &'static str = "user import";
+    const EFFECT: Effect = Effect::Write;
+    const MAY_CREATE_DATA_DIR: bool = true;
+    type Output = Imported;
+
+    /// Checks the lines, and imports them if requested and if they are good. One transaction.
+    async fn run(self, admin: Admin<'_>) -> AdminResult<Done<Imported>> {
+        let core = admin.core;
+        let since_epoch = core.clock.since_epoch();
+        let now = core.clock.now();
+        let Self {
+            lines,
+            existing,
+            skip_bad,
+            write,
+        } = self;
+        let mut report = Imported::default();
+        let mut parsed = Vec::new();
+        // Sorted, so that users are stored in the order of their lines.
+        let mut new_uuids: Vec<Uuid> = lines.iter().map(|_| core.random.uuid_v7(since_epoch)).collect();
+        new_uuids.sort_unstable();
+        for ((line, text), new_uuid) in lines.into_iter().zip(new_uuids) {
+            match ParsedLine::read(line, &text, new_uuid) {
+                Ok(parsed_line) => parsed.push(parsed_line),
+                Err(fault) => report.bad.push(BadLine {
+                    line,
+                    faults: vec![fault],
+                }),
+            }
         }
-    }
-    refuse_repeats(&mut parsed, &mut report.bad);
-    if write {
-        seeds::seal(core, &mut parsed, now).await?;
-    }
-    let (organization, groups) = (
-        core.policy.organization.clone(),
-        Arc::clone(core.catalog().groups()),
-    );
-    if !write {
-        let look = |snapshot: &dyn Snapshot| {
-            let defaults = (organization.as_str(), &*groups);
-            plan(snapshot, &parsed, existing, defaults, now, report.clone()).map(|(report, _)| report)
-        };
-        return Ok(core.store.read(look).await?);
-    }
-    let report = core
-        .store
-        .write("user import", move |tx| -> Result<_, StoreError> {
+        refuse_repeats(&mut parsed, &mut report.bad);
+        if write {
+            seeds::seal(admin, &mut parsed, now).await?;
+        }
+        let (organization, groups) = (
+            core.policy.organization.clone(),
+            Arc::clone(core.catalog().groups()),
+        );
+        if !write {
+            let look = |snapshot: &dyn Snapshot| {
+                let defaults = (organization.as_str(), &*groups);
+                plan(snapshot, &parsed, existing, defaults, now, report.clone()).map(|(report, _)| report)
+            };
+            return Ok(Done::unrecorded(core.store.read(look).await?));
+        }
+        let write = admin.write(Self::NAME, move |tx| {
             let defaults = (organization.as_str(), &*groups);
             let (mut report, actions) = plan(&*tx, &parsed, existing, defaults, now, report.clone())?;
             if !report.bad.is_empty() && !skip_bad {
@@ -257,36 +263,45 @@ pub async fn users(admin: Admin<'_>, request: ImportUsers) -> AdminResult<Import
             }
             for (line, action, seeds) in actions {
                 let put = match &action {
-                    ImportAction::Add(user) => put(tx, None, user)?,
-                    ImportAction::Change(before, user) => put(tx, Some(before), user)?,
-                    ImportAction::UpdateDeclaredHash(user) => put(tx, Some(user), user)?,
+                    ImportAction::Add(user) => put(tx, None, user),
+                    ImportAction::Change(before, user) => put(tx, Some(before), user),
+                    ImportAction::UpdateDeclaredHash(user) => put(tx, Some(user), user),
                     ImportAction::Keep => Ok(()),
                 };
-                // `refuse_repeats` and the plan refuse names that are taken, so this does not happen.
-                if let Err(AdminRefusal(faults)) = put {
-                    report.bad.push(BadLine { line, faults });
-                } else {
-                    seeds.put(tx)?;
+                match put {
+                    Ok(()) => seeds.put(tx)?,
+                    // `refuse_repeats` and the plan refuse names that are taken, so this does not happen.
+                    Err(AdminTxError::Refused(AdminRefusal(faults))) => {
+                        report.bad.push(BadLine { line, faults })
+                    }
+                    Err(failed) => return Err(failed),
                 }
             }
             Ok(report)
-        })
-        .await?;
-    if report.added + report.updated > 0 && (skip_bad || report.bad.is_empty()) {
+        });
+        let report = write.await?;
         let Imported {
             added,
             updated,
             authenticator_apps,
             ..
         } = report;
+        if added + updated == 0 || !(skip_bad || report.bad.is_empty()) {
+            return Ok(Done::unrecorded(report));
+        }
         let apps = match authenticator_apps {
             0 => String::new(),
             count => format!(", {count} authenticator apps"),
         };
-        let done = format!("{added} added, {updated} updated{apps}");
-        admin.record("user import", &done);
+        Ok(Done::about(
+            format!("{added} added, {updated} updated{apps}"),
+            report,
+        ))
     }
-    Ok(report)
+
+    fn changes_nothing(&self) -> bool {
+        !self.write
+    }
 }
 
 /// Removes lines that repeat a name or UUID of an earlier line.
@@ -323,7 +338,7 @@ fn plan(
 ) -> Result<Planned, StoreError> {
     let mut actions = Vec::new();
     for parsed_line in parsed {
-        match parsed_line.decide(snapshot, existing, defaults, now)? {
+        match parsed_line.decide(snapshot, existing, defaults, now) {
             Ok((action, mut seeds)) => {
                 report.authenticator_apps += seeds.count;
                 report.left_out.append(&mut seeds.left_out);
@@ -337,10 +352,11 @@ fn plan(
                 }
                 actions.push((parsed_line.line, action, seeds));
             }
-            Err(AdminRefusal(faults)) => report.bad.push(BadLine {
+            Err(AdminTxError::Refused(AdminRefusal(faults))) => report.bad.push(BadLine {
                 line: parsed_line.line,
                 faults,
             }),
+            Err(AdminTxError::Failed(error)) => return Err(error),
         }
     }
     report.bad.sort_by_key(|bad| bad.line);

@@ -4,9 +4,8 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::{LeftOutApp, ParsedLine};
-use crate::admin::AdminRefusal;
+use crate::admin::{Admin, AdminResult, AdminTxError};
 use crate::clock::Timestamp;
-use crate::flow::Core;
 use crate::flow::factors::{self, MAX_PER_USER, seal_seed};
 use crate::identity::{ExportedTotp, Factor, FactorKind, Totp, TotpExportError, User};
 use crate::oauth::{Fault, FaultCode};
@@ -52,7 +51,7 @@ impl LineSeeds {
         line: u64,
         snapshot: &dyn Snapshot,
         user: &mut User,
-    ) -> Result<Result<TakenSeeds, AdminRefusal>, StoreError> {
+    ) -> Result<TakenSeeds, AdminTxError> {
         let mut taken = TakenSeeds {
             user: user.uuid,
             ..TakenSeeds::default()
@@ -61,7 +60,7 @@ impl LineSeeds {
             && *owner != user.uuid
         {
             let detail = "the user of this name was replaced during the import";
-            return Ok(Err(FaultCode::NotAllowed.at([], detail).into()));
+            return Err(FaultCode::NotAllowed.at([], detail).into());
         }
         let mut reasons = self.unsupported.clone();
         let mut count = factors::of_user(snapshot, user.uuid)?.len();
@@ -81,7 +80,7 @@ impl LineSeeds {
             reason,
         };
         taken.left_out = reasons.into_iter().map(left_out).collect();
-        Ok(Ok(taken))
+        Ok(taken)
     }
 }
 
@@ -106,15 +105,16 @@ impl TakenSeeds {
 }
 
 /// Seals the seeds of the lines. This needs entropy and the identifiers of the users, so it comes before the transaction.
-pub(super) async fn seal(core: &Core, parsed: &mut [ParsedLine], now: Timestamp) -> Result<(), StoreError> {
+pub(super) async fn seal(admin: Admin<'_>, parsed: &mut [ParsedLine], now: Timestamp) -> AdminResult<()> {
+    let core = admin.core;
     let since_epoch = core.clock.since_epoch();
     for parsed_line in parsed.iter_mut().filter(|line| !line.seeds.apps.is_empty()) {
         let fields = &parsed_line.fields;
-        let existing = core.store.read(|snapshot| fields.existing(snapshot)).await?;
-        let user = match existing {
-            Ok(Some(user)) => user.uuid,
-            _ => fields.uuid.unwrap_or(parsed_line.new_uuid),
-        };
+        let existing = fields.existing_now(admin).await?;
+        let user = existing
+            .map(|user| user.uuid)
+            .or(fields.uuid)
+            .unwrap_or(parsed_line.new_uuid);
         let apps = &parsed_line.seeds.apps;
         let mut ids: Vec<_> = apps.iter().map(|_| core.random.uuid_v7(since_epoch)).collect();
         ids.sort_unstable();

@@ -26,9 +26,14 @@ async fn a_line_brings_a_whole_user() {
         "phone_number":"+32 2 555","user_type":"staff","venue_id":"v1","organization":"acme","enabled":false,"created_at":12,
         "claims":{"given_name":"Alice","address":{"locality":"Ghent"},"badge":"7"},
         "password_hash":"$2b$04$abcdefghijklmnopqrstuujydOTSfIH/d5oUHpsygqV5X9xJLQc6e"}"#;
-    let report = users(admin(&core), request(&[line], true)).await.unwrap();
+    let report = admin(&core).call(request(&[line], true)).await.unwrap();
     assert_eq!((report.added, report.bad.len()), (1, 0));
-    let view = user::show(admin(&core), "alice@example.com").await.unwrap();
+    let view = admin(&core)
+        .call(user::ShowUser {
+            who: "alice@example.com".to_owned(),
+        })
+        .await
+        .unwrap();
     assert_eq!(view.uuid.to_string(), "7f9c24e8-3b12-4fe1-9a51-111111111111");
     assert_eq!(
         (view.source.as_str(), view.enabled, view.created_at.seconds()),
@@ -55,7 +60,7 @@ async fn every_bad_line_is_named_and_none_is_imported() {
         r#"{"account_id":"e","email_verified":true,"phone_number_verified":true}"#,
     ];
     for write in [false, true] {
-        let report = users(admin(&core), request(&lines, write)).await.unwrap();
+        let report = admin(&core).call(request(&lines, write)).await.unwrap();
         let bad = report.bad.iter().map(|bad| {
             let fields: Vec<_> = bad.faults.iter().map(|fault| fault.fields.join(" ")).collect();
             (bad.line, fields.join("; "))
@@ -88,7 +93,7 @@ async fn every_bad_line_is_named_and_none_is_imported() {
         skip_bad: true,
         ..request(&lines, true)
     };
-    assert_eq!(users(admin(&core), lenient).await.unwrap().added, 1);
+    assert_eq!(admin(&core).call(lenient).await.unwrap().added, 1);
     assert_eq!(
         user::page(admin(&core), &user::ListUsers::default())
             .unwrap()
@@ -102,19 +107,20 @@ async fn every_bad_line_is_named_and_none_is_imported() {
 async fn a_second_run_goes_on_where_the_first_ended() {
     let core = core();
     let first = r#"{"email":"a@example.com","password_hash":"$2b$04$abcdefghijklmnopqrstuujydOTSfIH/d5oUHpsygqV5X9xJLQc6e"}"#;
-    users(admin(&core), request(&[first], true)).await.unwrap();
+    admin(&core).call(request(&[first], true)).await.unwrap();
     core.clock.advance(std::time::Duration::from_secs(5));
     let second = request(&[first, r#"{"email":"b@example.com"}"#], true);
-    let report = users(admin(&core), second.clone()).await.unwrap();
+    let report = admin(&core).call(second.clone()).await.unwrap();
     assert_eq!((report.added, report.unchanged, report.bad.len()), (1, 1, 0));
-    let report = users(admin(&core), second).await.unwrap();
+    let report = admin(&core).call(second).await.unwrap();
     assert_eq!((report.added, report.unchanged), (0, 2));
 }
 
 #[tokio::test]
 async fn a_user_who_differs_is_refused_skipped_or_changed_as_told() {
     let core = core();
-    users(admin(&core), request(&[r#"{"email":"a@example.com"}"#], true))
+    admin(&core)
+        .call(request(&[r#"{"email":"a@example.com"}"#], true))
         .await
         .unwrap();
     let line = r#"{"email":"a@example.com","venue_id":"v2"}"#;
@@ -122,35 +128,47 @@ async fn a_user_who_differs_is_refused_skipped_or_changed_as_told() {
         existing,
         ..request(&[line], true)
     };
-    let refused = users(admin(&core), told(ExistingUsers::Refuse)).await.unwrap();
+    let refused = admin(&core).call(told(ExistingUsers::Refuse)).await.unwrap();
     assert_bad(&refused, FaultCode::AlreadyExists, &[]);
     assert_eq!(
-        users(admin(&core), told(ExistingUsers::Skip))
+        admin(&core)
+            .call(told(ExistingUsers::Skip))
             .await
             .unwrap()
             .unchanged,
         1
     );
     assert_eq!(
-        user::show(admin(&core), "a@example.com").await.unwrap().venue_id,
+        admin(&core)
+            .call(user::ShowUser {
+                who: "a@example.com".to_owned()
+            })
+            .await
+            .unwrap()
+            .venue_id,
         None
     );
     assert_eq!(
-        users(admin(&core), told(ExistingUsers::Update))
+        admin(&core)
+            .call(told(ExistingUsers::Update))
             .await
             .unwrap()
             .updated,
         1
     );
     assert_eq!(
-        users(admin(&core), told(ExistingUsers::Update))
+        admin(&core)
+            .call(told(ExistingUsers::Update))
             .await
             .unwrap()
             .unchanged,
         1
     );
     assert_eq!(
-        user::show(admin(&core), "a@example.com")
+        admin(&core)
+            .call(user::ShowUser {
+                who: "a@example.com".to_owned()
+            })
             .await
             .unwrap()
             .venue_id
@@ -176,15 +194,15 @@ async fn a_hash_gives_its_password_once() {
         "$2b$04$abcdefghijklmnopqrstuujydOTSfIH/d5oUHpsygqV5X9xJLQc6e",
         "$2b$04$zzzdefghijklmnopqrstuujydOTSfIH/d5oUHpsygqV5X9xJLQc6e",
     );
-    users(admin(&core), with(first)).await.unwrap();
+    admin(&core).call(with(first)).await.unwrap();
     let chosen = user::SetPassword {
         who: "a@example.com".to_owned(),
         password: user::NewPassword::Generated,
         keep_sessions: true,
     };
-    user::set_password(admin(&core), chosen).await.unwrap();
+    admin(&core).call(chosen).await.unwrap();
     for (hash, updated) in [(first, 0), (second, 1), (second, 0)] {
-        let report = users(admin(&core), with(hash)).await.unwrap();
+        let report = admin(&core).call(with(hash)).await.unwrap();
         assert_eq!((report.updated, report.unchanged), (updated, 1 - updated));
     }
 }
@@ -193,7 +211,7 @@ async fn a_hash_gives_its_password_once() {
 async fn a_line_between_two_users_is_bad() {
     let core = core();
     let two = [r#"{"email":"a@example.com"}"#, r#"{"email":"b@example.com"}"#];
-    users(admin(&core), request(&two, true)).await.unwrap();
+    admin(&core).call(request(&two, true)).await.unwrap();
     let between = ImportUsers {
         existing: ExistingUsers::Update,
         ..request(
@@ -201,7 +219,7 @@ async fn a_line_between_two_users_is_bad() {
             true,
         )
     };
-    let report = users(admin(&core), between).await.unwrap();
+    let report = admin(&core).call(between).await.unwrap();
     assert_bad(
         &report,
         FaultCode::AlreadyExists,
@@ -213,7 +231,7 @@ async fn a_line_between_two_users_is_bad() {
 async fn a_name_that_nobody_could_sign_in_with_is_bad() {
     let core = core();
     let line = format!(r#"{{"account_id":"{}"}}"#, "x".repeat(513));
-    let report = users(admin(&core), request(&[&line], true)).await.unwrap();
+    let report = admin(&core).call(request(&[&line], true)).await.unwrap();
     assert_bad(&report, FaultCode::TooLong, &["account_id"]);
 }
 
@@ -221,17 +239,23 @@ async fn a_name_that_nobody_could_sign_in_with_is_bad() {
 async fn a_type_that_is_no_persons_is_bad() {
     let core = core();
     let line = r#"{"email":"alice@example.com","user_type":"client"}"#;
-    let report = users(admin(&core), request(&[line], true)).await.unwrap();
+    let report = admin(&core).call(request(&[line], true)).await.unwrap();
     assert_bad(&report, FaultCode::NotAllowed, &["user_type"]);
     let person = r#"{"email":"alice@example.com"}"#;
-    users(admin(&core), request(&[person], true)).await.unwrap();
-    let uuid = user::show(admin(&core), "alice@example.com").await.unwrap().uuid;
+    admin(&core).call(request(&[person], true)).await.unwrap();
+    let uuid = admin(&core)
+        .call(user::ShowUser {
+            who: "alice@example.com".to_owned(),
+        })
+        .await
+        .unwrap()
+        .uuid;
     let named = format!(r#"{{"email":"alice@example.com","uuid":"{uuid}","user_type":"client"}}"#);
     let update = ImportUsers {
         existing: ExistingUsers::Update,
         ..request(&[&named], true)
     };
-    let report = users(admin(&core), update).await.unwrap();
+    let report = admin(&core).call(update).await.unwrap();
     assert_bad(&report, FaultCode::NotAllowed, &["user_type"]);
 }
 
@@ -242,13 +266,18 @@ async fn a_user_is_not_made_in_the_future() {
     let made = |created_at: u64| format!(r#"{{"email":"alice@example.com","created_at":{created_at}}}"#);
     let (millis, ahead) = (made(seconds * 1000), made(seconds + 301));
     for line in [millis, ahead] {
-        let report = users(admin(&core), request(&[&line], true)).await.unwrap();
+        let report = admin(&core).call(request(&[&line], true)).await.unwrap();
         assert_eq!(report.added, 0);
         assert_bad(&report, FaultCode::Invalid, &["created_at"]);
     }
     let soon = made(seconds + 200);
-    let report = users(admin(&core), request(&[&soon], true)).await.unwrap();
+    let report = admin(&core).call(request(&[&soon], true)).await.unwrap();
     assert_eq!((report.added, report.bad.len()), (1, 0), "{:?}", report.bad);
-    let user = user::show(admin(&core), "alice@example.com").await.unwrap();
+    let user = admin(&core)
+        .call(user::ShowUser {
+            who: "alice@example.com".to_owned(),
+        })
+        .await
+        .unwrap();
     assert_eq!(user.created_at.seconds(), seconds);
 }

@@ -7,15 +7,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::admin::named::group_ids;
+use crate::admin::groups::group_ids;
 use crate::admin::user::reserved_user_type;
-use crate::admin::{AdminRefusal, check_account_id, check_text, claim};
+use crate::admin::{
+    Admin, AdminError, AdminRefusal, AdminResult, AdminTxError, check_account_id, check_text, claim,
+};
 use crate::clock::Timestamp;
 use crate::identity::claim::looks_like_email;
 use crate::identity::{LoginName, User};
 use crate::oauth::group::Groups;
 use crate::oauth::{Fault, FaultCode};
-use crate::store::StoreError;
 use crate::store::engine::Snapshot;
 use crate::store::tables::{USERS, USERS_BY_LOGIN_NAME};
 
@@ -74,10 +75,7 @@ impl UserLine {
     }
 
     /// The stored user that the line is about, if there is one.
-    pub(in crate::admin) fn existing(
-        &self,
-        snapshot: &dyn Snapshot,
-    ) -> Result<Result<Option<User>, AdminRefusal>, StoreError> {
+    pub(in crate::admin) fn existing(&self, snapshot: &dyn Snapshot) -> Result<Option<User>, AdminTxError> {
         let mut owners = Vec::new();
         if let Some(uuid) = self.uuid
             && USERS.contains(snapshot, &uuid)?
@@ -92,14 +90,22 @@ impl UserLine {
             }
         }
         match owners.as_slice() {
-            [] => Ok(Ok(None)),
-            [one] => Ok(Ok(USERS.get(snapshot, one)?)),
+            [] => Ok(None),
+            [one] => Ok(USERS.get(snapshot, one)?),
             _ => {
                 let detail = "its names belong to different users";
-                Ok(Err(FaultCode::AlreadyExists
+                Err(FaultCode::AlreadyExists
                     .at(["uuid", "account_id", "email"], detail)
-                    .into()))
+                    .into())
             }
+        }
+    }
+
+    /// The same from a snapshot of its own. `None` also if its names belong to different users: a later check refuses that.
+    pub(in crate::admin) async fn existing_now(&self, admin: Admin<'_>) -> AdminResult<Option<User>> {
+        match admin.read(|snapshot| self.existing(snapshot)).await {
+            Err(AdminError::Refused(_)) => Ok(None),
+            existing => existing,
         }
     }
 

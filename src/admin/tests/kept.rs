@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{admin, assert_faults, core, core_on, refusal};
 use crate::admin::client;
-use crate::admin::client::api_key;
-use crate::admin::client::api_key::WhichApiKey;
+use crate::admin::client::RevokeApiKey;
 use crate::admin::client::tests::request;
 use crate::admin::key;
 use crate::admin::key::RotateKey;
@@ -108,26 +107,34 @@ async fn what_was_kept_of_a_change_that_failed_is_in_force_when_the_store_is_bac
     let disk = UnreliableDisk::new();
     let core = disk.core();
     for id in ["web", "app"] {
-        client::add(admin(&core), request(id)).await.unwrap();
+        admin(&core).call(request(id)).await.unwrap();
     }
-    let made = api_key::add(admin(&core), "web".to_owned()).await.unwrap();
+    let made = admin(&core)
+        .call(client::AddApiKey {
+            client_id: "web".to_owned(),
+        })
+        .await
+        .unwrap();
     let digest = Secret::parse(made.api_key.unwrap().reveal()).unwrap().digest();
-    let which = WhichApiKey {
+    let which = RevokeApiKey {
         client_id: "web".to_owned(),
         id: made.id,
     };
     assert!(core.catalog().api_key(&digest).is_some());
-    disk.fail_during(&core, api_key::revoke(admin(&core), which))
-        .await;
+    disk.fail_during(&core, admin(&core).call(which)).await;
     assert!(core.catalog().api_key(&digest).is_none());
 
-    let disabling = client::set_enabled(admin(&core), "web".to_owned(), false);
+    let disabling = admin(&core).call(client::DisableClient {
+        client_id: "web".to_owned(),
+    });
     disk.fail_during(&core, disabling).await;
     assert!(!core.catalog().client("web").unwrap().enabled);
 
     let grant_policy = core.grant_policy();
     let app = core.catalog().client("app").unwrap().clone();
-    let removing = client::remove(admin(&core), "app".to_owned());
+    let removing = admin(&core).call(client::RemoveClient {
+        client_id: "app".to_owned(),
+    });
     disk.fail_during(&core, removing).await;
     let grant = *app.grant_types.first().unwrap();
     assert!(core.grant_policy().check_grant(&app, grant).is_err());
@@ -145,8 +152,10 @@ async fn what_was_kept_of_a_change_that_failed_is_in_force_when_the_store_is_bac
         client_secret: None,
         fields,
     };
-    provider::add(admin(&core), request).await.unwrap();
-    let removing = provider::remove(admin(&core), "corp".to_owned());
+    admin(&core).call(request).await.unwrap();
+    let removing = admin(&core).call(provider::RemoveProvider {
+        id: "corp".to_owned(),
+    });
     disk.fail_during(&core, removing).await;
     assert!(core.catalog().provider("corp").is_none());
 
@@ -154,19 +163,26 @@ async fn what_was_kept_of_a_change_that_failed_is_in_force_when_the_store_is_bac
         alg: Algorithm::EdDsa,
         at_once: true,
     };
-    let kid = key::rotate(admin(&core), made).await.unwrap().kid;
+    let kid = admin(&core).call(made).await.unwrap().kid;
     assert!(core.catalog().keyring().signer(Algorithm::EdDsa).is_some());
-    disk.fail_during(&core, key::retire(admin(&core), kid)).await;
+    disk.fail_during(&core, admin(&core).call(key::RetireKey { kid }))
+        .await;
     assert!(core.catalog().keyring().signer(Algorithm::EdDsa).is_none());
 }
 
 #[tokio::test]
 async fn a_service_that_reports_a_missing_client_has_read_the_store_again() {
     let core = core();
-    client::add(admin(&core), request("web")).await.unwrap();
+    admin(&core).call(request("web")).await.unwrap();
     let removed = core.store.write("test", |tx| CLIENTS.remove(tx, "web"));
     assert!(removed.await.unwrap());
-    let refused = refusal(client::remove(admin(&core), "web".to_owned()).await);
+    let refused = refusal(
+        admin(&core)
+            .call(client::RemoveClient {
+                client_id: "web".to_owned(),
+            })
+            .await,
+    );
     assert_faults(&refused, &[(FaultCode::NotFound, &[])]);
     assert!(core.catalog().client("web").is_none());
 }

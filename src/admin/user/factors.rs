@@ -1,19 +1,20 @@
-//! Shows the factors of a user, and removes all of them.
-
 use serde::{Deserialize, Serialize};
+
 use uuid::Uuid;
 
-use super::super::{Admin, AdminResult, TxResult};
 use super::find;
+use crate::admin::operation::{Done, Effect, Operation};
+use crate::admin::{Admin, AdminResult};
 use crate::clock::Timestamp;
-use crate::flow::factors::{of_user, remove_all};
-use crate::flow::notice::DrawnNotice;
-use crate::flow::{failed_passwords, or_refuse};
+use crate::flow::factors::of_user;
 use crate::identity::{Factor, FactorKind};
-use crate::mail::Content;
-use crate::observe::audit;
-use crate::observe::audit::Event;
-use crate::store::engine::Snapshot;
+
+/// A request for the factors of a user.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ListFactors {
+    /// E-mail address, account identifier or UUID.
+    pub who: String,
+}
 
 /// A factor as it is shown: without what verifies it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -46,6 +47,24 @@ pub struct UserFactors {
     pub factors: Vec<FactorView>,
 }
 
+impl Operation for ListFactors {
+    const NAME: &'static str = "user factors";
+    const EFFECT: Effect = Effect::Read;
+    type Output = UserFactors;
+
+    async fn run(self, admin: Admin<'_>) -> AdminResult<Done<UserFactors>> {
+        let read = admin.read(|snapshot| {
+            let user = find(snapshot, &self.who)?;
+            Ok(UserFactors {
+                factors: FactorView::all(&of_user(snapshot, user.uuid)?),
+                uuid: user.uuid,
+                account_id: user.account_id,
+            })
+        });
+        Ok(Done::unrecorded(read.await?))
+    }
+}
+
 impl FactorView {
     pub(super) fn all(factors: &[(Uuid, Factor)]) -> Vec<Self> {
         let view = |(id, factor): &(Uuid, Factor)| Self {
@@ -61,49 +80,4 @@ impl FactorView {
         };
         factors.iter().map(view).collect()
     }
-}
-
-/// The factors of a user.
-pub async fn factors(admin: Admin<'_>, who: &str) -> AdminResult<UserFactors> {
-    let read = |snapshot: &dyn Snapshot| -> TxResult<UserFactors> {
-        let user = or_refuse!(find(snapshot, who)?);
-        Ok(Ok(UserFactors {
-            factors: FactorView::all(&of_user(snapshot, user.uuid)?),
-            uuid: user.uuid,
-            account_id: user.account_id,
-        }))
-    };
-    Ok(admin.core.store.read(read).await??)
-}
-
-/// Removes all factors of a user, who gets a notice. Then one step is enough to sign in, until the user adds a factor.
-/// Where a second factor is required, the next sign-in sets one up.
-pub async fn reset_factors(admin: Admin<'_>, who: String) -> AdminResult<UserFactors> {
-    let (core, now) = (admin.core, admin.core.clock.now());
-    let user = core.store.read(|snapshot| find(snapshot, &who)).await??;
-    let content = |link| Content::FactorRemoved { at: now, link };
-    let notice = DrawnNotice::draw(core, &user, content, now)?;
-    let uuid = user.uuid;
-    let removed = core
-        .store
-        .write("user reset", move |tx| -> Result<_, crate::store::StoreError> {
-            failed_passwords::reset_second_step(tx, uuid)?;
-            let removed = remove_all(tx, uuid)?;
-            if !removed.is_empty() {
-                notice.iter().try_for_each(|notice| notice.put(tx))?;
-            }
-            Ok(removed)
-        })
-        .await?;
-    core.outbox_filled.notify_one();
-    for (_, factor) in &removed {
-        let (user, factor) = (uuid, factor.kind.name());
-        audit::record(&Event::FactorRemoved { user, factor });
-    }
-    admin.record("user reset", &uuid.to_string());
-    Ok(UserFactors {
-        uuid,
-        account_id: user.account_id,
-        factors: FactorView::all(&removed),
-    })
 }

@@ -1,5 +1,6 @@
 //! Lists users, a page at a time.
 
+use std::io::Write;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -7,7 +8,9 @@ use uuid::Uuid;
 
 use super::UserView;
 use crate::admin::Admin;
+use crate::admin::operation::Done;
 use crate::admin::page::Page;
+use crate::admin::stream::{RecordStream, StreamError, StreamOperation, write_pages};
 use crate::identity::User;
 use crate::oauth::group::Groups;
 use crate::store::StoreError;
@@ -54,6 +57,22 @@ impl ListUsers {
                 .is_none_or(|name| groups.id_of(name).is_some_and(|id| user.groups.contains(&id)))
             && search.is_none_or(is_found)
     }
+}
+
+impl StreamOperation for ListUsers {
+    const NAME: &'static str = "user list";
+
+    fn write(mut self, admin: Admin<'_>, sink: &mut dyn Write) -> Result<Done<()>, StreamError> {
+        let limit = self.limit.unwrap_or(u64::MAX);
+        write_pages(self.after, limit, sink, |after| {
+            self.after = after;
+            page(admin, &self)
+        })
+    }
+}
+
+impl RecordStream for ListUsers {
+    type Record = UserView;
 }
 
 /// The first page of the list, in the order in which the users were added. The next one is that of a list that begins

@@ -1,44 +1,57 @@
-//! Users: add, show, update, remove, set the password.
+//! Users.
 
+mod add;
+mod disable;
+mod enable;
 mod factors;
+mod invite;
 mod link;
 mod list;
+mod lock;
 mod password;
+mod remove;
+mod reset;
+mod reset_factors;
+mod set_password;
+mod show;
+#[cfg(test)]
+mod tests;
+mod unlink;
+mod update;
 mod view;
-
-use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-pub use self::factors::{FactorView, UserFactors, factors, reset_factors};
-pub use self::link::{InviteUser, LinkView, LockedUser, ResetUser, invite, lock, reset};
+pub use self::add::AddUser;
+pub use self::disable::DisableUser;
+pub use self::enable::EnableUser;
+pub use self::factors::{FactorView, ListFactors, UserFactors};
+pub use self::invite::InviteUser;
+pub use self::link::LinkView;
 pub use self::list::{ListUsers, page};
+pub use self::lock::{LockUser, LockedUser};
 pub use self::password::NewPassword;
 pub(super) use self::password::check_chosen;
-use self::password::hash;
+pub use self::remove::{RemoveUser, RemovedUser};
+pub use self::reset::ResetUser;
+pub use self::reset_factors::ResetFactors;
+pub use self::set_password::SetPassword;
+pub use self::show::ShowUser;
+pub use self::unlink::UnlinkUser;
+pub use self::update::UpdateUser;
 pub use self::view::UserView;
-use super::named::group_ids;
-use super::{
-    Admin, AdminRefusal, AdminResult, TxResult, about, all_or_none, already_exists, check_account_id,
-    check_text, claim, not_found, provider,
-};
-use crate::flow::account::view::applications;
-use crate::flow::factors::of_user;
-use crate::flow::login::session;
+use super::groups::group_ids;
+use super::operation::{Done, Operation};
+use super::{Admin, AdminRefusal, AdminResult, AdminTxError, already_exists, check_text, claim, not_found};
 use crate::flow::logout_notice;
-use crate::flow::or_refuse;
-use crate::flow::users::{end_sessions_and_families, remove_login_names, remove_user};
-use crate::identity::claim::looks_like_email;
-use crate::identity::{LinkedIdentity, LoginName, User};
+use crate::flow::users::remove_login_names;
+use crate::identity::{LoginName, User};
 use crate::oauth::group::Groups;
 use crate::oauth::{Fault, FaultCode};
-use crate::observe::audit;
-use crate::observe::audit::Event;
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
-use crate::store::tables::{FAILED_PASSWORDS, USERS, USERS_BY_IDENTITY, USERS_BY_LOGIN_NAME};
+use crate::store::tables::{FAILED_PASSWORDS, USERS, USERS_BY_LOGIN_NAME};
 
 /// The kind of record in faults.
 pub(super) const KIND: &str = "user";
@@ -70,54 +83,8 @@ pub struct UserFields {
     pub groups: Option<Vec<String>>,
 }
 
-/// A user to be added.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct AddUser {
-    /// The e-mail address. It is also the account identifier.
-    pub email: String,
-    /// The password.
-    pub password: NewPassword,
-    /// Everything else.
-    pub fields: UserFields,
-}
-
-/// A change of a user.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct UpdateUser {
-    /// E-mail address, account identifier or UUID.
-    pub who: String,
-    /// A new e-mail address; the account identifier stays.
-    pub email: Option<String>,
-    /// A new account identifier.
-    pub account_id: Option<String>,
-    /// Whether the count of wrong passwords starts again at zero.
-    pub reset_failed_passwords: bool,
-    /// What else changes.
-    pub fields: UserFields,
-}
-
-/// A new password for a user.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct SetPassword {
-    /// E-mail address, account identifier or UUID.
-    pub who: String,
-    /// The password.
-    pub password: NewPassword,
-    /// Whether the user's sessions and refresh tokens stay. Somebody else may have known the old password.
-    pub keep_sessions: bool,
-}
-
-/// A request to remove the links between a user and a provider.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Unlink {
-    /// E-mail address, account identifier or UUID.
-    pub who: String,
-    /// The provider's id.
-    pub provider: String,
-}
-
 /// The user with this UUID or login name.
-pub(super) fn find(snapshot: &dyn Snapshot, who: &str) -> Result<Result<User, AdminRefusal>, StoreError> {
+pub(super) fn find(snapshot: &dyn Snapshot, who: &str) -> Result<User, AdminTxError> {
     let by_uuid = match Uuid::try_parse(who) {
         Ok(uuid) => USERS.get(snapshot, &uuid)?,
         Err(_) => None,
@@ -129,7 +96,7 @@ pub(super) fn find(snapshot: &dyn Snapshot, who: &str) -> Result<Result<User, Ad
             None => None,
         },
     };
-    Ok(found.ok_or_else(|| not_found(KIND, who).into()))
+    Ok(found.ok_or_else(|| not_found(KIND, who))?)
 }
 
 fn apply_fields(user: &mut User, fields: &UserFields, groups: &Groups, faults: &mut Vec<Fault>) {
@@ -194,17 +161,17 @@ pub(super) fn reserved_user_type(before: Option<&User>, user_type: &str) -> Opti
 }
 
 /// Stores a user with their login names. Refuses a name that another user has.
-pub(super) fn put(tx: &mut dyn Tx, before: Option<&User>, user: &User) -> TxResult<()> {
+pub(super) fn put(tx: &mut dyn Tx, before: Option<&User>, user: &User) -> Result<(), AdminTxError> {
     for name in user.login_names() {
         let owner = USERS_BY_LOGIN_NAME.get(&*tx, name.as_str())?;
         if owner.is_some_and(|owner| owner != user.uuid) {
-            return Ok(Err(already_exists(KIND, name.as_str()).into()));
+            return Err(already_exists(KIND, name.as_str()).into());
         }
     }
     if let Some(before) = before {
         remove_login_names(tx, before)?;
     }
-    write(tx, user).map(Ok)
+    Ok(write(tx, user)?)
 }
 
 /// Stores a user with their login names, which no other user has. With another password, the count of wrong ones starts
@@ -223,207 +190,24 @@ pub(super) fn write(tx: &mut dyn Tx, user: &User) -> Result<(), StoreError> {
     USERS.put(tx, &user.uuid, user)
 }
 
-/// Adds a user. Only this answer shows a generated password.
-pub async fn add(admin: Admin<'_>, request: AddUser) -> AdminResult<UserView> {
-    let core = admin.core;
-    let mut faults = Vec::new();
-    if !looks_like_email(&request.email) {
-        let detail = format!("{:?} is no e-mail address", request.email);
-        faults.push(FaultCode::Invalid.at(["email"], detail));
-    }
-    if request.fields.claims.iter().any(|(name, _)| name == "email") {
-        let detail = "claim email is the first argument already: leave it out";
-        faults.push(FaultCode::Invalid.at(["claims"], detail));
-    }
-    let now = core.clock.now();
-    let uuid = core.random.uuid_v7(core.clock.since_epoch());
-    let mut user = User::local(uuid, &request.email, &core.policy.organization, now);
-    let groups = Arc::clone(core.catalog().groups());
-    apply_fields(&mut user, &request.fields, &groups, &mut faults);
-    let (hash, shown) = hash(admin, &user, request.password, faults).await?;
-    user.password = hash;
-    let view = UserView::of(&user, &groups, shown);
-    core.store
-        .write("user add", move |tx| put(tx, None, &user))
-        .await??;
-    admin.record("user add", &view.uuid.to_string());
-    Ok(view)
-}
-
-/// One user, with the applications that their account page shows, and the count of wrong passwords.
-pub async fn show(admin: Admin<'_>, who: &str) -> AdminResult<UserView> {
-    let (catalog, now) = (admin.core.catalog(), admin.core.clock.now());
-    let read = |snapshot: &dyn Snapshot| -> TxResult<UserView> {
-        let user = or_refuse!(find(snapshot, who)?);
-        Ok(Ok(UserView {
-            applications: Some(applications(snapshot, &catalog, user.uuid, now)?),
-            failed_passwords: FAILED_PASSWORDS.get(snapshot, &user.uuid)?,
-            factors: FactorView::all(&of_user(snapshot, user.uuid)?),
-            ..UserView::of(&user, catalog.groups(), None)
-        }))
-    };
-    Ok(admin.core.store.read(read).await??)
-}
-
 /// Changes a user by `change`, which may refuse, and does `more`, in one transaction.
-async fn change(
+async fn change<O: Operation>(
     admin: Admin<'_>,
-    command: &'static str,
     who: String,
     change: impl Fn(&mut User) -> Result<(), AdminRefusal> + Send + 'static,
     more: impl Fn(&mut dyn Tx, Uuid) -> Result<(), StoreError> + Send + 'static,
-) -> AdminResult<UserView> {
+) -> AdminResult<Done<UserView>> {
     let now = admin.core.clock.now();
-    let user = admin
-        .core
-        .store
-        .write(command, move |tx| -> TxResult<User> {
-            let before = or_refuse!(find(&*tx, &who)?);
-            let mut user = before.clone();
-            or_refuse!(change(&mut user));
-            user.updated_at = now;
-            or_refuse!(put(tx, Some(&before), &user)?);
-            more(tx, user.uuid)?;
-            Ok(Ok(user))
-        })
-        .await??;
-    admin.record(command, &user.uuid.to_string());
-    Ok(UserView::of(&user, admin.core.catalog().groups(), None))
-}
-
-/// Changes a user.
-pub async fn update(admin: Admin<'_>, request: UpdateUser) -> AdminResult<UserView> {
-    let UpdateUser {
-        who,
-        email,
-        account_id,
-        reset_failed_passwords,
-        fields,
-    } = request;
-    let name = who.clone();
-    let groups = Arc::clone(admin.core.catalog().groups());
-    let change_user = move |user: &mut User| {
-        let mut faults = Vec::new();
-        if let Some(email) = &email
-            && let Err(fault) = claim::set(user, "email", email)
-        {
-            faults.push(fault);
-        }
-        if let Some(account_id) = &account_id {
-            check_account_id(&mut faults, account_id);
-            user.account_id.clone_from(account_id);
-        }
-        apply_fields(user, &fields, &groups, &mut faults);
-        all_or_none(about(KIND, &name, faults).collect())
-    };
-    let reset = move |tx: &mut dyn Tx, user| {
-        if reset_failed_passwords {
-            FAILED_PASSWORDS.remove(tx, &user)?;
-        }
-        Ok(())
-    };
-    change(admin, "user update", who, change_user, reset).await
-}
-
-/// Enables or disables a user. Tokens of a disabled user cannot be refreshed.
-pub async fn set_enabled(admin: Admin<'_>, who: String, enabled: bool) -> AdminResult<UserView> {
-    let command = if enabled { "user enable" } else { "user disable" };
-    let change_user = move |user: &mut User| {
-        user.enabled = enabled;
-        Ok(())
-    };
-    change(admin, command, who, change_user, |_, _| Ok(())).await
-}
-
-/// Sets or removes a user's password. Only this answer shows a generated one.
-pub async fn set_password(admin: Admin<'_>, request: SetPassword) -> AdminResult<UserView> {
-    let user = admin
-        .core
-        .store
-        .read(|snapshot| find(snapshot, &request.who))
-        .await??;
-    let (hash, shown) = hash(admin, &user, request.password, Vec::new()).await?;
-    let change_user = move |user: &mut User| {
-        user.password.clone_from(&hash);
-        Ok(())
-    };
-    let now = admin.core.clock.now();
-    let sign_out = move |tx: &mut dyn Tx, user| {
-        if !request.keep_sessions {
-            end_sessions_and_families(tx, user, now)?;
-        }
-        Ok(())
-    };
-    let view = change(admin, "user set-password", request.who, change_user, sign_out).await?;
-    Ok(UserView {
-        password: shown,
-        ..view
-    })
-}
-
-/// Removes the links between a user and a provider. A later sign-in at the provider links or creates a user again.
-///
-/// Sessions and refresh families that began there end, also those that began while the issuer had another id.
-pub async fn unlink(admin: Admin<'_>, request: Unlink) -> AdminResult<UserView> {
-    let now = admin.core.clock.now();
-    let provider = request.provider.clone();
-    let user = admin
-        .core
-        .store
-        .write("user unlink", move |tx| -> TxResult<User> {
-            let mut user = or_refuse!(find(&*tx, &request.who)?);
-            let before = user.clone();
-            let issuers = provider::issuers(&*tx)?;
-            let issuer = issuers.get(&request.provider);
-            let is_linked = |identity: &mut LinkedIdentity| {
-                identity.provider == request.provider || Some(&identity.issuer) == issuer
-            };
-            let removed: Vec<_> = user.identities.extract_if(.., is_linked).collect();
-            if removed.is_empty() {
-                let detail = format!(
-                    "user {} is not linked to provider {}",
-                    request.who, request.provider
-                );
-                let fault = FaultCode::NotFound.at(["identities"], detail);
-                return Ok(Err(fault.about(KIND, &request.who).into()));
-            }
-            user.updated_at = now;
-            or_refuse!(put(tx, Some(&before), &user)?);
-            let mut providers = BTreeSet::new();
-            for identity in removed {
-                let ids = issuers.iter().filter(|(_, issuer)| **issuer == identity.issuer);
-                providers.extend(ids.map(|(id, _)| id.clone()));
-                providers.insert(identity.provider);
-                USERS_BY_IDENTITY.remove(tx, &(identity.issuer, identity.subject))?;
-            }
-            session::end_federated(tx, user.uuid, &providers, now)?;
-            Ok(Ok(user))
-        })
-        .await??;
-    admin.core.logout_queued.notify_one();
-    audit::record(&Event::Unlinked {
-        subject: user.uuid,
-        actor: &admin.actor.to_string(),
-        provider: &provider,
+    let write = admin.write(O::NAME, move |tx| {
+        let before = find(&*tx, &who)?;
+        let mut user = before.clone();
+        change(&mut user)?;
+        user.updated_at = now;
+        put(tx, Some(&before), &user)?;
+        more(tx, user.uuid)?;
+        Ok(user)
     });
-    Ok(UserView::of(&user, admin.core.catalog().groups(), None))
+    let user = write.await?;
+    let view = UserView::of(&user, admin.core.catalog().groups(), None);
+    Ok(Done::about(user.uuid, view))
 }
-
-/// Removes a user with everything that belongs to them.
-pub async fn remove(admin: Admin<'_>, who: String) -> AdminResult<UserView> {
-    let now = admin.core.clock.now();
-    let user = admin
-        .core
-        .store
-        .write("user remove", move |tx| -> TxResult<User> {
-            let user = or_refuse!(find(&*tx, &who)?);
-            remove_user(tx, &user, now)?;
-            Ok(Ok(user))
-        })
-        .await??;
-    admin.record("user remove", &user.uuid.to_string());
-    Ok(UserView::of(&user, admin.core.catalog().groups(), None))
-}
-
-#[cfg(test)]
-mod tests;

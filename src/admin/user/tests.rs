@@ -3,6 +3,7 @@ use crate::admin::tests::{admin, assert_faults, core, refusal};
 use crate::admin::user::*;
 use crate::identity::LinkedIdentity;
 use crate::limit::password_attempt::PasswordAttempt;
+use crate::store::tables::USERS_BY_IDENTITY;
 
 fn request(email: &str) -> AddUser {
     AddUser {
@@ -15,7 +16,7 @@ fn request(email: &str) -> AddUser {
 #[tokio::test]
 async fn a_generated_password_is_shown_once_and_works() {
     let core = core();
-    let view = add(admin(&core), request("alice@example.com")).await.unwrap();
+    let view = admin(&core).call(request("alice@example.com")).await.unwrap();
     let password = view.password.unwrap();
     let user = core
         .store
@@ -28,17 +29,25 @@ async fn a_generated_password_is_shown_once_and_works() {
         .await
         .unwrap();
     assert!(verdict.matches);
-    let shown = serde_json::to_string(&show(admin(&core), "ALICE@example.com").await.unwrap()).unwrap();
+    let shown = serde_json::to_string(
+        &admin(&core)
+            .call(ShowUser {
+                who: "ALICE@example.com".to_owned(),
+            })
+            .await
+            .unwrap(),
+    )
+    .unwrap();
     assert!(!shown.contains("argon2") && !shown.contains(password.reveal()));
 }
 
 #[tokio::test]
 async fn a_login_name_belongs_to_one_user() {
     let core = core();
-    add(admin(&core), request("alice@example.com")).await.unwrap();
-    let refused = refusal(add(admin(&core), request("Alice@Example.com")).await);
+    admin(&core).call(request("alice@example.com")).await.unwrap();
+    let refused = refusal(admin(&core).call(request("Alice@Example.com")).await);
     assert_faults(&refused, &[(FaultCode::AlreadyExists, &[])]);
-    let bob = add(admin(&core), request("bob@example.com")).await.unwrap();
+    let bob = admin(&core).call(request("bob@example.com")).await.unwrap();
     let rename = UpdateUser {
         who: bob.uuid.to_string(),
         email: Some("alice@example.com".to_owned()),
@@ -46,9 +55,15 @@ async fn a_login_name_belongs_to_one_user() {
         reset_failed_passwords: false,
         fields: UserFields::default(),
     };
-    refusal(update(admin(&core), rename).await);
+    refusal(admin(&core).call(rename).await);
     assert_eq!(
-        show(admin(&core), "alice@example.com").await.unwrap().account_id,
+        admin(&core)
+            .call(ShowUser {
+                who: "alice@example.com".to_owned()
+            })
+            .await
+            .unwrap()
+            .account_id,
         "alice@example.com"
     );
 }
@@ -56,8 +71,8 @@ async fn a_login_name_belongs_to_one_user() {
 #[tokio::test]
 async fn an_account_identifier_of_a_provider_user_is_not_for_others() {
     let core = core();
-    refusal(add(admin(&core), request("google:1@example.com")).await);
-    let bob = add(admin(&core), request("bob@example.com")).await.unwrap();
+    refusal(admin(&core).call(request("google:1@example.com")).await);
+    let bob = admin(&core).call(request("bob@example.com")).await.unwrap();
     let rename = |account_id: &str| UpdateUser {
         who: bob.uuid.to_string(),
         email: None,
@@ -66,17 +81,15 @@ async fn an_account_identifier_of_a_provider_user_is_not_for_others() {
         fields: UserFields::default(),
     };
     for account_id in ["google:1", "google:1@example.com", "google:@"] {
-        refusal(update(admin(&core), rename(account_id)).await);
+        refusal(admin(&core).call(rename(account_id)).await);
     }
-    update(admin(&core), rename("bob@[IPv6:2001:db8::1]"))
-        .await
-        .unwrap();
+    admin(&core).call(rename("bob@[IPv6:2001:db8::1]")).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_new_address_can_be_signed_in_with_and_the_account_stays() {
     let core = core();
-    add(admin(&core), request("alice@example.com")).await.unwrap();
+    admin(&core).call(request("alice@example.com")).await.unwrap();
     let fields = UserFields {
         claims: vec![("given_name".to_owned(), "Alice".to_owned())],
         ..UserFields::default()
@@ -88,8 +101,13 @@ async fn a_new_address_can_be_signed_in_with_and_the_account_stays() {
         reset_failed_passwords: false,
         fields,
     };
-    update(admin(&core), request).await.unwrap();
-    let view = show(admin(&core), "al@example.com").await.unwrap();
+    admin(&core).call(request).await.unwrap();
+    let view = admin(&core)
+        .call(ShowUser {
+            who: "al@example.com".to_owned(),
+        })
+        .await
+        .unwrap();
     assert_eq!(view.account_id, "alice@example.com");
     assert_eq!(view.claims["given_name"], "Alice");
 }
@@ -97,7 +115,7 @@ async fn a_new_address_can_be_signed_in_with_and_the_account_stays() {
 #[tokio::test]
 async fn a_name_that_was_given_up_is_free() {
     let core = core();
-    let alice = add(admin(&core), request("alice@example.com")).await.unwrap();
+    let alice = admin(&core).call(request("alice@example.com")).await.unwrap();
     let rename = UpdateUser {
         who: alice.uuid.to_string(),
         email: Some("alice@example.org".to_owned()),
@@ -105,10 +123,16 @@ async fn a_name_that_was_given_up_is_free() {
         reset_failed_passwords: false,
         fields: UserFields::default(),
     };
-    update(admin(&core), rename).await.unwrap();
-    let gone = refusal(show(admin(&core), "alice@example.com").await);
+    admin(&core).call(rename).await.unwrap();
+    let gone = refusal(
+        admin(&core)
+            .call(ShowUser {
+                who: "alice@example.com".to_owned(),
+            })
+            .await,
+    );
     assert_faults(&gone, &[(FaultCode::NotFound, &[])]);
-    let other = add(admin(&core), request("alice@example.com")).await.unwrap();
+    let other = admin(&core).call(request("alice@example.com")).await.unwrap();
     assert_ne!(other.uuid, alice.uuid);
 }
 
@@ -126,7 +150,7 @@ async fn what_is_said_of_an_address_is_said_of_the_one_that_comes_along() {
     let verified = ("phone_number_verified", "true");
     let mut alice = request("alice@example.com");
     alice.fields = fields("+1555", &[verified]);
-    assert!(add(admin(&core), alice).await.unwrap().phone_number_verified);
+    assert!(admin(&core).call(alice).await.unwrap().phone_number_verified);
     let change = |fields| UpdateUser {
         who: "alice@example.com".to_owned(),
         email: None,
@@ -135,13 +159,11 @@ async fn what_is_said_of_an_address_is_said_of_the_one_that_comes_along() {
         fields,
     };
     for (number, claims) in [("+1556", &[][..]), ("+1557", &[verified]), ("", &[])] {
-        let view = update(admin(&core), change(fields(number, claims)))
-            .await
-            .unwrap();
+        let view = admin(&core).call(change(fields(number, claims))).await.unwrap();
         assert_eq!(view.phone_number_verified, !claims.is_empty());
     }
     let nothing = fields("", &[verified, ("email", ""), ("email_verified", "true")]);
-    let refused = refusal(update(admin(&core), change(nothing)).await);
+    let refused = refusal(admin(&core).call(change(nothing)).await);
     let expected: [(FaultCode, &[&str]); 2] = [
         (FaultCode::NotAllowed, &["email_verified", "email"]),
         (FaultCode::NotAllowed, &["phone_number_verified", "phone_number"]),
@@ -164,15 +186,15 @@ async fn nobody_is_given_a_type_that_is_no_persons_and_who_has_it_keeps_it() {
         reset_failed_passwords: false,
         fields,
     };
-    let alice = add(admin(&core), request("alice@example.com")).await.unwrap();
+    let alice = admin(&core).call(request("alice@example.com")).await.unwrap();
     let reserved: [(FaultCode, &[&str]); 1] = [(FaultCode::NotAllowed, &["user_type"])];
     for word in ["client", "anonymous"] {
         let new = AddUser {
             fields: typed(word),
             ..request("bob@example.com")
         };
-        assert_faults(&refusal(add(admin(&core), new).await), &reserved);
-        let changed = update(admin(&core), change(typed(word))).await;
+        assert_faults(&refusal(admin(&core).call(new).await), &reserved);
+        let changed = admin(&core).call(change(typed(word))).await;
         assert_faults(&refusal(changed), &reserved);
         let kept = core.store.write("test_type", move |tx| {
             let mut user = USERS.get(&*tx, &alice.uuid)?.unwrap();
@@ -184,8 +206,8 @@ async fn nobody_is_given_a_type_that_is_no_persons_and_who_has_it_keeps_it() {
             name: Some("Alice".to_owned()),
             ..typed(word)
         };
-        assert_eq!(update(admin(&core), change(same)).await.unwrap().user_type, word);
-        let other = update(admin(&core), change(typed("staff"))).await.unwrap();
+        assert_eq!(admin(&core).call(change(same)).await.unwrap().user_type, word);
+        let other = admin(&core).call(change(typed("staff"))).await.unwrap();
         assert_eq!(other.user_type, "staff");
     }
 }
@@ -193,7 +215,7 @@ async fn nobody_is_given_a_type_that_is_no_persons_and_who_has_it_keeps_it() {
 #[tokio::test]
 async fn a_name_that_is_typed_too_long_is_nobodys() {
     let core = core();
-    add(admin(&core), request("alice@example.com")).await.unwrap();
+    admin(&core).call(request("alice@example.com")).await.unwrap();
     let rename = |account_id: String| UpdateUser {
         who: "alice@example.com".to_owned(),
         email: None,
@@ -201,13 +223,19 @@ async fn a_name_that_is_typed_too_long_is_nobodys() {
         reset_failed_passwords: false,
         fields: UserFields::default(),
     };
-    let refused = refusal(update(admin(&core), rename("x".repeat(600))).await);
+    let refused = refusal(admin(&core).call(rename("x".repeat(600))).await);
     assert_faults(&refused, &[(FaultCode::TooLong, &["account_id"])]);
     let longest = "x".repeat(512);
-    update(admin(&core), rename(longest.clone())).await.unwrap();
-    assert!(show(admin(&core), &longest).await.is_ok());
+    admin(&core).call(rename(longest.clone())).await.unwrap();
+    assert!(admin(&core).call(ShowUser { who: longest.clone() }).await.is_ok());
     for beyond in ["x", "yyyy", "\u{1f511}"] {
-        let refused = refusal(show(admin(&core), &format!("{longest}{beyond}")).await);
+        let refused = refusal(
+            admin(&core)
+                .call(ShowUser {
+                    who: format!("{longest}{beyond}"),
+                })
+                .await,
+        );
         assert_faults(&refused, &[(FaultCode::NotFound, &[])]);
     }
 }
@@ -216,7 +244,7 @@ async fn a_name_that_is_typed_too_long_is_nobodys() {
 #[tokio::test]
 async fn a_users_name_is_its_own_also_where_the_user_is_a_devices() {
     let core = core();
-    add(admin(&core), request("alice@example.com")).await.unwrap();
+    admin(&core).call(request("alice@example.com")).await.unwrap();
     let device = User::anonymous(core.random.uuid_v4(), "org", core.clock.now());
     let uuid = device.uuid;
     let written = core.store.write("test_device", move |tx| write(tx, &device));
@@ -228,20 +256,25 @@ async fn a_users_name_is_its_own_also_where_the_user_is_a_devices() {
         reset_failed_passwords: false,
         fields: UserFields::default(),
     };
-    let refused = refusal(update(admin(&core), rename("Alice@example.com")).await);
+    let refused = refusal(admin(&core).call(rename("Alice@example.com")).await);
     assert_faults(&refused, &[(FaultCode::AlreadyExists, &[])]);
-    update(admin(&core), rename("kiosk@example.com")).await.unwrap();
-    let refused = refusal(add(admin(&core), request("kiosk@example.com")).await);
+    admin(&core).call(rename("kiosk@example.com")).await.unwrap();
+    let refused = refusal(admin(&core).call(request("kiosk@example.com")).await);
     assert_faults(&refused, &[(FaultCode::AlreadyExists, &[])]);
-    remove(admin(&core), uuid.to_string()).await.unwrap();
-    add(admin(&core), request("kiosk@example.com")).await.unwrap();
+    admin(&core)
+        .call(RemoveUser {
+            who: uuid.to_string(),
+        })
+        .await
+        .unwrap();
+    admin(&core).call(request("kiosk@example.com")).await.unwrap();
 }
 
 /// The record is written without the checks.
 #[tokio::test]
 async fn a_devices_user_with_anothers_name_takes_it_away_from_nobody() {
     let core = core();
-    add(admin(&core), request("alice@example.com")).await.unwrap();
+    admin(&core).call(request("alice@example.com")).await.unwrap();
     let mut device = User::anonymous(core.random.uuid_v4(), "org", core.clock.now());
     device.account_id = "alice@example.com".to_owned();
     let uuid = device.uuid;
@@ -249,15 +282,27 @@ async fn a_devices_user_with_anothers_name_takes_it_away_from_nobody() {
         .store
         .write("test_device", move |tx| USERS.put(tx, &uuid, &device));
     written.await.unwrap();
-    remove(admin(&core), uuid.to_string()).await.unwrap();
-    assert!(show(admin(&core), "alice@example.com").await.is_ok());
+    admin(&core)
+        .call(RemoveUser {
+            who: uuid.to_string(),
+        })
+        .await
+        .unwrap();
+    assert!(
+        admin(&core)
+            .call(ShowUser {
+                who: "alice@example.com".to_owned()
+            })
+            .await
+            .is_ok()
+    );
 }
 
 /// The record is written without the checks. A refusal is committed, so nothing may be written before it.
 #[tokio::test]
 async fn an_unlinked_user_with_anothers_name_takes_it_away_from_nobody() {
     let core = core();
-    let alice = add(admin(&core), request("alice@example.com")).await.unwrap();
+    let alice = admin(&core).call(request("alice@example.com")).await.unwrap();
     let now = core.clock.now();
     let mut device = User::anonymous(core.random.uuid_v4(), "org", now);
     device.account_id = "alice@example.com".to_owned();
@@ -275,7 +320,7 @@ async fn an_unlinked_user_with_anothers_name_takes_it_away_from_nobody() {
         USERS.put(tx, &uuid, &device)
     });
     written.await.unwrap();
-    let unlinking = || Unlink {
+    let unlinking = || UnlinkUser {
         who: uuid.to_string(),
         provider: "corp".to_owned(),
     };
@@ -284,10 +329,16 @@ async fn an_unlinked_user_with_anothers_name_takes_it_away_from_nobody() {
             .read_blocking(|snapshot| USERS_BY_IDENTITY.get(snapshot, &identity))
             .unwrap()
     };
-    let refused = refusal(unlink(admin(&core), unlinking()).await);
+    let refused = refusal(admin(&core).call(unlinking()).await);
     assert_faults(&refused, &[(FaultCode::AlreadyExists, &[])]);
     assert_eq!(
-        show(admin(&core), "alice@example.com").await.unwrap().uuid,
+        admin(&core)
+            .call(ShowUser {
+                who: "alice@example.com".to_owned()
+            })
+            .await
+            .unwrap()
+            .uuid,
         alice.uuid
     );
     assert_eq!(linked(), Some(uuid));
@@ -298,11 +349,17 @@ async fn an_unlinked_user_with_anothers_name_takes_it_away_from_nobody() {
         reset_failed_passwords: false,
         fields: UserFields::default(),
     };
-    update(admin(&core), rename).await.unwrap();
-    unlink(admin(&core), unlinking()).await.unwrap();
+    admin(&core).call(rename).await.unwrap();
+    admin(&core).call(unlinking()).await.unwrap();
     assert_eq!(linked(), None);
     assert_eq!(
-        show(admin(&core), "alice@example.com").await.unwrap().uuid,
+        admin(&core)
+            .call(ShowUser {
+                who: "alice@example.com".to_owned()
+            })
+            .await
+            .unwrap()
+            .uuid,
         alice.uuid
     );
 }
@@ -322,14 +379,17 @@ async fn all_that_is_wrong_with_a_user_is_said_at_once() {
             ..UserFields::default()
         },
     };
-    assert_eq!(refusal(add(admin(&core), bad).await).len(), 5);
+    assert_eq!(refusal(admin(&core).call(bad).await).len(), 5);
 }
 
 #[tokio::test]
 async fn a_removed_user_leaves_nothing_behind() {
     let core = core();
-    add(admin(&core), request("alice@example.com")).await.unwrap();
-    remove(admin(&core), "alice@example.com".to_owned())
+    admin(&core).call(request("alice@example.com")).await.unwrap();
+    admin(&core)
+        .call(RemoveUser {
+            who: "alice@example.com".to_owned(),
+        })
         .await
         .unwrap();
     assert!(
@@ -343,14 +403,14 @@ async fn a_removed_user_leaves_nothing_behind() {
         .read_blocking(|snapshot| USERS_BY_LOGIN_NAME.count(snapshot))
         .unwrap();
     assert_eq!(names, 0);
-    add(admin(&core), request("alice@example.com")).await.unwrap();
+    admin(&core).call(request("alice@example.com")).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_password_that_no_browser_sends_is_not_given_to_anybody() {
     let core = core();
     let given = |text: &str| NewPassword::Given(SecretString::new(text));
-    add(admin(&core), request("alice@example.com")).await.unwrap();
+    admin(&core).call(request("alice@example.com")).await.unwrap();
     for untypable in [
         "correct horse\n",
         "correct\r\nhorse",
@@ -367,8 +427,8 @@ async fn a_password_that_no_browser_sends_is_not_given_to_anybody() {
             keep_sessions: true,
         };
         for refused in [
-            refusal(add(admin(&core), bob).await),
-            refusal(set_password(admin(&core), set).await),
+            refusal(admin(&core).call(bob).await),
+            refusal(admin(&core).call(set).await),
         ] {
             assert_faults(&refused, &[(FaultCode::Invalid, &["password"])]);
         }
@@ -399,23 +459,22 @@ async fn a_password_that_is_soon_guessed_is_not_given_to_anybody() {
         "aliceliddell",
         "id.example.com",
     ] {
-        let refused = refusal(add(admin(&core), alice(soon)).await);
+        let refused = refusal(admin(&core).call(alice(soon)).await);
         assert_faults(&refused, &guessed);
     }
-    add(admin(&core), alice("correct horse battery")).await.unwrap();
+    admin(&core).call(alice("correct horse battery")).await.unwrap();
     let set = |password| SetPassword {
         who: "alice@wonderland.org".to_owned(),
         password,
         keep_sessions: true,
     };
     for soon in ["ALICE@wonderland.org", "Liddell1865", "        "] {
-        let refused = refusal(set_password(admin(&core), set(given(soon))).await);
+        let refused = refusal(admin(&core).call(set(given(soon))).await);
         assert_faults(&refused, &guessed);
     }
-    set_password(admin(&core), set(NewPassword::Generated))
-        .await
-        .unwrap();
-    set_password(admin(&core), set(given("wonderland, at length")))
+    admin(&core).call(set(NewPassword::Generated)).await.unwrap();
+    admin(&core)
+        .call(set(given("wonderland, at length")))
         .await
         .unwrap();
 }

@@ -4,10 +4,10 @@ use clap::{Args, Subcommand};
 use uuid::Uuid;
 
 use super::Id;
-use crate::admin::client::api_key::{ApiKeyView, WhichApiKey};
-use crate::cli::admin_connection::{AdminConnector, unexpected};
+use crate::admin::client::{AddApiKey, ApiKeyView, ListApiKeys, RevokeApiKey};
+use crate::cli::admin_connection::AdminConnector;
+use crate::cli::change_summary::ChangeSummary;
 use crate::cli::output::{CliError, Output, moment};
-use crate::control::protocol::{Command, Reply};
 
 /// The verbs of API keys.
 #[derive(Debug, Subcommand)]
@@ -47,41 +47,40 @@ pub(super) fn run(
     connector: &AdminConnector<'_>,
     output: &mut Output<'_>,
 ) -> Result<(), CliError> {
-    let command = match verb {
-        Verb::Add(which) => Command::ApiKeyAdd(which.id),
-        Verb::List(which) => Command::ApiKeyList(which.id),
+    match verb {
+        Verb::Add(which) => {
+            let done = format!("client {} has one more API key", which.id);
+            let summary = ChangeSummary::with_credentials(done, &which.id, false, true);
+            let add = AddApiKey { client_id: which.id };
+            connector.run_with_summary(add, summary, output, |view, output| show(&view, output))
+        }
+        Verb::List(which) => {
+            let list_keys = ListApiKeys { client_id: which.id };
+            connector.run(list_keys, output, |views, output| list(&views, output))
+        }
         Verb::Revoke(revoke) => {
-            let id = parse_key_id(&revoke.key)?;
-            output.confirm(
-                &format!("Revoke API key {} of client {}?", id, revoke.id),
-                revoke.yes,
-            )?;
-            Command::ApiKeyRevoke(WhichApiKey {
-                client_id: revoke.id,
+            let (client_id, id) = (revoke.id, parse_key_id(&revoke.key)?);
+            let question = format!("Revoke API key {id} of client {client_id}?");
+            output.confirm(&question, revoke.yes)?;
+            let revoke = RevokeApiKey {
+                client_id: client_id.clone(),
                 id,
+            };
+            connector.run(revoke, output, |(), output| {
+                if output.json {
+                    let document = serde_json::json!({ "client_id": client_id, "id": id, "revoked": true });
+                    return output.document(&document);
+                }
+                output.line(&format!("API key {id} of client {client_id} is revoked"))
             })
         }
-    };
-    connector.run(command, output, print)
-}
-
-fn print(reply: Reply, output: &mut Output<'_>) -> Result<(), CliError> {
-    match reply {
-        Reply::ApiKey(view) if output.json => output.document(&view),
-        Reply::ApiKey(view) => show(&view, output),
-        Reply::ApiKeys(views) if output.json => output.document(&views),
-        Reply::ApiKeys(views) => list(&views, output),
-        Reply::ApiKeyRevoked(which) if output.json => output
-            .document(&serde_json::json!({ "client_id": which.client_id, "id": which.id, "revoked": true })),
-        Reply::ApiKeyRevoked(which) => output.line(&format!(
-            "API key {} of client {} is revoked",
-            which.id, which.client_id
-        )),
-        _ => Err(unexpected()),
     }
 }
 
 fn show(view: &ApiKeyView, output: &mut Output<'_>) -> Result<(), CliError> {
+    if output.json {
+        return output.document(view);
+    }
     let key = view
         .api_key
         .as_ref()
@@ -99,6 +98,9 @@ fn show(view: &ApiKeyView, output: &mut Output<'_>) -> Result<(), CliError> {
 }
 
 fn list(views: &[ApiKeyView], output: &mut Output<'_>) -> Result<(), CliError> {
+    if output.json {
+        return output.document(&views);
+    }
     output.table(
         &["KEY", "CREATED", "LAST USED"],
         views.iter().map(|view| {

@@ -15,6 +15,7 @@ use serde::Serialize;
 use self::certificate_flags::CertificateFields;
 use self::print::{list, show, warn_of_scope};
 use super::admin_connection::AdminConnector;
+use super::change_summary::ChangeSummary;
 use super::key::warn_of_new_keys;
 use super::output::{CliError, Output};
 use super::provider::{file, read_flag, read_logo};
@@ -22,8 +23,11 @@ use super::value_parsers::{
     KeyForm, change, optional_algorithm, optional_seconds, read_keys, read_secret, scope_text, seconds,
     token_typ, words,
 };
-use crate::admin::client::{AddClient, RotateSecret, UpdateClient};
-use crate::control::protocol::{Command, Reply};
+use crate::admin;
+use crate::admin::api::ListApis;
+use crate::admin::client::{
+    AddClient, ClientView, DisableClient, EnableClient, RemoveClient, ShowClient, UpdateClient,
+};
 use crate::jose::alg::Algorithm;
 use crate::oauth::ClientFields;
 use crate::oauth::client::GrantType;
@@ -360,85 +364,105 @@ pub struct Update {
 
 /// Runs a verb.
 pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
-    let command = match verb {
-        Verb::Add(add) => {
-            let secret = add.secret_file.as_deref().map(read_secret).transpose()?;
-            let fields = add.fields.into_fields()?;
-            Command::ClientAdd(Box::new(AddClient {
-                client_id: add.id,
-                public: add.public,
-                secret,
-                api_key: add.api_key,
-                fields,
-            }))
-        }
-        Verb::ApiKey(verb) => return api_key::run(verb, connector, output),
-        Verb::RegistrationToken(verb) => return registration_token::run(verb, connector, output),
-        Verb::List => return list(connector, output),
-        Verb::Show(which) => Command::ClientShow(which.id),
-        Verb::Update(update) => {
-            let fields = update.fields.into_fields()?;
-            if fields == ClientFields::default() && !update.no_secret {
-                return Err(CliError::Misused(
-                    "nothing to change: name at least one flag, see idsvc client update --help".to_owned(),
-                ));
-            }
-            Command::ClientUpdate(Box::new(UpdateClient {
-                client_id: update.id,
-                no_secret: update.no_secret,
-                fields,
-            }))
-        }
-        Verb::Remove(remove) => {
+    let show_only = |view: ClientView, output: &mut Output<'_>| show(&view, None, output);
+    match verb {
+        Verb::Add(add) => self::add(*add, connector, output),
+        Verb::ApiKey(verb) => api_key::run(verb, connector, output),
+        Verb::RegistrationToken(verb) => registration_token::run(verb, connector, output),
+        Verb::List => list(connector, output),
+        Verb::Show(which) => connector.run(ShowClient { client_id: which.id }, output, show_only),
+        Verb::Update(update) => self::update(*update, connector, output),
+        Verb::Remove(Remove { id, yes }) => {
             output.confirm(
-                &format!("Remove client {} and end everything granted to it?", remove.id),
-                remove.yes,
+                &format!("Remove client {id} and end everything granted to it?"),
+                yes,
             )?;
-            Command::ClientRemove(remove.id)
+            let remove = RemoveClient {
+                client_id: id.clone(),
+            };
+            connector.run(remove, output, |(), output| {
+                output.removed("client", "client_id", &id)
+            })
         }
         Verb::RotateSecret(rotate) => {
             let secret = rotate.secret_file.as_deref().map(read_secret).transpose()?;
-            Command::ClientRotateSecret(RotateSecret {
+            let done = format!("client {} has a new secret", rotate.id);
+            let summary = ChangeSummary::with_credentials(done, &rotate.id, secret.is_none(), false);
+            let rotate = admin::client::RotateSecret {
                 client_id: rotate.id,
                 secret,
                 keep_old_seconds: rotate.keep_old,
-            })
+            };
+            connector.run_with_summary(rotate, summary, output, show_only)
         }
-        Verb::Enable(which) => Command::ClientEnable(which.id),
-        Verb::Disable(which) => Command::ClientDisable(which.id),
-    };
-    let is_add = matches!(command, Command::ClientAdd(_));
-    let is_update = matches!(command, Command::ClientUpdate(_));
-    let fields = match &command {
-        Command::ClientAdd(add) => add.fields.clone(),
-        Command::ClientUpdate(update) => update.fields.clone(),
-        _ => ClientFields::default(),
-    };
+        Verb::Enable(which) => connector.run(EnableClient { client_id: which.id }, output, show_only),
+        Verb::Disable(which) => connector.run(DisableClient { client_id: which.id }, output, show_only),
+    }
+}
+
+fn add(add: Add, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
+    let secret = add.secret_file.as_deref().map(read_secret).transpose()?;
+    let fields = add.fields.into_fields()?;
     warn_of_theme(fields.theme.as_deref(), connector, output)?;
+    let has_secret = !add.public && secret.is_none();
+    let done = format!("client {} was added", add.id);
+    let summary = ChangeSummary::with_credentials(done, &add.id, has_secret, add.api_key);
+    let operation = AddClient {
+        client_id: add.id,
+        public: add.public,
+        secret,
+        api_key: add.api_key,
+        fields: fields.clone(),
+    };
     let mut apis = BTreeSet::new();
-    connector.run(command, output, |reply, output| match reply {
-        Reply::Client(view) => {
-            apis.clone_from(&view.apis);
-            show(&view, is_add.then_some(&fields), output)?;
-            if is_add || is_update {
-                warn_of_scope(&view, output);
-            }
-            Ok(())
-        }
-        Reply::ClientRemoved(client_id) if output.json => {
-            output.document(&serde_json::json!({ "client_id": client_id, "removed": true }))
-        }
-        Reply::ClientRemoved(client_id) => output.line(&format!("client {client_id} is removed")),
-        _ => Err(super::admin_connection::unexpected()),
+    connector.run_with_summary(operation, summary, output, |view, output| {
+        show(&view, Some(&fields), output)?;
+        warn_of_scope(&view, output);
+        apis.clone_from(&view.apis);
+        Ok(())
     })?;
+    warn_after_change(&fields, &apis, connector, output);
+    Ok(())
+}
+
+fn update(update: Update, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
+    let fields = update.fields.into_fields()?;
+    if fields == ClientFields::default() && !update.no_secret {
+        return Err(CliError::Misused(
+            "nothing to change: name at least one flag, see idsvc client update --help".to_owned(),
+        ));
+    }
+    warn_of_theme(fields.theme.as_deref(), connector, output)?;
+    let operation = UpdateClient {
+        client_id: update.id,
+        no_secret: update.no_secret,
+        fields: fields.clone(),
+    };
+    let mut apis = BTreeSet::new();
+    connector.run(operation, output, |view, output| {
+        show(&view, None, output)?;
+        warn_of_scope(&view, output);
+        apis.clone_from(&view.apis);
+        Ok(())
+    })?;
+    warn_after_change(&fields, &apis, connector, output);
+    Ok(())
+}
+
+/// Says which scope values need an API, and which keys are new. `apis` are those that the client may name.
+fn warn_after_change(
+    fields: &ClientFields,
+    apis: &BTreeSet<String>,
+    connector: &AdminConnector<'_>,
+    output: &mut Output<'_>,
+) {
     hint_at_apis(
         fields.scope.as_deref().unwrap_or_default(),
-        &apis,
+        apis,
         connector,
         output,
     );
     warn_of_new_keys(&fields.signing_algs().collect::<Vec<_>>(), connector, output);
-    Ok(())
 }
 
 /// Tells which of these scope values belong to APIs that the client may not name.
@@ -451,7 +475,7 @@ fn hint_at_apis(
     if scope.is_empty() {
         return;
     }
-    let Ok(Reply::Apis(apis)) = connector.ask(Command::ApiList, output) else {
+    let Ok(apis) = connector.call(ListApis, output) else {
         return;
     };
     for api in apis.iter().filter(|api| !api.open && !named.contains(&api.id)) {

@@ -1,19 +1,17 @@
 //! Prints clients.
 
 use crate::admin::SecretString;
-use crate::admin::client::ClientView;
-use crate::cli::admin_connection::{AdminConnector, Records};
+use crate::admin::client::{ClientView, ListClients};
+use crate::cli::admin_connection::{AdminConnector, Opening};
 use crate::cli::output::{CliError, Output, field_facts, moment, yes_no};
-use crate::control::protocol::Command;
 use crate::oauth::client::{AuthMethod, GrantType};
 use crate::oauth::{ClientFields, Scope};
 
 /// Runs `client list`. One record at a time is in memory.
 pub(super) fn list(connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
-    let command = Command::ClientList;
-    let connection = connector.session(&command, output)?;
+    let connection = connector.connect(Opening::Existing, output)?;
     let mut is_empty = true;
-    connection.take_records(command, "list", |records: &mut Records<'_, ClientView>| {
+    connection.take_records(ListClients, "list", |records| {
         let views = records.inspect(|_| is_empty = false);
         if output.json {
             return output.array(views);

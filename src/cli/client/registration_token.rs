@@ -3,11 +3,13 @@
 use clap::{Args, Subcommand, value_parser};
 use uuid::Uuid;
 
-use crate::admin::client::registration_token::{AddRegistrationToken, RegistrationTokenView};
-use crate::cli::admin_connection::{AdminConnector, unexpected};
+use crate::admin::client::{
+    AddRegistrationToken, ListRegistrationTokens, RegistrationTokenView, RemoveRegistrationToken,
+};
+use crate::cli::admin_connection::AdminConnector;
+use crate::cli::change_summary::ChangeSummary;
 use crate::cli::output::{CliError, Output, moment};
 use crate::cli::value_parsers::seconds;
-use crate::control::protocol::{Command, Reply};
 
 /// The verbs of initial access tokens.
 #[derive(Debug, Subcommand)]
@@ -57,32 +59,28 @@ pub(super) fn run(
     connector: &AdminConnector<'_>,
     output: &mut Output<'_>,
 ) -> Result<(), CliError> {
-    let command = match verb {
-        Verb::Add(add) => Command::RegistrationTokenAdd(AddRegistrationToken {
-            expires_in: add.expires,
-            uses: add.uses,
+    match verb {
+        Verb::Add(add) => {
+            let remedy =
+                "find the token with idsvc client registration-token list, remove it, and add another"
+                    .to_owned();
+            let summary = ChangeSummary::losing("there is a new registration token", "the token", [remedy]);
+            let add = AddRegistrationToken {
+                expires_in: add.expires,
+                uses: add.uses,
+            };
+            connector.run_with_summary(add, summary, output, |view, output| show(&view, output))
+        }
+        Verb::List => connector.run(ListRegistrationTokens, output, |views, output| {
+            list(&views, output)
         }),
-        Verb::List => Command::RegistrationTokenList,
         Verb::Remove(remove) => {
             let id = parse_token_id(&remove.token)?;
             output.confirm(&format!("Remove registration token {id}?"), remove.yes)?;
-            Command::RegistrationTokenRemove(id)
+            connector.run(RemoveRegistrationToken { id }, output, |(), output| {
+                output.removed("registration token", "id", &id.to_string())
+            })
         }
-    };
-    connector.run(command, output, print)
-}
-
-fn print(reply: Reply, output: &mut Output<'_>) -> Result<(), CliError> {
-    match reply {
-        Reply::RegistrationToken(view) if output.json => output.document(&view),
-        Reply::RegistrationToken(view) => show(&view, output),
-        Reply::RegistrationTokens(views) if output.json => output.document(&views),
-        Reply::RegistrationTokens(views) => list(&views, output),
-        Reply::RegistrationTokenRemoved(id) if output.json => {
-            output.document(&serde_json::json!({ "id": id, "removed": true }))
-        }
-        Reply::RegistrationTokenRemoved(id) => output.line(&format!("registration token {id} is removed")),
-        _ => Err(unexpected()),
     }
 }
 
@@ -96,6 +94,9 @@ fn uses(view: &RegistrationTokenView) -> String {
 }
 
 fn show(view: &RegistrationTokenView, output: &mut Output<'_>) -> Result<(), CliError> {
+    if output.json {
+        return output.document(view);
+    }
     let token = view.initial_access_token.as_ref();
     output.facts(&[
         ("id", view.id.to_string()),
@@ -113,6 +114,9 @@ fn show(view: &RegistrationTokenView, output: &mut Output<'_>) -> Result<(), Cli
 }
 
 fn list(views: &[RegistrationTokenView], output: &mut Output<'_>) -> Result<(), CliError> {
+    if output.json {
+        return output.document(&views);
+    }
     output.table(
         &["TOKEN", "CREATED", "EXPIRES", "USES LEFT"],
         views.iter().map(|view| {

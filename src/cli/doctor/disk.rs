@@ -5,9 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use super::finding::Finding;
-use crate::cli::admin_connection::{AdminConnection, unexpected};
+use crate::admin::database::MeasureDatabase;
+use crate::cli::admin_connection::AdminConnection;
 use crate::cli::output::CliError;
-use crate::control::protocol::{Command, Reply};
 use crate::data_dir::DATABASE;
 use crate::data_dir::disk::{LEAST_TO_WRITE, RESERVE, Space, space};
 use crate::data_dir::master_key::MASTER_KEY;
@@ -86,10 +86,8 @@ fn check_space(data_dir: &Path, database_size: u64, space: Space) -> Finding {
 
 /// Checks how much of a large database holds rows.
 pub(super) fn examine_database(session: &AdminConnection) -> Result<Option<Finding>, CliError> {
-    match session.ask(Command::DatabaseSize)? {
-        Reply::DatabaseSize(size) => Ok(check_live(size.taken, size.live)),
-        _ => Err(unexpected()),
-    }
+    let size = session.call(MeasureDatabase)?;
+    Ok(check_live(size.taken, size.live))
 }
 
 /// The pages of a compact database are at least half full. So a file of four times its rows is half empty.

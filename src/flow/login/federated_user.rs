@@ -189,16 +189,14 @@ mod tests {
             ..ProviderFields::default()
         };
         let id = id.to_owned();
-        provider::add(
-            admin(core),
-            AddProvider {
+        admin(core)
+            .call(AddProvider {
                 id,
                 client_secret: None,
                 fields,
-            },
-        )
-        .await
-        .unwrap();
+            })
+            .await
+            .unwrap();
         Provider::clone(core.catalog().provider_of(issuer).unwrap())
     }
 
@@ -208,7 +206,7 @@ mod tests {
             client_secret: None,
             fields,
         };
-        provider::update(admin(core), request).await.unwrap();
+        admin(core).call(request).await.unwrap();
     }
 
     async fn enable(core: &Core, provider: &Provider, enabled: bool) {
@@ -264,7 +262,10 @@ mod tests {
         let core = core();
         let first = register(&core, "https://a.example").await;
         assert!(is_admitted(&core, &first));
-        provider::remove(admin(&core), first.id.clone()).await.unwrap();
+        admin(&core)
+            .call(provider::RemoveProvider { id: first.id.clone() })
+            .await
+            .unwrap();
         assert!(!is_admitted(&core, &first));
         let namesake = register(&core, "https://b.example").await;
         assert!(!is_admitted(&core, &first) && is_admitted(&core, &namesake));
@@ -334,7 +335,10 @@ mod tests {
         let policy = LinkPolicy::VerifiedEmail;
         let first = register_as(&core, "corp", "https://a.example", policy).await;
         let (user, _) = arrives(&core, &first, "u-1", "First").await.unwrap();
-        provider::remove(admin(&core), first.id.clone()).await.unwrap();
+        admin(&core)
+            .call(provider::RemoveProvider { id: first.id.clone() })
+            .await
+            .unwrap();
         let again = register_as(&core, "next", "https://a.example", policy).await;
         let (later, matched) = arrives(&core, &again, "u-1", "Second").await.unwrap();
         assert_eq!((later.uuid, matched), (user.uuid, UserMatch::Updated));

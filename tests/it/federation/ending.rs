@@ -1,12 +1,11 @@
 //! What stood on a provider's word ends with that word.
 
-use idsvc::admin::apply::{Apply, DeclaredState, apply};
+use idsvc::admin::apply::{Apply, DeclaredState};
 use idsvc::admin::provider;
 use idsvc::admin::provider::{ProviderFields, UpdateProvider};
-use idsvc::admin::session;
 use idsvc::admin::session::ListSessions;
 use idsvc::admin::user;
-use idsvc::admin::user::Unlink;
+use idsvc::admin::user::UnlinkUser;
 use idsvc::federation::provider::LinkPolicy;
 use idsvc::identity::AuthenticationMethod;
 use idsvc::oauth::client::{Client, ConsentRequirement};
@@ -72,10 +71,12 @@ impl Scene {
                 prune: true,
                 ..Apply::default()
             };
-            let applied = apply(self.server.admin(), request).await.unwrap();
+            let applied = self.server.admin().call(request).await.unwrap();
             assert_eq!(applied.changes[0].id, id);
         } else {
-            provider::remove(self.server.admin(), id.to_owned())
+            self.server
+                .admin()
+                .call(provider::RemoveProvider { id: id.to_owned() })
                 .await
                 .unwrap();
         }
@@ -126,16 +127,16 @@ async fn a_session_ends_with_its_provider_also_if_that_comes_back() {
             scene.forget_incarnations().await;
         }
         let listed = async || {
-            session::list(
-                scene.server.admin(),
-                &ListSessions {
+            scene
+                .server
+                .admin()
+                .call(ListSessions {
                     who: uuid(&tokens),
                     ended: false,
-                },
-            )
-            .await
-            .unwrap()
-            .len()
+                })
+                .await
+                .unwrap()
+                .len()
         };
         scene.acme.code(&browser).await;
         assert_eq!(listed().await, 1);
@@ -180,12 +181,12 @@ async fn a_link_is_taken_away_under_every_name_of_its_issuer() {
         let code = browser.visit(&answer).await.callback().code();
         let second = scene.acme.redeem(&code).await.tokens();
         assert_eq!(uuid(&first), uuid(&second), "users are found again");
-        let request = Unlink {
+        let request = UnlinkUser {
             who: uuid(&second),
             provider: name.to_owned(),
         };
         let audit = Audit::listen();
-        let view = user::unlink(scene.server.admin(), request).await.unwrap();
+        let view = scene.server.admin().call(request).await.unwrap();
         assert!(view.identities.is_empty());
         let told = json!({
             "event": "administered", "actor": scene.server.admin().actor.to_string(), "command": "user unlink",
@@ -213,11 +214,11 @@ async fn a_code_does_not_outlive_the_link_that_it_stood_on() {
     let again = scene.acme.request().with("prompt", "login");
     let typed = browser.authorize(&again).await.sign_in().await.callback().code();
     let elsewhere = scene.acme.code(&scene.server.user("bob").await.browser()).await;
-    let request = Unlink {
+    let request = UnlinkUser {
         who: alice.sub(),
         provider: "up".to_owned(),
     };
-    user::unlink(scene.server.admin(), request).await.unwrap();
+    scene.server.admin().call(request).await.unwrap();
     assert_eq!(scene.acme.redeem(&code).await.error(), "invalid_grant");
     let tokens = scene.acme.redeem(&typed).await.tokens();
     assert_eq!(
@@ -242,11 +243,11 @@ async fn a_grant_for_offline_use_ends_with_the_link_that_it_stood_on() {
     let code = browser.visit(&question.answer("code=c")).await.callback().code();
     let vouched = scene.acme.redeem(&code).await.tokens();
     assert_eq!(uuid(&vouched), alice.sub());
-    let request = Unlink {
+    let request = UnlinkUser {
         who: alice.sub(),
         provider: "up".to_owned(),
     };
-    user::unlink(scene.server.admin(), request).await.unwrap();
+    scene.server.admin().call(request).await.unwrap();
     assert!(!scene.acme.is_welcome(&vouched).await);
     assert_eq!(
         scene.acme.refresh(vouched.refresh_token()).await.error(),
@@ -266,7 +267,7 @@ async fn another_issuer_under_a_providers_name_ends_what_stood_on_the_word_of_th
             client_secret: None,
             fields,
         };
-        provider::update(scene.server.admin(), request).await.unwrap();
+        scene.server.admin().call(request).await.unwrap();
     };
     let name = Some("Another name".to_owned());
     update(ProviderFields {
@@ -317,6 +318,11 @@ async fn a_removed_user_leaves_no_row_behind() {
         [1, 1, 1, 1, 1, 1, 1, 2],
         "a family under its user and its session"
     );
-    user::remove(scene.server.admin(), uuid(&tokens)).await.unwrap();
+    scene
+        .server
+        .admin()
+        .call(user::RemoveUser { who: uuid(&tokens) })
+        .await
+        .unwrap();
     assert_eq!(rows(), [0; 8]);
 }

@@ -2,12 +2,12 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use idsvc::admin::named::{self, NamedFields};
+use idsvc::admin::group::AddGroup;
 use idsvc::admin::provider::ProviderFields;
 use idsvc::admin::user;
 use idsvc::federation::Provider;
 use idsvc::flow::login::transaction::LoginTransactionError;
-use idsvc::oauth::{GroupFields, GroupMetadata};
+use idsvc::oauth::GroupFields;
 use idsvc::pages::text::{DE, EN};
 use idsvc::store::tables::PROVIDERS;
 use serde_json::json;
@@ -457,13 +457,11 @@ async fn a_provider_puts_nobody_into_a_group() {
     });
     written.await.unwrap();
     core.reload_catalog().await.unwrap();
-    let group = NamedFields {
+    let group = AddGroup {
         name: "admins".to_owned(),
         fields: GroupFields::default(),
     };
-    named::add::<GroupMetadata>(scene.server.admin(), group)
-        .await
-        .unwrap();
+    scene.server.admin().call(group).await.unwrap();
     let browser = scene.visitor();
     let request = scene
         .acme

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 
 use base64::Engine;
 use idsvc::admin::apply::users::DeclaredUser;
-use idsvc::admin::apply::{Apply, DeclaredState, apply};
-use idsvc::admin::import;
+use idsvc::admin::apply::{Apply, DeclaredState};
 use idsvc::admin::import::{ExistingUsers, ImportUsers, UserLine};
 use idsvc::admin::provider::ProviderFields;
-use idsvc::admin::provider::examine::{FindingStatus, ProviderReport, examine};
+use idsvc::admin::provider::test::{FindingStatus, ProviderReport, examine};
 use idsvc::admin::user;
 use idsvc::federation::provider::LinkPolicy;
 use idsvc::jose::jwt;
@@ -37,7 +36,12 @@ async fn userinfo_fills_what_the_id_token_leaves_out_and_speaks_of_the_same_pers
         seen.authorization.as_deref(),
         Some("Bearer the-upstream-access-token")
     );
-    let user = user::show(scene.server.admin(), &uuid(&tokens)).await.unwrap();
+    let user = scene
+        .server
+        .admin()
+        .call(user::ShowUser { who: uuid(&tokens) })
+        .await
+        .unwrap();
     assert_eq!(
         (&user.claims["name"], &user.claims["nickname"]),
         (&json!("Ann"), &json!("ann"))
@@ -48,7 +52,12 @@ async fn userinfo_fills_what_the_id_token_leaves_out_and_speaks_of_the_same_pers
         Say::Json(json!({"sub": "u-4", "email": "eve@up.example", "name": "Eve"})),
     );
     let tokens = scene.tokens(&scene.visitor(), "u-4", &json!({})).await;
-    let user = user::show(scene.server.admin(), &uuid(&tokens)).await.unwrap();
+    let user = scene
+        .server
+        .admin()
+        .call(user::ShowUser { who: uuid(&tokens) })
+        .await
+        .unwrap();
     assert_eq!(user.email, None, "nobody has verified it");
     scene.upstream.say(
         "/userinfo",
@@ -72,7 +81,12 @@ async fn claims_are_mapped_by_the_record() {
     .await;
     let claims = json!({"login": "ann-login", "nickname": "theirs", "emp_no": 7, "email": "not an address", "name": ["no text"]});
     let tokens = scene.tokens(&scene.visitor(), "u-1", &claims).await;
-    let user = user::show(scene.server.admin(), &uuid(&tokens)).await.unwrap();
+    let user = scene
+        .server
+        .admin()
+        .call(user::ShowUser { who: uuid(&tokens) })
+        .await
+        .unwrap();
     assert_eq!(
         (&user.claims["nickname"], &user.claims["employee"]),
         (&json!("ann-login"), &json!(7))
@@ -319,7 +333,10 @@ async fn nobody_whom_a_provider_brought_is_taken_for_somebody_declared() {
             prune: false,
             ..Apply::default()
         };
-        apply(scene.server.admin(), request)
+        scene
+            .server
+            .admin()
+            .call(request)
             .await
             .map_err(|refusal| refusal.to_string())
     };
@@ -331,7 +348,7 @@ async fn nobody_whom_a_provider_brought_is_taken_for_somebody_declared() {
             skip_bad: false,
             write: true,
         };
-        import::users(scene.server.admin(), request).await.unwrap()
+        scene.server.admin().call(request).await.unwrap()
     };
     let refused = declare(meaning(None)).await.unwrap_err();
     let report = bring(meaning(None), ExistingUsers::Update).await;
@@ -344,7 +361,12 @@ async fn nobody_whom_a_provider_brought_is_taken_for_somebody_declared() {
     assert!(refused.contains(&uuid(&evil)), "{refused}");
     assert_eq!(bring(meaning(None), ExistingUsers::Skip).await.unchanged, 1);
     let user_type = async || {
-        let user = user::show(scene.server.admin(), &uuid(&evil)).await.unwrap();
+        let user = scene
+            .server
+            .admin()
+            .call(user::ShowUser { who: uuid(&evil) })
+            .await
+            .unwrap();
         user.user_type
     };
     assert_eq!(user_type().await, "user");
@@ -393,7 +415,10 @@ async fn a_disabled_user_is_not_let_in_by_a_provider() {
         ..ProviderFields::default()
     };
     scene.server.change_provider("up", closed).await;
-    user::set_enabled(scene.server.admin(), uuid(&tokens), false)
+    scene
+        .server
+        .admin()
+        .call(user::DisableUser { who: uuid(&tokens) })
         .await
         .unwrap();
     let audit = Audit::listen();

@@ -1,8 +1,7 @@
 //! What a provider says of its own second factor, and the second step of users who are linked to it.
 
 use idsvc::admin::provider::ProviderFields;
-use idsvc::admin::user;
-use idsvc::admin::user::Unlink;
+use idsvc::admin::user::UnlinkUser;
 use idsvc::federation::provider::LinkPolicy;
 use idsvc::flow::factors;
 use idsvc::identity::{Factor, FactorKind, SecondFactorRule, Totp};
@@ -213,11 +212,11 @@ async fn a_link_that_is_taken_away_ends_the_enrolment_that_waits() {
         .store
         .read_blocking(|snapshot| USERS.scan(snapshot, .., usize::MAX));
     let (uuid, _) = users.unwrap().pop().unwrap();
-    let request = Unlink {
+    let request = UnlinkUser {
         who: uuid.to_string(),
         provider: "up".to_owned(),
     };
-    user::unlink(scene.server.admin(), request).await.unwrap();
+    scene.server.admin().call(request).await.unwrap();
     let answer = type_code(&page, &app.code(&scene.server, 0)).await;
     assert_ne!(answer.page(), "/second-factor");
     assert!(browser.cookie("__Host-idsvc_session").is_none());

@@ -539,7 +539,7 @@ async fn only_apis_that_are_open_can_be_reached() {
             identifier: format!("https://api.example/{id}"),
             fields,
         };
-        api::add(scene.server.admin(), request).await.unwrap();
+        scene.server.admin().call(request).await.unwrap();
     }
     let browser = scene.alice.browser();
     let asked = scene.app.request().with("scope", "openid notes.all mail.all");
@@ -669,17 +669,24 @@ async fn the_operator_can_disable_such_a_client_and_remove_it() {
     let browser = scene.alice.browser();
     let tokens = scene.app.tokens(&browser).await;
     let client_id = scene.app.client_id().to_owned();
-    let enable = |enabled| client::set_enabled(scene.server.admin(), client_id.clone(), enabled);
-    enable(false).await.unwrap();
+    let (disabled, enabled) = (client_id.clone(), client_id.clone());
+    let disable = client::DisableClient { client_id: disabled };
+    scene.server.admin().call(disable).await.unwrap();
     scene.server.advance(300);
     let page = browser.authorize(&scene.app.request()).await;
     assert_eq!(page.error_page(), unknown_client());
     assert_eq!(scene.fetched(), 1);
     let refused = scene.app.refresh(tokens.refresh_token()).await;
     assert_eq!(refused.error(), "invalid_client");
-    enable(true).await.unwrap();
+    let enable = client::EnableClient { client_id: enabled };
+    scene.server.admin().call(enable).await.unwrap();
     let tokens = scene.app.tokens(&browser).await;
-    client::remove(scene.server.admin(), client_id.clone())
+    scene
+        .server
+        .admin()
+        .call(client::RemoveClient {
+            client_id: client_id.clone(),
+        })
         .await
         .unwrap();
     let refused = scene.app.refresh(tokens.refresh_token()).await;
@@ -703,7 +710,10 @@ async fn a_client_that_is_disabled_during_a_sign_in_gets_no_code() {
     let more = scene.app.request().with("scope", "openid email");
     let page = browser.authorize(&more).await;
     let client_id = scene.app.client_id().to_owned();
-    client::set_enabled(scene.server.admin(), client_id, false)
+    scene
+        .server
+        .admin()
+        .call(client::DisableClient { client_id })
         .await
         .unwrap();
     assert_eq!(page.allow().await.error_page_status(), 400);

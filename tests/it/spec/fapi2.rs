@@ -1,6 +1,6 @@
 //! FAPI 2.0 Security Profile: a client with the profile `fapi2`.
 
-use idsvc::admin::client::{AddClient, RotateSecret, UpdateClient, add, api_key, rotate_secret, update};
+use idsvc::admin::client::{self, AddClient, RotateSecret, UpdateClient};
 use idsvc::jose::alg::Algorithm;
 use idsvc::jose::jwk::PublicKey;
 use idsvc::jose::keyring::SigningKey;
@@ -66,7 +66,9 @@ impl Bank {
     }
 
     async fn at(server: Server, key: SigningKey) -> Self {
-        add(server.admin(), adding("bank", profiled(key.public())))
+        server
+            .admin()
+            .call(adding("bank", profiled(key.public())))
             .await
             .unwrap();
         let party = server.party("bank", "");
@@ -190,7 +192,10 @@ async fn a_flag_that_breaks_the_profile_is_refused_when_the_client_is_added_and_
     for (field, change) in breaks {
         let mut fields = profiled(bank.key.public());
         change(&mut fields);
-        let refused = add(bank.server.admin(), adding("other", fields))
+        let refused = bank
+            .server
+            .admin()
+            .call(adding("other", fields))
             .await
             .unwrap_err();
         assert!(
@@ -204,7 +209,7 @@ async fn a_flag_that_breaks_the_profile_is_refused_when_the_client_is_added_and_
             no_secret: false,
             fields,
         };
-        let refused = update(bank.server.admin(), request).await.unwrap_err();
+        let refused = bank.server.admin().call(request).await.unwrap_err();
         assert!(
             refused.to_string().contains("profile fapi2"),
             "{field}: {refused}"
@@ -233,16 +238,19 @@ async fn a_client_with_the_profile_has_a_key_and_nothing_else_to_authenticate_wi
             api_key: has_api_key,
             ..adding("other", fields)
         };
-        add(admin, request).await.unwrap_err();
+        admin.call(request).await.unwrap_err();
     }
     let secret = RotateSecret {
         client_id: "bank".to_owned(),
         secret: None,
         keep_old_seconds: None,
     };
-    let refused = rotate_secret(admin, secret).await.unwrap_err().to_string();
+    let refused = admin.call(secret).await.unwrap_err().to_string();
     assert!(refused.contains("cannot have a secret"), "{refused}");
-    let refused = api_key::add(admin, "bank".to_owned())
+    let refused = admin
+        .call(client::AddApiKey {
+            client_id: "bank".to_owned(),
+        })
         .await
         .unwrap_err()
         .to_string();
@@ -323,7 +331,7 @@ async fn a_client_that_acts_for_itself_needs_no_redirect_uri() {
         no_secret: false,
         fields,
     };
-    update(bank.server.admin(), request).await.unwrap();
+    bank.server.admin().call(request).await.unwrap();
     let ask = || {
         bank.post("/oauth2/token")
             .with("grant_type", "client_credentials")
@@ -345,7 +353,7 @@ async fn with_message_signing_requests_and_answers_are_signed() {
             ..ClientFields::default()
         },
     };
-    update(bank.server.admin(), request.clone()).await.unwrap();
+    bank.server.admin().call(request.clone()).await.unwrap();
     let unsigned = bank.push(&bank.party.request()).await;
     assert_eq!(unsigned.error(), "invalid_request");
     let plain = bank.push_signed(&bank.party.request()).await;
@@ -376,7 +384,7 @@ async fn with_message_signing_requests_and_answers_are_signed() {
             fields: change,
             ..request.clone()
         };
-        let refused = update(bank.server.admin(), request).await.unwrap_err();
+        let refused = bank.server.admin().call(request).await.unwrap_err();
         assert!(refused.to_string().contains("fapi2-message-signing"), "{refused}");
     }
 }
@@ -389,7 +397,7 @@ async fn tokens_may_be_bound_to_a_certificate_instead_of_a_key() {
         tls_client_certificate_bound_access_tokens: Some(true),
         ..profiled(key.public())
     };
-    let view = add(server.admin(), adding("bank", fields)).await.unwrap();
+    let view = server.admin().call(adding("bank", fields)).await.unwrap();
     assert!(!view.metadata.dpop_bound_access_tokens);
     let again = UpdateClient {
         client_id: "bank".to_owned(),
@@ -399,7 +407,7 @@ async fn tokens_may_be_bound_to_a_certificate_instead_of_a_key() {
             ..ClientFields::default()
         },
     };
-    let view = update(server.admin(), again).await.unwrap();
+    let view = server.admin().call(again).await.unwrap();
     assert!(!view.metadata.dpop_bound_access_tokens);
 }
 
@@ -449,7 +457,7 @@ async fn a_client_that_registered_itself_gets_the_profile_only_with_a_key_and_th
             ..ClientFields::default()
         },
     };
-    let refused = update(bank.server.admin(), request).await.unwrap_err();
+    let refused = bank.server.admin().call(request).await.unwrap_err();
     assert!(refused.to_string().contains("with a secret"), "{refused}");
     bank.server.change_client(&bank.party, itself).await;
     let request = bank.party.request().with("nonce", "n-1");

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use idsvc::admin::provider::ProviderFields;
-use idsvc::admin::user::set_enabled;
+use idsvc::admin::user::DisableUser;
 use idsvc::identity::AuthenticationMethod;
 use idsvc::jose::jwt;
 use idsvc::jose::keyring::SigningKey;
@@ -310,7 +310,7 @@ impl World {
     }
 
     async fn disable_user(&self, who: String) {
-        set_enabled(self.server.admin(), who, false).await.unwrap();
+        self.server.admin().call(DisableUser { who }).await.unwrap();
     }
 
     /// Signing in by a provider is tried elsewhere; here it is enough that the code says so.

@@ -1,6 +1,5 @@
 //! Identity Assertion JWT Authorization Grant (ID-JAG): a provider vouches for a user to one client of this service.
 
-use idsvc::admin::api;
 use idsvc::admin::api::AddApi;
 use idsvc::federation::id_token::TokenProblem;
 use idsvc::flow::token::jwt_bearer::{NOT_ACCEPTED, REPLAYED};
@@ -34,7 +33,7 @@ async fn scene() -> Scene {
                 ..ApiFields::default()
             },
         };
-        api::add(scene.server.admin(), request).await.unwrap();
+        scene.server.admin().call(request).await.unwrap();
     }
     let names_both = |client: &mut Client| client.apis = ["notes", "mail"].map(str::to_owned).into();
     scene.server.change_client(&scene.acme, names_both).await;

@@ -347,7 +347,12 @@ async fn a_client_that_goes_while_its_keys_are_fetched_gets_nothing() {
     }
     let scene = scene().await;
     let (held, reply) = scene.ask_and_hold(ANONYMOUS).await;
-    client::remove(scene.server.admin(), "robot".to_owned())
+    scene
+        .server
+        .admin()
+        .call(client::RemoveClient {
+            client_id: "robot".to_owned(),
+        })
         .await
         .unwrap();
     let jwks_uri = format!("{}/jwks", scene.website.issuer);

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use idsvc::admin::session::{ListSessions, RevokeSessions, revoke};
-use idsvc::admin::user::{self, NewPassword, SetPassword, lock, set_enabled};
-use idsvc::admin::{client, session};
+use idsvc::admin::client;
+use idsvc::admin::session::{ListSessions, RevokeSessions};
+use idsvc::admin::user::{self, DisableUser, EnableUser, LockUser, NewPassword, SetPassword};
 use idsvc::flow::deliver::queue;
 use idsvc::flow::token::jwt_bearer::NOT_ACCEPTED;
 use idsvc::flow::token::token_exchange::{ACTOR_REFUSED, SUBJECT_REFUSED};
@@ -134,7 +134,7 @@ impl Scene {
             who: "alice@example.com".to_owned(),
             ended: true,
         };
-        let sessions = session::list(self.server.admin(), &request).await;
+        let sessions = self.server.admin().call(request.clone()).await;
         let sessions = serde_json::to_value(sessions.unwrap()).unwrap();
         let sessions = sessions.as_array().unwrap().iter();
         sessions
@@ -237,10 +237,10 @@ async fn every_end_of_a_session_tells_the_application() {
         match number {
             0 => {
                 let one = RevokeSessions::One(sid.as_str().unwrap().parse().unwrap());
-                revoke(admin, one).await.unwrap();
+                admin.call(one).await.unwrap();
             }
             1 => {
-                revoke(admin, RevokeSessions::AllOf(who)).await.unwrap();
+                admin.call(RevokeSessions::AllOf(who)).await.unwrap();
             }
             2 => {
                 let password = NewPassword::Generated;
@@ -250,16 +250,16 @@ async fn every_end_of_a_session_tells_the_application() {
                     password,
                     keep_sessions,
                 };
-                user::set_password(admin, request).await.unwrap();
+                admin.call(request).await.unwrap();
             }
             3 => {
-                set_enabled(admin, who, false).await.unwrap();
+                admin.call(DisableUser { who }).await.unwrap();
             }
             4 => {
-                lock(admin, who).await.unwrap();
+                admin.call(LockUser { who }).await.unwrap();
             }
             5 => {
-                user::remove(admin, who).await.unwrap();
+                admin.call(user::RemoveUser { who }).await.unwrap();
                 let rows = scene
                     .server
                     .app
@@ -282,7 +282,7 @@ async fn every_end_of_a_session_tells_the_application() {
             _ => {
                 scene.server.advance(2 * DAY);
                 sweep_all(&scene.server).await;
-                lock(admin, who).await.unwrap();
+                admin.call(LockUser { who }).await.unwrap();
             }
         }
         scene.server.app.core.logout_queued.notify_one();
@@ -304,12 +304,18 @@ async fn an_expired_session_tells_nobody_and_a_renewed_one_is_told_again() {
     let admin = scene.server.admin();
     let (browser, _) = scene.sign_in().await;
     for count in 1..3 {
-        set_enabled(admin, "alice@example.com".to_owned(), false)
+        admin
+            .call(DisableUser {
+                who: "alice@example.com".to_owned(),
+            })
             .await
             .unwrap();
         scene.until_posted("/acme", count).await;
         scene.until_settled().await;
-        set_enabled(admin, "alice@example.com".to_owned(), true)
+        admin
+            .call(EnableUser {
+                who: "alice@example.com".to_owned(),
+            })
             .await
             .unwrap();
         scene.acme.tokens(&browser).await;
@@ -448,10 +454,18 @@ async fn only_the_client_of_the_session_is_told() {
     sign_out(&browser).await;
     let admin = scene.server.admin();
     for id in ["removed", "replaced"] {
-        client::remove(admin, id.to_owned()).await.unwrap();
+        admin
+            .call(client::RemoveClient {
+                client_id: id.to_owned(),
+            })
+            .await
+            .unwrap();
     }
     scene.client_at("replaced", "/replaced").await;
-    client::set_enabled(admin, "disabled".to_owned(), false)
+    admin
+        .call(client::DisableClient {
+            client_id: "disabled".to_owned(),
+        })
         .await
         .unwrap();
     let without = |client: &mut Client| client.backchannel_logout_uri = None;

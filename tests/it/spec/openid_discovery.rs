@@ -125,13 +125,19 @@ async fn the_document_changes_with_clients_and_keys() {
         alg: Algorithm::EdDsa,
         at_once: true,
     };
-    let made = key::rotate(server.admin(), eddsa).await.unwrap();
+    let made = server.admin().call(eddsa).await.unwrap();
     for _ in ["signing", "retired, while its tokens are good"] {
         assert_eq!(
             ask().await["id_token_signing_alg_values_supported"],
             json!(["RS256", "ES256", "EdDSA"])
         );
-        key::retire(server.admin(), made.kid.clone()).await.unwrap();
+        server
+            .admin()
+            .call(key::RetireKey {
+                kid: made.kid.clone(),
+            })
+            .await
+            .unwrap();
     }
     assert_eq!(
         ask().await["id_token_signing_alg_values_supported"],

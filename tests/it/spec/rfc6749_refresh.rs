@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use idsvc::admin::user;
 use idsvc::admin::user::{NewPassword, SetPassword, UpdateUser, UserFields};
 use idsvc::oauth::Scope;
 use idsvc::oauth::client::{ConsentRequirement, RefreshPolicy};
@@ -354,7 +353,7 @@ async fn a_refresh_shows_all_that_the_operator_changed() {
             ..UserFields::default()
         },
     };
-    user::update(server.admin(), request).await.unwrap();
+    server.admin().call(request).await.unwrap();
     let verdict = acme.introspect(tokens.access_token()).await.json();
     assert_eq!(verdict["username"], "new-name");
     let tokens = acme.refresh(tokens.refresh_token()).await.tokens();
@@ -420,7 +419,7 @@ async fn an_operator_who_sets_a_password_ends_sessions_and_offline_grants() {
             password: NewPassword::Generated,
             keep_sessions,
         };
-        user::set_password(server.admin(), request).await.unwrap();
+        server.admin().call(request).await.unwrap();
         assert_eq!(acme.is_welcome(&tokens).await, keep_sessions);
     }
     assert_eq!(acme.refresh(tokens.refresh_token()).await.refusal(), REVOKED);

@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use idsvc::admin::provider::ProviderFields;
-use idsvc::admin::user::{AddUser, ListUsers, NewPassword, Unlink, UserFields, add, page, show, unlink};
+use idsvc::admin::user::{AddUser, ListUsers, NewPassword, ShowUser, UnlinkUser, UserFields, page};
 use idsvc::federation::id_token::TokenProblem;
 use idsvc::federation::provider::{AddressPolicy, LinkPolicy};
 use idsvc::flow::token::jwt_bearer::{NOT_ACCEPTED, REPLAYED};
@@ -157,7 +157,12 @@ async fn a_providers_token_brings_tokens_of_a_user() {
     let later = scene.token(&json!({"name": "Ann Later"}));
     let later = scene.exchange(&later).await.tokens();
     assert_eq!(uuid(&later), uuid(&tokens), "the same person is the same user");
-    let user = show(scene.server.admin(), &uuid(&tokens)).await.unwrap();
+    let user = scene
+        .server
+        .admin()
+        .call(ShowUser { who: uuid(&tokens) })
+        .await
+        .unwrap();
     assert_eq!(
         user.claims["name"], "Ann Later",
         "what the provider says anew is taken over"
@@ -230,7 +235,7 @@ async fn an_address_is_given_only_if_its_provider_vouches_for_it() {
         password: NewPassword::Generated,
         fields: UserFields::default(),
     };
-    add(scene.server.admin(), boss).await.unwrap();
+    scene.server.admin().call(boss).await.unwrap();
 
     let fields = |fields: &mut ProviderFields| fields.domains = Some(vec!["up.example".to_owned()]);
     let scene = scene_with(fields).await;
@@ -494,22 +499,27 @@ async fn accounts_are_linked_by_addresses_verified_on_both_sides_only() {
         (&linked.0["source"], &linked.0["amr"]),
         (&json!("LOCAL"), &json!([{"authority": "up"}]))
     );
-    let user = show(scene.server.admin(), &alice.sub()).await.unwrap();
+    let user = scene
+        .server
+        .admin()
+        .call(ShowUser { who: alice.sub() })
+        .await
+        .unwrap();
     assert_eq!(
         user.claims["name"], "alice Example",
         "the provider does not speak over the operator"
     );
     assert_eq!(user.identities.len(), 1);
-    let request = || Unlink {
+    let request = || UnlinkUser {
         who: alice.sub(),
         provider: "up".to_owned(),
     };
-    unlink(scene.server.admin(), request()).await.unwrap();
+    scene.server.admin().call(request()).await.unwrap();
     assert_eq!(
         scene.acme.refresh(linked.refresh_token()).await.error(),
         "invalid_grant"
     );
-    assert!(unlink(scene.server.admin(), request()).await.is_err());
+    assert!(scene.server.admin().call(request()).await.is_err());
 }
 
 #[tokio::test]
@@ -526,11 +536,11 @@ async fn an_address_that_passes_on_takes_no_account_along() {
     let brought = scene.exchange(&holder("3", "carol@up.example")).await.tokens();
     let heir = scene.exchange(&holder("4", "carol@up.example")).await.tokens();
     assert_ne!(uuid(&brought), uuid(&heir));
-    let request = Unlink {
+    let request = UnlinkUser {
         who: alice.sub(),
         provider: "up".to_owned(),
     };
-    unlink(scene.server.admin(), request).await.unwrap();
+    scene.server.admin().call(request).await.unwrap();
     let anew = scene.exchange(&holder("5", "alice@example.com")).await.tokens();
     assert_eq!(uuid(&anew), alice.sub(), "the operator has said that it may be");
 }

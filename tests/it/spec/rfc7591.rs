@@ -1,7 +1,7 @@
 //! OAuth 2.0 Dynamic Client Registration.
 
-use idsvc::admin::api::{self, AddApi};
-use idsvc::admin::client::registration_token::{self, AddRegistrationToken};
+use idsvc::admin::api::AddApi;
+use idsvc::admin::client::{self, AddRegistrationToken};
 use idsvc::oauth::ApiFields;
 use idsvc::oauth::registration::RegistrationMode;
 use idsvc::oauth::registration::RegistrationPolicy;
@@ -258,7 +258,7 @@ async fn the_scope_of_open_apis_may_be_registered_and_no_other() {
             identifier,
             fields,
         };
-        api::add(server.admin(), request).await.unwrap();
+        server.admin().call(request).await.unwrap();
     }
     let asking = with(
         web(),
@@ -309,7 +309,7 @@ async fn by_token() -> Server {
 
 async fn token(server: &Server, uses: Option<u64>, expires_in: Option<u64>) -> (Uuid, String) {
     let request = AddRegistrationToken { expires_in, uses };
-    let view = registration_token::add(server.admin(), request).await.unwrap();
+    let view = server.admin().call(request).await.unwrap();
     let token = view.initial_access_token.unwrap();
     (view.id, token.reveal().to_owned())
 }
@@ -337,8 +337,12 @@ async fn an_initial_access_token_registers_as_many_clients_as_it_is_for() {
     assert_eq!(server.register(&web()).bearer(&brief).await.status, 201);
     server.advance(60);
     let (id, removed) = token(&server, None, None).await;
-    registration_token::remove(server.admin(), id).await.unwrap();
-    let all = registration_token::list(server.admin()).await.unwrap();
+    server
+        .admin()
+        .call(client::RemoveRegistrationToken { id })
+        .await
+        .unwrap();
+    let all = server.admin().call(client::ListRegistrationTokens).await.unwrap();
     assert!(all.len() == 2 && all.iter().any(|token| token.uses_left == Some(0)));
     for worthless in [&two, &brief, &removed, "idsvc_iat_", "anything"] {
         let reply = server.register(&web()).bearer(worthless).await;

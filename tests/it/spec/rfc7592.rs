@@ -1,6 +1,6 @@
 //! OAuth 2.0 Dynamic Client Registration Management Protocol.
 
-use idsvc::admin::api::{self, AddApi};
+use idsvc::admin::api::AddApi;
 use idsvc::oauth::ApiFields;
 use idsvc::store::tables::{CLIENTS, CONSENTS, FAMILIES};
 use serde_json::{Value, json};
@@ -232,7 +232,7 @@ async fn apis_forget_a_client_that_removes_itself() {
         identifier: "https://api.example/notes".to_owned(),
         fields,
     };
-    api::add(server.admin(), request).await.unwrap();
+    server.admin().call(request).await.unwrap();
     let named = || {
         let catalog = server.app.core.catalog();
         let api = catalog.apis().named("https://api.example/notes").unwrap();

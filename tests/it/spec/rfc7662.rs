@@ -132,7 +132,7 @@ async fn a_token_that_was_active_is_judged_anew_each_time() {
         alg: Algorithm::EdDsa,
         at_once: true,
     };
-    let key = key::rotate(server.admin(), eddsa).await.unwrap();
+    let key = server.admin().call(eddsa).await.unwrap();
     server
         .change_client(&acme, |client| client.access_token_alg = Some(Algorithm::EdDsa))
         .await;
@@ -161,7 +161,11 @@ async fn a_token_that_was_active_is_judged_anew_each_time() {
         .await;
     for _ in ["signing", "retired, while its tokens are good"] {
         assert_eq!(verdict(&acme, tokens.access_token()).await["active"], true);
-        key::retire(server.admin(), key.kid.clone()).await.unwrap();
+        server
+            .admin()
+            .call(key::RetireKey { kid: key.kid.clone() })
+            .await
+            .unwrap();
     }
     assert_eq!(
         verdict(&acme, tokens.access_token()).await,

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use idsvc::admin::api::AddApi;
 use idsvc::admin::user::{NewPassword, SetPassword};
-use idsvc::admin::{api, user};
 use idsvc::flow::sweep::{Cursor, sweep};
 use idsvc::identity::AuthenticationLevel;
 use idsvc::oauth::ApiFields;
@@ -539,7 +538,7 @@ async fn an_allowed_device_that_has_not_polled_yet_ends_with_the_grants_of_the_u
                 password: NewPassword::Generated,
                 keep_sessions: false,
             };
-            user::set_password(server.admin(), set).await.unwrap();
+            server.admin().call(set).await.unwrap();
         }
         assert_eq!(codes.poll(&tv).await.refusal(), UNKNOWN, "{disconnects}");
     }
@@ -657,7 +656,7 @@ async fn the_apis_of_the_grant_are_those_that_the_device_named() {
             identifier: format!("https://api.example/{id}"),
             fields,
         };
-        api::add(server.admin(), add).await.unwrap();
+        server.admin().call(add).await.unwrap();
     }
     let (notes, photos) = ("https://api.example/notes", "https://api.example/photos");
     let codes = Codes(ask(&tv).with("resource", notes).await.json());

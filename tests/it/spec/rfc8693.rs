@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use idsvc::admin::api;
 use idsvc::admin::api::{AddApi, UpdateApi};
-use idsvc::admin::user::set_enabled;
+use idsvc::admin::user::{DisableUser, EnableUser};
 use idsvc::flow::token::token_exchange::{ACTOR_REFUSED, SUBJECT_REFUSED};
 use idsvc::identity::AuthenticationLevel;
 use idsvc::oauth::ApiFields;
@@ -49,7 +48,7 @@ impl Scene {
                     ..ApiFields::default()
                 },
             };
-            api::add(server.admin(), request).await.unwrap();
+            server.admin().call(request).await.unwrap();
         }
         let web = server
             .client_with("web", |client| {
@@ -87,9 +86,7 @@ impl Scene {
 
     async fn change_api(&self, id: &str, fields: ApiFields) {
         let id = id.to_owned();
-        api::update(self.server.admin(), UpdateApi { id, fields })
-            .await
-            .unwrap();
+        self.server.admin().call(UpdateApi { id, fields }).await.unwrap();
     }
 
     async fn is_active(&self, tokens: &Tokens) -> bool {
@@ -400,11 +397,21 @@ async fn a_subject_token_must_be_live_and_of_a_user() {
     assert_eq!(scene.web.revoke(subject.refresh_token()).await.status, 200);
     refused(subject.access_token()).await;
     let subject = scene.notes_and_mail().await;
-    set_enabled(scene.server.admin(), scene.alice.sub(), false)
+    scene
+        .server
+        .admin()
+        .call(DisableUser {
+            who: scene.alice.sub(),
+        })
         .await
         .unwrap();
     refused(subject.access_token()).await;
-    set_enabled(scene.server.admin(), scene.alice.sub(), true)
+    scene
+        .server
+        .admin()
+        .call(EnableUser {
+            who: scene.alice.sub(),
+        })
         .await
         .unwrap();
     let subject = scene.notes_and_mail().await;
@@ -533,14 +540,24 @@ async fn a_refresh_token_is_asked_for_and_allowed() {
             .refresh(second.refresh_token())
             .with("resource", MAIL);
         assert_eq!(wider.await.error(), "invalid_target");
-        set_enabled(scene.server.admin(), scene.alice.sub(), false)
+        scene
+            .server
+            .admin()
+            .call(DisableUser {
+                who: scene.alice.sub(),
+            })
             .await
             .unwrap();
         assert_eq!(
             scene.gateway.refresh(second.refresh_token()).await.error(),
             "invalid_grant"
         );
-        set_enabled(scene.server.admin(), scene.alice.sub(), true)
+        scene
+            .server
+            .admin()
+            .call(EnableUser {
+                who: scene.alice.sub(),
+            })
             .await
             .unwrap();
     }

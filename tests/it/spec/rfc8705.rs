@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idsvc::admin::client::{self, UpdateClient};
+use idsvc::admin::client::UpdateClient;
 use idsvc::jose::jwt;
 use idsvc::jose::keyring::SigningKey;
 use idsvc::oauth::assertion::ASSERTION_TYPE;
@@ -344,7 +344,7 @@ async fn a_client_that_registered_itself_cannot_authenticate_with_a_certificate(
             no_secret: true,
             fields,
         };
-        let refused = client::update(server.admin(), change).await.unwrap_err();
+        let refused = server.admin().call(change).await.unwrap_err();
         let problem = "a client that registered itself cannot authenticate with a certificate";
         assert!(refused.to_string().contains(problem), "{refused}");
     }

@@ -1,6 +1,5 @@
 //! Resource Indicators for OAuth 2.0: tokens for the APIs that a client names.
 
-use idsvc::admin::api;
 use idsvc::admin::api::{AddApi, UpdateApi};
 use idsvc::jose::alg::Algorithm;
 use idsvc::oauth::access_token::AccessTokenTyp;
@@ -31,14 +30,12 @@ async fn add_api(server: &Server, id: &str, change: impl FnOnce(&mut ApiFields))
         identifier: format!("https://api.example/{id}"),
         fields,
     };
-    api::add(server.admin(), request).await.unwrap();
+    server.admin().call(request).await.unwrap();
 }
 
 async fn change_api(server: &Server, id: &str, fields: ApiFields) {
     let id = id.to_owned();
-    api::update(server.admin(), UpdateApi { id, fields })
-        .await
-        .unwrap();
+    server.admin().call(UpdateApi { id, fields }).await.unwrap();
 }
 
 /// Two APIs, a client that may name both, and a user.
@@ -202,7 +199,7 @@ async fn an_api_without_a_path_is_found_with_a_slash() {
             ..ApiFields::default()
         },
     };
-    api::add(server.admin(), request).await.unwrap();
+    server.admin().call(request).await.unwrap();
     let (acme, alice) = (server.client("acme").await, server.user("alice").await);
     let request = asking(&acme, "profile").and("resource", "https://mcp.example/");
     let code = acme_code(&alice, &request).await;
@@ -427,7 +424,11 @@ async fn a_client_that_registered_itself_reaches_open_apis_only() {
 #[tokio::test]
 async fn a_refresh_by_api_key_takes_a_name() {
     let (server, acme, alice) = scene().await;
-    let key = idsvc::admin::client::api_key::add(server.admin(), "acme".to_owned())
+    let key = server
+        .admin()
+        .call(idsvc::admin::client::AddApiKey {
+            client_id: "acme".to_owned(),
+        })
         .await
         .unwrap();
     let key = key.api_key.unwrap();

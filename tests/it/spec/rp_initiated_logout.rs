@@ -334,7 +334,7 @@ async fn a_hint_of_a_withdrawn_key_asks_first() {
     rotate_keys::rotate(&server.app.core, Algorithm::Rs256, true)
         .await
         .unwrap();
-    key::retire(server.admin(), leaked).await.unwrap();
+    server.admin().call(key::RetireKey { kid: leaked }).await.unwrap();
     let hint = ("id_token_hint", tokens.id_token());
     let request = acme.request().with("id_token_hint", tokens.id_token());
     browser.authorize(&request).await.callback().code();

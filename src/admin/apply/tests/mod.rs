@@ -6,6 +6,7 @@ mod removals;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
+use crate::admin::apply::export::export;
 use crate::admin::apply::*;
 use crate::admin::client;
 use crate::admin::client::{AddClient, RotateSecret};
@@ -90,34 +91,36 @@ async fn what_is_declared_comes_about_once() {
         dry_run: true,
         ..wanted.clone()
     };
-    let planned = apply(admin(&core), dry).await.unwrap();
+    let planned = admin(&core).call(dry).await.unwrap();
     assert_eq!(
         actions(&planned),
         [(Action::Add, "web"), (Action::Add, "a@example.com")]
     );
     assert!(planned.changes[0].client_secret.is_none());
     assert!(client::page(admin(&core), None).unwrap().records.is_empty());
-    let first = apply(admin(&core), wanted.clone()).await.unwrap();
+    let first = admin(&core).call(wanted.clone()).await.unwrap();
     assert_eq!(first.changes.len(), 2);
     assert!(
         first.changes[0].client_secret.is_some(),
         "a secret is made where none is given"
     );
-    let second = apply(admin(&core), wanted).await.unwrap();
+    let second = admin(&core).call(wanted).await.unwrap();
     assert_eq!((second.changes.len(), second.unchanged), (0, 2));
 }
 
 #[tokio::test]
 async fn a_difference_is_told_part_by_part_and_a_secret_is_not_told() {
     let core = core();
-    apply(admin(&core), request(Some(vec![web()]), None, false))
+    admin(&core)
+        .call(request(Some(vec![web()]), None, false))
         .await
         .unwrap();
     let changed = DeclaredClient {
         secret: Some(SecretString::new("s".repeat(40))),
         ..web_with(|fields| fields.client_name = Some("Acme".to_owned()))
     };
-    let applied = apply(admin(&core), request(Some(vec![changed.clone()]), None, false))
+    let applied = admin(&core)
+        .call(request(Some(vec![changed.clone()]), None, false))
         .await
         .unwrap();
     let fields: Vec<_> = applied.changes[0]
@@ -126,12 +129,14 @@ async fn a_difference_is_told_part_by_part_and_a_secret_is_not_told() {
         .map(|field| (field.name.as_str(), field.after.clone()))
         .collect();
     assert_eq!(fields, [("name", Some(Value::from("Acme"))), ("secret", None)]);
-    let again = apply(admin(&core), request(Some(vec![changed]), None, false))
+    let again = admin(&core)
+        .call(request(Some(vec![changed]), None, false))
         .await
         .unwrap();
     assert!(again.changes.is_empty());
     // The name is no longer declared and is removed. The secret is kept.
-    let applied = apply(admin(&core), request(Some(vec![web()]), None, false))
+    let applied = admin(&core)
+        .call(request(Some(vec![web()]), None, false))
         .await
         .unwrap();
     assert_eq!(applied.changes[0].fields.len(), 1);
@@ -144,7 +149,7 @@ async fn a_type_that_is_no_persons_is_kept_and_not_declared() {
     let mut robot = person("robot@example.com");
     robot.line.user_type = Some("client".to_owned());
     let wanted = request(None, Some(vec![robot]), false);
-    let refused = refusal(apply(admin(&core), wanted.clone()).await);
+    let refused = refusal(admin(&core).call(wanted.clone()).await);
     assert_faults(&refused, &[(FaultCode::NotAllowed, &["user_type"])]);
     let mut before = User::local(
         core.random.uuid_v7(Duration::from_millis(1)),
@@ -155,11 +160,12 @@ async fn a_type_that_is_no_persons_is_kept_and_not_declared() {
     "client".clone_into(&mut before.user_type);
     let written = core.store.write("test_robot", move |tx| user::write(tx, &before));
     written.await.unwrap();
-    assert_eq!(apply(admin(&core), wanted).await.unwrap().unchanged, 1);
+    assert_eq!(admin(&core).call(wanted).await.unwrap().unchanged, 1);
     let mut moved = person("robot@example.com");
     moved.line.user_type = Some("client".to_owned());
     moved.line.uuid = Some(uuid::Uuid::from_u128(7));
-    let made = apply(admin(&elsewhere), request(None, Some(vec![moved]), false))
+    let made = admin(&elsewhere)
+        .call(request(None, Some(vec![moved]), false))
         .await
         .unwrap();
     assert_eq!(actions(&made).len(), 1, "it was one where it comes from");
@@ -168,12 +174,14 @@ async fn a_type_that_is_no_persons_is_kept_and_not_declared() {
 #[tokio::test]
 async fn pruning_reaches_declared_kinds_only_and_no_user_of_a_device() {
     let core = core();
-    apply(
-        admin(&core),
-        request(Some(vec![web()]), Some(vec![person("a@example.com")]), false),
-    )
-    .await
-    .unwrap();
+    admin(&core)
+        .call(request(
+            Some(vec![web()]),
+            Some(vec![person("a@example.com")]),
+            false,
+        ))
+        .await
+        .unwrap();
     let device = User::anonymous(
         core.random.uuid_v7(Duration::from_millis(1)),
         "default",
@@ -185,7 +193,8 @@ async fn pruning_reaches_declared_kinds_only_and_no_user_of_a_device() {
         })
         .await
         .unwrap();
-    let applied = apply(admin(&core), request(Some(Vec::new()), None, true))
+    let applied = admin(&core)
+        .call(request(Some(Vec::new()), None, true))
         .await
         .unwrap();
     assert_eq!(actions(&applied), [(Action::Remove, "web")]);
@@ -196,7 +205,8 @@ async fn pruning_reaches_declared_kinds_only_and_no_user_of_a_device() {
             .len(),
         2
     );
-    let applied = apply(admin(&core), request(None, Some(Vec::new()), true))
+    let applied = admin(&core)
+        .call(request(None, Some(Vec::new()), true))
         .await
         .unwrap();
     assert_eq!(actions(&applied), [(Action::Remove, "a@example.com")]);
@@ -237,7 +247,7 @@ async fn everything_that_is_wrong_is_said_and_nothing_is_done() {
         ]),
         false,
     );
-    let mut refused = refusal(apply(admin(&core), wanted).await);
+    let mut refused = refusal(admin(&core).call(wanted).await);
     refused.retain(|fault| fault.code == FaultCode::AlreadyExists);
     assert_eq!(
         subjects(&refused),
@@ -251,7 +261,7 @@ async fn everything_that_is_wrong_is_said_and_nothing_is_done() {
         Some(vec![person("no address")]),
         false,
     );
-    let refused = refusal(apply(admin(&core), single).await);
+    let refused = refusal(admin(&core).call(single).await);
     let expected: [(FaultCode, &[&str]); 2] = [
         (FaultCode::Invalid, &["redirect_uris"]),
         (FaultCode::Invalid, &["email"]),
@@ -271,17 +281,22 @@ async fn two_users_may_swap_their_names() {
         user
     };
     let before = vec![named("a", "a@example.com", 1), named("b", "b@example.com", 2)];
-    apply(admin(&core), request(None, Some(before), false))
+    admin(&core)
+        .call(request(None, Some(before), false))
         .await
         .unwrap();
     let clash = vec![named("a", "b@example.com", 1)];
     assert!(
-        apply(admin(&core), request(None, Some(clash), false))
+        admin(&core)
+            .call(request(None, Some(clash), false))
             .await
             .is_err()
     );
     assert_eq!(
-        user::show(admin(&core), "b@example.com")
+        admin(&core)
+            .call(user::ShowUser {
+                who: "b@example.com".to_owned()
+            })
             .await
             .unwrap()
             .account_id,
@@ -305,8 +320,8 @@ async fn an_export_applied_changes_nothing_and_a_copy_of_it_is_the_same() {
         api_key: false,
         fields: robot.clone(),
     };
-    client::add(admin(&one), add("web", false)).await.unwrap();
-    client::add(admin(&one), add("phone", true)).await.unwrap();
+    admin(&one).call(add("web", false)).await.unwrap();
+    admin(&one).call(add("phone", true)).await.unwrap();
     let alice = AddUser {
         email: "alice@example.com".to_owned(),
         password: NewPassword::Generated,
@@ -318,7 +333,7 @@ async fn an_export_applied_changes_nothing_and_a_copy_of_it_is_the_same() {
             ..UserFields::default()
         },
     };
-    user::add(admin(&one), alice).await.unwrap();
+    admin(&one).call(alice).await.unwrap();
     let records = exported(&one, true);
     let state = || {
         let (mut clients, mut users) = (Vec::new(), Vec::new());
@@ -345,9 +360,9 @@ async fn an_export_applied_changes_nothing_and_a_copy_of_it_is_the_same() {
         prune: true,
         ..Apply::default()
     };
-    let unchanged = apply(admin(&one), applied(state())).await.unwrap();
+    let unchanged = admin(&one).call(applied(state())).await.unwrap();
     assert_eq!((unchanged.changes, unchanged.unchanged), (Vec::new(), 3));
-    apply(admin(&other), applied(state())).await.unwrap();
+    admin(&other).call(applied(state())).await.unwrap();
     assert_eq!(exported(&other, true), records);
     let open = serde_json::to_string(&exported(&one, false)).unwrap();
     assert!(!open.contains("argon2") && !open.contains("sha256"), "{open}");
@@ -357,7 +372,8 @@ async fn an_export_applied_changes_nothing_and_a_copy_of_it_is_the_same() {
 async fn an_export_that_nobody_takes_any_more_ends_there() {
     let core = core();
     let people = ["a@example.com", "b@example.com"].map(person).to_vec();
-    apply(admin(&core), request(Some(vec![web()]), Some(people), false))
+    admin(&core)
+        .call(request(Some(vec![web()]), Some(people), false))
         .await
         .unwrap();
     for most in 1..=3 {
@@ -395,7 +411,7 @@ async fn a_dry_run_shows_no_identifier_that_nobody_declared() {
         made.filter_map(|field| field.after.as_ref()?.as_str().map(str::to_owned))
             .collect()
     };
-    let planned = apply(admin(&core), wanted(true)).await.unwrap();
+    let planned = admin(&core).call(wanted(true)).await.unwrap();
     assert_eq!(shown(&planned), [uuid.to_string()]);
     assert!(
         planned
@@ -403,7 +419,7 @@ async fn a_dry_run_shows_no_identifier_that_nobody_declared() {
             .iter()
             .all(|change| change.client_secret.is_none())
     );
-    assert_eq!(shown(&apply(admin(&core), wanted(false)).await.unwrap()).len(), 3);
+    assert_eq!(shown(&admin(&core).call(wanted(false)).await.unwrap()).len(), 3);
 }
 
 #[tokio::test]
@@ -472,7 +488,7 @@ async fn a_refusal_names_the_fields_of_each_record() {
         prune: false,
         ..Apply::default()
     };
-    let refused = refusal(apply(admin(&core), wanted).await);
+    let refused = refusal(admin(&core).call(wanted).await);
     let found: Vec<_> = refused
         .iter()
         .map(|fault| {

@@ -13,7 +13,7 @@ fn with_hash(hash: &str) -> DeclaredUser {
 
 /// Which passwords change.
 async fn applied(core: &Core, alice: DeclaredUser) -> Vec<String> {
-    let applied = apply(admin(core), request(None, Some(vec![alice]), false)).await;
+    let applied = admin(core).call(request(None, Some(vec![alice]), false)).await;
     let changes = applied.unwrap().changes;
     let fields = changes.into_iter().flat_map(|change| change.fields);
     let secrets = fields.filter(|field| field.secret.is_some());
@@ -51,7 +51,7 @@ async fn choose(core: &Core, password: NewPassword) {
         password,
         keep_sessions: true,
     };
-    user::set_password(admin(core), chosen).await.unwrap();
+    admin(core).call(chosen).await.unwrap();
 }
 
 #[tokio::test]
@@ -81,7 +81,7 @@ async fn a_hash_that_a_file_only_confirms_is_one_that_it_gave() {
     choose(&core, NewPassword::Generated).await;
     let before = stored(&core);
     let hash = before.password.clone().unwrap().as_str().to_owned();
-    let confirmed = apply(admin(&core), request(None, Some(vec![with_hash(&hash)]), false));
+    let confirmed = admin(&core).call(request(None, Some(vec![with_hash(&hash)]), false));
     let confirmed = confirmed.await.unwrap();
     assert_eq!((confirmed.changes.len(), confirmed.unchanged), (0, 1));
     assert_eq!(stored(&core).updated_at, before.updated_at);
@@ -119,11 +119,9 @@ async fn a_password_that_is_soon_guessed_is_refused_unless_it_is_there_already()
         ..person("alice@example.com")
     };
     let wanted = |password| request(None, Some(vec![with(password)]), false);
-    let refused = refusal(apply(admin(&core), wanted("password1")).await);
+    let refused = refusal(admin(&core).call(wanted("password1")).await);
     assert_faults(&refused, &[(FaultCode::Invalid, &["password"])]);
-    apply(admin(&core), wanted("correct horse battery"))
-        .await
-        .unwrap();
+    admin(&core).call(wanted("correct horse battery")).await.unwrap();
     let hash = core
         .passwords
         .hash(SecretString::new("password1").to_zeroizing(), [7; 16])
@@ -137,9 +135,9 @@ async fn a_password_that_is_soon_guessed_is_refused_unless_it_is_there_already()
         })
         .await
         .unwrap();
-    let applied = apply(admin(&core), wanted("password1")).await.unwrap();
+    let applied = admin(&core).call(wanted("password1")).await.unwrap();
     assert_eq!((applied.changes.len(), applied.unchanged), (0, 1));
-    let refused = refusal(apply(admin(&core), wanted("Alice@Example.com")).await);
+    let refused = refusal(admin(&core).call(wanted("Alice@Example.com")).await);
     assert_faults(&refused, &[(FaultCode::Invalid, &["password"])]);
 }
 

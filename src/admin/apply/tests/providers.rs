@@ -29,20 +29,25 @@ async fn a_provider_comes_with_the_client_that_names_it_and_its_secret_is_compar
     let core = core();
     let client = web_with(|fields| fields.providers = Some(vec!["corp".to_owned()]));
     let corp = upstream("corp", "https://corp.example");
-    let alone = refusal(apply(admin(&core), request(Some(vec![client.clone()]), None, false)).await);
+    let alone = refusal(
+        admin(&core)
+            .call(request(Some(vec![client.clone()]), None, false))
+            .await,
+    );
     assert_faults(&alone, &[(FaultCode::NotFound, &["providers"])]);
     assert_eq!(subjects(&alone), ["client web"]);
     let both = with_providers(vec![corp.clone()], Some(vec![client]), false);
-    let applied = apply(admin(&core), both.clone()).await.unwrap();
+    let applied = admin(&core).call(both.clone()).await.unwrap();
     assert_eq!(actions(&applied), [(Action::Add, "corp"), (Action::Add, "web")]);
-    let again = apply(admin(&core), both).await.unwrap();
+    let again = admin(&core).call(both).await.unwrap();
     assert_eq!((again.changes.len(), again.unchanged), (0, 2));
     // A missing secret is kept. Another one is reported as changed, without its value.
     let silent = DeclaredProvider {
         client_secret: None,
         ..corp.clone()
     };
-    let kept = apply(admin(&core), with_providers(vec![silent], None, false))
+    let kept = admin(&core)
+        .call(with_providers(vec![silent], None, false))
         .await
         .unwrap();
     assert_eq!(kept.changes, []);
@@ -50,7 +55,8 @@ async fn a_provider_comes_with_the_client_that_names_it_and_its_secret_is_compar
         client_secret: Some(SecretString::new("another secret")),
         ..corp
     };
-    let changed = apply(admin(&core), with_providers(vec![other], None, false))
+    let changed = admin(&core)
+        .call(with_providers(vec![other], None, false))
         .await
         .unwrap();
     let fields: Vec<_> = changed.changes[0]
@@ -84,12 +90,12 @@ async fn nobody_signs_in_at_a_provider_whose_tokens_are_exchanged_and_no_more() 
     let alone = with_providers(vec![for_exchange.clone()], None, false);
     let closed = with_providers(vec![for_exchange], Some(vec![client.clone()]), false);
     let shut_out: [(FaultCode, &[&str]); 1] = [(FaultCode::NotAllowed, &["password_sign_in", "providers"])];
-    let refused = refusal(apply(admin(&core), closed.clone()).await);
+    let refused = refusal(admin(&core).call(closed.clone()).await);
     assert_faults(&refused, &shut_out);
     let open = with_providers(vec![corp], Some(vec![client]), false);
-    assert_eq!(apply(admin(&core), open).await.unwrap().changes.len(), 2);
+    assert_eq!(admin(&core).call(open).await.unwrap().changes.len(), 2);
     for wanted in [closed, alone] {
-        let refused = refusal(apply(admin(&core), wanted).await);
+        let refused = refusal(admin(&core).call(wanted).await);
         assert_faults(&refused, &shut_out);
         assert_eq!(subjects(&refused), ["client web"]);
     }
@@ -100,30 +106,34 @@ async fn no_provider_goes_that_a_client_names_and_no_issuer_comes_twice() {
     let core = core();
     let client = web_with(|fields| fields.providers = Some(vec!["corp".to_owned()]));
     let corp = upstream("corp", "https://corp.example");
-    apply(
-        admin(&core),
-        with_providers(vec![corp.clone()], Some(vec![client]), false),
-    )
-    .await
-    .unwrap();
-    let orphaned = refusal(apply(admin(&core), with_providers(Vec::new(), None, true)).await);
+    admin(&core)
+        .call(with_providers(vec![corp.clone()], Some(vec![client]), false))
+        .await
+        .unwrap();
+    let orphaned = refusal(admin(&core).call(with_providers(Vec::new(), None, true)).await);
     assert_faults(&orphaned, &[(FaultCode::InUse, &[])]);
     assert_eq!(subjects(&orphaned), ["provider corp"]);
     let twin = upstream("other", "https://corp.example");
-    let doubled = refusal(apply(admin(&core), with_providers(vec![twin.clone()], None, false)).await);
+    let doubled = refusal(
+        admin(&core)
+            .call(with_providers(vec![twin.clone()], None, false))
+            .await,
+    );
     assert_faults(&doubled, &[(FaultCode::AlreadyExists, &["issuer"])]);
     assert_eq!(subjects(&doubled), ["provider other"]);
     // The two may swap their issuers in one apply.
     let mut moved = corp;
     moved.fields.issuer = Some("https://new.example".to_owned());
-    let swapped = apply(admin(&core), with_providers(vec![moved, twin], None, false))
+    let swapped = admin(&core)
+        .call(with_providers(vec![moved, twin], None, false))
         .await
         .unwrap();
     assert_eq!(
         actions(&swapped),
         [(Action::Change, "corp"), (Action::Add, "other")]
     );
-    let gone = apply(admin(&core), with_providers(Vec::new(), Some(vec![web()]), true))
+    let gone = admin(&core)
+        .call(with_providers(Vec::new(), Some(vec![web()]), true))
         .await
         .unwrap();
     assert_eq!(
@@ -146,10 +156,10 @@ async fn a_providers_keys_are_said_in_one_way() {
     both.fields.jwks_uri = Some("https://corp.example/jwks".to_owned());
     let mut empty = both.clone();
     empty.fields.keys = Some(Vec::new());
-    let refused = refusal(apply(admin(&core), with_providers(vec![both], None, false)).await);
+    let refused = refusal(admin(&core).call(with_providers(vec![both], None, false)).await);
     assert_faults(&refused, &[(FaultCode::NotAllowed, &["keys", "jwks_uri"])]);
     for one in [keyed, empty] {
-        let applied = apply(admin(&core), with_providers(vec![one], None, false)).await;
+        let applied = admin(&core).call(with_providers(vec![one], None, false)).await;
         assert_eq!(applied.unwrap().changes.len(), 1);
     }
 }

@@ -1,7 +1,6 @@
 //! Clients, their secrets and their keys.
 
 use crate::admin::apply::tests::*;
-use crate::admin::key;
 use crate::admin::key::RotateKey;
 use crate::federation::provider::UpstreamAuth;
 use crate::flow::token::introspect::live_access_token;
@@ -13,7 +12,7 @@ use crate::secret::Digest;
 use crate::store::tables::{CLIENTS, SIGNING_KEYS};
 
 async fn applied(core: &Core, client: DeclaredClient) -> Applied {
-    let done = apply(admin(core), request(Some(vec![client]), None, false)).await;
+    let done = admin(core).call(request(Some(vec![client]), None, false)).await;
     done.unwrap()
 }
 
@@ -43,7 +42,7 @@ async fn a_file_of_before_is_applied_though_its_addresses_would_not_be_taken_any
     assert_eq!(applied(&core, with(&before, "Acme")).await.changes.len(), 1);
     assert_eq!(applied(&core, with(&before, "Acme")).await.unchanged, 1);
     let other = request(Some(vec![with(&["https://*.example"], "Acme")]), None, false);
-    let refused = refusal(apply(admin(&core), other).await);
+    let refused = refusal(admin(&core).call(other).await);
     assert_faults(&refused, &[(FaultCode::Invalid, &["cors_origins"])]);
 }
 
@@ -63,7 +62,7 @@ async fn a_declared_secret_lasts_though_it_was_about_to_end() {
         secret: Some(new.clone()),
         keep_old_seconds: Some(60),
     };
-    client::rotate_secret(admin(&core), rotate).await.unwrap();
+    admin(&core).call(rotate).await.unwrap();
     let with = |secrets: &[&SecretString]| DeclaredClient {
         secret_sha256: Some(secrets.iter().map(|secret| digest(secret)).collect()),
         ..web()
@@ -103,7 +102,12 @@ async fn a_client_that_comes_again_has_none_of_the_tokens_of_the_one_that_went()
     renamed.fields.client_name = Some("Acme".to_owned());
     applied(&core, renamed).await;
     assert!(is_live(&before).await);
-    client::remove(admin(&core), "web".to_owned()).await.unwrap();
+    admin(&core)
+        .call(client::RemoveClient {
+            client_id: "web".to_owned(),
+        })
+        .await
+        .unwrap();
     applied(&core, with_uuid).await;
     assert!(!is_live(&before).await);
     assert!(is_live(&token_of(&registered(&core))).await);
@@ -117,10 +121,8 @@ async fn no_client_is_left_with_an_algorithm_that_lost_its_key_meanwhile() {
         alg: Algorithm::EdDsa,
         at_once: true,
     };
-    let key = key::rotate(admin(&core), rotate).await.unwrap();
-    client::add(admin(&core), client::tests::request("web"))
-        .await
-        .unwrap();
+    let key = admin(&core).call(rotate).await.unwrap();
+    admin(&core).call(client::tests::request("web")).await.unwrap();
     let gone = core
         .store
         .write("test_retire", move |tx| SIGNING_KEYS.remove(tx, &key.kid));
@@ -138,17 +140,21 @@ async fn no_client_is_left_with_an_algorithm_that_lost_its_key_meanwhile() {
         no_secret: false,
         fields,
     };
-    let refused = refusal(client::update(admin(&core), change).await);
+    let refused = refusal(admin(&core).call(change).await);
     assert_faults(&refused, &[(FaultCode::NotFound, &["access_token_alg"])]);
     let mut other = client::tests::request("other");
     other.fields.id_token_signed_response_alg = Some(Algorithm::EdDsa.into());
-    let refused = refusal(client::add(admin(&core), other).await);
+    let refused = refusal(admin(&core).call(other).await);
     assert_faults(
         &refused,
         &[(FaultCode::NotFound, &["id_token_signed_response_alg"])],
     );
     let declared = web_with(|fields| fields.access_token_alg = Some(Algorithm::EdDsa.into()));
-    let refused = refusal(apply(admin(&core), request(Some(vec![declared]), None, false)).await);
+    let refused = refusal(
+        admin(&core)
+            .call(request(Some(vec![declared]), None, false))
+            .await,
+    );
     assert_faults(&refused, &[(FaultCode::NotFound, &["access_token_alg"])]);
 }
 
@@ -159,7 +165,7 @@ async fn keys_are_said_in_one_way() {
     let keyed = web_with(|fields| fields.jwks = Some(client::tests::keys()));
     let mut both = keyed.clone();
     both.fields.jwks_uri = Some("https://app.example/jwks".to_owned());
-    let refused = refusal(apply(admin(&core), request(Some(vec![both]), None, false)).await);
+    let refused = refusal(admin(&core).call(request(Some(vec![both]), None, false)).await);
     assert_faults(&refused, &[(FaultCode::NotAllowed, &["keys", "jwks_uri"])]);
     applied(&core, keyed).await;
 }
@@ -182,7 +188,8 @@ async fn of_the_secrets_only_those_stay_that_are_declared() {
         (with(&["two"]), [false, true]),
         (with(&["one"]), [true, false]),
     ] {
-        apply(admin(&core), request(Some(vec![declared]), None, false))
+        admin(&core)
+            .call(request(Some(vec![declared]), None, false))
             .await
             .unwrap();
         assert_eq!(accepted(), expected);
@@ -198,10 +205,10 @@ async fn a_client_keeps_its_uuid() {
         ..web()
     };
     let ours = request(Some(vec![with(1)]), None, false);
-    apply(admin(&core), ours.clone()).await.unwrap();
-    let other = refusal(apply(admin(&core), request(Some(vec![with(2)]), None, false)).await);
+    admin(&core).call(ours.clone()).await.unwrap();
+    let other = refusal(admin(&core).call(request(Some(vec![with(2)]), None, false)).await);
     assert_faults(&other, &[(FaultCode::NotAllowed, &["client_uuid"])]);
-    assert_eq!(apply(admin(&core), ours).await.unwrap().unchanged, 1);
+    assert_eq!(admin(&core).call(ours).await.unwrap().unchanged, 1);
 }
 
 /// An empty list in the file is not the same as a missing list.
@@ -217,9 +224,9 @@ async fn a_client_may_be_declared_to_have_no_grants() {
         ..DeclaredClient::default()
     };
     let wanted = request(Some(vec![api]), None, false);
-    let applied = apply(admin(&core), wanted.clone()).await.unwrap();
+    let applied = admin(&core).call(wanted.clone()).await.unwrap();
     assert!(applied.changes[0].client_secret.is_some());
-    assert_eq!(apply(admin(&core), wanted).await.unwrap().unchanged, 1);
+    assert_eq!(admin(&core).call(wanted).await.unwrap().unchanged, 1);
     let Exported::Client(entry) = &exported(&core, false)[0] else {
         panic!("a client is there");
     };
@@ -229,15 +236,13 @@ async fn a_client_may_be_declared_to_have_no_grants() {
 #[tokio::test]
 async fn a_secret_that_is_about_to_end_is_in_no_export() {
     let core = core();
-    client::add(admin(&core), client::tests::request("web"))
-        .await
-        .unwrap();
+    admin(&core).call(client::tests::request("web")).await.unwrap();
     let rotate = RotateSecret {
         client_id: "web".to_owned(),
         secret: None,
         keep_old_seconds: Some(60),
     };
-    client::rotate_secret(admin(&core), rotate).await.unwrap();
+    admin(&core).call(rotate).await.unwrap();
     let kept = core.catalog().client("web").unwrap().secrets.clone();
     let [Exported::Client(entry)] = &exported(&core, true)[..] else {
         panic!("one client")
@@ -252,7 +257,7 @@ async fn a_secret_that_is_about_to_end_is_in_no_export() {
 #[tokio::test]
 async fn a_file_takes_a_secret_away_where_a_key_is_left() {
     let core = core();
-    let declared = |client| apply(admin(&core), request(Some(vec![client]), None, false));
+    let declared = |client| admin(&core).call(request(Some(vec![client]), None, false));
     declared(web()).await.unwrap();
     let bare = DeclaredClient {
         secret_sha256: Some(Vec::new()),
@@ -295,7 +300,7 @@ async fn a_secret_that_goes_is_told_apart_from_one_that_comes() {
             .map(|field| (field.name.clone(), field.secret))
             .collect()
     };
-    let first = apply(admin(&core), both(corp(), web())).await.unwrap();
+    let first = admin(&core).call(both(corp(), web())).await.unwrap();
     let (client_secret, secret) = ("client_secret".to_owned(), "secret".to_owned());
     assert_eq!(
         told(&first),
@@ -311,7 +316,7 @@ async fn a_secret_that_goes_is_told_apart_from_one_that_comes() {
         public: true,
         ..web()
     };
-    let second = apply(admin(&core), both(signing, public.clone())).await.unwrap();
+    let second = admin(&core).call(both(signing, public.clone())).await.unwrap();
     assert_eq!(
         told(&second),
         [
@@ -319,7 +324,8 @@ async fn a_secret_that_goes_is_told_apart_from_one_that_comes() {
             (secret, Some(SecretChange::Removed))
         ]
     );
-    let third = apply(admin(&core), request(Some(vec![public]), None, false))
+    let third = admin(&core)
+        .call(request(Some(vec![public]), None, false))
         .await
         .unwrap();
     assert!(third.changes.is_empty());

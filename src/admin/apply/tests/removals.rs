@@ -18,29 +18,40 @@ async fn what_came_after_the_question_is_not_removed() {
         let clients = names.iter().map(|name| named(name)).collect();
         request(Some(clients), None, prune)
     };
-    apply(admin(&core), declared(&["web", "old", "older"], false))
+    admin(&core)
+        .call(declared(&["web", "old", "older"], false))
         .await
         .unwrap();
     let dry = Apply {
         dry_run: true,
         ..declared(&["web"], true)
     };
-    let shown: Vec<_> = apply(admin(&core), dry).await.unwrap().removed().collect();
+    let shown: Vec<_> = admin(&core).call(dry).await.unwrap().removed().collect();
     assert_eq!(shown.len(), 2);
     let answered = |only: &[(String, String)]| Apply {
         only: Some(only.to_vec()),
         ..declared(&["web"], true)
     };
-    apply(admin(&core), declared(&["late"], false)).await.unwrap();
+    admin(&core).call(declared(&["late"], false)).await.unwrap();
     for only in [shown.as_slice(), &[]] {
-        let refused = refusal(apply(admin(&core), answered(only)).await);
+        let refused = refusal(admin(&core).call(answered(only)).await);
         assert_faults(&refused, &[(FaultCode::Conflict, &[])]);
         assert_eq!(there(), ["late", "old", "older", "web"], "nothing was changed");
     }
     // A confirmed record may be gone already.
-    client::remove(admin(&core), "late".to_owned()).await.unwrap();
-    client::remove(admin(&core), "older".to_owned()).await.unwrap();
-    let applied = apply(admin(&core), answered(&shown)).await.unwrap();
+    admin(&core)
+        .call(client::RemoveClient {
+            client_id: "late".to_owned(),
+        })
+        .await
+        .unwrap();
+    admin(&core)
+        .call(client::RemoveClient {
+            client_id: "older".to_owned(),
+        })
+        .await
+        .unwrap();
+    let applied = admin(&core).call(answered(&shown)).await.unwrap();
     assert_eq!(actions(&applied), [(Action::Remove, "old")]);
     assert_eq!(there(), ["web"]);
 }
@@ -49,7 +60,8 @@ async fn what_came_after_the_question_is_not_removed() {
 async fn a_user_who_was_renamed_after_the_question_is_not_removed() {
     let core = core();
     let users = ["a@example.com", "b@example.com"].map(person);
-    apply(admin(&core), request(None, Some(users.to_vec()), false))
+    admin(&core)
+        .call(request(None, Some(users.to_vec()), false))
         .await
         .unwrap();
     let there = user::page(admin(&core), &user::ListUsers::default())
@@ -68,6 +80,6 @@ async fn a_user_who_was_renamed_after_the_question_is_not_removed() {
         remove_users: removed,
         ..Apply::default()
     };
-    let applied = apply(admin(&core), wanted).await.unwrap();
+    let applied = admin(&core).call(wanted).await.unwrap();
     assert_eq!(actions(&applied), [(Action::Remove, "b@example.com")]);
 }

@@ -1,19 +1,26 @@
-//! APIs: add, show, update, remove.
+//! APIs.
+
+mod add;
+mod list;
+mod remove;
+mod show;
+mod update;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::named::groups;
+pub use self::add::AddApi;
+pub use self::list::ListApis;
+pub use self::remove::RemoveApi;
+pub use self::show::ShowApi;
+pub use self::update::UpdateApi;
+use super::groups::groups;
 use super::provider::check::is_id;
-use super::{
-    Admin, AdminError, AdminResult, RecordChecks, TxResult, about, all_or_none, already_exists, check_text,
-    not_found,
-};
-use crate::flow::or_refuse;
+use super::{Admin, AdminTxError, RecordChecks, about, all_or_none, check_text};
+use crate::flow::client_check::check_lifetime;
 pub use crate::oauth::api::Api;
-use crate::oauth::api::{ApiFields, ApiMetadata, canonical_identifier};
+use crate::oauth::api::{ApiMetadata, canonical_identifier};
 use crate::oauth::group::Groups;
 use crate::oauth::scope::Scope;
 use crate::oauth::{Fault, FaultCode};
@@ -25,26 +32,6 @@ use crate::store::tables::{APIS, CLIENTS};
 const MAX_IDENTIFIER_BYTES: usize = 512;
 /// The most roles of one API.
 const MAX_ROLES: usize = 100;
-
-/// An API to be registered.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct AddApi {
-    /// The name by which the operator and clients' records refer to it.
-    pub id: String,
-    /// The value of `resource` and `aud`.
-    pub identifier: String,
-    /// The metadata.
-    pub fields: ApiFields,
-}
-
-/// A change of an API.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct UpdateApi {
-    /// Which API.
-    pub id: String,
-    /// What changes.
-    pub fields: ApiFields,
-}
 
 /// The kind of record in faults.
 pub(super) const KIND: &str = "api";
@@ -68,7 +55,7 @@ impl RecordChecks {
         self.check_identifier(&api.identifier, faults);
         check_scope(&api.metadata, faults);
         check_roles(&api.metadata, faults);
-        self.check_lifetime(api.metadata.access_token_lifetime, faults);
+        check_lifetime(api.metadata.access_token_lifetime, &self.policy, faults);
         let usable = self.usable_algorithms(snapshot)?;
         if let Some(alg) = api.metadata.access_token_alg.filter(|alg| !usable.contains(alg)) {
             let detail = format!("there is no key for {alg}");
@@ -98,7 +85,7 @@ impl RecordChecks {
             refuse("an identifier has printable ASCII characters only, and no quotes or backslashes");
         } else if identifier.len() > MAX_IDENTIFIER_BYTES {
             refuse("an identifier has at most 512 bytes");
-        } else if canonical_identifier(identifier) == canonical_identifier(&self.issuer) {
+        } else if canonical_identifier(identifier) == canonical_identifier(&self.policy.issuer) {
             refuse("this is the issuer, which is the audience of tokens without an API");
         }
     }
@@ -163,7 +150,7 @@ fn check_in(
     checks: &RecordChecks,
     api: &Api,
     mut faults: Vec<Fault>,
-) -> TxResult<()> {
+) -> Result<(), AdminTxError> {
     checks.check_api(snapshot, api, &all(snapshot)?, &mut faults)?;
     check_role_groups(&api.metadata, &groups(snapshot)?, &mut faults);
     for client_id in &api.metadata.introspection_clients {
@@ -172,7 +159,7 @@ fn check_in(
             faults.push(FaultCode::NotFound.at(["introspection_clients"], detail));
         }
     }
-    Ok(all_or_none(about(KIND, &api.id, faults).collect()))
+    Ok(all_or_none(about(KIND, &api.id, faults).collect())?)
 }
 
 /// A new API with default metadata.
@@ -186,94 +173,4 @@ pub(super) fn new_api(admin: Admin<'_>, id: String, identifier: String) -> Api {
         created_at: now,
         updated_at: now,
     }
-}
-
-/// Registers an API.
-pub async fn add(admin: Admin<'_>, request: AddApi) -> AdminResult<Api> {
-    let mut faults = Vec::new();
-    let mut api = new_api(admin, request.id, request.identifier);
-    request.fields.apply(&mut api.metadata, &mut faults);
-    let (view, checks) = (api.clone(), RecordChecks::new(admin.core));
-    let written = admin
-        .core
-        .store
-        .write("api add", move |tx| -> TxResult<()> {
-            or_refuse!(check_in(&*tx, &checks, &api, faults.clone())?);
-            if APIS.contains(&*tx, &api.id)? {
-                return Ok(Err(already_exists(KIND, &api.id).into()));
-            }
-            APIS.put(tx, &api.id, &api)?;
-            Ok(Ok(()))
-        })
-        .await;
-    admin.core.reload_after::<_, _, AdminError>(written).await??;
-    admin.record("api add", &view.id);
-    Ok(view)
-}
-
-/// Every API, by id.
-pub async fn list(admin: Admin<'_>) -> AdminResult<Vec<Api>> {
-    let apis = admin.core.store.read(all).await?;
-    Ok(apis.into_values().collect())
-}
-
-/// One API.
-pub async fn show(admin: Admin<'_>, id: &str) -> AdminResult<Api> {
-    let api = admin.core.store.read(|snapshot| APIS.get(snapshot, id)).await?;
-    Ok(api.ok_or_else(|| not_found(KIND, id))?)
-}
-
-/// Changes an API.
-pub async fn update(admin: Admin<'_>, request: UpdateApi) -> AdminResult<Api> {
-    let (now, checks) = (admin.core.clock.now(), RecordChecks::new(admin.core));
-    let UpdateApi { id, fields } = request;
-    let subject = id.clone();
-    let written = admin
-        .core
-        .store
-        .write("api update", move |tx| -> TxResult<Api> {
-            let Some(mut api) = APIS.get(&*tx, &id)? else {
-                return Ok(Err(not_found(KIND, &id).into()));
-            };
-            let mut faults = Vec::new();
-            fields.clone().apply(&mut api.metadata, &mut faults);
-            or_refuse!(check_in(&*tx, &checks, &api, faults)?);
-            api.updated_at = now;
-            APIS.put(tx, &id, &api)?;
-            Ok(Ok(api))
-        })
-        .await;
-    let api = admin.core.reload_after::<_, _, AdminError>(written).await??;
-    admin.record("api update", &subject);
-    Ok(api)
-}
-
-/// Removes an API that no client names. Refreshes of grants that are only for this API are refused. They work again if
-/// an API with the same identifier is added.
-pub async fn remove(admin: Admin<'_>, id: String) -> AdminResult<String> {
-    let subject = id.clone();
-    let written = admin
-        .core
-        .store
-        .write("api remove", move |tx| -> TxResult<()> {
-            if !APIS.contains(&*tx, &id)? {
-                return Ok(Err(not_found(KIND, &id).into()));
-            }
-            let clients = CLIENTS.scan(&*tx, .., usize::MAX)?;
-            let named_by: Vec<_> = clients
-                .into_iter()
-                .filter(|(_, client)| client.apis.contains(&id))
-                .map(|(client_id, _)| client_id)
-                .collect();
-            if !named_by.is_empty() {
-                let detail = format!("clients may name api {id}: {}", named_by.join(", "));
-                return Ok(Err(FaultCode::InUse.of(KIND, &id, detail).into()));
-            }
-            APIS.remove(tx, &id)?;
-            Ok(Ok(()))
-        })
-        .await;
-    admin.core.reload_after::<_, _, AdminError>(written).await??;
-    admin.record("api remove", &subject);
-    Ok(subject)
 }

@@ -8,6 +8,7 @@ use time::format_description::well_known::Rfc2822;
 use url::Url;
 
 use super::find;
+use crate::admin::operation::{Done, Effect, Operation};
 use crate::admin::{Admin, AdminResult};
 use crate::clock::Timestamp;
 use crate::federation::Provider;
@@ -102,33 +103,45 @@ impl Findings {
     }
 }
 
-/// Checks discovery, keys, clock, registration and credentials. Nothing is changed here or at the provider.
-pub async fn examine(admin: Admin<'_>, id: &str) -> AdminResult<ProviderReport> {
-    let core = admin.core;
-    let provider = find(admin, id).await?;
-    let mut findings = Findings::default();
-    if provider.enabled {
-        findings.ok("record", "enabled");
-    } else {
-        findings.warn("record", "disabled: sign-ins at it are refused", "enable it");
-        findings.about(["enabled"]);
+/// A provider to be tested: discovery, keys, clock, registration and credentials. Nothing is changed here or at the
+/// provider.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TestProvider {
+    /// Its id.
+    pub id: String,
+}
+
+impl Operation for TestProvider {
+    const NAME: &'static str = "provider test";
+    const EFFECT: Effect = Effect::Read;
+    type Output = ProviderReport;
+
+    async fn run(self, admin: Admin<'_>) -> AdminResult<Done<ProviderReport>> {
+        let core = admin.core;
+        let provider = find(admin, &self.id).await?;
+        let mut findings = Findings::default();
+        if provider.enabled {
+            findings.ok("record", "enabled");
+        } else {
+            findings.warn("record", "disabled: sign-ins at it are refused", "enable it");
+            findings.about(["enabled"]);
+        }
+        check_clients(admin, &provider, &mut findings).await?;
+        let metadata = discover(core, &provider, &mut findings).await;
+        check_keys(core, &provider, metadata.as_ref(), &mut findings).await;
+        if let Some(metadata) = metadata.filter(|_| provider.signs_people_in()) {
+            check_metadata(&provider, &metadata, &mut findings);
+            check_registration(core, &provider, &metadata, &mut findings).await;
+            check_credentials(core, &provider, &metadata, &mut findings).await;
+        }
+        let findings = findings.0;
+        let has_failed = |finding: &Finding| finding.standing == FindingStatus::Failed;
+        Ok(Done::unrecorded(ProviderReport {
+            provider: provider.id,
+            works: !findings.iter().any(has_failed),
+            findings,
+        }))
     }
-    check_clients(admin, &provider, &mut findings).await?;
-    let metadata = discover(core, &provider, &mut findings).await;
-    check_keys(core, &provider, metadata.as_ref(), &mut findings).await;
-    if let Some(metadata) = metadata.filter(|_| provider.signs_people_in()) {
-        check_metadata(&provider, &metadata, &mut findings);
-        check_registration(core, &provider, &metadata, &mut findings).await;
-        check_credentials(core, &provider, &metadata, &mut findings).await;
-    }
-    let findings = findings.0;
-    Ok(ProviderReport {
-        provider: provider.id,
-        works: findings
-            .iter()
-            .all(|finding| finding.standing != FindingStatus::Failed),
-        findings,
-    })
 }
 
 async fn check_clients(admin: Admin<'_>, provider: &Provider, findings: &mut Findings) -> AdminResult<()> {

@@ -1,0 +1,54 @@
+//! Groups of users.
+
+mod add;
+mod list;
+mod remove;
+mod show;
+mod update;
+
+pub use self::add::AddGroup;
+pub use self::list::ListGroups;
+pub use self::remove::RemoveGroup;
+pub use self::show::ShowGroup;
+pub use self::update::UpdateGroup;
+use super::api::apis_with_role_group;
+use super::named::{MAX_NAME_BYTES, NamedKind};
+use super::{AdminTxError, check_text};
+use crate::oauth::fields::Form;
+use crate::oauth::named::NamedRecord;
+use crate::oauth::{Fault, FaultCode, GroupFields, GroupMetadata};
+use crate::store::engine::Snapshot;
+use crate::store::table::Table;
+use crate::store::tables::GROUPS;
+
+impl NamedKind for GroupMetadata {
+    const KIND: &'static str = "group";
+    const TABLE: Table<String, NamedRecord<Self>> = GROUPS;
+    const FIELDS: &'static [(&'static str, Form)] = GroupFields::FIELDS;
+    type Fields = GroupFields;
+
+    fn apply(&mut self, change: GroupFields, faults: &mut Vec<Fault>) {
+        change.apply(self, faults);
+    }
+
+    fn check_name(name: &str, faults: &mut Vec<Fault>) {
+        check_text(faults, "name", name);
+        if name.trim() != name || name.len() > MAX_NAME_BYTES {
+            let detail = format!(
+                "group {name:?}: use up to {MAX_NAME_BYTES} bytes, without a space at the start or end"
+            );
+            faults.push(FaultCode::Invalid.at(["name"], detail));
+        }
+    }
+
+    fn check(&self, _: &mut Vec<Fault>) {}
+
+    fn check_removal(snapshot: &dyn Snapshot, name: &str) -> Result<(), AdminTxError> {
+        let apis = apis_with_role_group(snapshot, name)?;
+        if apis.is_empty() {
+            return Ok(());
+        }
+        let detail = format!("the users of group {name} have roles in api {}", apis.join(", "));
+        Err(FaultCode::InUse.of(Self::KIND, name, detail).into())
+    }
+}

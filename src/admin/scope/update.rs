@@ -1,0 +1,24 @@
+use serde::{Deserialize, Serialize};
+
+use crate::admin::operation::{Done, Effect, Operation};
+use crate::admin::{Admin, AdminResult, named};
+use crate::oauth::{RegisteredScope, ScopeFields, ScopeMetadata};
+
+/// A change of a scope value.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct UpdateScope {
+    /// Its name.
+    pub name: String,
+    /// What changes.
+    pub fields: ScopeFields,
+}
+
+impl Operation for UpdateScope {
+    const NAME: &'static str = "scope update";
+    const EFFECT: Effect = Effect::Write;
+    type Output = RegisteredScope;
+
+    async fn run(self, admin: Admin<'_>) -> AdminResult<Done<Self::Output>> {
+        named::update::<Self, ScopeMetadata>(admin, self.name, self.fields).await
+    }
+}

@@ -1,0 +1,53 @@
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::password::hash;
+use super::{NewPassword, UserFields, UserView, apply_fields, put};
+use crate::admin::operation::{Done, Effect, Operation};
+use crate::admin::{Admin, AdminResult};
+use crate::identity::User;
+use crate::identity::claim::looks_like_email;
+use crate::oauth::FaultCode;
+
+/// A user to be added.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AddUser {
+    /// The e-mail address. It is also the account identifier.
+    pub email: String,
+    /// The password.
+    pub password: NewPassword,
+    /// Everything else.
+    pub fields: UserFields,
+}
+
+impl Operation for AddUser {
+    const NAME: &'static str = "user add";
+    const EFFECT: Effect = Effect::Write;
+    const MAY_CREATE_DATA_DIR: bool = true;
+    type Output = UserView;
+
+    /// Only this answer shows a generated password.
+    async fn run(self, admin: Admin<'_>) -> AdminResult<Done<UserView>> {
+        let core = admin.core;
+        let mut faults = Vec::new();
+        if !looks_like_email(&self.email) {
+            let detail = format!("{:?} is no e-mail address", self.email);
+            faults.push(FaultCode::Invalid.at(["email"], detail));
+        }
+        if self.fields.claims.iter().any(|(name, _)| name == "email") {
+            let detail = "claim email is the first argument already: leave it out";
+            faults.push(FaultCode::Invalid.at(["claims"], detail));
+        }
+        let now = core.clock.now();
+        let uuid = core.random.uuid_v7(core.clock.since_epoch());
+        let mut user = User::local(uuid, &self.email, &core.policy.organization, now);
+        let groups = Arc::clone(core.catalog().groups());
+        apply_fields(&mut user, &self.fields, &groups, &mut faults);
+        let (hash, shown) = hash(admin, &user, self.password, faults).await?;
+        user.password = hash;
+        let view = UserView::of(&user, &groups, shown);
+        admin.write(Self::NAME, move |tx| put(tx, None, &user)).await?;
+        Ok(Done::about(uuid, view))
+    }
+}

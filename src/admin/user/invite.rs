@@ -1,0 +1,84 @@
+use serde::{Deserialize, Serialize};
+
+use super::link::drawn;
+use super::{KIND, LinkView};
+use crate::admin::groups::group_ids;
+use crate::admin::operation::{Done, Effect, Operation};
+use crate::admin::{Admin, AdminResult, about, all_or_none, already_exists};
+use crate::flow::one_time_link::DrawnLink;
+use crate::identity::claim::looks_like_email;
+use crate::identity::{LinkPurpose, LoginName, NewAccount, OneTimeLink, SignUp};
+use crate::mail::{Content, Message};
+use crate::oauth::FaultCode;
+use crate::store::tables::USERS_BY_LOGIN_NAME;
+
+/// A person to be invited.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct InviteUser {
+    /// The e-mail address.
+    pub email: String,
+    /// The names of the groups that the user will be in.
+    pub groups: Vec<String>,
+    /// The client that the person is invited to.
+    pub client_id: Option<String>,
+}
+
+impl Operation for InviteUser {
+    const NAME: &'static str = "user invite";
+    const EFFECT: Effect = Effect::Write;
+    type Output = LinkView;
+
+    /// The link is sent by mail, or shown if no mail can be sent.
+    async fn run(self, admin: Admin<'_>) -> AdminResult<Done<LinkView>> {
+        let (core, catalog) = (admin.core, admin.core.catalog());
+        let Self {
+            email,
+            groups,
+            client_id,
+        } = self;
+        let mut faults = Vec::new();
+        if core.policy.accounts.sign_up == SignUp::Off {
+            let detail = "accounts.sign_up is off, so nobody can be invited: set it to invitation or open, and restart the service";
+            faults.push(FaultCode::NotAllowed.at([], detail));
+        }
+        if !looks_like_email(&email) {
+            faults.push(FaultCode::Invalid.at(["email"], format!("{email:?} is no e-mail address")));
+        }
+        let groups = group_ids(catalog.groups(), &groups, &mut faults);
+        if let Some(client_id) = client_id.as_ref().filter(|id| catalog.client(id).is_none()) {
+            let detail = format!("there is no client {client_id}");
+            faults.push(FaultCode::NotFound.at(["client_id"], detail));
+        }
+        all_or_none(about(KIND, &email, faults).collect())?;
+        let (name, to) = (LoginName::new(&email), email.clone());
+        let sends_mail = core.policy.sends_mail;
+        let purpose = LinkPurpose::CreateAccount(NewAccount {
+            email,
+            is_verified: sends_mail,
+            is_invited: true,
+            groups,
+            client_id: client_id.clone(),
+        });
+        let expires_at = core.clock.now() + OneTimeLink::INVITATION_LIFETIME;
+        let link = DrawnLink::draw(core, purpose, expires_at);
+        let content = |link| Content::Invitation { link, expires_at };
+        let mail = Message {
+            to: to.clone(),
+            languages: None,
+            client_id,
+            content: content(link.address(&core.policy.issuer)),
+        };
+        let view = LinkView::of(admin, to, &link, sends_mail.then_some(&mail), expires_at);
+        let mail = drawn(admin, sends_mail.then_some(&mail))?;
+        let write = admin.write(Self::NAME, move |tx| {
+            if USERS_BY_LOGIN_NAME.contains(&*tx, name.as_str())? {
+                return Err(already_exists(KIND, name.as_str()).into());
+            }
+            link.put(tx)?;
+            Ok(mail.iter().try_for_each(|mail| mail.put(tx))?)
+        });
+        write.await?;
+        core.outbox_filled.notify_one();
+        Ok(Done::about(view.account_id.clone(), view))
+    }
+}

@@ -1,0 +1,55 @@
+use serde::{Deserialize, Serialize};
+
+use super::{FactorView, UserFactors, find};
+use crate::admin::operation::{Done, Effect, Operation};
+use crate::admin::{Admin, AdminResult};
+use crate::flow::factors::remove_all;
+use crate::flow::failed_passwords;
+use crate::flow::notice::DrawnNotice;
+use crate::mail::Content;
+use crate::observe::audit;
+use crate::observe::audit::Event;
+
+/// A user whose factors are all removed. The user gets a notice.
+///
+/// Then one step is enough to sign in, until the user adds a factor. Where a second factor is required, the next sign-in
+/// sets one up.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ResetFactors {
+    /// E-mail address, account identifier or UUID.
+    pub who: String,
+}
+
+impl Operation for ResetFactors {
+    const NAME: &'static str = "user reset";
+    const EFFECT: Effect = Effect::Destructive;
+    type Output = UserFactors;
+
+    async fn run(self, admin: Admin<'_>) -> AdminResult<Done<UserFactors>> {
+        let (core, now) = (admin.core, admin.core.clock.now());
+        let user = admin.read(|snapshot| find(snapshot, &self.who)).await?;
+        let content = |link| Content::FactorRemoved { at: now, link };
+        let notice = DrawnNotice::draw(core, &user, content, now)?;
+        let uuid = user.uuid;
+        let write = admin.write(Self::NAME, move |tx| {
+            failed_passwords::reset_second_step(tx, uuid)?;
+            let removed = remove_all(tx, uuid)?;
+            if !removed.is_empty() {
+                notice.iter().try_for_each(|notice| notice.put(tx))?;
+            }
+            Ok(removed)
+        });
+        let removed = write.await?;
+        core.outbox_filled.notify_one();
+        for (_, factor) in &removed {
+            let (user, factor) = (uuid, factor.kind.name());
+            audit::record(&Event::FactorRemoved { user, factor });
+        }
+        let factors = UserFactors {
+            uuid,
+            account_id: user.account_id,
+            factors: FactorView::all(&removed),
+        };
+        Ok(Done::about(uuid, factors))
+    }
+}

@@ -1,0 +1,57 @@
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{KIND, UserFields, UserView, apply_fields, change};
+use crate::admin::operation::{Done, Effect, Operation};
+use crate::admin::{Admin, AdminResult, about, all_or_none, check_account_id, claim};
+use crate::identity::User;
+use crate::store::engine::Tx;
+use crate::store::tables::FAILED_PASSWORDS;
+
+/// A change of a user.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct UpdateUser {
+    /// E-mail address, account identifier or UUID.
+    pub who: String,
+    /// A new e-mail address; the account identifier stays.
+    pub email: Option<String>,
+    /// A new account identifier.
+    pub account_id: Option<String>,
+    /// Whether the count of wrong passwords starts again at zero.
+    pub reset_failed_passwords: bool,
+    /// What else changes.
+    pub fields: UserFields,
+}
+
+impl Operation for UpdateUser {
+    const NAME: &'static str = "user update";
+    const EFFECT: Effect = Effect::Write;
+    type Output = UserView;
+
+    async fn run(self, admin: Admin<'_>) -> AdminResult<Done<UserView>> {
+        let who = self.who.clone();
+        let groups = Arc::clone(admin.core.catalog().groups());
+        let change_user = move |user: &mut User| {
+            let mut faults = Vec::new();
+            if let Some(email) = &self.email
+                && let Err(fault) = claim::set(user, "email", email)
+            {
+                faults.push(fault);
+            }
+            if let Some(account_id) = &self.account_id {
+                check_account_id(&mut faults, account_id);
+                user.account_id.clone_from(account_id);
+            }
+            apply_fields(user, &self.fields, &groups, &mut faults);
+            all_or_none(about(KIND, &self.who, faults).collect())
+        };
+        let reset = move |tx: &mut dyn Tx, user| {
+            if self.reset_failed_passwords {
+                FAILED_PASSWORDS.remove(tx, &user)?;
+            }
+            Ok(())
+        };
+        change::<Self>(admin, who, change_user, reset).await
+    }
+}
