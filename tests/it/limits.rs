@@ -806,7 +806,7 @@ async fn a_known_browser_gets_in_while_others_fill_the_queue_of_passwords() {
         });
     }
     for _ in 0..20 {
-        until(async || server.app.core.passwords.load().0 >= 64).await;
+        until(async || server.app.core.passwords.load().waiting >= 64).await;
         let page = browser.authorize(&acme.request().with("prompt", "login")).await;
         page.sign_in().await.callback().code();
     }

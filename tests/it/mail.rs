@@ -47,7 +47,7 @@ impl Mailing {
             reply_to: Some("help@acme.example".parse().unwrap()),
         };
         let (stop, stops) = watch::channel(0);
-        let sender = mail_sender::start(&server.app, (Some(settings), &trust(&folder)), stops).unwrap();
+        let sender = mail_sender::start(&server.app, Some(settings), &trust(&folder), stops).unwrap();
         Self {
             server,
             stop,

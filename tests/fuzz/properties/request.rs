@@ -8,7 +8,7 @@ use http::header::{AUTHORIZATION, COOKIE, HeaderMap, HeaderValue};
 use idsvc::http::cookie::Cookie;
 use idsvc::http::request::{basic_credentials, bearer_token};
 use idsvc::oauth::client::GrantType;
-use idsvc::oauth::client_auth::Credentials;
+use idsvc::oauth::client_auth::{BasicCredentials, Credentials};
 use idsvc::oauth::error::Refusal;
 use idsvc::oauth::parameters::{ParameterError, Parameters};
 use idsvc::oauth::token::{self, TokenRequest};
