@@ -3,7 +3,7 @@
 use clap::CommandFactory;
 
 use super::Cli;
-use super::state_file::{Places, SOURCES, keys_of};
+use super::state_kinds::{Places, SOURCES, keys_of};
 use crate::admin::provider::ProviderFields;
 use crate::oauth::fields::Form;
 use crate::oauth::{ApiFields, ClientFields, Fault, FaultCode, ScopeFields};

@@ -19,7 +19,7 @@ use uuid::Uuid;
 use self::apis::{DeclaredApi, PreparedApis};
 use self::clients::{DeclaredClient, PreparedClient};
 use self::export::export_fields;
-pub use self::export::{Export, Exported, NotExported};
+pub use self::export::{Export, Exported, NotExported, export};
 use self::named::DeclaredNamed;
 use self::plan::{Plan, PlannedWrite, execute};
 use self::providers::{DeclaredProvider, PreparedProvider};

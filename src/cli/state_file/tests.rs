@@ -1,5 +1,6 @@
 use super::*;
 use crate::cli::state_reader::parse;
+use crate::oauth::fault::RecordName;
 
 fn read(text: &str) -> Result<DeclaredState, String> {
     let sources = Sources {

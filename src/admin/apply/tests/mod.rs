@@ -6,7 +6,6 @@ mod removals;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use crate::admin::apply::export::export;
 use crate::admin::apply::*;
 use crate::admin::client;
 use crate::admin::client::{AddClient, RotateSecret};
