@@ -96,6 +96,11 @@ impl Places {
         self.0.push((record, entry.place.clone()));
     }
 
+    /// Adds the places of other entries of the same file.
+    pub(super) fn extend(&mut self, others: &Self) {
+        self.0.extend(others.0.iter().cloned());
+    }
+
     /// The place of the entry that declares a record. Of two entries with one name it is the second.
     pub fn of(&self, record: &RecordName) -> Option<&str> {
         let find = |in_case: fn(&str) -> String| {
@@ -406,4 +411,4 @@ pub(super) fn json_fault(error: &serde_json::Error) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
