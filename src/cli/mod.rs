@@ -168,7 +168,7 @@ pub enum Noun {
     /// Settings
     #[command(subcommand)]
     Config(config::Verb),
-    /// Apply a file that declares scopes, groups, providers, APIs, clients and users
+    /// Apply a file: scopes, groups, providers, APIs and clients at once, then users in batches
     #[command(
         after_help = "Examples:\n  idsvc export >state.toml\n  idsvc apply -f state.toml --dry-run --prune"
     )]

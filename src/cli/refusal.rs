@@ -161,7 +161,7 @@ fn is_list(field: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::state_file::Sources;
-    use super::super::state_reader::parse;
+    use super::super::state_file::tests::parse;
     use super::*;
 
     fn client(fault: Fault) -> Vec<Fault> {

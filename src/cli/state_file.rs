@@ -299,4 +299,4 @@ pub(super) fn json_fault(error: &serde_json::Error) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

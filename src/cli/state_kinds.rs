@@ -74,6 +74,11 @@ impl Places {
         self.0.push((record, place.to_owned()));
     }
 
+    /// Adds the places of other entries of the same file.
+    pub(super) fn extend(&mut self, others: &Self) {
+        self.0.extend(others.0.iter().cloned());
+    }
+
     /// The place of the entry that declares a record. Of two entries with one name it is the second.
     pub fn of(&self, record: &RecordName) -> Option<&str> {
         let find = |in_case: fn(&str) -> String| {
