@@ -1,4 +1,8 @@
 //! The certificate of the client on the connection of a request: RFC 8705.
+//!
+//! The certificate is shown at a listener of its own. `net` asks for it and verifies that the client has the key.
+//! [`crate::oauth::client_auth`] decides by the record of the client whether the certificate authenticates it, and
+//! [`crate::oauth::confirmation`] says what a token is bound to: a key, or a certificate.
 
 use std::sync::Arc;
 

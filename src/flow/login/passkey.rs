@@ -1,4 +1,9 @@
 //! A user signs in with a passkey (Web Authentication Level 3 section 7.2).
+//!
+//! The response comes back in a form of the sign-in page. The page has a challenge, which is sealed for the login transaction
+//! ([`crate::flow::passkey_challenge`]). The user is found by the handle that the authenticator returns, and
+//! [`crate::webauthn`] verifies the response. The transaction that starts the session marks the challenge as used. The page of
+//! the second step has such a form too: there the user is known, and must be the same.
 
 use std::net::IpAddr;
 

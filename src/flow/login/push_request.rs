@@ -1,4 +1,7 @@
 //! A client pushes an authorization request: RFC 9126.
+//!
+//! The request is sealed into a `request_uri`, and the transaction that answers it records that it was used. If the client
+//! signs its requests, [`crate::oauth::request_object`] verifies them, and only what was signed counts.
 
 use std::time::Duration;
 

@@ -4,6 +4,9 @@
 //! With an actor token, it also names the party that acts for the user. If an access token of this service was exchanged,
 //! the new token belongs to the same grant and ends with it, unless a refresh token is issued. An ID token of a provider
 //! begins a grant of its own.
+//!
+//! The new token names the family of the exchanged one in `grant_id`, so [`super::introspect`] finds it inactive as soon as that
+//! family ends. [`Actor`] bounds `act`. An ID token goes the way of [`super::jwt_bearer`].
 
 use super::exchange_policy::{VerifiedActor, check_level, check_policy};
 use super::introspect::{live_access_token, live_grant, signed_access_token};
