@@ -35,14 +35,14 @@
 //! | [`observe`] | the log, the audit events, the metrics | clock, config, described, files |
 //! | [`data_dir`] | the files of one installation: lock, master key, free room, atomic writes, restore | admin, clock, control, files, flow, hex, random, seal, store |
 //! | [`flow`] | the use cases: one verb a file, one transaction each | clock, federation, identity, jose, limit, mail, oauth, observe, password, random, route, seal, secret, store, webauthn |
-//! | [`admin`] | the verbs of administration, for the command line and the control socket | clock, federation, flow, identity, jose, limit, mail, oauth, observe, password, random, seal, secret, store |
+//! | [`admin`] | the operations of administration, one file and one line in a list each | clock, federation, flow, identity, jose, limit, mail, oauth, observe, password, random, seal, secret, store |
 //! | [`pages`] | what people see: one struct a page, drawn with maud from what `http/screen` hands it; texts | hex |
 //! | [`themes`] | what a theme is, and the themes of one installation | files, hex, oauth, pages |
 //! | [`net`] | sockets, TLS, certificates by ACME, HTTP connections, draining; the one HTTPS client | files, limit, random |
 //! | [`app`] | the running service, built once | data_dir, flow, hex, limit, mail, oauth, observe, pages, route, themes |
 //! | [`http`] | endpoints for programs, screens for people | app, clock, federation, flow, identity, limit, mail, net, oauth, observe, pages, password, route, secret, store, themes, webauthn |
 //! | [`config`] | flag before environment before file before default | age, identity, jose, limit, mail, net, oauth, password, store |
-//! | [`control`] | administration over a unix socket, or on the store itself | admin, background, files, flow, store |
+//! | [`control`] | administration of a running service over a unix socket | admin, background, files |
 //! | [`guide`] | the guide that `idsvc help` prints: handwritten pages, and reference pages made from the code | config, federation, http, oauth, observe, route |
 //! | [`server`] | what `serve` does: listen, answer, housekeeping, mails, backups, certificates, shutdown | admin, age, app, background, clock, config, control, data_dir, files, flow, http, mail, net, oauth, observe, pages, password, random, route, store, themes |
 //! | [`cli`] | the commands: parsing and printing; composes everything | admin, age, background, clock, config, control, data_dir, described, federation, files, flow, guide, http, identity, jose, mail, net, oauth, observe, pages, password, random, route, seal, server, store, themes |

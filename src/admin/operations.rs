@@ -1,6 +1,6 @@
 //! The list of all operations. The control protocol, its dispatch and [`OPERATIONS`] follow from it.
 //!
-//! A new operation touches its file, the `mod` line of its noun, a line here, and its flags in `src/cli`.
+//! A new operation touches three files: its own (with a `mod` line in its noun), this list, and its flags in `src/cli`.
 
 use std::io::Write;
 

@@ -41,11 +41,6 @@ impl ChangeList {
         list
     }
 
-    /// How many records were changed so far.
-    pub(super) fn count(&self) -> u64 {
-        self.added + self.changed + self.removed
-    }
-
     /// Prints changes.
     pub(super) fn add(&mut self, applied: &Applied, output: &mut Output<'_>) {
         self.unchanged += applied.unchanged;

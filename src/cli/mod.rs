@@ -36,6 +36,7 @@ mod setting_flags;
 pub mod state;
 mod state_batches;
 pub mod state_file;
+mod state_kinds;
 mod state_reader;
 mod suggestions;
 pub mod terminal_text;
@@ -167,7 +168,7 @@ pub enum Noun {
     /// Settings
     #[command(subcommand)]
     Config(config::Verb),
-    /// Apply a file that declares scopes, groups, providers, APIs, clients and users
+    /// Apply a file: scopes, groups, providers, APIs and clients at once, then users in batches
     #[command(
         after_help = "Examples:\n  idsvc export >state.toml\n  idsvc apply -f state.toml --dry-run --prune"
     )]
@@ -330,11 +331,34 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
+    use crate::admin::operation::Effect;
+    use crate::admin::operations::OPERATIONS;
     use crate::config::reference::settings;
 
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    /// `doctor` calls the operations that have no command.
+    #[test]
+    fn every_operation_has_its_command_and_only_what_destroys_asks() {
+        let command_line = Cli::command();
+        for operation in OPERATIONS {
+            if ["installation state", "database size"].contains(&operation.name) {
+                assert_eq!(operation.effect, Effect::Read);
+                continue;
+            }
+            let words = operation.name.split(' ');
+            let command = words.fold(&command_line, |command, word| {
+                let found = command.find_subcommand(word);
+                found.unwrap_or_else(|| panic!("there is no command {}", operation.name))
+            });
+            let asks = command.get_arguments().any(|flag| flag.get_long() == Some("yes"));
+            let destroys = operation.effect == Effect::Destructive;
+            assert!(destroys || !asks, "{}", operation.name);
+            assert!(operation.about.ends_with('.'), "{}", operation.name);
+        }
     }
 
     #[test]

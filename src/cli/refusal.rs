@@ -3,7 +3,7 @@
 use clap::CommandFactory;
 
 use super::Cli;
-use super::state_file::{Places, SOURCES, keys_of};
+use super::state_kinds::{Places, SOURCES, keys_of};
 use crate::admin::provider::ProviderFields;
 use crate::oauth::fields::Form;
 use crate::oauth::{ApiFields, ClientFields, Fault, FaultCode, ScopeFields};
@@ -161,7 +161,7 @@ fn is_list(field: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::state_file::Sources;
-    use super::super::state_reader::parse;
+    use super::super::state_file::tests::parse;
     use super::*;
 
     fn client(fault: Fault) -> Vec<Fault> {

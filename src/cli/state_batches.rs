@@ -1,79 +1,152 @@
-//! Applies a large file. Requests would wait for a transaction of that size, so users are applied 100 at a time. Every
-//! entry is checked before the first change. Two users cannot swap names across batches: each batch is checked against the
-//! stored users.
+//! Applies a file: everything but its users in one transaction, then its users 100 in a transaction, because sign-ins and
+//! refreshes wait for a transaction. Every entry is checked before the first change, so a fault in the file changes
+//! nothing. Only a failure, or another change at the same time, can end an apply among the users.
+//!
+//! The file is read three times: its own faults are found without the service, then the service plans every batch, then it
+//! applies them. So the users of a file of any size are never in memory together.
 
 use std::collections::{BTreeSet, HashSet};
 use std::mem;
 
 use super::admin_connection::AdminConnection;
-use super::change_list::ChangeList;
+use super::change_list::{ChangeList, heading};
 use super::change_summary::ChangeSummary;
 use super::name_index::{NameIndex, names_of};
 use super::output::{CliError, Output};
 use super::progress::Progress;
+use super::refusal::{StateFile, hint, message};
 use super::rewind::Rewind;
-use super::state::{Apply, confirm_removal, in_file, located, say_removed, summary, warn_of_unreleased};
+use super::state::Apply;
 use super::state_file::{Declared, Sources};
+use super::state_kinds::Places;
 use super::state_reader;
 use crate::admin::apply::users::{DeclaredUser, is_declared_in_files};
-use crate::admin::apply::{Applied, Apply as Request, DeclaredState, RemovedUser};
+use crate::admin::apply::{Action, Applied, Apply as Request, DeclaredState, RemovedUser};
 use crate::admin::user::{ListUsers, UserView};
 use crate::identity::LoginName;
-use crate::oauth::FaultCode;
+use crate::oauth::{Fault, FaultCode};
 
-/// The most users of one transaction. Sign-ins and refreshes wait for a transaction.
+/// The most users of one transaction.
 const BATCH_USERS: usize = 100;
 /// The most faults that are shown.
 const MAX_FAULTS: usize = 20;
 
-/// A file that is applied in batches.
-pub(super) struct BatchedApply<'a> {
-    pub(super) request: &'a Apply,
-    /// The name of the file in messages.
-    pub(super) file: &'a str,
-    pub(super) sources: &'a Sources<'a>,
-    pub(super) connection: &'a AdminConnection,
-}
-
 /// What a file declares, without its users.
 #[derive(Default)]
-struct Survey {
-    /// Providers and clients.
+pub(super) struct Survey {
     others: Declared,
     has_users: bool,
     users: u64,
     names: NameIndex,
     /// The pairs of names that one entry has.
     pairs: NameIndex,
-    claims: BTreeSet<String>,
+    /// The claims of the users.
+    pub(super) claims: BTreeSet<String>,
 }
 
 impl Survey {
-    /// The names of the groups that the file declares.
-    fn groups(&self) -> Vec<String> {
-        let groups = self.others.state.group.iter().flatten();
-        groups.map(|group| group.name.clone()).collect()
+    /// Everything but the users.
+    pub(super) fn others(&self) -> &DeclaredState {
+        &self.others.state
+    }
+
+    /// The names of the groups that the file declares, if it declares any.
+    fn groups(&self) -> Option<Vec<String>> {
+        let groups = self.others.state.group.as_ref()?;
+        Some(groups.iter().map(|group| group.name.clone()).collect())
     }
 }
 
-impl BatchedApply<'_> {
-    /// Applies the file. Returns its providers and clients.
-    pub(super) fn run(
-        &self,
-        source: &mut dyn Rewind,
-        output: &mut Output<'_>,
-    ) -> Result<DeclaredState, CliError> {
-        let survey = self.check(source)?;
-        let state = &survey.others.state;
-        warn_of_unreleased(survey.claims.iter(), state, self.connection, output);
-        let planned = self.apply_others(&survey, true, None)?;
+/// Reads the file, without the service.
+pub(super) fn survey(source: &mut dyn Rewind, file: &str, sources: &Sources<'_>) -> Result<Survey, CliError> {
+    let mut survey = Survey::default();
+    let mut others = Declared::default();
+    read(source, file, sources, &mut others, &mut |batch| {
+        survey.has_users = true;
+        for user in batch.state.user.iter().flatten() {
+            survey.users += 1;
+            let names = names(user);
+            survey.pairs.add(&pairs(&names));
+            survey.names.add(&names);
+            let claims = user.line.claims.keys();
+            let new: Vec<_> = claims.filter(|claim| !survey.claims.contains(*claim)).collect();
+            survey.claims.extend(new.into_iter().cloned());
+        }
+        Ok(())
+    })?;
+    survey.others = others;
+    survey.names.sort();
+    survey.pairs.sort();
+    Ok(survey)
+}
+
+/// Reads the file. Passes its users to `take` in batches, and adds everything else to `others`.
+fn read(
+    source: &mut dyn Rewind,
+    file: &str,
+    sources: &Sources<'_>,
+    others: &mut Declared,
+    take: &mut dyn FnMut(Declared) -> Result<(), CliError>,
+) -> Result<(), CliError> {
+    let mut faults = Vec::new();
+    let mut batch = Declared::default();
+    state_reader::read(source, file, &mut |parsed| {
+        match parsed {
+            Err(fault) => faults.push(fault),
+            Ok(section) if section.0.name == "user" => batch.add(section, sources, &mut faults),
+            Ok(section) => others.add(section, sources, &mut faults),
+        }
+        if faults.len() >= MAX_FAULTS {
+            return Err(in_file(file, &faults));
+        }
+        if count_users(&batch) >= BATCH_USERS as u64 {
+            let batch = mem::take(&mut batch);
+            if faults.is_empty() {
+                return take(batch);
+            }
+        }
+        Ok(())
+    })?;
+    if !faults.is_empty() {
+        return Err(in_file(file, &faults));
+    }
+    if batch.state.user.is_some() {
+        take(batch)?;
+    }
+    Ok(())
+}
+
+fn count_users(batch: &Declared) -> u64 {
+    batch.state.user.as_ref().map_or(0, |users| users.len() as u64)
+}
+
+/// The error about faults in the file.
+fn in_file(name: &str, faults: &[String]) -> CliError {
+    let located = faults.iter().map(|fault| format!("{name}: {fault}"));
+    CliError::refused(located.collect::<Vec<_>>().join("\n"))
+}
+
+/// A file that is applied.
+pub(super) struct FileApply<'a> {
+    pub(super) request: &'a Apply,
+    /// The name of the file in messages.
+    pub(super) file: &'a str,
+    pub(super) sources: &'a Sources<'a>,
+    pub(super) connection: &'a AdminConnection,
+    pub(super) survey: &'a Survey,
+}
+
+impl FileApply<'_> {
+    /// Applies the file.
+    pub(super) fn run(&self, source: &mut dyn Rewind, output: &mut Output<'_>) -> Result<(), CliError> {
+        let planned = self.check(source)?;
         let asks = self.request.prune && !self.request.dry_run && !self.request.yes;
         if asks {
             say_removed(&planned, output);
         }
         let mut removed_users = Vec::new();
-        if self.request.prune && survey.has_users {
-            visit_undeclared(&survey.names, self.connection, |user| {
+        if self.request.prune && self.survey.has_users {
+            self.visit_undeclared(|user| {
                 if asks {
                     output.say(&format!("- user {}", user.account_id));
                 }
@@ -88,103 +161,69 @@ impl BatchedApply<'_> {
         if asks {
             let removed: Vec<_> = planned.removed().collect();
             confirm_removal(removed.len() + removed_users.len(), output)?;
+            // The service removes only these. Records that are added after the question stay.
             confirmed = Some(removed);
         }
         let others = if self.request.dry_run {
             planned
         } else {
-            self.apply_others(&survey, false, confirmed)?
+            self.apply_others(false, confirmed)
+                .map_err(|error| located(error, self.file, &self.survey.others.places))?
         };
         let mut list = ChangeList::begin(self.request.dry_run, output);
         list.add(&others, output);
-        self.apply_users(source, &survey, &removed_users, &mut list, output)
-            .map_err(|error| self.broken_off(&list, error))?;
-        let summary = summary(self.request.dry_run);
+        self.apply_users(source, &removed_users, &mut list, output)?;
+        let summary = (!self.request.dry_run).then(|| {
+            let remedy =
+                "idsvc client rotate-secret ID makes a new secret for a client that was added without one";
+            let lost = "what changed, and any secret that was made,";
+            ChangeSummary::losing("the state was applied", lost, [remedy.to_owned()])
+        });
         list.end(output)
-            .map_err(|error| ChangeSummary::error_after(summary, error))?;
-        Ok(survey.others.state)
+            .map_err(|error| ChangeSummary::error_after(summary, error))
     }
 
-    /// Reads the file. Passes its users to `take` in batches, and adds everything else to `others`.
-    fn read(
+    /// Has the service plan everything, and changes nothing. Returns the changes of all records but the users.
+    fn check(&self, source: &mut dyn Rewind) -> Result<Applied, CliError> {
+        let mut faults = FoundFaults::default();
+        let others = faults.keep(self.apply_others(true, None), &self.survey.others.places)?;
+        if self.survey.names.has_repeated() {
+            self.refuse_repeated(source, &mut faults)?;
+        }
+        let mut progress = Progress::of("check");
+        let mut done = 0;
+        self.read_users(source, &mut |batch| {
+            done += count_users(&batch);
+            if faults.all.len() < MAX_FAULTS {
+                faults.keep(self.apply_batch(&batch, true), &batch.places)?;
+            }
+            progress.show(done, Some(self.survey.users));
+            Ok(())
+        })?;
+        if !faults.all.is_empty() {
+            return Err(located(CliError::Faults(faults.all), self.file, &faults.places));
+        }
+        if self.survey.users > BATCH_USERS as u64 {
+            self.refuse_two_of_one_user()?;
+        }
+        Ok(others)
+    }
+
+    fn read_users(
         &self,
         source: &mut dyn Rewind,
-        others: &mut Declared,
         take: &mut dyn FnMut(Declared) -> Result<(), CliError>,
     ) -> Result<(), CliError> {
-        let mut faults = Vec::new();
-        let mut batch = Declared::default();
-        state_reader::read(source, self.file, &mut |parsed| {
-            match parsed {
-                Err(fault) => faults.push(fault),
-                Ok(section) if section.0.name == "user" => batch.add(section, self.sources, &mut faults),
-                Ok(section) => others.add(section, self.sources, &mut faults),
-            }
-            if faults.len() >= MAX_FAULTS {
-                return Err(in_file(self.file, &faults));
-            }
-            if batch
-                .state
-                .user
-                .as_ref()
-                .is_some_and(|users| users.len() >= BATCH_USERS)
-            {
-                let batch = mem::take(&mut batch);
-                if faults.is_empty() {
-                    return take(batch);
-                }
-            }
-            Ok(())
-        })?;
-        if !faults.is_empty() {
-            return Err(in_file(self.file, &faults));
-        }
-        if batch.state.user.is_some() {
-            take(batch)?;
-        }
-        Ok(())
+        read(source, self.file, self.sources, &mut Declared::default(), take)
     }
 
-    /// Checks every entry, and changes nothing.
-    fn check(&self, source: &mut dyn Rewind) -> Result<Survey, CliError> {
-        let mut survey = Survey::default();
-        self.read(source, &mut survey.others, &mut |_| Ok(()))?;
-        let groups = survey.groups();
-        let mut progress = Progress::of("check");
-        self.read(source, &mut Declared::default(), &mut |batch| {
-            survey.has_users = true;
-            for user in batch.state.user.iter().flatten() {
-                survey.users += 1;
-                let names = names(user);
-                survey.pairs.add(&pairs(&names));
-                survey.names.add(&names);
-                for claim in user.line.claims.keys() {
-                    if !survey.claims.contains(claim) {
-                        survey.claims.insert(claim.clone());
-                    }
-                }
-            }
-            self.apply_batch(batch, &groups, true)?;
-            progress.show(survey.users, None);
-            Ok(())
-        })?;
-        survey.names.sort();
-        if survey.names.has_repeated() {
-            self.refuse_repeated(source, &survey.names)?;
-        }
-        survey.pairs.sort();
-        if survey.has_users {
-            self.refuse_two_of_one_user(&survey)?;
-        }
-        Ok(survey)
-    }
-
-    /// Refuses entries that find one stored user by different names. No name occurs in two entries.
-    fn refuse_two_of_one_user(&self, survey: &Survey) -> Result<(), CliError> {
+    /// Refuses entries that find one stored user by different names. No name occurs in two entries. The service sees
+    /// this within one batch only.
+    fn refuse_two_of_one_user(&self) -> Result<(), CliError> {
         let mut faults = Vec::new();
         visit_users(self.connection, |user, mut names| {
-            names.retain(|name| survey.names.occurrences(name) > 0);
-            let is_of_two_entries = |pair: &LoginName| survey.pairs.occurrences(pair) == 0;
+            names.retain(|name| self.survey.names.occurrences(name) > 0);
+            let is_of_two_entries = |pair: &LoginName| self.survey.pairs.occurrences(pair) == 0;
             if faults.len() < MAX_FAULTS && pairs(&names).iter().any(is_of_two_entries) {
                 let names: Vec<_> = names.iter().map(LoginName::as_str).collect();
                 let names = names.join(", ");
@@ -200,112 +239,169 @@ impl BatchedApply<'_> {
         Err(in_file(self.file, &faults))
     }
 
-    /// Refuses entries about the user of an earlier entry.
-    fn refuse_repeated(&self, source: &mut dyn Rewind, index: &NameIndex) -> Result<(), CliError> {
+    /// Finds entries about the user of an earlier entry.
+    fn refuse_repeated(&self, source: &mut dyn Rewind, faults: &mut FoundFaults) -> Result<(), CliError> {
         let mut seen = HashSet::new();
-        self.read(source, &mut Declared::default(), &mut |batch| {
-            let mut faults = Vec::new();
+        self.read_users(source, &mut |batch| {
+            let mut repeated = Vec::new();
             for user in batch.state.user.iter().flatten() {
                 let mut names = names(user);
-                names.retain(|name| index.occurrences(name) > 1);
+                names.retain(|name| self.survey.names.occurrences(name) > 1);
                 if names.iter().any(|name| seen.contains(name)) {
                     let id = user.line.name().unwrap_or_default();
                     let detail = "another entry is about the same user";
-                    faults.push(FaultCode::AlreadyExists.of("user", id, detail));
+                    repeated.push(FaultCode::AlreadyExists.of("user", id, detail));
                 }
                 seen.extend(names);
             }
-            if faults.is_empty() {
-                return Ok(());
+            if !repeated.is_empty() && faults.all.len() < MAX_FAULTS {
+                faults.all.extend(repeated);
+                faults.places.extend(&batch.places);
             }
-            Err(located(CliError::Faults(faults), self.file, &batch.places))
+            Ok(())
         })
     }
 
-    /// Applies providers and clients, or plans that.
-    fn apply_others(
-        &self,
-        survey: &Survey,
-        dry_run: bool,
-        only: Option<Vec<(String, String)>>,
-    ) -> Result<Applied, CliError> {
-        let request = Request {
-            state: survey.others.state.clone(),
-            prune: self.request.prune,
+    /// Applies all records but the users, or plans that.
+    fn apply_others(&self, dry_run: bool, only: Option<Vec<(String, String)>>) -> Result<Applied, CliError> {
+        self.connection.call(Request {
+            state: self.survey.others.state.clone(),
             only,
-            ..request(dry_run)
-        };
-        self.connection
-            .call(request)
-            .map_err(|error| located(error, self.file, &survey.others.places))
+            ..self.request(dry_run)
+        })
     }
 
-    fn apply_batch(
-        &self,
-        batch: Declared,
-        new_groups: &[String],
-        dry_run: bool,
-    ) -> Result<Applied, CliError> {
-        let request = Request {
-            state: batch.state,
-            new_groups: new_groups.to_vec(),
-            ..request(dry_run)
-        };
-        self.connection
-            .call(request)
-            .map_err(|error| located(error, self.file, &batch.places))
+    /// Applies some users, or plans that. A plan is made before the groups of the file are stored.
+    fn apply_batch(&self, batch: &Declared, dry_run: bool) -> Result<Applied, CliError> {
+        self.connection.call(Request {
+            state: batch.state.clone(),
+            declared_groups: self.survey.groups().filter(|_| dry_run),
+            ..self.request(dry_run)
+        })
+    }
+
+    fn request(&self, dry_run: bool) -> Request {
+        Request {
+            dry_run,
+            prune: self.request.prune,
+            ..Request::default()
+        }
     }
 
     /// Applies the users and removes `removed_users`, or plans that.
     fn apply_users(
         &self,
         source: &mut dyn Rewind,
-        survey: &Survey,
         removed_users: &[RemovedUser],
         list: &mut ChangeList,
         output: &mut Output<'_>,
     ) -> Result<(), CliError> {
         let mut progress = Progress::of_output("apply");
-        let total = survey.users + removed_users.len() as u64;
+        let total = self.survey.users + removed_users.len() as u64;
         let mut done = 0;
-        self.read(source, &mut Declared::default(), &mut |batch| {
-            done += batch.state.user.as_ref().map_or(0, |users| users.len() as u64);
-            let applied = self.apply_batch(batch, &survey.groups(), self.request.dry_run)?;
+        self.read_users(source, &mut |batch| {
+            let applied = self.apply_batch(&batch, self.request.dry_run);
+            let applied = applied.map_err(|error| located(error, self.file, &batch.places))?;
+            done += count_users(&batch);
             list.add(&applied, output);
             progress.show(done, Some(total));
             Ok(())
-        })?;
+        })
+        .map_err(|error| self.broken_off(done, total, error))?;
         for users in removed_users.chunks(BATCH_USERS) {
             let request = Request {
                 remove_users: users.to_vec(),
-                ..request(self.request.dry_run)
+                ..self.request(self.request.dry_run)
             };
-            list.add(&self.connection.call(request)?, output);
+            let applied = self.connection.call(request);
+            let applied = applied.map_err(|error| self.broken_off(done, total, error))?;
+            list.add(&applied, output);
             done += users.len() as u64;
             progress.show(done, Some(total));
         }
         Ok(())
     }
 
-    fn broken_off(&self, list: &ChangeList, error: CliError) -> CliError {
+    /// The error of an apply that ended among the users.
+    fn broken_off(&self, done: u64, total: u64, error: CliError) -> CliError {
         if self.request.dry_run {
             return error;
         }
         CliError::Refused {
             message: format!(
-                "{error}\nonly a part of the file was applied: {} records were changed",
-                list.count()
+                "{error}\nonly a part of the file was applied: everything but the users, and {done} of {total} users; \
+                 the other {} are as they were",
+                total - done
             ),
-            hint: Some("run the same command again: it continues where this one ended".to_owned()),
+            hint: Some(
+                "run the same command again: it changes nothing twice, and goes on where this one ended"
+                    .to_owned(),
+            ),
+        }
+    }
+
+    /// Visits the users that a file could declare, and this one does not.
+    fn visit_undeclared(&self, mut visit: impl FnMut(UserView)) -> Result<(), CliError> {
+        let index = &self.survey.names;
+        visit_users(self.connection, |user, names| {
+            let is_declared = || names.iter().any(|name| index.occurrences(name) > 0);
+            if is_declared_in_files(&user.source) && !is_declared() {
+                visit(user);
+            }
+        })
+    }
+}
+
+/// The faults that the service found, with the places of the entries.
+#[derive(Default)]
+struct FoundFaults {
+    all: Vec<Fault>,
+    places: Places,
+}
+
+impl FoundFaults {
+    /// Keeps the faults of a plan, so that the faults of other entries are found too.
+    fn keep(&mut self, planned: Result<Applied, CliError>, places: &Places) -> Result<Applied, CliError> {
+        match planned {
+            Err(CliError::Faults(faults)) => {
+                self.all.extend(faults);
+                self.places.extend(places);
+                Ok(Applied::default())
+            }
+            other => other,
         }
     }
 }
 
-fn request(dry_run: bool) -> Request {
-    Request {
-        dry_run,
-        ..Request::default()
+/// A refusal of the service with the places in the file.
+fn located(error: CliError, name: &str, places: &Places) -> CliError {
+    let file = StateFile { name, places };
+    match error {
+        CliError::Faults(faults) => CliError::Refused {
+            message: message(&faults, Some(&file)),
+            hint: hint(&faults, Some(&file)),
+        },
+        other => other,
     }
+}
+
+/// Names the records that a plan removes.
+fn say_removed(planned: &Applied, output: &mut Output<'_>) {
+    let changes = planned.changes.iter();
+    for change in changes.filter(|change| change.action == Action::Remove) {
+        output.say(&heading(change));
+    }
+}
+
+/// Asks whether so many records are to be removed, if there are any.
+fn confirm_removal(count: usize, output: &mut Output<'_>) -> Result<(), CliError> {
+    if count == 0 {
+        return Ok(());
+    }
+    output.confirm(
+        &format!("Remove these {count} with everything granted to them?"),
+        false,
+    )
 }
 
 fn names(user: &DeclaredUser) -> Vec<LoginName> {
@@ -331,20 +427,6 @@ fn pairs(names: &[LoginName]) -> Vec<LoginName> {
         );
     }
     pairs
-}
-
-/// Visits the users that a file could declare, and this one does not.
-fn visit_undeclared(
-    index: &NameIndex,
-    connection: &AdminConnection,
-    mut visit: impl FnMut(UserView),
-) -> Result<(), CliError> {
-    visit_users(connection, |user, names| {
-        let is_declared = || names.iter().any(|name| index.occurrences(name) > 0);
-        if is_declared_in_files(&user.source) && !is_declared() {
-            visit(user);
-        }
-    })
 }
 
 /// Visits all stored users, with their names.

@@ -9,65 +9,12 @@ use toml::de::DeValue;
 
 use super::output::CliError;
 use super::provider::read_logo;
+use super::state_kinds::{KINDS, Kind, Places, SOURCES};
 use super::value_parsers::{KeyForm, read_keys, read_secret};
-use crate::admin::apply::{DeclaredState, apis, clients, named, providers, users};
+use crate::admin::apply::DeclaredState;
 use crate::config::file::{LineEnds, SyntaxFault, parse_toml};
 use crate::config::nearest::nearest;
-use crate::federation::provider::ProviderFields;
-use crate::oauth::fault::RecordName;
-use crate::oauth::fields::{Form, with_article};
-use crate::oauth::{ApiFields, ClientFields, GroupFields, ScopeFields};
-
-/// A kind of record.
-pub(super) struct Kind {
-    /// The name of its section.
-    pub(super) name: &'static str,
-    /// The keys of an entry, and the forms of their values.
-    keys: [&'static [(&'static str, Form)]; 2],
-    /// Groups of keys. An entry needs at least one key of each group.
-    needed: &'static [&'static [&'static str]],
-    /// The keys that name the record. The first one that is present counts.
-    names: &'static [&'static str],
-}
-
-const KINDS: [Kind; 6] = [
-    Kind {
-        name: "scope",
-        keys: [named::KEYS, ScopeFields::FIELDS],
-        needed: &[&["name"]],
-        names: &["name"],
-    },
-    Kind {
-        name: "group",
-        keys: [named::KEYS, GroupFields::FIELDS],
-        needed: &[&["name"]],
-        names: &["name"],
-    },
-    Kind {
-        name: "provider",
-        keys: [providers::KEYS, ProviderFields::FIELDS],
-        needed: &[&["id"], &["issuer"]],
-        names: &["id"],
-    },
-    Kind {
-        name: "api",
-        keys: [apis::KEYS, ApiFields::FIELDS],
-        needed: &[&["id"], &["identifier"]],
-        names: &["id"],
-    },
-    Kind {
-        name: "client",
-        keys: [clients::KEYS, ClientFields::FIELDS],
-        needed: &[&["client_id"]],
-        names: &["client_id"],
-    },
-    Kind {
-        name: "user",
-        keys: [users::KEYS, &[]],
-        needed: &[&["email", "account_id"]],
-        names: &["account_id", "email"],
-    },
-];
+use crate::oauth::fields::with_article;
 
 /// A state, and the places of its entries in the file.
 #[derive(Default)]
@@ -76,60 +23,6 @@ pub struct Declared {
     pub state: DeclaredState,
     /// The place of each entry.
     pub places: Places,
-}
-
-/// The places of the entries, by the records that they declare.
-#[derive(Default)]
-pub struct Places(Vec<(RecordName, String)>);
-
-impl Places {
-    fn add(&mut self, kind: &Kind, entry: &Entry) {
-        let mut names = kind
-            .names
-            .iter()
-            .filter_map(|key| entry.members.get(*key)?.as_str());
-        let name = names.next().unwrap_or_default();
-        let record = RecordName {
-            kind: kind.name.to_owned(),
-            id: name.to_owned(),
-        };
-        self.0.push((record, entry.place.clone()));
-    }
-
-    /// The place of the entry that declares a record. Of two entries with one name it is the second.
-    pub fn of(&self, record: &RecordName) -> Option<&str> {
-        let find = |in_case: fn(&str) -> String| {
-            let is_meant = |(declared, _): &&(RecordName, String)| {
-                declared.kind == record.kind && in_case(&declared.id) == in_case(&record.id)
-            };
-            self.0.iter().rev().find(is_meant)
-        };
-        // A fault may have the name of a user in lower case.
-        let found = find(str::to_owned).or_else(|| find(str::to_lowercase));
-        found.map(|(_, place)| place.as_str())
-    }
-}
-
-/// Keys that name a file or a variable, and the fields that it is read into.
-pub(super) const SOURCES: [(&str, &str); 9] = [
-    ("secret_file", "secret"),
-    ("secret_env", "secret"),
-    ("client_secret_file", "client_secret"),
-    ("client_secret_env", "client_secret"),
-    ("logo_file", "logo"),
-    ("password_file", "password"),
-    ("password_env", "password"),
-    ("public_key_file", "keys"),
-    ("jwks_file", "keys"),
-];
-
-/// The keys that set this field of a record.
-pub(super) fn keys_of(kind: &str, field: &str) -> Vec<String> {
-    let kinds = KINDS.iter().filter(|known| known.name == kind);
-    let keys = kinds.flat_map(|kind| kind.keys.concat()).map(|(key, _)| key);
-    keys.filter(|key| *key == field || SOURCES.contains(&(key, field)))
-        .map(str::to_owned)
-        .collect()
 }
 
 /// Reads the files and variables that a state refers to.
@@ -180,7 +73,7 @@ impl Declared {
         for entry in &mut entries {
             check_keys(kind, entry, faults);
             read_sources(entry, sources, faults);
-            self.places.add(kind, entry);
+            self.places.add(kind, &entry.members, &entry.place);
         }
         let state = &mut self.state;
         match kind.name {
@@ -406,4 +299,4 @@ pub(super) fn json_fault(error: &serde_json::Error) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -10,7 +10,7 @@ use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, V
 use super::export::{FIRST_LINE, LAST_LINE};
 use super::output::CliError;
 use super::rewind::{Rewind, rewind, unreadable};
-use super::state_file::{Declared, Entry, Section, Sources, json_fault, kind_of, toml_sections};
+use super::state_file::{Entry, Section, json_fault, kind_of, toml_sections};
 use crate::jose::json::Strict;
 
 /// The longest entry, in bytes. A command to the service has room for a batch of them.
@@ -39,37 +39,6 @@ pub(super) fn read(
     } else {
         read_toml(&mut source, file, on_section)
     }
-}
-
-/// Parses a whole text. Returns all faults at once.
-pub(super) fn parse(text: &str, sources: &Sources<'_>) -> Result<Declared, Vec<String>> {
-    let (mut declared, mut faults) = (Declared::default(), Vec::new());
-    // JSON may begin with a byte order mark, too (RFC 8259 section 8.1).
-    let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
-    if text.trim_start().starts_with('{') {
-        let read = read_json(&mut text.as_bytes(), &mut |parsed| {
-            match parsed {
-                Ok(section) => declared.add(section, sources, &mut faults),
-                Err(fault) => faults.push(fault),
-            }
-            Ok(())
-        });
-        faults.extend(read.err().map(|error| error.to_string()));
-    } else {
-        for section in toml_sections(text, 0, &mut faults) {
-            declared.add(section, sources, &mut faults);
-        }
-    }
-    if faults.is_empty() {
-        Ok(declared)
-    } else {
-        Err(faults)
-    }
-}
-
-/// Whether these lines are those of an export that was broken off. In TOML half a state looks like a whole one.
-pub(super) fn is_cut_off<'a>(lines: impl Iterator<Item = &'a str>) -> bool {
-    lines.fold(false, is_cut_off_after)
 }
 
 /// Whether the last export up to this line lacks its last line. `before` is the answer for the lines before it.
@@ -347,11 +316,8 @@ mod tests {
         let entry = "[[user]]\nemail = \"a\"\n";
         let whole = format!("{FIRST_LINE}\n{entry}{LAST_LINE}\n");
         assert_eq!(parts(&whole), ["user 1"]);
-        assert!(!is_cut_off(whole.lines()) && !is_cut_off(entry.lines()));
         assert_eq!(parts(&format!("{whole}{entry}")), ["user 1", "user 1"]);
-        let cut = format!("{FIRST_LINE}\n{entry}");
-        assert!(is_cut_off(cut.lines()));
-        assert!(parts(&cut)[1].contains("broken off"));
+        assert!(parts(&format!("{FIRST_LINE}\n{entry}"))[1].contains("broken off"));
     }
 
     #[test]

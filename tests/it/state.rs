@@ -1,7 +1,10 @@
 //! Declared state from a file, and back into one.
 
+use std::fmt::Write as _;
 use std::fs;
-use std::process::Output;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -246,6 +249,130 @@ fn pruning_asks_and_a_faulty_file_changes_nothing() {
         "{}",
         shown(&planned)
     );
+}
+
+/// A client and 150 users. The password of the user with number 100, in the second batch, comes from a pipe.
+fn many_users() -> String {
+    let mut state =
+        "[[client]]\nclient_id = \"app\"\npublic = true\nredirect_uris = [\"https://a.example/\"]\n"
+            .to_owned();
+    for number in 0..150 {
+        let _ = write!(
+            state,
+            "[[user]]\naccount_id = \"user{number}\"\nemail = \"user{number}@example.com\"\n"
+        );
+        if number == 100 {
+            state.push_str("password_file = \"pipe\"\n");
+        }
+    }
+    state
+}
+
+/// The file is read three times. Each time it gets to the pipe, a new pipe takes its place. `before_last` runs when the
+/// first batch is stored.
+fn serve_pipe(pipe: &Path, before_last: impl FnOnce()) {
+    let make = || assert!(Command::new("mkfifo").arg(pipe).status().unwrap().success());
+    let mut before_last = Some(before_last);
+    make();
+    for pass in 0..3 {
+        let mut writer = fs::OpenOptions::new().write(true).open(pipe).unwrap();
+        fs::remove_file(pipe).unwrap();
+        if pass == 2 {
+            before_last.take().unwrap()();
+        } else {
+            make();
+        }
+        writer.write_all(PASSWORD.as_bytes()).unwrap();
+    }
+}
+
+/// The check before the first change finds every fault of the file. Another change at the same time can still end it.
+#[test]
+fn a_user_who_is_refused_leaves_the_others_as_the_message_says() {
+    let service = Service::new();
+    let file = service.folder.path().join("state.toml");
+    let pipe = service.folder.path().join("pipe");
+    let users = || {
+        service
+            .json(&["user", "list", "--json"])
+            .as_array()
+            .unwrap()
+            .len()
+    };
+    fs::write(&file, many_users()).unwrap();
+    let _running = service.serve();
+    let mut command = service.command(&["apply", "-f", "state.toml"]);
+    let child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let add = |email: &str| service.json(&["user", "add", email, "--no-password", "--json"]);
+    serve_pipe(&pipe, || {
+        add("user140@example.com");
+        add("other@example.com");
+        let update = [
+            "user",
+            "update",
+            "other@example.com",
+            "--account-id",
+            "user140",
+            "--json",
+        ];
+        service.json(&update);
+    });
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert_eq!(
+        said(&output),
+        "error: state.toml: line 287: user user140: its names belong to different users\n\
+         only a part of the file was applied: everything but the users, and 100 of 150 users; the other 50 are as they were\n\
+         hint: run the same command again: it changes nothing twice, and goes on where this one ended\n"
+    );
+    assert_eq!(users(), 102);
+    service.json(&["client", "show", "app", "--json"]);
+    for email in ["user140@example.com", "other@example.com"] {
+        service.json(&["user", "remove", email, "--yes", "--json"]);
+    }
+    fs::write(&pipe, PASSWORD).unwrap();
+    for sum in [
+        "50 added, 0 changed, 0 removed, 101",
+        "0 added, 0 changed, 0 removed, 151",
+    ] {
+        let again = service.run(&["apply", "-f", "state.toml"]);
+        assert!(
+            shown(&again).ends_with(&format!("{sum} as they were\n")),
+            "{}",
+            said(&again)
+        );
+    }
+    assert_eq!(users(), 150);
+}
+
+#[test]
+fn a_dry_run_of_any_size_and_a_fault_in_the_last_entry_write_nothing() {
+    let service = Service::new();
+    let file = service.folder.path().join("state.toml");
+    fs::write(service.folder.path().join("pipe"), PASSWORD).unwrap();
+    let state = many_users();
+    let exported = || shown(&service.run(&["export"]));
+    let before = exported();
+    fs::write(&file, &state).unwrap();
+    let planned = service.run(&["apply", "-f", "state.toml", "--dry-run"]);
+    let sum = "151 added, 0 changed, 0 removed, 0 as they were\n";
+    assert!(shown(&planned).ends_with(sum), "{}", said(&planned));
+    assert_eq!(exported(), before);
+    let faulty = format!(
+        "{state}[[user]]\nemail = \"no address\"\n[[client]]\nclient_id = \"web\"\nproviders = [\"corq\"]\n\
+         redirect_uris = [\"https://a.example/\"]\n"
+    );
+    fs::write(&file, faulty).unwrap();
+    let refused = service.run(&["apply", "-f", "state.toml"]);
+    assert_eq!(refused.status.code(), Some(1));
+    for fault in ["client web: there is no provider corq", "user no address: "] {
+        assert!(said(&refused).contains(fault), "{}", said(&refused));
+    }
+    assert_eq!(exported(), before);
 }
 
 /// From the command line to the token endpoint, and through a file.

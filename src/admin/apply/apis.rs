@@ -1,21 +1,20 @@
 //! APIs in a declared state.
 
-use std::collections::BTreeSet;
-
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::{Plan, PlannedWrite, export_fields, members, refuse_duplicates};
+use super::plan::{Comparison, Entry, Plan, StoredRecord};
+use super::{export_fields, members, refuse_duplicates};
 pub(super) use crate::admin::api::KIND;
 use crate::admin::api::{check_role_groups, new_api};
-use crate::admin::{Admin, RecordChecks, about};
-use crate::clock::Timestamp;
+use crate::admin::{Admin, AdminRefusal, RecordChecks, about};
 use crate::oauth::api::{Api, ApiFields, ApiMetadata};
 use crate::oauth::fields::Form;
+use crate::oauth::group::Groups;
 use crate::oauth::{Fault, FaultCode};
-use crate::store::StoreError;
 use crate::store::engine::Snapshot;
 use crate::store::tables::{APIS, CLIENTS};
+use crate::store::{StoreError, TxError};
 
 /// The keys of an entry beside [`ApiFields::FIELDS`].
 pub const KEYS: &[(&str, Form)] = &[("id", Form::Text), ("identifier", Form::Text)];
@@ -33,14 +32,8 @@ pub struct DeclaredApi {
     pub fields: ApiFields,
 }
 
-/// Declared APIs, and the settings that they are checked with.
-pub(super) struct PreparedApis {
-    records: Vec<Api>,
-    checks: RecordChecks,
-}
-
 /// Builds the record of each declared API as if it were new.
-pub(super) fn prepare(admin: Admin<'_>, declared: Vec<DeclaredApi>, faults: &mut Vec<Fault>) -> PreparedApis {
+pub(super) fn prepare(admin: Admin<'_>, declared: Vec<DeclaredApi>, faults: &mut Vec<Fault>) -> Vec<Api> {
     refuse_duplicates(KIND, declared.iter().map(|entry| entry.id.clone()), faults);
     let mut records = Vec::new();
     for entry in declared {
@@ -50,22 +43,24 @@ pub(super) fn prepare(admin: Admin<'_>, declared: Vec<DeclaredApi>, faults: &mut
         faults.extend(about(KIND, &api.id, own));
         records.push(api);
     }
-    PreparedApis {
-        records,
-        checks: RecordChecks::new(admin.core),
-    }
+    records
 }
 
-/// Plans the changes to the declared APIs, and adds the resulting APIs to the plan.
-pub(super) fn plan(
-    snapshot: &dyn Snapshot,
-    declared: &PreparedApis,
-    prune: bool,
-    now: Timestamp,
-    plan: &mut Plan,
-) -> Result<(), StoreError> {
-    for entry in &declared.records {
-        let mut api = entry.clone();
+impl Entry for Api {
+    type Context = ();
+    const KIND: &'static str = KIND;
+
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn compare(
+        &self,
+        snapshot: &dyn Snapshot,
+        (): &(),
+        faults: &mut Vec<Fault>,
+    ) -> Result<Comparison, TxError<AdminRefusal>> {
+        let mut api = self.clone();
         let before = APIS.get(snapshot, &api.id)?;
         if let Some(before) = &before {
             api.uuid = before.uuid;
@@ -76,86 +71,63 @@ pub(super) fn plan(
                     "the stored API has the identifier {}, which cannot be changed",
                     before.identifier
                 );
-                let fault = FaultCode::NotAllowed.at(["identifier"], detail);
-                plan.faults.push(fault.about(KIND, &api.id));
+                faults.push(FaultCode::NotAllowed.at(["identifier"], detail));
             }
         }
-        plan.apis.insert(api.id.clone(), api.clone());
-        if before.as_ref() == Some(&api) {
-            plan.applied.unchanged += 1;
-            continue;
-        }
-        api.updated_at = now;
-        let then = before.as_ref().map(export);
-        plan.note(KIND, &api.id, then.as_ref(), Some(&export(&api)));
-        plan.writes.push(PlannedWrite::PutApi(Box::new(api)));
+        Ok(Comparison::of(before, api))
     }
-    if prune {
-        for (id, _) in APIS.scan(snapshot, .., usize::MAX)? {
-            if declared.records.iter().all(|entry| entry.id != id) {
-                plan.apis.remove(&id);
-                plan.note(KIND, &id, Some(&Map::new()), None);
-                plan.writes.push(PlannedWrite::RemoveApi(id));
-            }
-        }
+
+    fn prunable(snapshot: &dyn Snapshot) -> Result<Vec<StoredRecord>, StoreError> {
+        let stored = APIS.scan(snapshot, .., usize::MAX)?;
+        Ok(stored.into_iter().map(|(_, api)| api.into()).collect())
     }
-    for entry in &declared.records {
+}
+
+/// Checks each declared API against all that are there after the change.
+pub(super) fn check(
+    snapshot: &dyn Snapshot,
+    declared: &[Api],
+    checks: &RecordChecks,
+    plan: &mut Plan,
+) -> Result<(), StoreError> {
+    for api in declared {
         let mut faults = Vec::new();
-        declared
-            .checks
-            .check_api(snapshot, entry, &plan.apis, &mut faults)?;
-        plan.faults.extend(about(KIND, &entry.id, faults));
+        checks.check_api(snapshot, api, &plan.apis, &mut faults)?;
+        plan.faults.extend(about(KIND, &api.id, faults));
     }
     Ok(())
 }
 
-/// Refuses an API that names a client that does not exist after the change. Refuses the removal of an API that a client
-/// outside of the file names.
-pub(super) fn refuse_orphans(
+/// Refuses an API that names a client that does not exist after the change.
+pub(super) fn check_clients(
     snapshot: &dyn Snapshot,
-    declared: &PreparedApis,
+    declared: &[Api],
     plan: &mut Plan,
 ) -> Result<(), StoreError> {
-    let mut clients: BTreeSet<String> = BTreeSet::new();
-    for (client_id, client) in CLIENTS.scan(snapshot, .., usize::MAX)? {
-        let is_planned = plan.writes.iter().any(|write| match write {
-            PlannedWrite::PutClient(planned) | PlannedWrite::RemoveClient(planned) => {
-                planned.client_id == client_id
+    let changed = plan.changed_clients();
+    let mut faults = Vec::new();
+    for api in declared {
+        for client_id in &api.metadata.introspection_clients {
+            let exists = match changed.get(client_id.as_str()) {
+                Some(exists) => *exists,
+                None => CLIENTS.contains(snapshot, client_id)?,
+            };
+            if !exists {
+                let detail = format!("there is no client {client_id}");
+                let fault = FaultCode::NotFound.at(["introspection_clients"], detail);
+                faults.push(fault.about(KIND, &api.id));
             }
-            _ => false,
-        });
-        if is_planned {
-            continue;
-        }
-        for id in client.apis.iter().filter(|id| !plan.apis.contains_key(*id)) {
-            let detail = format!("client {client_id} names it");
-            plan.faults.push(FaultCode::InUse.of(KIND, id, detail));
-        }
-        clients.insert(client_id);
-    }
-    let planned = plan.writes.iter().filter_map(|write| match write {
-        PlannedWrite::PutClient(client) => Some(client.client_id.clone()),
-        _ => None,
-    });
-    clients.extend(planned);
-    for api in &declared.records {
-        let named = api.metadata.introspection_clients.iter();
-        for client_id in named.filter(|client_id| !clients.contains(*client_id)) {
-            let fault = FaultCode::NotFound.at(
-                ["introspection_clients"],
-                format!("there is no client {client_id}"),
-            );
-            plan.faults.push(fault.about(KIND, &api.id));
         }
     }
+    plan.faults.extend(faults);
     Ok(())
 }
 
 /// Refuses a role for a group that does not exist after the change.
-pub(super) fn check_groups(plan: &mut Plan) {
+pub(super) fn check_groups(groups: &Groups, plan: &mut Plan) {
     for api in plan.apis.values() {
         let mut faults = Vec::new();
-        check_role_groups(&api.metadata, &plan.groups, &mut faults);
+        check_role_groups(&api.metadata, groups, &mut faults);
         plan.faults.extend(about(KIND, &api.id, faults));
     }
 }

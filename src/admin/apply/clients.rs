@@ -4,20 +4,21 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::{Plan, PlannedWrite, SecretChange, check_keys, export_fields, members, refuse_duplicates};
+use super::plan::{Comparison, Entry, Plan, StoredRecord};
+use super::{FieldChange, apis, check_keys, export_fields, members, providers, refuse_duplicates};
 pub(super) use crate::admin::client::KIND;
 use crate::admin::client::secret_of;
-use crate::admin::{Admin, RecordChecks, SecretString, about};
-use crate::clock::Timestamp;
-use crate::flow::client_check::{ClientRules, apply_to_new, check_client_id};
+use crate::admin::{Admin, AdminRefusal, SecretString, about};
+use crate::flow::client_check::{
+    ClientRules, apply_to_new, check_client_id, exchange_only, lets_nobody_in, stored_exchange_only,
+};
 use crate::oauth::client::{Client, StoredSecret};
 use crate::oauth::fields::Form;
-use crate::oauth::resource::Apis;
 use crate::oauth::{ClientFields, ClientMetadata, Fault, FaultCode};
 use crate::secret::{ClientSecret, Digest};
-use crate::store::StoreError;
 use crate::store::engine::Snapshot;
 use crate::store::tables::CLIENTS;
+use crate::store::{StoreError, TxError};
 
 /// The keys of an entry beside [`ClientFields::FIELDS`], including those for files and variables.
 pub const KEYS: &[(&str, Form)] = &[
@@ -137,26 +138,9 @@ fn prepare_one(admin: Admin<'_>, entry: DeclaredClient, faults: &mut Vec<Fault>)
     }
 }
 
-/// The record of a declared client after the change.
-struct MergedClient {
-    client: Client,
-    has_new_secret: bool,
-    generated_secret: Option<SecretString>,
-}
-
-impl From<Client> for MergedClient {
-    fn from(client: Client) -> Self {
-        Self {
-            client,
-            has_new_secret: false,
-            generated_secret: None,
-        }
-    }
-}
-
 impl PreparedClient {
-    /// Merges the declared client with the stored one.
-    fn merge(&self, before: Option<&Client>) -> MergedClient {
+    /// Merges the declared client with the stored one, without its secrets.
+    fn merge(&self, before: Option<&Client>) -> Client {
         let mut client = self.record.clone();
         if let Some(before) = before {
             client.client_uuid = before.client_uuid;
@@ -164,13 +148,17 @@ impl PreparedClient {
             client.incarnation = before.incarnation;
             client.api_keys.clone_from(&before.api_keys);
             client.created_at = before.created_at;
+            client.updated_at = before.updated_at;
         }
+        client
+    }
+
+    /// Sets the secrets of a client. Returns whether it has a new one.
+    fn merge_secrets(&self, stored: Vec<StoredSecret>, client: &mut Client) -> NewSecret {
         if client.is_public() {
-            return MergedClient::from(client);
+            return NewSecret::None;
         }
-        let mut merged = MergedClient::from(client);
-        let client = &mut merged.client;
-        let stored = before.map(|before| before.secrets.clone()).unwrap_or_default();
+        let mut new = NewSecret::None;
         match &self.declared_secrets {
             Some(declared) => {
                 // A secret with an expiry time is not the declared one, which has none.
@@ -179,7 +167,9 @@ impl PreparedClient {
                     .iter()
                     .all(|one| lasting().any(|other| other.digest == one.digest))
                     && lasting().all(|one| declared.iter().any(|other| other.digest == one.digest));
-                merged.has_new_secret = !is_same;
+                if !is_same && !declared.is_empty() {
+                    new = NewSecret::Declared;
+                }
                 client.secrets = if is_same { stored } else { declared.clone() };
             }
             None => client.secrets = stored,
@@ -187,38 +177,43 @@ impl PreparedClient {
         let has_secret = client.secrets.iter().any(|secret| secret.expires_at.is_none());
         if client.needs_secret() && !has_secret && self.declared_secrets.is_none() {
             client.secrets.push(self.generated_secret.0.clone());
-            merged.generated_secret.clone_from(&self.generated_secret.1);
-            merged.has_new_secret = true;
+            new = NewSecret::Generated;
         }
         client.fit_methods_to_secrets();
-        merged
+        new
     }
 }
 
-/// Plans the changes to the declared clients.
-pub(super) fn plan(
-    snapshot: &dyn Snapshot,
-    declared: &[PreparedClient],
-    checks: &RecordChecks,
-    prune: bool,
-    now: Timestamp,
-    plan: &mut Plan,
-) -> Result<(), StoreError> {
-    let rules = ClientRules::for_operator(
-        &checks.policy,
-        checks.usable_algorithms(snapshot)?,
-        Apis::new(plan.apis.values().cloned()),
-        plan.providers.values(),
-    );
-    for entry in declared {
-        let before = CLIENTS.get(snapshot, &entry.client_id)?;
-        let MergedClient {
-            mut client,
-            has_new_secret,
-            generated_secret,
-        } = entry.merge(before.as_ref());
-        let mut faults: Vec<_> = entry.no_grant.clone().into_iter().collect();
-        if let (Some(uuid), Some(before)) = (entry.uuid, &before)
+/// Whether a client has a secret that it did not have before.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum NewSecret {
+    None,
+    Declared,
+    Generated,
+}
+
+impl Entry for PreparedClient {
+    type Context = ClientRules;
+    const KIND: &'static str = KIND;
+
+    fn id(&self) -> &str {
+        &self.client_id
+    }
+
+    fn compare(
+        &self,
+        snapshot: &dyn Snapshot,
+        rules: &ClientRules,
+        faults: &mut Vec<Fault>,
+    ) -> Result<Comparison, TxError<AdminRefusal>> {
+        let before = CLIENTS.get(snapshot, &self.client_id)?;
+        let secrets_before = before.as_ref().map(|before| before.secrets.clone());
+        let secrets_before = secrets_before.unwrap_or_default();
+        let had_secret = !secrets_before.is_empty();
+        let mut client = self.merge(before.as_ref());
+        let new_secret = self.merge_secrets(secrets_before, &mut client);
+        faults.extend(self.no_grant.clone());
+        if let (Some(uuid), Some(before)) = (self.uuid, &before)
             && uuid != before.client_uuid
         {
             let detail = format!(
@@ -227,41 +222,59 @@ pub(super) fn plan(
             );
             faults.push(FaultCode::NotAllowed.at(["client_uuid"], detail));
         }
-        rules.check(before.as_ref(), &client, &mut faults);
-        plan.faults.extend(about(KIND, &entry.client_id, faults));
-        client.updated_at = before.as_ref().map_or(now, |before| before.updated_at);
-        if before.as_ref() == Some(&client) {
-            plan.applied.unchanged += 1;
+        rules.check(before.as_ref(), &client, faults);
+        let is_removed = had_secret && client.secrets.is_empty();
+        let has_new = new_secret != NewSecret::None;
+        let is_generated = before.is_none() && self.uuid.is_none();
+        Ok(Comparison {
+            secret: (has_new || is_removed).then(|| FieldChange::of_secret("secret", has_new)),
+            generated_secret: self
+                .generated_secret
+                .1
+                .clone()
+                .filter(|_| new_secret == NewSecret::Generated),
+            generated_field: is_generated.then_some("client_uuid"),
+            ..Comparison::of(before, client)
+        })
+    }
+
+    /// A client that registered itself is in no file.
+    fn prunable(snapshot: &dyn Snapshot) -> Result<Vec<StoredRecord>, StoreError> {
+        let mut stored = CLIENTS.scan(snapshot, .., usize::MAX)?;
+        stored.retain(|(_, client)| !client.registered_itself());
+        Ok(stored.into_iter().map(|(_, client)| client.into()).collect())
+    }
+}
+
+/// Refuses changes that a client outside of the file does not allow: it names a provider or an API that is removed, or
+/// its users can sign in only at providers that will not allow it.
+pub(super) fn refuse_orphans(snapshot: &dyn Snapshot, plan: &mut Plan) -> Result<(), StoreError> {
+    let before = stored_exchange_only(snapshot)?;
+    let after = exchange_only(plan.providers.values());
+    let changed = plan.changed_clients();
+    let mut faults = Vec::new();
+    for (client_id, client) in CLIENTS.scan(snapshot, .., usize::MAX)? {
+        if changed.contains_key(client_id.as_str()) {
             continue;
         }
-        client.updated_at = now;
-        let then = before.as_ref().map(|before| export(before, false));
-        plan.note(
-            KIND,
-            &entry.client_id,
-            then.as_ref(),
-            Some(&export(&client, false)),
-        );
-        if before.is_none() && entry.uuid.is_none() {
-            plan.hide_generated("client_uuid");
-        }
-        if has_new_secret && !client.secrets.is_empty() {
-            plan.note_secret("secret", SecretChange::New);
-            plan.note_generated_secret(generated_secret);
-        } else if client.secrets.is_empty() && before.is_some_and(|before| !before.secrets.is_empty()) {
-            plan.note_secret("secret", SecretChange::Removed);
-        }
-        plan.writes.push(PlannedWrite::PutClient(Box::new(client)));
-    }
-    if prune {
-        for (client_id, client) in CLIENTS.scan(snapshot, .., usize::MAX)? {
-            let is_declared = declared.iter().any(|entry| entry.client_id == client_id);
-            if !is_declared && !client.registered_itself() {
-                plan.note(KIND, &client_id, Some(&Map::new()), None);
-                plan.writes.push(PlannedWrite::RemoveClient(Box::new(client)));
+        if lets_nobody_in(&client, &after) && !lets_nobody_in(&client, &before) {
+            let detail = "no provider would be left at which its users can sign in";
+            let fault = FaultCode::NotAllowed.at(["password_sign_in", "providers"], detail);
+            let fault = fault.about(KIND, &client_id);
+            if plan.faults.iter().all(|known| known.subject != fault.subject) {
+                faults.push(fault);
             }
         }
+        let named_by = format!("client {client_id} names it");
+        let is_there = |id: &&String| plan.providers.contains_key(*id);
+        for id in client.providers.iter().filter(|id| !is_there(id)) {
+            faults.push(FaultCode::InUse.of(providers::KIND, id, &named_by));
+        }
+        for id in client.apis.iter().filter(|id| !plan.apis.contains_key(*id)) {
+            faults.push(FaultCode::InUse.of(apis::KIND, id, &named_by));
+        }
     }
+    plan.faults.extend(faults);
     Ok(())
 }
 

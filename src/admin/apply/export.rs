@@ -91,7 +91,7 @@ impl RecordStream for Export {
 
 /// Passes the stored records that a file can declare to `pass`, until it returns `Break`. Hashes are included if
 /// requested, secrets never. One user at a time is in memory. Returns what was left out.
-pub(super) fn export(
+pub fn export(
     core: &Core,
     with_hashes: bool,
     pass: &mut dyn FnMut(Exported) -> ControlFlow<()>,

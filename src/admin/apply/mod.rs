@@ -1,8 +1,9 @@
 //! Declared state: compares the records of a file with the stored ones, and makes the changes in
 //! one transaction.
 //!
-//! Each kind of record has a file here with its name (`KIND`), `export` (a record as an entry of a file) and `plan`
-//! (the changes). A new kind needs such a file, a member of [`DeclaredState`], and a line in each function below.
+//! Each kind of record has a file here with its name (`KIND`), `export` (a record as an entry of a file) and its
+//! [`plan::Entry`]. A new kind needs such a file, a variant of [`plan::StoredRecord`], a member of [`DeclaredState`], and a
+//! line in [`Prepared`].
 
 pub mod apis;
 pub mod clients;
@@ -12,28 +13,34 @@ mod plan;
 pub mod providers;
 pub mod users;
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use self::apis::{DeclaredApi, PreparedApis};
+use self::apis::DeclaredApi;
 use self::clients::{DeclaredClient, PreparedClient};
 use self::export::export_fields;
-pub use self::export::{Export, Exported, NotExported};
+pub use self::export::{Export, Exported, NotExported, export};
 use self::named::DeclaredNamed;
-use self::plan::{Plan, PlannedWrite, execute};
+use self::plan::Plan;
 use self::providers::{DeclaredProvider, PreparedProvider};
 use self::users::{DeclaredUser, PreparedUser};
 use super::operation::{Done, Effect, Operation};
 use super::{Admin, AdminRefusal, AdminResult, RecordChecks, SecretString, all_or_none, api};
 use crate::clock::Timestamp;
+use crate::flow::client_check::ClientRules;
 use crate::identity::User;
-use crate::oauth::{Fault, FaultCode, Group, GroupFields, RegisteredScope, ScopeFields};
+use crate::oauth::fault::RecordName;
+use crate::oauth::group::Groups;
+use crate::oauth::resource::Apis;
+use crate::oauth::{Api, Fault, FaultCode, Group, GroupFields, RegisteredScope, ScopeFields};
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::StoreError;
 use crate::store::engine::Snapshot;
-use crate::store::tables::{PROVIDERS, USERS};
+use crate::store::tables::{GROUPS, PROVIDERS, USERS};
 
 /// The declared records. A kind that is left out is not changed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -60,20 +67,20 @@ pub struct Apply {
     pub state: DeclaredState,
     /// Whether to report the changes without making them.
     pub dry_run: bool,
-    /// Whether records that are not declared are removed, of the kinds that are declared.
+    /// Whether records that are not declared are removed, of the kinds that are declared, except users.
     pub prune: bool,
     /// The records that may be removed, by kind and id, if the operator was asked to confirm them. If this is
     /// missing, all that are not declared may be removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only: Option<Vec<(String, String)>>,
-    /// Users to remove. One who was renamed in the meantime stays. A file that is applied in batches needs this: no batch
-    /// has all users, so `prune` cannot find those who are missing.
+    /// Users to remove. A user who was renamed in the meantime stays. A request has some users of a file only, so
+    /// `prune` removes no users.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remove_users: Vec<RemovedUser>,
-    /// The names of the groups that a file declares, if the file is applied in batches. A dry run of its users needs
-    /// the groups that are not stored yet.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub new_groups: Vec<String>,
+    /// The names of the groups that the file of these users declares, if it declares any. A dry run counts them as stored,
+    /// and with `prune` no others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub declared_groups: Option<Vec<String>>,
 }
 
 /// A user to remove, with the names that the operator saw.
@@ -127,6 +134,22 @@ pub struct FieldChange {
     /// What happens to it, if it is a secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<SecretChange>,
+}
+
+impl FieldChange {
+    /// The change of a secret: it is set, or it is removed.
+    fn of_secret(name: &str, is_set: bool) -> Self {
+        Self {
+            name: name.to_owned(),
+            before: None,
+            after: None,
+            secret: Some(if is_set {
+                SecretChange::New
+            } else {
+                SecretChange::Removed
+            }),
+        }
+    }
 }
 
 /// A record that changes.
@@ -185,10 +208,10 @@ impl Applied {
 struct Prepared {
     scopes: Option<Vec<RegisteredScope>>,
     groups: Option<Vec<Group>>,
-    /// The groups that a dry run counts as stored.
-    new_groups: Vec<(String, Uuid)>,
+    /// The groups that the file of the users declares, with identifiers for those that are not stored yet.
+    declared_groups: Option<BTreeMap<String, Uuid>>,
     providers: Option<Vec<PreparedProvider>>,
-    apis: Option<PreparedApis>,
+    apis: Option<Vec<Api>>,
     clients: Option<Vec<PreparedClient>>,
     users: Option<Vec<PreparedUser>>,
     remove_users: Vec<RemovedUser>,
@@ -205,7 +228,7 @@ impl Prepared {
             dry_run,
             prune,
             remove_users,
-            new_groups,
+            declared_groups,
             ..
         } = request;
         let mut faults = Vec::new();
@@ -234,7 +257,7 @@ impl Prepared {
         Ok(Self {
             scopes,
             groups,
-            new_groups: new_groups.into_iter().map(with_id).collect(),
+            declared_groups: declared_groups.map(|names| names.into_iter().map(with_id).collect()),
             providers,
             apis,
             clients,
@@ -249,47 +272,67 @@ impl Prepared {
 
     /// The changes that the stored records need.
     fn plan(&self, snapshot: &dyn Snapshot) -> Result<Plan, StoreError> {
-        let (prune, now) = (self.prune, self.now);
-        let mut plan = Plan::default();
-        plan.applied.dry_run = self.dry_run;
+        let mut plan = Plan::new(self.dry_run, self.prune, self.now);
         plan.providers = PROVIDERS.scan(snapshot, .., usize::MAX)?.into_iter().collect();
         plan.apis = api::all(snapshot)?;
-        if let Some(scopes) = &self.scopes {
-            named::plan(snapshot, scopes, prune, now, &mut plan)?;
-        }
-        if let Some(groups) = &self.groups {
-            named::plan(snapshot, groups, prune, now, &mut plan)?;
-        }
-        plan.groups = plan.groups_after(snapshot, &self.new_groups)?;
-        if let Some(providers) = &self.providers {
-            providers::plan(snapshot, providers, prune, now, &mut plan)?;
-        }
-        if let Some(apis) = &self.apis {
-            apis::plan(snapshot, apis, prune, now, &mut plan)?;
-        }
-        if let Some(clients) = &self.clients {
-            clients::plan(snapshot, clients, &self.checks, prune, now, &mut plan)?;
-        }
+        plan.groups = self.groups_before(snapshot)?;
+        plan.compare(snapshot, self.scopes.as_deref(), &())?;
+        plan.compare(snapshot, self.groups.as_deref(), &())?;
+        plan.compare(snapshot, self.providers.as_deref(), &())?;
         if self.providers.is_some() {
-            providers::refuse_orphans(snapshot, &mut plan)?;
+            providers::check_issuers(&mut plan);
+        }
+        plan.compare(snapshot, self.apis.as_deref(), &())?;
+        if let Some(apis) = &self.apis {
+            apis::check(snapshot, apis, &self.checks, &mut plan)?;
+        }
+        if self.clients.is_some() {
+            let rules = ClientRules::for_operator(
+                &self.checks.policy,
+                self.checks.usable_algorithms(snapshot)?,
+                Apis::new(plan.apis.values().cloned()),
+                plan.providers.values(),
+            );
+            plan.compare(snapshot, self.clients.as_deref(), &rules)?;
+        }
+        if self.providers.is_some() || self.apis.is_some() {
+            clients::refuse_orphans(snapshot, &mut plan)?;
         }
         if let Some(apis) = &self.apis {
-            apis::refuse_orphans(snapshot, apis, &mut plan)?;
+            apis::check_clients(snapshot, apis, &mut plan)?;
         }
+        let groups = Groups::new(plan.groups.clone());
         if self.apis.is_some() || self.groups.is_some() {
-            apis::check_groups(&mut plan);
+            apis::check_groups(&groups, &mut plan);
         }
-        if let Some(users) = &self.users {
-            users::plan(snapshot, users, prune, now, &mut plan)?;
-        }
+        plan.compare(snapshot, self.users.as_deref(), &groups)?;
         for named in &self.remove_users {
             let found = USERS.get(snapshot, &named.uuid)?;
             if let Some(user) = found.filter(|user| users::is_declarable(user) && named.is(user)) {
-                users::plan_removal(user, &mut plan);
+                plan.remove(user.into());
             }
         }
+        users::check_names(snapshot, &mut plan)?;
         Ok(plan)
     }
+
+    /// The groups before the change, with those that the file of the users declares.
+    fn groups_before(&self, snapshot: &dyn Snapshot) -> Result<BTreeMap<String, Uuid>, StoreError> {
+        let mut groups = self.declared_groups.clone().unwrap_or_default();
+        let removes_others = self.prune && self.declared_groups.is_some();
+        for (name, group) in GROUPS.scan(snapshot, .., usize::MAX)? {
+            if !removes_others || groups.contains_key(&name) {
+                groups.insert(name, group.uuid);
+            }
+        }
+        Ok(groups)
+    }
+}
+
+/// The answer of a transaction.
+struct Written {
+    applied: Applied,
+    audited: Vec<RecordName>,
 }
 
 impl Operation for Apply {
@@ -298,7 +341,7 @@ impl Operation for Apply {
     const MAY_CREATE_DATA_DIR: bool = true;
     type Output = Applied;
 
-    /// Either all changes are made or none. There is an audit event for each.
+    /// Makes the changes, or reports them. Either all are made or none. There is an audit event for each.
     async fn run(mut self, admin: Admin<'_>) -> AdminResult<Done<Applied>> {
         let only = self.only.take();
         let prepared = Prepared::of(admin, self).await?;
@@ -308,23 +351,22 @@ impl Operation for Apply {
             return Ok(Done::unrecorded(plan.applied));
         }
         let write = admin.write_catalog(Self::NAME, move |tx| {
-            let plan = prepared.plan(&*tx)?;
-            all_or_none(plan.faults)?;
+            let mut plan = prepared.plan(&*tx)?;
+            all_or_none(std::mem::take(&mut plan.faults))?;
             plan.applied.check_confirmed(only.as_deref())?;
-            execute(tx, &plan.writes, prepared.now)?;
-            let written: Vec<_> = plan
-                .writes
-                .iter()
-                .filter_map(PlannedWrite::audited_record)
-                .collect();
-            Ok((plan.applied, written))
+            plan.execute(tx)?;
+            Ok(Written {
+                audited: plan.audited(),
+                applied: plan.applied,
+            })
         });
-        let (applied, written) = write.await?;
+        let written = write.await?;
         let actor = &admin.actor.to_string();
-        for (kind, subject) in &written {
+        for RecordName { kind, id } in &written.audited {
+            let subject = id;
             audit::record(&Event::Applied { kind, subject, actor });
         }
-        Ok(Done::unrecorded(applied))
+        Ok(Done::unrecorded(written.applied))
     }
 
     fn changes_nothing(&self) -> bool {

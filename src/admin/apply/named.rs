@@ -3,15 +3,15 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::{Plan, PlannedWrite, export_fields, members, refuse_duplicates};
+use super::plan::{Comparison, Entry, StoredRecord};
+use super::{export_fields, members, refuse_duplicates};
 use crate::admin::named::NamedKind;
-use crate::admin::{Admin, about};
-use crate::clock::Timestamp;
+use crate::admin::{Admin, AdminRefusal, about};
+use crate::oauth::Fault;
 use crate::oauth::fields::Form;
 use crate::oauth::named::NamedRecord;
-use crate::oauth::{Fault, Group, GroupMetadata, RegisteredScope, ScopeMetadata};
-use crate::store::StoreError;
 use crate::store::engine::Snapshot;
+use crate::store::{StoreError, TxError};
 
 /// The key of an entry that is not a setting.
 pub const KEYS: &[(&str, Form)] = &[("name", Form::Text)];
@@ -49,70 +49,37 @@ pub(super) fn prepare<M: NamedKind>(
     all
 }
 
-/// A kind of record that a file can declare.
-pub(super) trait DeclaredKind: NamedKind {
-    /// The write that stores a record.
-    fn put(record: NamedRecord<Self>) -> PlannedWrite;
+impl<M: NamedKind> Entry for NamedRecord<M>
+where
+    StoredRecord: From<Self>,
+{
+    type Context = ();
+    const KIND: &'static str = M::KIND;
 
-    /// The write that removes a record.
-    fn remove(name: String) -> PlannedWrite;
-}
-
-impl DeclaredKind for ScopeMetadata {
-    fn put(scope: RegisteredScope) -> PlannedWrite {
-        PlannedWrite::PutScope(Box::new(scope))
+    fn id(&self) -> &str {
+        &self.name
     }
 
-    fn remove(name: String) -> PlannedWrite {
-        PlannedWrite::RemoveScope(name)
-    }
-}
-
-impl DeclaredKind for GroupMetadata {
-    fn put(group: Group) -> PlannedWrite {
-        PlannedWrite::PutGroup(Box::new(group))
-    }
-
-    fn remove(name: String) -> PlannedWrite {
-        PlannedWrite::RemoveGroup(name)
-    }
-}
-
-/// Plans the changes to the declared records.
-pub(super) fn plan<M: DeclaredKind>(
-    snapshot: &dyn Snapshot,
-    declared: &[NamedRecord<M>],
-    prune: bool,
-    now: Timestamp,
-    plan: &mut Plan,
-) -> Result<(), StoreError> {
-    for record in declared {
-        let before = M::TABLE.get(snapshot, &record.name)?;
-        if before
-            .as_ref()
-            .is_some_and(|before| before.metadata == record.metadata)
-        {
-            plan.applied.unchanged += 1;
-            continue;
-        }
-        let mut after = record.clone();
-        after.updated_at = now;
+    fn compare(
+        &self,
+        snapshot: &dyn Snapshot,
+        (): &(),
+        _: &mut Vec<Fault>,
+    ) -> Result<Comparison, TxError<AdminRefusal>> {
+        let before = M::TABLE.get(snapshot, &self.name)?;
+        let mut after = self.clone();
         if let Some(before) = &before {
-            (after.uuid, after.created_at) = (before.uuid, before.created_at);
+            after.uuid = before.uuid;
+            after.created_at = before.created_at;
+            after.updated_at = before.updated_at;
         }
-        let then = before.as_ref().map(export);
-        plan.note(M::KIND, &after.name, then.as_ref(), Some(&export(&after)));
-        plan.writes.push(M::put(after));
+        Ok(Comparison::of(before, after))
     }
-    if prune {
-        for (name, _) in M::TABLE.scan(snapshot, .., usize::MAX)? {
-            if declared.iter().all(|record| record.name != name) {
-                plan.note(M::KIND, &name, Some(&Map::new()), None);
-                plan.writes.push(M::remove(name));
-            }
-        }
+
+    fn prunable(snapshot: &dyn Snapshot) -> Result<Vec<StoredRecord>, StoreError> {
+        let stored = M::TABLE.scan(snapshot, .., usize::MAX)?;
+        Ok(stored.into_iter().map(|(_, record)| record.into()).collect())
     }
-    Ok(())
 }
 
 /// A record as an entry of a file.

@@ -5,22 +5,18 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::{
-    Plan, PlannedWrite, SecretChange, check_keys, clients, export_fields, members, refuse_duplicates,
-};
-use crate::admin::provider;
+use super::plan::{Comparison, Entry, Plan, StoredRecord};
+use super::{FieldChange, check_keys, export_fields, members, refuse_duplicates};
 pub(super) use crate::admin::provider::KIND;
 use crate::admin::provider::check::{NO_CLAIM, apply, check, check_id};
 use crate::admin::provider::other_with_issuer;
-use crate::admin::{Admin, AdminResult, SecretString, about};
-use crate::clock::Timestamp;
+use crate::admin::{Admin, AdminRefusal, AdminResult, SecretString, about};
 use crate::federation::provider::{Provider, ProviderFields, ProviderSettings};
-use crate::flow::client_check::exchange_only;
 use crate::oauth::fields::Form;
 use crate::oauth::{Fault, FaultCode};
-use crate::store::StoreError;
 use crate::store::engine::Snapshot;
-use crate::store::tables::{CLIENTS, PROVIDERS};
+use crate::store::tables::PROVIDERS;
+use crate::store::{StoreError, TxError};
 
 /// The keys of an entry beside [`ProviderFields::FIELDS`], including those for files and variables.
 pub const KEYS: &[(&str, Form)] = &[
@@ -125,53 +121,42 @@ impl PreparedProvider {
     }
 }
 
-/// Plans the changes to the declared providers, and adds the resulting issuers to the plan.
-pub(super) fn plan(
-    snapshot: &dyn Snapshot,
-    declared: &[PreparedProvider],
-    prune: bool,
-    now: Timestamp,
-    plan: &mut Plan,
-) -> Result<(), StoreError> {
-    for entry in declared {
-        let id = &entry.record.id;
-        let before = PROVIDERS.get(snapshot, id)?;
-        let mut provider = entry.merge(before.as_ref());
-        let mut faults = Vec::new();
-        check(&provider, &mut faults);
-        plan.faults.extend(about(KIND, id, faults));
-        plan.providers.insert(id.clone(), provider.clone());
-        if before.as_ref() == Some(&provider) {
-            plan.applied.unchanged += 1;
-            continue;
-        }
-        provider.updated_at = now;
-        plan.note(
-            KIND,
-            id,
-            before.as_ref().map(export).as_ref(),
-            Some(&export(&provider)),
-        );
-        if before.and_then(|before| before.sealed_secret) != provider.sealed_secret {
-            plan.note_secret(
-                "client_secret",
-                match provider.sealed_secret {
-                    Some(_) => SecretChange::New,
-                    None => SecretChange::Removed,
-                },
-            );
-        }
-        plan.writes.push(PlannedWrite::PutProvider(Box::new(provider)));
+impl Entry for PreparedProvider {
+    type Context = ();
+    const KIND: &'static str = KIND;
+
+    fn id(&self) -> &str {
+        &self.record.id
     }
-    if prune {
-        for (id, _) in PROVIDERS.scan(snapshot, .., usize::MAX)? {
-            if declared.iter().all(|entry| entry.record.id != id) {
-                plan.providers.remove(&id);
-                plan.note(KIND, &id, Some(&Map::new()), None);
-                plan.writes.push(PlannedWrite::RemoveProvider(id));
-            }
-        }
+
+    fn compare(
+        &self,
+        snapshot: &dyn Snapshot,
+        (): &(),
+        faults: &mut Vec<Fault>,
+    ) -> Result<Comparison, TxError<AdminRefusal>> {
+        let before = PROVIDERS.get(snapshot, &self.record.id)?;
+        let provider = self.merge(before.as_ref());
+        check(&provider, faults);
+        let secret_before = before.as_ref().and_then(|before| before.sealed_secret.clone());
+        let secret = (secret_before != provider.sealed_secret).then(|| {
+            let is_set = provider.sealed_secret.is_some();
+            FieldChange::of_secret("client_secret", is_set)
+        });
+        Ok(Comparison {
+            secret,
+            ..Comparison::of(before, provider)
+        })
     }
+
+    fn prunable(snapshot: &dyn Snapshot) -> Result<Vec<StoredRecord>, StoreError> {
+        let stored = PROVIDERS.scan(snapshot, .., usize::MAX)?;
+        Ok(stored.into_iter().map(|(_, provider)| provider.into()).collect())
+    }
+}
+
+/// Refuses two providers with one issuer.
+pub(super) fn check_issuers(plan: &mut Plan) {
     let stored = plan.providers.values();
     let issuers: BTreeMap<_, _> = stored
         .map(|provider| (provider.id.clone(), provider.issuer.clone()))
@@ -183,44 +168,6 @@ pub(super) fn plan(
             plan.faults.push(fault.about(KIND, id));
         }
     }
-    Ok(())
-}
-
-/// Refuses changes that a client outside of the file does not allow: it names a provider that is removed, or its
-/// users can sign in only at providers that will not allow it.
-pub(super) fn refuse_orphans(snapshot: &dyn Snapshot, plan: &mut Plan) -> Result<(), StoreError> {
-    let is_planned = |client_id: &str| {
-        plan.writes.iter().any(|write| match write {
-            PlannedWrite::PutClient(client) | PlannedWrite::RemoveClient(client) => {
-                client.client_id == client_id
-            }
-            _ => false,
-        })
-    };
-    let mut faults = Vec::new();
-    let closed = exchange_only(plan.providers.values());
-    for client_id in provider::shut_out(snapshot, &closed)? {
-        let detail = "no provider would be left at which its users can sign in";
-        let fault = FaultCode::NotAllowed.at(["password_sign_in", "providers"], detail);
-        let fault = fault.about(clients::KIND, &client_id);
-        if !is_planned(&client_id) && plan.faults.iter().all(|known| known.subject != fault.subject) {
-            faults.push(fault);
-        }
-    }
-    for (client_id, client) in CLIENTS.scan(snapshot, .., usize::MAX)? {
-        if is_planned(&client_id) {
-            continue;
-        }
-        for id in client
-            .providers
-            .iter()
-            .filter(|id| !plan.providers.contains_key(*id))
-        {
-            faults.push(FaultCode::InUse.of(KIND, id, format!("client {client_id} names it")));
-        }
-    }
-    plan.faults.extend(faults);
-    Ok(())
 }
 
 /// A provider as an entry of a file, without its secret: that would allow the reader of the file to act as this

@@ -6,11 +6,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::{Plan, PlannedWrite, SecretChange, members, refuse_duplicates};
+use super::plan::{Comparison, Entry, Plan, StoredRecord};
+use super::{FieldChange, members, refuse_duplicates};
 use crate::admin::import::{UserLine, no_name, read_hash};
 pub(super) use crate::admin::user::KIND;
 use crate::admin::user::check_chosen;
-use crate::admin::{Admin, AdminRefusal, AdminResult, AdminTxError, SecretString, about};
+use crate::admin::{Admin, AdminRefusal, AdminResult, SecretString, about};
 use crate::clock::Timestamp;
 use crate::flow::check_password::check_password;
 use crate::identity::{LoginName, User};
@@ -19,9 +20,9 @@ use crate::oauth::fields::Form;
 use crate::oauth::group::Groups;
 use crate::oauth::{Fault, FaultCode};
 use crate::password::{PasswordHash, SALT_LEN};
-use crate::store::StoreError;
 use crate::store::engine::Snapshot;
-use crate::store::tables::{USERS, USERS_BY_LOGIN_NAME};
+use crate::store::tables::USERS_BY_LOGIN_NAME;
+use crate::store::{StoreError, TxError};
 
 /// The keys of an entry, including those for files and variables that passwords are read from.
 pub const KEYS: &[(&str, Form)] = &[
@@ -59,6 +60,7 @@ pub(super) struct PreparedUser {
     name: String,
     new_uuid: Uuid,
     organization: String,
+    now: Timestamp,
     /// The new password. `None` if the password does not change.
     password: Option<DeclaredPassword>,
 }
@@ -118,6 +120,7 @@ pub(super) async fn prepare(
             name,
             new_uuid,
             organization: core.policy.organization.clone(),
+            now: core.clock.now(),
             password,
         });
     }
@@ -158,148 +161,89 @@ async fn hash_if_changed(
     Ok(Some(core.passwords.hash(password.to_zeroizing(), salt).await?))
 }
 
-/// Plans the changes to the declared users.
-pub(super) fn plan(
-    snapshot: &dyn Snapshot,
-    declared: &[PreparedUser],
-    prune: bool,
-    now: Timestamp,
-    plan: &mut Plan,
-) -> Result<(), StoreError> {
-    let mut kept: HashSet<Uuid> = HashSet::new();
-    let mut puts: Vec<UserChange> = Vec::new();
-    let mut removed: Vec<User> = Vec::new();
-    let generated: HashSet<Uuid> = declared.iter().map(|entry| entry.new_uuid).collect();
-    for entry in declared {
-        let mut faults = Vec::new();
-        match merge(snapshot, entry, &plan.groups, now) {
-            Ok(change) => {
-                if !kept.insert(change.after.uuid) {
-                    let detail = "another entry is about the same user";
-                    faults.push(FaultCode::AlreadyExists.at(["uuid", "account_id", "email"], detail));
-                }
-                puts.push(change);
-            }
-            Err(AdminTxError::Refused(AdminRefusal(refused))) => faults = refused,
-            Err(AdminTxError::Failed(error)) => return Err(error),
-        }
-        plan.faults.extend(about(KIND, &entry.name, faults));
+impl Entry for PreparedUser {
+    type Context = Groups;
+    const KIND: &'static str = KIND;
+
+    fn id(&self) -> &str {
+        &self.name
     }
-    if prune {
-        USERS.visit(snapshot, .., |uuid, user| {
-            if is_declarable(&user) && !kept.contains(&uuid) {
-                removed.push(user);
-            }
-            Ok(std::ops::ControlFlow::Continue(()))
-        })?;
-    }
-    check_names(snapshot, &puts, &removed, plan)?;
-    for UserChange {
-        before,
-        after: mut user,
-    } in puts
-    {
-        if before.as_ref().is_some_and(|before| before.is_as_declared(&user)) {
-            plan.applied.unchanged += 1;
-            if before.as_ref() != Some(&user) {
-                plan.writes.push(PlannedWrite::UpdateDeclaredHash(Box::new(user)));
-            }
-            continue;
-        }
+
+    fn compare(
+        &self,
+        snapshot: &dyn Snapshot,
+        groups: &Groups,
+        _: &mut Vec<Fault>,
+    ) -> Result<Comparison, TxError<AdminRefusal>> {
+        let before = self.line.existing(snapshot)?;
+        let user = self.merge(before.as_ref(), groups)?;
         let former_password = before.as_ref().and_then(|before| before.password.as_ref());
         let has_new_password = user.password.is_some() && former_password != user.password.as_ref();
-        user.updated_at = now;
-        let then = before.as_ref().map(|before| export(before, &plan.groups, false));
-        let after = export(&user, &plan.groups, false);
-        plan.note(KIND, &user.account_id, then.as_ref(), Some(&after));
-        if before.is_none() && generated.contains(&user.uuid) {
-            plan.hide_generated("uuid");
-        }
-        if has_new_password {
-            plan.note_secret("password", SecretChange::New);
-        }
-        plan.writes
-            .push(PlannedWrite::PutUser(before.map(Box::new), Box::new(user)));
+        let is_generated = before.is_none() && user.uuid == self.new_uuid;
+        Ok(Comparison {
+            secret: has_new_password.then(|| FieldChange::of_secret("password", true)),
+            generated_field: is_generated.then_some("uuid"),
+            ..Comparison::of(before, user)
+        })
     }
-    for user in removed {
-        plan_removal(user, plan);
+
+    /// A request has some users of a file only, so it names the users to remove.
+    fn prunable(_: &dyn Snapshot) -> Result<Vec<StoredRecord>, StoreError> {
+        Ok(Vec::new())
     }
-    Ok(())
 }
 
-/// Plans the removal of a user.
-pub(super) fn plan_removal(user: User, plan: &mut Plan) {
-    plan.note(KIND, &user.account_id, Some(&Map::new()), None);
-    plan.writes.push(PlannedWrite::RemoveUser(Box::new(user)));
-}
-
-/// A user before and after the change.
-struct UserChange {
-    before: Option<User>,
-    after: User,
-}
-
-/// Merges an entry with the stored user. The time of the last change is not set yet.
-fn merge(
-    snapshot: &dyn Snapshot,
-    entry: &PreparedUser,
-    groups: &Groups,
-    now: Timestamp,
-) -> Result<UserChange, AdminTxError> {
-    let before = entry.line.existing(snapshot)?;
-    let defaults = (entry.organization.as_str(), groups);
-    let mut user = entry.line.to_user(None, entry.new_uuid, defaults, now)?;
-    if let Some(uuid) = entry.line.uuid
-        && before.as_ref().is_some_and(|before| before.uuid != uuid)
-    {
-        let fault = FaultCode::NotAllowed.at(["uuid"], "it is there under another uuid");
-        return Err(fault.into());
-    }
-    let namesake = before
-        .as_ref()
-        .and_then(|before| entry.line.federated_namesake(before));
-    if let Some(fault) = namesake.or_else(|| entry.line.reserved_user_type(before.as_ref())) {
-        return Err(fault.into());
-    }
-    User::LOCAL.clone_into(&mut user.source);
-    if let Some(before) = &before {
-        user.uuid = before.uuid;
-        user.source.clone_from(&before.source);
-        user.created_at = before.created_at;
-        user.updated_at = before.updated_at;
-        user.password.clone_from(&before.password);
-        user.devices_forgotten_at = before.devices_forgotten_at;
-        user.declared_hash = before.declared_hash;
-        user.declared_seeds.clone_from(&before.declared_seeds);
-        user.must_change_password = before.must_change_password;
-        user.email_changed_at = before.email_changed_at;
-        user.identities.clone_from(&before.identities);
-        if groups.of(&user) == groups.of(before) {
-            user.groups.clone_from(&before.groups);
+impl PreparedUser {
+    /// Merges an entry with the stored user. The time of the last change is still that of the stored user.
+    fn merge(&self, before: Option<&User>, groups: &Groups) -> Result<User, AdminRefusal> {
+        let defaults = (self.organization.as_str(), groups);
+        let mut user = self.line.to_user(None, self.new_uuid, defaults, self.now)?;
+        if let Some(uuid) = self.line.uuid
+            && before.is_some_and(|before| before.uuid != uuid)
+        {
+            return Err(FaultCode::NotAllowed
+                .at(["uuid"], "it is there under another uuid")
+                .into());
         }
-    }
-    match &entry.password {
-        Some(DeclaredPassword::Hash(hash)) => user.take_declared(hash),
-        Some(DeclaredPassword::Cleartext(hash)) => {
-            user.password = Some(hash.clone());
-            user.declared_hash = None;
+        let namesake = before.and_then(|before| self.line.federated_namesake(before));
+        if let Some(fault) = namesake.or_else(|| self.line.reserved_user_type(before)) {
+            return Err(fault.into());
         }
-        None => {}
+        User::LOCAL.clone_into(&mut user.source);
+        if let Some(before) = before {
+            user.uuid = before.uuid;
+            user.source.clone_from(&before.source);
+            user.created_at = before.created_at;
+            user.updated_at = before.updated_at;
+            user.password.clone_from(&before.password);
+            user.devices_forgotten_at = before.devices_forgotten_at;
+            user.declared_hash = before.declared_hash;
+            user.declared_seeds.clone_from(&before.declared_seeds);
+            user.must_change_password = before.must_change_password;
+            user.email_changed_at = before.email_changed_at;
+            user.identities.clone_from(&before.identities);
+            if groups.of(&user) == groups.of(before) {
+                user.groups.clone_from(&before.groups);
+            }
+        }
+        match &self.password {
+            Some(DeclaredPassword::Hash(hash)) => user.take_declared(hash),
+            Some(DeclaredPassword::Cleartext(hash)) => {
+                user.password = Some(hash.clone());
+                user.declared_hash = None;
+            }
+            None => {}
+        }
+        Ok(user)
     }
-    Ok(UserChange { before, after: user })
 }
 
 /// Checks that each name has one owner after the change.
-fn check_names(
-    snapshot: &dyn Snapshot,
-    puts: &[UserChange],
-    removed: &[User],
-    plan: &mut Plan,
-) -> Result<(), StoreError> {
+pub(super) fn check_names(snapshot: &dyn Snapshot, plan: &mut Plan) -> Result<(), StoreError> {
     let mut owners: HashMap<LoginName, Uuid> = HashMap::new();
-    let former = puts.iter().filter_map(|change| change.before.as_ref());
-    let released: HashSet<Uuid> = former.chain(removed).map(|user| user.uuid).collect();
-    for UserChange { after: user, .. } in puts {
+    let mut faults = Vec::new();
+    let released: HashSet<Uuid> = plan.users_before().map(|user| user.uuid).collect();
+    for user in plan.users_after() {
         for name in user.login_names() {
             let stored = USERS_BY_LOGIN_NAME.get(snapshot, name.as_str())?;
             let is_stored_for_another =
@@ -308,11 +252,12 @@ fn check_names(
             if is_stored_for_another || is_declared_for_another {
                 let detail = format!("another user has the name {}", name.as_str());
                 let fault = FaultCode::AlreadyExists.at(["account_id", "email"], detail);
-                plan.faults.push(fault.about(KIND, &user.account_id));
+                faults.push(fault.about(KIND, &user.account_id));
             }
             owners.insert(name, user.uuid);
         }
     }
+    plan.faults.extend(faults);
     Ok(())
 }
 

@@ -1,5 +1,27 @@
+use std::io::Cursor;
+
 use super::*;
-use crate::cli::state_reader::parse;
+use crate::cli::state_reader;
+use crate::oauth::fault::RecordName;
+
+/// Reads a text. Returns all faults at once.
+pub(in crate::cli) fn parse(text: &str, sources: &Sources<'_>) -> Result<Declared, Vec<String>> {
+    let (mut declared, mut faults) = (Declared::default(), Vec::new());
+    let mut source = Cursor::new(text.as_bytes());
+    let read = state_reader::read(&mut source, "file", &mut |parsed| {
+        match parsed {
+            Ok(section) => declared.add(section, sources, &mut faults),
+            Err(fault) => faults.push(fault),
+        }
+        Ok(())
+    });
+    faults.extend(read.err().map(|error| error.to_string()));
+    if faults.is_empty() {
+        Ok(declared)
+    } else {
+        Err(faults)
+    }
+}
 
 fn read(text: &str) -> Result<DeclaredState, String> {
     let sources = Sources {
@@ -115,9 +137,9 @@ fn an_entry_without_a_name_has_its_place_and_every_other_has_one_for_later() {
     let text = "[[provider]]\nname = \"Corp\"\n\n[[client]]\nname = \"x\"\n\n[[user]]\n";
     assert_eq!(
         read(text).unwrap_err(),
-        "line 4: a client needs client_id\n\
-         line 1: a provider needs id\n\
+        "line 1: a provider needs id\n\
          line 1: a provider needs issuer\n\
+         line 4: a client needs client_id\n\
          line 7: a user needs email or account_id"
     );
     let sources = Sources {

@@ -6,8 +6,8 @@ use base64::Engine;
 use idsvc::admin::apply::users::DeclaredUser;
 use idsvc::admin::apply::{Apply, DeclaredState};
 use idsvc::admin::import::{ExistingUsers, ImportUsers, UserLine};
-use idsvc::admin::provider::ProviderFields;
-use idsvc::admin::provider::test::{FindingStatus, ProviderReport, examine};
+use idsvc::admin::provider::test::{FindingStatus, ProviderReport};
+use idsvc::admin::provider::{ProviderFields, TestProvider};
 use idsvc::admin::user;
 use idsvc::federation::provider::LinkPolicy;
 use idsvc::jose::jwt;
@@ -467,6 +467,7 @@ async fn a_picture_is_served_and_can_do_nothing() {
 
 #[tokio::test]
 async fn a_provider_is_examined_step_by_step() {
+    let test = || TestProvider { id: "up".to_owned() };
     let scene = scene().await;
     scene.upstream.say(
         "/authorize",
@@ -483,7 +484,7 @@ async fn a_provider_is_examined_step_by_step() {
         )
     };
     scene.upstream.say("/token", refused("invalid_grant"));
-    let report = examine(scene.server.admin(), "up").await.unwrap();
+    let report = scene.server.admin().call(test()).await.unwrap();
     assert!(report.works, "{report:#?}");
     let failed = |report: &ProviderReport| -> Vec<String> {
         let failed = report
@@ -495,7 +496,7 @@ async fn a_provider_is_examined_step_by_step() {
     scene.upstream.say("/token", refused("invalid_client"));
     scene.upstream.say("/authorize", refused("invalid_request"));
     scene.upstream.say("/jwks", Say::Json(json!({"keys": []})));
-    let report = examine(scene.server.admin(), "up").await.unwrap();
+    let report = scene.server.admin().call(test()).await.unwrap();
     assert_eq!(failed(&report), ["keys", "redirect uri", "credentials"]);
     assert!(
         report
@@ -518,6 +519,6 @@ async fn a_provider_is_examined_step_by_step() {
     scene.upstream.say("/.well-known/openid-configuration", Say::Json(json!({
         "issuer": "https://other.example", "authorization_endpoint": "https://a.example/", "token_endpoint": "https://a.example/", "jwks_uri": "https://a.example/",
     })));
-    let report = examine(scene.server.admin(), "up").await.unwrap();
+    let report = scene.server.admin().call(test()).await.unwrap();
     assert_eq!(failed(&report), ["discovery"]);
 }

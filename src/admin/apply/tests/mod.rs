@@ -6,7 +6,6 @@ mod removals;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use crate::admin::apply::export::export;
 use crate::admin::apply::*;
 use crate::admin::client;
 use crate::admin::client::{AddClient, RotateSecret};
@@ -171,8 +170,9 @@ async fn a_type_that_is_no_persons_is_kept_and_not_declared() {
     assert_eq!(actions(&made).len(), 1, "it was one where it comes from");
 }
 
+/// A request has some users of a file only.
 #[tokio::test]
-async fn pruning_reaches_declared_kinds_only_and_no_user_of_a_device() {
+async fn pruning_reaches_declared_kinds_only_and_no_user() {
     let core = core();
     admin(&core)
         .call(request(
@@ -182,41 +182,71 @@ async fn pruning_reaches_declared_kinds_only_and_no_user_of_a_device() {
         ))
         .await
         .unwrap();
-    let device = User::anonymous(
-        core.random.uuid_v7(Duration::from_millis(1)),
-        "default",
-        core.clock.now(),
-    );
-    core.store
-        .write("device", move |tx| {
-            crate::store::tables::USERS.put(tx, &device.uuid, &device)
-        })
+    let applied = admin(&core)
+        .call(request(None, Some(Vec::new()), true))
         .await
         .unwrap();
+    assert_eq!(actions(&applied), []);
     let applied = admin(&core)
         .call(request(Some(Vec::new()), None, true))
         .await
         .unwrap();
     assert_eq!(actions(&applied), [(Action::Remove, "web")]);
-    assert_eq!(
-        user::page(admin(&core), &user::ListUsers::default())
-            .unwrap()
-            .records
-            .len(),
-        2
-    );
-    let applied = admin(&core)
-        .call(request(None, Some(Vec::new()), true))
-        .await
-        .unwrap();
-    assert_eq!(actions(&applied), [(Action::Remove, "a@example.com")]);
-    assert_eq!(
-        user::page(admin(&core), &user::ListUsers::default())
-            .unwrap()
-            .records
-            .len(),
-        1
-    );
+    let users = user::page(admin(&core), &user::ListUsers::default()).unwrap();
+    assert_eq!(users.records.len(), 1);
+}
+
+/// The users of a file are planned before its groups are stored, so that a fault among them changes nothing.
+#[tokio::test]
+async fn a_plan_of_users_counts_the_groups_that_their_file_declares() {
+    let core = core();
+    let groups = |names: &[&str]| Apply {
+        state: DeclaredState {
+            group: Some(
+                names
+                    .iter()
+                    .map(|name| DeclaredNamed {
+                        name: (*name).to_owned(),
+                        fields: GroupFields::default(),
+                    })
+                    .collect(),
+            ),
+            ..DeclaredState::default()
+        },
+        ..Apply::default()
+    };
+    admin(&core).call(groups(&["old"])).await.unwrap();
+    let plan = async |group: &str, declared: Option<&[&str]>, prune| {
+        let mut alice = person("alice@example.com");
+        alice.line.groups = Some(vec![group.to_owned()]);
+        let wanted = Apply {
+            dry_run: true,
+            declared_groups: declared.map(|names| names.iter().map(|name| (*name).to_owned()).collect()),
+            ..request(None, Some(vec![alice]), prune)
+        };
+        match admin(&core).call(wanted).await {
+            Ok(applied) => applied.changes.len(),
+            refused => {
+                assert_faults(&refusal(refused), &[(FaultCode::NotFound, &["groups"])]);
+                0
+            }
+        }
+    };
+    for (group, declared, prune, planned) in [
+        ("new", None, false, 0),
+        ("new", Some(&["new"][..]), false, 1),
+        ("old", Some(&["new"]), false, 1),
+        ("old", Some(&["new"]), true, 0),
+        ("old", Some(&["new", "old"]), true, 1),
+        ("old", None, true, 1),
+    ] {
+        assert_eq!(
+            plan(group, declared, prune).await,
+            planned,
+            "{group} {declared:?} {prune}"
+        );
+    }
+    assert_eq!(exported(&core, false).len(), 1, "a plan stores nothing");
 }
 
 #[tokio::test]

@@ -83,3 +83,27 @@ async fn a_user_who_was_renamed_after_the_question_is_not_removed() {
     let applied = admin(&core).call(wanted).await.unwrap();
     assert_eq!(actions(&applied), [(Action::Remove, "b@example.com")]);
 }
+
+#[tokio::test]
+async fn a_user_of_a_device_is_not_removed() {
+    let core = core();
+    let device = User::anonymous(
+        core.random.uuid_v7(Duration::from_millis(1)),
+        "default",
+        core.clock.now(),
+    );
+    let wanted = Apply {
+        remove_users: vec![RemovedUser {
+            uuid: device.uuid,
+            account_id: device.account_id.clone(),
+            email: None,
+        }],
+        ..Apply::default()
+    };
+    let stored = core
+        .store
+        .write("device", move |tx| USERS.put(tx, &device.uuid, &device));
+    stored.await.unwrap();
+    let applied = admin(&core).call(wanted).await.unwrap();
+    assert_eq!(actions(&applied), []);
+}
