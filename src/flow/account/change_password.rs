@@ -102,43 +102,41 @@ async fn try_change(
     let slot = drawn.slot();
     let policy = Arc::clone(&core.policy);
     let here = browser.clone();
-    let started =
-        core.store
-            .write(
-                "change_password",
-                move |tx| -> Result<_, crate::store::StoreError> {
-                    let lifetimes = policy.lifetimes.session;
-                    let Some(live) = session::find(&*tx, here.session.as_ref(), lifetimes, now)? else {
-                        return Ok(None);
-                    };
-                    let mut user = live.user.clone();
-                    if user.password != checked {
-                        return Ok(None);
-                    }
-                    user.password = Some(hash.clone());
-                    user.must_change_password = false;
-                    user.updated_at = now;
-                    USERS.put(tx, &user.uuid, &user)?;
-                    failed_passwords::reset_passwords(tx, user.uuid)?;
-                    notice.iter().try_for_each(|notice| notice.put(tx))?;
-                    let ended = session::end_all(tx, user.uuid, None, now)?;
-                    session::end_families(tx, user.uuid, now)?;
-                    let new = NewSession {
-                        user: user.uuid,
-                        event: AuthenticationEvent {
-                            // Neither an old second step nor that of a provider counts for the new session.
-                            second_factor: live.session.second_factor.filter(|factor| {
-                                live.session.is_fresh(now) && *factor != SecondFactor::Provider
-                            }),
-                            ..AuthenticationEvent::by_password(now)
-                        },
-                        device: here.device.clone(),
-                    };
-                    let started = session::start(tx, None, slot, new, lifetimes, now)?;
-                    Ok(Some((started.id, user, ended)))
+    let started = core
+        .store
+        .write("change_password", move |tx| -> Result<_, crate::store::StoreError> {
+            let lifetimes = policy.lifetimes.session;
+            let Some(live) = session::find(&*tx, here.session.as_ref(), lifetimes, now)? else {
+                return Ok(None);
+            };
+            let mut user = live.user.clone();
+            if user.password != checked {
+                return Ok(None);
+            }
+            user.password = Some(hash.clone());
+            user.must_change_password = false;
+            user.updated_at = now;
+            USERS.put(tx, &user.uuid, &user)?;
+            failed_passwords::reset_passwords(tx, user.uuid)?;
+            notice.iter().try_for_each(|notice| notice.put(tx))?;
+            let ended = session::end_all(tx, user.uuid, None, now)?;
+            session::end_families(tx, user.uuid, now)?;
+            let new = NewSession {
+                user: user.uuid,
+                event: AuthenticationEvent {
+                    // Neither an old second step nor that of a provider counts for the new session.
+                    second_factor: live
+                        .session
+                        .second_factor
+                        .filter(|factor| live.session.is_fresh(now) && *factor != SecondFactor::Provider),
+                    ..AuthenticationEvent::by_password(now)
                 },
-            )
-            .await?;
+                device: here.device.clone(),
+            };
+            let started = session::start(tx, None, slot, new, lifetimes, now)?;
+            Ok(Some((started.id, user, ended)))
+        })
+        .await?;
     let Some((id, changed, ended)) = started else {
         return Ok(None);
     };

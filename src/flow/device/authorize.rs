@@ -41,22 +41,19 @@ pub async fn authorize(
     let drawn = DeviceAuthorization::new(client, codes, (scope, granted), address, now + lifetime);
     let stored = core
         .store
-        .write(
-            "authorize_device",
-            move |tx| -> Result<_, crate::store::StoreError> {
-                let mut authorization = drawn.clone();
-                let mut others = others.iter();
-                while DEVICE_AUTHORIZATIONS_BY_USER_CODE.contains(&*tx, authorization.user_code.as_str())? {
-                    let Some(other) = others.next() else {
-                        return Ok(None);
-                    };
-                    authorization.user_code = other.clone();
-                }
-                DEVICE_AUTHORIZATIONS.put(tx, &id, &authorization)?;
-                DEVICE_AUTHORIZATIONS_BY_USER_CODE.put(tx, authorization.user_code.as_str(), &id)?;
-                Ok(Some(authorization.user_code))
-            },
-        )
+        .write("authorize_device", move |tx| -> Result<_, crate::store::StoreError> {
+            let mut authorization = drawn.clone();
+            let mut others = others.iter();
+            while DEVICE_AUTHORIZATIONS_BY_USER_CODE.contains(&*tx, authorization.user_code.as_str())? {
+                let Some(other) = others.next() else {
+                    return Ok(None);
+                };
+                authorization.user_code = other.clone();
+            }
+            DEVICE_AUTHORIZATIONS.put(tx, &id, &authorization)?;
+            DEVICE_AUTHORIZATIONS_BY_USER_CODE.put(tx, authorization.user_code.as_str(), &id)?;
+            Ok(Some(authorization.user_code))
+        })
         .await?;
     let Some(user_code) = stored else {
         let why = "all drawn user codes are in use; try again";

@@ -81,53 +81,50 @@ pub async fn decide(
     let is_first_use = is_allowed && client.is_some_and(|client| client.is_never_used());
     let result = core
         .store
-        .write(
-            "decide_device",
-            move |tx| -> Result<_, crate::store::StoreError> {
-                let mut record = find_record(&*tx, transaction.id)?;
-                if !record.is_in_progress(now) {
-                    return Ok(Err(LoginTransactionError::Expired));
+        .write("decide_device", move |tx| -> Result<_, crate::store::StoreError> {
+            let mut record = find_record(&*tx, transaction.id)?;
+            if !record.is_in_progress(now) {
+                return Ok(Err(LoginTransactionError::Expired));
+            }
+            let Some(purpose) = resolve(&*tx, &transaction.purpose, &client_lookup)? else {
+                return Ok(Err(LoginTransactionError::Expired));
+            };
+            let ResolvedPurpose::Device { client, .. } = &purpose else {
+                return Ok(Err(LoginTransactionError::Expired));
+            };
+            let live = session::find(&*tx, presented.as_ref(), lifetimes, now)?;
+            let Some(live) = live.filter(|live| Some(live.id) == expected) else {
+                return Ok(Ok((DecisionResult::SignIn, None)));
+            };
+            let step = next_step(&*tx, &purpose, Some(&live), &record, now)?;
+            if !matches!(step, LoginStep::DecideDevice) {
+                return Ok(Ok((DecisionResult::SignIn, None)));
+            }
+            let Some(mut authorization) = DEVICE_AUTHORIZATIONS.get(&*tx, &id)? else {
+                return Ok(Ok((DecisionResult::Over, None)));
+            };
+            let before = DecisionResult::of(&authorization, id, live.user.uuid, now);
+            if before != DecisionResult::Pending {
+                return Ok(Ok((before, None)));
+            }
+            free_user_code(tx, id, &authorization)?;
+            authorization.decision = if is_allowed {
+                if client.requires_consent() {
+                    let requested = scope_for_consent(&authorization, client);
+                    store_consent(tx, client, &live, &requested, is_first_use, now)?;
                 }
-                let Some(purpose) = resolve(&*tx, &transaction.purpose, &client_lookup)? else {
-                    return Ok(Err(LoginTransactionError::Expired));
-                };
-                let ResolvedPurpose::Device { client, .. } = &purpose else {
-                    return Ok(Err(LoginTransactionError::Expired));
-                };
-                let live = session::find(&*tx, presented.as_ref(), lifetimes, now)?;
-                let Some(live) = live.filter(|live| Some(live.id) == expected) else {
-                    return Ok(Ok((DecisionResult::SignIn, None)));
-                };
-                let step = next_step(&*tx, &purpose, Some(&live), &record, now)?;
-                if !matches!(step, LoginStep::DecideDevice) {
-                    return Ok(Ok((DecisionResult::SignIn, None)));
-                }
-                let Some(mut authorization) = DEVICE_AUTHORIZATIONS.get(&*tx, &id)? else {
-                    return Ok(Ok((DecisionResult::Over, None)));
-                };
-                let before = DecisionResult::of(&authorization, id, live.user.uuid, now);
-                if before != DecisionResult::Pending {
-                    return Ok(Ok((before, None)));
-                }
-                free_user_code(tx, id, &authorization)?;
-                authorization.decision = if is_allowed {
-                    if client.requires_consent() {
-                        let requested = scope_for_consent(&authorization, client);
-                        store_consent(tx, client, &live, &requested, is_first_use, now)?;
-                    }
-                    DEVICE_AUTHORIZATIONS_BY_USER.put(tx, &(live.user.uuid, id), &())?;
-                    DeviceDecision::Allowed(Box::new(granted(&authorization, client, &live)))
-                } else {
-                    DeviceDecision::Denied(live.user.uuid)
-                };
-                DEVICE_AUTHORIZATIONS.put(tx, &id, &authorization)?;
-                session::touch(tx, &live, lifetimes, now)?;
-                record.answered_at.get_or_insert(now);
-                LOGIN_RECORDS.put(tx, &transaction.id, &record)?;
-                let decided = (live.user.uuid, authorization.address);
-                Ok(Ok((DecisionResult::Decided { is_allowed }, Some(decided))))
-            },
-        )
+                DEVICE_AUTHORIZATIONS_BY_USER.put(tx, &(live.user.uuid, id), &())?;
+                DeviceDecision::Allowed(Box::new(granted(&authorization, client, &live)))
+            } else {
+                DeviceDecision::Denied(live.user.uuid)
+            };
+            DEVICE_AUTHORIZATIONS.put(tx, &id, &authorization)?;
+            session::touch(tx, &live, lifetimes, now)?;
+            record.answered_at.get_or_insert(now);
+            LOGIN_RECORDS.put(tx, &transaction.id, &record)?;
+            let decided = (live.user.uuid, authorization.address);
+            Ok(Ok((DecisionResult::Decided { is_allowed }, Some(decided))))
+        })
         .await?;
     let (result, decided) = or_refuse!(result);
     if let Some((user, from)) = decided {

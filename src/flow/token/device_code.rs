@@ -39,37 +39,34 @@ pub async fn redeem_device_code(
     let (drawn, redeemer) = (NewFamily::draw(core, possession)?, client.clone());
     let polled = core
         .store
-        .write(
-            "redeem_device_code",
-            move |tx| -> Result<_, crate::store::StoreError> {
-                or_refuse!(drawn.check_proof(&*tx, now)?);
-                let Some(mut row) = DEVICE_AUTHORIZATIONS.get(&*tx, &presented.id)? else {
-                    return Ok(Err(UNKNOWN));
-                };
-                let polled_at = row.polled_at;
-                let authorization = match row.poll(&presented, &redeemer, drawn.id, now) {
-                    Poll::Granted(authorization) => authorization,
-                    Poll::Replayed { family } => {
-                        session::end_family(tx, family, now)?;
-                        return Ok(Ok(PollResult::Replayed(family)));
+        .write("redeem_device_code", move |tx| -> Result<_, crate::store::StoreError> {
+            or_refuse!(drawn.check_proof(&*tx, now)?);
+            let Some(mut row) = DEVICE_AUTHORIZATIONS.get(&*tx, &presented.id)? else {
+                return Ok(Err(UNKNOWN));
+            };
+            let polled_at = row.polled_at;
+            let authorization = match row.poll(&presented, &redeemer, drawn.id, now) {
+                Poll::Granted(authorization) => authorization,
+                Poll::Replayed { family } => {
+                    session::end_family(tx, family, now)?;
+                    return Ok(Ok(PollResult::Replayed(family)));
+                }
+                Poll::Pending(refusal) => {
+                    if row.polled_at != polled_at {
+                        DEVICE_AUTHORIZATIONS.put(tx, &presented.id, &row)?;
                     }
-                    Poll::Pending(refusal) => {
-                        if row.polled_at != polled_at {
-                            DEVICE_AUTHORIZATIONS.put(tx, &presented.id, &row)?;
-                        }
-                        return Ok(Err(refusal));
-                    }
-                    Poll::Refused(refusal) => return Ok(Err(refusal)),
-                };
-                let user = or_refuse!(grant_policy.admit(&*tx, &redeemer, &authorization)?);
-                let target = or_refuse!(drawn.target(&redeemer, &authorization, &resources));
-                DEVICE_AUTHORIZATIONS.put(tx, &presented.id, &row)?;
-                DEVICE_AUTHORIZATIONS_BY_USER.remove(tx, &(user.uuid, presented.id))?;
-                let granted = (user, *authorization, target);
-                let approved = drawn.begin(tx, &redeemer, GrantType::DeviceCode, granted, now)?;
-                Ok(Ok(PollResult::Granted(Box::new(approved))))
-            },
-        )
+                    return Ok(Err(refusal));
+                }
+                Poll::Refused(refusal) => return Ok(Err(refusal)),
+            };
+            let user = or_refuse!(grant_policy.admit(&*tx, &redeemer, &authorization)?);
+            let target = or_refuse!(drawn.target(&redeemer, &authorization, &resources));
+            DEVICE_AUTHORIZATIONS.put(tx, &presented.id, &row)?;
+            DEVICE_AUTHORIZATIONS_BY_USER.remove(tx, &(user.uuid, presented.id))?;
+            let granted = (user, *authorization, target);
+            let approved = drawn.begin(tx, &redeemer, GrantType::DeviceCode, granted, now)?;
+            Ok(Ok(PollResult::Granted(Box::new(approved))))
+        })
         .await?;
     match or_refuse!(polled) {
         PollResult::Granted(approved) => issue_tokens(core, client, *approved, now).map(Ok),

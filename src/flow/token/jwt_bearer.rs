@@ -116,58 +116,54 @@ pub async fn exchange_assertion(
     let issuing = Arc::clone(&provider);
     let exchanged = core
         .store
-        .write(
-            "exchange_assertion",
-            move |tx| -> Result<_, crate::store::StoreError> {
-                or_refuse!(drawn.check_proof(&*tx, now)?);
-                let single_use = [
-                    subject.replay_key,
-                    actor.as_ref().and_then(|actor| actor.replay_key),
-                ];
-                for used in single_use.into_iter().flatten() {
-                    if replay::was_used(&*tx, used, now)? {
-                        return Ok(Ok(AssertionExchangeResult::Replayed));
-                    }
+        .write("exchange_assertion", move |tx| -> Result<_, crate::store::StoreError> {
+            or_refuse!(drawn.check_proof(&*tx, now)?);
+            let single_use = [
+                subject.replay_key,
+                actor.as_ref().and_then(|actor| actor.replay_key),
+            ];
+            for used in single_use.into_iter().flatten() {
+                if replay::was_used(&*tx, used, now)? {
+                    return Ok(Ok(AssertionExchangeResult::Replayed));
                 }
-                let account = ProviderAccount {
-                    provider: &issuing,
-                    subject: &subject.subject,
-                    profile: &profile,
-                    uuid,
-                    organization: &policy.organization,
-                };
-                let Some((user, matched)) = federated_user::find(&*tx, &account, now)? else {
-                    return Ok(Err(Refusal::invalid_grant(
-                        "nobody here is linked to this subject, and it may become no user",
-                    )));
-                };
-                let authorization = Authorization {
-                    scope: scope.clone(),
-                    resources: asked.clone(),
-                    actor: acting.clone().map(Box::new),
-                    ..authorization(&bearer, &issuing, user.uuid, subject.auth_time)
-                };
-                let user =
-                    or_refuse!(grant_policy.authorize_new_user(&*tx, &bearer, &authorization, user)?);
-                let target = or_refuse!(drawn.target(&bearer, &authorization, &resources));
-                if is_exchange {
-                    or_refuse!(check_level(&bearer, &authorization));
-                    or_refuse!(check_policy(&bearer, &target, actor.is_some()));
-                }
-                for used in single_use.into_iter().flatten() {
-                    replay::record_use(tx, used)?;
-                }
-                federated_user::save(tx, &user, matched)?;
-                let granted = (user, authorization, target);
-                let mut approved = drawn.begin(tx, &bearer, grant_type, granted, now)?;
-                approved.exchanged = is_exchange.then_some(ExchangedToken {
-                    client_id: None,
-                    expires_at: subject.expires_at,
-                    audience: None,
-                });
-                Ok(Ok(AssertionExchangeResult::Granted(Box::new(approved), matched)))
-            },
-        )
+            }
+            let account = ProviderAccount {
+                provider: &issuing,
+                subject: &subject.subject,
+                profile: &profile,
+                uuid,
+                organization: &policy.organization,
+            };
+            let Some((user, matched)) = federated_user::find(&*tx, &account, now)? else {
+                return Ok(Err(Refusal::invalid_grant(
+                    "nobody here is linked to this subject, and it may become no user",
+                )));
+            };
+            let authorization = Authorization {
+                scope: scope.clone(),
+                resources: asked.clone(),
+                actor: acting.clone().map(Box::new),
+                ..authorization(&bearer, &issuing, user.uuid, subject.auth_time)
+            };
+            let user = or_refuse!(grant_policy.authorize_new_user(&*tx, &bearer, &authorization, user)?);
+            let target = or_refuse!(drawn.target(&bearer, &authorization, &resources));
+            if is_exchange {
+                or_refuse!(check_level(&bearer, &authorization));
+                or_refuse!(check_policy(&bearer, &target, actor.is_some()));
+            }
+            for used in single_use.into_iter().flatten() {
+                replay::record_use(tx, used)?;
+            }
+            federated_user::save(tx, &user, matched)?;
+            let granted = (user, authorization, target);
+            let mut approved = drawn.begin(tx, &bearer, grant_type, granted, now)?;
+            approved.exchanged = is_exchange.then_some(ExchangedToken {
+                client_id: None,
+                expires_at: subject.expires_at,
+                audience: None,
+            });
+            Ok(Ok(AssertionExchangeResult::Granted(Box::new(approved), matched)))
+        })
         .await?;
     match or_refuse!(exchanged) {
         AssertionExchangeResult::Granted(approved, matched) => {

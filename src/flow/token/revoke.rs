@@ -55,20 +55,17 @@ async fn revoke_family(
     let owner = client.clone();
     let revoked = core
         .store
-        .write(
-            "revoke_family",
-            move |tx| -> Result<_, crate::store::StoreError> {
-                let family = read_family(&*tx, token.family, &owner, now)?;
-                let Some(family) = family.filter(|family| family.knows(&token)) else {
-                    return Ok(Ok(false));
-                };
-                if family.authorization.client_id != owner.client_id {
-                    return Ok(Err(FOREIGN));
-                }
-                session::end_family(tx, token.family, now)?;
-                Ok(Ok(family.revoked_at.is_none()))
-            },
-        )
+        .write("revoke_family", move |tx| -> Result<_, crate::store::StoreError> {
+            let family = read_family(&*tx, token.family, &owner, now)?;
+            let Some(family) = family.filter(|family| family.knows(&token)) else {
+                return Ok(Ok(false));
+            };
+            if family.authorization.client_id != owner.client_id {
+                return Ok(Err(FOREIGN));
+            }
+            session::end_family(tx, token.family, now)?;
+            Ok(Ok(family.revoked_at.is_none()))
+        })
         .await?;
     Ok(revoked)
 }
@@ -91,16 +88,13 @@ async fn revoke_access_token(
     let key = (hour_of(claims.exp), claims.jti);
     let is_new = core
         .store
-        .write(
-            "revoke_access_token",
-            move |tx| -> Result<_, crate::store::StoreError> {
-                let is_new = !REVOKED_TOKENS.contains(&*tx, &key)?;
-                if is_new {
-                    REVOKED_TOKENS.put(tx, &key, &())?;
-                }
-                Ok(is_new)
-            },
-        )
+        .write("revoke_access_token", move |tx| -> Result<_, crate::store::StoreError> {
+            let is_new = !REVOKED_TOKENS.contains(&*tx, &key)?;
+            if is_new {
+                REVOKED_TOKENS.put(tx, &key, &())?;
+            }
+            Ok(is_new)
+        })
         .await?;
     Ok(Ok(is_new))
 }

@@ -319,41 +319,37 @@ async fn exchange_access_token(
     let (grant_policy, bearer) = (core.grant_policy(), client.clone());
     let approved = core
         .store
-        .write(
-            "exchange_access_token",
-            move |tx| -> Result<_, crate::store::StoreError> {
-                or_refuse!(drawn.check_proof(&*tx, now)?);
-                let actor_use = exchange.actor.as_ref().and_then(|actor| actor.replay_key);
-                if let Some(used) = actor_use
-                    && replay::was_used(&*tx, used, now)?
-                {
-                    return Ok(Err(REPLAYED));
-                }
-                let subject = live_grant(&catalog, &grant_policy, &*tx, &exchange.claims, now)?;
-                let (user, family) = or_refuse!(subject.ok_or(SUBJECT_REFUSED));
-                let authorization = authorization(&bearer, family, &target, actor.clone());
-                or_refuse!(check_level(&bearer, &authorization));
-                let user =
-                    or_refuse!(grant_policy.authorize_new_user(&*tx, &bearer, &authorization, user)?);
-                if let Some(used) = actor_use {
-                    replay::record_use(tx, used)?;
-                }
-                let granted = (user, authorization, target.clone());
-                let mut approved = if exchange.wants_refresh_token {
-                    drawn.begin(tx, &bearer, GrantType::TokenExchange, granted, now)?
-                } else {
-                    drawn.record_proof(tx)?;
-                    let (family, bound_to) = (exchange.claims.grant_id, drawn.confirmation());
-                    ApprovedGrant::new(GrantType::TokenExchange, family, granted, bound_to)
-                };
-                approved.exchanged = Some(ExchangedToken {
-                    client_id: Some(exchange.claims.client_id.clone()),
-                    expires_at: exchange.claims.exp,
-                    audience: audience.clone(),
-                });
-                Ok(Ok(approved))
-            },
-        )
+        .write("exchange_access_token", move |tx| -> Result<_, crate::store::StoreError> {
+            or_refuse!(drawn.check_proof(&*tx, now)?);
+            let actor_use = exchange.actor.as_ref().and_then(|actor| actor.replay_key);
+            if let Some(used) = actor_use
+                && replay::was_used(&*tx, used, now)?
+            {
+                return Ok(Err(REPLAYED));
+            }
+            let subject = live_grant(&catalog, &grant_policy, &*tx, &exchange.claims, now)?;
+            let (user, family) = or_refuse!(subject.ok_or(SUBJECT_REFUSED));
+            let authorization = authorization(&bearer, family, &target, actor.clone());
+            or_refuse!(check_level(&bearer, &authorization));
+            let user = or_refuse!(grant_policy.authorize_new_user(&*tx, &bearer, &authorization, user)?);
+            if let Some(used) = actor_use {
+                replay::record_use(tx, used)?;
+            }
+            let granted = (user, authorization, target.clone());
+            let mut approved = if exchange.wants_refresh_token {
+                drawn.begin(tx, &bearer, GrantType::TokenExchange, granted, now)?
+            } else {
+                drawn.record_proof(tx)?;
+                let (family, bound_to) = (exchange.claims.grant_id, drawn.confirmation());
+                ApprovedGrant::new(GrantType::TokenExchange, family, granted, bound_to)
+            };
+            approved.exchanged = Some(ExchangedToken {
+                client_id: Some(exchange.claims.client_id.clone()),
+                expires_at: exchange.claims.exp,
+                audience: audience.clone(),
+            });
+            Ok(Ok(approved))
+        })
         .await?;
     issue_tokens(core, client, or_refuse!(approved), now).map(Ok)
 }
