@@ -247,9 +247,8 @@ pub async fn change(
         .store
         .write("change_registration", move |tx| -> Result<_, TxError<Refusal>> {
             let before = authorized(&*tx, &id, &digest)?;
-            let client = before.clone();
-            let mut client =
-                replace_metadata(&rules, &requested, Some(&before), client, Some(&stored_secret))?;
+            let secret = Some(&stored_secret);
+            let mut client = replace_metadata(&rules, &requested, Some(&before), before.clone(), secret)?;
             client.updated_at = now;
             let is_known = |uri| before.redirect_uris.contains(uri);
             if !before.is_never_used() && !client.redirect_uris.iter().all(is_known) {
