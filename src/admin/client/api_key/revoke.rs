@@ -1,5 +1,4 @@
 use serde::{Deserialize, Serialize};
-
 use uuid::Uuid;
 
 use crate::admin::client::change;
