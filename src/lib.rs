@@ -53,9 +53,10 @@
 //!
 //! # What always holds
 //!
-//! 1. **A refusal is an answer, a failure is an error.** Flows return `Result<Answer<T>, Failure>`: the
-//!    protocol's no is a value and is committed, so revoking a family when a token is replayed needs no
-//!    special path. Only a [`store::StoreError`] rolls back.
+//! 1. **A refusal is an answer, a failure is an error.** The closure of a write returns one result, whose error is
+//!    [`store::TxError`]: *refused* commits, so revoking a family when a token is replayed needs no special path, and
+//!    *failed* rolls back. [`store::Store::write`] is the only place that tells them apart. Flows return the same with
+//!    [`flow::FlowError`], endpoints and screens with [`http::error::HttpError`], so `?` leaves each of them.
 //! 2. **An answer with a token in it is sent after the commit that allows it.** A write is one closure.
 //!    The store commits everything that waits together. The closure may run twice, so it reads neither clock nor
 //!    entropy: both are drawn before it.
@@ -87,19 +88,6 @@
 //! refresh family in one transaction, [`oauth::resource::Apis::target`] decides which APIs the token is for, and
 //! [`flow::token::issue`] signs.
 //!
-//! A client may push its request first: [`flow::login::push_request`] seals the request into a `request_uri`, and the
-//! transaction that answers the request records that it was used. A client may sign its request as well: then
-//! [`oauth::request_object`] verifies it with the client's keys, and only what was signed counts. If the client asks for a
-//! signed answer, [`flow::login::sign_response`] makes it.
-//!
-//! A client may have a profile ([`oauth::profile`]). It sets fields of the record, and [`flow::client_check`] refuses a
-//! record that breaks one of its rules. Rules that no field expresses, such as the
-//! longest life of a code, are applied by the code that issues or checks it.
-//!
-//! A pushed request may have the refresh token of an anonymous user. Then [`flow::login::anonymous_upgrade`] makes that
-//! user the account that the sign-in creates, or links it to the account that exists already. Both happen in the
-//! transactions above.
-//!
 //! If the user has to be asked first, the browser goes to `/consent`. The transaction that writes the code stores the
 //! consent too, and the client that a metadata document describes.
 //!
@@ -111,20 +99,8 @@
 //! [`flow::login::start_session`]. The same transaction marks the answer as used. An exchanged token meets the same two
 //! rules in [`flow::token::jwt_bearer`].
 //!
-//! A passkey comes back in a form of the sign-in page. The page has a challenge, which is sealed for the login transaction
-//! ([`flow::passkey_challenge`]). [`flow::login::passkey`] finds the user by the handle that the authenticator returns, and
-//! has [`webauthn`] verify the response. Then it joins [`flow::login::start_session`] too, and the same transaction marks
-//! the challenge as used. The page of the second step has such a form too: there the user is known, and must be the same.
-//!
-//! After a password, [`flow::login::passkey_offer`] may let the sign-in wait at a page that offers a passkey. The session
-//! has begun before this page. The code is issued when the user has answered, as after the page for consent.
-//!
-//! A client may show a certificate (RFC 8705), at a listener of its own. `net` asks for it and verifies that the client
-//! has the key. Each request gets the chain, and [`oauth::client_auth`] decides by the record of the client whether the
-//! certificate authenticates it. [`oauth::confirmation`] says what a token is bound to: a key, or a certificate.
-//!
-//! Until a user has authenticated, only a requested mail and its link are stored: the browser keeps the sign-in in addresses, forms and cookies. A
-//! browser may send again what it keeps. Before the user has authenticated, that is the same as to begin again. After
+//! Until a user has authenticated, only a requested mail and its link are stored: the browser keeps the sign-in in
+//! addresses, forms and cookies. A browser may send again what it keeps. Before the user has authenticated, that is the same as to begin again. After
 //! that, the record says in which session the sign-in was settled, when it was answered, and what was refused: a form from
 //! the history signs nobody in again, and a refusal stays. A code is issued only after the session was checked in the same
 //! transaction, so a page that is sent again in a live session gives no more than a new authorization request.
@@ -133,36 +109,10 @@
 //! between purposes is a method of it. A sign-in for the account page ends in the session, without a code. What users do
 //! there is in [`flow::account`].
 //!
-//! A sign-in can also be for a device without a browser (RFC 8628). The device polls the token endpoint with its device code,
-//! and a person types the user code at `/device`. [`flow::device::find`] begins the sign-in, and `http/screen/device` asks
-//! for the decision. [`flow::device::decide`] writes it to the [`oauth::device::DeviceAuthorization`], and
-//! [`flow::token::device_code`] redeems it at the next poll. The session of the browser is not a part of the grant.
-//!
-//! # A sign-out
-//!
-//! A sign-out at `/oauth2/logout` ends the session of the browser ([`flow::login::sign_out`]). All ends of sessions go
-//! through [`flow::login::session`], which also ends the refresh families that are bound to the session. A client may have
-//! an address for back-channel logout. The transaction that redeems its code records that the session has signed the
-//! client in. The transaction that ends the session queues a notice for each such client ([`flow::logout_notice`]).
-//! `server/logout_sender` sends the notices, as mails are sent, from a queue of their own. The logout token is made for
-//! each attempt. A node tells 16 clients at once, and each of them one notice at a time. Disabling a user queues notices too,
-//! although the sessions work again when the user is enabled.
-//!
-//! # A mail and its link
-//!
-//! A person requests a mail on a page of the sign-in. [`flow::one_time_link::request_mail`] draws a link and a code, and
-//! one transaction stores both rows: [`identity::OneTimeLink`] with the digest of the secret, and the sealed mail in the
-//! outbox ([`flow::outbox`]). If no user has the name, the same rows are stored and nothing is sent, so the answer takes
-//! equally long. After the commit, `server/mail_sender` reads the rows that are due ([`flow::deliver`]). If several nodes
-//! use the store, one of them claims the row and sends the mail. The sender draws each mail by the theme and in the
-//! language of the reader, and hands it to the mail server. A row is removed after the server has taken the mail. A failed
-//! attempt moves it to a later key, for a day.
-//!
-//! Opening a link changes nothing, because scanners open links. In the browser that requested it, the page continues the
-//! sign-in there. In another browser it begins a new one, and a link to sign in is refused. The form uses the link up in
-//! the transaction that does what it is for: [`flow::one_time_link::redeem`] sets a password or creates an account and
-//! joins `flow/login/start_session`. Codes are typed only in the requesting browser, five at most. Other causes of mails
-//! use the same two rows: invitations, resets by the operator, and the notices of [`flow::notice`].
+//! Other ways through the same steps are described where they are: [`flow::login::passkey`], [`flow::login::passkey_offer`],
+//! [`flow::login::push_request`], [`flow::login::anonymous_upgrade`], [`flow::one_time_link`], [`flow::device`],
+//! [`oauth::profile`], [`http::client_certificate`]. A sign-out is [`flow::login::sign_out`]; all ends of sessions go through
+//! [`flow::login::session`], and [`flow::logout_notice`] tells the clients.
 //!
 //! # A refresh
 //!
@@ -182,54 +132,8 @@
 //! family that is bound to a key are accepted only with a proof by this key. Without the key, a token from before
 //! the binding ends the family, and a later one changes nothing.
 //!
-//! The keys ([`oauth::refresh_keys`]) are rows of a table of their own, sealed, and in memory in [`flow::Catalog`]. The
-//! token contains the number of its key, and the row that of the newest token's key: a retry after a rotation of keys
-//! gets what the first use got, from every process that reads the same store. The key with the highest number derives
-//! new tokens. [`flow::rotate_keys::refresh_keys`] makes the first key at the first start and another one as often as
-//! signing keys change. At that moment it reads all families, and removes the older keys that no live one names. A used
-//! token of a removed key is refused as unknown, and does not end its family. Backups contain the keys. If they are lost,
-//! everybody has to sign in again.
-//!
-//! # A token exchange
-//!
-//! A service exchanges a token of a user for one with less power (RFC 8693): [`flow::token::token_exchange`]. For an access
-//! token of this service, no grant begins without a refresh token. The new token names the family of the exchanged one in `grant_id`, so
-//! [`flow::token::introspect`] finds it inactive as soon as that family ends. Its client is the service. Scope, APIs and
-//! lifetime are cut to those of the exchanged token, and [`oauth::token_exchange::Actor`] bounds `act`. An ID token of a
-//! provider goes the way of [`flow::token::jwt_bearer`], which begins a family and also takes identity assertions (ID-JAG).
-//!
-//! # Several nodes
-//!
-//! With `store.url`, nodes share one PostgreSQL database ([`store`], `engine/postgres`). A write is the same closure. It
-//! runs in memory over the rows that are known, and no transaction of the database is open. At first no rows are known.
-//! The rows that it missed are fetched in one snapshot, together with what other requests wait for. Then it runs again.
-//! When nothing is missing, one call of a function in the database locks the keys, compares the stamps of all
-//! rows that were read, and writes. If another node has changed one of the rows, nothing is written, and the closure
-//! runs again over newer rows. The catalog of clients, providers and keys has a number in the database: a commit that
-//! ran with an older number is refused, and each node asks for the number twice a second. Each answer of the database
-//! has the number too. If it shows a newer catalog at the first access of a request, the request runs again
-//! (`flow/newest_catalog`).
-//!
-//! # Why the store looks like this
-//!
-//! This is about the file `idsvc.redb`, which one node has for itself.
-//!
-//! redb is a copy-on-write B-tree: a write costs what it touches, each page up to the root, and two syncs to be
-//! durable. So a batch is made durable by a journal beside the file (`store/engine/redb/journal`), with one write and
-//! one sync, and its rows are kept in memory, above redb's. When half of the journal is full, and seconds after the last
-//! write, another thread writes all of them to redb in one commit, each page that changed once, while the journal goes on
-//! in its other half. With 100,000 families and 64 connections redb alone would take 22 to 28 µs more of processor time
-//! for a refresh, more than a third of it, and twice the time of the disk; with one connection four times as much. A
-//! store that was closed is one file. Pages are larger than what a C library's allocator is made for, so `main` brings
-//! another.
-//!
-//! Keys are time-ordered, so that new rows land side by side and expired ones are a range at the other end;
-//! [`flow::sweep`] needs no index of expiry times, it walks the old end of each table and passes over rows that
-//! still live. Records are `MessagePack` behind a version byte ([`store::record`]): with the names of members, as JSON
-//! has them, so that a shape can grow, and half as long, which is half the pages that a change reads, checks, writes
-//! and syncs. A released shape is never edited, a backup is one loop over all tables except those of sign-ins, device
-//! authorizations, links, leases, the outbox and logout notices (`store::backup`), and `store::schema` upgrades a file
-//! before anything listens, after copying it.
+//! [`flow::rotate_keys::refresh_keys`] says which key derives a token, and [`store`] how rows are kept: in the file of one
+//! node, or in a database that several nodes share.
 
 #[cfg(all(test, feature = "postgres"))]
 extern crate self as idsvc;

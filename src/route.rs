@@ -148,6 +148,11 @@ macro_rules! routes {
                 is_for_probes || is_for_clients || *self == Self::UserInfo
             }
 
+            /// Whether a refusal or failure is shown as a page, to the person at the browser. Programs authenticate, and get JSON.
+            pub fn answers_with_pages(&self) -> bool {
+                matches!(self.caller(), Caller::Anyone | Caller::User | Caller::Provider)
+            }
+
             /// What it is for.
             pub fn purpose(&self) -> &'static str {
                 match self {

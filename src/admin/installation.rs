@@ -109,7 +109,7 @@ pub struct InstallationState {
 pub async fn installation_state(admin: Admin<'_>) -> AdminResult<InstallationState> {
     let (store, now) = (&admin.core.store, admin.core.clock.now());
     let lifetime = admin.core.policy.lifetimes.refresh_token;
-    let names = |snapshot: &dyn Snapshot| {
+    let names = |snapshot: &dyn Snapshot| -> Result<_, StoreError> {
         Ok((
             meta_get(snapshot, ISSUER)?,
             meta_get(snapshot, DEVELOPMENT)?.is_some(),

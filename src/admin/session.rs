@@ -85,7 +85,7 @@ pub async fn list(admin: Admin<'_>, request: &ListSessions) -> AdminResult<Vec<S
     let views = admin
         .core
         .store
-        .read(|snapshot| {
+        .read(|snapshot| -> Result<_, StoreError> {
             let user = or_refuse!(find(snapshot, &request.who)?);
             let mut applications = applications(snapshot, user.uuid)?;
             let live = session::live_of(snapshot, user.uuid, lifetimes, now)?;
@@ -217,7 +217,7 @@ mod tests {
         let alice = user::add(admin(&core), alice).await.unwrap().uuid;
         let now = core.clock.now();
         core.store
-            .write("test", move |tx| {
+            .write("test", move |tx| -> Result<_, StoreError> {
                 for id in (1..=5).map(Uuid::from_u128) {
                     // The last two have expired, and stay for the families bound to them.
                     let age = Duration::from_hours(if id > Uuid::from_u128(3) { 48 } else { 0 });

@@ -6,7 +6,7 @@ use std::time::Duration;
 use url::Url;
 
 use super::client_lookup::{find_unstored_client, renew_client};
-use super::{Answer, Core, Failure, replay};
+use super::{Core, Failure, FlowError, replay};
 use crate::clock::Timestamp;
 use crate::jose::jwk::JwkSet;
 use crate::oauth::Client;
@@ -32,14 +32,14 @@ pub async fn authenticate_client(
     endpoints: &[String],
     admit: impl Fn(&Url) -> Result<(), Failure>,
     now: Timestamp,
-) -> Result<Answer<AuthenticatedClient>, Failure> {
+) -> Result<AuthenticatedClient, FlowError> {
     let recipient = Recipient {
         issuer: &core.policy.issuer,
         endpoints,
     };
     renew_client(core, &credentials.client_id, &admit, now).await?;
     let unstored = find_unstored_client(core, &credentials.client_id, &admit, now).await?;
-    let published = or_refuse!(published_keys(core, credentials, unstored.as_ref(), admit, now).await?);
+    let published = published_keys(core, credentials, unstored.as_ref(), admit, now).await?;
     // Fetching published keys may take long. So the record of the client is read after that.
     let catalog = core.catalog();
     let stored = catalog.client(&credentials.client_id);
@@ -52,16 +52,10 @@ pub async fn authenticate_client(
         None => client.map(|client| Arc::new(JwkSet::of_jwks(&client.jwks))),
     };
     let known = (client, keys.as_deref());
-    let unused = match client_auth::authenticate(
-        credentials,
-        known,
-        recipient,
-        core.client_authorities.as_ref(),
-        now,
-    ) {
-        Ok(Authentication::Complete(client)) => return Ok(Ok(client)),
-        Ok(Authentication::IfUnused(unused)) => unused,
-        Err(refusal) => return Ok(Err(refusal)),
+    let authorities = core.client_authorities.as_ref();
+    let unused = match client_auth::authenticate(credentials, known, recipient, authorities, now)? {
+        Authentication::Complete(client) => return Ok(client),
+        Authentication::IfUnused(unused) => unused,
     };
     let is_first = replay::use_once(core, "use_assertion", unused.replay_key, now).await?;
     if !is_first {
@@ -69,7 +63,7 @@ pub async fn authenticate_client(
             client_id: &credentials.client_id,
         });
     }
-    Ok(unused.recorded(is_first))
+    Ok(unused.recorded(is_first)?)
 }
 
 /// The published keys that an assertion or a certificate is checked with, and the record that names their address. `None`
@@ -80,17 +74,17 @@ async fn published_keys(
     unstored: Option<&Arc<Client>>,
     admit: impl FnOnce(&Url) -> Result<(), Failure>,
     now: Timestamp,
-) -> Result<Answer<Option<(Arc<Client>, Arc<JwkSet>)>>, Failure> {
+) -> Result<Option<(Arc<Client>, Arc<JwkSet>)>, FlowError> {
     if credentials.assertion().is_none() && credentials.certificate().is_none() {
-        return Ok(Ok(None));
+        return Ok(None);
     }
     let stored = core.catalog().client(&credentials.client_id).cloned();
     let client = stored.or_else(|| unstored.cloned());
     let Some(client) = client.filter(|client| client.enabled) else {
-        return Ok(Ok(None));
+        return Ok(None);
     };
     let Some(uri) = &client.jwks_uri else {
-        return Ok(Ok(None));
+        return Ok(None);
     };
     let keys = match (credentials.assertion(), credentials.certificate()) {
         (Some(assertion), _) => keys_of(core, &client, assertion, admit, now).await?,
@@ -101,11 +95,11 @@ async fn published_keys(
         {
             let suffices = |keys: &JwkSet| certificate.has_key_of(keys);
             let keys = core.upstreams.key_set_that(uri, suffices, now).await;
-            keys.map_err(|_| KEYS_UNAVAILABLE)
+            keys.map_err(|_| KEYS_UNAVAILABLE)?
         }
-        (None, _) => return Ok(Ok(None)),
+        (None, _) => return Ok(None),
     };
-    Ok(keys.map(|keys| Some((client, keys))))
+    Ok(Some((client, keys)))
 }
 
 const KEYS_UNAVAILABLE: Refusal = Refusal::new(
@@ -120,9 +114,9 @@ pub(super) async fn keys_of(
     token: &str,
     admit: impl FnOnce(&Url) -> Result<(), Failure>,
     now: Timestamp,
-) -> Result<Answer<Arc<JwkSet>>, Failure> {
+) -> Result<Arc<JwkSet>, FlowError> {
     let Some(uri) = &client.jwks_uri else {
-        return Ok(Ok(Arc::new(JwkSet::of_jwks(&client.jwks))));
+        return Ok(Arc::new(JwkSet::of_jwks(&client.jwks)));
     };
     let upstreams = &core.upstreams;
     let keys = if client.registered_itself() {
@@ -130,7 +124,7 @@ pub(super) async fn keys_of(
     } else {
         upstreams.key_set_for(uri, token, now).await
     };
-    Ok(keys.map_err(|_| KEYS_UNAVAILABLE))
+    Ok(keys.map_err(|_| KEYS_UNAVAILABLE)?)
 }
 
 /// Checks an API key and records its use, so that the operator sees which keys are in use.
@@ -138,12 +132,12 @@ pub async fn authenticate_api_key(
     core: &Core,
     presented: &PresentedApiKey,
     now: Timestamp,
-) -> Result<Answer<AuthenticatedClient>, Failure> {
+) -> Result<AuthenticatedClient, FlowError> {
     let catalog = core.catalog();
     let Some((id, client)) = catalog.api_key(&presented.key.digest()) else {
-        return Ok(Err(api_key::UNKNOWN.because(Cause::UnknownKey)));
+        return Err(api_key::UNKNOWN.because(Cause::UnknownKey).into());
     };
-    let client = or_refuse!(client_auth::authenticate_api_key(presented, client));
+    let client = client_auth::authenticate_api_key(presented, client)?;
     let last_use = core
         .store
         .read(|snapshot| API_KEY_USES.get(snapshot, &id))
@@ -154,5 +148,5 @@ pub async fn authenticate_api_key(
             .write("note_api_key_use", move |tx| API_KEY_USES.put(tx, &id, &this_use))
             .await?;
     }
-    Ok(Ok(client))
+    Ok(client)
 }

@@ -15,7 +15,7 @@ use url::Url;
 
 use super::register_client::describe;
 use super::unused_clients::RECORD_INTERVAL;
-use super::{Catalog, Core, Failure};
+use super::{Catalog, Core, Failure, FlowError, unless_refused};
 use crate::clock::Timestamp;
 use crate::oauth::Client;
 use crate::oauth::authorize::UntrustedRedirect;
@@ -125,15 +125,15 @@ pub(in crate::flow) async fn find_client(
     client_id: &str,
     admit: impl FnOnce(&Url) -> Result<(), Failure>,
     now: Timestamp,
-) -> Result<Result<ClientLookup, UntrustedRedirect>, Failure> {
+) -> Result<ClientLookup, FlowError<UntrustedRedirect>> {
     let registered = ClientLookup::registered(core);
     let known = registered.catalog.client(client_id);
     let is_without_document = known.is_some_and(|client| !has_metadata_document(client));
     let address = address_of(client_id).filter(|_| core.policy.metadata_documents && !is_without_document);
     match (known, &address) {
-        (Some(client), _) if !client.enabled => return Ok(Err(UntrustedRedirect::DisabledClient)),
-        (Some(_), None) if is_without_document => return Ok(Ok(registered)),
-        (_, None) => return Ok(Err(UntrustedRedirect::UnknownClient)),
+        (Some(client), _) if !client.enabled => return Err(UntrustedRedirect::DisabledClient.into()),
+        (Some(_), None) if is_without_document => return Ok(registered),
+        (_, None) => return Err(UntrustedRedirect::UnknownClient.into()),
         (None, Some(address)) => {
             if core.upstreams.would_fetch_client_document(client_id, now) {
                 admit(address)?;
@@ -145,7 +145,7 @@ pub(in crate::flow) async fn find_client(
             if stored.count() >= core.policy.registration.most_clients {
                 let detail =
                     "the number of clients with metadata documents has reached clients.most_registered";
-                return Ok(Err(UntrustedRedirect::ClientDocument(detail.to_owned())));
+                return Err(UntrustedRedirect::ClientDocument(detail.to_owned()).into());
             }
         }
         (Some(_), Some(address)) => {
@@ -154,10 +154,8 @@ pub(in crate::flow) async fn find_client(
             }
         }
     }
-    let document = match core.upstreams.client_document(client_id, now).await {
-        Ok(document) => document,
-        Err(unavailable) => return Ok(Err(UntrustedRedirect::ClientDocument(unavailable.0))),
-    };
+    let document = core.upstreams.client_document(client_id, now).await;
+    let document = document.map_err(|unavailable| UntrustedRedirect::ClientDocument(unavailable.0))?;
     let stored = core
         .store
         .read(|snapshot| CLIENTS.get(snapshot, client_id))
@@ -167,19 +165,17 @@ pub(in crate::flow) async fn find_client(
         .is_some_and(|client| !has_metadata_document(client))
     {
         // The operator added it during the fetch.
-        return Ok(Ok(ClientLookup::registered(core)));
+        return Ok(ClientLookup::registered(core));
     }
     let record = stored.clone();
     let record = record.unwrap_or_else(|| new_client(client_id, core.random.uuid_v4(), now));
-    Ok(match documented(core, &document, record, now) {
-        Err(problem) => Err(UntrustedRedirect::ClientDocument(problem)),
-        Ok(client) => Ok(ClientLookup {
-            documented: Some(DocumentedClient {
-                client,
-                before: stored,
-            }),
-            ..registered
+    let client = documented(core, &document, record, now).map_err(UntrustedRedirect::ClientDocument)?;
+    Ok(ClientLookup {
+        documented: Some(DocumentedClient {
+            client,
+            before: stored,
         }),
+        ..registered
     })
 }
 
@@ -194,8 +190,8 @@ pub(in crate::flow) async fn find_unstored_client(
     if core.catalog().client(client_id).is_some() {
         return Ok(None);
     }
-    let found = find_client(core, client_id, admit, now).await?;
-    Ok(found.ok().and_then(|lookup| lookup.client(client_id)))
+    let found = unless_refused(find_client(core, client_id, admit, now).await)?;
+    Ok(found.and_then(|lookup| lookup.client(client_id)))
 }
 
 /// The client as its document describes it. `before` is its record, or a new one.
@@ -359,12 +355,14 @@ mod tests {
                 ..ClientLookup::registered(&core)
             };
             let row = stored.clone();
-            let written = core.store.write("test_store", move |tx| {
-                CLIENTS.put(tx, ID, &row)?;
-                let current = lookup.current(&*tx, ID)?;
-                lookup.store(tx, now)?;
-                Ok((current, CLIENTS.get(&*tx, ID)?))
-            });
+            let written = core
+                .store
+                .write("test_store", move |tx| -> Result<_, StoreError> {
+                    CLIENTS.put(tx, ID, &row)?;
+                    let current = lookup.current(&*tx, ID)?;
+                    lookup.store(tx, now)?;
+                    Ok((current, CLIENTS.get(&*tx, ID)?))
+                });
             let (current, written) = written.await.unwrap();
             let (current, written) = (current.unwrap(), written.unwrap());
             assert_eq!(

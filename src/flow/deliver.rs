@@ -141,14 +141,21 @@ pub async fn due_entries<R: Queued>(
             let next = key_of(due(now).saturating_add(1));
             let mut entries = rows(
                 snapshot,
-                (Bound::Unbounded, Bound::Excluded(&next)),
+                Bound::Unbounded,
+                Bound::Excluded(&next),
                 limit,
                 &is_wanted,
             )?;
             let rest = limit.saturating_sub(entries.len());
-            let ahead = (Bound::Included(&*key_of(far)), Bound::Unbounded);
-            entries.extend(rows(snapshot, ahead, rest, &is_wanted)?);
-            let first = rows::<R>(snapshot, (Bound::Included(&next), Bound::Unbounded), 1, |_| true)?;
+            let far = key_of(far);
+            entries.extend(rows(
+                snapshot,
+                Bound::Included(&far),
+                Bound::Unbounded,
+                rest,
+                &is_wanted,
+            )?);
+            let first = rows::<R>(snapshot, Bound::Included(&next), Bound::Unbounded, 1, |_| true)?;
             Ok(DueEntries {
                 entries,
                 next: first.first().map(|row| Timestamp::from_seconds(row.key.0.into())),
@@ -170,7 +177,7 @@ pub fn entries_after<R: Queued>(
             bytes
         });
         let from = from.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        rows(snapshot, (from, Bound::Unbounded), limit, |_| true)
+        rows(snapshot, from, Bound::Unbounded, limit, |_| true)
     })
 }
 
@@ -178,7 +185,8 @@ pub fn entries_after<R: Queued>(
 /// the other rows are sent.
 fn rows<R: Queued>(
     snapshot: &dyn Snapshot,
-    (from, to): (Bound<&[u8]>, Bound<&[u8]>),
+    from: Bound<&[u8]>,
+    to: Bound<&[u8]>,
     limit: usize,
     is_wanted: impl Fn(&R) -> bool,
 ) -> Result<Vec<DueEntry<R>>, StoreError> {

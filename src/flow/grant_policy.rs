@@ -19,11 +19,11 @@ use crate::oauth::consent;
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::refresh::RefreshFamily;
 use crate::oauth::scope::Scope;
-use crate::store::StoreError;
 use crate::store::engine::Snapshot;
 use crate::store::tables::{CLIENTS, CONSENTS, FAMILIES, PROVIDERS, USERS};
+use crate::store::{StoreError, TxError};
 
-use super::{Answer, Catalog};
+use super::Catalog;
 
 const USER_REFUSED: Refusal = Refusal::invalid_grant("the user may no longer sign in");
 const PROVIDER_REFUSED: Refusal =
@@ -44,7 +44,7 @@ impl GrantPolicy {
 
     /// Refuses a client that may not use the grant (RFC 6749 section 5.2, `unauthorized_client`), or that has been
     /// disabled or removed.
-    pub fn check_grant(&self, client: &Client, grant_type: GrantType) -> Answer<()> {
+    pub fn check_grant(&self, client: &Client, grant_type: GrantType) -> Result<(), Refusal> {
         self.check_client(client)?;
         if client.may_use(grant_type) {
             return Ok(());
@@ -57,7 +57,7 @@ impl GrantPolicy {
 
     /// Authentication may take long, since a client's keys may have to be fetched. The client may have been disabled
     /// since then, or replaced by another one of the same name.
-    fn check_client(&self, client: &Client) -> Answer<()> {
+    fn check_client(&self, client: &Client) -> Result<(), Refusal> {
         let catalog = self.catalog.load();
         let is_current = |now: &Arc<Client>| now.enabled && now.own_grant == client.own_grant;
         if catalog.client(&client.client_id).is_some_and(is_current) {
@@ -74,10 +74,14 @@ impl GrantPolicy {
         snapshot: &dyn Snapshot,
         client: &Client,
         authorization: &Authorization,
-    ) -> Result<Answer<()>, StoreError> {
-        or_refuse!(self.check_client(client));
+    ) -> Result<(), TxError<Refusal>> {
+        self.check_client(client)?;
         let is_client = client.owns_grant(authorization) && CLIENTS.contains(snapshot, &client.client_id)?;
-        Ok(is_client.then_some(()).ok_or(Refusal::CLIENT_UNPROVEN))
+        if is_client {
+            Ok(())
+        } else {
+            Err(Refusal::CLIENT_UNPROVEN.into())
+        }
     }
 
     /// Checks the client and the user of an authorization, and returns the user.
@@ -88,11 +92,11 @@ impl GrantPolicy {
         snapshot: &dyn Snapshot,
         client: &Client,
         authorization: &Authorization,
-    ) -> Result<Answer<User>, StoreError> {
-        or_refuse!(self.check_stored_client(snapshot, client, authorization)?);
+    ) -> Result<User, TxError<Refusal>> {
+        self.check_stored_client(snapshot, client, authorization)?;
         match USERS.get(snapshot, &authorization.user)? {
             Some(user) => evaluate(snapshot, client, authorization, user),
-            None => Ok(Err(USER_REFUSED)),
+            None => Err(USER_REFUSED.into()),
         }
     }
 
@@ -103,17 +107,14 @@ impl GrantPolicy {
         client: &Client,
         authorization: &Authorization,
         user: User,
-    ) -> Result<Answer<User>, StoreError> {
-        or_refuse!(self.check_stored_client(snapshot, client, authorization)?);
+    ) -> Result<User, TxError<Refusal>> {
+        self.check_stored_client(snapshot, client, authorization)?;
         evaluate(snapshot, client, authorization, user)
     }
 }
 
 /// The provider that the user signed in at. `None` if it was removed, also if another one has its id since.
-fn provider_of(
-    snapshot: &dyn Snapshot,
-    (id, incarnation): (&str, Uuid),
-) -> Result<Option<Provider>, StoreError> {
+fn provider_of(snapshot: &dyn Snapshot, id: &str, incarnation: Uuid) -> Result<Option<Provider>, StoreError> {
     let provider = PROVIDERS.get(snapshot, id)?;
     Ok(provider.filter(|provider| provider.incarnation == incarnation))
 }
@@ -123,17 +124,17 @@ pub(super) fn is_in_service(
     snapshot: &dyn Snapshot,
     factor: &AuthenticationMethod,
 ) -> Result<bool, StoreError> {
-    let Some(signed_in_at) = factor.signed_in_at() else {
+    let Some((id, incarnation)) = factor.signed_in_at() else {
         return Ok(true);
     };
-    Ok(provider_of(snapshot, signed_in_at)?.is_some_and(|provider| provider.enabled))
+    Ok(provider_of(snapshot, id, incarnation)?.is_some_and(|provider| provider.enabled))
 }
 
 /// Whether the provider that the user signed in at was removed since, or has got another issuer. That ends sessions
 /// and grants, as a disabled provider does not.
 pub fn has_lost_provider(snapshot: &dyn Snapshot, factor: &AuthenticationMethod) -> Result<bool, StoreError> {
     match factor.signed_in_at() {
-        Some(signed_in_at) => Ok(provider_of(snapshot, signed_in_at)?.is_none()),
+        Some((id, incarnation)) => Ok(provider_of(snapshot, id, incarnation)?.is_none()),
         None => Ok(false),
     }
 }
@@ -181,12 +182,12 @@ fn evaluate(
     client: &Client,
     authorization: &Authorization,
     user: User,
-) -> Result<Answer<User>, StoreError> {
+) -> Result<User, TxError<Refusal>> {
     if !user.enabled {
-        return Ok(Err(USER_REFUSED));
+        return Err(USER_REFUSED.into());
     }
     if !is_in_service(snapshot, &authorization.factor)? {
-        return Ok(Err(PROVIDER_REFUSED));
+        return Err(PROVIDER_REFUSED.into());
     }
     let needs_consent = match authorization.factor {
         AuthenticationMethod::Password
@@ -202,12 +203,10 @@ fn evaluate(
         let scope = authorization.scope.filter(|value| value != Scope::AUTHENTICATED);
         let asked = consent::requested_consent(&scope, &authorization.claims, &authorization.resources);
         if !consent::covers(given.as_ref(), &asked) {
-            return Ok(Err(Refusal::invalid_grant(
-                "the user has not given consent or has withdrawn it",
-            )));
+            return Err(Refusal::invalid_grant("the user has not given consent or has withdrawn it").into());
         }
     }
-    Ok(Ok(user))
+    Ok(user)
 }
 
 #[cfg(test)]
@@ -224,6 +223,7 @@ mod tests {
     use crate::oauth::openid::claims::ClaimsRequest;
     use crate::oauth::registered_scope::RegisteredScopes;
     use crate::oauth::resource::Resources;
+    use crate::store::unless_refused;
 
     async fn registered(core: &Core) -> Client {
         let request = AddClient {
@@ -267,10 +267,10 @@ mod tests {
     }
 
     fn admits(core: &Core, client: &Client, authorization: &Authorization) -> bool {
-        let admitted = core
-            .store
-            .read_blocking(|snapshot| core.grant_policy().admit(snapshot, client, authorization));
-        admitted.unwrap().is_ok()
+        let admitted = core.store.read_blocking(|snapshot| {
+            unless_refused(core.grant_policy().admit(snapshot, client, authorization))
+        });
+        admitted.unwrap().is_some()
     }
 
     /// The client's record was read when the client authenticated.
@@ -282,10 +282,10 @@ mod tests {
         let admits_new_user = || {
             let admitted = core.store.read_blocking(|snapshot| {
                 let newcomer = user.clone();
-                core.grant_policy()
-                    .authorize_new_user(snapshot, &client, &authorization, newcomer)
+                let policy = core.grant_policy();
+                unless_refused(policy.authorize_new_user(snapshot, &client, &authorization, newcomer))
             });
-            admitted.unwrap().is_ok()
+            admitted.unwrap().is_some()
         };
         for enabled in [false, true] {
             let admin = admin(&core);

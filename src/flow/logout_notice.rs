@@ -3,6 +3,10 @@
 //!
 //! The transaction that redeems a code records the client. The transaction that ends the session queues a notice for each
 //! recorded client, and `server/logout_sender` sends it. A session that expires ends without notices.
+//!
+//! The notices have a queue of their own, and are sent as mails are. The logout token is made for each attempt. A node tells 16
+//! clients at once, and each of them one notice at a time. Disabling a user queues notices too, although the sessions work
+//! again when the user is enabled.
 
 use std::time::Duration;
 

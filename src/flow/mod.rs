@@ -1,7 +1,6 @@
 //! The use cases: one verb per file, one transaction each. Load, ask the domain, save.
 //!
-//! A flow answers with a value when the protocol says no, and that answer is committed like any other; only
-//! a [`Failure`] rolls back. Nothing slow happens inside a transaction: passwords are hashed before it,
+//! A refusal by the protocol is an answer: its transaction is committed. Only a [`Failure`] rolls back. Nothing slow happens inside a transaction: passwords are hashed before it,
 //! tokens are signed after it, random bytes are drawn before it because it may run twice.
 
 /// Takes the value out of an inner result. An inner error is returned as the answer of the function around it.
@@ -63,13 +62,17 @@ pub use self::catalog::Catalog;
 use self::deliver::DeliveryWaiters;
 use self::factors::FactorCounts;
 use self::grant_policy::GrantPolicy;
+use self::login::begin_federation::FederationProblem;
 use self::login::finish_federation::PendingAnswers;
+use self::login::transaction::LoginTransactionError;
+use self::one_time_link::request_mail::SignUpProblem;
 use self::unknown_scopes::UnknownScopes;
 use crate::clock::{Clock, Timestamp};
 use crate::federation::Upstreams;
 use crate::federation::upstreams::{OutboundPolicy, SetupError};
 use crate::jose::keyring::SignError;
 use crate::jose::signature_cache::SignatureCache;
+use crate::oauth::authorize::UntrustedRedirect;
 use crate::oauth::client_certificate::ClientAuthorities;
 use crate::oauth::{Policy, Refusal};
 use crate::password::{NotComputed, OutOfMemory, PasswordPool};
@@ -78,9 +81,6 @@ use crate::seal::Sealer;
 use crate::store::engine::Snapshot;
 use crate::store::tables::{APIS, CLIENTS};
 use crate::store::{Store, StoreError, TxError};
-
-/// The protocol's answer: what was asked for, or a refusal.
-pub type Answer<T> = Result<T, Refusal>;
 
 /// Why a flow has no answer.
 #[derive(Debug, thiserror::Error)]
@@ -120,9 +120,37 @@ pub enum FlowError<R = Refusal> {
     Failed(Failure),
 }
 
-impl From<Refusal> for FlowError {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
+/// Makes a type a refusal of flows and of their transactions.
+macro_rules! refusals {
+    ($($refusal:ty),* $(,)?) => {$(
+        impl From<$refusal> for FlowError<$refusal> {
+            fn from(refusal: $refusal) -> Self {
+                Self::Refused(refusal)
+            }
+        }
+
+        impl From<$refusal> for TxError<$refusal> {
+            fn from(refusal: $refusal) -> Self {
+                Self::Refused(refusal)
+            }
+        }
+    )*};
+}
+
+refusals! {
+    Refusal,
+    UntrustedRedirect,
+    LoginTransactionError,
+    FederationProblem,
+    SignUpProblem,
+}
+
+/// What a flow returned, or `None` if it refused.
+fn unless_refused<T, R>(answer: Result<T, FlowError<R>>) -> Result<Option<T>, Failure> {
+    match answer {
+        Ok(value) => Ok(Some(value)),
+        Err(FlowError::Refused(_)) => Ok(None),
+        Err(FlowError::Failed(failure)) => Err(failure),
     }
 }
 
@@ -326,7 +354,7 @@ impl Core {
         }
         let _one_at_a_time = self.reload_lock.lock().await;
         let reopenings = self.store.reopenings();
-        let read = self.store.read(|snapshot| {
+        let read = self.store.read(|snapshot| -> Result<_, StoreError> {
             let rows = client_ids.iter().map(|id| CLIENTS.get(snapshot, id));
             let clients: Vec<_> = rows.filter_map(Result::transpose).collect::<Result<_, _>>()?;
             let apis = (clients.len() < client_ids.len()).then(|| APIS.scan(snapshot, .., usize::MAX));

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::client_check::{apply, check, check_certificates};
 use super::remove_client::remove_client;
-use super::{Answer, Core, Failure};
+use super::{Core, FlowError};
 use crate::clock::Timestamp;
 use crate::jose::alg::Algorithm;
 use crate::oauth::client::{Client, ClientOrigin, StoredSecret};
@@ -21,9 +21,9 @@ use crate::oauth::resource::Apis;
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::secret::{ClientSecret, Digest, InitialAccessToken, RegistrationAccessToken, Secret};
-use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::{CLIENTS, INITIAL_ACCESS_TOKENS};
+use crate::store::{StoreError, TxError};
 
 /// The answer to an initial access token that is unknown, expired or used up.
 pub const INITIAL_TOKEN_REFUSED: Refusal = Refusal::new(
@@ -80,7 +80,7 @@ impl MetadataRules {
         before: Option<&Client>,
         mut client: Client,
         new_secret: Option<&StoredSecret>,
-    ) -> Answer<Client> {
+    ) -> Result<Client, Refusal> {
         let mut faults = Vec::new();
         let allowed = self.apis.expand_scope(client.clone()).metadata.scope;
         apply(requested.fields(&allowed), &mut client, &mut faults);
@@ -106,7 +106,11 @@ impl MetadataRules {
 }
 
 /// The client as its metadata document describes it. `client` is the record before the change.
-pub(in crate::flow) fn describe(core: &Core, document: &RequestedMetadata, client: Client) -> Answer<Client> {
+pub(in crate::flow) fn describe(
+    core: &Core,
+    document: &RequestedMetadata,
+    client: Client,
+) -> Result<Client, Refusal> {
     MetadataRules::of(core).register(document, None, client, None)
 }
 
@@ -128,22 +132,20 @@ pub async fn register(
     token: Option<&Secret<InitialAccessToken>>,
     from: IpAddr,
     now: Timestamp,
-) -> Result<Answer<ClientInformation>, Failure> {
+) -> Result<ClientInformation, FlowError> {
     let token = token.map(|token| {
         (
             Uuid::from_slice(token.locator()).unwrap_or_default(),
             token.digest(),
         )
     });
-    or_refuse!(
-        core.store
-            .read(|snapshot| check_initial_token(snapshot, token.as_ref(), now))
-            .await?
-    );
-    let requested = or_refuse!(RequestedMetadata::parse(body));
+    core.store
+        .read(|snapshot| check_initial_token(snapshot, token.as_ref(), now))
+        .await?;
+    let requested = RequestedMetadata::parse(body)?;
     let registered = |client: &&Arc<Client>| client.registration.is_some();
     if core.catalog().clients().filter(registered).count() >= core.policy.registration.most_clients {
-        return Ok(Err(FULL));
+        return Err(FULL.into());
     }
     let uuid = core.random.uuid_v7(core.clock.since_epoch());
     let access_token = Secret::generate(&[], &core.random);
@@ -157,32 +159,32 @@ pub async fn register(
         }),
         ..Client::new(&uuid.to_string(), uuid, core.random.uuid_v4(), false, now)
     };
-    let client = or_refuse!(MetadataRules::of(core).register(&requested, None, client, Some(&stored_secret)));
+    let client = MetadataRules::of(core).register(&requested, None, client, Some(&stored_secret))?;
     let row = client.clone();
     let written = core
         .store
-        .write("register_client", move |tx| -> Result<_, StoreError> {
-            or_refuse!(check_initial_token(&*tx, token.as_ref(), now)?);
+        .write("register_client", move |tx| -> Result<_, TxError<Refusal>> {
+            check_initial_token(&*tx, token.as_ref(), now)?;
             if let Some((id, _)) = &token {
                 use_initial_token(tx, id)?;
             }
             CLIENTS.put(tx, &row.client_id, &row)?;
-            Ok(Ok(()))
+            Ok(())
         })
         .await;
     let reloaded = core.reload_clients(slice::from_ref(&client.client_id)).await;
-    or_refuse!(written?);
+    written?;
     reloaded?;
     audit::record(&Event::ClientRegistered {
         client_id: &client.client_id,
         from,
         token: token.map(|(id, _)| id),
     });
-    Ok(Ok(ClientInformation {
+    Ok(ClientInformation {
         client_secret: client.uses_secret().then_some(client_secret),
         client,
         access_token,
-    }))
+    })
 }
 
 /// Refuses a token that does not allow a registration now. `token` is `None` if the service requires none.
@@ -190,13 +192,17 @@ fn check_initial_token(
     snapshot: &dyn Snapshot,
     token: Option<&(Uuid, Digest<InitialAccessToken>)>,
     now: Timestamp,
-) -> Result<Answer<()>, StoreError> {
+) -> Result<(), TxError<Refusal>> {
     let Some((id, digest)) = token else {
-        return Ok(Ok(()));
+        return Ok(());
     };
     let stored = INITIAL_ACCESS_TOKENS.get(snapshot, id)?;
     let is_accepted = stored.is_some_and(|stored| stored.accepts(digest, now));
-    Ok(is_accepted.then_some(()).ok_or(INITIAL_TOKEN_REFUSED))
+    if is_accepted {
+        Ok(())
+    } else {
+        Err(INITIAL_TOKEN_REFUSED.into())
+    }
 }
 
 fn use_initial_token(tx: &mut dyn Tx, id: &Uuid) -> Result<(), StoreError> {
@@ -214,13 +220,13 @@ fn authorized(
     snapshot: &dyn Snapshot,
     client_id: &str,
     token: &Digest<RegistrationAccessToken>,
-) -> Result<Answer<Client>, StoreError> {
+) -> Result<Client, TxError<Refusal>> {
     let is_its = |client: &Client| {
         let registration = client.registration.as_ref();
         client.enabled && registration.is_some_and(|registration| registration.access_token == *token)
     };
     let client = CLIENTS.get(snapshot, client_id)?;
-    Ok(client.filter(is_its).ok_or(ACCESS_TOKEN_REFUSED))
+    Ok(client.filter(is_its).ok_or(ACCESS_TOKEN_REFUSED)?)
 }
 
 /// The registration of a client (RFC 7592 section 2.1).
@@ -228,17 +234,17 @@ pub async fn read(
     core: &Core,
     client_id: &str,
     access_token: Secret<RegistrationAccessToken>,
-) -> Result<Answer<ClientInformation>, Failure> {
+) -> Result<ClientInformation, FlowError> {
     let digest = access_token.digest();
     let client = core
         .store
         .read(|snapshot| authorized(snapshot, client_id, &digest))
         .await?;
-    Ok(client.map(|client| ClientInformation {
+    Ok(ClientInformation {
         client,
         client_secret: None,
         access_token,
-    }))
+    })
 }
 
 /// Replaces the metadata of a client (RFC 7592 section 2.2). After a user has given consent, no redirect URI can be
@@ -250,48 +256,48 @@ pub async fn change(
     body: &[u8],
     from: IpAddr,
     now: Timestamp,
-) -> Result<Answer<ClientInformation>, Failure> {
+) -> Result<ClientInformation, FlowError> {
     let digest = access_token.digest();
     let before = core
         .store
         .read(|snapshot| authorized(snapshot, client_id, &digest))
         .await?;
-    let before = or_refuse!(before);
-    let (requested, named_secret) = or_refuse!(RequestedMetadata::parse_change(body, client_id));
+    let (requested, named_secret) = RequestedMetadata::parse_change(body, client_id)?;
     if named_secret.is_some_and(|secret| !before.accepts_secret(&Digest::of(secret.as_bytes()), now)) {
-        return Ok(Err(Refusal::new(
+        return Err(Refusal::new(
             ErrorCode::InvalidClientMetadata,
             "client_secret is not the current secret of this client",
-        )));
+        )
+        .into());
     }
     let (stored_secret, client_secret) = draw_secret(core, now);
     let new_digest = stored_secret.digest;
     let (rules, id) = (MetadataRules::of(core), client_id.to_owned());
     let written = core
         .store
-        .write("change_registration", move |tx| -> Result<_, StoreError> {
-            let before = or_refuse!(authorized(&*tx, &id, &digest)?);
-            let client = rules.register(&requested, Some(&before), before.clone(), Some(&stored_secret));
-            let mut client = or_refuse!(client);
+        .write("change_registration", move |tx| -> Result<_, TxError<Refusal>> {
+            let before = authorized(&*tx, &id, &digest)?;
+            let mut client =
+                rules.register(&requested, Some(&before), before.clone(), Some(&stored_secret))?;
             client.updated_at = now;
             let is_known = |uri| before.redirect_uris.contains(uri);
             if !before.is_never_used() && !client.redirect_uris.iter().all(is_known) {
-                return Ok(Err(REDIRECT_URI_ADDED));
+                return Err(REDIRECT_URI_ADDED.into());
             }
             CLIENTS.put(tx, &id, &client)?;
-            Ok(Ok(client))
+            Ok(client)
         })
         .await;
     let reloaded = core.reload_clients(&[client_id.to_owned()]).await;
-    let client = or_refuse!(written?);
+    let client = written?;
     reloaded?;
     audit::record(&Event::ClientRegistrationChanged { client_id, from });
     let is_new = client.secrets.iter().any(|secret| secret.digest == new_digest);
-    Ok(Ok(ClientInformation {
+    Ok(ClientInformation {
         client,
         client_secret: is_new.then_some(client_secret),
         access_token,
-    }))
+    })
 }
 
 /// Removes a client (RFC 7592 section 2.3). If a user has given consent to the client, it is disabled, and the next
@@ -302,31 +308,31 @@ pub async fn remove(
     client_id: &str,
     access_token: &Secret<RegistrationAccessToken>,
     now: Timestamp,
-) -> Result<Answer<()>, Failure> {
+) -> Result<(), FlowError> {
     let (digest, id) = (access_token.digest(), client_id.to_owned());
     let written = core
         .store
-        .write("remove_registration", move |tx| {
-            let mut client = or_refuse!(authorized(&*tx, &id, &digest)?);
+        .write("remove_registration", move |tx| -> Result<_, TxError<Refusal>> {
+            let mut client = authorized(&*tx, &id, &digest)?;
             if client.is_never_used() {
-                return remove_client(tx, &client).map(Ok);
+                return Ok(remove_client(tx, &client)?);
             }
             client.enabled = false;
             client.updated_at = now;
             if let Some(registration) = &mut client.registration {
                 registration.is_removed = true;
             }
-            CLIENTS.put(tx, &id, &client).map(Ok)
+            Ok(CLIENTS.put(tx, &id, &client)?)
         })
         .await;
     let reloaded = core.reload_clients(&[client_id.to_owned()]).await;
-    or_refuse!(written?);
+    written?;
     reloaded?;
     audit::record(&Event::ClientRegistrationRemoved {
         client_id,
         reason: "request",
     });
-    Ok(Ok(()))
+    Ok(())
 }
 
 /// Records that a user gives consent to a client for the first time.

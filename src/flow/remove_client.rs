@@ -272,25 +272,27 @@ mod tests {
     #[tokio::test]
     async fn grants_of_an_older_release_stay_until_their_client_or_provider_is_removed() {
         let (core, _) = clients_and_providers_with_grants().await;
-        let written = core.store.write("test_older_release", |tx| {
-            for name in NAMES {
-                let mut client = CLIENTS.get(&*tx, name)?.unwrap();
-                client.incarnation = Uuid::nil();
-                CLIENTS.put(tx, name, &client)?;
-                let mut provider = PROVIDERS.get(&*tx, name)?.unwrap();
-                provider.incarnation = Uuid::nil();
-                PROVIDERS.put(tx, name, &provider)?;
-            }
-            for (id, mut family) in FAMILIES.scan(&*tx, .., usize::MAX)? {
-                let granted = &mut family.authorization;
-                granted.client_incarnation = Uuid::nil();
-                if let AuthenticationMethod::Federated { incarnation, .. } = &mut granted.factor {
-                    *incarnation = Uuid::nil();
+        let written = core
+            .store
+            .write("test_older_release", |tx| -> Result<_, StoreError> {
+                for name in NAMES {
+                    let mut client = CLIENTS.get(&*tx, name)?.unwrap();
+                    client.incarnation = Uuid::nil();
+                    CLIENTS.put(tx, name, &client)?;
+                    let mut provider = PROVIDERS.get(&*tx, name)?.unwrap();
+                    provider.incarnation = Uuid::nil();
+                    PROVIDERS.put(tx, name, &provider)?;
                 }
-                FAMILIES.put(tx, &id, &family)?;
-            }
-            Ok(())
-        });
+                for (id, mut family) in FAMILIES.scan(&*tx, .., usize::MAX)? {
+                    let granted = &mut family.authorization;
+                    granted.client_incarnation = Uuid::nil();
+                    if let AuthenticationMethod::Federated { incarnation, .. } = &mut granted.factor {
+                        *incarnation = Uuid::nil();
+                    }
+                    FAMILIES.put(tx, &id, &family)?;
+                }
+                Ok(())
+            });
         written.await.unwrap();
         core.reload_catalog().await.unwrap();
         let all = NAMES.len() * (NAMES.len() + 1);

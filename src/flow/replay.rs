@@ -1,15 +1,15 @@
 //! Remembers what may be used once until it expires: assertions of clients, and proofs of possession (RFC 9449).
 
-use super::{Answer, Core, Failure};
+use super::{Core, FlowError};
 use crate::clock::Timestamp;
 use crate::oauth::assertion::ReplayKey;
 use crate::oauth::confirmation::Possession;
 use crate::oauth::dpop::REPLAYED;
 use crate::oauth::error::Refusal;
 use crate::observe::audit::{self, Event};
-use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::USED_ASSERTIONS;
+use crate::store::{StoreError, TxError};
 
 /// Whether a use is recorded. The signer of an assertion may choose another `exp` for the same `jti`, so each hour that an
 /// assertion can expire in is looked at. A token of a provider may expire later.
@@ -57,16 +57,16 @@ pub(super) fn check_proof(
     snapshot: &dyn Snapshot,
     possession: Option<&Possession>,
     now: Timestamp,
-) -> Result<Answer<()>, StoreError> {
+) -> Result<(), TxError<Refusal>> {
     match possession.and_then(Possession::replay_key) {
-        Some(replay_key) if was_used(snapshot, replay_key, now)? => Ok(Err(REPLAYED)),
-        Some(_) | None => Ok(Ok(())),
+        Some(replay_key) if was_used(snapshot, replay_key, now)? => Err(REPLAYED.into()),
+        Some(_) | None => Ok(()),
     }
 }
 
 /// Records the event if this is the refusal of a proof that was used before.
-pub fn record_refusal(refusal: &Refusal, client_id: &str) {
-    if *refusal == REPLAYED {
+pub fn record_refusal(error: &FlowError, client_id: &str) {
+    if matches!(error, FlowError::Refused(refusal) if *refusal == REPLAYED) {
         audit::record(&Event::ProofReplayed { client_id });
     }
 }
@@ -82,10 +82,10 @@ pub(super) async fn use_proof(
     core: &Core,
     replay_key: Option<ReplayKey>,
     now: Timestamp,
-) -> Result<Answer<()>, Failure> {
+) -> Result<(), FlowError> {
     let Some(replay_key) = replay_key else {
-        return Ok(Ok(()));
+        return Ok(());
     };
     let is_first = use_once(core, "use_proof", replay_key, now).await?;
-    Ok(if is_first { Ok(()) } else { Err(REPLAYED) })
+    if is_first { Ok(()) } else { Err(REPLAYED.into()) }
 }

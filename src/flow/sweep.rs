@@ -20,7 +20,7 @@ use uuid::Uuid;
 use super::dry_run::DryRunTx;
 use super::grant_policy::{has_ended, has_lost_provider};
 use super::login::session::{self, forget_code, forget_family};
-use super::logout_notice::is_outdated;
+use super::logout_notice::{SessionClientKey, is_outdated};
 use super::unused_clients::remove_unused_clients;
 use super::users::remove_user;
 use super::{Core, Failure, device};
@@ -53,53 +53,34 @@ const PAUSE_FACTOR: u32 = 99;
 /// and revokes the family. The families of one user at one client are bounded, and so are these codes.
 const REDEEMED_CODE_RETENTION: Duration = Duration::from_hours(24);
 
-/// The tables whose old rows may still be alive.
-#[derive(Clone, Copy, Debug, Default)]
-enum WalkedTable {
-    #[default]
-    Codes,
-    Families,
-    Sessions,
-    Consents,
-    SessionClients,
-}
-
-/// How far a table has been walked.
-#[derive(Clone, Debug)]
-struct WalkPosition {
-    /// The row that was read last. Of a consent or a client of a session, its user.
+/// How far a table with time-ordered ids has been walked.
+#[derive(Clone, Copy, Debug)]
+pub struct WalkPosition {
+    /// The row that was read last.
     last: Uuid,
-    /// The session of a client of a session; otherwise nil.
-    session: Uuid,
-    /// The client of a consent or of a session; otherwise empty.
-    client_id: String,
     /// The walk ends before this row.
     end: Uuid,
 }
 
-/// How far a round has come.
-#[derive(Clone, Debug, Default)]
-pub struct Cursor {
-    table: WalkedTable,
-    position: Option<WalkPosition>,
+/// How far a round has come: the table that is walked, and the row of it that was read last.
+#[derive(Clone, Debug)]
+pub enum Cursor {
+    /// Authorization codes.
+    Codes(Option<WalkPosition>),
+    /// Refresh families.
+    Families(Option<WalkPosition>),
+    /// Sessions.
+    Sessions(Option<WalkPosition>),
+    /// Consents, by user and client.
+    Consents(Option<(Uuid, String)>),
+    /// Clients that sessions have signed in, by user, session and client.
+    SessionClients(Option<SessionClientKey>),
 }
 
-impl Cursor {
-    fn is_at_start(&self) -> bool {
-        matches!(self.table, WalkedTable::Codes) && self.position.is_none()
-    }
-
-    /// Where the round continues after a page that ended at `position`. `None` if it is over.
-    fn after(&self, position: Option<WalkPosition>) -> Option<Self> {
-        let table = match (&position, self.table) {
-            (Some(_), table) => table,
-            (None, WalkedTable::Codes) => WalkedTable::Families,
-            (None, WalkedTable::Families) => WalkedTable::Sessions,
-            (None, WalkedTable::Sessions) => WalkedTable::Consents,
-            (None, WalkedTable::Consents) => WalkedTable::SessionClients,
-            (None, WalkedTable::SessionClients) => return None,
-        };
-        Some(Self { table, position })
+impl Default for Cursor {
+    /// The start of a round.
+    fn default() -> Self {
+        Self::Codes(None)
     }
 }
 
@@ -133,7 +114,7 @@ impl Swept {
 ///
 /// If there is nothing to remove, nothing is written and no write waits.
 pub async fn sweep(core: &Core, cursor: &mut Cursor, now: Timestamp) -> Result<Swept, Failure> {
-    if cursor.is_at_start() {
+    if matches!(cursor, Cursor::Codes(None)) {
         remove_unused_clients(core, now).await?;
     }
     let (policy, from) = (core.policy.clone(), cursor.clone());
@@ -177,67 +158,28 @@ fn sweep_page(
     policy: &Policy,
     now: Timestamp,
 ) -> Result<Page, StoreError> {
-    let mut page = Page {
-        next: cursor.clone(),
-        ..Page::default()
+    let mut sweeper = Sweeper {
+        tx,
+        page_rows,
+        policy,
+        now,
+        swept: Swept::default(),
+        removed_users: Vec::new(),
     };
-    let first_login = (now - policy.lifetimes.login_transaction).first_id();
-    remove_before(tx, LOGIN_RECORDS, first_login, page_rows, &mut page.swept)?;
-    let hour = hour_of(now);
-    remove_before(
-        tx,
-        REVOKED_TOKENS,
-        (hour, Uuid::nil()),
-        page_rows,
-        &mut page.swept,
-    )?;
-    remove_before(tx, USED_ASSERTIONS, (hour, [0; 32]), page_rows, &mut page.swept)?;
-    remove_before(
-        tx,
-        ONE_TIME_LINKS,
-        (hour, Uuid::nil()),
-        page_rows,
-        &mut page.swept,
-    )?;
-    let removed = device::forget_expired(tx, page_rows, policy, now)?;
-    page.swept.removed += removed;
-    page.swept.more |= removed == page_rows;
+    sweeper.remove_expired()?;
     // These rows may be a flood, and the pauses of the walk are too long for one. So the walk waits until they are
     // gone.
-    if page.swept.more {
-        return Ok(page);
-    }
-    let from = cursor.position.as_ref();
-    let position = match cursor.table {
-        WalkedTable::Codes => sweep_codes(tx, from, page_rows, policy, now, &mut page.swept)?,
-        WalkedTable::Families => sweep_families(tx, from, page_rows, policy, now, &mut page)?,
-        WalkedTable::Sessions => sweep_sessions(tx, from, page_rows, policy, now, &mut page.swept)?,
-        WalkedTable::Consents => sweep_consents(tx, from, page_rows, &mut page.swept)?,
-        WalkedTable::SessionClients => {
-            sweep_session_clients(tx, from, page_rows, policy, now, &mut page.swept)?
-        }
+    let next = if sweeper.swept.more {
+        Some(cursor.clone())
+    } else {
+        sweeper.walk(cursor)?
     };
-    let next = cursor.after(position);
-    page.swept.more = next.is_some();
-    page.next = next.unwrap_or_default();
-    Ok(page)
-}
-
-/// Removes the rows before `first_kept`, all of which have expired.
-fn remove_before<K: Key, R: Record>(
-    tx: &mut dyn Tx,
-    table: Table<K, R>,
-    first_kept: K,
-    page_rows: usize,
-    swept: &mut Swept,
-) -> Result<(), StoreError> {
-    let old = table.scan(&*tx, ..first_kept, page_rows)?;
-    swept.more |= old.len() == page_rows;
-    swept.removed += old.len();
-    for (key, _) in old {
-        table.remove(tx, &key)?;
-    }
-    Ok(())
+    sweeper.swept.more = next.is_some();
+    Ok(Page {
+        swept: sweeper.swept,
+        next: next.unwrap_or_default(),
+        removed_users: sweeper.removed_users,
+    })
 }
 
 /// Rows that are old enough to be read, and where the walk continues after them.
@@ -246,57 +188,222 @@ struct Candidates<R> {
     next: Option<WalkPosition>,
 }
 
-/// The next rows of a walk. A walk that begins covers the rows that were made before `before`.
-fn candidates<R: Record>(
-    tx: &dyn Tx,
-    table: Table<Uuid, R>,
-    position: Option<&WalkPosition>,
+/// The sweep of one page.
+struct Sweeper<'a> {
+    tx: &'a mut dyn Tx,
     page_rows: usize,
-    before: Timestamp,
-) -> Result<Candidates<R>, StoreError> {
-    let (from, end) = match position {
-        Some(position) => (Bound::Excluded(position.last), position.end),
-        None => (Bound::Unbounded, before.first_id()),
-    };
-    let rows = table.scan(tx, (from, Bound::Excluded(end)), page_rows)?;
-    let last = rows.last().filter(|_| rows.len() == page_rows);
-    let next = last.map(|(last, _)| WalkPosition {
-        last: *last,
-        session: Uuid::nil(),
-        client_id: String::new(),
-        end,
-    });
-    Ok(Candidates { rows, next })
+    policy: &'a Policy,
+    now: Timestamp,
+    swept: Swept,
+    removed_users: Vec<Uuid>,
 }
 
-fn sweep_codes(
-    tx: &mut dyn Tx,
-    position: Option<&WalkPosition>,
-    page_rows: usize,
-    policy: &Policy,
-    now: Timestamp,
-    swept: &mut Swept,
-) -> Result<Option<WalkPosition>, StoreError> {
-    let candidates = candidates(&*tx, CODES, position, page_rows, now - policy.lifetimes.code)?;
-    let mut clients = Clients::default();
-    for (id, code) in candidates.rows {
-        let client = clients.find(&*tx, &code.authorization.client_id)?;
-        let family = match code.redeemed {
-            Some(family) if !has_ended(&*tx, client, &code.authorization)? => FAMILIES.get(&*tx, &family)?,
-            Some(_) | None => None,
+impl Sweeper<'_> {
+    /// Removes rows whose keys say that they have expired.
+    fn remove_expired(&mut self) -> Result<(), StoreError> {
+        let first_login = (self.now - self.policy.lifetimes.login_transaction).first_id();
+        let hour = hour_of(self.now);
+        self.remove_before(LOGIN_RECORDS, first_login)?;
+        self.remove_before(REVOKED_TOKENS, (hour, Uuid::nil()))?;
+        self.remove_before(USED_ASSERTIONS, (hour, [0; 32]))?;
+        self.remove_before(ONE_TIME_LINKS, (hour, Uuid::nil()))?;
+        let removed = device::forget_expired(self.tx, self.page_rows, self.policy, self.now)?;
+        self.swept.removed += removed;
+        self.swept.more |= removed == self.page_rows;
+        Ok(())
+    }
+
+    /// Removes the rows before `first_kept`.
+    fn remove_before<K: Key, R: Record>(
+        &mut self,
+        table: Table<K, R>,
+        first_kept: K,
+    ) -> Result<(), StoreError> {
+        let old = table.scan(&*self.tx, ..first_kept, self.page_rows)?;
+        self.swept.more |= old.len() == self.page_rows;
+        self.swept.removed += old.len();
+        for (key, _) in old {
+            table.remove(self.tx, &key)?;
+        }
+        Ok(())
+    }
+
+    /// Walks a page of a table. Returns where the round continues; `None` if it is over.
+    fn walk(&mut self, cursor: &Cursor) -> Result<Option<Cursor>, StoreError> {
+        Ok(match cursor {
+            Cursor::Codes(position) => match self.codes(*position)? {
+                Some(position) => Some(Cursor::Codes(Some(position))),
+                None => Some(Cursor::Families(None)),
+            },
+            Cursor::Families(position) => match self.families(*position)? {
+                Some(position) => Some(Cursor::Families(Some(position))),
+                None => Some(Cursor::Sessions(None)),
+            },
+            Cursor::Sessions(position) => match self.sessions(*position)? {
+                Some(position) => Some(Cursor::Sessions(Some(position))),
+                None => Some(Cursor::Consents(None)),
+            },
+            Cursor::Consents(last) => match self.consents(last.clone())? {
+                Some(last) => Some(Cursor::Consents(Some(last))),
+                None => Some(Cursor::SessionClients(None)),
+            },
+            Cursor::SessionClients(last) => {
+                let last = self.session_clients(last.clone())?;
+                last.map(|last| Cursor::SessionClients(Some(last)))
+            }
+        })
+    }
+
+    /// The next rows of a walk. A walk that begins covers the rows that were made before `before`.
+    fn candidates<R: Record>(
+        &self,
+        table: Table<Uuid, R>,
+        position: Option<WalkPosition>,
+        before: Timestamp,
+    ) -> Result<Candidates<R>, StoreError> {
+        let (from, end) = match position {
+            Some(position) => (Bound::Excluded(position.last), position.end),
+            None => (Bound::Unbounded, before.first_id()),
         };
-        let retention = match family {
-            Some(family) if family.revoked_at.is_none() => REDEEMED_CODE_RETENTION,
-            Some(_) | None => Duration::ZERO,
-        };
-        if now >= code.expires_at + retention {
-            forget_code(tx, id, &code)?;
-            swept.removed += 1;
+        let rows = table.scan(&*self.tx, (from, Bound::Excluded(end)), self.page_rows)?;
+        let last = rows.last().filter(|_| rows.len() == self.page_rows);
+        let next = last.map(|(last, _)| WalkPosition { last: *last, end });
+        Ok(Candidates { rows, next })
+    }
+
+    /// Counts a row that is removed or kept.
+    fn count(&mut self, is_removed: bool) {
+        if is_removed {
+            self.swept.removed += 1;
         } else {
-            swept.kept += 1;
+            self.swept.kept += 1;
         }
     }
-    Ok(candidates.next)
+
+    fn codes(&mut self, position: Option<WalkPosition>) -> Result<Option<WalkPosition>, StoreError> {
+        let candidates = self.candidates(CODES, position, self.now - self.policy.lifetimes.code)?;
+        let mut clients = Clients::default();
+        for (id, code) in candidates.rows {
+            let client = clients.find(&*self.tx, &code.authorization.client_id)?;
+            let family = match code.redeemed {
+                Some(family) if !has_ended(&*self.tx, client, &code.authorization)? => {
+                    FAMILIES.get(&*self.tx, &family)?
+                }
+                Some(_) | None => None,
+            };
+            let retention = match family {
+                Some(family) if family.revoked_at.is_none() => REDEEMED_CODE_RETENTION,
+                Some(_) | None => Duration::ZERO,
+            };
+            let is_over = self.now >= code.expires_at + retention;
+            if is_over {
+                forget_code(self.tx, id, &code)?;
+            }
+            self.count(is_over);
+        }
+        Ok(candidates.next)
+    }
+
+    /// Removes families. An anonymous user without another way to sign in is removed with the last family.
+    fn families(&mut self, position: Option<WalkPosition>) -> Result<Option<WalkPosition>, StoreError> {
+        let now = self.now;
+        let before = now - self.policy.lifetimes.access_token;
+        let candidates = self.candidates(FAMILIES, position, before)?;
+        let mut clients = Clients::default();
+        for (id, mut family) in candidates.rows {
+            let client = clients.find(&*self.tx, &family.authorization.client_id)?;
+            let has_ended =
+                family.revoked_at.is_none() && has_ended(&*self.tx, client, &family.authorization)?;
+            let is_anonymous = family.authorization.factor == AuthenticationMethod::Anonymous;
+            if has_ended && is_anonymous {
+                // The user is kept for a while, from now on.
+                family.revoke(now);
+                FAMILIES.put(self.tx, &id, &family)?;
+                self.count(false);
+                continue;
+            }
+            let ended_at = family
+                .revoked_at
+                .map_or(family.expires_at, |at| at.min(family.expires_at));
+            let is_over = has_ended || now >= ended_at + family_retention(&family, self.policy);
+            self.count(is_over);
+            if !is_over {
+                continue;
+            }
+            let user = family.authorization.user;
+            forget_family(self.tx, id, &family)?;
+            if is_anonymous && remove_abandoned(self.tx, user, now)? {
+                self.count(true);
+                self.removed_users.push(user);
+            }
+        }
+        Ok(candidates.next)
+    }
+
+    fn sessions(&mut self, position: Option<WalkPosition>) -> Result<Option<WalkPosition>, StoreError> {
+        let lifetimes = self.policy.lifetimes.session;
+        let shortest = lifetimes.idle.min(lifetimes.absolute);
+        let candidates = self.candidates(SESSIONS, position, self.now - shortest)?;
+        for (id, session) in candidates.rows {
+            if has_lost_provider(&*self.tx, &session.factor)? {
+                session::end(self.tx, id, &session, self.now)?;
+                self.count(true);
+                continue;
+            }
+            let is_over = session.is_over(lifetimes, self.now);
+            if is_over && FAMILIES_BY_OWNER.scan_prefix(&*self.tx, &id, 1)?.is_empty() {
+                SESSIONS.remove(self.tx, &id)?;
+                SESSIONS_BY_USER.remove(self.tx, &(session.user, id))?;
+                self.count(true);
+                continue;
+            }
+            // A sign-out must find the session as long as a grant ends with it. What it tells of the browser is not
+            // needed.
+            if is_over && session.has_browser_data() {
+                SESSIONS.put(self.tx, &id, &session.without_browser_data())?;
+            }
+            self.count(false);
+        }
+        Ok(candidates.next)
+    }
+
+    /// Removes the consents to clients that were removed.
+    fn consents(&mut self, last: Option<(Uuid, String)>) -> Result<Option<(Uuid, String)>, StoreError> {
+        let from = last.map_or(Bound::Unbounded, Bound::Excluded);
+        let rows = CONSENTS.scan(&*self.tx, (from, Bound::Unbounded), self.page_rows)?;
+        let last = rows.last().filter(|_| rows.len() == self.page_rows);
+        let next = last.map(|(key, _)| key.clone());
+        let mut clients = Clients::default();
+        for (key, consent) in rows {
+            let client = clients.find(&*self.tx, &key.1)?;
+            let is_owned = client.is_some_and(|client| client.owns_consent(&consent));
+            if !is_owned {
+                CONSENTS.remove(self.tx, &key)?;
+            }
+            self.count(!is_owned);
+        }
+        Ok(next)
+    }
+
+    /// Removes the clients of sessions that ended some days ago or expired long ago.
+    fn session_clients(
+        &mut self,
+        last: Option<SessionClientKey>,
+    ) -> Result<Option<SessionClientKey>, StoreError> {
+        let from = last.map_or(Bound::Unbounded, Bound::Excluded);
+        let rows = SESSION_CLIENTS.scan(&*self.tx, (from, Bound::Unbounded), self.page_rows)?;
+        let last = rows.last().filter(|_| rows.len() == self.page_rows);
+        let next = last.map(|(key, _)| key.clone());
+        let absolute = self.policy.lifetimes.session.absolute;
+        for (key, row) in rows {
+            let is_outdated = is_outdated(&*self.tx, &key, &row, absolute, self.now)?;
+            if is_outdated {
+                SESSION_CLIENTS.remove(self.tx, &key)?;
+            }
+            self.count(is_outdated);
+        }
+        Ok(next)
+    }
 }
 
 /// How long a family is kept after it ended. Its access tokens may be valid that long, and an anonymous user is kept
@@ -312,47 +419,6 @@ fn family_retention(family: &RefreshFamily, policy: &Policy) -> Duration {
     }
 }
 
-/// Removes families. An anonymous user without another way to sign in is removed with the last family.
-fn sweep_families(
-    tx: &mut dyn Tx,
-    position: Option<&WalkPosition>,
-    page_rows: usize,
-    policy: &Policy,
-    now: Timestamp,
-    page: &mut Page,
-) -> Result<Option<WalkPosition>, StoreError> {
-    let before = now - policy.lifetimes.access_token;
-    let candidates = candidates(&*tx, FAMILIES, position, page_rows, before)?;
-    let mut clients = Clients::default();
-    for (id, mut family) in candidates.rows {
-        let client = clients.find(&*tx, &family.authorization.client_id)?;
-        let has_ended = family.revoked_at.is_none() && has_ended(&*tx, client, &family.authorization)?;
-        let is_anonymous = family.authorization.factor == AuthenticationMethod::Anonymous;
-        if has_ended && is_anonymous {
-            // The user is kept for a while, from now on.
-            family.revoke(now);
-            FAMILIES.put(tx, &id, &family)?;
-            page.swept.kept += 1;
-            continue;
-        }
-        let ended_at = family
-            .revoked_at
-            .map_or(family.expires_at, |at| at.min(family.expires_at));
-        if !has_ended && now < ended_at + family_retention(&family, policy) {
-            page.swept.kept += 1;
-            continue;
-        }
-        let user = family.authorization.user;
-        forget_family(tx, id, &family)?;
-        page.swept.removed += 1;
-        if is_anonymous && remove_abandoned(tx, user, now)? {
-            page.swept.removed += 1;
-            page.removed_users.push(user);
-        }
-    }
-    Ok(candidates.next)
-}
-
 /// Removes the user if it is an anonymous one without a refresh family.
 fn remove_abandoned(tx: &mut dyn Tx, user: Uuid, now: Timestamp) -> Result<bool, StoreError> {
     let Some(record) = USERS.get(&*tx, &user)?.filter(User::is_anonymous) else {
@@ -363,102 +429,6 @@ fn remove_abandoned(tx: &mut dyn Tx, user: Uuid, now: Timestamp) -> Result<bool,
     }
     remove_user(tx, &record, now)?;
     Ok(true)
-}
-
-fn sweep_sessions(
-    tx: &mut dyn Tx,
-    position: Option<&WalkPosition>,
-    page_rows: usize,
-    policy: &Policy,
-    now: Timestamp,
-    swept: &mut Swept,
-) -> Result<Option<WalkPosition>, StoreError> {
-    let lifetimes = policy.lifetimes.session;
-    let shortest = lifetimes.idle.min(lifetimes.absolute);
-    let candidates = candidates(&*tx, SESSIONS, position, page_rows, now - shortest)?;
-    for (id, session) in candidates.rows {
-        if has_lost_provider(&*tx, &session.factor)? {
-            session::end(tx, id, &session, now)?;
-            swept.removed += 1;
-            continue;
-        }
-        let is_over = session.is_over(lifetimes, now);
-        if is_over && FAMILIES_BY_OWNER.scan_prefix(&*tx, &id, 1)?.is_empty() {
-            SESSIONS.remove(tx, &id)?;
-            SESSIONS_BY_USER.remove(tx, &(session.user, id))?;
-            swept.removed += 1;
-            continue;
-        }
-        // A sign-out must find the session as long as a grant ends with it. What it tells of the browser is not
-        // needed.
-        if is_over && session.has_browser_data() {
-            SESSIONS.put(tx, &id, &session.without_browser_data())?;
-        }
-        swept.kept += 1;
-    }
-    Ok(candidates.next)
-}
-
-/// Removes the consents to clients that were removed.
-fn sweep_consents(
-    tx: &mut dyn Tx,
-    position: Option<&WalkPosition>,
-    page_rows: usize,
-    swept: &mut Swept,
-) -> Result<Option<WalkPosition>, StoreError> {
-    let from = position.map_or(Bound::Unbounded, |position| {
-        Bound::Excluded((position.last, position.client_id.clone()))
-    });
-    let rows = CONSENTS.scan(&*tx, (from, Bound::Unbounded), page_rows)?;
-    let last = rows.last().filter(|_| rows.len() == page_rows);
-    let next = last.map(|((user, client_id), _)| WalkPosition {
-        last: *user,
-        session: Uuid::nil(),
-        client_id: client_id.clone(),
-        end: Uuid::max(),
-    });
-    let mut clients = Clients::default();
-    for (key, consent) in rows {
-        let client = clients.find(&*tx, &key.1)?;
-        if client.is_some_and(|client| client.owns_consent(&consent)) {
-            swept.kept += 1;
-        } else {
-            CONSENTS.remove(tx, &key)?;
-            swept.removed += 1;
-        }
-    }
-    Ok(next)
-}
-
-/// Removes the clients of sessions that ended some days ago or expired long ago.
-fn sweep_session_clients(
-    tx: &mut dyn Tx,
-    position: Option<&WalkPosition>,
-    page_rows: usize,
-    policy: &Policy,
-    now: Timestamp,
-    swept: &mut Swept,
-) -> Result<Option<WalkPosition>, StoreError> {
-    let from = position.map_or(Bound::Unbounded, |position| {
-        Bound::Excluded((position.last, (position.session, position.client_id.clone())))
-    });
-    let rows = SESSION_CLIENTS.scan(&*tx, (from, Bound::Unbounded), page_rows)?;
-    let last = rows.last().filter(|_| rows.len() == page_rows);
-    let next = last.map(|((user, (session, client_id)), _)| WalkPosition {
-        last: *user,
-        session: *session,
-        client_id: client_id.clone(),
-        end: Uuid::max(),
-    });
-    for (key, row) in rows {
-        if is_outdated(&*tx, &key, &row, policy.lifetimes.session.absolute, now)? {
-            SESSION_CLIENTS.remove(tx, &key)?;
-            swept.removed += 1;
-        } else {
-            swept.kept += 1;
-        }
-    }
-    Ok(next)
 }
 
 /// The clients that the rows of a page name. Each is read once.

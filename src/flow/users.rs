@@ -1,5 +1,6 @@
 //! What ends and goes with a user.
 
+use std::sync::PoisonError;
 use uuid::Uuid;
 
 use super::factors;
@@ -9,9 +10,9 @@ use super::login::session::EndedSessions;
 use super::logout_notice;
 use super::{Core, Failure};
 use crate::clock::Timestamp;
-use crate::identity::User;
+use crate::identity::{LoginName, User};
 use crate::store::StoreError;
-use crate::store::engine::Tx;
+use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::{
     CONSENTS, FAILED_PASSWORDS, FAMILIES, FAMILIES_BY_OWNER, USERS, USERS_BY_IDENTITY, USERS_BY_LOGIN_NAME,
 };
@@ -77,4 +78,29 @@ pub fn remove_login_names(tx: &mut dyn Tx, user: &User) -> Result<(), StoreError
         }
     }
     Ok(())
+}
+
+/// The user with this login name. For an unknown name, the user who was found last is looked for and read as well, so
+/// that the answer takes as much time. A missing row or a made-up record is read too fast: records differ in size.
+pub async fn user_named(core: &Core, name: &LoginName) -> Result<Option<User>, StoreError> {
+    let last_found = || {
+        core.last_found_user
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    };
+    let other = *last_found();
+    let look = |snapshot: &dyn Snapshot| -> Result<_, StoreError> {
+        let found = USERS_BY_LOGIN_NAME.get(snapshot, name.as_str())?;
+        let read = USERS.get(snapshot, &found.unwrap_or(other));
+        match found {
+            Some(found) => Ok(Some((found, read?))),
+            // A damaged record of the other user does not concern an unknown name.
+            None => Ok(None),
+        }
+    };
+    let Some((found, user)) = core.store.read(look).await? else {
+        return Ok(None);
+    };
+    *last_found() = found;
+    Ok(user)
 }

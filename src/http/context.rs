@@ -25,6 +25,7 @@ use crate::app::App;
 use crate::clock::Timestamp;
 use crate::flow::Failure;
 use crate::flow::browser::Browser;
+use crate::flow::login::transaction::{BrowserLogin, LoginContext};
 use crate::identity::Device;
 use crate::limit::buckets::RetryAfter;
 use crate::net::Peer;
@@ -51,9 +52,10 @@ pub struct RequestContext {
     pub read_at: Instant,
     /// The body.
     pub body: Bytes,
+    /// The certificate of the client.
+    pub shown: ShownCertificate,
     from: IpAddr,
     parts: Parts,
-    pub(super) shown_certificate: ShownCertificate,
     page_style: OnceLock<PageStyle>,
     client_id: OnceLock<String>,
     refusal_log: OnceLock<RefusalLog>,
@@ -78,8 +80,8 @@ impl RequestContext {
             now,
             read_at: Instant::now(),
             body: Bytes::new(),
+            shown: ShownCertificate::of(&parts.extensions),
             from,
-            shown_certificate: ShownCertificate::of(&parts.extensions),
             parts,
             page_style: OnceLock::new(),
             client_id: OnceLock::new(),
@@ -143,23 +145,11 @@ impl RequestContext {
         }
     }
 
-    /// The parameters of a request by a browser, none of them twice; otherwise a page that says what is wrong.
-    pub fn page_parameters(&self) -> Result<Parameters, Box<HttpResponse>> {
-        let parameters = self.parameters_or_page()?;
-        match parameters.each_once() {
-            Ok(()) => Ok(parameters),
-            Err(error) => Err(self.refusal_page(&error.into())),
-        }
-    }
-
-    /// The parameters of a request by a browser, some of them perhaps twice; a page if they cannot be read.
-    pub fn parameters_or_page(&self) -> Result<Parameters, Box<HttpResponse>> {
-        self.parameters().map_err(|refusal| self.refusal_page(&refusal))
-    }
-
-    fn refusal_page(&self, refusal: &Refusal) -> Box<HttpResponse> {
-        let page = self.error_page(StatusCode::BAD_REQUEST, ErrorKind::Request, &refusal.description);
-        Box::new(page)
+    /// The same parameters, none of them twice.
+    pub fn unique_parameters(&self) -> Result<Parameters, Refusal> {
+        let parameters = self.parameters()?;
+        parameters.each_once()?;
+        Ok(parameters)
     }
 
     /// The address that the request came from, past trusted proxies.
@@ -209,6 +199,16 @@ impl RequestContext {
                 self.cookie(Cookie::Browser),
                 Device::of(user_agent, self.client_address()),
             )
+        }
+    }
+
+    /// This sign-in, continued by the browser of this request.
+    pub fn browser_login<'a>(&'a self, browser: &'a Browser, login: &'a LoginContext) -> BrowserLogin<'a> {
+        BrowserLogin {
+            core: &self.app.core,
+            browser,
+            login,
+            now: self.now,
         }
     }
 
@@ -344,11 +344,11 @@ impl RequestContext {
         let theme = self.theme();
         let chosen = self.chosen_language(&theme);
         let kept = self.kept_language();
-        let first = kept.and_then(|(tag, is_first)| is_first.then_some(tag));
+        let first = kept.filter(|kept| kept.is_first).map(|kept| kept.tag);
         let asked: Vec<_> = (chosen.as_deref().into_iter())
             .chain(first)
             .chain(by_client)
-            .chain(kept.map(|(tag, _)| tag))
+            .chain(kept.map(|kept| kept.tag))
             .collect();
         draw(&theme, theme.locale(Some(&asked.join(" ")), accepted))
     }
@@ -476,7 +476,7 @@ impl RequestContext {
 
     /// 404: a page for browsers, an empty body for programs.
     pub fn not_found(&self) -> HttpResponse {
-        if self.accepts_html() && !self.is_at_certificate_listener() {
+        if self.accepts_html() && !self.shown.is_mtls_listener {
             self.error_page(
                 StatusCode::NOT_FOUND,
                 ErrorKind::NotFound,

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use http::header::{COOKIE, HeaderMap, HeaderValue};
+use http::header::{COOKIE, HeaderMap, HeaderValue, SET_COOKIE};
+
+use super::response::HttpResponse;
 
 /// How long a browser keeps a cookie that outlives the session.
 pub const A_YEAR: Duration = Duration::from_hours(365 * 24);
@@ -81,6 +83,13 @@ pub fn set_cookie(name: &str, value: &str, max_age: Option<Duration>) -> Option<
     let mut header = HeaderValue::from_str(&text).ok()?;
     header.set_sensitive(true);
     Some(header)
+}
+
+/// Adds a `Set-Cookie` header, if there is a value.
+pub fn append(answer: &mut HttpResponse, cookie: Option<HeaderValue>) {
+    if let Some(cookie) = cookie {
+        answer.headers_mut().append(SET_COOKIE, cookie);
+    }
 }
 
 /// The names and values of all cookies. HTTP/2 may split the header (RFC 9113 section 8.2.3).

@@ -5,12 +5,14 @@ use ::http::header::{AUTHORIZATION, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use serde::Serialize;
 
 use super::context::RequestContext;
+use super::cookie::Cookie;
 use super::headers;
 use super::refusal_log::RefusalLog;
 use super::request::Scheme;
 use super::response::{self, HttpResponse};
 use crate::app::App;
-use crate::flow::Failure;
+use crate::flow::login::transaction::LoginTransactionError;
+use crate::flow::{Failure, FlowError};
 use crate::net::{FailedRequest, REQUEST_TIMEOUT};
 use crate::oauth::dpop;
 use crate::oauth::error::{Cause, ErrorCode, Refusal};
@@ -18,6 +20,87 @@ use crate::observe::metrics::RefusalReason;
 use crate::pages::ErrorKind;
 use crate::route::{Route, strip_issuer_path};
 use crate::store::StoreError;
+
+/// Why an endpoint or screen does not return the answer that it was written for.
+pub enum HttpError {
+    /// Another answer takes its place.
+    Answer(Box<HttpResponse>),
+    /// The protocol says no.
+    Refused(Refusal),
+    /// The sign-in that the request belongs to cannot go on.
+    Transaction(LoginTransactionError),
+    /// The request failed.
+    Failed(Failure),
+}
+
+impl From<HttpResponse> for HttpError {
+    fn from(answer: HttpResponse) -> Self {
+        Self::Answer(Box::new(answer))
+    }
+}
+
+impl From<Refusal> for HttpError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<LoginTransactionError> for HttpError {
+    fn from(error: LoginTransactionError) -> Self {
+        Self::Transaction(error)
+    }
+}
+
+impl From<Failure> for HttpError {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl From<StoreError> for HttpError {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl<R> From<FlowError<R>> for HttpError
+where
+    Self: From<R>,
+{
+    fn from(error: FlowError<R>) -> Self {
+        match error {
+            FlowError::Refused(reason) => reason.into(),
+            FlowError::Failed(failure) => failure.into(),
+        }
+    }
+}
+
+/// The answer to an error: a page if a person waits for it, else JSON.
+pub fn answer(context: &RequestContext, route: &Route, error: HttpError) -> HttpResponse {
+    let is_page = route.answers_with_pages();
+    match error {
+        HttpError::Answer(answer) => *answer,
+        HttpError::Refused(refusal) if is_page => {
+            context.error_page(StatusCode::BAD_REQUEST, ErrorKind::Request, &refusal.description)
+        }
+        HttpError::Refused(refusal) => refused(context, &refusal),
+        HttpError::Transaction(error) => transaction_page(context, error),
+        HttpError::Failed(failure) if is_page => failed_page(context, &failure),
+        HttpError::Failed(failure) => failed(context, &failure),
+    }
+}
+
+/// The page that says why a sign-in cannot go on. A browser without any of our cookies may refuse cookies, so its page
+/// says that they are needed.
+fn transaction_page(context: &RequestContext, error: LoginTransactionError) -> HttpResponse {
+    let has_any = Cookie::ALL.iter().any(|cookie| context.cookie(*cookie).is_some());
+    let kind = if has_any {
+        ErrorKind::Stale
+    } else {
+        ErrorKind::Cookies
+    };
+    context.error_page(StatusCode::BAD_REQUEST, kind, &error.to_string())
+}
 
 /// The JSON of RFC 6749 section 5.2.
 #[derive(Serialize)]
@@ -29,7 +112,7 @@ struct Body<'a> {
 /// A refusal as the endpoints for clients send it: 400, or 401 for a client that is not authenticated. If the request had
 /// an `Authorization` header of any scheme, the 401 has a challenge (RFC 6749 section 5.2). It names Basic, the only
 /// scheme that these endpoints take.
-pub fn refused(context: &RequestContext, refusal: &Refusal) -> HttpResponse {
+fn refused(context: &RequestContext, refusal: &Refusal) -> HttpResponse {
     context.log_detail(RefusalLog {
         reason: refusal.cause.map(Cause::as_str),
         ..RefusalLog::default()
@@ -148,7 +231,7 @@ fn refused_with(context: &RequestContext, scheme: Scheme, refusal: Option<&Refus
 }
 
 /// A failure as programs see it: 429 over a limit, 503 if a retry helps, otherwise 500 with only the request id.
-pub fn failed(context: &RequestContext, failure: &Failure) -> HttpResponse {
+fn failed(context: &RequestContext, failure: &Failure) -> HttpResponse {
     if let Failure::Throttled { seconds } = failure {
         context.log_refusal("throttled", "too many requests");
         let description = "too many requests; wait as Retry-After says";
@@ -261,7 +344,7 @@ fn json_error(status: StatusCode, code: ErrorCode, description: &str) -> HttpRes
 }
 
 /// A failure as people see it.
-pub fn failed_page(context: &RequestContext, failure: &Failure) -> HttpResponse {
+fn failed_page(context: &RequestContext, failure: &Failure) -> HttpResponse {
     if let Failure::Throttled { seconds } = failure {
         context.log_refusal("throttled", THROTTLED);
         let mut answer =

@@ -3,9 +3,8 @@
 use ::http::Method;
 
 use super::context::RequestContext;
-use super::cookie::{A_YEAR, Cookie};
+use super::cookie::{self, A_YEAR, Cookie};
 use super::response::HttpResponse;
-use super::screen::browser_redirect::append_cookie;
 use crate::pages::locale::LANGUAGE;
 use crate::route::{Route, strip_issuer_path};
 use crate::themes::Theme;
@@ -16,6 +15,15 @@ const FIRST: char = '!';
 
 /// The longest address that an error page repeats.
 const MAX_REPEATED: usize = 4_096;
+
+/// The language that a browser keeps.
+#[derive(Clone, Copy)]
+pub(super) struct KeptLanguage<'a> {
+    /// Its tag.
+    pub(super) tag: &'a str,
+    /// Whether it counts before those that a client asks for.
+    pub(super) is_first: bool,
+}
 
 impl RequestContext {
     /// The tag of the language that was chosen below this page, if the theme has it.
@@ -51,14 +59,17 @@ impl RequestContext {
     pub(super) fn keep_language(&self, theme: &Theme, answer: &mut HttpResponse) {
         if let Some(tag) = self.chosen_language(theme) {
             let value = format!("{tag}{FIRST}");
-            append_cookie(answer, Cookie::Language.set(&value, Some(A_YEAR)));
+            cookie::append(answer, Cookie::Language.set(&value, Some(A_YEAR)));
         }
     }
 
-    /// The language that this browser keeps, and whether it counts before those that a client asks for.
-    pub(super) fn kept_language(&self) -> Option<(&str, bool)> {
+    /// The language that this browser keeps.
+    pub(super) fn kept_language(&self) -> Option<KeptLanguage<'_>> {
         let value = self.cookie(Cookie::Language)?;
         let tag = value.strip_suffix(FIRST);
-        Some((tag.unwrap_or(value), tag.is_some()))
+        Some(KeptLanguage {
+            tag: tag.unwrap_or(value),
+            is_first: tag.is_some(),
+        })
     }
 }

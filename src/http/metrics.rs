@@ -45,12 +45,12 @@ pub fn unread() -> HttpResponse {
 fn readings(app: &App, of_server: &Readings) -> Readings {
     let store = &app.core.store;
     let stats = store.stats();
-    let (waiting, running) = app.core.passwords.load();
+    let (queued, running) = app.core.passwords.load();
     let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
     let disk = app.disk();
     let is_stalled = store.stalled().is_some();
-    let mails = (!is_stalled).then(|| queue_length(app, OUTBOX)).flatten();
-    let logouts = (!is_stalled).then(|| queue_length(app, LOGOUT_NOTICES)).flatten();
+    let mails = (!is_stalled).then(|| waiting(app, OUTBOX)).flatten();
+    let logouts = (!is_stalled).then(|| waiting(app, LOGOUT_NOTICES)).flatten();
     let factors = (!is_stalled)
         .then(|| factors::counts(&app.core, app.core.clock.now()).ok())
         .flatten()
@@ -64,13 +64,13 @@ fn readings(app: &App, of_server: &Readings) -> Readings {
         store_largest_batch: stats.largest_batch,
         store_queue: stats.queue_depth,
         store_is_writable: store.is_writable(),
-        password_queue: count(waiting),
+        password_queue: count(queued),
         password_running: count(running),
         is_ready: health::readiness(app).status() == StatusCode::OK,
-        mail_queue: mails.map(|(length, _)| length),
-        oldest_mail: mails.map(|(_, age)| age),
-        logout_queue: logouts.map(|(length, _)| length),
-        oldest_logout: logouts.map(|(_, age)| age),
+        mail_queue: mails.map(|mails| mails.rows),
+        oldest_mail: mails.map(|mails| mails.oldest),
+        logout_queue: logouts.map(|logouts| logouts.rows),
+        oldest_logout: logouts.map(|logouts| logouts.oldest),
         disk_free: disk.map(|disk| disk.free),
         disk_size: disk.map(|disk| disk.total),
         database_bytes: disk.map(|_| store.allocated_bytes()),
@@ -81,8 +81,17 @@ fn readings(app: &App, of_server: &Readings) -> Readings {
 }
 
 /// How many rows of a queue wait, and for how many seconds the oldest has waited.
-fn queue_length(app: &App, table: Table<OutboxKey, impl Queued>) -> Option<(u64, u64)> {
+#[derive(Clone, Copy)]
+struct Waiting {
+    rows: u64,
+    oldest: u64,
+}
+
+fn waiting(app: &App, table: Table<OutboxKey, impl Queued>) -> Option<Waiting> {
     let (length, oldest) = deliver::queue(&app.core, table).ok()?;
     let age = oldest.map_or(0, |oldest| app.core.clock.now().since(oldest).as_secs());
-    Some((length, age))
+    Some(Waiting {
+        rows: length,
+        oldest: age,
+    })
 }

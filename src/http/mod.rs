@@ -64,8 +64,8 @@ where
     let (parts, body) = request.into_parts();
     let route = strip_issuer_path(&app.issuer_path, parts.uri.path()).and_then(Route::recognise);
     let version = parts.version;
-    let context = RequestContext::new(app, parts, peer);
-    let route = route.filter(|route| !context.is_at_certificate_listener() || route.takes_certificates());
+    let mut context = RequestContext::new(app, parts, peer);
+    let route = route.filter(|route| !context.shown.is_mtls_listener || route.takes_certificates());
     let permit = match check_request_limits(&context) {
         Ok(permit) => permit,
         Err(mut refusal) => {
@@ -82,7 +82,7 @@ where
         }
     };
     Box::pin(async move {
-        let (context, answer) = handle(context, route.as_ref(), body, version).await;
+        let answer = handle(&mut context, route.as_ref(), body, version).await;
         let answer = complete_response(&context, route.as_ref(), peer, started, answer);
         drop(permit);
         answer
@@ -100,11 +100,11 @@ fn check_request_limits(context: &RequestContext) -> Result<RequestPermit, Box<H
 
 /// Answers a request within the limits. A POST or PUT is dispatched once its body has been read.
 async fn handle<B>(
-    mut context: RequestContext,
+    context: &mut RequestContext,
     route: Option<&Route>,
     mut body: B,
     version: Version,
-) -> (RequestContext, HttpResponse)
+) -> HttpResponse
 where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
 {
@@ -115,24 +115,24 @@ where
         None => context.not_found(),
         // Another node may have disabled a client since this node last read the catalog.
         Some(route) if !route.allows_stale_catalog() && !is_current() => {
-            error::shortage(&context, route, RefusalReason::Store)
+            error::shortage(context, route, RefusalReason::Store)
         }
-        Some(route) if is_preflight(&context) && route.cors() != Cors::None => {
+        Some(route) if is_preflight(context) && route.cors() != Cors::None => {
             let core = &context.app.core;
-            core.with_newest_catalog(|| async { preflight(&context, route) })
+            core.with_newest_catalog(|| async { preflight(context, route) })
                 .await
         }
         Some(route) if !route.methods().contains(context.method()) => {
             headers::method_not_allowed(route.methods())
         }
         Some(route) if ![Method::POST, Method::PUT].contains(context.method()) => {
-            dispatch_with_newest_catalog(&context, route).await
+            dispatch_with_newest_catalog(context, route).await
         }
         Some(route) => match context
             .app
             .permit_for_body(expected_body_len(&body), context.client_address())
         {
-            None => error::shortage(&context, route, RefusalReason::Bodies),
+            None => error::shortage(context, route, RefusalReason::Bodies),
             Some(_permit) => {
                 let read = read_body(&mut body, MAX_BODY, BODY_TIMEOUT).await;
                 context.read_at = Instant::now();
@@ -140,9 +140,9 @@ where
                     Ok(whole) => {
                         is_read = true;
                         context.body = whole;
-                        dispatch_with_newest_catalog(&context, route).await
+                        dispatch_with_newest_catalog(context, route).await
                     }
-                    Err(BodyError::TooLarge) => error::too_large(&context),
+                    Err(BodyError::TooLarge) => error::too_large(context),
                     Err(BodyError::TimedOut) => empty(StatusCode::REQUEST_TIMEOUT),
                     Err(BodyError::Broken) => empty(StatusCode::BAD_REQUEST),
                 }
@@ -150,9 +150,9 @@ where
         },
     };
     if !is_read {
-        abandon_body(body, version, &context, &mut answer);
+        abandon_body(body, version, context, &mut answer);
     }
-    (context, answer)
+    answer
 }
 
 /// Adds the headers that every answer has, counts the answer and logs it.
@@ -232,14 +232,16 @@ async fn dispatch(context: &RequestContext, route: &Route) -> HttpResponse {
     {
         return response::redirect_303(&address);
     }
-    match route {
+    let answered = match route {
         Route::Authorize => endpoint::authorize::respond(context).await,
         Route::PushedRequest => endpoint::par::respond(context).await,
         Route::DeviceAuthorization => endpoint::device_authorization::respond(context).await,
         Route::Token => endpoint::token::respond(context).await,
         Route::Refresh => endpoint::refresh::respond(context).await,
-        Route::OpenidConfiguration | Route::OauthAuthorizationServer => endpoint::metadata::document(context),
-        Route::Jwks => endpoint::metadata::jwks(context),
+        Route::OpenidConfiguration | Route::OauthAuthorizationServer => {
+            Ok(endpoint::metadata::document(context))
+        }
+        Route::Jwks => Ok(endpoint::metadata::jwks(context)),
         Route::UserInfo => endpoint::userinfo::respond(context).await,
         Route::Introspect => endpoint::introspect::respond(context).await,
         Route::Revoke => endpoint::revoke::respond(context).await,
@@ -257,7 +259,7 @@ async fn dispatch(context: &RequestContext, route: &Route) -> HttpResponse {
         Route::Consent => Box::pin(screen::consent::respond(context)).await,
         Route::Device => Box::pin(screen::device::respond(context)).await,
         Route::LogoutConfirm => screen::logout::confirm(context).await,
-        Route::LoggedOut => screen::logout::logged_out(context),
+        Route::LoggedOut => Ok(screen::logout::logged_out(context)),
         Route::Account
         | Route::AccountProfile
         | Route::AccountPassword
@@ -265,24 +267,25 @@ async fn dispatch(context: &RequestContext, route: &Route) -> HttpResponse {
         | Route::AccountDevices
         | Route::AccountApplications
         | Route::AccountData => screen::account::respond(context, route).await,
-        Route::ChangePassword => response::redirect_303(&context.app.path(&Route::AccountPassword)),
-        Route::RelatedOrigins => endpoint::metadata::related_origins(context),
-        Route::Error => screen::error::respond(context),
-        Route::Asset(file) => screen::asset::respond(context, file),
-        Route::ThemeFile(file) => screen::asset::of_theme(context, file),
-        Route::ClientLogo(file) => screen::asset::of_client(context, file),
+        Route::ChangePassword => Ok(response::redirect_303(&context.app.path(&Route::AccountPassword))),
+        Route::RelatedOrigins => Ok(endpoint::metadata::related_origins(context)),
+        Route::Error => Ok(screen::error::respond(context)),
+        Route::Asset(file) => Ok(screen::asset::respond(context, file)),
+        Route::ThemeFile(file) => Ok(screen::asset::of_theme(context, file)),
+        Route::ClientLogo(file) => Ok(screen::asset::of_client(context, file)),
         Route::FederationStart(provider) => Box::pin(screen::federation::start(context, provider)).await,
         Route::FederationCallback(provider) => {
             Box::pin(screen::federation::callback(context, provider)).await
         }
-        Route::FederationLogo(provider) => screen::federation::logo(context, provider),
-        Route::Healthz => endpoint::health::alive(),
-        Route::Readyz => endpoint::health::readiness(&context.app),
-        Route::Home => screen::dev::home::respond(context),
+        Route::FederationLogo(provider) => Ok(screen::federation::logo(context, provider)),
+        Route::Healthz => Ok(endpoint::health::alive()),
+        Route::Readyz => Ok(endpoint::health::readiness(&context.app)),
+        Route::Home => Ok(screen::dev::home::respond(context)),
         Route::DevCallback => screen::dev::home::callback(context).await,
         Route::DevDevice => Box::pin(screen::dev::device::respond(context)).await,
-        Route::DevMail => screen::dev::mail::respond(context),
-    }
+        Route::DevMail => Ok(screen::dev::mail::respond(context)),
+    };
+    answered.unwrap_or_else(|error| error::answer(context, route, error))
 }
 
 /// Whether a browser asks if a script may send a request (Fetch standard, section 3.3.2).

@@ -40,9 +40,15 @@ pub struct Previewed {
     pub name: String,
 }
 
+/// The theme that is shown, and what is wrong with the one in the preview.
+struct ShownTheme {
+    theme: Arc<Theme>,
+    findings: Vec<Finding>,
+}
+
 impl Previewed {
     /// The theme and its findings; the default theme if this one cannot be used.
-    fn theme(&self) -> (Arc<Theme>, Vec<Finding>) {
+    fn theme(&self) -> ShownTheme {
         self.themes.refresh();
         let theme_set = self.themes.current();
         let mut findings = theme_set.findings(&self.name);
@@ -55,7 +61,10 @@ impl Previewed {
                 theme_set.default_theme()
             }
         };
-        (Arc::clone(theme), findings)
+        ShownTheme {
+            theme: Arc::clone(theme),
+            findings,
+        }
     }
 }
 
@@ -72,7 +81,7 @@ pub fn respond<B>(previewed: &Previewed, request: &Request<B>) -> HttpResponse {
 }
 
 fn show<B>(previewed: &Previewed, request: &Request<B>) -> HttpResponse {
-    let (theme, findings) = previewed.theme();
+    let ShownTheme { theme, findings } = previewed.theme();
     let query = Parameters::parse(request.uri().query().unwrap_or_default().as_bytes()).unwrap_or_default();
     let locale = theme.locale(query.get("locale"), None);
     let state = format!("{} {}", theme.version(), findings.len());

@@ -156,8 +156,16 @@ pub fn media_type(headers: &HeaderMap) -> Option<MediaType> {
 #[error("malformed authorization header")]
 pub struct Malformed;
 
-/// The `Authorization` header's scheme and what follows it (RFC 9110 section 11.4), if there is one.
-pub fn authorization(headers: &HeaderMap) -> Result<Option<(&str, &str)>, Malformed> {
+/// The `Authorization` header (RFC 9110 section 11.4).
+pub struct Authorization<'request> {
+    /// Its scheme, in upper or lower case.
+    pub scheme: &'request str,
+    /// What follows the scheme.
+    pub credentials: &'request str,
+}
+
+/// The `Authorization` header, if there is one.
+pub fn authorization(headers: &HeaderMap) -> Result<Option<Authorization<'_>>, Malformed> {
     let mut found = headers.get_all(AUTHORIZATION).iter();
     let Some(first) = found.next() else {
         return Ok(None);
@@ -167,7 +175,10 @@ pub fn authorization(headers: &HeaderMap) -> Result<Option<(&str, &str)>, Malfor
     }
     let text = first.to_str().map_err(|_| Malformed)?;
     let (scheme, credentials) = text.split_once(' ').unwrap_or((text, ""));
-    Ok(Some((scheme, credentials.trim_matches(' '))))
+    Ok(Some(Authorization {
+        scheme,
+        credentials: credentials.trim_matches(' '),
+    }))
 }
 
 fn credentials_for_scheme<'request>(
@@ -176,8 +187,8 @@ fn credentials_for_scheme<'request>(
 ) -> Result<Option<&'request str>, Malformed> {
     let found = authorization(headers)?;
     Ok(found
-        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case(wanted))
-        .map(|(_, credentials)| credentials))
+        .filter(|found| found.scheme.eq_ignore_ascii_case(wanted))
+        .map(|found| found.credentials))
 }
 
 /// The credentials of the Basic scheme.
@@ -219,12 +230,20 @@ pub enum Scheme {
     Dpop,
 }
 
+/// An access token in a header.
+pub struct AccessToken<'request> {
+    /// The token.
+    pub text: &'request str,
+    /// Its scheme.
+    pub scheme: Scheme,
+}
+
 /// The access token of the `Authorization` header. `None` when there is no such header or it is of another scheme.
-pub fn access_token(headers: &HeaderMap) -> Result<Option<(&str, Scheme)>, Malformed> {
+pub fn access_token(headers: &HeaderMap) -> Result<Option<AccessToken<'_>>, Malformed> {
     for (scheme, name) in [(Scheme::Bearer, "Bearer"), (Scheme::Dpop, dpop::SCHEME)] {
-        if let Some(token) = credentials_for_scheme(headers, name)? {
-            return if is_token(token) {
-                Ok(Some((token, scheme)))
+        if let Some(text) = credentials_for_scheme(headers, name)? {
+            return if is_token(text) {
+                Ok(Some(AccessToken { text, scheme }))
             } else {
                 Err(Malformed)
             };
@@ -235,8 +254,8 @@ pub fn access_token(headers: &HeaderMap) -> Result<Option<(&str, Scheme)>, Malfo
 
 /// The access token from the Bearer scheme. `None` when there is no such header or it is of another scheme.
 pub fn bearer_token(headers: &HeaderMap) -> Result<Option<&str>, Malformed> {
-    let found = access_token(headers)?.filter(|(_, scheme)| *scheme == Scheme::Bearer);
-    Ok(found.map(|(token, _)| token))
+    let found = access_token(headers)?.filter(|token| token.scheme == Scheme::Bearer);
+    Ok(found.map(|token| token.text))
 }
 
 /// `token68` of RFC 9110 section 11.2.

@@ -1,4 +1,7 @@
 //! Profiles of clients: rules that a client must follow. A setting that breaks one is refused.
+//!
+//! A profile sets fields of the record. Rules that no field expresses, such as the longest life of a code, are applied by the
+//! code that issues or checks it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -140,6 +140,15 @@ impl<R> From<StoreError> for TxError<R> {
     }
 }
 
+/// What a transaction or a read returned, or `None` if it refused.
+pub fn unless_refused<T, R>(decided: Result<T, TxError<R>>) -> Result<Option<T>, StoreError> {
+    match decided {
+        Ok(value) => Ok(Some(value)),
+        Err(TxError::Refused(_)) => Ok(None),
+        Err(TxError::Failed(error)) => Err(error),
+    }
+}
+
 /// The error of a closure that runs as a transaction: [`StoreError`] if it cannot refuse, else [`TxError`].
 pub trait TransactionError: From<StoreError> {
     /// The failure that rolls the transaction back. `None` for a refusal.

@@ -26,10 +26,10 @@ pub(super) struct Local {
 }
 
 impl Local {
-    pub(super) async fn read<T>(
+    pub(super) async fn read<T, E: From<StoreError>>(
         &self,
-        look: &impl Fn(&dyn Snapshot) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
+        look: &impl Fn(&dyn Snapshot) -> Result<T, E>,
+    ) -> Result<T, E> {
         loop {
             if let Some(result) = self.try_read(look)? {
                 return result;
@@ -61,10 +61,10 @@ impl Local {
     }
 
     /// The result of `look`; `None` if the storage cannot be read at this moment.
-    fn try_read<T>(
+    fn try_read<T, E>(
         &self,
-        look: &impl Fn(&dyn Snapshot) -> Result<T, StoreError>,
-    ) -> Result<Option<Result<T, StoreError>>, StoreError> {
+        look: &impl Fn(&dyn Snapshot) -> Result<T, E>,
+    ) -> Result<Option<Result<T, E>>, StoreError> {
         let mut result = None;
         let shown = self.backend.read(&mut |snapshot| {
             result = Some(look(snapshot));

@@ -3,6 +3,13 @@
 //! [`Store::read`] shows a consistent state. [`Store::write`] runs one closure as one transaction.
 //! Typed tables ([`table`]) lie on the byte-level interface of [`engine`]. What the closure of a write returns decides
 //! what becomes of its changes: a value and a refusal are committed, a failure rolls back ([`TxError`]).
+//!
+//! Keys are time-ordered, so that new rows land side by side and expired ones are a range at the other end. A sweep needs no
+//! index of expiry times: it walks the old end of each table and passes over rows that still live. Records are `MessagePack`
+//! behind a version byte ([`record`]): with the names of members, as JSON has them, so that a shape can grow, and half as
+//! long, which is half the pages that a change reads, checks, writes and syncs. A released shape is never edited. A backup is
+//! one loop over all tables except those of sign-ins, device authorizations, links, leases, the outbox and logout notices
+//! ([`backup`]), and [`schema`] upgrades a file before anything listens, after copying it.
 
 pub mod address;
 pub mod backup;
@@ -37,7 +44,7 @@ use self::engine::redb::Redb;
 use self::engine::writer;
 use self::engine::writer::{Job, Message, Write, Writer};
 use self::engine::{Backend, FileId, Snapshot, Tx};
-pub use self::error::{OpenError, Stalled, StoreError, TransactionError, TxError};
+pub use self::error::{OpenError, Stalled, StoreError, TransactionError, TxError, unless_refused};
 use self::local::Local;
 use self::schema::Schema;
 pub use self::server_warning::{MigrationOutcome, ServerWarning};
@@ -283,10 +290,10 @@ impl Store {
     ///
     /// `look` may run more than once. Waits while the storage is compacted or reopened. Fails with
     /// [`StoreError::Stalled`] once that has taken [`Options::stall_timeout`].
-    pub async fn read<T>(
+    pub async fn read<T, E: From<StoreError>>(
         &self,
-        look: impl Fn(&dyn Snapshot) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
+        look: impl Fn(&dyn Snapshot) -> Result<T, E>,
+    ) -> Result<T, E> {
         match &self.engine {
             Engine::Local(local) => local.read(&look).await,
             #[cfg(feature = "postgres")]

@@ -19,7 +19,7 @@ use criterion::{BatchSize, Criterion, Throughput};
 use idsvc::clock::{Clock, Timestamp};
 use idsvc::config::Settings;
 use idsvc::flow::token::authorization_code::redeem_code;
-use idsvc::flow::token::issue::{ApprovedGrant, issue_tokens};
+use idsvc::flow::token::issue::{ApprovedGrant, Granted, issue_tokens};
 use idsvc::flow::token::refresh_token::rotate_refresh_token;
 use idsvc::flow::{Core, authenticate_client::authenticate_client, rotate_keys};
 use idsvc::identity::{AuthenticationMethod, Device, Session, User};
@@ -120,7 +120,6 @@ impl Bench {
                 |_| Ok(()),
                 now,
             ))
-            .unwrap()
             .unwrap();
         let bench = Self {
             core: Arc::new(core),
@@ -238,7 +237,11 @@ impl Bench {
             scope: scope.parse().unwrap(),
             ..TokenTarget::default()
         };
-        let granted = (self.user.clone(), self.authorization(scope), target);
+        let granted = Granted {
+            user: self.user.clone(),
+            authorization: self.authorization(scope),
+            target,
+        };
         ApprovedGrant::new(GrantType::RefreshToken, self.session, granted, None)
     }
 }
@@ -250,9 +253,8 @@ async fn refresh_once(
     now: Timestamp,
 ) -> TokenResponse {
     let presented = PresentedRefreshToken::parse(token).unwrap();
-    rotate_refresh_token(core, client, presented, (None, Resources::new()), None, now)
+    rotate_refresh_token(core, client, presented, None, Resources::new(), None, now)
         .await
-        .unwrap()
         .unwrap()
 }
 
@@ -350,7 +352,6 @@ fn redemption(criterion: &mut Criterion, bench: &Bench) {
                                 let exchange = CodeExchange::parse(&code, Some(REDIRECT_URI), None).unwrap();
                                 redeem_code(&core, &client, exchange, Resources::new(), None, now)
                                     .await
-                                    .unwrap()
                                     .unwrap()
                             })
                         })

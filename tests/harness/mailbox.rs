@@ -2,6 +2,7 @@
 
 use idsvc::flow::Core;
 use idsvc::mail::{Content, Message};
+use idsvc::store::StoreError;
 use idsvc::store::records::OutboxEntry;
 use idsvc::store::records::outbox_entry::Channel;
 use idsvc::store::tables::OUTBOX;
@@ -18,7 +19,7 @@ impl Server {
     /// The mails since the last call, oldest first. They are removed, as if they had been sent.
     pub(crate) async fn mails(&self) -> Vec<Mail> {
         let core = &self.app.core;
-        let take = core.store.write("take_mails", |tx| {
+        let take = core.store.write("take_mails", |tx| -> Result<_, StoreError> {
             let entries = OUTBOX.scan(&*tx, .., usize::MAX)?;
             for (key, _) in &entries {
                 OUTBOX.remove(tx, key)?;

@@ -11,6 +11,7 @@ use idsvc::admin::{SecretString, apply};
 use idsvc::flow::failed_passwords::counted;
 use idsvc::limit::password_attempt::PasswordAttempt;
 use idsvc::pages::text::{DE, EN};
+use idsvc::store::StoreError;
 use idsvc::store::engine::Tx;
 use idsvc::store::records::FailedPasswords;
 use idsvc::store::tables::FAILED_PASSWORDS;
@@ -281,7 +282,10 @@ async fn a_failure_that_comes_late_counts_for_nobody() {
     late.store_failure();
     user::remove(server.admin(), ALICE.to_owned()).await.unwrap();
     late.store_failure();
-    core.store.write("after it", |_| Ok(())).await.unwrap();
+    core.store
+        .write("after it", |_| Ok::<_, StoreError>(()))
+        .await
+        .unwrap();
     assert_eq!(rows(&server), 0);
 }
 
@@ -290,7 +294,7 @@ fn hold_writes(server: &Server) -> mpsc::Sender<()> {
     let (release, held) = mpsc::channel::<()>();
     let held = Mutex::new(held);
     let (begun, begins) = mpsc::channel();
-    let work = move |_: &mut dyn Tx| {
+    let work = move |_: &mut dyn Tx| -> Result<_, StoreError> {
         begun.send(()).unwrap();
         let _ = held.lock().unwrap().recv();
         Ok(())

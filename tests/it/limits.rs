@@ -890,7 +890,7 @@ async fn one_address_cannot_take_the_whole_queue_of_writes() {
     let (held, begun) = (std::sync::Mutex::new(held), Arc::new(Notify::new()));
     let (app, says) = (Arc::clone(&server.app), Arc::clone(&begun));
     let slow = tokio::spawn(async move {
-        let work = move |_: &mut dyn Tx| {
+        let work = move |_: &mut dyn Tx| -> Result<_, StoreError> {
             says.notify_one();
             let _ = held.lock().unwrap().recv_timeout(Duration::from_mins(1));
             Ok(())
@@ -939,7 +939,7 @@ async fn a_full_queue_of_writes_is_a_503() {
     let store = &server.app.core.store;
     let (release, held) = mpsc::channel::<()>();
     let held = std::sync::Mutex::new(held);
-    let mut slow = pin!(store.write("slow", move |_| {
+    let mut slow = pin!(store.write("slow", move |_| -> Result<_, StoreError> {
         let _ = held.lock().unwrap().recv_timeout(Duration::from_mins(1));
         Ok(())
     }));

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use idsvc::identity::{AuthenticationLevel, SecondFactorRule};
+use idsvc::store::StoreError;
 use serde_json::json;
 
 use crate::account_self_service::form;
@@ -181,7 +182,7 @@ async fn a_remembered_browser_is_forgotten_after_a_change() {
     // A factor that is removed.
     let uuid = alice.user.uuid;
     core.store
-        .write("test_factor", move |tx| {
+        .write("test_factor", move |tx| -> Result<_, StoreError> {
             let all = idsvc::flow::factors::of_user(&*tx, uuid)?;
             let is_codes = |factor: &idsvc::identity::Factor| {
                 matches!(factor.kind, idsvc::identity::FactorKind::RecoveryCodes(_))

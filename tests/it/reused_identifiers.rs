@@ -5,6 +5,7 @@ use std::sync::{Mutex, mpsc};
 use idsvc::admin::client;
 use idsvc::identity::AuthenticationMethod;
 use idsvc::oauth::client::{Client, ConsentRequirement};
+use idsvc::store::StoreError;
 use idsvc::store::tables::{CLIENTS, CODES, CODES_BY_USER, CONSENTS, FAMILIES};
 use serde_json::json;
 use uuid::Uuid;
@@ -102,7 +103,7 @@ async fn requests_that_are_answered_during_the_removal_get_nothing() {
     let wait = Mutex::new(wait);
     let writer = store.clone();
     let held = tokio::spawn(async move {
-        let hold = writer.write("test_hold", move |_| {
+        let hold = writer.write("test_hold", move |_| -> Result<_, StoreError> {
             let _ = begin.send(());
             let _ = wait.lock().unwrap().recv();
             Ok(())
@@ -137,22 +138,26 @@ async fn grants_of_an_older_release_last_as_long_as_their_client() {
     server
         .change_client(&first, |client| client.incarnation = Uuid::nil())
         .await;
-    let written = server.app.core.store.write("test_older_release", |tx| {
-        for (id, mut family) in FAMILIES.scan(&*tx, .., 10)? {
-            family.authorization.client_incarnation = Uuid::nil();
-            FAMILIES.put(tx, &id, &family)?;
-        }
-        for (key, mut consent) in CONSENTS.scan(&*tx, .., 10)? {
-            consent.client_incarnation = Uuid::nil();
-            CONSENTS.put(tx, &key, &consent)?;
-        }
-        for (id, mut code) in CODES.scan(&*tx, .., 10)? {
-            code.authorization.client_incarnation = Uuid::nil();
-            assert_eq!(code.authorization.factor, AuthenticationMethod::Password);
-            CODES.put(tx, &id, &code)?;
-        }
-        Ok(CLIENTS.get(&*tx, "acme")?.is_some())
-    });
+    let written = server
+        .app
+        .core
+        .store
+        .write("test_older_release", |tx| -> Result<_, StoreError> {
+            for (id, mut family) in FAMILIES.scan(&*tx, .., 10)? {
+                family.authorization.client_incarnation = Uuid::nil();
+                FAMILIES.put(tx, &id, &family)?;
+            }
+            for (key, mut consent) in CONSENTS.scan(&*tx, .., 10)? {
+                consent.client_incarnation = Uuid::nil();
+                CONSENTS.put(tx, &key, &consent)?;
+            }
+            for (id, mut code) in CODES.scan(&*tx, .., 10)? {
+                code.authorization.client_incarnation = Uuid::nil();
+                assert_eq!(code.authorization.factor, AuthenticationMethod::Password);
+                CODES.put(tx, &id, &code)?;
+            }
+            Ok(CLIENTS.get(&*tx, "acme")?.is_some())
+        });
     assert!(written.await.unwrap());
     let tokens = first.refresh(tokens.refresh_token()).await.tokens();
     first.redeem(&code).await.tokens();

@@ -10,6 +10,7 @@ use crate::flow::or_refuse;
 use crate::oauth::FaultCode;
 use crate::oauth::client::{GrantType, StoredApiKey};
 use crate::secret::{ApiKey, Secret};
+use crate::store::StoreError;
 use crate::store::tables::{API_KEY_USES, CLIENTS};
 
 /// The most API keys of a client. A rotation needs two.
@@ -86,7 +87,7 @@ pub async fn list(admin: Admin<'_>, client_id: &str) -> AdminResult<Vec<ApiKeyVi
     let views = admin
         .core
         .store
-        .read(|snapshot| {
+        .read(|snapshot| -> Result<_, StoreError> {
             let Some(client) = CLIENTS.get(snapshot, client_id)? else {
                 return Ok(None);
             };

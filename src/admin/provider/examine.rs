@@ -350,7 +350,8 @@ async fn check_credentials(core: &Core, provider: &Provider, metadata: &Metadata
         core,
         provider,
         metadata,
-        ("idsvc-provider-test", verifier),
+        "idsvc-provider-test",
+        verifier,
         core.clock.now(),
     )
     .await;

@@ -355,7 +355,7 @@ mod tests {
         added(&core, "corp").await;
         let (go, wait) = mpsc::channel::<()>();
         let wait = Mutex::new(wait);
-        let held = core.store.write("test", move |_| {
+        let held = core.store.write("test", move |_| -> Result<_, StoreError> {
             let _ = wait.lock().unwrap().recv();
             Ok(())
         });

@@ -2,8 +2,9 @@
 
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
+use crate::flow::login::destination::{BrowserRedirect, Destination};
 use crate::flow::login::session;
-use crate::flow::login::transaction::{BrowserRedirect, Destination, begin_transaction};
+use crate::flow::login::transaction::begin_transaction;
 use crate::flow::{Core, Failure};
 use crate::oauth::login::{AccountLogin, LoginPurpose};
 

@@ -19,6 +19,7 @@ use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::password::PasswordProblem;
 use crate::secret::{Secret, SessionCookie};
+use crate::store::StoreError;
 use crate::store::tables::USERS;
 
 /// What a user types to change the password.
@@ -104,7 +105,7 @@ async fn try_change(
     let here = browser.clone();
     let started = core
         .store
-        .write("change_password", move |tx| -> Result<_, crate::store::StoreError> {
+        .write("change_password", move |tx| -> Result<_, StoreError> {
             let lifetimes = policy.lifetimes.session;
             let Some(live) = session::find(&*tx, here.session.as_ref(), lifetimes, now)? else {
                 return Ok(None);

@@ -50,12 +50,13 @@ pub fn may_change(snapshot: &dyn Snapshot, live: &LiveSession, now: Timestamp) -
 /// The signed-in user, if this session may change the factors.
 async fn changing(core: &Core, browser: &Browser, now: Timestamp) -> Result<Option<LiveSession>, Failure> {
     let lifetimes = core.policy.lifetimes.session;
-    let find =
-        |snapshot: &dyn Snapshot| match session::find(snapshot, browser.session.as_ref(), lifetimes, now)? {
+    let find = |snapshot: &dyn Snapshot| -> Result<_, Failure> {
+        match session::find(snapshot, browser.session.as_ref(), lifetimes, now)? {
             Some(live) if may_change(snapshot, &live, now)? => Ok(Some(live)),
             _ => Ok(None),
-        };
-    Ok(core.store.read(find).await?)
+        }
+    };
+    core.store.read(find).await
 }
 
 /// Draws a seed for the signed-in user. Nothing is stored.
@@ -79,7 +80,8 @@ fn setup_context(live: &LiveSession) -> String {
 pub async fn confirm_totp(
     core: &Core,
     browser: &Browser,
-    (sealed, typed): (&str, &str),
+    sealed: &str,
+    typed: &str,
     now: Timestamp,
 ) -> Result<ActionResult<TotpConfirmation>, Failure> {
     let Some(live) = changing(core, browser, now).await? else {

@@ -55,7 +55,7 @@ pub async fn view(
     let (catalog, lifetimes) = (core.catalog(), core.policy.lifetimes.session);
     let account = core
         .store
-        .read(|snapshot| {
+        .read(|snapshot| -> Result<_, StoreError> {
             let Some(live) = session::find(snapshot, browser.session.as_ref(), lifetimes, now)? else {
                 return Ok(None);
             };

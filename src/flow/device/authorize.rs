@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use crate::clock::Timestamp;
-use crate::flow::{Answer, Core, Failure};
+use crate::flow::{Core, FlowError};
 use crate::oauth::client::GrantType;
 use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::device::{DeviceAuthorization, DeviceAuthorizationResponse, UserCode};
@@ -14,6 +14,7 @@ use crate::oauth::scope::Scope;
 use crate::oauth::token::user_scope;
 use crate::route::Route;
 use crate::secret::{DeviceCode, Secret};
+use crate::store::StoreError;
 use crate::store::tables::{DEVICE_AUTHORIZATIONS, DEVICE_AUTHORIZATIONS_BY_USER_CODE};
 
 /// How many user codes are drawn. All of them are taken by other devices only by a chance that can be neglected.
@@ -23,15 +24,16 @@ const DRAWN_CODES: usize = 4;
 pub async fn authorize(
     core: &Core,
     client: &AuthenticatedClient,
-    (scope, resources): (Option<Scope>, Resources),
+    scope: Option<Scope>,
+    resources: Resources,
     address: IpAddr,
     now: Timestamp,
-) -> Result<Answer<DeviceAuthorizationResponse>, Failure> {
-    or_refuse!(core.grant_policy().check_grant(client, GrantType::DeviceCode));
-    let scope = or_refuse!(user_scope(scope.as_ref(), client, Scope::AUTHENTICATED));
+) -> Result<DeviceAuthorizationResponse, FlowError> {
+    core.grant_policy().check_grant(client, GrantType::DeviceCode)?;
+    let scope = user_scope(scope.as_ref(), client, Scope::AUTHENTICATED)?;
     let catalog = core.catalog();
     let apis = catalog.apis();
-    let granted = or_refuse!(apis.resolve(&resources, client));
+    let granted = apis.resolve(&resources, client)?;
     let scope = apis.scope_within(&scope, &granted);
     let id = core.random.uuid_v7(core.clock.since_epoch());
     let secret = Secret::<DeviceCode>::generate(id.as_bytes(), &core.random);
@@ -41,7 +43,7 @@ pub async fn authorize(
     let drawn = DeviceAuthorization::new(client, codes, (scope, granted), address, now + lifetime);
     let stored = core
         .store
-        .write("authorize_device", move |tx| -> Result<_, crate::store::StoreError> {
+        .write("authorize_device", move |tx| -> Result<_, StoreError> {
             let mut authorization = drawn.clone();
             let mut others = others.iter();
             while DEVICE_AUTHORIZATIONS_BY_USER_CODE.contains(&*tx, authorization.user_code.as_str())? {
@@ -57,17 +59,17 @@ pub async fn authorize(
         .await?;
     let Some(user_code) = stored else {
         let why = "all drawn user codes are in use; try again";
-        return Ok(Err(Refusal::new(ErrorCode::TemporarilyUnavailable, why)));
+        return Err(Refusal::new(ErrorCode::TemporarilyUnavailable, why).into());
     };
     let (user_code, verification_uri) = (user_code.to_string(), Route::Device.url(&core.policy.issuer));
-    Ok(Ok(DeviceAuthorizationResponse {
+    Ok(DeviceAuthorizationResponse {
         device_code: secret.reveal().to_owned(),
         verification_uri_complete: with_query(&verification_uri, &[("user_code", &user_code)]),
         user_code,
         verification_uri,
         expires_in: lifetime.as_secs(),
         interval: DeviceAuthorization::INTERVAL,
-    }))
+    })
 }
 
 fn draw_user_code(core: &Core) -> UserCode {

@@ -7,12 +7,11 @@ use uuid::Uuid;
 
 use super::free_user_code;
 use crate::clock::Timestamp;
-use crate::flow::browser::Browser;
+use crate::flow::FlowError;
 use crate::flow::login::consent::store_consent;
 use crate::flow::login::session;
 use crate::flow::login::session::LiveSession;
-use crate::flow::login::transaction::{LoginContext, LoginTransactionError, find_record, next_step, resolve};
-use crate::flow::{Core, Failure};
+use crate::flow::login::transaction::{BrowserLogin, LoginTransactionError, find_record, next_step, resolve};
 use crate::oauth::client::Client;
 use crate::oauth::code::Authorization;
 use crate::oauth::consent::requested_consent;
@@ -22,6 +21,7 @@ use crate::oauth::openid::claims::ClaimsRequest;
 use crate::oauth::scope::Scope;
 use crate::observe::audit;
 use crate::observe::audit::Event;
+use crate::store::TxError;
 use crate::store::tables::{DEVICE_AUTHORIZATIONS, DEVICE_AUTHORIZATIONS_BY_USER, LOGIN_RECORDS};
 
 /// The result of a decision.
@@ -64,12 +64,16 @@ pub fn scope_for_consent(authorization: &DeviceAuthorization, client: &Client) -
 
 /// Records the decision of the user whose session the page was drawn for (`login.session`). The answer is given once.
 pub async fn decide(
-    core: &Core,
-    browser: &Browser,
-    (login, device): (&LoginContext, &DeviceLogin),
+    at: BrowserLogin<'_>,
+    device: &DeviceLogin,
     is_allowed: bool,
-    now: Timestamp,
-) -> Result<Result<DecisionResult, LoginTransactionError>, Failure> {
+) -> Result<DecisionResult, FlowError<LoginTransactionError>> {
+    let BrowserLogin {
+        core,
+        browser,
+        login,
+        now,
+    } = at;
     let id = device.authorization;
     let lifetimes = core.policy.lifetimes.session;
     let presented = browser.session.clone();
@@ -79,54 +83,56 @@ pub async fn decide(
     let catalog = core.catalog();
     let client = catalog.client(&device.client_id);
     let is_first_use = is_allowed && client.is_some_and(|client| client.is_never_used());
-    let result = core
+    let (result, decided) = core
         .store
-        .write("decide_device", move |tx| -> Result<_, crate::store::StoreError> {
-            let mut record = find_record(&*tx, transaction.id)?;
-            if !record.is_in_progress(now) {
-                return Ok(Err(LoginTransactionError::Expired));
-            }
-            let Some(purpose) = resolve(&*tx, &transaction.purpose, &client_lookup)? else {
-                return Ok(Err(LoginTransactionError::Expired));
-            };
-            let ResolvedPurpose::Device { client, .. } = &purpose else {
-                return Ok(Err(LoginTransactionError::Expired));
-            };
-            let live = session::find(&*tx, presented.as_ref(), lifetimes, now)?;
-            let Some(live) = live.filter(|live| Some(live.id) == expected) else {
-                return Ok(Ok((DecisionResult::SignIn, None)));
-            };
-            let step = next_step(&*tx, &purpose, Some(&live), &record, now)?;
-            if !matches!(step, LoginStep::DecideDevice) {
-                return Ok(Ok((DecisionResult::SignIn, None)));
-            }
-            let Some(mut authorization) = DEVICE_AUTHORIZATIONS.get(&*tx, &id)? else {
-                return Ok(Ok((DecisionResult::Over, None)));
-            };
-            let before = DecisionResult::of(&authorization, id, live.user.uuid, now);
-            if before != DecisionResult::Pending {
-                return Ok(Ok((before, None)));
-            }
-            free_user_code(tx, id, &authorization)?;
-            authorization.decision = if is_allowed {
-                if client.requires_consent() {
-                    let requested = scope_for_consent(&authorization, client);
-                    store_consent(tx, client, &live, &requested, is_first_use, now)?;
+        .write(
+            "decide_device",
+            move |tx| -> Result<_, TxError<LoginTransactionError>> {
+                let mut record = find_record(&*tx, transaction.id)?;
+                if !record.is_in_progress(now) {
+                    return Err(LoginTransactionError::Expired.into());
                 }
-                DEVICE_AUTHORIZATIONS_BY_USER.put(tx, &(live.user.uuid, id), &())?;
-                DeviceDecision::Allowed(Box::new(granted(&authorization, client, &live)))
-            } else {
-                DeviceDecision::Denied(live.user.uuid)
-            };
-            DEVICE_AUTHORIZATIONS.put(tx, &id, &authorization)?;
-            session::touch(tx, &live, lifetimes, now)?;
-            record.answered_at.get_or_insert(now);
-            LOGIN_RECORDS.put(tx, &transaction.id, &record)?;
-            let decided = (live.user.uuid, authorization.address);
-            Ok(Ok((DecisionResult::Decided { is_allowed }, Some(decided))))
-        })
+                let Some(purpose) = resolve(&*tx, &transaction.purpose, &client_lookup)? else {
+                    return Err(LoginTransactionError::Expired.into());
+                };
+                let ResolvedPurpose::Device { client, .. } = &purpose else {
+                    return Err(LoginTransactionError::Expired.into());
+                };
+                let live = session::find(&*tx, presented.as_ref(), lifetimes, now)?;
+                let Some(live) = live.filter(|live| Some(live.id) == expected) else {
+                    return Ok((DecisionResult::SignIn, None));
+                };
+                let step = next_step(&*tx, &purpose, Some(&live), &record, now)?;
+                if !matches!(step, LoginStep::DecideDevice) {
+                    return Ok((DecisionResult::SignIn, None));
+                }
+                let Some(mut authorization) = DEVICE_AUTHORIZATIONS.get(&*tx, &id)? else {
+                    return Ok((DecisionResult::Over, None));
+                };
+                let before = DecisionResult::of(&authorization, id, live.user.uuid, now);
+                if before != DecisionResult::Pending {
+                    return Ok((before, None));
+                }
+                free_user_code(tx, id, &authorization)?;
+                authorization.decision = if is_allowed {
+                    if client.requires_consent() {
+                        let requested = scope_for_consent(&authorization, client);
+                        store_consent(tx, client, &live, &requested, is_first_use, now)?;
+                    }
+                    DEVICE_AUTHORIZATIONS_BY_USER.put(tx, &(live.user.uuid, id), &())?;
+                    DeviceDecision::Allowed(Box::new(granted(&authorization, client, &live)))
+                } else {
+                    DeviceDecision::Denied(live.user.uuid)
+                };
+                DEVICE_AUTHORIZATIONS.put(tx, &id, &authorization)?;
+                session::touch(tx, &live, lifetimes, now)?;
+                record.answered_at.get_or_insert(now);
+                LOGIN_RECORDS.put(tx, &transaction.id, &record)?;
+                let decided = (live.user.uuid, authorization.address);
+                Ok((DecisionResult::Decided { is_allowed }, Some(decided)))
+            },
+        )
         .await?;
-    let (result, decided) = or_refuse!(result);
     if let Some((user, from)) = decided {
         if is_first_use {
             core.reload_clients(slice::from_ref(&device.client_id)).await?;
@@ -138,7 +144,7 @@ pub async fn decide(
             from,
         });
     }
-    Ok(Ok(result))
+    Ok(result)
 }
 
 /// What the device gets tokens for. The session of the browser is not that of the device.

@@ -2,7 +2,8 @@
 
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
-use crate::flow::login::transaction::{BrowserRedirect, Destination, begin_transaction};
+use crate::flow::login::destination::{BrowserRedirect, Destination};
+use crate::flow::login::transaction::begin_transaction;
 use crate::flow::{Core, Failure};
 use crate::oauth::client::GrantType;
 use crate::oauth::device::{DeviceAuthorization, UserCode};
@@ -17,7 +18,7 @@ pub async fn begin_sign_in(
     user_code: &UserCode,
     now: Timestamp,
 ) -> Result<Option<BrowserRedirect>, Failure> {
-    let find = |snapshot: &dyn Snapshot| {
+    let find = |snapshot: &dyn Snapshot| -> Result<_, Failure> {
         let Some(id) = DEVICE_AUTHORIZATIONS_BY_USER_CODE.get(snapshot, user_code.as_str())? else {
             return Ok(None);
         };

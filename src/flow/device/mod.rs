@@ -1,5 +1,10 @@
 //! Devices that people allow on another device: RFC 8628. The device redeems its code in
 //! [`crate::flow::token::device_code`].
+//!
+//! The device polls the token endpoint with its device code, and a person types the user code at `/device`. [`find`] begins
+//! the sign-in, and `http/screen/device` asks for the decision. [`decide`] writes it to the
+//! [`DeviceAuthorization`](crate::oauth::device::DeviceAuthorization), and the next poll redeems it. The session of the browser
+//! is not a part of the grant.
 
 pub mod authorize;
 pub mod decide;

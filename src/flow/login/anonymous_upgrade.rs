@@ -13,26 +13,26 @@
 
 use std::sync::Arc;
 
-use super::transaction::StepResult;
 use crate::clock::Timestamp;
 use crate::flow::grant_policy::{has_ended, read_family};
 use crate::flow::token::refresh_token;
 use crate::flow::users::{end_sessions_and_families, remove_login_names};
-use crate::flow::{Answer, Core, Failure, replay};
+use crate::flow::{Core, Failure, FlowError, replay};
 use crate::identity::User;
 use crate::oauth::anonymous::{self, AnonymousProof};
 use crate::oauth::authorize::RefusedRequest;
 use crate::oauth::client::GrantType;
 use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::confirmation::Possession;
+use crate::oauth::error::Refusal;
 use crate::oauth::login::{CodeGrant, LoginRecord, LoginStep, ResolvedPurpose};
 use crate::oauth::refresh::{self, Refresh, RefreshContext, RefreshFamily};
 use crate::oauth::refresh_keys::PresentedRefreshToken;
 use crate::observe::audit;
 use crate::observe::audit::Event;
-use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::{CLIENTS, FAMILIES, FAMILIES_BY_OWNER, USERS};
+use crate::store::{StoreError, TxError};
 use uuid::Uuid;
 
 /// What a pushed token is.
@@ -53,21 +53,21 @@ pub(super) async fn verify(
     token: &str,
     possession: Option<Possession>,
     now: Timestamp,
-) -> Result<Answer<AnonymousProof>, Failure> {
+) -> Result<AnonymousProof, FlowError> {
     let grant_policy = core.grant_policy();
-    or_refuse!(grant_policy.check_grant(client, GrantType::RefreshToken));
-    let token = or_refuse!(PresentedRefreshToken::parse(token).map_err(|_| refresh::UNKNOWN));
+    grant_policy.check_grant(client, GrantType::RefreshToken)?;
+    let token = PresentedRefreshToken::parse(token).map_err(|_| refresh::UNKNOWN)?;
     let (token, key) = {
         let catalog = core.catalog();
-        let token = or_refuse!(catalog.verify_refresh_token(&token).ok_or(refresh::UNKNOWN));
+        let token = catalog.verify_refresh_token(&token).ok_or(refresh::UNKNOWN)?;
         let key = catalog.refresh_keys().newest();
         (token, key.ok_or(Failure::NoRefreshKey)?)
     };
     let (policy, bearer, id) = (Arc::clone(&core.policy), client.clone(), token.family);
-    let decide = move |snapshot: &dyn Snapshot| {
-        or_refuse!(replay::check_proof(snapshot, possession.as_ref(), now)?);
+    let decide = move |snapshot: &dyn Snapshot| -> Result<_, TxError<Refusal>> {
+        replay::check_proof(snapshot, possession.as_ref(), now)?;
         let Some(family) = read_family(snapshot, id, &bearer, now)? else {
-            return Ok(Err(refresh::UNKNOWN));
+            return Err(refresh::UNKNOWN.into());
         };
         let shown = possession.as_ref().map(Possession::confirmation);
         let context = RefreshContext {
@@ -79,47 +79,41 @@ pub(super) async fn verify(
         };
         let mut family = match family.refresh(&token, context, now) {
             Refresh::Granted(family) | Refresh::Repeated(family) => family,
-            Refresh::Replayed(family) => return Ok(Ok(Presented::Replayed(family))),
-            Refresh::Refused(refusal) => return Ok(Err(refusal)),
+            Refresh::Replayed(family) => return Ok(Presented::Replayed(family)),
+            Refresh::Refused(refusal) => return Err(refusal.into()),
         };
-        let (user, _) = or_refuse!(refresh_token::admit(
-            &grant_policy,
-            snapshot,
-            &bearer,
-            &mut family
-        )?);
+        let (user, _) = refresh_token::admit(&grant_policy, snapshot, &bearer, &mut family)?;
         let proof = AnonymousProof {
             user: user.uuid,
             family: id,
         };
-        let is_anonymous = user.is_anonymous();
-        Ok::<_, StoreError>(
-            is_anonymous
-                .then_some(Presented::Valid(proof))
-                .ok_or(anonymous::KNOWN_USER),
-        )
+        if user.is_anonymous() {
+            Ok(Presented::Valid(proof))
+        } else {
+            Err(anonymous::KNOWN_USER.into())
+        }
     };
-    if let Presented::Valid(proof) = or_refuse!(core.store.read(|snapshot| decide(snapshot)).await?) {
-        return Ok(Ok(proof));
+    if let Presented::Valid(proof) = core.store.read(|snapshot| decide(snapshot)).await? {
+        return Ok(proof);
     }
     let decided = core
         .store
-        .write("end_replayed_family", move |tx| -> Result<_, StoreError> {
+        .write("end_replayed_family", move |tx| -> Result<_, TxError<Refusal>> {
             let decided = decide(&*tx)?;
-            if let Ok(Presented::Replayed(family)) = &decided {
+            if let Presented::Replayed(family) = &decided {
                 FAMILIES.put(tx, &id, family)?;
             }
             Ok(decided)
         })
         .await?;
-    match or_refuse!(decided) {
-        Presented::Valid(proof) => Ok(Ok(proof)),
+    match decided {
+        Presented::Valid(proof) => Ok(proof),
         Presented::Replayed(_) => {
             audit::record(&Event::RefreshTokenReplayed {
                 client_id: &client.client_id,
                 family: id,
             });
-            Ok(Err(refresh::REPLAYED))
+            Err(refresh::REPLAYED.into())
         }
     }
 }
@@ -255,9 +249,9 @@ pub(super) fn link(
     }))
 }
 
-/// Records in the audit log that the step linked an anonymous user, after the commit.
-pub(in crate::flow) fn record(step: &StepResult) {
-    if let StepResult::Issued(_, Some(linked)) = step {
+/// Records in the audit log that a step linked an anonymous user, after the commit.
+pub(in crate::flow) fn record(linked: Option<&LinkedUser>) {
+    if let Some(linked) = linked {
         audit::record(&Event::AnonymousUserLinked {
             user: linked.account,
             anonymous: linked.anonymous,

@@ -1,32 +1,27 @@
 //! A client sends a browser with an authorization request: RFC 6749 section 4.1.1, OpenID Connect Core 3.1.2.
 
 use super::anonymous_upgrade;
+use super::destination::{BrowserRedirect, Destination};
 use super::drawn_code::DrawnCode;
 use super::push_request;
+use super::pushed_use;
 use super::read_request::{ReadAuthorization, read_request};
 use super::session;
 use super::transaction;
-use super::transaction::{BrowserRedirect, Destination, StepResult};
+use super::transaction::{PlannedStep, StepResult};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
-use crate::flow::catalog::Catalog;
 use crate::flow::client_lookup::find_client;
-use crate::flow::{Core, Failure};
-use crate::jose::alg::Algorithm;
-use crate::jose::jwt::{self, ExpectedTyp};
+use crate::flow::{Core, Failure, FlowError};
 use crate::oauth::anonymous;
-use crate::oauth::authorize::{AuthorizationRequest, ResponseTarget, UntrustedRedirect, response_target};
-use crate::oauth::client::Client;
+use crate::oauth::authorize::{UntrustedRedirect, response_target};
 use crate::oauth::error::Refusal;
 use crate::oauth::login::{LoginPurpose, LoginRecord};
-use crate::oauth::openid::id_token::IdTokenHint;
 use crate::oauth::parameters::Parameters;
 use crate::oauth::pushed::URN;
-use crate::oauth::token;
-use crate::store::StoreError;
+use crate::store::TxError;
 use crate::store::engine::Snapshot;
 use url::Url;
-use zeroize::Zeroizing;
 
 /// Answers an authorization request: with a code, a refusal, or a page.
 ///
@@ -39,22 +34,22 @@ pub async fn begin_authorization(
     browser: &Browser,
     admit: impl Fn(&Url) -> Result<(), Failure>,
     now: Timestamp,
-) -> Result<Result<BrowserRedirect, UntrustedRedirect>, Failure> {
+) -> Result<BrowserRedirect, FlowError<UntrustedRedirect>> {
     let Some(client_id) = parameters.get("client_id") else {
-        return Ok(Err(UntrustedRedirect::MissingClient));
+        return Err(UntrustedRedirect::MissingClient.into());
     };
-    let lookup = or_refuse!(find_client(core, client_id, &admit, now).await?);
+    let lookup = find_client(core, client_id, &admit, now).await?;
     let Some(client) = lookup.client(client_id) else {
-        return Ok(Err(UntrustedRedirect::UnknownClient));
+        return Err(UntrustedRedirect::UnknownClient.into());
     };
     let (target, parsed) = if let Some(sealed) = pushed(parameters) {
         let opened = push_request::open(core, &client, sealed, now);
-        let request = or_refuse!(opened.ok_or(UntrustedRedirect::RequestUri));
+        let request = opened.ok_or(UntrustedRedirect::RequestUri)?;
         (request.target.clone(), Ok(ReadAuthorization::of(request)))
     } else if client.require_pushed_authorization_requests {
-        (or_refuse!(response_target(parameters, &client)), Err(NOT_PUSHED))
+        (response_target(parameters, &client)?, Err(NOT_PUSHED))
     } else {
-        or_refuse!(read_request(core, parameters, &client, &admit, now).await?)
+        read_request(core, parameters, &client, &admit, now).await?
     };
     let is_in_address = parameters.get(anonymous::PARAMETER).is_some();
     let request = match parsed {
@@ -66,7 +61,7 @@ pub async fn begin_authorization(
         Ok(request) => request,
         Err(refusal) => {
             let response = target.refusal(&refusal, &core.policy.issuer);
-            return Ok(Ok(BrowserRedirect::to(Destination::Respond(response))));
+            return Ok(BrowserRedirect::to(Destination::Respond(response)));
         }
     };
 
@@ -75,58 +70,61 @@ pub async fn begin_authorization(
     let purpose = LoginPurpose::Code(Box::new(request));
     let asked = purpose.clone();
     let found = lookup.clone();
-    let decide = move |snapshot: &dyn Snapshot| {
+    let decide = move |snapshot: &dyn Snapshot| -> Result<_, TxError<UntrustedRedirect>> {
         let record = LoginRecord::default();
-        if push_request::is_answered_elsewhere(snapshot, &asked, &record)? {
-            return Ok(Err(UntrustedRedirect::RequestUri));
+        if pushed_use::is_answered_elsewhere(snapshot, &asked, &record)? {
+            return Err(UntrustedRedirect::RequestUri.into());
         }
         // The client may have been removed or replaced since the request was checked.
         let Some(purpose) = transaction::resolve(snapshot, &asked, &found)? else {
-            return Ok(Err(UntrustedRedirect::UnknownClient));
+            return Err(UntrustedRedirect::UnknownClient.into());
         };
         let live = session::find(snapshot, presented.as_ref(), lifetimes, now)?;
         let step = transaction::next_step(snapshot, &purpose, live.as_ref(), &record, now)?;
-        Ok::<_, StoreError>(Ok((step, live)))
+        Ok((step, live))
     };
-    let foreseen = core.store.read(|snapshot| decide(snapshot)).await?;
+    let (step, _) = core.store.read(|snapshot| decide(snapshot)).await?;
     let code = DrawnCode::draw(core, now);
     let slot = code.slot();
-    let (step, _) = or_refuse!(foreseen);
-    let result = if let Ok(result) = StepResult::without_code(step) {
-        result
-    } else {
-        let found = lookup.clone();
-        let answered = purpose.clone();
-        let issued = core
-            .store
-            .write("begin_authorization", move |tx| {
-                let (step, live) = or_refuse!(decide(&*tx)?);
-                let grant = match StepResult::without_code(step) {
-                    Ok(result) => return Ok(Ok(result)),
-                    Err(grant) => grant,
-                };
-                if let Some(live) = &live {
-                    session::touch(tx, live, lifetimes, now)?;
-                }
-                push_request::record_answer(tx, &answered)?;
-                transaction::issue(tx, *grant, slot, &found, now).map(Ok)
-            })
-            .await?;
-        lookup.publish(core).await?;
-        or_refuse!(issued)
+    let result = match PlannedStep::of(step) {
+        PlannedStep::Result(result) => result,
+        PlannedStep::IssueCode(_) => {
+            let found = lookup.clone();
+            let answered = purpose.clone();
+            let issued = core
+                .store
+                .write(
+                    "begin_authorization",
+                    move |tx| -> Result<_, TxError<UntrustedRedirect>> {
+                        let (step, live) = decide(&*tx)?;
+                        let grant = match PlannedStep::of(step) {
+                            PlannedStep::Result(result) => return Ok(result),
+                            PlannedStep::IssueCode(grant) => grant,
+                        };
+                        if let Some(live) = &live {
+                            session::touch(tx, live, lifetimes, now)?;
+                        }
+                        pushed_use::record_answer(tx, &answered)?;
+                        Ok(transaction::issue(tx, *grant, slot, &found, now)?)
+                    },
+                )
+                .await?;
+            lookup.publish(core).await?;
+            issued
+        }
     };
-    anonymous_upgrade::record(&result);
+    anonymous_upgrade::record(result.linked());
     let (sealed, binding) = match result {
         StepResult::SignIn | StepResult::SecondStep | StepResult::AskConsent | StepResult::OfferPasskey => {
             transaction::begin_transaction(core, purpose, browser, now)?
         }
         _ => Default::default(),
     };
-    Ok(Ok(BrowserRedirect {
+    Ok(BrowserRedirect {
         destination: result.destination(sealed, &code, &core.policy.issuer),
         binding,
         session: None,
-    }))
+    })
 }
 
 /// The answer to a client that must push its requests and did not (RFC 9126 section 6).
@@ -137,41 +135,4 @@ fn pushed(parameters: &Parameters) -> Option<&str> {
     let uri = parameters.get("request_uri")?;
     uri.strip_prefix(URN)
         .filter(|_| parameters.get("request").is_none())
-}
-
-/// Validates what a client asks for, with the APIs and scope values as they are now.
-pub(super) fn parse_request(
-    core: &Core,
-    parameters: &Parameters,
-    client: &Client,
-    target: ResponseTarget,
-) -> Result<ReadAuthorization, Refusal> {
-    let catalog = core.catalog();
-    let issuer = &core.policy.issuer;
-    let read_hint = |token: &str| read_hint(&catalog, issuer, token).map(|hint| hint.sub);
-    let records = (client, &**catalog.apis(), catalog.scopes());
-    let mut request = AuthorizationRequest::parse(parameters, records, target, &read_hint)?;
-    request.prompt.create &= core.policy.accounts.is_open();
-    if let Ok(Some(requested)) = token::scope(parameters) {
-        core.unknown_scopes.note(&catalog, &client.client_id, &requested);
-    }
-    Ok(ReadAuthorization {
-        request,
-        anonymous_refresh_token: parameters
-            .get(anonymous::PARAMETER)
-            .map(|token| Zeroizing::new(token.to_owned())),
-    })
-}
-
-/// Reads an ID token that this service issued, even if it has expired (OpenID Connect Core 3.1.2.1).
-pub(in crate::flow) fn read_hint(catalog: &Catalog, issuer: &str, token: &str) -> Option<IdTokenHint> {
-    let verified = jwt::verify::<IdTokenHint>(
-        token,
-        ExpectedTyp::Exactly(crate::flow::catalog::ID_TOKEN_TYP),
-        &Algorithm::ALL,
-        |kid, _| catalog.verifier(kid?),
-    );
-    verified
-        .ok()
-        .filter(|hint| hint.iss == issuer && hint.azp == hint.aud)
 }

@@ -9,7 +9,7 @@ use super::sealed;
 use super::transaction::LoginContext;
 use crate::clock::Timestamp;
 use crate::federation::authorization::{AuthorizationParameters, address};
-use crate::flow::{Core, Failure};
+use crate::flow::{Core, FlowError};
 use crate::oauth::login::UpstreamSignIn;
 use crate::oauth::pkce::challenge_of;
 use crate::secret::{Secret, UpstreamState};
@@ -58,13 +58,13 @@ pub async fn begin_federation(
     login: LoginContext,
     provider: &str,
     now: Timestamp,
-) -> Result<Result<ProviderRedirect, FederationProblem>, Failure> {
+) -> Result<ProviderRedirect, FlowError<FederationProblem>> {
     let offered = core.catalog().offered_for(&login.purpose);
     let Some(provider) = offered.into_iter().find(|offered| offered.id == provider) else {
-        return Ok(Err(FederationProblem::NotOffered));
+        return Err(FederationProblem::NotOffered.into());
     };
     let Ok(metadata) = core.upstreams.metadata(&provider, now).await else {
-        return Ok(Err(FederationProblem::Unavailable));
+        return Err(FederationProblem::Unavailable.into());
     };
     let LoginContext { purpose, session, .. } = login;
     let id = login.transaction.id;
@@ -90,12 +90,12 @@ pub async fn begin_federation(
         asked_at: now,
         proof_asked_at: must_reauthenticate.then_some(now),
     };
-    Ok(Ok(ProviderRedirect {
+    Ok(ProviderRedirect {
         address: address.into(),
         kept: KeptSignIn {
             id,
             question: sealed::seal(core, &UpstreamSignIn::sealing_context(id), &question, now)?,
             transaction: login.sealed,
         },
-    }))
+    })
 }

@@ -2,13 +2,13 @@
 
 use std::slice;
 
+use super::destination::BrowserRedirect;
 use super::session::LiveSession;
 use super::transaction;
-use super::transaction::{BrowserRedirect, LoginContext, LoginTransactionError};
+use super::transaction::{BrowserLogin, LoginContext, LoginTransactionError};
 use crate::clock::Timestamp;
-use crate::flow::browser::Browser;
 use crate::flow::register_client::record_first_consent;
-use crate::flow::{Core, Failure};
+use crate::flow::{Core, Failure, FlowError};
 use crate::identity::Consent;
 use crate::oauth::Client;
 use crate::oauth::authorize::{AuthorizationRequest, RefusedRequest};
@@ -25,13 +25,11 @@ use crate::store::tables::CONSENTS;
 /// Stores the consent of the user whose session (`live`) the page was drawn for, and issues the code. If another user
 /// is signed in by now, nothing is stored.
 pub async fn give_consent(
-    core: &Core,
-    browser: &Browser,
-    login: &LoginContext,
+    at: BrowserLogin<'_>,
     request: &AuthorizationRequest,
     live: &LiveSession,
-    now: Timestamp,
-) -> Result<Result<BrowserRedirect, LoginTransactionError>, Failure> {
+) -> Result<BrowserRedirect, FlowError<LoginTransactionError>> {
+    let BrowserLogin { core, login, now, .. } = at;
     let progress = consented(login.progress, request, live, now);
     let requested = request.scope_for_consent();
     let client_id = request.client_id.clone();
@@ -47,14 +45,12 @@ pub async fn give_consent(
         store_consent(tx, &client, live, &requested, is_first_use, now)?;
         Ok(progress)
     };
-    let destination = transaction::advance_login(core, browser, login, now, remember).await?;
+    let destination = transaction::advance_login(at, remember).await?;
     if is_first_use {
         core.reload_clients(slice::from_ref(&request.client_id)).await?;
     }
-    if destination.is_ok() {
-        record(live, request, true);
-    }
-    Ok(destination.map(BrowserRedirect::to))
+    record(live, request, true);
+    Ok(BrowserRedirect::to(destination))
 }
 
 /// Adds the requested scope to the consent that the user has given the client. `is_first_use` says that no user has given

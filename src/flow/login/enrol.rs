@@ -1,10 +1,11 @@
 //! A user without a second factor sets one up in the sign-in, because the operator requires it.
 
-use super::second_factor::{PendingSignIn, SecondStep, can_use_two_factors, event_after};
+use super::pending_sign_in::{PendingSignIn, event_after};
+use super::second_factor::SecondStep;
+use super::second_factor_rule::can_use_two_factors;
 use super::start_session::{Identify, SessionStart, start_session};
-use super::transaction::LoginContext;
+use super::transaction::{BrowserLogin, LoginContext};
 use crate::clock::Timestamp;
-use crate::flow::browser::Browser;
 use crate::flow::notice::DrawnNotice;
 use crate::flow::totp_setup::TotpSetup;
 use crate::flow::{Core, Failure, failed_passwords};
@@ -40,13 +41,17 @@ fn context(login: &LoginContext, pending: &PendingSignIn) -> String {
 /// Checks a code of the new authenticator app. If it is right, the factors are stored and the session begins, in one
 /// transaction.
 pub async fn enrol(
-    core: &Core,
-    browser: &Browser,
-    login: &LoginContext,
+    at: BrowserLogin<'_>,
     pending: &PendingSignIn,
-    (setup, typed): (&TotpSetup, &str),
-    now: Timestamp,
+    setup: &TotpSetup,
+    typed: &str,
 ) -> Result<SecondStep, Failure> {
+    let BrowserLogin {
+        core,
+        browser,
+        login,
+        now,
+    } = at;
     let (first, user) = (pending.first.clone(), pending.user.uuid);
     let Some(new) = setup.confirm(core, user, typed, now) else {
         return Ok(SecondStep::Wrong);
@@ -66,7 +71,7 @@ pub async fn enrol(
         notice.iter().try_for_each(|notice| notice.put(tx))?;
         Ok(Some(user.into()))
     });
-    let started = match start_session(core, browser, login, event, now, identify).await? {
+    let started = match start_session(at, event, identify).await? {
         SessionStart::Started(started) => started,
         SessionStart::Redirected { redirect, .. } => return Ok(SecondStep::Refused(redirect)),
         SessionStart::NoUser | SessionStart::TransactionError(_) => return Ok(SecondStep::Expired),

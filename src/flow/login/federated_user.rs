@@ -228,7 +228,7 @@ mod tests {
         let claims = serde_json::json!({"email": "victim@example.com", "email_verified": true, "name": name});
         let profile = Profile::read(claims.as_object().unwrap(), provider);
         let (provider, uuid, now) = (provider.clone(), core.random.uuid_v4(), core.clock.now());
-        let arrived = core.store.write("arrive", move |tx| {
+        let arrived = core.store.write("arrive", move |tx| -> Result<_, StoreError> {
             let account = ProviderAccount {
                 provider: &provider,
                 subject,

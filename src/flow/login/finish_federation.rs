@@ -8,11 +8,12 @@ use uuid::Uuid;
 
 use super::anonymous_upgrade::become_account;
 use super::begin_federation::{FederationProblem, KeptSignIn};
+use super::destination::{BrowserRedirect, Destination};
 use super::federated_user::{ProviderAccount, UserMatch};
 use super::redeem_upstream_code::redeem;
 use super::session::AuthenticationEvent;
 use super::start_session::{Identified, Identify, SessionStart, start_session};
-use super::transaction::{BrowserRedirect, Destination, LoginContext, LoginTransactionError};
+use super::transaction::{BrowserLogin, LoginContext, LoginTransactionError};
 use super::{federated_user, sealed, transaction};
 use crate::clock::Timestamp;
 use crate::federation::Provider;
@@ -22,7 +23,7 @@ use crate::federation::metadata::Metadata;
 use crate::federation::profile::Profile;
 use crate::federation::upstreams::UpstreamTokens;
 use crate::flow::browser::Browser;
-use crate::flow::{Core, Failure, upstream_token};
+use crate::flow::{Core, Failure, FlowError, upstream_token};
 use crate::identity::{AuthenticationMethod, SecondFactor, UpstreamToken};
 use crate::oauth::access_token::hour_of;
 use crate::oauth::authorize::RefusedRequest;
@@ -40,8 +41,6 @@ pub enum CallbackResult {
     Redirect(BrowserRedirect),
     /// The user is not signed in and may try again on the sign-in page of this sealed transaction.
     TryAgain(String, FederationProblem),
-    /// The answer belongs to no sign-in that can be continued.
-    TransactionError(LoginTransactionError),
 }
 
 /// The login transaction that the `state` of a provider's answer names. `None` if it is malformed. Nothing of it is
@@ -51,43 +50,46 @@ pub fn transaction_of(state: &str) -> Option<Uuid> {
     Uuid::from_slice(state.locator()).ok()
 }
 
+/// A provider's answer, and what the browser has kept of the transaction that its `state` names.
+pub struct ProviderAnswer<'a> {
+    /// The provider whose callback address was called.
+    pub provider: &'a str,
+    /// The answer.
+    pub callback: Callback,
+    /// What the browser has kept.
+    pub kept: Option<KeptSignIn>,
+}
+
 /// Takes a provider's answer. It is accepted once, in the browser that was sent there, and for the last question. If
 /// the answer comes again, the sign-in continues.
 ///
-/// `kept` is what the browser has kept of the transaction that `state` names. `admit_document` is called before the
+/// `admit_document` is called before the
 /// metadata document of the client is fetched, and `admit_answer` before the provider is asked. The use of the answer is
 /// stored once its user has authenticated. An answer that signed nobody in may be sent again: the provider redeems its
 /// code only once (RFC 6749 section 4.1.2).
 pub async fn finish_federation(
     core: &Core,
     browser: &Browser,
-    provider: &str,
-    callback: Callback,
-    kept: Option<KeptSignIn>,
-    (admit_document, admit_answer): (
-        impl FnOnce(&Url) -> Result<(), Failure>,
-        impl FnOnce() -> Result<(), Failure>,
-    ),
+    answer: ProviderAnswer<'_>,
+    admit_document: impl FnOnce(&Url) -> Result<(), Failure>,
+    admit_answer: impl FnOnce() -> Result<(), Failure>,
     now: Timestamp,
-) -> Result<CallbackResult, Failure> {
-    let Ok(state) = Secret::<UpstreamState>::parse(&callback.state) else {
-        return Ok(CallbackResult::TransactionError(LoginTransactionError::Expired));
-    };
-    let Some(kept) = kept else {
-        return Ok(CallbackResult::TransactionError(
-            LoginTransactionError::OtherBrowser,
-        ));
-    };
-    let login = match transaction::load_login(core, browser, &kept.transaction, admit_document, now).await? {
-        Ok(login) => login,
-        Err(error) => return Ok(CallbackResult::TransactionError(error)),
-    };
+) -> Result<CallbackResult, FlowError<LoginTransactionError>> {
+    let ProviderAnswer {
+        provider,
+        callback,
+        kept,
+    } = answer;
+    let state =
+        Secret::<UpstreamState>::parse(&callback.state).map_err(|_| LoginTransactionError::Expired)?;
+    let kept = kept.ok_or(LoginTransactionError::OtherBrowser)?;
+    let login = transaction::load_login(core, browser, &kept.transaction, admit_document, now).await?;
     let context = UpstreamSignIn::sealing_context(login.transaction.id);
     let question: Option<UpstreamSignIn> = sealed::open(core, &context, &kept.question);
     let is_answered =
         |question: &UpstreamSignIn| question.provider == provider && question.state == state.digest();
     let Some(question) = question.filter(is_answered) else {
-        return Ok(CallbackResult::TransactionError(LoginTransactionError::Expired));
+        return Err(LoginTransactionError::Expired.into());
     };
     let Some(_pending) = core.pending_answers.begin(&question) else {
         return Ok(CallbackResult::Redirect(continue_sign_in(&login)));
@@ -190,7 +192,7 @@ async fn refuse(
     problem: FederationProblem,
     refusal: Refusal,
     now: Timestamp,
-) -> Result<CallbackResult, Failure> {
+) -> Result<CallbackResult, FlowError<LoginTransactionError>> {
     let target = match &login.purpose {
         ResolvedPurpose::Code { request, .. } => request.target.clone(),
         ResolvedPurpose::Account(_) | ResolvedPurpose::Device { .. } => {
@@ -243,7 +245,7 @@ impl CallbackCheck<'_> {
                 return Err(self.fail(&format!("the provider answers {error}")));
             }
         };
-        let tokens = redeem(core, provider, &metadata, (&code, &question.code_verifier), now)
+        let tokens = redeem(core, provider, &metadata, &code, &question.code_verifier, now)
             .await
             .map_err(|problem| {
                 self.fail(&problem);
@@ -325,7 +327,7 @@ async fn sign_in_user(
     question: &UpstreamSignIn,
     verified: VerifiedIdentity,
     now: Timestamp,
-) -> Result<CallbackResult, Failure> {
+) -> Result<CallbackResult, FlowError<LoginTransactionError>> {
     let VerifiedIdentity {
         subject,
         was_asked_anew,
@@ -382,7 +384,13 @@ async fn sign_in_user(
         }))
     });
     let client_id = login.purpose.audit_name();
-    let started = match start_session(core, browser, &login, event, now, identify).await? {
+    let at = BrowserLogin {
+        core,
+        browser,
+        login: &login,
+        now,
+    };
+    let started = match start_session(at, event, identify).await? {
         SessionStart::Started(started) => started,
         SessionStart::NoUser if is_used(core, &login, question).await? => {
             return Ok(CallbackResult::Redirect(continue_sign_in(&login)));
@@ -405,7 +413,7 @@ async fn sign_in_user(
             ));
         }
         SessionStart::Redirected { redirect, .. } => return Ok(CallbackResult::Redirect(redirect)),
-        SessionStart::TransactionError(error) => return Ok(CallbackResult::TransactionError(error)),
+        SessionStart::TransactionError(error) => return Err(error.into()),
     };
     audit::record(&Event::SignedIn {
         user: started.user.uuid,

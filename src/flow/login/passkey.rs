@@ -1,14 +1,18 @@
 //! A user signs in with a passkey (Web Authentication Level 3 section 7.2).
+//!
+//! The response comes back in a form of the sign-in page. The page has a challenge, which is sealed for the login transaction
+//! ([`crate::flow::passkey_challenge`]). The user is found by the handle that the authenticator returns, and
+//! [`crate::webauthn`] verifies the response. The transaction that starts the session marks the challenge as used. The page of
+//! the second step has such a form too: there the user is known, and must be the same.
 
 use std::net::IpAddr;
 
 use uuid::Uuid;
 
+use super::destination::BrowserRedirect;
 use super::session::AuthenticationEvent;
 use super::start_session::{Identify, SessionStart, start_session};
-use super::transaction::{BrowserRedirect, LoginContext};
-use crate::clock::Timestamp;
-use crate::flow::browser::Browser;
+use super::transaction::BrowserLogin;
 use crate::flow::factors;
 use crate::flow::passkey_challenge::{self, ChallengePlace, OpenedChallenge};
 use crate::flow::replay::{record_use, was_used};
@@ -64,12 +68,10 @@ struct FoundPasskey {
 /// passkey with the one that was verified, so that of two responses with one counter one is refused. A user who came from a
 /// provider signs in there, so that the provider can stop it.
 pub async fn sign_in(
-    core: &Core,
-    browser: &Browser,
-    login: &LoginContext,
+    at: BrowserLogin<'_>,
     credentials: &PasskeyCredentials,
-    now: Timestamp,
 ) -> Result<PasskeySignIn, Failure> {
+    let BrowserLogin { core, login, now, .. } = at;
     let Some(relying_party) = core.policy.relying_party() else {
         return Ok(PasskeySignIn::Expired);
     };
@@ -109,7 +111,7 @@ pub async fn sign_in(
         upstream_token,
         ..AuthenticationEvent::by_password(now)
     };
-    let result = start(core, browser, login, event, (&found, used), challenge, now).await?;
+    let result = start(at, event, &found, used, challenge).await?;
     if matches!(result, PasskeySignIn::Void | PasskeySignIn::ChallengeOver) {
         failed(Some(found.user));
     }
@@ -169,14 +171,13 @@ fn verify(
 }
 
 async fn start(
-    core: &Core,
-    browser: &Browser,
-    login: &LoginContext,
+    at: BrowserLogin<'_>,
     event: AuthenticationEvent,
-    (found, used): (&FoundPasskey, Passkey),
+    found: &FoundPasskey,
+    used: Passkey,
     challenge: OpenedChallenge,
-    now: Timestamp,
 ) -> Result<PasskeySignIn, Failure> {
+    let BrowserLogin { core, login, now, .. } = at;
     let authority = event.factor.authority().to_owned();
     let [verified, used] = [found.passkey.clone(), used].map(FactorKind::Passkey);
     let (key, replay_key) = ((found.user, found.id), challenge.replay_key);
@@ -205,7 +206,7 @@ async fn start(
         FACTORS.put(tx, &key, &factor)?;
         Ok(Some(user.into()))
     });
-    let started = match start_session(core, browser, login, event, now, identify).await? {
+    let started = match start_session(at, event, identify).await? {
         SessionStart::Started(started) => started,
         SessionStart::Redirected { redirect, .. } => return Ok(PasskeySignIn::Done(redirect)),
         SessionStart::NoUser => return Ok(PasskeySignIn::Void),

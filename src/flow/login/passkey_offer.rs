@@ -20,8 +20,18 @@ use crate::store::StoreError;
 use crate::store::engine::Tx;
 use crate::store::tables::LOGIN_RECORDS;
 
-/// A login transaction with its record, the code that it may get, and its client.
-type SignIn<'a> = (&'a LoginTransaction, LoginRecord, CodeSlot, &'a ClientLookup);
+/// A sign-in whose user has just authenticated, inside the transaction that starts the session.
+pub(super) struct AuthenticatedSignIn<'a> {
+    pub(super) purpose: &'a ResolvedPurpose,
+    pub(super) live: &'a LiveSession,
+    pub(super) event: &'a AuthenticationEvent,
+    pub(super) was_signed_in: bool,
+    pub(super) transaction: &'a LoginTransaction,
+    pub(super) record: LoginRecord,
+    /// The code that the client may get.
+    pub(super) slot: CodeSlot,
+    pub(super) client_lookup: &'a ClientLookup,
+}
 
 /// A signed-in user, and the factors.
 pub type UserWithFactors = (LiveSession, Vec<(Uuid, Factor)>);
@@ -31,21 +41,27 @@ pub type UserWithFactors = (LiveSession, Vec<(Uuid, Factor)>);
 pub(super) fn or_next_step(
     tx: &mut dyn Tx,
     policy: &Policy,
-    (purpose, live): (&ResolvedPurpose, &LiveSession),
-    (event, was_signed_in): (&AuthenticationEvent, bool),
-    (transaction, record, slot, client_lookup): SignIn<'_>,
+    sign_in: AuthenticatedSignIn<'_>,
     now: Timestamp,
 ) -> Result<StepResult, StoreError> {
-    let step = next_step(&*tx, purpose, Some(live), &record, now)?;
+    let AuthenticatedSignIn {
+        live,
+        event,
+        transaction,
+        record,
+        ..
+    } = sign_in;
+    let step = next_step(&*tx, sign_in.purpose, Some(live), &record, now)?;
     let is_asked = event.takes_passkey_offer && event.factor == AuthenticationMethod::Password;
     let opens_application = matches!(step, LoginStep::IssueCode(_) | LoginStep::AskConsent);
-    let may_be_made = is_asked && !was_signed_in && opens_application && may_have(policy, &live.user);
+    let may_be_made = is_asked && !sign_in.was_signed_in && opens_application && may_have(policy, &live.user);
     let has_room = may_be_made && has_room(&factors::of_user(&*tx, live.user.uuid)?);
     if has_room && may_change(&*tx, live, now)? {
         LOGIN_RECORDS.put(tx, &transaction.id, &record)?;
         return Ok(StepResult::OfferPasskey);
     }
-    take_step(tx, step, (transaction, record), slot, client_lookup, now)
+    let (slot, client_lookup) = (sign_in.slot, sign_in.client_lookup);
+    take_step(tx, step, transaction, record, slot, client_lookup, now)
 }
 
 /// The signed-in user of a sign-in that waits for the answer to the offer, with the factors. `None` if it does not wait, or

@@ -1,28 +1,25 @@
 //! A user signs in with a stored password.
 
 use std::net::IpAddr;
-use std::sync::PoisonError;
 
 use zeroize::Zeroizing;
 
+use super::destination::BrowserRedirect;
 use super::session::AuthenticationEvent;
 use super::start_session::{Identify, SessionStart, start_session};
 use super::transaction;
-use super::transaction::{BrowserRedirect, LoginContext};
-use crate::clock::Timestamp;
-use crate::flow::browser::Browser;
+use super::transaction::BrowserLogin;
 use crate::flow::check_password::check_password;
 use crate::flow::notice::DrawnNotice;
 use crate::flow::one_time_link::request_mail::request_change;
-use crate::flow::{Core, Failure, failed_passwords};
+use crate::flow::users::user_named;
+use crate::flow::{Failure, failed_passwords, unless_refused};
 use crate::identity::{AuthenticationMethod, LoginName, User};
 use crate::limit::password_attempt::PasswordAttempt;
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::secret::{LinkSecret, Secret};
-use crate::store::StoreError;
-use crate::store::engine::Snapshot;
-use crate::store::tables::{USERS, USERS_BY_LOGIN_NAME};
+use crate::store::tables::USERS;
 
 /// The result of a sign-in with a password.
 #[derive(Debug)]
@@ -67,35 +64,36 @@ pub struct PasswordCredentials {
 ///
 /// If the client no longer accepts passwords, the form has expired and no password is checked.
 pub async fn sign_in(
-    core: &Core,
-    browser: &Browser,
-    login: &LoginContext,
+    at: BrowserLogin<'_>,
     user: Option<User>,
     credentials: &PasswordCredentials,
     attempt: &PasswordAttempt,
-    now: Timestamp,
 ) -> Result<SignIn, Failure> {
+    let BrowserLogin { core, login, .. } = at;
     if !login.purpose.accepts(&AuthenticationMethod::Password) {
         return Ok(SignIn::Expired);
     }
-    if let Some(result) = verify_password(core, browser, login, user, credentials, attempt, now).await? {
+    if let Some(result) = verify_password(at, user, credentials, attempt).await? {
         return Ok(result);
     }
     let user = user_named(core, &credentials.name).await?;
-    let result = verify_password(core, browser, login, user, credentials, attempt, now).await?;
+    let result = verify_password(at, user, credentials, attempt).await?;
     Ok(result.unwrap_or(SignIn::Expired))
 }
 
 /// Checks the password against this record and signs in. `None` if the record has changed since it was read.
 async fn verify_password(
-    core: &Core,
-    browser: &Browser,
-    login: &LoginContext,
+    at: BrowserLogin<'_>,
     user: Option<User>,
     credentials: &PasswordCredentials,
     attempt: &PasswordAttempt,
-    now: Timestamp,
 ) -> Result<Option<SignIn>, Failure> {
+    let BrowserLogin {
+        core,
+        browser,
+        login,
+        now,
+    } = at;
     let enabled = user.as_ref().filter(|user| user.enabled);
     let hash = enabled.and_then(|user| user.password.clone());
     let attempt = failed_passwords::counted(core, attempt, user.as_ref(), hash.clone(), now);
@@ -147,7 +145,7 @@ async fn verify_password(
         failed_passwords::reset_passwords(tx, uuid)?;
         Ok(Some(user.into()))
     });
-    let started = match start_session(core, browser, login, event, now, identify).await? {
+    let started = match start_session(at, event, identify).await? {
         SessionStart::Started(started) => started,
         SessionStart::Redirected { redirect, .. } => return Ok(Some(SignIn::Redirected(redirect))),
         SessionStart::NoUser => return Ok(None),
@@ -166,43 +164,14 @@ async fn verify_password(
     }))
 }
 
-/// The user with this login name. For an unknown name, the user who was found last is looked for and read as well, so
-/// that the answer takes as much time. A missing row or a made-up record is read too fast: records differ in size.
-pub async fn user_named(core: &Core, name: &LoginName) -> Result<Option<User>, StoreError> {
-    let last_found = || {
-        core.last_found_user
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    };
-    let other = *last_found();
-    let look = |snapshot: &dyn Snapshot| {
-        let found = USERS_BY_LOGIN_NAME.get(snapshot, name.as_str())?;
-        let read = USERS.get(snapshot, &found.unwrap_or(other));
-        match found {
-            Some(found) => Ok(Some((found, read?))),
-            // A damaged record of the other user does not concern an unknown name.
-            None => Ok(None),
-        }
-    };
-    let Some((found, user)) = core.store.read(look).await? else {
-        return Ok(None);
-    };
-    *last_found() = found;
-    Ok(user)
-}
-
 /// The user continues with the account that is signed in (`prompt=select_account`). `None` if that is no longer
 /// possible. `prompt=login` and `max_age` are checked first, so this does not replace a password that they require.
-pub async fn continue_as(
-    core: &Core,
-    browser: &Browser,
-    login: &LoginContext,
-    now: Timestamp,
-) -> Result<Option<BrowserRedirect>, Failure> {
+pub async fn continue_as(at: BrowserLogin<'_>) -> Result<Option<BrowserRedirect>, Failure> {
+    let BrowserLogin { login, now, .. } = at;
     let Some(chosen) = login.offered_session(now) else {
         return Ok(None);
     };
     let progress = login.progress.settled_in(chosen.id);
-    let destination = transaction::advance_login(core, browser, login, now, move |_, _| Ok(progress));
-    Ok(destination.await?.ok().map(BrowserRedirect::to))
+    let advanced = transaction::advance_login(at, move |_, _| Ok(progress)).await;
+    Ok(unless_refused(advanced)?.map(BrowserRedirect::to))
 }

@@ -1,4 +1,7 @@
 //! A client pushes an authorization request: RFC 9126.
+//!
+//! The request is sealed into a `request_uri`, and the transaction that answers it records that it was used. If the client
+//! signs its requests, [`crate::oauth::request_object`] verifies them, and only what was signed counts.
 
 use std::time::Duration;
 
@@ -8,7 +11,7 @@ use super::anonymous_upgrade;
 use super::read_request::{ReadAuthorization, read_request};
 use super::sealed;
 use crate::clock::Timestamp;
-use crate::flow::{Answer, Core, Failure, replay};
+use crate::flow::{Core, Failure, FlowError, replay};
 use crate::oauth::access_token::hour_of;
 use crate::oauth::anonymous;
 use crate::oauth::authorize::{AuthorizationRequest, UntrustedRedirect, UseKey};
@@ -18,13 +21,9 @@ use crate::oauth::client_certificate::ClientCertificate;
 use crate::oauth::confirmation::Possession;
 use crate::oauth::dpop::{DpopProof, check_algorithm, pushed_key};
 use crate::oauth::error::{ErrorCode, Refusal};
-use crate::oauth::login::{LoginPurpose, LoginRecord};
 use crate::oauth::parameters::Parameters;
 use crate::oauth::profile::MAX_PUSHED_AGE;
 use crate::oauth::pushed::{PushedRequest, PushedResponse, URN};
-use crate::store::StoreError;
-use crate::store::engine::{Snapshot, Tx};
-use crate::store::tables::USED_ASSERTIONS;
 
 /// The context that pushed requests are sealed with.
 const SEALING_CONTEXT: &str = "pushed_request";
@@ -43,45 +42,41 @@ pub async fn push_request(
     core: &Core,
     client: &AuthenticatedClient,
     parameters: &Parameters,
-    (proof, certificate): (Option<&DpopProof>, Option<&ClientCertificate>),
+    proof: Option<&DpopProof>,
+    certificate: Option<&ClientCertificate>,
     admit: impl FnOnce(&Url) -> Result<(), Failure>,
     now: Timestamp,
-) -> Result<Answer<PushedResponse>, Failure> {
+) -> Result<PushedResponse, FlowError> {
     if parameters.get("request_uri").is_some() {
         let problem = "request_uri is for the authorization endpoint (RFC 9126 section 2.1)";
-        return Ok(Err(Refusal::invalid_request(problem)));
+        return Err(Refusal::invalid_request(problem).into());
     }
     if parameters.get("request").is_some() && parameters.get(anonymous::PARAMETER).is_some() {
-        return Ok(Err(anonymous::BESIDE_OBJECT));
+        return Err(anonymous::BESIDE_OBJECT.into());
     }
-    let read = match read_request(core, parameters, client, admit, now).await? {
+    let read = match read_request(core, parameters, client, admit, now).await {
         Ok((target, _)) if client.profile.is_some() && !target.return_to.was_explicit() => {
             let problem = "redirect_uri is missing (FAPI 2.0 Security Profile section 5.3.2.2)";
-            return Ok(Err(Refusal::invalid_request(problem)));
+            return Err(Refusal::invalid_request(problem).into());
         }
-        Ok((_, read)) => or_refuse!(read),
-        Err(UntrustedRedirect::RequestObject(refusal)) => return Ok(Err(refusal)),
-        Err(untrusted) => {
-            return Ok(Err(Refusal::naming(
-                ErrorCode::InvalidRequest,
-                &untrusted.to_string(),
-            )));
+        Ok((_, read)) => read?,
+        Err(FlowError::Failed(failure)) => return Err(failure.into()),
+        Err(FlowError::Refused(UntrustedRedirect::RequestObject(refusal))) => return Err(refusal.into()),
+        Err(FlowError::Refused(untrusted)) => {
+            return Err(Refusal::naming(ErrorCode::InvalidRequest, &untrusted.to_string()).into());
         }
     };
     let ReadAuthorization {
         mut request,
         anonymous_refresh_token,
     } = read;
-    or_refuse!(check_algorithm(client, proof));
-    request.dpop_jkt = match pushed_key(request.dpop_jkt, proof) {
-        Ok(key) => key,
-        Err(refusal) => return Ok(Err(refusal)),
-    };
+    check_algorithm(client, proof)?;
+    request.dpop_jkt = pushed_key(request.dpop_jkt, proof)?;
     if let Some(token) = anonymous_refresh_token {
-        let shown = or_refuse!(Possession::of_request(client, proof.cloned(), certificate));
-        let verified = anonymous_upgrade::verify(core, client, &token, shown, now).await?;
-        let verified = verified.inspect_err(|refusal| replay::record_refusal(refusal, &client.client_id));
-        request.anonymous = Some(or_refuse!(verified));
+        let shown = Possession::of_request(client, proof.cloned(), certificate)?;
+        let verified = anonymous_upgrade::verify(core, client, &token, shown, now).await;
+        let verified = verified.inspect_err(|error| replay::record_refusal(error, &client.client_id));
+        request.anonymous = Some(verified?);
     }
     let lifetime = lifetime(core, client);
     request.use_key = Some(UseKey {
@@ -95,17 +90,17 @@ pub async fn push_request(
     let request_uri = format!("{URN}{}", sealed::seal(core, SEALING_CONTEXT, &pushed, now)?);
     if request_uri.len() > MAX_URI_BYTES {
         let problem = "the parameters are too long: the request_uri would have more than 6 KiB";
-        return Ok(Err(Refusal::invalid_request(problem)));
+        return Err(Refusal::invalid_request(problem).into());
     }
     if !client.is_public() {
         let replay_key = proof.map(|proof| proof.replay_key);
-        let used = replay::use_proof(core, replay_key, now).await?;
-        or_refuse!(used.inspect_err(|refusal| replay::record_refusal(refusal, &client.client_id)));
+        let used = replay::use_proof(core, replay_key, now).await;
+        used.inspect_err(|error| replay::record_refusal(error, &client.client_id))?;
     }
-    Ok(Ok(PushedResponse {
+    Ok(PushedResponse {
         request_uri,
         expires_in: lifetime.as_secs(),
-    }))
+    })
 }
 
 /// The request that this client pushed, if it may still be used. `sealed` is its `request_uri` without [`URN`].
@@ -124,26 +119,4 @@ fn lifetime(core: &Core, client: &Client) -> Duration {
     let configured = core.policy.lifetimes.pushed_request;
     let most = client.profile.map_or(configured, |_| MAX_PUSHED_AGE);
     configured.min(most)
-}
-
-/// Whether a pushed request was answered in another sign-in than the one with this record (RFC 9126 section 7.3).
-pub(super) fn is_answered_elsewhere(
-    snapshot: &dyn Snapshot,
-    purpose: &LoginPurpose,
-    record: &LoginRecord,
-) -> Result<bool, StoreError> {
-    match purpose.use_key() {
-        Some(key) if record.answered_at.is_none() => {
-            USED_ASSERTIONS.contains(snapshot, &(key.hour, key.random))
-        }
-        _ => Ok(false),
-    }
-}
-
-/// Records that a pushed request was answered.
-pub(super) fn record_answer(tx: &mut dyn Tx, purpose: &LoginPurpose) -> Result<(), StoreError> {
-    match purpose.use_key() {
-        Some(key) => USED_ASSERTIONS.put(tx, &(key.hour, key.random), &()),
-        None => Ok(()),
-    }
 }

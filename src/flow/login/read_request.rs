@@ -1,21 +1,22 @@
 //! Reads an authorization request from its parameters, or from its request object: RFC 9101.
 
+use super::read_hint::read_hint;
 use url::Url;
 use zeroize::Zeroizing;
 
-use super::authorize::parse_request;
 use crate::clock::Timestamp;
 use crate::flow::authenticate_client::keys_of;
-use crate::flow::{Answer, Core, Failure};
+use crate::flow::{Core, Failure, FlowError};
 use crate::oauth::authorize::{AuthorizationRequest, ResponseTarget, UntrustedRedirect, response_target};
 use crate::oauth::client::Client;
 use crate::oauth::error::Refusal;
 use crate::oauth::parameters::Parameters;
 use crate::oauth::profile::ANSWER_NOT_SIGNED;
 use crate::oauth::request_object::{NOT_SIGNED, RequestObject};
+use crate::oauth::{anonymous, token};
 
 /// Where the response is sent, and what the client asks for or why that is refused.
-pub(super) type ReadRequest = (ResponseTarget, Answer<ReadAuthorization>);
+pub(super) type ReadRequest = (ResponseTarget, Result<ReadAuthorization, Refusal>);
 
 /// A valid request, and what came with it.
 pub(super) struct ReadAuthorization {
@@ -46,9 +47,9 @@ pub(super) async fn read_request(
     client: &Client,
     admit: impl FnOnce(&Url) -> Result<(), Failure>,
     now: Timestamp,
-) -> Result<Result<ReadRequest, UntrustedRedirect>, Failure> {
+) -> Result<ReadRequest, FlowError<UntrustedRedirect>> {
     let Some(object) = parameters.get("request") else {
-        let target = or_refuse!(response_target(parameters, client));
+        let target = response_target(parameters, client)?;
         let request = if client.require_signed_request_object {
             Err(NOT_SIGNED)
         } else if !client.accepts_answer(&target) {
@@ -56,33 +57,54 @@ pub(super) async fn read_request(
         } else {
             parse_request(core, parameters, client, target.clone())
         };
-        return Ok(Ok((target, request)));
+        return Ok((target, request));
     };
-    let object = match check_form(parameters) {
-        Ok(()) => open(core, object, client, admit, now).await?,
-        Err(refusal) => Err(refusal),
-    };
-    let object = match object {
+    let object = match open(core, parameters, object, client, admit, now).await {
         Ok(object) => object,
-        Err(refusal) if parameters.get("redirect_uri").is_none() => {
-            return Ok(Err(UntrustedRedirect::RequestObject(refusal)));
+        Err(FlowError::Failed(failure)) => return Err(failure.into()),
+        Err(FlowError::Refused(refusal)) if parameters.get("redirect_uri").is_none() => {
+            return Err(UntrustedRedirect::RequestObject(refusal).into());
         }
-        Err(refusal) => {
-            let target = or_refuse!(response_target(parameters, client));
-            return Ok(Ok((target, Err(refusal))));
+        Err(FlowError::Refused(refusal)) => {
+            let target = response_target(parameters, client)?;
+            return Ok((target, Err(refusal)));
         }
     };
-    let target = or_refuse!(response_target(&object.parameters, client));
+    let target = response_target(&object.parameters, client)?;
     let request = match object.check(client, &core.policy.issuer, now) {
         Ok(()) if !client.accepts_answer(&target) => Err(ANSWER_NOT_SIGNED),
         Ok(()) => parse_request(core, &object.parameters, client, target.clone()),
         Err(refusal) => Err(refusal),
     };
-    Ok(Ok((target, request)))
+    Ok((target, request))
+}
+
+/// Validates what a client asks for, with the APIs and scope values as they are now.
+fn parse_request(
+    core: &Core,
+    parameters: &Parameters,
+    client: &Client,
+    target: ResponseTarget,
+) -> Result<ReadAuthorization, Refusal> {
+    let catalog = core.catalog();
+    let issuer = &core.policy.issuer;
+    let read_hint = |token: &str| read_hint(&catalog, issuer, token).map(|hint| hint.sub);
+    let records = (client, &**catalog.apis(), catalog.scopes());
+    let mut request = AuthorizationRequest::parse(parameters, records, target, &read_hint)?;
+    request.prompt.create &= core.policy.accounts.is_open();
+    if let Ok(Some(requested)) = token::scope(parameters) {
+        core.unknown_scopes.note(&catalog, &client.client_id, &requested);
+    }
+    Ok(ReadAuthorization {
+        request,
+        anonymous_refresh_token: parameters
+            .get(anonymous::PARAMETER)
+            .map(|token| Zeroizing::new(token.to_owned())),
+    })
 }
 
 /// Checks the other parameters of a request that has a request object.
-fn check_form(parameters: &Parameters) -> Answer<()> {
+fn check_form(parameters: &Parameters) -> Result<(), Refusal> {
     parameters.each_once()?;
     match parameters.get("request_uri") {
         None => Ok(()),
@@ -92,13 +114,16 @@ fn check_form(parameters: &Parameters) -> Answer<()> {
     }
 }
 
+/// Verifies a request object.
 async fn open(
     core: &Core,
+    parameters: &Parameters,
     object: &str,
     client: &Client,
     admit: impl FnOnce(&Url) -> Result<(), Failure>,
     now: Timestamp,
-) -> Result<Answer<RequestObject>, Failure> {
-    let keys = or_refuse!(keys_of(core, client, object, admit, now).await?);
-    Ok(RequestObject::verify(object, (client, &keys)))
+) -> Result<RequestObject, FlowError> {
+    check_form(parameters)?;
+    let keys = keys_of(core, client, object, admit, now).await?;
+    Ok(RequestObject::verify(object, (client, &keys))?)
 }

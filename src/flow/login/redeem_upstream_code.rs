@@ -36,7 +36,8 @@ pub async fn redeem(
     core: &Core,
     provider: &Provider,
     metadata: &Metadata,
-    (code, code_verifier): (&str, &str),
+    code: &str,
+    code_verifier: &str,
     now: Timestamp,
 ) -> Result<UpstreamTokens, RedeemError> {
     let client_id = provider.client_id.as_deref().unwrap_or_default();

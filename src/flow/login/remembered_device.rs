@@ -9,7 +9,6 @@ use std::time::Duration;
 use ring::digest;
 use uuid::Uuid;
 
-use super::second_factor::PendingSignIn;
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::{Core, factors};
@@ -101,12 +100,17 @@ fn new_mark(user: &User, factors: &[(Uuid, Factor)], at: Timestamp) -> [u8; LEN]
 
 /// The cookie of a browser in which this user has just answered the second step. The marks of other users stay in it, the
 /// latest first. `None` if the operator does not allow it.
-pub fn remember(core: &Core, browser: &Browser, pending: &PendingSignIn, now: Timestamp) -> Option<String> {
+pub(super) fn remember(
+    core: &Core,
+    browser: &Browser,
+    user: &User,
+    factors: &[(Uuid, Factor)],
+    now: Timestamp,
+) -> Option<String> {
     core.policy.accounts.remember_device?;
-    let user = &pending.user;
     let RememberedUsers(mut marks) = RememberedUsers::of(core, browser, now);
     marks.retain(|mark| !mark.starts_with(user.uuid.as_bytes()));
-    marks.insert(0, new_mark(user, pending.factors(), now));
+    marks.insert(0, new_mark(user, factors, now));
     marks.truncate(MOST_USERS);
     let sealed = core
         .sealer

@@ -2,217 +2,21 @@
 
 use std::net::IpAddr;
 
-use super::remembered_device::RememberedUsers;
-use super::session::{AuthenticationEvent, LiveSession};
+use super::destination::BrowserRedirect;
+use super::pending_sign_in::{PendingSignIn, event_after};
+use super::session;
 use super::start_session::{Identify, SessionStart, start_session};
-use super::transaction::{BrowserRedirect, Destination, LoginContext};
-use super::{sealed, session};
+use super::transaction::BrowserLogin;
 use crate::clock::Timestamp;
-use crate::flow::browser::Browser;
-use crate::flow::factors::{Answer, answer_second_step, matching};
-use crate::flow::notice::DrawnNotice;
-use crate::flow::{Core, Failure, factors, failed_passwords};
-use crate::identity::{
-    AuthenticationMethod, Factor, FactorKind, FirstFactor, LoginName, SecondFactor, SecondFactorRule, User,
-};
-use crate::oauth::login::{LoginStep, ResolvedPurpose};
+use crate::flow::factors::{Answer, matching};
+use crate::flow::{Core, Failure, failed_passwords};
+use crate::identity::FactorKind;
 use crate::observe::audit;
 use crate::observe::audit::Event;
-use crate::password::PasswordHash;
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::{FACTORS, USERS};
 use uuid::Uuid;
-
-/// Whether the user has to answer a second step after this event, or has to set one up.
-///
-/// A provider decides about the users who came from it, unless the operator or the sign-in requires a second factor. If two
-/// factors are required, a passkey answers the second step too. A remembered browser skips it, unless the sign-in requires
-/// a second factor.
-pub(super) fn is_required(
-    snapshot: &dyn Snapshot,
-    user: &User,
-    purpose: &ResolvedPurpose,
-    (rule, remembered): (SecondFactorRule, &RememberedUsers),
-    event: &AuthenticationEvent,
-) -> Result<bool, StoreError> {
-    let (is_asked, is_ruled) = match &event.factor {
-        AuthenticationMethod::Password | AuthenticationMethod::Email => (true, rule != SecondFactorRule::Off),
-        AuthenticationMethod::Federated { .. } => (
-            purpose.requires_second_factor() || !user.comes_from_provider(),
-            rule == SecondFactorRule::All,
-        ),
-        AuthenticationMethod::Passkey { .. } | AuthenticationMethod::Anonymous => return Ok(false),
-    };
-    if event.second_factor.is_some() {
-        return Ok(false);
-    }
-    let factors = factors::of_user(snapshot, user.uuid)?;
-    let is_demanded = purpose.requires_second_factor();
-    let is_required = is_ruled
-        || purpose.lets_user_enrol()
-        || is_asked && answer_second_step(&factors)
-        || is_demanded && can_use_passkey(&factors, user, purpose.accepts_passkeys());
-    Ok(is_required && (is_demanded || !remembered.includes(snapshot, user)?))
-}
-
-/// Whether the user can sign in with a passkey.
-fn can_use_passkey(factors: &[(Uuid, Factor)], user: &User, accepts_passkeys: bool) -> bool {
-    let mut factors = factors.iter();
-    let has_passkey = factors.any(|(_, factor)| matches!(factor.kind, FactorKind::Passkey(_)));
-    has_passkey && accepts_passkeys && !user.comes_from_provider()
-}
-
-/// Whether the user can sign in with two factors where passkeys are accepted or not. A user who cannot has to set up a
-/// factor first.
-pub(super) fn can_use_two_factors(
-    snapshot: &dyn Snapshot,
-    user: &User,
-    accepts_passkeys: bool,
-) -> Result<bool, StoreError> {
-    let factors = factors::of_user(snapshot, user.uuid)?;
-    Ok(answer_second_step(&factors) || can_use_passkey(&factors, user, accepts_passkeys))
-}
-
-/// Sends the browser to the page for the second step, with what was proven.
-pub(super) fn ask(
-    core: &Core,
-    login: &LoginContext,
-    proven: &AuthenticationEvent,
-    user: &User,
-    now: Timestamp,
-) -> Result<BrowserRedirect, StoreError> {
-    let proof = FirstFactor {
-        user: user.uuid,
-        name: proven.name.as_ref().map(|name| name.as_str().to_owned()),
-        factor: proven.factor.clone(),
-        auth_time: proven.auth_time,
-        was_asked_anew: proven.was_asked_anew,
-        upstream_token: proven.upstream_token.clone(),
-        password: user.password.as_ref().map(PasswordHash::fingerprint),
-        links: user.identities.len(),
-        proven_at: now,
-        sends_notice: proven.notice.is_some(),
-        takes_passkey_offer: proven.takes_passkey_offer,
-    };
-    let context = FirstFactor::sealing_context(login.transaction.id);
-    let proof = sealed::seal(core, &context, &proof, now)?;
-    let destination = Destination::SecondFactor(login.sealed.clone(), proof);
-    Ok(BrowserRedirect::to(destination))
-}
-
-/// A sign-in that waits for the second step.
-pub struct PendingSignIn {
-    /// What was proven.
-    pub first: FirstFactor,
-    /// The user.
-    pub user: User,
-    factors: Vec<(Uuid, Factor)>,
-    can_use_passkey: bool,
-    /// The session that is raised, if the user is signed in.
-    raised: Option<Uuid>,
-}
-
-impl PendingSignIn {
-    /// The name that the user typed, or else the account identifier.
-    pub fn name(&self) -> LoginName {
-        LoginName::new(self.first.name.as_deref().unwrap_or(&self.user.account_id))
-    }
-
-    /// Whether the user has to set up a second factor. A user who has a passkey does not: a thief of the password could
-    /// set up an app instead.
-    pub fn needs_enrolment(&self) -> bool {
-        self.raised.is_none() && !self.can_use_passkey && !answer_second_step(&self.factors)
-    }
-
-    /// Whether the user can answer with a passkey.
-    pub fn has_passkey(&self) -> bool {
-        self.can_use_passkey
-    }
-
-    /// The factors of the user.
-    pub(super) fn factors(&self) -> &[(Uuid, Factor)] {
-        &self.factors
-    }
-
-    /// Whether the user has an application that makes codes.
-    pub fn has_totp(&self) -> bool {
-        let mut factors = self.factors.iter();
-        factors.any(|(_, factor)| matches!(factor.kind, FactorKind::Totp(_)))
-    }
-
-    /// The credential ids of the user's passkeys.
-    pub fn credential_ids(&self) -> impl Iterator<Item = &[u8]> {
-        self.factors.iter().filter_map(|(_, factor)| match &factor.kind {
-            FactorKind::Passkey(passkey) => Some(passkey.credential_id.as_slice()),
-            _ => None,
-        })
-    }
-
-    /// Whether the user has recovery codes, which may be used up.
-    pub fn has_recovery_codes(&self) -> bool {
-        let mut factors = self.factors.iter();
-        factors.any(|(_, factor)| matches!(factor.kind, FactorKind::RecoveryCodes(_)))
-    }
-}
-
-/// Opens what was proven in this sign-in. `None` if that is another sign-in, or it no longer counts, or the user has no
-/// factor any more and needs none.
-pub async fn find(
-    core: &Core,
-    login: &LoginContext,
-    proof: &str,
-    now: Timestamp,
-) -> Result<Option<PendingSignIn>, Failure> {
-    let (first, raised) = if let (LoginStep::SecondStep, Some(live)) = (&login.step, &login.session) {
-        (of_session(live, now), Some(live.id))
-    } else {
-        let context = FirstFactor::sealing_context(login.transaction.id);
-        let Some(first) = sealed::open::<FirstFactor>(core, &context, proof) else {
-            return Ok(None);
-        };
-        (first, None)
-    };
-    let read = |snapshot: &dyn Snapshot| {
-        let user = USERS.get(snapshot, &first.user)?;
-        let Some(user) = user.filter(|user| first.is_valid(user, now)) else {
-            return Ok(None);
-        };
-        let factors = factors::of_user(snapshot, user.uuid)?;
-        Ok(Some((user, factors)))
-    };
-    let Some((user, factors)) = core.store.read(read).await? else {
-        return Ok(None);
-    };
-    let pending = PendingSignIn {
-        can_use_passkey: can_use_passkey(&factors, &user, login.purpose.accepts_passkeys()),
-        first,
-        user,
-        factors,
-        raised,
-    };
-    let is_ruled = core.policy.accounts.second_factor != SecondFactorRule::Off;
-    let is_over = pending.needs_enrolment() && !is_ruled && !login.purpose.lets_user_enrol();
-    Ok((!is_over).then_some(pending))
-}
-
-/// A live session as the first step.
-fn of_session(live: &LiveSession, now: Timestamp) -> FirstFactor {
-    let session = &live.session;
-    FirstFactor {
-        user: live.user.uuid,
-        name: None,
-        factor: session.factor.clone(),
-        auth_time: session.auth_time,
-        was_asked_anew: session.was_asked_anew,
-        upstream_token: None,
-        password: live.user.password.as_ref().map(PasswordHash::fingerprint),
-        links: live.user.identities.len(),
-        proven_at: now,
-        sends_notice: false,
-        takes_passkey_offer: false,
-    }
-}
 
 /// The result of the second step.
 #[derive(Debug)]
@@ -229,50 +33,20 @@ pub enum SecondStep {
     Expired,
 }
 
-/// How the user has authenticated after both steps. The time of a session that is raised stays.
-pub(super) fn event_after(
-    core: &Core,
-    browser: &Browser,
-    pending: &PendingSignIn,
-    second_factor: SecondFactor,
-    now: Timestamp,
-) -> Result<AuthenticationEvent, StoreError> {
-    let first = &pending.first;
-    let notice = if first.sends_notice {
-        DrawnNotice::of_new_device(core, &pending.user, browser, now)?
-    } else {
-        None
-    };
-    let is_own = matches!(
-        first.factor,
-        AuthenticationMethod::Password | AuthenticationMethod::Email
-    );
-    Ok(AuthenticationEvent {
-        factor: first.factor.clone(),
-        second_factor: Some(second_factor),
-        auth_time: if is_own && pending.raised.is_none() {
-            Some(now)
-        } else {
-            first.auth_time
-        },
-        was_asked_anew: first.was_asked_anew,
-        upstream_token: first.upstream_token.clone(),
-        name: None,
-        notice,
-        takes_passkey_offer: first.takes_passkey_offer,
-    })
-}
-
 /// Checks a code of the second step. If it is right, the code is used up and the session begins, in one transaction. Of
 /// two requests with the same code, one gets the session.
 pub async fn answer(
-    core: &Core,
-    browser: &Browser,
-    login: &LoginContext,
+    at: BrowserLogin<'_>,
     pending: &PendingSignIn,
-    (typed, from): (&str, IpAddr),
-    now: Timestamp,
+    typed: &str,
+    from: IpAddr,
 ) -> Result<SecondStep, Failure> {
+    let BrowserLogin {
+        core,
+        browser,
+        login,
+        now,
+    } = at;
     let (first, user, raised) = (pending.first.clone(), pending.user.uuid, pending.raised);
     let (presented, lifetimes) = (browser.session.clone(), core.policy.lifetimes.session);
     let client_id = login.purpose.audit_name();
@@ -310,7 +84,7 @@ pub async fn answer(
         failed_passwords::reset_second_step(tx, user.uuid)?;
         Ok(Some(user.into()))
     });
-    let started = match start_session(core, browser, login, event, now, identify).await? {
+    let started = match start_session(at, event, identify).await? {
         SessionStart::Started(started) => started,
         SessionStart::NoUser => return Ok(SecondStep::Wrong),
         SessionStart::Redirected { redirect, .. } => return Ok(SecondStep::Refused(redirect)),

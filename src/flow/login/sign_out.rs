@@ -2,14 +2,15 @@
 
 use uuid::Uuid;
 
-use super::authorize::read_hint;
+use super::read_hint::read_hint;
 use super::session;
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
-use crate::flow::{Answer, Core, Failure};
+use crate::flow::{Core, Failure, FlowError};
 use crate::identity::Session;
 use crate::oauth::openid::logout::{self, LogoutRequest};
 use crate::oauth::parameters::Parameters;
+use crate::store::StoreError;
 use crate::store::tables::SESSIONS;
 
 /// The result of a request to sign out.
@@ -35,7 +36,7 @@ pub async fn begin_sign_out(
     parameters: &Parameters,
     browser: &Browser,
     now: Timestamp,
-) -> Result<Answer<SignOut>, Failure> {
+) -> Result<SignOut, FlowError> {
     let catalog = core.catalog();
     let token = parameters.get("id_token_hint");
     let hint = token.and_then(|token| read_hint(&catalog, &core.policy.issuer, token));
@@ -46,11 +47,7 @@ pub async fn begin_sign_out(
     let client = client_id
         .and_then(|id| catalog.client(id))
         .filter(|client| client.enabled);
-    let request = or_refuse!(logout::parse(
-        parameters,
-        hint.as_ref(),
-        client.map(|client| &**client)
-    ));
+    let request = logout::parse(parameters, hint.as_ref(), client.map(|client| &**client))?;
     let client_id = hint.map(|hint| hint.aud);
     let (
         LogoutRequest::Hinted {
@@ -61,7 +58,7 @@ pub async fn begin_sign_out(
         Some(client_id),
     ) = (request, client_id.clone())
     else {
-        return Ok(Ok(SignOut::Ask { client_id }));
+        return Ok(SignOut::Ask { client_id });
     };
     // Only the session of this browser ends. Otherwise a leaked ID token could sign its user out from anywhere.
     let of_browser = session::of_browser(core, browser).await?;
@@ -71,9 +68,9 @@ pub async fn begin_sign_out(
     } else if session::signed_in(core, browser, now).await?.is_some() {
         // Someone has signed in since, perhaps the same user, and must confirm it (section 4).
         let client_id = Some(client_id);
-        return Ok(Ok(SignOut::Ask { client_id }));
+        return Ok(SignOut::Ask { client_id });
     }
-    Ok(Ok(SignOut::Done { client_id, return_to }))
+    Ok(SignOut::Done { client_id, return_to })
 }
 
 /// The user confirmed: the session of this browser ends.
@@ -87,7 +84,7 @@ pub async fn confirm_sign_out(core: &Core, browser: &Browser, now: Timestamp) ->
 async fn end(core: &Core, id: Uuid, now: Timestamp) -> Result<(), Failure> {
     let ended = core
         .store
-        .write("sign_out", move |tx| -> Result<_, crate::store::StoreError> {
+        .write("sign_out", move |tx| -> Result<_, StoreError> {
             let session = SESSIONS.get(&*tx, &id)?;
             let mut ended = Vec::new();
             if let Some(session) = session {

@@ -5,18 +5,19 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::anonymous_upgrade;
+use super::destination::BrowserRedirect;
 use super::drawn_code::DrawnCode;
 use super::federated_user::{self, UserMatch};
-use super::passkey_offer;
-use super::push_request::is_answered_elsewhere;
+use super::passkey_offer::{self, AuthenticatedSignIn};
+use super::pending_sign_in;
+use super::pushed_use::is_answered_elsewhere;
 use super::remembered_device::RememberedUsers;
-use super::second_factor;
+use super::second_factor_rule;
 use super::session;
 use super::session::{AuthenticationEvent, DrawnSession, EndedSessions, LiveSession, NewSession};
 use super::transaction;
-use super::transaction::{BrowserRedirect, LoginContext, LoginTransactionError, StepResult};
+use super::transaction::{BrowserLogin, LoginContext, LoginTransactionError, StepResult};
 use crate::clock::Timestamp;
-use crate::flow::browser::Browser;
 use crate::flow::{Core, Failure};
 use crate::identity::User;
 use crate::oauth::authorize::RefusedRequest;
@@ -100,13 +101,16 @@ struct WrittenSession {
 /// If the user has to answer a second step, what `identify` wrote is stored, and no session starts. Every method of
 /// signing in comes here, so none goes around the second step.
 pub(in crate::flow) async fn start_session(
-    core: &Core,
-    browser: &Browser,
-    login: &LoginContext,
+    at: BrowserLogin<'_>,
     event: AuthenticationEvent,
-    now: Timestamp,
     identify: Identify,
 ) -> Result<SessionStart, Failure> {
+    let BrowserLogin {
+        core,
+        browser,
+        login,
+        now,
+    } = at;
     let drawn = DrawnSession::draw(core, browser);
     let session_slot = drawn.slot();
     let code = DrawnCode::draw(core, now);
@@ -140,8 +144,8 @@ pub(in crate::flow) async fn start_session(
             };
             identified.was_anonymous =
                 record.note_account(transaction.purpose.anonymous(), identified.user.uuid);
-            let rule = (policy.accounts.second_factor, &remembered);
-            if second_factor::is_required(&*tx, &identified.user, &purpose, rule, &event)? {
+            let (rule, user) = (policy.accounts.second_factor, &identified.user);
+            if second_factor_rule::is_required(&*tx, user, &purpose, rule, &remembered, &event)? {
                 if identified.was_anonymous {
                     LOGIN_RECORDS.put(tx, &transaction.id, &record)?;
                 }
@@ -163,10 +167,18 @@ pub(in crate::flow) async fn start_session(
             record.reopen();
             record.progress = record.progress.settled_in(live.id);
             record.upstream_token.clone_from(&event.upstream_token);
-            let sign_in = (&*transaction, record, code_slot, &client_lookup);
-            let entered = (&event, is_signed_in);
+            let sign_in = AuthenticatedSignIn {
+                purpose: &purpose,
+                live: &live,
+                event: &event,
+                was_signed_in: is_signed_in,
+                transaction: &transaction,
+                record,
+                slot: code_slot,
+                client_lookup: &client_lookup,
+            };
             Ok(Written::Session(Box::new(WrittenSession {
-                step: passkey_offer::or_next_step(tx, &policy, (&purpose, &live), entered, sign_in, now)?,
+                step: passkey_offer::or_next_step(tx, &policy, sign_in, now)?,
                 session: live.id,
                 identified,
                 ended: started.ended,
@@ -176,7 +188,7 @@ pub(in crate::flow) async fn start_session(
     let written = match written {
         Written::Session(written) => *written,
         Written::SecondStep(identified) => {
-            let redirect = second_factor::ask(core, login, &proven, &identified.user, now)?;
+            let redirect = pending_sign_in::ask(core, login, &proven, &identified.user, now)?;
             let user = Some(record_identified(core, login, *identified, &proven, now).uuid);
             return Ok(SessionStart::Redirected { redirect, user });
         }
@@ -190,7 +202,7 @@ pub(in crate::flow) async fn start_session(
     login.client_lookup.publish(core).await?;
     let user = record_identified(core, login, written.identified, &proven, now);
     session::record_ended(core, written.ended, now);
-    anonymous_upgrade::record(&written.step);
+    anonymous_upgrade::record(written.step.linked());
     let redirect = BrowserRedirect {
         destination: written
             .step

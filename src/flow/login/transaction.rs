@@ -16,73 +16,27 @@ use url::Url;
 use uuid::Uuid;
 
 use super::anonymous_upgrade::LinkedUser;
+use super::destination::{BrowserRedirect, Destination};
 use super::drawn_code::{CodeSlot, DrawnCode};
-use super::push_request::{is_answered_elsewhere, record_answer};
-use super::second_factor::can_use_two_factors;
+use super::pushed_use::{is_answered_elsewhere, record_answer};
+use super::second_factor_rule::can_use_two_factors;
 use super::session::LiveSession;
 use super::{anonymous_upgrade, sealed, session};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::client_lookup::{ClientLookup, find_client};
-use crate::flow::{Core, Failure};
+use crate::flow::{Core, Failure, FlowError, unless_refused};
 use crate::identity::SessionLifetimes;
-use crate::oauth::authorize::{AuthorizationRequest, AuthorizationResponse, RefusedRequest, ResponseTarget};
+use crate::oauth::authorize::{AuthorizationRequest, RefusedRequest, ResponseTarget};
 use crate::oauth::code::AuthorizationCode;
 use crate::oauth::login::{
     AccountLogin, CodeGrant, LoginProgress, LoginPurpose, LoginRecord, LoginStep, LoginTransaction,
     ResolvedPurpose, SignedIn,
 };
-use crate::secret::{BrowserCookie, Secret, SessionCookie};
-use crate::store::StoreError;
+use crate::secret::{BrowserCookie, Secret};
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::{CONSENTS, LOGIN_RECORDS};
-
-/// Where the browser goes next.
-#[derive(Debug)]
-pub enum Destination {
-    /// To the client, with the answer.
-    Respond(AuthorizationResponse),
-    /// To the sign-in page of this sealed transaction.
-    SignIn(String),
-    /// To the consent page of this sealed transaction.
-    AskConsent(String),
-    /// To the page for the second step, with the sealed transaction and what was proven in it. Nothing if the user is signed
-    /// in and the session is what was proven.
-    SecondFactor(String, String),
-    /// To the page of this sealed transaction that offers a passkey.
-    OfferPasskey(String),
-    /// To the account page.
-    Account(AccountLogin),
-    /// To the page of this sealed transaction on which the user decides about a device.
-    DecideDevice(String),
-}
-
-/// Where the browser goes next, and the cookies that it gets.
-#[derive(Debug)]
-pub struct BrowserRedirect {
-    /// Where it goes.
-    pub destination: Destination,
-    /// A new binding, if the browser had none.
-    pub binding: Option<Secret<BrowserCookie>>,
-    /// A new session cookie, after a sign-in.
-    pub session: Option<Secret<SessionCookie>>,
-}
-
-impl BrowserRedirect {
-    /// To the client, with a refusal.
-    pub(in crate::flow) fn refusing(refused: &RefusedRequest, issuer: &str) -> Self {
-        Self::to(Destination::Respond(refused.response(issuer)))
-    }
-
-    /// A redirect that sets no cookies.
-    pub(in crate::flow) fn to(destination: Destination) -> Self {
-        Self {
-            destination,
-            binding: None,
-            session: None,
-        }
-    }
-}
+use crate::store::{StoreError, TxError};
 
 /// Why a page cannot continue a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -117,6 +71,19 @@ pub struct LoginContext {
     pub step: LoginStep,
     /// Whether a user may sign in in it. If not, only the user who is signed in can continue it.
     pub accepts_authentication: bool,
+}
+
+/// A sign-in, and the browser that continues it now.
+#[derive(Clone, Copy)]
+pub struct BrowserLogin<'a> {
+    /// The service.
+    pub core: &'a Core,
+    /// The browser.
+    pub browser: &'a Browser,
+    /// The sign-in, as it was when the request began.
+    pub login: &'a LoginContext,
+    /// The time of the request.
+    pub now: Timestamp,
 }
 
 impl LoginContext {
@@ -157,39 +124,41 @@ pub async fn load_login(
     sealed: &str,
     admit: impl FnOnce(&Url) -> Result<(), Failure>,
     now: Timestamp,
-) -> Result<Result<LoginContext, LoginTransactionError>, Failure> {
-    let transaction = or_refuse!(open_transaction(core, browser, sealed, now));
+) -> Result<LoginContext, FlowError<LoginTransactionError>> {
+    let transaction = open_transaction(core, browser, sealed, now)?;
     let (client_lookup, client) = match transaction.purpose.client_id() {
-        Some(client_id) => match find_client(core, client_id, admit, now).await? {
-            Ok(found) => (found.clone(), found.client(client_id)),
-            Err(_) => return Ok(Err(LoginTransactionError::Expired)),
-        },
+        Some(client_id) => {
+            let found = unless_refused(find_client(core, client_id, admit, now).await)?;
+            let found = found.ok_or(LoginTransactionError::Expired)?;
+            let client = found.client(client_id);
+            (found, client)
+        }
         None => (ClientLookup::registered(core), None),
     };
     let Some(purpose) = transaction.purpose.clone().resolve(client) else {
-        return Ok(Err(LoginTransactionError::Expired));
+        return Err(LoginTransactionError::Expired.into());
     };
     let lifetimes = core.policy.lifetimes.session;
-    let read = |snapshot: &dyn Snapshot| {
+    let read = |snapshot: &dyn Snapshot| -> Result<_, TxError<LoginTransactionError>> {
         let record = find_record(snapshot, transaction.id)?;
         if is_answered_elsewhere(snapshot, &transaction.purpose, &record)? {
-            return Ok(Err(LoginTransactionError::Expired));
+            return Err(LoginTransactionError::Expired.into());
         }
         let session = session::find(snapshot, browser.session.as_ref(), lifetimes, now)?;
         let accepts_authentication =
             accepts_authentication(snapshot, &record, session.is_some(), lifetimes, now)?;
         let can_continue = session.is_some() && record.is_in_progress(now);
         if !accepts_authentication && !can_continue {
-            return Ok(Err(LoginTransactionError::Expired));
+            return Err(LoginTransactionError::Expired.into());
         }
         let step = next_step(snapshot, &purpose, session.as_ref(), &record, now)?;
         if !accepts_authentication && matches!(step, LoginStep::SignIn | LoginStep::SecondStep) {
-            return Ok(Err(LoginTransactionError::Expired));
+            return Err(LoginTransactionError::Expired.into());
         }
-        Ok(Ok((record, session, step, accepts_authentication)))
+        Ok((record, session, step, accepts_authentication))
     };
-    let (record, session, step, accepts_authentication) = or_refuse!(core.store.read(read).await?);
-    Ok(Ok(LoginContext {
+    let (record, session, step, accepts_authentication) = core.store.read(read).await?;
+    Ok(LoginContext {
         transaction: Arc::new(transaction),
         sealed: sealed.to_owned(),
         purpose,
@@ -199,7 +168,7 @@ pub async fn load_login(
         session,
         step,
         accepts_authentication,
-    }))
+    })
 }
 
 /// The context that transactions are sealed with.
@@ -315,6 +284,26 @@ pub(in crate::flow) fn next_step(
     anonymous_upgrade::checked(snapshot, purpose, record, step, now)
 }
 
+/// What a step needs: a code to be stored, or nothing but its result.
+pub(in crate::flow) enum PlannedStep {
+    IssueCode(Box<CodeGrant>),
+    Result(StepResult),
+}
+
+impl PlannedStep {
+    pub(in crate::flow) fn of(step: LoginStep) -> Self {
+        Self::Result(match step {
+            LoginStep::SignIn => StepResult::SignIn,
+            LoginStep::SecondStep => StepResult::SecondStep,
+            LoginStep::AskConsent => StepResult::AskConsent,
+            LoginStep::Refuse(refused) => StepResult::Refused(refused),
+            LoginStep::OpenAccount(account) => StepResult::OpenAccount(account),
+            LoginStep::DecideDevice => StepResult::DecideDevice,
+            LoginStep::IssueCode(grant) => return Self::IssueCode(grant),
+        })
+    }
+}
+
 /// The result of a step, inside the transaction.
 pub(in crate::flow) enum StepResult {
     SignIn,
@@ -328,16 +317,11 @@ pub(in crate::flow) enum StepResult {
 }
 
 impl StepResult {
-    /// The result of a step that writes nothing. If the step is to issue a code, its contents.
-    pub(in crate::flow) fn without_code(step: LoginStep) -> Result<Self, Box<CodeGrant>> {
-        match step {
-            LoginStep::SignIn => Ok(Self::SignIn),
-            LoginStep::SecondStep => Ok(Self::SecondStep),
-            LoginStep::AskConsent => Ok(Self::AskConsent),
-            LoginStep::Refuse(refused) => Ok(Self::Refused(refused)),
-            LoginStep::OpenAccount(account) => Ok(Self::OpenAccount(account)),
-            LoginStep::DecideDevice => Ok(Self::DecideDevice),
-            LoginStep::IssueCode(grant) => Err(grant),
+    /// The anonymous user that was linked.
+    pub(in crate::flow) fn linked(&self) -> Option<&LinkedUser> {
+        match self {
+            Self::Issued(_, linked) => linked.as_ref(),
+            _ => None,
         }
     }
 
@@ -345,7 +329,7 @@ impl StepResult {
     pub(in crate::flow) fn destination(self, sealed: String, code: &DrawnCode, issuer: &str) -> Destination {
         match self {
             Self::SignIn => Destination::SignIn(sealed),
-            Self::SecondStep => Destination::SecondFactor(sealed, String::new()),
+            Self::SecondStep => Destination::SecondFactor { sealed, proof: None },
             Self::AskConsent => Destination::AskConsent(sealed),
             Self::OfferPasskey => Destination::OfferPasskey(sealed),
             Self::Issued(target, _) => Destination::Respond(target.code(code.secret.reveal(), issuer)),
@@ -360,7 +344,8 @@ impl StepResult {
 pub(in crate::flow) fn take_step(
     tx: &mut dyn Tx,
     step: LoginStep,
-    (transaction, mut record): (&LoginTransaction, LoginRecord),
+    transaction: &LoginTransaction,
+    mut record: LoginRecord,
     slot: CodeSlot,
     client_lookup: &ClientLookup,
     now: Timestamp,
@@ -369,13 +354,13 @@ pub(in crate::flow) fn take_step(
         record.answered_at.get_or_insert(now);
     }
     record.note_code(&step);
-    let result = match StepResult::without_code(step) {
-        Err(grant) => issue(tx, *grant, slot, client_lookup, now)?,
-        Ok(StepResult::Refused(mut refused)) => {
+    let result = match PlannedStep::of(step) {
+        PlannedStep::IssueCode(grant) => issue(tx, *grant, slot, client_lookup, now)?,
+        PlannedStep::Result(StepResult::Refused(mut refused)) => {
             refused.refusal = record.refuse(refused.refusal, now);
             StepResult::Refused(refused)
         }
-        Ok(result) => result,
+        PlannedStep::Result(result) => result,
     };
     if record.answered_at.is_some() {
         record_answer(tx, &transaction.purpose)?;
@@ -434,17 +419,14 @@ pub(in crate::flow) fn issue(
 
 /// Continues a transaction without new input from the user: goes to the right page, or to the answer if there is
 /// nothing left to ask.
-pub async fn continue_login(
-    core: &Core,
-    browser: &Browser,
-    login: &LoginContext,
-    now: Timestamp,
-) -> Result<BrowserRedirect, Failure> {
+pub async fn continue_login(at: BrowserLogin<'_>) -> Result<BrowserRedirect, Failure> {
+    let BrowserLogin { core, login, .. } = at;
     let progress = login.progress;
     let destination = match (&login.step, &login.session) {
-        (_, Some(_)) => advance_login(core, browser, login, now, move |_, _| Ok(progress))
-            .await?
-            .unwrap_or_else(|_| Destination::SignIn(login.sealed.clone())),
+        (_, Some(_)) => {
+            let advanced = advance_login(at, move |_, _| Ok(progress)).await;
+            unless_refused(advanced)?.unwrap_or_else(|| Destination::SignIn(login.sealed.clone()))
+        }
         (LoginStep::Refuse(refused), None) => Destination::Respond(refused.response(&core.policy.issuer)),
         (_, None) => Destination::SignIn(login.sealed.clone()),
     };
@@ -455,15 +437,18 @@ pub async fn continue_login(
 ///
 /// If the browser's session is another one than when the page was drawn, the user is asked to sign in.
 pub(in crate::flow) async fn advance_login<F>(
-    core: &Core,
-    browser: &Browser,
-    login: &LoginContext,
-    now: Timestamp,
+    at: BrowserLogin<'_>,
     advance: F,
-) -> Result<Result<Destination, LoginTransactionError>, Failure>
+) -> Result<Destination, FlowError<LoginTransactionError>>
 where
     F: Fn(&mut dyn Tx, &LiveSession) -> Result<LoginProgress, StoreError> + Send + 'static,
 {
+    let BrowserLogin {
+        core,
+        browser,
+        login,
+        now,
+    } = at;
     let code = DrawnCode::draw(core, now);
     let slot = code.slot();
     let lifetimes = core.policy.lifetimes.session;
@@ -473,28 +458,40 @@ where
     let expected = login.session.as_ref().map(|live| live.id);
     let result = core
         .store
-        .write("carry_on_authorization", move |tx| {
-            let mut record = find_record(&*tx, transaction.id)?;
-            if !record.is_in_progress(now) || is_answered_elsewhere(&*tx, &transaction.purpose, &record)? {
-                return Ok(Err(LoginTransactionError::Expired));
-            }
-            let Some(purpose) = resolve(&*tx, &transaction.purpose, &client_lookup)? else {
-                return Ok(Err(LoginTransactionError::Expired));
-            };
-            let live = session::find(&*tx, presented.as_ref(), lifetimes, now)?;
-            let Some(live) = live.filter(|live| Some(live.id) == expected) else {
-                return Ok(Ok(StepResult::SignIn));
-            };
-            if record.refusal.is_none() {
-                let progress = advance(tx, &live)?;
-                record.advance(progress);
-            }
-            session::touch(tx, &live, lifetimes, now)?;
-            let step = next_step(&*tx, &purpose, Some(&live), &record, now)?;
-            take_step(tx, step, (&transaction, record), slot, &client_lookup, now).map(Ok)
-        })
+        .write(
+            "carry_on_authorization",
+            move |tx| -> Result<_, TxError<LoginTransactionError>> {
+                let mut record = find_record(&*tx, transaction.id)?;
+                if !record.is_in_progress(now) || is_answered_elsewhere(&*tx, &transaction.purpose, &record)?
+                {
+                    return Err(LoginTransactionError::Expired.into());
+                }
+                let Some(purpose) = resolve(&*tx, &transaction.purpose, &client_lookup)? else {
+                    return Err(LoginTransactionError::Expired.into());
+                };
+                let live = session::find(&*tx, presented.as_ref(), lifetimes, now)?;
+                let Some(live) = live.filter(|live| Some(live.id) == expected) else {
+                    return Ok(StepResult::SignIn);
+                };
+                if record.refusal.is_none() {
+                    let progress = advance(tx, &live)?;
+                    record.advance(progress);
+                }
+                session::touch(tx, &live, lifetimes, now)?;
+                let step = next_step(&*tx, &purpose, Some(&live), &record, now)?;
+                Ok(take_step(
+                    tx,
+                    step,
+                    &transaction,
+                    record,
+                    slot,
+                    &client_lookup,
+                    now,
+                )?)
+            },
+        )
         .await?;
     login.client_lookup.publish(core).await?;
-    let result = result.inspect(anonymous_upgrade::record);
-    Ok(result.map(|result| result.destination(login.sealed.clone(), &code, &core.policy.issuer)))
+    anonymous_upgrade::record(result.linked());
+    Ok(result.destination(login.sealed.clone(), &code, &core.policy.issuer))
 }

@@ -60,26 +60,28 @@ pub async fn change_email(core: &Core, secret: &Secret<LinkSecret>, now: Timesta
         None => None,
     };
     let secret = secret.clone();
-    let changed = core.store.write("change_email", move |tx| -> Result<_, StoreError> {
-        let Some(before) = may_change(&*tx, &purpose, now)? else {
-            return Ok(false);
-        };
-        if use_up(tx, &secret, now)?.is_none() {
-            return Ok(false);
-        }
-        let mut changed = before.clone();
-        changed.email = Some(to.clone());
-        changed.email_verified = true;
-        changed.email_changed_at = Some(now);
-        changed.updated_at = now;
-        replace_login_names(tx, &before, &changed)?;
-        USERS.put(tx, &user, &changed)?;
-        if let Some((link, mail)) = &notice {
-            link.put(tx)?;
-            mail.put(tx)?;
-        }
-        Ok(true)
-    });
+    let changed = core
+        .store
+        .write("change_email", move |tx| -> Result<_, StoreError> {
+            let Some(before) = may_change(&*tx, &purpose, now)? else {
+                return Ok(false);
+            };
+            if use_up(tx, &secret, now)?.is_none() {
+                return Ok(false);
+            }
+            let mut changed = before.clone();
+            changed.email = Some(to.clone());
+            changed.email_verified = true;
+            changed.email_changed_at = Some(now);
+            changed.updated_at = now;
+            replace_login_names(tx, &before, &changed)?;
+            USERS.put(tx, &user, &changed)?;
+            if let Some((link, mail)) = &notice {
+                link.put(tx)?;
+                mail.put(tx)?;
+            }
+            Ok(true)
+        });
     let changed = changed.await?;
     if changed {
         core.outbox_filled.notify_one();

@@ -9,6 +9,7 @@ use crate::flow::{Core, Failure, failed_passwords};
 use crate::identity::one_time_link::RequestedMail;
 use crate::identity::{LinkCode, LinkPurpose};
 use crate::secret::{LinkSecret, Secret};
+use crate::store::StoreError;
 use crate::store::tables::{FAILED_PASSWORDS, ONE_TIME_LINKS};
 
 /// The result of a code.
@@ -44,34 +45,36 @@ pub async fn check_code(
     let is_right = digits.is_ok_and(|digits| digits.as_bytes().ct_eq(typed.as_bytes()).into());
     let fresh = Secret::<LinkSecret>::generate(&locator(key), &core.random);
     let digest = fresh.digest();
-    let check = core.store.write("check_code", move |tx| -> Result<_, crate::store::StoreError> {
-        let Some(mut link) = ONE_TIME_LINKS.get(&*tx, &key)? else {
-            return Ok(CodeCheck::Void);
-        };
-        let user = link.purpose.user();
-        if let Some(user) = user
-            && FAILED_PASSWORDS
-                .get(&*tx, &user)?
-                .is_some_and(|failed| failed.is_at_limit())
-        {
-            return Ok(CodeCheck::Void);
-        }
-        let code = link.code.as_mut().filter(|code| code.tries_left > 0);
-        let Some(code) = code.filter(|_| now < link.expires_at) else {
-            return Ok(CodeCheck::Void);
-        };
-        let result = if is_right && link.purpose != LinkPurpose::Nothing {
-            link.digest = digest;
-            CodeCheck::Right(fresh.clone())
-        } else {
-            code.tries_left -= 1;
-            if let Some(user) = user {
-                failed_passwords::add(tx, user, now)?;
+    let check = core
+        .store
+        .write("check_code", move |tx| -> Result<_, StoreError> {
+            let Some(mut link) = ONE_TIME_LINKS.get(&*tx, &key)? else {
+                return Ok(CodeCheck::Void);
+            };
+            let user = link.purpose.user();
+            if let Some(user) = user
+                && FAILED_PASSWORDS
+                    .get(&*tx, &user)?
+                    .is_some_and(|failed| failed.is_at_limit())
+            {
+                return Ok(CodeCheck::Void);
             }
-            CodeCheck::Wrong(user)
-        };
-        ONE_TIME_LINKS.put(tx, &key, &link)?;
-        Ok(result)
-    });
+            let code = link.code.as_mut().filter(|code| code.tries_left > 0);
+            let Some(code) = code.filter(|_| now < link.expires_at) else {
+                return Ok(CodeCheck::Void);
+            };
+            let result = if is_right && link.purpose != LinkPurpose::Nothing {
+                link.digest = digest;
+                CodeCheck::Right(fresh.clone())
+            } else {
+                code.tries_left -= 1;
+                if let Some(user) = user {
+                    failed_passwords::add(tx, user, now)?;
+                }
+                CodeCheck::Wrong(user)
+            };
+            ONE_TIME_LINKS.put(tx, &key, &link)?;
+            Ok(result)
+        });
     Ok(check.await?)
 }

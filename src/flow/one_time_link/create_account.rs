@@ -2,15 +2,13 @@
 
 use serde_json::Value;
 
-use super::redeem::{ChosenPassword, RedeemResult};
+use super::redeem_result::{ChosenPassword, RedeemResult};
 use super::use_up;
-use crate::clock::Timestamp;
-use crate::flow::browser::Browser;
+use crate::flow::Failure;
 use crate::flow::login::anonymous_upgrade::become_account;
 use crate::flow::login::session::AuthenticationEvent;
 use crate::flow::login::start_session::{Identify, SessionStart, start_session};
-use crate::flow::login::transaction::LoginContext;
-use crate::flow::{Core, Failure};
+use crate::flow::login::transaction::BrowserLogin;
 use crate::identity::{NewAccount, SignUp, User};
 use crate::observe::audit;
 use crate::observe::audit::Event;
@@ -20,13 +18,12 @@ use crate::store::tables::{USERS, USERS_BY_LOGIN_NAME};
 /// Creates the account with the password and signs its user in, in one transaction. The link is void if the address
 /// belongs to a user by now, or the operator no longer lets people create accounts.
 pub(super) async fn create_account(
-    core: &Core,
-    browser: &Browser,
-    login: &LoginContext,
-    (secret, new): (&Secret<LinkSecret>, NewAccount),
+    at: BrowserLogin<'_>,
+    secret: &Secret<LinkSecret>,
+    new: NewAccount,
     chosen: ChosenPassword,
-    now: Timestamp,
 ) -> Result<RedeemResult, Failure> {
+    let BrowserLogin { core, login, now, .. } = at;
     let policy = &core.policy.accounts;
     if policy.sign_up == SignUp::Off || !(new.is_invited || policy.is_open()) {
         return Ok(RedeemResult::LinkVoid);
@@ -73,7 +70,7 @@ pub(super) async fn create_account(
             client_id: login.purpose.audit_name(),
         });
     };
-    let started = match start_session(core, browser, login, event, now, identify).await? {
+    let started = match start_session(at, event, identify).await? {
         SessionStart::Started(started) => started,
         SessionStart::Redirected { redirect, user } => {
             user.into_iter().for_each(record);

@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 
 use super::DrawnLink;
 use crate::clock::Timestamp;
-use crate::flow::login::password::user_named;
 use crate::flow::login::sealed;
 use crate::flow::login::transaction::LoginContext;
 use crate::flow::outbox::DrawnMail;
-use crate::flow::{Core, Failure};
+use crate::flow::users::user_named;
+use crate::flow::{Core, Failure, FlowError};
 use crate::identity::claim::looks_like_email;
 use crate::identity::one_time_link::{MailReason, RequestedMail, RequestingSignIn};
 use crate::identity::{LinkPurpose, LoginName, NewAccount, OneTimeLink, User};
@@ -79,7 +79,13 @@ pub async fn request_reset(
         code: Some(code),
         expires_at,
     };
-    send(core, login, request, (to, purpose), &link, MailReason::Reset, now).await
+    let mail = LinkMail {
+        to,
+        purpose,
+        content: &link,
+        reason: MailReason::Reset,
+    };
+    send(core, login, request, mail, now).await
 }
 
 /// Makes a link with which a user who has just typed the present password chooses another one, because the operator
@@ -135,16 +141,14 @@ pub async fn request_sign_in(
         code,
         expires_at,
     };
-    send(
-        core,
-        login,
-        request,
-        found.unzip(),
-        &link,
-        MailReason::SignIn,
-        now,
-    )
-    .await
+    let (to, purpose) = found.unzip();
+    let mail = LinkMail {
+        to,
+        purpose,
+        content: &link,
+        reason: MailReason::SignIn,
+    };
+    send(core, login, request, mail, now).await
 }
 
 /// Begins an account: sends a link to the address, or returns it if addresses are not verified. A user who has the address
@@ -154,16 +158,16 @@ pub async fn request_account(
     login: &LoginContext,
     request: &MailRequest<'_>,
     now: Timestamp,
-) -> Result<Result<AccountBegun, SignUpProblem>, Failure> {
+) -> Result<AccountBegun, FlowError<SignUpProblem>> {
     let (policy, email) = (&core.policy.accounts, request.recipient);
     if !policy.is_open() {
-        return Ok(Err(SignUpProblem::Closed));
+        return Err(SignUpProblem::Closed.into());
     }
     if !looks_like_email(email) || !LoginName::new(email).is_storable() {
-        return Ok(Err(SignUpProblem::NoAddress));
+        return Err(SignUpProblem::NoAddress.into());
     }
     if let Err(problem) = check_address(core, email) {
-        return Ok(Err(problem));
+        return Err(problem.into());
     }
     let is_taken = user_named(core, &LoginName::new(email)).await?.is_some();
     let new = LinkPurpose::CreateAccount(NewAccount {
@@ -176,14 +180,14 @@ pub async fn request_account(
     let expires_at = now + OneTimeLink::REQUESTED_LIFETIME;
     if !policy.verify_email {
         if is_taken {
-            return Ok(Err(SignUpProblem::Taken));
+            return Err(SignUpProblem::Taken.into());
         }
         let link = DrawnLink::draw(core, new, expires_at);
         let secret = link.secret.clone();
         core.store
             .write("request_account", move |tx| link.put(tx))
             .await?;
-        return Ok(Ok(AccountBegun::Link(secret)));
+        return Ok(AccountBegun::Link(secret));
     }
     let to = Some(email.to_owned());
     let sealed = if is_taken {
@@ -191,34 +195,28 @@ pub async fn request_account(
         let content = |_, _| Content::AlreadySignedUp {
             link: account.clone(),
         };
-        send(
-            core,
-            login,
-            request,
-            (to, None),
-            &content,
-            MailReason::SignUp,
-            now,
-        )
-        .await?
+        let mail = LinkMail {
+            to,
+            purpose: None,
+            content: &content,
+            reason: MailReason::SignUp,
+        };
+        send(core, login, request, mail, now).await?
     } else {
         let content = |link, code| Content::SignUp {
             link,
             code,
             expires_at: Some(expires_at),
         };
-        send(
-            core,
-            login,
-            request,
-            (to, Some(new)),
-            &content,
-            MailReason::SignUp,
-            now,
-        )
-        .await?
+        let mail = LinkMail {
+            to,
+            purpose: Some(new),
+            content: &content,
+            reason: MailReason::SignUp,
+        };
+        send(core, login, request, mail, now).await?
     };
-    Ok(Ok(AccountBegun::MailSent(sealed)))
+    Ok(AccountBegun::MailSent(sealed))
 }
 
 /// Checks whether a user may take this address: the operator allows its domain, and its users do not sign in at a provider.
@@ -234,16 +232,29 @@ pub(in crate::flow) fn check_address(core: &Core, email: &str) -> Result<(), Sig
     Ok(())
 }
 
+/// A mail with a link.
+struct LinkMail<'a> {
+    to: Option<String>,
+    purpose: Option<LinkPurpose>,
+    /// The mail with this link and this code.
+    content: &'a (dyn Fn(String, String) -> Content + Sync),
+    reason: MailReason,
+}
+
 /// Stores a link and a mail with it in one transaction. Without a recipient or a purpose, decoy rows are stored.
 async fn send(
     core: &Core,
     login: &LoginContext,
     request: &MailRequest<'_>,
-    (to, purpose): (Option<String>, Option<LinkPurpose>),
-    content: &(dyn Fn(String, String) -> Content + Sync),
-    reason: MailReason,
+    mail: LinkMail<'_>,
     now: Timestamp,
 ) -> Result<String, Failure> {
+    let LinkMail {
+        to,
+        purpose,
+        content,
+        reason,
+    } = mail;
     let mut link = DrawnLink::draw(
         core,
         purpose.unwrap_or(LinkPurpose::Nothing),

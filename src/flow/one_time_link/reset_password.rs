@@ -3,14 +3,12 @@
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use super::redeem::{ChosenPassword, RedeemResult};
+use super::redeem_result::{ChosenPassword, RedeemResult};
 use super::{find, use_up};
-use crate::clock::Timestamp;
-use crate::flow::browser::Browser;
 use crate::flow::check_password::check_password;
 use crate::flow::login::session::AuthenticationEvent;
 use crate::flow::login::start_session::{Identified, Identify, SessionStart, start_session};
-use crate::flow::login::transaction::LoginContext;
+use crate::flow::login::transaction::BrowserLogin;
 use crate::flow::notice::DrawnNotice;
 use crate::flow::users::end_sessions_and_families;
 use crate::flow::{Core, Failure, failed_passwords, users};
@@ -26,13 +24,12 @@ use crate::store::tables::USERS;
 /// Sets the password and ends everything that was granted before, in one transaction. A link that was sent to the address
 /// of the user proves the address.
 pub(super) async fn reset_password(
-    core: &Core,
-    browser: &Browser,
-    login: &LoginContext,
-    (secret, user): (&Secret<LinkSecret>, Uuid),
+    at: BrowserLogin<'_>,
+    secret: &Secret<LinkSecret>,
+    user: Uuid,
     chosen: ChosenPassword,
-    now: Timestamp,
 ) -> Result<RedeemResult, Failure> {
+    let BrowserLogin { core, login, now, .. } = at;
     let Some(user) = users::find(core, user).await? else {
         return Ok(RedeemResult::LinkVoid);
     };
@@ -78,7 +75,7 @@ pub(super) async fn reset_password(
         core.outbox_filled.notify_one();
         audit::record(&Event::PasswordReset { user, session });
     };
-    let started = match start_session(core, browser, login, event, now, identify).await? {
+    let started = match start_session(at, event, identify).await? {
         SessionStart::Started(started) => started,
         SessionStart::Redirected { redirect, user } => {
             if let Some(user) = user {

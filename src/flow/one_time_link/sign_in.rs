@@ -1,12 +1,11 @@
 //! A user signs in by a link or a code from a mail, without a password.
 
 use super::{find, use_up};
-use crate::clock::Timestamp;
-use crate::flow::browser::Browser;
+use crate::flow::Failure;
+use crate::flow::login::destination::BrowserRedirect;
 use crate::flow::login::session::AuthenticationEvent;
 use crate::flow::login::start_session::{Identify, SessionStart, start_session};
-use crate::flow::login::transaction::{BrowserRedirect, LoginContext};
-use crate::flow::{Core, Failure};
+use crate::flow::login::transaction::BrowserLogin;
 use crate::identity::{AuthenticationMethod, LinkPurpose, OneTimeLink, User};
 use crate::observe::audit;
 use crate::observe::audit::Event;
@@ -26,12 +25,10 @@ pub enum LinkSignIn {
 /// Otherwise an attacker could forward a link to the attacker's own account, and the browser of the reader would be signed
 /// in to it.
 pub async fn sign_in_by_link(
-    core: &Core,
-    browser: &Browser,
-    login: &LoginContext,
+    at: BrowserLogin<'_>,
     secret: &Secret<LinkSecret>,
-    now: Timestamp,
 ) -> Result<LinkSignIn, Failure> {
+    let BrowserLogin { login, now, .. } = at;
     let event = AuthenticationEvent {
         factor: AuthenticationMethod::Email,
         ..AuthenticationEvent::by_password(now)
@@ -56,7 +53,7 @@ pub async fn sign_in_by_link(
         };
         Ok(Some(user.into()))
     });
-    let started = match start_session(core, browser, login, event, now, identify).await? {
+    let started = match start_session(at, event, identify).await? {
         SessionStart::Started(started) => started,
         SessionStart::Redirected { redirect, .. } => return Ok(LinkSignIn::Done(redirect)),
         SessionStart::NoUser | SessionStart::TransactionError(_) => return Ok(LinkSignIn::Void),

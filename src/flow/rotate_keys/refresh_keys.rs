@@ -1,7 +1,13 @@
 //! The lifecycle of the keys from which refresh tokens are derived.
 //!
-//! The newest key is used for new tokens, and is replaced as often as signing keys are. Nobody else verifies these
-//! tokens, so a key is not announced. An older key is removed at a rotation, once no live family has a token of it.
+//! The keys ([`crate::oauth::refresh_keys`]) are rows of a table of their own, sealed, and in memory in
+//! [`crate::flow::Catalog`]. The newest key derives new tokens. The first one is made at the first start, and another one as
+//! often as signing keys change. Nobody else verifies these tokens, so a key is not announced.
+//!
+//! A token contains the number of its key, and the row of the family that of the newest token's key. So a retry after a
+//! rotation of keys gets what the first use got, from every process that reads the same store. A rotation reads all
+//! families, and removes the older keys that no live one names. A used token of a removed key is refused as unknown, and
+//! does not end its family. Backups contain the keys. If they are lost, everybody has to sign in again.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;

@@ -2,12 +2,12 @@
 
 use uuid::Uuid;
 
-use super::issue::{ApprovedGrant, issue_tokens};
+use super::issue::{ApprovedGrant, Granted, issue_tokens};
 use super::start_family::NewFamily;
 use crate::clock::Timestamp;
 use crate::flow::grant_policy::has_ended;
 use crate::flow::login::{anonymous_upgrade, session};
-use crate::flow::{Answer, Core, Failure, logout_notice};
+use crate::flow::{Core, FlowError, logout_notice};
 use crate::oauth::client::GrantType;
 use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::code::{self, CodeExchange, Redemption};
@@ -18,6 +18,7 @@ use crate::oauth::resource::Resources;
 use crate::oauth::token::TokenResponse;
 use crate::observe::audit;
 use crate::observe::audit::Event;
+use crate::store::TxError;
 use crate::store::tables::CODES;
 
 /// What the transaction did with a code that was not refused.
@@ -35,79 +36,82 @@ pub async fn redeem_code(
     resources: Resources,
     possession: Option<Possession>,
     now: Timestamp,
-) -> Result<Answer<TokenResponse>, Failure> {
+) -> Result<TokenResponse, FlowError> {
     let grant_policy = core.grant_policy();
-    or_refuse!(grant_policy.check_grant(client, GrantType::AuthorizationCode));
+    grant_policy.check_grant(client, GrantType::AuthorizationCode)?;
     let (drawn, redeemer) = (NewFamily::draw(core, possession)?, client.clone());
-    let exchanged = core
-        .store
-        .write("redeem_code", move |tx| -> Result<_, crate::store::StoreError> {
-            or_refuse!(drawn.check_proof(&*tx, now)?);
-            let Some(code) = CODES.get(&*tx, &exchange.id)? else {
-                return Ok(Err(code::UNKNOWN));
-            };
-            let is_own = code.authorization.client_id == redeemer.client_id;
-            if is_own && has_ended(&*tx, Some(&redeemer), &code.authorization)? {
-                return Ok(Err(code::UNKNOWN));
-            }
-            if redeemer.profile.is_some() && Timestamp::of_id(exchange.id) + MAX_CODE_AGE < now {
-                return Ok(Err(code::UNKNOWN));
-            }
-            let shown = drawn.confirmation();
-            let code = match code.redeem(&exchange, &redeemer.client_id, shown.as_ref(), drawn.id, now) {
-                Redemption::Granted(code) => code,
-                Redemption::Replayed { family } => {
-                    session::end_family(tx, family, now)?;
-                    return Ok(Ok(CodeExchangeResult::Replayed(family)));
+    let exchanged =
+        core.store
+            .write("redeem_code", move |tx| -> Result<_, TxError<Refusal>> {
+                drawn.check_proof(&*tx, now)?;
+                let Some(code) = CODES.get(&*tx, &exchange.id)? else {
+                    return Err(code::UNKNOWN.into());
+                };
+                let is_own = code.authorization.client_id == redeemer.client_id;
+                if is_own && has_ended(&*tx, Some(&redeemer), &code.authorization)? {
+                    return Err(code::UNKNOWN.into());
                 }
-                Redemption::Refused(refusal) => return Ok(Err(refusal)),
-            };
-            // The client may have been changed since the code was issued.
-            let (scope, nonce) = (&code.authorization.scope, code.nonce.as_deref());
-            if code.code_challenge.is_none() && redeemer.requires_challenge(scope, nonce) {
-                return Ok(Err(Refusal::invalid_grant(
-                    "this client must use PKCE, and the authorization request had no code_challenge",
-                )));
-            }
-            if redeemer.match_redirect_uri(Some(code.return_to.uri())).is_err() {
-                return Ok(Err(Refusal::invalid_grant(
+                if redeemer.profile.is_some() && Timestamp::of_id(exchange.id) + MAX_CODE_AGE < now {
+                    return Err(code::UNKNOWN.into());
+                }
+                let shown = drawn.confirmation();
+                let code = match code.redeem(&exchange, &redeemer.client_id, shown.as_ref(), drawn.id, now) {
+                    Redemption::Granted(code) => code,
+                    Redemption::Replayed { family } => {
+                        session::end_family(tx, family, now)?;
+                        return Ok(CodeExchangeResult::Replayed(family));
+                    }
+                    Redemption::Refused(refusal) => return Err(refusal.into()),
+                };
+                // The client may have been changed since the code was issued.
+                let (scope, nonce) = (&code.authorization.scope, code.nonce.as_deref());
+                if code.code_challenge.is_none() && redeemer.requires_challenge(scope, nonce) {
+                    return Err(Refusal::invalid_grant(
+                        "this client must use PKCE, and the authorization request had no code_challenge",
+                    )
+                    .into());
+                }
+                if redeemer.match_redirect_uri(Some(code.return_to.uri())).is_err() {
+                    return Err(Refusal::invalid_grant(
                     "the redirect URI of the authorization request is no longer registered for this client",
-                )));
-            }
-            let user = or_refuse!(grant_policy.admit(&*tx, &redeemer, &code.authorization)?);
-            let session = match code.authorization.session {
-                Some(id) => session::find_unended(&*tx, id)?,
-                None => None,
-            };
-            if session.is_none_or(|session| session.user != code.authorization.user) {
-                return Ok(Err(Refusal::invalid_grant("the user has signed out")));
-            }
-            let target = or_refuse!(drawn.target(&redeemer, &code.authorization, &resources));
-            CODES.put(tx, &exchange.id, &code.remembered())?;
-            if code.was_anonymous() {
-                anonymous_upgrade::resume_grants(tx, code.authorization.user)?;
-            }
-            let anonymous_sub = code.linked_anonymous_user();
-            let granted = (user, code.authorization, target);
-            logout_notice::record_client(tx, &redeemer, &granted.1, now)?;
-            let approved = drawn.begin(tx, &redeemer, GrantType::AuthorizationCode, granted, now)?;
-            Ok(Ok(CodeExchangeResult::Granted(Box::new(ApprovedGrant {
-                nonce: code.nonce,
-                anonymous_sub,
-                ..approved
-            }))))
-        })
-        .await?;
-    match or_refuse!(exchanged) {
-        CodeExchangeResult::Granted(approved) => issue_tokens(core, client, *approved, now).map(Ok),
+                ).into());
+                }
+                let user = grant_policy.admit(&*tx, &redeemer, &code.authorization)?;
+                let session = match code.authorization.session {
+                    Some(id) => session::find_unended(&*tx, id)?,
+                    None => None,
+                };
+                if session.is_none_or(|session| session.user != code.authorization.user) {
+                    return Err(Refusal::invalid_grant("the user has signed out").into());
+                }
+                let target = drawn.target(&redeemer, &code.authorization, &resources)?;
+                CODES.put(tx, &exchange.id, &code.remembered())?;
+                if code.was_anonymous() {
+                    anonymous_upgrade::resume_grants(tx, code.authorization.user)?;
+                }
+                let anonymous_sub = code.linked_anonymous_user();
+                let granted = Granted {
+                    user,
+                    authorization: code.authorization,
+                    target,
+                };
+                logout_notice::record_client(tx, &redeemer, &granted.authorization, now)?;
+                let approved = drawn.begin(tx, &redeemer, GrantType::AuthorizationCode, granted, now)?;
+                Ok(CodeExchangeResult::Granted(Box::new(ApprovedGrant {
+                    nonce: code.nonce,
+                    anonymous_sub,
+                    ..approved
+                })))
+            })
+            .await?;
+    match exchanged {
+        CodeExchangeResult::Granted(approved) => Ok(issue_tokens(core, client, *approved, now)?),
         CodeExchangeResult::Replayed(family) => {
             audit::record(&Event::CodeReplayed {
                 client_id: &client.client_id,
                 family,
             });
-            Ok(Err(Refusal::invalid_grant(
-                "code was used before; what it brought has been revoked",
-            )))
+            Err(Refusal::invalid_grant("code was used before; what it brought has been revoked").into())
         }
     }
 }

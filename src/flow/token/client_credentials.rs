@@ -2,7 +2,7 @@
 
 use super::issue::issue_tokens_for_client;
 use crate::clock::Timestamp;
-use crate::flow::{Answer, Core, Failure, replay};
+use crate::flow::{Core, FlowError, replay};
 use crate::oauth::client::{AuthMethod, GrantType};
 use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::confirmation::Possession;
@@ -20,11 +20,9 @@ pub async fn issue_client_token(
     resources: &Resources,
     possession: Option<Possession>,
     now: Timestamp,
-) -> Result<Answer<TokenResponse>, Failure> {
-    or_refuse!(
-        core.grant_policy()
-            .check_grant(client, GrantType::ClientCredentials)
-    );
+) -> Result<TokenResponse, FlowError> {
+    core.grant_policy()
+        .check_grant(client, GrantType::ClientCredentials)?;
     let catalog = core.catalog();
     let own = catalog.client_credentials_scope(&client.client_id);
     let most = match (client.method(), &client.max_scope) {
@@ -36,27 +34,23 @@ pub async fn issue_client_token(
             own.filter(|value| most.contains(value))
         }
         (Some(AuthMethod::ClientSecretBasic | AuthMethod::ClientSecretPost), None) => {
-            return Ok(Err(Refusal::new(
+            return Err(Refusal::new(
                 ErrorCode::UnauthorizedClient,
                 "this client must authenticate with client_assertion for this grant",
-            )));
+            )
+            .into());
         }
         (Some(AuthMethod::None) | None, _) => {
-            return Ok(Err(Refusal::new(
+            return Err(Refusal::new(
                 ErrorCode::UnauthorizedClient,
                 "this grant is for clients that authenticate",
-            )));
+            )
+            .into());
         }
     };
-    let scope = or_refuse!(client_scope(requested, client, &most));
-    let target = or_refuse!(catalog.apis().target_without_user(client, &scope, resources));
-    or_refuse!(replay::use_proof(core, possession.as_ref().and_then(Possession::replay_key), now).await?);
-    issue_tokens_for_client(
-        core,
-        client,
-        target,
-        possession.map(|shown| shown.confirmation()),
-        now,
-    )
-    .map(Ok)
+    let scope = client_scope(requested, client, &most)?;
+    let target = catalog.apis().target_without_user(client, &scope, resources)?;
+    replay::use_proof(core, possession.as_ref().and_then(Possession::replay_key), now).await?;
+    let bound_to = possession.map(|shown| shown.confirmation());
+    Ok(issue_tokens_for_client(core, client, target, bound_to, now)?)
 }

@@ -16,9 +16,9 @@ use crate::oauth::introspection::{Active, Introspection, SIGNED_TYP, SignedIntro
 use crate::oauth::refresh::RefreshFamily;
 use crate::oauth::refresh_keys::{PresentedRefreshToken, RefreshTokenId};
 use crate::oauth::scope::Scope;
-use crate::store::StoreError;
 use crate::store::engine::Snapshot;
 use crate::store::tables::{FAMILIES, REVOKED_TOKENS};
+use crate::store::{StoreError, unless_refused};
 
 /// An access token that is valid now.
 #[derive(Clone, Debug)]
@@ -49,7 +49,7 @@ pub async fn live_access_token(
     };
     claims.scope = claims.scope.kept_within(&client.scope);
     let grant_policy = core.grant_policy();
-    let read = |snapshot: &dyn Snapshot| {
+    let read = |snapshot: &dyn Snapshot| -> Result<_, StoreError> {
         if claims.grant_id == client.own_grant {
             let is_revoked = is_revoked(snapshot, &claims)?;
             return Ok((!is_revoked && client.may_use(GrantType::ClientCredentials)).then_some(None));
@@ -104,8 +104,8 @@ pub(in crate::flow) fn live_grant(
     if family.revoked_at.is_some() || family.awaits_code {
         return Ok(None);
     }
-    let admitted = grant_policy.admit(snapshot, client, &family.authorization)?;
-    Ok(admitted.ok().map(|user| (user, family)))
+    let admitted = grant_policy.admit(snapshot, client, &family.authorization);
+    Ok(unless_refused(admitted)?.map(|user| (user, family)))
 }
 
 /// The claims of a token that this service signed as an access token. Each `typ` that can be configured is accepted.
@@ -248,7 +248,8 @@ fn refresh_token(
     {
         return Ok(Introspection::INACTIVE);
     }
-    let Ok((user, _)) = refresh_token::admit(grant_policy, snapshot, client, &mut family)? else {
+    let admitted = refresh_token::admit(grant_policy, snapshot, client, &mut family);
+    let Some((user, _)) = unless_refused(admitted)? else {
         return Ok(Introspection::INACTIVE);
     };
     let authorization = family.authorization;

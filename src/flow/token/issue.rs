@@ -28,6 +28,16 @@ use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::secret::{RefreshToken, Secret};
 
+/// What a grant gives to its client.
+pub struct Granted {
+    /// The user, as the record was inside the transaction.
+    pub user: User,
+    /// What was granted.
+    pub authorization: Authorization,
+    /// The APIs and the scope of this access token. The scope is the granted scope or a part of it.
+    pub target: TokenTarget,
+}
+
 /// What a committed transaction has decided to issue.
 pub struct ApprovedGrant {
     /// The grant that was used.
@@ -57,14 +67,14 @@ impl ApprovedGrant {
     pub fn new(
         grant_type: GrantType,
         family: Uuid,
-        (user, authorization, target): (User, Authorization, TokenTarget),
+        granted: Granted,
         bound_to: Option<Confirmation>,
     ) -> Self {
         Self {
             grant_type,
-            user,
-            authorization,
-            target,
+            user: granted.user,
+            authorization: granted.authorization,
+            target: granted.target,
             family,
             nonce: None,
             anonymous_sub: None,

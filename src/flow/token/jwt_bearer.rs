@@ -6,9 +6,9 @@ use std::sync::Arc;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use super::issue::{ApprovedGrant, ExchangedToken, issue_tokens};
+use super::exchange_policy::{VerifiedActor, check_level, check_policy};
+use super::issue::{ApprovedGrant, ExchangedToken, Granted, issue_tokens};
 use super::start_family::NewFamily;
-use super::token_exchange::{VerifiedActor, check_level, check_policy};
 use crate::clock::Timestamp;
 use crate::federation::Provider;
 use crate::federation::id_token::{self, AssertionBounds, IdTokenUse, VerifiedIdToken};
@@ -16,7 +16,7 @@ use crate::federation::profile::Profile;
 use crate::flow::grant_policy::GrantPolicy;
 use crate::flow::login::federated_user;
 use crate::flow::login::federated_user::{ProviderAccount, UserMatch};
-use crate::flow::{Answer, Catalog, Core, Failure, replay};
+use crate::flow::{Catalog, Core, FlowError, replay};
 use crate::identity::AuthenticationMethod;
 use crate::jose::jwt;
 use crate::oauth::client::{Client, GrantType};
@@ -30,6 +30,7 @@ use crate::oauth::scope::Scope;
 use crate::oauth::token::{TokenResponse, user_scope};
 use crate::observe::audit;
 use crate::observe::audit::Event;
+use crate::store::TxError;
 
 /// The one answer for a provider that is unknown, disabled, not for token exchange, or not among the client's.
 pub const NOT_ACCEPTED: Refusal =
@@ -79,7 +80,7 @@ pub async fn exchange_assertion(
     grant: AssertionGrant,
     possession: Option<Possession>,
     now: Timestamp,
-) -> Result<Answer<TokenResponse>, Failure> {
+) -> Result<TokenResponse, FlowError> {
     let grant_policy = core.grant_policy();
     let AssertionGrant {
         grant_type,
@@ -89,23 +90,23 @@ pub async fn exchange_assertion(
         actor,
         wants_refresh_token,
     } = grant;
-    let verified = or_refuse!(verify_assertion(core, client, grant_type, &assertion, now).await);
+    let verified = verify_assertion(core, client, grant_type, &assertion, now).await?;
     let VerifiedAssertion {
         client,
         provider,
         subject,
         is_id_jag,
     } = verified;
-    let scope = or_refuse!(bounded_scope(scope.as_ref(), &subject.bounds, &client));
+    let scope = bounded_scope(scope.as_ref(), &subject.bounds, &client)?;
     let apis = Arc::clone(core.catalog().apis());
-    let asked = or_refuse!(bounded_resources(&resources, &subject.bounds));
-    let asked = or_refuse!(apis.resolve(asked, &client));
+    let asked = bounded_resources(&resources, &subject.bounds)?;
+    let asked = apis.resolve(asked, &client)?;
     let scope = apis.scope_within(&scope, &asked);
     let is_exchange = grant_type == GrantType::TokenExchange;
     let is_offline = is_exchange && wants_refresh_token;
-    let scope = or_refuse!(with_offline_access(scope, is_offline, &client));
+    let scope = with_offline_access(scope, is_offline, &client)?;
     let acting = match &actor {
-        Some(actor) => Some(or_refuse!(actor.party.clone().after(subject.actor.as_ref()))),
+        Some(actor) => Some(actor.party.clone().after(subject.actor.as_ref())?),
         None => subject.actor.clone(),
     };
     let uuid = core.random.uuid_v7(core.clock.since_epoch());
@@ -116,15 +117,15 @@ pub async fn exchange_assertion(
     let issuing = Arc::clone(&provider);
     let exchanged = core
         .store
-        .write("exchange_assertion", move |tx| -> Result<_, crate::store::StoreError> {
-            or_refuse!(drawn.check_proof(&*tx, now)?);
+        .write("exchange_assertion", move |tx| -> Result<_, TxError<Refusal>> {
+            drawn.check_proof(&*tx, now)?;
             let single_use = [
                 subject.replay_key,
                 actor.as_ref().and_then(|actor| actor.replay_key),
             ];
             for used in single_use.into_iter().flatten() {
                 if replay::was_used(&*tx, used, now)? {
-                    return Ok(Ok(AssertionExchangeResult::Replayed));
+                    return Ok(AssertionExchangeResult::Replayed);
                 }
             }
             let account = ProviderAccount {
@@ -135,9 +136,10 @@ pub async fn exchange_assertion(
                 organization: &policy.organization,
             };
             let Some((user, matched)) = federated_user::find(&*tx, &account, now)? else {
-                return Ok(Err(Refusal::invalid_grant(
+                return Err(Refusal::invalid_grant(
                     "nobody here is linked to this subject, and it may become no user",
-                )));
+                )
+                .into());
             };
             let authorization = Authorization {
                 scope: scope.clone(),
@@ -145,37 +147,41 @@ pub async fn exchange_assertion(
                 actor: acting.clone().map(Box::new),
                 ..authorization(&bearer, &issuing, user.uuid, subject.auth_time)
             };
-            let user = or_refuse!(grant_policy.authorize_new_user(&*tx, &bearer, &authorization, user)?);
-            let target = or_refuse!(drawn.target(&bearer, &authorization, &resources));
+            let user = grant_policy.authorize_new_user(&*tx, &bearer, &authorization, user)?;
+            let target = drawn.target(&bearer, &authorization, &resources)?;
             if is_exchange {
-                or_refuse!(check_level(&bearer, &authorization));
-                or_refuse!(check_policy(&bearer, &target, actor.is_some()));
+                check_level(&bearer, &authorization)?;
+                check_policy(&bearer, &target, actor.is_some())?;
             }
             for used in single_use.into_iter().flatten() {
                 replay::record_use(tx, used)?;
             }
             federated_user::save(tx, &user, matched)?;
-            let granted = (user, authorization, target);
+            let granted = Granted {
+                user,
+                authorization,
+                target,
+            };
             let mut approved = drawn.begin(tx, &bearer, grant_type, granted, now)?;
             approved.exchanged = is_exchange.then_some(ExchangedToken {
                 client_id: None,
                 expires_at: subject.expires_at,
                 audience: None,
             });
-            Ok(Ok(AssertionExchangeResult::Granted(Box::new(approved), matched)))
+            Ok(AssertionExchangeResult::Granted(Box::new(approved), matched))
         })
         .await?;
-    match or_refuse!(exchanged) {
+    match exchanged {
         AssertionExchangeResult::Granted(approved, matched) => {
             federated_user::record(approved.user.uuid, matched, &provider.id);
-            issue_tokens(core, &client, *approved, now).map(Ok)
+            Ok(issue_tokens(core, &client, *approved, now)?)
         }
         AssertionExchangeResult::Replayed => {
             audit::record(&Event::ProviderTokenReplayed {
                 provider: &provider.id,
                 client_id: &client.client_id,
             });
-            Ok(Err(REPLAYED))
+            Err(REPLAYED.into())
         }
     }
 }
@@ -208,7 +214,7 @@ fn authorization(
 }
 
 /// The scope of the grant: the requested one, within that of an identity assertion.
-fn bounded_scope(asked: Option<&Scope>, bounds: &AssertionBounds, client: &Client) -> Answer<Scope> {
+fn bounded_scope(asked: Option<&Scope>, bounds: &AssertionBounds, client: &Client) -> Result<Scope, Refusal> {
     let Some(most) = &bounds.scope else {
         return user_scope(asked, client, Scope::AUTHENTICATED);
     };
@@ -223,7 +229,7 @@ fn bounded_scope(asked: Option<&Scope>, bounds: &AssertionBounds, client: &Clien
 }
 
 /// The scope, with `offline_access` in a token exchange that brings a refresh token.
-fn with_offline_access(scope: Scope, is_offline: bool, client: &Client) -> Answer<Scope> {
+fn with_offline_access(scope: Scope, is_offline: bool, client: &Client) -> Result<Scope, Refusal> {
     if !is_offline {
         return Ok(scope);
     }
@@ -237,7 +243,10 @@ fn with_offline_access(scope: Scope, is_offline: bool, client: &Client) -> Answe
 }
 
 /// The APIs of the grant: the requested ones, within those of an identity assertion.
-fn bounded_resources<'a>(named: &'a Resources, bounds: &'a AssertionBounds) -> Answer<&'a Resources> {
+fn bounded_resources<'a>(
+    named: &'a Resources,
+    bounds: &'a AssertionBounds,
+) -> Result<&'a Resources, Refusal> {
     match &bounds.resources {
         Some(most) => match named.difference(most).next() {
             Some(outside) => Err(not_granted(outside)),
@@ -253,7 +262,7 @@ pub(super) fn check_client(
     grant_policy: &GrantPolicy,
     client: &AuthenticatedClient,
     grant_type: GrantType,
-) -> Answer<()> {
+) -> Result<(), Refusal> {
     grant_policy.check_grant(client, grant_type)?;
     if client.is_public() {
         return Err(Refusal::new(
@@ -270,7 +279,7 @@ fn accepted_provider<'a>(
     client: &Client,
     issuer: &str,
     is_id_jag: bool,
-) -> Answer<&'a Arc<Provider>> {
+) -> Result<&'a Arc<Provider>, Refusal> {
     let accepts = |provider: &Provider| {
         if is_id_jag {
             provider.id_jag
@@ -296,7 +305,7 @@ pub(super) async fn verify_assertion(
     grant_type: GrantType,
     assertion: &str,
     now: Timestamp,
-) -> Answer<VerifiedAssertion> {
+) -> Result<VerifiedAssertion, Refusal> {
     let grant_policy = core.grant_policy();
     check_client(&grant_policy, client, grant_type)?;
     let token = id_token::compact(assertion);

@@ -4,6 +4,7 @@ pub mod anonymous;
 pub mod authorization_code;
 pub mod client_credentials;
 pub mod device_code;
+pub mod exchange_policy;
 pub mod introspect;
 pub mod issue;
 pub mod jwt_bearer;

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::issue::{ApprovedGrant, issue_tokens};
+use super::issue::{ApprovedGrant, Granted, issue_tokens};
 use crate::clock::Timestamp;
 use crate::flow::client_lookup::record_use;
 use crate::flow::grant_policy::GrantPolicy;
 use crate::flow::login::session::find_unended;
-use crate::flow::{Answer, Core, Failure, grant_policy, replay};
+use crate::flow::{Core, Failure, FlowError, grant_policy, replay};
 use crate::identity::User;
 use crate::oauth::client::{Client, GrantType};
 use crate::oauth::client_auth::AuthenticatedClient;
@@ -22,9 +22,9 @@ use crate::oauth::scope::Scope;
 use crate::oauth::token::TokenResponse;
 use crate::observe::audit;
 use crate::observe::audit::Event;
-use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::{FAMILIES, FAMILIES_BY_OWNER};
+use crate::store::{StoreError, TxError};
 
 /// The answer if the client lost `offline_access` and the session that its tokens then belong to has ended.
 const NO_LONGER_OFFLINE: Refusal =
@@ -48,14 +48,14 @@ pub(in crate::flow) fn admit(
     snapshot: &dyn Snapshot,
     client: &Client,
     family: &mut RefreshFamily,
-) -> Result<Answer<(User, Option<BindingChange>)>, StoreError> {
-    let user = or_refuse!(grant_policy.admit(snapshot, client, &family.authorization)?);
+) -> Result<(User, Option<BindingChange>), TxError<Refusal>> {
+    let user = grant_policy.admit(snapshot, client, &family.authorization)?;
     let bound = family.bind(&client.scope);
     match bound {
         Some(BindingChange::Bound(session)) if find_unended(snapshot, session)?.is_none() => {
-            Ok(Err(NO_LONGER_OFFLINE))
+            Err(NO_LONGER_OFFLINE.into())
         }
-        _ => Ok(Ok((user, bound))),
+        _ => Ok((user, bound)),
     }
 }
 
@@ -89,10 +89,11 @@ pub async fn rotate_refresh_token(
     core: &Core,
     client: &AuthenticatedClient,
     token: PresentedRefreshToken,
-    (scope, resources): (Option<Scope>, Resources),
+    scope: Option<Scope>,
+    resources: Resources,
     possession: Option<Possession>,
     now: Timestamp,
-) -> Result<Answer<TokenResponse>, Failure> {
+) -> Result<TokenResponse, FlowError> {
     let grant_policy = core.grant_policy();
     debug_assert!(
         client.may_use(GrantType::RefreshToken),
@@ -100,7 +101,7 @@ pub async fn rotate_refresh_token(
     );
     let (token, key) = {
         let catalog = core.catalog();
-        let token = or_refuse!(catalog.verify_refresh_token(&token).ok_or(refresh::UNKNOWN));
+        let token = catalog.verify_refresh_token(&token).ok_or(refresh::UNKNOWN)?;
         let key = catalog.refresh_keys().newest();
         (token, key.ok_or(Failure::NoRefreshKey)?)
     };
@@ -108,11 +109,11 @@ pub async fn rotate_refresh_token(
     let apis = Arc::clone(core.catalog().apis());
     let refreshed = core
         .store
-        .write("rotate_refresh_token", move |tx| -> Result<_, StoreError> {
-            or_refuse!(replay::check_proof(&*tx, possession.as_ref(), now)?);
+        .write("rotate_refresh_token", move |tx| -> Result<_, TxError<Refusal>> {
+            replay::check_proof(&*tx, possession.as_ref(), now)?;
             let shown = possession.as_ref().map(Possession::confirmation);
             let Some(family) = grant_policy::read_family(&*tx, id, &bearer, now)? else {
-                return Ok(Err(refresh::UNKNOWN));
+                return Err(refresh::UNKNOWN.into());
             };
             let context = RefreshContext {
                 client: &bearer,
@@ -126,34 +127,37 @@ pub async fn rotate_refresh_token(
                 Refresh::Repeated(family) => (family, true),
                 Refresh::Replayed(family) => {
                     FAMILIES.put(tx, &id, &family)?;
-                    return Ok(Ok(RefreshResult::Replayed));
+                    return Ok(RefreshResult::Replayed);
                 }
-                Refresh::Refused(refusal) => return Ok(Err(refusal)),
+                Refresh::Refused(refusal) => return Err(refusal.into()),
             };
             let granted = &family.authorization.scope;
-            let scope = or_refuse!(narrowed_scope(granted, scope.as_ref(), &bearer.scope));
-            let target =
-                or_refuse!(apis.target(&bearer, &family.authorization.resources, &scope, &resources));
-            let (user, bound) = or_refuse!(admit(&grant_policy, &*tx, &bearer, &mut family)?);
+            let scope = narrowed_scope(granted, scope.as_ref(), &bearer.scope)?;
+            let target = apis.target(&bearer, &family.authorization.resources, &scope, &resources)?;
+            let (user, bound) = admit(&grant_policy, &*tx, &bearer, &mut family)?;
             let upstream_token = family.authorization.upstream_token.take();
             family.authorization.upstream_token = upstream_token.filter(|token| token.is_current(now));
             replay::record_proof(tx, possession.as_ref())?;
             if !is_retry {
                 store(tx, id, &family, bound)?;
             }
-            Ok(Ok(RefreshResult::Granted {
+            Ok(RefreshResult::Granted {
                 newest: family.newest_token(&token),
                 is_retry,
                 approved: Box::new(ApprovedGrant::new(
                     GrantType::RefreshToken,
                     id,
-                    (user, family.authorization, target),
+                    Granted {
+                        user,
+                        authorization: family.authorization,
+                        target,
+                    },
                     shown,
                 )),
-            }))
+            })
         })
         .await?;
-    match or_refuse!(refreshed) {
+    match refreshed {
         RefreshResult::Granted {
             mut approved,
             newest,
@@ -169,14 +173,14 @@ pub async fn rotate_refresh_token(
             // Read again: the keys may have rotated before this retry, after it was verified.
             let derived = core.catalog().refresh_keys().derive(&newest);
             approved.refresh_token = Some(derived.ok_or(Failure::NoRefreshKey)?);
-            issue_tokens(core, client, *approved, now).map(Ok)
+            Ok(issue_tokens(core, client, *approved, now)?)
         }
         RefreshResult::Replayed => {
             audit::record(&Event::RefreshTokenReplayed {
                 client_id: &client.client_id,
                 family: id,
             });
-            Ok(Err(refresh::REPLAYED))
+            Err(refresh::REPLAYED.into())
         }
     }
 }

@@ -4,23 +4,23 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::issue::{ApprovedGrant, access_token_lifetime};
+use super::issue::{ApprovedGrant, Granted, access_token_lifetime};
 use crate::clock::Timestamp;
 use crate::flow::grant_policy::read_family;
 use crate::flow::login::session;
-use crate::flow::{Answer, Core, Failure, replay};
-use crate::identity::User;
+use crate::flow::{Core, Failure, replay};
 use crate::oauth::client::{Client, GrantType};
 use crate::oauth::code::Authorization;
 use crate::oauth::confirmation::{Confirmation, Possession};
+use crate::oauth::error::Refusal;
 use crate::oauth::policy::Policy;
 use crate::oauth::refresh::RefreshFamily;
 use crate::oauth::refresh_keys::RefreshTokenId;
 use crate::oauth::resource::{Apis, Resources, TokenTarget};
 use crate::secret::{RefreshToken, Secret};
-use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::{FAMILIES, FAMILIES_BY_OWNER};
+use crate::store::{StoreError, TxError};
 
 /// The most refresh families of one user at one client.
 const MAX_PER_USER_AND_CLIENT: usize = 50;
@@ -72,7 +72,7 @@ impl NewFamily {
         &self,
         snapshot: &dyn Snapshot,
         now: Timestamp,
-    ) -> Result<Answer<()>, StoreError> {
+    ) -> Result<(), TxError<Refusal>> {
         replay::check_proof(snapshot, self.possession.as_ref(), now)
     }
 
@@ -87,7 +87,7 @@ impl NewFamily {
         client: &Client,
         authorization: &Authorization,
         named: &Resources,
-    ) -> Answer<TokenTarget> {
+    ) -> Result<TokenTarget, Refusal> {
         let scope = authorization.scope.kept_within(&client.scope);
         self.apis.target(client, &authorization.resources, &scope, named)
     }
@@ -102,25 +102,24 @@ impl NewFamily {
         tx: &mut dyn Tx,
         client: &Client,
         grant_type: GrantType,
-        (user, mut authorization, target): (User, Authorization, TokenTarget),
+        mut granted: Granted,
         now: Timestamp,
     ) -> Result<ApprovedGrant, StoreError> {
-        authorization.bound_to = self.confirmation().filter(|_| client.is_public());
+        granted.authorization.bound_to = self.confirmation().filter(|_| client.is_public());
         self.record_proof(tx)?;
         let lifetimes = &self.policy.lifetimes;
         let may_refresh = self.brings_refresh_token && client.may_use(GrantType::RefreshToken);
-        let family = RefreshFamily::start(&self.first, authorization.clone(), client, lifetimes, now);
+        let family = RefreshFamily::start(&self.first, granted.authorization.clone(), client, lifetimes, now);
         let family = if may_refresh {
             family
         } else {
-            family.access_only(access_token_lifetime(&self.policy, client, &target))
+            family.access_only(access_token_lifetime(&self.policy, client, &granted.target))
         };
         make_room(tx, client, &family, now)?;
         FAMILIES.put(tx, &self.id, &family)?;
         for key in session::owner_keys(self.id, &family) {
             FAMILIES_BY_OWNER.put(tx, &key, &())?;
         }
-        let granted = (user, authorization, target);
         Ok(ApprovedGrant {
             refresh_token: may_refresh.then(|| self.token.clone()),
             ..ApprovedGrant::new(grant_type, self.id, granted, self.confirmation())

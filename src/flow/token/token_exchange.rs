@@ -4,17 +4,19 @@
 //! With an actor token, it also names the party that acts for the user. If an access token of this service was exchanged,
 //! the new token belongs to the same grant and ends with it, unless a refresh token is issued. An ID token of a provider
 //! begins a grant of its own.
+//!
+//! The new token names the family of the exchanged one in `grant_id`, so [`super::introspect`] finds it inactive as soon as that
+//! family ends. [`Actor`] bounds `act`. An ID token goes the way of [`super::jwt_bearer`].
 
+use super::exchange_policy::{VerifiedActor, check_level, check_policy};
 use super::introspect::{live_access_token, live_grant, signed_access_token};
-use super::issue::{ApprovedGrant, ExchangedToken, issue_tokens};
+use super::issue::{ApprovedGrant, ExchangedToken, Granted, issue_tokens};
 use super::jwt_bearer::{self, AssertionGrant, REPLAYED, exchange_assertion, verify_assertion};
 use super::start_family::NewFamily;
 use crate::clock::Timestamp;
-use crate::flow::{Answer, Catalog, Core, Failure, replay};
-use crate::identity::session::level_of;
+use crate::flow::{Catalog, Core, FlowError, replay};
 use crate::jose::claims::Audience;
 use crate::oauth::access_token::PresentedAccessToken;
-use crate::oauth::assertion::ReplayKey;
 use crate::oauth::client::{Client, GrantType};
 use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::code::Authorization;
@@ -26,6 +28,7 @@ use crate::oauth::resource::{Apis, Resources, TokenTarget, not_granted, unknown}
 use crate::oauth::scope::Scope;
 use crate::oauth::token::TokenResponse;
 use crate::oauth::token_exchange::{Actor, PresentedToken, TokenExchange};
+use crate::store::TxError;
 
 /// The refusal of a subject token that is not valid.
 pub const SUBJECT_REFUSED: Refusal =
@@ -33,15 +36,6 @@ pub const SUBJECT_REFUSED: Refusal =
 /// The refusal of an actor token that is not valid.
 pub const ACTOR_REFUSED: Refusal =
     Refusal::invalid_request("actor_token is unknown, expired or revoked, or of another client");
-
-/// The acting party, by an actor token that was verified.
-#[derive(Clone, Debug)]
-pub struct VerifiedActor {
-    /// The party.
-    pub party: Actor,
-    /// The key under which the use of its token is recorded.
-    pub replay_key: Option<ReplayKey>,
-}
 
 /// Exchanges an access token of this service, or an ID token of a provider.
 ///
@@ -53,15 +47,16 @@ pub async fn exchange_token(
     resources: Resources,
     possession: Option<Possession>,
     now: Timestamp,
-) -> Result<Answer<TokenResponse>, Failure> {
-    let answer = exchange(core, client, request, resources, possession, now).await?;
-    Ok(answer.map_err(|refusal| match refusal.code {
-        ErrorCode::InvalidGrant => Refusal {
+) -> Result<TokenResponse, FlowError> {
+    let exchanged = exchange(core, client, request, resources, possession, now).await;
+    exchanged.map_err(|error| match error {
+        FlowError::Refused(refusal) if refusal.code == ErrorCode::InvalidGrant => Refusal {
             code: ErrorCode::InvalidRequest,
             ..refusal
-        },
-        _ => refusal,
-    }))
+        }
+        .into(),
+        error => error,
+    })
 }
 
 async fn exchange(
@@ -71,24 +66,16 @@ async fn exchange(
     resources: Resources,
     possession: Option<Possession>,
     now: Timestamp,
-) -> Result<Answer<TokenResponse>, Failure> {
-    or_refuse!(jwt_bearer::check_client(
-        &core.grant_policy(),
-        client,
-        GrantType::TokenExchange
-    ));
+) -> Result<TokenResponse, FlowError> {
+    jwt_bearer::check_client(&core.grant_policy(), client, GrantType::TokenExchange)?;
     if request.wants_refresh_token && !client.may_use(GrantType::RefreshToken) {
-        return Ok(Err(Refusal::invalid_request(
-            "this client may not use refresh tokens",
-        )));
+        return Err(Refusal::invalid_request("this client may not use refresh tokens").into());
     }
     let catalog = core.catalog();
-    let named = or_refuse!(named_apis(catalog.apis(), &request.audience, resources));
+    let named = named_apis(catalog.apis(), &request.audience, resources)?;
     let shown = possession.as_ref().map(Possession::confirmation);
     let actor = match &request.actor {
-        Some(token) => Some(or_refuse!(
-            verify_actor(core, client, token, shown.as_ref(), now).await?
-        )),
+        Some(token) => Some(verify_actor(core, client, token, shown.as_ref(), now).await?),
         None => None,
     };
     let PresentedToken { token, token_type } = request.subject;
@@ -104,7 +91,7 @@ async fn exchange(
         return exchange_access_token(core, client, exchange, possession, now).await;
     }
     if !token_type.may_be_id_token() {
-        return Ok(Err(SUBJECT_REFUSED));
+        return Err(SUBJECT_REFUSED.into());
     }
     let grant = AssertionGrant {
         grant_type: GrantType::TokenExchange,
@@ -118,7 +105,7 @@ async fn exchange(
 }
 
 /// The identifiers of the APIs that a request names in `resource` and `audience`.
-fn named_apis(apis: &Apis, audience: &[String], resources: Resources) -> Answer<Resources> {
+fn named_apis(apis: &Apis, audience: &[String], resources: Resources) -> Result<Resources, Refusal> {
     audience.iter().try_fold(resources, |mut named, value| {
         let mut by_id = apis.iter().filter(|api| api.id == *value);
         let api = by_id.next().or_else(|| apis.named(value));
@@ -135,16 +122,16 @@ async fn verify_actor(
     presented: &PresentedToken,
     shown: Option<&Confirmation>,
     now: Timestamp,
-) -> Result<Answer<VerifiedActor>, Failure> {
+) -> Result<VerifiedActor, FlowError> {
     let PresentedToken { token, token_type } = presented;
     if token_type.may_be_access_token()
         && let Some(live) = live_access_token(core, token, now).await?
     {
         let claims = live.claims;
         if claims.client_id != client.client_id || !is_shown(&claims, shown) {
-            return Ok(Err(ACTOR_REFUSED));
+            return Err(ACTOR_REFUSED.into());
         }
-        return Ok(Ok(VerifiedActor {
+        return Ok(VerifiedActor {
             party: Actor {
                 iss: Some(claims.iss),
                 sub: claims.sub.to_string(),
@@ -152,14 +139,14 @@ async fn verify_actor(
                 act: None,
             },
             replay_key: None,
-        }));
+        });
     }
     if !token_type.may_be_id_token() {
-        return Ok(Err(ACTOR_REFUSED));
+        return Err(ACTOR_REFUSED.into());
     }
     let verified = verify_assertion(core, client, GrantType::TokenExchange, token, now).await;
-    let verified = or_refuse!(verified);
-    Ok(Ok(VerifiedActor {
+    let verified = verified?;
+    Ok(VerifiedActor {
         party: Actor {
             iss: Some(verified.provider.issuer.clone()),
             sub: verified.subject.subject,
@@ -167,31 +154,12 @@ async fn verify_actor(
             act: None,
         },
         replay_key: verified.subject.replay_key,
-    }))
+    })
 }
 
 /// Whether the request shows what the token is bound to.
 fn is_shown(claims: &PresentedAccessToken, shown: Option<&Confirmation>) -> bool {
     claims.cnf.as_ref().is_none_or(|bound| shown == Some(bound))
-}
-
-/// Refuses an exchange that the policy of the client, or of an API of the new token, does not allow.
-pub(super) fn check_policy(client: &Client, target: &TokenTarget, has_actor: bool) -> Answer<()> {
-    client.token_exchange.check(has_actor, "this client")?;
-    target.apis.iter().try_for_each(|api| {
-        let owner = format!("the API {}", api.identifier);
-        api.token_exchange.check(has_actor, &owner)
-    })
-}
-
-/// Refuses a user who signed in at a lower level than the client demands (`--acr`).
-pub(super) fn check_level(client: &Client, authorization: &Authorization) -> Answer<()> {
-    if level_of(&authorization.factor, authorization.second_factor) < client.acr {
-        return Err(Refusal::invalid_request(
-            "the user signed in with fewer factors than this client demands",
-        ));
-    }
-    Ok(())
 }
 
 /// A request to exchange an access token of this service.
@@ -206,7 +174,7 @@ struct AccessTokenExchange {
 impl AccessTokenExchange {
     /// The scope of the new token: the requested part of what the exchanged token has and this client may have. Without a
     /// refresh token it lacks `offline_access`.
-    fn narrowed_scope(&self, catalog: &Catalog, client: &Client) -> Answer<Scope> {
+    fn narrowed_scope(&self, catalog: &Catalog, client: &Client) -> Result<Scope, Refusal> {
         let holder = catalog.client(&self.claims.client_id).ok_or(SUBJECT_REFUSED)?;
         let scope = self.claims.scope.kept_within(&holder.scope);
         let most = scope.kept_within(&client.scope);
@@ -232,7 +200,7 @@ impl AccessTokenExchange {
         client: &Client,
         scope: &Scope,
         issuer: &str,
-    ) -> Answer<(TokenTarget, Option<Audience>)> {
+    ) -> Result<(TokenTarget, Option<Audience>), Refusal> {
         let audience = &self.claims.aud;
         let granted = audience.values().iter().filter_map(|value| apis.named(value));
         let granted: Resources = granted.map(|api| api.identifier.clone()).collect();
@@ -257,7 +225,7 @@ impl AccessTokenExchange {
     }
 
     /// The parties that act for the user: the new one, after those in the exchanged token.
-    fn acting(&self) -> Answer<Option<Box<Actor>>> {
+    fn acting(&self) -> Result<Option<Box<Actor>>, Refusal> {
         let earlier = self.claims.act.as_ref();
         let acting = match &self.actor {
             Some(actor) => Some(actor.party.clone().after(earlier)?),
@@ -298,7 +266,7 @@ async fn exchange_access_token(
     exchange: AccessTokenExchange,
     possession: Option<Possession>,
     now: Timestamp,
-) -> Result<Answer<TokenResponse>, Failure> {
+) -> Result<TokenResponse, FlowError> {
     let catalog = core.catalog();
     let AccessTokenExchange { claims, .. } = &exchange;
     let drawn = NewFamily::draw(core, possession)?;
@@ -310,46 +278,53 @@ async fn exchange_access_token(
     let is_from_api = shown.is_some() && claims.aud.values().iter().any(is_api);
     let may_present = is_shown(claims, shown.as_ref()) || is_from_api;
     if !claims.is_current(&core.policy.issuer, now) || !may_present {
-        return Ok(Err(SUBJECT_REFUSED));
+        return Err(SUBJECT_REFUSED.into());
     }
-    let scope = or_refuse!(exchange.narrowed_scope(&catalog, client));
-    let (target, audience) = or_refuse!(exchange.target(catalog.apis(), client, &scope, &core.policy.issuer));
-    or_refuse!(check_policy(client, &target, exchange.actor.is_some()));
-    let actor = or_refuse!(exchange.acting());
+    let scope = exchange.narrowed_scope(&catalog, client)?;
+    let (target, audience) = exchange.target(catalog.apis(), client, &scope, &core.policy.issuer)?;
+    check_policy(client, &target, exchange.actor.is_some())?;
+    let actor = exchange.acting()?;
     let (grant_policy, bearer) = (core.grant_policy(), client.clone());
     let approved = core
         .store
-        .write("exchange_access_token", move |tx| -> Result<_, crate::store::StoreError> {
-            or_refuse!(drawn.check_proof(&*tx, now)?);
-            let actor_use = exchange.actor.as_ref().and_then(|actor| actor.replay_key);
-            if let Some(used) = actor_use
-                && replay::was_used(&*tx, used, now)?
-            {
-                return Ok(Err(REPLAYED));
-            }
-            let subject = live_grant(&catalog, &grant_policy, &*tx, &exchange.claims, now)?;
-            let (user, family) = or_refuse!(subject.ok_or(SUBJECT_REFUSED));
-            let authorization = authorization(&bearer, family, &target, actor.clone());
-            or_refuse!(check_level(&bearer, &authorization));
-            let user = or_refuse!(grant_policy.authorize_new_user(&*tx, &bearer, &authorization, user)?);
-            if let Some(used) = actor_use {
-                replay::record_use(tx, used)?;
-            }
-            let granted = (user, authorization, target.clone());
-            let mut approved = if exchange.wants_refresh_token {
-                drawn.begin(tx, &bearer, GrantType::TokenExchange, granted, now)?
-            } else {
-                drawn.record_proof(tx)?;
-                let (family, bound_to) = (exchange.claims.grant_id, drawn.confirmation());
-                ApprovedGrant::new(GrantType::TokenExchange, family, granted, bound_to)
-            };
-            approved.exchanged = Some(ExchangedToken {
-                client_id: Some(exchange.claims.client_id.clone()),
-                expires_at: exchange.claims.exp,
-                audience: audience.clone(),
-            });
-            Ok(Ok(approved))
-        })
+        .write(
+            "exchange_access_token",
+            move |tx| -> Result<_, TxError<Refusal>> {
+                drawn.check_proof(&*tx, now)?;
+                let actor_use = exchange.actor.as_ref().and_then(|actor| actor.replay_key);
+                if let Some(used) = actor_use
+                    && replay::was_used(&*tx, used, now)?
+                {
+                    return Err(REPLAYED.into());
+                }
+                let subject = live_grant(&catalog, &grant_policy, &*tx, &exchange.claims, now)?;
+                let (user, family) = subject.ok_or(SUBJECT_REFUSED)?;
+                let authorization = authorization(&bearer, family, &target, actor.clone());
+                check_level(&bearer, &authorization)?;
+                let user = grant_policy.authorize_new_user(&*tx, &bearer, &authorization, user)?;
+                if let Some(used) = actor_use {
+                    replay::record_use(tx, used)?;
+                }
+                let granted = Granted {
+                    user,
+                    authorization,
+                    target: target.clone(),
+                };
+                let mut approved = if exchange.wants_refresh_token {
+                    drawn.begin(tx, &bearer, GrantType::TokenExchange, granted, now)?
+                } else {
+                    drawn.record_proof(tx)?;
+                    let (family, bound_to) = (exchange.claims.grant_id, drawn.confirmation());
+                    ApprovedGrant::new(GrantType::TokenExchange, family, granted, bound_to)
+                };
+                approved.exchanged = Some(ExchangedToken {
+                    client_id: Some(exchange.claims.client_id.clone()),
+                    expires_at: exchange.claims.exp,
+                    audience: audience.clone(),
+                });
+                Ok(approved)
+            },
+        )
         .await?;
-    issue_tokens(core, client, or_refuse!(approved), now).map(Ok)
+    Ok(issue_tokens(core, client, approved, now)?)
 }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::introspect::live_access_token;
 use crate::clock::Timestamp;
-use crate::flow::{Answer, Core, Failure, replay};
+use crate::flow::{Core, FlowError, replay};
 use crate::jose::claims::Audience;
 use crate::oauth::client_certificate::ClientCertificate;
 use crate::oauth::confirmation::check_binding;
@@ -18,20 +18,22 @@ use crate::oauth::scope::Scope;
 pub async fn read_userinfo(
     core: &Core,
     token: &str,
-    (proof, certificate): (Option<&DpopProof>, Option<&ClientCertificate>),
+    proof: Option<&DpopProof>,
+    certificate: Option<&ClientCertificate>,
     now: Timestamp,
-) -> Result<Answer<Map<String, Value>>, Failure> {
+) -> Result<Map<String, Value>, FlowError> {
     let Some(live) = live_access_token(core, token, now).await? else {
-        return Ok(Err(Refusal::new(
+        return Err(Refusal::new(
             ErrorCode::InvalidToken,
             "access token is unknown, expired or revoked",
-        )));
+        )
+        .into());
     };
-    or_refuse!(check_binding(live.claims.cnf.as_ref(), proof, certificate));
+    check_binding(live.claims.cnf.as_ref(), proof, certificate)?;
     let catalog = core.catalog();
     let client = catalog.client(&live.claims.client_id);
     if let Some(client) = client {
-        or_refuse!(check_algorithm(client, proof));
+        check_algorithm(client, proof)?;
     }
     let audience = &live.claims.aud;
     // `UserInfo` also accepts a token for `--audience` of the client, unless a registered API has this identifier.
@@ -40,17 +42,15 @@ pub async fn read_userinfo(
         own.is_some_and(|own| audience.contains(own) && catalog.apis().named(own).is_none())
     };
     if !audience.contains(&core.policy.issuer) && !is_default(audience) {
-        return Ok(Err(Refusal::new(
+        return Err(Refusal::new(
             ErrorCode::InvalidToken,
             "access token is for an API only; refresh without resource to get a token for UserInfo",
-        )));
+        )
+        .into());
     }
     let scope = &live.claims.scope;
     let Some((user, family)) = live.grant.as_ref().filter(|_| scope.contains(Scope::OPENID)) else {
-        return Ok(Err(Refusal::new(
-            ErrorCode::InsufficientScope,
-            "the scope openid is needed",
-        )));
+        return Err(Refusal::new(ErrorCode::InsufficientScope, "the scope openid is needed").into());
     };
     let no_scope = Scope::empty();
     let allowed = client.map_or(&no_scope, |client| &client.scope);
@@ -63,9 +63,8 @@ pub async fn read_userinfo(
     };
     let scope = scope.kept_within(allowed);
     let claims = catalog.claims_of(user).userinfo(&scope, &requested);
-    let used = replay::use_proof(core, proof.map(|proof| proof.replay_key), now).await?;
-    if let Err(refusal) = &used {
-        replay::record_refusal(refusal, &live.claims.client_id);
-    }
-    Ok(used.map(|()| claims))
+    replay::use_proof(core, proof.map(|proof| proof.replay_key), now)
+        .await
+        .inspect_err(|error| replay::record_refusal(error, &live.claims.client_id))?;
+    Ok(claims)
 }

@@ -3,14 +3,14 @@
 use ::http::{Method, StatusCode};
 use url::Url;
 
+use crate::flow::FlowError;
 use crate::flow::login::authorize::begin_authorization;
 use crate::http::context::RequestContext;
-use crate::http::error;
+use crate::http::error::HttpError;
 use crate::http::refusal_log::RefusalLog;
 use crate::http::request::Parameters;
 use crate::http::response::HttpResponse;
-use crate::http::screen::browser_redirect;
-use crate::http::screen::browser_redirect::repeat_as_get;
+use crate::http::screen::browser_redirect::{self, repeat_as_get};
 use crate::oauth::anonymous;
 use crate::oauth::authorize::UntrustedRedirect;
 use crate::oauth::error::printable;
@@ -19,29 +19,23 @@ use crate::pages::ErrorKind;
 use crate::route::Route;
 
 /// Answers an authorization request, or shows the user why it cannot be answered.
-pub async fn respond(context: &RequestContext) -> HttpResponse {
-    let parameters = match context.parameters_or_page() {
-        Ok(parameters) => parameters,
-        Err(page) => return *page,
-    };
+pub async fn respond(context: &RequestContext) -> Result<HttpResponse, HttpError> {
+    let parameters = context.parameters()?;
     context.set_page_style_for(parameters.get("client_id"), parameters.get("ui_locales"));
     // A refresh token must not get into an address. Such a request is refused below.
     if context.method() == Method::POST && parameters.get(anonymous::PARAMETER).is_none() {
-        return repeat_as_get(context, &Route::Authorize);
+        return Ok(repeat_as_get(context, &Route::Authorize));
     }
     let admit = |url: &Url| context.charge_fetch(url);
     let (core, browser) = (&context.app.core, context.browser());
     match begin_authorization(core, &parameters, &browser, admit, context.now).await {
-        Ok(Ok(redirect)) => browser_redirect::send(context, redirect),
-        Ok(Err(untrusted)) => {
+        Ok(redirect) => Ok(browser_redirect::send(context, redirect)),
+        Err(FlowError::Refused(untrusted)) => {
             context.log_detail(refusal_log(&untrusted, &parameters));
-            context.error_page(
-                StatusCode::BAD_REQUEST,
-                ErrorKind::Request,
-                &untrusted.to_string(),
-            )
+            let (status, details) = (StatusCode::BAD_REQUEST, untrusted.to_string());
+            Ok(context.error_page(status, ErrorKind::Request, &details))
         }
-        Err(failure) => error::failed_page(context, &failure),
+        Err(FlowError::Failed(failure)) => Err(failure.into()),
     }
 }
 

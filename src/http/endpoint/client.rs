@@ -2,25 +2,35 @@
 
 use url::Url;
 
+use crate::flow::FlowError;
 use crate::flow::authenticate_client::authenticate_client;
-use crate::flow::{Answer, Failure};
 use crate::http::context::{RequestContext, throttled};
 use crate::http::request::{self, Parameters};
 use crate::oauth::client_auth::{AuthenticatedClient, Credentials};
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::route::Route;
 
+/// A form, and the client that sent it.
+pub struct ClientForm {
+    /// The parameters.
+    pub parameters: Parameters,
+    /// The client.
+    pub client: AuthenticatedClient,
+}
+
+impl ClientForm {
+    /// The token that the request is about.
+    pub fn token(&self) -> Result<&str, Refusal> {
+        let token = self.parameters.get("token");
+        token.ok_or(Refusal::invalid_request("token is missing"))
+    }
+}
+
 /// Reads the form and authenticates the client that sent it to this endpoint, in this order.
-pub async fn authenticate_form(
-    context: &RequestContext,
-    endpoint: &Route,
-) -> Result<Answer<(Parameters, AuthenticatedClient)>, Failure> {
-    let parameters = match context.form() {
-        Ok(parameters) => parameters,
-        Err(refusal) => return Ok(Err(refusal)),
-    };
+pub async fn authenticate_form(context: &RequestContext, endpoint: &Route) -> Result<ClientForm, FlowError> {
+    let parameters = context.form()?;
     let client = authenticate(context, &parameters, endpoint).await?;
-    Ok(client.map(|client| (parameters, client)))
+    Ok(ClientForm { parameters, client })
 }
 
 /// Authenticates the client that sent these parameters. After too many failures its credentials are not checked for a
@@ -30,17 +40,14 @@ pub async fn authenticate(
     context: &RequestContext,
     parameters: &Parameters,
     endpoint: &Route,
-) -> Result<Answer<AuthenticatedClient>, Failure> {
-    let credentials = match credentials(context, parameters) {
-        Ok(credentials) => credentials,
-        Err(refusal) => return Ok(Err(refusal)),
-    };
+) -> Result<AuthenticatedClient, FlowError> {
+    let credentials = credentials(context, parameters)?;
     // RFC 9126 section 2 accepts the token endpoint, too.
     let accepted = match endpoint {
         Route::PushedRequest => vec![endpoint, &Route::Token],
         endpoint => vec![endpoint],
     };
-    let addresses = |endpoint: &&Route| [context.app.url(endpoint), context.endpoint_url(endpoint)];
+    let addresses = |endpoint: &&Route| [context.app.url(endpoint), endpoint_url(context, endpoint)];
     let endpoints: Vec<_> = accepted.iter().flat_map(addresses).collect();
     context.record_client_id(&credentials.client_id);
     let name = credentials.client_id.as_bytes();
@@ -54,32 +61,41 @@ pub async fn authenticate(
     authenticate_within_limits(context, name, authentication).await
 }
 
+/// The address of an endpoint at the listener that the request came to.
+pub(super) fn endpoint_url(context: &RequestContext, endpoint: &Route) -> String {
+    let policy = &context.app.core.policy;
+    let base = policy.mtls.base(&policy.issuer);
+    match base.filter(|_| context.shown.is_mtls_listener) {
+        Some(base) => endpoint.url(&base),
+        None => context.app.url(endpoint),
+    }
+}
+
 /// Checks credentials under this name, unless too many from this address were wrong.
 pub(super) async fn authenticate_within_limits(
     context: &RequestContext,
     name: &[u8],
-    authentication: impl Future<Output = Result<Answer<AuthenticatedClient>, Failure>>,
-) -> Result<Answer<AuthenticatedClient>, Failure> {
+    authentication: impl Future<Output = Result<AuthenticatedClient, FlowError>>,
+) -> Result<AuthenticatedClient, FlowError> {
     let (limits, from) = (&context.app.limits, context.client_address());
     limits
         .may_authenticate(name, from, context.now)
         .map_err(throttled)?;
-    let checked = authentication.await?;
-    if checked
-        .as_ref()
-        .is_err_and(|refusal| refusal.code == ErrorCode::InvalidClient)
+    let checked = authentication.await;
+    if let Err(FlowError::Refused(refusal)) = &checked
+        && refusal.code == ErrorCode::InvalidClient
     {
         limits.authentication_failed(name, from, context.now);
     }
-    Ok(checked)
+    checked
 }
 
-fn credentials(context: &RequestContext, parameters: &Parameters) -> Answer<Credentials> {
+fn credentials(context: &RequestContext, parameters: &Parameters) -> Result<Credentials, Refusal> {
     parameters.each_once()?;
     let basic = request::basic_credentials(context.headers())
         .map_err(|_| Refusal::invalid_client("the Authorization header is malformed"))?;
     let basic_credentials = basic.as_ref().map(|basic| &basic.decoded);
-    let credentials = Credentials::parse(basic_credentials, parameters, context.client_certificate())?;
+    let credentials = Credentials::parse(basic_credentials, parameters, context.shown.certificate.as_ref())?;
     Ok(match basic {
         Some(basic) if basic.secret_as_sent != basic.decoded.1 => {
             credentials.or_secret(basic.secret_as_sent.as_bytes())

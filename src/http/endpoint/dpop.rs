@@ -2,10 +2,12 @@
 
 use ::http::header::{HeaderName, HeaderValue};
 
-use crate::flow::{Answer, dpop_nonce};
+use super::client::endpoint_url;
+use crate::flow::dpop_nonce;
 use crate::http::context::RequestContext;
 use crate::http::response::HttpResponse;
 use crate::oauth::dpop::{DpopNonce, DpopProof, ExpectedRequest, SEVERAL_PROOFS, UNREADABLE_PROOF};
+use crate::oauth::error::Refusal;
 use crate::route::Route;
 
 const DPOP: HeaderName = HeaderName::from_static("dpop");
@@ -16,7 +18,7 @@ pub(super) fn proof(
     context: &RequestContext,
     endpoint: &Route,
     access_token: Option<&str>,
-) -> Answer<Option<DpopProof>> {
+) -> Result<Option<DpopProof>, Refusal> {
     let mut found = context.headers().get_all(DPOP).iter();
     let Some(proof) = found.next() else {
         return Ok(None);
@@ -29,7 +31,7 @@ pub(super) fn proof(
         &|nonce| dpop_nonce::is_current(&context.app.core, nonce, context.now);
     let request = ExpectedRequest {
         method: context.method().as_str(),
-        url: &context.endpoint_url(endpoint),
+        url: &endpoint_url(context, endpoint),
         access_token,
         is_current_nonce: requires_nonce(context).then_some(is_current_nonce),
     };

@@ -2,64 +2,50 @@
 
 use super::client::authenticate_within_limits;
 use super::{dpop, token};
+use crate::flow::FlowError;
 use crate::flow::authenticate_client::authenticate_api_key;
 use crate::http::context::RequestContext;
-use crate::http::request::{self, Parameters};
+use crate::http::error::HttpError;
+use crate::http::request;
 use crate::http::response::HttpResponse;
 use crate::oauth::api_key::{self, PresentedApiKey};
 use crate::oauth::client::GrantType;
 use crate::oauth::error::{ErrorCode, Refusal};
-use crate::oauth::resource::resources;
-use crate::oauth::token::TokenRequest;
+use crate::oauth::token::TokenResponse;
 use crate::route::Route;
 
-/// Answers a refresh: parses it, finds the client by its API key, then goes on as the token endpoint does.
-pub async fn respond(context: &RequestContext) -> HttpResponse {
-    let grant = GrantType::RefreshToken.as_str();
-    let (parameters, presented) = match parse(context) {
-        Ok(parsed) => parsed,
-        Err(refusal) => return token::refused(context, grant, &refusal),
-    };
-    let authentication = authenticate_api_key(&context.app.core, &presented, context.now);
-    let client = match authenticate_within_limits(context, presented.key.locator(), authentication).await {
-        Ok(Ok(client)) => {
-            context.record_client_id(&client.client_id);
-            client
-        }
-        Ok(Err(refusal)) => return token::refused(context, grant, &refusal),
-        Err(failure) => return token::failed(context, grant, &failure),
-    };
-    let policy = context.app.core.grant_policy();
-    let request = policy
-        .check_grant(&client, GrantType::RefreshToken)
-        .and_then(|()| {
-            let proof = dpop::proof(context, &Route::Refresh, None)?;
-            let possession = token::possession(context, &client, proof)?;
-            let request = TokenRequest::parse(GrantType::RefreshToken, &parameters)?;
-            Ok((request, resources(&parameters)?, possession))
-        });
-    match request {
-        Ok((request, resources, possession)) => {
-            token::issue(context, &client, grant, request, resources, possession).await
-        }
-        Err(refusal) => token::refused(context, grant, &refusal),
-    }
+/// Answers a refresh.
+pub async fn respond(context: &RequestContext) -> Result<HttpResponse, HttpError> {
+    let refreshed = refresh(context).await;
+    token::counted(context, GrantType::RefreshToken.as_str(), refreshed)
 }
 
-fn parse(context: &RequestContext) -> Result<(Parameters, PresentedApiKey), Refusal> {
+/// Parses the request, finds the client by its API key, then goes on as the token endpoint does.
+async fn refresh(context: &RequestContext) -> Result<TokenResponse, FlowError> {
     let parameters = context.form_or_json()?;
-    let presented = match request::authorization(context.headers()) {
-        Ok(Some((scheme, credentials))) if scheme.eq_ignore_ascii_case("Basic") => {
-            api_key::parse(credentials)?
-        }
-        _ => return Err(api_key::UNKNOWN),
-    };
+    let presented = presented(context)?;
     match parameters.get("grant_type") {
-        Some("refresh_token") => Ok((parameters, presented)),
-        Some(_) => Err(Refusal::new(
-            ErrorCode::UnsupportedGrantType,
-            "grant_type must be refresh_token at this endpoint",
-        )),
-        None => Err(Refusal::invalid_request("grant_type is missing")),
+        Some("refresh_token") => {}
+        Some(_) => {
+            let description = "grant_type must be refresh_token at this endpoint";
+            return Err(Refusal::new(ErrorCode::UnsupportedGrantType, description).into());
+        }
+        None => return Err(Refusal::invalid_request("grant_type is missing").into()),
+    }
+    let authentication = authenticate_api_key(&context.app.core, &presented, context.now);
+    let client = authenticate_within_limits(context, presented.key.locator(), authentication).await?;
+    context.record_client_id(&client.client_id);
+    let grant = GrantType::RefreshToken;
+    context.app.core.grant_policy().check_grant(&client, grant)?;
+    let proof = dpop::proof(context, &Route::Refresh, None)?;
+    token::issue(context, &client, grant, &parameters, proof).await
+}
+
+fn presented(context: &RequestContext) -> Result<PresentedApiKey, Refusal> {
+    match request::authorization(context.headers()) {
+        Ok(Some(header)) if header.scheme.eq_ignore_ascii_case("Basic") => {
+            Ok(api_key::parse(header.credentials)?)
+        }
+        _ => Err(api_key::UNKNOWN),
     }
 }

@@ -3,12 +3,12 @@
 use ::http::{Method, StatusCode};
 use serde_json::json;
 
+use crate::flow::FlowError;
 use crate::flow::register_client::{
     self, ACCESS_TOKEN_REFUSED, ClientInformation, INITIAL_TOKEN_REFUSED, change, read, register,
 };
-use crate::flow::{Answer, Failure};
 use crate::http::context::{RequestContext, throttled};
-use crate::http::error;
+use crate::http::error::{self, HttpError};
 use crate::http::request;
 use crate::http::response::{self, HttpResponse};
 use crate::oauth::error::{ErrorCode, Refusal};
@@ -17,29 +17,23 @@ use crate::route::Route;
 use crate::secret::{InitialAccessToken, Kind, RegistrationAccessToken, Secret};
 
 /// Registers a client. If registration is open, a token is neither required nor read.
-pub async fn respond(context: &RequestContext) -> HttpResponse {
+pub async fn respond(context: &RequestContext) -> Result<HttpResponse, HttpError> {
     let token = match context.app.core.policy.registration.mode {
-        RegistrationMode::Off => return context.not_found(),
+        RegistrationMode::Off => return Ok(context.not_found()),
         RegistrationMode::Open => None,
-        RegistrationMode::Token => match presented(context, INITIAL_TOKEN_REFUSED) {
-            Ok(token) => Some(token),
-            Err(refusal) => return error::refused_bearer(context, refusal.as_ref()),
-        },
+        RegistrationMode::Token => Some(presented(context, INITIAL_TOKEN_REFUSED)?),
     };
     let registered = create(context, token.as_ref()).await;
     answer(context, StatusCode::CREATED, registered)
 }
 
 /// Reads, changes or removes a registration.
-pub async fn manage(context: &RequestContext, client_id: &str) -> HttpResponse {
+pub async fn manage(context: &RequestContext, client_id: &str) -> Result<HttpResponse, HttpError> {
     if !context.app.accepts_registrations() {
-        return context.not_found();
+        return Ok(context.not_found());
     }
     context.record_client_id(client_id);
-    let token = match presented::<RegistrationAccessToken>(context, ACCESS_TOKEN_REFUSED) {
-        Ok(token) => token,
-        Err(refusal) => return error::refused_bearer(context, refusal.as_ref()),
-    };
+    let token = presented::<RegistrationAccessToken>(context, ACCESS_TOKEN_REFUSED)?;
     let core = &context.app.core;
     if context.method() == Method::GET {
         return answer(context, StatusCode::OK, read(core, client_id, token).await);
@@ -47,60 +41,48 @@ pub async fn manage(context: &RequestContext, client_id: &str) -> HttpResponse {
     if context.method() == Method::PUT {
         return answer(context, StatusCode::OK, replace(context, client_id, token).await);
     }
-    match register_client::remove(core, client_id, &token, context.now).await {
-        Ok(Ok(())) => response::no_store(response::empty(StatusCode::NO_CONTENT)),
-        Ok(Err(refusal)) => error::refused_bearer(context, Some(&refusal)),
-        Err(failure) => error::failed(context, &failure),
-    }
+    let removed = register_client::remove(core, client_id, &token, context.now).await;
+    removed.map_err(|error| challenged(context, error))?;
+    Ok(response::no_store(response::empty(StatusCode::NO_CONTENT)))
 }
 
-/// The token in the Bearer scheme (RFC 6750 section 2.1). The error is the refusal of a malformed header or token, and
-/// `None` without a token.
-fn presented<K: Kind>(context: &RequestContext, malformed: Refusal) -> Result<Secret<K>, Option<Refusal>> {
-    match request::bearer_token(context.headers()) {
+/// The token in the Bearer scheme (RFC 6750 section 2.1). `malformed` is the refusal of a malformed token.
+fn presented<K: Kind>(context: &RequestContext, malformed: Refusal) -> Result<Secret<K>, HttpError> {
+    let token = match request::bearer_token(context.headers()) {
         Ok(Some(text)) => Secret::parse(text).map_err(|_| Some(malformed)),
         Ok(None) => Err(None),
         Err(_) => Err(Some(Refusal::invalid_request(
             "the Authorization header is malformed",
         ))),
-    }
+    };
+    token.map_err(|refusal| error::refused_bearer(context, refusal.as_ref()).into())
 }
 
 async fn create(
     context: &RequestContext,
     token: Option<&Secret<InitialAccessToken>>,
-) -> Result<Answer<ClientInformation>, Failure> {
-    if let Err(refusal) = require_json(context) {
-        return Ok(Err(refusal));
-    }
+) -> Result<ClientInformation, FlowError> {
+    require_json(context)?;
     context.require_disk_for_record()?;
     let (from, now) = (context.client_address(), context.now);
     let attempt = context.app.limits.register_client(from, now).map_err(throttled)?;
-    let answer = register(&context.app.core, &context.body, token, from, now).await;
-    if !matches!(answer, Ok(Ok(_))) {
-        attempt.refund(now);
-    }
-    answer
+    let registered = register(&context.app.core, &context.body, token, from, now).await;
+    registered.inspect_err(|_| attempt.refund(now))
 }
 
 async fn replace(
     context: &RequestContext,
     client_id: &str,
     token: Secret<RegistrationAccessToken>,
-) -> Result<Answer<ClientInformation>, Failure> {
-    if let Err(refusal) = require_json(context) {
-        return Ok(Err(refusal));
-    }
+) -> Result<ClientInformation, FlowError> {
+    require_json(context)?;
     let (from, now) = (context.client_address(), context.now);
     let attempt = context.app.limits.register_client(from, now).map_err(throttled)?;
-    let answer = change(&context.app.core, client_id, token, &context.body, from, now).await;
-    if !matches!(answer, Ok(Ok(_))) {
-        attempt.refund(now);
-    }
-    answer
+    let registered = change(&context.app.core, client_id, token, &context.body, from, now).await;
+    registered.inspect_err(|_| attempt.refund(now))
 }
 
-fn require_json(context: &RequestContext) -> Answer<()> {
+fn require_json(context: &RequestContext) -> Result<(), Refusal> {
     if context.is_json() {
         return Ok(());
     }
@@ -110,20 +92,23 @@ fn require_json(context: &RequestContext) -> Answer<()> {
     ))
 }
 
+/// A refused token gets a challenge.
+fn challenged(context: &RequestContext, error: FlowError) -> HttpError {
+    match error {
+        FlowError::Refused(refusal) if refusal.code == ErrorCode::InvalidToken => {
+            error::refused_bearer(context, Some(&refusal)).into()
+        }
+        error => error.into(),
+    }
+}
+
 /// The client information response (RFC 7591 section 3.2.1, RFC 7592 section 3).
 fn answer(
     context: &RequestContext,
     status: StatusCode,
-    registered: Result<Answer<ClientInformation>, Failure>,
-) -> HttpResponse {
-    let registered = match registered {
-        Ok(Ok(registered)) => registered,
-        Ok(Err(refusal)) if refusal.code == ErrorCode::InvalidToken => {
-            return error::refused_bearer(context, Some(&refusal));
-        }
-        Ok(Err(refusal)) => return error::refused(context, &refusal),
-        Err(failure) => return error::failed(context, &failure),
-    };
+    registered: Result<ClientInformation, FlowError>,
+) -> Result<HttpResponse, HttpError> {
+    let registered = registered.map_err(|error| challenged(context, error))?;
     let mut members = document(&registered.client);
     let mut add = |name: &str, value| members.insert(name.to_owned(), value);
     if let Some(secret) = &registered.client_secret {
@@ -136,5 +121,5 @@ fn answer(
         "registration_access_token",
         json!(registered.access_token.reveal()),
     );
-    response::no_store(response::json(status, &members))
+    Ok(response::no_store(response::json(status, &members)))
 }

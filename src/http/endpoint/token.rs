@@ -12,9 +12,9 @@ use crate::flow::token::device_code::redeem_device_code;
 use crate::flow::token::jwt_bearer::{AssertionGrant, exchange_assertion};
 use crate::flow::token::refresh_token::rotate_refresh_token;
 use crate::flow::token::token_exchange::exchange_token;
-use crate::flow::{Answer, Failure};
+use crate::flow::{Failure, FlowError};
 use crate::http::context::{RequestContext, throttled};
-use crate::http::error;
+use crate::http::error::{self, HttpError};
 use crate::http::request::Parameters;
 use crate::http::response::{self, HttpResponse};
 use crate::oauth::client::GrantType;
@@ -27,75 +27,25 @@ use crate::oauth::scope::Scope;
 use crate::oauth::token::{self, TokenRequest, TokenResponse};
 use crate::route::Route;
 
-/// Answers a token request: parses it, authenticates the client, checks the grant, then issues the tokens.
-///
-/// The proof is checked before the client is authenticated: a client that repeats its request with a nonce may send the
-/// same assertion.
-pub async fn respond(context: &RequestContext) -> HttpResponse {
-    let service_name = &context.app.core.policy.service_name;
-    let parameters = match parameters(context, service_name) {
-        Ok(parameters) => parameters,
-        Err(refusal) => return refused(context, UNKNOWN, &refusal),
-    };
-    let asked = token::grant_type(&parameters, service_name);
-    let grant = asked.as_ref().map_or(UNKNOWN, |grant| grant.as_str());
-    let proof = match dpop::proof(context, &Route::Token, None) {
-        Ok(proof) => proof,
-        Err(refusal) => return refused(context, grant, &refusal),
-    };
-    let client = match authenticate(context, &parameters, &Route::Token).await {
-        Ok(Ok(client)) => client,
-        Ok(Err(refusal)) => return refused(context, grant, &refusal),
-        Err(failure) => return failed(context, grant, &failure),
-    };
-    let request = asked.and_then(|grant_type| {
-        context.app.core.grant_policy().check_grant(&client, grant_type)?;
-        let possession = possession(context, &client, proof)?;
-        let request = TokenRequest::parse(grant_type, &parameters)?;
-        Ok((request, resources(&parameters)?, possession))
-    });
-    match request {
-        Ok((request, resources, possession)) => {
-            issue(context, &client, grant, request, resources, possession).await
-        }
-        Err(refusal) => refused(context, grant, &refusal),
-    }
-}
-
-/// What a request of this client has shown to hold.
-pub(super) fn possession(
-    context: &RequestContext,
-    client: &AuthenticatedClient,
-    proof: Option<DpopProof>,
-) -> Answer<Option<Possession>> {
-    require_proof(client, proof.as_ref())?;
-    let certificate = context.client_certificate().map(|certificate| &**certificate);
-    Possession::of_request(client, proof, certificate)
-}
-
 /// The label in the metrics for requests with an unknown grant type.
 const UNKNOWN: &str = "unknown";
 
-/// Answers with a refusal, and counts it.
-pub(super) fn refused(context: &RequestContext, grant: &'static str, refusal: &Refusal) -> HttpResponse {
-    context.app.metrics.count_grant(grant, refusal.code.as_str());
-    error::refused(context, refusal)
-}
-
-/// Answers with a failure, and counts it.
-pub(super) fn failed(context: &RequestContext, grant: &'static str, failure: &Failure) -> HttpResponse {
-    let outcome = match failure {
-        Failure::Throttled { .. } => "throttled",
-        failure if error::temporary_reason(failure).is_some() => "busy",
-        _ => "failed",
+/// Answers a token request: parses it, authenticates the client, checks the grant, then issues the tokens.
+pub async fn respond(context: &RequestContext) -> Result<HttpResponse, HttpError> {
+    let service_name = &context.app.core.policy.service_name;
+    let parameters = match parameters(context, service_name) {
+        Ok(parameters) => parameters,
+        Err(refusal) => return counted(context, UNKNOWN, Err(refusal.into())),
     };
-    context.app.metrics.count_grant(grant, outcome);
-    error::failed(context, failure)
+    let asked = token::grant_type(&parameters, service_name);
+    let grant = asked.as_ref().map_or(UNKNOWN, |grant| grant.as_str());
+    let issued = authenticate_and_issue(context, &parameters, asked).await;
+    counted(context, grant, issued)
 }
 
 /// The parameters in the body: a form, or a JSON object for grants that accept one. If `grant_type` itself is wrong, a
 /// JSON object gets the same error as a form.
-fn parameters(context: &RequestContext, service_name: &str) -> Answer<Parameters> {
+fn parameters(context: &RequestContext, service_name: &str) -> Result<Parameters, Refusal> {
     if !context.is_json() {
         return context.form();
     }
@@ -106,54 +56,60 @@ fn parameters(context: &RequestContext, service_name: &str) -> Answer<Parameters
     }
 }
 
-/// Creates an anonymous user for a device. An attempt that created none is not counted: otherwise devices that retry
-/// would use up the limit of the address and the client.
-async fn anonymous(
+/// The proof is checked before the client is authenticated: a client that repeats its request with a nonce may send the
+/// same assertion.
+async fn authenticate_and_issue(
     context: &RequestContext,
-    client: &AuthenticatedClient,
-    scope: Option<Scope>,
-    resources: Resources,
-    possession: Option<Possession>,
-) -> Result<Answer<TokenResponse>, Failure> {
-    context.require_disk_for_record()?;
-    let (limits, from) = (&context.app.limits, context.client_address());
-    let attempt = limits
-        .create_anonymous_user(&client.client_id, from, context.now)
-        .map_err(throttled)?;
-    let answer = create_anonymous_user(
-        &context.app.core,
-        client,
-        scope,
-        resources,
-        possession,
-        context.now,
-    )
-    .await;
-    if let Ok(Err(_)) | Err(Failure::Store(_)) = &answer {
-        attempt.refund(context.now);
-    }
-    answer
+    parameters: &Parameters,
+    asked: Result<GrantType, Refusal>,
+) -> Result<TokenResponse, FlowError> {
+    let proof = dpop::proof(context, &Route::Token, None)?;
+    let client = authenticate(context, parameters, &Route::Token).await?;
+    let grant = asked?;
+    context.app.core.grant_policy().check_grant(&client, grant)?;
+    issue(context, &client, grant, parameters, proof).await
 }
 
-/// Issues tokens to an authenticated client.
+/// The answer to a token request. Counts it.
+pub(super) fn counted(
+    context: &RequestContext,
+    grant: &'static str,
+    issued: Result<TokenResponse, FlowError>,
+) -> Result<HttpResponse, HttpError> {
+    let result = match &issued {
+        Ok(_) => "issued",
+        Err(FlowError::Refused(refusal)) => refusal.code.as_str(),
+        Err(FlowError::Failed(Failure::Throttled { .. })) => "throttled",
+        Err(FlowError::Failed(failure)) if error::temporary_reason(failure).is_some() => "busy",
+        Err(FlowError::Failed(_)) => "failed",
+    };
+    context.app.metrics.count_grant(grant, result);
+    Ok(response::no_store(response::json(StatusCode::OK, &issued?)))
+}
+
+/// Issues tokens to an authenticated client that may use this grant.
 pub(super) async fn issue(
     context: &RequestContext,
     client: &AuthenticatedClient,
-    grant: &'static str,
-    request: TokenRequest,
-    resources: Resources,
-    possession: Option<Possession>,
-) -> HttpResponse {
-    let core = &context.app.core;
-    let answer = match request {
+    grant: GrantType,
+    parameters: &Parameters,
+    proof: Option<DpopProof>,
+) -> Result<TokenResponse, FlowError> {
+    require_proof(client, proof.as_ref())?;
+    let certificate = context.shown.certificate.as_deref();
+    let possession = Possession::of_request(client, proof, certificate)?;
+    let request = TokenRequest::parse(grant, parameters)?;
+    let resources = resources(parameters)?;
+    let (core, now) = (&context.app.core, context.now);
+    let issued = match request {
         TokenRequest::AuthorizationCode(exchange) => {
-            redeem_code(core, client, exchange, resources, possession, context.now).await
+            redeem_code(core, client, exchange, resources, possession, now).await
         }
         TokenRequest::RefreshToken { token, scope } => {
-            rotate_refresh_token(core, client, token, (scope, resources), possession, context.now).await
+            rotate_refresh_token(core, client, token, scope, resources, possession, now).await
         }
         TokenRequest::ClientCredentials { scope } => {
-            issue_client_token(core, client, scope.as_ref(), &resources, possession, context.now).await
+            issue_client_token(core, client, scope.as_ref(), &resources, possession, now).await
         }
         TokenRequest::JwtBearer { assertion, scope } => {
             let grant = AssertionGrant {
@@ -164,25 +120,36 @@ pub(super) async fn issue(
                 actor: None,
                 wants_refresh_token: true,
             };
-            exchange_assertion(core, client, grant, possession, context.now).await
+            exchange_assertion(core, client, grant, possession, now).await
         }
         TokenRequest::TokenExchange(exchange) => {
-            exchange_token(core, client, *exchange, resources, possession, context.now).await
+            exchange_token(core, client, *exchange, resources, possession, now).await
         }
         TokenRequest::DeviceCode(code) => {
-            redeem_device_code(core, client, code, resources, possession, context.now).await
+            redeem_device_code(core, client, code, resources, possession, now).await
         }
         TokenRequest::Anonymous { scope } => anonymous(context, client, scope, resources, possession).await,
     };
-    match answer {
-        Ok(Ok(tokens)) => {
-            context.app.metrics.count_grant(grant, "issued");
-            response::no_store(response::json(StatusCode::OK, &tokens))
-        }
-        Ok(Err(refusal)) => {
-            record_refusal(&refusal, &client.client_id);
-            refused(context, grant, &refusal)
-        }
-        Err(failure) => failed(context, grant, &failure),
+    issued.inspect_err(|error| record_refusal(error, &client.client_id))
+}
+
+/// Creates an anonymous user for a device. An attempt that created none is not counted: otherwise devices that retry
+/// would use up the limit of the address and the client.
+async fn anonymous(
+    context: &RequestContext,
+    client: &AuthenticatedClient,
+    scope: Option<Scope>,
+    resources: Resources,
+    possession: Option<Possession>,
+) -> Result<TokenResponse, FlowError> {
+    context.require_disk_for_record()?;
+    let (core, limits, now) = (&context.app.core, &context.app.limits, context.now);
+    let attempt = limits
+        .create_anonymous_user(&client.client_id, context.client_address(), now)
+        .map_err(throttled)?;
+    let created = create_anonymous_user(core, client, scope, resources, possession, now).await;
+    if let Err(FlowError::Refused(_) | FlowError::Failed(Failure::Store(_))) = &created {
+        attempt.refund(now);
     }
+    created
 }

@@ -2,8 +2,9 @@
 
 use uuid::Uuid;
 
-use super::account::moment;
+use super::account_action::ActionAnswer;
 use super::account_passkeys::{self, PasskeyAction};
+use super::page_parts::moment;
 use crate::flow::Failure;
 use crate::flow::account::ActionResult;
 use crate::flow::account::factors::{
@@ -28,16 +29,6 @@ pub(super) enum FactorAction {
     Passkey(PasskeyAction),
 }
 
-/// The answer to an action.
-pub(super) enum FactorResult {
-    /// It was done, or refused: the section says so.
-    Notice(AccountNotice),
-    /// The section with something in it that is shown once.
-    Section(Box<Security>),
-    /// The user has to sign in first, or again.
-    SignInRequired,
-}
-
 impl FactorAction {
     /// Reads a form with this value of `decision`.
     pub(super) fn read(decision: &str, form: &Parameters) -> Option<Self> {
@@ -55,40 +46,39 @@ impl FactorAction {
     }
 
     /// Does it.
-    pub(super) async fn perform(self, context: &RequestContext) -> Result<FactorResult, Failure> {
+    pub(super) async fn perform(
+        self,
+        context: &RequestContext,
+    ) -> Result<ActionResult<ActionAnswer>, Failure> {
         let (core, browser, now) = (&context.app.core, context.browser(), context.now);
-        let done = match self {
+        Ok(match self {
             Self::BeginTotp => begin_totp(core, &browser, now)
                 .await?
                 .map(|setup| setup_section(context, &setup, false)),
             Self::ConfirmTotp { setup, code } => {
-                let confirmed = confirm_totp(core, &browser, (&setup, &code), now).await?;
-                confirmed.map(|confirmed| match confirmed {
-                    TotpConfirmation::Added(texts) if texts.is_empty() => {
-                        FactorResult::Notice(AccountNotice::FactorAdded)
-                    }
-                    TotpConfirmation::Added(texts) => codes_section(context, &texts),
-                    TotpConfirmation::Wrong(setup) => setup_section(context, &setup, true),
-                    TotpConfirmation::Full => FactorResult::Notice(AccountNotice::TooManyFactors),
-                    TotpConfirmation::Expired => FactorResult::Notice(AccountNotice::Expired),
-                })
+                confirm_totp(core, &browser, &setup, &code, now)
+                    .await?
+                    .map(|confirmed| match confirmed {
+                        TotpConfirmation::Added(texts) if texts.is_empty() => {
+                            ActionAnswer::Notice(AccountNotice::FactorAdded)
+                        }
+                        TotpConfirmation::Added(texts) => codes_section(context, &texts),
+                        TotpConfirmation::Wrong(setup) => setup_section(context, &setup, true),
+                        TotpConfirmation::Full => ActionAnswer::Notice(AccountNotice::TooManyFactors),
+                        TotpConfirmation::Expired => ActionAnswer::Notice(AccountNotice::Expired),
+                    })
             }
             Self::RenewCodes => renew_recovery_codes(core, &browser, now).await?.map(|texts| {
                 if texts.is_empty() {
-                    FactorResult::Notice(AccountNotice::Expired)
+                    ActionAnswer::Notice(AccountNotice::Expired)
                 } else {
                     codes_section(context, &texts)
                 }
             }),
-            Self::Passkey(action) => action.perform(context).await?.map(FactorResult::Notice),
-            Self::Remove(id) => {
-                let removed = remove_factor(core, &browser, id, now).await?;
-                removed.map(|()| FactorResult::Notice(AccountNotice::FactorRemoved))
-            }
-        };
-        Ok(match done {
-            ActionResult::Done(result) => result,
-            ActionResult::SignInRequired => FactorResult::SignInRequired,
+            Self::Passkey(action) => action.perform(context).await?.map(ActionAnswer::Notice),
+            Self::Remove(id) => remove_factor(core, &browser, id, now)
+                .await?
+                .map(|()| ActionAnswer::Notice(AccountNotice::FactorRemoved)),
         })
     }
 }
@@ -97,8 +87,8 @@ fn href(context: &RequestContext) -> String {
     context.app.path(&Route::AccountSecurity)
 }
 
-fn codes_section(context: &RequestContext, texts: &[zeroize::Zeroizing<String>]) -> FactorResult {
-    FactorResult::Section(Box::new(Security {
+fn codes_section(context: &RequestContext, texts: &[zeroize::Zeroizing<String>]) -> ActionAnswer {
+    ActionAnswer::Section(Box::new(Security {
         new_codes: texts.iter().map(|text| text.to_string()).collect(),
         href: href(context),
         ..Security::default()
@@ -114,8 +104,8 @@ pub(super) fn totp_key(context: &RequestContext, setup: &TotpSetup) -> TotpKey {
     }
 }
 
-fn setup_section(context: &RequestContext, setup: &TotpSetup, is_wrong: bool) -> FactorResult {
-    FactorResult::Section(Box::new(Security {
+fn setup_section(context: &RequestContext, setup: &TotpSetup, is_wrong: bool) -> ActionAnswer {
+    ActionAnswer::Section(Box::new(Security {
         setup: Some(TotpForm {
             key: totp_key(context, setup),
             is_wrong,

@@ -5,6 +5,7 @@ use ::http::header::{CONTENT_DISPOSITION, HeaderValue};
 
 use zeroize::Zeroizing;
 
+use super::account_action::ActionAnswer;
 use super::logout;
 use crate::flow::Failure;
 use crate::flow::account::ActionResult;
@@ -15,7 +16,7 @@ use crate::flow::account::present_password::PresentPassword;
 use crate::flow::account::request_email::{EmailRequest, NewEmail, request_email};
 use crate::flow::login::session;
 use crate::flow::login::session::LiveSession;
-use crate::http::context::RequestContext;
+use crate::http::context::{RequestContext, throttled};
 use crate::http::request::Parameters;
 use crate::http::response::{self, HttpResponse};
 use crate::identity::{LoginName, User};
@@ -28,16 +29,6 @@ pub(super) enum SelfServiceAction {
     Email(NewEmail),
     Export,
     Delete(String),
-}
-
-/// The answer to an action.
-pub(super) enum SelfServiceResult {
-    /// It was done, or refused: the section says so.
-    Notice(AccountNotice),
-    /// The answer itself.
-    Answer(Box<HttpResponse>),
-    /// The user has to sign in first, or again.
-    SignInRequired,
 }
 
 impl SelfServiceAction {
@@ -70,51 +61,53 @@ impl SelfServiceAction {
     }
 
     /// Does it.
-    pub(super) async fn perform(self, context: &RequestContext) -> Result<SelfServiceResult, Failure> {
+    pub(super) async fn perform(
+        self,
+        context: &RequestContext,
+    ) -> Result<ActionResult<ActionAnswer>, Failure> {
         let (core, browser, now) = (&context.app.core, context.browser(), context.now);
         Ok(match self {
-            Self::Profile(values) => match edit_profile(core, &browser, values, now).await? {
-                ActionResult::Done(()) => SelfServiceResult::Notice(AccountNotice::ProfileEdited),
-                ActionResult::SignInRequired => SelfServiceResult::SignInRequired,
-            },
-            Self::Email(typed) => change_email(context, typed).await?,
-            Self::Export => match export_data(core, &browser, now).await? {
-                ActionResult::Done(document) => SelfServiceResult::Answer(Box::new(download(&document))),
-                ActionResult::SignInRequired => SelfServiceResult::SignInRequired,
-            },
-            Self::Delete(typed) => match delete_account(core, &browser, typed, now).await? {
-                ActionResult::Done(true) => SelfServiceResult::Answer(Box::new(logout::done(context, None))),
-                ActionResult::Done(false) => SelfServiceResult::Notice(AccountNotice::NotDeleted),
-                ActionResult::SignInRequired => SelfServiceResult::SignInRequired,
-            },
+            Self::Profile(values) => edit_profile(core, &browser, values, now)
+                .await?
+                .map(|()| ActionAnswer::Notice(AccountNotice::ProfileEdited)),
+            Self::Email(typed) => change_email(context, typed).await?.map(ActionAnswer::Notice),
+            Self::Export => export_data(core, &browser, now)
+                .await?
+                .map(|document| ActionAnswer::Http(Box::new(download(&document)))),
+            Self::Delete(typed) => delete_account(core, &browser, typed, now)
+                .await?
+                .map(|is_deleted| {
+                    if is_deleted {
+                        ActionAnswer::Http(Box::new(logout::done(context, None)))
+                    } else {
+                        ActionAnswer::Notice(AccountNotice::NotDeleted)
+                    }
+                }),
         })
     }
 }
 
 /// Sends a link to the new address, unless too many mails were requested or too many passwords were wrong.
-async fn change_email(context: &RequestContext, typed: NewEmail) -> Result<SelfServiceResult, Failure> {
+async fn change_email(
+    context: &RequestContext,
+    typed: NewEmail,
+) -> Result<ActionResult<AccountNotice>, Failure> {
     let (core, browser, now) = (&context.app.core, context.browser(), context.now);
     let Some(live) = session::signed_in(core, &browser, now).await? else {
-        return Ok(SelfServiceResult::SignInRequired);
+        return Ok(ActionResult::SignInRequired);
     };
     let (limits, from) = (&context.app.limits, context.client_address());
     context.require_disk_for_record()?;
     let name = LoginName::new(&typed.email);
-    if let Err(wait) = limits.request_mail(name.as_str(), from, now) {
-        return Err(Failure::Throttled {
-            seconds: wait.seconds(),
-        });
-    }
+    limits.request_mail(name.as_str(), from, now).map_err(throttled)?;
     let attempt = password_attempt(context, &live)?;
-    Ok(match request_email(core, &browser, typed, &attempt, now).await? {
-        ActionResult::Done(result) => SelfServiceResult::Notice(match result {
-            EmailRequest::Sent => AccountNotice::EmailRequested,
-            EmailRequest::NoAddress => AccountNotice::NoAddress,
-            EmailRequest::NotAllowed => AccountNotice::AddressNotAllowed,
-            EmailRequest::WrongPassword => AccountNotice::WrongPassword,
-        }),
-        ActionResult::SignInRequired => SelfServiceResult::SignInRequired,
-    })
+    let requested = request_email(core, &browser, typed, &attempt, now).await?;
+    Ok(requested.map(|result| match result {
+        EmailRequest::Sent => AccountNotice::EmailRequested,
+        EmailRequest::NoAddress => AccountNotice::NoAddress,
+        EmailRequest::NotAllowed => AccountNotice::AddressNotAllowed,
+        EmailRequest::WrongPassword => AccountNotice::WrongPassword,
+    }))
 }
 
 /// The attempt of a signed-in user with the present password. Failures in other browsers do not count here.
@@ -125,9 +118,7 @@ pub(super) fn password_attempt(
     let name = LoginName::new(&live.user.account_id);
     let (limits, from) = (&context.app.limits, context.client_address());
     let attempt = limits.try_password(name.as_str(), Some(live.id.as_bytes()), from, context.now);
-    attempt.map_err(|wait| Failure::Throttled {
-        seconds: wait.seconds(),
-    })
+    attempt.map_err(throttled)
 }
 
 /// The document as a file.

@@ -2,24 +2,32 @@
 
 use ::http::StatusCode;
 
-use super::csrf;
-use super::request_mail::sign_in_address;
+use super::{address, csrf};
 use crate::flow::login::transaction::LoginContext;
 use crate::http::context::RequestContext;
-use crate::http::cookie::Cookie;
-use crate::http::error;
+use crate::http::error::{self, HttpError};
+use crate::http::request::Parameters;
 use crate::http::response::HttpResponse;
 use crate::identity::LoginName;
 use crate::identity::one_time_link::MailReason;
 use crate::pages::{AddressForm, AddressProblem, MailPurpose};
 use crate::route::Route;
 
-/// What the page of a mail is for, and its route.
-pub(super) fn page_of(reason: MailReason) -> (MailPurpose, Route) {
+/// What the page of a mail is for.
+pub(super) fn purpose_of(reason: MailReason) -> MailPurpose {
     match reason {
-        MailReason::Reset => (MailPurpose::Reset, Route::Recover),
-        MailReason::SignUp => (MailPurpose::SignUp, Route::SignUp),
-        MailReason::SignIn => (MailPurpose::SignIn, Route::SignInByMail),
+        MailReason::Reset => MailPurpose::Reset,
+        MailReason::SignUp => MailPurpose::SignUp,
+        MailReason::SignIn => MailPurpose::SignIn,
+    }
+}
+
+/// The route of the page of a mail.
+pub(super) fn route_of(reason: MailReason) -> Route {
+    match reason {
+        MailReason::Reset => Route::Recover,
+        MailReason::SignUp => Route::SignUp,
+        MailReason::SignIn => Route::SignInByMail,
     }
 }
 
@@ -27,47 +35,38 @@ pub(super) fn page_of(reason: MailReason) -> (MailPurpose, Route) {
 pub(super) struct AddressRequest<'a> {
     context: &'a RequestContext,
     login: &'a LoginContext,
-    purpose: MailPurpose,
-    page: Route,
+    reason: MailReason,
 }
 
 impl<'a> AddressRequest<'a> {
     /// The form for a mail of this reason.
     pub(super) fn new(context: &'a RequestContext, login: &'a LoginContext, reason: MailReason) -> Self {
-        let (purpose, page) = page_of(reason);
         Self {
             context,
             login,
-            purpose,
-            page,
+            reason,
         }
     }
 
     /// The address that was typed, if the form is from this page and a mail may be sent; otherwise the page again.
-    pub(super) fn recipient<'t>(
-        &self,
-        typed: Option<&'t str>,
-        token: Option<&str>,
-    ) -> Result<&'t str, Box<HttpResponse>> {
+    pub(super) fn recipient<'t>(&self, form: &'t Parameters) -> Result<&'t str, HttpError> {
         let context = self.context;
-        let typed = typed.unwrap_or_default().trim();
-        let again = |problem| Box::new(self.draw(typed, Some(problem)));
-        if !csrf::is_valid(token, self.cookie(), &self.form()) || !context.is_from_own_page() {
-            return Err(again(AddressProblem::Expired));
+        let typed = form.get("address").unwrap_or_default().trim();
+        let again = |problem| self.draw(typed, Some(problem));
+        if !csrf::is_from_page(context, form, &self.csrf_context()) {
+            return Err(again(AddressProblem::Expired).into());
         }
         let name = LoginName::new(typed);
         if !name.is_storable() {
-            return Err(again(AddressProblem::NoAddress));
+            return Err(again(AddressProblem::NoAddress).into());
         }
-        if let Err(failure) = context.require_disk_for_record() {
-            return Err(Box::new(error::failed_page(context, &failure)));
-        }
+        context.require_disk_for_record()?;
         let limits = &context.app.limits;
         if let Err(wait) = limits.request_mail(name.as_str(), context.client_address(), context.now) {
             context.log_refusal("throttled", "too many mails were requested");
             let mut page = again(AddressProblem::Throttled);
             error::set_retry_after(&mut page, wait.seconds());
-            return Err(page);
+            return Err(page.into());
         }
         Ok(typed)
     }
@@ -76,13 +75,13 @@ impl<'a> AddressRequest<'a> {
     pub(super) fn draw(&self, address: &str, problem: Option<AddressProblem>) -> HttpResponse {
         let (context, login) = (self.context, self.login);
         let page = AddressForm {
-            purpose: self.purpose,
-            action: context.app.path(&self.page),
+            purpose: purpose_of(self.reason),
+            action: context.app.path(&route_of(self.reason)),
             transaction: login.sealed.clone(),
-            csrf: csrf::token(self.cookie(), &self.form()),
+            csrf: csrf::of_browser(context, &self.csrf_context()),
             address: address.chars().take(LoginName::LONGEST).collect(),
             problem,
-            sign_in: sign_in_address(context, login),
+            sign_in: address::sign_in(context, &login.sealed),
         };
         let status = match problem {
             Some(AddressProblem::Throttled) => StatusCode::TOO_MANY_REQUESTS,
@@ -92,11 +91,7 @@ impl<'a> AddressRequest<'a> {
         context.page(status, &page, login.purpose.ui_locales())
     }
 
-    fn cookie(&self) -> &str {
-        self.context.cookie(Cookie::Browser).unwrap_or_default()
-    }
-
-    fn form(&self) -> String {
-        format!("{}:{}", self.purpose.kind(), self.login.transaction.id)
+    fn csrf_context(&self) -> String {
+        format!("{}:{}", purpose_of(self.reason).kind(), self.login.transaction.id)
     }
 }

@@ -1,13 +1,13 @@
 //! Redirects of the browser after a step of a sign-in.
 
 use ::http::StatusCode;
-use ::http::header::{HeaderValue, SET_COOKIE};
 
-use super::{account_notice, second_factor};
+use super::{account_notice, address};
+use crate::flow::Failure;
+use crate::flow::login::destination::{BrowserRedirect, Destination};
 use crate::flow::login::sign_response::sign_response;
-use crate::flow::login::transaction::{BrowserRedirect, Destination};
 use crate::http::context::RequestContext;
-use crate::http::cookie::{A_YEAR, Cookie};
+use crate::http::cookie::{self, A_YEAR, Cookie};
 use crate::http::error;
 use crate::http::response::{self, HttpResponse};
 use crate::oauth::authorize::AuthorizationResponse;
@@ -18,21 +18,19 @@ use crate::secret::{Secret, SessionCookie};
 
 /// Sends the browser to its next page, with new cookies if there are any.
 pub fn send(context: &RequestContext, redirect: BrowserRedirect) -> HttpResponse {
+    let page = |page, sealed: &str| response::redirect_303(&address::page(context, page, sealed));
     let mut answer = match redirect.destination {
-        Destination::Respond(response) => deliver(context, response),
-        Destination::SignIn(sealed) => response::redirect_303(&page_address(context, &Route::Login, &sealed)),
-        Destination::AskConsent(sealed) => {
-            response::redirect_303(&page_address(context, &Route::Consent, &sealed))
+        // If this fails, the user is signed in nevertheless: the page that says so gets the cookies, too.
+        Destination::Respond(response) => deliver(context, response)
+            .unwrap_or_else(|failure| error::answer(context, &Route::Authorize, failure.into())),
+        Destination::SignIn(sealed) => page(&Route::Login, &sealed),
+        Destination::AskConsent(sealed) => page(&Route::Consent, &sealed),
+        Destination::SecondFactor { sealed, proof } => {
+            let proof = proof.as_deref().unwrap_or_default();
+            response::redirect_303(&address::second_step(context, &sealed, proof))
         }
-        Destination::SecondFactor(sealed, proof) => {
-            response::redirect_303(&second_factor::address(context, &sealed, &proof))
-        }
-        Destination::OfferPasskey(sealed) => {
-            response::redirect_303(&page_address(context, &Route::PasskeyOffer, &sealed))
-        }
-        Destination::DecideDevice(sealed) => {
-            response::redirect_303(&page_address(context, &Route::Device, &sealed))
-        }
+        Destination::OfferPasskey(sealed) => page(&Route::PasskeyOffer, &sealed),
+        Destination::DecideDevice(sealed) => page(&Route::Device, &sealed),
         Destination::Account(account) => {
             let page = Route::recognise(&account.page).filter(Route::is_account);
             let page = page.unwrap_or(Route::Account);
@@ -48,8 +46,7 @@ pub fn send(context: &RequestContext, redirect: BrowserRedirect) -> HttpResponse
         }
     };
     if let Some(secret) = redirect.binding {
-        let cookie = Cookie::Browser.set(secret.reveal(), Some(A_YEAR));
-        append_cookie(&mut answer, cookie);
+        cookie::append(&mut answer, Cookie::Browser.set(secret.reveal(), Some(A_YEAR)));
     }
     if let Some(secret) = redirect.session {
         append_session(&mut answer, &secret);
@@ -59,14 +56,7 @@ pub fn send(context: &RequestContext, redirect: BrowserRedirect) -> HttpResponse
 
 /// Sets the cookie of the session. It has no `Max-Age`, so it ends with the browser.
 pub fn append_session(answer: &mut HttpResponse, secret: &Secret<SessionCookie>) {
-    append_cookie(answer, Cookie::Session.set(secret.reveal(), None));
-}
-
-/// Adds a `Set-Cookie` header, if there is a value.
-pub fn append_cookie(answer: &mut HttpResponse, cookie: Option<HeaderValue>) {
-    if let Some(cookie) = cookie {
-        answer.headers_mut().append(SET_COOKIE, cookie);
-    }
+    cookie::append(answer, Cookie::Session.set(secret.reveal(), None));
 }
 
 /// Redirects a POST to the same address with GET and the form as the query.
@@ -91,22 +81,14 @@ pub fn repeat_as_get(context: &RequestContext, route: &Route) -> HttpResponse {
     }
 }
 
-/// The address of a page of a sealed transaction.
-pub fn page_address(context: &RequestContext, page: &Route, sealed: &str) -> String {
-    format!("{}?transaction={sealed}", context.app.path(page))
-}
-
 /// Sends the answer to the client in the response mode that it asked for. A refusal is logged, because otherwise only
 /// the application sees it.
-fn deliver(context: &RequestContext, answer: AuthorizationResponse) -> HttpResponse {
+fn deliver(context: &RequestContext, answer: AuthorizationResponse) -> Result<HttpResponse, Failure> {
     if let Some((error, description)) = answer.error() {
         context.log_refusal(error, description);
     }
-    let answer = match sign_response(&context.app.core, answer, context.now) {
-        Ok(answer) => answer,
-        Err(failure) => return error::failed_page(context, &failure),
-    };
-    match answer.response_mode {
+    let answer = sign_response(&context.app.core, answer, context.now)?;
+    Ok(match answer.response_mode {
         ResponseMode::Query => response::redirect_303(&answer.location()),
         ResponseMode::FormPost => {
             let fields = answer
@@ -119,5 +101,5 @@ fn deliver(context: &RequestContext, answer: AuthorizationResponse) -> HttpRespo
             };
             context.page(StatusCode::OK, &page, None)
         }
-    }
+    })
 }

@@ -2,16 +2,15 @@
 
 use ::http::{Method, StatusCode};
 
-use super::address_request::page_of;
+use super::address_request::{purpose_of, route_of};
 use super::login_context::LoginRequest;
-use super::request_mail::{load, sign_in_address};
-use super::{browser_redirect, confirm_link, csrf, link};
+use super::request_mail::load;
+use super::{address, confirm_link, csrf};
 use crate::flow::login::transaction::LoginContext;
 use crate::flow::one_time_link::check_code::{CodeCheck, check_code};
 use crate::flow::one_time_link::request_mail::requested_mail;
 use crate::http::context::RequestContext;
-use crate::http::cookie::Cookie;
-use crate::http::error;
+use crate::http::error::{self, HttpError};
 use crate::http::response::{self, HttpResponse};
 use crate::identity::one_time_link::{MailReason, RequestedMail};
 use crate::oauth::redirect_uri::with_query;
@@ -21,93 +20,91 @@ use crate::pages::ErrorKind;
 use crate::pages::check_mail::{CheckMail, CodeProblem};
 use crate::route::Route;
 
-/// The address of the page for a mail that was requested in this sign-in.
-pub(super) fn address(context: &RequestContext, login: &LoginContext, mail: &str) -> String {
-    let page = browser_redirect::page_address(context, &Route::CheckMail, &login.sealed);
-    with_query(&page, &[("mail", mail)])
+/// A mail that was requested in a sign-in.
+struct MailInSignIn<'a> {
+    context: &'a RequestContext,
+    login: &'a LoginContext,
+    sealed: &'a str,
+    requested: RequestedMail,
 }
 
 /// Shows the page, or checks the code.
-pub async fn respond(context: &RequestContext) -> HttpResponse {
+pub async fn respond(context: &RequestContext) -> Result<HttpResponse, HttpError> {
     let LoginRequest {
         parameters, login, ..
-    } = match load(context).await {
-        Ok(request) => request,
-        Err(answer) => return *answer,
-    };
+    } = load(context).await?;
     let core = &context.app.core;
     let sealed = parameters.get("mail").unwrap_or_default();
     let Some(requested) = requested_mail(core, &login, sealed) else {
         let details = "the mail of this page was requested in another sign-in";
-        return context.error_page(StatusCode::BAD_REQUEST, ErrorKind::Stale, details);
+        return Ok(context.error_page(StatusCode::BAD_REQUEST, ErrorKind::Stale, details));
     };
-    let draw_after = |problem, wait| draw(context, &login, (sealed, &requested), problem, wait);
-    let draw = |problem| draw_after(problem, None);
+    let mail = MailInSignIn {
+        context,
+        login: &login,
+        sealed,
+        requested,
+    };
     if context.method() != Method::POST {
-        return draw(None);
+        return Ok(mail.draw(None, None));
     }
-    let cookie = context.cookie(Cookie::Browser).unwrap_or_default();
-    if !csrf::is_valid(parameters.get("csrf"), cookie, &form(&login)) || !context.is_from_own_page() {
-        return draw(Some(CodeProblem::Expired));
+    if !csrf::is_from_page(context, &parameters, &form(&login)) {
+        return Ok(mail.draw(Some(CodeProblem::Expired), None));
     }
     let limits = &context.app.limits;
     if let Err(wait) = limits.type_code(context.client_address(), context.now) {
         context.log_refusal("throttled", "too many codes were typed");
-        return draw_after(Some(CodeProblem::Throttled), Some(wait.seconds()));
+        return Ok(mail.draw(Some(CodeProblem::Throttled), Some(wait.seconds())));
     }
     let typed = parameters.get("code").unwrap_or_default();
-    match check_code(core, &requested, typed, context.now).await {
-        Ok(CodeCheck::Right(secret)) if requested.reason == MailReason::SignIn => {
+    match check_code(core, &mail.requested, typed, context.now).await? {
+        CodeCheck::Right(secret) if mail.requested.reason == MailReason::SignIn => {
             confirm_link::sign_in(context, &login, &secret).await
         }
-        Ok(CodeCheck::Right(secret)) => {
-            response::redirect_303(&link::address(context, &login.sealed, &secret))
+        CodeCheck::Right(secret) => {
+            let link = address::link(context, &login.sealed, &secret);
+            Ok(response::redirect_303(&link))
         }
-        Ok(CodeCheck::Wrong(user)) => {
+        CodeCheck::Wrong(user) => {
             audit::record(&Event::SignInFailed {
                 user,
                 from: context.client_address(),
                 client_id: login.purpose.audit_name(),
             });
-            draw(Some(CodeProblem::Wrong))
+            Ok(mail.draw(Some(CodeProblem::Wrong), None))
         }
-        Ok(CodeCheck::Void) => draw(Some(CodeProblem::Over)),
-        Err(failure) => error::failed_page(context, &failure),
+        CodeCheck::Void => Ok(mail.draw(Some(CodeProblem::Over), None)),
     }
 }
 
-fn draw(
-    context: &RequestContext,
-    login: &LoginContext,
-    (sealed, requested): (&str, &RequestedMail),
-    problem: Option<CodeProblem>,
-    retry_after: Option<u64>,
-) -> HttpResponse {
-    let cookie = context.cookie(Cookie::Browser).unwrap_or_default();
-    let (purpose, again) = page_of(requested.reason);
-    let again = browser_redirect::page_address(context, &again, &login.sealed);
-    let page = CheckMail {
-        purpose,
-        action: context.app.path(&Route::CheckMail),
-        transaction: login.sealed.clone(),
-        mail: sealed.to_owned(),
-        csrf: csrf::token(cookie, &form(login)),
-        recipient: requested.recipient.clone(),
-        problem,
-        retry_after,
-        sign_in: sign_in_address(context, login),
-        again: with_query(&again, &[("address", &requested.recipient)]),
-    };
-    let status = match problem {
-        Some(CodeProblem::Throttled) => StatusCode::TOO_MANY_REQUESTS,
-        Some(CodeProblem::Expired) => StatusCode::BAD_REQUEST,
-        _ => StatusCode::OK,
-    };
-    let mut answer = context.page(status, &page, login.purpose.ui_locales());
-    if let Some(seconds) = retry_after {
-        error::set_retry_after(&mut answer, seconds);
+impl MailInSignIn<'_> {
+    /// Draws the page. `retry_after` is the number of seconds to wait, if there were too many attempts.
+    fn draw(&self, problem: Option<CodeProblem>, retry_after: Option<u64>) -> HttpResponse {
+        let (context, login, requested) = (self.context, self.login, &self.requested);
+        let again = address::page(context, &route_of(requested.reason), &login.sealed);
+        let page = CheckMail {
+            purpose: purpose_of(requested.reason),
+            action: context.app.path(&Route::CheckMail),
+            transaction: login.sealed.clone(),
+            mail: self.sealed.to_owned(),
+            csrf: csrf::of_browser(context, &form(login)),
+            recipient: requested.recipient.clone(),
+            problem,
+            retry_after,
+            sign_in: address::sign_in(context, &login.sealed),
+            again: with_query(&again, &[("address", &requested.recipient)]),
+        };
+        let status = match problem {
+            Some(CodeProblem::Throttled) => StatusCode::TOO_MANY_REQUESTS,
+            Some(CodeProblem::Expired) => StatusCode::BAD_REQUEST,
+            _ => StatusCode::OK,
+        };
+        let mut answer = context.page(status, &page, login.purpose.ui_locales());
+        if let Some(seconds) = retry_after {
+            error::set_retry_after(&mut answer, seconds);
+        }
+        answer
     }
-    answer
 }
 
 fn form(login: &LoginContext) -> String {

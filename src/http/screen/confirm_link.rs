@@ -2,15 +2,14 @@
 
 use ::http::{Method, StatusCode};
 
-use super::link::{OpenLink, form, link_void_page};
+use super::open_link::{OpenLink, form, link_void};
 use super::{browser_redirect, csrf};
 use crate::flow::login::transaction::LoginContext;
 use crate::flow::one_time_link::change_email::{change_email, may_change};
 use crate::flow::one_time_link::secure_account::{may_secure, secure_account};
 use crate::flow::one_time_link::sign_in::{LinkSignIn, sign_in_by_link};
 use crate::http::context::RequestContext;
-use crate::http::cookie::Cookie;
-use crate::http::error;
+use crate::http::error::HttpError;
 use crate::http::request::Parameters;
 use crate::http::response::HttpResponse;
 use crate::identity::LinkPurpose;
@@ -26,11 +25,10 @@ pub(super) async fn respond(
     login: &LoginContext,
     link: &OpenLink,
     action: LinkAction,
-) -> HttpResponse {
+) -> Result<HttpResponse, HttpError> {
     let core = &context.app.core;
-    let cookie = context.cookie(Cookie::Browser).unwrap_or_default();
-    let has_token = csrf::is_valid(parameters.get("csrf"), cookie, &form(login));
-    let is_confirmed = context.method() == Method::POST && has_token && context.is_from_own_page();
+    let is_form = context.method() == Method::POST;
+    let is_confirmed = is_form && csrf::is_from_page(context, parameters, &form(login));
     if is_confirmed && action == LinkAction::SignIn {
         return sign_in(context, login, &link.secret).await;
     }
@@ -42,12 +40,8 @@ pub(super) async fn respond(
             LinkPurpose::SignIn { user, .. } => USERS.get(snapshot, user),
             _ => Ok(None),
         })
-        .await;
-    let user = match user {
-        Ok(Some(user)) => user,
-        Ok(None) => return link_void_page(context),
-        Err(error) => return error::failed_page(context, &error.into()),
-    };
+        .await?;
+    let user = user.ok_or_else(|| link_void(context))?;
     let address = match &link.purpose {
         LinkPurpose::ChangeEmail { to, .. } => Some(to.clone()),
         LinkPurpose::SecureAccount {
@@ -57,33 +51,28 @@ pub(super) async fn respond(
         } => Some(email.clone()),
         _ => None,
     };
-    let (action, form) = if is_confirmed {
-        let done = if action == LinkAction::VerifyAddress {
-            change_email(core, &link.secret, context.now).await
+    if is_confirmed {
+        let is_done = if action == LinkAction::VerifyAddress {
+            change_email(core, &link.secret, context.now).await?
         } else {
-            secure_account(core, &link.secret, context.now).await
+            secure_account(core, &link.secret, context.now).await?
         };
-        match done {
-            Ok(true) => (action.done(), None),
-            Ok(false) => return link_void_page(context),
-            Err(failure) => return error::failed_page(context, &failure),
+        if !is_done {
+            return Err(link_void(context));
         }
-    } else {
-        let form = LinkForm {
+    }
+    let page = ConfirmLink {
+        action: if is_confirmed { action.done() } else { action },
+        account_id: user.account_id,
+        address,
+        form: (!is_confirmed).then(|| LinkForm {
             action: context.app.path(&Route::Link),
             transaction: login.sealed.clone(),
             token: link.secret.reveal().to_owned(),
-            csrf: csrf::token(cookie, &form(login)),
-        };
-        (action, Some(form))
+            csrf: csrf::of_browser(context, &form(login)),
+        }),
     };
-    let page = ConfirmLink {
-        action,
-        account_id: user.account_id,
-        address,
-        form,
-    };
-    context.page(StatusCode::OK, &page, login.purpose.ui_locales())
+    Ok(context.page(StatusCode::OK, &page, login.purpose.ui_locales()))
 }
 
 /// Signs the user of the link in.
@@ -91,11 +80,10 @@ pub(super) async fn sign_in(
     context: &RequestContext,
     login: &LoginContext,
     secret: &Secret<LinkSecret>,
-) -> HttpResponse {
-    let (core, browser) = (&context.app.core, context.browser());
-    match sign_in_by_link(core, &browser, login, secret, context.now).await {
-        Ok(LinkSignIn::Done(redirect)) => browser_redirect::send(context, redirect),
-        Ok(LinkSignIn::Void) => link_void_page(context),
-        Err(failure) => error::failed_page(context, &failure),
+) -> Result<HttpResponse, HttpError> {
+    let browser = context.browser();
+    match sign_in_by_link(context.browser_login(&browser, login), secret).await? {
+        LinkSignIn::Done(redirect) => Ok(browser_redirect::send(context, redirect)),
+        LinkSignIn::Void => Err(link_void(context)),
     }
 }

@@ -4,6 +4,26 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::hmac;
 
+use crate::http::context::RequestContext;
+use crate::http::cookie::Cookie;
+use crate::http::request::Parameters;
+
+/// The token of a form of a sign-in in this browser.
+pub(super) fn of_browser(context: &RequestContext, form: &str) -> String {
+    token(context.cookie(Cookie::Browser).unwrap_or_default(), form)
+}
+
+/// Whether these parameters have the token of a form of a sign-in in this browser.
+pub(super) fn has_token(context: &RequestContext, parameters: &Parameters, form: &str) -> bool {
+    let cookie = context.cookie(Cookie::Browser).unwrap_or_default();
+    is_valid(parameters.get("csrf"), cookie, form)
+}
+
+/// Whether a form of a sign-in was sent from its page, which this browser opened under the issuer's name.
+pub(super) fn is_from_page(context: &RequestContext, parameters: &Parameters, form: &str) -> bool {
+    has_token(context, parameters, form) && context.is_from_own_page()
+}
+
 /// The token of a form, derived from a cookie that other sites can neither read nor set.
 pub fn token(cookie: &str, form: &str) -> String {
     URL_SAFE_NO_PAD.encode(hmac::sign(&key(cookie), form.as_bytes()))

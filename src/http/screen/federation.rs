@@ -5,49 +5,47 @@ use ::http::header::HeaderValue;
 use url::Url;
 
 use super::login_context::LoginRequest;
-use super::{asset, browser_redirect, kept_sign_in, login_context};
+use super::{address, asset, browser_redirect, kept_sign_in, login_context};
 use crate::federation::authorization::Callback;
+use crate::flow::FlowError;
 use crate::flow::login::begin_federation::{FederationProblem, begin_federation};
-use crate::flow::login::finish_federation::{CallbackResult, finish_federation, transaction_of};
+use crate::flow::login::finish_federation::{
+    CallbackResult, ProviderAnswer, finish_federation, transaction_of,
+};
 use crate::flow::login::transaction::LoginTransactionError;
 use crate::http::context::RequestContext;
-use crate::http::error;
+use crate::http::cookie;
+use crate::http::error::HttpError;
 use crate::http::response::{self, HttpResponse};
 use crate::pages::{ErrorKind, LoginProblem};
 use crate::route::Route;
 
 /// Sends the browser to the provider.
-pub async fn start(context: &RequestContext, provider: &str) -> HttpResponse {
-    let LoginRequest { login, .. } = match login_context::load(context).await {
-        Ok(request) => request,
-        Err(page) => return *page,
-    };
+pub async fn start(context: &RequestContext, provider: &str) -> Result<HttpResponse, HttpError> {
+    let LoginRequest { login, .. } = login_context::load(context).await?;
     if !login.accepts_authentication {
-        return login_context::transaction_error(context, LoginTransactionError::Expired);
+        return Err(LoginTransactionError::Expired.into());
     }
     let sealed = login.sealed.clone();
     match begin_federation(&context.app.core, login, provider, context.now).await {
-        Ok(Ok(redirect)) => {
+        Ok(redirect) => {
             let mut answer = response::no_store(response::redirect_303(&redirect.address));
             for cookie in kept_sign_in::keep(context, &redirect.kept) {
-                browser_redirect::append_cookie(&mut answer, Some(cookie));
+                cookie::append(&mut answer, Some(cookie));
             }
-            answer
+            Ok(answer)
         }
-        Ok(Err(problem)) => back_to_login(context, &sealed, problem),
-        Err(failure) => error::failed_page(context, &failure),
+        Err(FlowError::Refused(problem)) => Ok(back_to_login(context, &sealed, problem)),
+        Err(FlowError::Failed(failure)) => Err(failure.into()),
     }
 }
 
 /// Receives the browser with the provider's answer.
-pub async fn callback(context: &RequestContext, provider: &str) -> HttpResponse {
-    let parameters = match context.page_parameters() {
-        Ok(parameters) => parameters,
-        Err(page) => return *page,
-    };
+pub async fn callback(context: &RequestContext, provider: &str) -> Result<HttpResponse, HttpError> {
+    let parameters = context.unique_parameters()?;
     let Some(callback) = Callback::parse(&parameters) else {
         let message = "this is not the answer of an identity provider";
-        return context.error_page(StatusCode::BAD_REQUEST, ErrorKind::Request, message);
+        return Ok(context.error_page(StatusCode::BAD_REQUEST, ErrorKind::Request, message));
     };
     let id = transaction_of(&callback.state);
     let kept = id.and_then(|id| kept_sign_in::find(context, id));
@@ -56,37 +54,34 @@ pub async fn callback(context: &RequestContext, provider: &str) -> HttpResponse 
     }
     let admit_document = |url: &Url| context.charge_fetch(url);
     let admit_answer = || context.count_provider_answer();
-    let mut answer = match finish_federation(
+    let result = finish_federation(
         &context.app.core,
         &context.browser(),
-        provider,
-        callback,
-        kept,
-        (admit_document, admit_answer),
+        ProviderAnswer {
+            provider,
+            callback,
+            kept,
+        },
+        admit_document,
+        admit_answer,
         context.now,
     )
-    .await
-    {
-        Ok(CallbackResult::Redirect(redirect)) => browser_redirect::send(context, redirect),
-        Ok(CallbackResult::TryAgain(sealed, problem)) => back_to_login(context, &sealed, problem),
-        Ok(CallbackResult::TransactionError(error)) => {
-            return login_context::transaction_error(context, error);
-        }
-        Err(failure) => return error::failed_page(context, &failure),
+    .await?;
+    let mut answer = match result {
+        CallbackResult::Redirect(redirect) => browser_redirect::send(context, redirect),
+        CallbackResult::TryAgain(sealed, problem) => back_to_login(context, &sealed, problem),
     };
-    for cookie in id
-        .into_iter()
-        .flat_map(|id| kept_sign_in::after_answer(context, id))
-    {
-        browser_redirect::append_cookie(&mut answer, Some(cookie));
+    let removals = id.map(|id| kept_sign_in::after_answer(context, id));
+    for cookie in removals.into_iter().flatten() {
+        cookie::append(&mut answer, Some(cookie));
     }
-    answer
+    Ok(answer)
 }
 
 /// Redirects to the sign-in page, which says what went wrong. Because of the redirect, a reload does not send the
 /// provider's answer again.
 fn back_to_login(context: &RequestContext, sealed: &str, problem: FederationProblem) -> HttpResponse {
-    let address = browser_redirect::page_address(context, &Route::Login, sealed);
+    let address = address::page(context, &Route::Login, sealed);
     response::redirect_303(&format!("{address}&problem={}", problem_name(problem)))
 }
 

@@ -4,55 +4,34 @@ use ::http::header::{HeaderValue, LOCATION};
 use ::http::{Method, StatusCode};
 use zeroize::Zeroizing;
 
-use super::{browser_redirect, confirm_link, csrf, device_cookie, login_context};
+use super::open_link::{OpenLink, form, link_void};
+use super::{address, browser_redirect, confirm_link, csrf, device_cookie, login_context};
 use crate::flow::account::begin;
-use crate::flow::login::transaction::{Destination, LoginContext};
-use crate::flow::one_time_link::find;
-use crate::flow::one_time_link::redeem::{ChosenPassword, RedeemResult, redeem};
+use crate::flow::login::destination::Destination;
+use crate::flow::login::transaction::LoginContext;
+use crate::flow::one_time_link::redeem::redeem;
+use crate::flow::one_time_link::redeem_result::{ChosenPassword, RedeemResult};
 use crate::flow::one_time_link::reset_password::may_reset;
 use crate::flow::{Failure, users};
 use crate::http::context::RequestContext;
-use crate::http::cookie::{A_YEAR, Cookie};
-use crate::http::error;
+use crate::http::cookie::{self, A_YEAR, Cookie};
+use crate::http::error::{self, HttpError};
 use crate::http::request::Parameters;
 use crate::http::response::{self, HttpResponse};
-use crate::identity::one_time_link::RequestingSignIn;
 use crate::identity::{LinkPurpose, LoginName};
-use crate::oauth::redirect_uri::with_query;
 use crate::observe::metrics::RefusalReason;
 use crate::pages::choose_password::{ChoiceProblem, ChoosePassword};
 use crate::pages::{ErrorKind, LinkAction};
 use crate::password::PasswordProblem;
 use crate::route::Route;
-use crate::secret::{LinkSecret, Secret};
-
-/// The address of the page in a sign-in of this browser.
-pub(super) fn address(context: &RequestContext, sealed: &str, secret: &Secret<LinkSecret>) -> String {
-    let page = context.app.path(&Route::Link);
-    with_query(&page, &[("token", secret.reveal()), ("transaction", sealed)])
-}
 
 /// The most characters of a name.
 const MAX_NAME: usize = 200;
 
-/// A link that can be used, and what it is for.
-pub(super) struct OpenLink {
-    pub(super) secret: Secret<LinkSecret>,
-    pub(super) purpose: LinkPurpose,
-    requested_in: Option<RequestingSignIn>,
-}
-
 /// Shows the page, which changes nothing, or sets the password that was chosen on it.
-pub async fn respond(context: &RequestContext) -> HttpResponse {
-    let parameters = match context.page_parameters() {
-        Ok(parameters) => parameters,
-        Err(page) => return *page,
-    };
-    let link = match open(context, parameters.get("token").unwrap_or_default()).await {
-        Ok(Some(link)) => link,
-        Ok(None) => return link_void_page(context),
-        Err(failure) => return error::failed_page(context, &failure),
-    };
+pub async fn respond(context: &RequestContext) -> Result<HttpResponse, HttpError> {
+    let parameters = context.unique_parameters()?;
+    let link = OpenLink::find(context, parameters.get("token").unwrap_or_default()).await?;
     if let LinkPurpose::CreateAccount(new) = &link.purpose {
         context.set_page_style_for(new.client_id.as_deref(), None);
     }
@@ -78,68 +57,38 @@ pub async fn respond(context: &RequestContext) -> HttpResponse {
     submit(context, &parameters, &login, &link).await
 }
 
-impl OpenLink {
-    /// Whether a page of a sign-in leads to it, because the user must choose another password.
-    fn is_of_a_page(&self) -> bool {
-        self.requested_in.is_some() && matches!(self.purpose, LinkPurpose::ResetPassword { email: None, .. })
-    }
-}
-
-async fn open(context: &RequestContext, token: &str) -> Result<Option<OpenLink>, Failure> {
-    let Ok(secret) = Secret::<LinkSecret>::parse(token) else {
-        return Ok(None);
-    };
-    let store = &context.app.core.store;
-    let link = store
-        .read(|snapshot| find(snapshot, &secret, context.now))
-        .await?;
-    Ok(link.map(|link| OpenLink {
-        secret,
-        purpose: link.purpose,
-        requested_in: link.requested_in,
-    }))
-}
-
-pub(super) fn link_void_page(context: &RequestContext) -> HttpResponse {
-    let details = "the link has expired or was used";
-    context.error_page(StatusCode::BAD_REQUEST, ErrorKind::Link, details)
-}
-
 /// Shows the page in the sign-in in which the link was requested, if this is its browser. Otherwise in a new one, unless
 /// the link signs in.
-async fn enter(context: &RequestContext, link: &OpenLink) -> HttpResponse {
+async fn enter(context: &RequestContext, link: &OpenLink) -> Result<HttpResponse, HttpError> {
     if let Some(requested_in) = &link.requested_in
         && login_context::reload(context, &requested_in.sealed).await.is_ok()
     {
-        return response::redirect_303(&address(context, &requested_in.sealed, &link.secret));
+        let here = address::link(context, &requested_in.sealed, &link.secret);
+        return Ok(response::redirect_303(&here));
     }
     if link.is_of_a_page() {
-        return link_void_page(context);
+        return Err(link_void(context));
     }
     if matches!(link.purpose, LinkPurpose::SignIn { .. }) {
         let details = "the link signs in only in the browser in which it was requested";
-        return context.error_page(StatusCode::BAD_REQUEST, ErrorKind::OtherBrowser, details);
+        return Ok(context.error_page(StatusCode::BAD_REQUEST, ErrorKind::OtherBrowser, details));
     }
     begin_sign_in(context, link).await
 }
 
 /// Begins a sign-in for the account page in this browser, in which the link is used, and shows the page in it.
-async fn begin_sign_in(context: &RequestContext, link: &OpenLink) -> HttpResponse {
+async fn begin_sign_in(context: &RequestContext, link: &OpenLink) -> Result<HttpResponse, HttpError> {
     let (core, browser) = (&context.app.core, context.browser());
     let page = Route::Account.path();
-    let begun = match begin::sign_in(core, &browser, &page, false, context.now).await {
-        Ok(begun) => begun,
-        Err(failure) => return error::failed_page(context, &failure),
-    };
+    let begun = begin::sign_in(core, &browser, &page, false, context.now).await?;
     let Destination::SignIn(sealed) = begun.destination else {
-        return link_void_page(context);
+        return Err(link_void(context));
     };
-    let mut answer = response::redirect_303(&address(context, &sealed, &link.secret));
+    let mut answer = response::redirect_303(&address::link(context, &sealed, &link.secret));
     if let Some(binding) = begun.binding {
-        let cookie = Cookie::Browser.set(binding.reveal(), Some(A_YEAR));
-        browser_redirect::append_cookie(&mut answer, cookie);
+        cookie::append(&mut answer, Cookie::Browser.set(binding.reveal(), Some(A_YEAR)));
     }
-    answer
+    Ok(answer)
 }
 
 async fn submit(
@@ -147,19 +96,18 @@ async fn submit(
     parameters: &Parameters,
     login: &LoginContext,
     link: &OpenLink,
-) -> HttpResponse {
+) -> Result<HttpResponse, HttpError> {
     let name = parameters.get("name").unwrap_or_default().trim();
     let draw_again = |problem| draw(context, login, link, name, Some(problem));
-    let cookie = context.cookie(Cookie::Browser).unwrap_or_default();
-    if !csrf::is_valid(parameters.get("csrf"), cookie, &form(login)) || !context.is_from_own_page() {
+    if !csrf::is_from_page(context, parameters, &form(login)) {
         return draw_again(ChoiceProblem::Expired).await;
     }
     let limits = &context.app.limits;
     let throttled = async |seconds| {
         context.log_refusal("throttled", "too many passwords were sent");
-        let mut page = draw_again(ChoiceProblem::Throttled).await;
+        let mut page = draw_again(ChoiceProblem::Throttled).await?;
         error::set_retry_after(&mut page, seconds);
-        page
+        Ok(page)
     };
     if let Err(wait) = limits.type_code(context.client_address(), context.now) {
         return throttled(wait.seconds()).await;
@@ -169,8 +117,8 @@ async fn submit(
         name: name.chars().take(MAX_NAME).collect(),
         password: Zeroizing::new(password.to_owned()),
     };
-    let (core, browser) = (&context.app.core, context.browser());
-    let problem = match redeem(core, &browser, login, &link.secret, chosen, context.now).await {
+    let browser = context.browser();
+    let problem = match redeem(context.browser_login(&browser, login), &link.secret, chosen).await {
         Ok(RedeemResult::Done { redirect, user }) => {
             let is_for_account = matches!(redirect.destination, Destination::Account(_));
             let mut answer = browser_redirect::send(context, redirect);
@@ -181,16 +129,15 @@ async fn submit(
                 answer.headers_mut().insert(LOCATION, href);
             }
             let name = LoginName::new(&user.account_id);
-            let cookie = device_cookie::issue(context, &name, &user);
-            browser_redirect::append_cookie(&mut answer, cookie);
-            return answer;
+            cookie::append(&mut answer, device_cookie::issue(context, &name, &user));
+            return Ok(answer);
         }
-        Ok(RedeemResult::Redirected(redirect)) => return browser_redirect::send(context, redirect),
+        Ok(RedeemResult::Redirected(redirect)) => return Ok(browser_redirect::send(context, redirect)),
         Ok(RedeemResult::Rejected(PasswordProblem::TooShort { .. })) => ChoiceProblem::TooShort,
         Ok(RedeemResult::Rejected(PasswordProblem::TooLong { .. })) => ChoiceProblem::TooLong,
         Ok(RedeemResult::Rejected(PasswordProblem::Guessable)) => ChoiceProblem::Guessable,
         Ok(RedeemResult::Unchanged) => ChoiceProblem::Same,
-        Ok(RedeemResult::LinkVoid) => return link_void_page(context),
+        Ok(RedeemResult::LinkVoid) => return Err(link_void(context)),
         Ok(RedeemResult::SignInExpired) => return begin_sign_in(context, link).await,
         Err(Failure::Busy) => {
             error::note_refusal(context, RefusalReason::Passwords);
@@ -201,7 +148,7 @@ async fn submit(
             ChoiceProblem::OutOfMemory
         }
         Err(Failure::Throttled { seconds }) => return throttled(seconds).await,
-        Err(failure) => return error::failed_page(context, &failure),
+        Err(failure) => return Err(failure.into()),
     };
     draw_again(problem).await
 }
@@ -222,22 +169,18 @@ async fn draw(
     link: &OpenLink,
     name: &str,
     problem: Option<ChoiceProblem>,
-) -> HttpResponse {
+) -> Result<HttpResponse, HttpError> {
     let (account_id, new_account) = match &link.purpose {
         LinkPurpose::CreateAccount(new) => (new.email.clone(), Some(name.to_owned())),
-        LinkPurpose::ResetPassword { user, .. } => match users::find(&context.app.core, *user).await {
-            Ok(Some(user)) if may_reset(&user, &link.purpose) => (user.account_id, None),
-            Ok(_) => return link_void_page(context),
-            Err(failure) => return error::failed_page(context, &failure),
+        LinkPurpose::ResetPassword { user, .. } => match users::find(&context.app.core, *user).await? {
+            Some(user) if may_reset(&user, &link.purpose) => (user.account_id, None),
+            _ => return Err(link_void(context)),
         },
         LinkPurpose::SignIn { .. }
         | LinkPurpose::SecureAccount { .. }
         | LinkPurpose::ChangeEmail { .. }
-        | LinkPurpose::Nothing => {
-            return link_void_page(context);
-        }
+        | LinkPurpose::Nothing => return Err(link_void(context)),
     };
-    let cookie = context.cookie(Cookie::Browser).unwrap_or_default();
     let rule = &context.app.core.policy.password;
     let page = ChoosePassword {
         new_account,
@@ -245,7 +188,7 @@ async fn draw(
         action: context.app.path(&Route::Link),
         transaction: login.sealed.clone(),
         token: link.secret.reveal().to_owned(),
-        csrf: csrf::token(cookie, &form(login)),
+        csrf: csrf::of_browser(context, &form(login)),
         account_id,
         min_length: rule.min_length,
         max_bytes: rule.max_bytes,
@@ -261,9 +204,5 @@ async fn draw(
     if status == StatusCode::SERVICE_UNAVAILABLE {
         error::set_retry_after(&mut answer, error::RETRY_SECONDS);
     }
-    answer
-}
-
-pub(super) fn form(login: &LoginContext) -> String {
-    format!("link:{}", login.transaction.id)
+    Ok(answer)
 }

@@ -3,21 +3,22 @@
 use std::sync::Arc;
 
 use ::http::{Method, StatusCode};
-use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use super::login_context;
+use super::address::OTHER_USER;
 use super::login_context::LoginRequest;
-use super::{browser_redirect, csrf, device_cookie, federation, link, mark, passkey, passkey_offer, person};
+use super::page_parts::{mark, person};
+use super::{
+    address, browser_redirect, csrf, device_cookie, federation, login_context, passkey, passkey_offer,
+};
 use crate::federation::{Provider, authorization as authorization_of_providers};
-use crate::flow::Failure;
 use crate::flow::browser::Browser;
-use crate::flow::login::password;
-use crate::flow::login::password::{PasswordCredentials, SignIn};
+use crate::flow::login::password::{self, PasswordCredentials, SignIn};
 use crate::flow::login::transaction::{LoginContext, LoginTransactionError};
+use crate::flow::{Failure, FlowError, users};
 use crate::http::context::RequestContext;
-use crate::http::cookie::Cookie;
-use crate::http::error;
+use crate::http::cookie;
+use crate::http::error::{self, HttpError};
 use crate::http::response::{self, HttpResponse};
 use crate::identity::{AuthenticationMethod, LoginName};
 use crate::oauth::login::{LoginStep, ResolvedPurpose};
@@ -25,9 +26,6 @@ use crate::oauth::redirect_uri::with_query;
 use crate::observe::metrics::RefusalReason;
 use crate::pages::{Login, LoginProblem, PasskeyRequest, ProviderChoice};
 use crate::route::Route;
-
-/// The parameter with which the page is shown although a user is signed in.
-pub(super) const OTHER_USER: &str = "other_user";
 
 /// The most characters of a user name that the page repeats.
 const MAX_USERNAME: usize = 256;
@@ -47,79 +45,68 @@ struct FailedAttempt<'a> {
 
 /// Shows the page, or checks what was typed. Without a transaction, as in a bookmark, the address leads to the account
 /// page.
-pub async fn respond(context: &RequestContext) -> HttpResponse {
-    let query = context.query().unwrap_or_default();
-    if context.method() != Method::POST && query.get("transaction").is_none() {
-        return response::redirect_303(&context.app.path(&Route::Account));
+pub async fn respond(context: &RequestContext) -> Result<HttpResponse, HttpError> {
+    if context.method() == Method::POST {
+        return submit(context, login_context::load(context).await?).await;
     }
+    let query = context.query().unwrap_or_default();
+    if query.get("transaction").is_none() {
+        return Ok(response::redirect_303(&context.app.path(&Route::Account)));
+    }
+    let LoginRequest {
+        parameters, login, ..
+    } = login_context::load(context).await?;
+    let problem = parameters.get("problem").and_then(federation::problem_named);
+    let page = match login.step {
+        LoginStep::SignIn if begins_account(context, &login) => Some(Route::SignUp),
+        LoginStep::SignIn => direct_provider(context, &login),
+        // The page for consent leads here if the application is meant for another user.
+        _ if query.get(OTHER_USER).is_some() && login.accepts_authentication => None,
+        _ => return login_context::continue_login(context, &login).await,
+    };
+    Ok(match page.filter(|_| problem.is_none()) {
+        Some(page) => response::redirect_303(&address::page(context, &page, &login.sealed)),
+        None => draw(context, &login, problem, &FailedAttempt::default()),
+    })
+}
+
+/// Checks what was typed.
+async fn submit(context: &RequestContext, request: LoginRequest) -> Result<HttpResponse, HttpError> {
     let LoginRequest {
         parameters,
         browser,
         login,
-    } = match login_context::load(context).await {
-        Ok(request) => request,
-        Err(page) => return *page,
-    };
-    let id = login.transaction.id;
-    if context.method() != Method::POST {
-        let problem = parameters.get("problem").and_then(federation::problem_named);
-        return match login.step {
-            LoginStep::SignIn if begins_account(context, &login) && problem.is_none() => {
-                response::redirect_303(&browser_redirect::page_address(
-                    context,
-                    &Route::SignUp,
-                    &login.sealed,
-                ))
-            }
-            LoginStep::SignIn => match direct_provider(context, &login).filter(|_| problem.is_none()) {
-                Some(provider) => {
-                    response::redirect_303(&browser_redirect::page_address(context, &provider, &login.sealed))
-                }
-                None => draw(context, &login, problem, None),
-            },
-            // The page for consent leads here if the application is meant for another user.
-            _ if query.get(OTHER_USER).is_some() && login.accepts_authentication => {
-                draw(context, &login, problem, None)
-            }
-            _ => login_context::continue_login(context, &login).await,
-        };
-    }
+    } = request;
     if !login.accepts_authentication {
-        return login_context::transaction_error(context, LoginTransactionError::Expired);
+        return Err(LoginTransactionError::Expired.into());
     }
-    let cookie = context.cookie(Cookie::Browser).unwrap_or_default();
-    let has_token = csrf::is_valid(parameters.get("csrf"), cookie, &form(id));
+    let has_token = csrf::has_token(context, &parameters, &form(&login));
     if !has_token || !context.is_from_own_page() {
         let problem = match context.alternate_origin() {
             // A valid token shows that the page is ours, opened under another name.
             Some(origin) if has_token => log_alternate_origin(context, origin),
             _ => LoginProblem::Expired,
         };
-        return draw(context, &login, Some(problem), None);
+        return Ok(draw(context, &login, Some(problem), &FailedAttempt::default()));
     }
     if parameters.get("decision") == Some("continue") {
-        return match password::continue_as(&context.app.core, &browser, &login, context.now).await {
-            Ok(Some(redirect)) => browser_redirect::send(context, redirect),
-            Ok(None) => redraw(context, &login.sealed, LoginProblem::Expired, None).await,
-            Err(failure) => error::failed_page(context, &failure),
+        return match password::continue_as(context.browser_login(&browser, &login)).await? {
+            Some(redirect) => Ok(browser_redirect::send(context, redirect)),
+            None => redraw(context, &login, LoginProblem::Expired, &FailedAttempt::default()).await,
         };
     }
     if parameters.get("passkey").is_some() {
-        return match passkey::submit(context, &browser, &login, &parameters, None).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(refused)) => {
+        return match passkey::submit(context, &login, &parameters, None).await {
+            Ok(answer) => Ok(answer),
+            Err(FlowError::Refused(refused)) => {
                 let attempt = FailedAttempt {
                     unknown_passkey: refused.unknown,
                     retry_after: refused.retry_after,
                     ..FailedAttempt::default()
                 };
-                let mut page = redraw(context, &login.sealed, refused.problem, Some(&attempt)).await;
-                if let Some(seconds) = refused.retry_after {
-                    error::set_retry_after(&mut page, seconds);
-                }
-                page
+                redraw(context, &login, refused.problem, &attempt).await
             }
-            Err(failure) => error::failed_page(context, &failure),
+            Err(FlowError::Failed(failure)) => Err(failure.into()),
         };
     }
     let username = parameters.get("username").unwrap_or_default();
@@ -148,12 +135,9 @@ async fn sign_in_with_password(
     login: &LoginContext,
     mut credentials: PasswordCredentials,
     username: &str,
-) -> HttpResponse {
+) -> Result<HttpResponse, HttpError> {
     let (core, limits, from) = (&context.app.core, &context.app.limits, credentials.from);
-    let user = match password::user_named(core, &credentials.name).await {
-        Ok(user) => user,
-        Err(error) => return error::failed_page(context, &error.into()),
-    };
+    let user = users::user_named(core, &credentials.name).await?;
     let known = device_cookie::device_id(context, &credentials.name, user.as_ref());
     let known = known.as_ref().map(<[u8; 16]>::as_slice);
     let name = credentials.name.clone();
@@ -167,46 +151,52 @@ async fn sign_in_with_password(
             unknown_passkey: None,
             retry_after,
         };
-        redraw(context, &login.sealed, problem, Some(&attempt)).await
+        redraw(context, login, problem, &attempt).await
     };
-    let draw_again = async |problem| draw_after(problem, None).await;
     let throttled = async |seconds| {
         context.log_refusal("throttled", "too many failed sign-ins");
-        let mut page = draw_after(LoginProblem::Throttled, Some(seconds)).await;
-        error::set_retry_after(&mut page, seconds);
-        page
+        draw_after(LoginProblem::Throttled, Some(seconds)).await
     };
     let attempt = match limits.try_password(name.as_str(), known, from, context.now) {
         Ok(attempt) => attempt,
         Err(wait) => return throttled(wait.seconds()).await,
     };
-    match password::sign_in(core, browser, login, user, &credentials, &attempt, context.now).await {
+    let problem = match password::sign_in(
+        context.browser_login(browser, login),
+        user,
+        &credentials,
+        &attempt,
+    )
+    .await
+    {
         Ok(SignIn::Done { redirect, user }) => {
             let mut answer = browser_redirect::send(context, redirect);
             if credentials.sends_notice {
                 limits.charge_notice(user.uuid.as_bytes(), context.now);
             }
-            let cookie = device_cookie::issue(context, &credentials.name, &user);
-            browser_redirect::append_cookie(&mut answer, cookie);
-            answer
+            let known = device_cookie::issue(context, &credentials.name, &user);
+            cookie::append(&mut answer, known);
+            return Ok(answer);
         }
-        Ok(SignIn::Redirected(redirect)) => browser_redirect::send(context, redirect),
+        Ok(SignIn::Redirected(redirect)) => return Ok(browser_redirect::send(context, redirect)),
         Ok(SignIn::MustChange(secret)) => {
-            response::redirect_303(&link::address(context, &login.sealed, &secret))
+            let link = address::link(context, &login.sealed, &secret);
+            return Ok(response::redirect_303(&link));
         }
-        Ok(SignIn::Refused) => draw_again(LoginProblem::Credentials).await,
-        Ok(SignIn::Expired) => draw_again(LoginProblem::Expired).await,
+        Ok(SignIn::Refused) => LoginProblem::Credentials,
+        Ok(SignIn::Expired) => LoginProblem::Expired,
         Err(Failure::Busy) => {
             error::note_refusal(context, RefusalReason::Passwords);
-            draw_again(LoginProblem::Busy).await
+            LoginProblem::Busy
         }
         Err(Failure::OutOfMemory(_)) => {
             error::note_refusal(context, RefusalReason::Memory);
-            draw_again(LoginProblem::OutOfMemory).await
+            LoginProblem::OutOfMemory
         }
-        Err(Failure::Throttled { seconds }) => throttled(seconds).await,
-        Err(failure) => error::failed_page(context, &failure),
-    }
+        Err(Failure::Throttled { seconds }) => return throttled(seconds).await,
+        Err(failure) => return Err(failure.into()),
+    };
+    draw_after(problem, None).await
 }
 
 /// Whether the client asked for a new account (`prompt=create`), and the user did not come back to sign in instead.
@@ -236,7 +226,7 @@ fn provider_choices(context: &RequestContext, login: &LoginContext) -> Vec<Provi
         let start = Route::FederationStart(provider.id.clone());
         let logo = Route::FederationLogo(provider.id.clone());
         ProviderChoice {
-            href: browser_redirect::page_address(context, &start, &login.sealed),
+            href: address::page(context, &start, &login.sealed),
             name: provider.display_name().to_owned(),
             logo: provider.logo.as_ref().map(|_| context.app.path(&logo)),
         }
@@ -247,24 +237,21 @@ fn provider_choices(context: &RequestContext, login: &LoginContext) -> Vec<Provi
 /// Draws the page again and says why.
 async fn redraw(
     context: &RequestContext,
-    sealed: &str,
+    login: &LoginContext,
     problem: LoginProblem,
-    attempt: Option<&FailedAttempt<'_>>,
-) -> HttpResponse {
-    match login_context::reload(context, sealed).await {
-        Ok(login) => draw(context, &login, Some(problem), attempt),
-        Err(page) => *page,
-    }
+    attempt: &FailedAttempt<'_>,
+) -> Result<HttpResponse, HttpError> {
+    let login = login_context::reload(context, &login.sealed).await?;
+    Ok(draw(context, &login, Some(problem), attempt))
 }
 
 fn draw(
     context: &RequestContext,
     login: &LoginContext,
     problem: Option<LoginProblem>,
-    attempt: Option<&FailedAttempt<'_>>,
+    attempt: &FailedAttempt<'_>,
 ) -> HttpResponse {
     let purpose = &login.purpose;
-    let cookie = context.cookie(Cookie::Browser).unwrap_or_default();
     let offered_session = login.offered_session(context.now);
     let takes_password = purpose.accepts(&AuthenticationMethod::Password);
     let providers = provider_choices(context, login);
@@ -280,11 +267,11 @@ fn draw(
         ),
     };
     let kept = kept_parameters(context);
-    let passkey = passkey::request(context, login, address(context, login, &kept)).map(|request| {
+    let passkey = passkey::request(context, login, own_address(context, login, &kept)).map(|request| {
         let is_only_way = !takes_password && providers.is_empty();
         PasskeyRequest {
             makes_offer: takes_password && passkey_offer::may_be_made(context),
-            unknown: attempt.and_then(|attempt| attempt.unknown_passkey.clone()),
+            unknown: attempt.unknown_passkey.clone(),
             only_way: is_only_way.then(|| context.app.path(&Route::AccountSecurity)),
             ..request
         }
@@ -295,20 +282,18 @@ fn draw(
     } else {
         Some(LoginProblem::NoWay)
     };
-    let page_of = |page: Route| browser_redirect::page_address(context, &page, &login.sealed);
-    let typed = attempt
-        .map(|attempt| attempt.username)
-        .filter(|name| !name.is_empty());
+    let page_of = |page: Route| address::page(context, &page, &login.sealed);
+    let typed = Some(attempt.username).filter(|name| !name.is_empty());
     let username = typed.or(purpose.login_hint()).unwrap_or_default();
     let is_about_attempts = matches!(problem, Some(LoginProblem::Credentials | LoginProblem::Throttled));
     let page = Login {
         action: context.app.path(&Route::Login),
         transaction: login.sealed.clone(),
-        csrf: csrf::token(cookie, &form(login.transaction.id)),
+        csrf: csrf::of_browser(context, &form(login)),
         username: username.chars().take(MAX_USERNAME).collect(),
         problem,
-        retry_after: attempt.and_then(|attempt| attempt.retry_after),
-        has_failed_often: is_about_attempts && attempt.is_some_and(|attempt| attempt.has_failed_often),
+        retry_after: attempt.retry_after,
+        has_failed_often: is_about_attempts && attempt.has_failed_often,
         issuer: context.app.core.policy.issuer.clone(),
         client_name,
         mark: purpose.client().map(|client| mark(context, client)),
@@ -330,15 +315,19 @@ fn draw(
         _ => StatusCode::OK,
     };
     let mut answer = context.page(status, &page, purpose.ui_locales());
-    if status == StatusCode::SERVICE_UNAVAILABLE {
-        error::set_retry_after(&mut answer, error::RETRY_SECONDS);
+    let is_unavailable = status == StatusCode::SERVICE_UNAVAILABLE;
+    if let Some(seconds) = attempt
+        .retry_after
+        .or(is_unavailable.then_some(error::RETRY_SECONDS))
+    {
+        error::set_retry_after(&mut answer, seconds);
     }
     answer
 }
 
 /// The address that shows the page again.
-fn address(context: &RequestContext, login: &LoginContext, kept: &[(&'static str, String)]) -> String {
-    let page = browser_redirect::page_address(context, &Route::Login, &login.sealed);
+fn own_address(context: &RequestContext, login: &LoginContext, kept: &[(&'static str, String)]) -> String {
+    let page = address::page(context, &Route::Login, &login.sealed);
     let kept: Vec<_> = kept.iter().map(|(name, value)| (*name, value.as_str())).collect();
     with_query(&page, &kept)
 }
@@ -351,6 +340,6 @@ fn kept_parameters(context: &RequestContext) -> Vec<(&'static str, String)> {
         .collect()
 }
 
-fn form(id: Uuid) -> String {
-    format!("login:{id}")
+fn form(login: &LoginContext) -> String {
+    format!("login:{}", login.transaction.id)
 }

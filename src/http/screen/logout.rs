@@ -1,14 +1,14 @@
 //! `/logout/confirm` and `/logged-out`.
 
-use ::http::header::SET_COOKIE;
 use ::http::{Method, StatusCode};
 
-use super::{csrf, person};
+use super::csrf;
+use super::page_parts::person;
 use crate::flow::login::session::{of_browser, signed_in};
 use crate::flow::login::sign_out::confirm_sign_out;
 use crate::http::context::RequestContext;
-use crate::http::cookie::Cookie;
-use crate::http::error;
+use crate::http::cookie::{self, Cookie};
+use crate::http::error::HttpError;
 use crate::http::response::{self, HttpResponse};
 use crate::oauth::openid::logout;
 use crate::oauth::redirect_uri::with_query;
@@ -46,50 +46,37 @@ fn set_page_style(context: &RequestContext) {
 }
 
 /// Asks whether the user wants to sign out, or reads the answer. A browser without a session is not asked.
-pub async fn confirm(context: &RequestContext) -> HttpResponse {
-    let form = match context.page_parameters() {
-        Ok(form) => form,
-        Err(page) => return *page,
-    };
+pub async fn confirm(context: &RequestContext) -> Result<HttpResponse, HttpError> {
+    let form = context.unique_parameters()?;
     set_page_style(context);
-    let browser = context.browser();
-    let core = &context.app.core;
-    let live = match of_browser(core, &browser).await {
-        Ok(Some(_)) => signed_in(core, &browser, context.now).await,
-        Ok(None) => return response::redirect_303(&address(context, &Route::LoggedOut)),
-        Err(failure) => Err(failure),
-    };
-    let live = match live {
-        Ok(live) => live,
-        Err(failure) => return error::failed_page(context, &failure),
-    };
-    let cookie = context.cookie(Cookie::Session).unwrap_or_default();
-    let has_token = context.method() == Method::POST && csrf::is_valid(form.get("csrf"), cookie, FORM);
+    let (core, browser) = (&context.app.core, context.browser());
+    if of_browser(core, &browser).await?.is_none() {
+        return Ok(response::redirect_303(&address(context, &Route::LoggedOut)));
+    }
+    let live = signed_in(core, &browser, context.now).await?;
+    let session = context.cookie(Cookie::Session).unwrap_or_default();
+    let has_token = context.method() == Method::POST && csrf::is_valid(form.get("csrf"), session, FORM);
     if has_token && let Some(page) = context.elsewhere_page() {
-        return page;
+        return Ok(page);
     }
     let confirmed = has_token && context.is_from_own_page() && form.get("decision") == Some("logout");
-    if !confirmed {
-        let page = LogoutConfirm {
-            action: address(context, &Route::LogoutConfirm),
-            csrf: csrf::token(cookie, FORM),
-            user: live.map(|live| person(&live.user)),
-        };
-        return context.page(StatusCode::OK, &page, None);
+    if confirmed {
+        confirm_sign_out(core, &browser, context.now).await?;
+        return Ok(done(context, return_to(context)));
     }
-    match confirm_sign_out(core, &browser, context.now).await {
-        Ok(()) => done(context, return_to(context)),
-        Err(failure) => error::failed_page(context, &failure),
-    }
+    let page = LogoutConfirm {
+        action: address(context, &Route::LogoutConfirm),
+        csrf: csrf::token(session, FORM),
+        user: live.map(|live| person(&live.user)),
+    };
+    Ok(context.page(StatusCode::OK, &page, None))
 }
 
 /// Redirects to the client, or to the page that says that the user is signed out. Removes the session cookie.
 pub fn done(context: &RequestContext, return_to: Option<String>) -> HttpResponse {
     let location = return_to.unwrap_or_else(|| address(context, &Route::LoggedOut));
     let mut answer = response::redirect_303(&location);
-    answer
-        .headers_mut()
-        .extend(Cookie::Session.removal().map(|cookie| (SET_COOKIE, cookie)));
+    cookie::append(&mut answer, Cookie::Session.removal());
     answer
 }
 

@@ -5,8 +5,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::browser_redirect;
-use crate::flow::Failure;
-use crate::flow::browser::Browser;
+use crate::flow::FlowError;
 use crate::flow::login::passkey::{PasskeyCredentials, PasskeySignIn, sign_in};
 use crate::flow::login::transaction::LoginContext;
 use crate::flow::passkey_challenge::{self, ChallengePlace};
@@ -68,15 +67,14 @@ impl From<LoginProblem> for RefusedPasskey {
 /// Signs in with the response in the form. `first` is the first step, if the page is that of the second one.
 pub(super) async fn submit(
     context: &RequestContext,
-    browser: &Browser,
     login: &LoginContext,
     form: &Parameters,
     first: Option<&FirstFactor>,
-) -> Result<Result<HttpResponse, RefusedPasskey>, Failure> {
+) -> Result<HttpResponse, FlowError<RefusedPasskey>> {
     let (limits, from) = (&context.app.limits, context.client_address());
     if let Err(wait) = limits.may_authenticate(LIMITED, from, context.now) {
         context.log_refusal("throttled", "too many passkeys were refused");
-        return Ok(Err(RefusedPasskey {
+        return Err(FlowError::Refused(RefusedPasskey {
             retry_after: Some(wait.seconds()),
             ..LoginProblem::Throttled.into()
         }));
@@ -85,7 +83,7 @@ pub(super) async fn submit(
         Ok(response) => response,
         Err(error) => {
             context.log_refusal("passkey", &error.to_string());
-            return Ok(Err(LoginProblem::Passkey.into()));
+            return Err(FlowError::Refused(LoginProblem::Passkey.into()));
         }
     };
     let credentials = PasskeyCredentials {
@@ -94,7 +92,8 @@ pub(super) async fn submit(
         first: first.cloned(),
         from,
     };
-    let result = sign_in(&context.app.core, browser, login, &credentials, context.now).await?;
+    let browser = context.browser();
+    let result = sign_in(context.browser_login(&browser, login), &credentials).await?;
     if matches!(
         result,
         PasskeySignIn::Unknown | PasskeySignIn::Refused(_) | PasskeySignIn::Void
@@ -102,7 +101,7 @@ pub(super) async fn submit(
         limits.authentication_failed(LIMITED, from, context.now);
     }
     let refused = match result {
-        PasskeySignIn::Done(redirect) => return Ok(Ok(browser_redirect::send(context, redirect))),
+        PasskeySignIn::Done(redirect) => return Ok(browser_redirect::send(context, redirect)),
         PasskeySignIn::Unknown => RefusedPasskey {
             problem: LoginProblem::PasskeyUnknown,
             unknown: Some(URL_SAFE_NO_PAD.encode(&credentials.response.credential_id)),
@@ -115,5 +114,5 @@ pub(super) async fn submit(
         PasskeySignIn::Void => LoginProblem::Passkey.into(),
         PasskeySignIn::ChallengeOver | PasskeySignIn::Expired => LoginProblem::Expired.into(),
     };
-    Ok(Err(refused))
+    Err(FlowError::Refused(refused))
 }

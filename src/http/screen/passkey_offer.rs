@@ -7,14 +7,14 @@ use uuid::Uuid;
 
 use super::account_passkeys::{self, PasskeyAction};
 use super::login_context::LoginRequest;
-use super::{browser_redirect, csrf, login_context};
+use super::{address, csrf, login_context};
 use crate::flow::account::ActionResult;
 use crate::flow::login::passkey_offer::waiting;
 use crate::flow::login::session::LiveSession;
 use crate::flow::login::transaction::LoginContext;
 use crate::http::context::RequestContext;
-use crate::http::cookie::Cookie;
-use crate::http::error;
+use crate::http::cookie::{self, Cookie};
+use crate::http::error::HttpError;
 use crate::http::request::Parameters;
 use crate::http::response::HttpResponse;
 use crate::identity::Factor;
@@ -38,73 +38,61 @@ pub(super) fn may_follow(context: &RequestContext, form: &Parameters) -> bool {
 }
 
 /// Shows the page, or takes the answer. In any case in which there is nothing to offer, the sign-in continues.
-pub async fn respond(context: &RequestContext) -> HttpResponse {
+pub async fn respond(context: &RequestContext) -> Result<HttpResponse, HttpError> {
     let LoginRequest {
         parameters, login, ..
-    } = match login_context::load(context).await {
-        Ok(request) => request,
-        Err(page) => return *page,
-    };
-    let (live, factors) = match waiting(&context.app.core, &login).await {
-        Ok(Some(waiting)) => waiting,
-        Ok(None) => return login_context::continue_login(context, &login).await,
-        Err(error) => return error::failed_page(context, &error.into()),
+    } = login_context::load(context).await?;
+    let Some((live, factors)) = waiting(&context.app.core, &login).await? else {
+        return login_context::continue_login(context, &login).await;
     };
     if context.method() != Method::POST {
-        return draw(context, &login, (&live, &factors), false).await;
+        return draw(context, &login, &live, &factors, false).await;
     }
-    let cookie = context.cookie(Cookie::Browser).unwrap_or_default();
-    let has_token = csrf::is_valid(parameters.get("csrf"), cookie, &form(&login, live.id));
-    if !has_token || !context.is_from_own_page() {
-        return draw(context, &login, (&live, &factors), true).await;
+    if !csrf::is_from_page(context, &parameters, &form(&login, live.id)) {
+        return draw(context, &login, &live, &factors, true).await;
     }
     if parameters.get("decision") == Some("later") {
-        let mut answer = login_context::continue_login(context, &login).await;
-        let cookie = Cookie::PasskeyOffer.set("later", Some(PAUSE));
-        browser_redirect::append_cookie(&mut answer, cookie);
-        return answer;
+        let mut answer = login_context::continue_login(context, &login).await?;
+        cookie::append(&mut answer, Cookie::PasskeyOffer.set("later", Some(PAUSE)));
+        return Ok(answer);
     }
     let action = PasskeyAction::Add {
         response: parameters.get("passkey").unwrap_or_default().to_owned(),
         challenge: parameters.get("challenge").unwrap_or_default().to_owned(),
     };
-    match action.perform(context).await {
-        Ok(ActionResult::Done(AccountNotice::PasskeyRefused | AccountNotice::Expired)) => {
-            // The passkey may have been added by the same form, whose answer was lost.
-            match waiting(&context.app.core, &login).await {
-                Ok(Some((live, factors))) => draw(context, &login, (&live, &factors), true).await,
-                Ok(None) => login_context::continue_login(context, &login).await,
-                Err(error) => error::failed_page(context, &error.into()),
-            }
-        }
-        Ok(_) => login_context::continue_login(context, &login).await,
-        Err(failure) => error::failed_page(context, &failure),
+    let result = action.perform(context).await?;
+    // The passkey may have been added by the same form, whose answer was lost.
+    if let ActionResult::Done(AccountNotice::PasskeyRefused | AccountNotice::Expired) = result
+        && let Some((live, factors)) = waiting(&context.app.core, &login).await?
+    {
+        return draw(context, &login, &live, &factors, true).await;
     }
+    login_context::continue_login(context, &login).await
 }
 
 /// Draws the page. If the sign-in is too old for a new passkey, it continues.
 async fn draw(
     context: &RequestContext,
     login: &LoginContext,
-    (live, factors): (&LiveSession, &[(Uuid, Factor)]),
+    live: &LiveSession,
+    factors: &[(Uuid, Factor)],
     is_refused: bool,
-) -> HttpResponse {
+) -> Result<HttpResponse, HttpError> {
     let section = account_passkeys::section(context, live, factors);
     let Some(section) = section.await.filter(|section| section.challenge.is_some()) else {
         return login_context::continue_login(context, login).await;
     };
-    let cookie = context.cookie(Cookie::Browser).unwrap_or_default();
     let page = PasskeyOffer {
         action: context.app.path(&Route::PasskeyOffer),
         transaction: login.sealed.clone(),
-        csrf: csrf::token(cookie, &form(login, live.id)),
+        csrf: csrf::of_browser(context, &form(login, live.id)),
         passkey: PasskeySection {
-            again: browser_redirect::page_address(context, &Route::PasskeyOffer, &login.sealed),
+            again: address::page(context, &Route::PasskeyOffer, &login.sealed),
             ..section
         },
         is_refused,
     };
-    context.page(StatusCode::OK, &page, login.purpose.ui_locales())
+    Ok(context.page(StatusCode::OK, &page, login.purpose.ui_locales()))
 }
 
 /// The CSRF context of the forms. It names the session: a passkey is added to its user only.

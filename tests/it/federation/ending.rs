@@ -10,6 +10,7 @@ use idsvc::admin::user::Unlink;
 use idsvc::federation::provider::LinkPolicy;
 use idsvc::identity::AuthenticationMethod;
 use idsvc::oauth::client::{Client, ConsentRequirement};
+use idsvc::store::StoreError;
 use idsvc::store::engine::Snapshot;
 use idsvc::store::tables::{
     CONSENTS, FAMILIES, FAMILIES_BY_OWNER, PROVIDERS, SESSIONS, SESSIONS_BY_USER, USERS, USERS_BY_IDENTITY,
@@ -33,25 +34,27 @@ impl Scene {
     /// Makes the provider, its sessions and its grants as a release without incarnations wrote them.
     async fn forget_incarnations(&self) {
         let core = &self.server.app.core;
-        let written = core.store.write("test_older_release", |tx| {
-            let forget = |factor: &mut AuthenticationMethod| {
-                if let AuthenticationMethod::Federated { incarnation, .. } = factor {
-                    *incarnation = Uuid::nil();
+        let written = core
+            .store
+            .write("test_older_release", |tx| -> Result<_, StoreError> {
+                let forget = |factor: &mut AuthenticationMethod| {
+                    if let AuthenticationMethod::Federated { incarnation, .. } = factor {
+                        *incarnation = Uuid::nil();
+                    }
+                };
+                let mut provider = PROVIDERS.get(&*tx, "up")?.unwrap();
+                provider.incarnation = Uuid::nil();
+                PROVIDERS.put(tx, "up", &provider)?;
+                for (id, mut session) in SESSIONS.scan(&*tx, .., 10)? {
+                    forget(&mut session.factor);
+                    SESSIONS.put(tx, &id, &session)?;
                 }
-            };
-            let mut provider = PROVIDERS.get(&*tx, "up")?.unwrap();
-            provider.incarnation = Uuid::nil();
-            PROVIDERS.put(tx, "up", &provider)?;
-            for (id, mut session) in SESSIONS.scan(&*tx, .., 10)? {
-                forget(&mut session.factor);
-                SESSIONS.put(tx, &id, &session)?;
-            }
-            for (id, mut family) in FAMILIES.scan(&*tx, .., 10)? {
-                forget(&mut family.authorization.factor);
-                FAMILIES.put(tx, &id, &family)?;
-            }
-            Ok(())
-        });
+                for (id, mut family) in FAMILIES.scan(&*tx, .., 10)? {
+                    forget(&mut family.authorization.factor);
+                    FAMILIES.put(tx, &id, &family)?;
+                }
+                Ok(())
+            });
         written.await.unwrap();
         core.reload_catalog().await.unwrap();
     }

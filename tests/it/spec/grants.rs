@@ -13,6 +13,7 @@ use idsvc::oauth::client::{AuthMethod, Client, GrantType, StoredApiKey};
 use idsvc::oauth::token_exchange::ACCESS_TOKEN;
 use idsvc::random::Random;
 use idsvc::secret::{ApiKey, Secret};
+use idsvc::store::StoreError;
 use idsvc::store::tables::CODES;
 use serde_json::json;
 
@@ -316,7 +317,7 @@ impl World {
     async fn say_that_the_code_came_by_the_provider(&self) {
         let core = &self.server.app.core;
         let incarnation = core.catalog().provider("up").unwrap().incarnation;
-        let write = core.store.write("test_code", move |tx| {
+        let write = core.store.write("test_code", move |tx| -> Result<_, StoreError> {
             for (id, mut code) in CODES.scan(&*tx, .., 10)? {
                 code.authorization.factor = AuthenticationMethod::Federated {
                     provider: "up".to_owned(),

@@ -12,6 +12,7 @@ use idsvc::oauth::client::{Client, GrantType};
 use idsvc::oauth::token_exchange::ACCESS_TOKEN;
 use idsvc::server::logout_sender;
 use idsvc::server::mail_sender::RunningSender;
+use idsvc::store::StoreError;
 use idsvc::store::table::KeyBytes;
 use idsvc::store::tables::{LOGOUT_NOTICES, SESSION_CLIENTS, USED_ASSERTIONS};
 use serde_json::{Value, json};
@@ -574,7 +575,7 @@ async fn the_applications_of_old_sessions_are_bounded() {
     let core = &scene.server.app.core;
     let user: Uuid = scene.alice.sub().parse().unwrap();
     let sid: Uuid = tokens.id().claims["sid"].as_str().unwrap().parse().unwrap();
-    let put = core.store.write("test", move |tx| {
+    let put = core.store.write("test", move |tx| -> Result<_, StoreError> {
         let key = |session: Uuid, number: u32| (user, (session, format!("client-{number}")));
         let mut row = SESSION_CLIENTS
             .get(&*tx, &(user, (sid, "acme".to_owned())))?

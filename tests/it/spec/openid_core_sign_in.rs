@@ -5,9 +5,10 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use idsvc::flow::browser::Browser as Sender;
-use idsvc::flow::login::password::{PasswordCredentials, SignIn, sign_in, user_named};
+use idsvc::flow::login::password::{PasswordCredentials, SignIn, sign_in};
 use idsvc::flow::login::transaction;
-use idsvc::flow::login::transaction::LoginTransactionError;
+use idsvc::flow::login::transaction::{BrowserLogin, LoginTransactionError};
+use idsvc::flow::users::user_named;
 use idsvc::identity::{Device, LoginName, User};
 use idsvc::limit::password_attempt::PasswordAttempt;
 use idsvc::oauth::Client;
@@ -430,7 +431,6 @@ async fn sign_in_behind(
     let sealed = form.value("transaction").unwrap();
     let login = transaction::load_login(core, &here, sealed, |_| Ok(()), now)
         .await
-        .unwrap()
         .unwrap();
     let name = LoginName::new("alice@example.com");
     let user = user_named(core, &name).await.unwrap();
@@ -443,6 +443,12 @@ async fn sign_in_behind(
     };
     let attempt = PasswordAttempt::trusted();
     let (go, wait) = mpsc::channel();
+    let at = BrowserLogin {
+        core,
+        browser: &here,
+        login: &login,
+        now,
+    };
     let (changed, signed_in, ()) = tokio::join!(
         biased;
         core.store.write("test_change", move |tx| {
@@ -450,7 +456,7 @@ async fn sign_in_behind(
             let _ = wait.recv();
             change(tx)
         }),
-        sign_in(core, &here, &login, user, &credentials, &attempt, now),
+        sign_in(at, user, &credentials, &attempt),
         async { go.send(()).unwrap() },
     );
     changed.unwrap();

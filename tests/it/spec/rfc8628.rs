@@ -11,6 +11,7 @@ use idsvc::oauth::ApiFields;
 use idsvc::oauth::client::{AuthMethod, Client, ClientOrigin, ConsentRequirement, GrantType};
 use idsvc::pages::text::EN;
 use idsvc::secret::{DeviceCode, Secret};
+use idsvc::store::StoreError;
 use idsvc::store::tables::{
     DEVICE_AUTHORIZATIONS, DEVICE_AUTHORIZATIONS_BY_USER, DEVICE_AUTHORIZATIONS_BY_USER_CODE, FAMILIES,
 };
@@ -702,15 +703,17 @@ async fn a_code_from_ahead_of_the_clock_counts_as_expired() {
     let id = core.random.uuid_v7(Duration::from_secs(ahead.seconds()));
     let secret = Secret::<DeviceCode>::generate(id.as_bytes(), &core.random);
     let digest = secret.digest();
-    let moved = core.store.write("test_clock", move |tx| {
-        let rows = DEVICE_AUTHORIZATIONS.scan(&*tx, .., 10)?;
-        for (_, mut row) in rows {
-            row.digest = digest;
-            row.expires_at = ahead;
-            DEVICE_AUTHORIZATIONS.put(tx, &id, &row)?;
-        }
-        Ok(())
-    });
+    let moved = core
+        .store
+        .write("test_clock", move |tx| -> Result<_, StoreError> {
+            let rows = DEVICE_AUTHORIZATIONS.scan(&*tx, .., 10)?;
+            for (_, mut row) in rows {
+                row.digest = digest;
+                row.expires_at = ahead;
+                DEVICE_AUTHORIZATIONS.put(tx, &id, &row)?;
+            }
+            Ok(())
+        });
     moved.await.unwrap();
     let polled = codes.poll(&tv).with("device_code", secret.reveal()).await;
     assert_eq!(polled.refusal(), EXPIRED);

@@ -10,21 +10,20 @@ use zeroize::Zeroizing;
 
 use crate::app::DevSite;
 use crate::clock::Timestamp;
+use crate::flow::FlowError;
 use crate::flow::authenticate_client::authenticate_client;
 use crate::flow::token::authorization_code::redeem_code;
-use crate::flow::{Answer, Failure};
 use crate::http::context::RequestContext;
-use crate::http::error;
+use crate::http::error::HttpError;
 use crate::http::request::Parameters;
 use crate::http::response::{self, HttpResponse};
 use crate::oauth::client_auth::{AuthenticatedClient, Credentials};
 use crate::oauth::code::CodeExchange;
-use crate::oauth::error::Refusal;
+use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::pkce::challenge_of;
 use crate::oauth::redirect_uri::with_query;
 use crate::oauth::resource::Resources;
 use crate::oauth::token::TokenResponse;
-use crate::pages::ErrorKind;
 use crate::pages::dev::{DevClaim, DevToken, DevTokens, Home};
 use crate::route::Route;
 
@@ -82,31 +81,15 @@ pub fn respond(context: &RequestContext) -> HttpResponse {
 }
 
 /// Receives the code, redeems it as the example client, and shows the tokens.
-pub async fn callback(context: &RequestContext) -> HttpResponse {
+pub async fn callback(context: &RequestContext) -> Result<HttpResponse, HttpError> {
     let Some(dev) = &context.app.dev else {
-        return context.not_found();
+        return Ok(context.not_found());
     };
-    let exchange = context
-        .query()
-        .and_then(|parameters| exchange(context, dev, &parameters));
-    let refused = |refusal: &Refusal| {
-        context.error_page(StatusCode::BAD_REQUEST, ErrorKind::Request, &refusal.description)
-    };
-    let exchange = match exchange {
-        Ok(exchange) => exchange,
-        Err(refusal) => return refused(&refusal),
-    };
+    let exchange = exchange(context, dev, &context.query()?)?;
+    let client = example_client(context, dev).await?;
     let core = &context.app.core;
-    let client = match example_client(context, dev).await {
-        Ok(Ok(client)) => client,
-        Ok(Err(refusal)) => return refused(&refusal),
-        Err(failure) => return error::failed_page(context, &failure),
-    };
-    match redeem_code(core, &client, exchange, Resources::new(), None, context.now).await {
-        Ok(Ok(tokens)) => show(context, dev, &tokens),
-        Ok(Err(refusal)) => refused(&refusal),
-        Err(failure) => error::failed_page(context, &failure),
-    }
+    let tokens = redeem_code(core, &client, exchange, Resources::new(), None, context.now).await?;
+    Ok(show(context, dev, &tokens))
 }
 
 fn exchange(
@@ -117,7 +100,7 @@ fn exchange(
     if let Some(error) = parameters.get("error") {
         let description = parameters.get("error_description").unwrap_or_default();
         return Err(Refusal::naming(
-            crate::oauth::ErrorCode::AccessDenied,
+            ErrorCode::AccessDenied,
             &format!("{error}: {description}"),
         ));
     }
@@ -136,12 +119,9 @@ fn exchange(
 pub(super) async fn example_client(
     context: &RequestContext,
     dev: &DevSite,
-) -> Result<Answer<AuthenticatedClient>, Failure> {
+) -> Result<AuthenticatedClient, FlowError> {
     let basic = (dev.client_id.clone(), dev.client_secret.clone());
-    let credentials = match Credentials::parse(Some(&basic), &Parameters::default(), None) {
-        Ok(credentials) => credentials,
-        Err(refusal) => return Ok(Err(refusal)),
-    };
+    let credentials = Credentials::parse(Some(&basic), &Parameters::default(), None)?;
     let (core, endpoints) = (&context.app.core, [context.app.url(&Route::Token)]);
     let admit = |_: &Url| Ok(());
     authenticate_client(core, &credentials, &endpoints, admit, context.now).await

@@ -138,10 +138,10 @@ impl Postgres {
     }
 
     /// Shows `look` a consistent state. Returns its result, and whether the database was asked for rows.
-    pub(in crate::store) async fn read<T>(
+    pub(in crate::store) async fn read<T, E: From<StoreError>>(
         &self,
-        look: &impl Fn(&dyn Snapshot) -> Result<T, StoreError>,
-    ) -> Result<(T, bool), StoreError> {
+        look: &impl Fn(&dyn Snapshot) -> Result<T, E>,
+    ) -> Result<(T, bool), E> {
         self.state.read(look).await
     }
 

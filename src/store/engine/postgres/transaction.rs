@@ -36,10 +36,10 @@ pub(super) struct RepeatedRead {
 
 impl RepeatedRead {
     /// The result of `look`, or the rows that have to be known first.
-    pub(super) fn run<T>(
+    pub(super) fn run<T, E>(
         &mut self,
-        look: &impl Fn(&dyn Snapshot) -> Result<T, StoreError>,
-    ) -> Result<Result<T, StoreError>, Result<Wanted, StoreError>> {
+        look: &impl Fn(&dyn Snapshot) -> Result<T, E>,
+    ) -> Result<Result<T, E>, Result<Wanted, StoreError>> {
         let view = View::new(&self.known);
         let result = look(&view);
         let (reads, _) = view.into_parts();
@@ -69,10 +69,10 @@ impl State {
         Instant::now() + self.timeout
     }
 
-    pub(super) async fn read<T>(
+    pub(super) async fn read<T, E: From<StoreError>>(
         &self,
-        look: &impl Fn(&dyn Snapshot) -> Result<T, StoreError>,
-    ) -> Result<(T, bool), StoreError> {
+        look: &impl Fn(&dyn Snapshot) -> Result<T, E>,
+    ) -> Result<(T, bool), E> {
         let deadline = self.deadline();
         let mut read = RepeatedRead::default();
         loop {

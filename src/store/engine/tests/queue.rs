@@ -25,7 +25,7 @@ impl Gate {
         let (begun, has_begun): (Sender<()>, Receiver<()>) = channel();
         let opened = Mutex::new(opened);
         let begun = Mutex::new(begun);
-        let mut write = pin!(store.write("gate", move |_| {
+        let mut write = pin!(store.write("gate", move |_| -> Result<_, StoreError> {
             begun.lock().unwrap().send(()).unwrap();
             let _ = opened.lock().unwrap().recv();
             Ok(())
@@ -147,9 +147,9 @@ fn a_full_queue_says_busy_at_once() {
     };
     on_local_engines(options, |store| {
         let gate = Gate::shut(&store);
-        let mut one = pin!(store.write("one", |_| Ok(1)));
-        let mut two = pin!(store.write("two", |_| Ok(2)));
-        let mut three = pin!(store.write("three", |_| Ok(3)));
+        let mut one = pin!(store.write("one", |_| Ok::<_, StoreError>(1)));
+        let mut two = pin!(store.write("two", |_| Ok::<_, StoreError>(2)));
+        let mut three = pin!(store.write("three", |_| Ok::<_, StoreError>(3)));
         assert!(poll_once(one.as_mut()).is_pending());
         assert!(poll_once(two.as_mut()).is_pending());
         assert_eq!(store.stats().queue_depth, 2);
@@ -204,7 +204,7 @@ fn a_write_may_hold_the_last_handle() {
     let gate = Gate::shut(&store);
     let handle = store.clone();
     {
-        let mut write = pin!(store.write("holder", move |tx| {
+        let mut write = pin!(store.write("holder", move |tx| -> Result<_, StoreError> {
             NOTES.put(tx, "a", &note("kept"))?;
             Ok(handle.is_writable())
         }));
