@@ -50,10 +50,10 @@ pub struct Done<T> {
 
 impl<T> Done<T> {
     /// Recorded as a change of this subject.
-    pub(super) fn about(subject: impl ToString, output: T) -> Self {
+    pub(super) fn about(subject: impl Into<String>, output: T) -> Self {
         Self {
             output,
-            subject: Some(subject.to_string()),
+            subject: Some(subject.into()),
         }
     }
 

@@ -95,11 +95,11 @@ impl<'a> AdminConnector<'a> {
         operation: O,
         output: &mut Output<'_>,
     ) -> Result<O::Output, CliError> {
-        self.connect(Opening::of(&operation), output)?.call(operation)
+        self.connect(&Opening::of(&operation), output)?.call(operation)
     }
 
     /// Connects for several operations.
-    pub fn connect(&self, opening: Opening, output: &mut Output<'_>) -> Result<AdminConnection, CliError> {
+    pub fn connect(&self, opening: &Opening, output: &mut Output<'_>) -> Result<AdminConnection, CliError> {
         let settings = self.settings(output)?;
         AdminConnection::begin(settings, opening, |warning| self.warn(warning, output))
     }
@@ -138,12 +138,12 @@ pub struct AdminConnection {
 }
 
 impl AdminConnection {
-    fn begin(settings: Settings, opening: Opening, mut warn: impl FnMut(&str)) -> Result<Self, CliError> {
+    fn begin(settings: Settings, opening: &Opening, mut warn: impl FnMut(&str)) -> Result<Self, CliError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(CliError::refused)?;
-        let opened = wait_and_open(|| is_served(&settings.data_dir), || open(&settings, &opening));
+        let opened = wait_and_open(|| is_served(&settings.data_dir), || open(&settings, opening));
         let opened = opened.map_err(|error| match error {
             DataDirError::Open(OpenError::AlreadyOpen { path }) => CliError::Refused {
                 message: format!("{} is in use by a process that takes no commands", path.display()),

@@ -199,7 +199,7 @@ pub fn run(backup: &Backup, connector: &AdminConnector<'_>, output: &mut Output<
     background::lower_priority();
     let recipients = backup_encryption::recipients(&backup.to, backup.passphrase_file.as_deref())?;
     let mut request = BackUp::default();
-    let session = connector.connect(Opening::Existing, output)?;
+    let session = connector.connect(&Opening::Existing, output)?;
     let data_dir = session.settings().data_dir.clone();
     let key = master_key::master_key(&data_dir).map_err(CliError::refused)?;
     if backup.with_master_key {

@@ -213,7 +213,7 @@ fn set_issuer(
             "with the issuer {issuer}, access tokens issued so far are refused, and clients must be configured with it. Refresh tokens stay valid, and so do sessions if the host is the same. idsvc session revoke --user WHO ends those of a user. Add --i-know to change the issuer"
         )));
     }
-    let connection = connector.connect(Opening::WithIssuer(issuer.clone()), output)?;
+    let connection = connector.connect(&Opening::WithIssuer(issuer.clone()), output)?;
     let view = connection.call(installation::SetIssuer { issuer })?;
     show_issuer(&view, output).map_err(|error| ChangeSummary::plain("the change was made").unshown(error))
 }

@@ -74,7 +74,7 @@ pub fn run(
         disk::examine(&settings.data_dir, settings.store.is_some(), &mut findings);
     }
     let reached = connector
-        .connect(Opening::Existing, output)
+        .connect(&Opening::Existing, output)
         .and_then(|session| Ok((session.call(ReadInstallation)?, session)));
     let is_running = reached.as_ref().is_ok_and(|(_, session)| session.is_running());
     if reached

@@ -36,7 +36,7 @@ pub fn run(
     connector: &AdminConnector<'_>,
     output: &mut Output<'_>,
 ) -> Result<(), CliError> {
-    let session = connector.connect(Opening::Existing, output)?;
+    let session = connector.connect(&Opening::Existing, output)?;
     if request.with_hashes {
         session.take_records(ListClients, "list", |clients| {
             warn_of_ending_secrets(clients, output)

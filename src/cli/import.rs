@@ -330,7 +330,7 @@ pub fn run(
     } else {
         Opening::MayCreate
     };
-    let session = connector.connect(opening, output)?;
+    let session = connector.connect(&opening, output)?;
     let (lines, index) = survey(source)?;
     let survey = (lines, &index);
     let mut known = KnownUsers::default();

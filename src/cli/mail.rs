@@ -30,7 +30,7 @@ pub struct Test {
 pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
     match verb {
         Verb::Test(Test { address }) => {
-            let connection = connector.connect(Opening::Existing, output)?;
+            let connection = connector.connect(&Opening::Existing, output)?;
             show_test(&address, &send_test(&connection, &address)?, output)
         }
         Verb::List => list(connector, output),
@@ -69,7 +69,7 @@ fn show_test(to: &str, tested: &TestedMail, output: &mut Output<'_>) -> Result<(
 }
 
 fn list(connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
-    let connection = connector.connect(Opening::Existing, output)?;
+    let connection = connector.connect(&Opening::Existing, output)?;
     connection.take_records(ListMails, "list", |mails| {
         if output.json {
             return output.array(mails);

@@ -54,7 +54,7 @@ pub fn apply(
         ..Request::default()
     };
     let survey = state_batches::survey(source.as_mut(), &name, &sources)?;
-    let connection = connector.connect(Opening::of(&first), output)?;
+    let connection = connector.connect(&Opening::of(&first), output)?;
     let file = FileApply {
         request,
         file: &name,

@@ -409,7 +409,7 @@ fn list(request: List, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
         .and_then(|limit| usize::try_from(limit).ok())
         .unwrap_or(usize::MAX);
     let is_of_group = wanted.group.is_some();
-    let connection = connector.connect(Opening::Existing, output)?;
+    let connection = connector.connect(&Opening::Existing, output)?;
     let mut last = None;
     let goes_on = connection.take_records(wanted, "list", |records| {
         let shown = records.by_ref().take(most);

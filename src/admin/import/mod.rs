@@ -272,7 +272,7 @@ impl Operation for ImportUsers {
                     Ok(()) => seeds.put(tx)?,
                     // `refuse_repeats` and the plan refuse names that are taken, so this does not happen.
                     Err(AdminTxError::Refused(AdminRefusal(faults))) => {
-                        report.bad.push(BadLine { line, faults })
+                        report.bad.push(BadLine { line, faults });
                     }
                     Err(failed) => return Err(failed),
                 }

@@ -9,7 +9,7 @@ use crate::oauth::{ClientFields, Scope};
 
 /// Runs `client list`. One record at a time is in memory.
 pub(super) fn list(connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
-    let connection = connector.connect(Opening::Existing, output)?;
+    let connection = connector.connect(&Opening::Existing, output)?;
     let mut is_empty = true;
     connection.take_records(ListClients, "list", |records| {
         let views = records.inspect(|_| is_empty = false);
