@@ -19,7 +19,7 @@ use crate::admin::{Actor, Admin, AdminRefusal};
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::config::resolve::resolve_settings;
-use crate::control::client::{self, ControlError, ReplyBytes};
+use crate::control::client::{self, Answer, ControlError, ReplyBytes};
 use crate::control::protocol::{Command, Reply};
 use crate::data_dir::access::exposure;
 use crate::data_dir::lock::{DirectoryLock, is_served, wait_and_open};
@@ -239,7 +239,7 @@ impl AdminConnection {
     fn send(&self, command: &Command) -> Result<ReplyBytes, CliError> {
         let socket = control_socket(&self.settings.data_dir);
         let answer = client::ask(&socket, command).map_err(CliError::refused)?;
-        let Some((reply, bytes)) = answer else {
+        let Some(Answer { reply, bytes }) = answer else {
             return Err(CliError::refused(
                 "the service has just ended: run the command again",
             ));

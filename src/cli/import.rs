@@ -280,7 +280,8 @@ fn pass(
     write: bool,
     session: &AdminConnection,
     source: &mut dyn Rewind,
-    (lines, index): (u64, &NameIndex),
+    lines: u64,
+    index: &NameIndex,
     known: &mut KnownUsers,
 ) -> Result<Total, Box<(Total, CliError)>> {
     let mut total = Total::default();
@@ -332,9 +333,9 @@ pub fn run(
     };
     let session = connector.connect(&opening, output)?;
     let (lines, index) = survey(source)?;
-    let survey = (lines, &index);
     let mut known = KnownUsers::default();
-    let checked = pass(request, false, &session, source, survey, &mut known).map_err(|failed| failed.1)?;
+    let checked =
+        pass(request, false, &session, source, lines, &index, &mut known).map_err(|failed| failed.1)?;
     let list_scopes = |_: &mut Output<'_>| session.call(ListScopes);
     value_parsers::warn_of_claims(known.claims.iter().map(String::as_str), list_scopes, output);
     drop(known);
@@ -352,7 +353,7 @@ pub fn run(
         checked
     } else {
         let known = &mut KnownUsers::default();
-        pass(request, true, &session, source, survey, known)
+        pass(request, true, &session, source, lines, &index, known)
             .map_err(|failed| broken_off(&failed.0.imported, &failed.1))?
     };
     show(&done, request.dry_run, output).map_err(|error| {

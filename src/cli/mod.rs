@@ -23,6 +23,7 @@ pub mod man;
 pub mod migrate;
 mod name_index;
 pub mod output;
+mod password_flags;
 pub mod progress;
 mod prompt;
 pub mod provider;

@@ -1,19 +1,17 @@
 //! Runs `idsvc user …`.
 
-use std::io::{self, IsTerminal, Read};
+use std::io::Read;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use uuid::Uuid;
-use zeroize::Zeroizing;
 
 use super::admin_connection::{AdminConnector, Opening};
 use super::change_summary::ChangeSummary;
 use super::output::{CliError, Output, moment, yes_no};
-use super::prompt;
-use super::value_parsers::{change, warn_of_claims, without_line_end};
+use super::password_flags::PasswordFlags;
+use super::value_parsers::{change, warn_of_claims};
 use super::{session, user_factors, user_link};
-use crate::admin::SecretString;
 use crate::admin::scope::ListScopes;
 use crate::admin::user::{
     AddUser, DisableUser, EnableUser, ListUsers, NewPassword, RemoveUser, RemovedUser, SetPassword, ShowUser,
@@ -120,21 +118,6 @@ pub struct List {
     pub after: Option<Uuid>,
 }
 
-/// Where a password comes from. Without a flag it is asked for on the terminal.
-#[derive(Debug, Args)]
-#[group(multiple = false)]
-pub struct PasswordFlags {
-    /// Read the password from standard input; on a terminal it is asked for once
-    #[arg(long)]
-    pub password_stdin: bool,
-    /// Generate a password and print it once
-    #[arg(long)]
-    pub generate_password: bool,
-    /// Set no password: the user cannot sign in with one
-    #[arg(long)]
-    pub no_password: bool,
-}
-
 /// The common flags of `add` and `update`, with the names of the fields in [`UserFields`].
 #[derive(Debug, Args, Serialize)]
 pub struct Fields {
@@ -225,46 +208,6 @@ pub struct Set {
 
 /// The most users that are listed as text without `--limit`.
 const DEFAULT_LIMIT: u32 = 500;
-/// The most bytes that are read as a password. The policy has a lower limit.
-const PASSWORD_LIMIT: u64 = 8192;
-
-impl PasswordFlags {
-    fn choose(&self) -> Result<NewPassword, CliError> {
-        if self.no_password {
-            return Ok(NewPassword::None);
-        }
-        if self.generate_password {
-            return Ok(NewPassword::Generated);
-        }
-        let given = |password: &str| NewPassword::Given(SecretString::new(password));
-        let is_terminal = io::stdin().is_terminal();
-        if self.password_stdin && is_terminal {
-            return Ok(given(&prompt::password("Password: ")?));
-        }
-        if self.password_stdin {
-            let mut text = Zeroizing::new(String::new());
-            io::stdin()
-                .take(PASSWORD_LIMIT)
-                .read_to_string(&mut text)
-                .map_err(|error| CliError::refused(format!("the password cannot be read: {error}")))?;
-            return Ok(given(without_line_end(&text)));
-        }
-        if !is_terminal {
-            return Err(CliError::Misused(
-                "there is no terminal to ask for the password: add --password-stdin, --generate-password or --no-password"
-                    .to_owned(),
-            ));
-        }
-        let first = prompt::password("Password (empty: make one): ")?;
-        if first.is_empty() {
-            return Ok(NewPassword::Generated);
-        }
-        if first != prompt::password("Again: ")? {
-            return Err(CliError::refused("the two passwords differ; nothing was changed"));
-        }
-        Ok(given(&first))
-    }
-}
 
 /// Runs a verb.
 pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {

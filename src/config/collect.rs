@@ -63,9 +63,7 @@ impl Sources {
                 });
             }
         }
-        let (values, warnings) = from_environment(variables);
-        sources.values.extend(values);
-        sources.warnings = warnings;
+        sources.read_environment(variables);
         sources.state_directory = variable(variables, STATE_VARIABLE)
             .and_then(|list| list.split(':').next())
             .map(PathBuf::from);
@@ -73,6 +71,29 @@ impl Sources {
             sources.read_file(path);
         }
         sources
+    }
+
+    /// Reads the environment. An unknown variable that begins with `IDSVC_` is a warning, not a fault: orchestrators inject
+    /// such variables for a service of that name.
+    fn read_environment(&mut self, variables: &[(String, String)]) {
+        for (name, value) in variables.iter().filter(|(name, _)| name.starts_with("IDSVC_")) {
+            match settings().find(|setting| setting.env_name() == *name) {
+                Some(setting) => self.values.push(SettingValue {
+                    key: setting.key,
+                    raw: RawValue::Untyped(value.clone()),
+                    origin: Origin::Environment(name.clone()),
+                }),
+                None if name == CONFIG_VARIABLE => {}
+                None => {
+                    let names: Vec<String> = settings().map(Setting::env_name).collect();
+                    self.warnings
+                        .push(match nearest(name, names.iter().map(String::as_str)) {
+                            Some(similar) => format!("{name} sets nothing: did you mean {similar}?"),
+                            None => format!("{name} sets nothing"),
+                        });
+                }
+            }
+        }
     }
 
     fn read_file(&mut self, path: &Path) {
@@ -99,29 +120,4 @@ fn variable<'a>(variables: &'a [(String, String)], name: &str) -> Option<&'a str
     found
         .map(|(_, value)| value.as_str())
         .filter(|value| !value.is_empty())
-}
-
-/// Reads the environment. An unknown variable that begins with `IDSVC_` is a warning, not a fault: orchestrators inject
-/// such variables for a service of that name.
-fn from_environment(variables: &[(String, String)]) -> (Vec<SettingValue>, Vec<String>) {
-    let mut values = Vec::new();
-    let mut warnings = Vec::new();
-    for (name, value) in variables.iter().filter(|(name, _)| name.starts_with("IDSVC_")) {
-        match settings().find(|setting| setting.env_name() == *name) {
-            Some(setting) => values.push(SettingValue {
-                key: setting.key,
-                raw: RawValue::Untyped(value.clone()),
-                origin: Origin::Environment(name.clone()),
-            }),
-            None if name == CONFIG_VARIABLE => {}
-            None => {
-                let names: Vec<String> = settings().map(Setting::env_name).collect();
-                warnings.push(match nearest(name, names.iter().map(String::as_str)) {
-                    Some(similar) => format!("{name} sets nothing: did you mean {similar}?"),
-                    None => format!("{name} sets nothing"),
-                });
-            }
-        }
-    }
-    (values, warnings)
 }

@@ -168,8 +168,8 @@ pub struct Words<T: 'static>(pub &'static [(&'static str, T)]);
 
 impl<T: PartialEq> Words<T> {
     /// The word for a value.
-    pub(super) fn word(&self, value: T) -> Option<&'static str> {
-        let found = self.0.iter().find(|(_, known)| *known == value);
+    pub(super) fn word(&self, value: &T) -> Option<&'static str> {
+        let found = self.0.iter().find(|(_, known)| known == value);
         found.map(|(word, _)| *word)
     }
 }
@@ -289,9 +289,8 @@ impl Time {
             None if text == "off" => return Err(says(" cannot be off".to_owned())),
             None => return Err(Problem::Mistyped),
         };
-        let is_allowed = (self.least..=self.most).contains(&duration)
-            && !(self.is_in_whole_days && !duration.as_secs().is_multiple_of(DAY.as_secs()));
-        if is_allowed {
+        let is_whole = !self.is_in_whole_days || duration.as_secs().is_multiple_of(DAY.as_secs());
+        if is_whole && (self.least..=self.most).contains(&duration) {
             return Ok(duration);
         }
         if duration > LONGEST_DURATION {

@@ -6,7 +6,7 @@ use url::Url;
 
 use super::base_url::BASE_URL;
 use super::reader::{Read, Reader};
-use super::tls::Tls;
+use super::tls::{Mode, Tls, mode};
 use crate::oauth::redirect_uri::is_on_this_machine;
 
 pub(super) fn issuer(
@@ -29,6 +29,10 @@ pub(super) fn issuer(
         }
         return Ok(base_url.to_owned());
     }
+    let unnamed = "the address of the service is not set";
+    if !is_dev && mode(reader)? != Mode::Acme {
+        return Err(reader.missing(&BASE_URL, unnamed));
+    }
     let tls = tls?;
     if let Tls::Acme(plan) = tls
         && let Some(domain) = plan.domains.first()
@@ -36,7 +40,7 @@ pub(super) fn issuer(
         return Ok(format!("https://{domain}"));
     }
     if !is_dev {
-        return Err(reader.missing(&BASE_URL, "the address of the service is not set"));
+        return Err(reader.missing(&BASE_URL, unnamed));
     }
     let scheme = if *tls == Tls::Off { "http" } else { "https" };
     match listen?.first().map(SocketAddr::port) {

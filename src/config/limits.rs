@@ -103,7 +103,6 @@ pub(super) static CONNECTIONS_PER_ADDRESS: Setting<Number<usize>> = Setting {
 
 /// The rate limits, with the limits for all that follow from the memory.
 pub(super) fn limits(reader: &mut Reader<'_>, memory: Read<&MemoryPlan>) -> Read<LimitPolicy> {
-    reader.check(SETTINGS);
     let memory = memory?;
     Ok(LimitPolicy {
         enabled: reader.read(&ENABLED)?,

@@ -43,13 +43,11 @@ impl<'a> Reader<'a> {
 
     /// The value, or the default.
     pub(super) fn read<F: Form>(&mut self, setting: &Setting<F>) -> Read<F::Value> {
-        match setting.default {
-            Some(default) => self.read_or(setting, default),
-            None => {
-                let value = self.read_if_set(setting)?;
-                value.ok_or_else(|| self.missing(setting, "it has no default"))
-            }
+        if let Some(default) = setting.default {
+            return self.read_or(setting, default);
         }
+        let value = self.read_if_set(setting)?;
+        value.ok_or_else(|| self.missing(setting, "it has no default"))
     }
 
     /// The value, or else this one.

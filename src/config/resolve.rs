@@ -220,6 +220,7 @@ impl Parts {
         let base_url = part(&common.base_url).map(Option::as_deref);
         let network = Network::read(reader, base_url);
         let backups = backups(reader, part(&common.store).map(Option::is_some));
+        reader.check(limits::SETTINGS);
         let connections = reader.read_if_set(&limits::CONNECTIONS);
         let memory = connections.and_then(|connections| Ok(common.memory(connections)?.plan()));
         let listen = part(&network.listen).map(Vec::as_slice);

@@ -14,7 +14,7 @@ pub fn schema() -> Value {
     for setting in settings() {
         let properties = match setting.section() {
             Some(section) => {
-                let section = sections.entry(section).or_insert_with(|| object(Map::new()));
+                let section = sections.entry(section).or_insert_with(|| object(&Map::new()));
                 section.get_mut("properties").and_then(Value::as_object_mut)
             }
             None => Some(&mut top),
@@ -24,7 +24,7 @@ pub fn schema() -> Value {
         }
     }
     top.extend(sections);
-    let mut schema = object(top);
+    let mut schema = object(&top);
     if let Some(schema) = schema.as_object_mut() {
         schema.insert(
             "$schema".to_owned(),
@@ -35,7 +35,7 @@ pub fn schema() -> Value {
     schema
 }
 
-fn object(properties: Map<String, Value>) -> Value {
+fn object(properties: &Map<String, Value>) -> Value {
     json!({ "type": "object", "additionalProperties": false, "properties": properties })
 }
 
@@ -48,7 +48,7 @@ fn property(setting: &Setting) -> Value {
     } = &shape
     {
         let off = if *takes_off { ", or off" } else { "" };
-        described += &format!(" Allowed: {bounds}{off}.");
+        described = format!("{described} Allowed: {bounds}{off}.");
     }
     let mut property = typed(shape);
     property.insert("description".to_owned(), described.into());

@@ -127,7 +127,7 @@ pub(super) fn tls(
 }
 
 /// The mode. `acme.domains` selects ACME if `tls.mode` is not set, or only in a source of lower precedence.
-fn mode(reader: &mut Reader<'_>) -> Read<Mode> {
+pub(super) fn mode(reader: &mut Reader<'_>) -> Read<Mode> {
     let domains = precedence(reader, &acme::DOMAINS);
     let is_by_domains =
         domains.is_some_and(|domains| precedence(reader, &MODE).is_none_or(|mode| domains < mode));
@@ -194,7 +194,7 @@ pub(super) fn forbids(
 fn warn_of_acme(reader: &mut Reader<'_>, mode: Mode) {
     if reader.is_set(&acme::DOMAINS)
         && reader.is_set(&MODE)
-        && let Some(mode) = MODE.form.word(mode)
+        && let Some(mode) = MODE.form.word(&mode)
     {
         let place = reader.origin(&MODE);
         let message = format!(

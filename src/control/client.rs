@@ -42,10 +42,18 @@ pub enum ControlError {
     OtherRelease,
 }
 
+/// What the server answers.
+pub struct Answer {
+    /// The reply.
+    pub reply: Reply,
+    /// What follows it.
+    pub bytes: ReplyBytes,
+}
+
 /// Sends a command to the server behind the socket, and blocks until the reply. Returns `None` if no server listens.
 ///
 /// If this fails after the command was sent, the server may have carried it out.
-pub fn ask(path: &Path, command: &Command) -> Result<Option<(Reply, ReplyBytes)>, ControlError> {
+pub fn ask(path: &Path, command: &Command) -> Result<Option<Answer>, ControlError> {
     let Some(stream) = connect(path)? else {
         return Ok(None);
     };
@@ -55,7 +63,7 @@ pub fn ask(path: &Path, command: &Command) -> Result<Option<(Reply, ReplyBytes)>
     }
     let mut stream = send(stream, &command).map_err(unanswered)?;
     let reply = read_line(&mut stream)?;
-    Ok(Some((reply, stream)))
+    Ok(Some(Answer { reply, bytes: stream }))
 }
 
 /// Reads the output that follows a reply.

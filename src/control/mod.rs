@@ -35,9 +35,9 @@ mod tests {
     }
 
     fn output_of<T: DeserializeOwned>(path: &Path, command: &Command) -> T {
-        let (reply, bytes) = client::ask(path, command).unwrap().unwrap();
-        assert_eq!(reply, Reply::Done);
-        client::output(bytes).unwrap()
+        let answer = client::ask(path, command).unwrap().unwrap();
+        assert_eq!(answer.reply, Reply::Done);
+        client::output(answer.bytes).unwrap()
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -64,7 +64,11 @@ mod tests {
         .unwrap();
         let alice: UserView = output_of(&path, &add);
         assert!(alice.password.is_some());
-        let Some((Reply::Refused(refusal), _)) = client::ask(&path, &add).unwrap() else {
+        let Some(client::Answer {
+            reply: Reply::Refused(refusal),
+            ..
+        }) = client::ask(&path, &add).unwrap()
+        else {
             panic!("added twice")
         };
         assert_eq!(refusal.0[0].code, FaultCode::AlreadyExists);

@@ -303,7 +303,7 @@ mod tests {
     use tokio::io::AsyncReadExt;
 
     use super::super::client;
-    use super::super::client::{ControlError, ReplyBytes};
+    use super::super::client::ControlError;
     use super::*;
     use crate::admin::apply::Export;
     use crate::admin::key::ListKeys;
@@ -321,8 +321,8 @@ mod tests {
         Ok(to_line("heard")?)
     }
 
-    fn output_of(answer: Result<Option<(Reply, ReplyBytes)>, ControlError>) -> String {
-        client::output(answer.unwrap().unwrap().1).unwrap()
+    fn output_of(answer: Result<Option<client::Answer>, ControlError>) -> String {
+        client::output(answer.unwrap().unwrap().bytes).unwrap()
     }
 
     /// The mode of the socket keeps other users out. The test opens it, so that only the check of the peer is left.
@@ -438,7 +438,7 @@ mod tests {
             let asked_at = path.clone();
             let ask = move || {
                 let asked = client::ask(&asked_at, &export(fails)).unwrap();
-                let (reply, mut bytes) = asked.unwrap();
+                let client::Answer { reply, mut bytes } = asked.unwrap();
                 let mut rest = String::new();
                 std::io::Read::read_to_string(&mut bytes, &mut rest).unwrap();
                 (reply, rest)
@@ -468,7 +468,7 @@ mod tests {
         ));
         // This reader never pauses.
         let read = tokio::task::spawn_blocking(move || {
-            let (_, mut bytes) = client::ask(&path, &export(false)).unwrap().unwrap();
+            let mut bytes = client::ask(&path, &export(false)).unwrap().unwrap().bytes;
             io::copy(&mut bytes, &mut io::sink()).unwrap()
         });
         assert!(read.await.unwrap() > 0);

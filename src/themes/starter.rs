@@ -26,10 +26,9 @@ pub const TEMPLATES: &[(&str, &str)] = starter![
 pub fn language(tag: &str) -> String {
     let base = built_in_text(tag).unwrap_or(&EN);
     let mut file = format!(
-        "# The words of the pages in the language {tag}. {} is the place of a name or a number.\n\
+        "# The words of the pages in the language {tag}. {PLACE} is the place of a name or a number.\n\
          # name = \"Nederlands\"   # the language's name in itself\n\
-         # direction = \"rtl\"   # where the language is written from the right and its tag does not say so\n\n[texts]\n",
-        PLACE
+         # direction = \"rtl\"   # where the language is written from the right and its tag does not say so\n\n[texts]\n"
     );
     for sentence in SENTENCES {
         let words = toml::Value::String(sentence.of(base).to_owned());

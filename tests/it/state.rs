@@ -325,8 +325,8 @@ fn a_user_who_is_refused_leaves_the_others_as_the_message_says() {
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert_eq!(
         said(&output),
-        "error: state.toml: line 287: user user140: its names belong to different users\n\
-         only a part of the file was applied: everything but the users, and 100 of 150 users; the other 50 are as they were\n\
+        "error: state.toml: line 426: user user140: its names belong to different users\n\
+         error: only a part of the file was applied: everything but the users, and 100 of 150 users; the other 50 are as they were\n\
          hint: run the same command again: it changes nothing twice, and goes on where this one ended\n"
     );
     assert_eq!(users(), 102);
@@ -355,6 +355,7 @@ fn a_dry_run_of_any_size_and_a_fault_in_the_last_entry_write_nothing() {
     let file = service.folder.path().join("state.toml");
     fs::write(service.folder.path().join("pipe"), PASSWORD).unwrap();
     let state = many_users();
+    service.json(&["user", "add", "first@example.com", "--no-password", "--json"]);
     let exported = || shown(&service.run(&["export"]));
     let before = exported();
     fs::write(&file, &state).unwrap();

@@ -1,14 +1,14 @@
 //! APIs in a declared state.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
 
-use super::plan::{Comparison, Entry, Plan, StoredRecord};
-use super::{export_fields, members, refuse_duplicates};
+use super::plan::{Comparison, Entry, Plan};
+use super::refuse_duplicates;
+use super::stored_record::StoredRecord;
 pub(super) use crate::admin::api::KIND;
 use crate::admin::api::{check_role_groups, new_api};
 use crate::admin::{Admin, AdminRefusal, RecordChecks, about};
-use crate::oauth::api::{Api, ApiFields, ApiMetadata};
+use crate::oauth::api::{Api, ApiFields};
 use crate::oauth::fields::Form;
 use crate::oauth::group::Groups;
 use crate::oauth::{Fault, FaultCode};
@@ -130,13 +130,4 @@ pub(super) fn check_groups(groups: &Groups, plan: &mut Plan) {
         check_role_groups(&api.metadata, groups, &mut faults);
         plan.faults.extend(about(KIND, &api.id, faults));
     }
-}
-
-/// An API as an entry of a file.
-pub(super) fn export(api: &Api) -> Map<String, Value> {
-    let usual = members(&ApiMetadata::default());
-    let mut entry = export_fields(&api.metadata, &usual, ApiFields::FIELDS);
-    entry.insert("id".to_owned(), json!(api.id));
-    entry.insert("identifier".to_owned(), json!(api.identifier));
-    entry
 }

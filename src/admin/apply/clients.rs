@@ -1,20 +1,20 @@
 //! Clients in a declared state.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::plan::{Comparison, Entry, Plan, StoredRecord};
-use super::{FieldChange, apis, check_keys, export_fields, members, providers, refuse_duplicates};
+use super::plan::{Comparison, Entry, Plan};
+use super::stored_record::StoredRecord;
+use super::{FieldChange, apis, check_keys, providers, refuse_duplicates};
 pub(super) use crate::admin::client::KIND;
-use crate::admin::client::secret_of;
+use crate::admin::client::{PreparedSecret, secret_of};
 use crate::admin::{Admin, AdminRefusal, SecretString, about};
 use crate::flow::client_check::{
     ClientRules, apply_to_new, check_client_id, exchange_only, lets_nobody_in, stored_exchange_only,
 };
 use crate::oauth::client::{Client, StoredSecret};
 use crate::oauth::fields::Form;
-use crate::oauth::{ClientFields, ClientMetadata, Fault, FaultCode};
+use crate::oauth::{ClientFields, Fault, FaultCode};
 use crate::secret::{ClientSecret, Digest};
 use crate::store::engine::Snapshot;
 use crate::store::tables::CLIENTS;
@@ -63,7 +63,7 @@ pub(super) struct PreparedClient {
     record: Client,
     declared_secrets: Option<Vec<StoredSecret>>,
     /// The secret for a client that needs one and has none.
-    generated_secret: (StoredSecret, Option<SecretString>),
+    generated_secret: PreparedSecret,
     /// The fault of a client without a grant, to be reported with those of the plan.
     no_grant: Option<Fault>,
 }
@@ -108,7 +108,7 @@ fn prepare_one(admin: Admin<'_>, entry: DeclaredClient, faults: &mut Vec<Fault>)
             faults.push(FaultCode::NotAllowed.at(["secret_sha256", "secret"], detail));
             None
         }
-        (Some(secret), None) => Some(vec![secret_of(admin, Some(secret), faults).0]),
+        (Some(secret), None) => Some(vec![secret_of(admin, Some(secret), faults).stored]),
         (None, Some(digests)) => Some(
             digests
                 .into_iter()
@@ -176,7 +176,7 @@ impl PreparedClient {
         }
         let has_secret = client.secrets.iter().any(|secret| secret.expires_at.is_none());
         if client.needs_secret() && !has_secret && self.declared_secrets.is_none() {
-            client.secrets.push(self.generated_secret.0.clone());
+            client.secrets.push(self.generated_secret.stored.clone());
             new = NewSecret::Generated;
         }
         client.fit_methods_to_secrets();
@@ -230,7 +230,7 @@ impl Entry for PreparedClient {
             secret: (has_new || is_removed).then(|| FieldChange::of_secret("secret", has_new)),
             generated_secret: self
                 .generated_secret
-                .1
+                .generated
                 .clone()
                 .filter(|_| new_secret == NewSecret::Generated),
             generated_field: is_generated.then_some("client_uuid"),
@@ -276,32 +276,4 @@ pub(super) fn refuse_orphans(snapshot: &dyn Snapshot, plan: &mut Plan) -> Result
     }
     plan.faults.extend(faults);
     Ok(())
-}
-
-/// A client as an entry of a file.
-pub(super) fn export(client: &Client, with_hashes: bool) -> Map<String, Value> {
-    let mut usual = members(&ClientMetadata::default());
-    for always in ["scope", "default_scope", "grant_types"] {
-        usual.remove(always);
-    }
-    let mut entry = export_fields(&client.metadata, &usual, ClientFields::FIELDS);
-    if let Some(logo) = &client.logo {
-        entry.insert("logo".to_owned(), json!(logo.data));
-    }
-    entry.insert("client_id".to_owned(), json!(client.client_id));
-    entry.insert("client_uuid".to_owned(), json!(client.client_uuid));
-    if client.is_public() {
-        entry.insert("public".to_owned(), json!(true));
-        entry.remove("pkce");
-    }
-    if !client.enabled {
-        entry.insert("enabled".to_owned(), json!(false));
-    }
-    // A file cannot declare when a secret expires. So a secret with an expiry time is left out.
-    let lasting = client.secrets.iter().filter(|secret| secret.expires_at.is_none());
-    let digests: Vec<_> = lasting.map(|secret| secret.digest).collect();
-    if with_hashes && !digests.is_empty() {
-        entry.insert("secret_sha256".to_owned(), json!(digests));
-    }
-    entry
 }

@@ -6,13 +6,12 @@ use std::ops::ControlFlow;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{apis, clients, members, named, providers, users};
+use super::{entry, users};
 use crate::admin::Admin;
 use crate::admin::operation::Done;
 use crate::admin::stream::{RecordStream, StreamError, StreamLine, StreamOperation, write_end, write_line};
 use crate::flow::Core;
 use crate::flow::factors::users_with_factors;
-use crate::oauth::fields::Form;
 use crate::oauth::group::Groups;
 use crate::store::StoreError;
 use crate::store::tables::{APIS, CLIENTS, GROUPS, PROVIDERS, SCOPES, USERS};
@@ -107,29 +106,29 @@ pub fn export(
     };
     core.store.stream(|snapshot| {
         SCOPES.visit(snapshot, .., |_, scope| {
-            take(Exported::Scope(named::export(&scope)))
+            take(Exported::Scope(entry::named(&scope)))
         })?;
         let mut groups = Vec::new();
         GROUPS.visit(snapshot, .., |name, group| {
             groups.push((name, group.uuid));
-            take(Exported::Group(named::export(&group)))
+            take(Exported::Group(entry::named(&group)))
         })?;
         let groups = Groups::new(groups);
         PROVIDERS.visit(snapshot, .., |_, provider| {
-            take(Exported::Provider(providers::export(&provider)))
+            take(Exported::Provider(entry::provider(&provider)))
         })?;
-        APIS.visit(snapshot, .., |_, api| take(Exported::Api(apis::export(&api))))?;
+        APIS.visit(snapshot, .., |_, api| take(Exported::Api(entry::api(&api))))?;
         CLIENTS.visit(snapshot, .., |_, client| {
             if client.registered_itself() {
                 not_exported.registered += 1;
                 return Ok(ControlFlow::Continue(()));
             }
-            take(Exported::Client(clients::export(&client, with_hashes)))
+            take(Exported::Client(entry::client(&client, with_hashes)))
         })?;
         USERS.visit(snapshot, .., |_, user| {
             if users::is_declarable(&user) {
                 not_exported.links += user.identities.len() as u64;
-                return take(Exported::User(users::export(&user, &groups, with_hashes)));
+                return take(Exported::User(entry::user(&user, &groups, with_hashes)));
             }
             if user.comes_from_provider() {
                 not_exported.brought += 1;
@@ -142,24 +141,6 @@ pub fn export(
         Ok(())
     })?;
     Ok(not_exported)
-}
-
-/// The fields of a record that differ from the `usual` one, as an entry of a file.
-pub(super) fn export_fields(
-    record: &impl Serialize,
-    usual: &Map<String, Value>,
-    fields: &[(&str, Form)],
-) -> Map<String, Value> {
-    let mut entry = members(record);
-    entry.retain(|name, value| usual.get(name) != Some(value) && !value.is_null());
-    // In a file a scope is a list of values.
-    for (name, _) in fields.iter().filter(|(_, form)| *form == Form::Texts) {
-        if let Some(Value::String(scope)) = entry.get(*name) {
-            let values: Value = scope.split(' ').filter(|value| !value.is_empty()).collect();
-            entry.insert((*name).to_owned(), values);
-        }
-    }
-    entry
 }
 
 #[cfg(test)]

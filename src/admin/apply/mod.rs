@@ -2,15 +2,17 @@
 //! one transaction.
 //!
 //! Each kind of record has a file here with its name (`KIND`), `export` (a record as an entry of a file) and its
-//! [`plan::Entry`]. A new kind needs such a file, a variant of [`plan::StoredRecord`], a member of [`DeclaredState`], and a
+//! [`plan::Entry`]. A new kind needs such a file, a variant of [`stored_record::StoredRecord`], a member of [`DeclaredState`], and a
 //! line in [`Prepared`].
 
 pub mod apis;
 pub mod clients;
+mod entry;
 mod export;
 pub mod named;
 mod plan;
 pub mod providers;
+mod stored_record;
 pub mod users;
 
 use std::collections::BTreeMap;
@@ -21,7 +23,6 @@ use uuid::Uuid;
 
 use self::apis::DeclaredApi;
 use self::clients::{DeclaredClient, PreparedClient};
-use self::export::export_fields;
 pub use self::export::{Export, Exported, NotExported, export};
 use self::named::DeclaredNamed;
 use self::plan::Plan;

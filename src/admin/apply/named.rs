@@ -1,10 +1,10 @@
 //! Scope values and groups in a declared state.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
 
-use super::plan::{Comparison, Entry, StoredRecord};
-use super::{export_fields, members, refuse_duplicates};
+use super::plan::{Comparison, Entry};
+use super::refuse_duplicates;
+use super::stored_record::StoredRecord;
 use crate::admin::named::NamedKind;
 use crate::admin::{Admin, AdminRefusal, about};
 use crate::oauth::Fault;
@@ -80,11 +80,4 @@ where
         let stored = M::TABLE.scan(snapshot, .., usize::MAX)?;
         Ok(stored.into_iter().map(|(_, record)| record.into()).collect())
     }
-}
-
-/// A record as an entry of a file.
-pub(super) fn export<M: NamedKind>(record: &NamedRecord<M>) -> Map<String, Value> {
-    let mut entry = export_fields(&record.metadata, &members(&M::default()), M::FIELDS);
-    entry.insert("name".to_owned(), json!(record.name));
-    entry
 }

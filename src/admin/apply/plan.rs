@@ -2,24 +2,20 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use super::stored_record::StoredRecord;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::{Action, Applied, Change, FieldChange, apis, clients, named, providers, users};
-use crate::admin::named::NamedKind;
+use super::{Action, Applied, Change, FieldChange};
 use crate::admin::{AdminRefusal, SecretString, about};
 use crate::clock::Timestamp;
 use crate::federation::Provider;
-use crate::flow::remove_client::remove_client;
-use crate::flow::users::{remove_login_names, remove_user};
+use crate::flow::users::remove_login_names;
 use crate::identity::User;
 use crate::oauth::fault::RecordName;
 use crate::oauth::group::Groups;
-use crate::oauth::{
-    Api, Client, Fault, FaultCode, Group, GroupMetadata, Logo, RegisteredScope, ScopeMetadata,
-};
+use crate::oauth::{Api, Fault, FaultCode, Logo};
 use crate::store::engine::{Snapshot, Tx};
-use crate::store::tables::{APIS, CLIENTS, GROUPS, PROVIDERS, SCOPES};
 use crate::store::{StoreError, TxError};
 
 /// An entry of a file, prepared for the comparison with the stored record.
@@ -65,115 +61,6 @@ impl Comparison {
             secret: None,
             generated_secret: None,
             generated_field: None,
-        }
-    }
-}
-
-/// A record of one of the kinds that a file can declare.
-#[derive(Clone, PartialEq)]
-pub(super) enum StoredRecord {
-    Scope(Box<RegisteredScope>),
-    Group(Box<Group>),
-    Provider(Box<Provider>),
-    Api(Box<Api>),
-    Client(Box<Client>),
-    User(Box<User>),
-}
-
-macro_rules! from_records {
-    ($($variant:ident($record:ty)),*) => {$(
-        impl From<$record> for StoredRecord {
-            fn from(record: $record) -> Self {
-                Self::$variant(Box::new(record))
-            }
-        }
-    )*};
-}
-from_records!(
-    Scope(RegisteredScope),
-    Group(Group),
-    Provider(Provider),
-    Api(Api),
-    Client(Client),
-    User(User)
-);
-
-impl StoredRecord {
-    /// Its name in the list of changes.
-    fn name(&self) -> RecordName {
-        let (kind, id) = match self {
-            Self::Scope(scope) => (ScopeMetadata::KIND, &scope.name),
-            Self::Group(group) => (GroupMetadata::KIND, &group.name),
-            Self::Provider(provider) => (providers::KIND, &provider.id),
-            Self::Api(api) => (apis::KIND, &api.id),
-            Self::Client(client) => (clients::KIND, &client.client_id),
-            Self::User(user) => (users::KIND, &user.account_id),
-        };
-        RecordName {
-            kind: kind.to_owned(),
-            id: id.clone(),
-        }
-    }
-
-    /// Its name in the audit log: the identifier stays when a user is renamed.
-    fn lasting_name(&self) -> RecordName {
-        let mut name = self.name();
-        if let Self::User(user) = self {
-            name.id = user.uuid.to_string();
-        }
-        name
-    }
-
-    /// Whether the operator has nothing to change for it to become `after`.
-    fn is_as_declared(&self, after: &Self) -> bool {
-        match (self, after) {
-            (Self::User(before), Self::User(after)) => before.is_as_declared(after),
-            _ => self == after,
-        }
-    }
-
-    fn set_updated_at(&mut self, now: Timestamp) {
-        match self {
-            Self::Scope(scope) => scope.updated_at = now,
-            Self::Group(group) => group.updated_at = now,
-            Self::Provider(provider) => provider.updated_at = now,
-            Self::Api(api) => api.updated_at = now,
-            Self::Client(client) => client.updated_at = now,
-            Self::User(user) => user.updated_at = now,
-        }
-    }
-
-    /// The record as an entry of a file.
-    fn export(&self, groups: &Groups) -> Map<String, Value> {
-        match self {
-            Self::Scope(scope) => named::export(scope),
-            Self::Group(group) => named::export(group),
-            Self::Provider(provider) => providers::export(provider),
-            Self::Api(api) => apis::export(api),
-            Self::Client(client) => clients::export(client, false),
-            Self::User(user) => users::export(user, groups, false),
-        }
-    }
-
-    fn put(&self, tx: &mut dyn Tx) -> Result<(), StoreError> {
-        match self {
-            Self::Scope(scope) => SCOPES.put(tx, &scope.name, scope),
-            Self::Group(group) => GROUPS.put(tx, &group.name, group),
-            Self::Provider(provider) => PROVIDERS.put(tx, &provider.id, provider),
-            Self::Api(api) => APIS.put(tx, &api.id, api),
-            Self::Client(client) => CLIENTS.put(tx, &client.client_id, client),
-            Self::User(user) => crate::admin::user::write(tx, user),
-        }
-    }
-
-    fn remove(&self, tx: &mut dyn Tx, now: Timestamp) -> Result<(), StoreError> {
-        match self {
-            Self::Scope(scope) => SCOPES.remove(tx, &scope.name).map(drop),
-            Self::Group(group) => GROUPS.remove(tx, &group.name).map(drop),
-            Self::Provider(provider) => PROVIDERS.remove(tx, &provider.id).map(drop),
-            Self::Api(api) => APIS.remove(tx, &api.id).map(drop),
-            Self::Client(client) => remove_client(tx, client),
-            Self::User(user) => remove_user(tx, user, now),
         }
     }
 }
@@ -251,7 +138,9 @@ impl Plan {
         if self.prunes {
             let mut undeclared = E::prunable(snapshot)?;
             undeclared.retain(|record| !known.contains(&record.lasting_name().id));
-            undeclared.into_iter().for_each(|record| self.remove(record));
+            for record in undeclared {
+                self.remove(record);
+            }
         }
         Ok(())
     }

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
 
-use super::plan::{Comparison, Entry, Plan, StoredRecord};
-use super::{FieldChange, check_keys, export_fields, members, refuse_duplicates};
+use super::plan::{Comparison, Entry, Plan};
+use super::stored_record::StoredRecord;
+use super::{FieldChange, check_keys, refuse_duplicates};
 pub(super) use crate::admin::provider::KIND;
-use crate::admin::provider::check::{NO_CLAIM, apply, check, check_id};
+use crate::admin::provider::check::{apply, check, check_id};
 use crate::admin::provider::other_with_issuer;
 use crate::admin::{Admin, AdminRefusal, AdminResult, SecretString, about};
-use crate::federation::provider::{Provider, ProviderFields, ProviderSettings};
+use crate::federation::provider::{Provider, ProviderFields};
 use crate::oauth::fields::Form;
 use crate::oauth::{Fault, FaultCode};
 use crate::store::engine::Snapshot;
@@ -78,8 +78,14 @@ async fn prepare_one(
     let declares_secret = entry.client_secret.is_some();
     check_keys(entry.fields.keys.as_ref(), entry.fields.jwks_uri.as_ref(), faults);
     let mut record = Provider::new(entry.id, core.random.uuid_v4(), core.clock.now());
-    let sealing = (&*core.sealer, &core.random);
-    apply(entry.fields, entry.client_secret, &mut record, sealing, faults);
+    apply(
+        entry.fields,
+        entry.client_secret,
+        &mut record,
+        &core.sealer,
+        &core.random,
+        faults,
+    );
     Ok(PreparedProvider {
         record,
         is_new_secret,
@@ -168,19 +174,4 @@ pub(super) fn check_issuers(plan: &mut Plan) {
             plan.faults.push(fault.about(KIND, id));
         }
     }
-}
-
-/// A provider as an entry of a file, without its secret: that would allow the reader of the file to act as this
-/// service.
-pub(super) fn export(provider: &Provider) -> Map<String, Value> {
-    let usual = members(&ProviderSettings::default());
-    let mut entry = export_fields(&provider.settings, &usual, ProviderFields::FIELDS);
-    entry.insert("id".to_owned(), json!(provider.id));
-    if let Some(logo) = &provider.logo {
-        entry.insert("logo".to_owned(), json!(logo.data));
-    }
-    if provider.embed_token.is_none() {
-        entry.insert("embed_token".to_owned(), json!(NO_CLAIM));
-    }
-    entry
 }

@@ -3,11 +3,11 @@
 use std::collections::{HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::plan::{Comparison, Entry, Plan, StoredRecord};
-use super::{FieldChange, members, refuse_duplicates};
+use super::plan::{Comparison, Entry, Plan};
+use super::stored_record::StoredRecord;
+use super::{FieldChange, refuse_duplicates};
 use crate::admin::import::{UserLine, no_name, read_hash};
 pub(super) use crate::admin::user::KIND;
 use crate::admin::user::check_chosen;
@@ -149,8 +149,8 @@ async fn hash_if_changed(
         groups: None,
         ..line.clone()
     };
-    let defaults = (core.policy.organization.as_str(), &Groups::default());
-    if let Ok(user) = line.to_user(None, Uuid::nil(), defaults, core.clock.now()) {
+    let (organization, groups) = (core.policy.organization.as_str(), Groups::default());
+    if let Ok(user) = line.to_user(None, Uuid::nil(), organization, &groups, core.clock.now()) {
         let before = faults.len();
         check_chosen(admin, &user, password, faults);
         if faults.len() > before {
@@ -196,8 +196,10 @@ impl Entry for PreparedUser {
 impl PreparedUser {
     /// Merges an entry with the stored user. The time of the last change is still that of the stored user.
     fn merge(&self, before: Option<&User>, groups: &Groups) -> Result<User, AdminRefusal> {
-        let defaults = (self.organization.as_str(), groups);
-        let mut user = self.line.to_user(None, self.new_uuid, defaults, self.now)?;
+        let organization = self.organization.as_str();
+        let mut user = self
+            .line
+            .to_user(None, self.new_uuid, organization, groups, self.now)?;
         if let Some(uuid) = self.line.uuid
             && before.is_some_and(|before| before.uuid != uuid)
         {
@@ -269,32 +271,4 @@ pub(super) fn is_declarable(user: &User) -> bool {
 /// Whether a file can declare users with this `source`.
 pub fn is_declared_in_files(source: &str) -> bool {
     [User::LOCAL, User::IMPORT].contains(&source)
-}
-
-/// A user as an entry of a file.
-pub(super) fn export(user: &User, groups: &Groups, with_hashes: bool) -> Map<String, Value> {
-    let hash = user.password.as_ref().filter(|_| with_hashes);
-    let user_type = Some(user.user_type.clone()).filter(|name| name != User::DEFAULT_TYPE);
-    let mut entry = members(&UserLine {
-        uuid: Some(user.uuid),
-        account_id: Some(user.account_id.clone()),
-        email: user.email.clone(),
-        email_verified: user.email_verified.then_some(true),
-        phone_number: user.phone_number.clone(),
-        phone_number_verified: user.phone_number_verified.then_some(true),
-        user_type,
-        venue_id: user.venue_id.clone(),
-        organization: Some(user.organization.clone()),
-        enabled: (!user.enabled).then_some(false),
-        claims: user.claims.clone(),
-        groups: Some(groups.of(user).into_iter().map(ToOwned::to_owned).collect()),
-        password_hash: hash.map(|hash| hash.as_str().into()),
-        totp: Value::Null,
-        created_at: None,
-    });
-    let is_empty = |value: &Value| {
-        value.as_object().is_some_and(Map::is_empty) || value.as_array().is_some_and(Vec::is_empty)
-    };
-    entry.retain(|_, value| !value.is_null() && !is_empty(value));
-    entry
 }

@@ -46,16 +46,16 @@ impl Operation for AddClient {
                 faults.push(FaultCode::NotAllowed.at(["secret"], "a public client has no secret"));
             }
         } else if (client.profile.is_none() && client.needs_secret()) || self.secret.is_some() {
-            let (stored, made) = secret_of(admin, self.secret, &mut faults);
-            client.secrets.push(stored);
+            let secret = secret_of(admin, self.secret, &mut faults);
+            client.secrets.push(secret.stored);
             client.fit_methods_to_secrets();
-            shown = made;
+            shown = secret.generated;
         }
         let mut api_key = None;
         if self.api_key {
-            let (stored, made) = api_key::generate(admin);
-            client.api_keys.push(stored);
-            api_key = Some(made);
+            let generated = api_key::generate(admin);
+            client.api_keys.push(generated.stored);
+            api_key = Some(generated.shown);
             if !client.may_use(GrantType::RefreshToken) {
                 faults.push(FaultCode::NotAllowed.at(["grant_types"], NEEDS_REFRESH));
             }

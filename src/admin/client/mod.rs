@@ -25,7 +25,7 @@ pub use self::registration_token::{
 };
 pub use self::remove::RemoveClient;
 pub use self::rotate_secret::RotateSecret;
-pub(super) use self::secret::secret_of;
+pub(super) use self::secret::{PreparedSecret, secret_of};
 pub use self::show::ShowClient;
 pub use self::update::UpdateClient;
 pub use self::view::ClientView;

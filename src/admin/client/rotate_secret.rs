@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ClientView, KIND, change, refuse_for_profile, secret_of};
+use super::{ClientView, KIND, PreparedSecret, change, refuse_for_profile, secret_of};
 use crate::admin::operation::{Done, Effect, Operation};
 use crate::admin::{Admin, AdminResult, SecretString, about, all_or_none};
 use crate::oauth::FaultCode;
@@ -26,7 +26,7 @@ impl Operation for RotateSecret {
     /// Only this answer shows a generated secret.
     async fn run(self, admin: Admin<'_>) -> AdminResult<Done<ClientView>> {
         let mut faults = Vec::new();
-        let (stored, shown) = secret_of(admin, self.secret, &mut faults);
+        let PreparedSecret { stored, generated } = secret_of(admin, self.secret, &mut faults);
         all_or_none(about(KIND, &self.client_id, faults).collect())?;
         let now = stored.created_at;
         let end = now + Duration::from_secs(self.keep_old_seconds.unwrap_or(0));
@@ -47,7 +47,7 @@ impl Operation for RotateSecret {
             Ok(())
         });
         let mut done = rotate.await?;
-        done.output.client_secret = shown;
+        done.output.client_secret = generated;
         Ok(done)
     }
 }

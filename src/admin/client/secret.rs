@@ -10,13 +10,20 @@ const SECRET_MIN_BYTES: usize = 32;
 /// The most bytes of a secret that the operator chooses.
 const SECRET_MAX_BYTES: usize = 1024;
 
-/// The secret to store, and a generated one to show.
+/// The secret of a client, before it is stored.
+pub(in crate::admin) struct PreparedSecret {
+    pub(in crate::admin) stored: StoredSecret,
+    /// The secret, to be shown once, if it was generated.
+    pub(in crate::admin) generated: Option<SecretString>,
+}
+
+/// The secret that the operator chose, or else a generated one.
 pub(in crate::admin) fn secret_of(
     admin: Admin<'_>,
     chosen: Option<SecretString>,
     faults: &mut Vec<Fault>,
-) -> (StoredSecret, Option<SecretString>) {
-    let (digest, shown) = if let Some(chosen) = chosen {
+) -> PreparedSecret {
+    let (digest, generated) = if let Some(chosen) = chosen {
         let bytes = chosen.reveal().as_bytes();
         if !(SECRET_MIN_BYTES..=SECRET_MAX_BYTES).contains(&bytes.len()) {
             let detail = format!("a secret has {SECRET_MIN_BYTES} to {SECRET_MAX_BYTES} bytes");
@@ -31,12 +38,12 @@ pub(in crate::admin) fn secret_of(
         let secret = Secret::<ClientSecret>::generate(&[], &admin.core.random);
         (secret.digest(), Some(SecretString::new(secret.reveal())))
     };
-    (
-        StoredSecret {
+    PreparedSecret {
+        stored: StoredSecret {
             digest,
             created_at: admin.core.clock.now(),
             expires_at: None,
         },
-        shown,
-    )
+        generated,
+    }
 }

@@ -112,6 +112,13 @@ pub fn same_user_as(line: u64) -> Fault {
     )
 }
 
+/// What a user gets whose line does not say otherwise, and the groups that lines may name.
+#[derive(Clone, Copy)]
+struct ImportDefaults<'a> {
+    organization: &'a str,
+    groups: &'a Groups,
+}
+
 /// A line that could be read.
 struct ParsedLine {
     line: u64,
@@ -154,13 +161,17 @@ impl ParsedLine {
         &self,
         snapshot: &dyn Snapshot,
         existing: ExistingUsers,
-        defaults: (&str, &Groups),
+        defaults: ImportDefaults<'_>,
         now: Timestamp,
     ) -> Result<(ImportAction, TakenSeeds), AdminTxError> {
         let before = self.fields.existing(snapshot)?;
-        let mut user = self
-            .fields
-            .to_user(before.as_ref(), self.new_uuid, defaults, now)?;
+        let mut user = self.fields.to_user(
+            before.as_ref(),
+            self.new_uuid,
+            defaults.organization,
+            defaults.groups,
+            now,
+        )?;
         if let Some(fault) = self.fields.reserved_user_type(before.as_ref()) {
             return Err(fault.into());
         }
@@ -250,13 +261,19 @@ impl Operation for ImportUsers {
         );
         if !write {
             let look = |snapshot: &dyn Snapshot| {
-                let defaults = (organization.as_str(), &*groups);
+                let defaults = ImportDefaults {
+                    organization: &organization,
+                    groups: &groups,
+                };
                 plan(snapshot, &parsed, existing, defaults, now, report.clone()).map(|(report, _)| report)
             };
             return Ok(Done::unrecorded(core.store.read(look).await?));
         }
         let write = admin.write(Self::NAME, move |tx| {
-            let defaults = (organization.as_str(), &*groups);
+            let defaults = ImportDefaults {
+                organization: &organization,
+                groups: &groups,
+            };
             let (mut report, actions) = plan(&*tx, &parsed, existing, defaults, now, report.clone())?;
             if !report.bad.is_empty() && !skip_bad {
                 return Ok(report);
@@ -332,7 +349,7 @@ fn plan(
     snapshot: &dyn Snapshot,
     parsed: &[ParsedLine],
     existing: ExistingUsers,
-    defaults: (&str, &Groups),
+    defaults: ImportDefaults<'_>,
     now: Timestamp,
     mut report: Imported,
 ) -> Result<Planned, StoreError> {

@@ -137,7 +137,8 @@ impl UserLine {
         &self,
         before: Option<&User>,
         new_uuid: Uuid,
-        (organization, groups): (&str, &Groups),
+        organization: &str,
+        groups: &Groups,
         now: Timestamp,
     ) -> Result<User, AdminRefusal> {
         let mut faults = Vec::new();

@@ -30,12 +30,12 @@ impl Operation for AddProvider {
         let mut faults = Vec::new();
         check_id(&self.id, &mut faults);
         let mut provider = Provider::new(self.id, core.random.uuid_v4(), core.clock.now());
-        let sealing = (&*core.sealer, &core.random);
         apply(
             self.fields,
             self.client_secret,
             &mut provider,
-            sealing,
+            &core.sealer,
+            &core.random,
             &mut faults,
         );
         check(&provider, &mut faults);

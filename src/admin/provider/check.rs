@@ -21,7 +21,8 @@ pub(in crate::admin) fn apply(
     mut fields: ProviderFields,
     secret: Option<SecretString>,
     provider: &mut Provider,
-    (sealer, random): (&Sealer, &Random),
+    sealer: &Sealer,
+    random: &Random,
     faults: &mut Vec<Fault>,
 ) {
     let brings_keys = fields.keys.as_ref().is_some_and(|keys| !keys.is_empty());

@@ -34,12 +34,12 @@ impl Operation for UpdateProvider {
         let mut changed = find(admin, &self.id).await?;
         let before = changed.clone();
         let mut faults = Vec::new();
-        let sealing = (&*core.sealer, &core.random);
         apply(
             self.fields,
             self.client_secret,
             &mut changed,
-            sealing,
+            &core.sealer,
+            &core.random,
             &mut faults,
         );
         check(&changed, &mut faults);

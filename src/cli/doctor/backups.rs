@@ -150,9 +150,9 @@ mod tests {
             ("tls.mode", "off".to_owned()),
             ("backup.interval", "1h".to_owned()),
         ];
-        let mut sources = Sources::collect(&flags, &[], Some(data));
-        sources.faults.clear();
-        let config = resolve(&sources).unwrap();
+        let file = data.join("idsvc.toml");
+        std::fs::write(&file, "").unwrap();
+        let config = resolve(&Sources::collect(&flags, &[], Some(&file))).unwrap();
         let now = Timestamp::from_seconds(1_800_000_000);
         let hours = |count| now - Duration::from_hours(count);
         let look = |oldest, is_running| {

@@ -4,6 +4,7 @@ mod mail;
 mod memory;
 mod mtls;
 mod network;
+mod paths;
 mod settings_table;
 mod store;
 
@@ -480,37 +481,4 @@ fn the_development_server_is_called_by_a_name_of_this_machine() {
     }
     let faults = faults(&dev("https://id.example.com"));
     assert!(faults.contains("loopback hosts only"), "{faults}");
-}
-
-#[test]
-fn paths_are_written_out_and_a_data_directory_is_one() {
-    for key in ["data_dir", "theme_dir", "tls.cert", "tls.key", "outbound.ca_file"] {
-        for path in ["~", "~/idsvc"] {
-            let said = faults(&sources_of(&[(key, path)], &[], WHOLE));
-            assert!(
-                said.contains(&format!("{key} = {path:?}: only a shell expands ~")),
-                "{said}"
-            );
-        }
-    }
-    let file = std::env::current_exe().unwrap();
-    let said = faults(&sources_of(&[("data_dir", file.to_str().unwrap())], &[], WHOLE));
-    assert!(said.contains("is no directory"), "{said}");
-    assert!(resolve(&sources_of(&[("data_dir", "~idsvc")], &[], WHOLE)).is_ok());
-}
-
-#[test]
-fn authorities_that_cannot_be_read_are_a_fault_of_the_service_only() {
-    for (file, problem) in [
-        ("/nonexistent/ca.pem", "cannot be read"),
-        ("/dev/null", "no certificate authority"),
-    ] {
-        let sources = sources_of(&[("outbound.ca_file", file)], &[], WHOLE);
-        let said = faults(&sources);
-        assert!(
-            said.contains(file) && said.contains(problem) && said.lines().count() == 1,
-            "{said}"
-        );
-        assert!(resolve_settings(&sources).is_ok());
-    }
 }

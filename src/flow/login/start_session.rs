@@ -185,11 +185,23 @@ pub(in crate::flow) async fn start_session(
             })))
         })
         .await?;
+    complete(at, written, &proven, drawn, &code).await
+}
+
+/// What follows the commit.
+async fn complete(
+    at: BrowserLogin<'_>,
+    written: Written,
+    proven: &AuthenticationEvent,
+    drawn: DrawnSession,
+    code: &DrawnCode,
+) -> Result<SessionStart, Failure> {
+    let BrowserLogin { core, login, now, .. } = at;
     let written = match written {
         Written::Session(written) => *written,
         Written::SecondStep(identified) => {
-            let redirect = pending_sign_in::ask(core, login, &proven, &identified.user, now)?;
-            let user = Some(record_identified(core, login, *identified, &proven, now).uuid);
+            let redirect = pending_sign_in::ask(core, login, proven, &identified.user, now)?;
+            let user = Some(record_identified(core, login, *identified, proven, now).uuid);
             return Ok(SessionStart::Redirected { redirect, user });
         }
         Written::NoUser => return Ok(SessionStart::NoUser),
@@ -200,13 +212,13 @@ pub(in crate::flow) async fn start_session(
         Written::Error(error) => return Ok(SessionStart::TransactionError(error)),
     };
     login.client_lookup.publish(core).await?;
-    let user = record_identified(core, login, written.identified, &proven, now);
+    let user = record_identified(core, login, written.identified, proven, now);
     session::record_ended(core, written.ended, now);
     anonymous_upgrade::record(written.step.linked());
     let redirect = BrowserRedirect {
         destination: written
             .step
-            .destination(login.sealed.clone(), &code, &core.policy.issuer),
+            .destination(login.sealed.clone(), code, &core.policy.issuer),
         binding: None,
         session: Some(drawn.cookie(written.session)),
     };

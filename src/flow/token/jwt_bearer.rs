@@ -28,6 +28,7 @@ use crate::oauth::openid::claims::ClaimsRequest;
 use crate::oauth::resource::{Resources, not_granted};
 use crate::oauth::scope::Scope;
 use crate::oauth::token::{TokenResponse, user_scope};
+use crate::oauth::token_exchange::Actor;
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::TxError;
@@ -101,14 +102,10 @@ pub async fn exchange_assertion(
     let apis = Arc::clone(core.catalog().apis());
     let asked = bounded_resources(&resources, &subject.bounds)?;
     let asked = apis.resolve(asked, &client)?;
-    let scope = apis.scope_within(&scope, &asked);
     let is_exchange = grant_type == GrantType::TokenExchange;
     let is_offline = is_exchange && wants_refresh_token;
-    let scope = with_offline_access(scope, is_offline, &client)?;
-    let acting = match &actor {
-        Some(actor) => Some(actor.party.clone().after(subject.actor.as_ref())?),
-        None => subject.actor.clone(),
-    };
+    let scope = with_offline_access(apis.scope_within(&scope, &asked), is_offline, &client)?;
+    let acting = acting_party(actor.as_ref(), subject.actor.as_ref())?;
     let uuid = core.random.uuid_v7(core.clock.since_epoch());
     // The provider decides by each identity assertion anew, so none brings a refresh token (ID-JAG section 4.4).
     let drawn = NewFamily::draw(core, possession)?.with_refresh_token(wants_refresh_token && !is_id_jag);
@@ -183,6 +180,17 @@ pub async fn exchange_assertion(
             });
             Err(REPLAYED.into())
         }
+    }
+}
+
+/// The party that acts for the user: the presented one, after those that the provider's token names.
+fn acting_party(
+    presented: Option<&VerifiedActor>,
+    earlier: Option<&Actor>,
+) -> Result<Option<Actor>, Refusal> {
+    match presented {
+        Some(actor) => Ok(Some(actor.party.clone().after(earlier)?)),
+        None => Ok(earlier.cloned()),
     }
 }
 

@@ -5,33 +5,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::tokens::{Token, shipped_tokens};
 use super::{is_test_file, sources};
 
-/// Imports that are part of a circle and still to be mended: the importing file and the imported one.
-const STILL_TO_BE_MENDED: &[(&str, &str)] = &[
-    ("admin/api.rs", "admin/named.rs"),
-    ("admin/apply/apis.rs", "admin/apply/export.rs"),
-    ("admin/apply/apis.rs", "admin/apply/plan.rs"),
-    ("admin/apply/clients.rs", "admin/apply/export.rs"),
-    ("admin/apply/clients.rs", "admin/apply/plan.rs"),
-    ("admin/apply/export.rs", "admin/apply/named.rs"),
-    ("admin/apply/export.rs", "admin/apply/providers.rs"),
-    ("admin/apply/plan.rs", "admin/apply/providers.rs"),
-    ("admin/apply/users.rs", "admin/apply/plan.rs"),
-    ("cli/refusal.rs", "cli/state_file.rs"),
-    ("cli/state.rs", "cli/state_batches.rs"),
-    ("config/accounts.rs", "config/reader.rs"),
-    ("config/backups.rs", "config/reader.rs"),
-    ("config/clients.rs", "config/reader.rs"),
-    ("config/dpop.rs", "config/reader.rs"),
-    ("config/lifetimes.rs", "config/reader.rs"),
-    ("config/mail.rs", "config/reader.rs"),
-    ("config/mfa.rs", "config/reader.rs"),
-    ("config/passkeys.rs", "config/reader.rs"),
-    ("config/reference.rs", "config/mtls.rs"),
-    ("config/reference.rs", "config/store.rs"),
-    ("config/reference.rs", "config/tls.rs"),
-    ("pages/dev_tokens.rs", "pages/home.rs"),
-];
-
 /// Where a module is: `["oauth", "code"]` for `oauth/code.rs`.
 type ModulePath = Vec<String>;
 
@@ -268,24 +241,11 @@ fn circles(imports: &Imports) -> Vec<String> {
     found
 }
 
-fn circles_without(rooms: &BTreeMap<String, Imports>, allowed: &[(&str, &str)]) -> Vec<String> {
-    let mut rooms = rooms.clone();
-    for (from, imported) in rooms.values_mut().flatten() {
-        imported.retain(|to| !allowed.contains(&(from, to)));
-    }
-    rooms.values().flat_map(circles).collect()
-}
-
 #[test]
 fn no_files_import_each_other_in_a_circle() {
     let rooms = House::read().imports_by_room();
-    let found = circles_without(&rooms, STILL_TO_BE_MENDED);
+    let found: Vec<String> = rooms.values().flat_map(circles).collect();
     assert!(found.is_empty(), "{} circles:\n{}", found.len(), found.join("\n"));
-    for entry in STILL_TO_BE_MENDED {
-        let others = STILL_TO_BE_MENDED.iter().copied().filter(|other| other != entry);
-        let is_needed = !circles_without(&rooms, &others.collect::<Vec<_>>()).is_empty();
-        assert!(is_needed, "{entry:?} is mended: take it off the list");
-    }
 }
 
 #[test]

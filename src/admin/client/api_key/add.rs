@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{ApiKeyView, generate};
+use super::{ApiKeyView, GeneratedApiKey, generate};
 use crate::admin::client::{KIND, NEEDS_REFRESH, change, refuse_for_profile};
 use crate::admin::operation::{Done, Effect, Operation};
 use crate::admin::{Admin, AdminResult};
@@ -24,7 +24,7 @@ impl Operation for AddApiKey {
 
     /// Only this answer shows the key.
     async fn run(self, admin: Admin<'_>) -> AdminResult<Done<ApiKeyView>> {
-        let (stored, shown) = generate(admin);
+        let GeneratedApiKey { stored, shown } = generate(admin);
         let view = ApiKeyView {
             client_id: self.client_id.clone(),
             id: stored.id,

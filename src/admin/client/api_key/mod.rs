@@ -33,8 +33,15 @@ pub struct ApiKeyView {
     pub last_used_at: Option<Timestamp>,
 }
 
-/// Generates a key: the record to store, and the key to show.
-pub(super) fn generate(admin: Admin<'_>) -> (StoredApiKey, SecretString) {
+/// A new API key.
+pub(super) struct GeneratedApiKey {
+    pub(super) stored: StoredApiKey,
+    /// The key, to be shown once.
+    pub(super) shown: SecretString,
+}
+
+/// Generates a key.
+pub(super) fn generate(admin: Admin<'_>) -> GeneratedApiKey {
     let core = admin.core;
     let id = core.random.uuid_v7(core.clock.since_epoch());
     let key = Secret::<ApiKey>::generate(id.as_bytes(), &core.random);
@@ -43,5 +50,8 @@ pub(super) fn generate(admin: Admin<'_>) -> (StoredApiKey, SecretString) {
         digest: key.digest(),
         created_at: core.clock.now(),
     };
-    (stored, SecretString::new(key.reveal()))
+    GeneratedApiKey {
+        stored,
+        shown: SecretString::new(key.reveal()),
+    }
 }
