@@ -81,7 +81,6 @@ pub const MAX_TEMPLATE_PAGES: usize = 2;
 
 /// The public documents, written again when clients, keys or languages have changed.
 pub struct PublishedDocuments {
-    /// The discovery document.
     pub discovery: PublishedDocument,
     /// The public keys.
     pub jwks: PublishedDocument,
@@ -91,7 +90,6 @@ pub struct PublishedDocuments {
 
 /// A document and its entity tag, by which a sender that has it gets 304.
 pub struct PublishedDocument {
-    /// The document.
     pub body: Bytes,
     /// A strong entity tag (RFC 9110 section 8.8.3): the document's SHA-256, in hexadecimal digits and quotes.
     pub entity_tag: String,
@@ -128,7 +126,6 @@ impl RequestPermit {
 pub struct DevSite {
     /// Its client identifier.
     pub client_id: String,
-    /// Its secret.
     pub client_secret: Zeroizing<String>,
     /// The example user's name, to be shown.
     pub username: String,

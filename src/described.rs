@@ -22,17 +22,14 @@ macro_rules! described {
         }
 
         impl $name {
-            /// All values.
             pub const ALL: [Self; [$($value,)*].len()] = [$(Self::$variant,)*];
 
-            /// The name.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $value,)*
                 }
             }
 
-            /// What it means.
             pub const fn meaning(self) -> &'static str {
                 match self {
                     $(Self::$variant => concat!($($doc),*).trim_ascii(),)*

@@ -153,7 +153,6 @@ macro_rules! routes {
                 matches!(self.caller(), Caller::Anyone | Caller::User | Caller::Provider)
             }
 
-            /// What it is for.
             pub fn purpose(&self) -> &'static str {
                 match self {
                     $(Self::$name => concat!($($doc),*).trim_ascii(),)*

@@ -43,7 +43,6 @@ pub enum SealError {
 }
 
 impl Sealer {
-    /// A new master key.
     pub fn generate(random: &Random) -> Zeroizing<[u8; MASTER_KEY_LEN]> {
         Zeroizing::new(random.bytes())
     }

@@ -10,7 +10,6 @@ use crate::store::StoreError;
 use crate::store::engine::Snapshot;
 use crate::store::tables::GROUPS;
 
-/// The stored groups.
 pub(super) fn groups(snapshot: &dyn Snapshot) -> Result<Groups, StoreError> {
     let all = GROUPS.scan(snapshot, .., usize::MAX)?;
     Ok(Groups::new(

@@ -94,7 +94,6 @@ impl Admin<'_> {
         self.core.reload_after(written).await
     }
 
-    /// Reads from a snapshot.
     async fn read<T>(self, look: impl Fn(&dyn Snapshot) -> Result<T, AdminTxError>) -> AdminResult<T> {
         Ok(self.core.store.read(look).await?)
     }
@@ -134,7 +133,6 @@ impl std::error::Error for AdminRefusal {}
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError {
-    /// It was refused.
     #[error(transparent)]
     Refused(#[from] AdminRefusal),
     /// The store failed.
@@ -232,7 +230,6 @@ impl RecordChecks {
 pub struct SecretString(Zeroizing<String>);
 
 impl SecretString {
-    /// The secret of this text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(Zeroizing::new(text.into()))
     }
@@ -309,7 +306,6 @@ pub(crate) mod tests {
         core_on(Store::in_memory(Options::default()).unwrap())
     }
 
-    /// The same on this store.
     pub(crate) fn core_on(store: Store) -> Core {
         let params = PasswordParams::new(8, 1, 1).unwrap();
         Core::open(

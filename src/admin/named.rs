@@ -17,14 +17,12 @@ pub(crate) trait NamedKind:
 {
     /// The kind of record in faults, and the noun of the commands.
     const KIND: &'static str;
-    /// The table.
     const TABLE: Table<String, NamedRecord<Self>>;
     /// The names and forms of the settings.
     const FIELDS: &'static [(&'static str, Form)];
     /// A change of the settings.
     type Fields: Clone + Default + PartialEq + Serialize + DeserializeOwned + Send + 'static;
 
-    /// Applies a change.
     fn apply(&mut self, change: Self::Fields, faults: &mut Vec<Fault>);
 
     /// Checks the name of a record.
@@ -67,7 +65,6 @@ pub(super) async fn add<O: Operation, M: NamedKind>(
     Ok(Done::about(name, record))
 }
 
-/// Every record, by name.
 pub(super) async fn list<M: NamedKind>(admin: Admin<'_>) -> AdminResult<Done<Vec<NamedRecord<M>>>> {
     let all = admin
         .core
@@ -79,7 +76,6 @@ pub(super) async fn list<M: NamedKind>(admin: Admin<'_>) -> AdminResult<Done<Vec
     ))
 }
 
-/// One record.
 pub(super) async fn show<M: NamedKind>(admin: Admin<'_>, name: &str) -> AdminResult<Done<NamedRecord<M>>> {
     let found = admin
         .core

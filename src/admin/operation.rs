@@ -39,7 +39,6 @@ pub trait Operation: Serialize + DeserializeOwned + Send + 'static {
     }
 }
 
-/// What an operation has done.
 #[derive(Debug)]
 pub struct Done<T> {
     /// What the operation answers.

@@ -82,7 +82,6 @@ macro_rules! operations {
             }
         }
 
-        /// All operations.
         pub const OPERATIONS: &[OperationInfo] = &[
             $(OperationInfo {
                 name: super::$call_noun::$call::NAME,

@@ -25,15 +25,12 @@ pub trait StreamOperation: Serialize + DeserializeOwned + Send + 'static {
 
 /// A stream of records, which are [`StreamLine`]s.
 pub trait RecordStream: StreamOperation {
-    /// A record.
     type Record: DeserializeOwned;
 }
 
-/// A line of a stream of records.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StreamLine<T> {
-    /// A record.
     Record(T),
     /// The last line. A stream without it is incomplete.
     End,

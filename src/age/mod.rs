@@ -59,7 +59,6 @@ pub enum AgeError {
         "the passphrase takes a work factor of 2^{0}, and at most 2^{MAX_WORK_FACTOR} is accepted: decrypt the file with age first"
     )]
     WorkFactor(u8),
-    /// The passphrase is wrong.
     #[error("the passphrase does not open the file: it was encrypted with another one")]
     WrongPassphrase,
     /// None of the identities is a recipient.
@@ -127,7 +126,6 @@ pub struct Identity(Zeroizing<[u8; 32]>);
 /// A file without an identity, or with a line that is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
-    /// This line is no identity.
     #[error("line {0} is not an X25519 identity of age (AGE-SECRET-KEY-1…): use a file that age-keygen made")]
     Line(usize),
     /// No line is an identity.
@@ -154,7 +152,6 @@ pub fn identities(text: &str) -> Result<Vec<Identity>, IdentityError> {
 /// The most bytes of a passphrase.
 pub const MAX_PASSPHRASE: usize = 64 * 1024;
 
-/// A passphrase.
 #[derive(Clone)]
 pub struct Passphrase(Zeroizing<String>);
 
@@ -232,11 +229,9 @@ impl Recipients {
 pub enum Identities {
     /// Secret keys, of which one has to fit.
     Keys(Vec<Identity>),
-    /// The passphrase.
     Passphrase(Passphrase),
 }
 
-/// The key of one file.
 pub struct FileKey(Zeroizing<[u8; FILE_KEY_LEN]>);
 
 impl FileKey {

@@ -28,7 +28,6 @@ pub(super) struct Stanza {
     pub(super) body: Vec<u8>,
 }
 
-/// The stanzas that wrap a file key for its recipients.
 pub(super) fn wrap(key: &FileKey, recipients: &Recipients, random: &Random) -> Vec<Stanza> {
     match recipients {
         Recipients::Keys(keys) => keys
@@ -143,7 +142,6 @@ pub(super) fn wanted(stanzas: &[Stanza]) -> SecretKind {
     }
 }
 
-/// Unwraps the file key.
 pub(super) fn unwrap(stanzas: &[Stanza], identities: &Identities) -> Result<FileKey, AgeError> {
     for stanza in stanzas {
         match (parse(stanza)?, identities) {

@@ -156,7 +156,6 @@ impl<R: Read> DecryptingReader<R> {
         })
     }
 
-    /// Reads and decrypts the next chunk.
     fn next_chunk(&mut self) -> io::Result<()> {
         const WITH_NEXT: usize = CHUNK + TAG + 1;
         self.state = State::Broken;

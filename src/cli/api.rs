@@ -145,7 +145,6 @@ pub struct Update {
     pub fields: Fields,
 }
 
-/// Runs a verb.
 pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
     let alg = match verb {
         Verb::Add(add) => {

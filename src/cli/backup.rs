@@ -136,7 +136,6 @@ struct BackupJob<'a> {
     random: Random,
 }
 
-/// A backup that was written.
 struct Written {
     header: Header,
     /// The number of bytes, encrypted ones if it is encrypted.

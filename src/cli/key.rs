@@ -111,7 +111,6 @@ fn question(kid: &str, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
     })
 }
 
-/// Runs a verb.
 pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
     match verb {
         Verb::List => connector.run(ListKeys, output, |views, output| {

@@ -26,7 +26,6 @@ pub struct Test {
     pub address: String,
 }
 
-/// Runs a verb.
 pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
     match verb {
         Verb::Test(Test { address }) => {

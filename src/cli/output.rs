@@ -305,7 +305,6 @@ impl JsonArray {
         Ok(write!(out, "{separator}{line_start}{text}")?)
     }
 
-    /// Ends the array.
     pub fn end(self, out: &mut dyn Write) -> io::Result<()> {
         if !self.is_empty {
             write!(out, "\n{}", self.indent)?;

@@ -30,7 +30,6 @@ pub struct PasswordFlags {
 }
 
 impl PasswordFlags {
-    /// The password that the flags choose.
     pub(super) fn choose(&self) -> Result<NewPassword, CliError> {
         if self.no_password {
             return Ok(NewPassword::None);

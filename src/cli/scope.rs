@@ -61,7 +61,6 @@ pub struct Change {
     pub text: Option<String>,
 }
 
-/// Runs a verb.
 pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
     match verb {
         Verb::Add(add) => {

@@ -44,7 +44,6 @@ fn parse_session(text: &str) -> Result<Uuid, String> {
     })
 }
 
-/// Runs a verb.
 pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
     match verb {
         Verb::List(List { who }) => {

@@ -137,7 +137,6 @@ pub(super) struct FileApply<'a> {
 }
 
 impl FileApply<'_> {
-    /// Applies the file.
     pub(super) fn run(&self, source: &mut dyn Rewind, output: &mut Output<'_>) -> Result<(), CliError> {
         let planned = self.check(source)?;
         let asks = self.request.prune && !self.request.dry_run && !self.request.yes;

@@ -19,7 +19,6 @@ use crate::oauth::fields::with_article;
 /// A state, and the places of its entries in the file.
 #[derive(Default)]
 pub struct Declared {
-    /// The state.
     pub state: DeclaredState,
     /// The place of each entry.
     pub places: Places,

@@ -128,7 +128,6 @@ impl ThemeLocation {
     }
 }
 
-/// Runs a verb.
 pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
     match verb {
         Verb::List => list(connector, output),

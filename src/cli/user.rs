@@ -1,6 +1,5 @@
 //! Runs `idsvc user …`.
 
-use std::io::Read;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -209,7 +208,6 @@ pub struct Set {
 /// The most users that are listed as text without `--limit`.
 const DEFAULT_LIMIT: u32 = 500;
 
-/// Runs a verb.
 pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
     match verb {
         Verb::Add(add) => self::add(*add, connector, output),

@@ -13,9 +13,7 @@ use super::source::{Origin, RawValue, SettingValue};
 /// The content of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ParsedFile {
-    /// The values.
     pub values: Vec<SettingValue>,
-    /// The faults.
     pub faults: Vec<Fault>,
     /// Keys that the file may set, but whose values could not be read. Such a key does not count as absent.
     pub unread: Vec<&'static str>,

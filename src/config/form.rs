@@ -11,13 +11,11 @@ use super::source::RawValue;
 
 /// Which values a setting takes.
 pub trait Form: Sync {
-    /// What a value is read as.
     type Value;
 
     /// What there is to say of the values without their type.
     fn shape(&self) -> Shape;
 
-    /// Reads a value.
     fn read(&self, raw: &RawValue) -> Result<Self::Value, Problem>;
 }
 
@@ -26,7 +24,6 @@ pub trait AnyForm: Sync {
     /// What there is to say of the values without their type.
     fn shape(&self) -> Shape;
 
-    /// Checks a value.
     fn check(&self, raw: &RawValue) -> Result<(), Problem>;
 }
 
@@ -45,13 +42,10 @@ impl<F: Form> AnyForm for F {
 pub enum Shape {
     /// A string.
     Text,
-    /// One of these words.
     Words(Vec<&'static str>),
     /// A whole number.
     Number {
-        /// The least.
         least: u64,
-        /// The most.
         most: u64,
     },
     /// A span of time: `"24h"`, `"90d"`, `"60s"`, `"30m"`.
@@ -167,7 +161,6 @@ impl Form for File {
 pub struct Words<T: 'static>(pub &'static [(&'static str, T)]);
 
 impl<T: PartialEq> Words<T> {
-    /// The word for a value.
     pub(super) fn word(&self, value: &T) -> Option<&'static str> {
         let found = self.0.iter().find(|(_, known)| known == value);
         found.map(|(word, _)| *word)
@@ -369,7 +362,6 @@ impl List<String> {
         Self::of(|text| Ok(text.to_owned()))
     }
 
-    /// A list of these words.
     pub(super) const fn of_words(words: &'static [&'static str]) -> Self {
         Self {
             words: Some(words),

@@ -52,7 +52,6 @@ pub enum LogFormat {
 /// The settings of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Log {
-    /// The format.
     pub format: LogFormat,
     /// The lowest severity that is logged.
     pub level: Level,

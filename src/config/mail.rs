@@ -61,7 +61,6 @@ pub(super) static REPLY_TO: Setting<Parsed<Mailbox>> = Setting {
 pub struct Mail {
     /// The server. The development server can do without: it catches mails.
     pub server: Option<MailServer>,
-    /// The file of the password.
     pub password_file: Option<PathBuf>,
     /// The sender.
     pub from: Mailbox,

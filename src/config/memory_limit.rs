@@ -8,7 +8,6 @@ use std::str::FromStr;
 /// The memory that the service may use, and who says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryLimit {
-    /// In bytes.
     pub bytes: u64,
     /// Who says so.
     pub origin: LimitOrigin,

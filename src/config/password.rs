@@ -74,7 +74,6 @@ pub(super) static WORKERS: Setting<Number<usize>> = Setting {
     form: Number::within(0, 1024),
 };
 
-/// The settings for passwords.
 #[derive(Clone, Copy)]
 pub(super) struct PasswordSettings {
     pub(super) params: PasswordParams,

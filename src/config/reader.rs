@@ -93,7 +93,6 @@ impl<'a> Reader<'a> {
         self.sources.unread.contains(&setting.key) && !self.is_set(setting)
     }
 
-    /// Where it is set.
     pub(super) fn origin<F: ?Sized>(&self, setting: &Setting<F>) -> Origin {
         let set = self.set_value(setting);
         set.map_or(Origin::Default, |value| value.origin.clone())

@@ -36,12 +36,10 @@ static SECTIONS: &[&[&Setting]] = &[
     log::SETTINGS,
 ];
 
-/// All settings.
 pub fn settings() -> impl Iterator<Item = &'static Setting> {
     SECTIONS.iter().flat_map(|section| section.iter().copied())
 }
 
-/// The setting with this key.
 pub fn find(key: &str) -> Option<&'static Setting> {
     settings().find(|setting| setting.key == key)
 }

@@ -5,7 +5,6 @@ use std::fmt;
 use super::form::AnyForm;
 use super::source::RawValue;
 
-/// One setting.
 pub struct Setting<F: ?Sized = dyn AnyForm> {
     /// The key in the file, dotted.
     pub key: &'static str,
@@ -13,7 +12,6 @@ pub struct Setting<F: ?Sized = dyn AnyForm> {
     pub doc: &'static str,
     /// The default, if there is one.
     pub default: Option<Literal>,
-    /// An example.
     pub example: Literal,
     /// The name of the value in the help of the flag.
     pub value_name: &'static str,
@@ -28,7 +26,6 @@ pub struct Setting<F: ?Sized = dyn AnyForm> {
 pub enum Literal {
     /// A string.
     Text(&'static str),
-    /// A number.
     Number(u64),
     /// `true` or `false`.
     Flag(bool),

@@ -30,7 +30,6 @@ pub enum Origin {
     Environment(String),
     /// A line of the file.
     File(PathBuf, usize),
-    /// The default.
     Default,
 }
 
@@ -47,15 +46,12 @@ impl fmt::Display for Origin {
 /// A setting with its value and source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingValue {
-    /// The key.
     pub key: &'static str,
-    /// The value.
     pub raw: RawValue,
     /// The source.
     pub origin: Origin,
 }
 
-/// The values from all sources.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
     /// The values of flags, environment and file, in this order.

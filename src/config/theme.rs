@@ -32,7 +32,6 @@ pub(super) static THEME_DIR: Setting<File> = Setting {
 /// Where the theme of the pages is found.
 #[derive(Clone, Debug)]
 pub struct ThemeSettings {
-    /// Its name.
     pub name: String,
     /// The folder of the operator's themes. It may be missing.
     pub folder: PathBuf,

@@ -44,7 +44,6 @@ pub enum ControlError {
 
 /// What the server answers.
 pub struct Answer {
-    /// The reply.
     pub reply: Reply,
     /// What follows it.
     pub bytes: ReplyBytes,
@@ -91,7 +90,6 @@ fn connect(path: &Path) -> Result<Option<UnixStream>, ControlError> {
     }
 }
 
-/// Sends the command.
 fn send(mut stream: UnixStream, command: &[u8]) -> io::Result<ReplyBytes> {
     stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
     stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
@@ -99,7 +97,6 @@ fn send(mut stream: UnixStream, command: &[u8]) -> io::Result<ReplyBytes> {
     Ok(BufReader::new(stream))
 }
 
-/// Reads a line.
 fn read_line<T: DeserializeOwned>(stream: &mut ReplyBytes) -> Result<T, ControlError> {
     let mut line = Zeroizing::new(Vec::new());
     stream

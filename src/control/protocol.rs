@@ -15,7 +15,6 @@ pub enum Command {
     Stream(StreamCall),
 }
 
-/// The reply to a command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {

@@ -39,7 +39,6 @@ fn is_unfinished(name: &str) -> bool {
 /// What happens to the file that has the name already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfExists {
-    /// It is replaced.
     Replace,
     /// It stays, and the other file is refused with `AlreadyExists`.
     Refuse,

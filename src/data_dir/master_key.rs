@@ -17,10 +17,8 @@ use crate::seal::Sealer;
 pub const MASTER_KEY: &str = "master.key";
 const KEY_BYTES: usize = 32;
 
-/// A master key.
 pub type MasterKey = Zeroizing<[u8; KEY_BYTES]>;
 
-/// Reads the master key of a data directory.
 pub fn master_key(directory: &Path) -> Result<MasterKey, DataDirError> {
     let path = directory.join(MASTER_KEY);
     read_key(&path)?.ok_or(DataDirError::KeyMissing(path))
@@ -36,7 +34,6 @@ pub(crate) fn sealer_of(directory: &Path, fingerprint: &str) -> Result<Sealer, D
     }
 }
 
-/// Reads the master key of a data directory, or creates it.
 pub(crate) fn read_or_create_key(directory: &Path, random: &Random) -> Result<MasterKey, DataDirError> {
     let path = directory.join(MASTER_KEY);
     if let Some(key) = read_key(&path)? {

@@ -32,7 +32,6 @@ use crate::store::{self, Address, Options, Store, StoreError};
 pub const DATABASE: &str = "idsvc.redb";
 /// The folder of the backups in the data directory.
 pub const BACKUPS: &str = "backups";
-/// The ending of the names of backups.
 pub const BACKUP_ENDING: &str = ".backup";
 /// The ending that encrypted backups have after [`BACKUP_ENDING`].
 pub const ENCRYPTED_ENDING: &str = ".age";
@@ -60,9 +59,7 @@ pub enum DataDirError {
     WritableByOthers {
         /// The directory.
         path: PathBuf,
-        /// Its mode.
         mode: u32,
-        /// Who they are.
         writers: &'static str,
     },
     /// The directory belongs to a user who is neither root nor the one that runs the process.

@@ -21,7 +21,6 @@ pub enum AccountDecision {
 /// The user who signs in with the e-mail address that a provider sent.
 #[derive(Clone, Copy, Debug)]
 pub struct EmailOwner<'a> {
-    /// The user.
     pub user: &'a User,
     /// Whether the address in the record is trusted: the operator set it, or a provider that vouches for it did. Another
     /// provider could create a user with the address of a victim and wait for the victim's sign-in.

@@ -81,7 +81,6 @@ pub struct Callback {
 
 /// The code or the error of an authorization response.
 pub enum ProviderResponse {
-    /// The code.
     Code(Zeroizing<String>),
     /// The user refused at the provider.
     Denied,

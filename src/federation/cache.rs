@@ -23,7 +23,6 @@ pub struct CachePolicy {
     most: usize,
     /// The most documents that requests fetch at one moment.
     most_fetches: usize,
-    /// Whether a failure is logged.
     logs_failures: bool,
 }
 
@@ -267,7 +266,6 @@ impl<T> Cache<T> {
         entries.retain(|address, _| is_wanted(address));
     }
 
-    /// All cached documents.
     pub fn documents(&self) -> Vec<Arc<T>> {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let documents = entries.values().map(|entry| entry.state().document.clone());

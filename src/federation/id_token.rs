@@ -67,11 +67,9 @@ pub struct VerifiedIdToken {
     pub subject: String,
     /// When the user authenticated there, if the token contains it.
     pub auth_time: Option<Timestamp>,
-    /// Every other claim.
     pub claims: Map<String, Value>,
     /// The key under which its use is recorded, if it has a `jti`. The record lasts until the token is too old.
     pub replay_key: Option<ReplayKey>,
-    /// When it expires.
     pub expires_at: Timestamp,
     /// The parties that act for the subject; none at a sign-in.
     pub actor: Option<Actor>,

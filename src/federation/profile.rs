@@ -22,7 +22,6 @@ pub struct Profile {
     pub phone_number: Option<String>,
     /// Whether the provider has verified it.
     pub phone_number_verified: bool,
-    /// The other claims.
     pub claims: BTreeMap<String, Value>,
 }
 

@@ -38,7 +38,6 @@ impl UpstreamAuth {
         }
     }
 
-    /// Whether it uses a secret.
     pub const fn uses_secret(self) -> bool {
         match self {
             Self::ClientSecretBasic | Self::ClientSecretPost => true,
@@ -51,7 +50,6 @@ impl UpstreamAuth {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AddressPolicy {
-    /// None.
     #[default]
     Never,
     /// Those that the provider has verified.
@@ -62,7 +60,6 @@ pub enum AddressPolicy {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LinkPolicy {
-    /// Never.
     #[default]
     Never,
     /// When the e-mail address is the same and verified on both sides.
@@ -145,7 +142,6 @@ pub struct Provider {
     pub incarnation: Uuid,
     /// The client secret, sealed with [`Provider::secret_context`], base64url.
     pub sealed_secret: Option<String>,
-    /// The settings.
     pub settings: ProviderSettings,
     /// When the record was made.
     pub created_at: Timestamp,

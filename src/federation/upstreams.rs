@@ -31,7 +31,6 @@ pub struct UpstreamCodeExchange<'a> {
     pub client_id: &'a str,
     /// How this service authenticates.
     pub credentials: UpstreamCredentials,
-    /// The code.
     pub code: &'a str,
     /// `code_verifier`.
     pub code_verifier: &'a str,
@@ -109,7 +108,6 @@ pub enum UpstreamError {
 pub struct UpstreamTokens {
     /// The ID token, not yet verified.
     pub id_token: Zeroizing<String>,
-    /// The access token.
     pub access_token: Zeroizing<String>,
     /// The lifetime of the access token in seconds, if it can be read.
     #[serde(default, deserialize_with = "lifetime")]
@@ -234,7 +232,6 @@ impl Upstreams {
         self.client_documents.would_retry(client_id, now)
     }
 
-    /// The metadata of the provider.
     pub async fn metadata(&self, provider: &Provider, now: Timestamp) -> Result<Arc<Metadata>, Unavailable> {
         let address = metadata::address(&provider.issuer);
         let fetch = || self.fetch_metadata(provider.issuer.clone());

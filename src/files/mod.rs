@@ -155,7 +155,6 @@ impl Folder {
         Ok(bytes)
     }
 
-    /// Opens a file with these flags.
     pub fn open_file(&self, name: impl AsRef<Path>, flags: OFlags) -> io::Result<File> {
         let name = one_name(name.as_ref())?;
         self.open_name(name, flags, Mode::empty()).map(File::from)
@@ -260,7 +259,6 @@ fn names_in(path: &Path) -> impl Iterator<Item = io::Result<&Path>> {
     })
 }
 
-/// The path, if it is one name.
 fn one_name(path: &Path) -> io::Result<&Path> {
     let mut names = names_in(path);
     match (names.next(), names.next()) {

@@ -8,7 +8,6 @@ use crate::secret::{BrowserCookie, Digest, Secret, SessionCookie};
 /// The cookies that a browser sent, and the device it runs on.
 #[derive(Clone, Debug, Default)]
 pub struct Browser {
-    /// The session that it presents.
     pub session: Option<PresentedSession>,
     /// The digest of the cookie that binds login transactions to it.
     pub binding: Option<Digest<BrowserCookie>>,
@@ -35,9 +34,7 @@ impl Browser {
 /// A session cookie as a browser presents it.
 #[derive(Clone, Debug)]
 pub struct PresentedSession {
-    /// The session it names.
     pub id: Uuid,
-    /// The digest of the cookie.
     pub digest: Digest<SessionCookie>,
 }
 

@@ -88,7 +88,6 @@ impl Rows {
 }
 
 impl Catalog {
-    /// Reads all of them from the store.
     pub async fn load(store: &Store, sealer: &Sealer) -> Result<Self, OpenError> {
         let reopenings = store.reopenings();
         Self::new(store.read(Rows::read).await?, sealer, reopenings)
@@ -320,7 +319,6 @@ impl Catalog {
         found(self.api_keys.get(digest.as_bytes())).map(|(id, client)| (*id, client))
     }
 
-    /// The APIs.
     pub fn apis(&self) -> &Arc<Apis> {
         &self.apis
     }
@@ -330,7 +328,6 @@ impl Catalog {
         &self.scopes
     }
 
-    /// The groups.
     pub fn groups(&self) -> &Arc<Groups> {
         &self.groups
     }

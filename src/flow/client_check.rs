@@ -473,7 +473,6 @@ fn check_certificates(client: &Client, mtls: &MtlsPolicy, faults: &mut Vec<Fault
     }
 }
 
-/// Checks the rules of the profile.
 fn check_profile(client: &Client, faults: &mut Vec<Fault>) {
     let Some(profile) = client.profile else { return };
     let name = profile.as_str();

@@ -37,7 +37,6 @@ pub type OutboxKey = (u32, Uuid);
 
 /// A record of a queue, which is sent after the transaction that caused it, and tried again if that fails.
 pub trait Queued: Record + Clone + Send + Sync + 'static {
-    /// The queue.
     const QUEUE: Table<OutboxKey, Self>;
     /// How long a claim lasts. It is longer than an attempt can take, so that the node has finished or has ended when
     /// another one tries.
@@ -100,7 +99,6 @@ impl Queued for LogoutNotice {
 /// A row that is due.
 #[derive(Debug)]
 pub struct DueEntry<R> {
-    /// Its key.
     pub key: OutboxKey,
     /// The row; `None` if it cannot be read.
     pub entry: Option<R>,

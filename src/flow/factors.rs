@@ -63,7 +63,6 @@ pub fn remove_all(tx: &mut dyn Tx, user: Uuid) -> Result<Vec<(Uuid, Factor)>, St
 pub enum Answer {
     /// The code of a time step.
     Totp(u64),
-    /// A recovery code.
     RecoveryCode(Digest<RecoveryCode>),
 }
 
@@ -120,7 +119,6 @@ fn open_seed(core: &Core, user: Uuid, totp: &Totp) -> Option<TotpSeed> {
 pub struct FactorCounts {
     /// Authenticator apps.
     pub totp: u64,
-    /// Passkeys.
     pub passkey: u64,
 }
 
@@ -131,9 +129,7 @@ pub struct FactorSummary {
     pub users: u64,
     /// Those with an authenticator app.
     pub totp: u64,
-    /// Those with a passkey.
     pub passkey: u64,
-    /// Those with neither.
     pub neither: u64,
     /// Those who have neither a passkey nor an unused recovery code beside the authenticator app.
     pub only_totp: u64,

@@ -198,9 +198,7 @@ pub enum OpenError {
 
 /// What all flows share, built once.
 pub struct Core {
-    /// The store.
     pub store: Store,
-    /// The clock.
     pub clock: Clock,
     /// The source of randomness.
     pub random: Random,

@@ -49,7 +49,6 @@ impl DrawnMail {
         })
     }
 
-    /// The id of the mail.
     pub fn id(&self) -> Uuid {
         self.key.1
     }

@@ -48,7 +48,6 @@ pub struct DrawnChallenge {
 /// A challenge that a form brought back in time.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::flow) struct OpenedChallenge {
-    /// The bytes.
     pub(in crate::flow) bytes: [u8; CHALLENGE_LEN],
     /// Under which its use is recorded.
     pub(in crate::flow) replay_key: ReplayKey,

@@ -41,9 +41,7 @@ const FULL: Refusal = Refusal::new(
 
 /// A registered client, with the secrets that only this answer shows.
 pub struct ClientInformation {
-    /// The client.
     pub client: Client,
-    /// Its new secret.
     pub client_secret: Option<Secret<ClientSecret>>,
     /// The token with which it reads and changes its registration.
     pub access_token: Secret<RegistrationAccessToken>,

@@ -28,7 +28,6 @@ pub(super) fn was_used(
     Ok(false)
 }
 
-/// Records a use.
 pub(super) fn record_use(tx: &mut dyn Tx, replay_key: ReplayKey) -> Result<(), StoreError> {
     USED_ASSERTIONS.put(tx, &(replay_key.hour, replay_key.digest), &())
 }

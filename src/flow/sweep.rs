@@ -69,7 +69,6 @@ pub enum Cursor {
     Codes(Option<WalkPosition>),
     /// Refresh families.
     Families(Option<WalkPosition>),
-    /// Sessions.
     Sessions(Option<WalkPosition>),
     /// Consents, by user and client.
     Consents(Option<(Uuid, String)>),
@@ -143,7 +142,6 @@ pub async fn sweep(core: &Core, cursor: &mut Cursor, now: Timestamp) -> Result<S
     Ok(page.swept)
 }
 
-/// A page that was swept.
 #[derive(Default)]
 struct Page {
     swept: Swept,

@@ -20,7 +20,6 @@ pub type CodeTexts = Vec<Zeroizing<String>>;
 
 /// A seed and recovery codes that the user has not confirmed yet.
 pub struct TotpSetup {
-    /// The seed.
     pub seed: TotpSeed,
     /// The texts of the recovery codes.
     pub codes: CodeTexts,

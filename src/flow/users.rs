@@ -43,7 +43,6 @@ pub fn remove_user(tx: &mut dyn Tx, user: &User, now: Timestamp) -> Result<(), S
     USERS.remove(tx, &user.uuid).map(|_| ())
 }
 
-/// The user with this UUID.
 pub async fn find(core: &Core, uuid: Uuid) -> Result<Option<User>, Failure> {
     Ok(core.store.read(|snapshot| USERS.get(snapshot, &uuid)).await?)
 }

@@ -50,7 +50,6 @@ pub struct RequestContext {
     pub now: Timestamp,
     /// When the whole request had arrived, or the service stopped waiting for the rest.
     pub read_at: Instant,
-    /// The body.
     pub body: Bytes,
     /// The certificate of the client.
     pub shown: ShownCertificate,
@@ -89,17 +88,14 @@ impl RequestContext {
         }
     }
 
-    /// The method.
     pub fn method(&self) -> &Method {
         &self.parts.method
     }
 
-    /// The headers.
     pub fn headers(&self) -> &HeaderMap {
         &self.parts.headers
     }
 
-    /// The parameters in the query.
     pub fn query(&self) -> Result<Parameters, Refusal> {
         let query = self.parts.uri.query().unwrap_or_default();
         Ok(Parameters::parse(query.as_bytes())?)

@@ -10,7 +10,6 @@ use super::response::HttpResponse;
 /// How long a browser keeps a cookie that outlives the session.
 pub const A_YEAR: Duration = Duration::from_hours(365 * 24);
 
-/// Which cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cookie {
     /// The user's session.
@@ -29,7 +28,6 @@ pub enum Cookie {
 }
 
 impl Cookie {
-    /// Every cookie.
     pub const ALL: [Self; 6] = [
         Self::Session,
         Self::Browser,

@@ -54,7 +54,6 @@ pub fn page(headers: &mut HeaderMap, policy: &str) {
 /// The origins whose scripts may read an answer. Credentials are never allowed: no cookie crosses origins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllowedOrigin<'request> {
-    /// Every origin.
     Any,
     /// The origin in the request's `Origin` header.
     One(&'request HeaderValue),

@@ -19,7 +19,6 @@ const MAX_REPEATED: usize = 4_096;
 /// The language that a browser keeps.
 #[derive(Clone, Copy)]
 pub(super) struct KeptLanguage<'a> {
-    /// Its tag.
     pub(super) tag: &'a str,
     /// Whether it counts before those that a client asks for.
     pub(super) is_first: bool,

@@ -119,7 +119,6 @@ fn is_host(text: &str) -> bool {
     is_host && (port.is_empty() || port.strip_prefix(':').is_some_and(is_port))
 }
 
-/// The media type of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MediaType {
     /// `application/x-www-form-urlencoded`.
@@ -236,9 +235,7 @@ pub enum Scheme {
 
 /// An access token in a header.
 pub struct AccessToken<'request> {
-    /// The token.
     pub text: &'request str,
-    /// Its scheme.
     pub scheme: Scheme,
 }
 

@@ -27,7 +27,6 @@ pub fn json(status: StatusCode, value: &impl Serialize) -> HttpResponse {
     }
 }
 
-/// A page.
 pub fn html(status: StatusCode, page: String) -> HttpResponse {
     with_body(status, "text/html; charset=utf-8", page.into())
 }

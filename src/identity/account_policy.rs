@@ -32,7 +32,6 @@ impl SelfServicePolicy {
     pub const CLAIMS: [&'static str; 5] = ["name", "given_name", "family_name", "nickname", "phone_number"];
 }
 
-/// Who has to have a second factor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SecondFactorRule {
     /// Nobody.
@@ -55,7 +54,6 @@ pub struct AccountPolicy {
     pub email_sign_in: bool,
     /// What users may change themselves.
     pub self_service: SelfServicePolicy,
-    /// Who has to have a second factor.
     pub second_factor: SecondFactorRule,
     /// How long a browser may go without the second step, if the user asks for it there.
     pub remember_device: Option<Duration>,

@@ -17,7 +17,6 @@ pub struct Factor {
     /// When the user last signed in with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_used_at: Option<Timestamp>,
-    /// What it is.
     pub kind: FactorKind,
 }
 
@@ -65,7 +64,6 @@ impl FactorKind {
 /// The credential of a passkey (`WebAuthn` Level 3 section 4, "credential record").
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Passkey {
-    /// The id of the credential.
     #[serde(with = "bytes")]
     pub credential_id: Vec<u8>,
     /// The public key, as a `COSE_Key` (RFC 9052 section 7).
@@ -115,7 +113,6 @@ pub struct RecoveryCodes {
 pub enum SecondFactor {
     /// A code of an authenticator app (RFC 6238).
     Totp,
-    /// A recovery code.
     RecoveryCode,
     /// The second factor of the provider at which the user signed in, which the operator trusts for it.
     Provider,
@@ -135,10 +132,8 @@ impl SecondFactor {
 /// How surely a user was authenticated: `acr` in tokens. A higher level meets a demand for a lower one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum AuthenticationLevel {
-    /// One factor.
     #[serde(rename = "1")]
     OneFactor,
-    /// Two factors.
     #[serde(rename = "2")]
     TwoFactors,
     /// Phishing-resistant, as `phr` of OpenID Connect Extended Authentication Profile (EAP) ACR Values 1.0 section 2.

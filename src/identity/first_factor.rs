@@ -13,7 +13,6 @@ use crate::password::PasswordHash;
 /// transaction, which is bound to the browser.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FirstFactor {
-    /// The user.
     pub user: Uuid,
     /// The name that the user typed; none if the user typed none.
     pub name: Option<String>,
@@ -30,7 +29,6 @@ pub struct FirstFactor {
     /// To how many accounts at providers the user was linked then.
     #[serde(default)]
     pub links: usize,
-    /// When it was proven.
     pub proven_at: Timestamp,
     /// Whether the user gets a notice of a new browser once the session begins.
     pub sends_notice: bool,
@@ -43,7 +41,6 @@ impl FirstFactor {
     /// How long the second step may take.
     pub const LIFETIME: Duration = Duration::from_mins(10);
 
-    /// The context that it is sealed with.
     pub fn sealing_context(transaction: Uuid) -> String {
         format!("login_transaction/{transaction}/first_factor")
     }

@@ -12,14 +12,11 @@ use crate::secret::{Digest, LinkSecret};
 /// A link, stored under the hour in which it expires and its time-ordered id. An expired link is removed by that hour.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OneTimeLink {
-    /// The digest of the secret in the link.
     pub digest: Digest<LinkSecret>,
-    /// What the link is for.
     pub purpose: LinkPurpose,
     /// The code that can be typed instead; none if the link was not requested in a browser.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<LinkCode>,
-    /// When it expires.
     pub expires_at: Timestamp,
     /// The sign-in in which it was requested; none if it was not requested in a browser.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -41,11 +38,9 @@ pub type LinkKey = (u32, Uuid);
 /// A mail that was requested on a page. The browser keeps it, sealed, to type the code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestedMail {
-    /// The link in the mail.
     pub link: LinkKey,
     /// The name or address that was typed.
     pub recipient: String,
-    /// What it was requested for.
     pub reason: MailReason,
 }
 
@@ -68,13 +63,11 @@ impl RequestedMail {
     }
 }
 
-/// What a link is for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LinkPurpose {
     /// A new password for a user.
     ResetPassword {
-        /// The user.
         user: Uuid,
         /// The address that the link was sent to; none if the operator passes it on. The link is void if the user's
         /// address has changed.
@@ -82,18 +75,15 @@ pub enum LinkPurpose {
         /// The fingerprint of the present password. The link is void if the password has changed.
         password: Option<[u8; 32]>,
     },
-    /// A new account.
     CreateAccount(NewAccount),
     /// To sign a user in, in the sign-in in which it was requested.
     SignIn {
-        /// The user.
         user: Uuid,
         /// The address that the link was sent to. The link is void if the user's address has changed.
         email: String,
     },
     /// To end everything that was granted, after a notice.
     SecureAccount {
-        /// The user.
         user: Uuid,
         /// The address that the notice was sent to.
         email: String,
@@ -104,7 +94,6 @@ pub enum LinkPurpose {
     },
     /// Another e-mail address for a user. It was sent to the new one.
     ChangeEmail {
-        /// The user.
         user: Uuid,
         /// The session in which it was requested. The link is void if it has ended.
         session: Uuid,

@@ -37,7 +37,6 @@ pub enum AuthenticationMethod {
 /// The provider that a user signed in at. Another one may have its id since.
 #[derive(Clone, Copy, Debug)]
 pub struct ProviderOfSignIn<'a> {
-    /// Its id.
     pub id: &'a str,
     /// Which provider of this id it was.
     pub incarnation: Uuid,
@@ -86,7 +85,6 @@ impl AuthenticationMethod {
         }
     }
 
-    /// Whether it is a passkey.
     pub fn is_passkey(&self) -> bool {
         matches!(self, Self::Passkey { .. })
     }

@@ -29,7 +29,6 @@ impl TotpSeed {
         fits.then(|| Self(Zeroizing::new(bytes.to_owned())))
     }
 
-    /// The bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }

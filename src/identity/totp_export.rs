@@ -13,7 +13,6 @@ use crate::password::embedded_object;
 /// An authenticator app of an export.
 #[derive(Clone)]
 pub struct ExportedTotp {
-    /// The seed.
     pub seed: TotpSeed,
     /// The name that the user gave it; empty if the user gave none.
     pub name: String,

@@ -29,7 +29,6 @@ pub struct User {
     /// The telephone number. OpenID Connect Core 5.1 recommends E.164.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phone_number: Option<String>,
-    /// Whether the number was verified.
     #[serde(default, skip_serializing_if = "Not::not")]
     pub phone_number_verified: bool,
     /// `user`, `anonymous`, `client`, or what the operator chose.
@@ -79,7 +78,6 @@ pub struct User {
 /// An account at an upstream provider that is linked to a user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkedIdentity {
-    /// The issuer.
     pub issuer: String,
     /// `sub` in its ID tokens.
     pub subject: String,
@@ -92,7 +90,6 @@ pub struct LinkedIdentity {
 impl User {
     /// The user type, unless the operator chooses another.
     pub const DEFAULT_TYPE: &'static str = "user";
-    /// The type of anonymous users.
     pub const ANONYMOUS_TYPE: &'static str = "anonymous";
     /// The type of the subject in tokens of a client that acts for itself.
     pub const CLIENT_TYPE: &'static str = "client";

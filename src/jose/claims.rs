@@ -28,12 +28,10 @@ impl Audience {
         }
     }
 
-    /// Whether the audience has this value.
     pub fn contains(&self, value: &str) -> bool {
         self.values().iter().any(|mine| mine == value)
     }
 
-    /// The values.
     pub fn values(&self) -> &[String] {
         match self {
             Self::One(value) => std::slice::from_ref(value),

@@ -2,15 +2,10 @@
 
 use zeroize::Zeroizing;
 
-/// INTEGER.
 pub(super) const INTEGER: u8 = 0x02;
-/// BIT STRING.
 pub(super) const BIT_STRING: u8 = 0x03;
-/// OCTET STRING.
 pub(super) const OCTET_STRING: u8 = 0x04;
-/// OBJECT IDENTIFIER.
 pub(super) const OBJECT_IDENTIFIER: u8 = 0x06;
-/// SEQUENCE.
 pub(super) const SEQUENCE: u8 = 0x30;
 /// The constructed context tag 0.
 pub(super) const CONTEXT_0: u8 = 0xa0;

@@ -210,7 +210,6 @@ impl PublicKey {
         Ok(key)
     }
 
-    /// The same key, for one algorithm only.
     pub fn pinned(self, algorithm: Algorithm) -> Result<Self, JwkError> {
         if !self.algorithms.contains(&algorithm) {
             return Err(JwkError::UnsupportedAlgorithm);

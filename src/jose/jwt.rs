@@ -165,11 +165,9 @@ impl From<JwtError> for EmbeddedKeyError {
 
 /// A token that is signed by the key in its own header.
 pub struct EmbeddedKeyToken<T> {
-    /// The key.
     pub key: PublicKey,
     /// The algorithm of the signature.
     pub algorithm: Algorithm,
-    /// The claims.
     pub claims: T,
 }
 

@@ -184,12 +184,10 @@ impl SigningKey {
         &self.0.kid
     }
 
-    /// The algorithm it signs with.
     pub fn alg(&self) -> Algorithm {
         self.0.alg
     }
 
-    /// The public key.
     pub fn public(&self) -> &PublicKey {
         &self.0.public
     }
@@ -295,7 +293,6 @@ fn from_sec1(contents: &[u8]) -> Result<Zeroizing<Vec<u8>>, SigningKeyError> {
     }
 }
 
-/// The state of a signing key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KeyState {
@@ -353,7 +350,6 @@ impl Keyring {
             .collect()
     }
 
-    /// The keys and their states.
     pub fn keys(&self) -> &[(SigningKey, KeyState)] {
         &self.keys
     }

@@ -10,20 +10,14 @@ use crate::clock::Timestamp;
 /// The most mails that are kept.
 const MAX_MAILS: usize = 200;
 
-/// A mail that was caught.
 #[derive(Clone, Debug)]
 pub struct CaughtMail {
-    /// Its id.
     pub id: Uuid,
-    /// When it was caught.
     pub at: Timestamp,
     /// The address of the recipient.
     pub to: String,
-    /// The subject.
     pub subject: String,
-    /// The text.
     pub text: String,
-    /// The same as HTML.
     pub html: String,
     /// Header and body, as a server would get it.
     pub source: String,
@@ -47,7 +41,6 @@ impl Catcher {
         mails.iter().cloned().collect()
     }
 
-    /// The mail with this id.
     pub fn mail(&self, id: Uuid) -> Option<Arc<CaughtMail>> {
         self.mails().into_iter().find(|mail| mail.id == id)
     }

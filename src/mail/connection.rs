@@ -40,7 +40,6 @@ pub struct Timeouts {
     pub connect: Duration,
     /// The TLS handshake.
     pub tls: Duration,
-    /// Any other reply.
     pub reply: Duration,
     /// The reply to a whole mail, which some servers examine first (RFC 5321 section 4.5.3.2.6).
     pub delivery: Duration,
@@ -60,9 +59,7 @@ impl Default for Timeouts {
 /// Connects to one mail server.
 #[derive(Clone)]
 pub struct MailConnector {
-    /// The server.
     pub server: MailServer,
-    /// The file of the password.
     pub password_file: Option<PathBuf>,
     /// The trusted authorities.
     pub tls: TlsConnector,

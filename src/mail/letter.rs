@@ -9,7 +9,6 @@ use uuid::Uuid;
 
 use crate::clock::Timestamp;
 
-/// The parts of a mail.
 pub struct MailParts<'a> {
     /// The id, by which a recipient tells a repeated mail.
     pub id: Uuid,
@@ -23,11 +22,8 @@ pub struct MailParts<'a> {
     pub reply_to: Option<&'a Mailbox>,
     /// The address of the recipient.
     pub to: &'a str,
-    /// The subject.
     pub subject: &'a str,
-    /// The text.
     pub text: String,
-    /// The same as HTML.
     pub html: String,
 }
 
@@ -93,7 +89,6 @@ impl Letter {
     }
 }
 
-/// The address of a recipient.
 fn recipient(text: &str) -> Result<Address, String> {
     let unusable = || "it is no address that a mail can be sent to".to_owned();
     let is_plain = |c: char| !c.is_control() && !c.is_whitespace();

@@ -84,23 +84,18 @@ pub enum Content {
         /// Leads to the page that secures the account.
         link: String,
     },
-    /// The password was changed.
     PasswordChanged {
-        /// When.
         at: Timestamp,
         /// Leads to the page that secures the account.
         link: String,
     },
     /// A factor was added, or the recovery codes were replaced.
     FactorAdded {
-        /// When.
         at: Timestamp,
         /// Leads to the page that secures the account.
         link: String,
     },
-    /// A factor was removed.
     FactorRemoved {
-        /// When.
         at: Timestamp,
         /// Leads to the page that secures the account.
         link: String,
@@ -109,7 +104,6 @@ pub enum Content {
     AddressChanged {
         /// The new address.
         to: String,
-        /// When.
         at: Timestamp,
         /// Leads to the page that secures the account.
         link: String,

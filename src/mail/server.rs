@@ -17,7 +17,6 @@ const STARTTLS_PORT: u16 = 587;
 pub struct MailServer {
     /// The name or the address of the host.
     pub host: Host<String>,
-    /// The port.
     pub port: u16,
     /// Whether TLS begins with the connection. Otherwise it begins with STARTTLS.
     pub has_implicit_tls: bool,

@@ -31,11 +31,9 @@ pub const BEYOND_GROUP: u32 = 0o037;
 pub struct Pair {
     /// The server's own certificate, then those that lead to the root.
     pub chain: Vec<CertificateDer<'static>>,
-    /// The private key.
     pub private_key: PrivateKeyDer<'static>,
     /// Where the chain was read.
     pub certificate_file: PathBuf,
-    /// Where the key was read.
     pub key_file: PathBuf,
 }
 

@@ -258,7 +258,6 @@ fn ended(peer: Peer, end: hyper::Result<()>) {
     }
 }
 
-/// The future of one response.
 pub type ResponseFuture = Pin<Box<dyn Future<Output = Response<Full<Bytes>>> + Send>>;
 
 /// Answers requests. Every service is boxed to this one type, so that the executable contains one HTTP server instead of

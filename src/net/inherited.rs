@@ -36,11 +36,8 @@ pub enum InheritError {
 /// The sockets that were handed over, by their purpose.
 #[derive(Debug, Default)]
 pub struct Inherited {
-    /// For the public.
     pub public: Vec<TcpListener>,
-    /// For the metrics.
     pub metrics: Vec<TcpListener>,
-    /// For the redirect.
     pub redirect: Vec<TcpListener>,
     /// For clients with certificates.
     pub mtls: Vec<TcpListener>,
@@ -79,7 +76,6 @@ impl Inherited {
     }
 }
 
-/// Where these sockets listen.
 pub fn addresses(sockets: &[TcpListener]) -> Vec<SocketAddr> {
     sockets
         .iter()

@@ -34,7 +34,6 @@ pub struct MonitoredStream<IO> {
 }
 
 impl<IO> MonitoredStream<IO> {
-    /// Monitors a stream.
     pub fn new(inner: IO, activity: Activity, protocol: Protocol) -> Self {
         Self {
             inner,

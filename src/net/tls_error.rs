@@ -9,7 +9,6 @@ pub enum TlsError {
     /// A file is missing or closed to this user.
     #[error("cannot read {}: {source}", file.display())]
     Unreadable {
-        /// Which file.
         file: PathBuf,
         /// What the operating system says.
         source: io::Error,

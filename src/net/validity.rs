@@ -44,7 +44,6 @@ pub enum ExpiryWarning {
     Unreadable,
     /// It is not valid any more.
     Expired,
-    /// It is not valid yet.
     NotYetValid,
     /// It expires within a day, in this number of hours, and is in the last third of its life.
     LastDay(u64),

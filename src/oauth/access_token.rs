@@ -142,7 +142,6 @@ pub struct PresentedAccessToken {
     pub iss: String,
     /// The subject.
     pub sub: Uuid,
-    /// The audience.
     pub aud: Audience,
     /// When it was issued.
     pub iat: Timestamp,

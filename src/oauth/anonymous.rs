@@ -35,7 +35,6 @@ pub const USED: Refusal = Refusal::new(
 /// browser brings this back, sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AnonymousProof {
-    /// The anonymous user.
     pub user: Uuid,
     /// The refresh family of the token.
     pub family: Uuid,

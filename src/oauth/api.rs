@@ -56,7 +56,6 @@ pub struct Api {
     pub uuid: Uuid,
     /// The value of `resource` that names it, and of `aud` in its tokens.
     pub identifier: String,
-    /// The metadata.
     #[serde(flatten)]
     pub metadata: ApiMetadata,
     /// When the record was made.

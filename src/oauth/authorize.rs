@@ -47,7 +47,6 @@ pub struct AuthorizationResponse {
     pub signing: Option<ResponseSigning>,
     /// The redirect URI, without the response parameters.
     pub uri: String,
-    /// The response parameters.
     pub parameters: Vec<(&'static str, String)>,
 }
 
@@ -119,7 +118,6 @@ pub enum UntrustedRedirect {
     /// No `client_id`.
     #[error("client_id is missing")]
     MissingClient,
-    /// No client of that name.
     #[error("client_id names no client of this service")]
     UnknownClient,
     /// The client is disabled. The message is that of an unknown client.

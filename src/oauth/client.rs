@@ -108,7 +108,6 @@ pub struct Registration {
 /// A secret of a client, by its digest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredSecret {
-    /// The digest.
     pub digest: Digest<ClientSecret>,
     /// When it was generated or set.
     pub created_at: Timestamp,
@@ -121,7 +120,6 @@ pub struct StoredSecret {
 pub struct StoredApiKey {
     /// The identifier by which it is listed and revoked.
     pub id: Uuid,
-    /// The digest.
     pub digest: Digest<ApiKey>,
     /// When it was made.
     pub created_at: Timestamp,
@@ -147,7 +145,6 @@ pub struct Client {
     pub secrets: Vec<StoredSecret>,
     /// The API keys that are accepted at the refresh endpoint. Several can overlap during a replacement.
     pub api_keys: Vec<StoredApiKey>,
-    /// The metadata.
     pub metadata: ClientMetadata,
     /// How it came to be registered.
     #[serde(default)]

@@ -20,7 +20,6 @@ use crate::secret::{ClientSecret, Digest};
 
 /// What a client authenticates with.
 pub struct Credentials {
-    /// The client that they name.
     pub client_id: String,
     /// The authentication method.
     pub method: AuthMethod,

@@ -27,7 +27,6 @@ pub struct CertificateThumbprint(String);
 
 /// A certificate that the client showed. Anybody can show one, so it is read no further than a check needs.
 pub struct ClientCertificate {
-    /// Its thumbprint.
     pub thumbprint: CertificateThumbprint,
     /// The DER of the certificate, and of those that lead to a root.
     chain: Arc<[CertificateDer<'static>]>,
@@ -75,7 +74,6 @@ impl ClientCertificate {
 /// The name that the certificate of a client must have (section 2.1.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExpectedName {
-    /// The subject.
     Subject(DistinguishedName),
     /// A DNS name, in lower case.
     Dns(String),
@@ -90,14 +88,12 @@ pub enum ExpectedName {
 /// A field that names what the certificate of a client must have, and the sentence for a value that is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameFault {
-    /// The field.
     pub field: &'static str,
     /// What is wrong with its value.
     pub problem: String,
 }
 
 impl ExpectedName {
-    /// The fields with a value.
     pub fn fields(client: &ClientMetadata) -> impl Iterator<Item = (&'static str, &str)> {
         let fields = [
             ("tls_client_auth_subject_dn", &client.tls_client_auth_subject_dn),
@@ -121,7 +117,6 @@ impl ExpectedName {
         Self::parse(field, value).ok()
     }
 
-    /// Reads the value of a field.
     pub fn parse(field: &'static str, value: &str) -> Result<Self, NameFault> {
         let fault = |problem: &str| NameFault {
             field,

@@ -53,7 +53,6 @@ pub struct Authorization {
     /// The APIs that the grant is for (RFC 8707 section 2). If there is none, the scope determines them.
     #[serde(default, rename = "res", skip_serializing_if = "Resources::is_empty")]
     pub resources: Resources,
-    /// The claims that were requested one by one.
     #[serde(default, skip_serializing_if = "ClaimsRequest::is_empty")]
     pub claims: ClaimsRequest,
     /// What the code or the refresh tokens are bound to (RFC 9449 sections 5 and 10, RFC 8705 section 4). The refresh
@@ -93,7 +92,6 @@ impl Client {
 /// A stored authorization code.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AuthorizationCode {
-    /// The digest of the code.
     pub digest: Digest<CodeSecret>,
     /// The grant.
     pub authorization: Authorization,
@@ -103,7 +101,6 @@ pub struct AuthorizationCode {
     pub nonce: Option<String>,
     /// `code_challenge` of the request.
     pub code_challenge: Option<CodeChallenge>,
-    /// When it expires.
     pub expires_at: Timestamp,
     /// The refresh family that it was redeemed for.
     pub redeemed: Option<Uuid>,

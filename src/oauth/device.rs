@@ -74,9 +74,7 @@ impl fmt::Display for UserCode {
 /// A stored device authorization. Its time-ordered id says when the device asked.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DeviceAuthorization {
-    /// The digest of the device code.
     pub digest: Digest<DeviceCode>,
-    /// The user code.
     pub user_code: UserCode,
     /// The client that asked.
     pub client_id: String,
@@ -129,13 +127,11 @@ impl DeviceDecision {
         }
     }
 
-    /// Whether the decision was to allow.
     pub fn is_to_allow(&self) -> bool {
         matches!(self, Self::Allowed(_) | Self::Redeemed { .. })
     }
 }
 
-/// A device code as it is presented.
 #[derive(Clone, Debug)]
 pub struct PresentedDeviceCode {
     /// The row that the code names.

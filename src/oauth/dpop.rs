@@ -64,7 +64,6 @@ impl FromStr for KeyThumbprint {
 /// The request that the proof must be for.
 #[derive(Clone, Copy)]
 pub struct ExpectedRequest<'a> {
-    /// Its method.
     pub method: &'a str,
     /// The URL of the endpoint, made from `base_url`. The `Host` header does not count.
     pub url: &'a str,

@@ -131,7 +131,6 @@ described! {
 /// The refusal of a request. It is a result and not a failure, so the transaction that decided it is committed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
-    /// The code.
     pub code: ErrorCode,
     /// `error_description`: printable ASCII without quotes and backslashes (RFC 6749 section 5.2).
     pub description: Cow<'static, str>,

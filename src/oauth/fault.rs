@@ -15,7 +15,6 @@ pub enum FaultCode {
     Required,
     /// A value is malformed.
     Invalid,
-    /// A value is too long.
     TooLong,
     /// A list has too many values.
     TooMany,
@@ -31,7 +30,6 @@ pub enum FaultCode {
     Conflict,
 }
 
-/// The name of a record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordName {
     /// The kind of record, as in `client`.
@@ -43,7 +41,6 @@ pub struct RecordName {
 /// One rule that a change breaks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
-    /// The record with the fault.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<RecordName>,
     /// The kind of rule.

@@ -18,7 +18,6 @@ use crate::oauth::scope::Scope;
 /// The form of a value in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// A text.
     Text,
     /// Several texts.
     Texts,
@@ -28,16 +27,13 @@ pub enum Form {
     Number,
     /// A universally unique identifier.
     Uuid,
-    /// Values of any form by name.
     Table,
     /// Several tables.
     Tables,
-    /// A text, or a table.
     TextOrTable,
 }
 
 impl Form {
-    /// Whether a value has this form.
     pub fn fits(self, value: &Value) -> bool {
         let all =
             |is_fit: fn(&Value) -> bool| value.as_array().is_some_and(|values| values.iter().all(is_fit));

@@ -36,7 +36,6 @@ pub enum LoginPurpose {
 /// A sign-in to decide about a device (RFC 8628 section 3.3). It begins when a person types the user code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceLogin {
-    /// The client on the device.
     pub client_id: String,
     /// Which client of this identifier it is; see [`Client::incarnation`].
     pub client_incarnation: Uuid,
@@ -110,14 +109,12 @@ pub enum ResolvedPurpose {
     Code {
         /// What the client asked for.
         request: Box<AuthorizationRequest>,
-        /// The client.
         client: Arc<Client>,
     },
     /// The account page.
     Account(AccountLogin),
     /// The decision about a device.
     Device {
-        /// The device.
         device: DeviceLogin,
         /// The client on the device.
         client: Arc<Client>,
@@ -263,7 +260,6 @@ pub struct LoginTransaction {
     pub id: Uuid,
     /// The digest of the cookie of the browser it belongs to.
     pub browser: Digest<BrowserCookie>,
-    /// What it is for.
     pub purpose: LoginPurpose,
 }
 
@@ -290,7 +286,6 @@ pub struct LoginRecord {
 /// 7636). The browser keeps them, sealed.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct UpstreamSignIn {
-    /// The provider.
     pub provider: String,
     /// Its issuer. While the user signs in there, the operator may replace the provider under this id. The new provider
     /// must not get the code (RFC 9700 section 4.4).
@@ -407,7 +402,6 @@ pub struct SignedIn<'a> {
 /// The contents of a code.
 #[derive(Clone, Debug)]
 pub struct CodeGrant {
-    /// The grant.
     pub authorization: Authorization,
     /// Where the code is sent.
     pub target: ResponseTarget,

@@ -14,7 +14,6 @@ use super::{Fault, FaultCode};
 /// nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Logo {
-    /// The media type.
     pub media_type: String,
     /// The file, base64.
     pub data: String,

@@ -13,7 +13,6 @@ use crate::oauth::scope::Scope;
 /// The values of the document that depend on the configuration.
 #[derive(Clone, Debug)]
 pub struct Metadata<'a> {
-    /// The issuer.
     pub issuer: &'a str,
     /// The name of the service in the values of `grant_type`.
     pub service_name: &'a str,
@@ -42,7 +41,6 @@ pub struct Metadata<'a> {
 }
 
 impl Metadata<'_> {
-    /// The document.
     pub fn document(&self) -> Value {
         let methods = |public: bool| -> Vec<_> {
             let all = AuthMethod::ALL.into_iter();

@@ -8,7 +8,6 @@ use crate::clock::Timestamp;
 /// A record that the operator registers under a name, with the settings `M`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedRecord<M> {
-    /// The name.
     pub name: String,
     /// The identifier of the record. A record that is registered later under the same name has another one.
     pub uuid: Uuid,

@@ -59,9 +59,7 @@ pub struct Policy {
 /// How long things last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifetimes {
-    /// Access tokens.
     pub access_token: Duration,
-    /// Each refresh token.
     pub refresh_token: Duration,
     /// A refresh family of a confidential client; none for no limit.
     pub refresh_absolute: Option<Duration>,
@@ -69,13 +67,10 @@ pub struct Lifetimes {
     pub refresh_absolute_public: Option<Duration>,
     /// Authorization codes.
     pub code: Duration,
-    /// Device codes.
     pub device_code: Duration,
     /// The time in which a browser may come with a pushed authorization request.
     pub pushed_request: Duration,
-    /// ID tokens.
     pub id_token: Duration,
-    /// Login transactions.
     pub login_transaction: Duration,
     /// Browser sessions.
     pub session: SessionLifetimes,
@@ -96,7 +91,6 @@ impl KeyRotation {
 }
 
 impl Policy {
-    /// Checks a new password of this user.
     pub fn check_password(&self, user: &User, chosen: &str) -> Result<(), PasswordProblem> {
         let mut known = user.known_by();
         let address = self.issuer.as_str();

@@ -39,7 +39,6 @@ pub const ANSWER_NOT_SIGNED: Refusal =
     Refusal::invalid_request("this client must ask for a signed response, as with response_mode=jwt");
 
 impl ClientProfile {
-    /// The name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Fapi2 => "fapi2",

@@ -17,7 +17,6 @@ pub const URN: &str = "urn:ietf:params:oauth:request_uri:";
 /// What a `request_uri` contains.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PushedRequest {
-    /// When it was pushed.
     pub pushed_at: Timestamp,
     /// The request, which the client authenticated.
     pub request: AuthorizationRequest,

@@ -102,7 +102,6 @@ fn differ_in_loopback_port(registered: &str, requested: &str) -> bool {
 /// Why a redirect URI cannot be registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RedirectUriProblem {
-    /// Not an absolute URI.
     #[error("a redirect URI is an absolute URI such as https://app.example/callback")]
     NotAbsolute,
     /// It has a fragment (RFC 6749 section 3.1.2).

@@ -45,7 +45,6 @@ pub struct RefreshFamily {
     /// When the newest token expires.
     #[serde(rename = "to")]
     pub expires_at: Timestamp,
-    /// When the family was revoked, if it was.
     #[serde(rename = "end", skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<Timestamp>,
     /// When the family began or was last refreshed. A retry does not count.

@@ -21,7 +21,6 @@ const TAG_LEN: usize = 32;
 /// What a refresh token names. [`RefreshKeys`] makes it: for a new family, or of a token whose tag it has verified.
 #[derive(Clone)]
 pub struct RefreshTokenId {
-    /// The family.
     pub family: Uuid,
     /// The number of the key that the token is derived from.
     pub(super) key: u32,
@@ -93,7 +92,6 @@ impl RefreshKeys {
         self.0.last_key_value().map(|(number, _)| *number)
     }
 
-    /// What the first token of a new family names.
     pub fn first_token(&self, family: Uuid, lineage: [u8; LINEAGE_LEN]) -> Option<RefreshTokenId> {
         Some(RefreshTokenId {
             family,

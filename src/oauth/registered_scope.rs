@@ -23,14 +23,12 @@ fields! {
 /// A scope value that the operator registered.
 pub type RegisteredScope = NamedRecord<ScopeMetadata>;
 
-/// The registered scope values.
 #[derive(Debug, Default)]
 pub struct RegisteredScopes {
     by_value: BTreeMap<String, ScopeMetadata>,
 }
 
 impl RegisteredScopes {
-    /// These scope values.
     pub fn new(scopes: impl IntoIterator<Item = RegisteredScope>) -> Self {
         let by_value = scopes.into_iter().map(|scope| (scope.name, scope.metadata));
         Self {
@@ -49,13 +47,11 @@ impl RegisteredScopes {
         claims.into_iter().flatten().map(String::as_str)
     }
 
-    /// Whether a value releases a claim.
     pub fn releases(&self, value: &str, claim: &str) -> bool {
         let scope = self.by_value.get(value);
         scope.is_some_and(|scope| scope.claims.contains(claim))
     }
 
-    /// The values that release a claim.
     pub fn releasing<'a>(&'a self, claim: &'a str) -> impl Iterator<Item = &'a str> {
         let releasing = self
             .by_value

@@ -75,11 +75,9 @@ pub struct RegistrationPolicy {
 /// An initial access token (RFC 7591 section 1.2), by its digest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredInitialAccessToken {
-    /// The digest.
     pub digest: Digest<InitialAccessToken>,
     /// When it was made.
     pub created_at: Timestamp,
-    /// When it expires.
     pub expires_at: Option<Timestamp>,
     /// How many clients may still register with it; `None` for any number.
     pub uses_left: Option<u64>,

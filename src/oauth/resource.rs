@@ -75,7 +75,6 @@ pub struct Apis {
 }
 
 impl Apis {
-    /// These APIs.
     pub fn new(all: impl IntoIterator<Item = Api>) -> Self {
         let mut apis = Self::default();
         for api in all.into_iter().map(Arc::new) {

@@ -51,12 +51,10 @@ impl RequestedMode {
 /// How long a signed response is valid. JARM section 2.1 recommends ten minutes at most, and a code lasts for one.
 const LIFETIME: Duration = Duration::from_mins(5);
 
-/// How a response is signed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResponseSigning {
     /// The `client_id` of the client that it is for.
     pub audience: String,
-    /// The algorithm.
     pub algorithm: Algorithm,
 }
 

@@ -100,7 +100,6 @@ impl Scope {
         Self::STANDARD.into_iter().find(is_meant)
     }
 
-    /// No scope at all.
     pub const fn empty() -> Self {
         Self(Vec::new())
     }

@@ -21,21 +21,16 @@ pub enum TokenRequest {
     AuthorizationCode(CodeExchange),
     /// RFC 6749 section 6.
     RefreshToken {
-        /// The token.
         token: PresentedRefreshToken,
         /// The requested scope, which may be less than the granted one.
         scope: Option<Scope>,
     },
     /// RFC 6749 section 4.4.2.
-    ClientCredentials {
-        /// The requested scope.
-        scope: Option<Scope>,
-    },
+    ClientCredentials { scope: Option<Scope> },
     /// RFC 7523 section 2.1.
     JwtBearer {
         /// The upstream provider's ID token.
         assertion: Zeroizing<String>,
-        /// The requested scope.
         scope: Option<Scope>,
     },
     /// RFC 8693 section 2.1.
@@ -43,10 +38,7 @@ pub enum TokenRequest {
     /// RFC 8628 section 3.4.
     DeviceCode(PresentedDeviceCode),
     /// A new anonymous user.
-    Anonymous {
-        /// The requested scope.
-        scope: Option<Scope>,
-    },
+    Anonymous { scope: Option<Scope> },
 }
 
 /// Reads `grant_type`. The caller checks whether the client may use it before the other parameters are read.
@@ -61,7 +53,6 @@ pub fn grant_type(parameters: &Parameters, service_name: &str) -> Result<GrantTy
 }
 
 impl TokenRequest {
-    /// Reads the parameters of the grant.
     pub fn parse(grant_type: GrantType, parameters: &Parameters) -> Result<Self, Refusal> {
         match grant_type {
             GrantType::AuthorizationCode => {

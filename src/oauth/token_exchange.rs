@@ -31,7 +31,6 @@ pub enum TokenExchangePolicy {
     Any,
     /// Only with an actor token, so that the new token names the actor.
     Delegation,
-    /// None.
     Off,
 }
 
@@ -59,7 +58,6 @@ pub struct Actor {
     pub iss: Option<String>,
     /// The actor: a user, a client that acts for itself, or an account at a provider.
     pub sub: String,
-    /// The client, if the actor is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_id: Option<String>,
     /// The actor before this one.
@@ -143,9 +141,7 @@ impl PresentedType {
 
 /// A token in a request, with its type.
 pub struct PresentedToken {
-    /// The token.
     pub token: Zeroizing<String>,
-    /// Its type.
     pub token_type: PresentedType,
 }
 

@@ -11,7 +11,6 @@ use uuid::Uuid;
 /// One event, for the guide.
 #[derive(Clone, Copy, Debug)]
 pub struct EventDescription {
-    /// Its name.
     pub name: &'static str,
     /// Its level in the log; empty if it is not in the log.
     pub level: &'static str,
@@ -52,7 +51,6 @@ macro_rules! events {
             EVENTS_LOST,
         ];
 
-        /// Whether this is the name of a routine event.
         pub fn is_routine(name: &str) -> bool {
             match name {
                 $($($name => stringify!($level) == "debug",)?)*
@@ -60,7 +58,6 @@ macro_rules! events {
             }
         }
 
-        /// An event.
         #[derive(Clone, Debug)]
         pub enum Event<$lifetime> {
             $($(#[doc = $doc])* $event { $($(#[doc = $member_doc])* $member: $type,)* },)*

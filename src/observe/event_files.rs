@@ -28,7 +28,6 @@ const PARTS: u32 = 16;
 /// The longest line whose time is found from the end of a file. Events are far shorter.
 const TAIL_BYTES: u16 = 4096;
 
-/// A kind of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
     /// All events that are not routine.
@@ -87,7 +86,6 @@ pub fn time_range(folder: &Folder, name: &str) -> io::Result<[Option<Timestamp>;
 /// What the files of a kind hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Their bytes.
     pub bytes: u64,
     /// The time of the oldest event.
     pub oldest: Option<Timestamp>,

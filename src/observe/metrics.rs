@@ -293,7 +293,6 @@ impl Metrics {
         self.refusals.get_or_create_owned(&ReasonLabel { reason })
     }
 
-    /// All metrics as text.
     pub fn text(&self, readings: &Readings) -> String {
         for (event, total) in audit::counts() {
             let counter = self.events.get_or_create(&EventLabel { event });

@@ -14,7 +14,6 @@ pub struct Description {
     pub name: &'static str,
     /// How it may change.
     pub kind: Kind,
-    /// The names of its labels.
     pub labels: &'static [&'static str],
     /// The help text.
     pub help: &'static str,

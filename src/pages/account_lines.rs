@@ -18,7 +18,6 @@ pub struct SessionLine {
     pub address: Option<String>,
     /// When the user signed in last.
     pub signed_in_at: Moment,
-    /// When it was last used.
     pub last_used_at: Moment,
     /// Whether it is the browser that shows the page.
     pub is_current: bool,
@@ -29,11 +28,9 @@ pub struct SessionLine {
 pub struct ApplicationLine {
     /// The value of the button.
     pub id: String,
-    /// Its name.
     pub name: String,
     /// The address of its logo, if it has one.
     pub logo: Option<String>,
-    /// Since when.
     pub since: Moment,
     /// What it may do.
     pub scopes: Vec<ScopeLine>,
@@ -47,7 +44,6 @@ impl SessionLine {
         }
     }
 
-    /// The line as a template reads it.
     pub(super) fn template_fields(&self, text: &Text<'_>) -> [(&'static str, Value); 8] {
         let or_nothing = |text: &Option<String>| Value::from(text.as_deref().unwrap_or_default());
         [
@@ -111,7 +107,6 @@ impl ApplicationLine {
         }
     }
 
-    /// The line as a template reads it.
     pub(super) fn template_fields(&self, text: &Text<'_>) -> [(&'static str, Value); 6] {
         let scopes = self.scopes.iter().map(|scope| scope.template_fields(text));
         [

@@ -10,13 +10,11 @@ pub(super) const NEW_PASSWORD: &str = "new-password";
 /// The result of an action on the account page, shown at its top.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccountNotice {
-    /// The password was changed.
     PasswordChanged,
     /// Sessions were ended.
     SignedOut,
     /// An application lost its access.
     Disconnected,
-    /// The language was chosen.
     LanguageChosen,
     /// The profile was saved.
     ProfileEdited,
@@ -28,15 +26,12 @@ pub enum AccountNotice {
     AddressNotAllowed,
     /// The account was not deleted, because another name was typed.
     NotDeleted,
-    /// A factor was added.
     FactorAdded,
-    /// A passkey was added.
     PasskeyAdded,
     /// A passkey has another name.
     FactorRenamed,
     /// The passkey was not accepted.
     PasskeyRefused,
-    /// A factor was removed.
     FactorRemoved,
     /// No factor was added, because the user has too many.
     TooManyFactors,

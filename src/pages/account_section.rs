@@ -95,7 +95,6 @@ impl SectionLink {
         }
     }
 
-    /// The link as a template reads it.
     pub fn template_fields(&self, current: AccountSection, text: &Text<'_>) -> [(&'static str, Value); 4] {
         [
             ("name", Value::from(self.section.name())),

@@ -8,7 +8,6 @@ use super::{Page, PageAddress, TemplateContext, Text};
 /// Asks for an address, to choose a new password, to create an account, or to sign in.
 #[derive(Clone, Debug)]
 pub struct AddressForm {
-    /// What the mail is for.
     pub purpose: MailPurpose,
     /// Where the form is posted.
     pub action: String,

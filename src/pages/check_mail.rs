@@ -10,7 +10,6 @@ use super::{Page, PageAddress, TemplateContext, Text};
 /// Says that a mail was sent, and takes its code.
 #[derive(Clone, Debug)]
 pub struct CheckMail {
-    /// What the mail is for.
     pub purpose: MailPurpose,
     /// Where the form is posted.
     pub action: String,
@@ -35,7 +34,6 @@ pub struct CheckMail {
 /// Why a code was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodeProblem {
-    /// It is wrong.
     Wrong,
     /// It has expired or was used, or too many wrong ones were typed.
     Over,

@@ -18,7 +18,6 @@ pub struct ConfirmLink {
     pub form: Option<LinkForm>,
 }
 
-/// What a link does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkAction {
     /// It signs the user in.

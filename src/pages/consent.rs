@@ -100,7 +100,6 @@ impl ScopeGroup {
 }
 
 impl ScopeLine {
-    /// The line for templates.
     pub(super) fn template_fields<'a>(&'a self, text: &Text<'a>) -> [(&'static str, &'a str); 3] {
         [
             ("name", self.name.as_str()),

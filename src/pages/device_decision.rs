@@ -30,7 +30,6 @@ pub struct DeviceDecision {
     pub address: String,
     /// The address of the browser, if it is another one.
     pub own_address: Option<String>,
-    /// When the device asked.
     pub asked_at: Moment,
     /// The scopes that the application asks for.
     pub scopes: Vec<ScopeLine>,

@@ -42,7 +42,6 @@ fn around(template: &str, part: &Markup) -> Markup {
 /// The way back to an application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApplicationLink {
-    /// Its name.
     pub name: String,
     /// Its address, from the client's record.
     pub href: String,
@@ -57,7 +56,6 @@ impl ApplicationLink {
         }
     }
 
-    /// The text of the link.
     pub fn label(&self, text: &Text<'_>) -> Markup {
         // A line box around the parts: a button is a flex box, which would drop the space between them.
         html! { span { (sentence(text.back_to, &self.name)) } }
@@ -106,7 +104,6 @@ pub struct PasswordField<'a> {
     pub id: &'static str,
     /// The name in the form.
     pub name: &'static str,
-    /// The label.
     pub label: &'a str,
     /// Address and text of a link on the line of the label.
     pub label_link: Option<(&'a str, &'a str)>,
@@ -167,7 +164,6 @@ impl PasswordField<'_> {
 
 /// A field for a short code of digits: from a mail, or from an authenticator app.
 pub struct CodeField<'a> {
-    /// The label.
     pub label: &'a str,
     /// The id of the element that explains what went wrong, if anything did.
     pub described_by: Option<&'a str>,

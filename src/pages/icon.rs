@@ -5,14 +5,12 @@
 
 use maud::{Markup, html};
 
-/// An icon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Icon {
     /// A person, or the profile of one.
     Account,
     /// A place.
     Address,
-    /// An application.
     Application,
     /// Something that is granted.
     Check,
@@ -44,7 +42,6 @@ pub enum Icon {
     SignIn,
     /// A telephone with a browser.
     Smartphone,
-    /// A tablet.
     Tablet,
     /// A browser of an unknown kind.
     Unknown,
@@ -110,7 +107,6 @@ impl Icon {
         }
     }
 
-    /// Draws the icon.
     pub fn draw(self) -> Markup {
         html! {
             svg.icon viewBox="0 0 24 24" aria-hidden="true" { path d=(self.shape()) {} }

@@ -8,7 +8,6 @@ use super::{Page, TemplateContext, Text};
 /// Says that the session has ended (OpenID Connect RP-Initiated Logout 1.0 section 2).
 #[derive(Clone, Debug)]
 pub struct LoggedOut {
-    /// The name of the service.
     pub service: String,
     /// The application that asked for the sign-out, if it is registered.
     pub application: Option<ApplicationLink>,

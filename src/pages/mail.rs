@@ -14,7 +14,6 @@ use super::{Locale, TemplateContext, Text};
 /// A mail, ready to be drawn.
 #[derive(Clone, Debug, Default)]
 pub struct Mail {
-    /// What it is for.
     pub kind: MailKind,
     /// Where its button leads.
     pub link: Option<String>,
@@ -34,7 +33,6 @@ pub struct Mail {
     pub account_id: Option<String>,
 }
 
-/// What a mail is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MailKind {
     /// The operator tests the settings.
@@ -54,18 +52,13 @@ pub enum MailKind {
     VerifyAddress,
     /// A browser that was not used before signed in.
     NewDevice,
-    /// The password was changed.
     PasswordChanged,
-    /// A factor was added.
     FactorAdded,
-    /// A factor was removed.
     FactorRemoved,
-    /// The address was changed.
     AddressChanged,
 }
 
 impl MailKind {
-    /// Every kind.
     pub const ALL: [Self; 12] = [
         Self::Test,
         Self::SignUp,
@@ -197,9 +190,7 @@ pub struct MailColours {
 /// How a theme has mails look.
 #[derive(Clone, Debug, Default)]
 pub struct MailStyle {
-    /// The name of the product.
     pub product: String,
-    /// The colours.
     pub light: MailColours,
     /// The colours for a reader that prefers dark.
     pub dark: MailColours,
@@ -257,7 +248,6 @@ impl Mail {
         .filter_map(|(label, value)| Some((label, value?)))
     }
 
-    /// The mail as text.
     pub fn text(&self, text: &Text<'_>, product: &str) -> String {
         let with = |sentence: &str| sentence.replace(PLACE, product);
         let mut mail = format!("{}\n\n", with(self.kind.lead(text)));
@@ -374,7 +364,6 @@ impl Mail {
         }
     }
 
-    /// Fills the context of a template.
     pub fn fill_context(&self, locale: &Locale, style: &MailStyle, context: &mut TemplateContext) {
         let text = &locale.text();
         let product = style.product.as_str();

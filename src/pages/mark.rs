@@ -7,7 +7,6 @@ use super::Person;
 /// An application, as pages show it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
-    /// Its name.
     pub name: String,
     /// The address of its logo, if it has one.
     pub logo: Option<String>,

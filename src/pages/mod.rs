@@ -76,9 +76,7 @@ pub use self::text::Text;
 /// The address that shows a page again.
 #[derive(Clone, Debug)]
 pub struct PageAddress<'a> {
-    /// The path.
     pub path: &'a str,
-    /// The parameters.
     pub parameters: Vec<(&'a str, &'a str)>,
 }
 

@@ -13,7 +13,6 @@ pub struct PasskeyRequest {
     pub rp_id: String,
     /// The challenge, base64url.
     pub challenge: String,
-    /// The same, sealed.
     pub sealed: String,
     /// The address of the page, to get another challenge.
     pub again: String,
@@ -82,7 +81,6 @@ pub struct PasskeySection {
     pub user_id: String,
     /// The name to sign in with.
     pub user_name: String,
-    /// The display name.
     pub display_name: String,
     /// The identifiers of the algorithms, the preferred one first, separated by spaces.
     pub algorithms: String,

@@ -22,7 +22,6 @@ pub struct SecondFactor {
     pub csrf: String,
     /// The application that asked for the sign-in; none if the sign-in is for the account page.
     pub mark: Option<Mark>,
-    /// The name of the user.
     pub user: String,
     /// Whether it takes a code. Otherwise a passkey is the only way.
     pub takes_code: bool,

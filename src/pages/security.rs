@@ -12,7 +12,6 @@ use super::{Icon, PasskeySection, Text};
 /// The factors of a user, and what the user is doing with them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Security {
-    /// The factors.
     pub factors: Vec<FactorLine>,
     /// An authenticator app that is being set up.
     pub setup: Option<TotpForm>,
@@ -26,25 +25,19 @@ pub struct Security {
     pub href: String,
 }
 
-/// A factor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FactorLine {
     /// The value of the button.
     pub id: String,
-    /// What it is.
     pub kind: FactorLineKind,
     /// The name that the user gave it.
     pub name: String,
-    /// When it was added.
     pub added_at: Moment,
-    /// When it was last used.
     pub last_used_at: Option<Moment>,
 }
 
-/// What a factor is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FactorLineKind {
-    /// A passkey.
     Passkey {
         /// Whether a provider syncs it.
         is_synced: bool,
@@ -101,7 +94,6 @@ impl FactorLineKind {
 }
 
 impl FactorLine {
-    /// The line as a template reads it.
     pub(super) fn template_fields(&self, text: &Text<'_>) -> [(&'static str, Value); 7] {
         let last_used = self.last_used_at.as_ref();
         let ago = last_used.map(|at| at.ago(text)).unwrap_or_default();

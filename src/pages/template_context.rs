@@ -14,7 +14,6 @@ pub struct TemplateContext {
 }
 
 impl TemplateContext {
-    /// A context for templates that read these names.
     pub fn of(names: Arc<BTreeSet<String>>) -> Self {
         Self {
             values: BTreeMap::new(),

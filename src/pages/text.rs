@@ -29,7 +29,6 @@ pub struct Sentence {
 }
 
 impl Sentence {
-    /// The sentence of that name.
     pub fn named(name: &str) -> Option<&'static Self> {
         SENTENCES.iter().find(|sentence| sentence.name == name)
     }
@@ -45,9 +44,7 @@ impl Sentence {
 pub struct BuiltIn {
     /// The language tag.
     pub tag: &'static str,
-    /// Its own name for itself.
     pub name: &'static str,
-    /// Its texts.
     pub text: &'static Text<'static>,
 }
 

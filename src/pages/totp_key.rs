@@ -7,7 +7,6 @@ use super::{Text, qr};
 /// The key of an authenticator app that is being set up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TotpKey {
-    /// The key, sealed.
     pub sealed: String,
     /// What the QR code has in it.
     pub address: String,
@@ -36,7 +35,6 @@ impl TotpKey {
     }
 }
 
-/// New recovery codes, and what they are for.
 pub(super) fn recovery_codes(codes: &[String], text: &Text<'_>) -> Markup {
     html! {
         p.note { (text.recovery_note) }

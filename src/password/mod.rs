@@ -92,7 +92,6 @@ impl PasswordParams {
         })
     }
 
-    /// Memory, in KiB.
     pub const fn memory_kib(&self) -> u32 {
         self.memory_kib
     }

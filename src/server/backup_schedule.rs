@@ -232,17 +232,14 @@ fn remove(folder: &Folder, backup: &ScheduledBackup) -> bool {
         .is_ok()
 }
 
-/// A scheduled backup.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ScheduledBackup {
     /// The time in its name.
     pub at: Timestamp,
-    /// Its path.
     pub file: PathBuf,
 }
 
 impl ScheduledBackup {
-    /// Whether its name is that of an encrypted one.
     pub fn is_encrypted(&self) -> bool {
         let path = self.file.as_os_str().as_encoded_bytes();
         path.ends_with(ENCRYPTED_ENDING.as_bytes())
@@ -276,7 +273,6 @@ fn oldest_first(mut existing: Vec<ScheduledBackup>, now: Timestamp) -> Vec<Sched
     existing
 }
 
-/// The scheduled backups in a folder.
 fn scheduled(folder: &Folder) -> Result<Vec<ScheduledBackup>, ScheduleError> {
     let entries = folder.entries().map_err(io_error(folder.path()))?;
     let files = entries.into_iter().map(|(name, _)| folder.path().join(name));

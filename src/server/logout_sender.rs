@@ -45,7 +45,6 @@ struct Turns {
 /// A readable notice that is due.
 type DueNotice = (OutboxKey, LogoutNotice);
 
-/// Starts the sender.
 pub fn start(app: &Arc<App>, stops: watch::Receiver<u32>) -> RunningSender {
     let sender = LogoutSender {
         app: Arc::clone(app),

@@ -10,7 +10,6 @@ use crate::pages::mail::{Mail, MailKind};
 use crate::themes::mail::RenderedMail;
 use crate::themes::theme_set::Themes;
 
-/// What a mail is for.
 fn kind(content: &Content) -> MailKind {
     match content {
         Content::Test => MailKind::Test,

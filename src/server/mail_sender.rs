@@ -58,7 +58,6 @@ struct MailSender {
     unstored_updates: Mutex<Vec<OutboxUpdate<OutboxEntry>>>,
 }
 
-/// A running sender.
 pub struct RunningSender {
     what: &'static str,
     task: JoinHandle<()>,
@@ -83,7 +82,6 @@ impl RunningSender {
     }
 }
 
-/// Starts the sender.
 pub fn start(
     app: &Arc<App>,
     settings: Option<MailSettings>,

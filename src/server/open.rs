@@ -20,7 +20,6 @@ pub const USE_THE_SAME_ADDRESS: &str = "start it with the --listen or --base-url
 pub struct OpenData {
     /// The core on the store.
     pub core: Core,
-    /// The store.
     pub store: Store,
     /// The lock on the data directory, if the store has none of its own.
     pub lock: Option<DirectoryLock>,

@@ -42,7 +42,6 @@ const METRICS_AT_ONCE: usize = 4;
 pub struct Announcement<'a> {
     /// The addresses that it listens on.
     pub listening: &'a [String],
-    /// The issuer.
     pub issuer: &'a str,
     /// The page of the mails, if they are kept in memory instead of sent.
     pub mails: Option<String>,

@@ -17,7 +17,6 @@ use crate::files::{self, owner};
 /// format of this table, so that an older release can see that the store is too new for it.
 pub const META: Table<String, String> = Table::new(0, "meta");
 
-/// The name of the value that is the schema.
 pub(super) const SCHEMA: &str = "schema";
 
 /// A step from one schema to the next. Runs inside the transaction that records the new version.

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 /// A setting of the server that endangers what is stored, or the work of the service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerWarning {
-    /// The name of the setting.
     pub setting: String,
     /// Its value, and what follows from it.
     pub message: String,
@@ -13,7 +12,6 @@ pub struct ServerWarning {
     pub remedy: String,
 }
 
-/// The outcome of a migration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MigrationOutcome {
     /// Whether anything was to do.

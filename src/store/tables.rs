@@ -23,7 +23,6 @@ use crate::store::table::Table;
 
 /// Registered clients by `client_id`.
 pub const CLIENTS: Table<String, Client> = Table::new(1, "clients").in_catalog();
-/// Users by UUID.
 pub const USERS: Table<Uuid, User> = Table::new(2, "users");
 /// Users by login name (account identifier or e-mail, lower case).
 pub const USERS_BY_LOGIN_NAME: Table<String, Uuid> = Table::new(3, "users_by_login_name");
@@ -40,7 +39,6 @@ pub const FAMILIES_BY_OWNER: Table<(Uuid, (String, Uuid)), ()> =
     Table::new(8, "families_by_owner").grouped_by_first(16);
 /// Browser sessions by time-ordered id.
 pub const SESSIONS: Table<Uuid, Session> = Table::new(9, "sessions");
-/// The sessions of a user: (user, session).
 pub const SESSIONS_BY_USER: Table<(Uuid, Uuid), ()> = Table::new(10, "sessions_by_user").grouped_by_first(16);
 /// Remembered consents by (user, client).
 pub const CONSENTS: Table<(Uuid, String), Consent> = Table::new(11, "consents").grouped_by_first(16);
@@ -63,9 +61,7 @@ pub const FAILED_PASSWORDS: Table<Uuid, FailedPasswords> = Table::new(18, "faile
 
 /// APIs by id.
 pub const APIS: Table<String, Api> = Table::new(19, "apis").in_catalog();
-/// Registered scope values, by value.
 pub const SCOPES: Table<String, RegisteredScope> = Table::new(20, "scopes").in_catalog();
-/// Groups by name.
 pub const GROUPS: Table<String, Group> = Table::new(21, "groups").in_catalog();
 /// Initial access tokens by id (RFC 7591 section 1.2).
 pub const INITIAL_ACCESS_TOKENS: Table<Uuid, StoredInitialAccessToken> =
@@ -76,7 +72,6 @@ pub const OUTBOX: Table<(u32, Uuid), OutboxEntry> = Table::new(23, "outbox");
 pub const ONE_TIME_LINKS: Table<(u32, Uuid), OneTimeLink> = Table::new(24, "one_time_links");
 /// The factors of a user: (user, time-ordered id of the factor).
 pub const FACTORS: Table<(Uuid, Uuid), Factor> = Table::new(25, "factors").grouped_by_first(16);
-/// The codes of a user: (user, code).
 pub const CODES_BY_USER: Table<(Uuid, Uuid), ()> = Table::new(26, "codes_by_user").grouped_by_first(16);
 /// The nodes that do work for all nodes, by the name of the work.
 pub const LEASES: Table<String, Lease> = Table::new(27, "leases");

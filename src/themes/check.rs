@@ -17,7 +17,6 @@ use super::finding::{Finding, Severity};
 use super::policy::{ContentSecurityPolicy, ResourceKind};
 use super::tags::{Tag, read};
 
-/// The elements of forms.
 const FORM_ELEMENTS: [&str; 5] = ["button", "form", "input", "select", "textarea"];
 /// Elements in which browsers find no forms, or find them by special rules.
 const WITHOUT_FORMS: &str = "button math noembed noframes noscript plaintext script select style svg template textarea \
@@ -30,10 +29,8 @@ const OVERRIDES: [&str; 3] = ["formaction", "formenctype", "formmethod"];
 /// A part of a form that the service reads.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Part<'a> {
-    /// Name and value.
     Hidden(&'a str, &'a str),
     Field(&'a str),
-    /// Name and value.
     Button(&'a str, &'a str),
     /// A button without a name.
     Submit,

@@ -171,7 +171,6 @@ fn read_languages(folder: &Folder, read: &mut FolderContents) {
     }
 }
 
-/// Reads one theme from its folder.
 fn read_theme(folder: &Folder, name: &str) -> Result<Source, Vec<Finding>> {
     let mut reader = ThemeReader::default();
     reader.folder(folder, "", MAX_DEPTH);

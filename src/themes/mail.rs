@@ -13,9 +13,7 @@ pub(super) const FOLDER: &str = "mail/";
 /// A mail that was drawn.
 #[derive(Debug)]
 pub struct RenderedMail {
-    /// The subject.
     pub subject: String,
-    /// The text.
     pub text: String,
     /// The HTML document.
     pub html: String,
@@ -26,7 +24,6 @@ pub struct RenderedMail {
 /// One of the two parts of a mail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MailPart {
-    /// The text.
     Text,
     /// The HTML document.
     Html,
@@ -107,7 +104,6 @@ impl Theme {
         }
     }
 
-    /// The names in a template of a mail.
     pub fn mail_context(&self, mail: &Mail, locale: &Locale) -> TemplateContext {
         let mut context = TemplateContext::default();
         mail.fill_context(locale, &self.mail_style(), &mut context);
@@ -122,7 +118,6 @@ fn path(name: &str, part: MailPart) -> String {
     format!("{FOLDER}{name}.{}", part.extension())
 }
 
-/// The template of a part: the one of this kind, or the one of all kinds.
 fn template_name(templates: &Templates, kind: MailKind, part: MailPart) -> Option<String> {
     let names = [kind.name(), LAYOUT].map(|name| path(name, part));
     names.into_iter().find(|name| templates.has(name))

@@ -27,7 +27,6 @@ pub struct Link {
 /// The checked content of `theme.toml`.
 #[derive(Clone, Debug, Default)]
 pub struct Manifest {
-    /// The name of the product.
     pub product_name: String,
     /// The file of the logo.
     pub logo: Option<String>,

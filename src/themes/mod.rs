@@ -131,7 +131,6 @@ impl Theme {
         &self.name
     }
 
-    /// The name of the product.
     pub fn product_name(&self) -> &str {
         &self.manifest.product_name
     }

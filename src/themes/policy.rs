@@ -5,11 +5,8 @@
 pub enum ResourceKind {
     /// Style sheets.
     Style,
-    /// Images.
     Image,
-    /// Scripts.
     Script,
-    /// Fonts.
     Font,
 }
 

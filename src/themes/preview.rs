@@ -12,7 +12,6 @@ pub const SCRIPT: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/asse
 /// The preview of one theme.
 #[derive(Clone, Debug)]
 pub struct Preview<'a> {
-    /// The theme.
     pub theme: &'a str,
     /// The pages: address without language, and name.
     pub pages: &'a [(String, String)],

@@ -15,7 +15,6 @@ use crate::themes::{Finding, RenderedPage, TemplateContext};
 pub struct Sample {
     /// The state in a word; empty for pages with one state only.
     pub state: &'static str,
-    /// The page.
     pub page: Box<dyn AnyPage>,
 }
 
@@ -27,7 +26,6 @@ pub trait AnyPage: Send + Sync {
     fn draw(&self, theme: &Theme, locale: &Locale) -> RenderedPage;
     /// The whole document by the theme's template; `None` if it has none.
     fn draw_by_template(&self, theme: &Theme, locale: &Locale) -> Result<Option<String>, Vec<Finding>>;
-    /// The context for a template of the page.
     fn template_context(&self, theme: &Theme, locale: &Locale) -> TemplateContext;
 }
 

@@ -31,7 +31,6 @@ const MAX_TEMPLATE_BYTES: usize = 64_000;
 #[derive(Debug)]
 pub struct Templates {
     environment: Environment<'static>,
-    /// The names that the templates read.
     names: Arc<BTreeSet<String>>,
 }
 

@@ -30,11 +30,9 @@ pub struct AuthenticatorData<'a> {
 pub struct AttestedCredential<'a> {
     /// The model of the authenticator, zero if it does not say.
     pub aaguid: [u8; 16],
-    /// The credential id.
     pub id: &'a [u8],
     /// The `COSE_Key` as it was sent.
     pub public_key: &'a [u8],
-    /// The same key.
     pub key: CredentialKey,
 }
 

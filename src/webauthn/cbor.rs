@@ -36,7 +36,6 @@ pub fn first(bytes: &[u8]) -> Result<(Value<'_>, &[u8]), Malformed> {
     Ok((value, reader.0))
 }
 
-/// Reads the only value.
 pub fn only(bytes: &[u8]) -> Result<Value<'_>, Malformed> {
     match first(bytes)? {
         (value, []) => Ok(value),

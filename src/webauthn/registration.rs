@@ -21,7 +21,6 @@ pub struct Registration<'a> {
 /// A credential that may be stored, if no user has a credential with this id (step 25).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewCredential {
-    /// The credential id.
     pub id: Vec<u8>,
     /// The `COSE_Key`.
     pub public_key: Vec<u8>,

@@ -26,7 +26,6 @@ pub struct RegistrationResponse {
 /// The answer to `navigator.credentials.get()`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthenticationResponse {
-    /// The credential id.
     pub credential_id: Vec<u8>,
     /// The user handle that the authenticator stored; empty if it stored none.
     pub user_handle: Vec<u8>,

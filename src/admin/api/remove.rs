@@ -12,7 +12,6 @@ use crate::store::tables::{APIS, CLIENTS};
 /// added.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RemoveApi {
-    /// Its id.
     pub id: String,
 }
 

@@ -8,7 +8,6 @@ use crate::store::tables::APIS;
 /// A request for one API.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ShowApi {
-    /// Its id.
     pub id: String,
 }
 

@@ -9,7 +9,6 @@ use crate::store::tables::APIS;
 /// A change of an API.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct UpdateApi {
-    /// Which API.
     pub id: String,
     /// What changes.
     pub fields: ApiFields,

@@ -44,12 +44,10 @@ pub struct DeclaredClient {
     pub client_uuid: Option<Uuid>,
     /// Whether the client cannot keep a secret.
     pub public: bool,
-    /// Whether the client is enabled.
     pub enabled: Option<bool>,
     /// What is registered of the client.
     #[serde(flatten)]
     pub fields: ClientFields,
-    /// The secret.
     pub secret: Option<SecretString>,
     /// The digests of the current secrets, as in an export.
     pub secret_sha256: Option<Vec<Digest<ClientSecret>>>,

@@ -47,24 +47,18 @@ use crate::store::tables::{GROUPS, PROVIDERS, USERS};
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DeclaredState {
-    /// Scope values.
     pub scope: Option<Vec<DeclaredNamed<ScopeFields>>>,
-    /// Groups.
     pub group: Option<Vec<DeclaredNamed<GroupFields>>>,
     /// Upstream providers.
     pub provider: Option<Vec<DeclaredProvider>>,
-    /// APIs.
     pub api: Option<Vec<DeclaredApi>>,
-    /// Clients.
     pub client: Option<Vec<DeclaredClient>>,
-    /// Users.
     pub user: Option<Vec<DeclaredUser>>,
 }
 
 /// A request to apply a declared state.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Apply {
-    /// The state.
     pub state: DeclaredState,
     /// Whether to report the changes without making them.
     pub dry_run: bool,
@@ -87,7 +81,6 @@ pub struct Apply {
 /// A user to remove, with the names that the operator saw.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemovedUser {
-    /// The uuid.
     pub uuid: Uuid,
     /// The account identifier.
     pub account_id: String,
@@ -105,11 +98,8 @@ impl RemovedUser {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// It is added.
     Add,
-    /// It changes.
     Change,
-    /// It is removed.
     Remove,
 }
 
@@ -119,7 +109,6 @@ pub enum Action {
 pub enum SecretChange {
     /// It is set or replaced.
     New,
-    /// It is removed.
     Removed,
 }
 
@@ -130,7 +119,6 @@ pub struct FieldChange {
     pub name: String,
     /// The old value.
     pub before: Option<Value>,
-    /// The new value.
     pub after: Option<Value>,
     /// What happens to it, if it is a secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -158,11 +146,9 @@ impl FieldChange {
 pub struct Change {
     /// The kind of the record, such as `client`.
     pub kind: String,
-    /// Its id.
     pub id: String,
     /// What happens to it.
     pub action: Action,
-    /// The fields that change.
     pub fields: Vec<FieldChange>,
     /// A client's secret that was generated because none was given. Only this answer shows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -19,7 +19,6 @@ pub const KEYS: &[(&str, Form)] = &[("name", Form::Text)];
 /// A declared record. A missing field gets its default.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct DeclaredNamed<F> {
-    /// The name.
     #[serde(default)]
     pub name: String,
     /// The settings.

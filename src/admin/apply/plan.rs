@@ -65,7 +65,6 @@ impl Comparison {
     }
 }
 
-/// A write of a plan.
 struct PlannedWrite {
     before: Option<StoredRecord>,
     /// `None` if the record is removed.

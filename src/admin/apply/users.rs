@@ -47,7 +47,6 @@ pub const KEYS: &[(&str, Form)] = &[
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeclaredUser {
-    /// The password.
     pub password: Option<SecretString>,
     /// The other fields, as in a line of an import.
     #[serde(flatten)]

@@ -4,7 +4,6 @@ use super::{ClientView, change};
 use crate::admin::operation::{Done, Effect, Operation};
 use crate::admin::{Admin, AdminResult};
 
-/// A client to be enabled.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct EnableClient {
     /// Its identifier.

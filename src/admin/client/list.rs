@@ -26,7 +26,6 @@ impl RecordStream for ListClients {
     type Record = ClientView;
 }
 
-/// A page of the clients after one.
 pub fn page(admin: Admin<'_>, after: Option<String>) -> Result<Page<ClientView, String>, StoreError> {
     let now = admin.core.clock.now();
     Page::read(&admin.core.store, CLIENTS, after, |client| {

@@ -10,7 +10,6 @@ use crate::oauth::FaultCode;
 /// A new secret for a client, or a first one beside its key.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RotateSecret {
-    /// Which client.
     pub client_id: String,
     /// The secret that the operator chose. Without one it is generated.
     pub secret: Option<SecretString>,

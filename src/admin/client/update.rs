@@ -9,7 +9,6 @@ use crate::oauth::ClientFields;
 /// A change of a client.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct UpdateClient {
-    /// Which client.
     pub client_id: String,
     /// Whether its secrets are removed, with what only they allow. Then the client authenticates with its key.
     pub no_secret: bool,

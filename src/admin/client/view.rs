@@ -15,7 +15,6 @@ use crate::oauth::client::{AuthMethod, Client, ClientMetadata, ClientOrigin};
 pub struct SecretView {
     /// When it was set, in seconds since the epoch.
     pub created_at: Timestamp,
-    /// When it expires.
     pub expires_at: Option<Timestamp>,
 }
 
@@ -47,7 +46,6 @@ pub struct ClientView {
     /// How it came to be registered.
     #[serde(default)]
     pub origin: ClientOrigin,
-    /// Whether the client is enabled.
     pub enabled: bool,
     /// When the record was made.
     pub created_at: Timestamp,

@@ -4,10 +4,8 @@ use crate::admin::operation::{Done, Effect, Operation};
 use crate::admin::{Admin, AdminResult, named};
 use crate::oauth::{Group, GroupFields, GroupMetadata};
 
-/// A group to be added.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AddGroup {
-    /// Its name.
     pub name: String,
     /// Its settings.
     pub fields: GroupFields,

@@ -7,7 +7,6 @@ use crate::oauth::GroupMetadata;
 /// A group to be removed. Users keep its identifier, which no new group gets.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RemoveGroup {
-    /// Its name.
     pub name: String,
 }
 

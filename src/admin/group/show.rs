@@ -7,7 +7,6 @@ use crate::oauth::{Group, GroupMetadata};
 /// A request for one group.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ShowGroup {
-    /// Its name.
     pub name: String,
 }
 

@@ -7,7 +7,6 @@ use crate::oauth::{Group, GroupFields, GroupMetadata};
 /// A change of a group.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct UpdateGroup {
-    /// Its name.
     pub name: String,
     /// What changes.
     pub fields: GroupFields,

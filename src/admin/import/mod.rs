@@ -63,7 +63,6 @@ pub struct BadLine {
 /// An authenticator app that is left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOutApp {
-    /// The line that has it.
     pub line: u64,
     /// The account identifier of the user.
     pub user: String,
@@ -82,7 +81,6 @@ pub struct Imported {
     pub unchanged: u64,
     /// Users that are new and have a password.
     pub passwords: u64,
-    /// Authenticator apps that are new.
     pub authenticator_apps: u64,
     /// Authenticator apps that are left out. Their users are imported without them.
     pub left_out: Vec<LeftOutApp>,
@@ -156,7 +154,6 @@ impl ParsedLine {
         })
     }
 
-    /// Decides what to do with the line.
     fn decide(
         &self,
         snapshot: &dyn Snapshot,
@@ -211,7 +208,6 @@ impl ParsedLine {
     }
 }
 
-/// What an import does with a line.
 enum ImportAction {
     Add(User),
     Change(Box<User>, User),

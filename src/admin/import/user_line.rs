@@ -41,15 +41,11 @@ pub struct UserLine {
     pub phone_number_verified: Option<bool>,
     /// The user's type.
     pub user_type: Option<String>,
-    /// The venue.
     pub venue_id: Option<String>,
-    /// The organization.
     pub organization: Option<String>,
     /// Whether the user may be given tokens.
     pub enabled: Option<bool>,
-    /// Claims by name.
     pub claims: BTreeMap<String, Value>,
-    /// The names of the groups that the user is in.
     pub groups: Option<Vec<String>>,
     /// The password's hash, as [`PasswordHash::import`] reads it.
     pub password_hash: Option<Value>,

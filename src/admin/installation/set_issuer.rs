@@ -8,7 +8,6 @@ use crate::store::schema::{meta_get, meta_put};
 /// A new issuer. A running server uses its old issuer until it is restarted.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SetIssuer {
-    /// The issuer.
     pub issuer: String,
 }
 

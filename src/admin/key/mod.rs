@@ -29,7 +29,6 @@ const KIND: &str = "key";
 pub struct KeyView {
     /// The key's name.
     pub kid: String,
-    /// The algorithm.
     pub alg: Algorithm,
     /// Its state: `announced`, `active` or `retired`, with the time at which that began or ends.
     #[serde(flatten)]
@@ -48,15 +47,9 @@ pub enum KeyStateView {
         active_from: Timestamp,
     },
     /// It signs.
-    Active {
-        /// Since when.
-        since: Timestamp,
-    },
+    Active { since: Timestamp },
     /// It is published and no longer signs.
-    Retired {
-        /// When it is removed.
-        remove_at: Timestamp,
-    },
+    Retired { remove_at: Timestamp },
 }
 
 impl From<KeyLifecycle> for KeyStateView {

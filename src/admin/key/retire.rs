@@ -14,7 +14,6 @@ use crate::store::tables::{CLIENTS, SIGNING_KEYS};
 /// tokens that it signed are refused from then on.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RetireKey {
-    /// Its name.
     pub kid: String,
 }
 

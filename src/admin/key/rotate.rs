@@ -9,7 +9,6 @@ use crate::jose::alg::Algorithm;
 /// A request to replace the active key.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RotateKey {
-    /// The algorithm.
     pub alg: Algorithm,
     /// Whether it signs at once instead of being announced first.
     pub at_once: bool,

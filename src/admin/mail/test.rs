@@ -23,7 +23,6 @@ pub struct TestMail {
 /// The result of a test.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TestedMail {
-    /// The id of the mail.
     pub id: Uuid,
     /// Whether the server took it.
     pub sent: bool,
@@ -58,7 +57,6 @@ impl Operation for TestMail {
     }
 }
 
-/// The mail of a test.
 pub fn test_message(to: &str) -> Message {
     Message {
         to: to.to_owned(),

@@ -12,7 +12,6 @@ use crate::store::tables::{CLIENTS, PROVIDERS};
 /// again.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RemoveProvider {
-    /// Its id.
     pub id: String,
 }
 

@@ -7,7 +7,6 @@ use crate::admin::{Admin, AdminResult};
 /// A request for one provider.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ShowProvider {
-    /// Its id.
     pub id: String,
 }
 

@@ -39,7 +39,6 @@ pub enum FindingStatus {
 /// One check and its result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// The name of the check.
     pub check: String,
     /// The result.
     pub standing: FindingStatus,
@@ -55,7 +54,6 @@ pub struct Finding {
 /// All checks, in the order of a sign-in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProviderReport {
-    /// The provider.
     pub provider: String,
     /// Whether no check failed.
     pub works: bool,
@@ -107,7 +105,6 @@ impl Findings {
 /// provider.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TestProvider {
-    /// Its id.
     pub id: String,
 }
 

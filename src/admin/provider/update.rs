@@ -13,7 +13,6 @@ use crate::store::tables::PROVIDERS;
 /// A change of a provider.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct UpdateProvider {
-    /// Which provider.
     pub id: String,
     /// The secret that belongs to its `client_id`; empty to remove it.
     #[serde(default)]

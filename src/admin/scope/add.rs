@@ -4,10 +4,8 @@ use crate::admin::operation::{Done, Effect, Operation};
 use crate::admin::{Admin, AdminResult, named};
 use crate::oauth::{RegisteredScope, ScopeFields, ScopeMetadata};
 
-/// A scope value to be added.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AddScope {
-    /// Its name.
     pub name: String,
     /// Its settings.
     pub fields: ScopeFields,

@@ -7,7 +7,6 @@ use crate::oauth::ScopeMetadata;
 /// A scope value to be removed. Clients keep it, but it releases nothing.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RemoveScope {
-    /// Its name.
     pub name: String,
 }
 

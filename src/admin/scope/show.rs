@@ -7,7 +7,6 @@ use crate::oauth::{RegisteredScope, ScopeMetadata};
 /// A request for one scope value.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ShowScope {
-    /// Its name.
     pub name: String,
 }
 

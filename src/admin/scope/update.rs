@@ -7,7 +7,6 @@ use crate::oauth::{RegisteredScope, ScopeFields, ScopeMetadata};
 /// A change of a scope value.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct UpdateScope {
-    /// Its name.
     pub name: String,
     /// What changes.
     pub fields: ScopeFields,

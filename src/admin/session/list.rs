@@ -14,7 +14,6 @@ use crate::store::engine::Snapshot;
 use crate::store::records::LogoutStatus;
 use crate::store::tables::SESSION_CLIENTS;
 
-/// Which sessions are listed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ListSessions {
     /// The user.
@@ -49,7 +48,6 @@ pub struct SessionView {
 /// An application that a session has signed in, and that has a back-channel logout URI.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionApplication {
-    /// The client.
     pub client_id: String,
     /// When the session signed the user in first.
     pub signed_in_at: Timestamp,

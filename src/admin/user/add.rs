@@ -10,12 +10,10 @@ use crate::identity::User;
 use crate::identity::claim::looks_like_email;
 use crate::oauth::FaultCode;
 
-/// A user to be added.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AddUser {
     /// The e-mail address. It is also the account identifier.
     pub email: String,
-    /// The password.
     pub password: NewPassword,
     /// Everything else.
     pub fields: UserFields,

@@ -5,7 +5,6 @@ use crate::admin::operation::{Done, Effect, Operation};
 use crate::admin::{Admin, AdminResult};
 use crate::identity::User;
 
-/// A user to be enabled.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct EnableUser {
     /// E-mail address, account identifier or UUID.

@@ -18,16 +18,13 @@ pub struct ListFactors {
 /// A factor as it is shown: without what verifies it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FactorView {
-    /// Its id.
     pub id: Uuid,
     /// `passkey`, `totp` or `recovery_codes`.
     pub kind: String,
     /// The name that the user gave it; empty if the user gave none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// When it was added.
     pub added_at: Timestamp,
-    /// When it was last used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_used_at: Option<Timestamp>,
     /// How many recovery codes are unused.
@@ -35,7 +32,6 @@ pub struct FactorView {
     pub codes_left: Option<usize>,
 }
 
-/// The factors of a user.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UserFactors {
     /// The user's identifier in the platform.

@@ -19,7 +19,6 @@ pub struct LinkView {
     /// The link, if it is not sent. Only this answer shows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<SecretString>,
-    /// When it expires.
     pub expires_at: Timestamp,
 }
 

@@ -22,13 +22,10 @@ use crate::store::tables::USERS;
 pub struct ListUsers {
     /// A text that a name, an address, the account identifier or the uuid contains, in any case.
     pub search: Option<String>,
-    /// Whether only disabled users are in the list.
     pub disabled: bool,
-    /// Whether only anonymous users are in the list.
     pub anonymous: bool,
     /// The id of the provider that created the user or has an account linked to the user.
     pub provider: Option<String>,
-    /// The name of a group that the user is in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
     /// The user after whom the list begins.

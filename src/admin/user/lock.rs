@@ -16,10 +16,8 @@ pub struct LockUser {
     pub who: String,
 }
 
-/// A user who was locked out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LockedUser {
-    /// The UUID.
     pub uuid: Uuid,
     /// The account identifier.
     pub account_id: String,

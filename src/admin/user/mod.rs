@@ -67,9 +67,7 @@ pub struct UserFields {
     pub phone_number: Option<String>,
     /// The user's type.
     pub user_type: Option<String>,
-    /// The venue.
     pub venue_id: Option<String>,
-    /// The organization.
     pub organization: Option<String>,
     /// Whether the e-mail address was shown to be the user's.
     pub email_verified: Option<bool>,

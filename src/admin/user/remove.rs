@@ -13,10 +13,8 @@ pub struct RemoveUser {
     pub who: String,
 }
 
-/// A user who was removed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemovedUser {
-    /// The UUID.
     pub uuid: Uuid,
     /// The account identifier.
     pub account_id: String,

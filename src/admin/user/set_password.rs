@@ -13,7 +13,6 @@ use crate::store::engine::Tx;
 pub struct SetPassword {
     /// E-mail address, account identifier or UUID.
     pub who: String,
-    /// The password.
     pub password: NewPassword,
     /// Whether the user's sessions and refresh tokens stay. Somebody else may have known the old password.
     pub keep_sessions: bool,

@@ -40,15 +40,11 @@ pub struct UserView {
     pub phone_number_verified: bool,
     /// The user's type.
     pub user_type: String,
-    /// The venue.
     pub venue_id: Option<String>,
-    /// The organization.
     pub organization: String,
     /// Where the record came from.
     pub source: String,
-    /// The other claims.
     pub claims: BTreeMap<String, Value>,
-    /// The names of the groups that the user is in.
     #[serde(default)]
     pub groups: BTreeSet<String>,
     /// The linked accounts at providers.

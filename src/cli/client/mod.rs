@@ -362,7 +362,6 @@ pub struct Update {
     pub fields: Fields,
 }
 
-/// Runs a verb.
 pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
     let show_only = |view: ClientView, output: &mut Output<'_>| show(&view, None, output);
     match verb {

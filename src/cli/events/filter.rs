@@ -23,7 +23,6 @@ pub(super) struct Filter {
     pub(super) until: Option<Timestamp>,
 }
 
-/// What a line is.
 pub(super) enum Line {
     /// An event that is asked for.
     Event(Timestamp, Value),
@@ -48,7 +47,6 @@ impl Filter {
         self.since.is_none_or(|since| time >= since) && self.until.is_none_or(|until| time <= until)
     }
 
-    /// Reads a line.
     pub(super) fn read(&self, line: &[u8]) -> Line {
         // Most lines are left out by their time.
         if time_of(line).is_some_and(|time| !self.includes_time(time)) {

@@ -24,9 +24,7 @@ use crate::store::tables::USERS;
 
 /// What a user types to change the password.
 pub struct NewPassword {
-    /// The present one.
     pub current: PresentPassword,
-    /// The new one.
     pub chosen: Zeroizing<String>,
 }
 
@@ -35,9 +33,7 @@ pub struct NewPassword {
 pub enum PasswordChange {
     /// The password has changed, and this browser has a new session.
     Changed {
-        /// The cookie of the new session.
         session: Secret<SessionCookie>,
-        /// The user with the new password.
         user: Box<User>,
     },
     /// The present password is wrong; nothing changed.

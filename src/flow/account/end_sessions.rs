@@ -10,10 +10,8 @@ use crate::flow::login::session;
 use crate::flow::{Core, Failure};
 use crate::store::tables::SESSIONS;
 
-/// Which sessions end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionsToEnd {
-    /// This one.
     One(Uuid),
     /// All but the one in this browser.
     Others,

@@ -27,7 +27,6 @@ use crate::store::engine::Tx;
 /// The result of a request to the account page.
 #[derive(Debug)]
 pub enum ActionResult<T> {
-    /// It was done.
     Done(T),
     /// Nothing was done: the user has to sign in first, or again.
     SignInRequired,

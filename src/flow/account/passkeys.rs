@@ -32,7 +32,6 @@ pub struct NewPasskey {
 /// The result of adding a passkey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PasskeyAddition {
-    /// It was added.
     Added,
     /// The response is not valid.
     Refused(WebAuthnError),
@@ -44,7 +43,6 @@ pub enum PasskeyAddition {
     Full,
 }
 
-/// Whether this session may add a passkey now.
 pub async fn may_add(core: &Core, live: &LiveSession, now: Timestamp) -> Result<bool, Failure> {
     Ok(core
         .store

@@ -14,7 +14,6 @@ use crate::observe::audit::Event;
 
 /// The present password, as the user types it.
 pub struct PresentPassword {
-    /// The password.
     pub typed: Zeroizing<String>,
     /// The address it came from, for the audit.
     pub from: IpAddr,

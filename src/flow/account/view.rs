@@ -35,9 +35,7 @@ pub struct Account {
 /// An application that has a live grant of the user, or their consent for the next one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Application {
-    /// The client.
     pub client_id: String,
-    /// Its name.
     pub name: String,
     /// When the oldest grant or consent began.
     pub since: Timestamp,

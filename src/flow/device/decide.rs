@@ -24,14 +24,10 @@ use crate::observe::audit::Event;
 use crate::store::TxError;
 use crate::store::tables::{DEVICE_AUTHORIZATIONS, DEVICE_AUTHORIZATIONS_BY_USER, LOGIN_RECORDS};
 
-/// The result of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecisionResult {
     /// The device is allowed or not, as this user decided. A form that is sent again has the same result.
-    Decided {
-        /// Whether it is allowed.
-        is_allowed: bool,
-    },
+    Decided { is_allowed: bool },
     /// The user has to sign in again, or the session is another one than the page was drawn for.
     SignIn,
     /// The code has expired, or another user has decided already.

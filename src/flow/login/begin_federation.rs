@@ -42,10 +42,8 @@ pub struct KeptSignIn {
     pub transaction: String,
 }
 
-/// A redirect to a provider.
 #[derive(Debug)]
 pub struct ProviderRedirect {
-    /// The address at the provider.
     pub address: String,
     /// What the browser keeps until it comes back.
     pub kept: KeptSignIn,

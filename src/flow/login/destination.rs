@@ -33,7 +33,6 @@ pub enum Destination {
 pub struct BrowserRedirect {
     /// Where it goes.
     pub destination: Destination,
-    /// A new binding, if the browser had none.
     pub binding: Option<Secret<BrowserCookie>>,
     /// A new session cookie, after a sign-in.
     pub session: Option<Secret<SessionCookie>>,

@@ -19,7 +19,6 @@ pub struct ProviderAccount<'a> {
     pub provider: &'a Provider,
     /// The `sub` of the account.
     pub subject: &'a str,
-    /// The profile that the provider gives.
     pub profile: &'a Profile,
     /// The UUID for a new user, drawn before the transaction.
     pub uuid: Uuid,

@@ -54,7 +54,6 @@ pub fn transaction_of(state: &str) -> Option<Uuid> {
 pub struct ProviderAnswer<'a> {
     /// The provider whose callback address was called.
     pub provider: &'a str,
-    /// The answer.
     pub callback: Callback,
     /// What the browser has kept.
     pub kept: Option<KeptSignIn>,

@@ -33,7 +33,6 @@ pub(super) struct AuthenticatedSignIn<'a> {
     pub(super) client_lookup: &'a ClientLookup,
 }
 
-/// A signed-in user, and the factors.
 pub type UserWithFactors = (LiveSession, Vec<(Uuid, Factor)>);
 
 /// Takes the next step of a user who has just authenticated, or lets the sign-in wait for the answer to the offer. A user who

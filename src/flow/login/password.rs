@@ -46,7 +46,6 @@ pub enum SignIn {
 pub struct PasswordCredentials {
     /// The account identifier or e-mail address.
     pub name: LoginName,
-    /// The password.
     pub password: Zeroizing<String>,
     /// The address it came from, for the audit.
     pub from: IpAddr,

@@ -56,7 +56,6 @@ pub(super) fn ask(
 pub struct PendingSignIn {
     /// What was proven.
     pub first: FirstFactor,
-    /// The user.
     pub user: User,
     /// The factors of the user.
     pub(super) factors: Vec<(Uuid, Factor)>,

@@ -25,7 +25,6 @@ use crate::oauth::parameters::Parameters;
 use crate::oauth::profile::MAX_PUSHED_AGE;
 use crate::oauth::pushed::{PushedRequest, PushedResponse, URN};
 
-/// The context that pushed requests are sealed with.
 const SEALING_CONTEXT: &str = "pushed_request";
 
 /// The longest `request_uri`. The browser brings it in an address, and then the sign-in, which is about as long.

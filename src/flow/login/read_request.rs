@@ -21,7 +21,6 @@ pub(super) type ReadRequest = (ResponseTarget, Result<ReadAuthorization, Refusal
 
 /// A valid request, and what came with it.
 pub(super) struct ReadAuthorization {
-    /// The request.
     pub(super) request: AuthorizationRequest,
     /// The refresh token of an anonymous user. Only a pushed request may have it.
     pub(super) anonymous_refresh_token: Option<Zeroizing<String>>,

@@ -31,9 +31,7 @@ pub const MAX_PER_USER: usize = 50;
 pub struct LiveSession {
     /// The session's id.
     pub id: Uuid,
-    /// The session.
     pub session: Session,
-    /// Its user.
     pub user: User,
 }
 
@@ -121,7 +119,6 @@ pub fn touch(
 /// How a user authenticated, as a session records it.
 #[derive(Clone)]
 pub(in crate::flow) struct AuthenticationEvent {
-    /// The method.
     pub(in crate::flow) factor: AuthenticationMethod,
     /// The second step, if there was one.
     pub(in crate::flow) second_factor: Option<SecondFactor>,
@@ -140,7 +137,6 @@ pub(in crate::flow) struct AuthenticationEvent {
 }
 
 impl AuthenticationEvent {
-    /// By a password, now.
     pub(in crate::flow) fn by_password(now: Timestamp) -> Self {
         Self {
             factor: AuthenticationMethod::Password,
@@ -164,7 +160,6 @@ pub struct DrawnSession {
 }
 
 impl DrawnSession {
-    /// Draws them for this browser.
     pub fn draw(core: &Core, browser: &Browser) -> Self {
         let id = core.random.uuid_v7(core.clock.since_epoch());
         let present = browser.session.as_ref().map_or(id, |presented| presented.id);
@@ -184,7 +179,6 @@ impl DrawnSession {
         }
     }
 
-    /// The cookie of the session that was started.
     pub fn cookie(self, started: Uuid) -> Secret<SessionCookie> {
         if started == self.id {
             self.fresh

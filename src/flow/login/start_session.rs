@@ -29,11 +29,9 @@ use crate::store::tables::LOGIN_RECORDS;
 
 /// The user of a sign-in, and what was written to identify the user.
 pub(in crate::flow) struct Identified {
-    /// The user.
     pub(in crate::flow) user: User,
     /// How the account of a provider was matched with the user.
     pub(in crate::flow) matched: UserMatch,
-    /// The sessions that ended.
     pub(in crate::flow) ended: EndedSessions,
     /// Whether the user was anonymous until now.
     pub(in crate::flow) was_anonymous: bool,
@@ -55,7 +53,6 @@ pub(in crate::flow) type Identify = Box<dyn Fn(&mut dyn Tx) -> Result<Option<Ide
 
 /// The result of starting a session.
 pub(in crate::flow) enum SessionStart {
-    /// It has started.
     Started(Box<StartedSession>),
     /// No session has started. The browser goes to the page for the second step, or to the client with a refusal.
     Redirected {
@@ -70,13 +67,11 @@ pub(in crate::flow) enum SessionStart {
     TransactionError(LoginTransactionError),
 }
 
-/// A session that has started.
 pub(in crate::flow) struct StartedSession {
     /// Where the browser goes.
     pub(in crate::flow) redirect: BrowserRedirect,
     /// The session's id.
     pub(in crate::flow) session: Uuid,
-    /// Its user.
     pub(in crate::flow) user: User,
 }
 

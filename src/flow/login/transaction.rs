@@ -53,11 +53,8 @@ pub enum LoginTransactionError {
 
 /// A login transaction, with what its pages need.
 pub struct LoginContext {
-    /// The transaction.
     pub transaction: Arc<LoginTransaction>,
-    /// The same, sealed.
     pub sealed: String,
-    /// What it is for.
     pub purpose: ResolvedPurpose,
     /// Finds its client again, in a later transaction.
     pub client_lookup: ClientLookup,
@@ -78,7 +75,6 @@ pub struct LoginContext {
 pub struct BrowserLogin<'a> {
     /// The service.
     pub core: &'a Core,
-    /// The browser.
     pub browser: &'a Browser,
     /// The sign-in, as it was when the request began.
     pub login: &'a LoginContext,
@@ -171,7 +167,6 @@ pub async fn load_login(
     })
 }
 
-/// The context that transactions are sealed with.
 const SEALING_CONTEXT: &str = "login_transaction";
 
 /// Seals a new transaction, bound to the browser. Also returns the binding cookie if the browser has none yet.

@@ -42,9 +42,7 @@ const CODES: u64 = 1_000_000;
 /// A link before its transaction, with all that is random in it.
 #[derive(Clone)]
 pub struct DrawnLink {
-    /// Its key.
     pub key: LinkKey,
-    /// Its secret.
     pub secret: Secret<LinkSecret>,
     link: OneTimeLink,
 }
@@ -90,7 +88,6 @@ impl DrawnLink {
         address(issuer, &self.secret)
     }
 
-    /// Stores it.
     pub fn put(&self, tx: &mut dyn Tx) -> Result<(), StoreError> {
         ONE_TIME_LINKS.put(tx, &self.key, &self.link)
     }

@@ -10,7 +10,6 @@ use crate::password::PasswordProblem;
 pub struct ChosenPassword {
     /// The name, for a new account.
     pub name: String,
-    /// The password.
     pub password: Zeroizing<String>,
 }
 

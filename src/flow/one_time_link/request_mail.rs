@@ -24,11 +24,9 @@ use crate::secret::{LinkSecret, Secret};
 pub struct MailRequest<'a> {
     /// The name or address.
     pub recipient: &'a str,
-    /// The language of the mail.
     pub language: String,
 }
 
-/// How an account is begun.
 pub enum AccountBegun {
     /// A mail was sent. The browser keeps this of it, sealed.
     MailSent(String),
@@ -232,7 +230,6 @@ pub(in crate::flow) fn check_address(core: &Core, email: &str) -> Result<(), Sig
     Ok(())
 }
 
-/// A mail with a link.
 struct LinkMail<'a> {
     to: Option<String>,
     purpose: Option<LinkPurpose>,

@@ -31,7 +31,6 @@ use crate::store::tables::SIGNING_KEYS;
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("key {kid} cannot be read ({what}): restore a backup, or the master.key that belongs to it")]
 pub struct KeyUnreadable {
-    /// Which key.
     pub kid: String,
     /// What went wrong, without any part of the key.
     pub what: String,
@@ -61,17 +60,9 @@ pub enum RotateError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Introduction {
     /// The key is stored.
-    Placed {
-        /// Its name.
-        kid: String,
-        /// Its record.
-        record: SigningKeyRecord,
-    },
+    Placed { kid: String, record: SigningKeyRecord },
     /// The store has the key already.
-    Known {
-        /// Its name.
-        kid: String,
-    },
+    Known { kid: String },
     /// Another key of the algorithm is announced already.
     AnotherIsAnnounced {
         /// The name of that key.
@@ -226,7 +217,6 @@ pub fn signing(snapshot: &dyn Snapshot, alg: Algorithm) -> FoundKey {
     })
 }
 
-/// The key of an algorithm that is announced.
 fn announced(snapshot: &dyn Snapshot, alg: Algorithm) -> FoundKey {
     find(snapshot, alg, |standing| {
         matches!(standing, KeyLifecycle::Announced { .. })
@@ -342,7 +332,6 @@ fn due_change(record: &SigningKeyRecord, now: Timestamp, announce: Duration) -> 
     }
 }
 
-/// A key with the change that it is due for.
 struct DueKey {
     kid: String,
     record: SigningKeyRecord,

@@ -11,7 +11,6 @@ use crate::oauth::token_exchange::Actor;
 /// The acting party, by an actor token that was verified.
 #[derive(Clone, Debug)]
 pub struct VerifiedActor {
-    /// The party.
     pub party: Actor,
     /// The key under which the use of its token is recorded.
     pub replay_key: Option<ReplayKey>,

@@ -23,7 +23,6 @@ use crate::store::{StoreError, unless_refused};
 /// An access token that is valid now.
 #[derive(Clone, Debug)]
 pub struct LiveAccessToken {
-    /// Its claims.
     pub claims: PresentedAccessToken,
     /// Its user and the grant behind it. `None` if the client got it for itself.
     pub grant: Option<(User, RefreshFamily)>,

@@ -32,7 +32,6 @@ use crate::secret::{RefreshToken, Secret};
 pub struct Granted {
     /// The user, as the record was inside the transaction.
     pub user: User,
-    /// What was granted.
     pub authorization: Authorization,
     /// The APIs and the scope of this access token. The scope is the granted scope or a part of it.
     pub target: TokenTarget,
@@ -44,7 +43,6 @@ pub struct ApprovedGrant {
     pub grant_type: GrantType,
     /// The user, as the record was inside the transaction.
     pub user: User,
-    /// What was granted.
     pub authorization: Authorization,
     /// The APIs and the scope of this access token. The scope is the granted scope or a part of it.
     pub target: TokenTarget,
@@ -90,7 +88,6 @@ impl ApprovedGrant {
 pub struct ExchangedToken {
     /// The client that it was issued to; none for a token of a provider.
     pub client_id: Option<String>,
-    /// When it expires.
     pub expires_at: Timestamp,
     /// The audience of the new token, if it is for no API.
     pub audience: Option<Audience>,

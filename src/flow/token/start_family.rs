@@ -27,7 +27,6 @@ const MAX_PER_USER_AND_CLIENT: usize = 50;
 
 /// A family before its transaction, with all that is random in it: the transaction may run twice.
 pub(in crate::flow) struct NewFamily {
-    /// Its id.
     pub(in crate::flow) id: Uuid,
     first: RefreshTokenId,
     token: Secret<RefreshToken>,

@@ -24,7 +24,6 @@ pub struct CommandLine {
 /// The name and the title of a page, and what makes the text below the title.
 type Page = (&'static str, &'static str, fn(&CommandLine) -> String);
 
-/// All pages.
 const PAGES: [Page; 7] = [
     ("settings", "Settings", |_| settings::text()),
     ("commands", "Commands", |line| commands::text(&line.command)),
@@ -65,7 +64,6 @@ fn meanings(head: [&str; 2], rows: impl IntoIterator<Item = (&'static str, &'sta
     table(head, rows.map(|(name, meaning)| [code(name), meaning.to_owned()]))
 }
 
-/// A word of code.
 fn code(word: &str) -> String {
     format!("`{word}`")
 }

@@ -12,9 +12,7 @@ use crate::route::Route;
 
 /// A form, and the client that sent it.
 pub struct ClientForm {
-    /// The parameters.
     pub parameters: Parameters,
-    /// The client.
     pub client: AuthenticatedClient,
 }
 

@@ -3,12 +3,10 @@
 use crate::http::response::HttpResponse;
 use crate::pages::{AccountNotice, Security};
 
-/// The answer to an action.
 pub(super) enum ActionAnswer {
     /// It was done, or refused: the section says so.
     Notice(AccountNotice),
     /// The section with something in it that is shown once.
     Section(Box<Security>),
-    /// The answer itself.
     Http(Box<HttpResponse>),
 }

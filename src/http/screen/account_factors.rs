@@ -45,7 +45,6 @@ impl FactorAction {
         }
     }
 
-    /// Does it.
     pub(super) async fn perform(
         self,
         context: &RequestContext,

@@ -42,7 +42,6 @@ impl PasskeyAction {
         }
     }
 
-    /// Does it.
     pub(super) async fn perform(
         self,
         context: &RequestContext,

@@ -60,7 +60,6 @@ impl SelfServiceAction {
         }
     }
 
-    /// Does it.
     pub(super) async fn perform(
         self,
         context: &RequestContext,

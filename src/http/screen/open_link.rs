@@ -19,7 +19,6 @@ pub(super) struct OpenLink {
 }
 
 impl OpenLink {
-    /// The link with this token.
     pub(super) async fn find(context: &RequestContext, token: &str) -> Result<Self, HttpError> {
         let secret = Secret::<LinkSecret>::parse(token).map_err(|_| link_void(context))?;
         let store = &context.app.core.store;

@@ -69,7 +69,6 @@ impl SecondStepRequest<'_> {
         }
     }
 
-    /// Sends the page.
     pub(super) fn send(&self, page: &SecondFactor) -> HttpResponse {
         let status = match page.problem {
             Some(SecondFactorProblem::Throttled) => StatusCode::TOO_MANY_REQUESTS,

@@ -21,7 +21,6 @@ const PROBLEM_PREFIX: &str = "urn:ietf:params:acme:error:";
 pub struct Failure {
     /// What went wrong; one line, without control characters.
     pub message: String,
-    /// What to do.
     pub remedy: String,
     /// The seconds that the authority asks to wait.
     #[serde(default)]
@@ -37,7 +36,6 @@ impl fmt::Display for Failure {
 impl std::error::Error for Failure {}
 
 impl Failure {
-    /// A failure with this message and remedy.
     pub fn new(message: impl AsRef<str>, remedy: impl Into<String>) -> Self {
         Self {
             message: one_line(message.as_ref()),

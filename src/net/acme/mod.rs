@@ -44,7 +44,6 @@ impl Plan {
 mod tests {
     use super::*;
 
-    /// A plan for these domains.
     pub(super) fn plan(domains: &[&str]) -> Plan {
         Plan {
             domains: domains.iter().map(|&domain| domain.to_owned()).collect(),

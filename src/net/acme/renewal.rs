@@ -86,7 +86,6 @@ impl Renewal {
         }))
     }
 
-    /// The plan.
     pub fn plan(&self) -> &Plan {
         &self.0.plan
     }

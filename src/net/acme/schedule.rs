@@ -33,7 +33,6 @@ pub type Window = (u64, u64);
 /// When an authority wants a certificate renewed (RFC 9773).
 #[derive(Clone, Copy, Debug)]
 pub struct RenewalInfo {
-    /// The window.
     pub window: Window,
     /// For how many seconds the answer is valid.
     pub lasts: u64,
@@ -49,7 +48,6 @@ pub struct Schedule {
     pub failures: u32,
     /// Why the latest attempt failed.
     pub failure: Option<Failure>,
-    /// When it failed.
     pub failed_at: u64,
     /// The earliest moment of the next attempt.
     pub not_before: u64,
@@ -66,7 +64,6 @@ pub struct Schedule {
 pub struct Held {
     /// A number that identifies the certificate.
     pub fingerprint: u64,
-    /// Its validity.
     pub validity: Validity,
     /// Whether it matches the plan.
     pub is_as_planned: bool,

@@ -52,7 +52,6 @@ pub struct OutboundPolicy {
     pub allow: Vec<IpNet>,
 }
 
-/// A request.
 pub struct Request<'a> {
     /// Where to: https, without user name and password.
     pub url: &'a Url,
@@ -87,7 +86,6 @@ pub struct Response {
     pub max_age: Option<Duration>,
     /// The sender's clock, as it is written.
     pub date: Option<String>,
-    /// The body.
     pub body: Vec<u8>,
 }
 
@@ -109,7 +107,6 @@ pub enum OutboundError {
     /// The certificate is not valid, or TLS fails for another reason.
     #[error("{host}: TLS failed: {problem}")]
     Tls {
-        /// The host.
         host: String,
         /// What the TLS library says.
         problem: String,
@@ -120,7 +117,6 @@ pub enum OutboundError {
     /// The answer is too long.
     #[error("the answer of {host} is longer than {} KiB", max_bytes / 1024)]
     TooLong {
-        /// The host.
         host: String,
         /// The limit.
         max_bytes: usize,
@@ -142,7 +138,6 @@ pub enum SetupError {
     /// The file of certificate authorities cannot be read.
     #[error("outbound.ca_file: {} cannot be read: {problem}", file.display())]
     Unreadable {
-        /// Which file.
         file: PathBuf,
         /// Why.
         problem: String,

@@ -45,7 +45,6 @@ pub struct ClaimsRequest {
     /// Claims requested from the `UserInfo` endpoint.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub userinfo: BTreeSet<String>,
-    /// Claims requested in the ID token.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub id_token: BTreeSet<String>,
     /// The registered scope values that release requested claims, by claim. A claim without an entry belongs to a
@@ -122,7 +121,6 @@ impl ClaimsParameter {
 }
 
 impl ClaimsRequest {
-    /// Whether no claim was requested.
     pub fn is_empty(&self) -> bool {
         self.userinfo.is_empty() && self.id_token.is_empty() && self.acr.is_empty()
     }
@@ -186,7 +184,6 @@ pub fn standard_scope_of(claim: &str) -> Option<&'static str> {
 /// A user, with the groups and scope values that determine the user's claims.
 #[derive(Clone, Copy, Debug)]
 pub struct UserClaims<'a> {
-    /// The user.
     pub user: &'a User,
     /// The groups that exist.
     pub groups: &'a Groups,

@@ -14,7 +14,6 @@ pub enum LogoutRequest {
     /// It has an ID token of this service. If the ID token is of the session of this browser, the session ends without a
     /// question.
     Hinted {
-        /// The user.
         user: Uuid,
         /// The session in which the ID token was issued.
         session: Option<Uuid>,

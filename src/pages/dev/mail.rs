@@ -7,9 +7,7 @@ use crate::pages::{Page, Text};
 /// Lists the mails, the newest first, and shows one of them.
 #[derive(Clone, Debug, Default)]
 pub struct DevMails {
-    /// The mails.
     pub mails: Vec<MailLine>,
-    /// The mail that is shown.
     pub shown: Option<ShownMail>,
 }
 
@@ -18,7 +16,6 @@ pub struct DevMails {
 pub struct MailLine {
     /// Where it is shown.
     pub href: String,
-    /// Its subject.
     pub subject: String,
     /// The address of the recipient.
     pub to: String,
@@ -26,16 +23,13 @@ pub struct MailLine {
     pub at: String,
 }
 
-/// A mail that is shown.
 #[derive(Clone, Debug)]
 pub struct ShownMail {
-    /// Its subject.
     pub subject: String,
     /// The address of the recipient.
     pub to: String,
     /// The address of its HTML part.
     pub html_href: String,
-    /// Its text.
     pub text: String,
     /// Header and body.
     pub source: String,

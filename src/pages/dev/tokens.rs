@@ -22,7 +22,6 @@ pub struct DevTokens {
 /// One token, decoded. Without a header it is opaque, and only its text is shown.
 #[derive(Clone, Debug)]
 pub struct DevToken {
-    /// Its name.
     pub title: String,
     /// Its name in commands, such as `ACCESS_TOKEN`.
     pub variable: String,
@@ -37,11 +36,9 @@ pub struct DevToken {
 /// A member of a JSON object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DevClaim {
-    /// Its name.
     pub name: String,
     /// Its value: a text as it is, anything else as JSON.
     pub value: String,
-    /// The same as a time, if it is one.
     pub time: Option<String>,
 }
 

@@ -12,7 +12,6 @@ use crate::store::record::Record;
 pub struct LogoutNotice {
     /// The user, who may have been removed since.
     pub user: Uuid,
-    /// The session.
     pub session: Uuid,
     /// The client that is told.
     pub client_id: String,

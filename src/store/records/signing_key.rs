@@ -32,7 +32,6 @@ pub enum KeyLifecycle {
 /// A signing key as it is stored, under its `kid`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SigningKeyRecord {
-    /// Its only algorithm.
     pub alg: Algorithm,
     /// Its state.
     pub standing: KeyLifecycle,

@@ -13,7 +13,6 @@ const MOST_KEYS: usize = 20;
 /// An API key for a client.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AddApiKey {
-    /// The client.
     pub client_id: String,
 }
 

@@ -9,7 +9,6 @@ use crate::store::tables::{API_KEY_USES, CLIENTS};
 /// A request for the API keys of a client, oldest first.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ListApiKeys {
-    /// The client.
     pub client_id: String,
 }
 

@@ -22,7 +22,6 @@ use crate::secret::{ApiKey, Secret};
 pub struct ApiKeyView {
     /// The client it belongs to.
     pub client_id: String,
-    /// Its id.
     pub id: Uuid,
     /// The key, in the answer that adds it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -33,14 +32,12 @@ pub struct ApiKeyView {
     pub last_used_at: Option<Timestamp>,
 }
 
-/// A new API key.
 pub(super) struct GeneratedApiKey {
     pub(super) stored: StoredApiKey,
     /// The key, to be shown once.
     pub(super) shown: SecretString,
 }
 
-/// Generates a key.
 pub(super) fn generate(admin: Admin<'_>) -> GeneratedApiKey {
     let core = admin.core;
     let id = core.random.uuid_v7(core.clock.since_epoch());

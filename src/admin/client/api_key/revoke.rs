@@ -10,9 +10,7 @@ use crate::store::tables::API_KEY_USES;
 /// An API key to be revoked. It is refused from now on.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RevokeApiKey {
-    /// The client.
     pub client_id: String,
-    /// The key.
     pub id: Uuid,
 }
 

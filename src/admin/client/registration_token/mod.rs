@@ -17,14 +17,12 @@ use crate::oauth::registration::StoredInitialAccessToken;
 /// A token as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegistrationTokenView {
-    /// Its id.
     pub id: Uuid,
     /// The token itself, only in the answer of `add`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initial_access_token: Option<SecretString>,
     /// When it was added.
     pub created_at: Timestamp,
-    /// When it expires.
     pub expires_at: Option<Timestamp>,
     /// How many clients may still register with it; `None` for any number.
     pub uses_left: Option<u64>,

@@ -8,7 +8,6 @@ use crate::store::tables::INITIAL_ACCESS_TOKENS;
 /// A token to be removed. Clients that registered with it stay.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RemoveRegistrationToken {
-    /// Its id.
     pub id: Uuid,
 }
 

@@ -57,7 +57,6 @@ impl State {
         self.read_catalog(deadline).await
     }
 
-    /// Reads the catalog.
     pub(super) async fn reload_catalog(&self) -> Result<(), StoreError> {
         let deadline = self.deadline();
         let _guard = self.catalog.reload_lock.lock().await;

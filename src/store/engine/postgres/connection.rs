@@ -34,7 +34,6 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_secs(1);
 
 impl Address {
-    /// The settings of connections.
     pub(super) fn connection_settings(&self) -> Result<ConnectionSettings, OpenError> {
         let invalid = |what: String| OpenError::Store(StoreError::Unreachable(what));
         let mut config: Config = self
@@ -180,7 +179,6 @@ fn silence_of(host: &Config) -> StoreError {
     StoreError::Unreachable(format!("{name} did not answer in time"))
 }
 
-/// An open connection.
 pub(super) struct OpenConnection {
     pub(super) client: Client,
     /// The task that reads from and writes to the socket.

@@ -22,7 +22,6 @@ pub(super) fn most_taken_by(live_bytes: u64) -> u64 {
     live_bytes.saturating_mul(MAX_BYTES_PER_LIVE_BYTE)
 }
 
-/// The bytes of one row.
 pub(super) fn row_bytes(key: usize, value: usize) -> i64 {
     i64::try_from(key + value + ROW_OVERHEAD).unwrap_or(i64::MAX)
 }

@@ -25,7 +25,6 @@ pub(super) struct Disk {
     pub(super) hangs: Arc<AtomicBool>,
     /// Whether a write is waiting while the disk hangs.
     pub(super) keeps_waiting: Arc<AtomicBool>,
-    /// The bytes that were read.
     pub(super) read_bytes: Arc<AtomicUsize>,
 }
 
