@@ -169,11 +169,11 @@ pub enum Noun {
     /// Settings
     #[command(subcommand)]
     Config(config::Verb),
-    /// Apply a file: scopes, groups, providers, APIs and clients at once, then users in batches
+    /// Apply a file: everything but users at once, then users in batches
     #[command(
         after_help = "Examples:\n  idsvc export >state.toml\n  idsvc apply -f state.toml --dry-run --prune"
     )]
-    Apply(state::Apply),
+    Apply(state_batches::Apply),
     /// Print scopes, groups, providers, APIs, clients and users in the form that apply reads
     Export(export::Export),
     /// Check settings, files, keys and clients, and say what must be done

@@ -1,36 +1,17 @@
 //! Runs `idsvc apply`.
 
-use std::path::{Path, PathBuf};
-
-use clap::Args;
+use std::path::Path;
 
 use super::admin_connection::{AdminConnection, AdminConnector, Opening};
 use super::key::warn_of_new_keys;
 use super::output::{CliError, Output};
 use super::rewind;
 use super::state_batches;
-use super::state_batches::FileApply;
+use super::state_batches::{Apply, FileApply};
 use super::state_file::Sources;
 use super::value_parsers::warn_of_claims;
 use crate::admin::apply::{Apply as Request, DeclaredState};
 use crate::admin::scope::ListScopes;
-
-/// The flags of `idsvc apply`.
-#[derive(Debug, Args)]
-pub struct Apply {
-    /// The state, as export writes it, - for standard input
-    #[arg(short, long, value_name = "FILE")]
-    pub file: PathBuf,
-    /// Show what would change, and change nothing
-    #[arg(long)]
-    pub dry_run: bool,
-    /// Remove what the file does not declare, of each kind of record that it declares
-    #[arg(long)]
-    pub prune: bool,
-    /// Do not ask before something is removed
-    #[arg(long)]
-    pub yes: bool,
-}
 
 /// Runs `idsvc apply`.
 pub fn apply(

@@ -5,8 +5,10 @@
 //! The file is read three times: its own faults are found without the service, then the service plans every batch, then it
 //! applies them. So the users of a file of any size are never in memory together.
 
+use clap::Args;
 use std::collections::{BTreeSet, HashSet};
 use std::mem;
+use std::path::PathBuf;
 
 use super::admin_connection::AdminConnection;
 use super::change_list::{ChangeList, heading};
@@ -16,7 +18,6 @@ use super::output::{CliError, Output};
 use super::progress::Progress;
 use super::refusal::{StateFile, hint, message};
 use super::rewind::Rewind;
-use super::state::Apply;
 use super::state_file::{Declared, Sources};
 use super::state_kinds::Places;
 use super::state_reader;
@@ -25,6 +26,23 @@ use crate::admin::apply::{Action, Applied, Apply as Request, DeclaredState, Remo
 use crate::admin::user::{ListUsers, UserView};
 use crate::identity::LoginName;
 use crate::oauth::{Fault, FaultCode};
+
+/// The flags of `idsvc apply`.
+#[derive(Debug, Args)]
+pub struct Apply {
+    /// The state, as export writes it, - for standard input
+    #[arg(short, long, value_name = "FILE")]
+    pub file: PathBuf,
+    /// Show what would change, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Remove what the file does not declare, of each kind of record that it declares
+    #[arg(long)]
+    pub prune: bool,
+    /// Do not ask before something is removed
+    #[arg(long)]
+    pub yes: bool,
+}
 
 /// The most users of one transaction.
 const BATCH_USERS: usize = 100;

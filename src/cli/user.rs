@@ -1,6 +1,5 @@
 //! Runs `idsvc user …`.
 
-
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use uuid::Uuid;
