@@ -299,14 +299,15 @@ impl Store {
             #[cfg(feature = "postgres")]
             Engine::Shared(postgres) => {
                 let read = postgres.read(&look).await?;
-                // Without an answer of the database, nothing is known of the newest catalog.
+                // A refusal may come from an older catalog, too. Without an answer of the database, nothing is known of the
+                // newest one.
                 if read.has_asked
                     && let Some(catalog_use) = CatalogUse::unconfirmed()
                 {
                     catalog_use.check(self);
                     catalog_use.confirm().await;
                 }
-                Ok(read.value)
+                read.value
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use idsvc::admin::client::{self, RevokeApiKey};
+use idsvc::admin::client::{self, RemoveClient, RevokeApiKey};
 use idsvc::admin::key::RotateKey;
 use idsvc::flow::rotate_keys;
 use idsvc::oauth::Scope;
@@ -113,6 +113,23 @@ async fn what_one_node_has_added_the_others_know() {
     let tokens = acme.tokens(&one.user("bob").await.browser()).await;
     let verdict = introspect(tokens.refresh_token()).await.json();
     assert_eq!(verdict["active"], true, "a new refresh key");
+}
+
+/// The record that the other node has in memory is of the client before.
+#[tokio::test]
+async fn people_sign_in_at_any_node_as_soon_as_their_client_was_removed_and_added_again() {
+    let [one, other] = two_nodes().await;
+    let acme = one.client("acme").await;
+    let there = at(&other, &acme).await;
+    let browser = other.user("alice").await.browser();
+    for _ in 0..3 {
+        let remove = RemoveClient {
+            client_id: "acme".to_owned(),
+        };
+        one.admin().call(remove).await.unwrap();
+        one.client("acme").await;
+        browser.authorize(&there.request()).await.login_form();
+    }
 }
 
 #[tokio::test]

@@ -137,10 +137,10 @@ impl Postgres {
     }
 
     /// Shows `look` a consistent state.
-    pub(in crate::store) async fn read<T, E: From<StoreError>>(
+    pub(in crate::store) async fn read<T, E>(
         &self,
         look: &impl Fn(&dyn Snapshot) -> Result<T, E>,
-    ) -> Result<ReadResult<T>, E> {
+    ) -> Result<ReadResult<Result<T, E>>, StoreError> {
         self.state.read(look).await
     }
 

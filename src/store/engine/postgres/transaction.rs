@@ -76,17 +76,17 @@ impl State {
         Instant::now() + self.timeout
     }
 
-    pub(super) async fn read<T, E: From<StoreError>>(
+    pub(super) async fn read<T, E>(
         &self,
         look: &impl Fn(&dyn Snapshot) -> Result<T, E>,
-    ) -> Result<ReadResult<T>, E> {
+    ) -> Result<ReadResult<Result<T, E>>, StoreError> {
         let deadline = self.deadline();
         let mut read = RepeatedRead::default();
         loop {
             match read.run(look) {
                 Ok(value) => {
                     return Ok(ReadResult {
-                        value: value?,
+                        value,
                         has_asked: read.rounds > 0,
                     });
                 }
