@@ -79,7 +79,7 @@ impl Survey {
 pub(super) fn survey(source: &mut dyn Rewind, file: &str, sources: &Sources<'_>) -> Result<Survey, CliError> {
     let mut survey = Survey::default();
     let mut others = Declared::default();
-    read(source, file, sources, &mut others, &mut |batch| {
+    read(source, file, sources, Some(&mut others), &mut |batch| {
         survey.has_users = true;
         for user in batch.state.user.iter().flatten() {
             survey.users += 1;
@@ -98,12 +98,13 @@ pub(super) fn survey(source: &mut dyn Rewind, file: &str, sources: &Sources<'_>)
     Ok(survey)
 }
 
-/// Reads the file. Passes its users to `take` in batches, and adds everything else to `others`.
+/// Reads the file. Passes its users to `take` in batches, and adds everything else to `others`, or passes over it: a secret
+/// that comes through a pipe can be read once.
 fn read(
     source: &mut dyn Rewind,
     file: &str,
     sources: &Sources<'_>,
-    others: &mut Declared,
+    mut others: Option<&mut Declared>,
     take: &mut dyn FnMut(Declared) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
     let mut faults = Vec::new();
@@ -111,19 +112,23 @@ fn read(
     state_reader::read(source, file, &mut |parsed| {
         match parsed {
             Err(fault) => faults.push(fault),
+            Ok((kind, entries)) if kind.name == "user" && entries.len() > 1 => {
+                for entry in entries {
+                    batch.add((kind, vec![entry]), sources, &mut faults);
+                    pass_if_full(&mut batch, &faults, take)?;
+                }
+            }
             Ok(section) if section.0.name == "user" => batch.add(section, sources, &mut faults),
-            Ok(section) => others.add(section, sources, &mut faults),
+            Ok(section) => {
+                if let Some(others) = &mut others {
+                    others.add(section, sources, &mut faults);
+                }
+            }
         }
         if faults.len() >= MAX_FAULTS {
             return Err(in_file(file, &faults));
         }
-        if count_users(&batch) >= BATCH_USERS as u64 {
-            let batch = mem::take(&mut batch);
-            if faults.is_empty() {
-                return take(batch);
-            }
-        }
-        Ok(())
+        pass_if_full(&mut batch, &faults, take)
     })?;
     if !faults.is_empty() {
         return Err(in_file(file, &faults));
@@ -132,6 +137,19 @@ fn read(
         take(batch)?;
     }
     Ok(())
+}
+
+/// Passes a full batch on. If the file has faults, its users are dropped.
+fn pass_if_full(
+    batch: &mut Declared,
+    faults: &[String],
+    take: &mut dyn FnMut(Declared) -> Result<(), CliError>,
+) -> Result<(), CliError> {
+    if count_users(batch) < BATCH_USERS as u64 {
+        return Ok(());
+    }
+    let full = mem::take(batch);
+    if faults.is_empty() { take(full) } else { Ok(()) }
 }
 
 fn count_users(batch: &Declared) -> u64 {
@@ -231,7 +249,7 @@ impl FileApply<'_> {
         source: &mut dyn Rewind,
         take: &mut dyn FnMut(Declared) -> Result<(), CliError>,
     ) -> Result<(), CliError> {
-        read(source, self.file, self.sources, &mut Declared::default(), take)
+        read(source, self.file, self.sources, None, take)
     }
 
     /// Refuses entries that find one stored user by different names. No name occurs in two entries. The service sees
@@ -316,22 +334,28 @@ impl FileApply<'_> {
         let mut progress = Progress::of_output("apply");
         let total = self.survey.users + removed_users.len() as u64;
         let mut done = 0;
+        let mut was_refused = false;
         self.read_users(source, &mut |batch| {
-            let applied = self.apply_batch(&batch, self.request.dry_run);
-            let applied = applied.map_err(|error| located(error, self.file, &batch.places))?;
+            let applied = self.apply_batch(&batch, self.request.dry_run).map_err(|error| {
+                was_refused = matches!(error, CliError::Faults(_));
+                located(error, self.file, &batch.places)
+            })?;
             done += count_users(&batch);
             list.add(&applied, output);
             progress.show(done, Some(total));
             Ok(())
         })
-        .map_err(|error| self.broken_off(done, total, error))?;
+        .map_err(|error| self.broken_off(done, total, was_refused, error))?;
         for users in removed_users.chunks(BATCH_USERS) {
             let request = Request {
                 remove_users: users.to_vec(),
                 ..self.request(self.request.dry_run)
             };
             let applied = self.connection.call(request);
-            let applied = applied.map_err(|error| self.broken_off(done, total, error))?;
+            let applied = applied.map_err(|error| {
+                let was_refused = matches!(error, CliError::Faults(_));
+                self.broken_off(done, total, was_refused, error)
+            })?;
             list.add(&applied, output);
             done += users.len() as u64;
             progress.show(done, Some(total));
@@ -339,16 +363,25 @@ impl FileApply<'_> {
         Ok(())
     }
 
-    /// The error of an apply that ended among the users.
-    fn broken_off(&self, done: u64, total: u64, error: CliError) -> CliError {
+    /// The error of an apply that ended among the users. If a batch was not refused but failed, its reply may be lost, and
+    /// its users may have been applied.
+    fn broken_off(&self, done: u64, total: u64, was_refused: bool, error: CliError) -> CliError {
         if self.request.dry_run {
             return error;
         }
+        let left = total - done;
+        let (at_least, others) = if was_refused {
+            ("", format!("the other {left} are as they were"))
+        } else {
+            (
+                "at least ",
+                format!("up to {BATCH_USERS} after them may have been applied too"),
+            )
+        };
         CliError::Refused {
             message: format!(
-                "{error}\nonly a part of the file was applied: everything but the users, and {done} of {total} users; \
-                 the other {} are as they were",
-                total - done
+                "{error}\nonly a part of the file was applied: everything but the users, and {at_least}{done} of {total} users; \
+                 {others}"
             ),
             hint: Some(
                 "run the same command again: it changes nothing twice, and goes on where this one ended"

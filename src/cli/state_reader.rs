@@ -109,10 +109,13 @@ fn begins_entry(line: &str) -> bool {
     let Some((name, rest)) = header.and_then(|header| header.split_once("]]")) else {
         return false;
     };
-    // `[[1]],` within an array is no header.
+    // `[[1]]` and `[[1]],` within an array are no headers.
     let ends_line = rest.trim().is_empty() || rest.trim_start().starts_with('#');
-    let mut characters = name.trim().bytes();
-    ends_line && characters.all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
+    let name = name.trim();
+    let mut characters = name.bytes();
+    ends_line
+        && name.starts_with(|first: char| first.is_ascii_alphabetic())
+        && characters.all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
 }
 
 /// The delimiter of the multi-line string in which a line ends, if it ends in one (TOML 1.0.0, section String).

@@ -121,10 +121,11 @@ pub(super) fn mail(reader: &mut Reader<'_>) -> Read<Option<Mail>> {
 }
 
 /// Reads the password, as a start would.
-pub(super) fn check(reader: &mut Reader<'_>, mail: &Mail) {
-    let Some(file) = &mail.password_file else {
+pub(super) fn check(reader: &mut Reader<'_>) {
+    let Ok(Some(file)) = reader.read_if_set(&PASSWORD_FILE) else {
         return;
     };
+    let file = &file;
     if let Err(error) = read_password(file) {
         let message = format!("mail.password_file: {} cannot be read: {error}", file.display());
         reader.fault(&PASSWORD_FILE, message);

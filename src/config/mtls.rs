@@ -71,35 +71,49 @@ impl Mtls {
 
     /// Reads the authorities. The error is a sentence that names the file.
     pub fn authorities(&self) -> Result<Option<ClientAuthorities>, String> {
-        let mut pem = Vec::new();
-        for file in &self.ca_files {
-            let named = |problem: String| format!("{}: {problem}", file.display());
-            let text = std::fs::read(file).map_err(|error| named(error.to_string()))?;
-            ClientAuthorities::of_pem(&text).map_err(named)?;
-            pem.extend_from_slice(&text);
-            pem.push(b'\n');
-        }
-        if pem.is_empty() {
-            return Ok(None);
-        }
-        ClientAuthorities::of_pem(&pem).map(Some)
+        read_authorities(&self.ca_files)
     }
+}
+
+fn read_authorities(files: &[PathBuf]) -> Result<Option<ClientAuthorities>, String> {
+    let mut pem = Vec::new();
+    for file in files {
+        let named = |problem: String| format!("{}: {problem}", file.display());
+        let text = std::fs::read(file).map_err(|error| named(error.to_string()))?;
+        ClientAuthorities::of_pem(&text).map_err(named)?;
+        pem.extend_from_slice(&text);
+        pem.push(b'\n');
+    }
+    if pem.is_empty() {
+        return Ok(None);
+    }
+    ClientAuthorities::of_pem(&pem).map(Some)
+}
+
+fn ca_files(reader: &mut Reader<'_>) -> Read<Vec<PathBuf>> {
+    Ok(reader.read(&CA)?.into_iter().map(PathBuf::from).collect())
 }
 
 pub(super) fn mtls(reader: &mut Reader<'_>) -> Read<Mtls> {
     reader.check(SETTINGS);
     Ok(Mtls {
         listen: reader.read(&LISTEN)?,
-        ca_files: reader.read(&CA)?.into_iter().map(PathBuf::from).collect(),
+        ca_files: ca_files(reader)?,
         base_url: reader.read_if_set(&BASE_URL)?,
     })
 }
 
-/// Checks the settings against the others, and reads the files.
-pub(super) fn check(reader: &mut Reader<'_>, mtls: &Mtls, network: &Network) {
-    if let Err(problem) = mtls.authorities() {
+/// Reads the authorities, as a start would.
+pub(super) fn check_authorities(reader: &mut Reader<'_>) {
+    if let Ok(files) = ca_files(reader)
+        && let Err(problem) = read_authorities(&files)
+    {
         reader.fault(&CA, format!("tls.mtls_ca: {problem}"));
     }
+}
+
+/// Checks the settings against the others.
+pub(super) fn check(reader: &mut Reader<'_>, mtls: &Mtls, network: &Network) {
     let Some(address) = mtls.listen else {
         return;
     };

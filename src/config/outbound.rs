@@ -41,8 +41,15 @@ pub(super) fn outbound(reader: &mut Reader<'_>) -> Read<OutboundPolicy> {
 }
 
 /// Loads the certificate authorities, as a start would.
-pub(super) fn check(reader: &mut Reader<'_>, policy: &OutboundPolicy) {
-    if let Err(error) = Client::new(policy) {
+pub(super) fn check(reader: &mut Reader<'_>) {
+    let Ok(ca_file) = reader.read_if_set(&CA_FILE) else {
+        return;
+    };
+    let policy = OutboundPolicy {
+        ca_file,
+        ..OutboundPolicy::default()
+    };
+    if let Err(error) = Client::new(&policy) {
         reader.fault(&CA_FILE, error.to_string());
     }
 }

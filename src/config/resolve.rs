@@ -241,14 +241,13 @@ impl Parts {
 
     /// Checks parts against others, and reads the files that they name.
     fn check(&self, reader: &mut Reader<'_>) {
-        if let Ok(outbound) = &self.common.outbound {
-            outbound::check(reader, outbound);
-        }
+        outbound::check(reader);
+        mtls::check_authorities(reader);
         if let Ok(mtls) = &self.common.mtls {
             mtls::check(reader, mtls, &self.network);
         }
-        if let Ok(Some(mail)) = &self.common.mail {
-            mail::check(reader, mail);
+        if !matches!(self.common.mail, Ok(None)) {
+            mail::check(reader);
         }
         if let Ok(Some(address)) = &self.common.store {
             store::check(reader, address, part(&self.network.tls));

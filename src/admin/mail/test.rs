@@ -35,7 +35,8 @@ impl Operation for TestMail {
     const EFFECT: Effect = Effect::Write;
     type Output = TestedMail;
 
-    /// Queues the mail and waits for the result of its first attempt, which is the only one.
+    /// Queues the mail and waits for the result of its first attempt, which is the only one. The mail is recorded before
+    /// the wait: it is sent even if the service stops meanwhile.
     async fn run(self, admin: Admin<'_>) -> AdminResult<Done<TestedMail>> {
         let core = admin.core;
         if !core.policy.sends_mail {
@@ -47,13 +48,14 @@ impl Operation for TestMail {
         let result = core.delivery_waiters.of(id);
         let write = core.store.write(Self::NAME, move |tx| drawn.put(tx));
         write.await?;
+        admin.record(Self::NAME, Done::about(id, ()));
         core.outbox_filled.notify_one();
         let (sent, answer) = match within(TEST_TIMEOUT, result).await {
             Some(Ok(answer)) => (true, answer),
             Some(Err(problem)) => (false, problem),
             None => (false, "there is no result yet, and the mail waits".to_owned()),
         };
-        Ok(Done::about(id, TestedMail { id, sent, answer }))
+        Ok(Done::unrecorded(TestedMail { id, sent, answer }))
     }
 }
 

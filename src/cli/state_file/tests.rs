@@ -217,3 +217,11 @@ fn json_does_too() {
         );
     }
 }
+
+/// A row of an array looks like the header of an entry.
+#[test]
+fn a_row_of_nested_arrays_begins_no_entry() {
+    let state = read("[[user]]\nemail = \"q@x.example\"\n[user.claims]\nx = [\n  [[1]]\n]\n").unwrap();
+    let user = &state.user.unwrap()[0];
+    assert_eq!(user.line.claims["x"], serde_json::json!([[[1]]]));
+}

@@ -34,3 +34,22 @@ fn authorities_that_cannot_be_read_are_a_fault_of_the_service_only() {
         assert!(resolve_settings(&sources).is_ok());
     }
 }
+
+#[test]
+fn a_fault_beside_a_file_does_not_hide_that_the_file_cannot_be_read() {
+    for (beside, value, file) in [
+        ("outbound.allow", "x", "outbound.ca_file"),
+        ("tls.mtls_listen", "x", "tls.mtls_ca"),
+        ("mail.reply_to", "x", "mail.password_file"),
+    ] {
+        let mail = [
+            ("mail.url", "smtps://user@mail.example"),
+            ("mail.from", "a@b.example"),
+        ];
+        let mut flags = vec![(beside, value), (file, "/nonexistent")];
+        flags.extend(mail.iter().filter(|_| beside.starts_with("mail")));
+        let said = faults(&sources_of(&flags, &[], WHOLE));
+        assert!(said.contains(beside), "{said}");
+        assert!(said.contains(file) && said.contains("/nonexistent"), "{said}");
+    }
+}

@@ -30,9 +30,9 @@ impl Operation for RevokeApiKey {
             }
             Ok(())
         });
-        let done = revoke.await?;
+        admin.record(Self::NAME, revoke.await?);
         let forget = admin.write(Self::NAME, move |tx| Ok(API_KEY_USES.remove(tx, &id)?));
         forget.await?;
-        Ok(done.with(()))
+        Ok(Done::unrecorded(()))
     }
 }
