@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -268,21 +269,39 @@ fn many_users() -> String {
     state
 }
 
-/// The file is read three times. Each time it gets to the pipe, a new pipe takes its place. `before_last` runs when the
-/// first batch is stored.
-fn serve_pipe(pipe: &Path, before_last: impl FnOnce()) {
-    let make = || assert!(Command::new("mkfifo").arg(pipe).status().unwrap().success());
+/// The file is read three times. Each time it gets to the pipe, a new pipe takes its place, and the path is never empty.
+/// `before_last` runs when the first batch is stored.
+fn serve_pipe(pipe: &Path, child: &mut Child, before_last: impl FnOnce()) {
+    let next = pipe.with_extension("next");
+    let replace = || {
+        assert!(Command::new("mkfifo").arg(&next).status().unwrap().success());
+        fs::rename(&next, pipe).unwrap();
+    };
     let mut before_last = Some(before_last);
-    make();
+    replace();
     for pass in 0..3 {
-        let mut writer = fs::OpenOptions::new().write(true).open(pipe).unwrap();
-        fs::remove_file(pipe).unwrap();
+        let mut writer = writer_of(pipe, child);
+        replace();
         if pass == 2 {
             before_last.take().unwrap()();
-        } else {
-            make();
         }
         writer.write_all(PASSWORD.as_bytes()).unwrap();
+    }
+    fs::remove_file(pipe).unwrap();
+}
+
+/// Waits until the child reads the pipe.
+fn writer_of(pipe: &Path, child: &mut Child) -> fs::File {
+    let mut options = fs::OpenOptions::new();
+    options
+        .write(true)
+        .custom_flags(i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap());
+    loop {
+        if let Ok(writer) = options.open(pipe) {
+            return writer;
+        }
+        assert!(child.try_wait().unwrap().is_none(), "it has ended");
+        std::thread::sleep(std::time::Duration::from_millis(5));
     }
 }
 
@@ -302,13 +321,13 @@ fn a_user_who_is_refused_leaves_the_others_as_the_message_says() {
     fs::write(&file, many_users()).unwrap();
     let _running = service.serve();
     let mut command = service.command(&["apply", "-f", "state.toml"]);
-    let child = command
+    let mut child = command
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     let add = |email: &str| service.json(&["user", "add", email, "--no-password", "--json"]);
-    serve_pipe(&pipe, || {
+    serve_pipe(&pipe, &mut child, || {
         add("user140@example.com");
         add("other@example.com");
         let update = [
