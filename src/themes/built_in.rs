@@ -39,3 +39,22 @@ pub fn sources() -> impl Iterator<Item = Source> {
 pub fn is_built_in(name: &str) -> bool {
     THEMES.iter().any(|(known, _)| *known == name)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::themes::Theme;
+
+    #[test]
+    fn the_built_in_themes_draw_every_page_and_mail_and_nothing_is_found() {
+        let mut default = None;
+        for source in sources() {
+            let theme = Theme::load(&source, "/id", default.clone()).unwrap();
+            assert_eq!(theme.findings(), [], "{}", source.name);
+            assert!(theme.unusable.is_empty(), "{}: {:?}", source.name, theme.unusable);
+            default.get_or_insert(Arc::new(theme));
+        }
+    }
+}

@@ -25,9 +25,19 @@ use crate::pages::locale::is_tag;
 use crate::pages::text::BUILT_IN;
 
 impl Theme {
-    /// Reads a theme and draws every page with it as a test. `base_path` is the path of the issuer: empty, or with a slash
-    /// at its start only. `default` is `None` for the default theme itself.
+    /// Reads a theme and draws every page and mail with it as a test. `base_path` is the path of the issuer: empty, or
+    /// with a slash at its start only. `default` is `None` for the default theme itself.
     pub fn load(source: &Source, base_path: &str, default: Option<Arc<Self>>) -> Result<Self, Vec<Finding>> {
+        let mut theme = Self::read(source, base_path, default)?;
+        theme.findings.extend(unknown_templates(source));
+        theme.draw_samples(source);
+        let of_mails = theme.check_mails();
+        theme.findings.extend(of_mails);
+        Ok(theme)
+    }
+
+    /// Reads a theme whose pages and mails are known to be good, as those of the built-in themes are: a test draws them.
+    pub fn read(source: &Source, base_path: &str, default: Option<Arc<Self>>) -> Result<Self, Vec<Finding>> {
         let base = default
             .as_ref()
             .map(|theme| theme.manifest.clone())
@@ -93,41 +103,29 @@ impl Theme {
 
     fn add_templates(&mut self, source: &Source) -> Result<(), Vec<Finding>> {
         let mut sources = BTreeMap::new();
-        for (name, bytes) in source
-            .with_extension(".html")
-            .chain(source.with_extension(".txt"))
-        {
+        for (name, bytes) in source.templates() {
             sources.insert(name.clone(), text(name, bytes)?.to_owned());
         }
         if sources.is_empty() {
             return Ok(());
         }
-        let names: BTreeSet<String> = sources.keys().cloned().collect();
-        self.findings.extend(unknown_templates(&names));
         let assets = self.files.keys().map(|name| (name.clone(), self.file_url(name)));
         let (templates, findings) = Templates::compile(sources, Arc::new(assets.collect()));
         self.findings.extend(findings);
         self.templates = Some(templates);
-        self.draw_samples(&names);
-        let of_mails = self.check_mails();
-        self.findings.extend(of_mails);
         Ok(())
     }
 
     /// Draws every page in every state. If one fails, the default theme draws that page.
-    fn draw_samples(&mut self, names: &BTreeSet<String>) {
+    fn draw_samples(&mut self, source: &Source) {
         let (mut found, mut failed) = (BTreeSet::new(), BTreeSet::new());
         for sample in sample::all() {
             let name = sample.page.name();
             let own = format!("{name}.html");
-            let file = if names.contains(&own) {
-                own.as_str()
-            } else {
-                LAYOUT
-            };
-            if !names.contains(file) {
+            let mut files = [own.as_str(), LAYOUT].into_iter();
+            let Some(file) = files.find(|file| source.files.contains_key(*file)) else {
                 continue;
-            }
+            };
             let is_compiled = |templates: &Templates| templates.has(file);
             if !self.templates.as_ref().is_some_and(is_compiled) {
                 self.unusable.insert(name);
@@ -149,20 +147,17 @@ impl Theme {
 }
 
 /// Notes the templates that no page and no mail has.
-fn unknown_templates(names: &BTreeSet<String>) -> impl Iterator<Item = Finding> {
+fn unknown_templates(source: &Source) -> Vec<Finding> {
     let pages = sample::all().into_iter().map(|sample| sample.page.name());
     let mut known: BTreeSet<String> = pages.map(|page| format!("{page}.html")).collect();
     known.insert(LAYOUT.to_owned());
     known.extend(mail::template_names());
-    names
-        .difference(&known)
-        .cloned()
-        .collect::<Vec<_>>()
-        .into_iter()
-        .map(|name| {
-            let message = "no page or mail has this name: it is used only if another template includes it";
-            Finding::new(Severity::Note, name, message)
-        })
+    let unknown = source.templates().filter(|(name, _)| !known.contains(*name));
+    let note = |(name, _)| {
+        let message = "no page or mail has this name: it is used only if another template includes it";
+        Finding::new(Severity::Note, name, message)
+    };
+    unknown.map(note).collect()
 }
 
 /// The picture behind the pages, on screens that show more than the card.

@@ -1,7 +1,7 @@
 //! Themes: the look of pages, for one installation or one client.
 //!
-//! A theme is a set of files ([`Source`]) without code. [`Theme::load`] reads it and draws samples of all pages. A page
-//! that cannot be used is reported ([`Finding`]), and the default theme draws it. [`check`] documents the checks.
+//! A theme is a set of files ([`Source`]) without code. [`Theme::load`] reads an operator's and draws samples of all pages.
+//! A page that cannot be used is reported ([`Finding`]), and the default theme draws it. [`check`] documents the checks.
 //! `themes/README.md` is the contract for authors of themes.
 
 mod accent;
@@ -85,6 +85,10 @@ impl Source {
     fn with_extension(&self, extension: &str) -> impl Iterator<Item = (&String, &Cow<'static, [u8]>)> {
         let files = self.files.iter();
         files.filter(move |(name, _)| name.ends_with(extension))
+    }
+
+    fn templates(&self) -> impl Iterator<Item = (&String, &Cow<'static, [u8]>)> {
+        self.with_extension(".html").chain(self.with_extension(".txt"))
     }
 }
 

@@ -95,7 +95,7 @@ fn what_is_broken_off_is_finished_by_the_same_command() {
     ] {
         for way in ["the service is killed", "the disk fails", "the command is killed"] {
             let faults = Faults::none();
-            let service = faults.over(Service::new());
+            let service = faults.over(Service::empty());
             fs::write(service.folder.path().join("state.toml"), &state).unwrap();
             import_lines(0..USERS, &service.folder.path().join("users.jsonl"));
             let mut running = service.serve();

@@ -79,7 +79,7 @@ fn ask_the_rest(mut stream: TcpStream) -> String {
 fn a_clock_that_jumps_a_day_and_back_lengthens_no_token_and_breaks_nothing() {
     let faults = Faults::none();
     let service = faults.over(
-        Service::new()
+        Service::empty()
             .with("IDSVC_LIFETIMES_ACCESS_TOKEN", "12h")
             .with("IDSVC_LIFETIMES_REFRESH_TOKEN", "30d"),
     );
@@ -154,7 +154,7 @@ fn a_clock_that_jumps_a_day_and_back_lengthens_no_token_and_breaks_nothing() {
 #[test]
 fn a_start_decades_ahead_removes_nobody() {
     let faults = Faults::none();
-    let service = faults.over(Service::new());
+    let service = faults.over(Service::empty());
     let kiosk = Kiosk::register(&service);
     let mut running = service.serve();
     let token = kiosk.enter(&running).unwrap();

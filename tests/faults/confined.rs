@@ -14,7 +14,7 @@ fn in_64_mib_of_memory_a_mixed_load_is_served_and_survives_a_kill() {
         Ok(group) => group,
         Err(reason) => return report("64 MiB of memory", &format!("NOT RUN: {reason}")),
     };
-    let service = Service::new()
+    let service = Service::empty()
         .with("IDSVC_PASSWORD_WORKERS", "1")
         .with("IDSVC_REFRESH_RETRY_WINDOW", "600s")
         .by(&group.wrapper());

@@ -39,7 +39,7 @@ fn clients(service: &Service) -> Vec<u8> {
 
 impl Victim {
     fn new() -> Self {
-        let service = Service::new();
+        let service = Service::empty();
         let kiosk = Kiosk::register(&service);
         let mut running = service.serve();
         let token = (0..50)
@@ -57,7 +57,7 @@ impl Victim {
         assert!(String::from_utf8_lossy(&clients).contains("secret_sha256"));
         running.terminate();
         drop(running);
-        let data = service.folder.path().join("data");
+        let data = service.data();
         let database = fs::read(data.join("idsvc.redb")).unwrap();
         let key = fs::read(data.join("master.key")).unwrap();
         Self {
@@ -73,7 +73,7 @@ impl Victim {
     }
 
     fn restore(&self) {
-        let data = self.service.folder.path().join("data");
+        let data = self.service.data();
         fs::write(data.join("idsvc.redb"), &self.database).unwrap();
         fs::write(data.join("master.key"), &self.key).unwrap();
     }
@@ -115,7 +115,7 @@ fn what_is_lost_or_wrong_is_said_in_one_sentence_and_not_touched() {
     ];
     let victim = Victim::new();
     let service = &victim.service;
-    let data = service.folder.path().join("data");
+    let data = service.data();
     for (harm, about) in harms {
         harm(&data.join("idsvc.redb"), &data.join("master.key"));
         let before = found(&data);
@@ -146,7 +146,7 @@ fn what_is_lost_or_wrong_is_said_in_one_sentence_and_not_touched() {
 /// The files that a killed service leaves beside its database belong to it.
 #[test]
 fn a_journal_that_is_lost_or_damaged_is_said_in_one_sentence_and_not_passed_over() {
-    let service = Service::new();
+    let service = Service::empty();
     let kiosk = Kiosk::register(&service);
     let mut tokens = Vec::new();
     let mut killed = || {
@@ -156,7 +156,7 @@ fn a_journal_that_is_lost_or_damaged_is_said_in_one_sentence_and_not_passed_over
         running.kill();
     };
     killed();
-    let data = service.folder.path().join("data");
+    let data = service.data();
     let (database, journal) = (data.join("idsvc.redb"), data.join("idsvc.redb.journal"));
     let kept = fs::read(&journal).unwrap();
     fs::remove_file(&journal).unwrap();
@@ -206,7 +206,7 @@ fn overwrite(database: &Path, at: u64, bytes: &[u8]) {
 
 /// A page that holds something, chosen at random, gets other bytes, at random.
 fn spoil(victim: &Victim, random: &Random) {
-    let database = victim.service.folder.path().join("data/idsvc.redb");
+    let database = victim.service.data().join("idsvc.redb");
     let below = |bound: usize| usize::try_from(u64::from_be_bytes(random.bytes())).unwrap() % bound;
     loop {
         let page = PAGE * below(victim.database.len() / PAGE);
@@ -425,7 +425,7 @@ fn whoever_is_in_a_damaged_page_gets_an_error_and_others_are_served() {
     assert_eq!(["alice", "bob"].map(|name| status_of(&running, name)), [303; 2]);
     running.terminate();
     drop(running);
-    let database = service.folder.path().join("data/idsvc.redb");
+    let database = service.data().join("idsvc.redb");
     let whole = fs::read(&database).unwrap();
     ruin_pages_with(&database, "mark-of-alice", "mark-of-bob");
     let mut running = service.serve();

@@ -25,7 +25,7 @@ fn an_error_of_the_disk_is_a_503_until_it_is_over_and_nothing_is_lost() {
         &[(Fault::Write, EROFS), (Fault::Open, EROFS)],
     ];
     let faults = Faults::none();
-    let service = faults.over(Service::new());
+    let service = faults.over(Service::empty());
     let kiosk = Kiosk::register(&service);
     let running = service.serve();
     let mut kept = Vec::new();
@@ -85,7 +85,7 @@ fn an_error_of_the_disk_is_a_503_until_it_is_over_and_nothing_is_lost() {
 #[test]
 fn a_disk_that_does_not_answer_is_said_not_to() {
     let faults = Faults::none();
-    let (service, collector) = Collector::of(faults.over(Service::new()));
+    let (service, collector) = Collector::of(faults.over(Service::empty()));
     let kiosk = Kiosk::register(&service);
     let running = service.serve();
     let kept = kiosk.enter(&running).unwrap();
@@ -132,7 +132,7 @@ fn a_disk_that_does_not_answer_is_said_not_to() {
 #[test]
 fn a_disk_that_hangs_amid_a_compaction_holds_up_nobody_who_does_not_need_it() {
     let faults = Faults::none();
-    let service = faults.over(Service::new());
+    let service = faults.over(Service::empty());
     let kiosk = Kiosk::register(&service);
     let running = service.serve();
     let kept = kiosk.enter(&running).unwrap();
@@ -186,7 +186,7 @@ fn comes(is_so: impl Fn() -> bool) -> bool {
 #[test]
 fn a_change_that_was_kept_although_it_failed_is_in_force_once_the_disk_is_back() {
     let faults = Faults::none();
-    let service = faults.over(Service::new());
+    let service = faults.over(Service::empty());
     let kiosk = Kiosk::register(&service);
     let running = service.serve();
     kiosk.enter(&running).unwrap();
@@ -204,7 +204,7 @@ fn a_change_that_was_kept_although_it_failed_is_in_force_once_the_disk_is_back()
 #[test]
 fn a_journal_that_fails_alone_is_done_without() {
     let faults = Faults::none();
-    let service = faults.over(Service::new());
+    let service = faults.over(Service::empty());
     let kiosk = Kiosk::register(&service);
     let mut running = service.serve();
     let mut kept: Vec<_> = (0..5).map(|_| kiosk.enter(&running).unwrap()).collect();
@@ -227,7 +227,7 @@ fn a_journal_that_fails_alone_is_done_without() {
 #[test]
 fn a_disk_that_comes_and_goes_loses_nothing_that_was_answered() {
     let faults = Faults::none();
-    let service = faults.over(Service::new().with("IDSVC_REFRESH_RETRY_WINDOW", "600s"));
+    let service = faults.over(Service::empty().with("IDSVC_REFRESH_RETRY_WINDOW", "600s"));
     let mut play = Play::of(&service);
     let random = Random::system();
     let below = |bound: u64| u64::from_be_bytes(random.bytes()) % bound;
@@ -299,7 +299,7 @@ fn a_start_on_a_disk_that_fails_ends_in_one_sentence_and_damages_nothing() {
 fn a_wrong_password_is_answered_while_the_disk_fails_and_the_next_are_counted_once_it_is_back() {
     let faults = Faults::none();
     let service = faults
-        .over(Service::new())
+        .over(Service::empty())
         .without("IDSVC_LIMITS_EXEMPT")
         .with("IDSVC_PASSWORD_MEMORY_KIB", "64");
     service.json(&[

@@ -27,7 +27,7 @@ fn a_full_disk_puts_writes_off_until_there_is_room_and_readiness_says_so() {
     let Some((service, room)) = on_a_small_disk("full disk") else {
         return;
     };
-    let data = service.folder.path().join("data");
+    let data = service.data();
     let kiosk = Kiosk::register(&service);
     let mut running = service.serve();
     let access = kiosk.tokens(&running)["access_token"]
@@ -111,7 +111,7 @@ fn readiness_ends_before_the_first_write_fails() {
     let Some((service, room)) = on_a_small_disk("readiness") else {
         return;
     };
-    let data = service.folder.path().join("data");
+    let data = service.data();
     let kiosk = Kiosk::register(&service);
     let running = service.serve();
     let mut tokens: Vec<_> = (0..200).map(|_| kiosk.enter(&running).unwrap()).collect();
@@ -144,7 +144,7 @@ fn of_a_disk_that_is_nearly_full_strangers_get_nothing_and_others_what_they_need
     let Some((service, room)) = on_a_small_disk("nearly full disk") else {
         return;
     };
-    let data = service.folder.path().join("data");
+    let data = service.data();
     let (service, collector) = Collector::of(service);
     let kiosk = Kiosk::register_as(
         &service,
@@ -196,7 +196,7 @@ fn a_disk_that_fills_and_empties_again_and_again_is_followed_and_fills_no_log() 
     let Some((service, room)) = on_a_small_disk("free room") else {
         return;
     };
-    let data = service.folder.path().join("data");
+    let data = service.data();
     let kiosk = Kiosk::register(&service);
     let running = service.serve();
     let ballast = room.inside(&data).join("ballast");
@@ -226,7 +226,7 @@ fn a_disk_that_fills_and_empties_again_and_again_is_followed_and_fills_no_log() 
 
 #[test]
 fn a_limit_on_the_size_of_files_is_a_503_and_no_end() {
-    let service = Service::new();
+    let service = Service::empty();
     let kiosk = Kiosk::register(&service);
     let mut running = service.serve();
     let limit = |bytes| {
@@ -248,7 +248,7 @@ fn a_limit_on_the_size_of_files_is_a_503_and_no_end() {
     }
     drop(running);
     let script = "ulimit -f 1; exec \"$0\" \"$@\"".to_owned();
-    let confined = Service::new().by(&["sh".to_owned(), "-c".to_owned(), script]);
+    let confined = Service::empty().by(&["sh".to_owned(), "-c".to_owned(), script]);
     refused_in_one_sentence(
         &confined,
         &["user", "add", "alice@example.com", "--no-password"],

@@ -57,7 +57,7 @@ fn kill_again_and_again(service: &Service, cycles: usize, mut after: impl FnMut(
 }
 
 fn patient() -> Service {
-    Service::new().with("IDSVC_REFRESH_RETRY_WINDOW", "600s")
+    Service::empty().with("IDSVC_REFRESH_RETRY_WINDOW", "600s")
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn what_was_answered_survives_a_killed_process_and_nothing_comes_back_to_life() 
 fn what_was_answered_survives_a_loss_of_power() {
     let faults = Faults::none();
     let service = faults.over_mains(patient());
-    let database = service.folder.path().join("data/idsvc.redb");
+    let database = service.data().join("idsvc.redb");
     let random = Random::system();
     let mut sum = Lost::default();
     let outcome = kill_again_and_again(&service, amount(8, 150), || {
@@ -95,7 +95,7 @@ fn what_was_answered_survives_a_loss_of_power() {
 #[test]
 fn the_model_notices_a_disk_that_lies() {
     let faults = Faults::none();
-    let service = faults.over_mains(Service::new());
+    let service = faults.over_mains(Service::empty());
     let mut play = Play::of(&service);
     let mut process = service.serve();
     faults.set(Fault::SyncLies, 1);
@@ -104,7 +104,7 @@ fn the_model_notices_a_disk_that_lies() {
         process.signal("KILL");
     });
     process.kill();
-    let database = service.folder.path().join("data/idsvc.redb");
+    let database = service.data().join("idsvc.redb");
     assert!(faults.cut_power(&database, u8::MAX, &Random::system()).sectors > 0);
     faults.set(Fault::SyncLies, 0);
     // Where the disk has forgotten one of two files that belong together, the service itself finds out.

@@ -30,7 +30,7 @@ const COMMAND_SIZE: usize = 64 << 10;
 /// Writes so many users straight into the database of a service that was started once.
 pub(super) fn fill(service: &Service, count: usize) {
     let (random, now) = (Random::system(), Clock::System.now());
-    let data_dir = service.folder.path().join("data");
+    let data_dir = service.data();
     let DataDir { store, .. } = DataDir::open(&data_dir, IfMissing::Refuse, &random).unwrap();
     for start in (0..count).step_by(10_000) {
         let users: Vec<_> = (start..count.min(start + 10_000))
@@ -214,7 +214,7 @@ fn check(service: &Service, running: &Running<'_>, basic: &str, arguments: &[&st
 #[test]
 fn a_list_of_all_users_takes_little_memory_and_keeps_nobody_waiting() {
     let count = amount(USERS_SHORT, USERS_LONG);
-    let service = Service::new();
+    let service = Service::empty();
     let basic = Device::add(&service, "kiosk");
     fill(&service, count);
     let running = service.serve();
@@ -243,7 +243,7 @@ fn a_list_of_all_users_takes_little_memory_and_keeps_nobody_waiting() {
 /// A process that was stopped, or a pager that nobody scrolls.
 #[test]
 fn a_reader_that_stops_takes_no_memory_and_stops_nobody() {
-    let service = Service::new();
+    let service = Service::empty();
     let basic = Device::add(&service, "kiosk");
     fill(&service, USERS_SHORT);
     let running = service.serve();
@@ -254,7 +254,7 @@ fn a_reader_that_stops_takes_no_memory_and_stops_nobody() {
         .cycle()
         .take(12)
         .map(|command| {
-            let socket = service.folder.path().join("data/control.sock");
+            let socket = service.data().join("control.sock");
             let mut stream = UnixStream::connect(socket).unwrap();
             stream.write_all(command.as_bytes()).unwrap();
             stream.read_exact(&mut [0]).unwrap();
@@ -338,7 +338,7 @@ fn refuse_faulty(copy: &Service, exported: &str) {
 #[test]
 fn what_export_writes_is_applied_at_any_size() {
     let (count, first_count) = (amount(10_000, USERS_LONG), amount(5000, 100_000));
-    let (service, copy) = (Service::new(), Service::new());
+    let (service, copy) = (Service::empty(), Service::new());
     let basic = Device::add(&service, "kiosk");
     let running = service.serve();
     fill_caches(&service, 0..first_count);

@@ -45,8 +45,8 @@ use self::room::Room;
 
 /// A service whose data lies on a disk of 160 MiB; nothing, and a line in the report, where none can be mounted.
 pub(crate) fn on_a_small_disk(what: &str) -> Option<(Service, Room)> {
-    let service = Service::new();
-    let Some(room) = Room::mount(&service.folder.path().join("data"), "160m") else {
+    let service = Service::empty();
+    let Some(room) = Room::mount(&service.data(), "160m") else {
         report(what, "NOT RUN: file systems cannot be mounted here");
         return None;
     };

@@ -259,7 +259,7 @@ fn nobody_is_cut_off<'a>(service: &Service, load: &Load, serve: impl Fn() -> Run
 
 #[test]
 fn who_was_let_in_gets_a_whole_answer_when_the_service_stops() {
-    let service = Service::new();
+    let service = Service::empty();
     let load = Load::on(&service, None);
     nobody_is_cut_off(&service, &load, || service.serve());
 }
@@ -279,7 +279,7 @@ fn who_was_let_in_over_tls_gets_a_whole_answer_when_the_service_stops() {
 
 #[test]
 fn two_restarts_on_a_socket_that_outlives_them_fail_no_request() {
-    let service = Service::new();
+    let service = Service::empty();
     let load = Load::on(&service, None);
     let socket = socket_of(&service);
     let mut running = service.serve_inheriting(&[("idsvc.socket", &socket)]);
@@ -297,7 +297,7 @@ fn two_restarts_on_a_socket_that_outlives_them_fail_no_request() {
 
 #[test]
 fn a_socket_named_metrics_is_for_the_metrics_and_the_settings_bind_nothing() {
-    let service = Service::new()
+    let service = Service::empty()
         .with("IDSVC_METRICS_LISTEN", "127.0.0.1:1")
         .with("IDSVC_LISTEN", "127.0.0.1:2");
     let (public, metrics) = (socket_of(&service), TcpListener::bind("127.0.0.1:0").unwrap());
@@ -319,7 +319,7 @@ fn a_socket_named_metrics_is_for_the_metrics_and_the_settings_bind_nothing() {
 
 #[test]
 fn a_socket_that_may_not_be_served_is_refused() {
-    let service = Service::new();
+    let service = Service::empty();
     let open = TcpListener::bind("0.0.0.0:0").unwrap();
     let refused = service.command_inheriting(&[("public", &open)]).output().unwrap();
     assert_eq!(refused.status.code(), Some(1));

@@ -13,12 +13,12 @@ use crate::harness::process::Service;
 const ATTEMPTS: usize = 5;
 
 fn journal(service: &Service) -> PathBuf {
-    journal_of(&service.folder.path().join("data/idsvc.redb"))
+    journal_of(&service.data().join("idsvc.redb"))
 }
 
 #[test]
 fn a_retry_after_a_kill_gets_the_same_successor_and_writes_nothing() {
-    let service = Service::new();
+    let service = Service::empty();
     let kiosk = Kiosk::register(&service);
     let mut running = service.serve();
     let (answered, unanswered) = (kiosk.enter(&running).unwrap(), kiosk.enter(&running).unwrap());

@@ -21,7 +21,7 @@ fn copy_of(database: &Path) -> PathBuf {
 /// The data of a service that ended in one of two ways is brought up, and then its copy is put in its place.
 fn the_copy_goes_on(is_killed: bool) {
     let service = Service::with_client();
-    let database = service.folder.path().join("data/idsvc.redb");
+    let database = service.data().join("idsvc.redb");
     let kiosk = Kiosk::register(&service);
     let mut running = service.serve();
     let unused = kiosk.enter(&running).unwrap();
@@ -66,7 +66,7 @@ fn an_upgrade_without_room_for_its_copy_is_refused_and_takes_no_room() {
     let Some((service, room)) = on_a_small_disk("upgrade") else {
         return;
     };
-    let data = service.folder.path().join("data");
+    let data = service.data();
     let kiosk = Kiosk::register(&service);
     let mut running = service.serve();
     let token = kiosk.enter(&running).unwrap();

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
-use super::postgres::free_port;
+use super::port::free_port;
 
 /// What the proxy does to connections, open ones too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,6 @@
 //! A collector of metrics.
 
-use std::net::TcpListener;
-
+use super::port::free_port;
 use super::process::{Service, request};
 
 /// Asks a service for its metrics.
@@ -13,8 +12,7 @@ pub(crate) struct Collector {
 impl Collector {
     /// The same service with metrics, and a collector of them.
     pub(crate) fn of(service: Service) -> (Service, Self) {
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = free.local_addr().unwrap().port();
+        let port = free_port();
         let service = service.with("IDSVC_METRICS_LISTEN", &format!("127.0.0.1:{port}"));
         (service, Self { port })
     }

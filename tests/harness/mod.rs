@@ -17,6 +17,7 @@ pub(crate) mod mtls;
 pub(crate) mod nodes;
 #[cfg(feature = "postgres")]
 pub(crate) mod pgbouncer;
+pub(crate) mod port;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
 pub(crate) mod process;

@@ -4,7 +4,7 @@ use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::time::{Duration, Instant};
 
-use super::postgres::free_port;
+use super::port::free_port;
 use super::process::{Running, Service, said};
 
 /// A node for each of these addresses of one empty database, which is set up. All have the same settings and master
@@ -12,7 +12,7 @@ use super::process::{Running, Service, said};
 pub(crate) fn set_up(urls: &[&str], settings: &[(&'static str, &str)]) -> Vec<Service> {
     let mut nodes: Vec<Service> = Vec::new();
     for url in urls {
-        let mut node = Service::new();
+        let mut node = Service::empty();
         // A node that was killed gets its port back.
         node.port = free_port();
         let base_url = nodes.first().map_or_else(|| node.issuer(), Service::issuer);
@@ -31,7 +31,7 @@ pub(crate) fn set_up(urls: &[&str], settings: &[(&'static str, &str)]) -> Vec<Se
     }
     let key = nodes[0].folder.path().join("data/master.key");
     for node in &nodes[1..] {
-        let data = node.folder.path().join("data");
+        let data = node.data();
         DirBuilder::new().mode(0o700).create(&data).unwrap();
         fs::copy(&key, data.join("master.key")).unwrap();
     }

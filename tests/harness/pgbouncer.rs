@@ -4,7 +4,8 @@ use std::fs;
 use std::net::TcpStream;
 use std::path::Path;
 
-use super::postgres::{Cluster, Daemon, PASSWORD, USER, create_folder, free_port};
+use super::port::free_port;
+use super::postgres::{Cluster, Daemon, PASSWORD, USER, create_folder};
 
 /// A pooler of transactions. It ends when it is dropped.
 pub(crate) struct PgBouncer {

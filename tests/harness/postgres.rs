@@ -2,17 +2,18 @@
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, PipeReader, Write};
-use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use rcgen::{CertificateParams, KeyPair};
 use rustix::process::{Pid, Signal, kill_process};
+
+use super::port::free_port;
 
 /// The superuser of every server.
 pub(crate) const USER: &str = "idsvc";
@@ -118,18 +119,6 @@ pub(crate) fn create_folder() -> PathBuf {
 fn own(path: &Path) {
     if let Some((uid, gid)) = server_user() {
         chown(path, Some(uid), Some(gid)).unwrap();
-    }
-}
-
-/// A free port on loopback, below those that the kernel gives to outgoing connections.
-pub(crate) fn free_port() -> u16 {
-    static TRIED: AtomicU16 = AtomicU16::new(0);
-    let first = 10_000 + 20 * u16::try_from(std::process::id() % 1_000).unwrap();
-    loop {
-        let port = first + TRIED.fetch_add(1, Ordering::Relaxed);
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
     }
 }
 

@@ -1,16 +1,30 @@
 //! The real executable in a process of its own, spoken to over loopback without TLS.
 
 use std::fmt::Write as _;
-use std::fs;
+use std::fs::{self, DirBuilder};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::LazyLock;
+use std::thread;
 use std::time::{Duration, Instant};
 
+use idsvc::clock::Clock;
+use idsvc::config::Sources;
+use idsvc::config::resolve::resolve_settings;
+use idsvc::data_dir::{DataDir, IfMissing};
+use idsvc::flow::{Core, rotate_keys};
+use idsvc::password::{PasswordParams, PasswordPool, PoolSize};
+use idsvc::random::Random;
 use tempfile::TempDir;
+use tokio::runtime::Runtime;
 
+use super::port::free_port;
+use super::server::{ISSUER, RSA_KEY};
 use super::upstream::Upstream;
 
 /// The settings of one service: a data directory and a port of its own.
@@ -58,16 +72,55 @@ impl Reply {
     }
 }
 
+/// A data directory as a first start leaves it, but for the issuer. Making an RSA key would take most of the time in which a
+/// service starts.
+static DATA: LazyLock<TempDir> = LazyLock::new(|| {
+    let folder = TempDir::new().unwrap();
+    let data = DataDir::open(&folder.path().join("data"), IfMissing::Create, &Random::system()).unwrap();
+    let passwords = PasswordPool::start(
+        PasswordParams::default(),
+        PoolSize {
+            threads: 1,
+            waiting: 1,
+        },
+    )
+    .unwrap();
+    let policy = resolve_settings(&Sources::default()).unwrap().policy(ISSUER);
+    let core = Core::open(
+        data.store,
+        Clock::System,
+        Random::system(),
+        data.sealer,
+        policy,
+        passwords,
+    )
+    .unwrap();
+    let keys_are_there = async move {
+        rotate_keys::introduce(&core, &RSA_KEY, true).await.unwrap();
+        rotate_keys::ensure_keys(&core).await.unwrap();
+    };
+    let made = thread::spawn(|| Runtime::new().unwrap().block_on(keys_are_there));
+    made.join().unwrap();
+    folder
+});
+
 impl Service {
+    /// A service that has its keys already.
     pub(crate) fn new() -> Self {
-        let port = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
+        let service = Self::empty();
+        DirBuilder::new().mode(0o700).create(service.data()).unwrap();
+        for file in fs::read_dir(DATA.path().join("data")).unwrap() {
+            let file = file.unwrap();
+            fs::copy(file.path(), service.data().join(file.file_name())).unwrap();
+        }
+        service
+    }
+
+    /// A service without a data directory.
+    pub(crate) fn empty() -> Self {
         Self {
             folder: TempDir::new().unwrap(),
-            port,
+            port: free_port(),
             settings: Vec::new(),
             wrapper: Vec::new(),
             absent: Vec::new(),
@@ -109,6 +162,11 @@ impl Service {
         self
     }
 
+    /// Its data directory.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
     pub(crate) fn issuer(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
@@ -127,7 +185,7 @@ impl Service {
         let mut command = Command::new(program);
         command
             .env_clear()
-            .env("IDSVC_DATA_DIR", self.folder.path().join("data"))
+            .env("IDSVC_DATA_DIR", self.data())
             .env("IDSVC_BASE_URL", self.issuer())
             .env("IDSVC_LISTEN", format!("127.0.0.1:{}", self.port))
             .env("IDSVC_TLS_MODE", "off")
@@ -284,7 +342,7 @@ impl Service {
                 return log;
             }
             assert!(start.elapsed() < Duration::from_mins(1), "{what}: {log}");
-            std::thread::sleep(Duration::from_millis(10));
+            thread::sleep(Duration::from_millis(10));
         }
     }
 }
@@ -339,7 +397,7 @@ impl Running<'_> {
                 "{}",
                 self.service.log()
             );
-            std::thread::sleep(Duration::from_millis(10));
+            thread::sleep(Duration::from_millis(10));
         }
     }
 

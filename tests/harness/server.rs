@@ -50,7 +50,7 @@ pub(crate) const CONTACT: &str = "mailto:help@example.test";
 pub(crate) const START: Timestamp = Timestamp::from_seconds(1_800_000_000);
 
 /// Making an RSA key takes long enough to share it between all tests.
-static RSA_KEY: LazyLock<SigningKey> = LazyLock::new(|| {
+pub(super) static RSA_KEY: LazyLock<SigningKey> = LazyLock::new(|| {
     let pkcs8 = rsa_keygen::generate(&Random::system()).unwrap();
     SigningKey::from_pkcs8_der(Algorithm::Rs256, &pkcs8).unwrap()
 });

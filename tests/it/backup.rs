@@ -62,13 +62,13 @@ fn names(folder: &Path) -> Vec<String> {
 
 #[test]
 fn after_a_restore_every_token_still_works() {
-    let service = Service::new();
+    let service = Service::empty();
     let basic = kiosk(&service);
     let mut running = service.serve();
     let (_, first) = token(&running, &basic, &[("grant_type", ANONYMOUS)]);
     let access = text(&first["access_token"]);
     let refresh = text(&first["refresh_token"]);
-    let data = service.folder.path().join("data");
+    let data = service.data();
     let made = service.json(&["backup", "saved", "--json"]);
     let (status, _) = token(&running, &basic, &[("grant_type", ANONYMOUS)]);
     assert_eq!(status, 200);
@@ -112,7 +112,7 @@ fn after_a_restore_every_token_still_works() {
 
 #[test]
 fn a_backup_is_the_same_beside_a_running_service_and_without_one() {
-    let service = Service::new();
+    let service = Service::empty();
     kiosk(&service);
     service.json(&["user", "add", "alice@example.com", "--no-password", "--json"]);
     let mut running = service.serve();
@@ -146,7 +146,7 @@ fn a_backup_is_the_same_beside_a_running_service_and_without_one() {
 
 #[test]
 fn a_backup_goes_through_pipes() {
-    let service = Service::new();
+    let service = Service::empty();
     kiosk(&service);
     let _running = service.serve();
     let made = service.run(&["backup", "-"]);
@@ -171,7 +171,7 @@ fn a_backup_goes_through_pipes() {
     assert_eq!(refused.status.code(), Some(1));
     assert!(!data.exists(), "{}", said(&refused));
     // A copy of the database, as an upgrade makes it, is put back and not restored.
-    let refused = restore(&fs::read(service.folder.path().join("data/idsvc.redb")).unwrap());
+    let refused = restore(&fs::read(service.data().join("idsvc.redb")).unwrap());
     assert!(
         said(&refused).contains("put it in the place of idsvc.redb"),
         "{}",
@@ -194,12 +194,12 @@ fn a_backup_goes_through_pipes() {
 
 #[test]
 fn another_master_key_in_the_target_is_refused_and_left_alone() {
-    let service = Service::new();
+    let service = Service::empty();
     kiosk(&service);
     service.json(&["backup", "saved", "--json", "--with-master-key"]);
-    let other = Service::new();
+    let other = Service::empty();
     kiosk(&other);
-    let foreign = other.folder.path().join("data");
+    let foreign = other.data();
     fs::remove_file(foreign.join("idsvc.redb")).unwrap();
     let before = fs::read(foreign.join("master.key")).unwrap();
     let refused = elsewhere(&service, &["restore", "saved"], &foreign);
@@ -216,7 +216,7 @@ fn another_master_key_in_the_target_is_refused_and_left_alone() {
 /// A database that was moved away may come back, and there is what it wrote last.
 #[test]
 fn nothing_is_restored_beside_the_journal_of_another_database() {
-    let service = Service::new();
+    let service = Service::empty();
     kiosk(&service);
     service.json(&["backup", "saved", "--with-master-key", "--json"]);
     let data = service.folder.path().join("elsewhere");
@@ -237,10 +237,10 @@ fn nothing_is_restored_beside_the_journal_of_another_database() {
 /// It would go on with the database that was moved away, and what it writes there would be lost.
 #[test]
 fn nothing_is_restored_under_a_running_service() {
-    let service = Service::new();
+    let service = Service::empty();
     let basic = kiosk(&service);
     service.json(&["backup", "saved", "--with-master-key", "--json"]);
-    let data = service.folder.path().join("data");
+    let data = service.data();
     let mut running = service.serve();
     for is_moved in [false, true] {
         if is_moved {
@@ -268,14 +268,14 @@ fn nothing_is_restored_under_a_running_service() {
 
 #[test]
 fn a_disk_that_fills_up_leaves_no_half_backup() {
-    let service = Service::new();
+    let service = Service::empty();
     kiosk(&service);
     let _running = service.serve();
     let script = "ulimit -f 1; exec \"$0\" backup saved";
     let output = std::process::Command::new("sh")
         .args(["-c", script, env!("CARGO_BIN_EXE_idsvc")])
         .env_clear()
-        .env("IDSVC_DATA_DIR", service.folder.path().join("data"))
+        .env("IDSVC_DATA_DIR", service.data())
         .current_dir(service.folder.path())
         .output()
         .unwrap();
@@ -287,7 +287,7 @@ fn a_disk_that_fills_up_leaves_no_half_backup() {
 #[test]
 fn what_a_killed_backup_or_restore_left_goes_and_what_is_under_way_stays() {
     const LEFT: &str = "0123456789abcdef0123456789abcdef.partial";
-    let service = Service::new();
+    let service = Service::empty();
     kiosk(&service);
     service.json(&["backup", "saved", "--with-master-key", "--json"]);
     let folder = service.folder.path();
@@ -324,7 +324,7 @@ fn what_a_killed_backup_or_restore_left_goes_and_what_is_under_way_stays() {
 
 #[test]
 fn backups_of_one_second_have_names_of_their_own() {
-    let service = Service::new();
+    let service = Service::empty();
     kiosk(&service);
     let _running = service.serve();
     let files: BTreeSet<_> = (0..4)
@@ -340,10 +340,10 @@ fn backups_of_one_second_have_names_of_their_own() {
 
 #[test]
 fn a_service_backs_itself_up_unless_told_not_to() {
-    let service = Service::new();
+    let service = Service::empty();
     kiosk(&service);
     let _running = service.serve();
-    let folder = service.folder.path().join("data/backups");
+    let folder = service.data().join("backups");
     let begun = Instant::now();
     let made = loop {
         let made = if folder.exists() {
@@ -411,7 +411,7 @@ fn owners(folder: &Path, into: &mut Vec<(PathBuf, (u32, u32))>) {
 #[test]
 fn what_root_makes_in_a_data_directory_belongs_to_whom_that_belongs_to() {
     const SERVICE: (u32, u32) = (64_242, 64_243);
-    let service = Service::new();
+    let service = Service::empty();
     let name = "files of root";
     if fs::metadata(service.folder.path()).unwrap().uid() != 0 {
         return report(name, "NOT RUN: only root makes files that belong to others");
@@ -420,7 +420,7 @@ fn what_root_makes_in_a_data_directory_belongs_to_whom_that_belongs_to() {
     kiosk(&service);
     service.json(&["backup", "saved", "--with-master-key", "--json"]);
     running.kill();
-    let data = service.folder.path().join("data");
+    let data = service.data();
     let belongs = fs::metadata(&data).unwrap();
     assert_eq!(
         (belongs.uid(), belongs.gid()),
@@ -504,7 +504,7 @@ fn what_root_makes_in_a_data_directory_belongs_to_whom_that_belongs_to() {
 
 #[test]
 fn a_directory_in_the_place_of_the_file_is_told_from_a_file_in_the_way() {
-    let service = Service::new();
+    let service = Service::empty();
     kiosk(&service);
     fs::create_dir(service.folder.path().join("nas")).unwrap();
     for flags in [&["backup", "nas"][..], &["backup", "nas", "--replace"]] {
@@ -521,7 +521,7 @@ fn a_directory_in_the_place_of_the_file_is_told_from_a_file_in_the_way() {
 
 #[test]
 fn a_backup_replaces_a_backup_and_nothing_else() {
-    let service = Service::new();
+    let service = Service::empty();
     kiosk(&service);
     let folder = service.folder.path();
     service.json(&["backup", "earlier", "--json"]);

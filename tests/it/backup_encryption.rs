@@ -432,7 +432,7 @@ fn the_tool_age_and_the_service_read_each_others_files() {
 
 /// The one scheduled backup, once it is there.
 fn scheduled(service: &Service) -> String {
-    let folder = service.folder.path().join("data/backups");
+    let folder = service.data().join("backups");
     let begun = Instant::now();
     loop {
         let entries = fs::read_dir(&folder).into_iter().flatten();

@@ -305,7 +305,7 @@ fn a_second_service_on_the_same_data_says_so() {
 fn a_start_that_waits_for_the_data_ends_when_it_is_told_to() {
     let service = Service::new();
     service.run(&ADD_WEB);
-    let database = service.folder.path().join("data/idsvc.redb");
+    let database = service.data().join("idsvc.redb");
     let held = fs::File::options().read(true).write(true).open(database).unwrap();
     held.lock().unwrap();
     let mut waiting = service.launch();
@@ -459,7 +459,7 @@ fn every_fault_of_the_settings_is_named_at_once() {
 fn a_missing_master_key_is_refused_with_the_remedy() {
     let service = Service::new();
     service.run(&ADD_WEB);
-    std::fs::remove_file(service.folder.path().join("data/master.key")).unwrap();
+    std::fs::remove_file(service.data().join("master.key")).unwrap();
     for words in [&["serve"][..], &["client", "list"]] {
         let refused = service.run(words);
         assert_eq!(code(&refused), Some(1));
@@ -475,7 +475,7 @@ fn a_missing_master_key_is_refused_with_the_remedy() {
 fn a_lost_database_is_no_new_service() {
     let service = Service::new();
     service.run(&ADD_WEB);
-    let data = service.folder.path().join("data");
+    let data = service.data();
     let database = data.join("idsvc.redb");
     let saved = std::fs::read(&database).unwrap();
     std::fs::remove_file(&database).unwrap();
@@ -525,7 +525,7 @@ fn without_a_terminal_the_password_flag_is_asked_for() {
 
 #[test]
 fn a_start_without_its_certificate_fixes_nothing() {
-    let service = Service::new();
+    let service = Service::empty();
     let files = ["--tls-cert", "no.pem", "--tls-key", "no.key"];
     let run = |words: &[&str]| {
         service
@@ -538,7 +538,7 @@ fn a_start_without_its_certificate_fixes_nothing() {
     let refused = run(&["serve"]);
     assert_eq!(code(&refused), Some(1));
     assert!(said(&refused).contains("no.pem"), "{}", said(&refused));
-    assert!(!service.folder.path().join("data").exists());
+    assert!(!service.data().exists());
     let checked = run(&["config", "check"]);
     assert_eq!(code(&checked), Some(1));
     assert!(
@@ -671,7 +671,7 @@ fn an_open_data_directory_is_warned_of() {
     use std::os::unix::fs::PermissionsExt;
     let service = Service::new();
     service.run(&ADD_WEB);
-    let data = service.folder.path().join("data");
+    let data = service.data();
     assert_eq!(said(&service.run(&["client", "show", "web"])), "");
     std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o755)).unwrap();
     let warning = format!("chmod 700 {}", data.display());

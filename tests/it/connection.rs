@@ -20,6 +20,7 @@ use tokio::task::JoinSet;
 
 use crate::harness::Server;
 use crate::harness::frames::{PREFACE, SETTINGS, frame};
+use crate::harness::port::free_port;
 use crate::harness::process::request;
 use crate::harness::tls::{HTTP_1, HTTP_2, Target, ask, issue, serve, service};
 
@@ -358,11 +359,7 @@ async fn a_request_that_does_not_name_one_host_is_refused() {
 
 #[tokio::test]
 async fn plain_http_is_redirected_to_the_same_path_at_the_issuer_whatever_host_it_names() {
-    let redirect_port = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    let redirect_port = free_port();
     let service = service(64).with("IDSVC_REDIRECT_PORT", &redirect_port.to_string());
     let certificate = issue(&service);
     let target = Target::new(service.port, &[certificate], HTTP_1);

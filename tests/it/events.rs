@@ -22,7 +22,7 @@ fn now() -> u64 {
 }
 
 fn path(service: &Service, name: &str) -> PathBuf {
-    service.folder.path().join("data/events").join(name)
+    service.data().join("events").join(name)
 }
 
 /// Writes a file with an event of this name so many seconds ago, from the oldest to the newest.

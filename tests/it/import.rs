@@ -20,7 +20,7 @@ fn write(service: &Service, text: &str) {
 }
 
 fn stored_hash(service: &Service, name: &str) -> String {
-    let store = Store::open(&service.folder.path().join("data/idsvc.redb"), Options::default()).unwrap();
+    let store = Store::open(&service.data().join("idsvc.redb"), Options::default()).unwrap();
     let user = store
         .read_blocking(|snapshot| {
             let uuid = USERS_BY_LOGIN_NAME.get(snapshot, name)?.unwrap();

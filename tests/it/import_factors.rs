@@ -286,7 +286,7 @@ fn a_seed_is_in_no_message_and_in_no_output() {
             "{command:?}"
         );
     }
-    for entry in fs::read_dir(service.folder.path().join("data")).unwrap() {
+    for entry in fs::read_dir(service.data()).unwrap() {
         let path = entry.unwrap().path();
         let Ok(bytes) = fs::read(&path) else { continue };
         let found = bytes

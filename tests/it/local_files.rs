@@ -24,10 +24,7 @@ fn contents(folder: &Path) -> Vec<(String, u32, Vec<u8>)> {
 fn no_command_follows_a_link_below_the_data_directory() {
     let service = Service::with_client();
     service.json(&["backup", "--json"]);
-    let (data, outside) = (
-        service.folder.path().join("data"),
-        service.folder.path().join("outside"),
-    );
+    let (data, outside) = (service.data(), service.folder.path().join("outside"));
     for (name, words) in [
         ("idsvc.redb", "client list"),
         ("idsvc.redb", "backup"),
@@ -76,7 +73,7 @@ fn no_command_follows_a_link_below_the_data_directory() {
 #[test]
 fn events_are_not_written_through_a_link() {
     let service = Service::with_client();
-    let events = service.folder.path().join("data/events");
+    let events = service.data().join("events");
     let outside = service.folder.path().join("outside");
     fs::remove_dir_all(&events).unwrap();
     fs::create_dir(&outside).unwrap();
@@ -89,7 +86,7 @@ fn events_are_not_written_through_a_link() {
 #[test]
 fn a_data_directory_that_others_can_write_to_is_refused_with_the_bit_and_the_remedy() {
     let service = Service::with_client();
-    let data = service.folder.path().join("data");
+    let data = service.data();
     for (mode, right) in [(0o770, "750"), (0o702, "700"), (0o777, "755"), (0o1777, "755")] {
         fs::set_permissions(&data, Permissions::from_mode(mode)).unwrap();
         for words in [

@@ -76,7 +76,7 @@ type Removal = fn(&Path) -> io::Result<()>;
 fn the_audit_goes_on_in_a_new_file_when_somebody_takes_its_own_away() {
     let service = Service::with_client();
     let mut running = service.serve();
-    let file = service.folder.path().join("data/events/events.jsonl");
+    let file = service.data().join("events/events.jsonl");
     let until_kept = |what: &str| {
         let kept = || shown(&service.run(&["events", "--json"]));
         let begun = Instant::now();

@@ -24,7 +24,7 @@ fn service(url: &str) -> Service {
 }
 
 fn data_dir(service: &Service) -> PathBuf {
-    service.folder.path().join("data")
+    service.data()
 }
 
 /// Puts a mail into the outbox of a service that does not run.

@@ -53,7 +53,7 @@ fn the_dashboard_and_the_alerts_name_the_metrics_that_there_are() {
         "{{\"time\":{},\"event\":\"tokens_issued\"}}\n",
         Clock::System.now().seconds()
     );
-    fs::write(service.folder.path().join("data/events/tokens.jsonl"), issued).unwrap();
+    fs::write(service.data().join("events/tokens.jsonl"), issued).unwrap();
     let late = [
         "idsvc_backup_newest_timestamp_seconds",
         "idsvc_event_log_oldest_timestamp_seconds",
@@ -126,7 +126,7 @@ fn what_the_service_takes_and_has_left_is_in_the_metrics() {
 #[test]
 fn a_backup_that_fails_is_in_the_metrics() {
     let (service, collector) = service_and_collector();
-    let data = service.folder.path().join("data");
+    let data = service.data();
     fs::write(data.join("backups"), "in the way").unwrap();
     let mut running = service.serve();
     running.until(|_| collector.value("idsvc_backup_failing") == Some(1));
@@ -172,7 +172,7 @@ fn what_cannot_be_measured_is_left_out_and_keeps_nobody_waiting() {
         collector,
         &["idsvc_backup_newest_timestamp_seconds"],
     );
-    let data = service.folder.path().join("data");
+    let data = service.data();
     let elsewhere = service.folder.path().join("elsewhere");
     fs::rename(&data, &elsewhere).unwrap();
     let scraped = collector.scrape();

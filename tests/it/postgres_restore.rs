@@ -77,7 +77,7 @@ fn a_backup_has_the_same_rows_after_its_way_through_postgres() {
     let node = service.folder.path().join("node");
     assert_eq!(
         fs::read(node.join("master.key")).unwrap(),
-        fs::read(service.folder.path().join("data/master.key")).unwrap()
+        fs::read(service.data().join("master.key")).unwrap()
     );
     assert!(!node.join("idsvc.redb").exists());
     let user = ["user", "show", "user-2499@example.com", "--json"];

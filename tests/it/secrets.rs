@@ -526,7 +526,7 @@ async fn no_secret_of_a_whole_run_is_in_the_log() {
         .filter(|line| line["fields"]["message"] == "answered")
         .count();
     assert!(answered > 30, "only {answered} requests are in the log");
-    let master_key = std::fs::read_to_string(service.folder.path().join("data/master.key")).unwrap();
+    let master_key = std::fs::read_to_string(service.data().join("master.key")).unwrap();
     let mut secrets = secrets;
     secrets.keep("master key", master_key.trim());
     assert!(secrets.0.len() > 40, "{} secrets", secrets.0.len());

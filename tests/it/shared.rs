@@ -17,7 +17,7 @@ fn step(tx: &mut dyn Tx) -> Result<(), StoreError> {
 fn a_data_file_of_a_newer_release_is_refused_and_not_touched() {
     const LATER: Schema = Schema::new(&[step]);
     let service = Service::with_client();
-    let database = service.folder.path().join("data/idsvc.redb");
+    let database = service.data().join("idsvc.redb");
     Store::open_with(&database, Options::default(), &LATER)
         .unwrap()
         .close();
@@ -42,7 +42,7 @@ fn a_data_file_of_a_newer_release_is_refused_and_not_touched() {
 #[test]
 fn a_database_gives_back_what_it_no_longer_needs_beside_a_service_and_without_one() {
     let service = Service::with_client();
-    let database = service.folder.path().join("data/idsvc.redb");
+    let database = service.data().join("idsvc.redb");
     let bloat = || {
         let store = Store::open(&database, Options::default()).unwrap();
         let name = |number: u32| format!("ballast {number}");
@@ -87,15 +87,13 @@ fn a_full_disk_refuses_what_needs_room_and_damages_nothing() {
         .collect();
     let lines = lines.concat();
     fs::write(service.folder.path().join("users.jsonl"), lines).unwrap();
-    let size = fs::metadata(service.folder.path().join("data/idsvc.redb"))
-        .unwrap()
-        .len();
+    let size = fs::metadata(service.data().join("idsvc.redb")).unwrap().len();
     let blocks = size / 512 + 64;
     let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" user import users.jsonl");
     let full = Command::new("sh")
         .args(["-c", &script, env!("CARGO_BIN_EXE_idsvc")])
         .env_clear()
-        .env("IDSVC_DATA_DIR", service.folder.path().join("data"))
+        .env("IDSVC_DATA_DIR", service.data())
         .current_dir(service.folder.path())
         .output()
         .unwrap();

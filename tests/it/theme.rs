@@ -9,7 +9,7 @@ use crate::harness::process::{Reply, Running, Service};
 const REDIRECT_URI: &str = "https://app.example/cb";
 
 fn themes(service: &Service) -> PathBuf {
-    service.folder.path().join("data/themes")
+    service.data().join("themes")
 }
 
 /// Copies a theme of `tests/themes` to where the service looks.

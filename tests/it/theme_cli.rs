@@ -63,12 +63,9 @@ fn a_new_theme_is_sound_from_the_beginning() {
         (&true.into(), &true.into())
     );
 
-    let mode = fs::metadata(service.folder.path().join("data"))
-        .unwrap()
-        .permissions()
-        .mode();
+    let mode = fs::metadata(service.data()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o700, "the data directory is nobody else's");
-    let folder = service.folder.path().join("data/themes/acme");
+    let folder = service.data().join("themes/acme");
     assert!(
         fs::read_to_string(folder.join("locales/nl.toml"))
             .unwrap()
@@ -102,8 +99,8 @@ fn a_new_theme_is_sound_from_the_beginning() {
     }
     let wrong = service.run(&["theme", "new", "b", "--language", "../x"]);
     assert_eq!(wrong.status.code(), Some(2));
-    assert!(!service.folder.path().join("data/themes/b").exists());
-    assert!(!service.folder.path().join("data/evil").exists());
+    assert!(!service.data().join("themes/b").exists());
+    assert!(!service.data().join("evil").exists());
 }
 
 #[test]
@@ -164,7 +161,7 @@ fn a_check_says_what_visitors_would_meet() {
 fn a_language_for_all_themes_that_is_not_read_is_said_of_each_of_them() {
     let service = Service::with_client();
     service.json(&["theme", "new", "acme", "--json"]);
-    let file = service.folder.path().join("data/themes/locales/nl.toml");
+    let file = service.data().join("themes/locales/nl.toml");
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     fs::write(&file, "[texts]\nsign_in_to = \"Aanmelden\"").unwrap();
     let (ok, found) = check(&service, "acme");
@@ -308,7 +305,7 @@ fn a_preview_shows_every_page_in_every_language_and_follows_the_files() {
     assert_eq!((posted.status, posted.header("location")), (303, Some("/")));
 
     let before = preview.get("/state").body;
-    let folder = service.folder.path().join("data/themes/acme");
+    let folder = service.data().join("themes/acme");
     fs::write(folder.join("login.html"), "<p>\n{{ oops }}").unwrap();
     let start = Instant::now();
     while preview.get("/state").body == before {

@@ -12,6 +12,7 @@ use idsvc::admin::Actor;
 use idsvc::data_dir::DataDirError;
 use serde_json::Value;
 
+use crate::harness::port::free_port;
 use crate::harness::process::{Service, request, said, shown};
 use crate::harness::tls;
 
@@ -278,7 +279,7 @@ fn the_doctor_says_once_that_data_is_for_development_and_asks_no_more_of_it() {
 fn the_doctor_names_what_must_be_mended_and_the_command_that_does() {
     let service = Service::with_client();
     service.serve().kill();
-    let data = service.folder.path().join("data");
+    let data = service.data();
     fs::set_permissions(data.join("master.key"), fs::Permissions::from_mode(0o644)).unwrap();
     let sick = service
         .command(&[
@@ -355,7 +356,7 @@ fn the_doctor_advises_against_settings_that_weaken_the_service() {
 fn the_doctor_notices_what_only_the_next_start_would_miss() {
     let service = Service::with_client();
     let mut running = service.serve();
-    let data = service.folder.path().join("data");
+    let data = service.data();
     let (key, database) = (data.join("master.key"), data.join("idsvc.redb"));
     let mended = || {
         let output = service.run(&["doctor"]);
@@ -464,7 +465,7 @@ fn what_happened_can_be_read_with_a_service_and_without_one() {
         "{}",
         said(&nobody)
     );
-    let mode = fs::metadata(service.folder.path().join("data/events/events.jsonl"))
+    let mode = fs::metadata(service.data().join("events/events.jsonl"))
         .unwrap()
         .permissions()
         .mode();
@@ -624,7 +625,7 @@ fn a_directory_without_data_has_no_events_to_show() {
 fn the_doctor_foresees_what_keeps_the_service_from_starting_and_people_from_its_theme() {
     let service = Service::with_client();
     service.json(&["client", "update", "web", "--theme", "gone", "--json"]);
-    let broken = service.folder.path().join("data/themes/broken");
+    let broken = service.data().join("themes/broken");
     fs::create_dir_all(&broken).unwrap();
     fs::write(broken.join("theme.toml"), "contract = \n").unwrap();
     let mut running = service.serve();
@@ -730,11 +731,7 @@ fn events_are_followed_as_they_come() {
 #[test]
 fn the_metrics_have_a_listener_of_their_own() {
     let service = Service::with_client();
-    let port = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    let port = free_port();
     let address = format!("127.0.0.1:{port}");
     let child = service
         .command(&["serve", "--metrics-listen", &address])

@@ -214,7 +214,12 @@ fn load(base_path: &str, folder: Option<&ThemeFolder>) -> ThemeSet {
     for mut source in built_in::sources().chain(own) {
         source.languages.clone_from(&languages);
         let name = source.name.clone();
-        match Theme::load(&source, base_path, default.clone()) {
+        let load = if built_in::is_built_in(&name) {
+            Theme::read
+        } else {
+            Theme::load
+        };
+        match load(&source, base_path, default.clone()) {
             Ok(theme) => {
                 let theme = Arc::new(theme);
                 default.get_or_insert_with(|| Arc::clone(&theme));

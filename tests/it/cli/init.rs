@@ -29,9 +29,9 @@ fn refused(done: &Output, reason: &str) {
 
 #[test]
 fn init_makes_the_data_directory_that_the_service_uses() {
-    let service = Service::new();
+    let service = Service::empty();
     let made = service.json(&["init", "--json"]);
-    let key = service.folder.path().join("data/master.key");
+    let key = service.data().join("master.key");
     assert_eq!(made["master_key"], key.to_str().unwrap());
     let saved = fs::read(&key).unwrap();
     let again = service.run(&["init"]);
@@ -46,8 +46,8 @@ fn init_makes_the_data_directory_that_the_service_uses() {
 
 #[test]
 fn a_node_needs_the_key_of_the_others_and_no_database_file() {
-    let service = Service::new();
-    let data = service.folder.path().join("data");
+    let service = Service::empty();
+    let data = service.data();
     refused(
         &run_node(&service, &["client", "list"]),
         "run idsvc init on the first node",

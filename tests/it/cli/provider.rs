@@ -405,7 +405,7 @@ fn the_secret_of_a_provider_comes_from_standard_input_and_never_back() {
     for text in [output.stdout, output.stderr, shown.stdout] {
         assert!(!String::from_utf8_lossy(&text).contains(secret));
     }
-    let database = std::fs::read(service.folder.path().join("data/idsvc.redb")).unwrap();
+    let database = std::fs::read(service.data().join("idsvc.redb")).unwrap();
     let is_there = database
         .windows(secret.len())
         .any(|window| window == secret.as_bytes());
