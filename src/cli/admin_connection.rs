@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 
 use serde::de::DeserializeOwned;
 use tokio::runtime::Runtime;
+use zeroize::Zeroizing;
 
 use super::Global;
 use super::change_summary::ChangeSummary;
@@ -193,11 +194,16 @@ impl AdminConnection {
 
     /// Carries out an operation. A refusal is an error.
     pub fn call<O: Operation + Into<Call>>(&self, operation: O) -> Result<O::Output, CliError> {
-        if let Some(core) = &self.core {
-            return Ok(self.runtime.block_on(admin_of(core).call(operation))?);
+        let answer = self.answer(operation.into())?;
+        client::parse(&answer).map_err(CliError::refused)
+    }
+
+    /// The answer of the service or of the open store, as a line of JSON.
+    fn answer(&self, call: Call) -> Result<Zeroizing<Vec<u8>>, CliError> {
+        match &self.core {
+            Some(core) => Ok(self.runtime.block_on(call.run(admin_of(core)))?),
+            None => client::line(&mut self.send(&Command::Call(call))?).map_err(CliError::refused),
         }
-        let bytes = self.send(&Command::Call(operation.into()))?;
-        client::output(bytes).map_err(CliError::refused)
     }
 
     /// Passes the records of an operation to `take`. `what` names them in messages.

@@ -61,13 +61,8 @@ pub fn ask(path: &Path, command: &Command) -> Result<Option<Answer>, ControlErro
         return Err(ControlError::TooLong);
     }
     let mut stream = send(stream, &command).map_err(unanswered)?;
-    let reply = read_line(&mut stream)?;
+    let reply = parse(&line(&mut stream)?)?;
     Ok(Some(Answer { reply, bytes: stream }))
-}
-
-/// Reads the output that follows a reply.
-pub fn output<T: DeserializeOwned>(mut bytes: ReplyBytes) -> Result<T, ControlError> {
-    read_line(&mut bytes)
 }
 
 /// Whether a server listens behind the socket.
@@ -97,7 +92,8 @@ fn send(mut stream: UnixStream, command: &[u8]) -> io::Result<ReplyBytes> {
     Ok(BufReader::new(stream))
 }
 
-fn read_line<T: DeserializeOwned>(stream: &mut ReplyBytes) -> Result<T, ControlError> {
+/// Reads a reply, or the output that follows it.
+pub fn line(stream: &mut ReplyBytes) -> Result<Zeroizing<Vec<u8>>, ControlError> {
     let mut line = Zeroizing::new(Vec::new());
     stream
         .take(wire::REPLY_LIMIT)
@@ -106,7 +102,12 @@ fn read_line<T: DeserializeOwned>(stream: &mut ReplyBytes) -> Result<T, ControlE
     if line.last() != Some(&b'\n') {
         return Err(ControlError::HungUp(io::ErrorKind::UnexpectedEof.into()));
     }
-    serde_json::from_slice(&line).map_err(|_| ControlError::OtherRelease)
+    Ok(line)
+}
+
+/// What a line says.
+pub fn parse<T: DeserializeOwned>(line: &[u8]) -> Result<T, ControlError> {
+    serde_json::from_slice(line).map_err(|_| ControlError::OtherRelease)
 }
 
 fn unanswered(error: io::Error) -> ControlError {

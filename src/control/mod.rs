@@ -35,9 +35,9 @@ mod tests {
     }
 
     fn output_of<T: DeserializeOwned>(path: &Path, command: &Command) -> T {
-        let answer = client::ask(path, command).unwrap().unwrap();
+        let mut answer = client::ask(path, command).unwrap().unwrap();
         assert_eq!(answer.reply, Reply::Done);
-        client::output(answer.bytes).unwrap()
+        client::parse(&client::line(&mut answer.bytes).unwrap()).unwrap()
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -18,6 +18,7 @@ pub mod catalog_use;
 pub mod engine;
 mod error;
 mod local;
+mod message_pack;
 
 pub mod record;
 pub mod records;

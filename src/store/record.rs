@@ -4,13 +4,11 @@
 //! new version. Identifiers and digests are bytes. A row takes about half the space of JSON, and so do the pages that a
 //! change writes.
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// How deep a record may be nested. It must exceed the depth of JSON input (`serde_json` stops at 128), which is nested
-/// in a record.
-const MAX_DEPTH: usize = 256;
+use super::message_pack::Reader;
 
 /// Why stored bytes cannot be decoded.
 #[derive(Debug, thiserror::Error)]
@@ -52,14 +50,9 @@ pub trait Record: Serialize + DeserializeOwned {
 
 /// Reads a record, and refuses bytes after it.
 fn read_message_pack<R: DeserializeOwned>(stored: &[u8]) -> Option<R> {
-    let mut reader = rmp_serde::Deserializer::from_read_ref(stored);
-    reader.set_max_depth(MAX_DEPTH);
+    let mut reader = Reader::new(stored);
     let record = R::deserialize(&mut reader).ok()?;
-    // The reader does not tell its position. At the end of the input it finds no marker of a next value.
-    match u8::deserialize(&mut reader) {
-        Err(rmp_serde::decode::Error::InvalidMarkerRead(_)) => Some(record),
-        _ => None,
-    }
+    reader.is_at_end().then_some(record)
 }
 
 /// An empty row, for tables that need only keys.

@@ -19,6 +19,8 @@ mod load;
 #[path = "../../faults/memory_group.rs"]
 mod memory_group;
 mod nodes;
+#[path = "../../harness/port.rs"]
+mod port;
 #[expect(dead_code, reason = "the tests use more of it")]
 #[path = "../../harness/postgres.rs"]
 mod postgres;

@@ -112,7 +112,7 @@ impl Server {
     }
 
     pub(crate) fn data_dir(&self) -> PathBuf {
-        self.data()
+        self.folder.path().join("data")
     }
 
     /// A command of the executable, run by these words too.
@@ -129,7 +129,7 @@ impl Server {
             .args(&words[1..])
             .args(arguments)
             .env_clear()
-            .env("IDSVC_DATA_DIR", self.data())
+            .env("IDSVC_DATA_DIR", self.folder.path().join("data"))
             .env("IDSVC_BASE_URL", self.issuer())
             .env("IDSVC_LISTEN", self.address.to_string())
             .env("IDSVC_TLS_MODE", "off")

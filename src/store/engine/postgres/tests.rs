@@ -1,5 +1,7 @@
 //! Several stores on one database.
 
+#[path = "../../../../tests/harness/port.rs"]
+mod port;
 #[path = "../../../../tests/harness/postgres.rs"]
 #[expect(dead_code, reason = "the integration tests use the rest")]
 mod postgres;
