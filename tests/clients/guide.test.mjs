@@ -14,7 +14,7 @@ import { binary, freePort, Server } from './harness.mjs';
 
 /** What a block may need, and the program that a machine with it has. The machines of the tests lack the others. */
 const TOOLS = { node: 'npm', python: 'python3', go: 'go', java: 'mvn', cargo: 'cargo' };
-const ELSEWHERE = ['systemd', 'package', 'podman', 'internet', 'kubernetes', 'root'];
+const ELSEWHERE = ['systemd', 'package', 'release', 'podman', 'internet', 'kubernetes', 'root'];
 /** What several-nodes.test.mjs runs. */
 const SEVERAL_NODES = 'nodes';
 const PORTS = ['3000', '3001', '8080', '9464', '8443', '9443'];
