@@ -194,15 +194,15 @@ impl AdminConnection {
 
     /// Carries out an operation. A refusal is an error.
     pub fn call<O: Operation + Into<Call>>(&self, operation: O) -> Result<O::Output, CliError> {
-        let answer = self.answer(operation.into())?;
-        client::parse(&answer).map_err(CliError::refused)
+        let output = self.carry_out(operation.into())?;
+        client::parse_output(&output).map_err(CliError::refused)
     }
 
-    /// The answer of the service or of the open store, as a line of JSON.
-    fn answer(&self, call: Call) -> Result<Zeroizing<Vec<u8>>, CliError> {
+    /// Carries out an operation in the service or on the open store. Returns its output as a line of JSON.
+    fn carry_out(&self, call: Call) -> Result<Zeroizing<Vec<u8>>, CliError> {
         match &self.core {
             Some(core) => Ok(self.runtime.block_on(call.run(admin_of(core)))?),
-            None => client::line(&mut self.send(&Command::Call(call))?).map_err(CliError::refused),
+            None => client::read_line(&mut self.send(&Command::Call(call))?).map_err(CliError::refused),
         }
     }
 

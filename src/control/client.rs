@@ -40,6 +40,11 @@ pub enum ControlError {
     /// The reply cannot be parsed.
     #[error("the running service is of another release: restart it")]
     OtherRelease,
+    /// The output cannot be parsed.
+    #[error(
+        "this was carried out, but what it answered cannot be read: a running service of another release has to be restarted"
+    )]
+    UnreadableOutput,
 }
 
 /// What the server answers.
@@ -61,7 +66,7 @@ pub fn ask(path: &Path, command: &Command) -> Result<Option<Answer>, ControlErro
         return Err(ControlError::TooLong);
     }
     let mut stream = send(stream, &command).map_err(unanswered)?;
-    let reply = parse(&line(&mut stream)?)?;
+    let reply = serde_json::from_slice(&read_line(&mut stream)?).map_err(|_| ControlError::OtherRelease)?;
     Ok(Some(Answer { reply, bytes: stream }))
 }
 
@@ -93,7 +98,7 @@ fn send(mut stream: UnixStream, command: &[u8]) -> io::Result<ReplyBytes> {
 }
 
 /// Reads a reply, or the output that follows it.
-pub fn line(stream: &mut ReplyBytes) -> Result<Zeroizing<Vec<u8>>, ControlError> {
+pub fn read_line(stream: &mut ReplyBytes) -> Result<Zeroizing<Vec<u8>>, ControlError> {
     let mut line = Zeroizing::new(Vec::new());
     stream
         .take(wire::REPLY_LIMIT)
@@ -105,9 +110,9 @@ pub fn line(stream: &mut ReplyBytes) -> Result<Zeroizing<Vec<u8>>, ControlError>
     Ok(line)
 }
 
-/// What a line says.
-pub fn parse<T: DeserializeOwned>(line: &[u8]) -> Result<T, ControlError> {
-    serde_json::from_slice(line).map_err(|_| ControlError::OtherRelease)
+/// The output in the line of an operation that was carried out.
+pub fn parse_output<T: DeserializeOwned>(line: &[u8]) -> Result<T, ControlError> {
+    serde_json::from_slice(line).map_err(|_| ControlError::UnreadableOutput)
 }
 
 fn unanswered(error: io::Error) -> ControlError {

@@ -37,7 +37,7 @@ mod tests {
     fn output_of<T: DeserializeOwned>(path: &Path, command: &Command) -> T {
         let mut answer = client::ask(path, command).unwrap().unwrap();
         assert_eq!(answer.reply, Reply::Done);
-        client::parse(&client::line(&mut answer.bytes).unwrap()).unwrap()
+        client::parse_output(&client::read_line(&mut answer.bytes).unwrap()).unwrap()
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -322,7 +322,7 @@ mod tests {
     }
 
     fn output_of(answer: Result<Option<client::Answer>, ControlError>) -> String {
-        client::parse(&client::line(&mut answer.unwrap().unwrap().bytes).unwrap()).unwrap()
+        client::parse_output(&client::read_line(&mut answer.unwrap().unwrap().bytes).unwrap()).unwrap()
     }
 
     /// The mode of the socket keeps other users out. The test opens it, so that only the check of the peer is left.

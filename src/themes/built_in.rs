@@ -49,12 +49,14 @@ mod tests {
 
     #[test]
     fn the_built_in_themes_draw_every_page_and_mail_and_nothing_is_found() {
-        let mut default = None;
-        for source in sources() {
-            let theme = Theme::load(&source, "/id", default.clone()).unwrap();
-            assert_eq!(theme.findings(), [], "{}", source.name);
-            assert!(theme.unusable.is_empty(), "{}: {:?}", source.name, theme.unusable);
-            default.get_or_insert(Arc::new(theme));
+        for base_path in ["", "/id"] {
+            let mut default = None;
+            for source in sources() {
+                let theme = Theme::load(&source, base_path, default.clone()).unwrap();
+                assert_eq!(theme.findings(), [], "{}", source.name);
+                assert!(theme.unusable.is_empty(), "{}: {:?}", source.name, theme.unusable);
+                default.get_or_insert(Arc::new(theme));
+            }
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Checks of the pages that a theme's templates render.
 //!
-//! [`check_forms`] runs when a theme is loaded, on samples of every page in every state, and again each time such a page
+//! [`check_forms`] runs when an operator's theme is loaded, on samples of every page in every state, and again each time such a page
 //! is served, because a template can depend on its reader. It checks that all forms of the service are on the page, can be
 //! sent, and are sent to the service only. A page that fails is not served: the default theme draws it. The content
 //! security policy cannot do this: it has no `form-action`, and it finds no missing field.
 //!
-//! [`check_content`] runs when a theme is loaded. It reports what browsers will block, and what readers will miss. Such a
+//! [`check_content`] runs when an operator's theme is loaded. It reports what browsers will block, and what readers will miss. Such a
 //! page is served: the content security policy holds in any case.
 //!
 //! Neither checks style sheets, which can hide a form, nor links, which may lead anywhere.

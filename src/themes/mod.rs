@@ -1,7 +1,7 @@
 //! Themes: the look of pages, for one installation or one client.
 //!
-//! A theme is a set of files ([`Source`]) without code. [`Theme::load`] reads an operator's and draws samples of all pages.
-//! A page that cannot be used is reported ([`Finding`]), and the default theme draws it. [`check`] documents the checks.
+//! A theme is a set of files ([`Source`]) without code. [`Theme::load`] reads an operator's theme and draws samples of
+//! all pages. A page that cannot be used is reported ([`Finding`]), and the default theme draws it. [`check`] documents the checks.
 //! `themes/README.md` is the contract for authors of themes.
 
 mod accent;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub(crate) fn free_port() -> u16 {
     static TRIED: AtomicU32 = AtomicU32::new(0);
     loop {
-        let next = std::process::id() % 11 * 2_000 + TRIED.fetch_add(1, Ordering::Relaxed);
+        let next = std::process::id().wrapping_mul(7_919) % 22_000 + TRIED.fetch_add(1, Ordering::Relaxed);
         let port = u16::try_from(10_000 + next % 22_000).unwrap();
         if TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return port;

@@ -1,12 +1,13 @@
 //! The real executable in a process of its own, spoken to over loopback without TLS.
 
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::LazyLock;
@@ -72,36 +73,37 @@ impl Reply {
     }
 }
 
-/// A data directory as a first start leaves it, but for the issuer. Making an RSA key would take most of the time in which a
-/// service starts.
-static DATA: LazyLock<TempDir> = LazyLock::new(|| {
+/// The files of a data directory after a first start that settled no issuer. Making an RSA key takes most of the time of such
+/// a start.
+static DATA: LazyLock<Vec<(OsString, Vec<u8>)>> = LazyLock::new(|| {
     let folder = TempDir::new().unwrap();
-    let data = DataDir::open(&folder.path().join("data"), IfMissing::Create, &Random::system()).unwrap();
-    let passwords = PasswordPool::start(
-        PasswordParams::default(),
-        PoolSize {
-            threads: 1,
-            waiting: 1,
-        },
-    )
-    .unwrap();
-    let policy = resolve_settings(&Sources::default()).unwrap().policy(ISSUER);
+    let path = folder.path().join("data");
+    let data = DataDir::open(&path, IfMissing::Create, &Random::system()).unwrap();
+    let size = PoolSize {
+        threads: 1,
+        waiting: 1,
+    };
     let core = Core::open(
         data.store,
         Clock::System,
         Random::system(),
         data.sealer,
-        policy,
-        passwords,
+        resolve_settings(&Sources::default()).unwrap().policy(ISSUER),
+        PasswordPool::start(PasswordParams::default(), size).unwrap(),
     )
     .unwrap();
-    let keys_are_there = async move {
+    let keys_are_made = async move {
         rotate_keys::introduce(&core, &RSA_KEY, true).await.unwrap();
         rotate_keys::ensure_keys(&core).await.unwrap();
+        core.store.close();
     };
-    let made = thread::spawn(|| Runtime::new().unwrap().block_on(keys_are_there));
+    let made = thread::spawn(|| Runtime::new().unwrap().block_on(keys_are_made));
     made.join().unwrap();
-    folder
+    let files = fs::read_dir(path).unwrap().map(|file| {
+        let file = file.unwrap();
+        (file.file_name(), fs::read(file.path()).unwrap())
+    });
+    files.collect()
 });
 
 impl Service {
@@ -109,9 +111,11 @@ impl Service {
     pub(crate) fn new() -> Self {
         let service = Self::empty();
         DirBuilder::new().mode(0o700).create(service.data()).unwrap();
-        for file in fs::read_dir(DATA.path().join("data")).unwrap() {
-            let file = file.unwrap();
-            fs::copy(file.path(), service.data().join(file.file_name())).unwrap();
+        for (name, content) in &*DATA {
+            let mut options = fs::File::options();
+            options.write(true).create_new(true).mode(0o600);
+            let mut file = options.open(service.data().join(name)).unwrap();
+            file.write_all(content).unwrap();
         }
         service
     }
@@ -136,11 +140,10 @@ impl Service {
     }
 
     /// One that may reach this provider.
-    pub(crate) fn reaching(upstream: &Upstream) -> Self {
+    pub(crate) fn reaching(self, upstream: &Upstream) -> Self {
         let terms = upstream.terms();
         let networks: Vec<_> = terms.allow.iter().map(ToString::to_string).collect();
-        Self::new()
-            .with("IDSVC_OUTBOUND_CA_FILE", terms.ca_file.unwrap().to_str().unwrap())
+        self.with("IDSVC_OUTBOUND_CA_FILE", terms.ca_file.unwrap().to_str().unwrap())
             .with("IDSVC_OUTBOUND_ALLOW", &networks.join(","))
     }
 

@@ -579,7 +579,8 @@ fn a_leaked_key_is_withdrawn() {
 /// No verifier keeps the key set of a service that is younger than five minutes.
 #[test]
 fn a_new_key_of_a_new_service_is_not_warned_of() {
-    let service = Service::with_client();
+    let service = Service::empty();
+    service.run(&ADD_WEB);
     let mut running = service.serve();
     assert!(!running.log().contains("signs at once"), "{}", running.log());
     running.terminate();
@@ -669,7 +670,7 @@ fn what_was_done_is_said_when_it_cannot_be_shown() {
 #[test]
 fn an_open_data_directory_is_warned_of() {
     use std::os::unix::fs::PermissionsExt;
-    let service = Service::new();
+    let service = Service::empty();
     service.run(&ADD_WEB);
     let data = service.data();
     assert_eq!(said(&service.run(&["client", "show", "web"])), "");

@@ -358,7 +358,7 @@ fn a_file_declares_groups_and_who_is_in_them() {
     assert_eq!(alice["claims"], json!({"badge": 7, "tags": ["a", "b"]}));
     let exported = service.run(&["export"]);
     let exported = String::from_utf8(exported.stdout).unwrap();
-    let elsewhere = Service::new();
+    let elsewhere = Service::empty();
     let (code, said) = apply(&elsewhere, &exported, &["--prune", "--yes"]);
     assert_eq!(code, Some(0), "{said}");
     let again = elsewhere.run(&["export"]);

@@ -188,7 +188,7 @@ fn doctor_signs_in_at_the_mail_server_and_sends_nothing() {
 
 #[test]
 fn the_development_server_shows_its_mails() {
-    let service = Service::new();
+    let service = Service::empty();
     let mut running = service.start(&["serve", "--dev"]).answering();
     let page = |target: &str| running.request("GET", target, &[], "").unwrap();
     assert!(page("/").body.contains("href=\"/dev/mail\""));

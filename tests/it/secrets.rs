@@ -476,7 +476,9 @@ fn value_of(cookie: &str) -> &str {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_secret_of_a_whole_run_is_in_the_log() {
     let upstream = Upstream::start().await;
-    let service = Service::reaching(&upstream).with("IDSVC_LOG_LEVEL", "trace");
+    let service = Service::empty()
+        .reaching(&upstream)
+        .with("IDSVC_LOG_LEVEL", "trace");
     let service = service.with("IDSVC_LOG_FORMAT", "json");
     let mut secrets = Secrets::default();
     let mut running = service.serve();

@@ -374,7 +374,7 @@ async fn what_a_browser_keeps_for_providers_stays_within_the_header_of_a_request
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_ends_no_sign_in() {
     let upstream = Upstream::start().await;
-    let service = Service::reaching(&upstream);
+    let service = Service::new().reaching(&upstream);
     let secret = service.folder.path().join("secret");
     std::fs::write(&secret, "the secret at the provider").unwrap();
     let add = [

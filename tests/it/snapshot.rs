@@ -149,7 +149,7 @@ fn play(service: &Service, lines: &[&str]) -> String {
 
 /// Plays it both ways and compares.
 fn check(name: &str, lines: &[&str]) {
-    let (alone, beside) = (Service::new(), Service::new());
+    let (alone, beside) = (Service::empty(), Service::empty());
     // The first start makes the keys and the database; the commands are what is compared.
     alone.serve().terminate();
     let offline = play(&alone, lines);

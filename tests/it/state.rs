@@ -157,7 +157,7 @@ fn export_and_apply_are_a_fixed_point_and_a_copy_is_the_same() {
     );
     assert_eq!(shown(&service.run(&["export"])), shown(&exported));
     let whole = service.run(&["export", "--with-hashes"]);
-    let copy = Service::new();
+    let copy = Service::empty();
     let _running = copy.serve();
     // The secret of a provider is in no export: it is named again.
     let secret = service.folder.path().join("corp.secret");

@@ -41,7 +41,7 @@ fn check(service: &Service, theme: &str) -> (bool, Vec<String>) {
 
 #[test]
 fn a_new_theme_is_sound_from_the_beginning() {
-    let service = Service::new();
+    let service = Service::empty();
     let made = service.json(&["theme", "new", "acme", "--html", "--language", "nl", "--json"]);
     assert!(
         made["files"]

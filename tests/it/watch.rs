@@ -236,7 +236,7 @@ fn a_certificate_for_another_host_is_told_by_the_check_and_the_doctor() {
 
 #[test]
 fn the_doctor_says_once_that_data_is_for_development_and_asks_no_more_of_it() {
-    let service = Service::new()
+    let service = Service::empty()
         .without("IDSVC_BASE_URL")
         .without("IDSVC_LISTEN")
         .without("IDSVC_TLS_MODE");

@@ -1,4 +1,4 @@
-//! The reader against the crate that writes, which has a reader too.
+//! The reader is compared with that of rmp-serde, which writes.
 
 use proptest::prelude::*;
 use serde::Serialize;
@@ -117,8 +117,10 @@ proptest! {
         prop_assert!(read::<Row>(&bytes[..cut.index(bytes.len())]).is_err());
         let at = at.index(bytes.len());
         bytes[at] = byte;
-        if let (Ok(ours), Ok(theirs)) = (read::<Row>(&bytes), rmp_serde::from_slice::<Row>(&bytes)) {
-            prop_assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
+        // The other reader takes more: variants by number, and names that are not UTF-8.
+        if let Ok(ours) = Row::deserialize(&mut Reader::new(&bytes)) {
+            let theirs = Row::deserialize(&mut rmp_serde::Deserializer::from_read_ref(&bytes));
+            prop_assert_eq!(format!("{ours:?}"), format!("{:?}", theirs.unwrap()));
         }
     }
 }

@@ -3,14 +3,15 @@
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::harness::port::free_port;
 use crate::harness::process::{Service, request, said, shown};
 use crate::harness::until;
 
 /// The settings of a service at `id.example` that has its certificate from this authority. What the internet does,
 /// which brings port 443 of the domain to the service, the authority does here by asking at its port.
 fn service(authority: &Authority) -> (Service, u16) {
-    let metrics = Service::new().port;
-    let service = Service::new()
+    let metrics = free_port();
+    let service = Service::empty()
         .without("IDSVC_BASE_URL")
         .without("IDSVC_TLS_MODE")
         .with("IDSVC_METRICS_LISTEN", &format!("127.0.0.1:{metrics}"))

@@ -3,6 +3,7 @@
 use std::fs;
 
 use crate::harness::mtls::ClientCa;
+use crate::harness::port::free_port;
 use crate::harness::process::Service;
 use crate::harness::tls;
 
@@ -114,7 +115,7 @@ fn registered_keys_are_for_certificates_if_the_client_says_so() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_log_says_where_clients_show_certificates() {
-    let port = Service::new().port;
+    let port = free_port();
     let address = format!("127.0.0.1:{port}");
     let service = tls::service(100)
         .with("IDSVC_TLS_MTLS_LISTEN", &address)

@@ -426,7 +426,7 @@ fn exchange(running: &Running<'_>, client: &Value, assertion: &str) -> Reply {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_provider_is_trusted_as_long_as_the_operator_says() {
     let upstream = Upstream::start().await;
-    let service = Service::reaching(&upstream);
+    let service = Service::new().reaching(&upstream);
     let mut running = service.serve();
     let mut add = vec!["provider", "add", "up", "--issuer", &upstream.issuer];
     add.extend(["--exchange", "--audience", "app", "--create-users", "--json"]);

@@ -651,7 +651,7 @@ async fn a_client_names_an_https_address_without_fragment() {
 async fn a_killed_process_tells_the_application_after_its_next_start() {
     let website = Upstream::start().await;
     website.say("/logout", Say::Nothing);
-    let service = Service::reaching(&website);
+    let service = Service::new().reaching(&website);
     let words = |text: &str| -> Vec<String> { text.split(' ').map(ToOwned::to_owned).collect() };
     let json = |text: &str| service.json(&words(text).iter().map(String::as_str).collect::<Vec<_>>());
     let uri = format!("{}/logout", website.issuer);

@@ -9,13 +9,15 @@ use std::collections::BTreeSet;
 use super::tokens::{Token, shipped_tokens};
 use super::{is_test_file, sources};
 
-/// Functions whose tuple is the one of a function of the standard library: file and function.
+/// Functions whose tuple is that of a function of the standard library or of a trait: file and function.
 const AS_IN_STD: &[(&str, &str)] = &[
     // The two ends of a channel.
     ("net/drain.rs", "channel"),
     ("store/engine/postgres/queue.rs", "queue"),
     // A connection and its peer, as a listener accepts them.
     ("net/accept_queue.rs", "accept"),
+    // A name and what belongs to it, as serde has it.
+    ("store/message_pack.rs", "variant_seed"),
     // The two bounds of a range.
     ("store/table.rs", "bounds"),
     ("store/table.rs", "prefix"),
