@@ -1,4 +1,4 @@
-//! What each kind of request costs the release binary, over real connections.
+//! What each kind of request costs the service, over real connections.
 //!
 //! `tests/bench/run` builds the binary, gives it one core and this program another, and prints one table: how many
 //! requests a second, how long they take, and how much processor time the service was charged for each by

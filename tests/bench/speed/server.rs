@@ -1,4 +1,4 @@
-//! The release binary in a process of its own, on a core of its own, with a data directory of its own.
+//! The service in a process of its own, on a core of its own, with a data directory of its own.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
