@@ -16,36 +16,37 @@
 //! | [`clock`] | the only reader of time | nothing |
 //! | [`random`] | the only reader of entropy | nothing |
 //! | [`hex`] | bytes as hexadecimal digits | nothing |
+//! | [`text`] | the one form of a name, an address, a password or a code, before it is compared | nothing |
 //! | [`secret`] | secrets in the clear and their digests, as different types | random |
 //! | [`seal`] | encryption at rest under the master key | hex, random |
-//! | [`age`] | files encrypted to recipients or with a passphrase, as the tool age does | random |
+//! | [`age`] | files encrypted to recipients or with a passphrase, as the tool age does | random, text |
 //! | [`described`] | enums and records whose doc comments are text at run time too | nothing |
 //! | [`background`] | threads for long work, which requests come before | nothing |
 //! | [`route`] | every path of the service, once | described |
 //! | [`files`] | files and folders, opened without following links; who owns them | nothing |
 //! | [`limit`] | rate limits and concurrency limits by address and by name, bounded in memory | clock, random |
-//! | [`mail`] | mails as data, and the connection to the mail server | clock, net |
+//! | [`mail`] | mails as data, and the connection to the mail server | clock, net, text |
 //! | [`jose`] | JWS, JWT, JWK and signing keys on ring | clock, random |
-//! | [`password`] | password hashes, the pool that computes them, hashes of other systems, strength | limit |
+//! | [`password`] | password hashes, the pool that computes them, hashes of other systems, strength | limit, text |
 //! | [`webauthn`] | registrations and assertions of passkeys, verified | jose |
-//! | [`identity`] | users, sessions, consents | clock, password, secret |
-//! | [`oauth`] | the RFCs as types and pure decisions | clock, described, identity, jose, password, secret, webauthn |
-//! | [`federation`] | upstream providers: whom they vouch for, what they publish; what clients publish: metadata and keys | clock, identity, jose, net, oauth, random, route |
-//! | [`store`] | typed tables on a byte-level waist; redb behind it | clock, federation, files, identity, jose, oauth, random |
+//! | [`identity`] | users, sessions, consents | clock, password, secret, text |
+//! | [`oauth`] | the RFCs as types and pure decisions | clock, described, identity, jose, password, secret, text, webauthn |
+//! | [`federation`] | upstream providers: whom they vouch for, what they publish; what clients publish: metadata and keys | clock, identity, jose, net, oauth, random, route, text |
+//! | [`store`] | typed tables on a byte-level waist; redb behind it | clock, federation, files, identity, jose, oauth, random, text |
 //! | [`observe`] | the log, the audit events, the metrics | clock, config, described, files |
 //! | [`data_dir`] | the files of one installation: lock, master key, free room, atomic writes, restore | admin, clock, control, files, flow, hex, random, seal, store |
-//! | [`flow`] | the use cases: one verb a file, one transaction each | clock, federation, identity, jose, limit, mail, oauth, observe, password, random, route, seal, secret, store, webauthn |
-//! | [`admin`] | the operations of administration, one file and one line in a list each | clock, federation, flow, identity, jose, limit, mail, oauth, observe, password, random, seal, secret, store |
+//! | [`flow`] | the use cases: one verb a file, one transaction each | clock, federation, identity, jose, limit, mail, oauth, observe, password, random, route, seal, secret, store, text, webauthn |
+//! | [`admin`] | the operations of administration, one file and one line in a list each | clock, federation, flow, identity, jose, limit, mail, oauth, observe, password, random, seal, secret, store, text |
 //! | [`pages`] | what people see: one struct a page, drawn with maud from what `http/screen` hands it; texts | hex |
 //! | [`themes`] | what a theme is, and the themes of one installation | files, hex, oauth, pages |
 //! | [`net`] | sockets, TLS, certificates by ACME, HTTP connections, draining; the one HTTPS client | files, limit, random |
 //! | [`app`] | the running service, built once | data_dir, flow, hex, limit, mail, oauth, observe, pages, route, themes |
-//! | [`http`] | endpoints for programs, screens for people | app, clock, federation, flow, identity, limit, mail, net, oauth, observe, pages, password, route, secret, store, themes, webauthn |
-//! | [`config`] | flag before environment before file before default | age, identity, jose, limit, mail, net, oauth, password, store |
+//! | [`http`] | endpoints for programs, screens for people | app, clock, federation, flow, identity, limit, mail, net, oauth, observe, pages, password, route, secret, store, text, themes, webauthn |
+//! | [`config`] | flag before environment before file before default | age, identity, jose, limit, mail, net, oauth, password, store, text |
 //! | [`control`] | administration of a running service over a unix socket | admin, background, files |
 //! | [`guide`] | the guide that `idsvc help` prints: handwritten pages, and reference pages made from the code | config, federation, http, oauth, observe, route |
 //! | [`server`] | what `serve` does: listen, answer, housekeeping, mails, backups, certificates, shutdown | admin, age, app, background, clock, config, control, data_dir, files, flow, http, mail, net, oauth, observe, pages, password, random, route, store, themes |
-//! | [`cli`] | the commands: parsing and printing; composes everything | admin, age, background, clock, config, control, data_dir, described, federation, files, flow, guide, http, identity, jose, mail, net, oauth, observe, pages, password, random, route, seal, server, store, themes |
+//! | [`cli`] | the commands: parsing and printing; composes everything | admin, age, background, clock, config, control, data_dir, described, federation, files, flow, guide, http, identity, jose, mail, net, oauth, observe, pages, password, random, route, seal, server, store, text, themes |
 //!
 //! No two rooms import each other, not by way of others either. Two imports may surprise. [`federation`] imports `net`,
 //! because [`federation::Upstreams`] fetches and caches what providers and clients publish; the rules beside it stay pure. `net`
@@ -169,5 +170,6 @@ pub mod seal;
 pub mod secret;
 pub mod server;
 pub mod store;
+pub mod text;
 pub mod themes;
 pub mod webauthn;

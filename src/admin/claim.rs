@@ -5,7 +5,7 @@
 use serde_json::{Map, Value};
 
 use crate::identity::User;
-use crate::identity::claim::{MAX_DEPTH, is_shallow_enough, looks_like_email};
+use crate::identity::claim::{MAX_DEPTH, is_shallow_enough, parse_email};
 use crate::oauth::openid::claims::{BY_SCOPE, standard_scope_of};
 use crate::oauth::{Fault, FaultCode};
 
@@ -202,8 +202,9 @@ fn refuse_reserved(name: &str) -> Result<(), Fault> {
 }
 
 fn set_email(user: &mut User, value: &str) -> Result<(), Fault> {
-    if !value.is_empty() && !looks_like_email(value) {
-        return Err(fault("email", format!("= {value:?} is no e-mail address")));
+    let is_kept = value.is_empty() || user.email.as_deref() == Some(value);
+    if let Some(problem) = parse_email(value).err().filter(|_| !is_kept) {
+        return Err(fault("email", format!("= {value:?} {problem}")));
     }
     user.set_email((!value.is_empty()).then(|| value.to_owned()));
     Ok(())

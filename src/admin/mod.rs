@@ -36,12 +36,14 @@ use crate::flow::rotate_keys;
 use crate::flow::rotate_keys::RotateError;
 use crate::flow::{Core, OpenError};
 use crate::identity::LoginName;
+use crate::identity::claim::parse_email;
 use crate::jose::alg::Algorithm;
 use crate::oauth::fields::{check_text, in_words, with_article};
 use crate::oauth::{Fault, FaultCode, Policy};
 use crate::password::NotComputed;
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::{StoreError, TxError};
+use crate::text;
 
 /// Who carries out a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -274,11 +276,28 @@ fn check_secret(faults: &mut Vec<Fault>, field: &str, secret: &SecretString) {
     }
 }
 
+/// An e-mail address in its one form. A user keeps one that is no longer taken as a new one.
+fn checked_email(faults: &mut Vec<Fault>, before: Option<&str>, typed: &str) -> String {
+    match parse_email(typed) {
+        Ok(email) => email,
+        Err(problem) => {
+            if before != Some(typed) {
+                faults.push(FaultCode::Invalid.at(["email"], format!("{typed:?} {problem}")));
+            }
+            typed.to_owned()
+        }
+    }
+}
+
 /// Checks an account identifier, which is a login name as well. `provider:subject` is for users of providers.
 fn check_account_id(faults: &mut Vec<Fault>, id: &str) {
     const FIELD: &str = "account_id";
     check_text(faults, FIELD, id);
-    if id.split('@').next().is_some_and(|name| name.contains(':')) {
+    if text::map_width(id)
+        .split('@')
+        .next()
+        .is_some_and(|name| name.contains(':'))
+    {
         let detail = "account id has a colon, which is for users of providers";
         faults.push(FaultCode::Invalid.at([FIELD], detail));
     }

@@ -8,6 +8,7 @@ use super::{Admin, AdminResult, AdminTxError, about, all_or_none, already_exists
 use crate::oauth::Fault;
 use crate::oauth::fields::Form;
 use crate::oauth::named::NamedRecord;
+use crate::store::StoreError;
 use crate::store::engine::Snapshot;
 use crate::store::table::Table;
 
@@ -28,6 +29,11 @@ pub(crate) trait NamedKind:
     /// Checks the name of a record.
     fn check_name(name: &str, faults: &mut Vec<Fault>);
 
+    /// The form in which names are compared.
+    fn form(name: &str) -> String {
+        name.to_owned()
+    }
+
     /// Checks the settings.
     fn check(&self, faults: &mut Vec<Fault>);
 
@@ -35,6 +41,20 @@ pub(crate) trait NamedKind:
     fn check_removal(_: &dyn Snapshot, _: &str) -> Result<(), AdminTxError> {
         Ok(())
     }
+}
+
+/// The record with this name, or with another form of it.
+pub(super) fn find<M: NamedKind>(
+    snapshot: &dyn Snapshot,
+    name: &str,
+) -> Result<Option<NamedRecord<M>>, StoreError> {
+    if let Some(exact) = M::TABLE.get(snapshot, name)? {
+        return Ok(Some(exact));
+    }
+    let form = M::form(name);
+    let all = M::TABLE.scan(snapshot, .., usize::MAX)?;
+    let mut records = all.into_iter().map(|(_, record)| record);
+    Ok(records.find(|record| M::form(&record.name) == form))
 }
 
 /// The longest name, in bytes.
@@ -56,8 +76,8 @@ pub(super) async fn add<O: Operation, M: NamedKind>(
     all_or_none(about(M::KIND, &name, faults).collect())?;
     let added = record.clone();
     let write = admin.write_catalog(O::NAME, move |tx| {
-        if M::TABLE.contains(&*tx, &added.name)? {
-            return Err(already_exists(M::KIND, &added.name).into());
+        if let Some(existing) = find::<M>(&*tx, &added.name)? {
+            return Err(already_exists(M::KIND, &existing.name).into());
         }
         Ok(M::TABLE.put(tx, &added.name, &added)?)
     });
@@ -80,7 +100,7 @@ pub(super) async fn show<M: NamedKind>(admin: Admin<'_>, name: &str) -> AdminRes
     let found = admin
         .core
         .store
-        .read(|snapshot| M::TABLE.get(snapshot, name))
+        .read(|snapshot| find::<M>(snapshot, name))
         .await?;
     Ok(Done::unrecorded(found.ok_or_else(|| not_found(M::KIND, name))?))
 }
@@ -93,7 +113,7 @@ pub(super) async fn update<O: Operation, M: NamedKind>(
 ) -> AdminResult<Done<NamedRecord<M>>> {
     let now = admin.core.clock.now();
     let write = admin.write_catalog(O::NAME, move |tx| {
-        let Some(mut record) = M::TABLE.get(&*tx, &name)? else {
+        let Some(mut record) = find::<M>(&*tx, &name)? else {
             return Err(not_found(M::KIND, &name).into());
         };
         let mut faults = Vec::new();
@@ -101,7 +121,7 @@ pub(super) async fn update<O: Operation, M: NamedKind>(
         record.metadata.check(&mut faults);
         all_or_none(about(M::KIND, &name, faults).collect())?;
         record.updated_at = now;
-        M::TABLE.put(tx, &name, &record)?;
+        M::TABLE.put(tx, &record.name, &record)?;
         Ok(record)
     });
     let record = write.await?;
@@ -113,15 +133,14 @@ pub(super) async fn remove<O: Operation, M: NamedKind>(
     admin: Admin<'_>,
     name: String,
 ) -> AdminResult<Done<()>> {
-    let removed = name.clone();
     let write = admin.write_catalog(O::NAME, move |tx| {
-        if !M::TABLE.contains(&*tx, &removed)? {
-            return Err(not_found(M::KIND, &removed).into());
-        }
-        M::check_removal(&*tx, &removed)?;
-        M::TABLE.remove(tx, &removed)?;
-        Ok(())
+        let Some(removed) = find::<M>(&*tx, &name)? else {
+            return Err(not_found(M::KIND, &name).into());
+        };
+        M::check_removal(&*tx, &removed.name)?;
+        M::TABLE.remove(tx, &removed.name)?;
+        Ok(removed.name)
     });
-    write.await?;
+    let name = write.await?;
     Ok(Done::about(name, ()))
 }

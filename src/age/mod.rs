@@ -28,6 +28,7 @@ pub use self::header::{Header, MAX_STANZAS, SIGNATURE_LEN, looks_encrypted};
 use self::stanza::{MAX_WORK_FACTOR, is_low_order};
 pub use self::stream::{DecryptingReader, EncryptingWriter, SHORTEST_PAYLOAD};
 use crate::random::Random;
+use crate::text;
 
 const FILE_KEY_LEN: usize = 16;
 
@@ -170,10 +171,9 @@ pub enum PassphraseError {
 }
 
 impl Passphrase {
-    /// The passphrase in the text of a file, without the last line end.
+    /// The passphrase in the text of a file, as [`text::secret_line`] has it.
     pub fn new(text: &str) -> Result<Self, PassphraseError> {
-        let line = text.strip_suffix('\n').unwrap_or(text);
-        let line = line.strip_suffix('\r').unwrap_or(line);
+        let line = text::secret_line(text);
         if line.is_empty() {
             return Err(PassphraseError::Empty);
         }

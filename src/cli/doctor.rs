@@ -10,6 +10,7 @@ mod factors;
 mod finding;
 mod grade;
 mod mail;
+mod names;
 mod open_files;
 mod settings;
 mod themes;
@@ -113,6 +114,7 @@ pub fn run(
         access::examine(data_dir, &mut findings);
         open_files::examine(data_dir, &installation_state, &mut findings);
         findings.push(factors::examine(&installation_state.factors));
+        findings.extend(names::examine(&installation_state.name_conflicts));
         findings.extend(settings::examine_shortages(installation_state.memory_shortages));
         let warnings = installation_state.server_warnings.into_iter();
         findings

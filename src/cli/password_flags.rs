@@ -7,9 +7,10 @@ use zeroize::Zeroizing;
 
 use super::output::CliError;
 use super::prompt;
-use super::value_parsers::without_line_end;
+
 use crate::admin::SecretString;
 use crate::admin::user::NewPassword;
+use crate::text;
 
 /// The most bytes that are read as a password. The policy has a lower limit.
 const PASSWORD_LIMIT: u64 = 8192;
@@ -48,7 +49,7 @@ impl PasswordFlags {
                 .take(PASSWORD_LIMIT)
                 .read_to_string(&mut text)
                 .map_err(|error| CliError::refused(format!("the password cannot be read: {error}")))?;
-            return Ok(given(without_line_end(&text)));
+            return Ok(given(text::secret_line(&text)));
         }
         if !is_terminal {
             return Err(CliError::Misused(

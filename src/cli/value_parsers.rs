@@ -22,6 +22,7 @@ use crate::jose::jwk::PublicKey;
 use crate::oauth::RegisteredScope;
 use crate::oauth::fields::{Removable, jwk_of, jwks_of};
 use crate::oauth::openid::claims::BY_SCOPE;
+use crate::text;
 
 /// The most claims that a warning names.
 const MAX_WARNINGS: usize = 20;
@@ -56,25 +57,17 @@ pub(super) fn unwritable(path: &Path, error: &std::io::Error) -> CliError {
     CliError::refused(format!("{} cannot be written: {error}", path.display()))
 }
 
-/// The text without its last line end.
-pub(super) fn without_line_end(text: &str) -> &str {
-    let line = text.strip_suffix('\n').unwrap_or(text);
-    line.strip_suffix('\r').unwrap_or(line)
-}
-
 /// Reads a secret from a file, or from standard input for `-`, without the last line end.
 pub(super) fn read_secret(path: &Path) -> Result<SecretString, CliError> {
     let advice = ", too large for a secret or a key: name the right file";
     let bytes = read_limited(path, FILE_LIMIT, advice)?;
     let text = str::from_utf8(&bytes).map_err(|_| unreadable(path, &"it is not UTF-8"))?;
-    Ok(SecretString::new(without_line_end(text)))
+    Ok(SecretString::new(text::secret_line(text)))
 }
 
 /// Reads public data, such as keys in JSON or PEM. A byte order mark at the beginning is left out.
 pub(super) fn read_file(path: &Path) -> Result<String, CliError> {
-    let text = read_secret(path)?;
-    let text = text.reveal();
-    Ok(text.strip_prefix('\u{feff}').unwrap_or(text).to_owned())
+    Ok(read_secret(path)?.reveal().to_owned())
 }
 
 /// Reads the public keys of a JWK Set, or one in PEM form, each as a JSON Web Key.

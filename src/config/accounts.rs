@@ -5,6 +5,7 @@ use super::mfa;
 use super::reader::{Read, Reader};
 use super::setting::{Literal, Setting};
 use crate::identity::{AccountPolicy, SelfServicePolicy, SignUp};
+use crate::text;
 
 const SELF_SERVICE_WORDS: [&str; 8] = [
     "name",
@@ -131,8 +132,6 @@ fn self_service_of(words: &[String]) -> SelfServicePolicy {
 }
 
 fn parse_domain(text: &str) -> Result<String, String> {
-    if text.contains('@') || !text.contains('.') {
-        return Err(": name domains as in example.com".to_owned());
-    }
-    Ok(text.to_lowercase())
+    let domain = text::a_labels(text).filter(|_| !text.contains('@') && text.contains('.'));
+    domain.ok_or_else(|| ": name domains as in example.com".to_owned())
 }

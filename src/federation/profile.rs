@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::provider::Provider;
 use crate::identity::User;
-use crate::identity::claim::{is_shallow_enough, looks_like_email};
+use crate::identity::claim::{is_shallow_enough, parse_email};
 use crate::oauth::openid::claims::BY_SCOPE;
 
 const MAX_TEXT_BYTES: usize = 1024;
@@ -34,9 +34,10 @@ impl Profile {
             claims.get(claim).filter(|value| !value.is_null())
         };
         let is_verified = |name: &str| source(name).is_some_and(is_true);
-        let email = source("email").and_then(Value::as_str).filter(|text| {
-            looks_like_email(text) && is_verified("email_verified") && provider.vouches_for(text)
-        });
+        let email = source("email")
+            .and_then(Value::as_str)
+            .and_then(|text| parse_email(text).ok())
+            .filter(|email| is_verified("email_verified") && provider.vouches_for(email));
         let phone_number = source("phone_number")
             .and_then(Value::as_str)
             .filter(|text| is_text(text) && text.len() <= 64);
@@ -50,7 +51,7 @@ impl Profile {
             }
         }
         Self {
-            email: email.map(ToOwned::to_owned),
+            email,
             phone_number_verified: phone_number.is_some() && is_verified("phone_number_verified"),
             phone_number: phone_number.map(ToOwned::to_owned),
             claims: others,

@@ -14,6 +14,7 @@ use crate::oauth::Logo;
 use crate::oauth::fields::{Plain, fields, is_default};
 use crate::oauth::scope::Scope;
 use crate::route::Route;
+use crate::text;
 
 /// How the service authenticates at a provider's token endpoint (OpenID Connect Core 9).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -248,7 +249,12 @@ impl Provider {
 
     /// Whether the domain of this address is one of the provider's. Case does not matter.
     pub fn serves_domain_of(&self, email: &str) -> bool {
-        let domain = email.rsplit_once('@').map(|(_, domain)| domain);
-        domain.is_some_and(|domain| self.domains.iter().any(|mine| mine.eq_ignore_ascii_case(domain)))
+        let domain = email
+            .rsplit_once('@')
+            .and_then(|(_, domain)| text::a_labels(domain));
+        domain.is_some_and(|domain| {
+            let mut mine = self.domains.iter();
+            mine.any(|mine| text::a_labels(mine).is_some_and(|mine| mine == domain))
+        })
     }
 }

@@ -5,6 +5,7 @@ use zeroize::Zeroizing;
 use super::Core;
 use crate::limit::password_attempt::PasswordAttempt;
 use crate::password::{NotComputed, PasswordCheck, PasswordHash};
+use crate::text;
 
 /// Verifies a typed password on the password threads. Without a hash, as for an unknown user, it does not match.
 ///
@@ -16,7 +17,7 @@ pub async fn check_password(
     typed: Zeroizing<String>,
     attempt: PasswordAttempt,
 ) -> Result<PasswordCheck, NotComputed> {
-    let fits = typed.len() <= core.policy.password.max_bytes;
+    let fits = text::opaque_string(&typed).len() <= core.policy.password.max_bytes;
     let typed = if fits { typed } else { Zeroizing::default() };
     let verdict = core.passwords.verify(hash, typed, attempt).await?;
     Ok(PasswordCheck {

@@ -11,11 +11,11 @@ use super::logout_notice;
 use super::{Core, Failure};
 use crate::clock::Timestamp;
 use crate::identity::{LoginName, User};
-use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::{
-    CONSENTS, FAILED_PASSWORDS, FAMILIES, FAMILIES_BY_OWNER, USERS, USERS_BY_IDENTITY, USERS_BY_LOGIN_NAME,
+    CONSENTS, FAILED_PASSWORDS, FAMILIES, FAMILIES_BY_OWNER, USERS, USERS_BY_IDENTITY,
 };
+use crate::store::{StoreError, login_names};
 
 /// Removes a user with everything that belongs to them: names, identities, sessions, consents, refresh families,
 /// factors, the count of wrong passwords. Logout notices stay until they are sent.
@@ -36,7 +36,7 @@ pub fn remove_user(tx: &mut dyn Tx, user: &User, now: Timestamp) -> Result<(), S
     for identity in &user.identities {
         USERS_BY_IDENTITY.remove(tx, &(identity.issuer.clone(), identity.subject.clone()))?;
     }
-    remove_login_names(tx, user)?;
+    login_names::remove(tx, user)?;
     factors::remove_all(tx, user.uuid)?;
     logout_notice::forget_user(tx, user.uuid)?;
     FAILED_PASSWORDS.remove(tx, &user.uuid)?;
@@ -60,25 +60,6 @@ pub fn end_sessions_and_families(
     Ok(ended)
 }
 
-/// Replaces the login names of a user in the index. No other user has the new ones.
-pub fn replace_login_names(tx: &mut dyn Tx, before: &User, after: &User) -> Result<(), StoreError> {
-    remove_login_names(tx, before)?;
-    for name in after.login_names() {
-        USERS_BY_LOGIN_NAME.put(tx, name.as_str(), &after.uuid)?;
-    }
-    Ok(())
-}
-
-/// Removes the login names of a user from the index. If the index gives a name to another user, it stays.
-pub fn remove_login_names(tx: &mut dyn Tx, user: &User) -> Result<(), StoreError> {
-    for name in user.login_names() {
-        if USERS_BY_LOGIN_NAME.get(&*tx, name.as_str())? == Some(user.uuid) {
-            USERS_BY_LOGIN_NAME.remove(tx, name.as_str())?;
-        }
-    }
-    Ok(())
-}
-
 /// The user with this login name. For an unknown name, the user who was found last is looked for and read as well, so
 /// that the answer takes as much time. A missing row or a made-up record is read too fast: records differ in size.
 pub async fn user_named(core: &Core, name: &LoginName) -> Result<Option<User>, StoreError> {
@@ -89,7 +70,7 @@ pub async fn user_named(core: &Core, name: &LoginName) -> Result<Option<User>, S
     };
     let other = *last_found();
     let look = |snapshot: &dyn Snapshot| -> Result<_, StoreError> {
-        let found = USERS_BY_LOGIN_NAME.get(snapshot, name.as_str())?;
+        let found = login_names::owner(snapshot, name)?;
         let read = USERS.get(snapshot, &found.unwrap_or(other));
         match found {
             Some(found) => Ok(Some((found, read?))),

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::text;
+
 /// Who may create an account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SignUp {
@@ -57,7 +59,7 @@ pub struct AccountPolicy {
     pub second_factor: SecondFactorRule,
     /// How long a browser may go without the second step, if the user asks for it there.
     pub remember_device: Option<Duration>,
-    /// The domains whose addresses may sign up, in lower case; all if there are none.
+    /// The domains whose addresses may sign up, with A-labels; all if there are none.
     pub allowed_domains: Vec<String>,
 }
 
@@ -74,9 +76,10 @@ impl AccountPolicy {
     }
 }
 
-/// The domain of an address, in lower case.
+/// The domain of an address, with A-labels.
 fn domain_of(email: &str) -> Option<String> {
-    email.rsplit_once('@').map(|(_, domain)| domain.to_lowercase())
+    let (_, domain) = email.rsplit_once('@')?;
+    text::a_labels(domain)
 }
 
 #[cfg(test)]
@@ -89,6 +92,14 @@ mod tests {
         assert!(policy.allows_address("a@anywhere.example"));
         policy.allowed_domains = vec!["example.com".to_owned()];
         assert!(policy.allows_address("a@Example.COM"));
+        policy.allowed_domains.push("xn--bcher-kva.example".to_owned());
+        for address in [
+            "a@b\u{fc}cher.example",
+            "a@BU\u{308}CHER.example",
+            "a@xn--bcher-kva.example",
+        ] {
+            assert!(policy.allows_address(address), "{address}");
+        }
         for other in [
             "a@sub.example.com",
             "a@example.com.evil.example",

@@ -5,6 +5,7 @@ use zeroize::Zeroizing;
 
 use super::RecoveryCodes;
 use crate::secret::{Digest, RecoveryCode};
+use crate::text;
 
 /// Letters and digits that nobody confuses: Crockford's base 32.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
@@ -40,8 +41,8 @@ impl RecoveryCodes {
     /// The digest of a typed code; `None` if the text is no such code. Case, spaces and hyphens do not matter.
     pub fn digest(id: Uuid, typed: &str) -> Option<Digest<RecoveryCode>> {
         let mut salted = Zeroizing::new(id.as_bytes().to_vec());
-        for letter in typed.chars().filter(|c| !c.is_whitespace() && *c != '-') {
-            let letter = match letter.to_ascii_lowercase() {
+        for letter in text::code(typed).chars() {
+            let letter = match letter {
                 'i' | 'l' => '1',
                 'o' => '0',
                 letter => letter,

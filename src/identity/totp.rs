@@ -8,6 +8,7 @@ use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 use zeroize::Zeroizing;
 
 use crate::clock::Timestamp;
+use crate::text;
 
 /// The seconds of a time step (RFC 6238 section 4.1).
 const STEP: u64 = 30;
@@ -94,7 +95,7 @@ impl TotpSeed {
     /// The time step of a typed code: the present one, or one beside it, because clocks differ (RFC 6238 section 5.2).
     /// `None` if it is the code of neither.
     pub fn step_of(&self, typed: &str, now: Timestamp) -> Option<u64> {
-        let typed: Zeroizing<String> = Zeroizing::new(typed.chars().filter(|c| !c.is_whitespace()).collect());
+        let typed = text::code(typed);
         let present = now.seconds() / STEP;
         let mut found = 0;
         let mut is_found = Choice::from(0);
@@ -156,7 +157,7 @@ mod tests {
         ] {
             assert_eq!(step_at(seconds), step, "{seconds}");
         }
-        for typed in ["", "287 08", "287 0822", "28708２", "094287082"] {
+        for typed in ["", "287 08", "287 0822", "28708\u{2461}", "094287082"] {
             assert_eq!(
                 seed().step_of(typed, Timestamp::from_seconds(59)),
                 None,

@@ -1,6 +1,7 @@
 //! Users: people, and devices with an anonymous user.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
 use std::ops::Not;
 
 use serde::{Deserialize, Serialize};
@@ -12,6 +13,7 @@ use crate::clock::Timestamp;
 use crate::identity::{OneTimeLink, TotpSeed};
 use crate::password::PasswordHash;
 use crate::secret::{DeclaredHash, DeclaredSeed, Digest};
+use crate::text;
 
 /// A user, with the standard claims of OpenID Connect Core 5.1 and the members of the token response.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -104,6 +106,7 @@ impl User {
 
     /// Sets or removes the e-mail address. A new one is not verified.
     pub fn set_email(&mut self, email: Option<String>) {
+        let email = email.map(|email| text::map_width(&email));
         self.email_verified &= self.email == email;
         self.email = email;
     }
@@ -164,8 +167,8 @@ impl User {
     pub fn local(uuid: Uuid, email: &str, organization: &str, now: Timestamp) -> Self {
         Self {
             uuid,
-            account_id: email.to_owned(),
-            email: Some(email.to_owned()),
+            account_id: text::map_width(email),
+            email: Some(text::map_width(email)),
             email_verified: false,
             phone_number: None,
             phone_number_verified: false,
@@ -296,9 +299,14 @@ impl User {
     }
 }
 
-/// A name for signing in, normalized to the form that must be unique: trimmed and in lower case.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LoginName(String);
+/// A name for signing in, in the form that must be unique ([`text::caseless_address`]).
+#[derive(Clone, Debug)]
+pub struct LoginName {
+    name: String,
+    /// The form of earlier releases, if it differs: trimmed and in lower case. The user still has it if another user has a
+    /// name of the same form.
+    earlier: Option<String>,
+}
 
 impl LoginName {
     /// The most bytes of a normalized name that a user may have.
@@ -306,20 +314,46 @@ impl LoginName {
 
     /// Normalizes a typed name. A name that is too long is cut off, but stays longer than [`LoginName::LONGEST`].
     pub fn new(typed: &str) -> Self {
-        let mut name = typed.trim().to_lowercase();
-        let end = name.ceil_char_boundary(Self::LONGEST + 1);
-        name.truncate(end);
-        Self(name)
+        let cut_off = |mut name: String| {
+            let end = name.ceil_char_boundary(Self::LONGEST + 1);
+            name.truncate(end);
+            name
+        };
+        let name = cut_off(text::caseless_address(typed));
+        let earlier = cut_off(typed.trim().to_lowercase());
+        Self {
+            earlier: (earlier != name).then_some(earlier),
+            name,
+        }
     }
 
     /// Whether a user may have this name.
     pub fn is_storable(&self) -> bool {
-        self.0.len() <= Self::LONGEST
+        self.name.len() <= Self::LONGEST
     }
 
     /// The normalized name.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.name
+    }
+
+    /// The form of earlier releases, if it differs.
+    pub fn earlier(&self) -> Option<&str> {
+        self.earlier.as_deref()
+    }
+}
+
+impl PartialEq for LoginName {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for LoginName {}
+
+impl Hash for LoginName {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
     }
 }
 

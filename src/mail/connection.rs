@@ -24,6 +24,7 @@ use zeroize::Zeroizing;
 use super::starttls::{Reply, Stream, exchange};
 use super::{Letter, MailServer, SendFault};
 use crate::net::outbound::tls_problem;
+use crate::text;
 
 /// Addresses of one name that are tried, in the order of the resolver.
 const MAX_ADDRESSES: usize = 3;
@@ -351,8 +352,7 @@ fn text_of(error: &lettre::transport::smtp::Error) -> String {
 /// Reads a file with a password on its only line.
 pub fn read_password(file: &std::path::Path) -> io::Result<Zeroizing<String>> {
     let text = Zeroizing::new(std::fs::read_to_string(file)?);
-    let password = text.strip_suffix('\n').unwrap_or(&text);
-    let password = password.strip_suffix('\r').unwrap_or(password);
+    let password = text::secret_line(&text);
     if password.is_empty() || password.chars().any(char::is_control) {
         let problem = "it has to be one line with the password";
         return Err(io::Error::new(io::ErrorKind::InvalidData, problem));

@@ -8,6 +8,7 @@ use lettre::{Address, Message};
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
+use crate::text;
 
 pub struct MailParts<'a> {
     /// The id, by which a recipient tells a repeated mail.
@@ -40,7 +41,7 @@ impl Letter {
     ///
     /// `Auto-Submitted` keeps other systems from answering (RFC 3834 section 5).
     pub fn compose(parts: MailParts<'_>) -> Result<Self, String> {
-        let to = recipient(parts.to)?;
+        let (to, from) = (recipient(parts.to)?, in_a_labels(parts.from));
         let subject: String = parts
             .subject
             .chars()
@@ -50,18 +51,18 @@ impl Letter {
         let mut builder = Message::builder()
             .message_id(Some(format!("<{}@{}>", parts.id, parts.host)))
             .date(UNIX_EPOCH + Duration::from_secs(parts.at.seconds()))
-            .from(parts.from.clone())
+            .from(from.clone())
             .to(Mailbox::new(None, to.clone()))
             .subject(subject)
             .raw_header(HeaderValue::new(auto_submitted, "auto-generated".to_owned()));
         if let Some(reply_to) = parts.reply_to {
-            builder = builder.reply_to(reply_to.clone());
+            builder = builder.reply_to(in_a_labels(reply_to));
         }
         let message = builder
             .multipart(MultiPart::alternative_plain_html(parts.text, parts.html))
             .map_err(|error| error.to_string())?;
         Ok(Self {
-            from: parts.from.email.clone(),
+            from: from.email,
             to,
             bytes: message.formatted(),
         })
@@ -96,10 +97,18 @@ fn recipient(text: &str) -> Result<Address, String> {
         .rsplit_once('@')
         .filter(|_| text.chars().all(is_plain))
         .ok_or_else(unusable)?;
-    // An international domain is checked as if its letters were those of ASCII.
-    let in_ascii = domain.replace(|c: char| !c.is_ascii() && c.is_alphanumeric(), "x");
-    Address::new(user, in_ascii).map_err(|_| unusable())?;
-    Ok(Address::new_dangerous(user, domain))
+    let domain = text::a_labels(domain).ok_or_else(unusable)?;
+    Address::new(user, domain).map_err(|_| unusable())
+}
+
+/// The mailbox with A-labels in its domain: every server takes these (RFC 5891 section 4.4).
+fn in_a_labels(mailbox: &Mailbox) -> Mailbox {
+    let domain = text::a_labels(mailbox.email.domain());
+    let email = domain.and_then(|domain| Address::new(mailbox.email.user(), domain).ok());
+    Mailbox::new(
+        mailbox.name.clone(),
+        email.unwrap_or_else(|| mailbox.email.clone()),
+    )
 }
 
 #[cfg(test)]
@@ -174,11 +183,37 @@ mod tests {
     }
 
     #[test]
+    fn a_domain_is_sent_in_a_labels() {
+        let from: Mailbox = "Acme <no-reply@b\u{fc}cher.example>".parse().unwrap();
+        let parts = MailParts {
+            id: Uuid::nil(),
+            host: "id.acme.example",
+            at: Timestamp::from_seconds(0),
+            from: &from,
+            reply_to: Some(&from),
+            to: "bob@K\u{d6}LN.example",
+            subject: "Hi",
+            text: String::new(),
+            html: String::new(),
+        };
+        let letter = Letter::compose(parts).unwrap();
+        assert!(!letter.needs_utf8());
+        let mail = String::from_utf8(letter.bytes).unwrap();
+        for line in [
+            "From: Acme <no-reply@xn--bcher-kva.example>",
+            "Reply-To: Acme <no-reply@xn--bcher-kva.example>",
+            "To: bob@xn--kln-sna.example",
+        ] {
+            assert!(header(&mail).contains(&line), "{line}\n{mail}");
+        }
+    }
+
+    #[test]
     fn an_international_address_needs_an_extension() {
         let from: Mailbox = "no-reply@acme.example".parse().unwrap();
         for (to, needs_utf8) in [
             ("bob@xn--kln-sna.example", false),
-            ("bob@köln.example", true),
+            ("bob@köln.example", false),
             ("jürgen@example.com", true),
         ] {
             let parts = MailParts {

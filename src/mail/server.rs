@@ -159,7 +159,7 @@ mod tests {
                 "scheme, user, host and port only",
             ),
             ("smtps://", "no host"),
-            ("smtps://köln.example", "is no host"),
+            ("smtps://xn--a.example", "is no host"),
             ("smtps://a%0d%0ab@mail.example.com", "cannot be sent"),
         ] {
             let problem = text.parse::<MailServer>().unwrap_err();

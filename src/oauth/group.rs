@@ -7,6 +7,7 @@ use uuid::Uuid;
 use crate::identity::User;
 use crate::oauth::fields::fields;
 use crate::oauth::named::NamedRecord;
+use crate::text;
 
 fields! {
     /// The settings of a group.
@@ -26,6 +27,8 @@ pub type Group = NamedRecord<GroupMetadata>;
 #[derive(Clone, Debug, Default)]
 pub struct Groups {
     ids: BTreeMap<String, Uuid>,
+    /// The identifiers by the names as [`text::caseless`] has them.
+    ids_by_form: BTreeMap<String, Uuid>,
     names: BTreeMap<Uuid, String>,
 }
 
@@ -34,12 +37,25 @@ impl Groups {
     pub fn new(groups: impl IntoIterator<Item = (String, Uuid)>) -> Self {
         let ids: BTreeMap<_, _> = groups.into_iter().collect();
         let names = ids.iter().map(|(name, id)| (*id, name.clone())).collect();
-        Self { ids, names }
+        let ids_by_form = ids.iter().map(|(name, id)| (text::caseless(name), *id)).collect();
+        Self {
+            ids,
+            ids_by_form,
+            names,
+        }
     }
 
-    /// The identifier of the group with this name.
+    /// The identifier of the group with this name. Case and width do not matter, unless two groups differ only in them.
     pub fn id_of(&self, name: &str) -> Option<Uuid> {
-        self.ids.get(name).copied()
+        let exact = self.ids.get(name);
+        exact
+            .or_else(|| self.ids_by_form.get(&text::caseless(name)))
+            .copied()
+    }
+
+    /// Whether a group is registered under exactly this name.
+    pub fn contains(&self, name: &str) -> bool {
+        self.ids.contains_key(name)
     }
 
     /// The names of the groups that the user is in. Removed groups are left out.
@@ -53,6 +69,24 @@ impl Groups {
 mod tests {
     use super::*;
     use crate::clock::Timestamp;
+
+    #[test]
+    fn a_group_is_found_by_every_form_of_its_name() {
+        let id = Uuid::from_u128;
+        let groups = Groups::new([
+            ("Gru\u{308}n".to_owned(), id(1)),
+            ("A".to_owned(), id(2)),
+            ("a".to_owned(), id(3)),
+        ]);
+        for name in ["Gru\u{308}n", "gr\u{fc}n", "GR\u{dc}N", "\u{ff27}r\u{fc}n"] {
+            assert_eq!(groups.id_of(name), Some(id(1)), "{name}");
+        }
+        assert_eq!(
+            ["A", "a"].map(|name| groups.id_of(name)),
+            [Some(id(2)), Some(id(3))]
+        );
+        assert_eq!(groups.id_of("grun"), None);
+    }
 
     #[test]
     fn nobody_is_in_a_group_that_is_added_again_after_its_removal() {

@@ -19,6 +19,7 @@ use super::queue::{Attempt, Queue};
 use super::{MAX_MEMORY_KIB, Memory, OutOfMemory, ParsedHash, PasswordHash, PasswordParams, SALT_LEN, hash};
 use crate::limit::buckets::RetryAfter;
 use crate::limit::password_attempt::PasswordAttempt;
+use crate::text;
 
 /// Why a hash was not computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -188,7 +189,8 @@ impl PasswordPool {
     ) -> Result<PasswordHash, NotComputed> {
         let params = self.params;
         let work = move |memory: &mut Memory, answer: Sender<_>| {
-            let _ = answer.send(hash(params, password.as_bytes(), salt, memory));
+            let prepared = text::opaque_string(&password);
+            let _ = answer.send(hash(params, prepared.as_bytes(), salt, memory));
         };
         let answer = self.submit(&PasswordAttempt::trusted(), work).await;
         Ok(answer.map_err(|_| NotComputed::Busy)??)
@@ -235,24 +237,41 @@ fn check_within_limits(
     })
 }
 
+/// The password is tried in its one form, and then as typed: a hash of an earlier release, or of another system, may be of
+/// these bytes. The same is done for an unknown user.
 fn check(
     hash: Option<&PasswordHash>,
     password: &str,
     params: PasswordParams,
     memory: &mut Memory,
 ) -> Result<PasswordCheck, NotComputed> {
+    let prepared = text::opaque_string(password);
+    if matches(hash, &prepared, params, memory)? {
+        return Ok(PasswordCheck {
+            matches: true,
+            rehash_needed: hash.is_some_and(|hash| hash.needs_rehash(params)),
+        });
+    }
+    let matches_as_typed = *prepared != password && matches(hash, password, params, memory)?;
+    Ok(PasswordCheck {
+        matches: matches_as_typed,
+        rehash_needed: matches_as_typed,
+    })
+}
+
+fn matches(
+    hash: Option<&PasswordHash>,
+    password: &str,
+    params: PasswordParams,
+    memory: &mut Memory,
+) -> Result<bool, NotComputed> {
     let known = hash.and_then(|hash| ParsedHash::read(hash.as_str()).ok());
     let is_known = known.is_some();
     let parsed = match known {
         Some(parsed) => parsed,
         None => ParsedHash::read(PasswordHash::dummy(params).as_str()).map_err(|_| NotComputed::Busy)?,
     };
-    let matches = parsed.matches(password.as_bytes(), memory)? && is_known;
-    let rehash_needed = matches && hash.is_some_and(|hash| hash.needs_rehash(params));
-    Ok(PasswordCheck {
-        matches,
-        rehash_needed,
-    })
+    Ok(parsed.matches(password.as_bytes(), memory)? && is_known)
 }
 
 impl Drop for PasswordPool {

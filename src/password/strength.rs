@@ -1,6 +1,7 @@
 //! The rules for new passwords.
 
 use super::guess::is_guessable;
+use crate::text;
 
 /// The rules for a new password: its length, and that it is not easy to guess. There is no rule about kinds of
 /// characters, and the blocklist is compared with the whole password (NIST SP 800-63B-4 section 3.1.1.2). NIST requires
@@ -45,6 +46,7 @@ impl PasswordPolicy {
     /// Checks a new password. `known` is what others know about the user and the service. At a sign-in only `max_bytes`
     /// is checked.
     pub fn check(&self, password: &str, known: &[&str]) -> Result<(), PasswordProblem> {
+        let password = &*text::opaque_string(password);
         if password.len() > self.max_bytes {
             return Err(PasswordProblem::TooLong {
                 max_bytes: self.max_bytes,

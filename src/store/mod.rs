@@ -18,14 +18,15 @@ pub mod catalog_use;
 pub mod engine;
 mod error;
 mod local;
+pub mod login_names;
 mod message_pack;
-
 pub mod record;
 pub mod records;
 pub mod schema;
 mod server_warning;
 pub mod table;
 pub mod tables;
+mod upgrades;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -29,9 +29,6 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// The schema of this release.
-    pub const CURRENT: Self = Self::new(&[]);
-
     /// The schema after `migrations`. New migrations are only appended.
     pub const fn new(migrations: &'static [Migration]) -> Self {
         Self { migrations }

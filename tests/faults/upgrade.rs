@@ -12,10 +12,10 @@ use super::kiosk::Kiosk;
 use super::{on_a_small_disk, refused_in_one_sentence};
 use crate::harness::process::Service;
 
-const LATER: Schema = Schema::new(&[|tx| meta_put(tx, "from", "the future")]);
+const LATER: Schema = Schema::new(&[|_| Ok(()), |tx| meta_put(tx, "from", "the future")]);
 
 fn copy_of(database: &Path) -> PathBuf {
-    database.with_extension("redb.before-v2")
+    database.with_extension("redb.before-v3")
 }
 
 /// The data of a service that ended in one of two ways is brought up, and then its copy is put in its place.

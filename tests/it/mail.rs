@@ -32,7 +32,7 @@ pub(crate) struct Mailing {
 
 impl Mailing {
     /// One that sends to this address, with the files that the settings name.
-    async fn to(url: &str) -> Self {
+    pub(crate) async fn to(url: &str) -> Self {
         Self::with_server(Server::start().await, url)
     }
 

@@ -89,6 +89,7 @@ mod spec;
 mod state;
 mod step_up;
 mod sweep;
+mod text_forms;
 mod theme;
 mod theme_cli;
 mod tidy;

@@ -15,7 +15,7 @@ fn step(tx: &mut dyn Tx) -> Result<(), StoreError> {
 
 #[test]
 fn a_data_file_of_a_newer_release_is_refused_and_not_touched() {
-    const LATER: Schema = Schema::new(&[step]);
+    const LATER: Schema = Schema::new(&[step, step]);
     let service = Service::with_client();
     let database = service.data().join("idsvc.redb");
     Store::open_with(&database, Options::default(), &LATER)

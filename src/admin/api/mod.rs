@@ -123,7 +123,7 @@ fn check_roles(metadata: &ApiMetadata, faults: &mut Vec<Fault>) {
 /// Refuses a role for a group that does not exist.
 pub(super) fn check_role_groups(metadata: &ApiMetadata, groups: &Groups, faults: &mut Vec<Fault>) {
     let named: BTreeSet<_> = metadata.role_groups.values().flatten().collect();
-    for name in named.into_iter().filter(|name| groups.id_of(name).is_none()) {
+    for name in named.into_iter().filter(|name| !groups.contains(name)) {
         let detail = format!("there is no group {name}");
         faults.push(FaultCode::NotFound.at(["role_groups"], detail));
     }

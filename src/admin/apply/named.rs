@@ -6,10 +6,10 @@ use super::plan::{Comparison, Entry};
 use super::refuse_duplicates;
 use super::stored_record::StoredRecord;
 use crate::admin::named::NamedKind;
-use crate::admin::{Admin, AdminRefusal, about};
-use crate::oauth::Fault;
+use crate::admin::{Admin, AdminRefusal, about, named};
 use crate::oauth::fields::Form;
 use crate::oauth::named::NamedRecord;
+use crate::oauth::{Fault, FaultCode};
 use crate::store::engine::Snapshot;
 use crate::store::{StoreError, TxError};
 
@@ -63,9 +63,21 @@ where
         &self,
         snapshot: &dyn Snapshot,
         (): &(),
-        _: &mut Vec<Fault>,
+        faults: &mut Vec<Fault>,
     ) -> Result<Comparison, TxError<AdminRefusal>> {
-        let before = M::TABLE.get(snapshot, &self.name)?;
+        let before = named::find::<M>(snapshot, &self.name)?;
+        let before = before.filter(|before| {
+            let has_same_name = before.name == self.name;
+            if !has_same_name {
+                let detail = format!("it is registered as {}: write its name like this", before.name);
+                faults.push(
+                    FaultCode::AlreadyExists
+                        .at(["name"], detail)
+                        .about(M::KIND, &self.name),
+                );
+            }
+            has_same_name
+        });
         let mut after = self.clone();
         if let Some(before) = &before {
             after.uuid = before.uuid;

@@ -10,12 +10,12 @@ use super::{Action, Applied, Change, FieldChange};
 use crate::admin::{AdminRefusal, SecretString, about};
 use crate::clock::Timestamp;
 use crate::federation::Provider;
-use crate::flow::users::remove_login_names;
 use crate::identity::User;
 use crate::oauth::fault::RecordName;
 use crate::oauth::group::Groups;
 use crate::oauth::{Api, Fault, FaultCode, Logo};
 use crate::store::engine::{Snapshot, Tx};
+use crate::store::login_names;
 use crate::store::{StoreError, TxError};
 
 /// An entry of a file, prepared for the comparison with the stored record.
@@ -259,7 +259,9 @@ impl Plan {
         for write in &self.writes {
             match (&write.before, &write.after) {
                 (Some(before), None) => before.remove(tx, self.now)?,
-                (Some(StoredRecord::User(before)), Some(_)) => remove_login_names(tx, before)?,
+                (Some(StoredRecord::User(before)), Some(StoredRecord::User(after))) => {
+                    login_names::release(tx, before, after)?;
+                }
                 _ => {}
             }
         }

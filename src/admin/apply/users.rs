@@ -21,7 +21,7 @@ use crate::oauth::group::Groups;
 use crate::oauth::{Fault, FaultCode};
 use crate::password::{PasswordHash, SALT_LEN};
 use crate::store::engine::Snapshot;
-use crate::store::tables::USERS_BY_LOGIN_NAME;
+use crate::store::login_names;
 use crate::store::{StoreError, TxError};
 
 /// The keys of an entry, including those for files and variables that passwords are read from.
@@ -246,7 +246,7 @@ pub(super) fn check_names(snapshot: &dyn Snapshot, plan: &mut Plan) -> Result<()
     let released: HashSet<Uuid> = plan.users_before().map(|user| user.uuid).collect();
     for user in plan.users_after() {
         for name in user.login_names() {
-            let stored = USERS_BY_LOGIN_NAME.get(snapshot, name.as_str())?;
+            let stored = login_names::owner(snapshot, &name)?;
             let is_stored_for_another =
                 stored.is_some_and(|owner| owner != user.uuid && !released.contains(&owner));
             let is_declared_for_another = owners.get(&name).is_some_and(|owner| *owner != user.uuid);

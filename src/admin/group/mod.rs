@@ -20,6 +20,7 @@ use crate::oauth::{Fault, FaultCode, GroupFields, GroupMetadata};
 use crate::store::engine::Snapshot;
 use crate::store::table::Table;
 use crate::store::tables::GROUPS;
+use crate::text;
 
 impl NamedKind for GroupMetadata {
     const KIND: &'static str = "group";
@@ -39,6 +40,10 @@ impl NamedKind for GroupMetadata {
             );
             faults.push(FaultCode::Invalid.at(["name"], detail));
         }
+    }
+
+    fn form(name: &str) -> String {
+        text::caseless(name)
     }
 
     fn check(&self, _: &mut Vec<Fault>) {}

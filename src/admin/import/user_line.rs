@@ -10,15 +10,17 @@ use uuid::Uuid;
 use crate::admin::groups::group_ids;
 use crate::admin::user::reserved_user_type;
 use crate::admin::{
-    Admin, AdminError, AdminRefusal, AdminResult, AdminTxError, check_account_id, check_text, claim,
+    Admin, AdminError, AdminRefusal, AdminResult, AdminTxError, check_account_id, check_text, checked_email,
+    claim,
 };
 use crate::clock::Timestamp;
-use crate::identity::claim::looks_like_email;
 use crate::identity::{LoginName, User};
 use crate::oauth::group::Groups;
 use crate::oauth::{Fault, FaultCode};
 use crate::store::engine::Snapshot;
-use crate::store::tables::{USERS, USERS_BY_LOGIN_NAME};
+use crate::store::login_names;
+use crate::store::tables::USERS;
+use crate::text;
 
 /// How far the clock of the other system may be ahead of ours.
 const CLOCK_SKEW: Duration = Duration::from_mins(5);
@@ -79,7 +81,7 @@ impl UserLine {
             owners.push(uuid);
         }
         for name in self.names() {
-            if let Some(uuid) = USERS_BY_LOGIN_NAME.get(snapshot, name.as_str())?
+            if let Some(uuid) = login_names::owner(snapshot, &name)?
                 && !owners.contains(&uuid)
             {
                 owners.push(uuid);
@@ -161,17 +163,15 @@ impl UserLine {
             faults.push(FaultCode::NotAllowed.at(["uuid"], detail));
         }
         if let Some(email) = &self.email {
-            if !looks_like_email(email) {
-                faults.push(FaultCode::Invalid.at(["email"], format!("{email:?} is no e-mail address")));
-            }
-            user.set_email(Some(email.clone()));
+            let email = checked_email(&mut faults, user.email.as_deref(), email);
+            user.set_email(Some(email));
         }
         match (&self.account_id, &self.email, before) {
             (Some(id), _, _) => {
                 check_account_id(&mut faults, id);
-                user.account_id.clone_from(id);
+                user.account_id = text::map_width(id);
             }
-            (None, Some(email), None) => user.account_id.clone_from(email),
+            (None, Some(email), None) => user.account_id = text::map_width(email),
             _ => {}
         }
         for (field, text) in [

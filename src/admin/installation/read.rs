@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use super::{DEVELOPMENT, ISSUER, MASTER_KEY};
 use crate::admin::operation::{Done, Effect, Operation};
@@ -12,7 +13,7 @@ use crate::oauth::refresh::RefreshFamily;
 use crate::store::engine::{FileId, Snapshot};
 use crate::store::schema::meta_get;
 use crate::store::tables::FAMILIES;
-use crate::store::{ServerWarning, StoreError};
+use crate::store::{ServerWarning, StoreError, login_names};
 
 /// A request for what `doctor` checks of an open store.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -41,6 +42,8 @@ pub struct InstallationState {
     pub memory_shortages: u64,
     /// How many users may sign in, by the factors that they have.
     pub factors: FactorSummary,
+    /// Users whose name is another user's too, in another form.
+    pub name_conflicts: Vec<Uuid>,
     /// The settings of the database server that should be changed.
     pub server_warnings: Vec<ServerWarning>,
 }
@@ -66,9 +69,10 @@ impl Operation for ReadInstallation {
                 family.is_live(now) && (family.expires_at - lifetime).is_ahead_of(now)
             };
             let outlasting = FAMILIES.keys_where(snapshot, |_, family| outlasts(family))?;
-            Ok((outlasting.len(), factors::summary(snapshot)?))
+            let conflicts = login_names::in_conflict(snapshot)?;
+            Ok((outlasting.len(), factors::summary(snapshot)?, conflicts))
         };
-        let (outlasting, factors) = admin.core.stream("installation_state", count).await?;
+        let (outlasting, factors, name_conflicts) = admin.core.stream("installation_state", count).await?;
         let state = InstallationState {
             issuer: issuer.unwrap_or_else(|| admin.core.policy.issuer.clone()),
             for_development,
@@ -80,6 +84,7 @@ impl Operation for ReadInstallation {
             stalled: store.stalled().map(|stalled| stalled.elapsed.as_secs()),
             memory_shortages: admin.core.passwords.shortages(),
             factors,
+            name_conflicts,
             server_warnings: store.server_warnings().await?,
         };
         Ok(Done::unrecorded(state))

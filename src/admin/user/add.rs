@@ -5,9 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::password::hash;
 use super::{NewPassword, UserFields, UserView, apply_fields, put};
 use crate::admin::operation::{Done, Effect, Operation};
-use crate::admin::{Admin, AdminResult};
+use crate::admin::{Admin, AdminResult, checked_email};
 use crate::identity::User;
-use crate::identity::claim::looks_like_email;
 use crate::oauth::FaultCode;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -29,17 +28,14 @@ impl Operation for AddUser {
     async fn run(self, admin: Admin<'_>) -> AdminResult<Done<UserView>> {
         let core = admin.core;
         let mut faults = Vec::new();
-        if !looks_like_email(&self.email) {
-            let detail = format!("{:?} is no e-mail address", self.email);
-            faults.push(FaultCode::Invalid.at(["email"], detail));
-        }
+        let email = checked_email(&mut faults, None, &self.email);
         if self.fields.claims.iter().any(|(name, _)| name == "email") {
             let detail = "claim email is the first argument already: leave it out";
             faults.push(FaultCode::Invalid.at(["claims"], detail));
         }
         let now = core.clock.now();
         let uuid = core.random.uuid_v7(core.clock.since_epoch());
-        let mut user = User::local(uuid, &self.email, &core.policy.organization, now);
+        let mut user = User::local(uuid, &email, &core.policy.organization, now);
         let groups = Arc::clone(core.catalog().groups());
         apply_fields(&mut user, &self.fields, &groups, &mut faults);
         let (hash, shown) = hash(admin, &user, self.password, faults).await?;

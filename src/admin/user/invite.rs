@@ -4,13 +4,12 @@ use super::link::drawn;
 use super::{KIND, LinkView};
 use crate::admin::groups::group_ids;
 use crate::admin::operation::{Done, Effect, Operation};
-use crate::admin::{Admin, AdminResult, about, all_or_none, already_exists};
+use crate::admin::{Admin, AdminResult, about, all_or_none, already_exists, checked_email};
 use crate::flow::one_time_link::DrawnLink;
-use crate::identity::claim::looks_like_email;
 use crate::identity::{LinkPurpose, LoginName, NewAccount, OneTimeLink, SignUp};
 use crate::mail::{Content, Message};
 use crate::oauth::FaultCode;
-use crate::store::tables::USERS_BY_LOGIN_NAME;
+use crate::store::login_names;
 
 /// A person to be invited.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -41,9 +40,7 @@ impl Operation for InviteUser {
             let detail = "accounts.sign_up is off, so nobody can be invited: set it to invitation or open, and restart the service";
             faults.push(FaultCode::NotAllowed.at([], detail));
         }
-        if !looks_like_email(&email) {
-            faults.push(FaultCode::Invalid.at(["email"], format!("{email:?} is no e-mail address")));
-        }
+        let email = checked_email(&mut faults, None, &email);
         let groups = group_ids(catalog.groups(), &groups, &mut faults);
         if let Some(client_id) = client_id.as_ref().filter(|id| catalog.client(id).is_none()) {
             let detail = format!("there is no client {client_id}");
@@ -71,7 +68,7 @@ impl Operation for InviteUser {
         let view = LinkView::of(admin, to, &link, sends_mail.then_some(&mail), expires_at);
         let mail = drawn(admin, sends_mail.then_some(&mail))?;
         let write = admin.write(Self::NAME, move |tx| {
-            if USERS_BY_LOGIN_NAME.contains(&*tx, name.as_str())? {
+            if login_names::owner(&*tx, &name)?.is_some() {
                 return Err(already_exists(KIND, name.as_str()).into());
             }
             link.put(tx)?;

@@ -45,13 +45,13 @@ use super::groups::group_ids;
 use super::operation::{Done, Operation};
 use super::{Admin, AdminRefusal, AdminResult, AdminTxError, already_exists, check_text, claim, not_found};
 use crate::flow::logout_notice;
-use crate::flow::users::remove_login_names;
 use crate::identity::{LoginName, User};
 use crate::oauth::group::Groups;
 use crate::oauth::{Fault, FaultCode};
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
-use crate::store::tables::{FAILED_PASSWORDS, USERS, USERS_BY_LOGIN_NAME};
+use crate::store::login_names;
+use crate::store::tables::{FAILED_PASSWORDS, USERS};
 
 /// The kind of record in faults.
 pub(super) const KIND: &str = "user";
@@ -89,7 +89,7 @@ pub(super) fn find(snapshot: &dyn Snapshot, who: &str) -> Result<User, AdminTxEr
     };
     let found = match by_uuid {
         Some(user) => Some(user),
-        None => match USERS_BY_LOGIN_NAME.get(snapshot, LoginName::new(who).as_str())? {
+        None => match login_names::owner(snapshot, &LoginName::new(who))? {
             Some(uuid) => USERS.get(snapshot, &uuid)?,
             None => None,
         },
@@ -161,13 +161,12 @@ pub(super) fn reserved_user_type(before: Option<&User>, user_type: &str) -> Opti
 /// Stores a user with their login names. Refuses a name that another user has.
 pub(super) fn put(tx: &mut dyn Tx, before: Option<&User>, user: &User) -> Result<(), AdminTxError> {
     for name in user.login_names() {
-        let owner = USERS_BY_LOGIN_NAME.get(&*tx, name.as_str())?;
-        if owner.is_some_and(|owner| owner != user.uuid) {
+        if login_names::is_of_another(&*tx, &name, user.uuid)? {
             return Err(already_exists(KIND, name.as_str()).into());
         }
     }
     if let Some(before) = before {
-        remove_login_names(tx, before)?;
+        login_names::release(tx, before, user)?;
     }
     Ok(write(tx, user)?)
 }
@@ -179,9 +178,7 @@ pub(super) fn write(tx: &mut dyn Tx, user: &User) -> Result<(), StoreError> {
     if before.is_some_and(|before| before.password != user.password) {
         FAILED_PASSWORDS.remove(tx, &user.uuid)?;
     }
-    for name in user.login_names() {
-        USERS_BY_LOGIN_NAME.put(tx, name.as_str(), &user.uuid)?;
-    }
+    login_names::give(tx, user)?;
     if !user.enabled {
         logout_notice::queue_of_user(tx, user.uuid, None, user.updated_at)?;
     }

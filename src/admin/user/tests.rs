@@ -4,6 +4,7 @@ use crate::admin::user::*;
 use crate::identity::LinkedIdentity;
 use crate::limit::password_attempt::PasswordAttempt;
 use crate::store::tables::USERS_BY_IDENTITY;
+use crate::store::tables::USERS_BY_LOGIN_NAME;
 
 fn request(email: &str) -> AddUser {
     AddUser {

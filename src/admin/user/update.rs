@@ -8,6 +8,7 @@ use crate::admin::{Admin, AdminResult, about, all_or_none, check_account_id, cla
 use crate::identity::User;
 use crate::store::engine::Tx;
 use crate::store::tables::FAILED_PASSWORDS;
+use crate::text;
 
 /// A change of a user.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -41,7 +42,7 @@ impl Operation for UpdateUser {
             }
             if let Some(account_id) = &self.account_id {
                 check_account_id(&mut faults, account_id);
-                user.account_id.clone_from(account_id);
+                user.account_id = text::map_width(account_id);
             }
             apply_fields(user, &self.fields, &groups, &mut faults);
             all_or_none(about(KIND, &self.who, faults).collect())

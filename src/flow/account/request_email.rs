@@ -9,11 +9,11 @@ use crate::flow::one_time_link::DrawnLink;
 use crate::flow::one_time_link::request_mail::check_address;
 use crate::flow::outbox::DrawnMail;
 use crate::flow::{Core, Failure};
-use crate::identity::claim::looks_like_email;
+use crate::identity::claim::parse_email;
 use crate::identity::{LinkPurpose, LoginName, OneTimeLink};
 use crate::limit::password_attempt::PasswordAttempt;
 use crate::mail::{Content, Message};
-use crate::store::tables::USERS_BY_LOGIN_NAME;
+use crate::store::login_names;
 
 /// What a user types to change the address.
 pub struct NewEmail {
@@ -51,15 +51,15 @@ pub async fn request_email(
 ) -> Result<ActionResult<EmailRequest>, Failure> {
     let done = |result| Ok(ActionResult::Done(result));
     let name = LoginName::new(&typed.email);
-    if !looks_like_email(&typed.email) || !name.is_storable() {
+    let Some(email) = parse_email(&typed.email).ok().filter(|_| name.is_storable()) else {
         return done(EmailRequest::NoAddress);
-    }
+    };
     let live = session::signed_in(core, browser, now).await?;
     let Some(live) = live.filter(|live| live.session.is_fresh(now)) else {
         return Ok(ActionResult::SignInRequired);
     };
     let is_allowed = core.policy.accounts.self_service.email && core.policy.sends_mail;
-    if !is_allowed || !live.user.may_change_email(now) || check_address(core, &typed.email).is_err() {
+    if !is_allowed || !live.user.may_change_email(now) || check_address(core, &email).is_err() {
         return done(EmailRequest::NotAllowed);
     }
     let checked = live.user.password.clone();
@@ -70,13 +70,13 @@ pub async fn request_email(
         user: live.user.uuid,
         session: live.id,
         from: live.user.email.clone(),
-        to: typed.email.clone(),
+        to: email.clone(),
     };
     let expires_at = now + OneTimeLink::REQUESTED_LIFETIME;
     let link = DrawnLink::draw(core, purpose, expires_at);
     let no_link = DrawnLink::draw(core, LinkPurpose::Nothing, expires_at);
     let message = Message {
-        to: typed.email,
+        to: email,
         languages: Some(typed.language),
         client_id: None,
         content: Content::VerifyAddress {
@@ -88,8 +88,7 @@ pub async fn request_email(
     let decoy = DrawnMail::decoy(core, &message, now)?;
     let user = live.user.uuid;
     let result = act_in_recent_session(core, browser, "request_email", now, move |tx, live| {
-        let owner = USERS_BY_LOGIN_NAME.get(&*tx, name.as_str())?;
-        let is_free = owner.is_none_or(|owner| owner == user);
+        let is_free = !login_names::is_of_another(&*tx, &name, user)?;
         let is_same = live.user.uuid == user && live.user.password == checked;
         if is_free && is_same && !live.user.comes_from_provider() {
             link.put(tx)?;

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use crate::clock::Timestamp;
 use crate::flow::grant_policy::{has_ended, read_family};
 use crate::flow::token::refresh_token;
-use crate::flow::users::{end_sessions_and_families, remove_login_names};
+use crate::flow::users::end_sessions_and_families;
 use crate::flow::{Core, Failure, FlowError, replay};
 use crate::identity::User;
 use crate::oauth::anonymous::{self, AnonymousProof};
@@ -31,6 +31,7 @@ use crate::oauth::refresh_keys::PresentedRefreshToken;
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::engine::{Snapshot, Tx};
+use crate::store::login_names;
 use crate::store::tables::{CLIENTS, FAMILIES, FAMILIES_BY_OWNER, USERS};
 use crate::store::{StoreError, TxError};
 use uuid::Uuid;
@@ -150,7 +151,7 @@ pub(in crate::flow) fn become_account(
         return Ok(None);
     };
     // The operator may have given the user a name.
-    remove_login_names(tx, &anonymous)?;
+    login_names::remove(tx, &anonymous)?;
     set_awaiting(tx, proof.user, true)?;
     Ok(Some(anonymous::become_account(anonymous, account, now)))
 }

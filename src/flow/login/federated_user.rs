@@ -11,7 +11,8 @@ use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
-use crate::store::tables::{PROVIDERS, USERS, USERS_BY_IDENTITY, USERS_BY_LOGIN_NAME};
+use crate::store::login_names;
+use crate::store::tables::{PROVIDERS, USERS, USERS_BY_IDENTITY};
 
 /// An account at a provider, and what a new user for it would need.
 pub struct ProviderAccount<'a> {
@@ -132,7 +133,7 @@ fn is_source(provider: &Provider, user: &User) -> bool {
 }
 
 fn find_by_name(snapshot: &dyn Snapshot, name: &str) -> Result<Option<User>, StoreError> {
-    match USERS_BY_LOGIN_NAME.get(snapshot, LoginName::new(name).as_str())? {
+    match login_names::owner(snapshot, &LoginName::new(name))? {
         Some(uuid) => USERS.get(snapshot, &uuid),
         None => Ok(None),
     }
@@ -149,9 +150,7 @@ pub fn save(tx: &mut dyn Tx, user: &User, matched: UserMatch) -> Result<(), Stor
         USERS_BY_IDENTITY.put(tx, &key, &user.uuid)?;
     }
     if matched == UserMatch::Created {
-        for name in user.login_names() {
-            USERS_BY_LOGIN_NAME.put(tx, name.as_str(), &user.uuid)?;
-        }
+        login_names::give(tx, user)?;
     }
     Ok(())
 }

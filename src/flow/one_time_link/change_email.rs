@@ -5,7 +5,6 @@ use super::{DrawnLink, find, use_up};
 use crate::clock::Timestamp;
 use crate::flow::login::session::find_unended;
 use crate::flow::outbox::DrawnMail;
-use crate::flow::users::replace_login_names;
 use crate::flow::{Core, Failure, users};
 use crate::identity::{LinkPurpose, LoginName, OneTimeLink, User};
 use crate::mail::{Content, Message};
@@ -14,7 +13,8 @@ use crate::observe::audit::Event;
 use crate::secret::{LinkSecret, Secret};
 use crate::store::StoreError;
 use crate::store::engine::Snapshot;
-use crate::store::tables::{USERS, USERS_BY_LOGIN_NAME};
+use crate::store::login_names;
+use crate::store::tables::USERS;
 use uuid::Uuid;
 
 /// The user whose address a link of this purpose can change. `None` if the user may not change the address now, the session
@@ -34,8 +34,8 @@ pub fn may_change(
         return Ok(None);
     };
     let session = find_unended(snapshot, *session)?;
-    let owner = USERS_BY_LOGIN_NAME.get(snapshot, LoginName::new(to).as_str())?;
-    if session.is_none_or(|session| session.user != *user) || owner.is_some_and(|owner| owner != *user) {
+    let is_taken = login_names::is_of_another(snapshot, &LoginName::new(to), *user)?;
+    if session.is_none_or(|session| session.user != *user) || is_taken {
         return Ok(None);
     }
     let is_same = |user: &User| user.enabled && user.email == *from && user.may_change_email(now);
@@ -74,7 +74,7 @@ pub async fn change_email(core: &Core, secret: &Secret<LinkSecret>, now: Timesta
             changed.email_verified = true;
             changed.email_changed_at = Some(now);
             changed.updated_at = now;
-            replace_login_names(tx, &before, &changed)?;
+            login_names::replace(tx, &before, &changed)?;
             USERS.put(tx, &user, &changed)?;
             if let Some((link, mail)) = &notice {
                 link.put(tx)?;

@@ -11,6 +11,7 @@ use crate::identity::{LinkCode, LinkPurpose};
 use crate::secret::{LinkSecret, Secret};
 use crate::store::StoreError;
 use crate::store::tables::{FAILED_PASSWORDS, ONE_TIME_LINKS};
+use crate::text;
 
 /// The result of a code.
 #[derive(Debug)]
@@ -41,7 +42,7 @@ pub async fn check_code(
         return Ok(CodeCheck::Void);
     };
     let digits = core.sealer.open_text(&LinkCode::context(key.1), &code.sealed);
-    let typed: String = typed.chars().filter(|letter| !letter.is_whitespace()).collect();
+    let typed = text::code(typed);
     let is_right = digits.is_ok_and(|digits| digits.as_bytes().ct_eq(typed.as_bytes()).into());
     let fresh = Secret::<LinkSecret>::generate(&locator(key), &core.random);
     let digest = fresh.digest();

@@ -13,7 +13,8 @@ use crate::identity::{NewAccount, SignUp, User};
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::secret::{LinkSecret, Secret};
-use crate::store::tables::{USERS, USERS_BY_LOGIN_NAME};
+use crate::store::login_names;
+use crate::store::tables::USERS;
 
 /// Creates the account with the password and signs its user in, in one transaction. The link is void if the address
 /// belongs to a user by now, or the operator no longer lets people create accounts.
@@ -49,17 +50,16 @@ pub(super) async fn create_account(
         }
         let names = user.login_names();
         for name in &names {
-            let owner = USERS_BY_LOGIN_NAME.get(&*tx, name.as_str())?;
-            if owner.is_some_and(|owner| proof.is_none_or(|proof| proof.user != owner)) {
+            // A name of the anonymous user is of the account from now on.
+            let present = proof.map_or(user.uuid, |proof| proof.user);
+            if login_names::is_of_another(&*tx, name, present)? {
                 return Ok(None);
             }
         }
         let Some(user) = become_account(tx, proof, user.clone(), now)? else {
             return Ok(None);
         };
-        for name in &names {
-            USERS_BY_LOGIN_NAME.put(tx, name.as_str(), &user.uuid)?;
-        }
+        login_names::give(tx, &user)?;
         USERS.put(tx, &user.uuid, &user)?;
         Ok(Some(user.into()))
     });

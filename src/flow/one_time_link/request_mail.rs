@@ -12,7 +12,7 @@ use crate::flow::login::transaction::LoginContext;
 use crate::flow::outbox::DrawnMail;
 use crate::flow::users::user_named;
 use crate::flow::{Core, Failure, FlowError};
-use crate::identity::claim::looks_like_email;
+use crate::identity::claim::parse_email;
 use crate::identity::one_time_link::{MailReason, RequestedMail, RequestingSignIn};
 use crate::identity::{LinkPurpose, LoginName, NewAccount, OneTimeLink, User};
 use crate::mail::{Content, Message};
@@ -157,19 +157,18 @@ pub async fn request_account(
     request: &MailRequest<'_>,
     now: Timestamp,
 ) -> Result<AccountBegun, FlowError<SignUpProblem>> {
-    let (policy, email) = (&core.policy.accounts, request.recipient);
+    let policy = &core.policy.accounts;
     if !policy.is_open() {
         return Err(SignUpProblem::Closed.into());
     }
-    if !looks_like_email(email) || !LoginName::new(email).is_storable() {
+    let name = LoginName::new(request.recipient);
+    let Some(email) = parse_email(request.recipient).ok().filter(|_| name.is_storable()) else {
         return Err(SignUpProblem::NoAddress.into());
-    }
-    if let Err(problem) = check_address(core, email) {
-        return Err(problem.into());
-    }
-    let is_taken = user_named(core, &LoginName::new(email)).await?.is_some();
+    };
+    check_address(core, &email)?;
+    let is_taken = user_named(core, &name).await?.is_some();
     let new = LinkPurpose::CreateAccount(NewAccount {
-        email: email.to_owned(),
+        email: email.clone(),
         is_verified: policy.verify_email,
         is_invited: false,
         groups: BTreeSet::new(),
@@ -187,7 +186,7 @@ pub async fn request_account(
             .await?;
         return Ok(AccountBegun::Link(secret));
     }
-    let to = Some(email.to_owned());
+    let to = Some(email);
     let sealed = if is_taken {
         let account = Route::Account.url(&core.policy.issuer);
         let content = |_, _| Content::AlreadySignedUp {

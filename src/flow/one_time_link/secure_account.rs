@@ -6,7 +6,7 @@ use super::{DrawnLink, find, use_up};
 use crate::clock::Timestamp;
 use crate::flow::login::session;
 use crate::flow::outbox::DrawnMail;
-use crate::flow::users::{end_sessions_and_families, replace_login_names};
+use crate::flow::users::end_sessions_and_families;
 use crate::flow::{Core, Failure, factors, users};
 use crate::identity::{LinkPurpose, LoginName, OneTimeLink, User};
 use crate::mail::{Content, Message};
@@ -15,7 +15,8 @@ use crate::observe::audit::Event;
 use crate::secret::{LinkSecret, Secret};
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
-use crate::store::tables::{FACTORS, USERS, USERS_BY_IDENTITY, USERS_BY_LOGIN_NAME};
+use crate::store::login_names;
+use crate::store::tables::{FACTORS, USERS, USERS_BY_IDENTITY};
 
 /// The user whom a link of this purpose can secure. `None` if the user is disabled, the address has changed otherwise than
 /// the notice says, or another user has the address of the notice.
@@ -28,8 +29,7 @@ pub fn may_secure(snapshot: &dyn Snapshot, purpose: &LinkPurpose) -> Result<Opti
     else {
         return Ok(None);
     };
-    let owner = USERS_BY_LOGIN_NAME.get(snapshot, LoginName::new(email).as_str())?;
-    if owner.is_some_and(|owner| owner != *user) {
+    if login_names::is_of_another(snapshot, &LoginName::new(email), *user)? {
         return Ok(None);
     }
     let present = replaced_by.as_ref().unwrap_or(email);
@@ -132,5 +132,5 @@ fn set_address_back(tx: &mut dyn Tx, user: &mut User, email: &str) -> Result<(),
     {
         USERS_BY_IDENTITY.remove(tx, &(identity.issuer.clone(), identity.subject.clone()))?;
     }
-    replace_login_names(tx, &before, user)
+    login_names::replace(tx, &before, user)
 }

@@ -19,6 +19,7 @@ use crate::observe::audit::Event;
 use crate::pages::ErrorKind;
 use crate::pages::check_mail::{CheckMail, CodeProblem};
 use crate::route::Route;
+use crate::text;
 
 /// A mail that was requested in a sign-in.
 struct MailInSignIn<'a> {
@@ -88,7 +89,7 @@ impl MailInSignIn<'_> {
             transaction: login.sealed.clone(),
             mail: self.sealed.to_owned(),
             csrf: csrf::of_browser(context, &form(login)),
-            recipient: requested.recipient.clone(),
+            recipient: text::readable_address(&requested.recipient).into_owned(),
             problem,
             retry_after,
             sign_in: address::sign_in(context, &login.sealed),

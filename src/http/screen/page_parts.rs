@@ -8,12 +8,13 @@ use crate::pages::consent::{ScopeGroup, ScopeLine};
 use crate::pages::text::PLACE;
 use crate::pages::{Mark, Moment, Person};
 use crate::route::Route;
+use crate::text;
 
 /// The user's names, as pages show them.
 pub(super) fn person(user: &User) -> Person {
     Person {
         name: user.display_name().to_owned(),
-        account_id: user.account_id.clone(),
+        account_id: text::readable_address(&user.account_id).into_owned(),
     }
 }
 

@@ -245,3 +245,38 @@ fn closing_answers_waiting_jobs_and_joins_the_threads() {
     closing.join().unwrap();
     assert!(shared.upgrade().is_none());
 }
+
+/// Umlauts as one code point and as two each, which some keyboards make.
+const COMPOSED: &str = "Gr\u{fc}n-K\u{e4}se-\u{d6}l-42!";
+const DECOMPOSED: &str = "Gru\u{308}n-Ka\u{308}se-O\u{308}l-42!";
+
+#[test]
+fn a_password_matches_in_both_forms_of_its_letters() {
+    let pool = pool(1, 8);
+    let check = |hash: &PasswordHash, password| {
+        let hash = Some(hash.clone());
+        wait(pool.verify(hash, typed(password), PasswordAttempt::trusted())).unwrap()
+    };
+    for chosen in [COMPOSED, DECOMPOSED] {
+        let hash = wait(pool.hash(typed(chosen), [1; SALT_LEN])).unwrap();
+        for password in [COMPOSED, DECOMPOSED] {
+            assert_eq!(check(&hash, password), result(true, false));
+        }
+        for other in ["Grun-Kase-Ol-42!", "gr\u{fc}n-k\u{e4}se-\u{f6}l-42!"] {
+            assert_eq!(check(&hash, other), result(false, false));
+        }
+    }
+}
+
+#[test]
+fn a_hash_of_the_bytes_as_typed_matches_these_bytes_and_is_made_anew() {
+    let pool = pool(1, 8);
+    let as_typed = |memory: &mut Memory| hash(cheap(), DECOMPOSED.as_bytes(), [1; SALT_LEN], memory);
+    let earlier = wait(submit(&pool, as_typed)).unwrap().unwrap();
+    let check = |password| {
+        let hash = Some(earlier.clone());
+        wait(pool.verify(hash, typed(password), PasswordAttempt::trusted())).unwrap()
+    };
+    assert_eq!(check(DECOMPOSED), result(true, true));
+    assert_eq!(check(COMPOSED), result(false, false));
+}

@@ -169,7 +169,7 @@ fn a_backup_of_an_older_schema_is_brought_up() {
     fn step(tx: &mut dyn crate::store::engine::Tx) -> Result<(), StoreError> {
         meta_put(tx, "upgraded", "yes")
     }
-    const LATER: Schema = Schema::new(&[step]);
+    const LATER: Schema = Schema::new(&[step, step]);
     let folder = Folder::new();
     let store = restored(&backup(), &folder, &LATER).unwrap();
     assert_eq!(store.read_blocking(stored).unwrap(), Some(LATER.version()));
