@@ -6,7 +6,7 @@ use ring::digest;
 use serde::Deserialize;
 
 use crate::clock::{Timestamp, hour_of};
-use crate::jose::claims::{numeric_date, optional_numeric_date};
+use crate::jose::claims::{Audience, numeric_date, optional_numeric_date};
 use crate::jose::jwk::JwkSet;
 use crate::jose::jwt::{self, ExpectedTyp, JwtError};
 use crate::oauth::client::{AssertionAudience, Client};
@@ -25,7 +25,7 @@ const LONGEST: Duration = Duration::from_hours(1);
 pub struct Recipient<'a> {
     /// The issuer identifier.
     pub issuer: &'a str,
-    /// The addresses that name the endpoint to which the assertion was sent.
+    /// The addresses that name the endpoint to which the assertion was sent, and those that are accepted there as well.
     pub endpoints: &'a [String],
 }
 
@@ -83,7 +83,7 @@ impl ReplayKey {
 struct Claims {
     iss: String,
     sub: String,
-    aud: String,
+    aud: Audience,
     #[serde(deserialize_with = "numeric_date")]
     exp: Timestamp,
     #[serde(default, deserialize_with = "optional_numeric_date")]
@@ -93,16 +93,27 @@ struct Claims {
     jti: String,
 }
 
-/// Checks the audience. A list of audiences is refused: another recipient of the assertion could use it here.
+/// Checks the audience, a string or a list of one (RFC 7519 section 4.1.3). Several values are refused: another recipient
+/// of the assertion could use it here. FAPI 2.0 section 5.3.2.1 demands the string.
 fn check_audience(
-    audience: &str,
+    audience: &Audience,
     recipient: Recipient<'_>,
-    demand: AssertionAudience,
+    client: &Client,
 ) -> Result<(), &'static str> {
-    match demand {
+    let audience = match audience {
+        Audience::One(only) => only,
+        Audience::Several(_) if client.profile.is_some() => {
+            return Err("aud of client_assertion must be a string for this client");
+        }
+        Audience::Several(values) => match values.as_slice() {
+            [only] => only,
+            _ => return Err("aud of client_assertion must have exactly one value"),
+        },
+    };
+    match client.assertion_audience {
         _ if audience == recipient.issuer => Ok(()),
         AssertionAudience::Strict => Err("aud of client_assertion must be the issuer"),
-        AssertionAudience::Any if recipient.endpoints.iter().any(|endpoint| endpoint == audience) => Ok(()),
+        AssertionAudience::Any if recipient.endpoints.contains(audience) => Ok(()),
         AssertionAudience::Any => {
             Err("aud of client_assertion must be the issuer or the URL of this endpoint")
         }
@@ -131,8 +142,7 @@ pub fn check(
     let claims = match verified {
         Ok(claims) => claims,
         Err(JwtError::Claims) => {
-            let problem =
-                "client_assertion needs iss, sub, aud, exp and jti, each of its type and aud with one value";
+            let problem = "client_assertion needs iss, sub, aud, exp and jti, each of its type";
             return Err(Refusal::invalid_client(problem));
         }
         Err(problem) => {
@@ -150,7 +160,7 @@ pub fn check(
         let problem = "iss and sub of client_assertion must be the client_id";
         return Err(Refusal::invalid_client(problem));
     }
-    check_audience(&claims.aud, recipient, client.assertion_audience).map_err(Refusal::invalid_client)?;
+    check_audience(&claims.aud, recipient, client).map_err(Refusal::invalid_client)?;
     jwt::check_times(Some(claims.exp), claims.nbf, claims.iat, now, LEEWAY).map_err(|problem| {
         Refusal::naming(ErrorCode::InvalidClient, &format!("client_assertion: {problem}"))
     })?;

@@ -138,7 +138,8 @@ impl FromStr for GrantType {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AssertionAudience {
-    /// The issuer or the address of the endpoint that is called (RFC 7523 section 3).
+    /// The issuer or the address of the endpoint that is called (RFC 7523 section 3). At introspection, revocation and PAR
+    /// the address of the token endpoint as well.
     #[default]
     Any,
     /// Only the issuer.

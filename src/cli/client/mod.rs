@@ -158,7 +158,7 @@ pub struct Fields {
     pub jwks_uri: Option<String>,
     /// The audience that the client's assertions must have [default: any]
     #[arg(long, value_parser = words(&[
-        ("any", "The issuer or the address of the called endpoint"),
+        ("any", "The issuer, the address of the called endpoint or, at introspection, revocation and PAR, that of the token endpoint"),
         ("strict", "Only the issuer"),
     ]))]
     pub assertion_audience: Option<String>,

@@ -40,9 +40,9 @@ pub async fn authenticate(
     endpoint: &Route,
 ) -> Result<AuthenticatedClient, FlowError> {
     let credentials = credentials(context, parameters)?;
-    // RFC 9126 section 2 accepts the token endpoint, too.
+    // OpenID Connect Core section 9 has clients name the token endpoint, and RFC 9126 section 2 accepts it.
     let accepted = match endpoint {
-        Route::PushedRequest => vec![endpoint, &Route::Token],
+        Route::PushedRequest | Route::Introspect | Route::Revoke => vec![endpoint, &Route::Token],
         endpoint => vec![endpoint],
     };
     let addresses = |endpoint: &&Route| [context.app.url(endpoint), endpoint_url(context, endpoint)];

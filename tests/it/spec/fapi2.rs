@@ -14,7 +14,7 @@ use idsvc::oauth::client::{
 use idsvc::oauth::policy::Policy;
 use idsvc::oauth::profile::ClientProfile;
 use idsvc::random::Random;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::harness::dpop::KeyHolder;
 use crate::harness::relying_party::AuthorizationRequest;
@@ -76,11 +76,11 @@ impl Bank {
     }
 
     /// A request that an assertion with this audience authenticates.
-    fn post_for(&self, path: &str, audience: &str) -> Call {
+    fn post_for(&self, path: &str, audience: impl Into<Value>) -> Call {
         let now = self.server.clock.now().seconds();
         let header = json!({ "alg": self.key.alg().as_str(), "typ": "JWT" });
         let claims = json!({
-            "iss": "bank", "sub": "bank", "aud": audience, "exp": now + 60, "jti": Random::system().uuid_v4(),
+            "iss": "bank", "sub": "bank", "aud": audience.into(), "exp": now + 60, "jti": Random::system().uuid_v4(),
         });
         self.server
             .post(path)
@@ -257,13 +257,17 @@ async fn a_client_with_the_profile_has_a_key_and_nothing_else_to_authenticate_wi
     assert!(refused.contains("cannot have an API key"), "{refused}");
 }
 
-/// Section 5.3.2.1: the audience of an assertion is the issuer.
+/// Section 5.3.2.1: the audience of an assertion is the issuer, as a string.
 #[tokio::test]
-async fn an_assertion_for_an_endpoint_is_refused() {
+async fn an_assertion_for_an_endpoint_or_with_a_list_is_refused() {
     let bank = Bank::start().await;
     let request = bank.party.request().without("client_id");
-    for path in ["/oauth2/par", "/oauth2/token"] {
-        let reply = bank.post_for("/oauth2/par", &format!("{ISSUER}{path}"));
+    for audience in [
+        json!(format!("{ISSUER}/oauth2/par")),
+        json!(format!("{ISSUER}/oauth2/token")),
+        json!([ISSUER]),
+    ] {
+        let reply = bank.post_for("/oauth2/par", audience);
         assert_eq!(reply.fields(&request.parameters).await.error(), "invalid_client");
     }
 }

@@ -434,7 +434,8 @@ async fn claims_that_are_missing_or_wrong_are_refused() {
         json!({"aud": "https://evil.example"}),
         json!({"aud": []}),
         json!({"aud": [ISSUER, "https://evil.example"]}),
-        json!({"aud": [ISSUER]}),
+        json!({"aud": [ISSUER, ISSUER]}),
+        json!({"aud": [7]}),
         json!({"aud": format!("{ISSUER}/oauth2/introspect")}),
         json!({"exp": now - 30}),
         json!({"exp": now + 3631}),
@@ -458,32 +459,89 @@ async fn claims_that_are_missing_or_wrong_are_refused() {
     ] {
         robot.ask(&robot.claiming(&right)).await.tokens();
     }
-    robot
-        .server
-        .change_client(&robot.party, |client| {
-            client.assertion_audience = AssertionAudience::Strict;
-        })
-        .await;
-    let reply = robot.ask(&robot.claiming(&json!({"aud": token_endpoint}))).await;
-    assert_eq!(
-        reply.refusal(),
-        "401 invalid_client: aud of client_assertion must be the issuer"
-    );
+}
+
+/// RFC 7519 section 4.1.3: a list is the general form of `aud`. OpenID Connect Core section 9 and RFC 9126 section 2
+/// accept the token endpoint at other endpoints.
+#[tokio::test]
+async fn an_assertion_names_one_audience_as_a_string_or_as_a_list() {
+    let robot = Robot::new().await;
+    let change = async |change: fn(&mut Client)| robot.server.change_client(&robot.party, change).await;
+    change(|client| {
+        client.grant_types.insert(GrantType::DeviceCode);
+    })
+    .await;
+    let token = "/oauth2/token";
+    let ask = async |path: &str, aud: &Value| {
+        let call = robot.post(path, &robot.claiming(&json!({ "aud": aud })));
+        let call = match path {
+            "/oauth2/token" => call
+                .with("grant_type", "client_credentials")
+                .with("scope", "notes.read"),
+            "/oauth2/par" => call.fields(&robot.party.request().without("client_id").parameters),
+            "/oauth2/device_authorization" => call,
+            _ => call.with("token", "unknown"),
+        };
+        call.await
+    };
+    let url = |path: &str| format!("{ISSUER}{path}");
+    let problem =
+        "401 invalid_client: aud of client_assertion must be the issuer or the URL of this endpoint";
+    let others = ["/oauth2/introspect", "/oauth2/revoke", "/oauth2/par"];
+    for path in others.into_iter().chain([token, "/oauth2/device_authorization"]) {
+        for aud in [
+            json!(ISSUER),
+            json!([ISSUER]),
+            json!(url(path)),
+            json!([url(path)]),
+        ] {
+            let reply = ask(path, &aud).await;
+            assert!(
+                [200, 201].contains(&reply.status),
+                "{path} {aud}: {}",
+                reply.text()
+            );
+        }
+        let several = ask(path, &json!([ISSUER, url(path)])).await;
+        assert_eq!(
+            several.refusal(),
+            "401 invalid_client: aud of client_assertion must have exactly one value"
+        );
+        for foreign in [json!("https://other.example"), json!([url("/oauth2/userinfo")])] {
+            assert_eq!(ask(path, &foreign).await.refusal(), problem, "{path} {foreign}");
+        }
+    }
+    for path in others {
+        for aud in [json!(url(token)), json!([url(token)])] {
+            let reply = ask(path, &aud).await;
+            assert!(
+                [200, 201].contains(&reply.status),
+                "{path} {aud}: {}",
+                reply.text()
+            );
+        }
+        assert_eq!(ask(token, &json!(url(path))).await.refusal(), problem);
+    }
+    let at_device = ask("/oauth2/device_authorization", &json!(url(token))).await;
+    assert_eq!(at_device.refusal(), problem);
+
+    change(|client| client.assertion_audience = AssertionAudience::Strict).await;
+    assert_eq!(ask(token, &json!([ISSUER])).await.status, 200);
+    for path in [token, "/oauth2/introspect"] {
+        assert_eq!(
+            ask(path, &json!(url(token))).await.refusal(),
+            "401 invalid_client: aud of client_assertion must be the issuer"
+        );
+    }
+    change(|client| client.assertion_audience = AssertionAudience::Any).await;
     let tokens = robot.ask(&robot.assertion()).await.tokens();
-    let introspect = async |aud: &str| {
-        let asked = robot.post("/oauth2/introspect", &robot.claiming(&json!({ "aud": aud })));
+    let introspect = async || {
+        let asked = robot.post("/oauth2/introspect", &robot.assertion());
         asked.with("token", tokens.access_token()).await
     };
-    let change = async |change: fn(&mut Client)| robot.server.change_client(&robot.party, change).await;
-    change(|client| client.assertion_audience = AssertionAudience::Any).await;
-    let endpoint = format!("{ISSUER}/oauth2/introspect");
-    assert_eq!(introspect(&endpoint).await.json()["active"], true);
-    assert_eq!(
-        introspect(&token_endpoint).await.refusal(),
-        "401 invalid_client: aud of client_assertion must be the issuer or the URL of this endpoint"
-    );
+    assert_eq!(introspect().await.json()["active"], true);
     change(|client| client.grant_types.clear()).await;
-    assert_eq!(introspect(&endpoint).await.json()["active"], false);
+    assert_eq!(introspect().await.json()["active"], false);
 }
 
 #[tokio::test]
