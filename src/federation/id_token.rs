@@ -17,7 +17,6 @@ use crate::jose::claims::{Audience, numeric_date, optional_numeric_date};
 use crate::jose::jwk::JwkSet;
 use crate::jose::jws::{Compact, MAX_TOKEN_LEN};
 use crate::jose::jwt::{self, ExpectedTyp, JwtError, TimeError};
-use crate::oauth::api::canonical_identifier;
 use crate::oauth::assertion::{Owner, ReplayKey};
 use crate::oauth::openid::id_token::at_hash;
 use crate::oauth::resource::Resources;
@@ -305,10 +304,8 @@ fn bounds(claims: &Map<String, Value>) -> Result<AssertionBounds, TokenProblem> 
             let values = value
                 .as_array()
                 .map_or(std::slice::from_ref(value), Vec::as_slice);
-            let values = values
-                .iter()
-                .map(|value| value.as_str().map(canonical_identifier));
-            let values: Option<Resources> = values.map(|value| value.map(ToOwned::to_owned)).collect();
+            let values = values.iter().map(|value| value.as_str().map(ToOwned::to_owned));
+            let values: Option<Resources> = values.collect();
             Some(values.ok_or(TokenProblem::Bounds)?)
         }
     };

@@ -90,35 +90,79 @@ impl Api {
     }
 }
 
-/// The identifier without the `/` of an empty path, which URL libraries of clients add (RFC 3986 section 6.2.3). Two
+/// The identifier in the form in which it is compared: scheme and host in lower case, without the default port, and `/`
+/// for an empty path (RFC 3986 section 6.2.3). URL libraries of clients write it so. The path stays as it is. Two
 /// identifiers with the same result name the same API.
-pub fn canonical_identifier(identifier: &str) -> &str {
-    match identifier.strip_suffix('/') {
-        Some(rest) if rest.matches('/').count() == 2 && !rest.ends_with('/') => rest,
-        _ => identifier,
-    }
+pub fn canonical_identifier(identifier: &str) -> String {
+    let Some((scheme, rest)) = identifier.split_once(':') else {
+        return identifier.to_owned();
+    };
+    let scheme = scheme.to_ascii_lowercase();
+    let Some(rest) = rest.strip_prefix("//") else {
+        return format!("{scheme}:{rest}");
+    };
+    let path_at = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(path_at);
+    let (userinfo, host) = authority.split_at(authority.rfind('@').map_or(0, |at| at + 1));
+    let host = host.to_ascii_lowercase();
+    let default_port = match scheme.as_str() {
+        "https" => ":443",
+        "http" => ":80",
+        _ => ":",
+    };
+    let host = host.strip_suffix(default_port).unwrap_or(&host);
+    let slash = if host.is_empty() || path.starts_with('/') {
+        ""
+    } else {
+        "/"
+    };
+    format!("{scheme}://{userinfo}{host}{slash}{path}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn is_same(one: &str, other: &str) -> bool {
+        canonical_identifier(one) == canonical_identifier(other)
+    }
+
     #[test]
-    fn an_empty_path_equals_a_slash_and_other_paths_differ_by_it() {
-        let same_identifier = |one, other| canonical_identifier(one) == canonical_identifier(other);
-        assert!(same_identifier("https://api.example", "https://api.example/"));
-        assert!(same_identifier(
-            "https://api.example/v1",
-            "https://api.example/v1"
-        ));
+    fn an_identifier_is_compared_without_case_of_scheme_and_host_default_port_and_empty_path() {
+        for (one, other) in [
+            ("https://api.example", "https://api.example/"),
+            ("https://api.example/v1", "https://api.example/v1"),
+            ("https://mcp.example.com/mcp", "https://MCP.example.com/mcp"),
+            ("https://mcp.example.com/mcp", "HTTPS://mcp.example.com:443/mcp"),
+            ("https://API.example:443", "https://api.example/"),
+            ("http://api.example:80/a", "http://api.example/a"),
+            ("https://[2001:DB8::443]:443/", "https://[2001:db8::443]"),
+            ("https://api.example?tenant=A", "https://API.example/?tenant=A"),
+            ("custom://Host/a", "CUSTOM://host/a"),
+            ("URN:example:a", "urn:example:a"),
+        ] {
+            assert!(is_same(one, other), "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn another_path_port_or_scheme_is_another_api() {
         for (one, other) in [
             ("https://api.example/v1", "https://api.example/v1/"),
-            ("https://api.example", "https://API.example"),
+            ("https://api.example/v1", "https://api.example/V1"),
+            ("https://api.example/v1", "https://api.example/./v1"),
+            ("https://api.example/~a", "https://api.example/%7Ea"),
             ("https://api.example", "https://api.example//"),
+            ("https://api.example?tenant=A", "https://api.example?tenant=a"),
+            ("https://api.example:80", "https://api.example"),
+            ("https://api.example:4433", "https://api.example"),
+            ("http://api.example:443", "https://api.example"),
+            ("https://A@api.example", "https://a@api.example"),
             ("https://", "https:///"),
             ("urn:example:a", "urn:example:a/"),
+            ("urn:example:a", "urn:example:A"),
         ] {
-            assert!(!same_identifier(one, other), "{one} {other}");
+            assert!(!is_same(one, other), "{one} {other}");
         }
     }
 }

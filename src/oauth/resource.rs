@@ -39,13 +39,12 @@ pub const NO_API_LEFT: Refusal = Refusal::new(
     "the API of this grant was removed, or this client may no longer name it",
 );
 
-/// The values of `resource` in a request. Each is the identifier of an API.
+/// The values of `resource` in a request. Each is the identifier of an API, in any spelling.
 pub type Resources = BTreeSet<String>;
 
 /// Reads `resource`, which may be repeated (RFC 8707 section 2).
 pub fn resources(parameters: &Parameters) -> Result<Resources, Refusal> {
-    let named = parameters.resources().map(canonical_identifier);
-    let named: Resources = named.map(ToOwned::to_owned).collect();
+    let named: Resources = parameters.resources().map(ToOwned::to_owned).collect();
     if named.len() > MOST_RESOURCES {
         return Err(Refusal::new(
             ErrorCode::InvalidTarget,
@@ -78,12 +77,17 @@ impl Apis {
     pub fn new(all: impl IntoIterator<Item = Api>) -> Self {
         let mut apis = Self::default();
         for api in all.into_iter().map(Arc::new) {
-            let identifier = canonical_identifier(&api.identifier).to_owned();
-            apis.by_identifier.insert(identifier, Arc::clone(&api));
+            apis.by_identifier
+                .insert(api.identifier.clone(), Arc::clone(&api));
             for value in api.metadata.scope.iter() {
                 apis.by_scope.insert(value.to_owned(), Arc::clone(&api));
             }
             apis.all.insert(api.id.clone(), api);
+        }
+        // An older version could register two identifiers that differ in case. Each still names its own API.
+        for api in apis.all.values() {
+            let canonical = apis.by_identifier.entry(canonical_identifier(&api.identifier));
+            canonical.or_insert_with(|| Arc::clone(api));
         }
         apis
     }
@@ -100,7 +104,8 @@ impl Apis {
 
     /// The API that a value of `resource` or `aud` names.
     pub fn named(&self, identifier: &str) -> Option<&Arc<Api>> {
-        self.by_identifier.get(canonical_identifier(identifier))
+        let as_registered = self.by_identifier.get(identifier);
+        as_registered.or_else(|| self.by_identifier.get(&canonical_identifier(identifier)))
     }
 
     /// The API that a scope value belongs to.
@@ -193,7 +198,9 @@ impl Apis {
         for identifier in named {
             let api = self.named(identifier).filter(is_granted);
             let api = api.ok_or_else(|| not_granted(identifier))?;
-            apis.push(Arc::clone(api));
+            if !apis.iter().any(|other| other.id == api.id) {
+                apis.push(Arc::clone(api));
+            }
         }
         let is_for = |value: &str| {
             let api = self.of_scope(value);
@@ -246,5 +253,22 @@ mod tests {
         let expanded = apis.expand_scope(client.clone());
         assert_eq!(expanded.scope.to_string(), "openid mine.read open.read");
         assert_eq!(apis.scope_without_user(&client).to_string(), "openid mine.read");
+    }
+
+    #[test]
+    fn identifiers_that_differ_in_case_name_their_own_apis() {
+        let at = |id: &str, identifier: &str| Api {
+            identifier: identifier.to_owned(),
+            ..api(id, true)
+        };
+        let apis = Apis::new([
+            at("upper", "https://API.example"),
+            at("lower", "https://api.example/"),
+        ]);
+        let named = |identifier: &str| apis.named(identifier).map(|api| api.id.as_str());
+        assert_eq!(named("https://API.example"), Some("upper"));
+        assert_eq!(named("https://api.example/"), Some("lower"));
+        assert_eq!(named("https://api.EXAMPLE"), Some("lower"));
+        assert_eq!(named("https://api.example/a"), None);
     }
 }

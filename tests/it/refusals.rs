@@ -350,16 +350,26 @@ async fn who_signs_in_under_another_name_is_told_the_right_one() {
 /// What a browser accepts.
 const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
 
-/// A probe that follows would begin a sign-in each time, and each is written.
+/// A probe that follows a redirect would begin a sign-in each time.
 #[tokio::test]
-async fn the_root_leads_people_to_their_account_and_programs_nowhere() {
+async fn the_root_leads_people_to_their_account_and_tells_programs_what_this_is() {
     let server = Server::start().await;
     let person = server.get("/").header("accept", BROWSER).await;
     assert_eq!((person.status, person.location()), (303, "/account"));
-    for method in ["GET", "HEAD"] {
-        let probe = server.call(method, "/").await;
-        assert_eq!((probe.status, probe.header("location")), (404, None));
-        let probe = server.call(method, "/").header("accept", "*/*").await;
-        assert_eq!(probe.status, 404);
+    for accept in ["", "*/*", "application/json", "text/html;q=0"] {
+        let program = server.get("/").header("accept", accept).await;
+        assert_eq!(
+            (program.status, program.header("location")),
+            (200, None),
+            "{accept}"
+        );
+        assert_eq!(program.header("content-type"), Some("text/plain; charset=utf-8"));
+        assert_eq!(
+            program.text(),
+            "idsvc, an OAuth 2.1 and OpenID Connect service: \
+             https://id.example.test/.well-known/openid-configuration\n"
+        );
     }
+    assert_eq!(server.call("HEAD", "/").await.status, 200);
+    assert_eq!(server.get("//").await.status, 404);
 }

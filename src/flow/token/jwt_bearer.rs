@@ -1,6 +1,7 @@
 //! A client exchanges a token of a provider for tokens of this service: an ID token (RFC 7523 section 2.1, RFC 8693), or an
 //! identity assertion that the provider made for this service and this client (ID-JAG).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use uuid::Uuid;
@@ -19,6 +20,7 @@ use crate::flow::login::federated_user::{ProviderAccount, UserMatch};
 use crate::flow::{Catalog, Core, FlowError, replay};
 use crate::identity::AuthenticationMethod;
 use crate::jose::jwt;
+use crate::oauth::api::canonical_identifier;
 use crate::oauth::client::{Client, GrantType};
 use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::code::Authorization;
@@ -256,11 +258,15 @@ fn bounded_resources<'a>(
     bounds: &'a AssertionBounds,
 ) -> Result<&'a Resources, Refusal> {
     match &bounds.resources {
-        Some(most) => match named.difference(most).next() {
-            Some(outside) => Err(not_granted(outside)),
-            None if named.is_empty() => Ok(most),
-            None => Ok(named),
-        },
+        Some(most) => {
+            let most_named: BTreeSet<_> = most.iter().map(|value| canonical_identifier(value)).collect();
+            let is_outside = |value: &&String| !most_named.contains(&canonical_identifier(value));
+            match named.iter().find(is_outside) {
+                Some(outside) => Err(not_granted(outside)),
+                None if named.is_empty() => Ok(most),
+                None => Ok(named),
+            }
+        }
         None => Ok(named),
     }
 }

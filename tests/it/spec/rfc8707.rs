@@ -1,6 +1,6 @@
 //! Resource Indicators for OAuth 2.0: tokens for the APIs that a client names.
 
-use idsvc::admin::api::{AddApi, UpdateApi};
+use idsvc::admin::api::{AddApi, RemoveApi, UpdateApi};
 use idsvc::jose::alg::Algorithm;
 use idsvc::oauth::access_token::AccessTokenTyp;
 use idsvc::oauth::client::{Client, ClientOrigin, ConsentRequirement, GrantType};
@@ -208,6 +208,79 @@ async fn an_api_without_a_path_is_found_with_a_slash() {
 }
 
 /// Every grant takes `resource`, and a refresh keeps it.
+/// RFC 3986 section 6.2: case of scheme and host, the default port and an empty path do not count, the path does. The token
+/// has the registered identifier.
+#[tokio::test]
+async fn an_api_is_found_by_any_spelling_of_its_scheme_and_host() {
+    let server = Server::start().await;
+    let robot = server
+        .client_with("robot", |client| {
+            client.grant_types.insert(GrantType::ClientCredentials);
+            client.max_scope = Some("notes.read".parse().unwrap());
+        })
+        .await;
+    let lower = "https://mcp.example.com/mcp";
+    for (identifier, resource, is_same) in [
+        (lower, "https://MCP.example.com/mcp", true),
+        (lower, "HTTPS://mcp.example.com:443/mcp", true),
+        ("https://mcp.example.com", "https://mcp.example.com/", true),
+        ("https://MCP.Example.com:443", "https://mcp.example.com", true),
+        (lower, "https://mcp.example.com/mcp/", false),
+        (lower, "https://mcp.example.com/MCP", false),
+        (lower, "https://mcp.example.com:8443/mcp", false),
+    ] {
+        let add = AddApi {
+            id: "api".to_owned(),
+            identifier: identifier.to_owned(),
+            fields: ApiFields::default(),
+        };
+        server.admin().call(add).await.unwrap();
+        let may_name = |client: &mut Client| client.apis = ["api".to_owned()].into();
+        server.change_client(&robot, may_name).await;
+        let ask = robot
+            .post("/oauth2/token")
+            .with("grant_type", "client_credentials")
+            .with("scope", "notes.read")
+            .with("resource", resource);
+        let reply = ask.await;
+        if is_same {
+            assert_eq!(audience(&reply.tokens()), identifier, "{resource}");
+            let add = AddApi {
+                id: "twin".to_owned(),
+                identifier: resource.to_owned(),
+                fields: ApiFields::default(),
+            };
+            let twin = server.admin().call(add).await.unwrap_err().to_string();
+            assert!(twin.contains("api api has this identifier already"), "{twin}");
+        } else {
+            assert_eq!(reply.error(), "invalid_target", "{resource}");
+        }
+        server.change_client(&robot, |client| client.apis.clear()).await;
+        let remove = RemoveApi { id: "api".to_owned() };
+        server.admin().call(remove).await.unwrap();
+    }
+}
+
+/// The code's grant remembers the registered identifier, so the token request may name another spelling.
+#[tokio::test]
+async fn a_token_request_may_spell_the_api_otherwise_than_the_authorization_request() {
+    let (_server, acme, alice) = scene().await;
+    let request = asking(&acme, "notes.read")
+        .and("resource", "https://API.example:443/notes")
+        .and("resource", NOTES);
+    let code = acme_code(&alice, &request).await;
+    let redeem = acme
+        .redeem(&code)
+        .with("resource", "HTTPS://api.example/notes")
+        .and("resource", "https://api.EXAMPLE/notes");
+    let tokens = redeem.await.tokens();
+    assert_eq!(audience(&tokens), NOTES);
+    let refused = acme
+        .refresh(tokens.refresh_token())
+        .with("resource", "https://api.example/Notes");
+    assert_eq!(refused.await.error(), "invalid_target");
+}
+
 #[tokio::test]
 async fn grants_without_a_browser_take_a_name_too() {
     let (server, _, _) = scene().await;

@@ -27,15 +27,16 @@ use crate::oauth::token::TokenResponse;
 use crate::pages::dev::{DevClaim, DevToken, DevTokens, Home};
 use crate::route::Route;
 
-/// Offers to sign in with the example client. On other servers a browser is redirected to the account page. A probe is
-/// not: each probe would begin a sign-in.
+/// Offers to sign in with the example client. On other servers a browser is redirected to the account page. A program is
+/// told what this is: with a redirect, each probe would begin a sign-in.
 pub fn respond(context: &RequestContext) -> HttpResponse {
     let Some(dev) = &context.app.dev else {
-        return if context.accepts_html() {
-            response::redirect_303(&context.app.path(&Route::Account))
-        } else {
-            context.not_found()
-        };
+        if context.accepts_html() {
+            return response::redirect_303(&context.app.path(&Route::Account));
+        }
+        let discovery = context.app.url(&Route::OpenidConfiguration);
+        let line = format!("idsvc, an OAuth 2.1 and OpenID Connect service: {discovery}\n");
+        return response::no_store(response::text(StatusCode::OK, line));
     };
     let [state, verifier] =
         [(); 2].map(|()| Zeroizing::new(URL_SAFE_NO_PAD.encode(context.app.core.random.bytes::<32>())));
