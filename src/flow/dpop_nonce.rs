@@ -20,14 +20,10 @@ pub fn issue(core: &Core, now: Timestamp) -> String {
         .seal_in_hour(hour_of(now), CONTEXT, &given_at, &core.random)
 }
 
-/// Whether the service gave this nonce in the last minutes.
-pub fn is_current(core: &Core, nonce: &str, now: Timestamp) -> bool {
-    let Ok(plain) = core.sealer.open_of_hour(CONTEXT, nonce) else {
-        return false;
-    };
-    let Ok(given_at) = <[u8; 8]>::try_from(plain.as_slice()) else {
-        return false;
-    };
+/// Until when a nonce that the service gave in the last minutes is accepted.
+pub fn end_of(core: &Core, nonce: &str, now: Timestamp) -> Option<Timestamp> {
+    let plain = core.sealer.open_of_hour(CONTEXT, nonce).ok()?;
+    let given_at = <[u8; 8]>::try_from(plain.as_slice()).ok()?;
     let given_at = Timestamp::from_seconds(u64::from_be_bytes(given_at));
-    given_at <= now + LIFETIME && now <= given_at + LIFETIME
+    (given_at <= now + LIFETIME && now <= given_at + LIFETIME).then_some(given_at + LIFETIME)
 }

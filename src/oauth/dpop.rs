@@ -69,8 +69,8 @@ pub struct ExpectedRequest<'a> {
     pub url: &'a str,
     /// The access token that it presents.
     pub access_token: Option<&'a str>,
-    /// Whether a nonce is current. `None` if no nonce is required.
-    pub is_current_nonce: Option<&'a dyn Fn(&str) -> bool>,
+    /// Until when a nonce is accepted, if it is current. `None` if no nonce is required.
+    pub nonce_end: Option<&'a dyn Fn(&str) -> Option<Timestamp>>,
 }
 
 /// A valid proof. The caller must record its use, because a proof is accepted once.
@@ -118,12 +118,20 @@ impl DpopProof {
         if !is_same_resource(&claims.htu, request.url) {
             return Err(refuse(&format!("htu must be {}", request.url)));
         }
-        if claims.iat + MAX_AGE < now {
-            return Err(refuse("iat is more than 60 s before the time of the service"));
-        }
-        if claims.iat > now + LEEWAY {
-            return Err(refuse("iat is more than 10 s after the time of the service"));
-        }
+        let end = match request.nonce_end {
+            // The nonce tells when the proof was made, so the client needs no clock (section 11.1).
+            Some(nonce_end) => {
+                let nonce = claims.nonce.as_deref().ok_or(NONCE_NEEDED)?;
+                nonce_end(nonce).ok_or(NONCE_NEEDED)?
+            }
+            None if claims.iat + MAX_AGE < now => {
+                return Err(refuse("iat is more than 60 s before the time of the service"));
+            }
+            None if claims.iat > now + LEEWAY => {
+                return Err(refuse("iat is more than 10 s after the time of the service"));
+            }
+            None => claims.iat + MAX_AGE,
+        };
         jwt::check_times(claims.exp, claims.nbf, None, now, LEEWAY)
             .map_err(|error| refuse(&error.to_string()))?;
         if let Some(access_token) = request.access_token
@@ -131,14 +139,9 @@ impl DpopProof {
         {
             return Err(refuse("ath must be the SHA-256 of the access token in base64url"));
         }
-        if let Some(is_current) = request.is_current_nonce
-            && !claims.nonce.as_deref().is_some_and(is_current)
-        {
-            return Err(NONCE_NEEDED);
-        }
         let key = KeyThumbprint(key.thumbprint());
         // A request may take a while after its time was read, so the record lasts longer than the proof.
-        let replay_key = ReplayKey::of(Owner::Key(&key.0), &claims.jti, claims.iat + MAX_AGE + MAX_AGE);
+        let replay_key = ReplayKey::of(Owner::Key(&key.0), &claims.jti, end + MAX_AGE);
         Ok(Self {
             algorithm,
             key,
@@ -239,16 +242,42 @@ fn describe(error: EmbeddedKeyError) -> String {
     }
 }
 
-/// Whether `htu` is this address. Query and fragment are ignored, and both are compared in the normal form of the URL
-/// standard.
+/// Whether `htu` is this address, after syntax- and scheme-based normalization (section 4.3). Query and fragment are
+/// ignored.
 fn is_same_resource(htu: &str, url: &str) -> bool {
     let normal = |text: &str| {
         let mut url = Url::parse(text).ok()?;
         url.set_query(None);
         url.set_fragment(None);
+        let path = decode_unreserved(url.path());
+        url.set_path(&path);
         Some(url)
     };
     htu == url || normal(htu).is_some_and(|htu| Some(htu) == normal(url))
+}
+
+/// The path with its unreserved characters as they are, and the other ones encoded in upper case (RFC 3986 section 6.2.2).
+fn decode_unreserved(path: &str) -> String {
+    let mut parts = path.split('%');
+    let mut normal = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let encoded = part
+            .get(..2)
+            .filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        let Some(byte) = encoded.and_then(|digits| u8::from_str_radix(digits, 16).ok()) else {
+            normal.push('%');
+            normal.push_str(part);
+            continue;
+        };
+        match char::from(byte) {
+            unreserved @ ('A'..='Z' | 'a'..='z' | '0'..='9' | '-' | '.' | '_' | '~') => {
+                normal.push(unreserved)
+            }
+            _ => normal.push_str(&format!("%{byte:02X}")),
+        }
+        normal.push_str(part.get(2..).unwrap_or_default());
+    }
+    normal
 }
 
 /// `ath` of an access token (section 4.2).

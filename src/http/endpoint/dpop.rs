@@ -3,6 +3,7 @@
 use ::http::header::{HeaderName, HeaderValue};
 
 use super::client::endpoint_url;
+use crate::clock::Timestamp;
 use crate::flow::dpop_nonce;
 use crate::http::context::RequestContext;
 use crate::http::response::HttpResponse;
@@ -27,13 +28,13 @@ pub(super) fn proof(
         return Err(SEVERAL_PROOFS);
     }
     let proof = proof.to_str().map_err(|_| UNREADABLE_PROOF)?;
-    let is_current_nonce: &dyn Fn(&str) -> bool =
-        &|nonce| dpop_nonce::is_current(&context.app.core, nonce, context.now);
+    let nonce_end: &dyn Fn(&str) -> Option<Timestamp> =
+        &|nonce| dpop_nonce::end_of(&context.app.core, nonce, context.now);
     let request = ExpectedRequest {
         method: context.method().as_str(),
         url: &endpoint_url(context, endpoint),
         access_token,
-        is_current_nonce: requires_nonce(context).then_some(is_current_nonce),
+        nonce_end: requires_nonce(context).then_some(nonce_end),
     };
     DpopProof::check(proof, request, context.now).map(Some)
 }

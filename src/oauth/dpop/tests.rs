@@ -24,7 +24,7 @@ fn request(method: &'static str, url: &'static str) -> ExpectedRequest<'static> 
         method,
         url,
         access_token: None,
-        is_current_nonce: None,
+        nonce_end: None,
     }
 }
 
@@ -158,9 +158,23 @@ fn an_address_is_compared_in_normal_form_without_query_and_fragment() {
         "https://server.example.com/token?a=b",
         "https://server.example.com/token#a",
         "https://server.example.com/a/../token",
+        "https://server.example.com/%74oken",
+        "https://SERVER.example.com:443/%74%6f%6B%65n?a=b",
     ] {
         let proof = holder.sign(&holder.header(), &with(&Holder::claims(), "htu", json!(htu)));
         assert!(DpopProof::check(&proof, token_request(), NOW).is_ok(), "{htu}");
+    }
+    for (one, other, is_same) in [
+        ("https://a.example/%7Eb%2fc", "https://a.example/~b%2Fc", true),
+        ("https://a.example/b%2Fc", "https://a.example/b/c", false),
+        ("https://a.example/%2574oken", "https://a.example/%74oken", false),
+        ("https://a.example/%7", "https://a.example/%7", true),
+        ("https://a.example/%+1", "https://a.example/%01", false),
+        ("https://a.example/token/", "https://a.example/token", false),
+        ("https://a.example/Token", "https://a.example/token", false),
+        ("https://a.example:8443/token", "https://a.example/token", false),
+    ] {
+        assert_eq!(is_same_resource(one, other), is_same, "{one} {other}");
     }
 }
 
@@ -261,9 +275,9 @@ fn one_jti_of_one_key_is_one_use_whenever_it_was_signed() {
 #[test]
 fn a_nonce_is_asked_for_only_if_it_is_required() {
     let holder = Holder::new();
-    let is_current = |nonce: &str| nonce == "current";
+    let nonce_end = |nonce: &str| (nonce == "current").then_some(NOW + MAX_AGE);
     let demanding = ExpectedRequest {
-        is_current_nonce: Some(&is_current),
+        nonce_end: Some(&nonce_end),
         ..token_request()
     };
     for (nonce, is_good) in [
@@ -276,6 +290,35 @@ fn a_nonce_is_asked_for_only_if_it_is_required() {
         assert_eq!(code.err(), (!is_good).then_some(ErrorCode::UseDpopNonce));
         assert!(DpopProof::check(&proof, token_request(), NOW).is_ok());
     }
+}
+
+/// Section 11.1: the nonce tells the time. The use of the proof is remembered as long as the nonce is accepted.
+#[test]
+fn a_proof_with_a_current_nonce_is_good_whatever_its_iat_says() {
+    let holder = Holder::new();
+    let nonce_end = |_: &str| Some(NOW + Duration::from_mins(5));
+    let demanding = ExpectedRequest {
+        nonce_end: Some(&nonce_end),
+        ..token_request()
+    };
+    let claims = with(&Holder::claims(), "nonce", json!("current"));
+    for iat in [
+        0,
+        NOW.seconds() - 3600,
+        NOW.seconds() + 120,
+        NOW.seconds() + 86_400,
+    ] {
+        let proof = holder.sign(&holder.header(), &with(&claims, "iat", json!(iat)));
+        let checked = DpopProof::check(&proof, demanding, NOW).unwrap();
+        let until = NOW + Duration::from_mins(6);
+        let owner = Owner::Key(&checked.key.0);
+        assert_eq!(checked.replay_key, ReplayKey::of(owner, "1", until));
+        assert!(DpopProof::check(&proof, token_request(), NOW).is_err());
+    }
+    let mut without = claims.clone();
+    without.as_object_mut().unwrap().remove("iat");
+    let proof = holder.sign(&holder.header(), &without);
+    assert!(DpopProof::check(&proof, demanding, NOW).is_err());
 }
 
 #[test]

@@ -16,7 +16,7 @@ fn check(proof: &str, method: &str, url: &str, now: u64) -> Result<DpopProof, Er
         method,
         url,
         access_token: None,
-        is_current_nonce: None,
+        nonce_end: None,
     };
     DpopProof::check(proof, request, Timestamp::from_seconds(now)).map_err(|refusal| refusal.code)
 }

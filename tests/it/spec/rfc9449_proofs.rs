@@ -37,7 +37,7 @@ async fn a_proof_that_is_not_for_this_request_is_refused_and_the_description_say
     let good = proof().sign();
     let (_, rest) = good.split_once('.').unwrap();
     let now = server.clock.now().seconds();
-    let cases: [(String, &str); 15] = [
+    let cases: [(String, &str); 16] = [
         (proof().with("htm", "GET").sign(), "htm must be POST"),
         (
             proof().with("htu", "https://id.example.test/v4/tokens").sign(),
@@ -46,6 +46,12 @@ async fn a_proof_that_is_not_for_this_request_is_refused_and_the_description_say
         (
             proof()
                 .with("htu", "https://other.example.test/oauth2/token")
+                .sign(),
+            "htu must be https://id.example.test/oauth2/token",
+        ),
+        (
+            proof()
+                .with("htu", "https://id.example.test/oauth2/token/")
                 .sign(),
             "htu must be https://id.example.test/oauth2/token",
         ),
@@ -125,6 +131,7 @@ async fn a_proof_is_good_for_a_minute_and_ten_seconds_ahead_at_any_spelling_of_t
         proof().with("iat", now - 60),
         proof().with("iat", now + 10),
         proof().with("htu", "HTTPS://ID.example.test:443/oauth2/token?a=b#c"),
+        proof().with("htu", "https://id.example.test/oauth2/%74oken"),
         proof().with("jti", "j".repeat(255)),
         proof().with("anything", json!({ "else": 1 })),
     ] {
@@ -319,6 +326,57 @@ async fn a_required_nonce_costs_one_repeated_request() {
     let bearer = acme.refresh(still.refresh_token()).await;
     assert_eq!(bearer.tokens().0["token_type"], "bearer");
     assert_eq!(bearer.header("dpop-nonce"), None);
+}
+
+/// Section 11.1: with a nonce, the time of the client does not count. The proof still counts once as long as its nonce is
+/// accepted. Section 4.3: the address may be written in any way, at each endpoint.
+#[tokio::test]
+async fn with_a_nonce_a_client_needs_no_clock() {
+    let server = Server::start_with(|policy| policy.dpop_nonce = DpopNonce::Required).await;
+    let (acme, alice) = (server.client("acme").await, server.user("alice").await);
+    let mut tokens = acme.tokens(&alice.browser()).await;
+    let key = KeyHolder::new();
+    let now = server.clock.now().seconds();
+    let asked = acme
+        .refresh(tokens.refresh_token())
+        .header("dpop", &key.for_token(&server));
+    let nonce = asked.await.header("dpop-nonce").unwrap().to_owned();
+    let proof = |method: &str, path: &str| key.proof(&server, method, path).with("nonce", nonce.as_str());
+    for iat in [now + 20, now + 120, now - 3600, 0, now + 86_400] {
+        let proof = proof("POST", TOKEN).with("iat", iat).sign();
+        let refresh = async |token: &str| acme.refresh(token).header("dpop", &proof).await;
+        tokens = refresh(tokens.refresh_token()).await.tokens();
+        assert_eq!(refresh(tokens.refresh_token()).await.refusal(), REPLAYED, "{iat}");
+    }
+    let first = proof("POST", TOKEN).with("iat", now - 3600).sign();
+    tokens = acme
+        .refresh(tokens.refresh_token())
+        .header("dpop", &first)
+        .await
+        .tokens();
+    server.advance(300);
+    sweep_all(&server).await;
+    let again = acme.refresh(tokens.refresh_token()).header("dpop", &first).await;
+    assert_eq!(again.refusal(), REPLAYED);
+
+    let push = proof("POST", "/oauth2/par")
+        .with("iat", now - 7200)
+        .with("htu", "https://ID.example.test:443/oauth2/p%61r");
+    let pushed = acme
+        .post("/oauth2/par")
+        .fields(&acme.request().without("client_id").parameters);
+    assert_eq!(pushed.header("dpop", &push.sign()).await.status, 201);
+    let claims = proof("GET", "/oauth2/userinfo")
+        .of(tokens.access_token())
+        .with("iat", now + 7200)
+        .with("htu", "https://id.example.test/oauth2/%75serinf%6F");
+    let userinfo = server.get("/oauth2/userinfo").header("dpop", &claims.sign());
+    let userinfo = userinfo.header("authorization", &format!("DPoP {}", tokens.access_token()));
+    assert_eq!(userinfo.await.status, 200);
+    server.advance(1);
+    let late = proof("POST", TOKEN).sign();
+    let late = acme.refresh(tokens.refresh_token()).header("dpop", &late).await;
+    assert_eq!(late.error(), "use_dpop_nonce");
 }
 
 /// Nothing is truncated: `nonce` and `state` of 384 characters come back whole with a bound code.
