@@ -218,7 +218,7 @@ impl RecordChecks {
     /// The algorithms that have a key, and those that get a key at the first start.
     fn usable_algorithms(&self, snapshot: &dyn Snapshot) -> Result<Vec<Algorithm>, StoreError> {
         let mut usable = self.indispensable.clone();
-        for alg in Algorithm::ALL {
+        for alg in Algorithm::SIGNING {
             if rotate_keys::signing(snapshot, alg)?.is_some() {
                 usable.push(alg);
             }

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use super::admin_connection::AdminConnector;
 use super::change_summary::ChangeSummary;
 use super::output::{CliError, Output, moment};
-use super::value_parsers::{algorithm, read_secret};
+use super::value_parsers::{read_secret, signing_algorithm};
 use crate::admin::key::{ImportKey, KeyStateView, KeyView, ListKeys, RetireKey, RotateKey};
 use crate::clock::{Clock, Timestamp};
 use crate::jose::alg::Algorithm;
@@ -37,7 +37,7 @@ pub struct Rotate {
         long,
         help = "The algorithm whose key is replaced: RS256, PS256, ES256 or EdDSA",
         default_value_t = Algorithm::Es256,
-        value_parser = algorithm
+        value_parser = signing_algorithm
     )]
     pub alg: Algorithm,
     /// Sign with it at once, without announcing it. Verifiers with an older key set refuse its signatures for a while
@@ -63,7 +63,7 @@ pub struct Import {
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// The algorithm of an RSA key: RS256 or PS256
-    #[arg(long, value_parser = algorithm)]
+    #[arg(long, value_parser = signing_algorithm)]
     pub alg: Option<Algorithm>,
     /// Sign with it at once, without announcing it first
     #[arg(long)]

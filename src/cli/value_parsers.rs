@@ -144,6 +144,13 @@ pub(super) fn algorithm(text: &str) -> Result<Algorithm, UnknownAlgorithm> {
         .ok_or(UnknownAlgorithm)
 }
 
+/// An algorithm that the service signs with, in capitals or not.
+pub(super) fn signing_algorithm(text: &str) -> Result<Algorithm, String> {
+    let named = algorithm(text).ok();
+    let named = named.filter(|algorithm| Algorithm::SIGNING.contains(algorithm));
+    named.ok_or_else(|| "the service signs with RS256, PS256, ES256 or EdDSA".to_owned())
+}
+
 /// An algorithm, or an empty text, which removes the value.
 pub(super) fn optional_algorithm(text: &str) -> Result<Removable<Algorithm>, UnknownAlgorithm> {
     match text {

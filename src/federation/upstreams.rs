@@ -343,7 +343,9 @@ impl Upstreams {
             ..Request::get(url)
         };
         let response = self.get(address, request).await?;
-        Ok((parse_keys(address, &response.body)?, response.max_age))
+        let mut keys = parse_keys(address, &response.body)?;
+        keys.keys.retain(|key| key.clone().chosen_by_stranger().is_ok());
+        Ok((keys, response.max_age))
     }
 
     async fn fetch_metadata(&self, issuer: String) -> Fetched<Metadata> {

@@ -144,7 +144,10 @@ impl Catalog {
             .map(|(number, record)| Ok((number, open_refresh_key(sealer, number, &record)?)))
             .collect::<Result<_, OpenError>>()?;
         let mut encoders = Vec::new();
-        for key in Algorithm::ALL.into_iter().filter_map(|alg| keyring.signer(alg)) {
+        for key in Algorithm::SIGNING
+            .into_iter()
+            .filter_map(|alg| keyring.signer(alg))
+        {
             for typ in AccessTokenTyp::ALL {
                 encoders.push((key.alg(), typ, Encoder::new(key, typ.as_str())));
             }

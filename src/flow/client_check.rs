@@ -119,7 +119,7 @@ impl ClientRules {
         Self {
             author: ClientAuthor::Client,
             policy: Arc::clone(&core.policy),
-            usable: Algorithm::ALL.into_iter().filter(has_key).collect(),
+            usable: Algorithm::SIGNING.into_iter().filter(has_key).collect(),
             apis: Arc::clone(catalog.apis()),
             exchange_only: exchange_only(providers),
             providers: catalog.providers().map(|provider| provider.id.clone()).collect(),

@@ -11,12 +11,27 @@ pub enum Algorithm {
     /// RSASSA-PKCS1-v1_5 with SHA-256.
     #[serde(rename = "RS256")]
     Rs256,
+    /// RSASSA-PKCS1-v1_5 with SHA-384.
+    #[serde(rename = "RS384")]
+    Rs384,
+    /// RSASSA-PKCS1-v1_5 with SHA-512.
+    #[serde(rename = "RS512")]
+    Rs512,
     /// RSASSA-PSS with SHA-256 and a salt of 32 bytes.
     #[serde(rename = "PS256")]
     Ps256,
+    /// RSASSA-PSS with SHA-384 and a salt of 48 bytes.
+    #[serde(rename = "PS384")]
+    Ps384,
+    /// RSASSA-PSS with SHA-512 and a salt of 64 bytes.
+    #[serde(rename = "PS512")]
+    Ps512,
     /// ECDSA over P-256 with SHA-256.
     #[serde(rename = "ES256")]
     Es256,
+    /// ECDSA over P-384 with SHA-384.
+    #[serde(rename = "ES384")]
+    Es384,
     /// Ed25519. The other curve of this name, Ed448, is not supported.
     #[serde(rename = "EdDSA")]
     EdDsa,
@@ -26,15 +41,32 @@ const ED25519: &str = "Ed25519";
 
 /// The name is not that of a supported algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown signature algorithm: RS256, PS256, ES256 and EdDSA are known")]
+#[error(
+    "unknown signature algorithm: RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384 and EdDSA are known"
+)]
 pub struct UnknownAlgorithm;
 
 impl Algorithm {
     /// Every algorithm, in the order for lists that people read.
-    pub const ALL: [Self; 4] = [Self::Rs256, Self::Ps256, Self::Es256, Self::EdDsa];
+    pub const ALL: [Self; 9] = [
+        Self::Rs256,
+        Self::Rs384,
+        Self::Rs512,
+        Self::Ps256,
+        Self::Ps384,
+        Self::Ps512,
+        Self::Es256,
+        Self::Es384,
+        Self::EdDsa,
+    ];
+
+    /// The algorithms that the service signs with, in the same order. The other ones are for signatures of others.
+    pub const SIGNING: [Self; 4] = [Self::Rs256, Self::Ps256, Self::Es256, Self::EdDsa];
 
     /// The names that tokens and keys of others may have, in the same order.
-    pub const RECEIVED_NAMES: [&str; 5] = ["RS256", "PS256", "ES256", "EdDSA", ED25519];
+    pub const RECEIVED_NAMES: [&str; 10] = [
+        "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA", ED25519,
+    ];
 
     /// The algorithm that a token or key of others names. `Ed25519` is the newer name of `EdDSA` (RFC 9864 section 2.2).
     pub fn of_received(name: &str) -> Result<Self, UnknownAlgorithm> {
@@ -49,8 +81,13 @@ impl Algorithm {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Rs256 => "RS256",
+            Self::Rs384 => "RS384",
+            Self::Rs512 => "RS512",
             Self::Ps256 => "PS256",
+            Self::Ps384 => "PS384",
+            Self::Ps512 => "PS512",
             Self::Es256 => "ES256",
+            Self::Es384 => "ES384",
             Self::EdDsa => "EdDSA",
         }
     }
@@ -101,7 +138,7 @@ mod tests {
 
     #[test]
     fn symmetric_none_and_miswritten_names_are_unknown() {
-        for name in ["HS256", "none", "None", "rs256", "ES256K", "RS1", ""] {
+        for name in ["HS256", "none", "None", "rs256", "ES256K", "ES512", "RS1", ""] {
             assert_eq!(name.parse::<Algorithm>(), Err(UnknownAlgorithm), "{name}");
             assert_eq!(Algorithm::of_received(name), Err(UnknownAlgorithm), "{name}");
         }

@@ -13,7 +13,11 @@ use super::{der, roca};
 
 const RSA_MIN_BITS: usize = 2048;
 const RSA_MAX_BITS: usize = 8192;
-const P256_POINT_LEN: usize = 65;
+/// The most bytes of an RSA modulus, and the exponent, in a key that a stranger chooses.
+const CHEAP_MODULUS_LEN: usize = 4096 / 8;
+const CHEAP_EXPONENT: [u8; 3] = [1, 0, 1];
+const P256_LEN: usize = 32;
+const P384_LEN: usize = 48;
 const ED25519_LEN: usize = 32;
 
 /// The members that belong to private and symmetric keys (RFC 7518 sections 6.2.2, 6.3.2 and 6.4.1).
@@ -31,6 +35,7 @@ pub struct PublicKey {
 enum Material {
     Rsa { n: Vec<u8>, e: Vec<u8> },
     P256(Vec<u8>),
+    P384(Vec<u8>),
     Ed25519(Vec<u8>),
 }
 
@@ -50,10 +55,12 @@ pub enum JwkError {
     #[error("key is a private key: give the public one only, and replace this one if it has been published")]
     Private,
     /// `kty` or `crv` is not supported.
-    #[error("key is neither RSA nor P-256 nor Ed25519")]
+    #[error("key is neither RSA nor P-256, P-384 or Ed25519")]
     UnsupportedType,
     /// `alg` is not supported or does not match the type of the key.
-    #[error("key is not for RS256, PS256, ES256 or EdDSA")]
+    #[error(
+        "key is for another algorithm than RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384 or EdDSA"
+    )]
     UnsupportedAlgorithm,
     /// `use` or `key_ops` do not allow verification of signatures.
     #[error("key is not for signatures")]
@@ -61,6 +68,9 @@ pub enum JwkError {
     /// The RSA modulus is not 2048 to 8192 bits long, or the public exponent is even, 1, or over 33 bits.
     #[error("rsa key is not 2048 to 8192 bits long with an odd public exponent")]
     UnsupportedSize,
+    /// The RSA key would make each verification slow. It was chosen by a stranger.
+    #[error("rsa key has more than 4096 bits, or another exponent than 65537")]
+    Costly,
     /// The RSA modulus can be factored (CVE-2017-15361).
     #[error(
         "rsa key was made by a faulty library and its private key can be computed (ROCA): make a new one"
@@ -79,6 +89,7 @@ impl JwkError {
             | Self::UnsupportedAlgorithm
             | Self::NotForSignatures
             | Self::UnsupportedSize
+            | Self::Costly
             | Self::Weak
             | Self::Missing(_) => true,
             Self::NotAnObject | Self::Malformed(_) | Self::Private | Self::NotPem => false,
@@ -94,7 +105,7 @@ pub struct BadSignature;
 impl PublicKey {
     /// Reads one JSON Web Key (RFC 7517 section 4).
     ///
-    /// Without `alg` an RSA key is for RS256 and PS256. Unknown members are ignored, and those of private keys are
+    /// Without `alg` an RSA key is for all algorithms of RSA. Unknown members are ignored, and those of private keys are
     /// refused. A point that is not on its curve is accepted, but verifies nothing.
     pub fn from_jwk(jwk: &Value) -> Result<Self, JwkError> {
         let members = jwk.as_object().ok_or(JwkError::NotAnObject)?;
@@ -107,11 +118,9 @@ impl PublicKey {
         }
         let material = match (kty, text(members, "crv")?) {
             ("RSA", None) => Material::rsa(&bytes(members, "n")?, &bytes(members, "e")?)?,
-            ("EC", Some("P-256")) => {
-                let (x, y) = (coordinate(members, "x")?, coordinate(members, "y")?);
-                Material::P256([&[4], x.as_slice(), y.as_slice()].concat())
-            }
-            ("OKP", Some("Ed25519")) => Material::Ed25519(coordinate(members, "x")?),
+            ("EC", Some("P-256")) => Material::P256(point(members, P256_LEN)?),
+            ("EC", Some("P-384")) => Material::P384(point(members, P384_LEN)?),
+            ("OKP", Some("Ed25519")) => Material::Ed25519(coordinate(members, "x", ED25519_LEN)?),
             ("RSA", Some(_)) => return Err(JwkError::Malformed("crv")),
             (_, None) => return Err(JwkError::Missing("crv")),
             _ => return Err(JwkError::UnsupportedType),
@@ -140,7 +149,7 @@ impl PublicKey {
 
     /// Reads a `SubjectPublicKeyInfo` (RFC 5280 section 4.1) in PEM form, as `openssl pkey -pubout` writes it.
     ///
-    /// The key has no `kid`. An RSA key is for RS256 and PS256.
+    /// The key has no `kid`. An RSA key is for all algorithms of RSA.
     pub fn from_pem(pem: &str) -> Result<Self, JwkError> {
         let mut keys = <(SectionKind, Vec<u8>)>::pem_slice_iter(pem.as_bytes());
         let (kind, spki) = keys
@@ -178,9 +187,10 @@ impl PublicKey {
                 let (n, e) = components().map_err(|_| MALFORMED)?;
                 Material::rsa(n, e)?
             }
-            (der::EC_P256, [4, ..]) if key.len() == P256_POINT_LEN => Material::P256(key.to_vec()),
+            (der::EC_P256, [4, point @ ..]) if point.len() == 2 * P256_LEN => Material::P256(key.to_vec()),
+            (der::EC_P384, [4, point @ ..]) if point.len() == 2 * P384_LEN => Material::P384(key.to_vec()),
             (der::ED25519, _) if key.len() == ED25519_LEN => Material::Ed25519(key.to_vec()),
-            (der::EC_P256 | der::ED25519, _) => return Err(MALFORMED),
+            (der::EC_P256 | der::EC_P384 | der::ED25519, _) => return Err(MALFORMED),
             _ => return Err(JwkError::UnsupportedType),
         };
         Ok(Self {
@@ -194,9 +204,10 @@ impl PublicKey {
     /// Its `kid` is its thumbprint.
     pub(super) fn of_key_pair(algorithm: Algorithm, bytes: &[u8]) -> Result<Self, JwkError> {
         let identifier = match algorithm {
-            Algorithm::Rs256 | Algorithm::Ps256 => der::RSA_ENCRYPTION,
             Algorithm::Es256 => der::EC_P256,
+            Algorithm::Es384 => der::EC_P384,
             Algorithm::EdDsa => der::ED25519,
+            _ => der::RSA_ENCRYPTION,
         };
         let spki = der::element(
             der::SEQUENCE,
@@ -211,15 +222,9 @@ impl PublicKey {
     }
 
     pub fn pinned(self, algorithm: Algorithm) -> Result<Self, JwkError> {
-        if !self.algorithms.contains(&algorithm) {
-            return Err(JwkError::UnsupportedAlgorithm);
-        }
-        let algorithms: &[Algorithm] = match algorithm {
-            Algorithm::Rs256 => &[Algorithm::Rs256],
-            Algorithm::Ps256 => &[Algorithm::Ps256],
-            Algorithm::Es256 => &[Algorithm::Es256],
-            Algorithm::EdDsa => &[Algorithm::EdDsa],
-        };
+        let at = self.algorithms.iter().position(|known| *known == algorithm);
+        let only = at.and_then(|at| self.algorithms.get(at..=at));
+        let algorithms = only.ok_or(JwkError::UnsupportedAlgorithm)?;
         Ok(Self { algorithms, ..self })
     }
 
@@ -233,13 +238,24 @@ impl PublicKey {
         self.algorithms
     }
 
+    /// The key, if a stranger may choose it: its RSA modulus has at most 4096 bits and its exponent is 65537, so that a
+    /// verification is cheap.
+    pub fn chosen_by_stranger(self) -> Result<Self, JwkError> {
+        match &self.material {
+            Material::Rsa { n, e } if n.len() > CHEAP_MODULUS_LEN || *e != CHEAP_EXPONENT => {
+                Err(JwkError::Costly)
+            }
+            _ => Ok(self),
+        }
+    }
+
     /// The JSON Web Key: public members, `kid` (the thumbprint if it has none), `use`, and `alg` if there is only one.
     pub fn to_jwk(&self) -> Value {
         let mut jwk = match &self.material {
             Material::Rsa { n, e } => json!({ "kty": "RSA", "n": encode(n), "e": encode(e) }),
-            Material::P256(point) => {
+            Material::P256(point) | Material::P384(point) => {
                 let (x, y) = coordinates(point);
-                json!({ "kty": "EC", "crv": "P-256", "x": encode(x), "y": encode(y) })
+                json!({ "kty": "EC", "crv": self.curve(), "x": encode(x), "y": encode(y) })
             }
             Material::Ed25519(x) => json!({ "kty": "OKP", "crv": "Ed25519", "x": encode(x) }),
         };
@@ -260,10 +276,11 @@ impl PublicKey {
             Material::Rsa { n, e } => {
                 format!(r#"{{"e":"{}","kty":"RSA","n":"{}"}}"#, encode(e), encode(n))
             }
-            Material::P256(point) => {
+            Material::P256(point) | Material::P384(point) => {
                 let (x, y) = coordinates(point);
                 format!(
-                    r#"{{"crv":"P-256","kty":"EC","x":"{}","y":"{}"}}"#,
+                    r#"{{"crv":"{}","kty":"EC","x":"{}","y":"{}"}}"#,
+                    self.curve(),
                     encode(x),
                     encode(y)
                 )
@@ -277,7 +294,7 @@ impl PublicKey {
     pub(super) fn material(&self) -> [&[u8]; 2] {
         match &self.material {
             Material::Rsa { n, e } => [n, e],
-            Material::P256(point) => [point, &[]],
+            Material::P256(point) | Material::P384(point) => [point, &[]],
             Material::Ed25519(key) => [key, &[]],
         }
     }
@@ -287,26 +304,37 @@ impl PublicKey {
         if !self.algorithms.contains(&alg) {
             return Err(BadSignature);
         }
-        match (&self.material, alg) {
-            (Material::Rsa { n, e }, Algorithm::Rs256) => RsaPublicKeyComponents { n, e }.verify(
-                &signature::RSA_PKCS1_2048_8192_SHA256,
-                message,
-                signature,
-            ),
-            (Material::Rsa { n, e }, Algorithm::Ps256) => RsaPublicKeyComponents { n, e }.verify(
-                &signature::RSA_PSS_2048_8192_SHA256,
-                message,
-                signature,
-            ),
-            (Material::P256(point), Algorithm::Es256) => {
-                UnparsedPublicKey::new(&signature::ECDSA_P256_SHA256_FIXED, point).verify(message, signature)
-            }
-            (Material::Ed25519(key), Algorithm::EdDsa) => {
-                UnparsedPublicKey::new(&signature::ED25519, key).verify(message, signature)
-            }
-            _ => return Err(BadSignature),
+        let verified =
+            match &self.material {
+                Material::Rsa { n, e } => {
+                    let parameters = match alg {
+                        Algorithm::Rs256 => &signature::RSA_PKCS1_2048_8192_SHA256,
+                        Algorithm::Rs384 => &signature::RSA_PKCS1_2048_8192_SHA384,
+                        Algorithm::Rs512 => &signature::RSA_PKCS1_2048_8192_SHA512,
+                        Algorithm::Ps256 => &signature::RSA_PSS_2048_8192_SHA256,
+                        Algorithm::Ps384 => &signature::RSA_PSS_2048_8192_SHA384,
+                        Algorithm::Ps512 => &signature::RSA_PSS_2048_8192_SHA512,
+                        Algorithm::Es256 | Algorithm::Es384 | Algorithm::EdDsa => return Err(BadSignature),
+                    };
+                    RsaPublicKeyComponents { n, e }.verify(parameters, message, signature)
+                }
+                Material::P256(point) => UnparsedPublicKey::new(&signature::ECDSA_P256_SHA256_FIXED, point)
+                    .verify(message, signature),
+                Material::P384(point) => UnparsedPublicKey::new(&signature::ECDSA_P384_SHA384_FIXED, point)
+                    .verify(message, signature),
+                Material::Ed25519(key) => {
+                    UnparsedPublicKey::new(&signature::ED25519, key).verify(message, signature)
+                }
+            };
+        verified.map_err(|_| BadSignature)
+    }
+
+    /// `crv` of a point.
+    fn curve(&self) -> &'static str {
+        match self.material {
+            Material::P384(_) => "P-384",
+            _ => "P-256",
         }
-        .map_err(|_| BadSignature)
     }
 }
 
@@ -340,8 +368,16 @@ impl Material {
 
     fn algorithms(&self) -> &'static [Algorithm] {
         match self {
-            Self::Rsa { .. } => &[Algorithm::Rs256, Algorithm::Ps256],
+            Self::Rsa { .. } => &[
+                Algorithm::Rs256,
+                Algorithm::Rs384,
+                Algorithm::Rs512,
+                Algorithm::Ps256,
+                Algorithm::Ps384,
+                Algorithm::Ps512,
+            ],
             Self::P256(_) => &[Algorithm::Es256],
+            Self::P384(_) => &[Algorithm::Es384],
             Self::Ed25519(_) => &[Algorithm::EdDsa],
         }
     }
@@ -404,10 +440,9 @@ fn encode(bytes: &[u8]) -> String {
 
 /// The two coordinates of an uncompressed point (SEC 1 section 2.3.3).
 fn coordinates(point: &[u8]) -> (&[u8], &[u8]) {
-    point
-        .get(1..)
-        .unwrap_or_default()
-        .split_at_checked(32)
+    let coordinates = point.get(1..).unwrap_or_default();
+    coordinates
+        .split_at_checked(coordinates.len() / 2)
         .unwrap_or_default()
 }
 
@@ -426,11 +461,20 @@ fn bytes(members: &Map<String, Value>, name: &'static str) -> Result<Vec<u8>, Jw
         .map_err(|_| JwkError::Malformed(name))
 }
 
-fn coordinate(members: &Map<String, Value>, name: &'static str) -> Result<Vec<u8>, JwkError> {
+fn coordinate(members: &Map<String, Value>, name: &'static str, length: usize) -> Result<Vec<u8>, JwkError> {
     let bytes = bytes(members, name)?;
-    if bytes.len() == 32 {
+    if bytes.len() == length {
         Ok(bytes)
     } else {
         Err(JwkError::Malformed(name))
     }
+}
+
+/// The point whose coordinates have this length, uncompressed.
+fn point(members: &Map<String, Value>, length: usize) -> Result<Vec<u8>, JwkError> {
+    let (x, y) = (
+        coordinate(members, "x", length)?,
+        coordinate(members, "y", length)?,
+    );
+    Ok([&[4], x.as_slice(), y.as_slice()].concat())
 }

@@ -180,7 +180,9 @@ pub fn verify_embedded_key<T: DeserializeOwned>(
     let compact = Compact::parse(token).map_err(JwtError::from)?;
     let algorithm = algorithm_of(&compact, typ, allowed)?;
     let jwk = compact.jwk().ok_or(EmbeddedKeyError::NoKey)?;
-    let key = PublicKey::from_jwk(jwk).map_err(EmbeddedKeyError::Key)?;
+    let key = PublicKey::from_jwk(jwk)
+        .and_then(PublicKey::chosen_by_stranger)
+        .map_err(EmbeddedKeyError::Key)?;
     if !key.algorithms().contains(&algorithm) {
         return Err(EmbeddedKeyError::Token(JwtError::Signature));
     }

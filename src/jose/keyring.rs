@@ -128,6 +128,7 @@ impl SigningKey {
                 let public = PublicKey::of_key_pair(alg, pair.public_key().as_ref());
                 (Pair::Ed25519(pair), public)
             }
+            _ => return Err(SigningKeyError::WrongAlgorithm),
         };
         let public = public.map_err(|_| SigningKeyError::Rejected)?;
         let key = Self(Arc::new(Inner {
@@ -342,9 +343,9 @@ impl Keyring {
             .map(|(key, _)| key.public())
     }
 
-    /// The algorithms of all keys, in the order of [`Algorithm::ALL`].
+    /// The algorithms of all keys, in the order of [`Algorithm::SIGNING`].
     pub fn published_algorithms(&self) -> Vec<Algorithm> {
-        Algorithm::ALL
+        Algorithm::SIGNING
             .into_iter()
             .filter(|alg| self.keys.iter().any(|(key, _)| key.alg() == *alg))
             .collect()

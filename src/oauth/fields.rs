@@ -301,7 +301,7 @@ impl Field for Vec<Value> {
 pub fn jwks_of(document: &str) -> Result<Vec<Value>, String> {
     let set = JwkSet::parse(document.as_bytes()).map_err(|error| error.to_string())?;
     if set.keys.is_empty() {
-        return Err("the key set has no key for RS256, PS256, ES256 or EdDSA".to_owned());
+        return Err("the key set has no key for signatures that is RSA, P-256, P-384 or Ed25519".to_owned());
     }
     Ok(set.keys.iter().map(jwk_of).collect())
 }

@@ -28,6 +28,9 @@ const SIGNED_REQUEST: &str =
     "FAPI 2.0 Message Signing section 5.3.1: requests that were not signed are refused";
 const ALGORITHM: &str = "FAPI 2.0 Security Profile section 5.4: PS256, ES256 or EdDSA";
 
+/// The algorithms of FAPI 2.0 Security Profile section 5.4.
+const FAPI_ALGORITHMS: [Algorithm; 3] = [Algorithm::Ps256, Algorithm::Es256, Algorithm::EdDsa];
+
 /// How long a pushed request of a client with a profile lasts at most (FAPI 2.0 Security Profile section 5.3.2.2).
 pub const MAX_PUSHED_AGE: Duration = Duration::from_secs(599);
 
@@ -82,8 +85,9 @@ impl ClientProfile {
         );
         let request_objects = ("request_object_signing_alg", metadata.request_object_signing_alg);
         for (field, algorithm) in metadata.signing_algs().into_iter().chain([request_objects]) {
-            let problem = "it names RS256, which FAPI does not allow";
-            add(algorithm == Some(Algorithm::Rs256), ALGORITHM, field, problem);
+            let problem = "it names an algorithm that FAPI does not allow";
+            let is_broken = algorithm.is_some_and(|algorithm| !FAPI_ALGORITHMS.contains(&algorithm));
+            add(is_broken, ALGORITHM, field, problem);
         }
         add(
             signs_in && metadata.pkce == PkceRequirement::Optional,
@@ -183,6 +187,6 @@ impl Client {
 
     /// Whether this algorithm may be used for the client and by it (FAPI 2.0 Security Profile section 5.4).
     pub fn may_use_algorithm(&self, algorithm: Algorithm) -> bool {
-        self.profile.is_none() || algorithm != Algorithm::Rs256
+        self.profile.is_none() || FAPI_ALGORITHMS.contains(&algorithm)
     }
 }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::clock::Timestamp;
 use crate::jose::alg::Algorithm;
 use crate::jose::json;
+use crate::jose::jwk::{JwkError, PublicKey};
 use crate::oauth::client::{AuthMethod, Client, GrantType};
 use crate::oauth::client_metadata::{ClientFields, ConsentRequirement};
 use crate::oauth::error::{ErrorCode, Refusal};
@@ -144,10 +145,17 @@ impl RequestedMetadata {
             return Err(unusable("response_types", "must be [code]"));
         }
         let key_set: Option<Map<String, Value>> = take(&mut members, "jwks")?;
-        let jwks = key_set
+        let jwks: Option<Vec<Value>> = key_set
             .map(|mut set| take(&mut set, "keys"))
             .transpose()?
             .flatten();
+        let is_costly = |jwk: &Value| {
+            let key = PublicKey::from_jwk(jwk).and_then(PublicKey::chosen_by_stranger);
+            key == Err(JwkError::Costly)
+        };
+        if jwks.iter().flatten().any(is_costly) {
+            return Err(unusable("jwks", &format!("is refused: {}", JwkError::Costly)));
+        }
         let jwks_uri: Option<String> = take(&mut members, "jwks_uri")?;
         if jwks.is_some() && jwks_uri.is_some() {
             return Err(unusable("jwks_uri", "and jwks exclude each other"));

@@ -7,6 +7,7 @@ pub(crate) mod browser;
 pub(crate) mod dpop;
 #[cfg(feature = "postgres")]
 pub(crate) mod fault_proxy;
+pub(crate) mod foreign_key;
 pub(crate) mod frames;
 pub(crate) mod html;
 pub(crate) mod kiosk;

@@ -10,7 +10,7 @@ pub(super) fn read_hint(catalog: &Catalog, issuer: &str, token: &str) -> Option<
     let verified = jwt::verify::<IdTokenHint>(
         token,
         ExpectedTyp::Exactly(ID_TOKEN_TYP),
-        &Algorithm::ALL,
+        &Algorithm::SIGNING,
         |kid, _| catalog.verifier(kid?),
     );
     verified

@@ -128,6 +128,7 @@ pub async fn generate(random: &Random, alg: Algorithm) -> Result<SigningKey, Rot
                 .map_err(|_| RotateError::Interrupted)??;
             Ok(SigningKey::from_pkcs8_der(alg, &pkcs8)?)
         }
+        _ => Err(SigningKeyError::WrongAlgorithm.into()),
     }
 }
 

@@ -118,7 +118,7 @@ pub(in crate::flow) fn signed_access_token(
         jwt::verify_with(
             token,
             ExpectedTyp::Exactly(typ),
-            &Algorithm::ALL,
+            &Algorithm::SIGNING,
             select,
             Some(&core.signature_cache),
         )

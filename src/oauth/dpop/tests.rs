@@ -190,12 +190,12 @@ fn a_refusal_says_what_is_wrong_with_the_header() {
         (
             "alg",
             json!("none"),
-            "alg must be one of RS256 PS256 ES256 EdDSA Ed25519",
+            "alg must be one of RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 EdDSA Ed25519",
         ),
         (
             "alg",
             json!("HS256"),
-            "alg must be one of RS256 PS256 ES256 EdDSA Ed25519",
+            "alg must be one of RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 EdDSA Ed25519",
         ),
         ("alg", json!("RS256"), "the signature is not by the key in jwk"),
         (
@@ -206,7 +206,7 @@ fn a_refusal_says_what_is_wrong_with_the_header() {
         (
             "jwk",
             json!({ "kty": "oct", "k": "AAAA" }),
-            "jwk: key is neither RSA nor P-256 nor Ed25519",
+            "jwk: key is neither RSA nor P-256, P-384 or Ed25519",
         ),
         (
             "jwk",

@@ -60,7 +60,8 @@ described! {
 pub fn at_hash(access_token: &str, alg: Algorithm) -> String {
     let algorithm = match alg {
         Algorithm::Rs256 | Algorithm::Ps256 | Algorithm::Es256 => &digest::SHA256,
-        Algorithm::EdDsa => &digest::SHA512,
+        Algorithm::Rs384 | Algorithm::Ps384 | Algorithm::Es384 => &digest::SHA384,
+        Algorithm::Rs512 | Algorithm::Ps512 | Algorithm::EdDsa => &digest::SHA512,
     };
     let hash = digest::digest(algorithm, access_token.as_bytes());
     let half = hash.as_ref().get(..algorithm.output_len() / 2);

@@ -22,6 +22,7 @@ mod rfc6749_client;
 mod rfc6749_refresh;
 mod rfc6750;
 mod rfc7009;
+mod rfc7518;
 mod rfc7519;
 mod rfc7523;
 mod rfc7523_exchange;

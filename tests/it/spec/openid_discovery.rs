@@ -21,7 +21,9 @@ async fn the_document_says_what_works_and_nothing_else() {
     assert_eq!(reply.status, 200);
     let mut document = reply.json();
     let at = |path: &str| format!("{ISSUER}{path}");
-    let algs = ["RS256", "PS256", "ES256", "EdDSA", "Ed25519"];
+    let algs = [
+        "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA", "Ed25519",
+    ];
     let claims = document
         .as_object_mut()
         .unwrap()

@@ -13,7 +13,7 @@ use crate::harness::{AuthorizationRequest, Person, RelyingParty, Server, Tokens,
 
 const OTHER_KEY: &str = "400 invalid_grant: the grant is bound to another key than that of the DPoP proof";
 const NO_PROOF: &str = "400 invalid_grant: the grant is bound to a key; send a DPoP proof by this key";
-const ALGS: &str = "algs=\"RS256 PS256 ES256 EdDSA Ed25519\"";
+const ALGS: &str = "algs=\"RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 EdDSA Ed25519\"";
 
 /// A public client, a user and a key.
 async fn public_scene() -> (Server, RelyingParty, Person, KeyHolder) {

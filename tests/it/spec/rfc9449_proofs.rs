@@ -77,11 +77,11 @@ async fn a_proof_that_is_not_for_this_request_is_refused_and_the_description_say
         ),
         (
             proof().with_header("alg", "none").sign(),
-            "alg must be one of RS256 PS256 ES256 EdDSA Ed25519",
+            "alg must be one of RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 EdDSA Ed25519",
         ),
         (
             proof().with_header("alg", "HS256").sign(),
-            "alg must be one of RS256 PS256 ES256 EdDSA Ed25519",
+            "alg must be one of RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 EdDSA Ed25519",
         ),
         (
             proof().with_key_member("d", "AAAA").sign(),
@@ -91,7 +91,7 @@ async fn a_proof_that_is_not_for_this_request_is_refused_and_the_description_say
             proof()
                 .with_header("jwk", json!({ "kty": "oct", "k": "AAAA" }))
                 .sign(),
-            "jwk: key is neither RSA nor P-256 nor Ed25519",
+            "jwk: key is neither RSA nor P-256, P-384 or Ed25519",
         ),
         (
             format!("{header}.{rest}"),
