@@ -3,6 +3,8 @@
 use serde::Deserialize;
 use url::Url;
 
+use crate::oauth::redirect_uri::is_loopback;
+
 /// The supported members of a discovery document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata {
@@ -64,12 +66,18 @@ pub fn address(issuer: &str) -> String {
 
 /// Reads an address that may be fetched: https, with a host, without a user name or fragment.
 pub fn https(text: &str) -> Option<Url> {
+    plain_address(text).filter(|url| url.scheme() == "https")
+}
+
+/// Reads an address on this machine: http with a loopback address, without a user name or fragment.
+pub fn http_on_loopback(text: &str) -> Option<Url> {
+    plain_address(text).filter(|url| url.scheme() == "http" && is_loopback(url))
+}
+
+fn plain_address(text: &str) -> Option<Url> {
     let url = Url::parse(text).ok()?;
-    let is_plain = url.scheme() == "https"
-        && url.has_host()
-        && url.username().is_empty()
-        && url.password().is_none()
-        && url.fragment().is_none();
+    let is_plain =
+        url.has_host() && url.username().is_empty() && url.password().is_none() && url.fragment().is_none();
     is_plain.then_some(url)
 }
 

@@ -286,6 +286,7 @@ impl Upstreams {
             .finish();
         let request = Request {
             form: Some(Zeroizing::new(form)),
+            may_be_local: true,
             ..Request::get(url)
         };
         let response = self.client.send(request).await?;

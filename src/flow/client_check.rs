@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Core;
+use super::logout_notice::logout_address;
 use crate::federation::Provider;
 use crate::federation::metadata::https;
 use crate::identity::AuthenticationLevel;
@@ -340,9 +341,10 @@ fn check_logout_uri(client: &Client, faults: &mut Vec<Fault>) {
         return;
     };
     let field = ["backchannel_logout_uri"];
-    if https(uri).is_none() || uri.len() > MAX_URI_BYTES {
+    if logout_address(client).is_none() || uri.len() > MAX_URI_BYTES {
         let detail = format!(
-            "back-channel logout URI {uri:?} is not an https address without fragment, of at most {MAX_URI_BYTES} bytes"
+            "back-channel logout URI {uri:?} is not an https address without fragment, of at most {MAX_URI_BYTES} bytes; \
+             a confidential client may have http on a loopback address"
         );
         faults.push(FaultCode::Invalid.at(field, detail));
     }

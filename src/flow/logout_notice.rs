@@ -11,13 +11,14 @@
 use std::time::Duration;
 
 use ring::digest::{Context, SHA256};
+use url::Url;
 use uuid::Uuid;
 
 use super::deliver::{OutboxKey, OutboxUpdate, retry};
 use super::outbox::due;
 use super::{Core, Failure};
 use crate::clock::Timestamp;
-use crate::federation::metadata::https;
+use crate::federation::metadata::{http_on_loopback, https};
 use crate::federation::upstreams::UpstreamError;
 use crate::jose::alg::Algorithm;
 use crate::jose::jwt;
@@ -219,12 +220,18 @@ pub async fn send(core: &Core, notice: &LogoutNotice) -> Result<(), NoticeFailur
     if !client.enabled {
         return Err(NoticeFailure::Unneeded("the client is disabled"));
     }
-    let url = client.backchannel_logout_uri.as_deref().and_then(https);
-    let url = url.ok_or(NoticeFailure::Unneeded(
+    let url = logout_address(&client).ok_or(NoticeFailure::Unneeded(
         "the client has no back-channel logout URI",
     ))?;
     let token = logout_token(core, &client, notice)?;
     Ok(core.upstreams.post_logout_token(&url, &token).await?)
+}
+
+/// Where the client is told: https or, for a confidential client of the operator, http on this machine (section 2.2).
+pub(super) fn logout_address(client: &Client) -> Option<Url> {
+    let uri = client.backchannel_logout_uri.as_deref()?;
+    let may_be_local = !client.is_public() && !client.registered_itself();
+    https(uri).or_else(|| http_on_loopback(uri).filter(|_| may_be_local))
 }
 
 fn logout_token(core: &Core, client: &Client, notice: &LogoutNotice) -> Result<String, Failure> {

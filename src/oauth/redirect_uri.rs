@@ -217,7 +217,8 @@ pub(crate) fn is_on_this_machine(url: &Url) -> bool {
     is_loopback(url) || url.domain().is_some_and(|name| name.ends_with(".localhost"))
 }
 
-fn is_loopback(url: &Url) -> bool {
+/// Whether the host is a loopback address or `localhost`.
+pub(crate) fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Ipv4(address)) => address.is_loopback(),
         Some(Host::Ipv6(address)) => address.is_loopback(),

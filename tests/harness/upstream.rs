@@ -16,7 +16,7 @@ use rustls::ServerConfig;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -56,6 +56,9 @@ static TLS: LazyLock<(Arc<ServerConfig>, String)> = LazyLock::new(|| {
         .unwrap();
     (Arc::new(config), authority.pem())
 });
+
+/// The first byte of TLS. What begins otherwise is served without it.
+const TLS_HANDSHAKE: [u8; 1] = [22];
 
 /// A request to the provider.
 #[derive(Clone, Debug)]
@@ -133,7 +136,10 @@ impl Upstream {
             while let Ok((stream, _)) = listener.accept().await {
                 let (acceptor, script) = (acceptor.clone(), Arc::clone(&shared));
                 tokio::spawn(async move {
-                    if let Ok(stream) = acceptor.accept(stream).await {
+                    let mut first = [0];
+                    if stream.peek(&mut first).await.is_ok() && first != TLS_HANDSHAKE {
+                        drop(answer(stream, &script).await);
+                    } else if let Ok(stream) = acceptor.accept(stream).await {
                         drop(answer(stream, &script).await);
                     }
                 });
@@ -245,7 +251,7 @@ fn published(keys: &[&SigningKey]) -> Value {
 }
 
 async fn answer(
-    mut stream: tokio_rustls::server::TlsStream<tokio::net::TcpStream>,
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
     script: &Mutex<Script>,
 ) -> std::io::Result<()> {
     let mut received = Vec::new();

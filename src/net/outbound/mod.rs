@@ -1,7 +1,7 @@
 //! The HTTPS client for all outbound requests.
 //!
-//! Documents of other parties name the addresses, so the client does not trust them. It speaks https only. It resolves
-//! the name, checks the address, and connects to this same address. It follows no redirect. It limits the size of the
+//! Documents of other parties name the addresses, so the client does not trust them. It speaks https, and http only to this
+//! machine where the operator named the address. It resolves the name, checks the address, and connects to this same address. It follows no redirect. It limits the size of the
 //! answer, the time and the number of requests.
 
 pub mod address;
@@ -23,6 +23,7 @@ use ipnet::IpNet;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{CertificateError, ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use url::{Host, Url};
@@ -61,6 +62,8 @@ pub struct Request<'a> {
     pub authorization: Option<Zeroizing<String>>,
     /// The longest answer that is read.
     pub max_bytes: usize,
+    /// Whether the address may be http on this machine, because the operator named it.
+    pub may_be_local: bool,
 }
 
 impl<'a> Request<'a> {
@@ -71,6 +74,7 @@ impl<'a> Request<'a> {
             form: None,
             authorization: None,
             max_bytes: MAX_BODY_BYTES,
+            may_be_local: false,
         }
     }
 }
@@ -172,9 +176,11 @@ impl Client {
 
     /// Sends a request and reads the whole answer, within the limits of this module.
     pub async fn send(&self, request: Request<'_>) -> Result<Response, OutboundError> {
-        let (url, max_bytes) = (request.url, request.max_bytes);
+        let (target, url) = (Target::of(request.url, request.may_be_local)?, request.url);
+        let max_bytes = request.max_bytes;
         let message = message(request).ok_or(OutboundError::Address)?;
-        let (head, body) = self.carry_at_most(max_bytes, url, message).await?.into_parts();
+        let answer = self.carry_at_most(max_bytes, target, url, message).await?;
+        let (head, body) = answer.into_parts();
         Ok(Response {
             status: head.status.as_u16(),
             content_type: media_type(&head.headers),
@@ -191,16 +197,17 @@ impl Client {
         url: &Url,
         message: http::Request<Full<Bytes>>,
     ) -> Result<http::Response<Bytes>, OutboundError> {
-        self.carry_at_most(MAX_BODY_BYTES, url, message).await
+        self.carry_at_most(MAX_BODY_BYTES, Target::of(url, false)?, url, message)
+            .await
     }
 
     async fn carry_at_most(
         &self,
         max_bytes: usize,
+        target: Target,
         url: &Url,
         mut message: http::Request<Full<Bytes>>,
     ) -> Result<http::Response<Bytes>, OutboundError> {
-        let target = Target::of(url)?;
         set_target(&mut message, url, &target.authority).ok_or(OutboundError::Address)?;
         let _slot = Slot::take(&self.in_progress, &target.host)?;
         let authority = target.authority.clone();
@@ -217,14 +224,16 @@ impl Client {
     ) -> Result<http::Response<Bytes>, OutboundError> {
         let host = target.authority.clone();
         let stream = self.connect(&target).await?;
-        let stream = self
-            .tls
-            .connect(target.name, stream)
-            .await
-            .map_err(|error| OutboundError::Tls {
-                host: host.clone(),
-                problem: tls_problem(&error),
-            })?;
+        let stream: Box<dyn Stream> = match target.name {
+            None => Box::new(stream),
+            Some(name) => {
+                let secured = self.tls.connect(name, stream).await;
+                Box::new(secured.map_err(|error| OutboundError::Tls {
+                    host: host.clone(),
+                    problem: tls_problem(&error),
+                })?)
+            }
+        };
         let malformed = || OutboundError::Malformed(host.clone());
         let (mut sender, connection) = hyper::client::conn::http1::Builder::new()
             .max_buf_size(MAX_HEADER_BYTES)
@@ -264,7 +273,10 @@ impl Client {
         let addresses = target.resolve().await?;
         let allowed: Vec<SocketAddr> = addresses
             .into_iter()
-            .filter(|address| address::is_allowed(address.ip(), &self.allow))
+            .filter(|address| match target.name {
+                Some(_) => address::is_allowed(address.ip(), &self.allow),
+                None => address.ip().is_loopback(),
+            })
             .take(MAX_ATTEMPTS)
             .collect();
         if allowed.is_empty() {
@@ -330,24 +342,33 @@ fn add_authorities(roots: &mut RootCertStore, file: &Path) -> Result<(), SetupEr
     }
 }
 
+/// A connection, secured or to this machine.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
 /// The destination of a request.
 struct Target {
     host: String,
     port: u16,
     authority: String,
-    name: ServerName<'static>,
+    /// The name in the certificate. `None` for http, which goes to this machine only.
+    name: Option<ServerName<'static>>,
 }
 
 impl Target {
-    fn of(url: &Url) -> Result<Self, OutboundError> {
-        let is_plain = url.scheme() == "https" && url.username().is_empty() && url.password().is_none();
+    fn of(url: &Url, may_be_local: bool) -> Result<Self, OutboundError> {
+        let is_known = matches!((url.scheme(), may_be_local), ("https", _) | ("http", true));
+        let is_plain = is_known && url.username().is_empty() && url.password().is_none();
         let host = url.host().filter(|_| is_plain).ok_or(OutboundError::Address)?;
         let name = match &host {
+            _ if url.scheme() == "http" => None,
             Host::Domain(name) => {
-                ServerName::try_from((*name).to_owned()).map_err(|_| OutboundError::Address)?
+                let name = ServerName::try_from((*name).to_owned());
+                Some(name.map_err(|_| OutboundError::Address)?)
             }
-            Host::Ipv4(address) => ServerName::from(IpAddr::from(*address)),
-            Host::Ipv6(address) => ServerName::from(IpAddr::from(*address)),
+            Host::Ipv4(address) => Some(ServerName::from(IpAddr::from(*address))),
+            Host::Ipv6(address) => Some(ServerName::from(IpAddr::from(*address))),
         };
         let authority = match url.port() {
             Some(port) => format!("{host}:{port}"),

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use idsvc::admin::client;
+use idsvc::admin::client::{self, AddClient};
 use idsvc::admin::session::{ListSessions, RevokeSessions};
 use idsvc::admin::user::{self, DisableUser, EnableUser, LockUser, NewPassword, SetPassword};
 use idsvc::flow::deliver::queue;
 use idsvc::flow::token::jwt_bearer::NOT_ACCEPTED;
 use idsvc::flow::token::token_exchange::{ACTOR_REFUSED, SUBJECT_REFUSED};
+use idsvc::oauth::ClientFields;
 use idsvc::oauth::client::{Client, GrantType};
 use idsvc::oauth::token_exchange::ACCESS_TOKEN;
 use idsvc::server::logout_sender;
@@ -620,7 +621,7 @@ async fn the_applications_of_old_sessions_are_bounded() {
 
 /// Section 2.2: the URI is https and has no fragment. Clients that register themselves may name it too.
 #[tokio::test]
-async fn a_client_names_an_https_address_without_fragment() {
+async fn a_client_that_registers_itself_names_an_https_address_without_fragment() {
     let server = Server::open().await;
     let metadata = |uri: &str| {
         json!({
@@ -632,6 +633,7 @@ async fn a_client_names_an_https_address_without_fragment() {
     for uri in [
         "http://notes.example/logout",
         "http://127.0.0.1/logout",
+        "http://localhost:3000/logout",
         "https://notes.example/logout#x",
         "https://user@notes.example/logout",
         "notes",
@@ -644,6 +646,70 @@ async fn a_client_names_an_https_address_without_fragment() {
     let answer = server.registrant(&metadata(uri)).await.answer;
     assert_eq!(answer["backchannel_logout_uri"], uri);
     assert_eq!(answer["backchannel_logout_session_required"], true);
+}
+
+/// Section 2.2: plain http for a confidential client. It stays on this machine, and the operator must have named it.
+#[tokio::test]
+async fn a_confidential_client_on_this_machine_may_be_told_over_http() {
+    let mut scene = quiet_scene().await;
+    let port = scene.website.issuer.rsplit_once(':').unwrap().1;
+    for (index, host) in ["localhost", "127.0.0.1"].into_iter().enumerate() {
+        let (id, path) = (format!("local-{index}"), format!("/local-{index}"));
+        scene.website.say(&path, ok());
+        let uri = format!("http://{host}:{port}{path}");
+        let party = scene.server.client_with(&id, receiving(uri)).await;
+        let browser = scene.alice.browser();
+        party.tokens(&browser).await;
+        sign_out(&browser).await;
+    }
+    scene.start_sender();
+    scene.until_posted("/local-0", 1).await;
+    scene.until_posted("/local-1", 1).await;
+    scene.until_settled().await;
+}
+
+#[tokio::test]
+async fn http_is_refused_elsewhere_and_to_clients_without_a_secret() {
+    let server = Server::start().await;
+    let with = |uri: &str, public: bool| {
+        let fields = ClientFields {
+            redirect_uris: Some(vec!["https://app.example/cb".to_owned()]),
+            backchannel_logout_uri: Some(uri.to_owned()),
+            ..ClientFields::default()
+        };
+        AddClient {
+            client_id: "web".to_owned(),
+            public,
+            secret: None,
+            api_key: false,
+            fields,
+        }
+    };
+    for (uri, public) in [
+        ("http://app.example/logout", false),
+        ("http://10.0.0.1/logout", false),
+        ("http://localhost.example/logout", false),
+        ("http://user@localhost/logout", false),
+        ("http://localhost/logout#x", false),
+        ("http://localhost:3000/logout", true),
+        ("http://[::1]:3000/logout", true),
+    ] {
+        let refused = server
+            .admin()
+            .call(with(uri, public))
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(
+            refused.contains("may have http on a loopback address"),
+            "{uri}: {refused}"
+        );
+    }
+    server
+        .admin()
+        .call(with("http://[::1]:3000/logout", false))
+        .await
+        .unwrap();
 }
 
 /// A process that is killed while it tells an application tells it again after its next start, and the command says so.
