@@ -263,7 +263,7 @@ routes! {
         /// The redirect to a provider.
         FederationStart(provider) federation(provider, START), FOLLOW, "federation_start", Provider;
         /// The redirect URI at a provider (OpenID Connect Core section 3.1.2.5).
-        FederationCallback(provider) federation(provider, CALLBACK), FOLLOW, "federation_callback", Provider;
+        FederationCallback(provider) federation(provider, CALLBACK), FOLLOW_OR_SUBMIT, "federation_callback", Provider;
         /// The logo of a provider.
         FederationLogo(provider) federation(provider, LOGO), READ, "federation_logo", Anyone;
     }

@@ -90,6 +90,16 @@ pub struct Fields {
         ])
     )]
     pub auth_method: Option<String>,
+    /// The team id at Apple. The service then signs the client secret with the key of --apple-key-file
+    #[arg(long, value_name = "ID")]
+    pub apple_team_id: Option<String>,
+    /// The id of this key at Apple
+    #[arg(long, value_name = "ID")]
+    pub apple_key_id: Option<String>,
+    /// The file of the private key from Apple (.p8), - for standard input
+    #[arg(long, value_name = "FILE", value_parser = file(), conflicts_with = "client_secret_file")]
+    #[serde(skip)]
+    pub apple_key_file: Option<PathBuf>,
     /// The name shown to people
     #[arg(long)]
     pub name: Option<String>,
@@ -198,11 +208,8 @@ impl Fields {
             })?,
             ..change(&self)?
         };
-        let secret = read_flag(
-            self.client_secret_file.as_deref(),
-            SecretString::new(""),
-            read_secret,
-        )?;
+        let secret_file = self.client_secret_file.or(self.apple_key_file);
+        let secret = read_flag(secret_file.as_deref(), SecretString::new(""), read_secret)?;
         let claims = self.claims.map(|claims| claims.into_iter().collect());
         Ok((secret, ProviderFields { claims, ..fields }))
     }

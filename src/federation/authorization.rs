@@ -50,6 +50,9 @@ pub fn address(
             .append_pair("nonce", parameters.nonce)
             .append_pair("code_challenge", parameters.code_challenge)
             .append_pair("code_challenge_method", "S256");
+        if provider.posts_answer() {
+            query.append_pair("response_mode", "form_post");
+        }
         if let Some(hint) = request.and_then(|request| request.login_hint.as_deref()) {
             query.append_pair("login_hint", hint);
         }
@@ -77,6 +80,8 @@ pub struct Callback {
     pub iss: Option<String>,
     /// The code or the error.
     pub response: ProviderResponse,
+    /// `user`, which Apple sends at the first sign-in of an account.
+    pub user: Option<String>,
 }
 
 /// The code or the error of an authorization response.
@@ -96,7 +101,7 @@ impl Callback {
     pub fn parse(parameters: &Parameters) -> Option<Self> {
         parameters.each_once().ok()?;
         let response = match (parameters.get("error"), parameters.get("code")) {
-            (Some("access_denied"), None) => ProviderResponse::Denied,
+            (Some("access_denied" | "user_cancelled_authorize"), None) => ProviderResponse::Denied,
             (Some("temporarily_unavailable" | "server_error"), None) => ProviderResponse::Unavailable,
             (Some(error), None) => ProviderResponse::Failed(error_code(error)),
             (None, Some(code)) => ProviderResponse::Code(Zeroizing::new(code.to_owned())),
@@ -106,6 +111,7 @@ impl Callback {
             state: parameters.get("state")?.to_owned(),
             iss: parameters.get("iss").map(ToOwned::to_owned),
             response,
+            user: parameters.get("user").map(ToOwned::to_owned),
         })
     }
 

@@ -58,6 +58,25 @@ impl Profile {
         }
     }
 
+    /// The name in the member `user` of Apple's answer, which comes once for an account. It is not signed.
+    pub fn name_of_apple_user(user: &str) -> BTreeMap<String, Value> {
+        let user: Value = serde_json::from_str(user).unwrap_or_default();
+        let part = |name: &str| user["name"][name].as_str().filter(|text| is_text(text));
+        let (given, family) = (part("firstName"), part("lastName"));
+        let whole: Vec<_> = given.into_iter().chain(family).collect();
+        let whole = Some(whole.join(" "));
+        let named = [
+            ("given_name", given),
+            ("family_name", family),
+            ("name", whole.as_deref()),
+        ];
+        let claims = named.into_iter().filter_map(|(name, text)| Some((name, text?)));
+        let claims = claims.filter(|(_, text)| is_text(text));
+        claims
+            .map(|(name, text)| (name.to_owned(), text.into()))
+            .collect()
+    }
+
     /// Whether it has an e-mail address and a name.
     pub fn is_complete(&self) -> bool {
         self.email.is_some() && self.claims.contains_key("name")

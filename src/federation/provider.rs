@@ -91,6 +91,13 @@ fields! {
     client_id: Option<String>;
     /// How the service authenticates at the provider.
     auth_method: UpstreamAuth;
+    /// The team of the developer at Apple. With it, the stored secret is a private key of this team. The service signs the
+    /// client secret with it for each request, and asks that the answer is posted, as Apple demands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    apple_team_id: Option<String>;
+    /// The identifier of this private key at Apple.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    apple_key_id: Option<String>;
     /// The scope requested at a sign-in.
     scope: Scope = Scope::of([Scope::OPENID, "profile", "email"]).unwrap_or_default();
     /// The accepted audiences of exchanged tokens; `client_id` if there are none.
@@ -211,6 +218,11 @@ impl Provider {
     /// Whether users can sign in at the provider.
     pub fn signs_people_in(&self) -> bool {
         self.client_id.is_some()
+    }
+
+    /// Whether the provider posts its answer to the redirect URI (`response_mode=form_post`).
+    pub fn posts_answer(&self) -> bool {
+        self.apple_team_id.is_some()
     }
 
     /// The greatest age of an exchanged token.

@@ -204,10 +204,15 @@ pub struct Encoder {
 impl Encoder {
     /// Prepares the header `{"alg":…,"kid":…,"typ":…}`.
     pub fn new(key: &SigningKey, typ: &str) -> Self {
+        Self::named(key, key.kid(), typ)
+    }
+
+    /// The same with the `kid` that somebody else gave the key.
+    pub fn named(key: &SigningKey, kid: &str, typ: &str) -> Self {
         let header = format!(
-            r#"{{"alg":"{}","kid":"{}","typ":{}}}"#,
+            r#"{{"alg":"{}","kid":{},"typ":{}}}"#,
             key.alg().as_str(),
-            key.kid(),
+            Value::from(kid),
             Value::from(typ)
         );
         let mut encoded = URL_SAFE_NO_PAD.encode(header);

@@ -115,7 +115,7 @@ impl PreparedProvider {
             if provider.issuer == before.issuer {
                 provider.incarnation = before.incarnation;
             }
-            if !self.is_new_secret {
+            if !self.is_new_secret && provider.posts_answer() == before.posts_answer() {
                 provider.sealed_secret.clone_from(&before.sealed_secret);
             }
         }

@@ -3,8 +3,10 @@
 use crate::admin::claim::{RESERVED, check_claim_name};
 use crate::admin::{SecretString, check_secret, check_text};
 use crate::federation::metadata::https;
-use crate::federation::provider::{Provider, ProviderFields};
+use crate::federation::provider::{Provider, ProviderFields, UpstreamAuth};
 use crate::identity::User;
+use crate::jose::alg::Algorithm;
+use crate::jose::keyring::SigningKey;
 use crate::oauth::access_token::AccessTokenClaims;
 use crate::oauth::scope::Scope;
 use crate::oauth::{Fault, FaultCode};
@@ -25,6 +27,8 @@ pub(in crate::admin) fn apply(
     random: &Random,
     faults: &mut Vec<Fault>,
 ) {
+    let was_apple = provider.apple_team_id.is_some();
+    let names_method = fields.auth_method.is_some();
     let brings_keys = fields.keys.as_ref().is_some_and(|keys| !keys.is_empty());
     if fields.embed_token.as_deref() == Some(NO_CLAIM) {
         fields.embed_token = Some(String::new());
@@ -40,8 +44,23 @@ pub(in crate::admin) fn apply(
     } else if provider.jwks_uri.is_some() {
         provider.keys.clear();
     }
+    let is_apple = provider.apple_team_id.is_some();
+    if is_apple && !names_method {
+        provider.auth_method = UpstreamAuth::ClientSecretPost;
+    }
+    // A secret is no private key, and a private key is no secret to be sent.
+    if was_apple != is_apple {
+        provider.sealed_secret = None;
+    }
     if let Some(secret) = secret {
-        check_secret(faults, "client_secret", &secret);
+        if !is_apple {
+            check_secret(faults, "client_secret", &secret);
+        } else if let Err(problem) = SigningKey::from_pem(secret.reveal(), Some(Algorithm::Es256))
+            && !secret.reveal().is_empty()
+        {
+            let detail = format!("the secret for Apple is not its private key for ES256: {problem}");
+            faults.push(FaultCode::Invalid.at(["client_secret"], detail));
+        }
         let context = Provider::secret_context(&provider.id);
         let sealed = || sealer.seal_text(&context, secret.reveal(), random);
         provider.sealed_secret = (!secret.reveal().is_empty()).then(sealed);
@@ -160,6 +179,14 @@ fn check_purpose(provider: &Provider, faults: &mut Vec<Fault>) {
         let detail = "sign-ins need the secret that belongs to the client id, or the authentication method \
                       private_key_jwt";
         faults.push(FaultCode::Required.at(["client_secret", "auth_method"], detail));
+    }
+    if provider.apple_team_id.is_some() != provider.apple_key_id.is_some() {
+        let detail = "a client secret for Apple names the team and the key: give both";
+        faults.push(FaultCode::Required.at(["apple_team_id", "apple_key_id"], detail));
+    }
+    if provider.apple_team_id.is_some() && provider.auth_method != UpstreamAuth::ClientSecretPost {
+        let detail = "Apple takes the authentication method client_secret_post only";
+        faults.push(FaultCode::NotAllowed.at(["auth_method", "apple_team_id"], detail));
     }
     if has_secret && provider.client_id.is_none() {
         let detail = "a client secret belongs to a client id";

@@ -1,8 +1,9 @@
 //! A user comes back from a provider: OpenID Connect Core 3.1.2.5 to 3.1.3.8.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use serde_json::Value;
 use url::Url;
 use uuid::Uuid;
 
@@ -208,6 +209,8 @@ struct VerifiedIdentity {
     /// Whether the user was asked to authenticate again.
     was_asked_anew: bool,
     profile: Profile,
+    /// The claims for a new user that the provider does not send later.
+    first_claims: BTreeMap<String, Value>,
     token: Option<UpstreamToken>,
 }
 
@@ -236,6 +239,8 @@ impl CallbackCheck<'_> {
         if !callback.is_from(provider, &metadata) {
             return Err(self.fail(&"the answer names another issuer, or none where one was promised"));
         }
+        let first_user = callback.user.filter(|_| provider.posts_answer());
+        let first_claims = first_user.map(|user| Profile::name_of_apple_user(&user));
         let code = match callback.response {
             ProviderResponse::Code(code) => code,
             ProviderResponse::Denied => return Err(FederationProblem::Cancelled),
@@ -279,6 +284,7 @@ impl CallbackCheck<'_> {
             subject,
             was_asked_anew: question.proof_asked_at.is_some(),
             profile,
+            first_claims: first_claims.unwrap_or_default(),
             token: upstream_token::seal(core, provider, &tokens, now),
         })
     }
@@ -311,7 +317,7 @@ async fn complete_profile(
             return Ok(profile);
         }
     };
-    if userinfo.get("sub").and_then(serde_json::Value::as_str) != Some(&subject.subject) {
+    if userinfo.get("sub").and_then(Value::as_str) != Some(&subject.subject) {
         return Err("the userinfo endpoint speaks of another subject than the id token".to_owned());
     }
     Ok(profile.or(Profile::read(&userinfo, provider)))
@@ -331,6 +337,7 @@ async fn sign_in_user(
         subject,
         was_asked_anew,
         profile,
+        first_claims,
         token,
     } = verified;
     let event = AuthenticationEvent {
@@ -365,9 +372,14 @@ async fn sign_in_user(
             organization: &policy.organization,
         };
         let found = federated_user::find(&*tx, &account, now)?;
-        let Some((user, matched)) = found.filter(|(user, _)| user.enabled) else {
+        let Some((mut user, matched)) = found.filter(|(user, _)| user.enabled) else {
             return Ok(None);
         };
+        if matched == UserMatch::Created {
+            for (name, value) in &first_claims {
+                user.claims.entry(name.clone()).or_insert_with(|| value.clone());
+            }
+        }
         let user = match matched {
             UserMatch::Created => become_account(tx, anonymous, user, now)?,
             UserMatch::Unchanged | UserMatch::Updated | UserMatch::Linked => Some(user),

@@ -15,10 +15,14 @@ use crate::federation::upstreams::{
 };
 use crate::flow::Core;
 use crate::jose::alg::Algorithm;
-use crate::jose::jwt;
+use crate::jose::jwt::{self, Encoder};
+use crate::jose::keyring::SigningKey;
 
 /// How long an assertion for a provider is valid.
 const ASSERTION_LIFETIME: Duration = Duration::from_mins(1);
+
+/// How long a client secret for Apple is valid. Apple's clock may differ.
+const APPLE_SECRET_LIFETIME: Duration = Duration::from_mins(5);
 
 /// Why a code was not redeemed.
 #[derive(Debug, thiserror::Error)]
@@ -42,8 +46,8 @@ pub async fn redeem(
 ) -> Result<UpstreamTokens, RedeemError> {
     let client_id = provider.client_id.as_deref().unwrap_or_default();
     let proof = match provider.auth_method {
-        UpstreamAuth::ClientSecretBasic => secret(core, provider).map(UpstreamCredentials::Basic),
-        UpstreamAuth::ClientSecretPost => secret(core, provider).map(UpstreamCredentials::Post),
+        UpstreamAuth::ClientSecretBasic => secret(core, provider, now).map(UpstreamCredentials::Basic),
+        UpstreamAuth::ClientSecretPost => secret(core, provider, now).map(UpstreamCredentials::Post),
         UpstreamAuth::PrivateKeyJwt => {
             assertion(core, client_id, &provider.issuer, now).map(UpstreamCredentials::Assertion)
         }
@@ -58,13 +62,46 @@ pub async fn redeem(
     Ok(core.upstreams.redeem(metadata, exchange).await?)
 }
 
-fn secret(core: &Core, provider: &Provider) -> Result<Zeroizing<String>, String> {
+fn secret(core: &Core, provider: &Provider, now: Timestamp) -> Result<Zeroizing<String>, String> {
     let sealed = provider.sealed_secret.as_deref();
     let sealed = sealed.ok_or("the record of the provider has no secret")?;
     let opened = core
         .sealer
         .open_text(&Provider::secret_context(&provider.id), sealed);
-    opened.map_err(|problem| format!("the secret of the provider: {problem}"))
+    let opened = opened.map_err(|problem| format!("the secret of the provider: {problem}"))?;
+    match (&provider.apple_team_id, &provider.apple_key_id) {
+        (Some(team), Some(key_id)) => sign_apple_secret(provider, &opened, team, key_id, now),
+        _ => Ok(opened),
+    }
+}
+
+/// Signs the client secret that Apple demands: a JWT of the team for this client, by the team's private key.
+fn sign_apple_secret(
+    provider: &Provider,
+    key: &str,
+    team: &str,
+    key_id: &str,
+    now: Timestamp,
+) -> Result<Zeroizing<String>, String> {
+    #[derive(Serialize)]
+    struct Claims<'a> {
+        iss: &'a str,
+        sub: &'a str,
+        aud: &'a str,
+        iat: Timestamp,
+        exp: Timestamp,
+    }
+    let key = SigningKey::from_pem(key, Some(Algorithm::Es256));
+    let key = key.map_err(|problem| format!("the key of Apple: {problem}"))?;
+    let claims = Claims {
+        iss: team,
+        sub: provider.client_id.as_deref().unwrap_or_default(),
+        aud: &provider.issuer,
+        iat: now,
+        exp: now + APPLE_SECRET_LIFETIME,
+    };
+    let signed = Encoder::named(&key, key_id, "JWT").encode(&claims);
+    signed.map(Zeroizing::new).map_err(|problem| problem.to_string())
 }
 
 /// Signs an assertion that authenticates this service to a provider. The audience is the provider's issuer, which was

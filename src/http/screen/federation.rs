@@ -1,7 +1,7 @@
-//! `GET /federation/{provider}/start`, `…/callback` and `…/logo`: the redirect to a provider and back.
+//! `/federation/{provider}/start`, `…/callback` and `…/logo`: the redirect to a provider and back.
 
-use ::http::StatusCode;
 use ::http::header::HeaderValue;
+use ::http::{Method, StatusCode};
 use url::Url;
 
 use super::login_context::LoginRequest;
@@ -14,11 +14,18 @@ use crate::flow::login::finish_federation::{
 };
 use crate::flow::login::transaction::LoginTransactionError;
 use crate::http::context::RequestContext;
-use crate::http::cookie;
 use crate::http::error::HttpError;
 use crate::http::response::{self, HttpResponse};
+use crate::http::{cookie, headers};
+use crate::oauth::parameters::Parameters;
+use crate::oauth::redirect_uri::with_query;
 use crate::pages::{ErrorKind, LoginProblem};
 use crate::route::Route;
+
+/// The most bytes of the address that a posted answer is redirected to. Cookies have their share of a request's header.
+const MAX_POSTED_ANSWER: usize = 4096;
+/// The most bytes of the member `user` in it.
+const MAX_POSTED_USER: usize = 1024;
 
 /// Sends the browser to the provider.
 pub async fn start(context: &RequestContext, provider: &str) -> Result<HttpResponse, HttpError> {
@@ -43,6 +50,9 @@ pub async fn start(context: &RequestContext, provider: &str) -> Result<HttpRespo
 /// Receives the browser with the provider's answer.
 pub async fn callback(context: &RequestContext, provider: &str) -> Result<HttpResponse, HttpError> {
     let parameters = context.unique_parameters()?;
+    if context.method() == Method::POST {
+        return Ok(read_again(context, provider, &parameters));
+    }
     let Some(callback) = Callback::parse(&parameters) else {
         let message = "this is not the answer of an identity provider";
         return Ok(context.error_page(StatusCode::BAD_REQUEST, ErrorKind::Request, message));
@@ -76,6 +86,29 @@ pub async fn callback(context: &RequestContext, provider: &str) -> Result<HttpRe
         cookie::append(&mut answer, Some(cookie));
     }
     Ok(answer)
+}
+
+/// Redirects an answer that the provider had the browser post to the same address with GET. Browsers do not send the cookies
+/// of the sign-in with a POST from another site, so nothing is read or used up here.
+fn read_again(context: &RequestContext, provider: &str, parameters: &Parameters) -> HttpResponse {
+    let catalog = context.app.core.catalog();
+    if !catalog
+        .provider(provider)
+        .is_some_and(|provider| provider.posts_answer())
+    {
+        return headers::method_not_allowed(&[Method::GET]);
+    }
+    let answer = ["state", "code", "error", "iss", "user"].into_iter();
+    let answer = answer.filter_map(|name| Some((name, parameters.get(name)?)));
+    // Whoever posts a name that is too long is a user without a name.
+    let answer = answer.filter(|(name, value)| *name != "user" || value.len() <= MAX_POSTED_USER);
+    let path = context.app.path(&Route::FederationCallback(provider.to_owned()));
+    let address = with_query(&path, &answer.collect::<Vec<_>>());
+    if address.len() > MAX_POSTED_ANSWER {
+        let message = "the answer of the identity provider is too long";
+        return context.error_page(StatusCode::BAD_REQUEST, ErrorKind::Request, message);
+    }
+    response::redirect_303(&address)
 }
 
 /// Redirects to the sign-in page, which says what went wrong. Because of the redirect, a reload does not send the

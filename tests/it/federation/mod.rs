@@ -1,6 +1,7 @@
 //! Sign-in at an upstream provider, from the application's door and back to it.
 
 mod anonymous;
+mod apple;
 mod ending;
 mod hostile;
 mod operator_changes;
