@@ -1,14 +1,17 @@
 //! Who else can open a data directory, and who can put files into it.
 
-use std::fs;
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, accessat, fchmod, fstat};
 use rustix::io::Errno;
-use rustix::process::geteuid;
+use rustix::process::{getegid, geteuid, getgroups};
 
 use super::{DataDirError, io_error};
+use crate::files::Folder;
 
 /// The command that restores access to a file or folder, if its owner runs this process and has no access.
 pub(crate) fn chmod_command(path: &Path) -> Option<String> {
@@ -22,42 +25,112 @@ pub(crate) fn chmod_command(path: &Path) -> Option<String> {
     (is_closed && found.uid() == geteuid().as_raw()).then(|| format!("chmod {mode} {}", path.display()))
 }
 
-/// The mode bits with which group and others write.
-pub(super) const OTHER_WRITERS: u32 = 0o022;
+/// The mode bits with which the group and others write.
+const GROUP_WRITES: u32 = 0o020;
+const OTHERS_WRITE: u32 = 0o002;
 
 /// Refuses a data directory in which other users could put files, or links that lead elsewhere. Root works in the
 /// directory of any user: it follows no link there, and gives that user what it makes.
+///
+/// A group that can write is accepted where the bits do not stay, and in a directory of root whose group this process is
+/// in: orchestrators give volumes to a pod that way.
 pub(super) fn check_writers(path: &Path) -> Result<(), DataDirError> {
     let found = fs::metadata(path).map_err(io_error(path))?;
     let (mode, owner, user) = (found.mode() & 0o777, found.uid(), geteuid().as_raw());
-    let writers = match (mode & 0o020 != 0, mode & 0o002 != 0) {
-        (false, false) if [owner, 0].contains(&user) || owner == 0 => return Ok(()),
-        (false, false) => {
-            let path = path.to_owned();
-            return Err(DataDirError::ForeignOwner { path, owner, user });
-        }
-        (true, false) => "its group",
-        (false, true) => "everybody outside its group",
-        (true, true) => "everybody",
-    };
+    let group = found.gid();
     let path = path.to_owned();
-    Err(DataDirError::WritableByOthers { path, mode, writers })
+    if mode & OTHERS_WRITE != 0 {
+        return Err(DataDirError::WritableByOthers { path, mode });
+    }
+    if ![owner, 0].contains(&user) && owner != 0 {
+        return Err(DataDirError::ForeignOwner { path, owner, user });
+    }
+    if mode & GROUP_WRITES != 0 && !can_close(owner) && !is_in_group(group) {
+        return Err(DataDirError::WritableByGroup { path, mode, group });
+    }
+    Ok(())
+}
+
+/// Whether this process may change the mode of a file of this owner.
+fn can_close(owner: u32) -> bool {
+    [owner, 0].contains(&geteuid().as_raw())
+}
+
+/// Whether the group is the primary or a supplementary one of this process.
+fn is_in_group(group: u32) -> bool {
+    let is_listed = || getgroups().is_ok_and(|groups| groups.iter().any(|listed| listed.as_raw() == group));
+    getegid().as_raw() == group || is_listed()
+}
+
+/// Takes a data directory that its group can write to, and what is in it, away from group and others again: orchestrators
+/// open a volume and all its files to a group at each start of a pod. What belongs to another user than the directory or
+/// this process stays as it is, and so does what a file system has no modes for.
+pub(super) fn close_to_group(path: &Path) {
+    if let Ok(found) = fs::metadata(path)
+        && found.mode() & GROUP_WRITES != 0
+        && let Ok(folder) = Folder::open(path)
+    {
+        let _ = close_folder(&folder, &[found.uid(), geteuid().as_raw()]);
+    }
+}
+
+/// Closes what is in the folder before the folder itself, so that the next start goes on if this one is cut off.
+fn close_folder(folder: &Folder, owners: &[u32]) -> io::Result<()> {
+    for (name, found) in folder.entries()? {
+        if FileType::from_raw_mode(found.st_mode).is_dir() {
+            if let Ok(inner) = folder.folder(&name) {
+                let _ = close_folder(&inner, owners);
+            }
+        } else if let Ok(file) = folder.file(&name) {
+            let _ = close(&file, owners);
+        }
+    }
+    close(folder, owners)
+}
+
+fn close(opened: &impl AsFd, owners: &[u32]) -> io::Result<()> {
+    let found = fstat(opened)?;
+    if found.st_mode & GROUP_WRITES != 0 && can_close(found.st_uid) && owners.contains(&found.st_uid) {
+        fchmod(opened, Mode::from_raw_mode(found.st_mode & 0o700))?;
+    }
+    Ok(())
+}
+
+/// Takes a file away from group and others, whatever they may do with it, unless it belongs to another user.
+pub(super) fn close_file(file: &File) -> io::Result<()> {
+    if can_close(file.metadata()?.uid()) {
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    Ok(())
+}
+
+/// The warning about a data directory of root that a group of this process can write to.
+pub fn shared_with_group(path: &Path) -> Option<String> {
+    let found = fs::metadata(path).ok()?;
+    let is_shared = found.mode() & GROUP_WRITES != 0 && !can_close(found.uid()) && is_in_group(found.gid());
+    is_shared.then(|| {
+        format!(
+            "the data directory {} belongs to root and is open to group {}, as volumes of containers are: let no other program be in that group",
+            path.display(),
+            found.gid()
+        )
+    })
 }
 
 /// The warning about a data directory that other users can open.
 pub fn exposure(path: &Path) -> Option<String> {
     let mode = fs::metadata(path).ok()?.permissions().mode();
-    (mode & 0o077 != 0).then(|| {
+    let is_open = || {
         format!(
             "the data directory is open to other users: chmod 700 {}",
             path.display()
         )
-    })
+    };
+    shared_with_group(path).or_else(|| (mode & 0o077 != 0).then(is_open))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs::Permissions;
     use std::os::unix::fs::chown;
 
     use rustix::process::Uid;

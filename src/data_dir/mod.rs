@@ -10,12 +10,12 @@ pub mod restore;
 #[cfg(test)]
 mod tests;
 
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use self::access::{OTHER_WRITERS, check_writers, chmod_command};
+use self::access::{check_writers, chmod_command, close_file, close_to_group};
 use self::lock::DirectoryLock;
 use self::master_key::{MASTER_KEY, read_key, read_or_create_key, sealer_of};
 use crate::admin::installation;
@@ -50,21 +50,34 @@ pub enum DataDirError {
         /// The error of the operating system.
         source: io::Error,
     },
-    /// Other users can write to the directory.
+    /// Users outside of the group can write to the directory.
     #[error(
-        "{folder} can be written to by {writers} ({mode:03o}), who could replace what is in it: chmod {right:03o} {folder}",
+        "{folder} can be written to by everybody ({mode:03o}), who could replace what is in it: chmod {right:03o} {folder}, or name a folder in it, which the service makes for itself: --data-dir {below}",
         folder = path.display(),
-        right = mode & !OTHER_WRITERS
+        right = mode & 0o755,
+        below = path.join("idsvc").display()
     )]
     WritableByOthers {
         /// The directory.
         path: PathBuf,
         mode: u32,
-        writers: &'static str,
+    },
+    /// A group that this process is not in can write to the directory.
+    #[error(
+        "{folder} can be written to by its group {group} ({mode:03o}), who could replace what is in it: chmod {right:03o} {folder}, or run this in that group (in a pod: securityContext.fsGroup: {group})",
+        folder = path.display(),
+        right = mode & 0o755
+    )]
+    WritableByGroup {
+        /// The directory.
+        path: PathBuf,
+        mode: u32,
+        /// The number of its group.
+        group: u32,
     },
     /// The directory belongs to a user who is neither root nor the one that runs the process.
     #[error(
-        "{folder} belongs to user {owner}, and this process runs as user {user}: run it as the owner or as root, or give the directory to this user with chown -R {user} {folder}",
+        "{folder} belongs to user {owner}, and this process runs as user {user}: run it as the owner (in a pod: securityContext.runAsUser: {owner}) or as root, or give the directory to this user with chown -R {user} {folder}",
         folder = path.display()
     )]
     ForeignOwner {
@@ -246,6 +259,7 @@ impl DataDir {
     ) -> Result<Self, DataDirError> {
         if path.exists() {
             check_writers(path)?;
+            close_to_group(path);
         }
         let options = Options {
             cache_bytes,
@@ -343,7 +357,7 @@ fn open_file(path: &Path, if_missing: IfMissing, options: Options) -> Result<Sto
     make_folder(path)?;
     let store = Store::open(&database, options).map_err(store_error)?;
     files::open_to_read(&database)
-        .and_then(|file| file.set_permissions(Permissions::from_mode(0o600)))
+        .and_then(|file| close_file(&file))
         .map_err(io_error(&database))?;
     Ok(store)
 }

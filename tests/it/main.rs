@@ -93,6 +93,7 @@ mod text_forms;
 mod theme;
 mod theme_cli;
 mod tidy;
+mod volumes;
 mod watch;
 mod webauthn_vectors;
 mod wycheproof;

@@ -9,11 +9,14 @@ use crate::admin::database::MeasureDatabase;
 use crate::cli::admin_connection::AdminConnection;
 use crate::cli::output::CliError;
 use crate::data_dir::DATABASE;
+use crate::data_dir::access::shared_with_group;
 use crate::data_dir::disk::{LEAST_TO_WRITE, RESERVE, Space, space};
 use crate::data_dir::master_key::MASTER_KEY;
 
 /// The mode bits of group and others.
 pub(super) const BEYOND_OWNER: u32 = 0o077;
+/// The mode bits of others.
+const BEYOND_GROUP: u32 = 0o007;
 /// The least free space, in bytes.
 const MIN_FREE_SPACE: u64 = 256 << 20;
 /// The smallest database that is worth a compaction.
@@ -38,14 +41,27 @@ pub(super) fn check_mode(path: &Path, forbidden: u32, what: &str, findings: &mut
 /// Checks modes, and the free space if the database is in the directory.
 pub(super) fn examine(data_dir: &Path, has_database_server: bool, findings: &mut Vec<Finding>) {
     let database = data_dir.join(DATABASE);
-    check_mode(data_dir, BEYOND_OWNER, "the data directory", findings);
+    let mut forbidden = BEYOND_OWNER;
+    if let Some(shared) = shared_with_group(data_dir) {
+        forbidden = BEYOND_GROUP;
+        let remedy =
+            "name a folder in it, which the service makes for itself, if other programs are in that group";
+        findings.push(Finding::advice(
+            "permissions",
+            data_dir.display().to_string(),
+            shared,
+            remedy,
+        ));
+    } else {
+        check_mode(data_dir, BEYOND_OWNER, "the data directory", findings);
+    }
     for (file, what) in [
         (&database, "the database"),
         (&data_dir.join(MASTER_KEY), "the master key"),
     ] {
         // The remedy would change what a link leads to.
         if !file.is_symlink() {
-            check_mode(file, BEYOND_OWNER, what, findings);
+            check_mode(file, forbidden, what, findings);
         }
     }
     if let (false, Ok(space)) = (has_database_server, space(data_dir)) {
