@@ -63,7 +63,8 @@ impl Sources {
                 });
             }
         }
-        sources.read_environment(variables);
+        let set = variables.iter().filter(|(_, value)| !value.is_empty());
+        sources.read_environment(set);
         sources.state_directory = variable(variables, STATE_VARIABLE)
             .and_then(|list| list.split(':').next())
             .map(PathBuf::from);
@@ -73,10 +74,11 @@ impl Sources {
         sources
     }
 
-    /// Reads the environment. An unknown variable that begins with `IDSVC_` is a warning, not a fault: orchestrators inject
-    /// such variables for a service of that name.
-    fn read_environment(&mut self, variables: &[(String, String)]) {
-        for (name, value) in variables.iter().filter(|(name, _)| name.starts_with("IDSVC_")) {
+    /// Reads the environment. An unknown variable that begins with `IDSVC_` is a warning, not a fault.
+    fn read_environment<'a>(&mut self, variables: impl Iterator<Item = &'a (String, String)>) {
+        for (name, value) in
+            variables.filter(|(name, value)| name.starts_with("IDSVC_") && !is_injected(name, value))
+        {
             match settings().find(|setting| setting.env_name() == *name) {
                 Some(setting) => self.values.push(SettingValue {
                     key: setting.key,
@@ -112,6 +114,28 @@ impl Sources {
         self.faults.extend(parsed.faults);
         self.unread.extend(parsed.unread);
     }
+}
+
+/// Whether Kubernetes sets this variable for a service in the same namespace whose name begins with `idsvc`, as in
+/// `IDSVC_SERVICE_HOST` and `IDSVC_PORT_443_TCP_ADDR`.
+fn is_injected(name: &str, value: &str) -> bool {
+    const PROTOCOLS: [&str; 3] = ["TCP", "UDP", "SCTP"];
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_url = PROTOCOLS.iter().any(|protocol| {
+        let rest = value.strip_prefix(&protocol.to_ascii_lowercase());
+        rest.is_some_and(|rest| rest.starts_with("://"))
+    });
+    let is_of_port = |rest: &str| {
+        let mut parts = rest.split('_');
+        parts.next().is_some_and(is_number)
+            && parts.next().is_some_and(|protocol| PROTOCOLS.contains(&protocol))
+    };
+    name.ends_with("_SERVICE_HOST")
+        || (name.ends_with("_SERVICE_PORT") || name.contains("_SERVICE_PORT_")) && is_number(value)
+        || name.ends_with("_PORT") && is_url
+        || name
+            .match_indices("_PORT_")
+            .any(|(at, found)| is_of_port(&name[at + found.len()..]))
 }
 
 /// The value of an environment variable, unless it is empty.

@@ -52,7 +52,7 @@ pub struct SettingValue {
     pub origin: Origin,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sources {
     /// The values of flags, environment and file, in this order.
     pub values: Vec<SettingValue>,

@@ -114,7 +114,7 @@ fn the_setting_counts_before_the_control_group_and_has_a_least() {
         ("64", "write a size, as in 256MiB or 2GiB"),
         ("", "give a value"),
     ] {
-        let sources = sources_of(&[], &[("IDSVC_LIMITS_MEMORY", wrong)], BASE);
+        let sources = sources_of(&[("limits.memory", wrong)], &[], BASE);
         let told_of = faults(&sources);
         assert!(
             told_of.contains(told) && told_of.lines().count() == 1,

@@ -1,5 +1,6 @@
 mod accounts;
 mod acme;
+mod environment;
 mod mail;
 mod memory;
 mod mtls;
@@ -409,26 +410,6 @@ fn keys_are_not_replaced_faster_than_anybody_can_follow() {
 }
 
 #[test]
-fn a_misspelt_variable_is_a_warning() {
-    let sources = sources_of(
-        &[],
-        &[
-            ("IDSVC_BASEURL", "x"),
-            ("IDSVC_CONFIG", ""),
-            ("IDSVC_PORT_443_TCP_ADDR", "x"),
-        ],
-        "",
-    );
-    assert_eq!(
-        sources.warnings,
-        [
-            "IDSVC_BASEURL sets nothing: did you mean IDSVC_BASE_URL?",
-            "IDSVC_PORT_443_TCP_ADDR sets nothing"
-        ]
-    );
-}
-
-#[test]
 fn nothing_is_concluded_from_what_could_not_be_read() {
     for file in ["base_url = \n", "= 1"] {
         let faults = faults(&sources_of(&[], &[], file));
@@ -462,10 +443,10 @@ fn nothing_is_concluded_from_what_could_not_be_read() {
 
 #[test]
 fn an_empty_value_is_said_to_be_empty() {
-    let faults = faults(&sources_of(&[], &[("IDSVC_DATA_DIR", "")], WHOLE));
+    let faults = faults(&sources_of(&[("data_dir", "")], &[], WHOLE));
     assert_eq!(
         faults,
-        "IDSVC_DATA_DIR: data_dir is empty: give a value, as in \"/var/lib/idsvc\""
+        "--data-dir: data_dir is empty: give a value, as in \"/var/lib/idsvc\""
     );
 }
 
