@@ -15,7 +15,7 @@ pub(super) const SETTINGS: &[&Setting] = &[&LISTEN, &REDIRECT_PORT];
 
 pub(super) static LISTEN: Setting<List<SocketAddr>> = Setting {
     key: "listen",
-    doc: "The addresses to listen on.",
+    doc: "The addresses to listen on. [::] is for IPv6 and IPv4, on a machine without IPv6 for IPv4 only.",
     default: Some(Literal::List(&["0.0.0.0:443"])),
     example: Literal::List(&["0.0.0.0:443", "[::]:443"]),
     value_name: "ADDRESS",

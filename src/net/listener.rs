@@ -1,7 +1,7 @@
 //! The listening sockets: how connections are accepted, limited and ended.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
+use rustix::io::Errno;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 
@@ -53,19 +54,29 @@ pub struct Listener {
 
 impl Listener {
     /// Binds all of `addresses`, or none. `[::]` accepts IPv4 too, unless the list has an IPv4 address with the same port.
+    /// On a machine without IPv6 it accepts IPv4 only.
     pub async fn bind(addresses: &[SocketAddr], limits: Limits) -> Result<Self, BindError> {
         let mut sockets = Vec::with_capacity(addresses.len());
         for address in addresses {
-            let socket = if addresses.iter().any(|other| must_be_ipv6_only(*address, *other)) {
+            let has_ipv4 = addresses.iter().any(|other| must_be_ipv6_only(*address, *other));
+            let bound = if has_ipv4 {
                 bind_ipv6_only(*address)
             } else {
                 TcpListener::bind(address).await
             };
-            sockets.push(socket.map_err(|error| match error.kind() {
-                io::ErrorKind::AddrInUse => BindError::InUse(*address),
-                io::ErrorKind::PermissionDenied => BindError::Denied(*address),
-                _ => BindError::Other(*address, error),
-            })?);
+            match bound {
+                Err(error) if is_all_ipv6(*address) && lacks_ipv6(&error) => {
+                    if !has_ipv4 {
+                        let all_ipv4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port()));
+                        let socket = TcpListener::bind(all_ipv4).await;
+                        sockets.push(socket.map_err(|error| bind_error(all_ipv4, error))?);
+                    }
+                    tracing::warn!(
+                        "this machine has no IPv6 ({error}): on {address}, the service answers IPv4 only"
+                    );
+                }
+                bound => sockets.push(bound.map_err(|error| bind_error(*address, error))?),
+            }
         }
         if sockets.is_empty() {
             return Err(BindError::NoAddress);
@@ -189,6 +200,26 @@ impl Listener {
     }
 }
 
+fn bind_error(address: SocketAddr, error: io::Error) -> BindError {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => BindError::InUse(address),
+        io::ErrorKind::PermissionDenied => BindError::Denied(address),
+        _ => BindError::Other(address, error),
+    }
+}
+
+fn is_all_ipv6(address: SocketAddr) -> bool {
+    address.is_ipv6() && address.ip().is_unspecified()
+}
+
+/// Whether the error is that of a kernel without IPv6, or of one where it is switched off.
+fn lacks_ipv6(error: &io::Error) -> bool {
+    let code = error.raw_os_error();
+    [Errno::AFNOSUPPORT, Errno::ADDRNOTAVAIL]
+        .iter()
+        .any(|known| code == Some(known.raw_os_error()))
+}
+
 /// Whether one listener cannot bind both addresses. There `[::]` and an IPv4 address do not conflict: `[::]` is then bound
 /// for IPv6 [only](must_be_ipv6_only).
 pub fn conflict_in_one_listener(one: SocketAddr, other: SocketAddr) -> bool {
@@ -200,9 +231,8 @@ pub fn conflict_in_one_listener(one: SocketAddr, other: SocketAddr) -> bool {
 /// Whether two listeners cannot bind one address each. There `[::]` includes IPv4, so that a port that is named in the
 /// other list by mistake does not take IPv4 from the service.
 pub fn conflict_across_listeners(one: SocketAddr, other: SocketAddr) -> bool {
-    let is_for_both = |address: SocketAddr| address.is_ipv6() && address.ip().is_unspecified();
     let is_one_port = one.port() != 0 && one.port() == other.port();
-    conflict_in_one_listener(one, other) || is_one_port && (is_for_both(one) || is_for_both(other))
+    conflict_in_one_listener(one, other) || is_one_port && (is_all_ipv6(one) || is_all_ipv6(other))
 }
 
 /// Whether the first address must be bound for IPv6 only, so that the second can be bound too.

@@ -27,6 +27,7 @@ mod harness;
 mod kill;
 mod lists;
 mod memory_group;
+mod no_ipv6;
 #[cfg(feature = "postgres")]
 mod nodes;
 mod play;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <time.h>
@@ -23,6 +24,7 @@ struct faults {
     int64_t sync_lies;     // whether syncs succeed without having done anything
     int64_t journal_error; // errno of writes and syncs of the journal alone
     int64_t hangs;         // whether syncs do not return for as long as it stays
+    int64_t no_ipv6;       // whether there are no sockets of IPv6
     int64_t failed;        // counted here: calls that were made to fail
 };
 
@@ -194,4 +196,12 @@ int clock_gettime(clockid_t clock, struct timespec *now) {
     if (done == 0 && faults && clock == CLOCK_REALTIME)
         now->tv_sec += faults->clock_seconds;
     return done;
+}
+
+int socket(int domain, int type, int protocol) {
+    if (faults && faults->no_ipv6 && domain == AF_INET6) {
+        errno = EAFNOSUPPORT;
+        return -1;
+    }
+    return REAL(socket)(domain, type, protocol);
 }

@@ -35,6 +35,7 @@ pub(super) enum Fault {
     SyncLies,
     Journal,
     Hangs,
+    NoIpv6,
     Failed,
 }
 
