@@ -17,6 +17,7 @@ use crate::config::schema::schema;
 use crate::config::{ConfigError, Fault};
 use crate::net::certificate::{CertificateWarnings, examine};
 use crate::net::certificate_file::{read_chain, read_key};
+use crate::net::chain::KnownRoots;
 use crate::net::tls_error::TlsError;
 use crate::themes::folder::ThemeFolder;
 use crate::themes::theme_set::Themes;
@@ -150,14 +151,17 @@ fn check_tls(named: &Named) -> Result<Vec<String>, Vec<Fault>> {
         }
     };
     let now = Clock::System.now().seconds();
+    let known_roots = KnownRoots::of(&named.outbound);
     let CertificateWarnings {
         expiry,
         mismatch,
         exposure,
-    } = examine(cert, key, named.host.as_deref(), now)
+        chain,
+    } = examine(cert, key, named.host.as_deref(), &known_roots, now)
         .map_err(|errors| errors.into_iter().map(fault).collect::<Vec<_>>())?;
     let expiry = expiry.map(|warning| warning.to_string());
-    let warnings = expiry.into_iter().chain(mismatch);
+    let alone = chain.warning();
+    let warnings = expiry.into_iter().chain(mismatch).chain(alone);
     Ok(warnings
         .map(|warning| format!("{}: {warning}", cert.display()))
         .chain(exposure)

@@ -55,6 +55,8 @@ pub struct Named {
     pub host: Option<String>,
     /// The files of certificate and key.
     pub tls: NamedFiles,
+    /// The certificate authorities beside those of the web.
+    pub outbound: OutboundPolicy,
     /// The data directory.
     pub data_dir: Option<PathBuf>,
     /// The theme of the pages.
@@ -73,6 +75,7 @@ pub fn resolve_all(sources: &Sources) -> Resolved {
     let named = Named {
         host: parts.issuer.as_deref().ok().and_then(host_of),
         tls: named_files(&mut reader),
+        outbound: parts.common.outbound.clone().unwrap_or_default(),
         data_dir: parts.common.data_dir.clone().ok(),
         theme: parts.common.theme.clone().ok(),
     };

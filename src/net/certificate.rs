@@ -13,6 +13,7 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::x509::X509Version;
 
 use super::certificate_file::{self, CertificateFolder, chain_in, key_in, read_chain, read_key};
+use super::chain::{self, ChainEnd, KnownRoots};
 use super::tls_error::TlsError;
 use super::validity::{ExpiryWarning, Validity};
 
@@ -208,6 +209,8 @@ pub struct CertificateWarnings {
     pub mismatch: Option<String>,
     /// [`exposure_warning`].
     pub exposure: Option<String>,
+    /// Where the chain ends.
+    pub chain: ChainEnd,
 }
 
 /// The warning about a file with a secret that other users can read or change. `what` names the secret.
@@ -219,11 +222,13 @@ pub fn exposure_warning(file: &Path, what: &str) -> Option<String> {
         .then(|| format!("{file}: {what} is open to others ({mode:03o}): chmod {right:03o} {file}"))
 }
 
-/// All errors in the operator's files, or else the warnings about them. `host` is the host of the service.
+/// All errors in the operator's files, or else the warnings about them. `host` is the host of the service. Where the chain
+/// does not lead on, clients refuse the certificate, and the service can still start with it.
 pub fn examine(
     certificate_file: &Path,
     key_file: &Path,
     host: Option<&str>,
+    known_roots: &KnownRoots,
     now_unix_seconds: u64,
 ) -> Result<CertificateWarnings, Vec<TlsError>> {
     match (read_chain(certificate_file), read_key(key_file)) {
@@ -235,7 +240,12 @@ pub fn examine(
                 key_file: key_file.to_owned(),
             };
             pair.certified_key().map_err(|error| vec![error])?;
+            let chain = chain::follow(&pair.chain, known_roots, now_unix_seconds).map_err(|fault| {
+                let certificate = certificate_file.to_owned();
+                vec![TlsError::Chain { certificate, fault }]
+            })?;
             Ok(CertificateWarnings {
+                chain,
                 expiry: pair.expiry_warning(now_unix_seconds),
                 mismatch: host.and_then(|host| pair.mismatch_warning(host)),
                 exposure: exposure_warning(key_file, "the private key"),

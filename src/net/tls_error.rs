@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use super::chain::ChainFault;
+
 /// Why TLS cannot be offered with the certificate and key at hand.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
@@ -44,6 +46,13 @@ pub enum TlsError {
     /// The certificate is of a kind that cannot name a host.
     #[error("the certificate in {} is X.509 version 1, which clients refuse: have it issued as version 3", .0.display())]
     Version1(PathBuf),
+    /// Clients cannot follow the chain.
+    #[error("{}: {fault}", certificate.display())]
+    Chain {
+        /// The certificate's file.
+        certificate: PathBuf,
+        fault: ChainFault,
+    },
     /// The chain contains something other than a certificate.
     #[error("number {number} in the chain of {} is no certificate: leave it out, or have the chain issued again", certificate.display())]
     NoCertificateInChain {

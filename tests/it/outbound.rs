@@ -420,7 +420,7 @@ fn a_bad_file_of_authorities_is_refused_by_its_name() {
     for (content, is_readable) in [(Some(""), true), (Some(broken), false), (None, false)] {
         let problem = problem(content);
         let named = match &problem {
-            SetupError::NoAuthority(named) if is_readable => named,
+            SetupError::NoAuthority { file: named, .. } if is_readable => named,
             SetupError::Unreadable { file: named, .. } if !is_readable => named,
             _ => panic!("{problem}"),
         };

@@ -8,6 +8,7 @@ use crate::config::{Config, Tls};
 use crate::net::acme::Plan;
 use crate::net::acme::folder::Folder;
 use crate::net::certificate::{self, BEYOND_GROUP, CertificateWarnings};
+use crate::net::chain::{ChainEnd, KnownRoots};
 use crate::net::validity::Validity;
 
 /// The port that a certificate authority connects to (RFC 8737 section 3).
@@ -21,11 +22,29 @@ pub(super) fn examine(config: &Config, is_running: bool, now: Timestamp, finding
         Tls::Files { cert, key } => {
             let subject = cert.display().to_string();
             let found = |message: String| Finding::good("certificate", subject.clone(), message);
-            match certificate::examine(cert, key, config.host().as_deref(), now.seconds()) {
-                Ok(CertificateWarnings { expiry, mismatch, .. }) => {
-                    if expiry.is_none() && mismatch.is_none() {
-                        findings.push(found("valid".to_owned()));
+            let known_roots = KnownRoots::of(&config.settings.outbound);
+            match certificate::examine(cert, key, config.host().as_deref(), &known_roots, now.seconds()) {
+                Ok(CertificateWarnings {
+                    expiry,
+                    mismatch,
+                    chain,
+                    ..
+                }) => {
+                    let alone = chain.warning();
+                    if expiry.is_none() && mismatch.is_none() && alone.is_none() {
+                        findings.push(found(match chain {
+                            ChainEnd::UnknownRoot(root) => {
+                                format!("valid for clients that know {root}, which this machine does not")
+                            }
+                            _ => "valid".to_owned(),
+                        }));
                     }
+                    findings.extend(alone.map(|warning| {
+                        found(warning).at_level(
+                            Level::Advice,
+                            "append the certificates that lead to the root, or add the root to outbound.ca_file",
+                        )
+                    }));
                     findings.extend(expiry.map(|warning| {
                         found(warning.to_string())
                             .at_level(Level::Mend, "renew it; the service reads the new file by itself")

@@ -4,11 +4,16 @@ use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair};
 use tempfile::TempDir;
 use time::OffsetDateTime;
 
+use super::super::outbound::OutboundPolicy;
 use super::super::self_signed::self_signed;
 use super::*;
 
 const NOW: u64 = 1_800_000_000;
 const DAY: u64 = 24 * 60 * 60;
+
+fn web() -> KnownRoots {
+    KnownRoots::of(&OutboundPolicy::default())
+}
 
 fn files(directory: &TempDir) -> (PathBuf, PathBuf) {
     let certs = directory.path().join("certs");
@@ -87,10 +92,18 @@ fn an_examination_names_the_faults_of_both_files() {
     self_signed(directory.path(), &[], NOW).unwrap();
     self_signed(other.path(), &[], NOW).unwrap();
     let (certificate, key) = files(&directory);
-    let look = |certificate: &Path, key: &Path, now| examine(certificate, key, Some("localhost"), now);
+    let known_roots = KnownRoots::of(&OutboundPolicy::default());
+    let look =
+        |certificate: &Path, key: &Path, now| examine(certificate, key, Some("localhost"), &known_roots, now);
+    let sound = look(&certificate, &key, NOW).unwrap();
+    assert!(matches!(sound.chain, ChainEnd::UnknownRoot(_)));
+    let chain = sound.chain.clone();
     assert_eq!(
-        look(&certificate, &key, NOW).unwrap(),
-        CertificateWarnings::default()
+        sound,
+        CertificateWarnings {
+            chain,
+            ..CertificateWarnings::default()
+        }
     );
     let later = look(&certificate, &key, NOW + 400 * DAY).unwrap();
     assert_eq!(later.expiry, Some(ExpiryWarning::Expired));
@@ -146,7 +159,7 @@ fn a_certificate_that_is_not_for_the_host_or_not_for_servers_is_warned_of() {
             .contains("not for servers")
     );
     let file = folder.path().join("pair.pem");
-    let examined = examine(&file, &file, Some("id.example"), NOW).unwrap();
+    let examined = examine(&file, &file, Some("id.example"), &web(), NOW).unwrap();
     assert_eq!(examined.mismatch, client.mismatch_warning("id.example"));
 }
 
@@ -212,7 +225,11 @@ fn every_fault_of_the_files_is_named() {
     self_signed(one.path(), &[], NOW).unwrap();
     self_signed(other.path(), &[], NOW).unwrap();
     let (certificate, key) = files(&one);
-    let fault = |certificate: &Path, key: &Path| examine(certificate, key, None, NOW).unwrap_err().remove(0);
+    let fault = |certificate: &Path, key: &Path| {
+        examine(certificate, key, None, &web(), NOW)
+            .unwrap_err()
+            .remove(0)
+    };
 
     assert!(matches!(
         fault(&one.path().join("none"), &key),
@@ -249,5 +266,5 @@ fn every_fault_of_the_files_is_named() {
         fault(&damaged, &key),
         TlsError::Refused { .. } | TlsError::KeyMismatch { .. }
     ));
-    assert!(examine(&certificate, &key, None, NOW + 10_000 * DAY).is_ok());
+    assert!(examine(&certificate, &key, None, &web(), NOW + 10_000 * DAY).is_ok());
 }

@@ -140,15 +140,16 @@ pub enum OutboundError {
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
     /// The file of certificate authorities cannot be read.
-    #[error("outbound.ca_file: {} cannot be read: {problem}", file.display())]
+    #[error("{key}: {} cannot be read: {problem}", file.display())]
     Unreadable {
+        key: &'static str,
         file: PathBuf,
         /// Why.
         problem: String,
     },
     /// There is no usable certificate in it.
-    #[error("outbound.ca_file: {} has no certificate authority in PEM form", .0.display())]
-    NoAuthority(PathBuf),
+    #[error("{key}: {} has no certificate authority in PEM form", file.display())]
+    NoAuthority { key: &'static str, file: PathBuf },
     /// The TLS library cannot be set up.
     #[error("TLS towards others cannot be set up: {0}")]
     Tls(#[from] rustls::Error),
@@ -294,17 +295,31 @@ impl Client {
 
 /// TLS that trusts the authorities of the web and those of `outbound.ca_file`.
 pub fn tls_config(terms: &OutboundPolicy) -> Result<ClientConfig, SetupError> {
+    let provider = Arc::new(crypto_provider());
+    Ok(ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(root_store(terms)?)
+        .with_no_client_auth())
+}
+
+/// The authorities of the web and those of `outbound.ca_file`.
+pub fn root_store(terms: &OutboundPolicy) -> Result<RootCertStore, SetupError> {
     let mut roots = RootCertStore {
         roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
     };
     if let Some(file) = &terms.ca_file {
-        add_authorities(&mut roots, file)?;
+        let mut has_authority = false;
+        for certificate in read_authorities("outbound.ca_file", file)? {
+            has_authority |= roots.add(certificate).is_ok();
+        }
+        if !has_authority {
+            return Err(SetupError::NoAuthority {
+                key: "outbound.ca_file",
+                file: file.clone(),
+            });
+        }
     }
-    let provider = Arc::new(crypto_provider());
-    Ok(ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_no_client_auth())
+    Ok(roots)
 }
 
 /// The text of a TLS error. It explains the frequent one about an authority's own certificate, for which the library has
@@ -324,22 +339,16 @@ pub fn tls_problem(error: &std::io::Error) -> String {
     }
 }
 
-fn add_authorities(roots: &mut RootCertStore, file: &Path) -> Result<(), SetupError> {
+/// The certificates in the file of a setting.
+pub fn read_authorities(key: &'static str, file: &Path) -> Result<Vec<CertificateDer<'static>>, SetupError> {
     let unreadable = |problem: String| SetupError::Unreadable {
+        key,
         file: file.to_owned(),
         problem,
     };
     let pem = std::fs::read(file).map_err(|error| unreadable(error.to_string()))?;
-    let mut found = false;
-    for certificate in CertificateDer::pem_slice_iter(&pem) {
-        let certificate = certificate.map_err(|_| unreadable("it is not valid PEM".to_owned()))?;
-        found |= roots.add(certificate).is_ok();
-    }
-    if found {
-        Ok(())
-    } else {
-        Err(SetupError::NoAuthority(file.to_owned()))
-    }
+    let certificates = CertificateDer::pem_slice_iter(&pem).collect::<Result<_, _>>();
+    certificates.map_err(|_| unreadable("it is not valid PEM".to_owned()))
 }
 
 /// A connection, secured or to this machine.
