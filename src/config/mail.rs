@@ -2,18 +2,29 @@
 
 use std::path::PathBuf;
 
-use super::form::{File, Parsed};
+use rustls::pki_types::ServerName;
+
+use super::form::{File, Parsed, Words};
 use super::reader::{Read, Reader};
 use super::setting::{Literal, Setting};
 use crate::mail::connection::{MailConnector, Timeouts, read_password};
-use crate::mail::{MailServer, Mailbox};
+use crate::mail::{MailServer, MailTls, Mailbox};
 use crate::net::certificate::exposure_warning;
 use crate::net::outbound::{OutboundPolicy, SetupError, tls_config};
+use crate::net::own_certificate::trusting;
 
 /// The development server needs no settings.
 const DEV_SENDER: Literal = Literal::Text("idsvc <idsvc@localhost>");
 
-pub(super) const SETTINGS: &[&Setting] = &[&URL, &PASSWORD_FILE, &FROM, &REPLY_TO];
+pub(super) const SETTINGS: &[&Setting] = &[
+    &URL,
+    &PASSWORD_FILE,
+    &TLS,
+    &CA_FILE,
+    &SERVER_NAME,
+    &FROM,
+    &REPLY_TO,
+];
 
 pub(super) static URL: Setting<Parsed<MailServer>> = Setting {
     key: "mail.url",
@@ -34,6 +45,39 @@ pub(super) static PASSWORD_FILE: Setting<File> = Setting {
     value_name: "FILE",
     help: Some("The file of the password for the mail server"),
     form: File,
+};
+
+pub(super) static TLS: Setting<Words<MailTls>> = Setting {
+    key: "mail.tls",
+    doc: "required: each connection to mail.url has TLS.\n\
+     off: none has, for a server on this machine only.\n\
+     Left out: required, unless a server on this machine offers no STARTTLS.",
+    default: None,
+    example: Literal::Text("required"),
+    value_name: "USE",
+    help: Some("required, or off for a mail server on this machine"),
+    form: Words(&[("required", MailTls::Required), ("off", MailTls::Off)]),
+};
+
+pub(super) static CA_FILE: Setting<File> = Setting {
+    key: "mail.ca_file",
+    doc: "A PEM file with the certificate of the mail server, or with the authorities that issued it, to trust beside\n\
+     those of the web. A certificate that is in the file itself may name any host.",
+    default: None,
+    example: Literal::Text("/etc/idsvc/mail-server.pem"),
+    value_name: "FILE",
+    help: Some("The certificate of the mail server, or its authority"),
+    form: File,
+};
+
+pub(super) static SERVER_NAME: Setting<Parsed<ServerName<'static>>> = Setting {
+    key: "mail.server_name",
+    doc: "The name that the certificate of the mail server has. Left out: the host of mail.url.",
+    default: None,
+    example: Literal::Text("mail.example.com"),
+    value_name: "NAME",
+    help: Some("The name in the certificate of the mail server"),
+    form: Parsed(parse_server_name),
 };
 
 pub(super) static FROM: Setting<Parsed<Mailbox>> = Setting {
@@ -62,6 +106,12 @@ pub struct Mail {
     /// The server. The development server can do without: it catches mails.
     pub server: Option<MailServer>,
     pub password_file: Option<PathBuf>,
+    /// Whether connections have TLS, if the operator says so.
+    pub tls: Option<MailTls>,
+    /// The certificates that the server may have, or their authorities.
+    pub ca_file: Option<PathBuf>,
+    /// The name in its certificate, if it is not the host.
+    pub server_name: Option<ServerName<'static>>,
     /// The sender.
     pub from: Mailbox,
     /// Where replies go.
@@ -78,11 +128,16 @@ impl Mail {
         let Some(server) = self.server.clone() else {
             return Ok(None);
         };
-        let tls = std::sync::Arc::new(tls_config(outbound)?);
+        let tls = match &self.ca_file {
+            Some(file) => trusting(outbound, CA_FILE.key, file)?,
+            None => tls_config(outbound)?,
+        };
         Ok(Some(MailConnector {
             server,
             password_file: self.password_file.clone(),
-            tls: tls.into(),
+            tls: std::sync::Arc::new(tls).into(),
+            tls_use: self.tls,
+            server_name: self.server_name.clone(),
             host: host.to_owned(),
             timeouts: Timeouts::default(),
         }))
@@ -102,6 +157,17 @@ pub(super) fn mail(reader: &mut Reader<'_>) -> Read<Option<Mail>> {
             let message = "mail.password_file is set, and mail.url names no user: write it as smtps://USER@HOST, or take the file out";
             reader.fault(&PASSWORD_FILE, message);
         }
+        if reader.read_if_set(&TLS)? == Some(MailTls::Off) {
+            if !server.is_loopback() {
+                let message = format!(
+                    "mail.tls is off, and {server} is not on this machine: leave it out, or set required"
+                );
+                reader.fault(&TLS, message);
+            } else if server.has_implicit_tls {
+                let message = "mail.tls is off, and mail.url begins with smtps://: write smtp://, or leave mail.tls out";
+                reader.fault(&TLS, message);
+            }
+        }
     } else if !reader.sources.is_dev {
         return Ok(None);
     }
@@ -115,13 +181,21 @@ pub(super) fn mail(reader: &mut Reader<'_>) -> Read<Option<Mail>> {
     Ok(Some(Mail {
         server,
         password_file: reader.read_if_set(&PASSWORD_FILE)?,
+        tls: reader.read_if_set(&TLS)?,
+        ca_file: reader.read_if_set(&CA_FILE)?,
+        server_name: reader.read_if_set(&SERVER_NAME)?,
         from,
         reply_to: reader.read_if_set(&REPLY_TO)?,
     }))
 }
 
-/// Reads the password, as a start would.
+/// Reads the password and the certificates, as a start would.
 pub(super) fn check(reader: &mut Reader<'_>) {
+    if let Ok(Some(file)) = reader.read_if_set(&CA_FILE)
+        && let Err(error) = trusting(&OutboundPolicy::default(), CA_FILE.key, &file)
+    {
+        reader.fault(&CA_FILE, error.to_string());
+    }
     let Ok(Some(file)) = reader.read_if_set(&PASSWORD_FILE) else {
         return;
     };
@@ -136,6 +210,11 @@ pub(super) fn check(reader: &mut Reader<'_>) {
 
 fn parse_server(text: &str) -> Result<MailServer, String> {
     text.parse().map_err(|problem| format!(": {problem}"))
+}
+
+fn parse_server_name(text: &str) -> Result<ServerName<'static>, String> {
+    let name = ServerName::try_from(text.to_owned());
+    name.map_err(|_| "is no name of a host, as in mail.example.com".to_owned())
 }
 
 fn parse_mailbox(text: &str) -> Result<Mailbox, String> {

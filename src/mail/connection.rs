@@ -13,6 +13,7 @@ use lettre::transport::smtp::client::AsyncSmtpConnection;
 use lettre::transport::smtp::commands::{Data, Mail, Rcpt, Rset};
 use lettre::transport::smtp::extension::{ClientId, Extension, MailBodyParameter, MailParameter};
 use lettre::transport::smtp::response::Response;
+use rustls::CertificateError;
 use rustls::pki_types::ServerName;
 use tokio::io::BufReader;
 use tokio::net::TcpStream;
@@ -22,7 +23,7 @@ use tokio_rustls::client::TlsStream;
 use zeroize::Zeroizing;
 
 use super::starttls::{Reply, Stream, exchange};
-use super::{Letter, MailServer, SendFault};
+use super::{Letter, MailServer, MailTls, SendFault};
 use crate::net::outbound::tls_problem;
 use crate::text;
 
@@ -31,6 +32,8 @@ const MAX_ADDRESSES: usize = 3;
 /// Replies that refuse a mail because the service is not signed in as the server wants (RFC 4954 section 6). They say
 /// nothing about the mail.
 const SIGN_IN_CODES: [u16; 4] = [530, 534, 535, 538];
+/// A server may pause before its greeting. After this part of the time for a reply, it may be one that begins with TLS.
+const GREETING_SHARE: u32 = 6;
 /// The server ends the connection (RFC 5321 section 3.8).
 const CLOSING: u16 = 421;
 
@@ -64,6 +67,10 @@ pub struct MailConnector {
     pub password_file: Option<PathBuf>,
     /// The trusted authorities.
     pub tls: TlsConnector,
+    /// Whether a connection has TLS, if the operator says so.
+    pub tls_use: Option<MailTls>,
+    /// The name in the certificate of the server. Without one it is that of the host.
+    pub server_name: Option<ServerName<'static>>,
     /// The name of this host: that of the issuer.
     pub host: String,
     /// How long each step may take.
@@ -75,6 +82,7 @@ pub struct MailConnection {
     smtp: AsyncSmtpConnection,
     server: MailServer,
     timeouts: Timeouts,
+    is_encrypted: bool,
     is_broken: bool,
     /// Whether the whole mail was sent. Then the server may have taken it, although its answer is missing.
     has_sent_mail: bool,
@@ -90,6 +98,7 @@ impl MailConnector {
         } else {
             self.upgrade(self.reach().await?).await?
         };
+        let is_encrypted = stream.is_encrypted();
         let hello = self.hello();
         let greeted = timeout(
             2 * self.timeouts.reply,
@@ -103,6 +112,7 @@ impl MailConnector {
             smtp,
             server: server.clone(),
             timeouts: self.timeouts,
+            is_encrypted,
             is_broken: false,
             has_sent_mail: false,
         };
@@ -180,15 +190,45 @@ impl MailConnector {
 
     async fn begin_tls(&self, stream: TcpStream) -> Result<TlsStream<TcpStream>, SendFault> {
         let server = &self.server;
-        let name = ServerName::try_from(server.host_name())
-            .map_err(|_| SendFault::Server(format!("{} cannot be named by a certificate", server.host)))?;
-        match timeout(self.timeouts.tls, self.tls.connect(name, stream)).await {
+        match timeout(self.timeouts.tls, self.tls.connect(self.name()?, stream)).await {
             Ok(Ok(stream)) => Ok(stream),
             Ok(Err(error)) => Err(SendFault::Server(format!(
-                "{server}: TLS failed: {}",
-                tls_problem(&error)
+                "{server}: TLS failed: {}{}",
+                tls_problem(&error),
+                self.tls_remedy(&error)
             ))),
             Err(_) => Err(self.silent()),
+        }
+    }
+
+    /// The name that the certificate has to have.
+    fn name(&self) -> Result<ServerName<'static>, SendFault> {
+        if let Some(name) = &self.server_name {
+            return Ok(name.clone());
+        }
+        let host = &self.server.host;
+        ServerName::try_from(self.server.host_name())
+            .map_err(|_| SendFault::Server(format!("{host} cannot be named by a certificate")))
+    }
+
+    /// What to do about a TLS error; empty if that is not known.
+    fn tls_remedy(&self, error: &io::Error) -> &'static str {
+        use CertificateError::{NotValidForName, NotValidForNameContext};
+        let tls = error.get_ref().and_then(|inner| inner.downcast_ref());
+        match tls {
+            Some(rustls::Error::InvalidMessage(_)) if self.server.has_implicit_tls => {
+                ": it does not begin with TLS: write smtp:// in mail.url, for STARTTLS"
+            }
+            Some(rustls::Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. })) => {
+                ": set mail.server_name to the name in its certificate"
+            }
+            Some(rustls::Error::InvalidCertificate(_)) if self.server.is_loopback() => {
+                ": set mail.ca_file to its certificate or authority, or mail.tls to off on this machine"
+            }
+            Some(rustls::Error::InvalidCertificate(_)) => {
+                ": if it has a certificate of its own, set mail.ca_file to that or to its authority"
+            }
+            _ => "",
         }
     }
 
@@ -197,13 +237,18 @@ impl MailConnector {
         let server = &self.server;
         let mut stream = BufReader::new(stream);
         let hello = format!("EHLO {}", self.hello());
-        self.expect(&mut stream, None, 220).await?;
+        self.greet(&mut stream).await?;
         let offer = self.expect(&mut stream, Some(&hello), 250).await?;
         let offers_tls = offer
             .lines
             .iter()
             .any(|line| line.eq_ignore_ascii_case("STARTTLS"));
-        if !offers_tls && server.is_loopback() {
+        let goes_without = match self.tls_use {
+            Some(MailTls::Off) => true,
+            Some(MailTls::Required) => false,
+            None => !offers_tls && server.is_loopback(),
+        };
+        if goes_without {
             return Ok(Stream::plain(stream.into_inner()));
         }
         if !offers_tls {
@@ -219,6 +264,35 @@ impl MailConnector {
             )));
         }
         Ok(Stream::upgraded(self.begin_tls(stream.into_inner()).await?))
+    }
+
+    /// Waits for the greeting. A server that begins with TLS sends none: after a while, another connection tries that.
+    async fn greet(&self, stream: &mut BufReader<TcpStream>) -> Result<Reply, SendFault> {
+        let begins_with_tls = async {
+            tokio::time::sleep(self.timeouts.reply / GREETING_SHARE).await;
+            self.begins_with_tls().await
+        };
+        tokio::select! {
+            greeting = self.expect(stream, None, 220) => greeting,
+            true = begins_with_tls => Err(SendFault::Server(format!(
+                "{} begins with TLS, and does not offer STARTTLS: write smtps:// in mail.url",
+                self.server
+            ))),
+        }
+    }
+
+    async fn begins_with_tls(&self) -> bool {
+        let (Ok(name), Ok(stream)) = (self.name(), self.reach().await) else {
+            return false;
+        };
+        match timeout(self.timeouts.tls, self.tls.connect(name, stream)).await {
+            Ok(Ok(_)) => true,
+            Ok(Err(error)) => {
+                let tls = error.get_ref().and_then(|inner| inner.downcast_ref());
+                matches!(tls, Some(rustls::Error::InvalidCertificate(_)))
+            }
+            Err(_) => false,
+        }
     }
 
     async fn expect(
@@ -238,6 +312,10 @@ impl MailConnector {
 }
 
 impl MailConnection {
+    pub fn is_encrypted(&self) -> bool {
+        self.is_encrypted
+    }
+
     /// Whether the connection can be used for another mail.
     pub fn is_usable(&self) -> bool {
         !self.is_broken

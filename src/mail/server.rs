@@ -12,6 +12,15 @@ const TLS_PORT: u16 = 465;
 /// The port of submission with STARTTLS (RFC 6409).
 const STARTTLS_PORT: u16 = 587;
 
+/// Whether a connection has TLS (`mail.tls`). Without this, only a server on this machine that offers none goes without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MailTls {
+    /// Each connection has TLS.
+    Required,
+    /// No connection has TLS. Only for a server on this machine.
+    Off,
+}
+
 /// A mail server that takes mails by SMTP (RFC 6409).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MailServer {

@@ -78,6 +78,10 @@ enum Transport {
 }
 
 impl Stream {
+    pub(super) fn is_encrypted(&self) -> bool {
+        matches!(self.transport, Transport::Tls(_))
+    }
+
     /// A connection whose greeting is not read yet.
     pub(super) fn fresh(tls: TlsStream<TcpStream>) -> Self {
         Self {

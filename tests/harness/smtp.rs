@@ -10,7 +10,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 /// The authority of every mail server, and the certificate for 127.0.0.1 and 0.0.0.0.
@@ -26,18 +26,36 @@ static TLS: LazyLock<(Arc<ServerConfig>, String)> = LazyLock::new(|| {
         .unwrap()
         .signed_by(&key, &issuer)
         .unwrap();
+    (server_config(certificate.der().clone(), &key), authority.pem())
+});
+
+/// A certificate that signed itself, as an installer makes one for a relay: an authority too, and for another name.
+static OWN: LazyLock<(Arc<ServerConfig>, String)> = LazyLock::new(|| {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(vec!["relay.internal".to_owned()]).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let certificate = params.self_signed(&key).unwrap();
+    (server_config(certificate.der().clone(), &key), certificate.pem())
+});
+
+fn server_config(certificate: CertificateDer<'static>, key: &KeyPair) -> Arc<ServerConfig> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth()
-        .with_single_cert(vec![certificate.der().clone()], key)
+        .with_single_cert(vec![certificate], key)
         .unwrap();
-    (Arc::new(config), authority.pem())
-});
+    Arc::new(config)
+}
 
-/// The authority that signed the certificate of every mail server, as PEM.
+/// The certificate of a mail server with one of its own, as PEM.
+pub(crate) fn own_certificate() -> &'static str {
+    &OWN.1
+}
+
+/// The authority that signed the certificate of every other mail server, as PEM.
 pub(crate) fn authority() -> &'static str {
     &TLS.1
 }
@@ -55,6 +73,8 @@ pub(crate) struct Manner {
     pub(crate) sign_in: Option<(&'static str, &'static str)>,
     /// Connections are accepted, and nothing is said.
     pub(crate) is_silent: bool,
+    /// The certificate is one that signed itself.
+    pub(crate) own_certificate: bool,
     /// SMTPUTF8 is offered.
     pub(crate) utf8: bool,
     /// The pause before each reply to a whole mail.
@@ -155,8 +175,9 @@ impl MailCatcher {
 trait Wire: Read + Write {}
 impl<T: Read + Write> Wire for T {}
 
-fn tls(stream: TcpStream) -> Box<dyn Wire> {
-    let connection = ServerConnection::new(Arc::clone(&TLS.0)).unwrap();
+fn tls(stream: TcpStream, manner: &Manner) -> Box<dyn Wire> {
+    let config = if manner.own_certificate { &OWN.0 } else { &TLS.0 };
+    let connection = ServerConnection::new(Arc::clone(config)).unwrap();
     Box::new(StreamOwned::new(connection, stream))
 }
 
@@ -191,7 +212,11 @@ fn converse(shared: &Shared, stream: TcpStream) -> io::Result<()> {
     }
     let plain = stream.try_clone()?;
     let mut encrypted = manner.implicit_tls;
-    let mut wire: Box<dyn Wire> = if encrypted { tls(stream) } else { Box::new(stream) };
+    let mut wire: Box<dyn Wire> = if encrypted {
+        tls(stream, &manner)
+    } else {
+        Box::new(stream)
+    };
     say(&mut *wire, "220 mail.example.test ESMTP")?;
     let (mut from, mut to, mut signed_in, mut mails) = (String::new(), String::new(), false, 0);
     loop {
@@ -221,7 +246,7 @@ fn converse(shared: &Shared, stream: TcpStream) -> io::Result<()> {
             }
             "STARTTLS" => {
                 say(&mut *wire, &format!("220 go ahead{}", manner.injected))?;
-                wire = tls(plain.try_clone()?);
+                wire = tls(plain.try_clone()?, &manner);
                 encrypted = true;
             }
             "AUTH" => {

@@ -43,6 +43,9 @@ impl Mailing {
         let settings = MailSettings {
             server: Some(url.parse().unwrap()),
             password_file: Some(folder.path().join("password")),
+            tls: None,
+            ca_file: None,
+            server_name: None,
             from: "Acme <no-reply@acme.example>".parse().unwrap(),
             reply_to: Some("help@acme.example".parse().unwrap()),
         };
@@ -335,6 +338,8 @@ async fn a_wrong_certificate_is_refused_and_named() {
             server: catcher.url().replace("127.0.0.1", "localhost").parse().unwrap(),
             password_file: None,
             tls: Arc::new(tls_config(&OutboundPolicy::default()).unwrap()).into(),
+            tls_use: None,
+            server_name: None,
             host: "id.example.test".to_owned(),
             timeouts: Timeouts::default(),
         };
@@ -356,6 +361,8 @@ async fn a_silent_server_is_given_up_in_time_at_each_step() {
         server: url.parse().unwrap(),
         password_file: None,
         tls: Arc::new(tls_config(&trust(&folder)).unwrap()).into(),
+        tls_use: None,
+        server_name: None,
         host: "id.example.test".to_owned(),
         timeouts: Timeouts {
             connect: short,

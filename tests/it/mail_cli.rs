@@ -15,7 +15,7 @@ use idsvc::random::Random;
 
 use crate::harness::metrics::Collector;
 use crate::harness::process::{Service, said, shown};
-use crate::harness::smtp::{MailCatcher, Manner};
+use crate::harness::smtp::{MailCatcher, Manner, authority, own_certificate};
 
 fn service(url: &str) -> Service {
     Service::with_client()
@@ -184,6 +184,82 @@ fn doctor_signs_in_at_the_mail_server_and_sends_nothing() {
         assert!(told.contains(found), "{told}");
     }
     assert!(catcher.taken().is_empty());
+}
+
+#[test]
+fn a_relay_on_this_machine_with_a_certificate_of_its_own_has_settings_that_work() {
+    let catcher = MailCatcher::start(Manner {
+        starttls: true,
+        own_certificate: true,
+        ..Manner::default()
+    });
+    let test = |service: &Service| service.run(&["mail", "test", "bob@example.com"]);
+    let refused = test(&service(&catcher.url()));
+    assert!(said(&refused).contains("set mail.ca_file"), "{}", said(&refused));
+    assert!(said(&refused).contains("mail.tls to off"), "{}", said(&refused));
+    let plain = service(&catcher.url()).with("IDSVC_MAIL_TLS", "off");
+    assert!(test(&plain).status.success());
+    let doctor = shown(&plain.run(&["doctor", "--all"]));
+    assert!(doctor.contains("without TLS, on this machine"), "{doctor}");
+    let trusting = service(&catcher.url());
+    let file = trusting.folder.path().join("relay.pem");
+    fs::write(&file, own_certificate()).unwrap();
+    let trusting = trusting
+        .with("IDSVC_MAIL_TLS", "required")
+        .with("IDSVC_MAIL_CA_FILE", file.to_str().unwrap());
+    assert!(test(&trusting).status.success());
+    let doctor = shown(&trusting.run(&["doctor", "--all"]));
+    assert!(doctor.contains("the sign-in, by TLS"), "{doctor}");
+    let ways: Vec<_> = catcher.taken().iter().map(|mail| mail.was_encrypted).collect();
+    assert_eq!(ways, [false, true]);
+    catcher.behave(Manner::default());
+    let refused = test(&trusting);
+    assert!(
+        said(&refused).contains("offers no STARTTLS"),
+        "{}",
+        said(&refused)
+    );
+}
+
+#[test]
+fn a_certificate_for_another_name_is_accepted_by_that_name() {
+    let catcher = MailCatcher::start(Manner {
+        starttls: true,
+        ..Manner::default()
+    });
+    // The certificate is for 127.0.0.1, and not for localhost.
+    let url = catcher.url().replace("127.0.0.1", "localhost");
+    let service = service(&url);
+    let file = service.folder.path().join("authority.pem");
+    fs::write(&file, authority()).unwrap();
+    let service = service.with("IDSVC_MAIL_CA_FILE", file.to_str().unwrap());
+    let refused = service.run(&["mail", "test", "bob@example.com"]);
+    assert!(
+        said(&refused).contains("set mail.server_name"),
+        "{}",
+        said(&refused)
+    );
+    let service = service.with("IDSVC_MAIL_SERVER_NAME", "127.0.0.1");
+    assert!(service.run(&["mail", "test", "bob@example.com"]).status.success());
+}
+
+#[test]
+fn a_scheme_that_does_not_fit_the_port_is_answered_with_the_other_one() {
+    for (implicit_tls, scheme) in [(true, "smtp"), (false, "smtps")] {
+        let catcher = MailCatcher::start(Manner {
+            implicit_tls,
+            starttls: !implicit_tls,
+            own_certificate: true,
+            ..Manner::default()
+        });
+        let other = if implicit_tls { "smtps" } else { "smtp" };
+        let service = service(&format!("{scheme}://127.0.0.1:{}", catcher.port));
+        let named = format!("write {other}:// in mail.url");
+        let refused = service.run(&["mail", "test", "bob@example.com"]);
+        assert!(said(&refused).contains(&named), "{}", said(&refused));
+        let doctor = shown(&service.run(&["doctor"]));
+        assert!(doctor.contains(&named), "{doctor}");
+    }
 }
 
 #[test]

@@ -17,15 +17,21 @@ pub(super) fn examine(config: &Config, findings: &mut Vec<Finding>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let connected = match runtime {
         Ok(runtime) => runtime.block_on(async {
-            connector.connect().await?.quit().await;
-            Ok(())
+            let connection = connector.connect().await?;
+            let is_encrypted = connection.is_encrypted();
+            connection.quit().await;
+            Ok(is_encrypted)
         }),
         Err(error) => Err(SendFault::Server(error.to_string())),
     };
     findings.push(match connected {
-        Ok(()) => Finding::good("mail", subject, "it takes connections and the sign-in"),
+        Ok(true) => Finding::good("mail", subject, "it takes connections and the sign-in, by TLS"),
+        Ok(false) => {
+            let message = "it takes connections and the sign-in, without TLS, on this machine";
+            Finding::good("mail", subject, message)
+        }
         Err(fault) => {
-            let remedy = "correct mail.url or mail.password_file, or the mail server. Mails wait for a day";
+            let remedy = "correct the settings of [mail], or the mail server. Mails wait for a day";
             Finding::mend("mail", subject, fault.to_string(), remedy)
         }
     });

@@ -1,6 +1,7 @@
 use std::fs;
 
 use super::*;
+use crate::mail::MailTls;
 
 const BASE: &str = "base_url = \"https://id.example.com\"\ntls.mode = \"self-signed\"\n";
 const URL: (&str, &str) = ("mail.url", "smtps://mail.example.com");
@@ -45,6 +46,26 @@ fn settings_that_send_no_mail_are_faults() {
             "mail.from = \"Acme\" is no address",
         ),
         (
+            vec![URL, FROM, ("mail.tls", "off")],
+            "mail.example.com:465 is not on this machine",
+        ),
+        (
+            vec![("mail.url", "smtps://localhost"), FROM, ("mail.tls", "off")],
+            "write smtp://",
+        ),
+        (
+            vec![URL, FROM, ("mail.tls", "maybe")],
+            "the known ones are required, off",
+        ),
+        (
+            vec![URL, FROM, ("mail.server_name", "a b")],
+            "is no name of a host",
+        ),
+        (
+            vec![URL, FROM, ("mail.ca_file", "/nonexistent/ca.pem")],
+            "mail.ca_file: /nonexistent/ca.pem cannot be read",
+        ),
+        (
             vec![URL, FROM, ("mail.reply_to", "a@b\r\nBcc: c@d")],
             "is no address",
         ),
@@ -55,6 +76,15 @@ fn settings_that_send_no_mail_are_faults() {
     ] {
         let told = faults(&sources_of(&flags, &[], BASE));
         assert!(told.contains(named), "{named}: {told}");
+    }
+}
+
+#[test]
+fn a_mail_server_on_this_machine_may_go_without_tls() {
+    let off = ("mail.tls", "off");
+    for url in ["smtp://localhost", "smtp://127.0.0.1:25", "smtp://[::1]:25"] {
+        let resolved = resolve(&sources_of(&[("mail.url", url), FROM, off], &[], BASE)).unwrap();
+        assert_eq!(resolved.settings.mail.clone().unwrap().tls, Some(MailTls::Off));
     }
 }
 
