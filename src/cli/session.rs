@@ -1,6 +1,6 @@
 //! Runs `idsvc session …`.
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use uuid::Uuid;
 
 use super::admin_connection::AdminConnector;
@@ -27,7 +27,8 @@ pub struct List {
 
 /// The arguments of `revoke`.
 #[derive(Debug, Args)]
-#[group(required = true, multiple = false)]
+#[group(skip)]
+#[command(group = ArgGroup::new("ended").required(true).args(["session", "user"]))]
 pub struct Revoke {
     /// The session, as session list shows it; the refresh tokens bound to it end too
     #[arg(value_name = "SESSION", value_parser = parse_session)]
@@ -35,6 +36,9 @@ pub struct Revoke {
     /// All sessions of this user, with all refresh tokens
     #[arg(long, value_name = "WHO")]
     pub user: Option<String>,
+    /// Do not ask
+    #[arg(long)]
+    pub yes: bool,
 }
 
 fn parse_session(text: &str) -> Result<Uuid, String> {
@@ -57,15 +61,24 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
         }
         Verb::Revoke(Revoke {
             session: Some(session),
+            yes,
             ..
-        }) => connector.run(RevokeSessions::One(session), output, |revoked, output| {
-            if revoked.revoked_sessions == 0 && !output.json {
-                let line = "the session had expired already; the refresh tokens bound to it were ended";
-                return output.line(line);
-            }
-            show_revoked(revoked, output)
-        }),
-        Verb::Revoke(Revoke { user: Some(who), .. }) => {
+        }) => {
+            let question = format!("End session {session} and the refresh tokens bound to it?");
+            output.confirm(&question, yes)?;
+            connector.run(RevokeSessions::One(session), output, |revoked, output| {
+                if revoked.revoked_sessions == 0 && !output.json {
+                    let line = "the session had expired already; the refresh tokens bound to it were ended";
+                    return output.line(line);
+                }
+                show_revoked(revoked, output)
+            })
+        }
+        Verb::Revoke(Revoke {
+            user: Some(who), yes, ..
+        }) => {
+            let question = format!("End all sessions and refresh tokens of {who}?");
+            output.confirm(&question, yes)?;
             connector.run(RevokeSessions::AllOf(who), output, show_revoked)
         }
         Verb::Revoke(_) => Err(CliError::Misused(

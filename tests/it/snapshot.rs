@@ -267,6 +267,8 @@ fn the_commands_of_users() {
             "session list alice@example.com",
             "session list alice@example.com --json",
             "session revoke alice@example.com --yes",
+            "session revoke --user alice@example.com",
+            "session revoke --user alice@example.com --yes",
             "user remove bob@example.com",
             "user remove bob@example.com --yes",
         ],

@@ -553,7 +553,14 @@ fn what_ends_a_sign_in_is_accounted_for() {
     let target = format!("/oauth2/logout?id_token_hint={}", token("id_token"));
     let left = running.request("GET", &target, &[("Cookie", session)], "");
     assert_eq!(left.unwrap().status, 303);
-    let end = ["session", "revoke", "--user", "alice@example.com", "--json"];
+    let end = [
+        "session",
+        "revoke",
+        "--user",
+        "alice@example.com",
+        "--yes",
+        "--json",
+    ];
     service.json(&end);
     terminate(running);
     let events = service.json(&["events", "--json"]);
@@ -575,7 +582,14 @@ fn what_was_administered_is_found_by_whom_it_was_about() {
                  [[user]]\nemail = \"alice@example.com\"\nenabled = false\n";
     fs::write(service.folder.path().join("state.toml"), state).unwrap();
     service.json(&["apply", "-f", "state.toml", "--json"]);
-    service.json(&["session", "revoke", "--user", "ALICE@example.com", "--json"]);
+    service.json(&[
+        "session",
+        "revoke",
+        "--user",
+        "ALICE@example.com",
+        "--yes",
+        "--json",
+    ]);
     let about = |whom: &str| {
         let events = service.json(&["events", "--about", whom, "--json"]);
         let told = events.as_array().unwrap().iter().map(|event| {

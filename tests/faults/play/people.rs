@@ -33,7 +33,7 @@ impl Actor for Person {
         if self.live.len() > 2 {
             // When the answer does not come nothing is known of these sessions.
             let going = std::mem::take(&mut self.live);
-            stage.command(&format!("session revoke --user {} --json", self.name))?;
+            stage.command(&format!("session revoke --user {} --yes --json", self.name))?;
             self.ended.extend(going);
             stage.did("sign-outs by command");
             return Some(());

@@ -743,7 +743,7 @@ async fn a_killed_process_tells_the_application_after_its_next_start() {
         running.post_form("/oauth2/token", &[], &form).unwrap().status,
         200
     );
-    json("session revoke --user alice@example.com --json");
+    json("session revoke --user alice@example.com --yes --json");
     until(async || website.seen("/logout").len() == 1).await;
     running.kill();
 
