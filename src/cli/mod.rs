@@ -14,6 +14,7 @@ pub mod doctor;
 pub mod events;
 pub mod export;
 pub mod group;
+pub mod health;
 pub mod help;
 pub mod import;
 pub mod init;
@@ -178,6 +179,11 @@ pub enum Noun {
     Export(export::Export),
     /// Check settings, files, keys and clients, and say what must be done
     Doctor(doctor::Doctor),
+    /// Ask the running service whether it is ready
+    #[command(
+        after_help = "It asks /readyz where serve listens with the same settings. It needs neither a shell nor curl.\nThe exit code is 0 if the service is ready, else 1.\n\nExamples:\n  idsvc health\n  podman exec idsvc /idsvc health"
+    )]
+    Health(Box<health::Health>),
     /// Show what happened: sign-ins, tokens, changes by administrators
     #[command(
         after_help = "Examples:\n  idsvc events --since 24h --event sign_in_failed\n  idsvc events --follow --json"
@@ -317,6 +323,7 @@ pub fn run(cli: Cli, output: &mut Output<'_>) -> Result<(), CliError> {
         Noun::Apply(request) => state::apply(&request, &connector, output),
         Noun::Export(request) => export::run(&request, &connector, output),
         Noun::Doctor(request) => doctor::run(&request, &cli.global, &connector, output),
+        Noun::Health(request) => health::run(&request, &cli.global, output),
         Noun::Events(request) => events::run(request, &connector, output),
         Noun::Backup(request) => backup::run(&request, &connector, output),
         Noun::Restore(request) => restore::run(&request, &connector, output),

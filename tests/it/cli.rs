@@ -1,7 +1,9 @@
 //! The command line, with and without a running service: the same words, the same answers.
 
 mod api;
+mod chain;
 mod client_certificates;
+mod health;
 mod init;
 mod messages;
 mod output;
@@ -610,6 +612,7 @@ fn a_mistyped_directory_does_not_become_a_new_service() {
             "revoke",
             "--user",
             "alice@example.com",
+            "--yes",
             "--data-dir",
             "typo",
         ],
