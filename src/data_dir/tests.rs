@@ -1,3 +1,5 @@
+use std::os::unix::fs::PermissionsExt;
+
 use tempfile::TempDir;
 
 use super::*;
