@@ -61,8 +61,8 @@ impl Profile {
     /// The name in the member `user` of Apple's answer, which comes once for an account. It is not signed.
     pub fn name_of_apple_user(user: &str) -> BTreeMap<String, Value> {
         let user: Value = serde_json::from_str(user).unwrap_or_default();
-        let part = |name: &str| user["name"][name].as_str().filter(|text| is_text(text));
-        let (given, family) = (part("firstName"), part("lastName"));
+        let part = |path| user.pointer(path)?.as_str().filter(|text| is_text(text));
+        let (given, family) = (part("/name/firstName"), part("/name/lastName"));
         let whole: Vec<_> = given.into_iter().chain(family).collect();
         let whole = Some(whole.join(" "));
         let named = [

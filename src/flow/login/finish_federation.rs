@@ -25,7 +25,7 @@ use crate::federation::profile::Profile;
 use crate::federation::upstreams::UpstreamTokens;
 use crate::flow::browser::Browser;
 use crate::flow::{Core, Failure, FlowError, upstream_token};
-use crate::identity::{AuthenticationMethod, SecondFactor, UpstreamToken};
+use crate::identity::{AuthenticationMethod, SecondFactor, UpstreamToken, User};
 use crate::oauth::access_token::hour_of;
 use crate::oauth::authorize::RefusedRequest;
 use crate::oauth::error::{ErrorCode, Refusal};
@@ -323,6 +323,14 @@ async fn complete_profile(
     Ok(profile.or(Profile::read(&userinfo, provider)))
 }
 
+/// The user with those of the claims that it does not have.
+fn with_claims(mut user: User, claims: &BTreeMap<String, Value>) -> User {
+    for (name, value) in claims {
+        user.claims.entry(name.clone()).or_insert_with(|| value.clone());
+    }
+    user
+}
+
 /// Finds or makes the user, starts the session and takes the next step, in one transaction.
 async fn sign_in_user(
     core: &Core,
@@ -372,16 +380,11 @@ async fn sign_in_user(
             organization: &policy.organization,
         };
         let found = federated_user::find(&*tx, &account, now)?;
-        let Some((mut user, matched)) = found.filter(|(user, _)| user.enabled) else {
+        let Some((user, matched)) = found.filter(|(user, _)| user.enabled) else {
             return Ok(None);
         };
-        if matched == UserMatch::Created {
-            for (name, value) in &first_claims {
-                user.claims.entry(name.clone()).or_insert_with(|| value.clone());
-            }
-        }
         let user = match matched {
-            UserMatch::Created => become_account(tx, anonymous, user, now)?,
+            UserMatch::Created => become_account(tx, anonymous, with_claims(user, &first_claims), now)?,
             UserMatch::Unchanged | UserMatch::Updated | UserMatch::Linked => Some(user),
         };
         let Some(user) = user else {
