@@ -26,6 +26,13 @@ enum Pair {
     P384(EcdsaKeyPair),
 }
 
+fn entropy() -> SystemRandom {
+    match Random::system() {
+        Random::System(system) => system,
+        Random::Seeded(..) => unreachable!(),
+    }
+}
+
 impl ForeignKey {
     /// A key for RS384, RS512, PS384, PS512 and ES384 each. Those of RSA are one key.
     pub(crate) fn one_of_each() -> [Self; 5] {
@@ -47,7 +54,7 @@ impl ForeignKey {
     }
 
     pub(crate) fn es384() -> Self {
-        let (algorithm, entropy) = (&ECDSA_P384_SHA384_FIXED_SIGNING, SystemRandom::new());
+        let (algorithm, entropy) = (&ECDSA_P384_SHA384_FIXED_SIGNING, entropy());
         let pkcs8 = EcdsaKeyPair::generate_pkcs8(algorithm, &entropy).unwrap();
         let pair = EcdsaKeyPair::from_pkcs8(algorithm, pkcs8.as_ref(), &entropy).unwrap();
         let (x, y) = pair.public_key().as_ref()[1..].split_at(48);
@@ -72,12 +79,12 @@ impl ForeignKey {
         let signature = match &self.pair {
             Pair::Rsa(pair, encoding) => {
                 let mut signature = vec![0; pair.public().modulus_len()];
-                pair.sign(*encoding, &SystemRandom::new(), input.as_bytes(), &mut signature)
+                pair.sign(*encoding, &entropy(), input.as_bytes(), &mut signature)
                     .unwrap();
                 signature
             }
             Pair::P384(pair) => {
-                let signature = pair.sign(&SystemRandom::new(), input.as_bytes());
+                let signature = pair.sign(&entropy(), input.as_bytes());
                 signature.unwrap().as_ref().to_vec()
             }
         };
