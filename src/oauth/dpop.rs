@@ -61,6 +61,9 @@ impl FromStr for KeyThumbprint {
     }
 }
 
+/// Until when a nonce is accepted, if it is current.
+pub type NonceEnd<'a> = &'a dyn Fn(&str) -> Option<Timestamp>;
+
 /// The request that the proof must be for.
 #[derive(Clone, Copy)]
 pub struct ExpectedRequest<'a> {
@@ -69,8 +72,8 @@ pub struct ExpectedRequest<'a> {
     pub url: &'a str,
     /// The access token that it presents.
     pub access_token: Option<&'a str>,
-    /// Until when a nonce is accepted, if it is current. `None` if no nonce is required.
-    pub nonce_end: Option<&'a dyn Fn(&str) -> Option<Timestamp>>,
+    /// Until when a nonce is accepted. `None` if no nonce is required.
+    pub nonce_end: Option<NonceEnd<'a>>,
 }
 
 /// A valid proof. The caller must record its use, because a proof is accepted once.
@@ -261,21 +264,23 @@ fn decode_unreserved(path: &str) -> String {
     let mut parts = path.split('%');
     let mut normal = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        let encoded = part
-            .get(..2)
-            .filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
-        let Some(byte) = encoded.and_then(|digits| u8::from_str_radix(digits, 16).ok()) else {
-            normal.push('%');
-            normal.push_str(part);
-            continue;
-        };
-        match char::from(byte) {
-            unreserved @ ('A'..='Z' | 'a'..='z' | '0'..='9' | '-' | '.' | '_' | '~') => {
-                normal.push(unreserved)
+        let digits = part.get(..2).unwrap_or_default();
+        let is_encoded = digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let byte = u8::from_str_radix(digits, 16).ok().filter(|_| is_encoded);
+        match byte.map(char::from) {
+            Some(unreserved @ ('A'..='Z' | 'a'..='z' | '0'..='9' | '-' | '.' | '_' | '~')) => {
+                normal.push(unreserved);
             }
-            _ => normal.push_str(&format!("%{byte:02X}")),
+            Some(_) => {
+                normal.push('%');
+                normal.push_str(&digits.to_ascii_uppercase());
+            }
+            None => {
+                normal.push('%');
+                normal.push_str(digits);
+            }
         }
-        normal.push_str(part.get(2..).unwrap_or_default());
+        normal.push_str(part.get(digits.len()..).unwrap_or_default());
     }
     normal
 }

@@ -3,11 +3,10 @@
 use ::http::header::{HeaderName, HeaderValue};
 
 use super::client::endpoint_url;
-use crate::clock::Timestamp;
 use crate::flow::dpop_nonce;
 use crate::http::context::RequestContext;
 use crate::http::response::HttpResponse;
-use crate::oauth::dpop::{DpopNonce, DpopProof, ExpectedRequest, SEVERAL_PROOFS, UNREADABLE_PROOF};
+use crate::oauth::dpop::{DpopNonce, DpopProof, ExpectedRequest, NonceEnd, SEVERAL_PROOFS, UNREADABLE_PROOF};
 use crate::oauth::error::Refusal;
 use crate::route::Route;
 
@@ -28,8 +27,7 @@ pub(super) fn proof(
         return Err(SEVERAL_PROOFS);
     }
     let proof = proof.to_str().map_err(|_| UNREADABLE_PROOF)?;
-    let nonce_end: &dyn Fn(&str) -> Option<Timestamp> =
-        &|nonce| dpop_nonce::end_of(&context.app.core, nonce, context.now);
+    let nonce_end: NonceEnd<'_> = &|nonce| dpop_nonce::end_of(&context.app.core, nonce, context.now);
     let request = ExpectedRequest {
         method: context.method().as_str(),
         url: &endpoint_url(context, endpoint),
