@@ -331,7 +331,7 @@ pub fn field_facts(
 ) -> Result<Vec<(&'static str, String)>, CliError> {
     let record = serde_json::to_value(record).map_err(CliError::refused)?;
     let text = |name: &str| match record.get(name) {
-        Some(Value::Number(seconds)) if name.ends_with("_lifetime") => {
+        Some(Value::Number(seconds)) if name.ends_with("_lifetime") || name == "default_max_age" => {
             let seconds = seconds.as_u64().map(Duration::from_secs);
             seconds.map(format_duration).unwrap_or_default()
         }

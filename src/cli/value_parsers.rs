@@ -118,6 +118,14 @@ pub(super) fn optional_seconds(text: &str) -> Result<u64, String> {
     if text.is_empty() { Ok(0) } else { seconds(text) }
 }
 
+/// A duration in seconds. An empty text removes the value.
+pub(super) fn removable_seconds(text: &str) -> Result<Removable<u64>, String> {
+    if text.is_empty() {
+        return Ok(Removable(None));
+    }
+    seconds(text).map(Removable::from)
+}
+
 /// A scope value and its description.
 pub(super) fn scope_text(text: &str) -> Result<(String, String), String> {
     let (scope, words) = text.split_once('=').ok_or("a scope text is written SCOPE=TEXT")?;

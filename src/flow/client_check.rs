@@ -1,12 +1,14 @@
 //! Checks the settings of a client: the same rules for the operator's commands, for a declared state, and for a client
 //! that registers itself.
 
+mod addresses;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::addresses::{check_addresses, check_links, check_logout_uri};
 use super::Core;
-use super::logout_notice::logout_address;
 use crate::federation::Provider;
 use crate::federation::metadata::https;
 use crate::identity::AuthenticationLevel;
@@ -18,9 +20,6 @@ use crate::oauth::client_certificate::{ExpectedName, NameFault};
 use crate::oauth::client_metadata::ClientFields;
 use crate::oauth::fields::{Lifetime, Removable};
 use crate::oauth::mtls::MtlsPolicy;
-use crate::oauth::redirect_uri::{
-    LOGOUT_PARAMETERS, RESPONSE_PARAMETERS, check_query, check_registrable, is_origin,
-};
 use crate::oauth::resource::Apis;
 use crate::oauth::scope::Scope;
 use crate::oauth::{Fault, FaultCode, Policy};
@@ -28,9 +27,7 @@ use crate::store::StoreError;
 use crate::store::engine::Snapshot;
 use crate::store::tables::PROVIDERS;
 
-const MOST_URIS: usize = 100;
 const MOST_KEYS: usize = 20;
-const MAX_URI_BYTES: usize = 2048;
 
 /// Applies a change to a client. Unless the change names a default scope, it loses what the scope loses.
 /// Registered keys and the address of published keys replace each other. A profile sets the fields that the change leaves
@@ -160,6 +157,7 @@ impl ClientRules {
     fn check_settings(&self, before: Option<&Client>, client: &Client, faults: &mut Vec<Fault>) {
         check_addresses(before, client, faults);
         check_logout_uri(client, faults);
+        check_links(client, faults);
         if let Some(theme) = client.theme.as_ref().filter(|theme| !is_theme_name(theme)) {
             let detail =
                 format!("theme {theme:?}: names of themes are lower-case letters, digits and hyphens");
@@ -280,78 +278,6 @@ fn check_grants(client: &Client, faults: &mut Vec<Fault>) {
 /// `exchange_only`.
 pub fn lets_nobody_in(client: &Client, exchange_only: &BTreeSet<String>) -> bool {
     client.signs_people_in() && !client.password_sign_in && client.providers.is_subset(exchange_only)
-}
-
-type AddressList = fn(&Client) -> &Vec<String>;
-type AddressCheck<'a> = &'a dyn Fn(&str) -> Result<(), String>;
-
-/// Checks redirect URIs and origins. An address that an earlier release accepted is not refused when something else
-/// is changed, or when the same file is applied again.
-fn check_addresses(before: Option<&Client>, client: &Client, faults: &mut Vec<Fault>) {
-    let before = before.filter(|before| before.is_public() == client.is_public());
-    let check_redirect = |uri: &str, added| {
-        let checked = check_registrable(uri, client.is_public()).and_then(|()| check_query(uri, added));
-        checked.map_err(|error| error.to_string())
-    };
-    let check_origin = |origin: &str| {
-        let rule = "an origin is scheme, host and port in lower-case letters, without a wildcard, as in \
-                    https://app.example or capacitor://localhost";
-        is_origin(origin).then_some(()).ok_or_else(|| rule.to_owned())
-    };
-    let lists: [(&str, &str, AddressList, AddressCheck<'_>); 3] = [
-        (
-            "redirect_uris",
-            "redirect URI",
-            |client| &client.redirect_uris,
-            &|uri| check_redirect(uri, RESPONSE_PARAMETERS),
-        ),
-        (
-            "post_logout_redirect_uris",
-            "post-logout redirect URI",
-            |client| &client.post_logout_redirect_uris,
-            &|uri| check_redirect(uri, LOGOUT_PARAMETERS),
-        ),
-        (
-            "cors_origins",
-            "origin",
-            |client| &client.cors_origins,
-            &check_origin,
-        ),
-    ];
-    for (field, name, list, check) in lists {
-        if list(client).len() > MOST_URIS {
-            let detail = format!("there are more than {MOST_URIS} addresses of the kind {name}");
-            faults.push(FaultCode::TooMany.at([field], detail));
-        }
-        let is_new = |address: &&String| before.is_none_or(|before| !list(before).contains(*address));
-        for address in list(client).iter().filter(is_new) {
-            if address.len() > MAX_URI_BYTES {
-                let detail = format!("{name} is longer than {MAX_URI_BYTES} bytes");
-                faults.push(FaultCode::TooLong.at([field], detail));
-            } else if let Err(rule) = check(address) {
-                faults.push(FaultCode::Invalid.at([field], format!("{name} {address:?}: {rule}")));
-            }
-        }
-    }
-}
-
-/// Checks the address for back-channel logout. A session names the client only after a sign-in by the browser.
-fn check_logout_uri(client: &Client, faults: &mut Vec<Fault>) {
-    let Some(uri) = &client.backchannel_logout_uri else {
-        return;
-    };
-    let field = ["backchannel_logout_uri"];
-    if logout_address(client).is_none() || uri.len() > MAX_URI_BYTES {
-        let detail = format!(
-            "back-channel logout URI {uri:?} is not an https address without fragment, of at most {MAX_URI_BYTES} bytes; \
-             a confidential client may have http on a loopback address"
-        );
-        faults.push(FaultCode::Invalid.at(field, detail));
-    }
-    if !client.may_use(GrantType::AuthorizationCode) {
-        let detail = "a back-channel logout URI is for the grant authorization_code";
-        faults.push(FaultCode::NotAllowed.at(field, detail));
-    }
 }
 
 /// Checks what a client needs to exchange tokens.

@@ -185,6 +185,13 @@ impl Session {
         authenticated_at.is_some_and(|at| now.since(at) < Self::FRESH)
     }
 
+    /// Whether the user signed in more than `age` seconds ago. Zero always asks for a new sign-in (OpenID Connect Core
+    /// 3.1.2.1). If the time of the sign-in is unknown, the provider decides.
+    pub fn is_older_than(&self, age: u64, now: Timestamp) -> bool {
+        let is_older = |at| now.since(at) > Duration::from_secs(age);
+        age == 0 || self.auth_time.is_some_and(is_older)
+    }
+
     /// How surely the user was authenticated.
     pub fn level(&self) -> Option<AuthenticationLevel> {
         level_of(&self.factor, self.second_factor)

@@ -1,7 +1,6 @@
 //! The authorization request and its response: RFC 6749 section 4.1.1, OpenID Connect Core 3.1.2.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -280,7 +279,7 @@ impl AuthorizationRequest {
             code_challenge: code_challenge(parameters, needs_challenge)?,
             dpop_jkt: dpop::requested_key(parameters)?,
             prompt,
-            max_age: max_age(parameters)?,
+            max_age: max_age(parameters)?.or(client.default_max_age),
             required_level,
             login_hint: start_of("login_hint", 256),
             idp_hint: start_of("idp_hint", 64),
@@ -330,12 +329,7 @@ impl AuthorizationRequest {
     /// `max_age`. Zero always asks for a new one (OpenID Connect Core 3.1.2.1). If the age of the sign-in is unknown,
     /// the provider decides.
     pub fn requires_reauthentication(&self, session: &Session, now: Timestamp) -> bool {
-        let is_older = |age| {
-            session
-                .auth_time
-                .is_some_and(|at| now.since(at) > Duration::from_secs(age))
-        };
-        self.prompt.login || self.max_age.is_some_and(|age| age == 0 || is_older(age))
+        self.prompt.login || self.max_age.is_some_and(|age| session.is_older_than(age, now))
     }
 
     /// The scope values and APIs that the user is asked to allow.

@@ -223,6 +223,15 @@ fields! {
     /// Whether the client needs `sid` in logout tokens. They always have it.
     #[serde(skip_serializing_if = "crate::oauth::fields::is_default")]
     backchannel_logout_session_required: bool;
+    /// The privacy policy, which the consent page links to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policy_uri: Option<String>;
+    /// The terms of service, which the consent page links to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tos_uri: Option<String>;
+    /// Where a sign-in at the client begins (OpenID Connect Core 4). The account page links to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    initiate_login_uri: Option<String>;
     /// Further origins whose scripts may call the service, besides those of the redirect URIs.
     cors_origins: Vec<String>;
     /// The scope values the client may be granted.
@@ -244,6 +253,9 @@ fields! {
     /// The level that each of its sign-ins must have, as `acr` names it; any when there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     acr: Option<AuthenticationLevel>;
+    /// The greatest age of a sign-in, in seconds, if the request has no `max_age` (OpenID Connect Registration 2).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    default_max_age: Option<u64>;
     /// Whether a public client gets the access tokens of providers. Its tokens are in the hands of users.
     embed_upstream_token: bool;
     /// The ids of the APIs that it may name in `resource`, and whose scope values it may be granted.
@@ -255,6 +267,9 @@ fields! {
     token_exchange: TokenExchangePolicy;
     /// The algorithm of its ID tokens; RS256 when there is none (OpenID Connect Registration 2).
     id_token_signed_response_alg: Option<Algorithm>;
+    /// The algorithm of its answers from `UserInfo`, which are JSON when there is none (OpenID Connect Core 5.3.2).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    userinfo_signed_response_alg: Option<Algorithm>;
     /// The algorithm of its access tokens; the service's when there is none.
     access_token_alg: Option<Algorithm>;
     /// `typ` of its access tokens; the service's when there is none.
@@ -318,9 +333,10 @@ fields! {
 
 impl ClientMetadata {
     /// The algorithms of what the service signs for the client, with the names of their fields.
-    pub fn signing_algs(&self) -> [(&'static str, Option<Algorithm>); 4] {
+    pub fn signing_algs(&self) -> [(&'static str, Option<Algorithm>); 5] {
         [
             ("id_token_signed_response_alg", self.id_token_signed_response_alg),
+            ("userinfo_signed_response_alg", self.userinfo_signed_response_alg),
             ("access_token_alg", self.access_token_alg),
             (
                 "authorization_signed_response_alg",
@@ -339,6 +355,7 @@ impl ClientFields {
     pub fn signing_algs(&self) -> impl Iterator<Item = Algorithm> + use<> {
         let named = [
             self.id_token_signed_response_alg,
+            self.userinfo_signed_response_alg,
             self.access_token_alg,
             self.authorization_signed_response_alg,
             self.introspection_signed_response_alg,

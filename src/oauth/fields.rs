@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use serde::de::IntoDeserializer;
+use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -124,11 +124,11 @@ impl<T: Serialize> Serialize for Removable<T> {
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Removable<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        match text.as_str() {
-            "" => Ok(Self(None)),
-            _ => T::deserialize(text.into_deserializer()).map(Self::from),
+        let value = Value::deserialize(deserializer)?;
+        if value == "" {
+            return Ok(Self(None));
         }
+        T::deserialize(value).map(Self::from).map_err(D::Error::custom)
     }
 }
 

@@ -184,7 +184,10 @@ impl ResolvedPurpose {
                 request.requires_reauthentication(session, now)
             }),
             Self::Account(account) => account.reauthenticate.is_some(),
-            Self::Device { .. } => false,
+            Self::Device { client, .. } => session.is_some_and(|session| {
+                let age = client.default_max_age;
+                age.is_some_and(|age| session.is_older_than(age, now))
+            }),
         }
     }
 
@@ -205,7 +208,8 @@ impl ResolvedPurpose {
     pub fn max_age(&self) -> Option<u64> {
         match self {
             Self::Code { request, .. } => request.max_age,
-            Self::Account(_) | Self::Device { .. } => None,
+            Self::Device { client, .. } => client.default_max_age,
+            Self::Account(_) => None,
         }
     }
 
@@ -245,6 +249,12 @@ impl ResolvedPurpose {
                 Some(_) | None => LoginStep::SignIn,
             },
             Self::Device { client, .. } => match signed_in {
+                Some(signed_in)
+                    if !progress.is_settled_in(signed_in.id)
+                        && self.requires_reauthentication(Some(signed_in.session), now) =>
+                {
+                    LoginStep::SignIn
+                }
                 Some(signed_in) if signed_in.session.level() >= client.acr => LoginStep::DecideDevice,
                 Some(signed_in) if signed_in.has_second_factor => LoginStep::SecondStep,
                 Some(_) | None => LoginStep::SignIn,

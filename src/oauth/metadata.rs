@@ -57,6 +57,7 @@ impl Metadata<'_> {
             "grant_types_supported": GrantType::ALL.map(|grant| grant.value(self.service_name)),
             "subject_types_supported": ["public"],
             "id_token_signing_alg_values_supported": self.signing_algs,
+            "userinfo_signing_alg_values_supported": self.signing_algs,
             "authorization_signing_alg_values_supported": self.signing_algs,
             "token_endpoint_auth_methods_supported": methods(true),
             "token_endpoint_auth_signing_alg_values_supported": Algorithm::RECEIVED_NAMES,

@@ -142,6 +142,9 @@ pub const RESPONSE_PARAMETERS: &[&str] = &[
 /// The parameters that are added to a redirect URI after signing out (OpenID Connect RP-Initiated Logout section 3).
 pub const LOGOUT_PARAMETERS: &[&str] = &["state"];
 
+/// The parameters that are added to the address at which a sign-in begins (OpenID Connect Core 4).
+pub const LOGIN_PARAMETERS: &[&str] = &["iss"];
+
 /// Checks that the query of `uri` contains none of the parameters in `added`, because a parameter must not occur twice
 /// (RFC 6749 section 3.1).
 pub fn check_query(uri: &str, added: &[&'static str]) -> Result<(), RedirectUriProblem> {
@@ -203,6 +206,17 @@ pub(crate) fn is_private_by_name(uri: &str) -> bool {
         || ["http", "https"]
             .iter()
             .any(|web| scheme.eq_ignore_ascii_case(web))
+}
+
+/// The host of an address that pages may link to: https, or http on this machine, without a user name. `None` for
+/// another address.
+pub(crate) fn page_host(uri: &str) -> Option<String> {
+    let is_plain = |c: char| !(c.is_whitespace() || c.is_control() || c == '\\');
+    let has_host = authority(uri).is_some_and(|authority| !authority.is_empty() && !authority.contains('@'));
+    let url = Url::parse(uri).ok()?;
+    let is_web = url.scheme() == "https" || (url.scheme() == "http" && is_loopback(&url));
+    let is_fit = is_web && has_host && uri.chars().all(is_plain);
+    url.host_str().filter(|_| is_fit).map(ToOwned::to_owned)
 }
 
 /// The authority as it is written (RFC 3986 section 3.2). [`Url`] drops an empty user name. It also finds a host in

@@ -30,18 +30,23 @@ const CERTIFICATE_BOUND: &str = "tls_client_certificate_bound_access_tokens";
 /// The most characters of the name of such a client, which people see.
 const MAX_NAME_CHARS: usize = 100;
 
+/// The grants that clients may register for.
+const GRANTS: &[GrantType] = &[
+    GrantType::AuthorizationCode,
+    GrantType::DeviceCode,
+    GrantType::RefreshToken,
+];
+
 /// Members that demand unsupported features. They are refused, because a client may rely on them. `false` demands
 /// nothing.
-const NOT_SUPPORTED: [&str; 9] = [
+const NOT_SUPPORTED: [&str; 7] = [
     "authorization_encrypted_response_alg",
-    "default_max_age",
     "id_token_encrypted_response_alg",
     "id_token_encrypted_response_enc",
     "request_object_encryption_alg",
     "sector_identifier_uri",
     "userinfo_encrypted_response_alg",
     "userinfo_encrypted_response_enc",
-    "userinfo_signed_response_alg",
 ];
 
 /// Members of a response that a change must not have (RFC 7592 section 2.2).
@@ -111,7 +116,7 @@ pub struct RequestedChange {
 impl RequestedChange {
     /// Reads a change of the client with this identifier.
     pub fn parse(body: &[u8], client_id: &str) -> Result<Self, Refusal> {
-        let mut members = members(body)?;
+        let mut members = members(body, MAX_METADATA)?;
         if let Some(name) = NOT_CHANGEABLE.iter().find(|name| members.contains_key(**name)) {
             return Err(unusable(name, "must be left out of a change"));
         }
@@ -119,7 +124,7 @@ impl RequestedChange {
             return Err(unusable(CLIENT_ID, "must be the identifier of this client"));
         }
         let secret = take(&mut members, CLIENT_SECRET)?;
-        let metadata = RequestedMetadata::read(members)?;
+        let metadata = RequestedMetadata::read(members, GRANTS)?;
         Ok(Self { metadata, secret })
     }
 }
@@ -127,22 +132,27 @@ impl RequestedChange {
 impl RequestedMetadata {
     /// Reads a registration (RFC 7591 section 3.1). Unknown members are ignored.
     pub fn parse(body: &[u8]) -> Result<Self, Refusal> {
-        Self::read(members(body)?)
+        Self::read(members(body, MAX_METADATA)?, GRANTS)
     }
 
-    /// Reads members of RFC 7591 section 2.
-    pub(super) fn read(mut members: Map<String, Value>) -> Result<Self, Refusal> {
+    /// Reads members of RFC 7591 section 2. Grants that are not `offered` are left out, as are response types, if others
+    /// remain: the answer says what was registered (section 3.2.1).
+    pub(super) fn read(mut members: Map<String, Value>, offered: &[GrantType]) -> Result<Self, Refusal> {
         if let Some(name) = NOT_SUPPORTED.iter().find(|name| members.contains_key(**name)) {
             return Err(unusable(name, "is not supported"));
         }
         expect(&mut members, "subject_type", &["public"])?;
         expect(&mut members, "application_type", &["web", "native"])?;
         take_algorithm(&mut members, "token_endpoint_auth_signing_alg")?;
-        let grant_types = grant_types(&mut members)?;
+        let grant_types = grant_types(&mut members, offered)?;
         let uses_code = grant_types.contains(&GrantType::AuthorizationCode);
         let response_types: Option<Vec<String>> = take(&mut members, "response_types")?;
-        if response_types.is_some_and(|types| types != ["code"] && (uses_code || !types.is_empty())) {
-            return Err(unusable("response_types", "must be [code]"));
+        let is_usable = |types: &Vec<String>| {
+            let has_code = types.iter().any(|name| name == "code");
+            has_code || (types.is_empty() && !uses_code)
+        };
+        if response_types.is_some_and(|types| !is_usable(&types)) {
+            return Err(unusable("response_types", "must have code"));
         }
         let key_set: Option<Map<String, Value>> = take(&mut members, "jwks")?;
         let jwks: Option<Vec<Value>> = key_set
@@ -187,12 +197,20 @@ impl RequestedMetadata {
                 backchannel_logout_session_required: Some(
                     take(&mut members, BACKCHANNEL_LOGOUT_SESSION)?.unwrap_or_default(),
                 ),
+                policy_uri: Some(take(&mut members, "policy_uri")?.unwrap_or_default()),
+                tos_uri: Some(take(&mut members, "tos_uri")?.unwrap_or_default()),
+                initiate_login_uri: Some(take(&mut members, "initiate_login_uri")?.unwrap_or_default()),
+                default_max_age: Some(Removable(take(&mut members, "default_max_age")?)),
                 grant_types: Some(grant_types),
                 jwks: Some(jwks.unwrap_or_default()),
                 jwks_uri: Some(jwks_uri.unwrap_or_default()),
                 id_token_signed_response_alg: Some(Removable(take::<Algorithm>(
                     &mut members,
                     "id_token_signed_response_alg",
+                )?)),
+                userinfo_signed_response_alg: Some(Removable(take(
+                    &mut members,
+                    "userinfo_signed_response_alg",
                 )?)),
                 consent: Some(ConsentRequirement::Require),
                 require_pushed_authorization_requests: Some(
@@ -243,37 +261,30 @@ impl RequestedMetadata {
     }
 }
 
-/// The grants that a client asks for.
-fn grant_types(members: &mut Map<String, Value>) -> Result<Vec<GrantType>, Refusal> {
-    let rule = "must be authorization_code, device_code or both, with or without refresh_token";
-    let refused = || unusable("grant_types", rule);
+/// The grants that a client asks for, as far as they are offered.
+fn grant_types(members: &mut Map<String, Value>, offered: &[GrantType]) -> Result<Vec<GrantType>, Refusal> {
     let Some(named) = take::<Vec<String>>(members, "grant_types")? else {
         return Ok(vec![GrantType::AuthorizationCode]);
     };
-    let signing_in = [GrantType::AuthorizationCode, GrantType::DeviceCode];
-    let read = |value: &String| {
-        let mut known = signing_in.into_iter().chain([GrantType::RefreshToken]);
-        known.find(|grant| grant.value("") == value.as_str())
-    };
-    let grant_types: Vec<_> = named
-        .iter()
-        .map(read)
-        .collect::<Option<_>>()
-        .ok_or_else(refused)?;
-    if signing_in.iter().any(|grant| grant_types.contains(grant)) {
-        Ok(grant_types)
-    } else {
-        Err(refused())
+    let offered_as = |value: &String| offered.iter().find(|grant| grant.value("") == value.as_str());
+    let grant_types: Vec<_> = named.iter().filter_map(offered_as).copied().collect();
+    let begins_one = |grant: &GrantType| *grant != GrantType::RefreshToken;
+    if grant_types.iter().any(begins_one) {
+        return Ok(grant_types);
     }
+    let usable = offered.iter().filter(|grant| begins_one(grant));
+    let usable: Vec<_> = usable.map(|grant| grant.value("")).collect();
+    Err(unusable(
+        "grant_types",
+        &format!("must have {}", usable.join(" or ")),
+    ))
 }
 
-/// The members of a JSON object; those that are `null` or `false` are left out.
-pub(super) fn members(body: &[u8]) -> Result<Map<String, Value>, Refusal> {
-    if body.len() > MAX_METADATA {
-        return Err(Refusal::new(
-            ErrorCode::InvalidClientMetadata,
-            "the metadata are longer than 8 KiB",
-        ));
+/// The members of a JSON object of at most `max_bytes`; those that are `null` or `false` are left out.
+pub(super) fn members(body: &[u8], max_bytes: usize) -> Result<Map<String, Value>, Refusal> {
+    if body.len() > max_bytes {
+        let problem = format!("the metadata are longer than {} KiB", max_bytes / 1024);
+        return Err(Refusal::naming(ErrorCode::InvalidClientMetadata, &problem));
     }
     let mut members = json::object(body).map_err(|_| {
         Refusal::new(
@@ -375,11 +386,19 @@ pub fn document(client: &Client) -> Map<String, Value> {
     }
     for (name, value) in [
         ("client_name", json!(client.client_name)),
+        ("policy_uri", json!(client.policy_uri)),
+        ("tos_uri", json!(client.tos_uri)),
+        ("initiate_login_uri", json!(client.initiate_login_uri)),
+        ("default_max_age", json!(client.default_max_age)),
         ("jwks_uri", json!(client.jwks_uri)),
         (BACKCHANNEL_LOGOUT_URI, json!(client.backchannel_logout_uri)),
         (
             "id_token_signed_response_alg",
             json!(client.id_token_signed_response_alg),
+        ),
+        (
+            "userinfo_signed_response_alg",
+            json!(client.userinfo_signed_response_alg),
         ),
         (
             "authorization_signed_response_alg",
@@ -402,96 +421,4 @@ pub fn document(client: &Client) -> Map<String, Value> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parse(body: &Value) -> Result<RequestedMetadata, Refusal> {
-        RequestedMetadata::parse(body.to_string().as_bytes())
-    }
-
-    fn code_of(body: &Value) -> ErrorCode {
-        parse(body).unwrap_err().code
-    }
-
-    #[test]
-    fn what_is_left_out_has_the_defaults_of_rfc_7591() {
-        let requested = parse(&json!({ "redirect_uris": ["https://app.example/cb"] })).unwrap();
-        assert_eq!(requested.auth_method, AuthMethod::ClientSecretBasic);
-        let fields = requested.fields(&Scope::empty());
-        assert_eq!(fields.grant_types, Some(vec![GrantType::AuthorizationCode]));
-        assert_eq!(fields.default_scope, Some(vec!["openid".to_owned()]));
-    }
-
-    #[test]
-    fn unknown_members_and_other_languages_are_ignored_and_unusable_ones_are_refused() {
-        let with =
-            |name: &str, value: Value| json!({ "redirect_uris": ["https://app.example/cb"], name: value });
-        for (name, value) in [
-            ("client_name#de", json!(7)),
-            ("software_id", json!({ "any": "thing" })),
-            ("subject_type", json!("public")),
-            ("dpop_bound_access_tokens", json!(true)),
-            ("request_object_signing_alg", json!("Ed25519")),
-            ("require_signed_request_object", json!(true)),
-            ("tls_client_certificate_bound_access_tokens", json!(true)),
-            ("userinfo_signed_response_alg", Value::Null),
-            ("scope", json!("openid unknown")),
-        ] {
-            assert!(parse(&with(name, value)).is_ok(), "{name}");
-        }
-        for (name, value) in [
-            ("subject_type", json!("pairwise")),
-            ("application_type", json!("desktop")),
-            ("dpop_bound_access_tokens", json!("yes")),
-            ("userinfo_signed_response_alg", json!("RS256")),
-            ("id_token_signed_response_alg", json!("none")),
-            ("request_object_signing_alg", json!("none")),
-            ("authorization_signed_response_alg", json!("none")),
-            ("authorization_encrypted_response_alg", json!("RSA-OAEP")),
-            ("request_object_encryption_alg", json!("RSA-OAEP")),
-            ("token_endpoint_auth_method", json!("client_secret_jwt")),
-            ("token_endpoint_auth_method", json!("tls_client_auth")),
-            ("token_endpoint_auth_method", json!("self_signed_tls_client_auth")),
-            ("response_types", json!(["code", "id_token"])),
-            ("grant_types", json!([])),
-            ("grant_types", json!(["refresh_token"])),
-            ("grant_types", json!(["authorization_code", "client_credentials"])),
-            ("grant_types", json!(["authorization_code", "implicit"])),
-            ("client_name", json!(["a"])),
-            ("scope", json!("a\"b")),
-            ("jwks", json!([])),
-        ] {
-            let code = code_of(&with(name, value));
-            assert_eq!(code, ErrorCode::InvalidClientMetadata, "{name}");
-        }
-        assert_eq!(
-            code_of(&with("redirect_uris", json!("x"))),
-            ErrorCode::InvalidRedirectUri
-        );
-    }
-
-    #[test]
-    fn a_change_names_the_client_and_nothing_that_the_service_decides() {
-        let change = |body: Value| RequestedChange::parse(body.to_string().as_bytes(), "a");
-        let RequestedChange { secret, .. } =
-            change(json!({ "client_id": "a", "client_secret": "s" })).unwrap();
-        assert_eq!(secret.as_deref(), Some("s"));
-        for wrong in [
-            json!({}),
-            json!({ "client_id": "b" }),
-            json!({ "client_id": "a", "registration_access_token": "t" }),
-            json!({ "client_id": "a", "client_id_issued_at": 1 }),
-        ] {
-            assert!(change(wrong).is_err());
-        }
-    }
-
-    #[test]
-    fn metadata_are_one_short_object() {
-        for body in ["", "[]", "{\"scope\":\"a\",\"scope\":\"b\"}", "null"] {
-            assert!(RequestedMetadata::parse(body.as_bytes()).is_err(), "{body}");
-        }
-        let long = json!({ "client_name": "n".repeat(MAX_METADATA) });
-        assert!(code_of(&long) == ErrorCode::InvalidClientMetadata);
-    }
-}
+mod tests;

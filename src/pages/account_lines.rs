@@ -3,6 +3,7 @@
 use maud::{Markup, html};
 use minijinja::Value;
 
+use super::consent::PageLink;
 use super::moment::Moment;
 use super::template_context;
 use super::{Icon, Mark, ScopeLine, Text};
@@ -32,6 +33,8 @@ pub struct ApplicationLine {
     /// The address of its logo, if it has one.
     pub logo: Option<String>,
     pub since: Moment,
+    /// Where a sign-in at it begins, if it has such an address.
+    pub open: Option<PageLink>,
     /// What it may do.
     pub scopes: Vec<ScopeLine>,
 }
@@ -107,11 +110,13 @@ impl ApplicationLine {
         }
     }
 
-    pub(super) fn template_fields(&self, text: &Text<'_>) -> [(&'static str, Value); 6] {
+    pub(super) fn template_fields(&self, text: &Text<'_>) -> [(&'static str, Value); 7] {
+        let open_href = self.open.as_ref().map(|link| link.href.as_str());
         let scopes = self.scopes.iter().map(|scope| scope.template_fields(text));
         [
             ("logo", Value::from(self.logo.as_deref().unwrap_or_default())),
             ("id", Value::from(self.id.as_str())),
+            ("open_href", Value::from(open_href.unwrap_or_default())),
             ("name", Value::from(self.name.as_str())),
             ("since", Value::from(self.since.rfc3339.as_str())),
             ("since_ago", Value::from(self.since.ago(text))),
@@ -126,6 +131,7 @@ impl ApplicationLine {
                 div {
                     p.row-name { bdi { (self.name) } }
                     p.note { (text.account_since) " " (self.since.draw(text)) }
+                    @if let Some(link) = &self.open { p.note { (link.draw(text.account_open)) } }
                     @if !self.scopes.is_empty() {
                         ul.plain {
                             @for scope in &self.scopes { li { bdi { (scope.text(text)) } } }

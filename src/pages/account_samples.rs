@@ -5,7 +5,7 @@ use super::account::Account;
 use super::account_lines::{ApplicationLine, SessionLine};
 use super::account_notice::AccountNotice;
 use super::account_section::{AccountSection, SectionLink};
-use super::consent::ScopeGroup;
+use super::consent::{PageLink, ScopeGroup};
 use super::form::Person;
 use super::moment::Moment;
 use super::security::Security;
@@ -36,6 +36,10 @@ impl Account {
             name: name.to_owned(),
             logo: None,
             since: moment("2026-11-02T17:45:00Z", 1_612_200),
+            open: (id == "web").then(|| PageLink {
+                href: "https://notes.example/login?iss=https%3A%2F%2Fid.example".to_owned(),
+                host: "notes.example".to_owned(),
+            }),
             scopes: scopes.iter().map(|name| scope(name)).collect(),
         };
         let href = |section: AccountSection| format!("/account/{}", section.name());

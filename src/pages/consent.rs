@@ -22,6 +22,8 @@ pub struct Consent {
     pub redirect_target: RedirectTarget,
     /// The name of the service, whose operator has not verified the application; none if the operator registered it.
     pub unverified_by: Option<String>,
+    /// What the application says about itself.
+    pub pages: ApplicationPages,
     /// Who is signed in.
     pub user: Person,
     /// The page on which another user signs in.
@@ -30,6 +32,53 @@ pub struct Consent {
     pub is_repeated: bool,
     /// The scopes that the application asks for.
     pub scopes: Vec<ScopeLine>,
+}
+
+/// The pages of an application about itself, as its registration names them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ApplicationPages {
+    pub policy: Option<PageLink>,
+    pub terms: Option<PageLink>,
+}
+
+/// A link to another site. Its text names the host, because the address comes from the application.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageLink {
+    pub href: String,
+    pub host: String,
+}
+
+impl PageLink {
+    /// The link with a text that names the host. It opens beside the page, whose form is not lost.
+    pub(super) fn draw(&self, template: &str) -> Markup {
+        html! { a href=(self.href) target="_blank" rel="noopener noreferrer" { (sentence(template, &self.host)) } }
+    }
+}
+
+impl ApplicationPages {
+    /// The links to the pages; nothing if there is none.
+    pub(super) fn draw(&self, text: &Text<'_>) -> Markup {
+        let policy = self.policy.as_ref().map(|link| link.draw(text.consent_policy));
+        let terms = self.terms.as_ref().map(|link| link.draw(text.consent_terms));
+        let links: Vec<_> = policy.into_iter().chain(terms).collect();
+        html! {
+            @if !links.is_empty() {
+                p.note { @for link in &links { (link) " " } }
+            }
+        }
+    }
+
+    /// Pages of a made-up application.
+    pub(super) fn sample() -> Self {
+        let link = |path: &str| PageLink {
+            href: format!("https://notes.example/{path}"),
+            host: "notes.example".to_owned(),
+        };
+        Self {
+            policy: Some(link("privacy")),
+            terms: Some(link("terms")),
+        }
+    }
 }
 
 /// Where the browser is sent with the code.
@@ -154,6 +203,7 @@ impl Consent {
         };
         let host = Self {
             unverified_by: Some("Acme".to_owned()),
+            pages: ApplicationPages::sample(),
             ..Self::sample()
         };
         let documented = Self {
@@ -191,6 +241,7 @@ impl Consent {
             @if let Some(service) = &self.unverified_by {
                 p.note.host.unverified { (Icon::Warning.draw()) span { (sentence(text.consent_unverified, service)) } }
             }
+            (self.pages.draw(text))
         }
     }
 
@@ -228,6 +279,7 @@ impl Consent {
             document_host: None,
             redirect_target: RedirectTarget::Host("notes.example".to_owned()),
             unverified_by: None,
+            pages: ApplicationPages::default(),
             user: Person::sample(),
             other_user: "/login?transaction=4lQ0bI2xQ9mN&other_user=1".to_owned(),
             is_repeated: false,

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::consent::{draw_person, draw_scopes};
+use super::consent::{ApplicationPages, draw_person, draw_scopes};
 use super::form::{Person, sentence, transaction_fields};
 use super::{Consent, Icon, Mark, Moment, Page, PageAddress, ScopeLine, TemplateContext, Text};
 
@@ -20,6 +20,8 @@ pub struct DeviceDecision {
     pub mark: Mark,
     /// The name of the service, whose operator has not verified the application; none if the operator registered it.
     pub unverified_by: Option<String>,
+    /// What the application says about itself.
+    pub pages: ApplicationPages,
     /// Who is signed in.
     pub user: Person,
     /// The page on which another user signs in.
@@ -47,6 +49,7 @@ impl DeviceDecision {
             csrf: consent.csrf,
             mark: consent.mark,
             unverified_by: None,
+            pages: ApplicationPages::default(),
             user: consent.user,
             other_user: consent.other_user,
             user_code: "WDJB-MJHT".to_owned(),
@@ -61,6 +64,7 @@ impl DeviceDecision {
         };
         let elsewhere = Self {
             unverified_by: Some("Acme".to_owned()),
+            pages: ApplicationPages::sample(),
             own_address: Some("2001:db8::7".to_owned()),
             ..first.clone()
         };
@@ -102,6 +106,7 @@ impl DeviceDecision {
             @if let Some(service) = &self.unverified_by {
                 p.note.host.unverified { (Icon::Warning.draw()) span { (sentence(text.consent_unverified, service)) } }
             }
+            (self.pages.draw(text))
         }
     }
 

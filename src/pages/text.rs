@@ -165,6 +165,8 @@ sentences! {
     consent_device: Plain, "The same, if an application on the user's device gets access.";
     consent_trust: Plain, "After it: a warning.";
     consent_unverified: Place, "The application registered itself; `{}` is the service.";
+    consent_policy: Place, "Link to the privacy policy of the application; `{}` is the host of the page.";
+    consent_terms: Place, "Link to the terms of service of the application; `{}` is the host of the page.";
     consent_not_you: Plain, "Link to sign in as another user.";
     problem_consent_again: Plain, "A consent did not count, because a user has signed in since the page was shown.";
     allow: Plain, "Button.";
@@ -278,6 +280,7 @@ sentences! {
     account_applications_note: Plain, "What can be done with them.";
     account_no_applications: Plain, "In the place of the list.";
     account_since: Plain, "Before a time.";
+    account_open: Place, "Link to an application, where a sign-in begins; `{}` is the host.";
     account_disconnect: Plain, "Button.";
     claim_given_name: Plain, "Label.";
     claim_family_name: Plain, "Label.";

@@ -200,6 +200,8 @@ mod tests {
             "consent_document",
             "consent_host",
             "consent_unverified",
+            "consent_policy",
+            "consent_terms",
             "scope_api",
             "logout_user",
             "logged_out_of",

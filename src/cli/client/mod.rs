@@ -2,8 +2,10 @@
 
 mod api_key;
 mod certificate_flags;
+mod link_flags;
 mod print;
 mod registration_token;
+mod signing_flags;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -13,15 +15,17 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use self::certificate_flags::CertificateFields;
-use self::print::{list, show, warn_of_scope};
+use self::link_flags::LinkFields;
+use self::print::{list, show, warn_of_scope, warn_of_theme};
+use self::signing_flags::SigningFields;
 use super::admin_connection::AdminConnector;
 use super::change_summary::ChangeSummary;
 use super::key::warn_of_new_keys;
 use super::output::{CliError, Output};
 use super::provider::{file, read_flag, read_logo};
 use super::value_parsers::{
-    KeyForm, change, optional_algorithm, optional_seconds, read_keys, read_secret, scope_text, seconds,
-    token_typ, words,
+    KeyForm, change, optional_algorithm, optional_seconds, read_keys, read_secret, removable_seconds,
+    scope_text, seconds, token_typ, words,
 };
 use crate::admin;
 use crate::admin::api::ListApis;
@@ -32,8 +36,6 @@ use crate::jose::alg::Algorithm;
 use crate::oauth::ClientFields;
 use crate::oauth::client::GrantType;
 use crate::oauth::fields::Removable;
-use crate::themes::folder::ThemeFolder;
-use crate::themes::theme_set::Themes;
 
 /// The verbs of clients.
 #[derive(Debug, Subcommand)]
@@ -117,6 +119,10 @@ pub struct Fields {
     /// The client needs the session in logout tokens, which always have it
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub backchannel_logout_session_required: Option<bool>,
+    /// The addresses that pages link to.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub links: LinkFields,
     /// An origin whose scripts may call the service; may be repeated. Those of a public client's redirect URIs always may
     #[arg(long = "cors-origin", value_name = "ORIGIN")]
     pub cors_origins: Option<Vec<String>>,
@@ -222,6 +228,9 @@ pub struct Fields {
         ("", "None"),
     ]))]
     pub acr: Option<String>,
+    /// The greatest age of a sign-in if the request has no max_age, as in 12h; 0s demands a new sign-in [default: any]
+    #[arg(long, value_name = "TIME", value_parser = removable_seconds)]
+    pub default_max_age: Option<Removable<u64>>,
     /// Give a public client the access tokens of providers too
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub embed_upstream_token: Option<bool>,
@@ -238,18 +247,10 @@ pub struct Fields {
         ("off", "None"),
     ]))]
     pub token_exchange: Option<String>,
-    /// The algorithm of ID tokens [default: RS256, with a profile ES256]
-    #[arg(long = "id-token-alg", value_name = "ALG", value_parser = optional_algorithm)]
-    pub id_token_signed_response_alg: Option<Removable<Algorithm>>,
-    /// The algorithm of signed authorization responses [default: RS256, with a profile ES256]
-    #[arg(long, value_name = "ALG", value_parser = optional_algorithm)]
-    pub authorization_signed_response_alg: Option<Removable<Algorithm>>,
-    /// The algorithm of signed introspection responses [default: RS256, with a profile ES256]
-    #[arg(long, value_name = "ALG", value_parser = optional_algorithm)]
-    pub introspection_signed_response_alg: Option<Removable<Algorithm>>,
-    /// The algorithm of access tokens [default: as configured]
-    #[arg(long, value_name = "ALG", value_parser = optional_algorithm)]
-    pub access_token_alg: Option<Removable<Algorithm>>,
+    /// The algorithms of what the service signs for it.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub signing: SigningFields,
     /// The typ of access tokens [default: as configured]
     #[arg(long, value_name = "TYP", value_parser = token_typ())]
     pub access_token_typ: Option<String>,
@@ -486,25 +487,4 @@ fn hint_at_apis(
             ));
         }
     }
-}
-
-/// Warns if the theme of a client does not exist. The service would use the default theme.
-fn warn_of_theme(
-    theme: Option<&str>,
-    connector: &AdminConnector<'_>,
-    output: &mut Output<'_>,
-) -> Result<(), CliError> {
-    let Some(theme) = theme.filter(|theme| !theme.is_empty()) else {
-        return Ok(());
-    };
-    let settings = connector.settings(output)?;
-    let folder = ThemeFolder::new(&settings.theme_dir, &settings.data_dir);
-    let theme_set = Themes::open("", theme, Some(folder)).current();
-    if !theme_set.names().contains(theme) {
-        output.say(&format!(
-            "warning: there is no theme {theme}, neither built in nor in {}",
-            settings.theme_dir.display()
-        ));
-    }
-    Ok(())
 }

@@ -6,6 +6,8 @@ use crate::cli::admin_connection::{AdminConnector, Opening};
 use crate::cli::output::{CliError, Output, field_facts, moment, yes_no};
 use crate::oauth::client::{AuthMethod, GrantType};
 use crate::oauth::{ClientFields, Scope};
+use crate::themes::folder::ThemeFolder;
+use crate::themes::theme_set::Themes;
 
 /// Runs `client list`. One record at a time is in memory.
 pub(super) fn list(connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
@@ -188,4 +190,25 @@ fn advise(view: &ClientView, given: &ClientFields, output: &mut Output<'_>) {
             "A device loses its user if an answer is lost and it retries later than refresh.retry_window. If its network is unreliable: idsvc client update {id} --refresh-policy reuse"
         ));
     }
+}
+
+/// Warns if the theme of a client does not exist. The service would use the default theme.
+pub(super) fn warn_of_theme(
+    theme: Option<&str>,
+    connector: &AdminConnector<'_>,
+    output: &mut Output<'_>,
+) -> Result<(), CliError> {
+    let Some(theme) = theme.filter(|theme| !theme.is_empty()) else {
+        return Ok(());
+    };
+    let settings = connector.settings(output)?;
+    let folder = ThemeFolder::new(&settings.theme_dir, &settings.data_dir);
+    let theme_set = Themes::open("", theme, Some(folder)).current();
+    if !theme_set.names().contains(theme) {
+        output.say(&format!(
+            "warning: there is no theme {theme}, neither built in nor in {}",
+            settings.theme_dir.display()
+        ));
+    }
+    Ok(())
 }

@@ -83,6 +83,7 @@ fn check_fapi2(client: &ClientView, profile: ClientProfile) -> impl Iterator<Ite
             "request_object_signing_alg" => update("--request-object-signing-alg ES256"),
             "authorization_signed_response_alg" => update("--authorization-signed-response-alg ES256"),
             "introspection_signed_response_alg" => update("--introspection-signed-response-alg ES256"),
+            "userinfo_signed_response_alg" => update("--userinfo-signed-response-alg ES256"),
             "keys" => update("--public-key-file PEM"),
             "no_secret" => format!("once it uses its key, {}", update("--no-secret")),
             _ => format!(

@@ -1,17 +1,25 @@
 //! `UserInfo`, the claims about the user of an access token: OpenID Connect Core 5.3.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::introspect::live_access_token;
 use crate::clock::Timestamp;
-use crate::flow::{Core, FlowError, replay};
+use crate::flow::{Core, Failure, FlowError, replay};
 use crate::jose::claims::Audience;
+use crate::oauth::client::Client;
 use crate::oauth::client_certificate::ClientCertificate;
 use crate::oauth::confirmation::check_binding;
 use crate::oauth::dpop::{DpopProof, check_algorithm};
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::openid::claims::ClaimsRequest;
 use crate::oauth::scope::Scope;
+
+/// What `UserInfo` answers.
+pub enum UserInfo {
+    Claims(Map<String, Value>),
+    /// A JWT, for a client with `userinfo_signed_response_alg`.
+    Signed(String),
+}
 
 /// The claims that the token's scope and the original request ask for, as far as the client may still have them. A token
 /// in the scheme `DPoP` comes with a proof, and one that is bound to a certificate with this certificate.
@@ -21,7 +29,7 @@ pub async fn read_userinfo(
     proof: Option<&DpopProof>,
     certificate: Option<&ClientCertificate>,
     now: Timestamp,
-) -> Result<Map<String, Value>, FlowError> {
+) -> Result<UserInfo, FlowError> {
     let Some(live) = live_access_token(core, token, now).await? else {
         return Err(Refusal::new(
             ErrorCode::InvalidToken,
@@ -66,5 +74,21 @@ pub async fn read_userinfo(
     replay::use_proof(core, proof.map(|proof| proof.replay_key), now)
         .await
         .inspect_err(|error| replay::record_refusal(error, &live.claims.client_id))?;
-    Ok(claims)
+    Ok(match client {
+        Some(client) => sign(core, client, claims)?,
+        None => UserInfo::Claims(claims),
+    })
+}
+
+/// Signs the claims if the client is registered for that (OpenID Connect Core 5.3.2). The JWT lacks `exp` and `azp`, so
+/// it is not accepted as an ID token.
+fn sign(core: &Core, client: &Client, mut claims: Map<String, Value>) -> Result<UserInfo, Failure> {
+    let Some(alg) = client.userinfo_signed_response_alg else {
+        return Ok(UserInfo::Claims(claims));
+    };
+    let alg = client.allowed_algorithm(alg);
+    claims.insert("iss".to_owned(), json!(core.policy.issuer));
+    claims.insert("aud".to_owned(), json!(client.client_id));
+    let jwt = core.catalog().id_token_encoder(alg)?.encode(&claims)?;
+    Ok(UserInfo::Signed(jwt))
 }

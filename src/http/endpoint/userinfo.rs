@@ -1,11 +1,8 @@
 //! `GET` and `POST /oauth2/userinfo`: OpenID Connect Core 5.3.
 
-use ::http::{Method, StatusCode};
-use serde_json::{Map, Value};
-
 use super::dpop;
 use crate::flow::FlowError;
-use crate::flow::token::userinfo::read_userinfo;
+use crate::flow::token::userinfo::{UserInfo, read_userinfo};
 use crate::http::context::RequestContext;
 use crate::http::error::{self, HttpError};
 use crate::http::request::{self, MediaType, Scheme};
@@ -13,6 +10,10 @@ use crate::http::response::{self, HttpResponse};
 use crate::oauth::dpop::PROOF_MISSING;
 use crate::oauth::error::Refusal;
 use crate::route::Route;
+use ::http::{Method, StatusCode};
+
+/// The media type of a signed answer (OpenID Connect Core 5.3.2).
+const SIGNED_MEDIA_TYPE: &str = "application/jwt";
 
 /// An access token, from the header or the form.
 struct PresentedToken {
@@ -28,14 +29,18 @@ pub async fn respond(context: &RequestContext) -> Result<HttpResponse, HttpError
         Ok(None) => return Ok(error::refused_token(context, Scheme::Bearer, None)),
         Err(refusal) => return Ok(error::refused_token(context, Scheme::Bearer, Some(&refusal))),
     };
-    match claims(context, &token).await {
-        Ok(claims) => Ok(response::no_store(response::json(StatusCode::OK, &claims))),
+    match read(context, &token).await {
+        Ok(UserInfo::Claims(claims)) => Ok(response::no_store(response::json(StatusCode::OK, &claims))),
+        Ok(UserInfo::Signed(jwt)) => {
+            let answer = response::with_body(StatusCode::OK, SIGNED_MEDIA_TYPE, jwt.into());
+            Ok(response::no_store(answer))
+        }
         Err(FlowError::Refused(refusal)) => Ok(error::refused_token(context, token.scheme, Some(&refusal))),
         Err(FlowError::Failed(failure)) => Err(failure.into()),
     }
 }
 
-async fn claims(context: &RequestContext, token: &PresentedToken) -> Result<Map<String, Value>, FlowError> {
+async fn read(context: &RequestContext, token: &PresentedToken) -> Result<UserInfo, FlowError> {
     let proof = match token.scheme {
         Scheme::Bearer => None,
         Scheme::Dpop => {

@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 use super::account_action::ActionAnswer;
 use super::account_factors::{self, FactorAction};
 use super::account_self_service::{self, SelfServiceAction, password_attempt};
-use super::page_parts::{mark, moment, person, scope_lines};
+use super::page_parts::{mark, moment, page_link, person, scope_lines};
 use super::{account_notice, browser_redirect, csrf, device_cookie, logout};
 use crate::clock::Timestamp;
 use crate::flow::Failure;
@@ -24,6 +24,7 @@ use crate::http::error::{self, HttpError};
 use crate::http::request::Parameters;
 use crate::http::response::HttpResponse;
 use crate::identity::{LoginName, Session};
+use crate::oauth::redirect_uri::with_query;
 use crate::observe::metrics::RefusalReason;
 use crate::pages::{
     Account, AccountNotice, AccountSection, ApplicationLine, Locale, SectionLink, Security, SessionLine,
@@ -352,7 +353,10 @@ fn session_line(id: Uuid, session: &Session, is_current: bool, now: Timestamp) -
 fn application_line(context: &RequestContext, application: Application) -> ApplicationLine {
     let catalog = context.app.core.catalog();
     let client = catalog.client(&application.client_id).map(|client| &**client);
+    let login = client.and_then(|client| client.initiate_login_uri.as_ref());
+    let login = login.map(|uri| with_query(uri, &[("iss", &context.app.core.policy.issuer)]));
     ApplicationLine {
+        open: login.as_deref().and_then(page_link),
         scopes: scope_lines(context, client, &application.scope),
         id: application.client_id,
         name: application.name,

@@ -4,7 +4,7 @@ use ::http::{Method, StatusCode};
 use uuid::Uuid;
 
 use super::login_context::LoginRequest;
-use super::page_parts::{mark, person, scope_lines, unverified_by};
+use super::page_parts::{application_pages, mark, person, scope_lines, unverified_by};
 use super::{address, browser_redirect, csrf, login_context};
 use crate::flow::login::consent::{decline, give_consent};
 use crate::http::context::RequestContext;
@@ -59,6 +59,7 @@ pub async fn respond(context: &RequestContext) -> Result<HttpResponse, HttpError
         document_host: document_host(client),
         redirect_target: redirect_target(&request.target.return_to),
         unverified_by: unverified_by(context, client),
+        pages: application_pages(client),
         user: person(&live.user),
         other_user: address::other_user(context, &login.sealed),
         // The consent was given in another session, and does not count.

@@ -3,7 +3,7 @@
 use ::http::{Method, StatusCode};
 
 use super::login_context::LoginRequest;
-use super::page_parts::{mark, moment, person, scope_lines, unverified_by};
+use super::page_parts::{application_pages, mark, moment, person, scope_lines, unverified_by};
 use super::{address, browser_redirect, csrf, login_context};
 use crate::clock::Timestamp;
 use crate::flow::device::decide::{DecisionResult, decide, scope_for_consent};
@@ -181,6 +181,7 @@ impl Decision<'_> {
             csrf: csrf::of_browser(context, &self.csrf_context()),
             mark: mark(context, client),
             unverified_by: unverified_by(context, client),
+            pages: application_pages(client),
             user: person(&self.live.user),
             other_user: address::other_user(context, &login.sealed),
             user_code: authorization.user_code.to_string(),

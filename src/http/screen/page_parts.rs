@@ -3,8 +3,9 @@
 use crate::clock::Timestamp;
 use crate::http::context::RequestContext;
 use crate::identity::User;
+use crate::oauth::redirect_uri::page_host;
 use crate::oauth::{Client, Scope};
-use crate::pages::consent::{ScopeGroup, ScopeLine};
+use crate::pages::consent::{ApplicationPages, PageLink, ScopeGroup, ScopeLine};
 use crate::pages::text::PLACE;
 use crate::pages::{Mark, Moment, Person};
 use crate::route::Route;
@@ -34,6 +35,22 @@ pub(super) fn mark(context: &RequestContext, client: &Client) -> Mark {
 pub(super) fn unverified_by(context: &RequestContext, client: &Client) -> Option<String> {
     let name = || context.with_page_style(None, |theme, _| theme.product_name().to_owned());
     client.registered_itself().then(name)
+}
+
+/// The client's pages about itself.
+pub(super) fn application_pages(client: &Client) -> ApplicationPages {
+    ApplicationPages {
+        policy: client.policy_uri.as_deref().and_then(page_link),
+        terms: client.tos_uri.as_deref().and_then(page_link),
+    }
+}
+
+/// A link to an address that a client has registered.
+pub(super) fn page_link(address: &str) -> Option<PageLink> {
+    Some(PageLink {
+        host: page_host(address)?,
+        href: address.to_owned(),
+    })
 }
 
 /// A time as pages show it now.

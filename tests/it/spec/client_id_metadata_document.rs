@@ -10,7 +10,7 @@ use idsvc::jose::keyring::SigningKey;
 use idsvc::net::outbound::OutboundPolicy;
 use idsvc::oauth::ApiFields;
 use idsvc::oauth::authorize::UntrustedRedirect;
-use idsvc::oauth::client::{Client, ClientOrigin};
+use idsvc::oauth::client::{Client, ClientOrigin, GrantType};
 use idsvc::pages::text::EN;
 use idsvc::random::Random;
 use idsvc::store::tables::{CLIENTS, CONSENTS};
@@ -231,7 +231,7 @@ async fn what_is_wrong_with_a_document_is_logged_and_not_shown() {
     let scene = Scene::start().await;
     let json_type = "content-type: application/json";
     let body = scene.document().to_string();
-    let long = format!("{body}{}", " ".repeat(5 * 1024));
+    let long = format!("{body}{}", " ".repeat(16 * 1024));
     let other = |members: Value| {
         let mut document = scene.document();
         for (name, value) in members.as_object().unwrap() {
@@ -249,7 +249,7 @@ async fn what_is_wrong_with_a_document_is_logged_and_not_shown() {
         ),
         ("204 No Content", json_type, "", "answers with status 204"),
         ("302 Found", &elsewhere, "", "answers with a redirect"),
-        ("200 OK", json_type, &long, "is longer than 5 KiB"),
+        ("200 OK", json_type, &long, "is longer than 16 KiB"),
         (
             "200 OK",
             "content-type: text/html",
@@ -306,7 +306,8 @@ async fn what_is_wrong_with_a_document_is_logged_and_not_shown() {
         assert!(logged.contains(problem), "{logged}");
     }
     assert!(scene.website.seen("/other").is_empty(), "no redirect is followed");
-    scene.publish_as("content-type: application/oauth-client+json", &body);
+    let roomy = format!("{body}{}", " ".repeat(16 * 1024 - body.len()));
+    scene.publish_as("content-type: application/oauth-client+json", &roomy);
     scene.server.advance(60);
     let page = scene.alice.browser().authorize(&scene.app.request()).await;
     assert_eq!(page.page(), "/login");
@@ -794,4 +795,31 @@ async fn a_client_without_a_use_for_longer_than_a_refresh_token_lasts_is_removed
         .store
         .read_blocking(|snapshot| CONSENTS.scan(snapshot, .., 10));
     assert!(consents.unwrap().is_empty());
+}
+
+/// One document is for many services: what this one does not offer is left out of the lists.
+#[tokio::test]
+async fn the_lists_of_a_document_are_reduced_to_what_is_offered() {
+    let scene = Scene::start().await;
+    scene.publish(&json!({
+        "grant_types": ["authorization_code", "refresh_token", "implicit", "urn:ietf:params:oauth:grant-type:device_code"],
+        "response_types": ["code", "id_token"],
+        "scope": "openid unknown",
+        "default_max_age": 3600,
+        "userinfo_signed_response_alg": "ES256",
+        "tos_uri": "https://claude.ai/tos",
+    }));
+    let code = scene.alice.browser().authorize(&scene.app.request()).await;
+    code.through().await.code();
+    let stored = scene.stored().unwrap();
+    assert_eq!(
+        stored.grant_types,
+        [GrantType::AuthorizationCode, GrantType::RefreshToken].into()
+    );
+    assert_eq!(stored.default_scope.to_string(), "openid");
+    assert_eq!(stored.default_max_age, Some(3600));
+    assert_eq!(stored.tos_uri.as_deref(), Some("https://claude.ai/tos"));
+    scene.publish(&json!({ "userinfo_signed_response_alg": "HS256" }));
+    scene.server.advance(24 * 3600);
+    assert_eq!(scene.page_for(scene.app.client_id()).await, unknown_client());
 }

@@ -15,6 +15,7 @@ mod openid_core_consent;
 mod openid_core_sign_in;
 mod openid_core_tokens;
 mod openid_discovery;
+mod openid_registration;
 mod refresh_by_api_key;
 mod rfc6749;
 mod rfc6749_authorization;

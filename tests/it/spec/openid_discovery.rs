@@ -72,6 +72,7 @@ async fn the_document_says_what_works_and_nothing_else() {
                                       "urn:ietf:params:oauth:grant-type:device_code"],
             "subject_types_supported": ["public"],
             "id_token_signing_alg_values_supported": ["RS256", "ES256"],
+            "userinfo_signing_alg_values_supported": ["RS256", "ES256"],
             "authorization_signing_alg_values_supported": ["RS256", "ES256"],
             "introspection_signing_alg_values_supported": ["RS256", "ES256"],
             "token_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post",

@@ -173,13 +173,6 @@ async fn unusable_metadata_are_refused_and_unknown_ones_ignored() {
     let server = Server::open().await;
     for (name, value) in [
         ("grant_types", json!(["client_credentials"])),
-        (
-            "grant_types",
-            json!([
-                "authorization_code",
-                "urn:ietf:params:oauth:grant-type:jwt-bearer"
-            ]),
-        ),
         ("response_types", json!(["token"])),
         ("token_endpoint_auth_method", json!("tls_client_auth")),
         ("token_endpoint_auth_method", json!("private_key_jwt")),
@@ -190,7 +183,7 @@ async fn unusable_metadata_are_refused_and_unknown_ones_ignored() {
         ("id_token_signed_response_alg", json!("PS256")),
         ("subject_type", json!("pairwise")),
         ("sector_identifier_uri", json!("https://notes.example/uris")),
-        ("userinfo_signed_response_alg", json!("RS256")),
+        ("userinfo_signed_response_alg", json!("PS256")),
         ("client_name", json!("a\u{0}b")),
         ("client_name", json!("é".repeat(101))),
         ("post_logout_redirect_uris", json!(["javascript:alert(1)"])),

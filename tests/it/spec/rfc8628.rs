@@ -595,6 +595,27 @@ async fn the_sign_in_follows_the_rules_of_the_client() {
     assert!(page.text().contains(EN.problem_no_way), "{}", page.text());
 }
 
+/// OpenID Connect Registration 2: `default_max_age` counts for devices too.
+#[tokio::test]
+async fn an_old_sign_in_does_not_decide_for_a_client_with_a_greatest_age() {
+    let (server, tv, alice) = scene().await;
+    server
+        .change_client(&tv, |client| client.default_max_age = Some(60))
+        .await;
+    let browser = alice.browser();
+    asked(&browser, &Codes::of(&tv).await).await;
+    server.advance(60);
+    let codes = Codes::of(&tv).await;
+    let page = typed(&browser, codes.user()).await;
+    assert_eq!(page.heading(), EN.device_decision_title);
+    server.advance(1);
+    let page = page.decide("allow").await;
+    assert_eq!(page.page(), "/login");
+    assert_eq!(codes.poll(&tv).await.refusal(), PENDING);
+    let page = page.sign_in().await.decide("allow").await;
+    assert_eq!(page.heading(), EN.device_allowed_title);
+}
+
 /// Another user of the same browser decides only on a page of their own.
 #[tokio::test]
 async fn a_decision_counts_for_the_user_whom_the_page_names() {

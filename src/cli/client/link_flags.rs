@@ -1,0 +1,18 @@
+//! The flags for the addresses of a client that pages of the service link to.
+
+use clap::Args;
+use serde::Serialize;
+
+/// The addresses of a client that pages of the service link to.
+#[derive(Debug, Args, Serialize)]
+pub struct LinkFields {
+    /// The address of its privacy policy, for the consent page
+    #[arg(long, value_name = "URL")]
+    pub policy_uri: Option<String>,
+    /// The address of its terms of service, for the consent page
+    #[arg(long, value_name = "URL")]
+    pub tos_uri: Option<String>,
+    /// Where a sign-in at the application begins. The account page links to it, with iss
+    #[arg(long, value_name = "URL")]
+    pub initiate_login_uri: Option<String>,
+}
