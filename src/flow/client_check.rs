@@ -14,7 +14,7 @@ use crate::federation::metadata::https;
 use crate::identity::AuthenticationLevel;
 use crate::jose::alg::Algorithm;
 use crate::oauth::client::{
-    Client, ConsentRequirement, GrantType, PkceRequirement, RefreshPolicy, is_theme_name,
+    Client, ConsentRequirement, GrantType, IdTokenContent, PkceRequirement, RefreshPolicy, is_theme_name,
 };
 use crate::oauth::client_certificate::{ExpectedName, NameFault};
 use crate::oauth::client_metadata::ClientFields;
@@ -53,11 +53,15 @@ pub fn apply(mut change: ClientFields, client: &mut Client, faults: &mut Vec<Fau
     client.fit_methods_to_keys();
 }
 
-/// Applies the fields of a new client. Without named grants it gets those of sign-ins, if it has a redirect URI. A client
-/// without grants must be declared as such: the returned fault says so.
+/// Applies the fields of a new client of the operator. Without named grants it gets those of sign-ins, if it has a
+/// redirect URI. A client without grants must be declared as such: the returned fault says so.
 pub fn apply_to_new(fields: ClientFields, client: &mut Client, faults: &mut Vec<Fault>) -> Option<Fault> {
     let names_grants = fields.grant_types.is_some();
+    let names_claims = fields.id_token_claims.is_some();
     apply(fields, client, faults);
+    if !names_claims {
+        client.id_token_claims = IdTokenContent::of_new_client(client.profile);
+    }
     if names_grants {
         return None;
     }

@@ -190,6 +190,17 @@ pub enum IdTokenContent {
     Userinfo,
 }
 
+impl IdTokenContent {
+    /// What a new client of the operator gets. The default of the type is for records from before the field existed, and
+    /// for clients that register themselves.
+    pub fn of_new_client(profile: Option<ClientProfile>) -> Self {
+        match profile {
+            None => Self::Userinfo,
+            Some(_) => Self::Requested,
+        }
+    }
+}
+
 impl Plain for Algorithm {}
 impl Plain for AccessTokenTyp {}
 impl Plain for ClientProfile {}

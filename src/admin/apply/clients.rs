@@ -34,7 +34,8 @@ pub const KEYS: &[(&str, Form)] = &[
     ("secret_sha256", Form::Texts),
 ];
 
-/// A declared client. A missing field gets its default. A missing secret does not change.
+/// A declared client. A missing field gets its default. A missing secret does not change, and neither does
+/// `id_token_claims`: its default is for new clients only.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DeclaredClient {
@@ -59,6 +60,7 @@ pub(super) struct PreparedClient {
     uuid: Option<Uuid>,
     /// The record of a new client, without its secrets.
     record: Client,
+    names_id_token_claims: bool,
     declared_secrets: Option<Vec<StoredSecret>>,
     /// The secret for a client that needs one and has none.
     generated_secret: PreparedSecret,
@@ -99,6 +101,7 @@ fn prepare_one(admin: Admin<'_>, entry: DeclaredClient, faults: &mut Vec<Fault>)
     client.enabled = entry.enabled.unwrap_or(true);
     let fields = entry.fields;
     check_keys(fields.jwks.as_ref(), fields.jwks_uri.as_ref(), faults);
+    let names_id_token_claims = fields.id_token_claims.is_some();
     let no_grant = apply_to_new(fields, &mut client, faults);
     let declared_secrets = match (entry.secret, entry.secret_sha256) {
         (Some(_), Some(_)) => {
@@ -130,6 +133,7 @@ fn prepare_one(admin: Admin<'_>, entry: DeclaredClient, faults: &mut Vec<Fault>)
         client_id: entry.client_id,
         uuid: entry.client_uuid,
         record: client,
+        names_id_token_claims,
         declared_secrets,
         generated_secret: secret_of(admin, None, faults),
         no_grant,
@@ -147,6 +151,9 @@ impl PreparedClient {
             client.api_keys.clone_from(&before.api_keys);
             client.created_at = before.created_at;
             client.updated_at = before.updated_at;
+            if !self.names_id_token_claims {
+                client.id_token_claims = before.id_token_claims;
+            }
         }
         client
     }

@@ -50,7 +50,7 @@ pub(super) fn api(api: &Api) -> Map<String, Value> {
 /// A client as an entry of a file.
 pub(super) fn client(client: &Client, with_hashes: bool) -> Map<String, Value> {
     let mut usual = members(&ClientMetadata::default());
-    for always in ["scope", "default_scope", "grant_types"] {
+    for always in ["scope", "default_scope", "grant_types", "id_token_claims"] {
         usual.remove(always);
     }
     let mut entry = fields_of(&client.metadata, &usual, ClientFields::FIELDS);

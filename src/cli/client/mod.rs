@@ -286,10 +286,10 @@ pub struct Fields {
         ("off", "Only the sign-in brings one: a refresh then takes far less processor time"),
     ]).map(|word| word == "on"))]
     pub id_token_on_refresh: Option<bool>,
-    /// Which claims of the user are in ID tokens [default: requested]
+    /// Which claims of the user are in ID tokens [default: userinfo, with a profile requested]
     #[arg(long, value_name = "CLAIMS", value_parser = words(&[
         ("requested", "Only claims that the parameter claims requests. The others are at UserInfo"),
-        ("userinfo", "The claims of the scope as well, for software that never asks UserInfo"),
+        ("userinfo", "The claims of the scope as well, which much software expects"),
     ]))]
     pub id_token_claims: Option<String>,
     /// The rules that this client must follow. Sets each flag that the rules need and you do not name

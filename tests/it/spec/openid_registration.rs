@@ -1,5 +1,7 @@
 //! OpenID Connect Dynamic Client Registration 1.0 section 2: what a client says about itself, and what follows.
 
+use idsvc::admin::client::AddClient;
+use idsvc::oauth::ClientFields;
 use idsvc::oauth::client::ConsentRequirement;
 use idsvc::pages::text::EN;
 use serde_json::{Value, json};
@@ -285,6 +287,34 @@ async fn userinfo_is_signed_for_a_client_that_is_registered_so() {
         document["userinfo_signing_alg_values_supported"],
         document["id_token_signing_alg_values_supported"]
     );
+}
+
+/// OpenID Connect Core section 5.4. The operator's clients have the claims in the ID token too.
+#[tokio::test]
+async fn the_id_token_of_a_client_that_registered_itself_has_requested_claims_only() {
+    let server = Server::open().await;
+    let alice = server.user("alice").await;
+    let registrant = server.registrant(&assistant(&json!({}))).await;
+    let add = AddClient {
+        client_id: "acme".to_owned(),
+        public: true,
+        secret: None,
+        api_key: false,
+        fields: ClientFields {
+            redirect_uris: Some(vec!["https://acme.example/cb".to_owned()]),
+            ..ClientFields::default()
+        },
+    };
+    server.admin().call(add).await.unwrap();
+    for (party, is_there) in [(registrant.party, false), (server.party("acme", ""), true)] {
+        let request = party.request().with("scope", "openid email");
+        let code = alice.browser().authorize(&request).await.through().await.code();
+        let tokens = party.redeem(&code).await.tokens();
+        let id = party.verify(tokens.id_token()).await.claims;
+        assert_eq!(id.get("email").is_some(), is_there);
+        let userinfo = party.userinfo(tokens.access_token()).await.json();
+        assert!(userinfo.get("email").is_some());
+    }
 }
 
 /// The operator's clients have the same members.

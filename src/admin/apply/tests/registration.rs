@@ -7,6 +7,7 @@ use crate::flow::token::introspect::live_access_token;
 use crate::flow::token::issue::issue_tokens_for_client;
 use crate::jose::alg::Algorithm;
 use crate::oauth::Client;
+use crate::oauth::client::IdTokenContent;
 use crate::oauth::resource::TokenTarget;
 use crate::secret::Digest;
 use crate::store::tables::{CLIENTS, SIGNING_KEYS};
@@ -329,4 +330,20 @@ async fn a_secret_that_goes_is_told_apart_from_one_that_comes() {
         .await
         .unwrap();
     assert!(third.changes.is_empty());
+}
+
+/// A client from before the default changed keeps what it has, also by the file from then.
+#[tokio::test]
+async fn a_file_without_the_claims_of_id_tokens_gives_the_default_to_a_new_client_only() {
+    let core = core();
+    applied(&core, web()).await;
+    assert_eq!(registered(&core).id_token_claims, IdTokenContent::Userinfo);
+    let exact = web_with(|fields| fields.id_token_claims = Some(IdTokenContent::Requested));
+    assert_eq!(applied(&core, exact).await.changes.len(), 1);
+    assert_eq!(applied(&core, web()).await.unchanged, 1);
+    assert_eq!(registered(&core).id_token_claims, IdTokenContent::Requested);
+    let Exported::Client(entry) = exported(&core, false).remove(0) else {
+        panic!("no client");
+    };
+    assert_eq!(entry["id_token_claims"], "requested");
 }
