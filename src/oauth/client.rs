@@ -360,6 +360,13 @@ impl Client {
         self.is_public() || self.pkce == PkceRequirement::Required
     }
 
+    /// Whether its redirect URIs may have private-use schemes: those of a public client (RFC 8252 section 7.1), and those
+    /// of the operator's servers that have an application on devices as well. Any application can take such a scheme, and
+    /// could hand a server the code of another person's sign-in. PKCE prevents that.
+    pub fn may_have_private_schemes(&self) -> bool {
+        self.is_public() || (!self.registered_itself() && self.requires_pkce())
+    }
+
     /// Whether an authorization request with this scope and `nonce` needs a code challenge. A confidential client that
     /// registered itself may send `nonce` with the scope `openid` instead, which prevents the injection of codes as
     /// well (OAuth 2.1 section 7.5.1).

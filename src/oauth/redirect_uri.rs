@@ -35,6 +35,11 @@ impl MatchedRedirectUri {
         })
     }
 
+    /// Whether it has a private-use scheme, which another application on the device can take.
+    pub fn has_private_scheme(&self) -> bool {
+        has_private_scheme(&self.uri)
+    }
+
     /// Whether the request contained it. Then the token request must contain it too (RFC 6749 section 4.1.3).
     pub fn was_explicit(&self) -> bool {
         self.explicit
@@ -122,8 +127,10 @@ pub enum RedirectUriProblem {
     /// A scheme that belongs to the browser or to other programs.
     #[error("this scheme cannot be redirected to")]
     Scheme,
-    /// A private-use scheme for a confidential client.
-    #[error("private-use schemes are for public clients (RFC 8252); use https")]
+    /// A private-use scheme for a confidential client that may have none.
+    #[error(
+        "private-use schemes are for public clients (RFC 8252), and with PKCE required for other clients of the operator; use https"
+    )]
     PrivateUse,
 }
 
@@ -164,8 +171,16 @@ const FORBIDDEN_SCHEMES: &str = "\
     intent irc ircs jar javascript ldap ldaps magnet mailto mid mms news nfs nntp resource rtsp \
     sftp sip sips smb sms ssh tel telnet urn vbscript view-source vnc webcal ws wss xmpp";
 
-/// Checks whether `uri` may be registered. Private-use schemes (RFC 8252 section 7.1) are for public clients only.
-pub fn check_registrable(uri: &str, public: bool) -> Result<(), RedirectUriProblem> {
+/// Whether the scheme is a private-use one (RFC 8252 section 7.1), and not that of the web.
+pub fn has_private_scheme(uri: &str) -> bool {
+    let scheme = uri.split_once(':').map_or("", |(scheme, _)| scheme);
+    !["http", "https"]
+        .iter()
+        .any(|web| scheme.eq_ignore_ascii_case(web))
+}
+
+/// Checks whether `uri` may be registered. It may have a private-use scheme (RFC 8252 section 7.1) if `allows_private`.
+pub fn check_registrable(uri: &str, allows_private: bool) -> Result<(), RedirectUriProblem> {
     if uri
         .chars()
         .any(|c| c.is_whitespace() || c.is_control() || !c.is_ascii() || c == '\\')
@@ -193,7 +208,7 @@ pub fn check_registrable(uri: &str, public: bool) -> Result<(), RedirectUriProbl
         scheme if FORBIDDEN_SCHEMES.split(' ').any(|taken| taken == scheme) => {
             Err(RedirectUriProblem::Scheme)
         }
-        _ if public => Ok(()),
+        _ if allows_private => Ok(()),
         _ => Err(RedirectUriProblem::PrivateUse),
     }
 }
@@ -202,10 +217,7 @@ pub fn check_registrable(uri: &str, public: bool) -> Result<(), RedirectUriProbl
 /// (RFC 8252 sections 7.1 and 8.4). Any application on the same device may claim another scheme.
 pub(crate) fn is_private_by_name(uri: &str) -> bool {
     let scheme = uri.split_once(':').map_or("", |(scheme, _)| scheme);
-    scheme.contains('.')
-        || ["http", "https"]
-            .iter()
-            .any(|web| scheme.eq_ignore_ascii_case(web))
+    scheme.contains('.') || !has_private_scheme(uri)
 }
 
 /// The host of an address that pages may link to: https, or http on this machine, without a user name. `None` for

@@ -6,9 +6,9 @@ use clap::ValueEnum;
 
 use super::finding::Finding;
 use crate::admin::client::ClientView;
-use crate::oauth::client::{GrantType, PkceRequirement};
+use crate::oauth::client::{ClientOrigin, GrantType, PkceRequirement};
 use crate::oauth::profile::ClientProfile;
-use crate::oauth::redirect_uri::{check_registrable, is_origin, is_private_by_name};
+use crate::oauth::redirect_uri::{check_registrable, has_private_scheme, is_origin, is_private_by_name};
 use crate::oauth::scope::Scope;
 
 // OAuth 2.1 is a draft whose section numbers change, so this names the rule instead.
@@ -30,6 +30,7 @@ pub enum Profile {
 pub(super) fn check_client(client: &ClientView, profile: Option<Profile>) -> Vec<Finding> {
     let mut findings: Vec<_> = check_scope(client)
         .chain(check_schemes(client))
+        .chain(check_native(client))
         .chain(check_old_addresses(client))
         .collect();
     let summary = match profile {
@@ -107,6 +108,21 @@ fn check_schemes(client: &ClientView) -> impl Iterator<Item = Finding> {
     })
 }
 
+/// Reports a client with a secret whose code goes to an application on the device.
+fn check_native(client: &ClientView) -> Option<Finding> {
+    let id = &client.client_id;
+    let uri = client.redirect_uris.iter().find(|uri| has_private_scheme(uri))?;
+    (!client.public).then(|| {
+        let message = format!(
+            "its codes may go to an application on the device ({uri}), although it has a secret: only PKCE keeps codes apart"
+        );
+        let remedy = format!(
+            "if its application can take an https address, name only that with idsvc client update {id} --redirect-uri"
+        );
+        Finding::advice("client", id, message, remedy)
+    })
+}
+
 /// Reports addresses that an earlier release accepted and this one would refuse.
 fn check_old_addresses(client: &ClientView) -> impl Iterator<Item = Finding> {
     let id = &client.client_id;
@@ -114,8 +130,10 @@ fn check_old_addresses(client: &ClientView) -> impl Iterator<Item = Finding> {
         .redirect_uris
         .iter()
         .chain(&client.post_logout_redirect_uris);
+    let is_operators = client.origin == ClientOrigin::Operator;
+    let allows_private = client.public || (is_operators && client.pkce == PkceRequirement::Required);
     let uris = uris.filter_map(move |uri| {
-        let error = check_registrable(uri, client.public).err()?;
+        let error = check_registrable(uri, allows_private).err()?;
         let message = format!("the address {uri} could not be registered today: {error}");
         Some((message, "--redirect-uri and --post-logout-redirect-uri"))
     });
@@ -273,6 +291,33 @@ mod tests {
             ["any application can take the scheme of myapp:/cb on the same device"]
         );
         assert_eq!(app(&["com.example.app:/cb", "https://app.example/cb"]), [""; 0]);
+    }
+
+    #[test]
+    fn a_client_with_a_secret_and_an_application_on_the_device_is_reported() {
+        let uris = [
+            "https://immich.example/auth/login",
+            "app.immich:///oauth-callback",
+        ];
+        let app = |changes: serde_json::Value| {
+            let mut app = serde_json::json!({"pkce": "required", "redirect_uris": uris});
+            app.as_object_mut()
+                .unwrap()
+                .extend(changes.as_object().unwrap().clone());
+            check_client(&view(&app), None)
+        };
+        let found = app(serde_json::json!({}));
+        assert_eq!((found.len(), found[0].level), (1, Level::Advice), "{found:?}");
+        assert!(found[0].message.contains("app.immich:///oauth-callback"));
+        let web = app(serde_json::json!({"redirect_uris": uris[..1]}));
+        assert_eq!(web[0].level, Level::Good);
+        let public = app(serde_json::json!({"public": true}));
+        assert_eq!(public[0].level, Level::Good);
+        let lax = app(serde_json::json!({"pkce": "optional"}));
+        assert!(
+            lax.iter()
+                .any(|finding| finding.message.contains("could not be registered today"))
+        );
     }
 
     #[test]

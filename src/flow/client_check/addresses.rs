@@ -17,9 +17,13 @@ type AddressCheck<'a> = &'a dyn Fn(&str) -> Result<(), String>;
 /// Checks redirect URIs and origins. An address that an earlier release accepted is not refused when something else
 /// is changed, or when the same file is applied again.
 pub(super) fn check_addresses(before: Option<&Client>, client: &Client, faults: &mut Vec<Fault>) {
-    let before = before.filter(|before| before.is_public() == client.is_public());
+    let allows_private = client.may_have_private_schemes();
+    let before = before.filter(|before| {
+        let loses_schemes = before.may_have_private_schemes() && !allows_private;
+        before.is_public() == client.is_public() && !loses_schemes
+    });
     let check_redirect = |uri: &str, added| {
-        let checked = check_registrable(uri, client.is_public()).and_then(|()| check_query(uri, added));
+        let checked = check_registrable(uri, allows_private).and_then(|()| check_query(uri, added));
         checked.map_err(|error| error.to_string())
     };
     let check_origin = |origin: &str| {

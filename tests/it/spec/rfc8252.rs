@@ -1,8 +1,14 @@
 //! OAuth 2.0 for Native Apps.
 
-use idsvc::oauth::client::{AuthMethod, Client};
+use idsvc::admin::SecretString;
+use idsvc::admin::client::{AddClient, UpdateClient};
+use idsvc::oauth::ClientFields;
+use idsvc::oauth::client::{AuthMethod, Client, PkceRequirement};
+use serde_json::json;
 
-use crate::harness::scene;
+use crate::harness::{Server, scene};
+
+const SECRET: &str = "a secret that the operator chose, long enough";
 
 /// Section 8.6: another application on the machine can take the place of a public client without the user's notice.
 #[tokio::test]
@@ -48,4 +54,107 @@ async fn a_confidential_client_at_a_loopback_address_is_answered_without_a_perso
     let web = server.client_with("web", at_loopback).await;
     let silent = web.request().with("prompt", "none");
     browser.authorize(&silent).await.callback().code();
+}
+
+/// Section 8.4, for a server that has an application on telephones too. It brings the secret for whichever application
+/// has taken the scheme, so no code is sent without a person.
+#[tokio::test]
+async fn a_scheme_of_a_client_with_a_secret_needs_pkce_and_a_person() {
+    let server = Server::start().await;
+    let alice = server.user("alice").await;
+    let uris = [
+        "https://immich.example/auth/login",
+        "app.immich:///oauth-callback",
+    ];
+    let add = |client_id: &str, uris: &[&str], pkce| AddClient {
+        client_id: client_id.to_owned(),
+        public: false,
+        secret: Some(SecretString::new(SECRET)),
+        api_key: false,
+        fields: ClientFields {
+            redirect_uris: Some(uris.iter().map(|uri| (*uri).to_owned()).collect()),
+            pkce,
+            ..ClientFields::default()
+        },
+    };
+    let refused = server
+        .admin()
+        .call(add("lax", &uris, Some(PkceRequirement::Optional)))
+        .await;
+    assert!(refused.is_err());
+    for (id, unusable) in [
+        ("script", "javascript:alert(1)"),
+        ("blank", "ms-msdt:/id x"),
+        ("any", "https://abs.example/*"),
+    ] {
+        let refused = server.admin().call(add(id, &[unusable], None)).await;
+        assert!(refused.is_err(), "{unusable}");
+    }
+    for (id, uris) in [
+        (
+            "abs",
+            &[
+                "https://abs.example/auth/openid/callback",
+                "audiobookshelf://oauth",
+            ][..],
+        ),
+        ("oc", &["oc://ios.owncloud.example"]),
+    ] {
+        server.admin().call(add(id, uris, None)).await.unwrap();
+    }
+    server.admin().call(add("immich", &uris, None)).await.unwrap();
+    let lax = UpdateClient {
+        client_id: "immich".to_owned(),
+        no_secret: false,
+        fields: ClientFields {
+            pkce: Some(PkceRequirement::Optional),
+            ..ClientFields::default()
+        },
+    };
+    assert!(server.admin().call(lax).await.is_err());
+
+    let immich = server.party("immich", SECRET);
+    let browser = alice.browser();
+    browser.authorize(&immich.request()).await.through().await.code();
+    let silent = immich.request().with("prompt", "none");
+    browser.authorize(&silent).await.callback().code();
+    let to_app = immich.request().with("redirect_uri", uris[1]);
+    let bare = to_app
+        .clone()
+        .without("code_challenge")
+        .without("code_challenge_method");
+    assert_eq!(
+        browser.authorize(&bare).await.callback().error(),
+        "invalid_request"
+    );
+    let silent = browser.authorize(&to_app.clone().with("prompt", "none")).await;
+    assert_eq!(silent.callback().error(), "interaction_required");
+    let page = browser.authorize(&to_app).await;
+    let answer = page.decide("continue").await;
+    assert!(
+        answer
+            .location()
+            .starts_with("app.immich:///oauth-callback?code="),
+        "{}",
+        answer.location()
+    );
+    let redeemed = immich
+        .redeem(&answer.callback().code())
+        .with("redirect_uri", uris[1]);
+    redeemed.await.tokens();
+}
+
+/// Nobody vouches for a client that registered itself.
+#[tokio::test]
+async fn a_client_that_registered_itself_and_keeps_a_secret_has_no_scheme_of_its_own() {
+    let server = Server::open().await;
+    let metadata = |method: &str| {
+        json!({
+            "redirect_uris": ["https://immich.example/auth/login", "app.immich:///oauth-callback"],
+            "token_endpoint_auth_method": method,
+        })
+    };
+    let refused = server.register(&metadata("client_secret_basic")).await;
+    assert_eq!(refused.error(), "invalid_redirect_uri");
+    assert_eq!(server.register(&metadata("none")).await.status, 201);
 }
