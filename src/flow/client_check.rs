@@ -199,10 +199,7 @@ impl ClientRules {
             let detail = "acr phr needs passkeys, which a client without password sign-ins does not accept";
             faults.push(FaultCode::NotAllowed.at(["acr", "password_sign_in"], detail));
         }
-        if client.is_public() && client.refresh_policy == RefreshPolicy::Reuse {
-            let detail = "the refresh policy reuse is for clients that authenticate, not for public ones";
-            faults.push(FaultCode::NotAllowed.at(["refresh_policy"], detail));
-        }
+        check_refresh_policy(client, faults);
         if client.registered_itself() && client.consent == ConsentRequirement::Skip {
             let detail = "users are always asked about a client that registered itself";
             faults.push(FaultCode::NotAllowed.at(["consent"], detail));
@@ -276,6 +273,24 @@ fn check_grants(client: &Client, faults: &mut Vec<Fault>) {
         let detail = "redirect URIs are for the grant authorization_code";
         faults.push(FaultCode::NotAllowed.at(["grant_types", "redirect_uris"], detail));
     }
+}
+
+/// Checks that a refresh token that stays the same is of no use to others: the client authenticates, or its tokens are
+/// bound. For a device, which may be unable to store another one, the operator may say otherwise.
+fn check_refresh_policy(client: &Client, faults: &mut Vec<Fault>) {
+    let is_device = client.is_public() && client.may_use(GrantType::DeviceCode);
+    let is_bound = client.dpop_bound_access_tokens || client.tls_client_certificate_bound_access_tokens;
+    let detail = match client.refresh_policy {
+        RefreshPolicy::Reuse if client.is_public() && !(is_device && is_bound) => {
+            "the refresh policy reuse is for clients that authenticate. A public client with the grant device_code may have \
+             it if its tokens are bound to a key, or reuse-unbound"
+        }
+        RefreshPolicy::ReuseUnbound if !is_device => {
+            "the refresh policy reuse-unbound is for public clients with the grant device_code"
+        }
+        RefreshPolicy::Rotate | RefreshPolicy::Reuse | RefreshPolicy::ReuseUnbound => return,
+    };
+    faults.push(FaultCode::NotAllowed.at(["refresh_policy"], detail));
 }
 
 /// Whether the client is for sign-ins, but no user can sign in. Users cannot sign in at the providers

@@ -175,8 +175,12 @@ pub enum RefreshPolicy {
     /// Each use replaces it (RFC 9700 section 4.14.2).
     #[default]
     Rotate,
-    /// The token stays the same, for clients that authenticate (FAPI 2.0 Security Profile).
+    /// The token stays the same, for clients that authenticate (FAPI 2.0 Security Profile), and for public clients on
+    /// devices whose tokens are bound to a key.
     Reuse,
+    /// The token stays the same although nothing binds it, for public clients on devices.
+    #[serde(rename = "reuse-unbound")]
+    ReuseUnbound,
 }
 
 /// Which claims of the user are in the ID token of a sign-in.

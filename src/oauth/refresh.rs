@@ -279,7 +279,9 @@ impl RefreshFamily {
                 ));
             }
             (TokenState::Predecessor, _) => return Refresh::Repeated(Box::new(self)),
-            (TokenState::Newest, RefreshPolicy::Reuse) => self.newest_was_used = true,
+            (TokenState::Newest, RefreshPolicy::Reuse | RefreshPolicy::ReuseUnbound) => {
+                self.newest_was_used = true;
+            }
             (TokenState::Newest, RefreshPolicy::Rotate) => {
                 let Some(next) = self.generation.checked_add(1) else {
                     return Refresh::Refused(Refusal::invalid_grant("refresh_token has been used too often"));

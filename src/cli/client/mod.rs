@@ -277,7 +277,8 @@ pub struct Fields {
     /// What a refresh does with the refresh token [default: rotate]
     #[arg(long, value_name = "POLICY", value_parser = words(&[
         ("rotate", "Each use replaces it"),
-        ("reuse", "It stays the same, for clients that authenticate"),
+        ("reuse", "It stays the same, for clients that authenticate, and for devices with --require-dpop"),
+        ("reuse-unbound", "It stays the same for a public client with the grant device_code, although nothing binds it"),
     ]))]
     pub refresh_policy: Option<String>,
     /// Whether a refresh brings a new ID token [default: on]

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 
 use super::finding::Finding;
 use crate::admin::client::ClientView;
-use crate::oauth::client::{ClientOrigin, GrantType, PkceRequirement};
+use crate::oauth::client::{ClientOrigin, GrantType, PkceRequirement, RefreshPolicy};
 use crate::oauth::profile::ClientProfile;
 use crate::oauth::redirect_uri::{check_registrable, has_private_scheme, is_origin, is_private_by_name};
 use crate::oauth::scope::Scope;
@@ -31,6 +31,7 @@ pub(super) fn check_client(client: &ClientView, profile: Option<Profile>) -> Vec
     let mut findings: Vec<_> = check_scope(client)
         .chain(check_schemes(client))
         .chain(check_native(client))
+        .chain(check_refresh(client))
         .chain(check_old_addresses(client))
         .collect();
     let summary = match profile {
@@ -105,6 +106,18 @@ fn check_schemes(client: &ClientView) -> impl Iterator<Item = Finding> {
             "use a scheme named after your domain, as in com.example.app:/cb. Until no installed application uses the old one, name both with idsvc client update {id} --redirect-uri"
         );
         Finding::advice("client", id, message, remedy).by(NATIVE_SCHEME)
+    })
+}
+
+/// Reports a public client whose refresh token stays the same and is not bound.
+fn check_refresh(client: &ClientView) -> Option<Finding> {
+    let id = &client.client_id;
+    (client.refresh_policy == RefreshPolicy::ReuseUnbound).then(|| {
+        let message = "its refresh tokens stay the same and are bound to no key: nobody notices a stolen one, which works until the sign-in ends";
+        let remedy = format!(
+            "if its library knows DPoP, idsvc client update {id} --refresh-policy reuse --require-dpop, else keep its refresh tokens short with --refresh-token-lifetime"
+        );
+        Finding::advice("client", id, message, remedy)
     })
 }
 
@@ -318,6 +331,20 @@ mod tests {
             lax.iter()
                 .any(|finding| finding.message.contains("could not be registered today"))
         );
+    }
+
+    #[test]
+    fn a_refresh_token_that_stays_the_same_unbound_is_reported() {
+        let device = |policy: &str| {
+            let device = serde_json::json!({
+                "public": true, "pkce": "required", "redirect_uris": [], "refresh_policy": policy,
+                "grant_types": ["device_code", "refresh_token"], "dpop_bound_access_tokens": policy == "reuse",
+            });
+            remedies(&view(&device), None)
+        };
+        assert!(device("reuse-unbound")[0].contains("--require-dpop"));
+        assert_eq!(device("reuse"), [""; 0]);
+        assert_eq!(device("rotate"), [""; 0]);
     }
 
     #[test]

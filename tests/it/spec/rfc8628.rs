@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use idsvc::admin::api::AddApi;
+use idsvc::admin::client::UpdateClient;
 use idsvc::admin::user::{NewPassword, SetPassword};
 use idsvc::flow::sweep::{Cursor, sweep};
 use idsvc::identity::AuthenticationLevel;
-use idsvc::oauth::ApiFields;
-use idsvc::oauth::client::{AuthMethod, Client, ClientOrigin, ConsentRequirement, GrantType};
+use idsvc::oauth::client::{AuthMethod, Client, ClientOrigin, ConsentRequirement, GrantType, RefreshPolicy};
+use idsvc::oauth::{ApiFields, ClientFields};
 use idsvc::pages::text::EN;
 use idsvc::secret::{DeviceCode, Secret};
 use idsvc::store::StoreError;
@@ -659,6 +660,56 @@ async fn a_proof_binds_the_tokens_and_a_repeated_proof_is_refused() {
         .header("dpop", &key.for_token(&server))
         .await
         .tokens();
+}
+
+/// A program that stores its refresh token once would lose its sign-in by the rotation, when it starts again.
+#[tokio::test]
+async fn a_device_may_keep_its_refresh_token_if_it_is_bound_or_the_operator_says_so() {
+    let (server, tv, alice) = scene().await;
+    let update = |policy, binds: Option<bool>, grants: Option<Vec<GrantType>>| UpdateClient {
+        client_id: "tv".to_owned(),
+        no_secret: false,
+        fields: ClientFields {
+            refresh_policy: Some(policy),
+            dpop_bound_access_tokens: binds,
+            redirect_uris: grants.as_ref().map(|_| vec!["https://tv.example/cb".to_owned()]),
+            grant_types: grants,
+            ..ClientFields::default()
+        },
+    };
+    let change = async |change| server.admin().call(change).await;
+    assert!(change(update(RefreshPolicy::Reuse, None, None)).await.is_err());
+    let web = Some(vec![GrantType::AuthorizationCode, GrantType::RefreshToken]);
+    for (policy, binds) in [(RefreshPolicy::Reuse, true), (RefreshPolicy::ReuseUnbound, false)] {
+        assert!(change(update(policy, Some(binds), web.clone())).await.is_err());
+    }
+    change(update(RefreshPolicy::ReuseUnbound, None, None))
+        .await
+        .unwrap();
+    let codes = Codes::of(&tv).await;
+    decide(&alice, &codes, "allow").await;
+    let tokens = codes.poll(&tv).await.tokens();
+    let kept = tokens.refresh_token();
+    for _ in 0..2 {
+        assert_eq!(tv.refresh(kept).await.tokens().refresh_token(), kept);
+        server.advance(3600);
+    }
+
+    change(update(RefreshPolicy::Reuse, Some(true), None))
+        .await
+        .unwrap();
+    let key = KeyHolder::new();
+    let codes = Codes::of(&tv).await;
+    decide(&alice, &codes, "allow").await;
+    let proof = key.for_token(&server);
+    let tokens = codes.poll(&tv).header("dpop", &proof).await.tokens();
+    let kept = tokens.refresh_token();
+    for _ in 0..2 {
+        let proof = key.for_token(&server);
+        let refreshed = tv.refresh(kept).header("dpop", &proof).await.tokens();
+        assert_eq!(refreshed.refresh_token(), kept);
+    }
+    assert_ne!(tv.refresh(kept).await.status, 200, "it is bound");
 }
 
 /// RFC 8707: the device names APIs, and the token request narrows them.
