@@ -241,6 +241,7 @@ mod tests {
             "mail_address_why",
             "mail_notice_why",
             "mail_expires",
+            "account_open",
             "account_email_present",
             "factor_codes_left",
             "account_delete_confirm",

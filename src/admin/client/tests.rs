@@ -1,3 +1,5 @@
+mod id_token_claims;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -7,8 +9,7 @@ use crate::admin::provider::{AddProvider, ProviderFields};
 use crate::admin::tests::{admin, assert_faults, core, refusal};
 use crate::jose::alg::Algorithm;
 use crate::oauth::ClientFields;
-use crate::oauth::client::{AuthMethod, ConsentRequirement, GrantType, IdTokenContent, RefreshPolicy};
-use crate::oauth::profile::ClientProfile;
+use crate::oauth::client::{AuthMethod, ConsentRequirement, GrantType, RefreshPolicy};
 use crate::secret::Digest;
 
 /// A client with a secret and one redirect URI.
@@ -504,26 +505,4 @@ async fn a_client_without_grants_has_to_be_meant() {
     };
     let view = admin(&core).call(change_of("api", named)).await.unwrap();
     assert!(view.grant_types.is_empty());
-}
-
-#[tokio::test]
-async fn a_new_client_has_the_claims_of_the_scope_in_its_id_token_unless_it_has_a_profile() {
-    let core = core();
-    let web = admin(&core).call(request("web")).await.unwrap();
-    assert_eq!(web.id_token_claims, IdTokenContent::Userinfo);
-    let mut exact = request("exact");
-    exact.fields.id_token_claims = Some(IdTokenContent::Requested);
-    let exact = admin(&core).call(exact).await.unwrap();
-    assert_eq!(exact.id_token_claims, IdTokenContent::Requested);
-    let mut bank = request("bank");
-    bank.fields.profile = Some(ClientProfile::Fapi2.into());
-    bank.fields.jwks_uri = Some("https://app.example/keys".to_owned());
-    let bank = admin(&core).call(bank).await.unwrap();
-    assert_eq!(bank.id_token_claims, IdTokenContent::Requested);
-    let renamed = ClientFields {
-        client_name: Some("Exact".to_owned()),
-        ..ClientFields::default()
-    };
-    let exact = admin(&core).call(change_of("exact", renamed)).await.unwrap();
-    assert_eq!(exact.id_token_claims, IdTokenContent::Requested);
 }

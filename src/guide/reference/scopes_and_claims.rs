@@ -38,7 +38,7 @@ An access token is a JWT (RFC 9068). Its header has `typ`, `alg` and `kid`. `--a
 const ID_TOKEN: &str = "\
 ## ID token
 
-An ID token is a JWT (OpenID Connect Core section 2), signed with RS256 unless `--id-token-alg` of the client says otherwise. It has the claims of the scope. For a client with `--id-token-claims requested`, as one that registered itself, these claims are at UserInfo. Its ID token then has a claim of the scope only if the parameter `claims` requests it (OpenID Connect Core section 5.5), or if the claim is `groups`, and all of them for an anonymous user and after a token exchange.
+An ID token is a JWT (OpenID Connect Core section 2), signed with RS256 unless `--id-token-alg` of the client says otherwise. It has the claims of the scope. For a client with `--id-token-claims requested`, as one that registered itself, these claims are at UserInfo. Its ID token has a claim of the scope only if the parameter `claims` requests it (OpenID Connect Core section 5.5), or if the claim is `groups`. For an anonymous user and after a token exchange, it has all of them.
 
 ";
 

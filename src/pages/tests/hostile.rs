@@ -1,7 +1,7 @@
 //! Texts of strangers stay text.
 
 use super::*;
-use crate::pages::consent::ScopeGroup;
+use crate::pages::consent::{ApplicationPages, PageLink, ScopeGroup};
 use crate::pages::security::{FactorLine, FactorLineKind};
 
 fn evil_person() -> Person {
@@ -15,6 +15,13 @@ fn evil_application() -> ApplicationLink {
     ApplicationLink {
         name: HOSTILE.to_owned(),
         href: HOSTILE.to_owned(),
+    }
+}
+
+fn evil_link() -> PageLink {
+    PageLink {
+        href: HOSTILE.to_owned(),
+        host: HOSTILE.to_owned(),
     }
 }
 
@@ -93,6 +100,7 @@ fn hostile_account(section: AccountSection) -> Account {
             name: evil(),
             logo: Some(evil()),
             since: moment(),
+            open: Some(evil_link()),
             scopes: vec![ScopeLine {
                 name: evil(),
                 description: String::new(),
@@ -159,6 +167,10 @@ fn hostile_consent() -> Consent {
         document_host: Some(evil()),
         redirect_target: RedirectTarget::Host(evil()),
         unverified_by: Some(evil()),
+        pages: ApplicationPages {
+            policy: Some(evil_link()),
+            terms: Some(evil_link()),
+        },
         user: evil_person(),
         other_user: evil(),
         is_repeated: true,
@@ -207,6 +219,7 @@ fn hostile_devices(theme: &Theme, locale: &Locale) -> [String; 2] {
         csrf: evil(),
         mark: consent.mark,
         unverified_by: Some(evil()),
+        pages: consent.pages,
         user: evil_person(),
         other_user: evil(),
         user_code: evil(),

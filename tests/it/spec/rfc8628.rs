@@ -7,7 +7,9 @@ use idsvc::admin::client::UpdateClient;
 use idsvc::admin::user::{NewPassword, SetPassword};
 use idsvc::flow::sweep::{Cursor, sweep};
 use idsvc::identity::AuthenticationLevel;
-use idsvc::oauth::client::{AuthMethod, Client, ClientOrigin, ConsentRequirement, GrantType, RefreshPolicy};
+use idsvc::oauth::client::{
+    AuthMethod, Client, ClientOrigin, ConsentRequirement, GrantType, PkceRequirement, RefreshPolicy,
+};
 use idsvc::oauth::{ApiFields, ClientFields};
 use idsvc::pages::text::EN;
 use idsvc::secret::{DeviceCode, Secret};
@@ -670,6 +672,7 @@ async fn a_device_may_keep_its_refresh_token_if_it_is_bound_or_the_operator_says
         client_id: "tv".to_owned(),
         no_secret: false,
         fields: ClientFields {
+            pkce: Some(PkceRequirement::Required),
             refresh_policy: Some(policy),
             dpop_bound_access_tokens: binds,
             redirect_uris: grants.as_ref().map(|_| vec!["https://tv.example/cb".to_owned()]),
@@ -678,10 +681,14 @@ async fn a_device_may_keep_its_refresh_token_if_it_is_bound_or_the_operator_says
         },
     };
     let change = async |change| server.admin().call(change).await;
-    assert!(change(update(RefreshPolicy::Reuse, None, None)).await.is_err());
+    let refused = async |policy, binds, grants| {
+        let refusal = change(update(policy, binds, grants)).await.unwrap_err();
+        assert!(refusal.to_string().contains("refresh policy"), "{refusal}");
+    };
+    refused(RefreshPolicy::Reuse, None, None).await;
     let web = Some(vec![GrantType::AuthorizationCode, GrantType::RefreshToken]);
     for (policy, binds) in [(RefreshPolicy::Reuse, true), (RefreshPolicy::ReuseUnbound, false)] {
-        assert!(change(update(policy, Some(binds), web.clone())).await.is_err());
+        refused(policy, Some(binds), web.clone()).await;
     }
     change(update(RefreshPolicy::ReuseUnbound, None, None))
         .await
