@@ -5,6 +5,10 @@ use serde::Serialize;
 
 /// The addresses of a client that pages of the service link to.
 #[derive(Debug, Args, Serialize)]
+#[expect(
+    clippy::struct_field_names,
+    reason = "a flag for a field has the name of the field"
+)]
 pub struct LinkFields {
     /// The address of its privacy policy, for the consent page
     #[arg(long, value_name = "URL")]

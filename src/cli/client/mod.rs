@@ -228,7 +228,7 @@ pub struct Fields {
         ("", "None"),
     ]))]
     pub acr: Option<String>,
-    /// The greatest age of a sign-in if the request has no max_age, as in 12h; 0s demands a new sign-in [default: any]
+    /// The greatest age of a sign-in if the request demands none, as in 12h; 0s demands a new sign-in [default: any]
     #[arg(long, value_name = "TIME", value_parser = removable_seconds)]
     pub default_max_age: Option<Removable<u64>>,
     /// Give a public client the access tokens of providers too

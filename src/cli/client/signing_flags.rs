@@ -9,6 +9,10 @@ use crate::oauth::fields::Removable;
 
 /// The algorithms of what the service signs for a client.
 #[derive(Debug, Args, Serialize)]
+#[expect(
+    clippy::struct_field_names,
+    reason = "a flag for a field has the name of the field"
+)]
 pub struct SigningFields {
     /// The algorithm of ID tokens [default: RS256, with a profile ES256]
     #[arg(long = "id-token-alg", value_name = "ALG", value_parser = optional_algorithm)]
