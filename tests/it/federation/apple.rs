@@ -31,7 +31,7 @@ async fn apple() -> (Scene, SigningKey) {
     let key = SigningKey::generate_es256(&Random::system()).unwrap();
     let add = AddProvider {
         id: "up".to_owned(),
-        client_secret: Some(SecretString::new(&file_of(&key))),
+        client_secret: Some(SecretString::new(file_of(&key))),
         fields: ProviderFields {
             scope: Some(vec!["openid".to_owned(), "name".to_owned(), "email".to_owned()]),
             apple_team_id: Some("TEAM123456".to_owned()),
