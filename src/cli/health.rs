@@ -57,9 +57,10 @@ pub fn run(request: &Health, global: &Global, output: &mut Output<'_>) -> Result
     let told = answer.body.trim_end();
     let is_ready = answer.status == 200;
     if output.json {
-        let mut document = json!({ "ready": is_ready, "address": address, "status": answer.status });
-        document[if is_ready { "answer" } else { "problem" }] = told.into();
-        output.document(&document)?;
+        let problem = (!is_ready).then_some(told);
+        output.document(
+            &json!({ "ready": is_ready, "address": address, "status": answer.status, "problem": problem }),
+        )?;
     }
     if !is_ready {
         let status = answer.status;

@@ -121,30 +121,39 @@ pub fn follow(chain: &[CertificateDer<'_>], known: &KnownRoots, now: u64) -> Res
     let Some((leaf, others)) = parsed.split_first() else {
         return Ok(ChainEnd::KnownRoot);
     };
+    let numbered = others.iter().zip(2..);
+    let mut unused: Vec<_> = numbered
+        .map(|(certificate, number)| Other { number, certificate })
+        .collect();
     let mut at = leaf;
-    let mut used = vec![false; others.len()];
     loop {
         if known.has_issuer_of(at) {
             return Ok(ChainEnd::KnownRoot);
         }
-        let issuer = at.issuer().to_string();
         if at.subject().as_raw() == at.issuer().as_raw() {
-            return Ok(ChainEnd::UnknownRoot(issuer));
+            return Ok(ChainEnd::UnknownRoot(at.issuer().to_string()));
         }
-        let Some(next) = issuer_of(at, others, &used, now) else {
-            return end(leaf, at, others, &used, known);
+        let Some(position) = issuer_of(at, &unused, now) else {
+            return end(leaf, at, &unused, known);
         };
-        let (number, subject) = (next + 2, others[next].subject().to_string());
-        let validity = Validity::from(&others[next]);
+        let Other { number, certificate } = unused.remove(position);
+        let subject = certificate.subject().to_string();
+        let validity = Validity::from(certificate);
         if validity.not_after < now {
             return Err(ChainFault::Expired { number, subject });
         }
         if validity.not_before > now {
             return Err(ChainFault::NotYetValid { number, subject });
         }
-        used[next] = true;
-        at = &others[next];
+        at = certificate;
     }
+}
+
+/// A certificate behind the server's own.
+struct Other<'a> {
+    /// Its place in the chain.
+    number: usize,
+    certificate: &'a X509Certificate<'a>,
 }
 
 /// Whether a client that knows these roots accepts the chain.
@@ -160,20 +169,16 @@ fn is_accepted(chain: &[CertificateDer<'_>], known: &KnownRoots, now: u64) -> bo
 }
 
 /// The position of the issuer. Of several, as after a renewal, one that is valid now comes first.
-fn issuer_of(
-    issued: &X509Certificate<'_>,
-    others: &[X509Certificate<'_>],
-    used: &[bool],
-    now: u64,
-) -> Option<usize> {
-    let candidates = others.iter().enumerate().filter(|(position, other)| {
-        !used[*position] && other.subject().as_raw() == issued.issuer().as_raw() && has_signed(other, issued)
-    });
-    let candidates: Vec<_> = candidates.collect();
-    let valid = candidates
+fn issuer_of(issued: &X509Certificate<'_>, unused: &[Other<'_>], now: u64) -> Option<usize> {
+    let is_issuer = |other: &Other<'_>| {
+        let issuer = other.certificate;
+        issuer.subject().as_raw() == issued.issuer().as_raw() && has_signed(issuer, issued)
+    };
+    let is_valid = |other: &Other<'_>| Validity::from(other.certificate).includes(now);
+    let valid = unused
         .iter()
-        .find(|(_, other)| Validity::from(*other).includes(now));
-    valid.or(candidates.first()).map(|(position, _)| *position)
+        .position(|other| is_valid(other) && is_issuer(other));
+    valid.or_else(|| unused.iter().position(is_issuer))
 }
 
 /// Whether the signature is the issuer's. One that cannot be computed here counts as such.
@@ -188,19 +193,18 @@ fn has_signed(issuer: &X509Certificate<'_>, issued: &X509Certificate<'_>) -> boo
 fn end(
     leaf: &X509Certificate<'_>,
     last: &X509Certificate<'_>,
-    others: &[X509Certificate<'_>],
-    used: &[bool],
+    unused: &[Other<'_>],
     known: &KnownRoots,
 ) -> Result<ChainEnd, ChainFault> {
     let issuer = last.issuer().to_string();
-    if let Some(position) = used.iter().position(|used| !used) {
+    if let Some(foreign) = unused.first() {
         return Err(ChainFault::Foreign {
-            number: position + 2,
-            subject: others[position].subject().to_string(),
+            number: foreign.number,
+            subject: foreign.certificate.subject().to_string(),
             issuer,
         });
     }
-    let is_alone = others.is_empty();
+    let is_alone = std::ptr::eq(leaf, last);
     if is_of_the_web(leaf) || is_alone && known.has_own {
         let published = issuer_url(last);
         return Err(ChainFault::Incomplete { issuer, published });
@@ -249,7 +253,7 @@ fn parse<'a>(certificate: &'a CertificateDer<'_>) -> Option<X509Certificate<'a>>
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{fs, slice};
 
     use rcgen::{BasicConstraints, CertificateParams, CustomExtension, DnType, IsCa, Issuer, KeyPair};
     use tempfile::TempDir;
@@ -331,7 +335,10 @@ mod tests {
             let end = ChainEnd::UnknownRoot("CN=Root".to_owned());
             assert_eq!(follow(certificates, &web, NOW), Ok(end));
         }
-        assert_eq!(follow(&[at_root.clone()], &known, NOW), Ok(ChainEnd::KnownRoot));
+        assert_eq!(
+            follow(slice::from_ref(&at_root), &known, NOW),
+            Ok(ChainEnd::KnownRoot)
+        );
         assert_eq!(
             follow(&[at_root.clone(), chain[2].clone()], &web, NOW),
             Ok(ChainEnd::UnknownRoot("CN=Root".to_owned()))
