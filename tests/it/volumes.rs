@@ -1,4 +1,4 @@
-//! Data directories as Kubernetes and OpenShift give them to a pod.
+//! Data directories as orchestrators of containers give them to a pod.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
