@@ -92,6 +92,15 @@ async function assertClient(container) {
   assert.match(clients, /\bapp\b/);
 }
 
+it('the files name the images of this release', async () => {
+  const [, version] = /^version = "(.*)"$/m.exec(await read('Cargo.toml'));
+  const names = ['compose.yaml', ...MANIFESTS.map((name) => `kubernetes/${name}`)];
+  const texts = await Promise.all(names.map((name) => read(`packaging/${name}`)));
+  const found = texts.map((text) => [...text.matchAll(/image: ghcr\.io\/OWNER\/(\S+)/g)].map(([, image]) => image));
+  const several = `idsvc-postgres:${version}`;
+  assert.deepEqual(found, [[`idsvc:${version}`], [`idsvc:${version}`], [several], [several]]);
+});
+
 describe('the schemas', () => {
   for (const name of MANIFESTS) {
     it(`of Kubernetes accept ${name}`, async () => {
@@ -105,7 +114,8 @@ describe('the schemas', () => {
     const folder = await mkdtemp(join(tmpdir(), 'idsvc-schema-'));
     const text = await read(`packaging/${ONE_NODE}`);
     await writeFile(join(folder, 'wrong.yaml'), text.replace('readOnlyRootFilesystem', 'readOnlyRoot'));
-    await assert.rejects(run(join(venv, 'bin/kubernetes-validate'), ['--strict', join(folder, 'wrong.yaml')]));
+    const refused = run(join(venv, 'bin/kubernetes-validate'), ['--strict', join(folder, 'wrong.yaml')]);
+    await assert.rejects(refused, ({ stdout, stderr }) => /'readOnlyRoot' was unexpected/.test(stdout + stderr));
     await rm(folder, { recursive: true });
   });
 
@@ -119,7 +129,10 @@ describe('the schemas', () => {
   });
 });
 
-describe('containers', { timeout: 15 * 60_000, skip: process.getuid() !== 0 && 'only root can make their terms' }, () => {
+const isRoot = process.getuid() === 0;
+if (!isRoot) await notRun('only root can start containers with these terms');
+
+describe('containers', { timeout: 15 * 60_000, skip: !isRoot }, () => {
   let [folder, engine, tls, count] = [undefined, undefined, undefined, 0];
 
   const place = async (name) => {
