@@ -8,9 +8,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{Core, lease};
+use super::{Core, lease, passkey_index};
 use crate::clock::Timestamp;
-use crate::identity::{Factor, FactorKind, RecoveryCodes, SecondFactor, Totp, TotpSeed};
+use crate::identity::{Factor, FactorKind, Passkey, RecoveryCodes, SecondFactor, Totp, TotpSeed};
 use crate::secret::{Digest, RecoveryCode};
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
@@ -45,17 +45,66 @@ pub fn add(tx: &mut dyn Tx, user: Uuid, id: Uuid, factor: &Factor) -> Result<boo
     if of_user(&*tx, user)?.len() >= MAX_PER_USER {
         return Ok(false);
     }
-    FACTORS.put(tx, &(user, id), factor)?;
+    put(tx, user, id, factor)?;
     Ok(true)
+}
+
+/// Writes a factor.
+pub(in crate::flow) fn put(tx: &mut dyn Tx, user: Uuid, id: Uuid, factor: &Factor) -> Result<(), StoreError> {
+    passkey_index::insert(tx, user, factor)?;
+    FACTORS.put(tx, &(user, id), factor)
+}
+
+/// Removes a factor.
+pub(in crate::flow) fn remove(
+    tx: &mut dyn Tx,
+    user: Uuid,
+    id: Uuid,
+    factor: &Factor,
+) -> Result<(), StoreError> {
+    passkey_index::remove(tx, user, factor)?;
+    FACTORS.remove(tx, &(user, id)).map(drop)
 }
 
 /// Removes all factors of a user, and returns them.
 pub fn remove_all(tx: &mut dyn Tx, user: Uuid) -> Result<Vec<(Uuid, Factor)>, StoreError> {
     let factors = of_user(&*tx, user)?;
-    for (id, _) in &factors {
-        FACTORS.remove(tx, &(user, *id))?;
+    for (id, factor) in &factors {
+        remove(tx, user, *id, factor)?;
     }
     Ok(factors)
+}
+
+/// A passkey of a user, with its id among the user's factors.
+pub(in crate::flow) struct StoredPasskey {
+    pub(in crate::flow) user: Uuid,
+    pub(in crate::flow) id: Uuid,
+    pub(in crate::flow) passkey: Passkey,
+}
+
+/// The passkey of this user with this credential id.
+pub(in crate::flow) fn passkey_of(
+    snapshot: &dyn Snapshot,
+    user: Uuid,
+    credential_id: &[u8],
+) -> Result<Option<StoredPasskey>, StoreError> {
+    let mut factors = of_user(snapshot, user)?.into_iter();
+    Ok(factors.find_map(|(id, factor)| match factor.kind {
+        FactorKind::Passkey(passkey) if passkey.credential_id == credential_id => {
+            Some(StoredPasskey { user, id, passkey })
+        }
+        _ => None,
+    }))
+}
+
+/// The passkeys of all users with this credential id.
+pub(in crate::flow) fn passkeys_with(
+    snapshot: &dyn Snapshot,
+    credential_id: &[u8],
+) -> Result<Vec<StoredPasskey>, StoreError> {
+    let candidates = passkey_index::candidates(snapshot, credential_id)?.into_iter();
+    let found = candidates.map(|user| passkey_of(snapshot, user, credential_id));
+    found.filter_map(Result::transpose).collect()
 }
 
 /// A code that fits a factor. It may have been used before.

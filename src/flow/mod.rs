@@ -27,6 +27,7 @@ pub mod notice;
 pub mod one_time_link;
 pub mod outbox;
 pub mod passkey_challenge;
+mod passkey_index;
 pub mod register_client;
 pub mod remove_client;
 pub mod replay;

@@ -23,7 +23,7 @@ use super::login::session::{self, forget_code, forget_family};
 use super::logout_notice::{SessionClientKey, is_outdated};
 use super::unused_clients::remove_unused_clients;
 use super::users::remove_user;
-use super::{Core, Failure, device};
+use super::{Core, Failure, device, passkey_index};
 use crate::clock::Timestamp;
 use crate::identity::{AuthenticationMethod, User};
 use crate::oauth::Client;
@@ -114,6 +114,7 @@ impl Swept {
 /// If there is nothing to remove, nothing is written and no write waits.
 pub async fn sweep(core: &Core, cursor: &mut Cursor, now: Timestamp) -> Result<Swept, Failure> {
     if matches!(cursor, Cursor::Codes(None)) {
+        passkey_index::complete(core).await?;
         remove_unused_clients(core, now).await?;
     }
     let (policy, from) = (core.policy.clone(), cursor.clone());

@@ -90,6 +90,8 @@ pub const SESSION_CLIENTS: Table<(Uuid, (Uuid, String)), SessionClient> =
 /// Logout notices that wait to be sent, by the time of the next attempt in seconds since the epoch and their
 /// time-ordered id.
 pub const LOGOUT_NOTICES: Table<(u32, Uuid), LogoutNotice> = Table::new(32, "logout_notices");
+/// The users who have a passkey with a credential id: (half of the SHA-256 of the credential id, user).
+pub const USERS_BY_PASSKEY: Table<(Uuid, Uuid), ()> = Table::new(33, "users_by_passkey").grouped_by_first(16);
 
 /// The tables of a backup: all but those of the sign-ins, the device authorizations, the outbox, the links and the leases.
 /// A browser whose sign-in is unknown begins it again, as a device does. A message that a backup had would be sent twice,
@@ -144,6 +146,7 @@ pub fn all() -> impl Iterator<Item = TableId> {
         DEVICE_AUTHORIZATIONS_BY_USER.id(),
         SESSION_CLIENTS.id(),
         LOGOUT_NOTICES.id(),
+        USERS_BY_PASSKEY.id(),
     ]
     .into_iter()
 }

@@ -44,9 +44,10 @@ pub struct CredentialState {
 impl Assertion<'_> {
     /// Verifies the response (section 7.2 steps 7 to 24).
     ///
-    /// A counter that did not grow is refused, which step 22 leaves to the relying party. Only a copy of the key, or two
-    /// responses that overtook each other, explain it, and in the second case the user tries again. Passkeys that are
-    /// synced have no counter: theirs stays zero.
+    /// Step 22 leaves it to the relying party what a counter that did not grow means. If the key never leaves its device,
+    /// only a copy of the key, or two responses that overtook each other, explain it: it is refused, and in the second case
+    /// the user tries again. If the key is synced, each device may count for itself: it is accepted, and the counter of this
+    /// response is kept, as section 4 defines `signCount`: the latest value.
     pub fn verify(
         &self,
         expected: &Expected<'_>,
@@ -69,7 +70,7 @@ impl Assertion<'_> {
         let message = [self.authenticator_data, hash.as_ref()].concat();
         CredentialKey::of_value(&key)?.verify(&message, self.signature)?;
         let has_counter = data.sign_count != 0 || credential.sign_count != 0;
-        if has_counter && data.sign_count <= credential.sign_count {
+        if has_counter && !credential.backup_eligible && data.sign_count <= credential.sign_count {
             return Err(WebAuthnError::SignCount);
         }
         Ok(CredentialState {

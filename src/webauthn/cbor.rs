@@ -3,8 +3,11 @@
 //! Integers and lengths have their shortest form, lengths are definite, keys of a map are sorted and distinct, tags do not
 //! occur, and maps and arrays are nested four levels deep at most. Web Authentication section 2.4 advises to refuse the
 //! rest. The libraries for CBOR accept it, so their result would have to be encoded again and compared.
+//!
+//! An attestation object comes from the browser, and some programs write its members in another order: [`in_any_order`].
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 
 const MAX_DEPTH: u8 = 4;
 
@@ -19,7 +22,7 @@ pub enum Value<'a> {
     Text(&'a str),
     /// Major type 4.
     Array(Vec<Value<'a>>),
-    /// Major type 5, in the canonical order of the keys.
+    /// Major type 5, in the order of the encoding. Keys are distinct.
     Map(Vec<(Value<'a>, Value<'a>)>),
     /// Major type 7: a boolean, null or floating-point number, of which nothing is read.
     Simple,
@@ -31,9 +34,12 @@ pub struct Malformed;
 
 /// Reads the first value, and returns the bytes behind it.
 pub fn first(bytes: &[u8]) -> Result<(Value<'_>, &[u8]), Malformed> {
-    let mut reader = Reader(bytes);
+    let mut reader = Reader {
+        rest: bytes,
+        takes_any_order: false,
+    };
     let value = reader.value(0)?;
-    Ok((value, reader.0))
+    Ok((value, reader.rest))
 }
 
 pub fn only(bytes: &[u8]) -> Result<Value<'_>, Malformed> {
@@ -43,13 +49,26 @@ pub fn only(bytes: &[u8]) -> Result<Value<'_>, Malformed> {
     }
 }
 
-struct Reader<'a>(&'a [u8]);
+/// Reads the only value, in whose maps the keys may have any order.
+pub fn in_any_order(bytes: &[u8]) -> Result<Value<'_>, Malformed> {
+    let mut reader = Reader {
+        rest: bytes,
+        takes_any_order: true,
+    };
+    let value = reader.value(0)?;
+    reader.rest.is_empty().then_some(value).ok_or(Malformed)
+}
+
+struct Reader<'a> {
+    rest: &'a [u8],
+    takes_any_order: bool,
+}
 
 impl<'a> Reader<'a> {
     fn take(&mut self, length: u64) -> Result<&'a [u8], Malformed> {
         let length = usize::try_from(length).map_err(|_| Malformed)?;
-        let (taken, rest) = self.0.split_at_checked(length).ok_or(Malformed)?;
-        self.0 = rest;
+        let (taken, rest) = self.rest.split_at_checked(length).ok_or(Malformed)?;
+        self.rest = rest;
         Ok(taken)
     }
 
@@ -102,11 +121,13 @@ impl<'a> Reader<'a> {
     fn map(&mut self, entries: u64, depth: u8) -> Result<Value<'a>, Malformed> {
         let mut map = Vec::new();
         let mut last_key: &[u8] = &[];
+        let mut keys = BTreeSet::new();
         for _ in 0..entries {
-            let start = self.0;
+            let start = self.rest;
             let key = self.value(depth + 1)?;
-            let encoded = start.get(..start.len() - self.0.len()).ok_or(Malformed)?;
-            if canonical_order(last_key, encoded) != Ordering::Less {
+            let encoded = start.get(..start.len() - self.rest.len()).ok_or(Malformed)?;
+            let is_in_order = self.takes_any_order || canonical_order(last_key, encoded) == Ordering::Less;
+            if !is_in_order || !keys.insert(encoded) {
                 return Err(Malformed);
             }
             last_key = encoded;
@@ -197,6 +218,22 @@ mod tests {
             ("9bffffffffffffffff", "more values than there can be"),
         ] {
             assert_eq!(read(encoded), Err(Malformed), "{reason}");
+        }
+    }
+
+    #[test]
+    fn keys_in_another_order_are_read_where_the_order_does_not_matter() {
+        let sorted = in_any_order(&[0xa2, 1, 1, 2, 2]).unwrap();
+        assert_eq!(only(&[0xa2, 1, 1, 2, 2]), Ok(sorted));
+        let reversed = in_any_order(&[0xa2, 2, 2, 1, 1]).unwrap();
+        let Value::Map(entries) = reversed else { panic!() };
+        assert_eq!(entries.first().unwrap().0, Value::Integer(2));
+        for (encoded, reason) in [
+            ("a3010102020101", "the same key twice"),
+            ("a1181701", "a number that fits into the head"),
+            ("a1010100", "two values"),
+        ] {
+            assert_eq!(in_any_order(&unhex(encoded)), Err(Malformed), "{reason}");
         }
     }
 

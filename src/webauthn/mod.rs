@@ -54,13 +54,10 @@ pub enum WebAuthnError {
     /// The page was in a frame of another origin.
     #[error("page was in a frame of another origin")]
     CrossOrigin,
-    /// The attestation object is not canonical CBOR with the members of section 6.5.4.
+    /// The attestation object is not CBOR with the members of section 6.5.4.
     #[error("attestation object is malformed")]
     AttestationObject,
-    /// The format of the attestation statement is neither `none` nor `packed`.
-    #[error("attestation format is not supported")]
-    AttestationFormat,
-    /// The attestation statement is not one of its format, or its signature does not match.
+    /// The credential signed a `packed` attestation statement itself, and the signature does not match.
     #[error("attestation statement does not match")]
     AttestationStatement,
     /// The authenticator data does not have the layout of section 6.1.

@@ -140,7 +140,8 @@ impl Passkey {
         [rp_id.as_ref(), &[flags], &self.sign_count.get().to_be_bytes()].concat()
     }
 
-    fn attested(&self) -> Vec<u8> {
+    /// The authenticator data of a registration.
+    pub(crate) fn attested(&self) -> Vec<u8> {
         let length = u16::try_from(self.id.len()).unwrap();
         [
             self.data(self.flags.get() | AT).as_slice(),

@@ -1,12 +1,14 @@
 //! Passkeys on the account page: a signed-in person adds, names and removes them.
 
+use std::sync::atomic::{AtomicU8, Ordering};
+
 use idsvc::flow::factors;
 use idsvc::identity::{Factor, FactorKind};
 use idsvc::pages::text::EN;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::harness::authenticator::{BE, BS, Passkey, UP, UV};
+use crate::harness::authenticator::{BE, BS, Passkey, UP, UV, encode};
 use crate::harness::html::Form;
 use crate::harness::{Audit, Browser, Person, Screen, Server, scene};
 use crate::passkeys::data;
@@ -135,6 +137,63 @@ async fn a_passkey_is_added_once_and_only_as_it_was_asked_for() {
         "the same passkey twice"
     );
     assert_eq!(stored(&server, &alice).len(), 1);
+}
+
+/// Whether a new person can add a passkey with this attestation object, whose members are in the order of JavaScript
+/// objects that were sorted by name.
+async fn takes(server: &Server, format: &[u8], statement: &[u8], change: fn(&mut Vec<u8>)) -> bool {
+    let count = AtomicU8::fetch_add(&NAMES, 1, Ordering::Relaxed);
+    let person = server.user(&format!("person{count}")).await;
+    let page = at_security(&person.browser()).await;
+    let passkey = new_passkey(&person);
+    let mut attested = passkey.attested();
+    change(&mut attested);
+    let length = [u8::try_from(attested.len()).unwrap()];
+    let members: [&[u8]; 7] = [
+        b"\xa3\x67attStmt",
+        statement,
+        b"\x68authData\x58",
+        &length,
+        &attested,
+        b"\x63fmt",
+        format,
+    ];
+    let mut response = passkey.create(&data(&page, "challenge").unwrap());
+    response["response"]["attestationObject"] = encode(&members.concat()).into();
+    let answer = send(&page, &response).await;
+    answer.text().contains(EN.passkey_added)
+}
+
+static NAMES: AtomicU8 = AtomicU8::new(0);
+
+#[tokio::test]
+async fn the_order_of_an_attestation_and_a_statement_that_nobody_asked_for_do_not_matter() {
+    let (server, ..) = scene().await;
+    let unchanged = |_: &mut Vec<u8>| {};
+    let statements: [[&[u8]; 2]; 4] = [
+        [b"\x64none", b"\xa0"],
+        [b"\x68fido-u2f", b"\xa2\x63sig\x41\x01\x63x5c\x81\x41\x02"],
+        [b"\x65apple", b"\xa1\x63x5c\x82\x41\x01\x41\x02"],
+        [
+            b"\x66packed",
+            b"\xa3\x63x5c\x81\x41\x01\x63sig\x41\x02\x63alg\x26",
+        ],
+    ];
+    for [format, statement] in statements {
+        assert!(
+            takes(&server, format, statement, unchanged).await,
+            "{}",
+            format.escape_ascii()
+        );
+    }
+    let [[none, empty], ..] = statements;
+    let foreign = takes(&server, none, empty, |data| data[0] ^= 1).await;
+    assert!(!foreign, "the data of another service");
+    let longer = takes(&server, none, empty, |data| data.push(0)).await;
+    assert!(!longer, "data with bytes behind the key");
+    let self_signed = b"\xa2\x63alg\x26\x63sig\x41\x01";
+    let unsigned = takes(&server, b"\x66packed", self_signed, unchanged).await;
+    assert!(!unsigned, "a wrong signature by the key itself");
 }
 
 #[tokio::test]

@@ -174,10 +174,10 @@ pub async fn renew_recovery_codes(
         if present.iter().all(|(_, factor)| is_codes(factor)) {
             return Ok(Some(false));
         }
-        for (old, _) in present.iter().filter(|(_, factor)| is_codes(factor)) {
-            FACTORS.remove(tx, &(user, *old))?;
+        for (old, factor) in present.iter().filter(|(_, factor)| is_codes(factor)) {
+            factors::remove(tx, user, *old, factor)?;
         }
-        FACTORS.put(tx, &(user, id), &codes)?;
+        factors::put(tx, user, id, &codes)?;
         notice.iter().try_for_each(|notice| notice.put(tx))?;
         Ok(Some(true))
     })
@@ -217,7 +217,7 @@ pub async fn remove_factor(
         let Some((_, removed)) = removed.into_iter().next() else {
             return Ok(Some(None));
         };
-        FACTORS.remove(tx, &(user, id))?;
+        factors::remove(tx, user, id, &removed)?;
         let is_codes = |factor: &Factor| matches!(factor.kind, FactorKind::RecoveryCodes(_));
         if left.iter().all(|(_, factor)| is_codes(factor)) {
             factors::remove_all(tx, user)?;

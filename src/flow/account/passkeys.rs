@@ -53,7 +53,8 @@ pub async fn may_add(core: &Core, live: &LiveSession, now: Timestamp) -> Result<
 /// Adds the passkey to the signed-in user.
 ///
 /// The user must not have its credential id already. Other users may (step 26 advises against it): a sign-in looks for the
-/// passkey among those of the user whom the authenticator names, so a copy in another account takes nothing over.
+/// passkey among those of the user whom the authenticator names, so a copy in another account takes nothing over. If the
+/// authenticator names nobody, an id that two users have signs nobody in.
 pub async fn add_passkey(
     core: &Core,
     browser: &Browser,
@@ -159,7 +160,7 @@ pub async fn rename_factor(
         }
         if let Some(mut factor) = FACTORS.get(&*tx, &key)? {
             factor.name.clone_from(&name);
-            FACTORS.put(tx, &key, &factor)?;
+            factors::put(tx, key.0, key.1, &factor)?;
         }
         Ok(())
     })

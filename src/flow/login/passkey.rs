@@ -1,8 +1,8 @@
 //! A user signs in with a passkey (Web Authentication Level 3 section 7.2).
 //!
 //! The response comes back in a form of the sign-in page. The page has a challenge, which is sealed for the login transaction
-//! ([`crate::flow::passkey_challenge`]). The user is found by the handle that the authenticator returns, and
-//! [`crate::webauthn`] verifies the response. The transaction that starts the session marks the challenge as used. The page of
+//! ([`crate::flow::passkey_challenge`]). The user is found by the handle that the authenticator returns, or without one by the
+//! credential id, and [`crate::webauthn`] verifies the response. The transaction that starts the session marks the challenge as used. The page of
 //! the second step has such a form too: there the user is known, and must be the same.
 
 use std::net::IpAddr;
@@ -13,13 +13,15 @@ use super::destination::BrowserRedirect;
 use super::session::AuthenticationEvent;
 use super::start_session::{Identify, SessionStart, start_session};
 use super::transaction::BrowserLogin;
-use crate::flow::factors;
+use crate::flow::factors::{self, StoredPasskey};
 use crate::flow::passkey_challenge::{self, ChallengePlace, OpenedChallenge};
 use crate::flow::replay::{record_use, was_used};
 use crate::flow::{Core, Failure};
 use crate::identity::{AuthenticationMethod, Factor, FactorKind, FirstFactor, Passkey, User};
 use crate::observe::audit;
 use crate::observe::audit::Event;
+use crate::store::StoreError;
+use crate::store::engine::Snapshot;
 use crate::store::tables::{FACTORS, USERS};
 use crate::webauthn::response::AuthenticationResponse;
 use crate::webauthn::{RelyingParty, StoredCredential, WebAuthnError};
@@ -29,8 +31,11 @@ use crate::webauthn::{RelyingParty, StoredCredential, WebAuthnError};
 pub enum PasskeySignIn {
     /// The user is signed in, or the client gets a refusal. The browser goes here.
     Done(BrowserRedirect),
-    /// No user has this passkey.
+    /// The authenticator names a user here, and no user has this passkey. The authenticator may delete it.
     Unknown,
+    /// The response names another user than that of the passkey, or none. The passkey may be good elsewhere: another
+    /// service on this host has the same relying party identifier.
+    Foreign,
     /// The response is not valid.
     Refused(WebAuthnError),
     /// The passkey was used at the same moment, or changed, or its user is disabled.
@@ -53,18 +58,11 @@ pub struct PasskeyCredentials {
     pub from: IpAddr,
 }
 
-/// A passkey that was found for a response.
-struct FoundPasskey {
-    user: Uuid,
-    id: Uuid,
-    passkey: Passkey,
-}
-
 /// Verifies the response and, if it is valid, takes the next step.
 ///
 /// The user is found by the user handle, and the passkey among the user's own (step 6). On the page of the second step the
 /// user is known, and the handle must name the same one. So a copy of a credential id in
-/// another account is never looked at. The signature is verified before the transaction. The transaction compares the
+/// another account is never looked at. Without a handle, the credential id must be that of one user. The signature is verified before the transaction. The transaction compares the
 /// passkey with the one that was verified, so that of two responses with one counter one is refused. A user who came from a
 /// provider signs in there, so that the provider can stop it.
 pub async fn sign_in(
@@ -88,9 +86,12 @@ pub async fn sign_in(
             client_id,
         });
     };
-    let Some(found) = find(core, credentials).await? else {
-        failed(credentials.first.as_ref().map(|first| first.user));
-        return Ok(PasskeySignIn::Unknown);
+    let found = match find(core, credentials).await? {
+        Lookup::Found(found) => *found,
+        Lookup::None(result) => {
+            failed(credentials.first.as_ref().map(|first| first.user));
+            return Ok(result);
+        }
     };
     if !login.purpose.accepts(&method_of(&found.passkey)) {
         return Ok(PasskeySignIn::Expired);
@@ -125,35 +126,56 @@ fn method_of(passkey: &Passkey) -> AuthenticationMethod {
     }
 }
 
-async fn find(core: &Core, credentials: &PasskeyCredentials) -> Result<Option<FoundPasskey>, Failure> {
+enum Lookup {
+    Found(Box<StoredPasskey>),
+    None(PasskeySignIn),
+}
+
+async fn find(core: &Core, credentials: &PasskeyCredentials) -> Result<Lookup, Failure> {
     let response = &credentials.response;
-    let named = Uuid::from_slice(&response.user_handle).ok();
-    let user = match &credentials.first {
-        None => named,
-        // An authenticator may leave the handle out if the page lists its credentials.
-        Some(first) if response.user_handle.is_empty() => Some(first.user),
-        Some(first) => named.filter(|named| *named == first.user),
+    let (handle, id) = (response.user_handle.clone(), response.credential_id.clone());
+    let known = credentials.first.as_ref().map(|first| first.user);
+    let read = move |snapshot: &dyn Snapshot| find_in(snapshot, &handle, &id, known);
+    Ok(core.store.read(read).await?)
+}
+
+/// Finds the passkey with this id. `known` is the user on the page of the second step.
+fn find_in(
+    snapshot: &dyn Snapshot,
+    handle: &[u8],
+    id: &[u8],
+    known: Option<Uuid>,
+) -> Result<Lookup, StoreError> {
+    let named = Uuid::from_slice(handle).ok();
+    // An authenticator may leave the handle out if the page lists its credentials.
+    let user = if handle.is_empty() { known } else { named };
+    let found = match user {
+        Some(user) => factors::passkey_of(snapshot, user, id)?,
+        None if handle.is_empty() => only(factors::passkeys_with(snapshot, id)?),
+        None => None,
     };
-    let Some(user) = user else {
-        return Ok(None);
-    };
-    let factors = core
-        .store
-        .read(|snapshot| factors::of_user(snapshot, user))
-        .await?;
-    Ok(factors.into_iter().find_map(|(id, factor)| match factor.kind {
-        FactorKind::Passkey(passkey) if passkey.credential_id == response.credential_id => {
-            Some(FoundPasskey { user, id, passkey })
-        }
-        _ => None,
+    if let Some(found) = found.filter(|found| known.is_none_or(|known| known == found.user)) {
+        return Ok(Lookup::Found(Box::new(found)));
+    }
+    let names_user = named.map_or(Ok(false), |named| USERS.contains(snapshot, &named))?;
+    let is_unknown = names_user && factors::passkeys_with(snapshot, id)?.is_empty();
+    Ok(Lookup::None(if is_unknown {
+        PasskeySignIn::Unknown
+    } else {
+        PasskeySignIn::Foreign
     }))
+}
+
+fn only(found: Vec<StoredPasskey>) -> Option<StoredPasskey> {
+    let [found] = <[_; 1]>::try_from(found).ok()?;
+    Some(found)
 }
 
 /// The passkey as it is after this use.
 fn verify(
     relying_party: &RelyingParty,
     challenge: &OpenedChallenge,
-    found: &FoundPasskey,
+    found: &StoredPasskey,
     credentials: &PasskeyCredentials,
 ) -> Result<Passkey, WebAuthnError> {
     let stored = StoredCredential {
@@ -173,7 +195,7 @@ fn verify(
 async fn start(
     at: BrowserLogin<'_>,
     event: AuthenticationEvent,
-    found: &FoundPasskey,
+    found: &StoredPasskey,
     used: Passkey,
     challenge: OpenedChallenge,
 ) -> Result<PasskeySignIn, Failure> {
@@ -203,7 +225,7 @@ async fn start(
             kind: used.clone(),
             ..factor
         };
-        FACTORS.put(tx, &key, &factor)?;
+        factors::put(tx, key.0, key.1, &factor)?;
         Ok(Some(user.into()))
     });
     let started = match start_session(at, event, identify).await? {

@@ -9,7 +9,7 @@ use super::start_session::{Identify, SessionStart, start_session};
 use super::transaction::BrowserLogin;
 use crate::clock::Timestamp;
 use crate::flow::factors::{Answer, matching};
-use crate::flow::{Core, Failure, failed_passwords};
+use crate::flow::{Core, Failure, factors, failed_passwords};
 use crate::identity::FactorKind;
 use crate::observe::audit;
 use crate::observe::audit::Event;
@@ -119,7 +119,7 @@ fn use_up(tx: &mut dyn Tx, key: (Uuid, Uuid), answer: &Answer, now: Timestamp) -
     };
     if is_unused {
         factor.last_used_at = Some(now);
-        FACTORS.put(tx, &key, &factor)?;
+        factors::put(tx, key.0, key.1, &factor)?;
     }
     Ok(is_unused)
 }

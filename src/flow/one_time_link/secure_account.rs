@@ -16,7 +16,7 @@ use crate::secret::{LinkSecret, Secret};
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::login_names;
-use crate::store::tables::{FACTORS, USERS, USERS_BY_IDENTITY};
+use crate::store::tables::{USERS, USERS_BY_IDENTITY};
 
 /// The user whom a link of this purpose can secure. `None` if the user is disabled, the address has changed otherwise than
 /// the notice says, or another user has the address of the notice.
@@ -110,7 +110,7 @@ pub async fn secure_account(
 fn remove_factors_since(tx: &mut dyn Tx, user: Uuid, link_expires_at: Timestamp) -> Result<(), StoreError> {
     for (id, factor) in factors::of_user(&*tx, user)? {
         if factor.added_at + OneTimeLink::NOTICE_LIFETIME >= link_expires_at {
-            FACTORS.remove(tx, &(user, id))?;
+            factors::remove(tx, user, id, &factor)?;
         }
     }
     Ok(())

@@ -96,17 +96,26 @@ pub(super) async fn submit(
     let result = sign_in(context.browser_login(&browser, login), &credentials).await?;
     if matches!(
         result,
-        PasskeySignIn::Unknown | PasskeySignIn::Refused(_) | PasskeySignIn::Void
+        PasskeySignIn::Unknown | PasskeySignIn::Foreign | PasskeySignIn::Refused(_) | PasskeySignIn::Void
     ) {
         limits.authentication_failed(LIMITED, from, context.now);
     }
     let refused = match result {
         PasskeySignIn::Done(redirect) => return Ok(browser_redirect::send(context, redirect)),
-        PasskeySignIn::Unknown => RefusedPasskey {
-            problem: LoginProblem::PasskeyUnknown,
-            unknown: Some(URL_SAFE_NO_PAD.encode(&credentials.response.credential_id)),
-            retry_after: None,
-        },
+        PasskeySignIn::Unknown => {
+            context.log_refusal("passkey", "no user has this passkey");
+            RefusedPasskey {
+                unknown: Some(URL_SAFE_NO_PAD.encode(&credentials.response.credential_id)),
+                ..LoginProblem::PasskeyUnknown.into()
+            }
+        }
+        PasskeySignIn::Foreign => {
+            context.log_refusal(
+                "passkey",
+                "passkey is not one of the user whom the response names",
+            );
+            LoginProblem::Passkey.into()
+        }
         PasskeySignIn::Refused(error) => {
             context.log_refusal("passkey", &error.to_string());
             LoginProblem::Passkey.into()

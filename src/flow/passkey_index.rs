@@ -1,0 +1,84 @@
+//! Whose a passkey is: an index by credential id, for responses that do not name their user.
+//!
+//! Earlier releases had no index. [`complete`] adds the passkeys that were there before, once. A node of an earlier release
+//! may add a passkey after that. Such a passkey is found by its user, and its use adds it to the index.
+
+use std::ops::Bound;
+
+use ring::digest;
+use uuid::Uuid;
+
+use super::{Core, Failure};
+use crate::identity::{Factor, FactorKind};
+use crate::store::StoreError;
+use crate::store::engine::{Snapshot, Tx};
+use crate::store::schema::{meta_get, meta_put};
+use crate::store::tables::{FACTORS, USERS_BY_PASSKEY};
+
+/// The name in the table of the store's own values that says that all passkeys are in the index.
+const IS_COMPLETE: &str = "passkey_index";
+
+/// The factors that are read in one transaction.
+const PAGE_FACTORS: usize = 500;
+
+/// The most users whose factors are read for one credential id. An authenticator makes an id for one user, so others have a
+/// copy.
+const MOST_USERS: usize = 8;
+
+fn key_of(credential_id: &[u8], user: Uuid) -> (Uuid, Uuid) {
+    let digest = digest::digest(&digest::SHA256, credential_id);
+    let half = digest.as_ref().first_chunk().copied().unwrap_or_default();
+    (Uuid::from_bytes(half), user)
+}
+
+/// Adds a factor of this user, if it is a passkey.
+pub(super) fn insert(tx: &mut dyn Tx, user: Uuid, factor: &Factor) -> Result<(), StoreError> {
+    match &factor.kind {
+        FactorKind::Passkey(passkey) => USERS_BY_PASSKEY.put(tx, &key_of(&passkey.credential_id, user), &()),
+        _ => Ok(()),
+    }
+}
+
+/// Removes a factor of this user, if it is a passkey.
+pub(super) fn remove(tx: &mut dyn Tx, user: Uuid, factor: &Factor) -> Result<(), StoreError> {
+    if let FactorKind::Passkey(passkey) = &factor.kind {
+        USERS_BY_PASSKEY.remove(tx, &key_of(&passkey.credential_id, user))?;
+    }
+    Ok(())
+}
+
+/// Who may have a passkey with this credential id.
+pub(super) fn candidates(snapshot: &dyn Snapshot, credential_id: &[u8]) -> Result<Vec<Uuid>, StoreError> {
+    let (half, _) = key_of(credential_id, Uuid::nil());
+    let rows = USERS_BY_PASSKEY.scan_prefix(snapshot, &half, MOST_USERS)?;
+    Ok(rows.into_iter().map(|((_, user), ())| user).collect())
+}
+
+/// Adds all passkeys, unless that was done before.
+pub(super) async fn complete(core: &Core) -> Result<(), Failure> {
+    let is_complete = |snapshot: &dyn Snapshot| meta_get(snapshot, IS_COMPLETE);
+    if core.store.read(is_complete).await?.is_some() {
+        return Ok(());
+    }
+    let mut last = None;
+    loop {
+        let from = last.map_or(Bound::Unbounded, Bound::Excluded);
+        let add_page = move |tx: &mut dyn Tx| -> Result<_, StoreError> {
+            let factors = FACTORS.scan(&*tx, (from, Bound::Unbounded), PAGE_FACTORS)?;
+            for ((user, _), factor) in &factors {
+                insert(tx, *user, factor)?;
+            }
+            if factors.len() < PAGE_FACTORS {
+                meta_put(tx, IS_COMPLETE, "1")?;
+            }
+            Ok(factors
+                .last()
+                .map(|(key, _)| *key)
+                .filter(|_| factors.len() == PAGE_FACTORS))
+        };
+        last = core.store.write("passkey_index", add_page).await?;
+        if last.is_none() {
+            return Ok(());
+        }
+    }
+}
