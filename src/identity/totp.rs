@@ -83,9 +83,11 @@ impl TotpSeed {
     }
 
     /// The address that a QR code has in it. Apps show `issuer` and `account`.
+    ///
+    /// A colon ends the issuer, so neither has one, also not encoded: some apps decode the label before they look for the
+    /// colon, and refuse a second one, or an issuer that differs from the parameter.
     pub fn address(&self, issuer: &str, account: &str) -> Zeroizing<String> {
-        let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
-        let (issuer, account) = (encoded(issuer), encoded(account));
+        let (issuer, account) = (label_part(issuer), label_part(account));
         Zeroizing::new(format!(
             "otpauth://totp/{issuer}:{account}?secret={}&issuer={issuer}&algorithm=SHA1&digits={DIGITS}&period={STEP}",
             *self.base32()
@@ -117,6 +119,13 @@ impl TotpSeed {
         let chunk = bytes.get(offset..).and_then(<[u8]>::first_chunk);
         u32::from_be_bytes(chunk.copied().unwrap_or_default()) & 0x7fff_ffff
     }
+}
+
+/// The text with a blank for each colon, percent-encoded.
+fn label_part(text: &str) -> String {
+    let words = text.split(|c: char| c == ':' || c.is_whitespace());
+    let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
+    utf8_percent_encode(&words.join(" "), NON_ALPHANUMERIC).to_string()
 }
 
 #[cfg(test)]
@@ -192,9 +201,41 @@ mod tests {
 
     #[test]
     fn the_address_escapes_the_names() {
-        let address = seed().address("id.example", "a b:c@example.com");
+        let address = seed().address("id.example", "a b&c@example.com");
         let names =
-            "otpauth://totp/id%2Eexample:a%20b%3Ac%40example%2Ecom?secret=GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ";
+            "otpauth://totp/id%2Eexample:a%20b%26c%40example%2Ecom?secret=GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ";
         assert!(address.starts_with(names), "{}", *address);
+    }
+
+    #[test]
+    fn neither_the_issuer_nor_the_account_of_an_address_has_a_colon() {
+        for (issuer, account, label) in [
+            (
+                "id.example.com:8443",
+                "alice@example.com",
+                ["id%2Eexample%2Ecom%208443", "alice%40example%2Ecom"],
+            ),
+            (
+                "id.example.com",
+                "corp:248289761001",
+                ["id%2Eexample%2Ecom", "corp%20248289761001"],
+            ),
+            (
+                "Acme: Identity",
+                "jürgen+test@example.com",
+                ["Acme%20Identity", "j%C3%BCrgen%2Btest%40example%2Ecom"],
+            ),
+            ("[::1]:8443/idsvc", ":", ["%5B%201%5D%208443%2Fidsvc", ""]),
+        ] {
+            let address = seed().address(issuer, account);
+            let rest = address.strip_prefix("otpauth://totp/").unwrap();
+            let (shown, parameters) = rest.split_once('?').unwrap();
+            assert_eq!(shown, label.join(":"));
+            let issuer = format!("&issuer={}&", label[0]);
+            assert!(
+                parameters.contains(&issuer) && !parameters.contains("%3A"),
+                "{parameters}"
+            );
+        }
     }
 }
