@@ -41,6 +41,9 @@ pub struct App {
     pub issuer_path: String,
     /// The origin of the issuer, where the service's own forms come from.
     pub issuer_origin: String,
+    /// What the names of the cookies end in: nothing if the issuer has neither port nor path, else a digest of it. Cookies
+    /// know neither, and two services of one host must not read and replace each other's.
+    pub cookie_suffix: String,
     /// Host names besides the issuer's under which browsers reach this process directly. Empty behind a proxy, which may
     /// rewrite `Host`.
     pub alternate_hosts: Vec<String>,
@@ -184,6 +187,15 @@ impl App {
             .map(|url| url.path().trim_end_matches('/').to_owned())
             .unwrap_or_default();
         let has_hsts = !issuer.as_ref().is_some_and(is_on_this_machine);
+        let is_alone = issuer
+            .as_ref()
+            .is_none_or(|url| url.port().is_none() && issuer_path.is_empty());
+        let mut cookie_suffix = String::new();
+        if !is_alone {
+            let digest = digest::digest(&digest::SHA256, core.policy.issuer.as_bytes());
+            cookie_suffix.push('_');
+            hex::push(&mut cookie_suffix, digest.as_ref().get(..4).unwrap_or_default());
+        }
         let issuer_origin = issuer
             .map(|url| url.origin().ascii_serialization())
             .unwrap_or_default();
@@ -197,6 +209,7 @@ impl App {
             metrics: Metrics::default(),
             issuer_path,
             issuer_origin,
+            cookie_suffix,
             alternate_hosts: Vec::new(),
             has_hsts,
             trusted_proxies,

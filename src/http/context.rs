@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use ::http::header::{ACCEPT, ACCEPT_LANGUAGE, HOST, HeaderMap, HeaderName, ORIGIN, USER_AGENT};
+use ::http::header::{ACCEPT, ACCEPT_LANGUAGE, HOST, HeaderMap, HeaderName, USER_AGENT};
 use ::http::request::Parts;
 use ::http::uri::Authority;
 use ::http::{Method, StatusCode};
@@ -31,14 +31,12 @@ use crate::limit::buckets::RetryAfter;
 use crate::net::Peer;
 use crate::oauth::Client;
 use crate::oauth::anonymous;
-use crate::oauth::error::{Refusal, printable};
+use crate::oauth::error::Refusal;
 use crate::oauth::redirect_uri;
 use crate::pages::{ApplicationLink, ErrorKind, ErrorPage, Locale, Page};
 use crate::route::{Route, strip_issuer_path};
 use crate::store::StoreError;
 use crate::themes::Theme;
-
-const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// One request, with the service that answers it.
 pub struct RequestContext {
@@ -176,11 +174,6 @@ impl RequestContext {
         }
     }
 
-    /// A cookie's value.
-    pub fn cookie(&self, cookie: Cookie) -> Option<&str> {
-        cookie.read(self.headers())
-    }
-
     /// The browser, by its cookies, its user agent and its address.
     pub fn browser(&self) -> Browser {
         let user_agent = self
@@ -208,40 +201,13 @@ impl RequestContext {
         }
     }
 
-    /// Whether a page of this service sent the form, by the headers of the browser. An old browser sends none of them; then
-    /// the CSRF token alone decides.
-    pub fn is_from_own_page(&self) -> bool {
-        self.is_from_this_site()
-            && self
-                .origin()
-                .is_none_or(|origin| origin == self.app.issuer_origin)
-    }
-
-    /// The origin of a page of this service that was opened under another name than the issuer's. The origin is
-    /// well-formed, and the browser does not say that the page belongs to another site.
-    pub fn alternate_origin(&self) -> Option<&str> {
-        let origin = self.origin()?;
-        let is_well_formed = redirect_uri::origin(origin).is_some_and(|known| known == origin);
-        let is_other = is_well_formed && origin != self.app.issuer_origin && self.is_from_this_site();
-        is_other.then_some(origin)
-    }
-
-    fn is_from_this_site(&self) -> bool {
-        let site = self.header_text(&SEC_FETCH_SITE);
-        site.is_none_or(|site| matches!(site, "same-origin" | "none"))
-    }
-
-    fn origin(&self) -> Option<&str> {
-        self.header_text(&ORIGIN)
-    }
-
-    fn header_text(&self, name: &HeaderName) -> Option<&str> {
+    pub(super) fn header_text(&self, name: &HeaderName) -> Option<&str> {
         let value = self.headers().get(name)?;
         Some(value.to_str().unwrap_or("?"))
     }
 
     /// The same page under the issuer's name, if the browser asked for it under another one. Forms from other names are
-    /// refused ([`RequestContext::is_from_own_page`]). `Host` decides whether to redirect, never where to.
+    /// refused ([`RequestContext::foreign_form_page`]). `Host` decides whether to redirect, never where to.
     pub fn address_at_issuer(&self) -> Option<String> {
         let names = &self.app.alternate_hosts;
         if names.is_empty() {
@@ -405,25 +371,6 @@ impl RequestContext {
         let is_plain_mail = contact.starts_with("mailto:") && !contact.contains('?');
         let subject = is_plain_mail.then_some(("subject", &self.request_id));
         Some(redirect_uri::with_query(contact, subject.as_slice()))
-    }
-
-    /// The page for a form that was sent from another name of this service than the issuer's, if it was. A valid token has
-    /// to show that the form is ours.
-    pub fn elsewhere_page(&self) -> Option<HttpResponse> {
-        let origin = self.alternate_origin()?;
-        self.log_alternate_origin(origin);
-        let details = "the page was opened under another address than base_url";
-        Some(self.error_page(StatusCode::BAD_REQUEST, ErrorKind::Elsewhere, details))
-    }
-
-    /// Records for the log that the page was opened under another name than the issuer's. Cookies and codes belong to the
-    /// issuer's name, so nothing can be done there.
-    pub fn log_alternate_origin(&self, origin: &str) {
-        self.log_detail(RefusalLog {
-            origin: Some(printable(origin, 200)),
-            own_origin: Some(self.app.issuer_origin.clone()),
-            ..RefusalLog::default()
-        });
     }
 
     /// The way back to the application of this request, if that is registered and enabled, and has an address.

@@ -1,5 +1,7 @@
-//! The cookies (RFC 6265). Their names begin with `__Host-`, so no other host, path or plain
-//! connection can set or read them.
+//! The cookies (RFC 6265). Their names begin with `__Host-`, so no other host or plain connection can set or read them.
+//!
+//! Cookies know neither port nor path (RFC 6265 section 8.5). So the names of a service that is not alone on its host end
+//! in a suffix of its own ([`super::service_cookies`]).
 
 use std::time::Duration;
 
@@ -37,7 +39,8 @@ impl Cookie {
         Self::PasskeyOffer,
     ];
 
-    /// The name on the wire.
+    /// The name on the wire of a service at the root of its host and the usual port. The names of other services end in
+    /// [`App::cookie_suffix`](crate::app::App::cookie_suffix).
     pub const fn name(self) -> &'static str {
         match self {
             Self::Session => "__Host-idsvc_session",
@@ -50,23 +53,32 @@ impl Cookie {
     }
 
     /// As [`set_cookie`].
-    pub fn set(self, value: &str, max_age: Option<Duration>) -> Option<HeaderValue> {
-        set_cookie(self.name(), value, max_age)
+    pub fn set(self, suffix: &str, value: &str, max_age: Option<Duration>) -> Option<HeaderValue> {
+        set_cookie(&format!("{}{suffix}", self.name()), value, max_age)
     }
 
     /// A `Set-Cookie` value that makes the browser forget the cookie.
-    pub fn removal(self) -> Option<HeaderValue> {
-        self.set("", Some(Duration::ZERO))
+    pub fn removal(self, suffix: &str) -> Option<HeaderValue> {
+        self.set(suffix, "", Some(Duration::ZERO))
     }
 
     /// The value that the browser sent. Two different values are a sign of an attack: then the cookie is ignored.
-    pub fn read(self, headers: &HeaderMap) -> Option<&str> {
-        let mut values = pairs(headers)
-            .filter(|(name, _)| *name == self.name())
-            .map(|(_, value)| value);
+    pub fn read<'h>(self, headers: &'h HeaderMap, suffix: &str) -> Option<&'h str> {
+        let mut values = self.values(headers, suffix);
         let value = values.next()?;
         let is_unique = values.all(|other| other == value);
         (is_unique && !value.is_empty()).then_some(value)
+    }
+
+    /// Whether the browser sent the cookie with this suffix, with any value.
+    pub fn is_present(self, headers: &HeaderMap, suffix: &str) -> bool {
+        self.values(headers, suffix).next().is_some()
+    }
+
+    fn values<'h>(self, headers: &'h HeaderMap, suffix: &str) -> impl Iterator<Item = &'h str> {
+        pairs(headers)
+            .filter(move |(name, _)| name.strip_prefix(self.name()) == Some(suffix))
+            .map(|(_, value)| value)
     }
 }
 
@@ -118,17 +130,17 @@ mod tests {
     #[test]
     fn a_cookie_is_set_for_this_host_only_and_out_of_the_reach_of_scripts() {
         let header = Cookie::Session
-            .set("idsvc_se_abc-_", Some(Duration::from_hours(1)))
+            .set("", "idsvc_se_abc-_", Some(Duration::from_hours(1)))
             .unwrap();
         assert_eq!(
             header.to_str().unwrap(),
             "__Host-idsvc_session=idsvc_se_abc-_; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=3600"
         );
         assert!(header.is_sensitive());
-        let browser = Cookie::Browser.set("x", None).unwrap();
+        let browser = Cookie::Browser.set("_1f2e3d4c", "x", None).unwrap();
         assert_eq!(
             browser,
-            "__Host-idsvc_browser=x; Path=/; Secure; HttpOnly; SameSite=Lax"
+            "__Host-idsvc_browser_1f2e3d4c=x; Path=/; Secure; HttpOnly; SameSite=Lax"
         );
     }
 
@@ -142,7 +154,7 @@ mod tests {
             "a\r\nX: y",
             "\u{e9}",
         ] {
-            assert_eq!(Cookie::Session.set(value, None), None, "{value:?}");
+            assert_eq!(Cookie::Session.set("", value, None), None, "{value:?}");
         }
     }
 
@@ -153,30 +165,39 @@ mod tests {
                 "{}=; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=0",
                 cookie.name()
             );
-            assert_eq!(cookie.removal().unwrap(), text);
+            assert_eq!(cookie.removal("").unwrap(), text);
         }
     }
 
     #[test]
     fn a_cookie_is_found_among_others_and_in_several_headers() {
         let headers = sent(&["a=1;b=\"2\"; =; junk", "__Host-idsvc_browser=yes==; c=3"]);
-        assert_eq!(Cookie::Browser.read(&headers), Some("yes=="));
-        assert_eq!(Cookie::Session.read(&headers), None);
+        assert_eq!(Cookie::Browser.read(&headers, ""), Some("yes=="));
+        assert_eq!(Cookie::Session.read(&headers, ""), None);
     }
 
     #[test]
     fn two_different_values_are_none() {
         let one = "__Host-idsvc_session=1";
-        assert_eq!(Cookie::Session.read(&sent(&[one, one])), Some("1"));
+        assert_eq!(Cookie::Session.read(&sent(&[one, one]), ""), Some("1"));
         assert_eq!(
-            Cookie::Session.read(&sent(&[one, "__Host-idsvc_session=2"])),
+            Cookie::Session.read(&sent(&[one, "__Host-idsvc_session=2"]), ""),
             None
         );
         assert_eq!(
-            Cookie::Session.read(&sent(&["__Host-idsvc_session=1; __Host-idsvc_session=2"])),
+            Cookie::Session.read(&sent(&["__Host-idsvc_session=1; __Host-idsvc_session=2"]), ""),
             None
         );
-        assert_eq!(Cookie::Session.read(&sent(&["__Host-idsvc_session="])), None);
-        assert_eq!(Cookie::Session.read(&sent(&["__host-idsvc_session=1"])), None);
+        assert_eq!(Cookie::Session.read(&sent(&["__Host-idsvc_session="]), ""), None);
+        assert_eq!(Cookie::Session.read(&sent(&["__host-idsvc_session=1"]), ""), None);
+    }
+
+    #[test]
+    fn a_cookie_with_another_suffix_is_another_one() {
+        let headers = sent(&["__Host-idsvc_session=1; __Host-idsvc_session_1f2e3d4c=2"]);
+        assert_eq!(Cookie::Session.read(&headers, ""), Some("1"));
+        assert_eq!(Cookie::Session.read(&headers, "_1f2e3d4c"), Some("2"));
+        assert_eq!(Cookie::Session.read(&headers, "_00000000"), None);
+        assert!(!Cookie::Session.is_present(&headers, "_00000000"));
     }
 }

@@ -58,7 +58,7 @@ impl RequestContext {
     pub(super) fn keep_language(&self, theme: &Theme, answer: &mut HttpResponse) {
         if let Some(tag) = self.chosen_language(theme) {
             let value = format!("{tag}{FIRST}");
-            cookie::append(answer, Cookie::Language.set(&value, Some(A_YEAR)));
+            cookie::append(answer, self.set_cookie(Cookie::Language, &value, Some(A_YEAR)));
         }
     }
 

@@ -10,6 +10,7 @@ pub mod cookie;
 mod drawing;
 pub mod endpoint;
 pub mod error;
+mod form_origin;
 pub mod headers;
 mod language;
 pub mod metrics;
@@ -19,6 +20,7 @@ mod refusal_log;
 pub mod request;
 pub mod response;
 pub mod screen;
+mod service_cookies;
 
 use std::future::ready;
 use std::pin::Pin;
@@ -82,7 +84,8 @@ where
         }
     };
     Box::pin(async move {
-        let answer = handle(&mut context, route.as_ref(), body, version).await;
+        let mut answer = handle(&mut context, route.as_ref(), body, version).await;
+        context.rename_cookies(&mut answer);
         let answer = complete_response(&context, route.as_ref(), peer, started, answer);
         drop(permit);
         answer

@@ -46,6 +46,8 @@ pub enum ErrorKind {
     OtherBrowser,
     /// The page was opened under another address than the service's own.
     Elsewhere,
+    /// The browser does not say that a page of this service sent the form.
+    ForeignForm,
     /// A limit is exceeded.
     Throttled,
     /// The service is busy.
@@ -56,7 +58,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, for tests and previews.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Request,
         Self::NotFound,
         Self::Stale,
@@ -64,6 +66,7 @@ impl ErrorKind {
         Self::Link,
         Self::OtherBrowser,
         Self::Elsewhere,
+        Self::ForeignForm,
         Self::Throttled,
         Self::Busy,
         Self::Server,
@@ -79,6 +82,7 @@ impl ErrorKind {
             Self::Link => "link",
             Self::OtherBrowser => "other-browser",
             Self::Elsewhere => "elsewhere",
+            Self::ForeignForm => "foreign-form",
             Self::Throttled => "throttled",
             Self::Busy => "busy",
             Self::Server => "server",
@@ -94,6 +98,7 @@ impl ErrorKind {
             Self::Link => text.error_link,
             Self::OtherBrowser => text.error_other_browser,
             Self::Elsewhere => text.error_elsewhere,
+            Self::ForeignForm => text.error_foreign_form,
             Self::Throttled => text.error_throttled,
             Self::Busy => text.error_busy,
             Self::Server => text.error_server,
@@ -110,6 +115,7 @@ impl ErrorKind {
             Self::Link => text.error_link_advice,
             Self::OtherBrowser => text.error_other_browser_advice,
             Self::Elsewhere => text.error_elsewhere_advice,
+            Self::ForeignForm => text.error_foreign_form_advice,
             Self::Throttled => text.error_throttled_advice,
             Self::Busy => text.problem_busy,
             Self::Server => text.error_server_advice,
@@ -125,7 +131,12 @@ impl ErrorKind {
     pub fn leads_to_account(self) -> bool {
         matches!(
             self,
-            Self::NotFound | Self::Stale | Self::Cookies | Self::Link | Self::OtherBrowser
+            Self::NotFound
+                | Self::Stale
+                | Self::Cookies
+                | Self::Link
+                | Self::OtherBrowser
+                | Self::ForeignForm
         )
     }
 }

@@ -197,6 +197,7 @@ sentences! {
     error_stale: Plain, "Heading: the sign-in has expired, or belongs to another browser.";
     error_cookies: Plain, "Heading: a sign-in cannot go on, and the browser sent no cookie.";
     error_elsewhere: Plain, "Heading: the page was opened under another address.";
+    error_foreign_form: Plain, "Heading: the browser does not say that a page of this service sent the form.";
     error_throttled: Plain, "Heading: a limit is exceeded.";
     error_busy: Plain, "Heading: too much to do.";
     error_server: Plain, "Heading: the service is at fault.";
@@ -206,6 +207,7 @@ sentences! {
     error_stale_advice: Plain, "What happened to a sign-in that has expired, and what the reader can do.";
     error_cookies_advice: Plain, "What the reader can do about missing cookies.";
     error_elsewhere_advice: Place, "Where the page is to be opened. The place is the address of the service.";
+    error_foreign_form_advice: Plain, "What happened to a form from elsewhere, and what the reader can do.";
     error_throttled_advice: Plain, "What happened, and what the reader can do.";
     error_server_advice: Plain, "What happened, and what the reader can do.";
     error_details: Plain, "Heading of what developers need.";

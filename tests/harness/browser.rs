@@ -43,6 +43,23 @@ impl Browser {
         }
     }
 
+    /// The same browser at another service of the host.
+    pub(crate) fn visiting(&self, other: &Self) -> Self {
+        Self {
+            wire: other.wire.clone(),
+            ..self.clone()
+        }
+    }
+
+    /// Keeps the cookies under other names.
+    pub(crate) fn rename_cookies(&self, new_name: impl Fn(&str) -> String) {
+        let mut jar = self.cookies.lock().unwrap_or_else(PoisonError::into_inner);
+        *jar = std::mem::take(&mut *jar)
+            .into_iter()
+            .map(|(name, value)| (new_name(&name), value))
+            .collect();
+    }
+
     /// The value of a cookie.
     pub(crate) fn cookie(&self, name: &str) -> Option<String> {
         self.cookies

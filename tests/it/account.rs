@@ -787,10 +787,16 @@ async fn a_form_from_elsewhere_does_nothing() {
         ),
         (deed.clone().with("decision", "everything"), &own[..]),
     ];
+    let is_foreign = |headers: &[(&str, &str)]| headers != own;
     for (form, headers) in tries {
         let refused = browser.submit_with(&form, headers).await;
         assert_eq!(refused.status, 400, "{form:?} {headers:?}");
-        assert!(refused.text().contains(EN.problem_expired_account));
+        let reason = if is_foreign(headers) {
+            EN.error_foreign_form
+        } else {
+            EN.problem_expired_account
+        };
+        assert!(refused.text().contains(reason));
     }
     let elsewhere = browser
         .submit_with(&deed, &[("origin", "https://evil.example")])

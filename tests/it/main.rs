@@ -24,6 +24,7 @@ mod error_pages;
 mod events;
 mod failed_passwords;
 mod federation;
+mod foreign_forms;
 mod groups;
 mod guide;
 #[expect(
@@ -45,6 +46,7 @@ mod mail;
 mod mail_cli;
 mod memory;
 mod metrics;
+mod neighbours;
 #[cfg(feature = "postgres")]
 mod node_changes;
 #[cfg(feature = "postgres")]

@@ -83,10 +83,7 @@ pub async fn respond(context: &RequestContext, page: &Route) -> Result<HttpRespo
     let form = context.unique_parameters()?;
     let cookie = context.cookie(Cookie::Session);
     let has_token = cookie.is_some_and(|cookie| csrf::is_valid(form.get("csrf"), cookie, FORM));
-    if has_token && let Some(answer) = context.elsewhere_page() {
-        return Ok(answer);
-    }
-    let is_authentic = has_token && context.is_from_own_page();
+    let is_authentic = csrf::check(context, has_token)?;
     match AccountAction::read(context, &form).filter(|_| is_authentic) {
         Some(action) => request.perform(action).await,
         None => request.show(Some(AccountNotice::Expired)).await,
@@ -207,7 +204,7 @@ impl AccountRequest<'_> {
             Ok(ActionResult::Done(PasswordChange::Changed { session, user })) => {
                 let notice = AccountNotice::PasswordChanged;
                 let mut answer = account_notice::redirect(context, page, notice, session.reveal());
-                browser_redirect::append_session(&mut answer, &session);
+                browser_redirect::append_session(context, &mut answer, &session);
                 let name = known_as.unwrap_or_else(|| LoginName::new(&live.user.account_id));
                 cookie::append(&mut answer, device_cookie::issue(context, &name, &user));
                 return Ok(answer);
@@ -252,11 +249,14 @@ impl AccountRequest<'_> {
     /// for applications stays the operator's decision.
     fn set_language(&self, language: Option<String>) -> HttpResponse {
         let mut answer = self.redirect(AccountNotice::LanguageChosen);
-        let cookie = match language {
-            Some(tag) => Cookie::Language.set(&tag, Some(A_YEAR)),
-            None => Cookie::Language.removal(),
-        };
-        cookie::append(&mut answer, cookie);
+        let context = self.context;
+        match language {
+            Some(tag) => {
+                let cookie = context.set_cookie(Cookie::Language, &tag, Some(A_YEAR));
+                cookie::append(&mut answer, cookie);
+            }
+            None => context.remove_cookie(Cookie::Language, &mut answer),
+        }
         answer
     }
 

@@ -53,7 +53,7 @@ impl<'a> AddressRequest<'a> {
         let context = self.context;
         let typed = form.get("address").unwrap_or_default().trim();
         let again = |problem| self.draw(typed, Some(problem));
-        if !csrf::is_from_page(context, form, &self.csrf_context()) {
+        if !csrf::is_from_page(context, form, &self.csrf_context())? {
             return Err(again(AddressProblem::Expired).into());
         }
         let name = LoginName::new(typed);

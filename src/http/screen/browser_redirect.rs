@@ -46,17 +46,20 @@ pub fn send(context: &RequestContext, redirect: BrowserRedirect) -> HttpResponse
         }
     };
     if let Some(secret) = redirect.binding {
-        cookie::append(&mut answer, Cookie::Browser.set(secret.reveal(), Some(A_YEAR)));
+        cookie::append(
+            &mut answer,
+            context.set_cookie(Cookie::Browser, secret.reveal(), Some(A_YEAR)),
+        );
     }
     if let Some(secret) = redirect.session {
-        append_session(&mut answer, &secret);
+        append_session(context, &mut answer, &secret);
     }
     answer
 }
 
 /// Sets the cookie of the session. It has no `Max-Age`, so it ends with the browser.
-pub fn append_session(answer: &mut HttpResponse, secret: &Secret<SessionCookie>) {
-    cookie::append(answer, Cookie::Session.set(secret.reveal(), None));
+pub fn append_session(context: &RequestContext, answer: &mut HttpResponse, secret: &Secret<SessionCookie>) {
+    cookie::append(answer, context.set_cookie(Cookie::Session, secret.reveal(), None));
 }
 
 /// Redirects a POST to the same address with GET and the form as the query.

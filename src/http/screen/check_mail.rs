@@ -49,7 +49,7 @@ pub async fn respond(context: &RequestContext) -> Result<HttpResponse, HttpError
     if context.method() != Method::POST {
         return Ok(mail.draw(None, None));
     }
-    if !csrf::is_from_page(context, &parameters, &form(&login)) {
+    if !csrf::is_from_page(context, &parameters, &form(&login))? {
         return Ok(mail.draw(Some(CodeProblem::Expired), None));
     }
     let limits = &context.app.limits;

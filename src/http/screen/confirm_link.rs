@@ -28,7 +28,7 @@ pub(super) async fn respond(
 ) -> Result<HttpResponse, HttpError> {
     let core = &context.app.core;
     let is_form = context.method() == Method::POST;
-    let is_confirmed = is_form && csrf::is_from_page(context, parameters, &form(login));
+    let is_confirmed = is_form && csrf::is_from_page(context, parameters, &form(login))?;
     if is_confirmed && action == LinkAction::SignIn {
         return sign_in(context, login, &link.secret).await;
     }

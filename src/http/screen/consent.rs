@@ -30,8 +30,15 @@ pub async fn respond(context: &RequestContext) -> Result<HttpResponse, HttpError
         return login_context::continue_login(context, &login).await;
     };
     let is_form = context.method() == Method::POST;
-    let is_from_us = is_form && context.is_from_own_page();
-    let decision = parameters.get("decision").filter(|_| is_from_us);
+    let decision = parameters.get("decision").filter(|_| is_form);
+    let own_form = match &login.session {
+        Some(live) => form(login.transaction.id, live.id),
+        None => String::new(),
+    };
+    let has_token = is_form && csrf::has_token(context, &parameters, &own_form);
+    if is_form && let Some(page) = context.foreign_form_page(has_token) {
+        return Ok(page);
+    }
     if decision == Some("deny") && !login.is_refused {
         // A denial counts for any user of this browser, also if another tab has signed in anew. It needs no CSRF token: it
         // comes from our own page, grants nothing, and ends only the request of this browser.
@@ -41,20 +48,15 @@ pub async fn respond(context: &RequestContext) -> Result<HttpResponse, HttpError
     let (LoginStep::AskConsent, Some(live)) = (&login.step, &login.session) else {
         return login_context::continue_login(context, &login).await;
     };
-    let form = form(login.transaction.id, live.id);
-    let has_token = is_form && csrf::has_token(context, &parameters, &form);
-    if has_token && let Some(page) = context.elsewhere_page() {
-        return Ok(page);
-    }
     let is_allowed = decision == Some("allow");
-    if is_allowed && has_token {
+    if is_allowed && csrf::check(context, has_token)? {
         let redirect = give_consent(context.browser_login(&browser, &login), request, live).await?;
         return Ok(browser_redirect::send(context, redirect));
     }
     let page = Consent {
         action: context.app.path(&Route::Consent),
         transaction: login.sealed.clone(),
-        csrf: csrf::of_browser(context, &form),
+        csrf: csrf::of_browser(context, &own_form),
         mark: mark(context, client),
         document_host: document_host(client),
         redirect_target: redirect_target(&request.target.return_to),

@@ -1,11 +1,13 @@
 //! The CSRF token of a form: proof that its page was drawn for this browser.
 
+use ::http::StatusCode;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::hmac;
 
 use crate::http::context::RequestContext;
 use crate::http::cookie::Cookie;
+use crate::http::error::HttpError;
 use crate::http::request::Parameters;
 
 /// The token of a form of a sign-in in this browser.
@@ -19,9 +21,28 @@ pub(super) fn has_token(context: &RequestContext, parameters: &Parameters, form:
     is_valid(parameters.get("csrf"), cookie, form)
 }
 
-/// Whether a form of a sign-in was sent from its page, which this browser opened under the issuer's name.
-pub(super) fn is_from_page(context: &RequestContext, parameters: &Parameters, form: &str) -> bool {
-    has_token(context, parameters, form) && context.is_from_own_page()
+/// Whether a form of a sign-in has the token of its page in this browser. A form that another page sent is refused.
+pub(super) fn is_from_page(
+    context: &RequestContext,
+    parameters: &Parameters,
+    form: &str,
+) -> Result<bool, HttpError> {
+    check(context, has_token(context, parameters, form))
+}
+
+/// Whether a form has its token. A form that another page sent is refused. The page of a form without its token comes
+/// again, and the log says why.
+pub(super) fn check(context: &RequestContext, has_token: bool) -> Result<bool, HttpError> {
+    if let Some(page) = context.foreign_form_page(has_token) {
+        return Err(page.into());
+    }
+    if !has_token {
+        context.log_refusal(
+            StatusCode::BAD_REQUEST.as_str(),
+            "form has no csrf token of its page in this browser",
+        );
+    }
+    Ok(has_token)
 }
 
 /// The token of a form, derived from a cookie that other sites can neither read nor set.

@@ -41,11 +41,8 @@ pub async fn respond(context: &RequestContext) -> Result<HttpResponse, HttpError
         return Ok(draw_form(context, typed, None, None));
     }
     let has_token = csrf::has_token(context, &parameters, FORM);
-    if has_token && let Some(page) = context.elsewhere_page() {
-        return Ok(page);
-    }
     let has_cookie = context.cookie(Cookie::Browser).is_some();
-    if !has_cookie || !has_token || !context.is_from_own_page() {
+    if !csrf::check(context, has_cookie && has_token)? {
         return Ok(draw_form(context, typed, Some(DeviceProblem::Expired), None));
     }
     take_code(context, typed).await
@@ -107,7 +104,10 @@ fn draw_form(
         error::set_retry_after(&mut answer, seconds);
     }
     if let Some(secret) = fresh {
-        cookie::append(&mut answer, Cookie::Browser.set(secret.reveal(), Some(A_YEAR)));
+        cookie::append(
+            &mut answer,
+            context.set_cookie(Cookie::Browser, secret.reveal(), Some(A_YEAR)),
+        );
     }
     answer
 }
@@ -144,7 +144,7 @@ async fn decision(context: &RequestContext) -> Result<HttpResponse, HttpError> {
         client,
         live,
     };
-    let result = match decision.is_allowed(&parameters) {
+    let result = match decision.is_allowed(&parameters)? {
         Some(is_allowed) => decide(context.browser_login(&browser, &login), device, is_allowed).await?,
         None => DecisionResult::of(&authorization, device.authorization, live.user.uuid, context.now),
     };
@@ -158,16 +158,16 @@ async fn decision(context: &RequestContext) -> Result<HttpResponse, HttpError> {
 
 impl Decision<'_> {
     /// The answer of the form. `None` if it is not one, or if it did not come from the page for this user.
-    fn is_allowed(&self, parameters: &Parameters) -> Option<bool> {
-        let is_from_page = csrf::is_from_page(self.context, parameters, &self.csrf_context());
-        if self.context.method() != Method::POST || !is_from_page {
-            return None;
+    fn is_allowed(&self, parameters: &Parameters) -> Result<Option<bool>, HttpError> {
+        let is_form = self.context.method() == Method::POST;
+        if !is_form || !csrf::is_from_page(self.context, parameters, &self.csrf_context())? {
+            return Ok(None);
         }
-        match parameters.get("decision")? {
-            "allow" => Some(true),
-            "deny" => Some(false),
+        Ok(match parameters.get("decision") {
+            Some("allow") => Some(true),
+            Some("deny") => Some(false),
             _ => None,
-        }
+        })
     }
 
     fn draw(&self, authorization: &DeviceAuthorization, is_allowed: Option<bool>) -> HttpResponse {

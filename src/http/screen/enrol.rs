@@ -37,7 +37,7 @@ pub(super) async fn respond(request: &SecondStepRequest<'_>) -> Result<HttpRespo
         let here = with_query(&request.address(), &[("setup", &setup.sealed)]);
         return Ok(response::redirect_303(&here));
     }
-    if !request.is_from_page() {
+    if !request.is_from_page()? {
         return Ok(draw(request, &setup, Some(SecondFactorProblem::Expired)));
     }
     let typed = parameters.get("code").unwrap_or_default();

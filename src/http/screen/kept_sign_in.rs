@@ -14,6 +14,7 @@ use crate::flow::login::begin_federation::KeptSignIn;
 use crate::http::context::RequestContext;
 use crate::http::cookie;
 
+/// The names begin so. They end in the suffix of the service.
 const PREFIX: &str = "__Host-idsvc_provider_";
 
 /// The most bytes of a value. Browsers keep 4,096 bytes of a name and its value (RFC 6265bis section 5.7).
@@ -35,7 +36,11 @@ pub(super) fn keep(context: &RequestContext, kept: &KeptSignIn) -> Vec<HeaderVal
     let parts: Vec<_> = parts.collect();
     let mut cookies = Vec::new();
     for (number, part) in parts.iter().enumerate() {
-        cookies.extend(cookie::set_cookie(&name(kept.id, number), part, Some(lifetime)));
+        cookies.extend(cookie::set_cookie(
+            &name(context, kept.id, number),
+            part,
+            Some(lifetime),
+        ));
     }
     let mut total = value.len();
     // The ids are ordered by time.
@@ -47,7 +52,11 @@ pub(super) fn keep(context: &RequestContext, kept: &KeptSignIn) -> Vec<HeaderVal
         for number in known.into_keys() {
             let is_replaced = is_same && number < parts.len();
             if !is_replaced && (is_same || total > MAX_TOTAL) {
-                cookies.extend(cookie::set_cookie(&name(id, number), "", Some(Duration::ZERO)));
+                cookies.extend(cookie::set_cookie(
+                    &name(context, id, number),
+                    "",
+                    Some(Duration::ZERO),
+                ));
             }
         }
     }
@@ -56,7 +65,8 @@ pub(super) fn keep(context: &RequestContext, kept: &KeptSignIn) -> Vec<HeaderVal
 
 /// The sign-in that the browser has kept of this transaction.
 pub(super) fn find(context: &RequestContext, id: Uuid) -> Option<KeptSignIn> {
-    let parts = present(context).remove(&id)?;
+    let own = present(context).remove(&id);
+    let parts = own.or_else(|| sent_under(context, "").remove(&id))?;
     let value: String = parts.into_values().collect();
     let (question, transaction) = value.split_once(SEPARATOR)?;
     Some(KeptSignIn {
@@ -71,7 +81,7 @@ pub(super) fn find(context: &RequestContext, id: Uuid) -> Option<KeptSignIn> {
 pub(super) fn after_answer(context: &RequestContext, id: Uuid) -> Vec<HeaderValue> {
     let parts = present(context).remove(&id).unwrap_or_default();
     let is_long = parts.len() > 1;
-    let removal = |number| cookie::set_cookie(&name(id, number), "", Some(Duration::ZERO));
+    let removal = |number| cookie::set_cookie(&name(context, id, number), "", Some(Duration::ZERO));
     parts
         .into_keys()
         .filter(|_| is_long)
@@ -81,10 +91,17 @@ pub(super) fn after_answer(context: &RequestContext, id: Uuid) -> Vec<HeaderValu
 
 /// The parts of the sign-ins that the browser has kept, by the transaction's id.
 fn present(context: &RequestContext) -> BTreeMap<Uuid, BTreeMap<usize, &str>> {
+    sent_under(context, &context.app.cookie_suffix)
+}
+
+/// The same, of cookies with this suffix.
+fn sent_under<'h>(context: &'h RequestContext, suffix: &str) -> BTreeMap<Uuid, BTreeMap<usize, &'h str>> {
     let mut found: BTreeMap<Uuid, BTreeMap<usize, &str>> = BTreeMap::new();
     for (name, value) in cookie::pairs(context.headers()) {
-        let name = name.strip_prefix(PREFIX).and_then(|name| name.split_once('_'));
-        if let Some((id, number)) = name
+        let name = name
+            .strip_prefix(PREFIX)
+            .and_then(|name| name.strip_suffix(suffix));
+        if let Some((id, number)) = name.and_then(|name| name.split_once('_'))
             && let (Ok(id), Ok(number)) = (id.parse(), number.parse())
         {
             found.entry(id).or_default().insert(number, value);
@@ -93,6 +110,6 @@ fn present(context: &RequestContext) -> BTreeMap<Uuid, BTreeMap<usize, &str>> {
     found
 }
 
-fn name(id: Uuid, number: usize) -> String {
-    format!("{PREFIX}{}_{number}", id.simple())
+fn name(context: &RequestContext, id: Uuid, number: usize) -> String {
+    format!("{PREFIX}{}_{number}{}", id.simple(), context.app.cookie_suffix)
 }

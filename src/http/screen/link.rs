@@ -86,7 +86,10 @@ async fn begin_sign_in(context: &RequestContext, link: &OpenLink) -> Result<Http
     };
     let mut answer = response::redirect_303(&address::link(context, &sealed, &link.secret));
     if let Some(binding) = begun.binding {
-        cookie::append(&mut answer, Cookie::Browser.set(binding.reveal(), Some(A_YEAR)));
+        cookie::append(
+            &mut answer,
+            context.set_cookie(Cookie::Browser, binding.reveal(), Some(A_YEAR)),
+        );
     }
     Ok(answer)
 }
@@ -99,7 +102,7 @@ async fn submit(
 ) -> Result<HttpResponse, HttpError> {
     let name = parameters.get("name").unwrap_or_default().trim();
     let draw_again = |problem| draw(context, login, link, name, Some(problem));
-    if !csrf::is_from_page(context, parameters, &form(login)) {
+    if !csrf::is_from_page(context, parameters, &form(login))? {
         return draw_again(ChoiceProblem::Expired).await;
     }
     let limits = &context.app.limits;

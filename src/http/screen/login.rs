@@ -81,13 +81,14 @@ async fn submit(context: &RequestContext, request: LoginRequest) -> Result<HttpR
         return Err(LoginTransactionError::Expired.into());
     }
     let has_token = csrf::has_token(context, &parameters, &form(&login));
-    if !has_token || !context.is_from_own_page() {
-        let problem = match context.alternate_origin() {
-            // A valid token shows that the page is ours, opened under another name.
-            Some(origin) if has_token => log_alternate_origin(context, origin),
-            _ => LoginProblem::Expired,
-        };
+    // A valid token shows that the page is ours, opened under another name.
+    if has_token && let Some(origin) = context.alternate_origin() {
+        let problem = log_alternate_origin(context, origin);
         return Ok(draw(context, &login, Some(problem), &FailedAttempt::default()));
+    }
+    if !csrf::check(context, has_token)? {
+        let problem = Some(LoginProblem::Expired);
+        return Ok(draw(context, &login, problem, &FailedAttempt::default()));
     }
     if parameters.get("decision") == Some("continue") {
         return match password::continue_as(context.browser_login(&browser, &login)).await? {

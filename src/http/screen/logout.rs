@@ -7,7 +7,7 @@ use super::page_parts::person;
 use crate::flow::login::session::{of_browser, signed_in};
 use crate::flow::login::sign_out::confirm_sign_out;
 use crate::http::context::RequestContext;
-use crate::http::cookie::{self, Cookie};
+use crate::http::cookie::Cookie;
 use crate::http::error::HttpError;
 use crate::http::response::{self, HttpResponse};
 use crate::oauth::openid::logout;
@@ -55,11 +55,9 @@ pub async fn confirm(context: &RequestContext) -> Result<HttpResponse, HttpError
     }
     let live = signed_in(core, &browser, context.now).await?;
     let session = context.cookie(Cookie::Session).unwrap_or_default();
-    let has_token = context.method() == Method::POST && csrf::is_valid(form.get("csrf"), session, FORM);
-    if has_token && let Some(page) = context.elsewhere_page() {
-        return Ok(page);
-    }
-    let confirmed = has_token && context.is_from_own_page() && form.get("decision") == Some("logout");
+    let is_form = context.method() == Method::POST;
+    let has_token = is_form && csrf::check(context, csrf::is_valid(form.get("csrf"), session, FORM))?;
+    let confirmed = has_token && form.get("decision") == Some("logout");
     if confirmed {
         confirm_sign_out(core, &browser, context.now).await?;
         return Ok(done(context, return_to(context)));
@@ -76,7 +74,7 @@ pub async fn confirm(context: &RequestContext) -> Result<HttpResponse, HttpError
 pub fn done(context: &RequestContext, return_to: Option<String>) -> HttpResponse {
     let location = return_to.unwrap_or_else(|| address(context, &Route::LoggedOut));
     let mut answer = response::redirect_303(&location);
-    cookie::append(&mut answer, Cookie::Session.removal());
+    context.remove_cookie(Cookie::Session, &mut answer);
     answer
 }
 

@@ -48,12 +48,15 @@ pub async fn respond(context: &RequestContext) -> Result<HttpResponse, HttpError
     if context.method() != Method::POST {
         return draw(context, &login, &live, &factors, false).await;
     }
-    if !csrf::is_from_page(context, &parameters, &form(&login, live.id)) {
+    if !csrf::is_from_page(context, &parameters, &form(&login, live.id))? {
         return draw(context, &login, &live, &factors, true).await;
     }
     if parameters.get("decision") == Some("later") {
         let mut answer = login_context::continue_login(context, &login).await?;
-        cookie::append(&mut answer, Cookie::PasskeyOffer.set("later", Some(PAUSE)));
+        cookie::append(
+            &mut answer,
+            context.set_cookie(Cookie::PasskeyOffer, "later", Some(PAUSE)),
+        );
         return Ok(answer);
     }
     let action = PasskeyAction::Add {

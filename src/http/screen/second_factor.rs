@@ -56,7 +56,7 @@ pub async fn respond(context: &RequestContext) -> Result<HttpResponse, HttpError
     if context.method() != Method::POST {
         return Ok(draw(&request, None, None));
     }
-    if !request.is_from_page() {
+    if !request.is_from_page()? {
         return Ok(draw(&request, Some(SecondFactorProblem::Expired), None));
     }
     if parameters.get("passkey").is_some() {
@@ -179,5 +179,9 @@ fn remember_days(context: &RequestContext) -> Option<u64> {
 fn remembered_cookie(context: &RequestContext, pending: &PendingSignIn) -> Option<HeaderValue> {
     let core = &context.app.core;
     let marks = pending.remembered_in(core, &context.browser(), context.now)?;
-    Cookie::RememberedUsers.set(&marks, core.policy.accounts.remember_device)
+    context.set_cookie(
+        Cookie::RememberedUsers,
+        &marks,
+        core.policy.accounts.remember_device,
+    )
 }

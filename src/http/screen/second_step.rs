@@ -8,6 +8,7 @@ use crate::flow::login::destination::BrowserRedirect;
 use crate::flow::login::pending_sign_in::PendingSignIn;
 use crate::flow::login::transaction::LoginContext;
 use crate::http::context::RequestContext;
+use crate::http::error::HttpError;
 use crate::http::request::Parameters;
 use crate::http::response::HttpResponse;
 use crate::http::{cookie, error};
@@ -29,8 +30,8 @@ impl SecondStepRequest<'_> {
         address::second_step(self.context, &self.login.sealed, self.proof)
     }
 
-    /// Whether the form was sent from the page.
-    pub(super) fn is_from_page(&self) -> bool {
+    /// Whether the form has the token of the page.
+    pub(super) fn is_from_page(&self) -> Result<bool, HttpError> {
         csrf::is_from_page(self.context, self.parameters, &self.csrf_context())
     }
 

@@ -76,7 +76,7 @@ pub(super) fn cookie(data: &[u8]) -> bool {
             } else {
                 None
             };
-            let found = kind.read(&headers);
+            let found = kind.read(&headers, "");
             assert_eq!(found, expected.filter(|value| !value.is_empty()));
             is_read |= found.is_some();
         }
@@ -85,7 +85,7 @@ pub(super) fn cookie(data: &[u8]) -> bool {
         return is_read;
     };
     for kind in kinds {
-        let Some(header) = kind.set(value, None) else {
+        let Some(header) = kind.set("", value, None) else {
             continue;
         };
         let text = header.to_str().unwrap();
@@ -93,7 +93,7 @@ pub(super) fn cookie(data: &[u8]) -> bool {
         assert_eq!(pair, format!("{}={value}", kind.name()));
         assert_eq!(attributes, " Path=/; Secure; HttpOnly; SameSite=Lax");
         let back = headers(&COOKIE, &[pair.as_bytes()]).unwrap();
-        assert_eq!(kind.read(&back).unwrap_or_default(), value);
+        assert_eq!(kind.read(&back, "").unwrap_or_default(), value);
     }
     is_read
 }

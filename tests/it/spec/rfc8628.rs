@@ -359,7 +359,12 @@ async fn a_link_with_the_code_still_asks_and_forms_of_others_do_nothing() {
     ] {
         let refused = browser.submit_with(&form, headers).await;
         assert_eq!(refused.status, 400);
-        assert!(refused.text().contains(EN.problem_form_expired));
+        let reason = if headers.is_empty() {
+            EN.problem_form_expired
+        } else {
+            EN.error_foreign_form
+        };
+        assert!(refused.text().contains(reason));
     }
     // A form that was drawn for another browser.
     let elsewhere = alice.browser();
@@ -371,7 +376,12 @@ async fn a_link_with_the_code_still_asks_and_forms_of_others_do_nothing() {
         (allowing.clone().without("csrf"), &[]),
     ] {
         let again = browser.submit_with(&form, headers).await;
-        assert_eq!(again.heading(), EN.device_decision_title);
+        let heading = if headers.is_empty() {
+            EN.device_decision_title
+        } else {
+            EN.error_foreign_form
+        };
+        assert_eq!(again.heading(), heading);
     }
     assert_eq!(
         elsewhere.submit(&allowing).await.status,

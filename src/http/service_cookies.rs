@@ -1,0 +1,64 @@
+//! The cookies of this service: under the names that end in its suffix, or once under the names of earlier releases.
+//!
+//! Earlier releases had the same names for all services of a host. What a browser sent only under such a name is read, and
+//! the answer gives it the new name. The old cookie stays: it may be that of another service. A sign-out removes it if it
+//! is the same session.
+
+use std::time::Duration;
+
+use ::http::header::{HeaderValue, SET_COOKIE};
+
+use super::context::RequestContext;
+use super::cookie::{self, A_YEAR, Cookie};
+use super::response::HttpResponse;
+
+impl RequestContext {
+    /// A cookie's value.
+    pub fn cookie(&self, cookie: Cookie) -> Option<&str> {
+        cookie.read(self.headers(), self.suffix_sent(cookie))
+    }
+
+    /// The suffix under which the browser sent the cookie.
+    fn suffix_sent(&self, cookie: Cookie) -> &str {
+        let suffix = &self.app.cookie_suffix;
+        if cookie.is_present(self.headers(), suffix) {
+            suffix
+        } else {
+            ""
+        }
+    }
+
+    /// A `Set-Cookie` value; see [`cookie::set_cookie`].
+    pub fn set_cookie(&self, cookie: Cookie, value: &str, max_age: Option<Duration>) -> Option<HeaderValue> {
+        cookie.set(&self.app.cookie_suffix, value, max_age)
+    }
+
+    /// Makes the browser forget a cookie.
+    pub fn remove_cookie(&self, cookie: Cookie, answer: &mut HttpResponse) {
+        cookie::append(answer, cookie.removal(&self.app.cookie_suffix));
+        let is_same = cookie.read(self.headers(), "") == self.cookie(cookie);
+        if !self.app.cookie_suffix.is_empty() && is_same {
+            cookie::append(answer, cookie.removal(""));
+        }
+    }
+
+    /// Gives the cookies that the browser sent under their old names the new ones, unless the answer sets them.
+    pub(super) fn rename_cookies(&self, answer: &mut HttpResponse) {
+        let suffix = &self.app.cookie_suffix;
+        if suffix.is_empty() {
+            return;
+        }
+        for cookie in Cookie::ALL {
+            let is_old = self.suffix_sent(cookie).is_empty();
+            let Some(value) = self.cookie(cookie).filter(|_| is_old) else {
+                continue;
+            };
+            let name = format!("{}{suffix}=", cookie.name());
+            let mut set = answer.headers().get_all(SET_COOKIE).iter();
+            if !set.any(|line| line.as_bytes().starts_with(name.as_bytes())) {
+                let max_age = (cookie != Cookie::Session).then_some(A_YEAR);
+                cookie::append(answer, self.set_cookie(cookie, value, max_age));
+            }
+        }
+    }
+}
