@@ -115,6 +115,12 @@ pub fn run(
         open_files::examine(data_dir, &installation_state, &mut findings);
         findings.push(factors::examine(&installation_state.factors));
         findings.extend(names::examine(&installation_state.name_conflicts));
+        findings.extend(
+            installation_state
+                .near_token_limit
+                .as_ref()
+                .map(factors::examine_tokens),
+        );
         findings.extend(settings::examine_shortages(installation_state.memory_shortages));
         let warnings = installation_state.server_warnings.into_iter();
         findings

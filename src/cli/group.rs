@@ -7,7 +7,7 @@ use super::admin_connection::AdminConnector;
 use super::output::{CliError, Output, field_facts, moment};
 use super::value_parsers::change;
 use crate::admin::group::{AddGroup, ListGroups, RemoveGroup, ShowGroup, UpdateGroup};
-use crate::oauth::{Group, GroupFields};
+use crate::oauth::{Group, GroupFields, token_length};
 
 /// The verbs of groups.
 #[derive(Debug, Subcommand)]
@@ -69,7 +69,9 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
                 show(&group, output)?;
                 hint_after_add(&group, output);
                 Ok(())
-            })
+            })?;
+            warn_of_many(connector, output);
+            Ok(())
         }
         Verb::List => connector.run(ListGroups, output, |groups, output| list(&groups, output)),
         Verb::Show(Name { name }) => {
@@ -125,6 +127,21 @@ fn show(group: &Group, output: &mut Output<'_>) -> Result<(), CliError> {
     facts.push(("created_at", moment(group.created_at)));
     facts.push(("updated_at", moment(group.updated_at)));
     output.facts(&facts)
+}
+
+/// Warns if a user who is in all groups would get tokens that are nearly too long.
+fn warn_of_many(connector: &AdminConnector<'_>, output: &mut Output<'_>) {
+    let Ok(groups) = connector.call(ListGroups, output) else {
+        return;
+    };
+    let names: Vec<_> = groups.iter().map(|group| &group.name).collect();
+    if let Some(bytes) = token_length::near_limit(&names, &()) {
+        output.say(&format!(
+            "warning: the names of all {} groups take {bytes} of the {} bytes of a token: a user who is in all of them may get none for a client with the scope groups",
+            names.len(),
+            token_length::LONGEST
+        ));
+    }
 }
 
 fn hint_after_add(group: &Group, output: &mut Output<'_>) {

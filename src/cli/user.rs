@@ -15,6 +15,7 @@ use crate::admin::user::{
     AddUser, DisableUser, EnableUser, ListUsers, NewPassword, RemoveUser, RemovedUser, SetPassword, ShowUser,
     UnlinkUser, UpdateUser, UserFields, UserView,
 };
+use crate::oauth::token_length;
 
 /// The verbs of users.
 #[derive(Debug, Subcommand)]
@@ -276,7 +277,16 @@ fn update(update: Update, connector: &AdminConnector<'_>, output: &mut Output<'_
         reset_failed_passwords,
         fields,
     };
-    connector.run(update, output, |view, output| show(&view, output))
+    connector.run(update, output, |view, output| {
+        if let Some(bytes) = token_length::near_limit(&view.groups, &view.claims) {
+            output.say(&format!(
+                "warning: the groups and claims of {} take up to {bytes} of the {} bytes of a token. A client that gets a longer one gets an error instead: take the user out of groups, or give clients less scope",
+                view.account_id,
+                token_length::LONGEST
+            ));
+        }
+        show(&view, output)
+    })
 }
 
 fn set_password(set: Set, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {

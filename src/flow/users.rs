@@ -1,6 +1,9 @@
 //! What ends and goes with a user.
 
+use std::ops::ControlFlow;
 use std::sync::PoisonError;
+
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::factors;
@@ -11,6 +14,8 @@ use super::logout_notice;
 use super::{Core, Failure};
 use crate::clock::Timestamp;
 use crate::identity::{LoginName, User};
+use crate::oauth::group::Groups;
+use crate::oauth::token_length;
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::{
     CONSENTS, FAILED_PASSWORDS, FAMILIES, FAMILIES_BY_OWNER, USERS, USERS_BY_IDENTITY,
@@ -83,4 +88,39 @@ pub async fn user_named(core: &Core, name: &LoginName) -> Result<Option<User>, S
     };
     *last_found() = found;
     Ok(user)
+}
+
+/// The users whose groups and claims take half of a token or more: how many, and the one who needs most.
+pub fn near_token_limit(
+    snapshot: &dyn Snapshot,
+    groups: &Groups,
+) -> Result<Option<NearTokenLimit>, StoreError> {
+    let mut found: Option<NearTokenLimit> = None;
+    USERS.visit(snapshot, .., |_, user| {
+        if let Some(bytes) = token_length::near_limit(&groups.of(&user), &user.claims) {
+            let users = 1 + found.as_ref().map_or(0, |found| found.users);
+            let longer = found.take().filter(|found| found.bytes >= bytes);
+            let (account_id, bytes) = match longer {
+                Some(longer) => (longer.account_id, longer.bytes),
+                None => (user.account_id, bytes),
+            };
+            found = Some(NearTokenLimit {
+                users,
+                account_id,
+                bytes,
+            });
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(found)
+}
+
+/// See [`near_token_limit`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NearTokenLimit {
+    pub users: u64,
+    /// The user who needs most.
+    pub account_id: String,
+    /// The bytes of a token that this user's groups and claims take.
+    pub bytes: usize,
 }

@@ -46,6 +46,7 @@ pub mod response_mode;
 pub mod scope;
 pub mod token;
 pub mod token_exchange;
+pub mod token_length;
 
 pub use api::{Api, ApiFields, ApiMetadata};
 pub use client::Client;

@@ -187,6 +187,20 @@ events! { 'a
         /// The client whose access token was exchanged; absent for other grants.
         exchanged_of: Option<&'a str>,
     }
+    /// A token was not issued, because it would be longer than the endpoints of the service take. Take the user out of
+    /// groups, shorten the claim, or let the client have less scope.
+    TokenTooLong = "token_too_long": warn(user = user.map(tracing::field::display), client_id, token, claim, length) {
+        /// The user; absent for a client that acts for itself.
+        user: Option<Uuid>,
+        /// The client.
+        client_id: &'a str,
+        /// `access_token` or `id_token`.
+        token: &'a str,
+        /// The longest claim.
+        claim: &'a str,
+        /// The bytes of the token.
+        length: usize,
+    }
     /// A client assertion was used again and refused.
     AssertionReplayed = "assertion_replayed": warn(client_id) {
         /// The client that signed it.

@@ -8,6 +8,7 @@ use crate::admin::operation::{Done, Effect, Operation};
 use crate::admin::{Admin, AdminResult};
 use crate::clock::Timestamp;
 use crate::flow::factors::FactorSummary;
+use crate::flow::users::{NearTokenLimit, near_token_limit};
 use crate::flow::{clock_watermark, factors};
 use crate::oauth::refresh::RefreshFamily;
 use crate::store::engine::{FileId, Snapshot};
@@ -44,6 +45,9 @@ pub struct InstallationState {
     pub factors: FactorSummary,
     /// Users whose name is another user's too, in another form.
     pub name_conflicts: Vec<Uuid>,
+    /// The users who may get no tokens soon, because they would be too long.
+    #[serde(default)]
+    pub near_token_limit: Option<NearTokenLimit>,
     /// The settings of the database server that should be changed.
     pub server_warnings: Vec<ServerWarning>,
 }
@@ -64,15 +68,21 @@ impl Operation for ReadInstallation {
             ))
         };
         let (issuer, for_development, master_key_fingerprint) = store.read(names).await?;
+        let catalog = admin.core.catalog();
         let count = move |snapshot: &dyn Snapshot| {
             let outlasts = |family: &RefreshFamily| {
                 family.is_live(now) && (family.expires_at - lifetime).is_ahead_of(now)
             };
             let outlasting = FAMILIES.keys_where(snapshot, |_, family| outlasts(family))?;
-            let conflicts = login_names::in_conflict(snapshot)?;
-            Ok((outlasting.len(), factors::summary(snapshot)?, conflicts))
+            Ok((
+                outlasting.len(),
+                factors::summary(snapshot)?,
+                login_names::in_conflict(snapshot)?,
+                near_token_limit(snapshot, catalog.groups())?,
+            ))
         };
-        let (outlasting, factors, name_conflicts) = admin.core.stream("installation_state", count).await?;
+        let counted = admin.core.stream("installation_state", count).await?;
+        let (outlasting, factors, name_conflicts, near_token_limit) = counted;
         let state = InstallationState {
             issuer: issuer.unwrap_or_else(|| admin.core.policy.issuer.clone()),
             for_development,
@@ -85,6 +95,7 @@ impl Operation for ReadInstallation {
             memory_shortages: admin.core.passwords.shortages(),
             factors,
             name_conflicts,
+            near_token_limit,
             server_warnings: store.server_warnings().await?,
         };
         Ok(Done::unrecorded(state))

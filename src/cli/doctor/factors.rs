@@ -1,7 +1,10 @@
-//! Says which factors users have, and whether some of them would be locked out without their phone.
+//! Says which factors users have, and whether some of them would be locked out without their phone, or by tokens that are
+//! too long.
 
 use super::finding::{Finding, Level};
 use crate::flow::factors::FactorSummary;
+use crate::flow::users::NearTokenLimit;
+use crate::oauth::token_length;
 
 /// Counts the users with each factor.
 pub(super) fn examine(summary: &FactorSummary) -> Finding {
@@ -24,6 +27,21 @@ pub(super) fn examine(summary: &FactorSummary) -> Finding {
         "{message}. {only_totp} of those with an authenticator app have neither a passkey nor a recovery code: without the app they cannot sign in"
     );
     Finding { message, ..good }.at_level(Level::Advice, remedy)
+}
+
+/// Names the user whose tokens are longest.
+pub(super) fn examine_tokens(near: &NearTokenLimit) -> Finding {
+    let NearTokenLimit {
+        users,
+        account_id,
+        bytes,
+    } = near;
+    let message = format!(
+        "the groups and claims of {users} users take half of a token or more: those of {account_id} up to {bytes} of {} bytes. A client that would get a longer token gets invalid_request",
+        token_length::LONGEST
+    );
+    let remedy = "take them out of groups with idsvc user update WHO --group, or give clients less scope";
+    Finding::advice("users", "token length", message, remedy.to_owned())
 }
 
 #[cfg(test)]

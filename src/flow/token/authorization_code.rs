@@ -105,7 +105,7 @@ pub async fn redeem_code(
             })
             .await?;
     match exchanged {
-        CodeExchangeResult::Granted(approved) => Ok(issue_tokens(core, client, *approved, now)?),
+        CodeExchangeResult::Granted(approved) => issue_tokens(core, client, *approved, now),
         CodeExchangeResult::Replayed(family) => {
             audit::record(&Event::CodeReplayed {
                 client_id: &client.client_id,

@@ -74,7 +74,7 @@ pub async fn redeem_device_code(
         })
         .await?;
     match polled {
-        PollResult::Granted(approved) => Ok(issue_tokens(core, client, *approved, now)?),
+        PollResult::Granted(approved) => issue_tokens(core, client, *approved, now),
         PollResult::Replayed(family) => {
             audit::record(&Event::CodeReplayed {
                 client_id: &client.client_id,

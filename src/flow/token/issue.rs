@@ -8,7 +8,7 @@ use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use crate::clock::Timestamp;
-use crate::flow::{Catalog, Core, Failure, upstream_token};
+use crate::flow::{Catalog, Core, Failure, FlowError, upstream_token};
 use crate::identity::session::{level_of, methods_of};
 use crate::identity::{AuthenticationLevel, AuthenticationMethod, SecondFactor, User};
 use crate::jose::alg::Algorithm;
@@ -18,12 +18,14 @@ use crate::oauth::client::{Client, GrantType, IdTokenContent};
 use crate::oauth::code::Authorization;
 use crate::oauth::confirmation::Confirmation;
 use crate::oauth::dpop;
+use crate::oauth::error::Refusal;
 use crate::oauth::openid::id_token::{self, IdTokenClaims};
 use crate::oauth::policy::Policy;
 use crate::oauth::resource::TokenTarget;
 use crate::oauth::scope::Scope;
 use crate::oauth::token::TokenResponse;
 use crate::oauth::token_exchange::{self, Actor};
+use crate::oauth::token_length::{self, TooLong};
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::secret::{RefreshToken, Secret};
@@ -99,7 +101,7 @@ pub fn issue_tokens(
     client: &Client,
     approved: ApprovedGrant,
     now: Timestamp,
-) -> Result<TokenResponse, Failure> {
+) -> Result<TokenResponse, FlowError> {
     let catalog = core.catalog();
     let policy = &core.policy;
     let ApprovedGrant {
@@ -163,10 +165,19 @@ pub fn issue_tokens(
             acr: authorization.claims.acr(level).map(AuthenticationLevel::as_str),
             requested: of_user,
         };
-        Some(catalog.id_token_encoder(alg)?.encode(&claims)?)
+        Some(
+            catalog
+                .id_token_encoder(alg)?
+                .encode(&claims)
+                .map_err(Failure::from)?,
+        )
     } else {
         None
     };
+    check_length("access_token", &access_token, client, Some(common.uuid))?;
+    if let Some(id_token) = &id_token {
+        check_length("id_token", id_token, client, Some(common.uuid))?;
+    }
     audit::record(&Event::TokensIssued {
         user: Some(common.uuid),
         client_id: &client.client_id,
@@ -186,6 +197,28 @@ pub fn issue_tokens(
         id_token_alias: id_token.as_ref().filter(|_| policy.id_token_alias).cloned(),
         id_token,
         common,
+    })
+}
+
+/// Refuses a token that the endpoints of the service could not take.
+fn check_length(token: &'static str, text: &str, client: &Client, user: Option<Uuid>) -> Result<(), Refusal> {
+    let Err(TooLong { length, claim }) = token_length::check(text) else {
+        return Ok(());
+    };
+    audit::record(&Event::TokenTooLong {
+        user,
+        client_id: &client.client_id,
+        token,
+        claim: &claim,
+        length,
+    });
+    let description = format!(
+        "{token} would have {length} bytes, and {} are allowed; the longest claim is {claim}: ask for less scope, or have it shortened",
+        token_length::LONGEST
+    );
+    Err(Refusal {
+        description: description.into(),
+        ..Refusal::invalid_request("")
     })
 }
 
@@ -372,7 +405,7 @@ pub fn issue_tokens_for_client(
     target: TokenTarget,
     bound_to: Option<Confirmation>,
     now: Timestamp,
-) -> Result<TokenResponse, Failure> {
+) -> Result<TokenResponse, FlowError> {
     const KIND: &str = User::CLIENT_TYPE;
     let policy = &core.policy;
     let form = AccessTokenSettings::of(policy, client, &target);
@@ -407,6 +440,7 @@ pub fn issue_tokens_for_client(
         upstream_token: None,
     };
     let access_token = access_token(&core.catalog(), client, &form, &common, grant)?;
+    check_length("access_token", &access_token, client, None)?;
     audit::record(&Event::TokensIssued {
         user: None,
         client_id: &client.client_id,

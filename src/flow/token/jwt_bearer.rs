@@ -173,7 +173,7 @@ pub async fn exchange_assertion(
     match exchanged {
         AssertionExchangeResult::Granted(approved, matched) => {
             federated_user::record(approved.user.uuid, matched, &provider.id);
-            Ok(issue_tokens(core, &client, *approved, now)?)
+            issue_tokens(core, &client, *approved, now)
         }
         AssertionExchangeResult::Replayed => {
             audit::record(&Event::ProviderTokenReplayed {

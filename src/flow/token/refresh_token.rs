@@ -173,7 +173,7 @@ pub async fn rotate_refresh_token(
             // Read again: the keys may have rotated before this retry, after it was verified.
             let derived = core.catalog().refresh_keys().derive(&newest);
             approved.refresh_token = Some(derived.ok_or(Failure::NoRefreshKey)?);
-            Ok(issue_tokens(core, client, *approved, now)?)
+            issue_tokens(core, client, *approved, now)
         }
         RefreshResult::Replayed => {
             audit::record(&Event::RefreshTokenReplayed {

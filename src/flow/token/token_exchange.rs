@@ -326,5 +326,5 @@ async fn exchange_access_token(
             },
         )
         .await?;
-    Ok(issue_tokens(core, client, approved, now)?)
+    issue_tokens(core, client, approved, now)
 }
