@@ -25,16 +25,18 @@ const PAGE_FACTORS: usize = 500;
 /// copy.
 const MOST_USERS: usize = 8;
 
-fn key_of(credential_id: &[u8], user: Uuid) -> (Uuid, Uuid) {
+fn half_digest(credential_id: &[u8]) -> Uuid {
     let digest = digest::digest(&digest::SHA256, credential_id);
     let half = digest.as_ref().first_chunk().copied().unwrap_or_default();
-    (Uuid::from_bytes(half), user)
+    Uuid::from_bytes(half)
 }
 
 /// Adds a factor of this user, if it is a passkey.
 pub(super) fn insert(tx: &mut dyn Tx, user: Uuid, factor: &Factor) -> Result<(), StoreError> {
     match &factor.kind {
-        FactorKind::Passkey(passkey) => USERS_BY_PASSKEY.put(tx, &key_of(&passkey.credential_id, user), &()),
+        FactorKind::Passkey(passkey) => {
+            USERS_BY_PASSKEY.put(tx, &(half_digest(&passkey.credential_id), user), &())
+        }
         _ => Ok(()),
     }
 }
@@ -42,22 +44,24 @@ pub(super) fn insert(tx: &mut dyn Tx, user: Uuid, factor: &Factor) -> Result<(),
 /// Removes a factor of this user, if it is a passkey.
 pub(super) fn remove(tx: &mut dyn Tx, user: Uuid, factor: &Factor) -> Result<(), StoreError> {
     if let FactorKind::Passkey(passkey) = &factor.kind {
-        USERS_BY_PASSKEY.remove(tx, &key_of(&passkey.credential_id, user))?;
+        USERS_BY_PASSKEY.remove(tx, &(half_digest(&passkey.credential_id), user))?;
     }
     Ok(())
 }
 
 /// Who may have a passkey with this credential id.
 pub(super) fn candidates(snapshot: &dyn Snapshot, credential_id: &[u8]) -> Result<Vec<Uuid>, StoreError> {
-    let (half, _) = key_of(credential_id, Uuid::nil());
-    let rows = USERS_BY_PASSKEY.scan_prefix(snapshot, &half, MOST_USERS)?;
+    let rows = USERS_BY_PASSKEY.scan_prefix(snapshot, &half_digest(credential_id), MOST_USERS)?;
     Ok(rows.into_iter().map(|((_, user), ())| user).collect())
 }
 
 /// Adds all passkeys, unless that was done before.
 pub(super) async fn complete(core: &Core) -> Result<(), Failure> {
-    let is_complete = |snapshot: &dyn Snapshot| meta_get(snapshot, IS_COMPLETE);
-    if core.store.read(is_complete).await?.is_some() {
+    let is_complete = |snapshot: &dyn Snapshot| -> Result<_, StoreError> {
+        let is_marked = meta_get(snapshot, IS_COMPLETE)?.is_some();
+        Ok(is_marked || FACTORS.scan(snapshot, .., 1)?.is_empty())
+    };
+    if core.store.read(is_complete).await? {
         return Ok(());
     }
     let mut last = None;

@@ -7,11 +7,14 @@ use idsvc::admin::api::{AddApi, UpdateApi};
 use idsvc::admin::group::{AddGroup, RemoveGroup};
 use idsvc::admin::user;
 use idsvc::oauth::client::{Client, GrantType};
-use idsvc::oauth::{ApiFields, GroupFields};
+use idsvc::oauth::{ApiFields, Group, GroupFields, GroupMetadata};
+use idsvc::store::engine::Tx;
+use idsvc::store::tables::GROUPS;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use crate::harness::process::{self, Service, said};
-use crate::harness::{Person, RelyingParty, Server, Tokens};
+use crate::harness::{Audit, Person, RelyingParty, START, Server, Tokens};
 
 const NOTES: &str = "https://api.example/notes";
 const FILES: &str = "https://api.example/files";
@@ -468,4 +471,87 @@ async fn an_operator_gives_a_role_to_one_more_group() {
     server.admin().call(request).await.unwrap();
     let tokens = acme.refresh(tokens.refresh_token()).await.tokens();
     assert_eq!(tokens.access().claims["roles"], json!(["editor", "owner"]));
+}
+
+/// A client that may ask for groups, and a user in this many groups with names of 30 letters.
+async fn in_many_groups(server: &Server, count: u128) -> (RelyingParty, Person) {
+    let groups: Vec<_> = (0..count)
+        .map(|number| Group {
+            name: format!("{number:030}"),
+            uuid: Uuid::from_u128(number),
+            metadata: GroupMetadata::default(),
+            created_at: START,
+            updated_at: START,
+        })
+        .collect();
+    let core = &server.app.core;
+    let ids = groups.iter().map(|group| group.uuid).collect();
+    let put = move |tx: &mut dyn Tx| {
+        let mut groups = groups.iter();
+        groups.try_for_each(|group| GROUPS.put(tx, &group.name, group))
+    };
+    core.store.write("test_groups", put).await.unwrap();
+    core.reload_catalog().await.unwrap();
+    let alice = server.user("alice").await;
+    server.change_user(&alice, |user| user.groups = ids).await;
+    let acme = server
+        .client_with("acme", |client| {
+            client.scope = client.scope.clone().with("groups");
+        })
+        .await;
+    (acme, alice)
+}
+
+/// Every limit on what is read is a limit on what is issued.
+#[tokio::test]
+async fn a_token_with_many_groups_is_accepted_by_every_endpoint() {
+    let server = Server::start().await;
+    let (acme, alice) = in_many_groups(&server, 200).await;
+    let browser = alice.browser();
+    let request = acme.request().with("scope", "openid groups");
+    let tokens = acme.tokens_for(&browser, &request).await;
+    assert!(tokens.access_token().len() > 9_000 && tokens.id_token().len() > 9_000);
+    let named = claims_of(&acme, &tokens, "groups").await;
+    assert!(named.iter().all(|names| names.as_array().unwrap().len() == 200));
+    let introspected = acme
+        .post("/oauth2/introspect")
+        .with("token", tokens.access_token())
+        .await;
+    assert_eq!(introspected.json()["active"], true);
+    let silent = request
+        .with("prompt", "none")
+        .with("id_token_hint", tokens.id_token());
+    browser.authorize(&silent).await.callback().code();
+    let posted = server
+        .post("/oauth2/logout")
+        .with("id_token_hint", tokens.id_token())
+        .await;
+    let signed_out = browser.visit(posted.header("location").unwrap()).await;
+    assert_eq!(signed_out.page(), "/logged-out", "{}", signed_out.text());
+}
+
+#[tokio::test]
+async fn a_token_that_the_endpoints_would_refuse_is_not_issued() {
+    for count in [350, 500] {
+        let server = Server::start().await;
+        let (acme, alice) = in_many_groups(&server, count).await;
+        let browser = alice.browser();
+        let request = acme.request().with("scope", "openid groups");
+        let code = browser.authorize(&request).await.through().await.code();
+        let audit = Audit::listen();
+        let refused = acme.redeem(&code).await;
+        let said = refused.json();
+        assert_eq!((refused.status, &said["error"]), (400, &json!("invalid_request")));
+        let description = said["error_description"].as_str().unwrap();
+        assert!(
+            description.contains("the longest claim is groups"),
+            "{description}"
+        );
+        let events = audit.take(&["token_too_long"]);
+        assert_eq!(events[0]["claim"], "groups");
+        assert_eq!(events[0]["user"], alice.sub());
+        granted(&acme, &alice, "openid").await;
+        put_into(&server, &alice, &[]).await;
+        granted(&acme, &alice, "openid groups").await;
+    }
 }

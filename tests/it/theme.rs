@@ -162,7 +162,7 @@ fn a_foreign_page_is_picked_up_while_the_service_runs_and_signs_people_in() {
     let session = signed_in
         .headers("set-cookie")
         .into_iter()
-        .find(|cookie| cookie.starts_with("__Host-idsvc_session="))
+        .find(|cookie| cookie.starts_with("__Host-idsvc_session"))
         .unwrap()
         .split(';')
         .next()
