@@ -88,17 +88,17 @@ async fn forms() -> (Server, Vec<PageForm>) {
 /// A proxy that sets `Referrer-Policy: no-referrer` makes browsers send it so.
 #[tokio::test]
 async fn a_form_without_an_origin_is_taken_if_the_browser_says_that_it_is_of_this_site() {
-    let (_server, forms) = forms().await;
-    const HEADERS: Headers = &[("origin", "null"), ("sec-fetch-site", "same-origin")];
+    let (_server, forms) = Box::pin(forms()).await;
+    let headers = [("origin", "null"), ("sec-fetch-site", "same-origin")];
     for PageForm { name, browser, form } in forms {
-        let taken = browser.submit_with(&form, HEADERS).await;
+        let taken = browser.submit_with(&form, &headers).await;
         assert_eq!(taken.status, 303, "{name}: {}", taken.text());
     }
 }
 
 #[tokio::test]
 async fn a_form_from_elsewhere_is_refused_and_the_page_and_the_log_say_why() {
-    let (_server, forms) = forms().await;
+    let (_server, forms) = Box::pin(forms()).await;
     let refused: [(Headers, &str); 5] = [
         (
             &[("origin", "null"), ("sec-fetch-site", "cross-site")],
