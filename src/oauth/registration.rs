@@ -154,18 +154,7 @@ impl RequestedMetadata {
         if response_types.is_some_and(|types| !is_usable(&types)) {
             return Err(unusable("response_types", "must have code"));
         }
-        let key_set: Option<Map<String, Value>> = take(&mut members, "jwks")?;
-        let jwks: Option<Vec<Value>> = key_set
-            .map(|mut set| take(&mut set, "keys"))
-            .transpose()?
-            .flatten();
-        let is_costly = |jwk: &Value| {
-            let key = PublicKey::from_jwk(jwk).and_then(PublicKey::chosen_by_stranger);
-            key == Err(JwkError::Costly)
-        };
-        if jwks.iter().flatten().any(is_costly) {
-            return Err(unusable("jwks", &format!("is refused: {}", JwkError::Costly)));
-        }
+        let jwks = keys(&mut members)?;
         let jwks_uri: Option<String> = take(&mut members, "jwks_uri")?;
         if jwks.is_some() && jwks_uri.is_some() {
             return Err(unusable("jwks_uri", "and jwks exclude each other"));
@@ -259,6 +248,22 @@ impl RequestedMetadata {
             ..self.fields.clone()
         }
     }
+}
+
+/// The keys of the member `jwks`, which cost little to check a signature with.
+fn keys(members: &mut Map<String, Value>) -> Result<Option<Vec<Value>>, Refusal> {
+    let Some(mut set) = take::<Map<String, Value>>(members, "jwks")? else {
+        return Ok(None);
+    };
+    let keys: Option<Vec<Value>> = take(&mut set, "keys")?;
+    let is_costly = |jwk: &Value| {
+        let key = PublicKey::from_jwk(jwk).and_then(PublicKey::chosen_by_stranger);
+        key == Err(JwkError::Costly)
+    };
+    if keys.iter().flatten().any(is_costly) {
+        return Err(unusable("jwks", &format!("is refused: {}", JwkError::Costly)));
+    }
+    Ok(keys)
 }
 
 /// The grants that a client asks for, as far as they are offered.

@@ -29,9 +29,9 @@ pub(crate) async fn touch(page: &Screen, passkey: &Passkey) -> Screen {
 
 /// A user with an authenticator app and a passkey, at the page of the second step.
 async fn at_second_step() -> (Server, RelyingParty, Person, Passkey, Screen) {
-    let (server, acme, alice) = scene().await;
-    enrol(&server, &alice.browser()).await;
-    let passkey = with_passkey(&server, &alice).await;
+    let (server, acme, alice) = Box::pin(scene()).await;
+    Box::pin(enrol(&server, &alice.browser())).await;
+    let passkey = Box::pin(with_passkey(&server, &alice)).await;
     let page = half(&alice, &acme).await;
     assert_eq!(page.page(), "/second-factor", "{}", page.text());
     (server, acme, alice, passkey, page)

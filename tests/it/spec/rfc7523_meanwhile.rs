@@ -28,9 +28,9 @@ async fn amid_a_change_of_the_client(change: fn(&mut Client)) -> Reply {
 }
 
 async fn amid_a_change_of_the_provider(fields: ProviderFields) -> String {
-    let scene = scene_with(|_| {}).await;
+    let scene = Box::pin(scene_with(|_| {})).await;
     let change = async || drop(scene.server.change_provider("up", fields).await);
-    exchange_amid(&scene, change).await.refusal()
+    Box::pin(exchange_amid(&scene, change)).await.refusal()
 }
 
 #[tokio::test]
