@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use idsvc::store::schema::meta_put;
+use idsvc::store::schema::{Schema, meta_put};
 use idsvc::store::{Address, Options, Store};
 
 use crate::harness::kiosk::Kiosk;
@@ -69,7 +69,8 @@ fn nodes_go_on_after_the_database_was_set_up_for_a_newer_release_and_are_not_sta
     let mut running = serve(&nodes);
     let store = Store::connect(&Address::parse(&database.url()).unwrap(), Options::default()).unwrap();
     refresh_during(&running, &kiosk, || {
-        let newer = store.write_blocking("upgrade", |tx| meta_put(tx, "schema", "2"));
+        let version = Schema::CURRENT.version() + 1;
+        let newer = store.write_blocking("upgrade", move |tx| meta_put(tx, "schema", &version.to_string()));
         newer.unwrap();
         database.sql("CREATE TABLE idsvc.newer (k bytea PRIMARY KEY, v bytea NOT NULL, s int8 NOT NULL)");
     });

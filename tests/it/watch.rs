@@ -528,7 +528,7 @@ fn what_ends_a_sign_in_is_accounted_for() {
     let running = service.serve();
     let (answer, _) = running.type_in(TARGET, "alice@example.com", alice["password"].as_str().unwrap());
     let mut cookies = answer.headers("set-cookie");
-    let session = cookies.find(|set| set.contains("session=")).unwrap();
+    let session = cookies.find(|set| set.contains("idsvc_session")).unwrap();
     let session = session.split(';').next().unwrap();
     let location = url::Url::parse(answer.header("location").unwrap()).unwrap();
     let code = location.query_pairs().find(|(name, _)| name == "code").unwrap().1;
