@@ -85,14 +85,33 @@ pub fn map_width(text: &str) -> String {
     mapped.nfc().collect()
 }
 
-/// Whether a reader cannot tell the text from another one: it has a character that cannot be seen (general category Cf), or
-/// one that stands for others, such as a ligature (NFKC) or the sign of kelvins. Width does not count.
+/// Whether a reader cannot tell the text from another one: it has a character that cannot be seen, or one that stands for
+/// others, such as a ligature (NFKC) or the sign of kelvins. Width does not count.
 pub fn is_ambiguous(text: &str) -> bool {
     if text.is_ascii() {
         return false;
     }
     let mapped = map_width(text);
-    text.chars().any(|c| is_format(c) || stands_for_another(c)) || mapped.nfkc().ne(mapped.chars())
+    text.chars().any(|c| is_invisible(c) || stands_for_another(c)) || mapped.nfkc().ne(mapped.chars())
+}
+
+/// General category Cf, what else is ignorable by default (Unicode Standard section 5.21), and the empty pattern of Braille.
+fn is_invisible(c: char) -> bool {
+    let is_ignorable = matches!(
+        c,
+        '\u{34f}'
+            | '\u{115f}'
+            | '\u{1160}'
+            | '\u{17b4}'
+            | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{2800}'
+            | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{ffa0}'
+            | '\u{e0000}'..='\u{e0fff}'
+    );
+    is_ignorable || is_format(c)
 }
 
 /// Whether the character is another one in NFC.
@@ -214,6 +233,8 @@ mod tests {
             "o\u{fb03}ce",
             "x\u{b2}",
             "mi\u{212a}e",
+            "a\u{fe0f}nna",
+            "an\u{115f}na",
             "\u{1d41a}nna",
         ] {
             assert!(is_ambiguous(text), "{text:?}");

@@ -8,6 +8,7 @@ use super::provider::Provider;
 use crate::identity::User;
 use crate::identity::claim::{is_shallow_enough, parse_email};
 use crate::oauth::openid::claims::BY_SCOPE;
+use crate::text;
 
 const MAX_TEXT_BYTES: usize = 1024;
 /// The longest claim of another type, as JSON.
@@ -36,6 +37,8 @@ impl Profile {
         let is_verified = |name: &str| source(name).is_some_and(is_true);
         let email = source("email")
             .and_then(Value::as_str)
+            // A letter of another width may be another mailbox at the provider.
+            .filter(|text| text::map_width(text) == text::nfc(text))
             .and_then(|text| parse_email(text).ok())
             .filter(|email| is_verified("email_verified") && provider.vouches_for(email));
         let phone_number = source("phone_number")

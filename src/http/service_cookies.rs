@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use ::http::header::{HeaderValue, SET_COOKIE};
+use ::http::header::{CACHE_CONTROL, HeaderValue, SET_COOKIE};
 
 use super::context::RequestContext;
 use super::cookie::{self, A_YEAR, Cookie};
@@ -36,7 +36,8 @@ impl RequestContext {
     /// Makes the browser forget a cookie.
     pub fn remove_cookie(&self, cookie: Cookie, answer: &mut HttpResponse) {
         cookie::append(answer, cookie.removal(&self.app.cookie_suffix));
-        let is_same = cookie.read(self.headers(), "") == self.cookie(cookie);
+        let old = cookie.read(self.headers(), "");
+        let is_same = old.is_some() && old == self.cookie(cookie);
         if !self.app.cookie_suffix.is_empty() && is_same {
             cookie::append(answer, cookie.removal(""));
         }
@@ -45,7 +46,9 @@ impl RequestContext {
     /// Gives the cookies that the browser sent under their old names the new ones, unless the answer sets them.
     pub(super) fn rename_cookies(&self, answer: &mut HttpResponse) {
         let suffix = &self.app.cookie_suffix;
-        if suffix.is_empty() {
+        let cache_control = answer.headers().get(CACHE_CONTROL);
+        // Others may keep an answer that may be stored, and give its cookies to their users.
+        if suffix.is_empty() || cache_control.is_none_or(|value| value != "no-store") {
             return;
         }
         for cookie in Cookie::ALL {

@@ -114,6 +114,9 @@ pub(super) fn bring_to_one_form(tx: &mut dyn Tx) -> Result<(), StoreError> {
         };
         let email = record.email.as_deref().map(text::map_width);
         if email != record.email {
+            let in_nfc = record.email.as_deref().map(text::nfc);
+            // The proof was about the letters of another width, which may be another mailbox.
+            record.email_verified &= in_nfc.as_deref() == email.as_deref();
             record.email = email;
             USERS.put(tx, &user, &record)?;
         }
