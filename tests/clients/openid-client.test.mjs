@@ -130,7 +130,12 @@ describe('authorization code', () => {
     assert.equal(header.alg, 'RS256');
     assert.deepEqual(payload.amr, ['pwd']);
     for (const claim of ['sid', 'auth_time', 'at_hash', 'nonce']) assert.ok(claim in payload, claim);
-    for (const claim of ['name', 'email', 'phone_number', 'address']) assert.ok(!(claim in payload), claim);
+    const claims = ['name', 'email', 'phone_number', 'address'];
+    for (const claim of claims) assert.ok(claim in payload, claim);
+
+    const letter = await server.addClient('letter', 'https://letter.example/cb', '--id-token-claims', 'requested');
+    const strict = await (await RelyingParty.discover(server, letter)).signIn(new Browser(server), alice);
+    for (const claim of claims) assert.ok(!(claim in decode(strict.id_token).payload), claim);
   });
 
   it('signs ID tokens with the algorithm the client is registered for', async () => {
