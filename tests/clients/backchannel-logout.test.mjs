@@ -163,7 +163,7 @@ describe('Apache with mod_auth_openidc', () => {
 
   it('ends the session that the operator ends', async () => {
     const [page, other] = [await signedIn(), await signedIn()];
-    await server.json('session', 'revoke', await page.locator('#sid').textContent());
+    await server.json('session', 'revoke', await page.locator('#sid').textContent(), '--yes');
     await untilSignedOut(page);
     assert.equal(await statusFor(other), 200);
     await server.json('user', 'disable', ALICE);
