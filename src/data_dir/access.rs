@@ -62,8 +62,8 @@ fn is_in_group(group: u32) -> bool {
     getegid().as_raw() == group || is_listed()
 }
 
-/// Takes a data directory that its group can write to, and what is in it, away from group and others again: orchestrators
-/// open a volume and all its files to a group at each start of a pod. What belongs to another user than the directory or
+/// Closes a data directory that its group can write to, with all that is in it. Orchestrators open a volume and its files
+/// to a group at each start of a pod. What belongs to another user than the directory or
 /// this process stays as it is, and so does what a file system has no modes for.
 pub(super) fn close_to_group(path: &Path) {
     if let Ok(found) = fs::metadata(path)
@@ -96,7 +96,7 @@ fn close(opened: &impl AsFd, owners: &[u32]) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes a file away from group and others, whatever they may do with it, unless it belongs to another user.
+/// Closes a file to its group and to others, unless it belongs to another user.
 pub(super) fn close_file(file: &File) -> io::Result<()> {
     if can_close(file.metadata()?.uid()) {
         file.set_permissions(Permissions::from_mode(0o600))?;

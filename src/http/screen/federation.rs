@@ -100,7 +100,7 @@ fn read_again(context: &RequestContext, provider: &str, parameters: &Parameters)
     }
     let answer = ["state", "code", "error", "iss", "user"].into_iter();
     let answer = answer.filter_map(|name| Some((name, parameters.get(name)?)));
-    // Whoever posts a name that is too long is a user without a name.
+    // A name that is too long is left out, and the user gets none.
     let answer = answer.filter(|(name, value)| *name != "user" || value.len() <= MAX_POSTED_USER);
     let path = context.app.path(&Route::FederationCallback(provider.to_owned()));
     let address = with_query(&path, &answer.collect::<Vec<_>>());

@@ -140,7 +140,7 @@ async fn an_address_that_pages_link_to_uses_https_or_is_on_this_machine() {
     }
 }
 
-/// Anybody could register anybody's logo.
+/// A client could register the logo of another company.
 #[tokio::test]
 async fn the_consent_page_links_the_policy_and_the_terms_and_shows_no_logo() {
     let server = Server::open().await;
