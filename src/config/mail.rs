@@ -62,7 +62,7 @@ pub(super) static TLS: Setting<Words<MailTls>> = Setting {
 pub(super) static CA_FILE: Setting<File> = Setting {
     key: "mail.ca_file",
     doc: "A PEM file with the certificate of the mail server, or with the authorities that issued it, to trust beside\n\
-     those of the web. A certificate that is in the file itself may name any host.",
+     those of the web. If the certificate of the server itself is in the file, its names and its expiry do not count.",
     default: None,
     example: Literal::Text("/etc/idsvc/mail-server.pem"),
     value_name: "FILE",
