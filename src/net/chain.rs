@@ -31,7 +31,8 @@ pub struct KnownRoots {
 }
 
 impl KnownRoots {
-    /// Those that providers are checked with. A file that cannot be read is a fault of the settings, and is left out.
+    /// The authorities that outbound requests trust. A file that cannot be read is another fault, so it is left out
+    /// here.
     pub fn of(terms: &OutboundPolicy) -> Self {
         let own = root_store(terms).ok().filter(|_| terms.ca_file.is_some());
         let has_own = own.is_some();
@@ -99,17 +100,17 @@ pub enum ChainFault {
         issuer: String,
     },
     #[error(
-        "number {number} in the chain ({subject}) has expired, and clients refuse the chain: put the one in its place that the authority gives out now"
+        "number {number} in the chain ({subject}) has expired, and clients refuse the chain: replace this certificate with the current one of the authority"
     )]
     Expired { number: usize, subject: String },
     #[error(
-        "number {number} in the chain ({subject}) is not valid yet, and clients refuse the chain: put the one in its place that the authority gives out now"
+        "number {number} in the chain ({subject}) is not valid yet, and clients refuse the chain: replace this certificate with the current one of the authority"
     )]
     NotYetValid { number: usize, subject: String },
 }
 
-/// Follows a chain from the server's own certificate at `now`, in seconds since the epoch. Faults of that certificate
-/// itself are not looked for.
+/// Follows a chain from the server's own certificate at `now`, in seconds since the epoch. It does not check that
+/// certificate itself.
 pub fn follow(chain: &[CertificateDer<'_>], known: &KnownRoots, now: u64) -> Result<ChainEnd, ChainFault> {
     if is_accepted(chain, known, now) {
         return Ok(ChainEnd::KnownRoot);
@@ -149,7 +150,7 @@ pub fn follow(chain: &[CertificateDer<'_>], known: &KnownRoots, now: u64) -> Res
     }
 }
 
-/// A certificate behind the server's own.
+/// A certificate after the server's own.
 struct Other<'a> {
     /// Its place in the chain.
     number: usize,
@@ -168,7 +169,7 @@ fn is_accepted(chain: &[CertificateDer<'_>], known: &KnownRoots, now: u64) -> bo
     })
 }
 
-/// The position of the issuer. Of several, as after a renewal, one that is valid now comes first.
+/// The position of the issuer. If there are several, as after a renewal, one that is valid now comes first.
 fn issuer_of(issued: &X509Certificate<'_>, unused: &[Other<'_>], now: u64) -> Option<usize> {
     let is_issuer = |other: &Other<'_>| {
         let issuer = other.certificate;
@@ -181,7 +182,7 @@ fn issuer_of(issued: &X509Certificate<'_>, unused: &[Other<'_>], now: u64) -> Op
     valid.or_else(|| unused.iter().position(is_issuer))
 }
 
-/// Whether the signature is the issuer's. One that cannot be computed here counts as such.
+/// Whether the signature is the issuer's. A signature that cannot be verified here counts as the issuer's.
 fn has_signed(issuer: &X509Certificate<'_>, issued: &X509Certificate<'_>) -> bool {
     !matches!(
         issued.verify_signature(Some(issuer.public_key())),
@@ -189,7 +190,7 @@ fn has_signed(issuer: &X509Certificate<'_>, issued: &X509Certificate<'_>) -> boo
     )
 }
 
-/// What to say of a chain that ends at `last`, whose issuer is neither known nor in the file.
+/// The result for a chain that ends at `last`, whose issuer is neither known nor in the file.
 fn end(
     leaf: &X509Certificate<'_>,
     last: &X509Certificate<'_>,
@@ -216,7 +217,7 @@ fn end(
     })
 }
 
-/// Whether an authority of the web issued it, whose roots clients know, and this machine too.
+/// Whether an authority of the web issued it. Clients know the roots of these authorities, and so does this machine.
 fn is_of_the_web(leaf: &X509Certificate<'_>) -> bool {
     leaf.extensions().iter().any(|extension| {
         let names_web_policy = match extension.parsed_extension() {

@@ -187,8 +187,8 @@ events! { 'a
         /// The client whose access token was exchanged; absent for other grants.
         exchanged_of: Option<&'a str>,
     }
-    /// A token was not issued, because it would be longer than the endpoints of the service take. Take the user out of
-    /// groups, shorten the claim, or let the client have less scope.
+    /// A token was not issued, because it would be longer than the endpoints of the service accept. Take the user out
+    /// of groups, shorten the claim, or let the client have less scope.
     TokenTooLong = "token_too_long": warn(user = user.map(tracing::field::display), client_id, token, claim, length) {
         /// The user; absent for a client that acts for itself.
         user: Option<Uuid>,

@@ -69,7 +69,7 @@ where
         let before = before.filter(|before| {
             let has_same_name = before.name == self.name;
             if !has_same_name {
-                let detail = format!("it is registered as {}: write its name like this", before.name);
+                let detail = format!("it is registered as {}: write the name this way", before.name);
                 faults.push(
                     FaultCode::AlreadyExists
                         .at(["name"], detail)

@@ -1,5 +1,5 @@
-//! Says which factors users have, and whether some of them would be locked out without their phone, or by tokens that are
-//! too long.
+//! Says which factors users have, and whether some users would be locked out: without their phone, or because their
+//! tokens are too long.
 
 use super::finding::{Finding, Level};
 use crate::flow::factors::FactorSummary;

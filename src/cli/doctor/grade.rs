@@ -109,7 +109,7 @@ fn check_schemes(client: &ClientView) -> impl Iterator<Item = Finding> {
     })
 }
 
-/// Reports a public client whose refresh token stays the same and is not bound.
+/// Reports a public client whose refresh tokens stay the same and are not bound to a key.
 fn check_refresh(client: &ClientView) -> Option<Finding> {
     let id = &client.client_id;
     (client.refresh_policy == RefreshPolicy::ReuseUnbound).then(|| {
@@ -127,7 +127,7 @@ fn check_native(client: &ClientView) -> Option<Finding> {
     let uri = client.redirect_uris.iter().find(|uri| has_private_scheme(uri))?;
     (!client.public).then(|| {
         let message = format!(
-            "its codes may go to an application on the device ({uri}), although it has a secret: only PKCE keeps codes apart"
+            "its codes may go to an application on the device ({uri}), although it has a secret: only PKCE prevents the use of a code from another sign-in"
         );
         let remedy = format!(
             "if its application can take an https address, name only that with idsvc client update {id} --redirect-uri"

@@ -213,7 +213,7 @@ fn check_length(token: &'static str, text: &str, client: &Client, user: Option<U
         length,
     });
     let description = format!(
-        "{token} would have {length} bytes, and {} are allowed; the longest claim is {claim}: ask for less scope, or have it shortened",
+        "{token} would have {length} bytes, and {} are allowed; the longest claim is {claim}: request less scope, or have this claim shortened",
         token_length::LONGEST
     );
     Err(Refusal {
