@@ -43,7 +43,7 @@ impl Browser {
         }
     }
 
-    /// The same browser at another service of the host.
+    /// The same browser at another service on the host.
     pub(crate) fn visiting(&self, other: &Self) -> Self {
         Self {
             wire: other.wire.clone(),

@@ -1,4 +1,4 @@
-//! Keys of others, with the algorithms that the service verifies and does not sign with.
+//! Keys of clients and providers, for the algorithms that the service verifies and does not sign with.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -13,7 +13,7 @@ use ring::signature::{
 };
 use serde_json::{Value, json};
 
-/// A private key of somebody else.
+/// A private key of a client or a provider.
 pub(crate) struct ForeignKey {
     pub(crate) alg: Algorithm,
     /// The public key, without `alg`.

@@ -29,7 +29,7 @@ static TLS: LazyLock<(Arc<ServerConfig>, String)> = LazyLock::new(|| {
     (server_config(certificate.der().clone(), &key), authority.pem())
 });
 
-/// A certificate that signed itself, as an installer makes one for a relay: an authority too, and for another name.
+/// A self-signed certificate, as an installer makes one for a relay. It is an authority too, and for another name.
 static OWN: LazyLock<(Arc<ServerConfig>, String)> = LazyLock::new(|| {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(vec!["relay.internal".to_owned()]).unwrap();
@@ -50,7 +50,7 @@ fn server_config(certificate: CertificateDer<'static>, key: &KeyPair) -> Arc<Ser
     Arc::new(config)
 }
 
-/// The certificate of a mail server with one of its own, as PEM.
+/// The self-signed certificate of a mail server, as PEM.
 pub(crate) fn own_certificate() -> &'static str {
     &OWN.1
 }
@@ -73,7 +73,7 @@ pub(crate) struct Manner {
     pub(crate) sign_in: Option<(&'static str, &'static str)>,
     /// Connections are accepted, and nothing is said.
     pub(crate) is_silent: bool,
-    /// The certificate is one that signed itself.
+    /// The certificate is self-signed.
     pub(crate) own_certificate: bool,
     /// SMTPUTF8 is offered.
     pub(crate) utf8: bool,

@@ -473,7 +473,7 @@ async fn an_operator_gives_a_role_to_one_more_group() {
     assert_eq!(tokens.access().claims["roles"], json!(["editor", "owner"]));
 }
 
-/// A client that may ask for groups, and a user in this many groups with names of 30 letters.
+/// A client that may ask for groups, and a user in `count` groups with names of 30 letters.
 async fn in_many_groups(server: &Server, count: u128) -> (RelyingParty, Person) {
     let groups: Vec<_> = (0..count)
         .map(|number| Group {
@@ -502,7 +502,7 @@ async fn in_many_groups(server: &Server, count: u128) -> (RelyingParty, Person) 
     (acme, alice)
 }
 
-/// Every limit on what is read is a limit on what is issued.
+/// The endpoints must be able to read each token that is issued.
 #[tokio::test]
 async fn a_token_with_many_groups_is_accepted_by_every_endpoint() {
     let server = Server::start().await;

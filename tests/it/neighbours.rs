@@ -16,7 +16,7 @@ impl Neighbour {
         Self { server, alice, path }
     }
 
-    /// A browser of this service and of those that it visits later.
+    /// A browser that begins at this service and visits others later.
     fn browser(&self) -> Browser {
         self.server.browser()
     }

@@ -273,7 +273,7 @@ async fn a_passkey_that_is_backed_up_later_is_kept_so() {
     }
 }
 
-/// Otherwise the browser would delete a passkey that is good at another service on this host.
+/// The browser deletes an unknown passkey, which may be good at another service on this host.
 #[tokio::test]
 async fn a_passkey_is_called_unknown_only_to_a_user_of_this_service_and_if_nobody_has_it() {
     let (server, acme, alice, mut passkey) = with_passkey().await;

@@ -139,8 +139,8 @@ async fn a_passkey_is_added_once_and_only_as_it_was_asked_for() {
     assert_eq!(stored(&server, &alice).len(), 1);
 }
 
-/// Whether a new person can add a passkey with this attestation object, whose members are in the order of JavaScript
-/// objects that were sorted by name.
+/// Whether a new person can add a passkey with this attestation object. Its members are sorted by name, as some
+/// programs write them.
 async fn takes(server: &Server, format: &[u8], statement: &[u8], change: fn(&mut Vec<u8>)) -> bool {
     let count = AtomicU8::fetch_add(&NAMES, 1, Ordering::Relaxed);
     let person = server.user(&format!("person{count}")).await;

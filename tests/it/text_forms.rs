@@ -51,7 +51,7 @@ fn a_person_signs_in_with_every_form_of_the_address_and_the_password() {
 }
 
 #[test]
-fn there_is_one_user_of_a_name_whichever_command_adds_another() {
+fn every_command_refuses_a_second_user_of_a_name_in_another_form() {
     let service = Service::with_client();
     let added = service.run(&["user", "add", COMPOSED, "--no-password"]);
     assert!(added.status.success(), "{}", said(&added));

@@ -139,8 +139,8 @@ fn is_accepted(token: &str, keys: &JwkSet) -> bool {
     matches!(verified, Ok(_) | Err(JwtError::Claims))
 }
 
-/// Whether a token says that it is signed in a way that is known here, and that its key is for. Two vectors are signed with
-/// PS384 by a key for PS256.
+/// Whether a token says that it is signed in a way that is known here, and that its key is for. Two vectors are signed
+/// with PS384 by a key for PS256.
 fn is_known(token: &str, key: &Value) -> bool {
     let Ok(compact) = Compact::parse(token) else {
         return false;

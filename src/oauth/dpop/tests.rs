@@ -294,7 +294,7 @@ fn a_nonce_is_asked_for_only_if_it_is_required() {
 
 /// Section 11.1: the nonce tells the time. The use of the proof is remembered as long as the nonce is accepted.
 #[test]
-fn a_proof_with_a_current_nonce_is_good_whatever_its_iat_says() {
+fn a_proof_with_a_current_nonce_is_good_at_any_iat() {
     let holder = Holder::new();
     let nonce_end = |_: &str| Some(NOW + Duration::from_mins(5));
     let demanding = ExpectedRequest {

@@ -56,8 +56,8 @@ async fn a_confidential_client_at_a_loopback_address_is_answered_without_a_perso
     browser.authorize(&silent).await.callback().code();
 }
 
-/// Section 8.4, for a server with a mobile application. The server redeems the code of any application that has taken the
-/// scheme, so a person must agree first.
+/// Section 8.4, for a server with a mobile application. The server redeems the code of any application that has taken
+/// the scheme, so a person must agree first.
 #[tokio::test]
 async fn a_scheme_of_a_client_with_a_secret_needs_pkce_and_a_person() {
     let server = Server::start().await;

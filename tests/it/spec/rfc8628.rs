@@ -674,7 +674,7 @@ async fn a_proof_binds_the_tokens_and_a_repeated_proof_is_refused() {
         .tokens();
 }
 
-/// A program that stores its refresh token once would lose its sign-in by the rotation, when it starts again.
+/// If a program stores its refresh token only once, rotation would end its sign-in at the next start.
 #[tokio::test]
 async fn a_device_may_keep_its_refresh_token_if_it_is_bound_or_the_operator_says_so() {
     let (server, tv, alice) = scene().await;

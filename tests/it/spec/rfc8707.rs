@@ -207,9 +207,8 @@ async fn an_api_without_a_path_is_found_with_a_slash() {
     assert_eq!(audience(&exchange.await.tokens()), "https://mcp.example");
 }
 
-/// Every grant takes `resource`, and a refresh keeps it.
-/// RFC 3986 section 6.2: case of scheme and host, the default port and an empty path do not count, the path does. The token
-/// has the registered identifier.
+/// Every grant takes `resource`, and a refresh keeps it. RFC 3986 section 6.2: case of scheme and host, the default
+/// port and an empty path do not count, the path does. The token has the registered identifier.
 #[tokio::test]
 async fn an_api_is_found_by_any_spelling_of_its_scheme_and_host() {
     let server = Server::start().await;

@@ -328,8 +328,8 @@ async fn a_required_nonce_costs_one_repeated_request() {
     assert_eq!(bearer.header("dpop-nonce"), None);
 }
 
-/// Section 11.1: with a nonce, the time of the client does not count. The proof still counts once as long as its nonce is
-/// accepted. Section 4.3: the address may be written in any way, at each endpoint.
+/// Section 11.1: with a nonce, the time of the client does not count. The proof still counts once as long as its nonce
+/// is accepted. Section 4.3: the address may be written in any way, at each endpoint.
 #[tokio::test]
 async fn with_a_nonce_a_client_needs_no_clock() {
     let server = Server::start_with(|policy| policy.dpop_nonce = DpopNonce::Required).await;
