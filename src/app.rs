@@ -41,8 +41,8 @@ pub struct App {
     pub issuer_path: String,
     /// The origin of the issuer, where the service's own forms come from.
     pub issuer_origin: String,
-    /// What the names of the cookies end in: nothing if the issuer has neither port nor path, else a digest of it. Cookies
-    /// know neither, and two services of one host must not read and replace each other's.
+    /// The end of the names of the cookies: a digest of the issuer, or nothing if the issuer has neither port nor path.
+    /// Cookies know neither, and two services on one host must not read or replace each other's.
     pub cookie_suffix: String,
     /// Host names besides the issuer's under which browsers reach this process directly. Empty behind a proxy, which may
     /// rewrite `Host`.

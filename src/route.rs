@@ -242,7 +242,8 @@ routes! {
         Healthz "/healthz", READ, "healthz", None, Anyone;
         /// Whether the service can answer.
         Readyz "/readyz", READ, "readyz", None, Anyone;
-        /// Redirects browsers to the account page, and tells programs what this is. With `--dev`, the page of the example client.
+        /// Redirects browsers to the account page, and tells programs what this is. With `--dev`, the page of the
+        /// example client.
         Home "/", READ, "home", None, Anyone;
         /// The redirect URI of the example client, with `--dev` only.
         DevCallback "/dev/callback", FOLLOW, "dev_callback", None, Anyone;

@@ -1,7 +1,7 @@
 //! The one form of a text, before it is stored, compared or hashed.
 //!
-//! A letter with an accent is one code point or two (Unicode Standard Annex 15), a letter has a width and a case, a
-//! domain has two spellings (RFC 5890), and a digit is written in many scripts. People cannot see which one they typed.
+//! A letter with an accent is one code point or two (Unicode Standard Annex 15). A letter has a width and a case, and a
+//! digit is written in many scripts. A domain has two spellings (RFC 5890). People cannot see which one they typed.
 
 use std::borrow::Cow;
 use std::iter;
@@ -57,7 +57,8 @@ pub fn caseless_address(name: &str) -> String {
     }
 }
 
-/// A domain in lower case, with A-labels for what is not ASCII (RFC 5890 section 2.3.2.1). `None` if it cannot be a domain.
+/// A domain in lower case, with A-labels for what is not ASCII (RFC 5890 section 2.3.2.1). `None` if it cannot be a
+/// domain.
 pub fn a_labels(domain: &str) -> Option<String> {
     idna::domain_to_ascii(domain).ok()
 }
@@ -85,8 +86,8 @@ pub fn map_width(text: &str) -> String {
     mapped.nfc().collect()
 }
 
-/// Whether a reader cannot tell the text from another one: it has a character that cannot be seen, or one that stands for
-/// others, such as a ligature (NFKC) or the sign of kelvins. Width does not count.
+/// Whether the text looks like another one: it has a character that cannot be seen, or one that stands for others, such
+/// as a ligature (NFKC) or the Kelvin sign. Width does not count.
 pub fn is_ambiguous(text: &str) -> bool {
     if text.is_ascii() {
         return false;
@@ -95,7 +96,8 @@ pub fn is_ambiguous(text: &str) -> bool {
     text.chars().any(|c| is_invisible(c) || stands_for_another(c)) || mapped.nfkc().ne(mapped.chars())
 }
 
-/// General category Cf, what else is ignorable by default (Unicode Standard section 5.21), and the empty pattern of Braille.
+/// Whether the character is a format character, another one that is ignorable by default (Unicode Standard section
+/// 5.21), or the blank Braille pattern.
 fn is_invisible(c: char) -> bool {
     let is_ignorable = matches!(
         c,
@@ -120,8 +122,8 @@ fn stands_for_another(c: char) -> bool {
     form.next() != Some(c) && form.next().is_none()
 }
 
-/// A code that a person typed: digits of every script as those of ASCII, usual width, lower case, without blanks and
-/// hyphens.
+/// A code that a person typed, in its one form: ASCII digits for those of every script, usual width, lower case,
+/// without blanks and hyphens.
 pub fn code(typed: &str) -> Zeroizing<String> {
     let mut code = Zeroizing::new(String::with_capacity(4 * typed.len()));
     for c in Zeroizing::new(map_width(typed)).chars() {
@@ -138,8 +140,8 @@ pub fn code(typed: &str) -> Zeroizing<String> {
     code
 }
 
-/// A secret as a file or a pipe has it: without the byte order mark that some editors put before it, and without the line
-/// break that ends its line.
+/// A secret as a file or a pipe has it: without the byte order mark that some editors put before it, and without the
+/// line break that ends its line.
 pub fn secret_line(text: &str) -> &str {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let text = text.strip_suffix('\n').unwrap_or(text);
@@ -150,8 +152,8 @@ fn is_format(c: char) -> bool {
     c.general_category() == GeneralCategory::Format
 }
 
-/// The decimal digit that `c` is. The digits of a script are ten code points in a row, from zero to nine (Unicode Standard
-/// section 4.6).
+/// The decimal digit that `c` is. The digits of a script are ten code points in a row, from zero to nine (Unicode
+/// Standard section 4.6).
 fn digit(c: char) -> Option<char> {
     let is_digit =
         |at: u32| char::from_u32(at).is_some_and(|c| c.general_category() == GeneralCategory::DecimalNumber);

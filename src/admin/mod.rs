@@ -276,7 +276,7 @@ fn check_secret(faults: &mut Vec<Fault>, field: &str, secret: &SecretString) {
     }
 }
 
-/// An e-mail address in its one form. A user keeps one that is no longer taken as a new one.
+/// An e-mail address in its one form. A user may keep an address that is refused as a new one.
 fn checked_email(faults: &mut Vec<Fault>, before: Option<&str>, typed: &str) -> String {
     match parse_email(typed) {
         Ok(email) => email,

@@ -25,7 +25,7 @@ pub struct Health {
     pub settings: SettingFlags,
 }
 
-/// What a service answered, and where.
+/// The answer of the service, and the address that it came from.
 struct Answered {
     address: SocketAddr,
     answer: ProbeAnswer,

@@ -7,7 +7,6 @@ use zeroize::Zeroizing;
 
 use super::output::CliError;
 use super::prompt;
-
 use crate::admin::SecretString;
 use crate::admin::user::NewPassword;
 use crate::text;

@@ -57,7 +57,7 @@ pub(super) fn unwritable(path: &Path, error: &std::io::Error) -> CliError {
     CliError::refused(format!("{} cannot be written: {error}", path.display()))
 }
 
-/// Reads a secret from a file, or from standard input for `-`, without the last line end.
+/// Reads a secret from a file, or from standard input for `-`, as [`text::secret_line`] has it.
 pub(super) fn read_secret(path: &Path) -> Result<SecretString, CliError> {
     let advice = ", too large for a secret or a key: name the right file";
     let bytes = read_limited(path, FILE_LIMIT, advice)?;
@@ -65,7 +65,7 @@ pub(super) fn read_secret(path: &Path) -> Result<SecretString, CliError> {
     Ok(SecretString::new(text::secret_line(text)))
 }
 
-/// Reads public data, such as keys in JSON or PEM. A byte order mark at the beginning is left out.
+/// Reads public data, such as keys in JSON or PEM, as [`text::secret_line`] has it.
 pub(super) fn read_file(path: &Path) -> Result<String, CliError> {
     Ok(read_secret(path)?.reveal().to_owned())
 }

@@ -32,8 +32,9 @@ const OTHERS_WRITE: u32 = 0o002;
 /// Refuses a data directory in which other users could put files, or links that lead elsewhere. Root works in the
 /// directory of any user: it follows no link there, and gives that user what it makes.
 ///
-/// A group that can write is accepted where the bits do not stay, and in a directory of root whose group this process is
-/// in: orchestrators give volumes to a pod that way.
+/// A group that can write is accepted if this process can close the directory to it ([`close_to_group`]). It is
+/// accepted too if root owns the directory and this process is in the group: orchestrators give volumes to a pod that
+/// way.
 pub(super) fn check_writers(path: &Path) -> Result<(), DataDirError> {
     let found = fs::metadata(path).map_err(io_error(path))?;
     let (mode, owner, user) = (found.mode() & 0o777, found.uid(), geteuid().as_raw());
@@ -62,9 +63,9 @@ fn is_in_group(group: u32) -> bool {
     getegid().as_raw() == group || is_listed()
 }
 
-/// Closes a data directory that its group can write to, with all that is in it. Orchestrators open a volume and its files
-/// to a group at each start of a pod. What belongs to another user than the directory or
-/// this process stays as it is, and so does what a file system has no modes for.
+/// Closes a data directory that its group can write to, with all that is in it. Orchestrators open a volume and its
+/// files to a group at each start of a pod. A file stays as it is if it belongs to another user than the directory or
+/// this process, or if its file system has no modes.
 pub(super) fn close_to_group(path: &Path) {
     if let Ok(found) = fs::metadata(path)
         && found.mode() & GROUP_WRITES != 0
@@ -74,7 +75,7 @@ pub(super) fn close_to_group(path: &Path) {
     }
 }
 
-/// Closes what is in the folder before the folder itself, so that the next start goes on if this one is cut off.
+/// Closes what is in the folder, then the folder. So if the process ends in between, the next start does the rest.
 fn close_folder(folder: &Folder, owners: &[u32]) -> io::Result<()> {
     for (name, found) in folder.entries()? {
         if FileType::from_raw_mode(found.st_mode).is_dir() {

@@ -50,7 +50,7 @@ pub enum DataDirError {
         /// The error of the operating system.
         source: io::Error,
     },
-    /// Users outside of the group can write to the directory.
+    /// Users outside the group of the directory can write to it.
     #[error(
         "{folder} can be written to by everybody ({mode:03o}), who could replace what is in it: chmod {right:03o} {folder}, or name a folder in it, which the service makes for itself: --data-dir {below}",
         folder = path.display(),

@@ -69,7 +69,7 @@ pub fn https(text: &str) -> Option<Url> {
     plain_address(text).filter(|url| url.scheme() == "https")
 }
 
-/// Reads an address on this machine: http with a loopback address, without a user name or fragment.
+/// Reads an address on this machine: http with a loopback address or `localhost`, without a user name or fragment.
 pub fn http_on_loopback(text: &str) -> Option<Url> {
     plain_address(text).filter(|url| url.scheme() == "http" && is_loopback(url))
 }

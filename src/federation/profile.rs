@@ -37,7 +37,7 @@ impl Profile {
         let is_verified = |name: &str| source(name).is_some_and(is_true);
         let email = source("email")
             .and_then(Value::as_str)
-            // A letter of another width may be another mailbox at the provider.
+            // An address with a letter of another width may be another mailbox at the provider.
             .filter(|text| text::map_width(text) == text::nfc(text))
             .and_then(|text| parse_email(text).ok())
             .filter(|email| is_verified("email_verified") && provider.vouches_for(email));
@@ -61,7 +61,7 @@ impl Profile {
         }
     }
 
-    /// The name in the member `user` of Apple's answer, which comes once for an account. It is not signed.
+    /// The name in the member `user` of Apple's answer. Apple sends it once for an account, and does not sign it.
     pub fn name_of_apple_user(user: &str) -> BTreeMap<String, Value> {
         let user: Value = serde_json::from_str(user).unwrap_or_default();
         let part = |path| user.pointer(path)?.as_str().filter(|text| is_text(text));

@@ -91,8 +91,8 @@ fields! {
     client_id: Option<String>;
     /// How the service authenticates at the provider.
     auth_method: UpstreamAuth;
-    /// The team of the developer at Apple. With it, the stored secret is a private key of this team. The service signs the
-    /// client secret with it for each request, and asks that the answer is posted, as Apple demands.
+    /// The team of the developer at Apple. If it is set, the stored secret is a private key of this team. The service
+    /// signs a client secret with this key for each request, and asks for a posted answer, as Apple demands.
     #[serde(skip_serializing_if = "Option::is_none")]
     apple_team_id: Option<String>;
     /// The identifier of this private key at Apple.

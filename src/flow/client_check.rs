@@ -276,7 +276,7 @@ fn check_grants(client: &Client, faults: &mut Vec<Fault>) {
 }
 
 /// Checks that a refresh token that stays the same is of no use to others: the client authenticates, or its tokens are
-/// bound. For a device, which may be unable to store another one, the operator may say otherwise.
+/// bound to a key. A device may be unable to store another token, so the operator may allow it an unbound one.
 fn check_refresh_policy(client: &Client, faults: &mut Vec<Fault>) {
     let is_device = client.is_public() && client.may_use(GrantType::DeviceCode);
     let is_bound = client.dpop_bound_access_tokens || client.tls_client_certificate_bound_access_tokens;

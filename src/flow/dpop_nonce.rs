@@ -20,7 +20,7 @@ pub fn issue(core: &Core, now: Timestamp) -> String {
         .seal_in_hour(hour_of(now), CONTEXT, &given_at, &core.random)
 }
 
-/// Until when a nonce that the service gave in the last minutes is accepted.
+/// The time until which a nonce is accepted. `None` if it is not a current nonce of this service.
 pub fn end_of(core: &Core, nonce: &str, now: Timestamp) -> Option<Timestamp> {
     let plain = core.sealer.open_of_hour(CONTEXT, nonce).ok()?;
     let given_at = <[u8; 8]>::try_from(plain.as_slice()).ok()?;

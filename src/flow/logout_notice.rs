@@ -227,7 +227,8 @@ pub async fn send(core: &Core, notice: &LogoutNotice) -> Result<(), NoticeFailur
     Ok(core.upstreams.post_logout_token(&url, &token).await?)
 }
 
-/// Where the client is told: https or, for a confidential client of the operator, http on this machine (section 2.2).
+/// The address at which the client is told: https, or http on this machine for a confidential client of the operator
+/// (section 2.2).
 pub(super) fn logout_address(client: &Client) -> Option<Url> {
     let uri = client.backchannel_logout_uri.as_deref()?;
     let may_be_local = !client.is_public() && !client.registered_itself();

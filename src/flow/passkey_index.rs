@@ -1,7 +1,8 @@
 //! Whose a passkey is: an index by credential id, for responses that do not name their user.
 //!
-//! Earlier releases had no index. [`complete`] adds the passkeys that were there before, once. A node of an earlier release
-//! may add a passkey after that. Such a passkey is found by its user, and its use adds it to the index.
+//! Earlier releases had no index. [`complete`] adds the passkeys that were there before, once. A node of an earlier
+//! release may add a passkey after that. Such a passkey is found if the response names its user, and its use adds it to
+//! the index.
 
 use std::ops::Bound;
 
@@ -15,14 +16,14 @@ use crate::store::engine::{Snapshot, Tx};
 use crate::store::schema::{meta_get, meta_put};
 use crate::store::tables::{FACTORS, USERS_BY_PASSKEY};
 
-/// The name in the table of the store's own values that says that all passkeys are in the index.
+/// The store's own value that says that all passkeys are in the index.
 const IS_COMPLETE: &str = "passkey_index";
 
 /// The factors that are read in one transaction.
 const PAGE_FACTORS: usize = 500;
 
-/// The most users whose factors are read for one credential id. An authenticator makes an id for one user, so others have a
-/// copy.
+/// The most users whose factors are read for one credential id. An authenticator makes an id for one user, so the
+/// others copied it.
 const MOST_USERS: usize = 8;
 
 fn half_digest(credential_id: &[u8]) -> Uuid {
@@ -49,13 +50,13 @@ pub(super) fn remove(tx: &mut dyn Tx, user: Uuid, factor: &Factor) -> Result<(),
     Ok(())
 }
 
-/// Who may have a passkey with this credential id.
+/// The users who may have a passkey with this credential id.
 pub(super) fn candidates(snapshot: &dyn Snapshot, credential_id: &[u8]) -> Result<Vec<Uuid>, StoreError> {
     let rows = USERS_BY_PASSKEY.scan_prefix(snapshot, &half_digest(credential_id), MOST_USERS)?;
     Ok(rows.into_iter().map(|((_, user), ())| user).collect())
 }
 
-/// Adds all passkeys, unless that was done before.
+/// Adds all passkeys, unless the index is complete.
 pub(super) async fn complete(core: &Core) -> Result<(), Failure> {
     let is_complete = |snapshot: &dyn Snapshot| -> Result<_, StoreError> {
         let is_marked = meta_get(snapshot, IS_COMPLETE)?.is_some();

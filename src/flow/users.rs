@@ -90,7 +90,7 @@ pub async fn user_named(core: &Core, name: &LoginName) -> Result<Option<User>, S
     Ok(user)
 }
 
-/// The users whose groups and claims take half of a token or more: how many, and the one who needs most.
+/// The users whose groups and claims take half of a token or more: how many, and the user with the longest.
 pub fn near_token_limit(
     snapshot: &dyn Snapshot,
     groups: &Groups,
@@ -119,7 +119,7 @@ pub fn near_token_limit(
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NearTokenLimit {
     pub users: u64,
-    /// The user who needs most.
+    /// The user whose groups and claims are the longest.
     pub account_id: String,
     /// The bytes of a token that this user's groups and claims take.
     pub bytes: usize,

@@ -1,7 +1,7 @@
 //! The cookies (RFC 6265). Their names begin with `__Host-`, so no other host or plain connection can set or read them.
 //!
-//! Cookies know neither port nor path (RFC 6265 section 8.5). So the names of a service that is not alone on its host end
-//! in a suffix of its own ([`super::service_cookies`]).
+//! Cookies know neither port nor path (RFC 6265 section 8.5). So if the issuer has a port or a path, the names end in a
+//! suffix of the service ([`super::service_cookies`]).
 
 use std::time::Duration;
 
@@ -39,8 +39,7 @@ impl Cookie {
         Self::PasskeyOffer,
     ];
 
-    /// The name on the wire of a service at the root of its host and the usual port. The names of other services end in
-    /// [`App::cookie_suffix`](crate::app::App::cookie_suffix).
+    /// The name, without the suffix of the service ([`App::cookie_suffix`](crate::app::App::cookie_suffix)).
     pub const fn name(self) -> &'static str {
         match self {
             Self::Session => "__Host-idsvc_session",

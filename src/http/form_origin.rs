@@ -1,4 +1,4 @@
-//! Where a form came from, by the headers of the browser.
+//! Which page sent a form, as the headers of the browser say.
 
 use ::http::StatusCode;
 use ::http::header::{HeaderName, ORIGIN};
@@ -13,8 +13,8 @@ use crate::pages::ErrorKind;
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 impl RequestContext {
-    /// The page for a form that no page of this service sent. If the form has a valid token, it is ours, and its page may
-    /// have been opened under another name than the issuer's.
+    /// The error page for a form, unless a page of this service sent it. A form with a valid token is ours, and its
+    /// page may have been opened under another name than the issuer's.
     pub fn foreign_form_page(&self, has_token: bool) -> Option<HttpResponse> {
         let reason = self.foreign_form()?;
         if has_token && let Some(origin) = self.alternate_origin() {
@@ -37,11 +37,11 @@ impl RequestContext {
         });
     }
 
-    /// Why the headers of the browser do not say that a page of this service sent the form, if they do not. An old browser
-    /// sends none of them; then the CSRF token alone decides.
+    /// Why the headers of the browser do not show that a page of this service sent the form. `None` if they do. `None`
+    /// too if an old browser sends none of them: then the CSRF token alone decides.
     ///
-    /// `Referrer-Policy: no-referrer`, which a proxy may set, makes the origin of a form `null` (Fetch section 3.2). Then
-    /// `Sec-Fetch-Site` decides, which no page can set.
+    /// `Referrer-Policy: no-referrer`, which a proxy may set, makes the origin of a form `null` (Fetch section 3.2).
+    /// Then `Sec-Fetch-Site` decides, which no page can set.
     fn foreign_form(&self) -> Option<&'static str> {
         let site = self.header_text(&SEC_FETCH_SITE);
         match self.origin() {

@@ -1,8 +1,8 @@
-//! The cookies of this service: under the names that end in its suffix, or once under the names of earlier releases.
+//! The cookies of this service. Their names end in its suffix, or are those of earlier releases once.
 //!
-//! Earlier releases had the same names for all services of a host. What a browser sent only under such a name is read, and
-//! the answer gives it the new name. The old cookie stays: it may be that of another service. A sign-out removes it if it
-//! is the same session.
+//! Earlier releases had the same names for all services on a host. If the browser sends a cookie only under its old
+//! name, it is read, and the answer sets it under its new name. The old cookie stays, because it may be that of another
+//! service. A removal also removes the old cookie if it has the same value.
 
 use std::time::Duration;
 
@@ -43,11 +43,12 @@ impl RequestContext {
         }
     }
 
-    /// Gives the cookies that the browser sent under their old names the new ones, unless the answer sets them.
+    /// Sets the cookies that the browser sent under their old names under the new ones, unless the answer sets them
+    /// already.
     pub(super) fn rename_cookies(&self, answer: &mut HttpResponse) {
         let suffix = &self.app.cookie_suffix;
         let cache_control = answer.headers().get(CACHE_CONTROL);
-        // Others may keep an answer that may be stored, and give its cookies to their users.
+        // A cache may keep an answer that may be stored, and would give its cookies to other users.
         if suffix.is_empty() || cache_control.is_none_or(|value| value != "no-store") {
             return;
         }

@@ -59,7 +59,7 @@ pub struct AccountPolicy {
     pub second_factor: SecondFactorRule,
     /// How long a browser may go without the second step, if the user asks for it there.
     pub remember_device: Option<Duration>,
-    /// The domains whose addresses may sign up, with A-labels; all if there are none.
+    /// The domains whose addresses may sign up, in A-labels; all if there are none.
     pub allowed_domains: Vec<String>,
 }
 
@@ -76,7 +76,7 @@ impl AccountPolicy {
     }
 }
 
-/// The domain of an address, with A-labels.
+/// The domain of an address, in A-labels.
 fn domain_of(email: &str) -> Option<String> {
     let (_, domain) = email.rsplit_once('@')?;
     text::a_labels(domain)

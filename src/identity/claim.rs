@@ -19,10 +19,10 @@ const MAX_EMAIL_BYTES: usize = 254;
 /// Why a text is not taken as an e-mail address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidEmail {
-    /// It has not one `@` between two parts, or is too long.
+    /// It does not have one `@` between two parts, or it is too long.
     #[error("is no e-mail address")]
     NoAddress,
-    /// It looks like another address.
+    /// It has a character that cannot be seen, or that looks like others.
     #[error("has a character that cannot be seen, or that looks like others: type the address again")]
     Ambiguous,
 }

@@ -84,8 +84,8 @@ impl TotpSeed {
 
     /// The address that a QR code has in it. Apps show `issuer` and `account`.
     ///
-    /// A colon ends the issuer, so neither has one, also not encoded: some apps decode the label before they look for the
-    /// colon, and refuse a second one, or an issuer that differs from the parameter.
+    /// A colon ends the issuer, so neither of them has a colon, not even an encoded one. Some apps decode the label
+    /// before they look for the colon. They refuse a second one, or an issuer that differs from the parameter.
     pub fn address(&self, issuer: &str, account: &str) -> Zeroizing<String> {
         let (issuer, account) = (label_part(issuer), label_part(account));
         Zeroizing::new(format!(
@@ -121,7 +121,7 @@ impl TotpSeed {
     }
 }
 
-/// The text with a blank for each colon, percent-encoded.
+/// The text with spaces in the place of colons, percent-encoded.
 fn label_part(text: &str) -> String {
     let words = text.split(|c: char| c == ':' || c.is_whitespace());
     let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();

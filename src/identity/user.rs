@@ -303,8 +303,8 @@ impl User {
 #[derive(Clone, Debug)]
 pub struct LoginName {
     name: String,
-    /// The form of earlier releases, if it differs: trimmed and in lower case. The user still has it if another user has a
-    /// name of the same form.
+    /// The form of earlier releases, if it differs: trimmed and in lower case. A user still has it if another user's
+    /// name became equal.
     earlier: Option<String>,
 }
 

@@ -60,7 +60,7 @@ impl Algorithm {
         Self::EdDsa,
     ];
 
-    /// The algorithms that the service signs with, in the same order. The other ones are for signatures of others.
+    /// The algorithms that the service signs with, in the same order. It only verifies the other ones.
     pub const SIGNING: [Self; 4] = [Self::Rs256, Self::Ps256, Self::Es256, Self::EdDsa];
 
     /// The names that tokens and keys of others may have, in the same order.

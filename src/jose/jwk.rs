@@ -105,8 +105,8 @@ pub struct BadSignature;
 impl PublicKey {
     /// Reads one JSON Web Key (RFC 7517 section 4).
     ///
-    /// Without `alg` an RSA key is for all algorithms of RSA. Unknown members are ignored, and those of private keys are
-    /// refused. A point that is not on its curve is accepted, but verifies nothing.
+    /// Without `alg` an RSA key is for all algorithms of RSA. Unknown members are ignored, and those of private keys
+    /// are refused. A point that is not on its curve is accepted, but verifies nothing.
     pub fn from_jwk(jwk: &Value) -> Result<Self, JwkError> {
         let members = jwk.as_object().ok_or(JwkError::NotAnObject)?;
         let kty = text(members, "kty")?.ok_or(JwkError::Missing("kty"))?;

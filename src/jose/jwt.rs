@@ -207,7 +207,7 @@ impl Encoder {
         Self::named(key, key.kid(), typ)
     }
 
-    /// The same with the `kid` that somebody else gave the key.
+    /// Prepares the same header with another `kid` than the key has here.
     pub fn named(key: &SigningKey, kid: &str, typ: &str) -> Self {
         let header = format!(
             r#"{{"alg":"{}","kid":{},"typ":{}}}"#,

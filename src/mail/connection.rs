@@ -32,7 +32,8 @@ const MAX_ADDRESSES: usize = 3;
 /// Replies that refuse a mail because the service is not signed in as the server wants (RFC 4954 section 6). They say
 /// nothing about the mail.
 const SIGN_IN_CODES: [u16; 4] = [530, 534, 535, 538];
-/// A server may pause before its greeting. After this part of the time for a reply, it may be one that begins with TLS.
+/// The part of the time for a reply after which a silent server may be one that begins with TLS. Others may pause
+/// before their greeting.
 const GREETING_SHARE: u32 = 6;
 /// The server ends the connection (RFC 5321 section 3.8).
 const CLOSING: u16 = 421;
@@ -69,7 +70,7 @@ pub struct MailConnector {
     pub tls: TlsConnector,
     /// Whether a connection has TLS, if the operator says so.
     pub tls_use: Option<MailTls>,
-    /// The name in the certificate of the server. Without one it is that of the host.
+    /// The name in the certificate of the server, if it is not the host.
     pub server_name: Option<ServerName<'static>>,
     /// The name of this host: that of the issuer.
     pub host: String,
@@ -266,7 +267,8 @@ impl MailConnector {
         Ok(Stream::upgraded(self.begin_tls(stream.into_inner()).await?))
     }
 
-    /// Waits for the greeting. A server that begins with TLS sends none: after a while, another connection tries that.
+    /// Waits for the greeting. A server that begins with TLS sends none, so after a while a second connection tries
+    /// TLS.
     async fn greet(&self, stream: &mut BufReader<TcpStream>) -> Result<Reply, SendFault> {
         let begins_with_tls = async {
             tokio::time::sleep(self.timeouts.reply / GREETING_SHARE).await;

@@ -12,7 +12,8 @@ const TLS_PORT: u16 = 465;
 /// The port of submission with STARTTLS (RFC 6409).
 const STARTTLS_PORT: u16 = 587;
 
-/// Whether a connection has TLS (`mail.tls`). Without this, only a server on this machine that offers none goes without.
+/// Whether a connection has TLS (`mail.tls`). Without the setting, a connection lacks TLS only if the server is on this
+/// machine and offers no STARTTLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MailTls {
     /// Each connection has TLS.

@@ -222,8 +222,8 @@ pub fn exposure_warning(file: &Path, what: &str) -> Option<String> {
         .then(|| format!("{file}: {what} is open to others ({mode:03o}): chmod {right:03o} {file}"))
 }
 
-/// All errors in the operator's files, or else the warnings about them. `host` is the host of the service. Where the chain
-/// does not lead on, clients refuse the certificate, and the service can still start with it.
+/// All errors in the operator's files, or else the warnings about them. `host` is the host of the service. A
+/// chain that clients cannot follow is an error here, although the service can start with it.
 pub fn examine(
     certificate_file: &Path,
     key_file: &Path,

@@ -1,4 +1,4 @@
-//! Servers whose certificate no authority vouches for.
+//! TLS to servers whose certificate no known authority issued.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::outbound::{OutboundPolicy, SetupError, read_authorities, root_store};
 /// Which certificates are accepted although no known authority issued them.
 #[derive(Debug)]
 enum Accepted {
-    /// Exactly these, for any name.
+    /// Exactly these, for any name and at any time.
     These(Vec<CertificateDer<'static>>),
     Any,
 }

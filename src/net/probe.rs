@@ -1,4 +1,4 @@
-//! One request to a service on this machine, over the socket that it listens on.
+//! One request to a service on this machine, at an address that it listens on.
 
 use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -28,11 +28,12 @@ pub struct Probe<'a> {
     pub path: &'a str,
     /// The host of the service, for `Host` and for the handshake.
     pub host: &'a str,
-    /// Whether the service speaks TLS. Its certificate proves nothing here: it may be self-signed, or for a proxy.
+    /// Whether the service speaks TLS. Its certificate is not checked, because it may be self-signed or for another
+    /// name.
     pub has_tls: bool,
 }
 
-/// What was answered.
+/// The answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeAnswer {
     pub status: u16,

@@ -25,7 +25,7 @@ const LONGEST: Duration = Duration::from_hours(1);
 pub struct Recipient<'a> {
     /// The issuer identifier.
     pub issuer: &'a str,
-    /// The addresses that name the endpoint to which the assertion was sent, and those that are accepted there as well.
+    /// The address of the called endpoint, and other addresses that are accepted there.
     pub endpoints: &'a [String],
 }
 
@@ -93,8 +93,8 @@ struct Claims {
     jti: String,
 }
 
-/// Checks the audience, a string or a list of one (RFC 7519 section 4.1.3). Several values are refused: another recipient
-/// of the assertion could use it here. FAPI 2.0 section 5.3.2.1 demands the string.
+/// Checks the audience, a string or a list with one value (RFC 7519 section 4.1.3). Several values are refused: another
+/// recipient of the assertion could use it here. FAPI 2.0 section 5.3.2.1 demands the string.
 fn check_audience(
     audience: &Audience,
     recipient: Recipient<'_>,

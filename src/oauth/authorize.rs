@@ -307,8 +307,8 @@ impl AuthorizationRequest {
 
     /// Whether the user must choose to continue in a live session: the client demands it, or is a native application,
     /// which another application on the user's machine can pretend to be (RFC 8252 section 8.6). A confidential client
-    /// at a loopback address needs no choice, because it authenticates when it redeems the code. With a private-use scheme,
-    /// its server redeems the code of any application that has taken the scheme.
+    /// at a loopback address needs no choice, because it authenticates when it redeems the code. With a private-use
+    /// scheme, its server redeems the code of any application that has taken the scheme.
     pub fn requires_choice(&self, client: &Client) -> bool {
         let return_to = &self.target.return_to;
         let is_native = return_to.has_private_scheme() || (client.is_public() && return_to.is_native());

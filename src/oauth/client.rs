@@ -360,9 +360,10 @@ impl Client {
         self.is_public() || self.pkce == PkceRequirement::Required
     }
 
-    /// Whether its redirect URIs may have private-use schemes: those of a public client (RFC 8252 section 7.1), and those
-    /// of the operator's servers that have an application on devices as well. Any application can take such a scheme, and
-    /// could hand a server the code of another person's sign-in. PKCE prevents that.
+    /// Whether its redirect URIs may have private-use schemes (RFC 8252 section 7.1). A public client may have them. So
+    /// may a confidential client of the operator that must use PKCE, for a server with an application on devices. Any
+    /// application can take such a scheme, and could give the server the code of another person's sign-in. PKCE
+    /// prevents that.
     pub fn may_have_private_schemes(&self) -> bool {
         self.is_public() || (!self.registered_itself() && self.requires_pkce())
     }

@@ -138,8 +138,8 @@ impl FromStr for GrantType {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AssertionAudience {
-    /// The issuer or the address of the endpoint that is called (RFC 7523 section 3). At introspection, revocation and PAR
-    /// the address of the token endpoint as well.
+    /// The issuer or the address of the endpoint that is called (RFC 7523 section 3). At introspection, revocation and
+    /// PAR the address of the token endpoint as well.
     #[default]
     Any,
     /// Only the issuer.
@@ -190,13 +190,13 @@ pub enum IdTokenContent {
     /// The claims that the parameter `claims` requests; the others are at `UserInfo` (OpenID Connect Core 5.4).
     #[default]
     Requested,
-    /// The claims of the scope as well, for software that never asks `UserInfo`.
+    /// The claims of the scope as well, which much software expects.
     Userinfo,
 }
 
 impl IdTokenContent {
-    /// What a new client of the operator gets. The default of the type is for records from before the field existed, and
-    /// for clients that register themselves.
+    /// The value of a new client of the operator. The default of the type is for records that are older than the field,
+    /// and for clients that register themselves.
     pub fn of_new_client(profile: Option<ClientProfile>) -> Self {
         match profile {
             None => Self::Userinfo,

@@ -61,7 +61,7 @@ impl FromStr for KeyThumbprint {
     }
 }
 
-/// Until when a nonce is accepted, if it is current.
+/// Returns the time until which a nonce is accepted, or `None` if it is not current.
 pub type NonceEnd<'a> = &'a dyn Fn(&str) -> Option<Timestamp>;
 
 /// The request that the proof must be for.
@@ -72,7 +72,7 @@ pub struct ExpectedRequest<'a> {
     pub url: &'a str,
     /// The access token that it presents.
     pub access_token: Option<&'a str>,
-    /// Until when a nonce is accepted. `None` if no nonce is required.
+    /// Checks the nonce. `None` if no nonce is required.
     pub nonce_end: Option<NonceEnd<'a>>,
 }
 
@@ -259,7 +259,8 @@ fn is_same_resource(htu: &str, url: &str) -> bool {
     htu == url || normal(htu).is_some_and(|htu| Some(htu) == normal(url))
 }
 
-/// The path with its unreserved characters as they are, and the other ones encoded in upper case (RFC 3986 section 6.2.2).
+/// The path with its unreserved characters decoded, and the digits of other encoded ones in upper case (RFC 3986 section
+/// 6.2.2).
 fn decode_unreserved(path: &str) -> String {
     let mut parts = path.split('%');
     let mut normal = parts.next().unwrap_or_default().to_owned();

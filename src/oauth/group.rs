@@ -27,7 +27,7 @@ pub type Group = NamedRecord<GroupMetadata>;
 #[derive(Clone, Debug, Default)]
 pub struct Groups {
     ids: BTreeMap<String, Uuid>,
-    /// The identifiers by the names as [`text::caseless`] has them.
+    /// The identifiers by the form in which names are compared ([`text::caseless`]).
     ids_by_form: BTreeMap<String, Uuid>,
     names: BTreeMap<Uuid, String>,
 }

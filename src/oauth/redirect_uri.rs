@@ -127,7 +127,7 @@ pub enum RedirectUriProblem {
     /// A scheme that belongs to the browser or to other programs.
     #[error("this scheme cannot be redirected to")]
     Scheme,
-    /// A private-use scheme for a confidential client that may have none.
+    /// A private-use scheme of a confidential client that may not have one.
     #[error(
         "private-use schemes are for public clients (RFC 8252), and with PKCE required for other clients of the operator; use https"
     )]

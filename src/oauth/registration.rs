@@ -135,8 +135,8 @@ impl RequestedMetadata {
         Self::read(members(body, MAX_METADATA)?, GRANTS)
     }
 
-    /// Reads members of RFC 7591 section 2. Grants that are not `offered` are left out, as are response types, if others
-    /// remain: the answer says what was registered (section 3.2.1).
+    /// Reads members of RFC 7591 section 2. Grants that are not `offered` are left out, and so are unsupported response
+    /// types, if a usable one remains. The answer says what was registered (section 3.2.1).
     pub(super) fn read(mut members: Map<String, Value>, offered: &[GrantType]) -> Result<Self, Refusal> {
         if let Some(name) = NOT_SUPPORTED.iter().find(|name| members.contains_key(**name)) {
             return Err(unusable(name, "is not supported"));
@@ -250,7 +250,7 @@ impl RequestedMetadata {
     }
 }
 
-/// The keys of the member `jwks`, which cost little to check a signature with.
+/// The keys of the member `jwks`. A key with which a verification is slow is refused.
 fn keys(members: &mut Map<String, Value>) -> Result<Option<Vec<Value>>, Refusal> {
     let Some(mut set) = take::<Map<String, Value>>(members, "jwks")? else {
         return Ok(None);

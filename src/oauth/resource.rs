@@ -84,7 +84,7 @@ impl Apis {
             }
             apis.all.insert(api.id.clone(), api);
         }
-        // An older version could register two identifiers that differ in case. Each still names its own API.
+        // An earlier release could register two identifiers that differ only in case. Each still names its own API.
         for api in apis.all.values() {
             let canonical = apis.by_identifier.entry(canonical_identifier(&api.identifier));
             canonical.or_insert_with(|| Arc::clone(api));

@@ -1,4 +1,4 @@
-//! How long the tokens are that the service issues: every limit on what is read is a limit on what is issued.
+//! The longest token that the service issues: its own endpoints must be able to read each token.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -9,8 +9,8 @@ use crate::jose::json;
 
 /// The longest access token or ID token that is issued, in bytes.
 ///
-/// Request line and header together may have 16 KiB, and `UserInfo` gets the access token there, as the end session
-/// endpoint gets an ID token. The rest is for cookies, a proof, and the other fields and parameters.
+/// Request line and header together may have 16 KiB. `UserInfo` gets the access token there, and the end session
+/// endpoint an ID token. The rest is for cookies, a proof, and the other fields and parameters.
 pub const LONGEST: usize = 14 * 1024;
 
 /// A token that is too long.
@@ -42,7 +42,7 @@ fn longest_claim(token: &str) -> Option<String> {
     Some(longest.0)
 }
 
-/// The bytes that these claims of a user take in a token, if that is half of what a token may have or more.
+/// The bytes that these groups and claims of a user take in a token, if they take half of [`LONGEST`] or more.
 pub fn near_limit(groups: &impl Serialize, claims: &impl Serialize) -> Option<usize> {
     let length = |json: serde_json::Result<String>| json.map_or(0, |json| json.len());
     let json = length(serde_json::to_string(groups)) + length(serde_json::to_string(claims));

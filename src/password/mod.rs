@@ -1,8 +1,9 @@
 //! Passwords: argon2id hashes as PHC strings, hashes of other systems, the limits of their cost, and the pool that
 //! computes them.
 //!
-//! A password is hashed in its one form ([`crate::text::opaque_string`]), so two keyboards that compose an accented letter
-//! differently give the same password. A hash of earlier releases, or of another system, may be of the bytes as typed.
+//! A password is hashed in its one form ([`crate::text::opaque_string`]), so two keyboards that compose an accented
+//! letter differently give the same password. A hash of an earlier release, or of another system, may be one of the
+//! bytes as typed.
 
 mod export_formats;
 mod foreign_hash;

@@ -237,8 +237,8 @@ fn check_within_limits(
     })
 }
 
-/// The password is tried in its one form, and then as typed: a hash of an earlier release, or of another system, may be of
-/// these bytes. The same is done for an unknown user.
+/// Tries the password in its one form, and then as typed: a hash of an earlier release, or of another system, may be
+/// one of the bytes as typed. It does the same for an unknown user.
 fn check(
     hash: Option<&PasswordHash>,
     password: &str,

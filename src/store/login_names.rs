@@ -1,7 +1,7 @@
 //! The index of the names that users sign in with.
 //!
-//! Its keys are [`LoginName`]s. Where the names of two users became equal when names got their one form, each user has the
-//! key of before, and signs in with it.
+//! Its keys are [`LoginName`]s. An upgrade gave names their one form. If the names of two users became equal, each user
+//! keeps the old key, and signs in with it.
 
 use std::collections::HashMap;
 use std::ops::Bound;
@@ -52,7 +52,7 @@ pub fn replace(tx: &mut dyn Tx, before: &User, after: &User) -> Result<(), Store
     give(tx, after)
 }
 
-/// Removes the names that the user has no longer.
+/// Removes the names that the user no longer has.
 pub fn release(tx: &mut dyn Tx, before: &User, after: &User) -> Result<(), StoreError> {
     let kept = after.login_names();
     let mut names = before
@@ -115,7 +115,7 @@ pub(super) fn bring_to_one_form(tx: &mut dyn Tx) -> Result<(), StoreError> {
         let email = record.email.as_deref().map(text::map_width);
         if email != record.email {
             let in_nfc = record.email.as_deref().map(text::nfc);
-            // The proof was about the letters of another width, which may be another mailbox.
+            // The address was verified with letters of another width, and may be another mailbox.
             record.email_verified &= in_nfc.as_deref() == email.as_deref();
             record.email = email;
             USERS.put(tx, &user, &record)?;
@@ -124,7 +124,7 @@ pub(super) fn bring_to_one_form(tx: &mut dyn Tx) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Visits the names that are not of ASCII: the others have only one form.
+/// Visits the names that are not ASCII: the others have only one form.
 fn visit_international(
     snapshot: &dyn Snapshot,
     visit: &mut dyn FnMut(&String, &Uuid),

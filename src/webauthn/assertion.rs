@@ -44,10 +44,10 @@ pub struct CredentialState {
 impl Assertion<'_> {
     /// Verifies the response (section 7.2 steps 7 to 24).
     ///
-    /// Step 22 leaves it to the relying party what a counter that did not grow means. If the key never leaves its device,
-    /// only a copy of the key, or two responses that overtook each other, explain it: it is refused, and in the second case
-    /// the user tries again. If the key is synced, each device may count for itself: it is accepted, and the counter of this
-    /// response is kept, as section 4 defines `signCount`: the latest value.
+    /// Step 22 leaves it to the relying party what a counter that did not grow means. If the key never leaves its
+    /// device, there is a copy of the key, or two responses overtook each other. The response is refused, and in the
+    /// second case the user tries again. If the key is synced, each device may count for itself. The response is
+    /// accepted, and its counter is kept: section 4 defines `signCount` as the latest value.
     pub fn verify(
         &self,
         expected: &Expected<'_>,

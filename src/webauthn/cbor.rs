@@ -4,7 +4,8 @@
 //! occur, and maps and arrays are nested four levels deep at most. Web Authentication section 2.4 advises to refuse the
 //! rest. The libraries for CBOR accept it, so their result would have to be encoded again and compared.
 //!
-//! An attestation object comes from the browser, and some programs write its members in another order: [`in_any_order`].
+//! An attestation object comes from the browser, and some programs write its members in another order:
+//! [`in_any_order`].
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -49,7 +50,7 @@ pub fn only(bytes: &[u8]) -> Result<Value<'_>, Malformed> {
     }
 }
 
-/// Reads the only value, in whose maps the keys may have any order.
+/// Reads the only value. The keys of its maps may have any order.
 pub fn in_any_order(bytes: &[u8]) -> Result<Value<'_>, Malformed> {
     let mut reader = Reader {
         rest: bytes,

@@ -103,7 +103,7 @@ fn member<'a>(members: &'a [Entry<'a>], name: &str) -> Option<&'a Value<'a>> {
 /// Verifies the attestation statement (steps 20 to 23).
 ///
 /// The service requests no attestation, and has no trust anchors. Without them step 23 lets it register the credential
-/// without a proof of the model, so a statement of any format is accepted as if there were none. Only a `packed` one
+/// without a proof of the model. So a statement of any format is accepted like a missing one. Only a `packed` statement
 /// without certificates is verified: the credential itself signed it (section 8.2).
 fn verify_statement(
     format: &str,

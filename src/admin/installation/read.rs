@@ -43,9 +43,9 @@ pub struct InstallationState {
     pub memory_shortages: u64,
     /// How many users may sign in, by the factors that they have.
     pub factors: FactorSummary,
-    /// Users whose name is another user's too, in another form.
+    /// The users with a name that another user has in another form.
     pub name_conflicts: Vec<Uuid>,
-    /// The users who may get no tokens soon, because they would be too long.
+    /// The users whose tokens are near the longest that are issued.
     #[serde(default)]
     pub near_token_limit: Option<NearTokenLimit>,
     /// The settings of the database server that should be changed.

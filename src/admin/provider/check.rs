@@ -48,7 +48,7 @@ pub(in crate::admin) fn apply(
     if is_apple && !names_method {
         provider.auth_method = UpstreamAuth::ClientSecretPost;
     }
-    // A secret is no private key, and a private key is no secret to be sent.
+    // A stored secret is no private key, and a private key must not be sent as a secret.
     if was_apple != is_apple {
         provider.sealed_secret = None;
     }

@@ -112,8 +112,8 @@ pub struct Fields {
     /// A redirect URI after signing out; may be repeated
     #[arg(long = "post-logout-redirect-uri", value_name = "URI")]
     pub post_logout_redirect_uris: Option<Vec<String>>,
-    /// The address at which the service tells the client that a session has ended (Back-Channel Logout): https, or http on
-    /// a loopback address for a confidential client
+    /// The address at which the service tells the client that a session has ended (Back-Channel Logout): https, or http
+    /// on a loopback address for a confidential client
     #[arg(long, value_name = "URL")]
     pub backchannel_logout_uri: Option<String>,
     /// The client needs the session in logout tokens, which always have it

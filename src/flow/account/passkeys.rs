@@ -52,9 +52,9 @@ pub async fn may_add(core: &Core, live: &LiveSession, now: Timestamp) -> Result<
 
 /// Adds the passkey to the signed-in user.
 ///
-/// The user must not have its credential id already. Other users may (step 26 advises against it): a sign-in looks for the
-/// passkey among those of the user whom the authenticator names, so a copy in another account takes nothing over. If the
-/// authenticator names nobody, an id that two users have signs nobody in.
+/// The user must not have its credential id already. Other users may (step 26 advises against it): a sign-in looks for
+/// the passkey among those of the user whom the authenticator names, so a copy in another account takes nothing over.
+/// If the authenticator names no user, an id that two users have is refused.
 pub async fn add_passkey(
     core: &Core,
     browser: &Browser,

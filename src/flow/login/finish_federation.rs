@@ -209,7 +209,7 @@ struct VerifiedIdentity {
     /// Whether the user was asked to authenticate again.
     was_asked_anew: bool,
     profile: Profile,
-    /// The claims for a new user that the provider does not send later.
+    /// The claims for a new user that the provider sends only once.
     first_claims: BTreeMap<String, Value>,
     token: Option<UpstreamToken>,
 }
@@ -323,7 +323,7 @@ async fn complete_profile(
     Ok(profile.or(Profile::read(&userinfo, provider)))
 }
 
-/// The user with those of the claims that it does not have.
+/// Adds the claims that the user does not have.
 fn with_claims(mut user: User, claims: &BTreeMap<String, Value>) -> User {
     for (name, value) in claims {
         user.claims.entry(name.clone()).or_insert_with(|| value.clone());

@@ -1,9 +1,10 @@
 //! A user signs in with a passkey (Web Authentication Level 3 section 7.2).
 //!
-//! The response comes back in a form of the sign-in page. The page has a challenge, which is sealed for the login transaction
-//! ([`crate::flow::passkey_challenge`]). The user is found by the handle that the authenticator returns, or without one by the
-//! credential id, and [`crate::webauthn`] verifies the response. The transaction that starts the session marks the challenge
-//! as used. The page of the second step has such a form too: there the user is known, and must be the same.
+//! The response comes back in a form of the sign-in page. The page has a challenge, which is sealed for the login
+//! transaction ([`crate::flow::passkey_challenge`]). The user is found by the handle that the authenticator returns.
+//! Without a handle, the user is found by the credential id. Then [`crate::webauthn`] verifies the response. The
+//! transaction that starts the session marks the challenge as used. The page of the second step has such a form too:
+//! there the user is known, and must be the same.
 
 use std::net::IpAddr;
 
@@ -33,8 +34,8 @@ pub enum PasskeySignIn {
     Done(BrowserRedirect),
     /// The authenticator names a user here, and no user has this passkey. The authenticator may delete it.
     Unknown,
-    /// The response names another user than that of the passkey, or none. The passkey may be good elsewhere: another
-    /// service on this host has the same relying party identifier.
+    /// The passkey is not one of the user whom the response names, or no single user has it. It may be good at another
+    /// service on this host, which has the same relying party identifier.
     Foreign,
     /// The response is not valid.
     Refused(WebAuthnError),
@@ -60,13 +61,13 @@ pub struct PasskeyCredentials {
 
 /// Verifies the response and, if it is valid, takes the next step.
 ///
-/// The user is found by the user handle, and the passkey among the user's own (step 6). On the page of the second step the
-/// user is known, and the handle must name the same one. So a copy of a credential id in another account is never looked
-/// at. Without a handle, the credential id must be that of one user.
+/// The user is found by the user handle, and the passkey among the user's own (step 6). On the page of the second step
+/// the user is known, and the handle must name the same one. So a copy of a credential id in another account is never
+/// looked at. Without a handle, the credential id must be that of one user.
 ///
-/// The signature is verified before the transaction. The transaction compares the passkey with the one that was verified,
-/// so that of two responses with one counter one is refused. A user who came from a provider signs in there, so that the
-/// provider can stop it.
+/// The signature is verified before the transaction. The transaction compares the passkey with the one that was
+/// verified, so that of two responses with one counter one is refused. A user who came from a provider signs in there,
+/// so that the provider can stop it.
 pub async fn sign_in(
     at: BrowserLogin<'_>,
     credentials: &PasskeyCredentials,

@@ -50,7 +50,7 @@ pub(super) async fn create_account(
         }
         let names = user.login_names();
         for name in &names {
-            // A name of the anonymous user is of the account from now on.
+            // The account takes over the names of the anonymous user.
             let present = proof.map_or(user.uuid, |proof| proof.user);
             if login_names::is_of_another(&*tx, name, present)? {
                 return Ok(None);

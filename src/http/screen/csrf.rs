@@ -30,8 +30,8 @@ pub(super) fn is_from_page(
     check(context, has_token(context, parameters, form))
 }
 
-/// Whether a form has its token. A form that another page sent is refused. The page of a form without its token comes
-/// again, and the log says why.
+/// Whether a form has its token. A form that another page sent is refused. If a form has no token, the log says so, and
+/// the caller shows its page again.
 pub(super) fn check(context: &RequestContext, has_token: bool) -> Result<bool, HttpError> {
     if let Some(page) = context.foreign_form_page(has_token) {
         return Err(page.into());

@@ -22,9 +22,9 @@ use crate::oauth::redirect_uri::with_query;
 use crate::pages::{ErrorKind, LoginProblem};
 use crate::route::Route;
 
-/// The most bytes of the address that a posted answer is redirected to. Cookies have their share of a request's header.
+/// The most bytes of the address that a posted answer is redirected to. The cookies must fit into the header beside it.
 const MAX_POSTED_ANSWER: usize = 4096;
-/// The most bytes of the member `user` in it.
+/// The most bytes of the member `user` in this address.
 const MAX_POSTED_USER: usize = 1024;
 
 /// Sends the browser to the provider.
@@ -88,8 +88,8 @@ pub async fn callback(context: &RequestContext, provider: &str) -> Result<HttpRe
     Ok(answer)
 }
 
-/// Redirects an answer that the provider had the browser post to the same address with GET. Browsers do not send the cookies
-/// of the sign-in with a POST from another site, so nothing is read or used up here.
+/// Redirects a posted answer of a provider to the same address with GET. Browsers do not send the cookies of the
+/// sign-in with a POST from another site, so nothing is read or used up here.
 fn read_again(context: &RequestContext, provider: &str, parameters: &Parameters) -> HttpResponse {
     let catalog = context.app.core.catalog();
     if !catalog

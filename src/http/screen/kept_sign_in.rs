@@ -14,7 +14,7 @@ use crate::flow::login::begin_federation::KeptSignIn;
 use crate::http::context::RequestContext;
 use crate::http::cookie;
 
-/// The names begin so. They end in the suffix of the service.
+/// The beginning of the names. They end in the suffix of the service.
 const PREFIX: &str = "__Host-idsvc_provider_";
 
 /// The most bytes of a value. Browsers keep 4,096 bytes of a name and its value (RFC 6265bis section 5.7).
@@ -94,7 +94,7 @@ fn present(context: &RequestContext) -> BTreeMap<Uuid, BTreeMap<usize, &str>> {
     sent_under(context, &context.app.cookie_suffix)
 }
 
-/// The same, of cookies with this suffix.
+/// The parts in cookies with this suffix.
 fn sent_under<'h>(context: &'h RequestContext, suffix: &str) -> BTreeMap<Uuid, BTreeMap<usize, &'h str>> {
     let mut found: BTreeMap<Uuid, BTreeMap<usize, &str>> = BTreeMap::new();
     for (name, value) in cookie::pairs(context.headers()) {

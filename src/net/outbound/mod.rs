@@ -1,8 +1,8 @@
 //! The HTTPS client for all outbound requests.
 //!
-//! Documents of other parties name the addresses, so the client does not trust them. It speaks https, and http only to this
-//! machine where the operator named the address. It resolves the name, checks the address, and connects to this same address. It follows no redirect. It limits the size of the
-//! answer, the time and the number of requests.
+//! Documents of other parties name the addresses, so the client does not trust them. It speaks https. It speaks http
+//! only to this machine, if the operator named the address. It resolves the name, checks the address, and connects to
+//! this same address. It follows no redirect. It limits the size of the answer, the time and the number of requests.
 
 pub mod address;
 
@@ -54,7 +54,7 @@ pub struct OutboundPolicy {
 }
 
 pub struct Request<'a> {
-    /// Where to: https, without user name and password.
+    /// Where to: https without user name and password, or http if `may_be_local`.
     pub url: &'a Url,
     /// The form to post; without one it is a GET.
     pub form: Option<Zeroizing<String>>,

@@ -332,7 +332,7 @@ async fn a_secret_that_goes_is_told_apart_from_one_that_comes() {
     assert!(third.changes.is_empty());
 }
 
-/// A client from before the default changed keeps what it has, also by the file from then.
+/// A client that is older than this default keeps its value, also if an older file is applied again.
 #[tokio::test]
 async fn a_file_without_the_claims_of_id_tokens_gives_the_default_to_a_new_client_only() {
     let core = core();

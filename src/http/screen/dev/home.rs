@@ -27,8 +27,8 @@ use crate::oauth::token::TokenResponse;
 use crate::pages::dev::{DevClaim, DevToken, DevTokens, Home};
 use crate::route::Route;
 
-/// Offers to sign in with the example client. On other servers a browser is redirected to the account page. A program is
-/// told what this is: with a redirect, each probe would begin a sign-in.
+/// Offers to sign in with the example client. Without `--dev`, a browser is redirected to the account page. A program
+/// is told what this service is: with a redirect, each probe would begin a sign-in.
 pub fn respond(context: &RequestContext) -> HttpResponse {
     let Some(dev) = &context.app.dev else {
         if context.accepts_html() {
