@@ -259,8 +259,8 @@ fn is_same_resource(htu: &str, url: &str) -> bool {
     htu == url || normal(htu).is_some_and(|htu| Some(htu) == normal(url))
 }
 
-/// The path with its unreserved characters decoded, and the digits of other encoded ones in upper case (RFC 3986 section
-/// 6.2.2).
+/// The path with its unreserved characters decoded, and the digits of other encoded ones in upper case (RFC 3986
+/// section 6.2.2).
 fn decode_unreserved(path: &str) -> String {
     let mut parts = path.split('%');
     let mut normal = parts.next().unwrap_or_default().to_owned();
