@@ -10,6 +10,7 @@ use crate::clock::Timestamp;
 use crate::federation::Provider;
 use crate::federation::upstreams::UpstreamTokens;
 use crate::identity::UpstreamToken;
+use crate::seal::Sealer;
 
 /// A longer token is not embedded: the token around it would be too long for a header.
 const MAX_BYTES: usize = 8 * 1024;
@@ -44,7 +45,7 @@ pub(super) fn seal(
 
 /// Opens a sealed token, if it has not expired and the provider's record still names a claim for it.
 pub(super) fn open(
-    core: &Core,
+    sealer: &Sealer,
     provider: &Provider,
     token: &UpstreamToken,
     now: Timestamp,
@@ -53,7 +54,7 @@ pub(super) fn open(
         return None;
     }
     let context = UpstreamToken::context(&provider.id);
-    let opened = core.sealer.open_text(&context, &token.sealed);
+    let opened = sealer.open_text(&context, &token.sealed);
     opened
         .inspect_err(
             |problem| tracing::error!(provider = provider.id, %problem, "a stored token of a provider cannot be opened"),

@@ -198,6 +198,14 @@ impl SigningKey {
         &self.0.pkcs8
     }
 
+    /// The bytes of a signature.
+    pub fn signature_len(&self) -> usize {
+        match &self.0.pair {
+            Pair::Rsa(pair) => pair.public().modulus_len(),
+            Pair::Ecdsa(_) | Pair::Ed25519(_) => 64,
+        }
+    }
+
     /// Signs a message (RFC 7518 section 3).
     pub fn sign(&self, message: &[u8]) -> Result<Vec<u8>, SignError> {
         let Inner {
@@ -205,7 +213,7 @@ impl SigningKey {
         } = &*self.0;
         match pair {
             Pair::Rsa(pair) => {
-                let mut signature = vec![0; pair.public().modulus_len()];
+                let mut signature = vec![0; self.signature_len()];
                 let padding: &'static dyn ring::signature::RsaEncoding = if *alg == Algorithm::Ps256 {
                     &RSA_PSS_SHA256
                 } else {

@@ -1,5 +1,6 @@
 //! Groups of users, and the roles that they have in APIs: RFC 9068 section 2.2.3.1.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::harness::process::{self, Service, said};
-use crate::harness::{Audit, Person, RelyingParty, START, Server, Tokens};
+use crate::harness::{Audit, Person, RelyingParty, Reply, START, Server, Tokens};
 
 const NOTES: &str = "https://api.example/notes";
 const FILES: &str = "https://api.example/files";
@@ -536,13 +537,12 @@ async fn a_token_that_the_endpoints_would_refuse_is_not_issued() {
         let server = Server::start().await;
         let (acme, alice) = in_many_groups(&server, count).await;
         let browser = alice.browser();
+        acme.tokens_for(&browser, &acme.request()).await;
         let request = acme.request().with("scope", "openid groups");
-        let code = browser.authorize(&request).await.through().await.code();
         let audit = Audit::listen();
-        let refused = acme.redeem(&code).await;
-        let said = refused.json();
-        assert_eq!((refused.status, &said["error"]), (400, &json!("invalid_request")));
-        let description = said["error_description"].as_str().unwrap();
+        let refused = browser.authorize(&request).await.callback();
+        assert_eq!(refused.get("error").unwrap(), "invalid_request");
+        let description = refused.get("error_description").unwrap();
         assert!(
             description.contains("the longest claim is groups"),
             "{description}"
@@ -554,4 +554,37 @@ async fn a_token_that_the_endpoints_would_refuse_is_not_issued() {
         put_into(&server, &alice, &[]).await;
         granted(&acme, &alice, "openid groups").await;
     }
+}
+
+/// The user comes into the groups after the sign-in.
+#[tokio::test]
+async fn a_refusal_for_length_uses_up_neither_a_code_nor_a_refresh_token() {
+    let server = Server::start().await;
+    let (acme, alice) = in_many_groups(&server, 500).await;
+    let many: BTreeSet<Uuid> = (0..500).map(Uuid::from_u128).collect();
+    let put_into = async |groups: &BTreeSet<Uuid>| {
+        server
+            .change_user(&alice, |user| user.groups.clone_from(groups))
+            .await;
+    };
+    let assert_too_long = |refused: &Reply| {
+        assert_eq!((refused.status, &*refused.error()), (400, "invalid_request"));
+    };
+    let none = BTreeSet::new();
+    put_into(&none).await;
+    let request = acme.request().with("scope", "openid groups");
+    let code = alice.browser().authorize(&request).await.through().await.code();
+    put_into(&many).await;
+    for _ in 0..2 {
+        assert_too_long(&acme.redeem(&code).await);
+    }
+    put_into(&none).await;
+    let tokens = acme.redeem(&code).await.tokens();
+    put_into(&many).await;
+    for _ in 0..2 {
+        assert_too_long(&acme.refresh(tokens.refresh_token()).await);
+    }
+    server.advance(60 * 60);
+    put_into(&none).await;
+    acme.refresh(tokens.refresh_token()).await.tokens();
 }

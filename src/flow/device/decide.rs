@@ -12,6 +12,7 @@ use crate::flow::login::consent::store_consent;
 use crate::flow::login::session;
 use crate::flow::login::session::LiveSession;
 use crate::flow::login::transaction::{BrowserLogin, LoginTransactionError, find_record, next_step, resolve};
+use crate::flow::token::issue::TokenIssuer;
 use crate::oauth::client::Client;
 use crate::oauth::code::Authorization;
 use crate::oauth::consent::requested_consent;
@@ -79,6 +80,7 @@ pub async fn decide(
     let transaction = Arc::clone(&login.transaction);
     let client_lookup = login.client_lookup.clone();
     let expected = login.session.as_ref().map(|live| live.id);
+    let issuer = TokenIssuer::new(core);
     let catalog = core.catalog();
     let client = catalog.client(&device.client_id);
     let is_first_use = is_allowed && client.is_some_and(|client| client.is_never_used());
@@ -101,7 +103,7 @@ pub async fn decide(
                 let Some(live) = live.filter(|live| Some(live.id) == expected) else {
                     return Ok((DecisionResult::SignIn, None));
                 };
-                let step = next_step(&*tx, &purpose, Some(&live), &record, now)?;
+                let step = next_step(&*tx, &purpose, Some(&live), &record, &issuer, now)?;
                 if !matches!(step, LoginStep::DecideDevice) {
                     return Ok((DecisionResult::SignIn, None));
                 }

@@ -12,6 +12,7 @@ use super::transaction::{PlannedStep, StepResult};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::client_lookup::find_client;
+use crate::flow::token::issue::TokenIssuer;
 use crate::flow::{Core, Failure, FlowError};
 use crate::oauth::anonymous;
 use crate::oauth::authorize::{UntrustedRedirect, response_target};
@@ -70,6 +71,7 @@ pub async fn begin_authorization(
     let purpose = LoginPurpose::Code(Box::new(request));
     let asked = purpose.clone();
     let found = lookup.clone();
+    let issuer = TokenIssuer::new(core);
     let decide = move |snapshot: &dyn Snapshot| -> Result<_, TxError<UntrustedRedirect>> {
         let record = LoginRecord::default();
         if pushed_use::is_answered_elsewhere(snapshot, &asked, &record)? {
@@ -80,7 +82,7 @@ pub async fn begin_authorization(
             return Err(UntrustedRedirect::UnknownClient.into());
         };
         let live = session::find(snapshot, presented.as_ref(), lifetimes, now)?;
-        let step = transaction::next_step(snapshot, &purpose, live.as_ref(), &record, now)?;
+        let step = transaction::next_step(snapshot, &purpose, live.as_ref(), &record, &issuer, now)?;
         Ok((step, live))
     };
     let (step, _) = core.store.read(|snapshot| decide(snapshot)).await?;

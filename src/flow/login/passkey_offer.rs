@@ -12,6 +12,7 @@ use crate::clock::Timestamp;
 use crate::flow::account::factors::may_change;
 use crate::flow::client_lookup::ClientLookup;
 use crate::flow::factors::MAX_PER_USER;
+use crate::flow::token::issue::TokenIssuer;
 use crate::flow::{Core, factors};
 use crate::identity::{AuthenticationMethod, Factor, FactorKind, User};
 use crate::oauth::Policy;
@@ -31,6 +32,7 @@ pub(super) struct AuthenticatedSignIn<'a> {
     /// The code that the client may get.
     pub(super) slot: CodeSlot,
     pub(super) client_lookup: &'a ClientLookup,
+    pub(super) issuer: &'a TokenIssuer,
 }
 
 pub type UserWithFactors = (LiveSession, Vec<(Uuid, Factor)>);
@@ -50,7 +52,7 @@ pub(super) fn or_next_step(
         record,
         ..
     } = sign_in;
-    let step = next_step(&*tx, sign_in.purpose, Some(live), &record, now)?;
+    let step = next_step(&*tx, sign_in.purpose, Some(live), &record, sign_in.issuer, now)?;
     let is_asked = event.takes_passkey_offer && event.factor == AuthenticationMethod::Password;
     let opens_application = matches!(step, LoginStep::IssueCode(_) | LoginStep::AskConsent);
     let may_be_made = is_asked && !sign_in.was_signed_in && opens_application && may_have(policy, &live.user);

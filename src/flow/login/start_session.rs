@@ -18,6 +18,7 @@ use super::session::{AuthenticationEvent, DrawnSession, EndedSessions, LiveSessi
 use super::transaction;
 use super::transaction::{BrowserLogin, LoginContext, LoginTransactionError, StepResult};
 use crate::clock::Timestamp;
+use crate::flow::token::issue::TokenIssuer;
 use crate::flow::{Core, Failure};
 use crate::identity::User;
 use crate::oauth::authorize::RefusedRequest;
@@ -111,6 +112,7 @@ pub(in crate::flow) async fn start_session(
     let code = DrawnCode::draw(core, now);
     let code_slot = code.slot();
     let policy = Arc::clone(&core.policy);
+    let issuer = TokenIssuer::new(core);
     let browser = browser.clone();
     let transaction = Arc::clone(&login.transaction);
     let client_lookup = login.client_lookup.clone();
@@ -171,6 +173,7 @@ pub(in crate::flow) async fn start_session(
                 record,
                 slot: code_slot,
                 client_lookup: &client_lookup,
+                issuer: &issuer,
             };
             Ok(Written::Session(Box::new(WrittenSession {
                 step: passkey_offer::or_next_step(tx, &policy, sign_in, now)?,

@@ -25,6 +25,7 @@ use super::{anonymous_upgrade, sealed, session};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::client_lookup::{ClientLookup, find_client};
+use crate::flow::token::issue::TokenIssuer;
 use crate::flow::{Core, Failure, FlowError, unless_refused};
 use crate::identity::SessionLifetimes;
 use crate::oauth::authorize::{AuthorizationRequest, RefusedRequest, ResponseTarget};
@@ -135,6 +136,7 @@ pub async fn load_login(
         return Err(LoginTransactionError::Expired.into());
     };
     let lifetimes = core.policy.lifetimes.session;
+    let issuer = TokenIssuer::new(core);
     let read = |snapshot: &dyn Snapshot| -> Result<_, TxError<LoginTransactionError>> {
         let record = find_record(snapshot, transaction.id)?;
         if is_answered_elsewhere(snapshot, &transaction.purpose, &record)? {
@@ -147,7 +149,7 @@ pub async fn load_login(
         if !accepts_authentication && !can_continue {
             return Err(LoginTransactionError::Expired.into());
         }
-        let step = next_step(snapshot, &purpose, session.as_ref(), &record, now)?;
+        let step = next_step(snapshot, &purpose, session.as_ref(), &record, &issuer, now)?;
         if !accepts_authentication && matches!(step, LoginStep::SignIn | LoginStep::SecondStep) {
             return Err(LoginTransactionError::Expired.into());
         }
@@ -245,6 +247,7 @@ pub(in crate::flow) fn next_step(
     purpose: &ResolvedPurpose,
     session: Option<&LiveSession>,
     record: &LoginRecord,
+    issuer: &TokenIssuer,
     now: Timestamp,
 ) -> Result<LoginStep, StoreError> {
     if let (Some(refusal), Some(request)) = (&record.refusal, purpose.code_request()) {
@@ -272,9 +275,17 @@ pub(in crate::flow) fn next_step(
         consent: consent.as_ref(),
     });
     let mut step = purpose.next_step(signed_in, record.progress, now);
-    if let LoginStep::IssueCode(grant) = &mut step {
+    if let (LoginStep::IssueCode(grant), Some(live), ResolvedPurpose::Code { client, .. }) =
+        (&mut step, session, purpose)
+    {
         let token = record.upstream_token.clone();
         grant.authorization.upstream_token = token.filter(|token| token.is_current(now)).map(Box::new);
+        if let Err(refusal) = issuer.check_code(client, &live.user, grant, now) {
+            step = LoginStep::Refuse(Box::new(RefusedRequest {
+                target: grant.target.clone(),
+                refusal,
+            }));
+        }
     }
     anonymous_upgrade::checked(snapshot, purpose, record, step, now)
 }
@@ -451,6 +462,7 @@ where
     let transaction = Arc::clone(&login.transaction);
     let client_lookup = login.client_lookup.clone();
     let expected = login.session.as_ref().map(|live| live.id);
+    let issuer = TokenIssuer::new(core);
     let result = core
         .store
         .write(
@@ -473,7 +485,7 @@ where
                     record.advance(progress);
                 }
                 session::touch(tx, &live, lifetimes, now)?;
-                let step = next_step(&*tx, &purpose, Some(&live), &record, now)?;
+                let step = next_step(&*tx, &purpose, Some(&live), &record, &issuer, now)?;
                 Ok(take_step(
                     tx,
                     step,

@@ -76,7 +76,7 @@ pub async fn create_anonymous_user(
                     authorization,
                     target,
                 };
-                Ok(drawn.begin(tx, &bearer, GrantType::Anonymous, granted, now)?)
+                drawn.begin(tx, &bearer, GrantType::Anonymous, granted, now)
             },
         )
         .await?;

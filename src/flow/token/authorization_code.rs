@@ -85,18 +85,19 @@ pub async fn redeem_code(
                     return Err(Refusal::invalid_grant("the user has signed out").into());
                 }
                 let target = drawn.target(&redeemer, &code.authorization, &resources)?;
-                CODES.put(tx, &exchange.id, &code.remembered())?;
-                if code.was_anonymous() {
-                    anonymous_upgrade::resume_grants(tx, code.authorization.user)?;
-                }
+                let (remembered, was_anonymous) = (code.remembered(), code.was_anonymous());
                 let anonymous_sub = code.linked_anonymous_user();
                 let granted = Granted {
                     user,
                     authorization: code.authorization,
                     target,
                 };
-                logout_notice::record_client(tx, &redeemer, &granted.authorization, now)?;
                 let approved = drawn.begin(tx, &redeemer, GrantType::AuthorizationCode, granted, now)?;
+                CODES.put(tx, &exchange.id, &remembered)?;
+                if was_anonymous {
+                    anonymous_upgrade::resume_grants(tx, approved.user.uuid)?;
+                }
+                logout_notice::record_client(tx, &redeemer, &approved.authorization, now)?;
                 Ok(CodeExchangeResult::Granted(Box::new(ApprovedGrant {
                     nonce: code.nonce,
                     anonymous_sub,

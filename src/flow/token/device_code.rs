@@ -62,14 +62,14 @@ pub async fn redeem_device_code(
             };
             let user = grant_policy.admit(&*tx, &redeemer, &authorization)?;
             let target = drawn.target(&redeemer, &authorization, &resources)?;
-            DEVICE_AUTHORIZATIONS.put(tx, &presented.id, &row)?;
-            DEVICE_AUTHORIZATIONS_BY_USER.remove(tx, &(user.uuid, presented.id))?;
             let granted = Granted {
                 user,
                 authorization: *authorization,
                 target,
             };
             let approved = drawn.begin(tx, &redeemer, GrantType::DeviceCode, granted, now)?;
+            DEVICE_AUTHORIZATIONS.put(tx, &presented.id, &row)?;
+            DEVICE_AUTHORIZATIONS_BY_USER.remove(tx, &(approved.user.uuid, presented.id))?;
             Ok(PollResult::Granted(Box::new(approved)))
         })
         .await?;

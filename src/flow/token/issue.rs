@@ -1,19 +1,23 @@
 //! Signs tokens, after the commit that allows them.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::sync::Arc;
 
+use serde::Serialize;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
+use super::access_token_settings::AccessTokenSettings;
 use crate::clock::Timestamp;
 use crate::flow::{Catalog, Core, Failure, FlowError, upstream_token};
 use crate::identity::session::{level_of, methods_of};
 use crate::identity::{AuthenticationLevel, AuthenticationMethod, SecondFactor, User};
 use crate::jose::alg::Algorithm;
 use crate::jose::claims::Audience;
-use crate::oauth::access_token::{AccessTokenClaims, AccessTokenTyp, Authority, CommonClaims, EmbeddedToken};
+use crate::jose::jwt::Encoder;
+use crate::jose::keyring::SignError;
+use crate::oauth::access_token::{AccessTokenClaims, Authority, CommonClaims, EmbeddedToken};
 use crate::oauth::client::{Client, GrantType, IdTokenContent};
 use crate::oauth::code::Authorization;
 use crate::oauth::confirmation::Confirmation;
@@ -22,12 +26,14 @@ use crate::oauth::error::Refusal;
 use crate::oauth::openid::id_token::{self, IdTokenClaims};
 use crate::oauth::policy::Policy;
 use crate::oauth::resource::TokenTarget;
+
 use crate::oauth::scope::Scope;
 use crate::oauth::token::TokenResponse;
 use crate::oauth::token_exchange::{self, Actor};
 use crate::oauth::token_length::{self, TooLong};
 use crate::observe::audit;
 use crate::observe::audit::Event;
+use crate::seal::Sealer;
 use crate::secret::{RefreshToken, Secret};
 
 /// What a grant gives to its client.
@@ -95,6 +101,149 @@ pub struct ExchangedToken {
     pub audience: Option<Audience>,
 }
 
+/// What the tokens of a grant are made from, beside the grant itself.
+#[derive(Clone)]
+pub struct TokenIssuer {
+    pub(super) catalog: Arc<Catalog>,
+    pub(super) policy: Arc<Policy>,
+    sealer: Arc<Sealer>,
+}
+
+impl TokenIssuer {
+    pub fn new(core: &Core) -> Self {
+        Self {
+            catalog: core.catalog(),
+            policy: Arc::clone(&core.policy),
+            sealer: Arc::clone(&core.sealer),
+        }
+    }
+
+    /// Makes the tokens of a grant.
+    pub(super) fn make(
+        &self,
+        encoding: Encoding,
+        client: &Client,
+        approved: ApprovedGrant,
+        settings: &AccessTokenSettings,
+        jti: Uuid,
+        now: Timestamp,
+    ) -> Result<TokenResponse, FlowError> {
+        let (catalog, policy) = (&*self.catalog, &*self.policy);
+        let ApprovedGrant {
+            grant_type,
+            user,
+            authorization,
+            target,
+            family,
+            nonce,
+            anonymous_sub,
+            bound_to,
+            refresh_token,
+            exchanged,
+        } = approved;
+        let scope = &target.scope;
+        let level = level_of(&authorization.factor, authorization.second_factor);
+        let of_user = id_token_claims(catalog, client, &user, &authorization, scope);
+        let groups = catalog.groups().of(&user);
+        // A role has a meaning in one API. In a token for several APIs, an API could not tell which roles are its own.
+        let roles = match target.apis.as_slice() {
+            [api] => api.roles_of(&groups),
+            _ => None,
+        };
+        let common = common_claims(policy, client, user, &authorization, scope, jti, now);
+        let embedded = self.embedded_token(client, &authorization, now);
+        let token_type = token_type(bound_to.as_ref());
+        let grant = Grant {
+            cnf: bound_to,
+            act: authorization.actor.as_deref(),
+            auth_time: authorization.auth_time,
+            acr: level,
+            id: family,
+            anonymous_sub,
+            roles,
+            groups: scope.contains(Scope::GROUPS).then_some(groups),
+            upstream_token: embedded
+                .as_ref()
+                .and_then(|(claim, token)| EmbeddedToken::new(claim, token)),
+        };
+        let access_token = access_token(encoding, catalog, client, settings, &common, grant)?;
+        check_length("access_token", &access_token, client, Some(common.uuid))?;
+        let id_token = if client.gets_id_token(grant_type, &common.scope) {
+            let alg =
+                client.allowed_algorithm(client.id_token_signed_response_alg.unwrap_or(Algorithm::Rs256));
+            let claims = IdTokenClaims {
+                iss: &policy.issuer,
+                sub: common.uuid,
+                aud: &client.client_id,
+                azp: &client.client_id,
+                exp: now + policy.lifetimes.id_token,
+                iat: now,
+                auth_time: authorization.auth_time,
+                nonce: nonce.as_deref(),
+                at_hash: id_token::at_hash(&access_token, alg),
+                sid: authorization.session,
+                amr: methods_of(&authorization.factor, authorization.second_factor),
+                acr: authorization.claims.acr(level).map(AuthenticationLevel::as_str),
+                requested: of_user,
+            };
+            let id_token = encoding
+                .encode(catalog.id_token_encoder(alg)?, &claims)
+                .map_err(Failure::from)?;
+            check_length("id_token", &id_token, client, Some(common.uuid))?;
+            Some(id_token)
+        } else {
+            None
+        };
+        Ok(TokenResponse {
+            access_token,
+            issued_token_type: exchanged.is_some().then_some(token_exchange::ACCESS_TOKEN),
+            token_type,
+            expires_in: settings.lifetime.as_secs(),
+            refresh_token: refresh_token.map(|token| token.reveal().to_owned()),
+            id_token_alias: id_token.as_ref().filter(|_| policy.id_token_alias).cloned(),
+            id_token,
+            common,
+        })
+    }
+
+    /// The name of the claim that holds the provider's access token, and that token.
+    fn embedded_token(
+        &self,
+        client: &Client,
+        authorization: &Authorization,
+        now: Timestamp,
+    ) -> Option<(String, Zeroizing<String>)> {
+        let needs_setting = client.is_public() || client.registered_itself();
+        if needs_setting && !client.embed_upstream_token {
+            return None;
+        }
+        let token = authorization.upstream_token.as_deref()?;
+        let AuthenticationMethod::Federated { provider, .. } = &authorization.factor else {
+            return None;
+        };
+        let provider = self.catalog.provider(provider)?;
+        let claim = provider.embed_token.clone()?;
+        Some((claim, upstream_token::open(&self.sealer, provider, token, now)?))
+    }
+}
+
+/// How the tokens of a grant are encoded.
+#[derive(Clone, Copy)]
+pub(super) enum Encoding {
+    Signed,
+    /// With zeros in place of the signature, to learn the length.
+    Unsigned,
+}
+
+impl Encoding {
+    fn encode(self, encoder: &Encoder, claims: &impl Serialize) -> Result<String, SignError> {
+        match self {
+            Self::Signed => encoder.encode(claims),
+            Self::Unsigned => encoder.encode_unsigned(claims),
+        }
+    }
+}
+
 /// Signs the tokens of a grant.
 pub fn issue_tokens(
     core: &Core,
@@ -102,102 +251,31 @@ pub fn issue_tokens(
     approved: ApprovedGrant,
     now: Timestamp,
 ) -> Result<TokenResponse, FlowError> {
-    let catalog = core.catalog();
-    let policy = &core.policy;
-    let ApprovedGrant {
-        grant_type,
-        user,
-        authorization,
-        target,
-        family,
-        nonce,
-        anonymous_sub,
-        bound_to,
-        refresh_token,
-        exchanged,
-    } = approved;
-    let scope = &target.scope;
-    let level = level_of(&authorization.factor, authorization.second_factor);
-    let of_user = id_token_claims(&catalog, client, &user, &authorization, scope);
-    let groups = catalog.groups().of(&user);
-    // A role has a meaning in one API. In a token for several APIs, an API could not tell which roles are its own.
-    let roles = match target.apis.as_slice() {
-        [api] => api.roles_of(&groups),
-        _ => None,
-    };
-    let common = common_claims(core, client, user, &authorization, scope, now);
-    let mut form = AccessTokenSettings::of(policy, client, &target);
-    if let Some(exchanged) = &exchanged {
-        form.lifetime = form.lifetime.min(exchanged.expires_at.since(now));
-        form.audience = exchanged.audience.clone().unwrap_or(form.audience);
+    let mut settings = AccessTokenSettings::of(&core.policy, client, &approved.target);
+    if let Some(exchanged) = &approved.exchanged {
+        settings.lifetime = settings.lifetime.min(exchanged.expires_at.since(now));
+        settings.audience = exchanged.audience.clone().unwrap_or(settings.audience);
     }
-    let embedded = embedded_token(core, &catalog, client, &authorization, now);
-    let token_type = token_type(bound_to.as_ref());
-    let actor = authorization.actor.as_deref();
-    let grant = Grant {
-        cnf: bound_to,
-        act: actor,
-        auth_time: authorization.auth_time,
-        acr: level,
-        id: family,
-        anonymous_sub,
-        roles,
-        groups: scope.contains(Scope::GROUPS).then_some(groups),
-        upstream_token: embedded
-            .as_ref()
-            .and_then(|(claim, token)| EmbeddedToken::new(claim, token)),
-    };
-    let access_token = access_token(&catalog, client, &form, &common, grant)?;
-    let id_token = if client.gets_id_token(grant_type, &common.scope) {
-        let alg = client.allowed_algorithm(client.id_token_signed_response_alg.unwrap_or(Algorithm::Rs256));
-        let claims = IdTokenClaims {
-            iss: &policy.issuer,
-            sub: common.uuid,
-            aud: &client.client_id,
-            azp: &client.client_id,
-            exp: now + policy.lifetimes.id_token,
-            iat: now,
-            auth_time: authorization.auth_time,
-            nonce: nonce.as_deref(),
-            at_hash: id_token::at_hash(&access_token, alg),
-            sid: authorization.session,
-            amr: methods_of(&authorization.factor, authorization.second_factor),
-            acr: authorization.claims.acr(level).map(AuthenticationLevel::as_str),
-            requested: of_user,
-        };
-        Some(
-            catalog
-                .id_token_encoder(alg)?
-                .encode(&claims)
-                .map_err(Failure::from)?,
-        )
-    } else {
-        None
-    };
-    check_length("access_token", &access_token, client, Some(common.uuid))?;
-    if let Some(id_token) = &id_token {
-        check_length("id_token", id_token, client, Some(common.uuid))?;
-    }
+    let (grant_type, family) = (approved.grant_type, approved.family);
+    let actor = approved.authorization.actor.clone();
+    let exchanged_of = approved
+        .exchanged
+        .as_ref()
+        .and_then(|token| token.client_id.clone());
+    let jti = core.random.uuid_v4();
+    let issuer = TokenIssuer::new(core);
+    let response = issuer.make(Encoding::Signed, client, approved, &settings, jti, now)?;
     audit::record(&Event::TokensIssued {
-        user: Some(common.uuid),
+        user: Some(response.common.uuid),
         client_id: &client.client_id,
         grant_type: grant_type.as_str(),
-        audience: form.audience.values(),
-        jti: common.jti,
+        audience: settings.audience.values(),
+        jti,
         family: Some(family),
-        actor: actor.map(|actor| actor.sub.as_str()),
-        exchanged_of: exchanged.as_ref().and_then(|token| token.client_id.as_deref()),
+        actor: actor.as_ref().map(|actor| actor.sub.as_str()),
+        exchanged_of: exchanged_of.as_deref(),
     });
-    Ok(TokenResponse {
-        access_token,
-        issued_token_type: exchanged.is_some().then_some(token_exchange::ACCESS_TOKEN),
-        token_type,
-        expires_in: form.lifetime.as_secs(),
-        refresh_token: refresh_token.map(|token| token.reveal().to_owned()),
-        id_token_alias: id_token.as_ref().filter(|_| policy.id_token_alias).cloned(),
-        id_token,
-        common,
-    })
+    Ok(response)
 }
 
 /// Refuses a token that the endpoints of the service could not take.
@@ -224,19 +302,20 @@ fn check_length(token: &'static str, text: &str, client: &Client, user: Option<U
 
 /// The members of the token response about the user, as far as the client may learn them.
 fn common_claims(
-    core: &Core,
+    policy: &Policy,
     client: &Client,
     user: User,
     authorization: &Authorization,
     scope: &Scope,
+    jti: Uuid,
     now: Timestamp,
 ) -> CommonClaims {
     let may_learn_email = client.may_learn("email", scope);
     let email = user.email.filter(|_| may_learn_email);
     CommonClaims {
-        iss: core.policy.issuer.clone(),
+        iss: policy.issuer.clone(),
         iat: now,
-        jti: core.random.uuid_v4(),
+        jti,
         scope: client.token_scope(scope),
         account_id: if may_learn_email {
             user.account_id
@@ -292,27 +371,6 @@ fn id_token_claims(
     claims
 }
 
-/// The name of the claim that holds the provider's access token, and that token.
-fn embedded_token(
-    core: &Core,
-    catalog: &Catalog,
-    client: &Client,
-    authorization: &Authorization,
-    now: Timestamp,
-) -> Option<(String, Zeroizing<String>)> {
-    let needs_setting = client.is_public() || client.registered_itself();
-    if needs_setting && !client.embed_upstream_token {
-        return None;
-    }
-    let token = authorization.upstream_token.as_deref()?;
-    let AuthenticationMethod::Federated { provider, .. } = &authorization.factor else {
-        return None;
-    };
-    let provider = catalog.provider(provider)?;
-    let claim = provider.embed_token.clone()?;
-    Some((claim, upstream_token::open(core, provider, token, now)?))
-}
-
 /// The claims of an access token about the grant behind it.
 struct Grant<'a> {
     cnf: Option<Confirmation>,
@@ -326,64 +384,20 @@ struct Grant<'a> {
     upstream_token: Option<EmbeddedToken<'a>>,
 }
 
-/// The settings of an access token. Those of the API take precedence over those of the client, and those over the
-/// service's. For several APIs, the shortest lifetime counts, and the algorithm and `typ` of the first API that has
-/// one.
-struct AccessTokenSettings {
-    audience: Audience,
-    lifetime: Duration,
-    alg: Algorithm,
-    typ: AccessTokenTyp,
-}
-
-impl AccessTokenSettings {
-    fn of(policy: &Policy, client: &Client, target: &TokenTarget) -> Self {
-        let apis = || target.apis.iter().map(|api| &api.metadata);
-        let mut audience: Vec<_> = target.apis.iter().map(|api| api.identifier.clone()).collect();
-        if audience.is_empty() {
-            audience.push(client.audience.as_ref().unwrap_or(&policy.issuer).clone());
-        } else if !target.is_exact && target.scope.contains(Scope::OPENID) {
-            audience.push(policy.issuer.clone());
-        }
-        let lifetime = apis().filter_map(|api| api.access_token_lifetime).min();
-        let lifetime = lifetime.or(client.access_token_lifetime).map(Duration::from);
-        Self {
-            audience: Audience::of(audience),
-            lifetime: lifetime
-                .unwrap_or(policy.lifetimes.access_token)
-                .min(policy.key_retention()),
-            alg: client.allowed_algorithm(
-                apis()
-                    .find_map(|api| api.access_token_alg)
-                    .or(client.access_token_alg)
-                    .unwrap_or(policy.access_token_alg),
-            ),
-            typ: apis()
-                .find_map(|api| api.access_token_typ)
-                .or(client.access_token_typ)
-                .unwrap_or(policy.access_token_typ),
-        }
-    }
-}
-
-/// How long an access token of this client for these APIs lasts.
-pub(super) fn access_token_lifetime(policy: &Policy, client: &Client, target: &TokenTarget) -> Duration {
-    AccessTokenSettings::of(policy, client, target).lifetime
-}
-
 fn access_token(
+    encoding: Encoding,
     catalog: &Catalog,
     client: &Client,
-    form: &AccessTokenSettings,
+    settings: &AccessTokenSettings,
     common: &CommonClaims,
     grant: Grant<'_>,
 ) -> Result<String, Failure> {
-    let encoder = catalog.access_token_encoder(form.alg, form.typ)?;
-    Ok(encoder.encode(&AccessTokenClaims {
+    let encoder = catalog.access_token_encoder(settings.alg, settings.typ)?;
+    let claims = AccessTokenClaims {
         common,
         sub: common.uuid,
-        aud: &form.audience,
-        exp: common.iat + form.lifetime,
+        aud: &settings.audience,
+        exp: common.iat + settings.lifetime,
         client_id: &client.client_id,
         auth_time: grant.auth_time,
         acr: grant.acr,
@@ -394,7 +408,8 @@ fn access_token(
         groups: grant.groups,
         roles: grant.roles,
         upstream_token: grant.upstream_token,
-    })?)
+    };
+    Ok(encoding.encode(encoder, &claims)?)
 }
 
 /// Signs the token of a client that acts for itself. There is no user, so there is neither an ID token nor a refresh
@@ -408,7 +423,7 @@ pub fn issue_tokens_for_client(
 ) -> Result<TokenResponse, FlowError> {
     const KIND: &str = User::CLIENT_TYPE;
     let policy = &core.policy;
-    let form = AccessTokenSettings::of(policy, client, &target);
+    let settings = AccessTokenSettings::of(policy, client, &target);
     let common = CommonClaims {
         iss: policy.issuer.clone(),
         iat: now,
@@ -439,13 +454,20 @@ pub fn issue_tokens_for_client(
         roles: None,
         upstream_token: None,
     };
-    let access_token = access_token(&core.catalog(), client, &form, &common, grant)?;
+    let access_token = access_token(
+        Encoding::Signed,
+        &core.catalog(),
+        client,
+        &settings,
+        &common,
+        grant,
+    )?;
     check_length("access_token", &access_token, client, None)?;
     audit::record(&Event::TokensIssued {
         user: None,
         client_id: &client.client_id,
         grant_type: GrantType::ClientCredentials.as_str(),
-        audience: form.audience.values(),
+        audience: settings.audience.values(),
         jti: common.jti,
         family: None,
         actor: None,
@@ -455,7 +477,7 @@ pub fn issue_tokens_for_client(
         access_token,
         issued_token_type: None,
         token_type,
-        expires_in: form.lifetime.as_secs(),
+        expires_in: settings.lifetime.as_secs(),
         refresh_token: None,
         id_token_alias: None,
         id_token: None,

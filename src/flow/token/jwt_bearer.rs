@@ -152,16 +152,16 @@ pub async fn exchange_assertion(
                 check_level(&bearer, &authorization)?;
                 check_policy(&bearer, &target, actor.is_some())?;
             }
-            for used in single_use.into_iter().flatten() {
-                replay::record_use(tx, used)?;
-            }
-            federated_user::save(tx, &user, matched)?;
             let granted = Granted {
                 user,
                 authorization,
                 target,
             };
             let mut approved = drawn.begin(tx, &bearer, grant_type, granted, now)?;
+            for used in single_use.into_iter().flatten() {
+                replay::record_use(tx, used)?;
+            }
+            federated_user::save(tx, &approved.user, matched)?;
             approved.exchanged = is_exchange.then_some(ExchangedToken {
                 client_id: None,
                 expires_at: subject.expires_at,

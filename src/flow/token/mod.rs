@@ -1,7 +1,9 @@
 //! The grants of the token endpoint, introspection, revocation and `UserInfo`: one verb a file, one transaction each.
 
+mod access_token_settings;
 pub mod anonymous;
 pub mod authorization_code;
+mod check_length;
 pub mod client_credentials;
 pub mod device_code;
 pub mod exchange_policy;

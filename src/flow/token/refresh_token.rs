@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::issue::{ApprovedGrant, Granted, issue_tokens};
+use super::check_length::ProposedGrant;
+use super::issue::{ApprovedGrant, Granted, TokenIssuer, issue_tokens};
 use crate::clock::Timestamp;
 use crate::flow::client_lookup::record_use;
 use crate::flow::grant_policy::GrantPolicy;
@@ -107,6 +108,7 @@ pub async fn rotate_refresh_token(
     };
     let (policy, bearer, id) = (Arc::clone(&core.policy), client.clone(), token.family);
     let apis = Arc::clone(core.catalog().apis());
+    let issuer = TokenIssuer::new(core);
     let refreshed = core
         .store
         .write("rotate_refresh_token", move |tx| -> Result<_, TxError<Refusal>> {
@@ -137,6 +139,15 @@ pub async fn rotate_refresh_token(
             let (user, bound) = admit(&grant_policy, &*tx, &bearer, &mut family)?;
             let upstream_token = family.authorization.upstream_token.take();
             family.authorization.upstream_token = upstream_token.filter(|token| token.is_current(now));
+            let proposed = ProposedGrant {
+                client: &bearer,
+                grant_type: GrantType::RefreshToken,
+                user: &user,
+                authorization: &family.authorization,
+                target: &target,
+                nonce: None,
+            };
+            issuer.check_length(&proposed, now)?;
             replay::record_proof(tx, possession.as_ref())?;
             if !is_retry {
                 store(tx, id, &family, bound)?;

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::issue::{ApprovedGrant, Granted, access_token_lifetime};
+use super::access_token_settings::access_token_lifetime;
+use super::check_length::ProposedGrant;
+use super::issue::{ApprovedGrant, Granted, TokenIssuer};
 use crate::clock::Timestamp;
 use crate::flow::grant_policy::read_family;
 use crate::flow::login::session;
@@ -34,6 +36,7 @@ pub(in crate::flow) struct NewFamily {
     brings_refresh_token: bool,
     policy: Arc<Policy>,
     apis: Arc<Apis>,
+    issuer: TokenIssuer,
 }
 
 impl NewFamily {
@@ -52,6 +55,7 @@ impl NewFamily {
             brings_refresh_token: true,
             policy: Arc::clone(&core.policy),
             apis: Arc::clone(catalog.apis()),
+            issuer: TokenIssuer::new(core),
         })
     }
 
@@ -91,8 +95,8 @@ impl NewFamily {
         self.apis.target(client, &authorization.resources, &scope, named)
     }
 
-    /// Stores the family and its index rows, records the use of the proof, and returns what is to be issued. A client that
-    /// may not refresh gets no refresh token. It still gets a family, by which its access token can be revoked.
+    /// Stores the family and its index rows, records the use of the proof, and returns what is to be issued. Writes nothing
+    /// if the tokens would be too long. A client that may not refresh gets no refresh token. It still gets a family, by which its access token can be revoked.
     ///
     /// The refresh tokens of a public client are bound to the key of the proof (RFC 9449 section 5) or to the certificate
     /// (RFC 8705 section 4).
@@ -103,7 +107,16 @@ impl NewFamily {
         grant_type: GrantType,
         mut granted: Granted,
         now: Timestamp,
-    ) -> Result<ApprovedGrant, StoreError> {
+    ) -> Result<ApprovedGrant, TxError<Refusal>> {
+        let proposed = ProposedGrant {
+            client,
+            grant_type,
+            user: &granted.user,
+            authorization: &granted.authorization,
+            target: &granted.target,
+            nonce: None,
+        };
+        self.issuer.check_length(&proposed, now)?;
         granted.authorization.bound_to = self.confirmation().filter(|_| client.is_public());
         self.record_proof(tx)?;
         let lifetimes = &self.policy.lifetimes;
