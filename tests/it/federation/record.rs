@@ -209,6 +209,38 @@ async fn the_upstreams_access_token_is_for_the_application_whose_request_brought
     assert!(!has_token(&stranger, &tokens).await);
 }
 
+/// It is as long as one that is embedded may be, and the token has much else in it.
+#[tokio::test]
+async fn the_upstreams_access_token_is_named_if_it_makes_a_token_too_long() {
+    let scene = scene().await;
+    let many: Vec<_> = (0..90).map(|number| format!("scope-{number:050}")).collect();
+    let registers_many = |client: &mut Client| {
+        tied(client);
+        client.scope = many
+            .iter()
+            .fold(client.scope.clone(), |scope, value| scope.with(value));
+    };
+    scene.server.change_client(&scene.acme, registers_many).await;
+    let scope = format!("openid {}", many.join(" "));
+    for (length, is_short) in [(1000, true), (8192, false)] {
+        let browser = scene.visitor();
+        let request = scene.acme.request().with("scope", &scope);
+        let question = Question::of(&browser.authorize(&request).await, &scene.upstream);
+        let said = json!({
+            "access_token": "u".repeat(length),
+            "expires_in": 600,
+            "id_token": scene.id_token(&question, "u-1", &json!({})),
+            "token_type": "Bearer",
+        });
+        scene.upstream.say("/token", Say::Json(said));
+        let callback = browser.visit(&question.answer("code=c")).await.callback();
+        assert_eq!(callback.get("code").is_some(), is_short);
+        let description = callback.get("error_description");
+        let is_named = description.is_some_and(|text| text.contains("claim is upstream_access_token"));
+        assert_eq!(is_named, !is_short, "{description:?}");
+    }
+}
+
 /// The documents of a provider that is no longer registered are neither fetched again nor kept.
 #[tokio::test]
 async fn what_a_removed_provider_published_is_forgotten() {
