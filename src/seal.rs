@@ -15,6 +15,7 @@ use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::digest;
 use ring::hkdf::{self, HKDF_SHA256};
 use ring::hmac;
+use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use crate::hex;
@@ -28,6 +29,7 @@ pub struct Sealer {
     key: LessSafeKey,
     derived: hkdf::Prk,
     backup_key: hmac::Key,
+    pseudonym_key: hmac::Key,
     fingerprint: String,
 }
 
@@ -58,10 +60,12 @@ impl Sealer {
     pub fn new(master_key: &[u8; MASTER_KEY_LEN]) -> Self {
         let derived = hkdf::Salt::new(HKDF_SHA256, &[]).extract(master_key);
         let key = aead_key(&derived, &[b"idsvc seal v1"]);
-        let backup_key = derived
-            .expand(&[b"idsvc backup v1"], hmac::HMAC_SHA256)
-            .map(hmac::Key::from)
-            .expect("32 bytes");
+        let hmac_key = |purpose: &[u8]| {
+            let expanded = derived.expand(&[purpose], hmac::HMAC_SHA256).map(hmac::Key::from);
+            expanded.expect("32 bytes")
+        };
+        let backup_key = hmac_key(b"idsvc backup v1");
+        let pseudonym_key = hmac_key(b"idsvc pseudonym v1");
         let mut identity = Zeroizing::new([0; 32]);
         derived
             .expand(&[b"idsvc master key fingerprint v1"], HKDF_SHA256)
@@ -71,6 +75,7 @@ impl Sealer {
             key,
             derived,
             backup_key,
+            pseudonym_key,
             fingerprint: hexadecimal_digest(identity.as_slice()),
         }
     }
@@ -84,6 +89,14 @@ impl Sealer {
     /// The HMAC key that authenticates backups under this master key.
     pub fn backup_key(&self) -> &hmac::Key {
         &self.backup_key
+    }
+
+    /// A name for something that must not be stored as it is, such as an address. Without the master key nobody can tell
+    /// what it stands for.
+    pub fn pseudonym(&self, kind: &str, value: &[u8]) -> Uuid {
+        let tag = hmac::sign(&self.pseudonym_key, &[kind.as_bytes(), &[0], value].concat());
+        let half = tag.as_ref().first_chunk().copied();
+        Uuid::from_bytes(half.unwrap_or_default())
     }
 
     /// Seals `plain`. It opens only with the same `context`.

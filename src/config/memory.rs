@@ -7,9 +7,13 @@
 //! | a connection, with a header that is as long as may be | 56 KiB |
 //! | a connection where clients show certificates, with the longest chain | 104 KiB |
 //! | a request in progress, without its body | 40 KiB |
+//! | clients that the operator did not register, if they may be | a 24th of it all, 64 MiB at most |
+//! | documents that such clients publish | as much again |
 //!
 //! Half of a connection's share is for the longest header; an idle connection takes 25 KiB. So memory for a request is
 //! needed in addition only where many are in progress, and there is room for a quarter as many requests as connections.
+
+use std::ops::RangeInclusive;
 
 use super::memory_limit::MemoryLimit;
 use crate::limit::{ALL_BODIES_KIB, ALL_REQUESTS};
@@ -27,6 +31,8 @@ const REQUEST_KIB: u64 = 40;
 const MTLS_CONNECTIONS: u64 = 256;
 /// The default cache of the database.
 const CACHE_KIB: u64 = 24 * KIB_PER_MIB;
+/// The memory for clients that the operator did not register.
+const REGISTRANTS_KIB: RangeInclusive<u64> = 2 * KIB_PER_MIB..=64 * KIB_PER_MIB;
 /// The most memory that hashing passwords may take if the number of threads is not configured.
 const PASSWORDS_KIB: u64 = 1024 * KIB_PER_MIB;
 /// The fewest connections and requests. With fewer, one browser could take all.
@@ -70,6 +76,17 @@ pub(super) struct MemorySettings {
     pub(super) connections: Option<usize>,
     /// Whether a listener asks clients for certificates.
     pub(super) has_mtls: bool,
+    /// Whether clients may register themselves, or have metadata documents.
+    pub(super) takes_registrants: bool,
+}
+
+fn registrants_kib(whole: u64) -> u64 {
+    (whole / 24).clamp(*REGISTRANTS_KIB.start(), *REGISTRANTS_KIB.end())
+}
+
+/// The memory for clients that the operator did not register, in bytes. What they publish has as much again.
+pub(super) fn registrant_bytes(limit: Option<MemoryLimit>) -> usize {
+    as_usize(registrants_kib(limit.map_or(u64::MAX, |limit| limit.bytes >> 10)) << 10)
 }
 
 impl MemorySettings {
@@ -87,8 +104,13 @@ impl MemorySettings {
         let cache = (whole / 32).clamp(2 * KIB_PER_MIB, CACHE_KIB);
         let bodies = (whole / 12).min(as_u64(ALL_BODIES_KIB));
         let hashing = cost.saturating_mul(as_u64(passwords.threads));
+        let registrants = if self.takes_registrants {
+            2 * registrants_kib(whole)
+        } else {
+            0
+        };
         let rest = whole
-            .saturating_sub(BASE_KIB + cache + bodies)
+            .saturating_sub(BASE_KIB + cache + bodies + registrants)
             .saturating_sub(hashing);
         let most = as_u64(Limits::MAX_CONNECTIONS);
         let room = self.room(rest).max(FEWEST);
@@ -117,7 +139,7 @@ impl MemorySettings {
         plan.warning = self.limit.and_then(|MemoryLimit { bytes, origin }| {
             let mib = bytes >> 20;
             if rest < FEWEST * CONNECTION_KIB {
-                let (hashing, base) = (hashing / KIB_PER_MIB, (BASE_KIB + cache + bodies) / KIB_PER_MIB);
+                let (hashing, base) = (hashing / KIB_PER_MIB, (BASE_KIB + cache + bodies + registrants) / KIB_PER_MIB);
                 return Some(format!(
                     "{mib} MiB ({origin}) are too few: hashing passwords takes {hashing} MiB, and the service {base} MiB without any connection. Give it more memory, or lower password.workers or password.memory_kib"
                 ));

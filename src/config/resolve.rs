@@ -113,16 +113,22 @@ struct Common {
 impl Common {
     fn read(reader: &mut Reader<'_>) -> Self {
         let password = password(reader);
-        let (mtls, mail) = (mtls(reader), mail(reader));
+        let (mtls, mail, memory_limit) = (mtls(reader), mail(reader), memory_limit(reader));
         let data_dir = data_dir(reader);
         Self {
             store: store::address(reader),
             base_url: base_url(reader),
-            policy: policy(reader, part(&mtls), part(&mail).map(Option::is_some), password),
+            policy: policy(
+                reader,
+                part(&mtls),
+                part(&mail).map(Option::is_some),
+                password,
+                memory_limit,
+            ),
             theme: theme(reader, part(&data_dir).map(PathBuf::as_path)),
             outbound: outbound(reader),
             events: events(reader),
-            memory_limit: memory_limit(reader),
+            memory_limit,
             data_dir,
             mtls,
             mail,
@@ -139,6 +145,7 @@ impl Common {
             workers: password.workers,
             connections,
             has_mtls: part(&self.mtls)?.listen.is_some(),
+            takes_registrants: part(&self.policy)?.takes_registrants(),
         })
     }
 
@@ -167,6 +174,7 @@ fn policy(
     mtls: Read<&Mtls>,
     sends_mail: Read<bool>,
     password: Read<PasswordSettings>,
+    memory_limit: Read<Option<MemoryLimit>>,
 ) -> Read<Policy> {
     for settings in [
         refresh::SETTINGS,
@@ -177,7 +185,7 @@ fn policy(
         reader.check(settings);
     }
     let (service, lifetimes, key_rotation) = (service(reader), lifetimes(reader), key_rotation(reader));
-    let (registration, passkey_origins) = (registration(reader), passkeys::origins(reader));
+    let (registration, passkey_origins) = (registration(reader, memory_limit), passkeys::origins(reader));
     let accounts = accounts::policy(reader, sends_mail);
     let service = service?;
     Ok(Policy {

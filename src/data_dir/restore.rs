@@ -133,7 +133,7 @@ fn restore_file(
         &Schema::CURRENT,
         progress,
     )?;
-    Catalog::load_blocking(&store, &Sealer::new(key))?;
+    Catalog::load_blocking(&store, &Sealer::new(key), usize::MAX)?;
     store.close();
     let is_key_new = target.keep_key(key, random)?;
     if data_dir::is_there(&database)? && !data_dir::has_content(&database)? {

@@ -21,6 +21,8 @@ pub struct CachePolicy {
     stale_period: Duration,
     /// The most documents that are kept.
     most: usize,
+    /// The most memory that they take, in bytes.
+    room: usize,
     /// The most documents that requests fetch at one moment.
     most_fetches: usize,
     logs_failures: bool,
@@ -33,6 +35,7 @@ impl CachePolicy {
         highest_max_age: Duration::from_hours(1),
         stale_period: Duration::from_hours(24),
         most: usize::MAX,
+        room: usize::MAX,
         most_fetches: Semaphore::MAX_PERMITS,
         logs_failures: true,
     };
@@ -43,6 +46,7 @@ impl CachePolicy {
         highest_max_age: Duration::from_hours(24),
         stale_period: Duration::ZERO,
         most: 500,
+        room: usize::MAX,
         most_fetches: 64,
         logs_failures: false,
     };
@@ -50,10 +54,22 @@ impl CachePolicy {
     pub const REGISTRANT_KEYS: Self = Self {
         stale_period: Duration::ZERO,
         most: Self::CLIENT_DOCUMENTS.most,
+        room: Self::CLIENT_DOCUMENTS.room,
         most_fetches: Self::CLIENT_DOCUMENTS.most_fetches,
         ..Self::PUBLISHED
     };
+
+    /// The same, with this room in bytes.
+    #[must_use]
+    pub fn within(self, room: usize) -> Self {
+        Self { room, ..self }
+    }
 }
+
+/// How many times its length a document takes in memory once it is read.
+const READ_FACTOR: usize = 4;
+/// What an entry of the cache takes beside its document.
+const ENTRY_BYTES: usize = 512;
 
 /// The lower bound for `max-age`.
 const LOWEST_MAX_AGE: Duration = Duration::from_mins(5);
@@ -64,8 +80,16 @@ const RENEWAL_INTERVAL: Duration = Duration::from_mins(1);
 /// [`Cache::refresh`] removes a document that was not used for this long.
 const UNUSED_PERIOD: Duration = Duration::from_hours(24);
 
-/// A fetched document and its `max-age`, or why it was not fetched.
-pub type Fetched<T> = Result<(T, Option<Duration>), String>;
+/// A document that was fetched.
+pub struct Published<T> {
+    pub document: T,
+    pub max_age: Option<Duration>,
+    /// The bytes that were read.
+    pub length: usize,
+}
+
+/// A fetched document, or why it was not fetched.
+pub type Fetched<T> = Result<Published<T>, String>;
 
 /// A document is not available. The text says why and names the host.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -88,6 +112,8 @@ struct CacheEntry<T> {
 
 struct EntryState<T> {
     document: Option<Arc<T>>,
+    /// The bytes that were read for it.
+    length: usize,
     fetched_at: Timestamp,
     fresh_until: Timestamp,
     attempted_at: Option<Timestamp>,
@@ -139,17 +165,14 @@ impl<T> Cache<T> {
     fn entry(&self, address: &str, now: Timestamp) -> Arc<CacheEntry<T>> {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         if entries.len() >= self.policy.most && !entries.contains_key(address) {
-            let requested_at = |entry: &CacheEntry<T>| entry.state().requested_at;
-            let oldest = entries.iter().min_by_key(|(_, entry)| requested_at(entry));
-            if let Some(address) = oldest.map(|(address, _)| address.clone()) {
-                entries.remove(&address);
-            }
+            remove_oldest(&mut entries);
         }
         let entry = entries.entry(address.to_owned()).or_insert_with(|| {
             Arc::new(CacheEntry {
                 fetching: tokio::sync::Mutex::new(()),
                 state: Mutex::new(EntryState {
                     document: None,
+                    length: 0,
                     fetched_at: now,
                     fresh_until: now,
                     attempted_at: None,
@@ -220,6 +243,7 @@ impl<T> Cache<T> {
             return Err(Unavailable("too many documents are being fetched".to_owned()));
         };
         self.record_attempt(address, &entry, now, fetch().await);
+        self.make_room();
         let state = entry.state();
         usable(&state).ok_or_else(|| state.unavailable())
     }
@@ -256,8 +280,23 @@ impl<T> Cache<T> {
         }
         let _permit = self.fetches.try_acquire().ok()?;
         self.record_attempt(address, &entry, now, fetch().await);
+        self.make_room();
         let state = entry.state();
         other(&state)
+    }
+
+    /// Removes the documents that were unused the longest until the others have room.
+    fn make_room(&self) {
+        if self.policy.room == usize::MAX {
+            return;
+        }
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = |(address, entry): (&String, &Arc<CacheEntry<T>>)| {
+            ENTRY_BYTES + address.len() + READ_FACTOR * entry.state().length
+        };
+        while entries.iter().map(taken).sum::<usize>() > self.policy.room {
+            remove_oldest(&mut entries);
+        }
     }
 
     /// Removes the documents at addresses that are not wanted.
@@ -309,7 +348,12 @@ impl<T> Cache<T> {
         let mut state = entry.state();
         state.attempted_at = Some(now);
         match fetched {
-            Ok((document, max_age)) => {
+            Ok(Published {
+                document,
+                max_age,
+                length,
+            }) => {
+                state.length = length;
                 let fresh_for = max_age
                     .unwrap_or(self.policy.default_max_age)
                     .clamp(LOWEST_MAX_AGE, self.policy.highest_max_age);
@@ -322,6 +366,15 @@ impl<T> Cache<T> {
             }
             Err(problem) => state.problem = Some(problem),
         }
+    }
+}
+
+/// Removes the document that was unused the longest.
+fn remove_oldest<T>(entries: &mut HashMap<String, Arc<CacheEntry<T>>>) {
+    let requested_at = |entry: &CacheEntry<T>| entry.state().requested_at;
+    let oldest = entries.iter().min_by_key(|(_, entry)| requested_at(entry));
+    if let Some(address) = oldest.map(|(address, _)| address.clone()) {
+        entries.remove(&address);
     }
 }
 

@@ -12,7 +12,7 @@ use url::Url;
 use zeroize::Zeroizing;
 
 use super::authorization::error_code;
-use super::cache::{Cache, CachePolicy, Fetched, Unavailable};
+use super::cache::{Cache, CachePolicy, Fetched, Published, Unavailable};
 use super::id_token::is_signed_by_one_of;
 use super::metadata::{self, Metadata};
 use super::provider::Provider;
@@ -22,7 +22,7 @@ use crate::net::outbound::{Client, Request};
 pub use crate::net::outbound::{OutboundError, OutboundPolicy, Response, SetupError};
 use crate::oauth::assertion::ASSERTION_TYPE;
 use crate::oauth::client_document;
-use crate::oauth::registration::RequestedMetadata;
+use crate::oauth::registration::{MOST_KEYS, RequestedMetadata};
 use crate::random::Random;
 
 /// A token request with a code.
@@ -147,14 +147,16 @@ pub struct Upstreams {
 }
 
 impl Upstreams {
-    /// A client with these settings and an empty cache.
-    pub fn new(terms: &OutboundPolicy, random: &Random) -> Result<Self, SetupError> {
+    /// A client with these settings and an empty cache. `room` is the memory for what clients publish that the operator did
+    /// not register, in bytes.
+    pub fn new(terms: &OutboundPolicy, room: usize, random: &Random) -> Result<Self, SetupError> {
+        let of_registrants = |policy: CachePolicy| policy.within(room / 2);
         Ok(Self {
             client: Client::new(terms)?,
             key_sets: Cache::new(CachePolicy::PUBLISHED, random.clone()),
-            registrant_key_sets: Cache::new(CachePolicy::REGISTRANT_KEYS, random.clone()),
+            registrant_key_sets: Cache::new(of_registrants(CachePolicy::REGISTRANT_KEYS), random.clone()),
             metadata: Cache::new(CachePolicy::PUBLISHED, random.clone()),
-            client_documents: Cache::new(CachePolicy::CLIENT_DOCUMENTS, random.clone()),
+            client_documents: Cache::new(of_registrants(CachePolicy::CLIENT_DOCUMENTS), random.clone()),
         })
     }
 
@@ -335,7 +337,7 @@ impl Upstreams {
 
     async fn fetch_keys(&self, address: String) -> Fetched<JwkSet> {
         let response = self.fetch(&address).await?;
-        Ok((parse_keys(&address, &response.body)?, response.max_age))
+        Ok(published(parse_keys(&address, &response.body)?, &response))
     }
 
     async fn fetch_registrant_keys(&self, address: &str, url: &Url) -> Fetched<JwkSet> {
@@ -345,8 +347,11 @@ impl Upstreams {
         };
         let response = self.get(address, request).await?;
         let mut keys = parse_keys(address, &response.body)?;
+        if keys.keys.len() > MOST_KEYS {
+            return Err(format!("{address}: the set has more than {MOST_KEYS} keys"));
+        }
         keys.keys.retain(|key| key.clone().chosen_by_stranger().is_ok());
-        Ok((keys, response.max_age))
+        Ok(published(keys, &response))
     }
 
     async fn fetch_metadata(&self, issuer: String) -> Fetched<Metadata> {
@@ -354,7 +359,7 @@ impl Upstreams {
         let response = self.fetch(&address).await?;
         let metadata = Metadata::parse(&response.body, &issuer);
         let metadata = metadata.map_err(|problem| format!("{address}: {problem}"))?;
-        Ok((metadata, response.max_age))
+        Ok(published(metadata, &response))
     }
 
     /// The media type of the answer must be JSON, because many hosts answer unknown addresses with a page of their own.
@@ -366,13 +371,13 @@ impl Upstreams {
             ..Request::get(&url)
         };
         let response = self.get(client_id, request).await?;
-        let media_type = response.content_type;
+        let media_type = response.content_type.clone();
         if media_type != "application/json" && !media_type.ends_with("+json") {
             return Err(format!("{client_id} is not served as application/json"));
         }
         let document = client_document::parse(client_id, &response.body)
             .map_err(|problem| format!("the document at {client_id}: {problem}"))?;
-        Ok((document, response.max_age))
+        Ok(published(document, &response))
     }
 
     async fn fetch(&self, address: &str) -> Result<Response, String> {
@@ -391,6 +396,14 @@ impl Upstreams {
 }
 
 /// The cached keys. If they do not suffice, newer ones are fetched.
+fn published<T>(document: T, response: &Response) -> Published<T> {
+    Published {
+        document,
+        max_age: response.max_age,
+        length: response.body.len(),
+    }
+}
+
 async fn get_key_set<F: Future<Output = Fetched<JwkSet>>>(
     cache: &Cache<JwkSet>,
     jwks_uri: &str,

@@ -43,20 +43,25 @@ pub async fn authenticate_client(
     // Fetching published keys may take long. So the record of the client is read after that.
     let catalog = core.catalog();
     let stored = catalog.client(&credentials.client_id);
-    let client = stored.or(unstored.as_ref());
+    let is_stored = stored.is_some();
+    let client = stored.or(unstored);
     let keys = match &published {
         Some((before, keys)) => client
+            .as_ref()
             .filter(|now| now.client_uuid == before.client_uuid && now.jwks_uri == before.jwks_uri)
             .map(|_| Arc::clone(keys)),
-        None if stored.is_some() => catalog.client_keys(&credentials.client_id).cloned(),
-        None => client.map(|client| Arc::new(JwkSet::of_jwks(&client.jwks))),
+        None if is_stored => client.as_ref().and_then(|client| catalog.client_keys(client)),
+        None => client
+            .as_ref()
+            .map(|client| Arc::new(JwkSet::of_jwks(&client.jwks))),
     };
     let keys = keys.as_deref();
     let authorities = core.client_authorities.as_ref();
-    let unused = match client_auth::authenticate(credentials, client, keys, recipient, authorities, now)? {
-        Authentication::Complete(client) => return Ok(client),
-        Authentication::IfUnused(unused) => unused,
-    };
+    let unused =
+        match client_auth::authenticate(credentials, client.as_ref(), keys, recipient, authorities, now)? {
+            Authentication::Complete(client) => return Ok(client),
+            Authentication::IfUnused(unused) => unused,
+        };
     let is_first = replay::use_once(core, "use_assertion", unused.replay_key, now).await?;
     if !is_first {
         audit::record(&Event::AssertionReplayed {
@@ -78,7 +83,7 @@ async fn published_keys(
     if credentials.assertion().is_none() && credentials.certificate().is_none() {
         return Ok(None);
     }
-    let stored = core.catalog().client(&credentials.client_id).cloned();
+    let stored = core.catalog().client(&credentials.client_id);
     let client = stored.or_else(|| unstored.cloned());
     let Some(client) = client.filter(|client| client.enabled) else {
         return Ok(None);

@@ -1,12 +1,15 @@
-//! Clients, APIs, scope values, groups, providers and keys in memory. A change replaces the whole catalog.
+//! Clients, APIs, scope values, groups, providers and keys in memory. A change replaces the whole catalog, but for the clients
+//! that nobody vouches for ([`Registrants`]).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use uuid::Uuid;
 
+use super::registrants::Registrants;
 use super::rotate_keys::open_signing_key;
 use super::rotate_keys::refresh_keys::open_refresh_key;
 use super::{Failure, OpenError};
@@ -42,7 +45,9 @@ pub const ID_TOKEN_TYP: &str = AccessTokenTyp::Jwt.as_str();
 /// values of its APIs.
 #[derive(Clone)]
 pub struct Catalog {
+    /// Those that the operator vouches for.
     clients: HashMap<String, Arc<Client>>,
+    registrants: Arc<Registrants>,
     client_keys: HashMap<String, Arc<JwkSet>>,
     /// The scope that each client with the grant `client_credentials` may get for itself, by client id.
     client_credentials_scopes: HashMap<String, Scope>,
@@ -64,7 +69,10 @@ pub struct Catalog {
 
 /// The stored rows of one moment.
 struct Rows {
-    clients: Vec<(String, Client)>,
+    clients: Vec<Client>,
+    registrants: Registrants,
+    /// The scope values of the registrants.
+    registrant_scopes: HashSet<String>,
     apis: Vec<(String, Api)>,
     scopes: Vec<(String, RegisteredScope)>,
     groups: Vec<(String, Group)>,
@@ -74,9 +82,23 @@ struct Rows {
 }
 
 impl Rows {
-    fn read(snapshot: &dyn Snapshot) -> Result<Self, StoreError> {
+    /// `room` is the share of memory for clients that nobody vouches for.
+    fn read(snapshot: &dyn Snapshot, room: usize) -> Result<Self, StoreError> {
+        let mut clients = Vec::new();
+        let (registrants, mut registrant_scopes) = (Registrants::new(room), HashSet::new());
+        CLIENTS.visit(snapshot, .., |_, client| {
+            if is_vouched_for(&client) {
+                clients.push(client);
+            } else {
+                registrant_scopes.extend(client.scope.iter().map(ToOwned::to_owned));
+                registrants.put_stored(&client);
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
         Ok(Self {
-            clients: CLIENTS.scan(snapshot, .., usize::MAX)?,
+            clients,
+            registrants,
+            registrant_scopes,
             apis: APIS.scan(snapshot, .., usize::MAX)?,
             scopes: SCOPES.scan(snapshot, .., usize::MAX)?,
             groups: GROUPS.scan(snapshot, .., usize::MAX)?,
@@ -88,27 +110,29 @@ impl Rows {
 }
 
 impl Catalog {
-    pub async fn load(store: &Store, sealer: &Sealer) -> Result<Self, OpenError> {
+    pub async fn load(store: &Store, sealer: &Sealer, room: usize) -> Result<Self, OpenError> {
         let reopenings = store.reopenings();
-        Self::new(store.read(Rows::read).await?, sealer, reopenings)
+        let rows = store.read(|snapshot| Rows::read(snapshot, room)).await?;
+        Self::new(rows, sealer, reopenings)
     }
 
     /// Like [`Catalog::load`], for callers that may block.
-    pub fn load_blocking(store: &Store, sealer: &Sealer) -> Result<Self, OpenError> {
+    pub fn load_blocking(store: &Store, sealer: &Sealer, room: usize) -> Result<Self, OpenError> {
         let reopenings = store.reopenings();
-        Self::new(store.read_blocking(Rows::read)?, sealer, reopenings)
+        let rows = store.read_blocking(|snapshot| Rows::read(snapshot, room))?;
+        Self::new(rows, sealer, reopenings)
     }
 
     /// Checks that the catalog of a state can be read.
     pub fn check(snapshot: &dyn Snapshot, sealer: &Sealer) -> Result<(), OpenError> {
-        Self::new(Rows::read(snapshot)?, sealer, 0).map(drop)
+        Self::new(Rows::read(snapshot, 0)?, sealer, 0).map(drop)
     }
 
     /// Reads the catalog of a store that several nodes share, and puts it into `catalog`.
-    pub(super) fn reader(catalog: &Arc<ArcSwap<Self>>, sealer: &Arc<Sealer>) -> CatalogReader {
+    pub(super) fn reader(catalog: &Arc<ArcSwap<Self>>, sealer: &Arc<Sealer>, room: usize) -> CatalogReader {
         let (catalog, sealer) = (Arc::clone(catalog), Arc::clone(sealer));
         Box::new(move |snapshot| {
-            let rows = Rows::read(snapshot)?;
+            let rows = Rows::read(snapshot, room)?;
             let (catalog, sealer) = (Arc::clone(&catalog), Arc::clone(&sealer));
             Ok(Box::new(move || {
                 let read = Self::new(rows, &sealer, 0);
@@ -122,6 +146,8 @@ impl Catalog {
     fn new(rows: Rows, sealer: &Sealer, reopenings: u64) -> Result<Self, OpenError> {
         let Rows {
             clients,
+            registrants,
+            registrant_scopes,
             apis,
             scopes,
             groups,
@@ -155,6 +181,7 @@ impl Catalog {
         let providers = providers.into_iter();
         let mut catalog = Self {
             clients: HashMap::new(),
+            registrants: Arc::new(registrants),
             client_keys: HashMap::new(),
             client_credentials_scopes: HashMap::new(),
             api_keys: HashMap::new(),
@@ -174,7 +201,8 @@ impl Catalog {
         catalog.set_apis(apis);
         let of_apis = catalog.apis.iter().flat_map(|api| api.metadata.scope.iter());
         catalog.scope_values = of_apis.map(ToOwned::to_owned).collect();
-        for (_, client) in clients {
+        catalog.scope_values.extend(registrant_scopes);
+        for client in clients {
             catalog.add(client);
         }
         Ok(catalog)
@@ -241,8 +269,30 @@ impl Catalog {
         client
     }
 
-    /// A copy of this catalog, without the clients `client_ids` and with `clients`. The other records are shared, so the copy
-    /// takes far less time than to read them again. `reopenings` is the count before `clients` were read.
+    /// The same catalog with `clients` in place of those of these identifiers, unless it needs a copy for that
+    /// ([`Catalog::with_changed`]). Clients that nobody vouches for are changed in place.
+    pub(super) fn change_registrants(&self, client_ids: &[String], clients: &[Client]) -> bool {
+        for client_id in client_ids {
+            let now = clients.iter().find(|client| client.client_id == *client_id);
+            match now.filter(|client| !is_vouched_for(client)) {
+                Some(client) => self.registrants.put(client),
+                None => drop(self.registrants.remove(client_id)),
+            }
+        }
+        let is_named = |client_id: &String| {
+            self.apis
+                .iter()
+                .any(|api| api.introspection_clients.contains(client_id))
+        };
+        client_ids
+            .iter()
+            .any(|client_id| self.clients.contains_key(client_id) || is_named(client_id))
+            || clients.iter().any(is_vouched_for)
+    }
+
+    /// A copy of this catalog, without the clients `client_ids` and with those of `clients` that the operator vouches for. The
+    /// other records are shared, so the copy takes far less time than to read them again. `reopenings` is the count before
+    /// `clients` were read.
     #[must_use]
     pub(super) fn with_changed(&self, client_ids: &[String], clients: Vec<Client>, reopenings: u64) -> Self {
         let mut catalog = self.clone();
@@ -250,7 +300,7 @@ impl Catalog {
         for client_id in client_ids {
             catalog.remove(client_id);
         }
-        for client in clients {
+        for client in clients.into_iter().filter(is_vouched_for) {
             catalog.add(client);
         }
         catalog
@@ -267,13 +317,22 @@ impl Catalog {
     }
 
     /// The client with this identifier, enabled or not.
-    pub fn client(&self, client_id: &str) -> Option<&Arc<Client>> {
-        found(self.clients.get(client_id))
+    pub fn client(&self, client_id: &str) -> Option<Arc<Client>> {
+        let vouched_for = self.clients.get(client_id).cloned();
+        let expand = |client| self.expand_scope(client);
+        found(vouched_for.or_else(|| self.registrants.get(client_id, expand)))
+    }
+
+    /// The clients that nobody vouches for.
+    pub fn registrants(&self) -> &Registrants {
+        &self.registrants
     }
 
     /// The keys that are registered with the client. `None` if there are none, or if the client publishes them.
-    pub fn client_keys(&self, client_id: &str) -> Option<&Arc<JwkSet>> {
-        self.client_keys.get(client_id)
+    pub fn client_keys(&self, client: &Client) -> Option<Arc<JwkSet>> {
+        let parsed = self.client_keys.get(&client.client_id).cloned();
+        let parse = || (!client.jwks.is_empty()).then(|| Arc::new(JwkSet::of_jwks(&client.jwks)));
+        parsed.or_else(parse)
     }
 
     /// The scope that a client may get for itself, without a user.
@@ -344,14 +403,15 @@ impl Catalog {
         }
     }
 
-    /// Every client, enabled or not, in no order.
+    /// Every client that the operator vouches for, enabled or not, in no order.
     pub fn clients(&self) -> impl Iterator<Item = &Arc<Client>> {
         self.clients.values()
     }
 
     /// Whether scripts of this origin may call the endpoints that clients call.
     pub fn allows_origin(&self, origin: &str) -> bool {
-        found(self.origins.get(origin)).is_some()
+        let is_allowed = self.origins.contains_key(origin) || self.registrants.allows_origin(origin);
+        found(is_allowed.then_some(())).is_some()
     }
 
     /// Whether an API has this scope value, or a client, enabled or not, may ask for it.
@@ -403,6 +463,15 @@ fn found<T>(found: Option<T>) -> Option<T> {
         note_miss();
     }
     found
+}
+
+/// Whether the operator made the client, or has given it what only the operator gives.
+fn is_vouched_for(client: &Client) -> bool {
+    !client.registered_itself()
+        || !client.api_keys.is_empty()
+        || client.logo.is_some()
+        || client.access_token_lifetime.is_some()
+        || client.may_use(GrantType::ClientCredentials)
 }
 
 /// The origins whose scripts may call endpoints because of this client. An origin that the record names twice occurs

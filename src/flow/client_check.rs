@@ -159,7 +159,9 @@ impl ClientRules {
     }
 
     fn check_settings(&self, before: Option<&Client>, client: &Client, faults: &mut Vec<Fault>) {
-        check_addresses(before, client, faults);
+        let by_client = self.author == ClientAuthor::Client;
+        let schemes = Some(&self.policy.registration).filter(|_| by_client);
+        check_addresses(before, client, schemes, faults);
         check_logout_uri(client, faults);
         check_links(client, faults);
         if let Some(theme) = client.theme.as_ref().filter(|theme| !is_theme_name(theme)) {

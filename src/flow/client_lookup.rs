@@ -12,27 +12,33 @@ use std::slice;
 use std::sync::Arc;
 
 use url::Url;
+use uuid::Uuid;
 
-use super::register_client::describe;
+use super::register_client::{describe, remove_replaced};
 use super::unused_clients::RECORD_INTERVAL;
 use super::{Catalog, Core, Failure, FlowError, unless_refused};
 use crate::clock::Timestamp;
 use crate::oauth::Client;
 use crate::oauth::authorize::UntrustedRedirect;
-use crate::oauth::client::ClientOrigin;
+use crate::oauth::client::{ClientOrigin, Holder};
 use crate::oauth::client_document::{address_of, new_client};
 use crate::oauth::redirect_uri::lead_elsewhere;
 use crate::oauth::registration::RequestedMetadata;
 use crate::observe::audit;
 use crate::observe::audit::Event;
+use crate::seal::Sealer;
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::CLIENTS;
+
+/// Why a metadata document of a new client is not accepted.
+const FULL: &str = "there are as many clients with metadata documents as there is room for, and several users use each of them";
 
 /// Finds the client of a sign-in, also again in a later transaction.
 #[derive(Clone)]
 pub struct ClientLookup {
     catalog: Arc<Catalog>,
+    sealer: Arc<Sealer>,
     /// `None` for a client without a metadata document.
     documented: Option<DocumentedClient>,
 }
@@ -43,6 +49,8 @@ struct DocumentedClient {
     client: Client,
     /// Its record when the document was read.
     before: Option<Client>,
+    /// The clients whose place it takes, if it has no record.
+    replaces: Vec<String>,
 }
 
 impl DocumentedClient {
@@ -67,6 +75,7 @@ impl ClientLookup {
     pub(in crate::flow) fn registered(core: &Core) -> Self {
         Self {
             catalog: core.catalog(),
+            sealer: Arc::clone(&core.sealer),
             documented: None,
         }
     }
@@ -75,7 +84,7 @@ impl ClientLookup {
     pub(in crate::flow) fn client(&self, client_id: &str) -> Option<Arc<Client>> {
         match &self.documented {
             Some(documented) => Some(Arc::new(self.catalog.expand_scope(documented.client.clone()))),
-            None => self.catalog.client(client_id).cloned(),
+            None => self.catalog.client(client_id),
         }
     }
 
@@ -93,8 +102,13 @@ impl ClientLookup {
     }
 
     /// Stores the client if it differs from its record, or if its last recorded use is older than [`RECORD_INTERVAL`]. The
-    /// same transaction issues its code.
-    pub(in crate::flow) fn store(&self, tx: &mut dyn Tx, now: Timestamp) -> Result<(), StoreError> {
+    /// same transaction issues its code to this user.
+    pub(in crate::flow) fn store(
+        &self,
+        tx: &mut dyn Tx,
+        user: Uuid,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
         let Some(documented) = &self.documented else {
             return Ok(());
         };
@@ -102,17 +116,25 @@ impl ClientLookup {
         let Some(mut client) = documented.over(stored.as_ref()) else {
             return Ok(());
         };
+        let user = self.sealer.pseudonym("user", user.as_bytes());
+        client.held_by = Some(Holder::with_user(client.held_by, user));
         if stored.as_ref() == Some(&client) && now.since(client.updated_at) < RECORD_INTERVAL {
             return Ok(());
         }
         client.updated_at = now;
+        if stored.is_none() {
+            remove_replaced(tx, &documented.replaces)?;
+        }
         CLIENTS.put(tx, &client.client_id, &client)
     }
 
     /// Updates the catalog after the commit of [`ClientLookup::store`].
     pub(in crate::flow) async fn publish(&self, core: &Core) -> Result<(), StoreError> {
         match &self.documented {
-            Some(documented) => publish(core, &documented.client.client_id).await,
+            Some(documented) => {
+                publish(core, &documented.client.client_id).await?;
+                core.forget_removed(&documented.replaces).await
+            }
             None => Ok(()),
         }
     }
@@ -128,7 +150,9 @@ pub(in crate::flow) async fn find_client(
 ) -> Result<ClientLookup, FlowError<UntrustedRedirect>> {
     let registered = ClientLookup::registered(core);
     let known = registered.catalog.client(client_id);
-    let is_without_document = known.is_some_and(|client| !has_metadata_document(client));
+    let is_without_document = known
+        .as_ref()
+        .is_some_and(|client| !has_metadata_document(client));
     let address = address_of(client_id).filter(|_| core.policy.metadata_documents && !is_without_document);
     match (known, &address) {
         (Some(client), _) if !client.enabled => return Err(UntrustedRedirect::DisabledClient.into()),
@@ -137,15 +161,6 @@ pub(in crate::flow) async fn find_client(
         (None, Some(address)) => {
             if core.upstreams.would_fetch_client_document(client_id, now) {
                 admit(address)?;
-            }
-            let stored = registered
-                .catalog
-                .clients()
-                .filter(|client| has_metadata_document(client));
-            if stored.count() >= core.policy.registration.most_clients {
-                let detail =
-                    "the number of clients with metadata documents has reached clients.most_registered";
-                return Err(UntrustedRedirect::ClientDocument(detail.to_owned()).into());
             }
         }
         (Some(_), Some(address)) => {
@@ -170,10 +185,19 @@ pub(in crate::flow) async fn find_client(
     let record = stored.clone();
     let record = record.unwrap_or_else(|| new_client(client_id, core.random.uuid_v4(), now));
     let client = documented(core, &document, record, now).map_err(UntrustedRedirect::ClientDocument)?;
+    let replaces = match &stored {
+        Some(_) => Vec::new(),
+        None => {
+            let most = core.policy.registration.most_clients;
+            let replaced = registered.catalog.registrants().replaced_by(&client, most);
+            replaced.ok_or_else(|| UntrustedRedirect::ClientDocument(FULL.to_owned()))?
+        }
+    };
     Ok(ClientLookup {
         documented: Some(DocumentedClient {
             client,
             before: stored,
+            replaces,
         }),
         ..registered
     })
@@ -223,7 +247,7 @@ pub(in crate::flow) async fn renew_client(
     admit: impl FnOnce(&Url) -> Result<(), Failure>,
     now: Timestamp,
 ) -> Result<(), Failure> {
-    let is_renewed = |client: &Arc<Client>| client.enabled && has_metadata_document(client);
+    let is_renewed = |client: Arc<Client>| client.enabled && has_metadata_document(&client);
     let address = address_of(client_id).filter(|_| core.policy.metadata_documents);
     let Some(address) = address.filter(|_| core.catalog().client(client_id).is_some_and(is_renewed)) else {
         return Ok(());
@@ -292,7 +316,7 @@ async fn publish(core: &Core, client_id: &str) -> Result<(), StoreError> {
         return Ok(());
     };
     let after = catalog.expand_scope(stored);
-    if before.is_some_and(|before| **before == after) {
+    if before.as_ref().is_some_and(|before| **before == after) {
         return Ok(());
     }
     core.reload_clients(slice::from_ref(&after.client_id)).await?;
@@ -349,6 +373,7 @@ mod tests {
             let documented = DocumentedClient {
                 client: described.clone(),
                 before: read.cloned(),
+                replaces: Vec::new(),
             };
             let lookup = ClientLookup {
                 documented: Some(documented),
@@ -360,7 +385,7 @@ mod tests {
                 .write("test_store", move |tx| -> Result<_, StoreError> {
                     CLIENTS.put(tx, ID, &row)?;
                     let current = lookup.current(&*tx, ID)?;
-                    lookup.store(tx, now)?;
+                    lookup.store(tx, Uuid::nil(), now)?;
                     Ok((current, CLIENTS.get(&*tx, ID)?))
                 });
             let (current, written) = written.await.unwrap();

@@ -59,7 +59,7 @@ impl GrantPolicy {
     /// since then, or replaced by another one of the same name.
     fn check_client(&self, client: &Client) -> Result<(), Refusal> {
         let catalog = self.catalog.load();
-        let is_current = |now: &Arc<Client>| now.enabled && now.own_grant == client.own_grant;
+        let is_current = |now: Arc<Client>| now.enabled && now.own_grant == client.own_grant;
         if catalog.client(&client.client_id).is_some_and(is_current) {
             Ok(())
         } else {
@@ -239,7 +239,7 @@ mod tests {
             },
         };
         admin(core).call(request).await.unwrap();
-        Client::clone(core.catalog().client("web").unwrap())
+        Client::clone(&core.catalog().client("web").unwrap())
     }
 
     async fn granted(core: &Core) -> (User, Authorization) {

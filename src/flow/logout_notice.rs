@@ -36,6 +36,9 @@ use crate::store::tables::{CLIENTS, LOGOUT_NOTICES, SESSION_CLIENTS, SESSIONS};
 /// later sign-out slower.
 const MAX_PER_USER: usize = 1000;
 
+/// The most attempts at a client that registered itself.
+const MOST_ATTEMPTS_AT_HOST: u32 = 5;
+
 /// How long the clients of a session are kept after its end.
 const RETENTION: Duration = Duration::from_hours(7 * 24);
 
@@ -61,6 +64,7 @@ pub fn record_client(
     make_room(tx, authorization.user)?;
     let row = SessionClient {
         client_incarnation: client.incarnation,
+        host: shared_host(client),
         signed_in_at: now,
         logout: None,
     };
@@ -126,6 +130,7 @@ fn queue(
             session,
             client_id,
             client_incarnation: row.client_incarnation,
+            host: row.host,
             failed_attempts: 0,
             created_at: now,
         };
@@ -228,11 +233,20 @@ pub async fn send(core: &Core, notice: &LogoutNotice) -> Result<(), NoticeFailur
 }
 
 /// The address at which the client is told: https, or http on this machine for a confidential client of the operator
-/// (section 2.2).
+/// (section 2.2). A client that registered itself is told at a host of its redirect URIs only: the service must not send
+/// requests to hosts that a stranger chose for that.
 pub(super) fn logout_address(client: &Client) -> Option<Url> {
     let uri = client.backchannel_logout_uri.as_deref()?;
     let may_be_local = !client.is_public() && !client.registered_itself();
-    https(uri).or_else(|| http_on_loopback(uri).filter(|_| may_be_local))
+    let address = https(uri).or_else(|| http_on_loopback(uri).filter(|_| may_be_local))?;
+    let is_own_host = |uri: &String| Url::parse(uri).is_ok_and(|uri| uri.host() == address.host());
+    (!client.registered_itself() || client.redirect_uris.iter().any(is_own_host)).then_some(address)
+}
+
+/// The host of a client that registered itself. All clients of one host are told as if they were one.
+fn shared_host(client: &Client) -> Option<String> {
+    let address = logout_address(client).filter(|_| client.registered_itself())?;
+    address.host_str().map(ToOwned::to_owned)
 }
 
 fn logout_token(core: &Core, client: &Client, notice: &LogoutNotice) -> Result<String, Failure> {
@@ -251,6 +265,11 @@ fn logout_token(core: &Core, client: &Client, notice: &LogoutNotice) -> Result<S
     Ok(jwt::sign(key, LOGOUT_TOKEN_TYP, &claims)?)
 }
 
+/// Whether no attempt follows a failed one. A host that strangers chose gets few.
+fn is_last(notice: &LogoutNotice) -> bool {
+    notice.host.is_some() && notice.failed_attempts + 1 >= MOST_ATTEMPTS_AT_HOST
+}
+
 /// Stores the result of an attempt: the notice is done with, or is tried again later.
 pub async fn settle(
     core: &Core,
@@ -260,7 +279,7 @@ pub async fn settle(
 ) -> Result<(), StoreError> {
     let now = core.clock.now();
     let later = match &sent {
-        Err(failure) if failure.may_pass() => {
+        Err(failure) if failure.may_pass() && !is_last(&notice) => {
             retry(&core.random, key, &notice, failure.reason().to_owned(), now)
         }
         _ => None,

@@ -29,6 +29,7 @@ pub mod outbox;
 pub mod passkey_challenge;
 mod passkey_index;
 pub mod register_client;
+mod registrants;
 pub mod remove_client;
 pub mod replay;
 pub mod rotate_keys;
@@ -257,9 +258,12 @@ impl Core {
         passwords: PasswordPool,
     ) -> Result<Self, OpenError> {
         let sealer = Arc::new(sealer);
-        let catalog = Arc::new(ArcSwap::from_pointee(Catalog::load_blocking(&store, &sealer)?));
-        store.follow_catalog(Catalog::reader(&catalog, &sealer))?;
-        let upstreams = Upstreams::new(&OutboundPolicy::default(), &random)?;
+        let room = policy.registration.room;
+        let catalog = Arc::new(ArcSwap::from_pointee(Catalog::load_blocking(
+            &store, &sealer, room,
+        )?));
+        store.follow_catalog(Catalog::reader(&catalog, &sealer, room))?;
+        let upstreams = Upstreams::new(&OutboundPolicy::default(), policy.registration.room, &random)?;
         Ok(Self {
             upstreams,
             client_authorities: None,
@@ -288,7 +292,7 @@ impl Core {
 
     /// Replaces the client for requests to providers by one with these settings.
     pub fn reaching(mut self, terms: &OutboundPolicy) -> Result<Self, SetupError> {
-        self.upstreams = Upstreams::new(terms, &self.random)?;
+        self.upstreams = Upstreams::new(terms, self.policy.registration.room, &self.random)?;
         Ok(self)
     }
 
@@ -317,7 +321,7 @@ impl Core {
             return Ok(());
         }
         let _one_at_a_time = self.reload_lock.lock().await;
-        let read = Catalog::load(&self.store, &self.sealer).await?;
+        let read = Catalog::load(&self.store, &self.sealer, self.policy.registration.room).await?;
         self.catalog.store(Arc::new(read));
         Ok(())
     }
@@ -349,12 +353,24 @@ impl Core {
             Ok((clients, apis.transpose()?))
         });
         let (clients, apis) = read.await?;
-        let mut with_them = self.catalog.load().with_changed(client_ids, clients, reopenings);
+        let catalog = self.catalog.load();
+        if catalog.is_of(&self.store) && !catalog.change_registrants(client_ids, &clients) {
+            return Ok(());
+        }
+        let mut with_them = catalog.with_changed(client_ids, clients, reopenings);
         if let Some(apis) = apis {
             with_them.set_apis(apis);
         }
         self.catalog.store(Arc::new(with_them));
         Ok(())
+    }
+
+    /// Removes those of these clients from the catalog that are not in the store any more.
+    pub(in crate::flow) async fn forget_removed(&self, client_ids: &[String]) -> Result<(), StoreError> {
+        match client_ids {
+            [] => Ok(()),
+            _ => self.reload_clients(client_ids).await,
+        }
     }
 
     /// Runs [`Store::stream`] on a thread that may block. `name` is in the error if `look` panics.
@@ -389,7 +405,7 @@ impl Core {
             if before.is_of(&self.store) {
                 return Ok(());
             }
-            let read = Catalog::load_blocking(&self.store, &self.sealer)?;
+            let read = Catalog::load_blocking(&self.store, &self.sealer, self.policy.registration.room)?;
             self.catalog.compare_and_swap(&before, Arc::new(read));
         }
     }

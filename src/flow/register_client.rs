@@ -1,8 +1,6 @@
 //! A client registers itself, and reads, changes and removes its registration: RFC 7591, RFC 7592.
 
 use std::net::IpAddr;
-use std::slice;
-use std::sync::Arc;
 
 use uuid::Uuid;
 
@@ -10,7 +8,8 @@ use super::client_check::{ClientRules, apply};
 use super::remove_client::remove_client;
 use super::{Core, FlowError};
 use crate::clock::Timestamp;
-use crate::oauth::client::{Client, ClientOrigin, Registration, StoredSecret};
+use crate::limit::network::customer_of;
+use crate::oauth::client::{Client, ClientOrigin, Holder, Registration, StoredSecret};
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::registration::{self, RequestedChange, RequestedMetadata};
 use crate::observe::audit;
@@ -109,10 +108,6 @@ pub async fn register(
         .read(|snapshot| check_initial_token(snapshot, token.as_ref(), now))
         .await?;
     let requested = RequestedMetadata::parse(body)?;
-    let registered = |client: &&Arc<Client>| client.registration.is_some();
-    if core.catalog().clients().filter(registered).count() >= core.policy.registration.most_clients {
-        return Err(FULL.into());
-    }
     let uuid = core.random.uuid_v7(core.clock.since_epoch());
     let access_token = Secret::generate(&[], &core.random);
     let (stored_secret, client_secret) = draw_secret(core, now);
@@ -123,11 +118,22 @@ pub async fn register(
             is_used: false,
             is_removed: false,
         }),
+        held_by: Some(Holder::Sender(sender(
+            core,
+            token.as_ref().map(|(id, _)| *id),
+            from,
+        ))),
         ..Client::new(&uuid.to_string(), uuid, core.random.uuid_v4(), false, now)
     };
     let rules = ClientRules::for_client(core);
     let client = replace_metadata(&rules, &requested, None, client, Some(&stored_secret))?;
-    let row = client.clone();
+    let most = core.policy.registration.most_clients;
+    let replaced = core
+        .catalog()
+        .registrants()
+        .replaced_by(&client, most)
+        .ok_or(FULL)?;
+    let (row, to_replace) = (client.clone(), replaced.clone());
     let written = core
         .store
         .write("register_client", move |tx| -> Result<_, TxError<Refusal>> {
@@ -136,12 +142,19 @@ pub async fn register(
                 use_initial_token(tx, id)?;
             }
             CLIENTS.put(tx, &row.client_id, &row)?;
-            Ok(())
+            Ok(remove_replaced(tx, &to_replace)?)
         })
         .await;
-    let reloaded = core.reload_clients(slice::from_ref(&client.client_id)).await;
-    written?;
+    let changed = [replaced, vec![client.client_id.clone()]].concat();
+    let reloaded = core.reload_clients(&changed).await;
+    let replaced = written?;
     reloaded?;
+    for client_id in &replaced {
+        audit::record(&Event::ClientRegistrationRemoved {
+            client_id,
+            reason: "replaced",
+        });
+    }
     audit::record(&Event::ClientRegistered {
         client_id: &client.client_id,
         from,
@@ -152,6 +165,32 @@ pub async fn register(
         client,
         access_token,
     })
+}
+
+/// Who holds the place of a new client: the initial access token, or the network.
+fn sender(core: &Core, token: Option<Uuid>, from: IpAddr) -> Uuid {
+    match token {
+        Some(token) => core.sealer.pseudonym("initial access token", token.as_bytes()),
+        None => core
+            .sealer
+            .pseudonym("network", customer_of(from).to_string().as_bytes()),
+    }
+}
+
+/// Removes the clients whose place a newcomer takes, and returns their identifiers. A client stays if more than one user has
+/// allowed it since it was chosen.
+pub(super) fn remove_replaced(tx: &mut dyn Tx, chosen: &[String]) -> Result<Vec<String>, StoreError> {
+    let mut removed = Vec::new();
+    for id in chosen {
+        let client = CLIENTS.get(&*tx, id)?;
+        let may_go =
+            |client: &Client| client.is_never_used() || matches!(client.held_by, Some(Holder::User(_)));
+        if let Some(client) = client.filter(may_go) {
+            remove_client(tx, &client)?;
+            removed.push(client.client_id);
+        }
+    }
+    Ok(removed)
 }
 
 /// Refuses a token that does not allow a registration now. `token` is `None` if the service requires none.
@@ -303,12 +342,22 @@ pub async fn remove(
     Ok(())
 }
 
-/// Records that a user gives consent to a client for the first time.
-pub(in crate::flow) fn record_first_consent(tx: &mut dyn Tx, client_id: &str) -> Result<(), StoreError> {
-    if let Some(mut client) = CLIENTS.get(&*tx, client_id)?
-        && let Some(registration) = &mut client.registration
+/// Whether the record of the client may change when a user allows it ([`record_user`]).
+pub(in crate::flow) fn notes_users(client: &Client) -> bool {
+    client.registration.is_some() && client.held_by != Some(Holder::Users)
+}
+
+/// Records that the user with this pseudonym allows the client.
+pub(in crate::flow) fn record_user(tx: &mut dyn Tx, client_id: &str, user: Uuid) -> Result<(), StoreError> {
+    let Some(mut client) = CLIENTS.get(&*tx, client_id)? else {
+        return Ok(());
+    };
+    let held_by = Some(Holder::with_user(client.held_by, user));
+    if let Some(registration) = &mut client.registration
+        && !(registration.is_used && client.held_by == held_by)
     {
         registration.is_used = true;
+        client.held_by = held_by;
         CLIENTS.put(tx, client_id, &client)?;
     }
     Ok(())

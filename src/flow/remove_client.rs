@@ -141,7 +141,7 @@ mod tests {
                         let id = next();
                         let keys = RefreshKeys::new([(1, vec![1; 32].into())]);
                         let first = keys.first_token(id, [2; 16]).unwrap();
-                        let family = RefreshFamily::start(&first, authorization, record, &lifetimes, now);
+                        let family = RefreshFamily::start(&first, authorization, &record, &lifetimes, now);
                         FAMILIES.put(tx, &id, &family)?;
                         let consent = Consent {
                             scope: "openid".to_owned(),

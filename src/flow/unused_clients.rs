@@ -43,13 +43,14 @@ fn is_abandoned(client: &Client, refresh_token: Duration, now: Timestamp) -> boo
 pub(super) async fn remove_unused_clients(core: &Core, now: Timestamp) -> Result<(), Failure> {
     let refresh_token = core.policy.lifetimes.refresh_token;
     let catalog = core.catalog();
-    let abandoned = catalog
-        .clients()
-        .filter(|client| is_abandoned(client, refresh_token, now));
-    let ids: Vec<String> = abandoned
-        .map(|client| client.client_id.clone())
-        .take(MOST_REMOVED)
-        .collect();
+    let is_candidate = |client: &Client| is_abandoned(client, refresh_token, now);
+    let registrants = catalog.registrants();
+    let vouched_for = catalog.clients().filter(|client| is_candidate(client));
+    let mut ids = registrants.ids_where(is_candidate);
+    ids.extend(vouched_for.map(|client| client.client_id.clone()));
+    ids.truncate(MOST_REMOVED);
+    let without_room = registrants.take_left_out(MOST_REMOVED);
+    ids.extend(without_room.iter().cloned());
     if ids.is_empty() {
         return Ok(());
     }
@@ -60,7 +61,11 @@ pub(super) async fn remove_unused_clients(core: &Core, now: Timestamp) -> Result
             let mut removed = Vec::new();
             for id in &candidates {
                 let client = CLIENTS.get(&*tx, id)?;
-                if let Some(client) = client.filter(|client| is_abandoned(client, refresh_token, now)) {
+                let has_no_room = without_room.contains(id);
+                let is_to_go = |client: &Client| {
+                    is_abandoned(client, refresh_token, now) || (has_no_room && client.is_never_used())
+                };
+                if let Some(client) = client.filter(is_to_go) {
                     remove_client(tx, &client)?;
                     if !client.has_removed_itself() {
                         removed.push(client.client_id);

@@ -280,7 +280,7 @@ impl RequestContext {
 
     /// As [`RequestContext::set_page_style`], for the client of this identifier, if there is one.
     pub fn set_page_style_for(&self, client_id: Option<&str>, ui_locales: Option<&str>) {
-        if let Some(client) = client_id.and_then(|id| self.app.core.catalog().client(id).cloned()) {
+        if let Some(client) = client_id.and_then(|id| self.app.core.catalog().client(id)) {
             self.set_page_style(&client, ui_locales);
         }
     }
@@ -375,7 +375,7 @@ impl RequestContext {
 
     /// The way back to the application of this request, if that is registered and enabled, and has an address.
     pub fn application(&self) -> Option<ApplicationLink> {
-        let client = self.app.core.catalog().client(self.client_id.get()?).cloned()?;
+        let client = self.app.core.catalog().client(self.client_id.get()?)?;
         let href = client.home().filter(|_| client.enabled)?;
         let name = client.display_name().to_owned();
         Some(ApplicationLink { name, href })

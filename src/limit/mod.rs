@@ -14,7 +14,8 @@
 //! | passwords typed, right or wrong | 300, half a second | the address; in known browsers the user instead |
 //! | answers of providers | 300, half a second | the address |
 //! | metadata documents and keys fetched for clients that register themselves | 30, 10 seconds | the address |
-//! | | 60, 2 seconds | the host of the document or the keys; the document of a client with a record is counted after a failed fetch |
+//! | | 3, 1 minute | the host of the document or the keys, for the address or the IPv6 /48 |
+//! | | 60, 2 seconds | the host, for what is beyond that; the document of a client with a record is counted after a failed fetch |
 //! | mails requested on pages | 4, 15 minutes | the recipient that was typed, whether a user has it or not |
 //! | | 10, 2 minutes | the address |
 //! | notices of new devices | 4, 15 minutes | the user |
@@ -68,7 +69,7 @@ use zeroize::Zeroizing;
 
 use self::buckets::{Buckets, Key, RetryAfter, Rule};
 use self::concurrency::{ConcurrencyLimit, Permit};
-use self::network::{Network, any_contains, subscriber_of};
+use self::network::{Network, any_contains, customer_of, subscriber_of};
 use self::password_attempt::PasswordAttempt;
 use crate::clock::Timestamp;
 use crate::random::Random;
@@ -81,6 +82,7 @@ const TYPED_PASSWORD: Rule = Rule::new(300, Duration::from_millis(500));
 const PROVIDER_ANSWER: Rule = Rule::new(300, Duration::from_millis(500));
 const REGISTRANT_FETCH: Rule = Rule::new(30, Duration::from_secs(10));
 const REGISTRANT_HOST: Rule = Rule::new(60, Duration::from_secs(2));
+const REGISTRANT_HOST_SHARE: Rule = Rule::new(3, Duration::from_mins(1));
 const MAIL_TO_RECIPIENT: Rule = Rule::new(4, Duration::from_mins(15));
 const MAIL_FROM_ADDRESS: Rule = Rule::new(10, Duration::from_mins(2));
 const TYPED_CODE: Rule = Rule::new(30, Duration::from_secs(20));
@@ -134,6 +136,7 @@ pub struct Limiter {
     provider_answers: Buckets,
     registrant_fetches: Buckets,
     registrant_hosts: Buckets,
+    registrant_host_shares: Buckets,
     mail_recipients: Buckets,
     mail_senders: Buckets,
     typed_codes: Buckets,
@@ -186,6 +189,7 @@ impl Limiter {
             provider_answers: Buckets::new(PROVIDER_ANSWER),
             registrant_fetches: Buckets::new(REGISTRANT_FETCH),
             registrant_hosts: Buckets::new(REGISTRANT_HOST),
+            registrant_host_shares: Buckets::new(REGISTRANT_HOST_SHARE),
             mail_recipients: Buckets::new(MAIL_TO_RECIPIENT),
             mail_senders: Buckets::new(MAIL_FROM_ADDRESS),
             typed_codes: Buckets::new(TYPED_CODE),
@@ -339,14 +343,17 @@ impl Limiter {
     }
 
     /// Charges the fetch of a metadata document, or of keys of a client that registered itself, from `host`. A request from
-    /// the address `from` causes it.
+    /// the address `from` causes it. Each network has a share of every host, so that others cannot use up a host for it.
     pub fn fetch_for_registrant(&self, host: &str, from: IpAddr, now: Timestamp) -> Result<(), RetryAfter> {
-        let mut charges = Vec::new();
-        if !self.is_exempt(from) {
-            charges.extend(self.network_keys(from).map(|key| (&self.registrant_fetches, key)));
-            charges.push((&self.registrant_hosts, self.key_of(&[host.as_bytes()])));
+        if self.is_exempt(from) {
+            return Ok(());
         }
-        charge_all(charges, now).map(|_| ())
+        let networks = self.network_keys(from).map(|key| (&self.registrant_fetches, key));
+        charge_all(networks.collect(), now).map(drop)?;
+        let network = customer_of(from).to_string();
+        let share = self.key_of(&[host.as_bytes(), network.as_bytes()]);
+        let in_share = self.registrant_host_shares.take(share, now);
+        in_share.or_else(|_| self.registrant_hosts.take(self.key_of(&[host.as_bytes()]), now))
     }
 
     /// Charges a client's request for an anonymous user. The caller refunds it if no user is created.

@@ -61,6 +61,11 @@ pub fn subscriber_of(address: IpAddr) -> IpAddr {
     }
 }
 
+/// The network of one customer: an IPv4 address, or an IPv6 /48.
+pub fn customer_of(address: IpAddr) -> IpAddr {
+    site_of(address).unwrap_or_else(|| address.to_canonical())
+}
+
 /// The IPv6 /48 around an address. A provider often gives a whole /48 to one customer, who can then switch between
 /// 65,536 subscriber networks. IPv4 has no such network.
 fn site_of(address: IpAddr) -> Option<IpAddr> {

@@ -319,6 +319,23 @@ fn lone_address(number: u32) -> IpAddr {
     }
 }
 
+/// Otherwise anybody could shut the users of an honest application out by naming made-up documents at its host.
+#[test]
+fn a_host_that_others_use_up_stays_open_for_each_network() {
+    let limiter = limiter(|_| {});
+    let fetch = |from: u32| limiter.fetch_for_registrant("apps.example", lone_address(from), NOW);
+    for from in 0..40 {
+        for _ in 0..10 {
+            let _ = fetch(from);
+        }
+    }
+    assert!(fetch(0).is_err());
+    for honest in 100..110 {
+        assert!((0..3).all(|_| fetch(honest).is_ok()));
+        assert!(fetch(honest).is_err());
+    }
+}
+
 /// An attacker with three addresses and three names for each slot of a table fills the fifteen tables. Besides them, only
 /// the permits take memory.
 #[test]
@@ -361,6 +378,7 @@ fn more_addresses_than_there_are_places_fill_the_tables_and_leave_nothing_beside
         provider_answers,
         registrant_fetches,
         registrant_hosts,
+        registrant_host_shares,
         mail_recipients,
         mail_senders,
         typed_codes,
@@ -388,6 +406,7 @@ fn more_addresses_than_there_are_places_fill_the_tables_and_leave_nothing_beside
         provider_answers,
         registrant_fetches,
         registrant_hosts,
+        registrant_host_shares,
         mail_recipients,
         mail_senders,
         typed_codes,

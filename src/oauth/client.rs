@@ -105,6 +105,38 @@ pub struct Registration {
     pub is_removed: bool,
 }
 
+/// Who holds the place of a client that the operator did not register. The service takes few clients of one holder, and
+/// keeps pseudonyms ([`crate::seal::Sealer::pseudonym`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Holder {
+    /// The network or the initial access token that it was registered with.
+    Sender(Uuid),
+    /// The only user who has allowed it.
+    User(Uuid),
+    /// More than one user has allowed it.
+    Users,
+}
+
+impl Holder {
+    /// The pseudonym of a single holder.
+    pub fn id(self) -> Option<Uuid> {
+        match self {
+            Self::Sender(id) | Self::User(id) => Some(id),
+            Self::Users => None,
+        }
+    }
+
+    /// Who holds the client when this user has allowed it too.
+    #[must_use]
+    pub fn with_user(before: Option<Self>, user: Uuid) -> Self {
+        match before {
+            Some(Self::User(other)) if other != user => Self::Users,
+            Some(Self::Users) => Self::Users,
+            Some(Self::User(_) | Self::Sender(_)) | None => Self::User(user),
+        }
+    }
+}
+
 /// A secret of a client, by its digest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredSecret {
@@ -152,6 +184,9 @@ pub struct Client {
     /// The data of a dynamic registration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registration: Option<Registration>,
+    /// Who holds its place among the clients that the operator did not register.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_by: Option<Holder>,
     /// When its metadata document last added a redirect URI that leads to another host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redirects_changed_at: Option<Timestamp>,
@@ -191,6 +226,7 @@ impl Client {
             metadata: ClientMetadata::default(),
             origin: ClientOrigin::Operator,
             registration: None,
+            held_by: None,
             redirects_changed_at: None,
             enabled: true,
             created_at: now,

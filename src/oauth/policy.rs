@@ -7,7 +7,7 @@ use crate::jose::alg::Algorithm;
 use crate::oauth::access_token_typ::AccessTokenTyp;
 use crate::oauth::dpop::DpopNonce;
 use crate::oauth::mtls::MtlsPolicy;
-use crate::oauth::registration::RegistrationPolicy;
+use crate::oauth::registration::{RegistrationMode, RegistrationPolicy};
 use crate::password::{PasswordPolicy, PasswordProblem};
 use crate::webauthn::RelyingParty;
 
@@ -91,6 +91,11 @@ impl KeyRotation {
 }
 
 impl Policy {
+    /// Whether there may be clients that the operator did not register.
+    pub fn takes_registrants(&self) -> bool {
+        self.registration.mode != RegistrationMode::Off || self.metadata_documents
+    }
+
     pub fn check_password(&self, user: &User, chosen: &str) -> Result<(), PasswordProblem> {
         let mut known = user.known_by();
         let address = self.issuer.as_str();

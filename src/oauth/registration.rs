@@ -13,11 +13,14 @@ use crate::oauth::client_metadata::{ClientFields, ConsentRequirement};
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::fault::Fault;
 use crate::oauth::fields::Removable;
+use crate::oauth::redirect_uri::is_private_by_name;
 use crate::oauth::scope::Scope;
 use crate::secret::{Digest, InitialAccessToken};
 
-/// The most bytes of the metadata. They are bounded because all clients are in memory.
+/// The most bytes of the metadata. They are bounded because the clients are in memory.
 const MAX_METADATA: usize = 8 * 1024;
+/// The most keys of a client that the operator did not register.
+pub const MOST_KEYS: usize = 4;
 /// The member of a request and of a response that names the client.
 const CLIENT_ID: &str = "client_id";
 /// The member with the secret of the client.
@@ -70,12 +73,53 @@ pub enum RegistrationMode {
 }
 
 /// The settings of registration.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegistrationPolicy {
     /// Who may register a client.
     pub mode: RegistrationMode,
     /// The most clients that have registered themselves.
     pub most_clients: usize,
+    /// The memory for clients that the operator did not register, in bytes.
+    pub room: usize,
+    /// The private-use schemes without a dot that their redirect URIs may have.
+    pub schemes: Vec<String>,
+}
+
+impl RegistrationPolicy {
+    /// Whether a client that the operator did not register may redirect to the scheme of `uri`. A scheme with a dot belongs
+    /// to a domain (RFC 8252 section 7.1). Another one may start any program of the device.
+    pub fn allows_scheme(&self, uri: &str) -> bool {
+        let scheme = uri.split_once(':').map_or("", |(scheme, _)| scheme);
+        is_private_by_name(uri)
+            || self
+                .schemes
+                .iter()
+                .any(|known| known.eq_ignore_ascii_case(scheme))
+    }
+}
+
+/// The schemes of programs that are known to register themselves at MCP servers.
+pub const KNOWN_SCHEMES: &[&str] = &[
+    "claude",
+    "cursor",
+    "jetbrains",
+    "kiro",
+    "vscode",
+    "vscode-insiders",
+    "vscodium",
+    "windsurf",
+    "zed",
+];
+
+impl Default for RegistrationPolicy {
+    fn default() -> Self {
+        Self {
+            mode: RegistrationMode::Off,
+            most_clients: 0,
+            room: 16 << 20,
+            schemes: KNOWN_SCHEMES.iter().map(|&scheme| scheme.to_owned()).collect(),
+        }
+    }
 }
 
 /// An initial access token (RFC 7591 section 1.2), by its digest.
@@ -256,6 +300,9 @@ fn keys(members: &mut Map<String, Value>) -> Result<Option<Vec<Value>>, Refusal>
         return Ok(None);
     };
     let keys: Option<Vec<Value>> = take(&mut set, "keys")?;
+    if keys.as_ref().is_some_and(|keys| keys.len() > MOST_KEYS) {
+        return Err(unusable("jwks", &format!("may have {MOST_KEYS} keys at most")));
+    }
     let is_costly = |jwk: &Value| {
         let key = PublicKey::from_jwk(jwk).and_then(PublicKey::chosen_by_stranger);
         key == Err(JwkError::Costly)

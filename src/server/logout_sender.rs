@@ -35,11 +35,11 @@ struct LogoutSender {
     stops: watch::Receiver<u32>,
 }
 
-/// The clients that are being told, each with its task.
+/// The clients that are being told, each with its task. Clients of one host that registered themselves count as one.
 #[derive(Default)]
 struct Turns {
     tasks: JoinSet<Result<(), StoreError>>,
-    clients: HashMap<Id, String>,
+    places: HashMap<Id, String>,
 }
 
 /// A readable notice that is due.
@@ -70,7 +70,7 @@ impl LogoutSender {
                 () = stop_requested(self.stops.clone(), 1) => break,
                 Some(ended) = turns.tasks.join_next_with_id() => match ended {
                     Ok((task, Ok(()))) => {
-                        turns.clients.remove(&task);
+                        turns.places.remove(&task);
                     }
                     Ok((task, Err(error))) => {
                         log(&error);
@@ -99,21 +99,21 @@ impl LogoutSender {
     /// Begins turns of clients that have notices to be sent. Returns how long to wait for the next notice.
     async fn begin_turns(self: &Arc<Self>, turns: &mut Turns) -> Result<Duration, StoreError> {
         let core = self.core();
-        while !self.is_stopping() && turns.clients.len() < MAX_CLIENTS {
+        while !self.is_stopping() && turns.places.len() < MAX_CLIENTS {
             let now = core.clock.now();
             let is_waiting = |notice: &LogoutNotice| {
-                let mut told = turns.clients.values();
-                !told.any(|client_id| *client_id == notice.client_id)
+                let mut told = turns.places.values();
+                !told.any(|place| *place == notice.place())
             };
             let due = due_entries(core, now, BATCH, is_waiting).await?;
             if due.entries.is_empty() {
                 let next = due.next.map_or(LONGEST_WAIT, |next| next.since(now));
                 return Ok(next.clamp(Duration::from_secs(1), LONGEST_WAIT));
             }
-            for (client_id, notices) in self.by_client(due.entries).await? {
-                if turns.clients.len() < MAX_CLIENTS {
+            for (place, notices) in self.by_place(due.entries).await? {
+                if turns.places.len() < MAX_CLIENTS {
                     let task = turns.tasks.spawn(Arc::clone(self).tell(notices));
-                    turns.clients.insert(task.id(), client_id);
+                    turns.places.insert(task.id(), place);
                 }
             }
         }
@@ -122,11 +122,11 @@ impl LogoutSender {
 
     /// The notices of a turn of each client. Clients come in the order of their first notices. Unreadable notices are
     /// removed.
-    async fn by_client(
+    async fn by_place(
         &self,
         entries: Vec<DueEntry<LogoutNotice>>,
     ) -> Result<Vec<(String, Vec<DueNotice>)>, StoreError> {
-        let mut clients: Vec<(String, Vec<DueNotice>)> = Vec::new();
+        let mut places: Vec<(String, Vec<DueNotice>)> = Vec::new();
         for DueEntry { key, entry } in entries {
             let Some(notice) = entry else {
                 tracing::error!(notice = %key.1, "a logout notice cannot be read, and is given up");
@@ -134,16 +134,14 @@ impl LogoutSender {
                 apply_updates(self.core(), vec![remove]).await?;
                 continue;
             };
-            let known = clients
-                .iter_mut()
-                .find(|(client_id, _)| *client_id == notice.client_id);
+            let known = places.iter_mut().find(|(place, _)| *place == notice.place());
             match known {
                 Some((_, notices)) if notices.len() < NOTICES_PER_TURN => notices.push((key, notice)),
                 Some(_) => {}
-                None => clients.push((notice.client_id.clone(), vec![(key, notice)])),
+                None => places.push((notice.place().to_owned(), vec![(key, notice)])),
             }
         }
-        Ok(clients)
+        Ok(places)
     }
 
     /// Tells a client these notices, one after the other. After a failed attempt the others wait for a later one.
@@ -177,7 +175,7 @@ impl LogoutSender {
 
     /// Leaves a client alone for a while after a failure of this service.
     fn rest(&self, turns: &mut Turns, task: Id) {
-        let Some(client_id) = turns.clients.remove(&task) else {
+        let Some(client_id) = turns.places.remove(&task) else {
             return;
         };
         let stops = self.stops.clone();
@@ -188,7 +186,7 @@ impl LogoutSender {
             }
             Ok(())
         });
-        turns.clients.insert(resting.id(), client_id);
+        turns.places.insert(resting.id(), client_id);
     }
 }
 

@@ -31,7 +31,7 @@ fn kind(content: &Content) -> MailKind {
 pub(crate) fn draw(core: &Core, themes: &Themes, message: &Message) -> RenderedMail {
     let catalog = core.catalog();
     let client = message.client_id.as_deref().and_then(|id| catalog.client(id));
-    let theme = themes.theme(client.and_then(|client| client.theme.as_deref()));
+    let theme = themes.theme(client.as_ref().and_then(|client| client.theme.as_deref()));
     let languages = message.languages.as_deref();
     // Accept-Language has commas or weights, ui_locales has spaces.
     let is_header = languages.is_some_and(|languages| languages.contains([',', ';']));

@@ -4,7 +4,7 @@ use idsvc::oauth::registration::{RegistrationMode, RegistrationPolicy};
 use serde_json::{Value, json};
 
 use super::relying_party::RelyingParty;
-use super::reply::text;
+use super::reply::{Reply, text};
 use super::server::{ISSUER, Server};
 use super::wire::Call;
 
@@ -46,6 +46,7 @@ pub(crate) fn open(most_clients: usize) -> RegistrationPolicy {
     RegistrationPolicy {
         mode: RegistrationMode::Open,
         most_clients,
+        ..RegistrationPolicy::default()
     }
 }
 
@@ -63,7 +64,11 @@ impl Server {
 
     /// A client that registered itself with these metadata.
     pub(crate) async fn registrant(&self, metadata: &Value) -> Registrant {
-        let reply = self.register(metadata).await;
+        self.registered(&self.register(metadata).await)
+    }
+
+    /// The client that this answer registered.
+    pub(crate) fn registered(&self, reply: &Reply) -> Registrant {
         assert_eq!(reply.status, 201, "{}", reply.text());
         let answer = reply.json();
         let secret = answer["client_secret"].as_str().unwrap_or_default();

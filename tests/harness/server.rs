@@ -282,7 +282,7 @@ impl Server {
 
     /// The client with this identifier, which registered itself.
     pub(crate) fn party(&self, client_id: &str, secret: &str) -> RelyingParty {
-        let client = Client::clone(self.app.core.catalog().client(client_id).unwrap());
+        let client = Client::clone(&self.app.core.catalog().client(client_id).unwrap());
         RelyingParty::new(&self.wire, client, secret.to_owned())
     }
 
@@ -323,6 +323,7 @@ impl Server {
             },
             origin: ClientOrigin::Operator,
             registration: None,
+            held_by: None,
             redirects_changed_at: None,
             enabled: true,
             created_at: now,

@@ -3,11 +3,12 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use idsvc::oauth::client::ClientOrigin;
 use idsvc::oauth::registration::RegistrationPolicy;
 use serde_json::{Value, json};
 
 use crate::harness::process::{Service, said, shown};
-use crate::harness::registration::{REGISTER, open};
+use crate::harness::registration::{REGISTER, Registrant, open};
 use crate::harness::server::Setup;
 use crate::harness::{Audit, Server, sweep_all};
 
@@ -26,40 +27,125 @@ async fn limited(registration: RegistrationPolicy) -> Server {
     setup.start().await
 }
 
-/// A client that no user has allowed is removed after a month, and makes room. A client that a user has allowed stays.
+/// A client that no user has allowed is removed after a month. A client that a user has allowed stays.
 #[tokio::test]
-async fn a_full_store_takes_no_client_until_unused_ones_are_swept() {
-    let server = Server::start_with(|policy| policy.registration = open(3)).await;
+async fn a_client_that_no_user_allows_is_swept_after_a_month() {
+    let server = Server::open().await;
     let alice = server.user("alice").await;
     let used = server.registrant(&web()).await;
     used.party.code(&alice.browser()).await;
     server.advance(DAY);
-    server.registrant(&web()).await;
     let removed = server.registrant(&web()).await;
-    let full = server.register(&web()).await;
-    assert_eq!(
-        (full.status, full.error()),
-        (503, "temporarily_unavailable".to_owned())
-    );
-    assert!(full.header("retry-after").is_some());
     assert_eq!(removed.manage(&server, "DELETE").await.status, 204);
-    let newest = server.registrant(&web()).await;
-
+    let unused = server.registrant(&web()).await;
     server.advance(29 * DAY);
     sweep_all(&server).await;
-    assert_eq!(server.register(&web()).await.status, 503);
+    assert_eq!(unused.manage(&server, "GET").await.status, 200);
     server.advance(DAY);
     let audit = Audit::listen();
     sweep_all(&server).await;
     let swept = audit.take(&["client_registration_removed"]);
-    assert_eq!(swept.len(), 2);
-    assert!(swept.iter().all(|event| event["reason"] == "unused"));
-    assert_eq!(newest.manage(&server, "GET").await.status, 401);
+    assert_eq!((swept.len(), &swept[0]["reason"]), (1, &json!("unused")));
+    assert_eq!(unused.manage(&server, "GET").await.status, 401);
     assert_eq!(used.manage(&server, "GET").await.status, 200);
     used.party.code(&alice.browser()).await;
-    server.registrant(&web()).await;
-    server.registrant(&web()).await;
-    assert_eq!(server.register(&web()).await.status, 503);
+}
+
+/// A network that fills the room shuts out no other.
+#[tokio::test]
+async fn a_newcomer_takes_the_place_of_the_oldest_unused_client_of_whom_holds_most() {
+    let server = limited(open(5)).await;
+    let alice = server.user("alice").await;
+    let register = async |from: &str| {
+        let reply = server.register(&web()).header("x-forwarded-for", from).await;
+        server.advance(1);
+        server.registered(&reply)
+    };
+    let honest = register("198.51.100.7").await;
+    let used = register("192.0.2.1").await;
+    used.party.code(&alice.browser()).await;
+    let of_attacker = [
+        register("192.0.2.1").await,
+        register("192.0.2.1").await,
+        register("192.0.2.1").await,
+    ];
+    let audit = Audit::listen();
+    let newcomer = register("203.0.113.9").await;
+    let removed = audit.take(&["client_registration_removed"]);
+    assert_eq!((removed.len(), &removed[0]["reason"]), (1, &json!("replaced")));
+    register("192.0.2.1").await;
+    let is_there = async |registrant: &Registrant| registrant.manage(&server, "GET").await.status == 200;
+    assert!(is_there(&honest).await && is_there(&used).await && is_there(&newcomer).await);
+    assert!(!is_there(&of_attacker[0]).await && !is_there(&of_attacker[1]).await);
+    assert!(is_there(&of_attacker[2]).await);
+    let begun = of_attacker[0].party.request();
+    assert_eq!(alice.browser().authorize(&begun).await.status, 400);
+    used.party.code(&alice.browser()).await;
+}
+
+/// One person can allow any number of clients, and what several people use goes for nobody.
+#[tokio::test]
+async fn the_oldest_client_of_one_user_makes_room_if_users_have_allowed_all() {
+    let server = limited(open(3)).await;
+    let (alice, bob) = (server.user("alice").await, server.user("bob").await);
+    let mut of_alice = Vec::new();
+    for _ in 0..3 {
+        let registrant = server.registrant(&web()).await;
+        registrant.party.code(&alice.browser()).await;
+        of_alice.push(registrant);
+        server.advance(1);
+    }
+    of_alice[0].party.code(&bob.browser()).await;
+    let status = async |registrant: &Registrant| registrant.manage(&server, "GET").await.status;
+    let newcomer = server.registrant(&web()).await;
+    assert_eq!(status(&of_alice[0]).await, 200, "two users use it");
+    assert_eq!(
+        (status(&of_alice[1]).await, status(&of_alice[2]).await),
+        (401, 200)
+    );
+    for registrant in [&newcomer, &of_alice[2]] {
+        for person in [&alice, &bob] {
+            registrant.party.code(&person.browser()).await;
+        }
+    }
+    let full = server.register(&web()).await;
+    assert_eq!((full.status, &*full.error()), (503, "temporarily_unavailable"));
+    assert!(full.header("retry-after").is_some());
+}
+
+#[tokio::test]
+async fn the_memory_of_clients_bounds_their_number_too() {
+    let room = RegistrationPolicy {
+        room: 64 << 10,
+        ..open(10_000)
+    };
+    let server = Server::start_with(|policy| policy.registration = room).await;
+    let metadata = json!({
+        "redirect_uris": ["https://app.example/cb"],
+        "client_name": "n".repeat(100),
+        "post_logout_redirect_uris": [format!("https://app.example/{}", "p".repeat(1900))],
+    });
+    let first = server.registrant(&metadata).await;
+    for _ in 0..20 {
+        server.advance(1);
+        assert_eq!(server.register(&metadata).await.status, 201);
+    }
+    assert_eq!(first.manage(&server, "GET").await.status, 401);
+    let kept = server
+        .app
+        .core
+        .catalog()
+        .registrants()
+        .count(ClientOrigin::DynamicRegistration);
+    assert!((8..16).contains(&kept), "{kept}");
+    server.app.core.reload_catalog().await.unwrap();
+    let read_again = server
+        .app
+        .core
+        .catalog()
+        .registrants()
+        .count(ClientOrigin::DynamicRegistration);
+    assert_eq!(read_again, kept);
 }
 
 /// One address can register only a limited number of clients. Refused registrations do not count.

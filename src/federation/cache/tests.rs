@@ -4,6 +4,14 @@ use super::*;
 
 const URL: &str = "https://up.example/jwks";
 
+fn published<T>(document: T, length: usize) -> Published<T> {
+    Published {
+        document,
+        max_age: None,
+        length,
+    }
+}
+
 struct Source {
     cache: Cache<u32>,
     fetched: AtomicU32,
@@ -21,7 +29,7 @@ impl Source {
 
     async fn fetch(&self) -> Fetched<u32> {
         tokio::task::yield_now().await;
-        Ok((self.fetched.fetch_add(1, Ordering::SeqCst) + 1, None))
+        Ok(published(self.fetched.fetch_add(1, Ordering::SeqCst) + 1, 10))
     }
 
     async fn get(&self) -> Result<u32, Unavailable> {
@@ -185,7 +193,7 @@ async fn the_document_that_was_unused_the_longest_makes_room() {
     let cache = Cache::new(policy, Random::seeded(1));
     let at = |seconds: u64| Timestamp::from_seconds(1_000_000 + seconds);
     for (seconds, address) in [(0, "one"), (1, "two"), (2, "one"), (3, "three")] {
-        let fetched = cache.get(address, at(seconds), || async { Ok(((), None)) });
+        let fetched = cache.get(address, at(seconds), || async { Ok(published((), 10)) });
         fetched.await.unwrap();
     }
     let is_kept = |address| !cache.would_fetch(address, |()| true, at(4));
@@ -195,6 +203,25 @@ async fn the_document_that_was_unused_the_longest_makes_room() {
         cache.would_fetch("one", |()| true, end),
         "a stale document is not used"
     );
+}
+
+#[tokio::test]
+async fn long_documents_make_room_for_each_other_by_their_bytes() {
+    let cache = Cache::new(CachePolicy::CLIENT_DOCUMENTS.within(200_000), Random::seeded(1));
+    let at = |seconds: u64| Timestamp::from_seconds(1_000_000 + seconds);
+    for number in 0..20 {
+        let address = number.to_string();
+        let fetched = cache.get(&address, at(number), || async { Ok(published((), 16_384)) });
+        fetched.await.unwrap();
+    }
+    let is_kept = |number: &u64| !cache.would_fetch(&number.to_string(), |()| true, at(20));
+    assert_eq!((0..20).filter(is_kept).collect::<Vec<_>>(), [17, 18, 19]);
+    for number in 100..200 {
+        let address = number.to_string();
+        let fetched = cache.get(&address, at(number), || async { Ok(published((), 100)) });
+        fetched.await.unwrap();
+    }
+    assert_eq!((100..200).filter(is_kept).count(), 100);
 }
 
 #[tokio::test]

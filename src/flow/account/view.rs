@@ -103,7 +103,7 @@ pub fn applications(
     for ((_, (_, id)), ()) in FAMILIES_BY_OWNER.scan_prefix(snapshot, &user, usize::MAX)? {
         if let Some(family) = FAMILIES.get(snapshot, &id)?.filter(|family| family.is_live(now)) {
             let client = catalog.client(&family.authorization.client_id);
-            if has_ended(snapshot, client.map(|client| &**client), &family.authorization)? {
+            if has_ended(snapshot, client.as_deref(), &family.authorization)? {
                 continue;
             }
             let granted = family.authorization;

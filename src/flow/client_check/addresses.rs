@@ -3,9 +3,10 @@
 use crate::flow::logout_notice::logout_address;
 use crate::oauth::client::{Client, GrantType};
 use crate::oauth::redirect_uri::{
-    LOGIN_PARAMETERS, LOGOUT_PARAMETERS, RESPONSE_PARAMETERS, check_query, check_registrable, is_origin,
-    page_host,
+    LOGIN_PARAMETERS, LOGOUT_PARAMETERS, RESPONSE_PARAMETERS, RedirectUriProblem, check_query,
+    check_registrable, is_origin, page_host,
 };
+use crate::oauth::registration::RegistrationPolicy;
 use crate::oauth::{Fault, FaultCode};
 
 const MOST_URIS: usize = 100;
@@ -16,13 +17,23 @@ type AddressCheck<'a> = &'a dyn Fn(&str) -> Result<(), String>;
 
 /// Checks redirect URIs and origins. An address that an earlier release accepted is not refused when something else
 /// is changed, or when the same file is applied again.
-pub(super) fn check_addresses(before: Option<&Client>, client: &Client, faults: &mut Vec<Fault>) {
+///
+/// `schemes` decides about the private-use schemes of a client that describes itself.
+pub(super) fn check_addresses(
+    before: Option<&Client>,
+    client: &Client,
+    schemes: Option<&RegistrationPolicy>,
+    faults: &mut Vec<Fault>,
+) {
     let allows_private = client.may_have_private_schemes();
     let before = before.filter(|before| {
         let loses_schemes = before.may_have_private_schemes() && !allows_private;
         before.is_public() == client.is_public() && !loses_schemes
     });
     let check_redirect = |uri: &str, added| {
+        if schemes.is_some_and(|schemes| allows_private && !schemes.allows_scheme(uri)) {
+            return Err(RedirectUriProblem::Scheme.to_string());
+        }
         let checked = check_registrable(uri, allows_private).and_then(|()| check_query(uri, added));
         checked.map_err(|error| error.to_string())
     };
@@ -77,7 +88,8 @@ pub(super) fn check_logout_uri(client: &Client, faults: &mut Vec<Fault>) {
     if logout_address(client).is_none() || uri.len() > MAX_URI_BYTES {
         let detail = format!(
             "back-channel logout URI {uri:?} is not an https address without fragment, of at most {MAX_URI_BYTES} bytes; \
-             a confidential client may have http on a loopback address"
+             a confidential client may have http on a loopback address, and one that registers itself has the host of one of \
+             its redirect URIs"
         );
         faults.push(FaultCode::Invalid.at(field, detail));
     }

@@ -12,6 +12,7 @@ use crate::flow::login::consent::store_consent;
 use crate::flow::login::session;
 use crate::flow::login::session::LiveSession;
 use crate::flow::login::transaction::{BrowserLogin, LoginTransactionError, find_record, next_step, resolve};
+use crate::flow::register_client::notes_users;
 use crate::flow::token::issue::TokenIssuer;
 use crate::oauth::client::Client;
 use crate::oauth::code::Authorization;
@@ -83,7 +84,8 @@ pub async fn decide(
     let issuer = TokenIssuer::new(core);
     let catalog = core.catalog();
     let client = catalog.client(&device.client_id);
-    let is_first_use = is_allowed && client.is_some_and(|client| client.is_never_used());
+    let changes = is_allowed && client.is_some_and(|client| notes_users(&client));
+    let sealer = Arc::clone(&core.sealer);
     let (result, decided) = core
         .store
         .write(
@@ -118,7 +120,7 @@ pub async fn decide(
                 authorization.decision = if is_allowed {
                     if client.requires_consent() {
                         let requested = scope_for_consent(&authorization, client);
-                        store_consent(tx, client, &live, &requested, is_first_use, now)?;
+                        store_consent(tx, client, &live, &requested, &sealer, now)?;
                     }
                     DEVICE_AUTHORIZATIONS_BY_USER.put(tx, &(live.user.uuid, id), &())?;
                     DeviceDecision::Allowed(Box::new(granted(&authorization, client, &live)))
@@ -135,7 +137,7 @@ pub async fn decide(
         )
         .await?;
     if let Some((user, from)) = decided {
-        if is_first_use {
+        if changes {
             core.reload_clients(slice::from_ref(&device.client_id)).await?;
         }
         audit::record(&Event::DeviceDecided {

@@ -1,13 +1,14 @@
 //! A user answers the consent page (OpenID Connect Core 3.1.2.4).
 
 use std::slice;
+use std::sync::Arc;
 
 use super::destination::BrowserRedirect;
 use super::session::LiveSession;
 use super::transaction;
 use super::transaction::{BrowserLogin, LoginContext, LoginTransactionError};
 use crate::clock::Timestamp;
-use crate::flow::register_client::record_first_consent;
+use crate::flow::register_client::{notes_users, record_user};
 use crate::flow::{Core, Failure, FlowError};
 use crate::identity::Consent;
 use crate::oauth::Client;
@@ -18,6 +19,7 @@ use crate::oauth::login::LoginProgress;
 use crate::oauth::scope::Scope;
 use crate::observe::audit;
 use crate::observe::audit::Event;
+use crate::seal::Sealer;
 use crate::store::StoreError;
 use crate::store::engine::Tx;
 use crate::store::tables::CONSENTS;
@@ -34,33 +36,31 @@ pub async fn give_consent(
     let requested = request.scope_for_consent();
     let client_id = request.client_id.clone();
     let catalog = core.catalog();
-    let is_first_use = catalog
-        .client(&client_id)
-        .is_some_and(|client| client.is_never_used());
-    let client_lookup = login.client_lookup.clone();
+    let client = catalog.client(&client_id);
+    let changes = client.is_some_and(|client| notes_users(&client));
+    let (client_lookup, sealer) = (login.client_lookup.clone(), Arc::clone(&core.sealer));
     let remember = move |tx: &mut dyn Tx, live: &LiveSession| {
         let Some(client) = client_lookup.current(&*tx, &client_id)? else {
             return Ok(progress);
         };
-        store_consent(tx, &client, live, &requested, is_first_use, now)?;
+        store_consent(tx, &client, live, &requested, &sealer, now)?;
         Ok(progress)
     };
     let destination = transaction::advance_login(at, remember).await?;
-    if is_first_use {
+    if changes {
         core.reload_clients(slice::from_ref(&request.client_id)).await?;
     }
     record(live, request, true);
     Ok(BrowserRedirect::to(destination))
 }
 
-/// Adds the requested scope to the consent that the user has given the client. `is_first_use` says that no user has given
-/// it any so far.
+/// Adds the requested scope to the consent that the user has given the client.
 pub(in crate::flow) fn store_consent(
     tx: &mut dyn Tx,
     client: &Client,
     live: &LiveSession,
     requested: &Scope,
-    is_first_use: bool,
+    sealer: &Sealer,
     now: Timestamp,
 ) -> Result<(), StoreError> {
     let key = (live.user.uuid, client.client_id.clone());
@@ -73,8 +73,9 @@ pub(in crate::flow) fn store_consent(
         given_at: now,
     };
     CONSENTS.put(tx, &key, &consent)?;
-    if is_first_use {
-        record_first_consent(tx, &client.client_id)?;
+    if notes_users(client) {
+        let user = sealer.pseudonym("user", live.user.uuid.as_bytes());
+        record_user(tx, &client.client_id, user)?;
     }
     Ok(())
 }

@@ -47,7 +47,7 @@ pub async fn begin_sign_out(
     let client = client_id
         .and_then(|id| catalog.client(id))
         .filter(|client| client.enabled);
-    let request = logout::parse(parameters, hint.as_ref(), client.map(|client| &**client))?;
+    let request = logout::parse(parameters, hint.as_ref(), client.as_deref())?;
     let client_id = hint.map(|hint| hint.aud);
     let (
         LogoutRequest::Hinted {

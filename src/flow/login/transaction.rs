@@ -407,7 +407,7 @@ pub(in crate::flow) fn issue(
     client_lookup: &ClientLookup,
     now: Timestamp,
 ) -> Result<StepResult, StoreError> {
-    client_lookup.store(tx, now)?;
+    client_lookup.store(tx, grant.authorization.user, now)?;
     let linked = anonymous_upgrade::link(tx, &grant, now)?;
     let code = AuthorizationCode {
         digest: slot.digest,

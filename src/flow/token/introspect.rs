@@ -99,11 +99,11 @@ pub(in crate::flow) fn live_grant(
     if is_exchanged && !may_hold {
         return Ok(None);
     }
-    revoke_ended(snapshot, &mut family, client, now)?;
+    revoke_ended(snapshot, &mut family, &client, now)?;
     if family.revoked_at.is_some() || family.awaits_code {
         return Ok(None);
     }
-    let admitted = grant_policy.admit(snapshot, client, &family.authorization);
+    let admitted = grant_policy.admit(snapshot, &client, &family.authorization);
     Ok(unless_refused(admitted)?.map(|user| (user, family)))
 }
 
@@ -157,11 +157,7 @@ pub async fn introspect(
         return Ok(Introspection::INACTIVE);
     }
     let username = match grant {
-        Some((user, _)) => account_name(
-            catalog.client(&claims.client_id).map(|client| &**client),
-            &claims.scope,
-            &user,
-        ),
+        Some((user, _)) => account_name(catalog.client(&claims.client_id).as_deref(), &claims.scope, &user),
         None => claims.client_id.clone(),
     };
     Ok(Introspection::Active(Box::new(Active {

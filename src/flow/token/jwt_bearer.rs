@@ -329,7 +329,7 @@ pub(super) async fn verify_assertion(
     let before = Arc::clone(accepted_provider(&core.catalog(), client, &issuer, is_id_jag)?);
     let keys = core.upstreams.keys_of(&before, &token, now).await;
     let catalog = core.catalog();
-    let client = client.as_now(catalog.client(&client.client_id))?;
+    let client = client.as_now(catalog.client(&client.client_id).as_ref())?;
     check_client(&grant_policy, &client, grant_type)?;
     let provider = Arc::clone(accepted_provider(&catalog, &client, &issuer, is_id_jag)?);
     let has_same_keys = provider.keys == before.keys && provider.jwks_uri == before.jwks_uri;

@@ -40,6 +40,7 @@ pub async fn read_userinfo(
     check_binding(live.claims.cnf.as_ref(), proof, certificate)?;
     let catalog = core.catalog();
     let client = catalog.client(&live.claims.client_id);
+    let client = client.as_deref();
     if let Some(client) = client {
         check_algorithm(client, proof)?;
     }

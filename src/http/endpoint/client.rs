@@ -53,7 +53,7 @@ pub async fn authenticate(
     let authentication = authenticate_client(&context.app.core, &credentials, &endpoints, admit, context.now);
     let catalog = context.app.core.catalog();
     let client = catalog.client(&credentials.client_id);
-    if client.is_some_and(|client| credentials.suffice_unproven(client)) {
+    if client.is_some_and(|client| credentials.suffice_unproven(&client)) {
         return authentication.await;
     }
     authenticate_within_limits(context, name, authentication).await

@@ -352,7 +352,8 @@ fn session_line(id: Uuid, session: &Session, is_current: bool, now: Timestamp) -
 
 fn application_line(context: &RequestContext, application: Application) -> ApplicationLine {
     let catalog = context.app.core.catalog();
-    let client = catalog.client(&application.client_id).map(|client| &**client);
+    let client = catalog.client(&application.client_id);
+    let client = client.as_deref();
     let login = client.and_then(|client| client.initiate_login_uri.as_ref());
     let login = login.map(|uri| with_query(uri, &[("iss", &context.app.core.policy.issuer)]));
     ApplicationLine {

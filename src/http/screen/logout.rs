@@ -36,7 +36,9 @@ fn return_to(context: &RequestContext) -> Option<String> {
     let query = context.query().ok()?;
     let catalog = context.app.core.catalog();
     let client = catalog.client(query.get("client_id")?)?;
-    logout::return_to(&query, client).ok()?.filter(|_| client.enabled)
+    logout::return_to(&query, &client)
+        .ok()?
+        .filter(|_| client.enabled)
 }
 
 /// Sets the theme and languages of the client that [`address`] wrote into this request.

@@ -13,6 +13,9 @@ use crate::store::record::Record;
 pub struct SessionClient {
     /// Which client of this identifier it is; see [`crate::oauth::Client::incarnation`].
     pub client_incarnation: Uuid,
+    /// The host at which a client is told that registered itself. All its clients have one place in the queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     /// When the session signed the client's user in first.
     pub signed_in_at: Timestamp,
     /// Whether the client was told that the session has ended. `None` before the end.

@@ -42,6 +42,7 @@ fn client(method: AuthMethod, redirect_uris: &[&str]) -> Client {
         },
         origin: ClientOrigin::Operator,
         registration: None,
+        held_by: None,
         redirects_changed_at: None,
         enabled: true,
         created_at: Timestamp::from_seconds(0),

@@ -619,7 +619,8 @@ async fn the_applications_of_old_sessions_are_bounded() {
     );
 }
 
-/// Section 2.2: the URI is https and has no fragment. Clients that register themselves may name it too.
+/// Section 2.2: the URI is https and has no fragment. Clients that register themselves may name it too, at a host of their
+/// redirect URIs: the service must not post to hosts that strangers choose.
 #[tokio::test]
 async fn a_client_that_registers_itself_names_an_https_address_without_fragment() {
     let server = Server::open().await;
@@ -636,6 +637,8 @@ async fn a_client_that_registers_itself_names_an_https_address_without_fragment(
         "http://localhost:3000/logout",
         "https://notes.example/logout#x",
         "https://user@notes.example/logout",
+        "https://victim.example/logout",
+        "https://notes.example.victim.example/logout",
         "notes",
         &format!("https://notes.example/{}", "a".repeat(2048)),
     ] {
@@ -646,6 +649,41 @@ async fn a_client_that_registers_itself_names_an_https_address_without_fragment(
     let answer = server.registrant(&metadata(uri)).await.answer;
     assert_eq!(answer["backchannel_logout_uri"], uri);
     assert_eq!(answer["backchannel_logout_session_required"], true);
+}
+
+/// A stranger can register any number of clients at one host. They share a place and few attempts.
+#[tokio::test]
+async fn clients_of_one_host_that_registered_themselves_are_told_as_one() {
+    let mut scene = quiet_scene().await;
+    scene.website.say("/silent", Say::Raw(b"HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n".to_vec()));
+    let uri = format!("{}/silent", scene.website.issuer);
+    let of_strangers = |client: &mut Client| {
+        receiving(uri.clone())(client);
+        client.origin = ClientOrigin::DynamicRegistration;
+        client.consent = ConsentRequirement::Require;
+        client.redirect_uris.push(format!("{}/cb", scene.website.issuer));
+    };
+    let mut parties = Vec::new();
+    for number in 0..4 {
+        parties.push(scene.server.client_with(&format!("stranger-{number}"), &of_strangers).await);
+    }
+    let browser = scene.alice.browser();
+    for party in &parties {
+        let consent = browser.authorize(&party.request()).await;
+        let code = consent.through().await.code();
+        party.redeem(&code).await.tokens();
+    }
+    sign_out(&browser).await;
+    let notices = scene.notices();
+    assert_eq!(notices.len(), 4);
+    assert!(notices.iter().all(|notice| notice.place() == notices[0].place()));
+    scene.start_sender();
+    for _ in 0..8 {
+        scene.until_rested().await;
+        scene.advance(2 * 60 * 60);
+    }
+    scene.until_settled().await;
+    assert_eq!(scene.website.seen("/silent").len(), 4 * 5);
 }
 
 /// Section 2.2: plain http for a confidential client. It stays on this machine, and the operator must have named it.

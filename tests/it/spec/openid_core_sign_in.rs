@@ -407,7 +407,7 @@ async fn a_client_that_changes_while_the_password_is_checked_gets_no_code_for_wh
     ];
     for change in changes {
         let (server, acme, alice) = scene().await;
-        let mut client = Client::clone(server.app.core.catalog().client("acme").unwrap());
+        let mut client = Client::clone(&server.app.core.catalog().client("acme").unwrap());
         change(&mut client);
         let write = move |tx: &mut dyn Tx| CLIENTS.put(tx, "acme", &client);
         let outcome = sign_in_behind(&server, &acme, &alice, write).await;

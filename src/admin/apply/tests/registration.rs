@@ -18,7 +18,7 @@ async fn applied(core: &Core, client: DeclaredClient) -> Applied {
 }
 
 fn registered(core: &Core) -> Client {
-    Client::clone(core.catalog().client("web").unwrap())
+    Client::clone(&core.catalog().client("web").unwrap())
 }
 
 /// The file was applied with an earlier release, which accepted the addresses.

@@ -1,0 +1,301 @@
+//! The clients that nobody vouches for, in memory: those that registered themselves, and those that have a metadata
+//! document.
+//!
+//! Anyone can make one, so they have a share of the memory. They are kept as the bytes of their rows. A row is decoded
+//! when a request names its client, and the clients that were decoded last are kept as well.
+//!
+//! If there is no room for one more, it takes the place of another: the oldest one that no user has allowed, of the sender
+//! who holds most of these. If users have allowed all, it is the oldest one of the user who alone uses most.
+
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use uuid::Uuid;
+
+use crate::clock::Timestamp;
+use crate::oauth::Client;
+use crate::oauth::client::{ClientOrigin, Holder};
+use crate::store::record::Record;
+
+/// The part of the room that the rows of decoded clients may have. A client takes several times the memory of its row.
+const DECODED_PART: usize = 32;
+/// The memory of a client beside its row: its entries in the maps.
+const ENTRY_BYTES: usize = 320;
+/// The memory that an origin takes in the map of origins.
+const ORIGIN_BYTES: usize = 32;
+/// The most clients whose place one newcomer takes. A row has at most 16 KiB.
+const MOST_REPLACED: usize = 32;
+
+/// The clients that nobody vouches for.
+pub struct Registrants {
+    state: RwLock<State>,
+    decoded: Mutex<Decoded>,
+    /// Clients in the store that have no room in memory.
+    left_out: Mutex<Vec<String>>,
+    origin_hash: RandomState,
+    /// The bytes of each origin's clients.
+    room: usize,
+}
+
+#[derive(Default)]
+struct State {
+    rows: HashMap<Arc<str>, Arc<[u8]>>,
+    registered: Tally,
+    documented: Tally,
+    /// How many addresses and settings of clients in service allow each origin, by its hash.
+    origins: HashMap<u64, u32>,
+    /// Counts the changes, so that nothing is kept decoded that was read before one.
+    changes: u64,
+}
+
+impl State {
+    fn tally(&self, origin: ClientOrigin) -> &Tally {
+        match origin {
+            ClientOrigin::MetadataDocument => &self.documented,
+            ClientOrigin::DynamicRegistration | ClientOrigin::Operator => &self.registered,
+        }
+    }
+
+    fn tally_mut(&mut self, origin: ClientOrigin) -> &mut Tally {
+        match origin {
+            ClientOrigin::MetadataDocument => &mut self.documented,
+            ClientOrigin::DynamicRegistration | ClientOrigin::Operator => &mut self.registered,
+        }
+    }
+}
+
+/// The clients of one origin.
+#[derive(Default)]
+struct Tally {
+    count: usize,
+    bytes: usize,
+    never_allowed: Held,
+    of_one_user: Held,
+}
+
+impl Tally {
+    fn held_mut(&mut self, client: &Client) -> Option<&mut Held> {
+        match client.held_by {
+            _ if client.is_never_used() => Some(&mut self.never_allowed),
+            Some(Holder::User(_)) => Some(&mut self.of_one_user),
+            Some(Holder::Sender(_) | Holder::Users) | None => None,
+        }
+    }
+}
+
+/// Clients by who holds them. Those of earlier releases have one holder, who is nil.
+#[derive(Default)]
+struct Held {
+    by_holder: HashMap<Uuid, BTreeSet<(Timestamp, Arc<str>)>>,
+    sizes: BTreeSet<(usize, Uuid)>,
+}
+
+impl Held {
+    fn change(&mut self, client: &Client, change: impl FnOnce(&mut BTreeSet<(Timestamp, Arc<str>)>)) {
+        let holder = client.held_by.and_then(Holder::id).unwrap_or_default();
+        let clients = self.by_holder.entry(holder).or_default();
+        self.sizes.remove(&(clients.len(), holder));
+        change(clients);
+        if clients.is_empty() {
+            self.by_holder.remove(&holder);
+        } else {
+            self.sizes.insert((clients.len(), holder));
+        }
+    }
+
+    /// The oldest clients of the largest holder, then those of the next.
+    fn in_turn(&self) -> impl Iterator<Item = &Arc<str>> {
+        let holders = self.sizes.iter().rev();
+        let clients = holders.filter_map(|(_, holder)| self.by_holder.get(holder));
+        clients.flatten().map(|(_, id)| id)
+    }
+}
+
+#[derive(Default)]
+struct Decoded {
+    clients: HashMap<String, Arc<Client>>,
+    row_bytes: usize,
+    /// The count of changes that all of them are of.
+    changes: u64,
+}
+
+/// The memory that a client takes whose row has this length.
+fn weight(client: &Client, row_len: usize) -> usize {
+    row_len + 2 * client.client_id.len() + ENTRY_BYTES + ORIGIN_BYTES * client.origins().count()
+}
+
+fn encoded(client: &Client) -> Vec<u8> {
+    let mut row = Vec::new();
+    // Only a record that refuses to be written could fail here, and this one came from the store or goes there.
+    let _ = client.encode(&mut row);
+    row
+}
+
+impl Registrants {
+    /// None yet. `room` is their share of the memory, in bytes.
+    pub(super) fn new(room: usize) -> Self {
+        Self {
+            state: RwLock::default(),
+            decoded: Mutex::default(),
+            left_out: Mutex::default(),
+            origin_hash: RandomState::new(),
+            room: room / 2,
+        }
+    }
+
+    /// The client with this identifier, as `expand` completes it.
+    pub(super) fn get(&self, client_id: &str, expand: impl FnOnce(Client) -> Client) -> Option<Arc<Client>> {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let row = Arc::clone(state.rows.get(client_id)?);
+        let changes = state.changes;
+        drop(state);
+        let mut decoded = self.decoded.lock().unwrap_or_else(PoisonError::into_inner);
+        if decoded.changes != changes {
+            *decoded = Decoded {
+                changes: decoded.changes.max(changes),
+                ..Decoded::default()
+            };
+        }
+        if let Some(client) = decoded.clients.get(client_id) {
+            return Some(Arc::clone(client));
+        }
+        let client = Arc::new(expand(Client::decode(&row).ok()?));
+        if decoded.row_bytes + row.len() > self.room / DECODED_PART {
+            decoded.clients.clear();
+            decoded.row_bytes = 0;
+        }
+        if decoded.changes == changes {
+            decoded.row_bytes += row.len();
+            decoded.clients.insert(client_id.to_owned(), Arc::clone(&client));
+        }
+        Some(client)
+    }
+
+    /// Adds a client, or replaces it.
+    pub(super) fn put(&self, client: &Client) {
+        self.remove(&client.client_id);
+        let row = encoded(client);
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let id: Arc<str> = client.client_id.as_str().into();
+        for origin in self.origins_of(client) {
+            *state.origins.entry(origin).or_default() += 1;
+        }
+        let tally = state.tally_mut(client.origin);
+        tally.count += 1;
+        tally.bytes += weight(client, row.len());
+        if let Some(held) = tally.held_mut(client) {
+            held.change(client, |clients| {
+                clients.insert((client.created_at, Arc::clone(&id)));
+            });
+        }
+        state.rows.insert(id, row.into());
+    }
+
+    /// Whether there was such a client.
+    pub(super) fn remove(&self, client_id: &str) -> bool {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        state.changes += 1;
+        let Some((id, row)) = state.rows.remove_entry(client_id) else {
+            return false;
+        };
+        let Ok(client) = Client::decode(&row) else {
+            return true;
+        };
+        for origin in self.origins_of(&client) {
+            if let Some(count) = state.origins.get_mut(&origin) {
+                *count -= 1;
+                if *count == 0 {
+                    state.origins.remove(&origin);
+                }
+            }
+        }
+        let tally = state.tally_mut(client.origin);
+        tally.count -= 1;
+        tally.bytes -= weight(&client, row.len());
+        if let Some(held) = tally.held_mut(&client) {
+            held.change(&client, |clients| {
+                clients.remove(&(client.created_at, id));
+            });
+        }
+        true
+    }
+
+    fn origins_of(&self, client: &Client) -> Vec<u64> {
+        let origins = client.origins().filter(|_| client.enabled);
+        origins
+            .map(|origin| self.origin_hash.hash_one(origin.as_str()))
+            .collect()
+    }
+
+    /// Whether scripts of this origin may call endpoints because of one of these clients.
+    pub(super) fn allows_origin(&self, origin: &str) -> bool {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        state.origins.contains_key(&self.origin_hash.hash_one(origin))
+    }
+
+    /// Adds a client of the store, unless no user has allowed it and it has no room.
+    pub(super) fn put_stored(&self, client: &Client) {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let bytes = state.tally(client.origin).bytes;
+        drop(state);
+        if client.is_never_used() && bytes + weight(client, encoded(client).len()) > self.room {
+            let mut left_out = self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
+            left_out.push(client.client_id.clone());
+        } else {
+            self.put(client);
+        }
+    }
+
+    /// Some of the clients of the store that have no room. Each is returned once.
+    pub(super) fn take_left_out(&self, most: usize) -> Vec<String> {
+        let mut left_out = self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = left_out.len().saturating_sub(most);
+        left_out.split_off(kept)
+    }
+
+    /// The clients that have to go so that this one has room. There may be `most` of each origin. `None` if there is no
+    /// room even so.
+    pub(super) fn replaced_by(&self, client: &Client, most: usize) -> Option<Vec<String>> {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let tally = state.tally(client.origin);
+        let (mut count, mut bytes) = (
+            tally.count + 1,
+            tally.bytes + weight(client, encoded(client).len()),
+        );
+        let mut replaced = Vec::new();
+        let mut in_turn = tally.never_allowed.in_turn().chain(tally.of_one_user.in_turn());
+        while count > most || bytes > self.room {
+            let id = in_turn.next().filter(|_| replaced.len() < MOST_REPLACED)?;
+            let row = state.rows.get(id)?;
+            count -= 1;
+            bytes -= weight(&Client::decode(row).ok()?, row.len());
+            replaced.push(id.to_string());
+        }
+        Some(replaced)
+    }
+
+    /// How full the fuller one of the two limits is, for the clients of this origin: 1.0 is full.
+    pub fn fullness(&self, origin: ClientOrigin, most: usize) -> f64 {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let tally = state.tally(origin);
+        let part = |used: usize, of: usize| used as f64 / of.max(1) as f64;
+        part(tally.count, most).max(part(tally.bytes, self.room))
+    }
+
+    /// The number of clients of this origin.
+    pub fn count(&self, origin: ClientOrigin) -> usize {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        state.tally(origin).count
+    }
+
+    /// The identifiers of the clients that `is_match` selects. Decodes every one.
+    pub(super) fn ids_where(&self, is_match: impl Fn(&Client) -> bool) -> Vec<String> {
+        let rows: Vec<_> = {
+            let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+            state.rows.values().cloned().collect()
+        };
+        let clients = rows.iter().filter_map(|row| Client::decode(row).ok());
+        clients.filter(is_match).map(|client| client.client_id).collect()
+    }
+}
