@@ -4,9 +4,9 @@ use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, accessat, fchmod, fstat};
+use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, Stat, accessat, fchmod, fstat};
 use rustix::io::Errno;
 use rustix::process::{getegid, geteuid, getgroups};
 
@@ -32,9 +32,9 @@ const OTHERS_WRITE: u32 = 0o002;
 /// Refuses a data directory in which other users could put files, or links that lead elsewhere. Root works in the
 /// directory of any user: it follows no link there, and gives that user what it makes.
 ///
-/// A group that can write is accepted if this process can close the directory to it ([`close_to_group`]). It is
-/// accepted too if root owns the directory and this process is in the group: orchestrators give volumes to a pod that
-/// way.
+/// A group that can write is accepted where the bits do not stay, and in a directory of root whose group this process is
+/// in: orchestrators give volumes to a pod that way. What is in such a directory must belong to its owner, to the user of
+/// this process or to root: a member of the group could have put anything else there.
 pub(super) fn check_writers(path: &Path) -> Result<(), DataDirError> {
     let found = fs::metadata(path).map_err(io_error(path))?;
     let (mode, owner, user) = (found.mode() & 0o777, found.uid(), geteuid().as_raw());
@@ -49,7 +49,25 @@ pub(super) fn check_writers(path: &Path) -> Result<(), DataDirError> {
     if mode & GROUP_WRITES != 0 && !can_close(owner) && !is_in_group(group) {
         return Err(DataDirError::WritableByGroup { path, mode, group });
     }
+    if mode & GROUP_WRITES != 0 {
+        check_entries(&path, &[owner, user, 0])?;
+    }
     Ok(())
+}
+
+/// Refuses a file, folder or link in the directory that belongs to none of these users.
+fn check_entries(path: &Path, owners: &[u32]) -> Result<(), DataDirError> {
+    let entries = Folder::open(path).and_then(|folder| folder.entries());
+    let mut entries = entries.map_err(io_error(path))?.into_iter();
+    let foreign = entries.find(|(_, found)| !owners.contains(&found.st_uid));
+    match foreign {
+        Some((name, found)) => Err(DataDirError::ForeignEntry {
+            path: path.join(name),
+            owner: found.st_uid,
+            user: geteuid().as_raw(),
+        }),
+        None => Ok(()),
+    }
 }
 
 /// Whether this process may change the mode of a file of this owner.
@@ -63,38 +81,82 @@ fn is_in_group(group: u32) -> bool {
     getegid().as_raw() == group || is_listed()
 }
 
-/// Closes a data directory that its group can write to, with all that is in it. Orchestrators open a volume and its
-/// files to a group at each start of a pod. A file stays as it is if it belongs to another user than the directory or
-/// this process, or if its file system has no modes.
+/// Closes a data directory that its group can write to, with all that is in it. Orchestrators open a volume and its files
+/// to a group at each start of a pod.
+///
+/// What belongs to another user than the directory or this process stays as it is. So does a file with a second name,
+/// which may be one outside of the directory. What cannot be closed is logged: some file systems have no modes.
 pub(super) fn close_to_group(path: &Path) {
-    if let Ok(found) = fs::metadata(path)
-        && found.mode() & GROUP_WRITES != 0
-        && let Ok(folder) = Folder::open(path)
-    {
-        let _ = close_folder(&folder, &[found.uid(), geteuid().as_raw()]);
+    let Ok(found) = fs::metadata(path) else {
+        return;
+    };
+    if found.mode() & GROUP_WRITES == 0 {
+        return;
+    }
+    let owners = [found.uid(), geteuid().as_raw()];
+    let mut left = Vec::new();
+    match Folder::open(path) {
+        Ok(folder) => close_folder(&folder, &owners, &mut left),
+        Err(error) => left.push(LeftOpen::new(path, error)),
+    }
+    if let Some(LeftOpen { path, error }) = left.first() {
+        tracing::warn!(path = %path.display(), %error, count = left.len(), "a group can write to files that cannot be closed");
     }
 }
 
-/// Closes what is in the folder, then the folder. So if the process ends in between, the next start does the rest.
-fn close_folder(folder: &Folder, owners: &[u32]) -> io::Result<()> {
-    for (name, found) in folder.entries()? {
-        if FileType::from_raw_mode(found.st_mode).is_dir() {
-            if let Ok(inner) = folder.folder(&name) {
-                let _ = close_folder(&inner, owners);
-            }
-        } else if let Ok(file) = folder.file(&name) {
-            let _ = close(&file, owners);
+/// A file or folder that could not be closed.
+struct LeftOpen {
+    path: PathBuf,
+    error: io::Error,
+}
+
+impl LeftOpen {
+    fn new(path: &Path, error: io::Error) -> Self {
+        let path = path.to_owned();
+        Self { path, error }
+    }
+}
+
+/// Closes what is in the folder before the folder itself, so that the next start goes on if this one is cut off.
+fn close_folder(folder: &Folder, owners: &[u32], left: &mut Vec<LeftOpen>) {
+    let entries = folder.entries().unwrap_or_else(|error| {
+        left.push(LeftOpen::new(folder.path(), error));
+        Vec::new()
+    });
+    for (name, found) in entries {
+        let closed = if FileType::from_raw_mode(found.st_mode).is_dir() {
+            let inner = folder.folder(&name);
+            inner.map(|inner| close_folder(&inner, owners, left))
+        } else if is_to_close(&found, owners) {
+            folder.file(&name).and_then(|file| close(&file, owners))
+        } else {
+            Ok(())
+        };
+        if let Err(error) = closed
+            && is_to_close(&found, owners)
+        {
+            left.push(LeftOpen::new(&folder.path().join(name), error));
         }
     }
-    close(folder, owners)
+    if let Err(error) = close(folder, owners) {
+        left.push(LeftOpen::new(folder.path(), error));
+    }
 }
 
 fn close(opened: &impl AsFd, owners: &[u32]) -> io::Result<()> {
     let found = fstat(opened)?;
-    if found.st_mode & GROUP_WRITES != 0 && can_close(found.st_uid) && owners.contains(&found.st_uid) {
+    if is_to_close(&found, owners) {
         fchmod(opened, Mode::from_raw_mode(found.st_mode & 0o700))?;
     }
     Ok(())
+}
+
+/// Whether the group can write to a file or folder that is to be closed.
+fn is_to_close(found: &Stat, owners: &[u32]) -> bool {
+    let kind = FileType::from_raw_mode(found.st_mode);
+    let is_closable = kind.is_dir() || (kind.is_file() && found.st_nlink == 1);
+    let is_own = can_close(found.st_uid) && owners.contains(&found.st_uid);
+    found.st_mode & GROUP_WRITES != 0 && is_closable && is_own
 }
 
 /// Closes a file to its group and to others, unless it belongs to another user.

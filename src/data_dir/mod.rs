@@ -88,6 +88,18 @@ pub enum DataDirError {
         /// The user of this process.
         user: u32,
     },
+    /// The group can write to the directory, and something in it belongs to a user who may be any member of the group.
+    #[error(
+        "{entry} belongs to user {owner}, and a group can write to the folder that it is in: a member of the group may have put it there. Look at it. If it belongs to this service, chown -Rh {user} {entry}, or run this as user {owner} (in a pod: securityContext.runAsUser: {owner}). Otherwise remove it",
+        entry = path.display()
+    )]
+    ForeignEntry {
+        /// The file, folder or link.
+        path: PathBuf,
+        /// The numbers of its owner and of the user of this process.
+        owner: u32,
+        user: u32,
+    },
     /// The database is missing, but the key is not.
     #[error(
         "{} is missing (or empty) but master.key is there: put the database back; to start anew remove master.key; if the data is in PostgreSQL set store.url",

@@ -256,9 +256,62 @@ fn what_belongs_to_others_stays_as_open_as_it_was() {
     chown(&outside, Some(65532), Some(65532)).unwrap();
     set_mode(&outside, 0o660);
     std::os::unix::fs::symlink(&outside, service.data().join("link")).unwrap();
+    fs::hard_link(&outside, service.data().join("second-name")).unwrap();
     let made = Command::new("mkfifo").arg(service.data().join("pipe")).status();
     assert!(made.unwrap().success());
     let _running = service.serve();
     assert_eq!((mode(&foreign), mode(&outside)), (0o660, 0o660));
     assert_eq!(mode(&service.data()) & 0o777, 0o700);
+}
+
+#[test]
+fn what_a_member_of_the_group_put_into_a_volume_is_not_used() {
+    const MEMBER: u32 = 64_244;
+    for (owner, group) in [(0, 65532), (65532, 65532)] {
+        let volume = Volume {
+            owner,
+            group,
+            mode: 0o2770,
+        };
+        let Some(service) = contained(&NONROOT, &volume) else {
+            return;
+        };
+        start_and_stop(&service);
+        open_to_group(&service.data(), group);
+        let folder = service.data().join("themes");
+        fs::create_dir(&folder).unwrap();
+        chown(&folder, Some(65532), Some(group)).unwrap();
+        let files = ["master.key", "idsvc.redb"].map(|name| service.data().join(name));
+        for foreign in files.into_iter().chain([folder]) {
+            chown(&foreign, Some(MEMBER), Some(group)).unwrap();
+            for words in [&["user", "list"][..], &["serve"]] {
+                let refused = service.run(words);
+                let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+                assert_eq!(refused.status.code(), Some(1), "{words:?}: {told}");
+                let said = format!("{} belongs to user {MEMBER}", foreign.display());
+                assert!(told.contains(&said), "{words:?}: {told}");
+                let remedy = format!("chown -Rh 65532 {}", foreign.display());
+                assert!(told.contains(&remedy), "{words:?}: {told}");
+            }
+            assert_eq!(mode(&service.data()) & 0o070, 0o070, "it is not closed around it");
+            chown(&foreign, Some(65532), Some(group)).unwrap();
+        }
+        start_and_stop(&service);
+    }
+}
+
+#[test]
+fn a_closed_data_directory_is_used_whoever_owns_what_is_in_it() {
+    let volume = Volume {
+        owner: 65532,
+        group: 65532,
+        mode: 0o700,
+    };
+    let Some(service) = contained(&NONROOT, &volume) else {
+        return;
+    };
+    let notes = service.data().join("notes");
+    fs::write(&notes, "").unwrap();
+    chown(&notes, Some(64_244), Some(64_244)).unwrap();
+    start_and_stop(&service);
 }
