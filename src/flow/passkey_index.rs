@@ -56,7 +56,12 @@ pub(super) fn candidates(snapshot: &dyn Snapshot, credential_id: &[u8]) -> Resul
     Ok(rows.into_iter().map(|((_, user), ())| user).collect())
 }
 
-/// Adds all passkeys, unless the index is complete.
+/// Whether as many users have a passkey with this credential id as [`candidates`] reads. One more could hide another.
+pub(super) fn is_full(snapshot: &dyn Snapshot, credential_id: &[u8]) -> Result<bool, StoreError> {
+    Ok(candidates(snapshot, credential_id)?.len() >= MOST_USERS)
+}
+
+/// Adds all passkeys, unless that was done before.
 pub(super) async fn complete(core: &Core) -> Result<(), Failure> {
     let is_complete = |snapshot: &dyn Snapshot| -> Result<_, StoreError> {
         let is_marked = meta_get(snapshot, IS_COMPLETE)?.is_some();

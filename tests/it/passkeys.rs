@@ -337,12 +337,47 @@ async fn a_known_passkey_without_a_user_handle_signs_its_user_in() {
     let page = sign_in(&begin(&acme, &server.browser()).await, &copy).await;
     assert!(is_refused(&page), "a signature by another key");
     assert_eq!(data(&page, "unknown"), None);
-    let bob = server.user("bob").await;
-    store(&server, &bob, &copy).await;
-    for passkey in [&passkey, &copy] {
-        let page = sign_in(&begin(&acme, &server.browser()).await, passkey).await;
-        assert!(is_refused(&page), "two users have the id");
+}
+
+#[tokio::test]
+async fn a_copy_of_a_credential_id_in_another_account_keeps_nobody_from_signing_in_without_a_handle() {
+    let (server, acme, alice, mut passkey) = with_passkey().await;
+    passkey.user_handle = Vec::new();
+    let mut copies = Vec::new();
+    for number in 1..=7 {
+        let mallory = server.user(&format!("mallory{number}")).await;
+        let mut copy = Passkey::new(&[]);
+        copy.id.clone_from(&passkey.id);
+        store(&server, &mallory, &copy).await;
+        copies.push((mallory, copy));
     }
+    for (person, passkey) in [
+        (&alice, &passkey),
+        (&copies[0].0, &copies[0].1),
+        (&copies[6].0, &copies[6].1),
+    ] {
+        let page = sign_in(&begin(&acme, &server.browser()).await, passkey).await;
+        let tokens = acme.redeem(&page.callback().code()).await.tokens();
+        assert_eq!(tokens.id().claims["sub"], person.sub());
+    }
+    let mut nobodys = Passkey::new(&[]);
+    nobodys.id.clone_from(&passkey.id);
+    let page = sign_in(&begin(&acme, &server.browser()).await, &nobodys).await;
+    assert!(is_refused(&page), "a signature by the key of no user");
+}
+
+/// A copy whose key is the same could be the account of another person.
+#[tokio::test]
+async fn a_copy_with_the_same_key_signs_nobody_in_without_a_handle() {
+    let (server, acme, alice, mut passkey) = with_passkey().await;
+    let mallory = server.user("mallory").await;
+    store(&server, &mallory, &passkey).await;
+    let page = sign_in(&begin(&acme, &server.browser()).await, &passkey).await;
+    let tokens = acme.redeem(&page.callback().code()).await.tokens();
+    assert_eq!(tokens.id().claims["sub"], alice.sub());
+    passkey.user_handle = Vec::new();
+    let page = sign_in(&begin(&acme, &server.browser()).await, &passkey).await;
+    assert!(is_refused(&page), "{}", page.text());
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::harness::authenticator::{BE, BS, Passkey, UP, UV, encode};
 use crate::harness::html::Form;
 use crate::harness::{Audit, Browser, Person, Screen, Server, scene};
-use crate::passkeys::data;
+use crate::passkeys::{data, store};
 use crate::second_factor_passkey::touch;
 
 const SECURITY: &str = "/account/security";
@@ -284,4 +284,23 @@ async fn another_users_passkey_is_neither_named_nor_removed() {
     let kept = stored(&server, &bob);
     assert_eq!((kept.len(), kept[0].1.name.as_str()), (1, ""));
     assert_eq!(stored(&server, &alice).len(), 1);
+}
+
+/// A sign-in without a user handle tries so many.
+#[tokio::test]
+async fn no_more_than_eight_people_add_a_passkey_with_one_credential_id() {
+    let (server, _, alice) = scene().await;
+    let mut passkey = new_passkey(&alice);
+    for number in 1..=8 {
+        let person = server.user(&format!("person{number}")).await;
+        store(&server, &person, &passkey).await;
+        let mut copy = Passkey::new(&[]);
+        copy.id.clone_from(&passkey.id);
+        passkey = copy;
+    }
+    let page = add(&at_security(&alice.browser()).await, &passkey).await;
+    assert!(page.text().contains(EN.problem_passkey_add), "{}", page.text());
+    assert!(stored(&server, &alice).is_empty());
+    let page = add(&page, &new_passkey(&alice)).await;
+    assert!(page.text().contains(EN.passkey_added), "{}", page.text());
 }

@@ -11,7 +11,7 @@ use crate::flow::login::session::LiveSession;
 use crate::flow::notice::DrawnNotice;
 use crate::flow::passkey_challenge::{self, ChallengePlace};
 use crate::flow::replay::{record_use, was_used};
-use crate::flow::{Core, Failure, factors};
+use crate::flow::{Core, Failure, factors, passkey_index};
 use crate::identity::factor::factor_name;
 use crate::identity::{Factor, FactorKind, Passkey};
 use crate::mail::Content;
@@ -37,7 +37,7 @@ pub enum PasskeyAddition {
     Refused(WebAuthnError),
     /// The challenge is too old, used, or of another session.
     ChallengeOver,
-    /// The user has this passkey already.
+    /// The user has this passkey already, or too many others say that they have it.
     Known,
     /// The user has too many factors.
     Full,
@@ -52,9 +52,9 @@ pub async fn may_add(core: &Core, live: &LiveSession, now: Timestamp) -> Result<
 
 /// Adds the passkey to the signed-in user.
 ///
-/// The user must not have its credential id already. Other users may (step 26 advises against it): a sign-in looks for
-/// the passkey among those of the user whom the authenticator names, so a copy in another account takes nothing over.
-/// If the authenticator names no user, an id that two users have is refused.
+/// The user must not have its credential id already. Other users may (step 26 advises against it): a sign-in looks for the
+/// passkey among those of the user whom the authenticator names, so a copy in another account takes nothing over. If the
+/// authenticator names nobody, the signature decides. Only so many users may have one id that a sign-in tries all of them.
 pub async fn add_passkey(
     core: &Core,
     browser: &Browser,
@@ -78,6 +78,7 @@ pub async fn add_passkey(
     };
     let (user, replay_key) = (live.user.uuid, challenge.replay_key);
     let id = core.random.uuid_v7(core.clock.since_epoch());
+    let credential_id = credential.id.clone();
     let factor = factor(credential, &new.response, &live, now);
     let content = |link| Content::FactorAdded { at: now, link };
     let notice = DrawnNotice::draw(core, &live.user, content, now)?;
@@ -88,8 +89,8 @@ pub async fn add_passkey(
         if was_used(&*tx, replay_key, now)? {
             return Ok(Some(PasskeyAddition::ChallengeOver));
         }
-        let present = factors::of_user(&*tx, user)?;
-        if present.iter().any(|(_, other)| has_same_id(other, &factor)) {
+        let is_own = factors::passkey_of(&*tx, user, &credential_id)?.is_some();
+        if is_own || passkey_index::is_full(&*tx, &credential_id)? {
             return Ok(Some(PasskeyAddition::Known));
         }
         if !factors::add(tx, user, id, &factor)? {
@@ -133,13 +134,6 @@ fn factor(
             aaguid: (!aaguid.is_nil()).then_some(aaguid),
             transports: response.transports.clone(),
         }),
-    }
-}
-
-fn has_same_id(one: &Factor, other: &Factor) -> bool {
-    match (&one.kind, &other.kind) {
-        (FactorKind::Passkey(one), FactorKind::Passkey(other)) => one.credential_id == other.credential_id,
-        _ => false,
     }
 }
 

@@ -1,10 +1,10 @@
 //! A user signs in with a passkey (Web Authentication Level 3 section 7.2).
 //!
-//! The response comes back in a form of the sign-in page. The page has a challenge, which is sealed for the login
-//! transaction ([`crate::flow::passkey_challenge`]). The user is found by the handle that the authenticator returns.
-//! Without a handle, the user is found by the credential id. Then [`crate::webauthn`] verifies the response. The
-//! transaction that starts the session marks the challenge as used. The page of the second step has such a form too:
-//! there the user is known, and must be the same.
+//! The response comes back in a form of the sign-in page. The page has a challenge, which is sealed for the login transaction
+//! ([`crate::flow::passkey_challenge`]). The user is found by the handle that the authenticator returns, or without one by the
+//! credential id and the signature, and [`crate::webauthn`] verifies the response. The transaction that starts the session
+//! marks the challenge as used. The page of the second step has such a form too: there the user is known, and must be the
+//! same.
 
 use std::net::IpAddr;
 
@@ -61,9 +61,10 @@ pub struct PasskeyCredentials {
 
 /// Verifies the response and, if it is valid, takes the next step.
 ///
-/// The user is found by the user handle, and the passkey among the user's own (step 6). On the page of the second step
-/// the user is known, and the handle must name the same one. So a copy of a credential id in another account is never
-/// looked at. Without a handle, the credential id must be that of one user.
+/// The user is found by the user handle, and the passkey among the user's own (step 6). On the page of the second step the
+/// user is known, and the handle must name the same one. So a copy of a credential id in another account is never looked
+/// at. Without a handle, the user is the one whose public key verifies the signature. If the keys of two users do, one of
+/// them has copied the key too, and nobody is signed in.
 ///
 /// The signature is verified before the transaction. The transaction compares the passkey with the one that was
 /// verified, so that of two responses with one counter one is refused. A user who came from a provider signs in there,
@@ -89,23 +90,32 @@ pub async fn sign_in(
             client_id,
         });
     };
-    let found = match find(core, credentials).await? {
-        Lookup::Found(found) => *found,
+    let candidates = match find(core, credentials).await? {
+        Lookup::Found(candidates) => candidates,
         Lookup::None(result) => {
             failed(credentials.first.as_ref().map(|first| first.user));
             return Ok(result);
         }
     };
-    if !login.purpose.accepts(&method_of(&found.passkey)) {
-        return Ok(PasskeySignIn::Expired);
-    }
-    let used = match verify(&relying_party, &challenge, &found, credentials) {
-        Ok(used) => used,
+    let named = match candidates.as_slice() {
+        [only] => Some(only.user),
+        _ => None,
+    };
+    let verified = verify_one(&relying_party, &challenge, candidates, credentials);
+    let VerifiedPasskey { found, used } = match verified {
+        Ok(Some(verified)) => verified,
+        Ok(None) => {
+            failed(None);
+            return Ok(PasskeySignIn::Foreign);
+        }
         Err(error) => {
-            failed(Some(found.user));
+            failed(named);
             return Ok(PasskeySignIn::Refused(error));
         }
     };
+    if !login.purpose.accepts(&method_of(&found.passkey)) {
+        return Ok(PasskeySignIn::Expired);
+    }
     let upstream_token = credentials
         .first
         .as_ref()
@@ -130,7 +140,8 @@ fn method_of(passkey: &Passkey) -> AuthenticationMethod {
 }
 
 enum Lookup {
-    Found(Box<StoredPasskey>),
+    /// The passkeys that the response may be of, at least one.
+    Found(Vec<StoredPasskey>),
     None(PasskeySignIn),
 }
 
@@ -152,13 +163,14 @@ fn find_in(
     let named = Uuid::from_slice(handle).ok();
     // An authenticator may leave the handle out if the page lists its credentials.
     let user = if handle.is_empty() { known } else { named };
-    let found = match user {
-        Some(user) => factors::passkey_of(snapshot, user, id)?,
-        None if handle.is_empty() => only(factors::passkeys_with(snapshot, id)?),
-        None => None,
+    let mut found = match user {
+        Some(user) => factors::passkey_of(snapshot, user, id)?.into_iter().collect(),
+        None if handle.is_empty() => factors::passkeys_with(snapshot, id)?,
+        None => Vec::new(),
     };
-    if let Some(found) = found.filter(|found| known.is_none_or(|known| known == found.user)) {
-        return Ok(Lookup::Found(Box::new(found)));
+    found.retain(|found| known.is_none_or(|known| known == found.user));
+    if !found.is_empty() {
+        return Ok(Lookup::Found(found));
     }
     let names_user = named.map_or(Ok(false), |named| USERS.contains(snapshot, &named))?;
     let is_unknown = names_user && factors::passkeys_with(snapshot, id)?.is_empty();
@@ -169,9 +181,32 @@ fn find_in(
     }))
 }
 
-fn only(found: Vec<StoredPasskey>) -> Option<StoredPasskey> {
-    let [found] = <[_; 1]>::try_from(found).ok()?;
-    Some(found)
+/// A passkey whose public key verifies the response.
+struct VerifiedPasskey {
+    found: StoredPasskey,
+    /// The passkey as it is after this use.
+    used: Passkey,
+}
+
+/// The one passkey whose public key verifies the response. `None` if the keys of two do.
+fn verify_one(
+    relying_party: &RelyingParty,
+    challenge: &OpenedChallenge,
+    candidates: Vec<StoredPasskey>,
+    credentials: &PasskeyCredentials,
+) -> Result<Option<VerifiedPasskey>, WebAuthnError> {
+    let mut verified = None;
+    let mut refusal = WebAuthnError::Signature;
+    for found in candidates {
+        match verify(relying_party, challenge, &found, credentials) {
+            Ok(_) if verified.is_some() => return Ok(None),
+            Ok(used) => verified = Some(VerifiedPasskey { found, used }),
+            // A copy fails by its signature, so another fault says more.
+            Err(error) if error != WebAuthnError::Signature => refusal = error,
+            Err(_) => {}
+        }
+    }
+    verified.map(Some).ok_or(refusal)
 }
 
 /// The passkey as it is after this use.
