@@ -9,9 +9,6 @@ use http::header::{COOKIE, HeaderMap, HeaderValue, SET_COOKIE};
 
 use super::response::HttpResponse;
 
-/// How long a browser keeps a cookie that outlives the session.
-pub const A_YEAR: Duration = Duration::from_hours(365 * 24);
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cookie {
     /// The user's session.
@@ -25,7 +22,7 @@ pub enum Cookie {
     RememberedUsers,
     /// The language that the user chose for the pages. It overrides the one that the browser prefers.
     Language,
-    /// The user declined the offer of a passkey in this browser.
+    /// The user declined the offer of a passkey in this browser. It is made again when the cookie ends.
     PasskeyOffer,
 }
 

@@ -3,7 +3,7 @@
 use ::http::Method;
 
 use super::context::RequestContext;
-use super::cookie::{self, A_YEAR, Cookie};
+use super::cookie::{self, Cookie};
 use super::response::HttpResponse;
 use crate::pages::locale::LANGUAGE;
 use crate::route::{Route, strip_issuer_path};
@@ -58,7 +58,7 @@ impl RequestContext {
     pub(super) fn keep_language(&self, theme: &Theme, answer: &mut HttpResponse) {
         if let Some(tag) = self.chosen_language(theme) {
             let value = format!("{tag}{FIRST}");
-            cookie::append(answer, self.set_cookie(Cookie::Language, &value, Some(A_YEAR)));
+            cookie::append(answer, self.set_cookie(Cookie::Language, &value));
         }
     }
 

@@ -1,16 +1,19 @@
 //! The cookies of this service. Their names end in its suffix, or are those of earlier releases once.
 //!
-//! Earlier releases had the same names for all services on a host. If the browser sends a cookie only under its old
-//! name, it is read, and the answer sets it under its new name. The old cookie stays, because it may be that of another
-//! service. A removal also removes the old cookie if it has the same value.
+//! Earlier releases had the same names for all services of a host. What a browser sent only under such a name is read, and
+//! the answer gives it the new name. The old cookie stays: it may be that of another service. A sign-out removes it if it
+//! is the session that ends.
 
 use std::time::Duration;
 
 use ::http::header::{CACHE_CONTROL, HeaderValue, SET_COOKIE};
 
 use super::context::RequestContext;
-use super::cookie::{self, A_YEAR, Cookie};
+use super::cookie::{self, Cookie};
 use super::response::HttpResponse;
+
+const A_YEAR: Duration = Duration::from_hours(365 * 24);
+const THIRTY_DAYS: Duration = Duration::from_hours(30 * 24);
 
 impl RequestContext {
     /// A cookie's value.
@@ -29,13 +32,28 @@ impl RequestContext {
     }
 
     /// A `Set-Cookie` value; see [`cookie::set_cookie`].
-    pub fn set_cookie(&self, cookie: Cookie, value: &str, max_age: Option<Duration>) -> Option<HeaderValue> {
-        cookie.set(&self.app.cookie_suffix, value, max_age)
+    pub fn set_cookie(&self, cookie: Cookie, value: &str) -> Option<HeaderValue> {
+        cookie.set(&self.app.cookie_suffix, value, self.lifetime_of(cookie))
     }
 
-    /// Makes the browser forget a cookie.
-    pub fn remove_cookie(&self, cookie: Cookie, answer: &mut HttpResponse) {
+    /// How long a browser keeps the cookie. `None` until the browser ends.
+    fn lifetime_of(&self, cookie: Cookie) -> Option<Duration> {
+        match cookie {
+            Cookie::Session => None,
+            Cookie::Browser | Cookie::Device | Cookie::Language => Some(A_YEAR),
+            Cookie::RememberedUsers => self.app.core.policy.accounts.remember_device,
+            Cookie::PasskeyOffer => Some(THIRTY_DAYS),
+        }
+    }
+
+    /// Makes the browser forget a cookie. One under the old name is left to the service that it is of.
+    pub fn remove_own_cookie(&self, cookie: Cookie, answer: &mut HttpResponse) {
         cookie::append(answer, cookie.removal(&self.app.cookie_suffix));
+    }
+
+    /// Makes the browser forget a cookie that this service has set, also under its old name.
+    pub fn remove_cookie(&self, cookie: Cookie, answer: &mut HttpResponse) {
+        self.remove_own_cookie(cookie, answer);
         let old = cookie.read(self.headers(), "");
         let is_same = old.is_some() && old == self.cookie(cookie);
         if !self.app.cookie_suffix.is_empty() && is_same {
@@ -60,8 +78,7 @@ impl RequestContext {
             let name = format!("{}{suffix}=", cookie.name());
             let mut set = answer.headers().get_all(SET_COOKIE).iter();
             if !set.any(|line| line.as_bytes().starts_with(name.as_bytes())) {
-                let max_age = (cookie != Cookie::Session).then_some(A_YEAR);
-                cookie::append(answer, self.set_cookie(cookie, value, max_age));
+                cookie::append(answer, self.set_cookie(cookie, value));
             }
         }
     }

@@ -1,5 +1,7 @@
 //! Several services on one host: cookies know neither port nor path (RFC 6265 section 8.5).
 
+use std::time::Duration;
+
 use crate::harness::{Browser, Person, Screen, Server};
 
 /// A service with a user.
@@ -144,4 +146,57 @@ async fn the_old_name_of_a_cookie_is_read_once() {
         browser.cookie("__Host-idsvc_session").as_deref(),
         Some("idsvc_se_of_a_neighbour")
     );
+}
+
+/// The service at the root of the host has the names that earlier releases gave all services.
+#[tokio::test]
+async fn a_sign_out_at_a_service_without_a_session_leaves_the_session_of_its_neighbour() {
+    let root = Neighbour::start(HOST, "").await;
+    for port in [8443, 8444] {
+        let service = Neighbour::start(&format!("{HOST}:{port}"), "").await;
+        let acme = service.server.client("acme").await;
+        let elsewhere = service.browser();
+        service.sign_in(&elsewhere).await;
+        let tokens = acme.tokens(&elsewhere).await;
+        let browser = root.browser();
+        root.sign_in(&browser).await;
+        // An answer to this browser has given the session the name of this service.
+        assert!(!service.is_signed_in(&browser).await);
+        let logout = format!("/oauth2/logout?id_token_hint={}", tokens.id_token());
+        let left = browser.visiting(&service.browser()).fetch(&logout).await;
+        assert_eq!(left.status, 303, "{}", left.text());
+        assert!(root.is_signed_in(&browser).await, "{port}");
+    }
+}
+
+#[tokio::test]
+async fn a_cookie_with_a_new_name_lasts_as_long_as_one_that_is_set() {
+    const DAY: u64 = 24 * 60 * 60;
+    let server = Server::start_with(|policy| {
+        policy.issuer = format!("{HOST}:8443");
+        policy.accounts.remember_device = Some(Duration::from_secs(14 * DAY));
+    })
+    .await;
+    let browser = server.browser();
+    let lifetimes = [
+        ("__Host-idsvc_session", None),
+        ("__Host-idsvc_browser", Some(365 * DAY)),
+        ("__Host-idsvc_known", Some(365 * DAY)),
+        ("__Host-idsvc_language", Some(365 * DAY)),
+        ("__Host-idsvc_remembered", Some(14 * DAY)),
+        ("__Host-idsvc_passkey_offer", Some(30 * DAY)),
+    ];
+    for (name, _) in lifetimes {
+        browser.set_cookie(name, "en");
+    }
+    let answer = browser.fetch("/account").await;
+    let set = answer.cookies();
+    for (name, lifetime) in lifetimes {
+        let line = set.iter().find(|line| line.starts_with(name));
+        let age = line
+            .unwrap()
+            .split_once("; Max-Age=")
+            .map(|(_, age)| age.parse().unwrap());
+        assert_eq!(age, lifetime, "{name}");
+    }
 }

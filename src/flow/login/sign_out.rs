@@ -22,6 +22,8 @@ pub enum SignOut {
         client_id: String,
         /// Where the browser goes; without it, to the page that says so.
         return_to: Option<String>,
+        /// Whether the browser had a session here.
+        had_session: bool,
     },
     /// A user who is signed in must confirm it.
     Ask {
@@ -62,6 +64,7 @@ pub async fn begin_sign_out(
     };
     // Only the session of this browser ends. Otherwise a leaked ID token could sign its user out from anywhere.
     let of_browser = session::of_browser(core, browser).await?;
+    let had_session = of_browser.is_some();
     let is_hinted = |(id, session): &(Uuid, Session)| Some(*id) == hinted && session.user == user;
     if let Some((id, _)) = of_browser.filter(is_hinted) {
         end(core, id, now).await?;
@@ -70,7 +73,11 @@ pub async fn begin_sign_out(
         let client_id = Some(client_id);
         return Ok(SignOut::Ask { client_id });
     }
-    Ok(SignOut::Done { client_id, return_to })
+    Ok(SignOut::Done {
+        client_id,
+        return_to,
+        had_session,
+    })
 }
 
 /// The user confirmed: the session of this browser ends.

@@ -29,9 +29,13 @@ pub async fn respond(context: &RequestContext) -> Result<HttpResponse, HttpError
         });
     }
     Ok(match begun? {
-        SignOut::Done { client_id, return_to } => {
+        SignOut::Done {
+            client_id,
+            return_to,
+            had_session,
+        } => {
             context.record_client_id(&client_id);
-            logout::done(context, return_to)
+            logout::done(context, return_to, had_session)
         }
         SignOut::Ask { client_id } => {
             if let Some(client_id) = client_id {

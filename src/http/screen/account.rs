@@ -19,7 +19,7 @@ use crate::flow::account::view::{self, Application};
 use crate::flow::account::{ActionResult, begin, view::view};
 use crate::flow::login::{session, sign_out};
 use crate::http::context::RequestContext;
-use crate::http::cookie::{self, A_YEAR, Cookie};
+use crate::http::cookie::{self, Cookie};
 use crate::http::error::{self, HttpError};
 use crate::http::request::Parameters;
 use crate::http::response::HttpResponse;
@@ -133,7 +133,7 @@ impl AccountRequest<'_> {
             AccountAction::Language(language) => return Ok(self.set_language(language)),
             AccountAction::EndSessions(SessionsToEnd::One(id)) if is_this_session(id) => {
                 sign_out::confirm_sign_out(core, &browser, now).await?;
-                return Ok(logout::done(context, None));
+                return Ok(logout::done(context, None, true));
             }
             AccountAction::EndSessions(which) => end_sessions(core, &browser, which, now)
                 .await?
@@ -252,7 +252,7 @@ impl AccountRequest<'_> {
         let context = self.context;
         match language {
             Some(tag) => {
-                let cookie = context.set_cookie(Cookie::Language, &tag, Some(A_YEAR));
+                let cookie = context.set_cookie(Cookie::Language, &tag);
                 cookie::append(&mut answer, cookie);
             }
             None => context.remove_cookie(Cookie::Language, &mut answer),

@@ -77,7 +77,7 @@ impl SelfServiceAction {
                 .await?
                 .map(|is_deleted| {
                     if is_deleted {
-                        ActionAnswer::Http(Box::new(logout::done(context, None)))
+                        ActionAnswer::Http(Box::new(logout::done(context, None, true)))
                     } else {
                         ActionAnswer::Notice(AccountNotice::NotDeleted)
                     }

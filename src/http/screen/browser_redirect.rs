@@ -7,7 +7,7 @@ use crate::flow::Failure;
 use crate::flow::login::destination::{BrowserRedirect, Destination};
 use crate::flow::login::sign_response::sign_response;
 use crate::http::context::RequestContext;
-use crate::http::cookie::{self, A_YEAR, Cookie};
+use crate::http::cookie::{self, Cookie};
 use crate::http::error;
 use crate::http::response::{self, HttpResponse};
 use crate::oauth::authorize::AuthorizationResponse;
@@ -46,10 +46,7 @@ pub fn send(context: &RequestContext, redirect: BrowserRedirect) -> HttpResponse
         }
     };
     if let Some(secret) = redirect.binding {
-        cookie::append(
-            &mut answer,
-            context.set_cookie(Cookie::Browser, secret.reveal(), Some(A_YEAR)),
-        );
+        cookie::append(&mut answer, context.set_cookie(Cookie::Browser, secret.reveal()));
     }
     if let Some(secret) = redirect.session {
         append_session(context, &mut answer, &secret);
@@ -59,7 +56,7 @@ pub fn send(context: &RequestContext, redirect: BrowserRedirect) -> HttpResponse
 
 /// Sets the cookie of the session. It has no `Max-Age`, so it ends with the browser.
 pub fn append_session(context: &RequestContext, answer: &mut HttpResponse, secret: &Secret<SessionCookie>) {
-    cookie::append(answer, context.set_cookie(Cookie::Session, secret.reveal(), None));
+    cookie::append(answer, context.set_cookie(Cookie::Session, secret.reveal()));
 }
 
 /// Redirects a POST to the same address with GET and the form as the query.

@@ -12,7 +12,7 @@ use crate::flow::login::session;
 use crate::flow::login::session::LiveSession;
 use crate::flow::login::transaction::LoginContext;
 use crate::http::context::RequestContext;
-use crate::http::cookie::{self, A_YEAR, Cookie};
+use crate::http::cookie::{self, Cookie};
 use crate::http::error::{self, HttpError};
 use crate::http::request::Parameters;
 use crate::http::response::HttpResponse;
@@ -104,10 +104,7 @@ fn draw_form(
         error::set_retry_after(&mut answer, seconds);
     }
     if let Some(secret) = fresh {
-        cookie::append(
-            &mut answer,
-            context.set_cookie(Cookie::Browser, secret.reveal(), Some(A_YEAR)),
-        );
+        cookie::append(&mut answer, context.set_cookie(Cookie::Browser, secret.reveal()));
     }
     answer
 }

@@ -40,7 +40,7 @@ pub fn issue(context: &RequestContext, name: &LoginName, user: &User) -> Option<
         |seal: &&str| seal.len() == newest.len() && open(context, &sealing_context, seal).is_none();
     let others = seals(context).filter(is_others).take(MAX_NAMES - 1);
     let value = others.fold(newest.clone(), |value, seal| format!("{value}{SEPARATOR}{seal}"));
-    context.set_cookie(Cookie::Device, &value, Some(LIFETIME))
+    context.set_cookie(Cookie::Device, &value)
 }
 
 /// The id of this browser, if this user has signed in in it under this name with the present password.

@@ -14,7 +14,7 @@ use crate::flow::one_time_link::redeem_result::{ChosenPassword, RedeemResult};
 use crate::flow::one_time_link::reset_password::may_reset;
 use crate::flow::{Failure, users};
 use crate::http::context::RequestContext;
-use crate::http::cookie::{self, A_YEAR, Cookie};
+use crate::http::cookie::{self, Cookie};
 use crate::http::error::{self, HttpError};
 use crate::http::request::Parameters;
 use crate::http::response::{self, HttpResponse};
@@ -86,10 +86,7 @@ async fn begin_sign_in(context: &RequestContext, link: &OpenLink) -> Result<Http
     };
     let mut answer = response::redirect_303(&address::link(context, &sealed, &link.secret));
     if let Some(binding) = begun.binding {
-        cookie::append(
-            &mut answer,
-            context.set_cookie(Cookie::Browser, binding.reveal(), Some(A_YEAR)),
-        );
+        cookie::append(&mut answer, context.set_cookie(Cookie::Browser, binding.reveal()));
     }
     Ok(answer)
 }

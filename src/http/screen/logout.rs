@@ -62,7 +62,7 @@ pub async fn confirm(context: &RequestContext) -> Result<HttpResponse, HttpError
     let confirmed = has_token && form.get("decision") == Some("logout");
     if confirmed {
         confirm_sign_out(core, &browser, context.now).await?;
-        return Ok(done(context, return_to(context)));
+        return Ok(done(context, return_to(context), true));
     }
     let page = LogoutConfirm {
         action: address(context, &Route::LogoutConfirm),
@@ -72,11 +72,16 @@ pub async fn confirm(context: &RequestContext) -> Result<HttpResponse, HttpError
     Ok(context.page(StatusCode::OK, &page, None))
 }
 
-/// Redirects to the client, or to the page that says that the user is signed out. Removes the session cookie.
-pub fn done(context: &RequestContext, return_to: Option<String>) -> HttpResponse {
+/// Redirects to the client, or to the page that says that the user is signed out. Removes the session cookie. Without a
+/// session here, a cookie under its old name is the session of another service on this host, and stays.
+pub fn done(context: &RequestContext, return_to: Option<String>, had_session: bool) -> HttpResponse {
     let location = return_to.unwrap_or_else(|| address(context, &Route::LoggedOut));
     let mut answer = response::redirect_303(&location);
-    context.remove_cookie(Cookie::Session, &mut answer);
+    if had_session {
+        context.remove_cookie(Cookie::Session, &mut answer);
+    } else {
+        context.remove_own_cookie(Cookie::Session, &mut answer);
+    }
     answer
 }
 

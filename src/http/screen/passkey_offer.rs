@@ -1,7 +1,5 @@
 //! `GET` and `POST /passkey-offer`: a user who has signed in with a password is offered a passkey.
 
-use std::time::Duration;
-
 use ::http::{Method, StatusCode};
 use uuid::Uuid;
 
@@ -20,9 +18,6 @@ use crate::http::response::HttpResponse;
 use crate::identity::Factor;
 use crate::pages::{AccountNotice, PasskeyOffer, PasskeySection};
 use crate::route::Route;
-
-/// How long a browser in which the offer was declined makes no other one.
-const PAUSE: Duration = Duration::from_hours(30 * 24);
 
 /// The field that the script of the sign-in page adds if the device can keep a passkey.
 const FIELD: &str = "platform_authenticator";
@@ -53,10 +48,7 @@ pub async fn respond(context: &RequestContext) -> Result<HttpResponse, HttpError
     }
     if parameters.get("decision") == Some("later") {
         let mut answer = login_context::continue_login(context, &login).await?;
-        cookie::append(
-            &mut answer,
-            context.set_cookie(Cookie::PasskeyOffer, "later", Some(PAUSE)),
-        );
+        cookie::append(&mut answer, context.set_cookie(Cookie::PasskeyOffer, "later"));
         return Ok(answer);
     }
     let action = PasskeyAction::Add {

@@ -179,9 +179,5 @@ fn remember_days(context: &RequestContext) -> Option<u64> {
 fn remembered_cookie(context: &RequestContext, pending: &PendingSignIn) -> Option<HeaderValue> {
     let core = &context.app.core;
     let marks = pending.remembered_in(core, &context.browser(), context.now)?;
-    context.set_cookie(
-        Cookie::RememberedUsers,
-        &marks,
-        core.policy.accounts.remember_device,
-    )
+    context.set_cookie(Cookie::RememberedUsers, &marks)
 }
