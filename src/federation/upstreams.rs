@@ -346,12 +346,8 @@ impl Upstreams {
             ..Request::get(url)
         };
         let response = self.get(address, request).await?;
-        let mut keys = parse_keys(address, &response.body)?;
-        if keys.keys.len() > MOST_KEYS {
-            return Err(format!("{address}: the set has more than {MOST_KEYS} keys"));
-        }
-        keys.keys.retain(|key| key.clone().chosen_by_stranger().is_ok());
-        Ok(published(keys, &response))
+        let keys = parse_keys(address, &response.body)?;
+        Ok((keys.chosen_by_stranger(), response.max_age))
     }
 
     async fn fetch_metadata(&self, issuer: String) -> Fetched<Metadata> {

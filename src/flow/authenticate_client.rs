@@ -50,10 +50,8 @@ pub async fn authenticate_client(
             .as_ref()
             .filter(|now| now.client_uuid == before.client_uuid && now.jwks_uri == before.jwks_uri)
             .map(|_| Arc::clone(keys)),
-        None if is_stored => client.as_ref().and_then(|client| catalog.client_keys(client)),
-        None => client
-            .as_ref()
-            .map(|client| Arc::new(JwkSet::of_jwks(&client.jwks))),
+        None if stored.is_some() => catalog.client_keys(&credentials.client_id).cloned(),
+        None => client.map(|client| Arc::new(client.key_set())),
     };
     let keys = keys.as_deref();
     let authorities = core.client_authorities.as_ref();
@@ -121,7 +119,7 @@ pub(super) async fn keys_of(
     now: Timestamp,
 ) -> Result<Arc<JwkSet>, FlowError> {
     let Some(uri) = &client.jwks_uri else {
-        return Ok(Arc::new(JwkSet::of_jwks(&client.jwks)));
+        return Ok(Arc::new(client.key_set()));
     };
     let upstreams = &core.upstreams;
     let keys = if client.registered_itself() {

@@ -230,7 +230,7 @@ impl Catalog {
         self.scope_values
             .extend(client.scope.iter().map(ToOwned::to_owned));
         if !client.jwks.is_empty() {
-            let keys = Arc::new(JwkSet::of_jwks(&client.jwks));
+            let keys = Arc::new(client.key_set());
             self.client_keys.insert(client.client_id.clone(), keys);
         }
         for key in &client.api_keys {

@@ -419,6 +419,13 @@ impl JwkSet {
         }
     }
 
+    /// The keys that a stranger may choose ([`PublicKey::chosen_by_stranger`]). The others are left out.
+    #[must_use]
+    pub fn chosen_by_stranger(mut self) -> Self {
+        self.keys.retain(|key| key.clone().chosen_by_stranger().is_ok());
+        self
+    }
+
     /// The key for a token with this `kid` and algorithm.
     ///
     /// A key with the same `kid` is preferred. Otherwise, if the token or the key has no `kid`, it is the only key for

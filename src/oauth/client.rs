@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use crate::clock::Timestamp;
 use crate::identity::{AuthenticationMethod, Consent};
+use crate::jose::jwk::JwkSet;
 use crate::oauth::client_certificate::ExpectedName;
 pub use crate::oauth::client_metadata::{
     AssertionAudience, ClientMetadata, ConsentRequirement, GrantType, IdTokenContent, PkceRequirement,
@@ -241,6 +242,17 @@ impl Client {
     /// Whether the metadata come from the client itself, so that nobody vouches for them.
     pub fn registered_itself(&self) -> bool {
         self.origin != ClientOrigin::Operator
+    }
+
+    /// The keys of its record. An earlier release let clients that registered themselves choose keys that make a
+    /// verification slow: these are left out.
+    pub fn key_set(&self) -> JwkSet {
+        let keys = JwkSet::of_jwks(&self.jwks);
+        if self.registered_itself() {
+            keys.chosen_by_stranger()
+        } else {
+            keys
+        }
     }
 
     /// Whether the client may learn what this scope value releases. Users allow only what the consent page shows, so a client

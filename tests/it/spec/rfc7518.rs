@@ -5,14 +5,14 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use idsvc::admin::provider::ProviderFields;
 use idsvc::jose::alg::Algorithm;
 use idsvc::oauth::assertion::ASSERTION_TYPE;
-use idsvc::oauth::client::{AuthMethod, Client, GrantType};
+use idsvc::oauth::client::{AuthMethod, Client, ClientOrigin, GrantType};
 use idsvc::random::Random;
 use serde_json::{Value, json};
 
 use crate::harness::foreign_key::ForeignKey;
 use crate::harness::process::Service;
 use crate::harness::wire::Call;
-use crate::harness::{ISSUER, RelyingParty, Server};
+use crate::harness::{Audit, ISSUER, RelyingParty, Server};
 
 /// A client that authenticates with this key and acts for itself.
 async fn robot(server: &Server, key: &ForeignKey) -> RelyingParty {
@@ -121,11 +121,65 @@ async fn a_provider_may_sign_with_every_algorithm_that_its_record_names() {
     }
 }
 
+/// An earlier release stored keys that make a verification slow.
+#[tokio::test]
+async fn a_stored_key_of_a_client_that_registered_itself_is_tried_only_if_that_is_cheap() {
+    let server = Server::start_with_limits(|limits| limits.enabled = false).await;
+    for (number, (origin, bytes, exponent, reason)) in [
+        (ClientOrigin::Operator, 513, "AQAB", "bad_signature"),
+        (ClientOrigin::Operator, 256, "Aw", "bad_signature"),
+        (ClientOrigin::DynamicRegistration, 512, "AQAB", "bad_signature"),
+        (
+            ClientOrigin::DynamicRegistration,
+            513,
+            "AQAB",
+            "algorithm_not_allowed",
+        ),
+        (
+            ClientOrigin::DynamicRegistration,
+            256,
+            "Aw",
+            "algorithm_not_allowed",
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let robot = server
+            .client_with(&format!("robot{number}"), |client| {
+                client.jwks = vec![json!({ "kty": "RSA", "n": modulus(bytes), "e": exponent })];
+                client.origin = origin;
+                client.token_endpoint_auth_methods = [AuthMethod::PrivateKeyJwt].into();
+                client.secrets.clear();
+                client.grant_types.insert(GrantType::ClientCredentials);
+            })
+            .await;
+        let part = |json: &Value| URL_SAFE_NO_PAD.encode(json.to_string());
+        let assertion = format!(
+            "{}.{}.{}",
+            part(&json!({ "alg": "RS256" })),
+            part(&assertion_claims(&server, &robot)),
+            URL_SAFE_NO_PAD.encode(vec![1; bytes])
+        );
+        let audit = Audit::listen();
+        assert_eq!(own_token(&server, &assertion).await.error(), "invalid_client");
+        assert_eq!(
+            audit.refusals()[0]["reason"],
+            reason,
+            "{origin:?} {bytes} {exponent}"
+        );
+    }
+}
+
+/// A public RSA modulus of this length, whose private key nobody has.
+fn modulus(bytes: usize) -> String {
+    URL_SAFE_NO_PAD.encode([&[0xd3; 1], &vec![0x91; bytes - 1][..]].concat())
+}
+
 /// A verification by a key that a stranger chooses must be cheap.
 #[tokio::test]
 async fn an_rsa_key_of_a_stranger_has_at_most_4096_bits_and_the_usual_exponent() {
     let server = Server::open().await;
-    let modulus = |bytes: usize| URL_SAFE_NO_PAD.encode([&[0xd3; 1], &vec![0x91; bytes - 1][..]].concat());
     for (bytes, exponent, is_cheap) in [
         (512, "AQAB", true),
         (256, "AQAB", true),
