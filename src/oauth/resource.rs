@@ -108,6 +108,13 @@ impl Apis {
         as_registered.or_else(|| self.by_identifier.get(&canonical_identifier(identifier)))
     }
 
+    /// The registered identifier of the API that a value of `resource` names. Without such an API, the value in its
+    /// canonical form.
+    pub fn identifier_of(&self, value: &str) -> String {
+        let api = self.named(value);
+        api.map_or_else(|| canonical_identifier(value), |api| api.identifier.clone())
+    }
+
     /// The API that a scope value belongs to.
     pub fn of_scope(&self, value: &str) -> Option<&Arc<Api>> {
         self.by_scope.get(value)

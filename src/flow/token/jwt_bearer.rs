@@ -20,14 +20,13 @@ use crate::flow::login::federated_user::{ProviderAccount, UserMatch};
 use crate::flow::{Catalog, Core, FlowError, replay};
 use crate::identity::AuthenticationMethod;
 use crate::jose::jwt;
-use crate::oauth::api::canonical_identifier;
 use crate::oauth::client::{Client, GrantType};
 use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::code::Authorization;
 use crate::oauth::confirmation::Possession;
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::openid::claims::ClaimsRequest;
-use crate::oauth::resource::{Resources, not_granted};
+use crate::oauth::resource::{Apis, Resources, not_granted};
 use crate::oauth::scope::Scope;
 use crate::oauth::token::{TokenResponse, user_scope};
 use crate::oauth::token_exchange::Actor;
@@ -102,7 +101,7 @@ pub async fn exchange_assertion(
     } = verified;
     let scope = bounded_scope(scope.as_ref(), &subject.bounds, &client)?;
     let apis = Arc::clone(core.catalog().apis());
-    let asked = bounded_resources(&resources, &subject.bounds)?;
+    let asked = bounded_resources(&apis, &resources, &subject.bounds)?;
     let asked = apis.resolve(asked, &client)?;
     let is_exchange = grant_type == GrantType::TokenExchange;
     let is_offline = is_exchange && wants_refresh_token;
@@ -254,13 +253,14 @@ fn with_offline_access(scope: Scope, is_offline: bool, client: &Client) -> Resul
 
 /// The APIs of the grant: the requested ones, within those of an identity assertion.
 fn bounded_resources<'a>(
+    apis: &Apis,
     named: &'a Resources,
     bounds: &'a AssertionBounds,
 ) -> Result<&'a Resources, Refusal> {
     match &bounds.resources {
         Some(most) => {
-            let most_named: BTreeSet<_> = most.iter().map(|value| canonical_identifier(value)).collect();
-            let is_outside = |value: &&String| !most_named.contains(&canonical_identifier(value));
+            let most_named: BTreeSet<_> = most.iter().map(|value| apis.identifier_of(value)).collect();
+            let is_outside = |value: &&String| !most_named.contains(&apis.identifier_of(value));
             match named.iter().find(is_outside) {
                 Some(outside) => Err(not_granted(outside)),
                 None if named.is_empty() => Ok(most),

@@ -6,9 +6,13 @@ use idsvc::flow::token::jwt_bearer::{NOT_ACCEPTED, REPLAYED};
 use idsvc::jose::jwt;
 use idsvc::jose::jwt::JwtError;
 use idsvc::oauth::ApiFields;
+use idsvc::oauth::api::Api;
 use idsvc::oauth::client::Client;
+use idsvc::oauth::scope::Scope;
 use idsvc::random::Random;
+use idsvc::store::tables::APIS;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use super::rfc7523_exchange::{APP, Scene, of_problem, scene_with};
 use crate::harness::reply::line_of;
@@ -114,6 +118,48 @@ async fn a_request_only_narrows_the_assertion() {
     let more_than_the_client_may = scene.id_jag(&json!({"scope": "notes.use services:all"}));
     let tokens = scene.exchange(&more_than_the_client_may).await.tokens();
     assert_eq!(tokens.scope(), ["notes.use", "authenticated"]);
+}
+
+/// An earlier release registered two identifiers that differ in case. Each still names its own API.
+#[tokio::test]
+async fn an_assertion_for_an_api_is_none_for_another_whose_identifier_differs_in_case() {
+    const OTHER: &str = "https://API.example/notes";
+    let scene = scene().await;
+    let core = &scene.server.app.core;
+    let added = core.store.write("test_api", |tx| {
+        let notes = APIS.get(&*tx, &"notes".to_owned())?.unwrap();
+        let mut other = Api {
+            id: "other".to_owned(),
+            uuid: Uuid::from_u128(1),
+            identifier: OTHER.to_owned(),
+            ..notes
+        };
+        other.metadata.scope = Scope::of(["other.use"]).unwrap();
+        APIS.put(tx, &other.id, &other)
+    });
+    added.await.unwrap();
+    core.reload_catalog().await.unwrap();
+    let names_both = |client: &mut Client| client.apis = ["notes", "other"].map(str::to_owned).into();
+    scene.server.change_client(&scene.acme, names_both).await;
+    for (bound, asked, audience) in [
+        (NOTES, NOTES, Some(NOTES)),
+        (OTHER, OTHER, Some(OTHER)),
+        (NOTES, "HTTPS://API.EXAMPLE:443/notes", Some(NOTES)),
+        (NOTES, OTHER, None),
+        (OTHER, NOTES, None),
+        (OTHER, "https://api.example:443/notes", None),
+    ] {
+        let assertion = scene.id_jag(&json!({"resource": bound}));
+        let answer = scene.exchange(&assertion).with("resource", asked).await;
+        match audience {
+            Some(audience) => assert_eq!(
+                answer.tokens().access().claims["aud"],
+                audience,
+                "{bound} {asked}"
+            ),
+            None => assert_eq!(answer.error(), "invalid_target", "{bound} {asked}"),
+        }
+    }
 }
 
 /// Section 4.4.1: the assertion is for this service and for the client that presents it.
