@@ -80,7 +80,7 @@ pub struct Callback {
     pub iss: Option<String>,
     /// The code or the error.
     pub response: ProviderResponse,
-    /// `user`, which Apple sends at the first sign-in of an account.
+    /// `user`, which Apple posts at the first sign-in of an account. It is never read from an address.
     pub user: Option<String>,
 }
 
@@ -111,7 +111,7 @@ impl Callback {
             state: parameters.get("state")?.to_owned(),
             iss: parameters.get("iss").map(ToOwned::to_owned),
             response,
-            user: parameters.get("user").map(ToOwned::to_owned),
+            user: None,
         })
     }
 

@@ -24,7 +24,7 @@ use crate::route::Route;
 
 /// The most bytes of the address that a posted answer is redirected to. The cookies must fit into the header beside it.
 const MAX_POSTED_ANSWER: usize = 4096;
-/// The most bytes of the member `user` in this address.
+/// The most bytes of the member `user` of a posted answer.
 const MAX_POSTED_USER: usize = 1024;
 
 /// Sends the browser to the provider.
@@ -53,12 +53,13 @@ pub async fn callback(context: &RequestContext, provider: &str) -> Result<HttpRe
     if context.method() == Method::POST {
         return Ok(read_again(context, provider, &parameters));
     }
-    let Some(callback) = Callback::parse(&parameters) else {
+    let Some(mut callback) = Callback::parse(&parameters) else {
         let message = "this is not the answer of an identity provider";
         return Ok(context.error_page(StatusCode::BAD_REQUEST, ErrorKind::Request, message));
     };
     let id = transaction_of(&callback.state);
     let kept = id.and_then(|id| kept_sign_in::find(context, id));
+    callback.user = id.and_then(|id| kept_sign_in::posted_user(context, id));
     if let Some(kept) = &kept {
         login_context::set_page_style(context, &kept.transaction).await;
     }
@@ -78,7 +79,12 @@ pub async fn callback(context: &RequestContext, provider: &str) -> Result<HttpRe
     )
     .await?;
     let mut answer = match result {
-        CallbackResult::Redirect(redirect) => browser_redirect::send(context, redirect),
+        CallbackResult::Redirect(redirect) => {
+            let mut answer = browser_redirect::send(context, redirect);
+            // It stays for another try: the provider sends it only once.
+            cookie::append(&mut answer, kept_sign_in::remove_posted_user(context));
+            answer
+        }
         CallbackResult::TryAgain(sealed, problem) => back_to_login(context, &sealed, problem),
     };
     let removals = id.map(|id| kept_sign_in::after_answer(context, id));
@@ -88,8 +94,9 @@ pub async fn callback(context: &RequestContext, provider: &str) -> Result<HttpRe
     Ok(answer)
 }
 
-/// Redirects a posted answer of a provider to the same address with GET. Browsers do not send the cookies of the
-/// sign-in with a POST from another site, so nothing is read or used up here.
+/// Redirects an answer that the provider had the browser post to the same address with GET. Browsers do not send the cookies
+/// of the sign-in with a POST from another site, so nothing is read or used up here. The member `user` has the name of a
+/// person, and proxies log addresses, so a cookie carries it.
 fn read_again(context: &RequestContext, provider: &str, parameters: &Parameters) -> HttpResponse {
     let catalog = context.app.core.catalog();
     if !catalog
@@ -98,17 +105,25 @@ fn read_again(context: &RequestContext, provider: &str, parameters: &Parameters)
     {
         return headers::method_not_allowed(&[Method::GET]);
     }
-    let answer = ["state", "code", "error", "iss", "user"].into_iter();
+    let answer = ["state", "code", "error", "iss"].into_iter();
     let answer = answer.filter_map(|name| Some((name, parameters.get(name)?)));
-    // A name that is too long is left out, and the user gets none.
-    let answer = answer.filter(|(name, value)| *name != "user" || value.len() <= MAX_POSTED_USER);
     let path = context.app.path(&Route::FederationCallback(provider.to_owned()));
     let address = with_query(&path, &answer.collect::<Vec<_>>());
     if address.len() > MAX_POSTED_ANSWER {
         let message = "the answer of the identity provider is too long";
         return context.error_page(StatusCode::BAD_REQUEST, ErrorKind::Request, message);
     }
-    response::redirect_303(&address)
+    let mut answer = response::redirect_303(&address);
+    // A name that is too long is left out, and the user gets none.
+    let user = parameters
+        .get("user")
+        .filter(|user| user.len() <= MAX_POSTED_USER);
+    if let Some(user) = user
+        && let Some(id) = parameters.get("state").and_then(transaction_of)
+    {
+        cookie::append(&mut answer, kept_sign_in::keep_posted_user(context, id, user));
+    }
+    answer
 }
 
 /// Redirects to the sign-in page, which says what went wrong. Because of the redirect, a reload does not send the

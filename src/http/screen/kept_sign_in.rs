@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ::http::header::HeaderValue;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use uuid::Uuid;
 
 use crate::flow::login::begin_federation::KeptSignIn;
@@ -16,6 +18,11 @@ use crate::http::cookie;
 
 /// The beginning of the names. They end in the suffix of the service.
 const PREFIX: &str = "__Host-idsvc_provider_";
+
+/// The cookie of the member `user` of a posted answer. There is one, so that a website cannot fill the header of a request.
+const POSTED_USER: &str = "__Host-idsvc_posted_user";
+/// The browser comes back with it at once.
+const POSTED_USER_LIFETIME: Duration = Duration::from_mins(5);
 
 /// The most bytes of a value. Browsers keep 4,096 bytes of a name and its value (RFC 6265bis section 5.7).
 const MAX_PART: usize = 3_900;
@@ -74,6 +81,35 @@ pub(super) fn find(context: &RequestContext, id: Uuid) -> Option<KeptSignIn> {
         question: question.to_owned(),
         transaction: transaction.to_owned(),
     })
+}
+
+/// The `Set-Cookie` value that keeps the member `user` of a posted answer to this sign-in, until the browser comes with the
+/// answer itself.
+pub(super) fn keep_posted_user(context: &RequestContext, id: Uuid, user: &str) -> Option<HeaderValue> {
+    let value = format!("{}{SEPARATOR}{}", id.simple(), URL_SAFE_NO_PAD.encode(user));
+    cookie::set_cookie(&name_of_user(context), &value, Some(POSTED_USER_LIFETIME))
+}
+
+/// The member `user` of the posted answer to this sign-in.
+pub(super) fn posted_user(context: &RequestContext, id: Uuid) -> Option<String> {
+    let name = name_of_user(context);
+    let (_, value) = cookie::pairs(context.headers()).find(|(sent, _)| *sent == name)?;
+    let (of, user) = value.split_once(SEPARATOR)?;
+    if of.parse() != Ok(id) {
+        return None;
+    }
+    String::from_utf8(URL_SAFE_NO_PAD.decode(user).ok()?).ok()
+}
+
+/// The `Set-Cookie` value that removes it, if the browser has it.
+pub(super) fn remove_posted_user(context: &RequestContext) -> Option<HeaderValue> {
+    let name = name_of_user(context);
+    let is_sent = cookie::pairs(context.headers()).any(|(sent, _)| sent == name);
+    is_sent.then(|| cookie::set_cookie(&name, "", Some(Duration::ZERO)))?
+}
+
+fn name_of_user(context: &RequestContext) -> String {
+    format!("{POSTED_USER}{}", context.app.cookie_suffix)
 }
 
 /// The `Set-Cookie` values after the provider's answer: a long sign-in is removed, because its cookies and the address of

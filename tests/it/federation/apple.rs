@@ -15,6 +15,7 @@ use super::{AT_PROVIDER, Question, Scene, registered, scene, tied};
 use crate::harness::process::{Service, said};
 use crate::harness::{Browser, Jwt, Server, Upstream};
 
+const POSTED_USER: &str = "__Host-idsvc_posted_user";
 const USER: &str = r#"{"name":{"firstName":"Zoë","lastName":"d'Arc"},"email":"zoe@up.example"}"#;
 
 /// A private key in the form of Apple's files.
@@ -52,7 +53,7 @@ async fn apple() -> (Scene, SigningKey) {
 impl Scene {
     /// The browser posts the answer from the provider's site, so without cookies, and follows the redirect with them.
     /// Returns where it is sent.
-    async fn post_answer(&self, question: &Question, more: &[(&str, &str)]) -> String {
+    async fn post_answer(&self, browser: &Browser, question: &Question, more: &[(&str, &str)]) -> String {
         let mut post = self
             .server
             .post("/federation/up/callback")
@@ -64,7 +65,15 @@ impl Scene {
         assert_eq!(reply.status, 303, "{}", reply.text());
         assert_eq!(reply.header("cache-control"), Some("no-store"));
         assert_eq!(reply.header("referrer-policy"), Some("strict-origin"));
-        assert_eq!(reply.header("set-cookie"), None);
+        for line in reply.cookies() {
+            assert!(
+                line.ends_with("; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=300"),
+                "{line}"
+            );
+            let (name, value) = line.split(';').next().unwrap().split_once('=').unwrap();
+            assert_eq!(name, POSTED_USER);
+            browser.set_cookie(name, value);
+        }
         reply.location().to_owned()
     }
 
@@ -75,9 +84,13 @@ impl Scene {
         let more = [("code", "c-1")]
             .into_iter()
             .chain(user.map(|user| ("user", user)));
-        let address = self.post_answer(&question, &more.collect::<Vec<_>>()).await;
-        assert!(address.starts_with("/federation/up/callback?state="), "{address}");
+        let address = self
+            .post_answer(browser, &question, &more.collect::<Vec<_>>())
+            .await;
+        let expected = format!("/federation/up/callback?state={}&code=c-1", question.state());
+        assert_eq!(address, expected, "proxies log it");
         let code = browser.visit(&address).await.callback().code();
+        assert_eq!(browser.cookie(POSTED_USER), None);
         let tokens = self.acme.redeem(&code).await.tokens();
         assert_eq!(tokens.0["email"], "", "the address beside the name is not signed");
         let users = user::page(self.server.admin(), &user::ListUsers::default());
@@ -160,8 +173,8 @@ async fn a_posted_answer_is_only_redirected_to_the_same_place() {
         ("redirect_uri", "https://evil.example"),
         ("x", "y"),
     ];
-    let address = scene.post_answer(&question, &more).await;
-    assert_eq!(address, scene.post_answer(&question, &more).await);
+    let address = scene.post_answer(&browser, &question, &more).await;
+    assert_eq!(address, scene.post_answer(&browser, &question, &more).await);
     assert_eq!(
         address,
         format!(
@@ -189,13 +202,30 @@ async fn a_posted_answer_is_only_redirected_to_the_same_place() {
     assert_eq!(post.with("code", "a").and("code", "b").await.status, 400);
 }
 
+/// Two sign-ins at once: a name is of the sign-in that it was posted to.
+#[tokio::test]
+async fn a_posted_name_is_not_used_in_another_sign_in_or_from_an_address() {
+    let (scene, _) = apple().await;
+    let (browser, other) = (scene.visitor(), scene.visitor());
+    let (question, foreign) = (scene.ask(&browser).await, scene.ask(&other).await);
+    scene
+        .post_answer(&browser, &foreign, &[("code", "c-2"), ("user", USER)])
+        .await;
+    scene.vouch(&question, "u-1", &json!({}));
+    let user: String = form_urlencoded::byte_serialize(USER.as_bytes()).collect();
+    let answer = question.answer(&format!("code=c-1&user={user}"));
+    browser.visit(&answer).await.callback().code();
+    let users = user::page(scene.server.admin(), &user::ListUsers::default());
+    assert_eq!(users.unwrap().records[0].claims.get("name"), None);
+}
+
 #[tokio::test]
 async fn cancelling_at_apple_is_a_refusal() {
     let (scene, _) = apple().await;
     let browser = scene.visitor();
     let question = scene.ask(&browser).await;
     let address = scene
-        .post_answer(&question, &[("error", "user_cancelled_authorize")])
+        .post_answer(&browser, &question, &[("error", "user_cancelled_authorize")])
         .await;
     let answer = browser.visit(&address).await.callback();
     assert_eq!(answer.get("error"), Some("access_denied"));
