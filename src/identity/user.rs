@@ -111,6 +111,24 @@ impl User {
         self.email = email;
     }
 
+    /// Whether this is the address of the user. The forms are compared: an earlier release may have written another.
+    pub fn has_email(&self, email: &str) -> bool {
+        let own = self.email.as_deref().map(text::caseless_address);
+        own.is_some_and(|own| own == text::caseless_address(email))
+    }
+
+    /// Whether a mail to this address has reached the mailbox of the user. Letters of another case or width may be another
+    /// mailbox.
+    pub fn has_mailbox(&self, email: &str) -> bool {
+        self.email.as_deref() == Some(&*text::nfc(email))
+    }
+
+    /// Sets an address that a mail has reached.
+    pub fn set_proven_email(&mut self, email: &str) {
+        self.email = Some(text::map_width(email));
+        self.email_verified = self.has_mailbox(email);
+    }
+
     /// The value of a claim that users can edit, if it is text.
     pub fn editable_claim(&self, name: &str) -> Option<&str> {
         match name {
@@ -407,5 +425,30 @@ mod tests {
             user.account_id = format!("{longest}{beyond}");
             assert!(!user.login_names().contains(&typed));
         }
+    }
+
+    #[test]
+    fn an_address_is_the_user_s_in_every_form_and_a_mailbox_in_one() {
+        let mut user = User::local(
+            Uuid::nil(),
+            "j\u{fc}rgen@b\u{fc}cher.example",
+            "org",
+            Timestamp::from_seconds(0),
+        );
+        for (email, is_mailbox) in [
+            ("j\u{fc}rgen@b\u{fc}cher.example", true),
+            ("ju\u{308}rgen@bu\u{308}cher.example", true),
+            ("J\u{dc}RGEN@B\u{dc}CHER.example", false),
+            ("\u{ff4a}\u{fc}rgen@b\u{fc}cher.example", false),
+            ("j\u{fc}rgen@xn--bcher-kva.example", false),
+        ] {
+            assert!(user.has_email(email), "{email:?}");
+            assert_eq!(user.has_mailbox(email), is_mailbox, "{email:?}");
+        }
+        for other in ["jurgen@b\u{fc}cher.example", "j\u{fc}rgen@bucher.example", ""] {
+            assert!(!user.has_email(other), "{other:?}");
+        }
+        user.email = None;
+        assert!(!user.has_email(""));
     }
 }

@@ -1,11 +1,11 @@
 //! What users change themselves on the account page.
 
 use idsvc::admin::user;
-use idsvc::identity::{LinkedIdentity, SelfServicePolicy, User};
+use idsvc::identity::{LinkedIdentity, OneTimeLink, SelfServicePolicy, User};
 use idsvc::mail::Content;
 use idsvc::pages::text::EN;
 use idsvc::store::StoreError;
-use idsvc::store::tables::{USERS, USERS_BY_IDENTITY};
+use idsvc::store::tables::{ONE_TIME_LINKS, USERS, USERS_BY_IDENTITY};
 
 use crate::harness::html::Form;
 use crate::harness::mailbox::Mail;
@@ -204,6 +204,72 @@ async fn a_new_address_is_confirmed_and_the_old_one_can_set_it_back() {
     );
     assert_eq!(browser.visit("/account").await.page(), "/login");
     assert_eq!(server.mail().await.message.to, "alice@example.com");
+}
+
+/// Writes the links of mails that were sent as an earlier release wrote them.
+async fn rewrite_links(server: &Server, form: &'static str, earlier: &'static str) {
+    let rewritten = server.app.core.store.write("test_links", move |tx| {
+        for (key, link) in ONE_TIME_LINKS.scan(&*tx, .., usize::MAX)? {
+            let purpose = serde_json::to_string(&link.purpose).unwrap();
+            let purpose = serde_json::from_str(&purpose.replace(form, earlier)).unwrap();
+            ONE_TIME_LINKS.put(tx, &key, &OneTimeLink { purpose, ..link })?;
+        }
+        Ok::<_, StoreError>(())
+    });
+    rewritten.await.unwrap();
+}
+
+async fn email_of(server: &Server, person: &Person) -> (String, bool) {
+    let who = person.user.account_id.clone();
+    let shown = server.admin().call(user::ShowUser { who }).await.unwrap();
+    (shown.email.unwrap(), shown.email_verified)
+}
+
+/// Puts the user's address into another form, opens a link to change it, and then the link that sets it back.
+async fn change_and_set_back(
+    present: &str,
+    new: &str,
+    form: &'static str,
+    earlier: &'static str,
+) -> [(String, bool); 2] {
+    let (server, alice) = scene_with_all().await;
+    let present = Some(present.to_owned());
+    server.change_user(&alice, |user| user.email = present).await;
+    let browser = alice.browser();
+    at(&browser, "/account/profile").await;
+    server.mails().await;
+    request_email(&browser, &alice, new).await;
+    rewrite_links(&server, form, earlier).await;
+    let done = confirm(&server.browser(), &server.mail().await.link()).await;
+    assert_eq!(done.heading(), EN.address_verified_title);
+    let changed = email_of(&server, &alice).await;
+    rewrite_links(&server, form, earlier).await;
+    let secured = confirm(&server.browser(), &server.mail().await.link()).await;
+    assert_eq!(secured.heading(), EN.secured_title);
+    let set_back = email_of(&server, &alice).await;
+    rewrite_links(&server, form, earlier).await;
+    let reset = server.browser().visit(&server.mail().await.link()).await;
+    assert_eq!(reset.page(), "/link", "{}", reset.text());
+    [changed, set_back]
+}
+
+#[tokio::test]
+async fn a_link_from_before_an_upgrade_names_an_address_in_its_earlier_form() {
+    let (old, new) = ("j\u{fc}rgen@example.com", "new.j\u{fc}rgen@example.com");
+    let is_proven = |(email, is_verified): (String, bool)| is_verified.then_some(email);
+    let found = change_and_set_back(old, new, "\u{fc}", "u\u{308}").await;
+    assert_eq!(found.map(is_proven), [Some(new.to_owned()), Some(old.to_owned())]);
+    let (old, new) = ("j\u{fc}rgen@example.com", "J\u{dc}RGEN@example.org");
+    let found = change_and_set_back(old, new, "@example", "@Example").await;
+    assert!(found.into_iter().all(|found| is_proven(found).is_some()));
+}
+
+/// Letters of another width may be another mailbox.
+#[tokio::test]
+async fn a_link_to_an_address_of_another_width_proves_no_address() {
+    let found = change_and_set_back("zoe@example.com", "zed@example.com", "z", "\u{ff5a}").await;
+    let expected = ["zed@example.com", "zoe@example.com"].map(|email| (email.to_owned(), false));
+    assert_eq!(found, expected);
 }
 
 #[tokio::test]

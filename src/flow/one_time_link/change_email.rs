@@ -38,7 +38,11 @@ pub fn may_change(
     if session.is_none_or(|session| session.user != *user) || is_taken {
         return Ok(None);
     }
-    let is_same = |user: &User| user.enabled && user.email == *from && user.may_change_email(now);
+    let has_address = |user: &User| match from {
+        Some(from) => user.has_email(from),
+        None => user.email.is_none(),
+    };
+    let is_same = |user: &User| user.enabled && has_address(user) && user.may_change_email(now);
     Ok(USERS.get(snapshot, user)?.filter(is_same))
 }
 
@@ -70,8 +74,7 @@ pub async fn change_email(core: &Core, secret: &Secret<LinkSecret>, now: Timesta
                 return Ok(false);
             }
             let mut changed = before.clone();
-            changed.email = Some(to.clone());
-            changed.email_verified = true;
+            changed.set_proven_email(&to);
             changed.email_changed_at = Some(now);
             changed.updated_at = now;
             login_names::replace(tx, &before, &changed)?;

@@ -63,7 +63,7 @@ pub(super) async fn reset_password(
         use_up(tx, &secret, now)?;
         user.password = Some(hash.clone());
         user.must_change_password = false;
-        user.email_verified |= email.is_some();
+        user.email_verified |= email.as_deref().is_some_and(|email| user.has_mailbox(email));
         user.updated_at = now;
         USERS.put(tx, &user.uuid, &user)?;
         failed_passwords::reset_passwords(tx, user.uuid)?;
@@ -107,5 +107,6 @@ pub fn may_reset(user: &User, purpose: &LinkPurpose) -> bool {
         return false;
     };
     let fingerprint = user.password.as_ref().map(PasswordHash::fingerprint);
-    user.enabled && fingerprint == *password && (email.is_none() || user.email == *email)
+    let has_address = email.as_deref().is_none_or(|email| user.has_email(email));
+    user.enabled && fingerprint == *password && has_address
 }

@@ -33,7 +33,7 @@ pub fn may_secure(snapshot: &dyn Snapshot, purpose: &LinkPurpose) -> Result<Opti
         return Ok(None);
     }
     let present = replaced_by.as_ref().unwrap_or(email);
-    let is_same = |user: &User| user.enabled && user.email.as_ref() == Some(present);
+    let is_same = |user: &User| user.enabled && user.has_email(present);
     Ok(USERS.get(snapshot, user)?.filter(is_same))
 }
 
@@ -86,7 +86,7 @@ pub async fn secure_account(
         if use_up(tx, &secret, now)?.is_none() {
             return Ok(None);
         }
-        if user.email.as_ref() != Some(&email) {
+        if !user.has_mailbox(&email) {
             set_address_back(tx, &mut user, &email)?;
         }
         remove_factors_since(tx, user.uuid, link_expires_at)?;
@@ -120,8 +120,7 @@ fn remove_factors_since(tx: &mut dyn Tx, user: Uuid, link_expires_at: Timestamp)
 /// have linked one by the other address.
 fn set_address_back(tx: &mut dyn Tx, user: &mut User, email: &str) -> Result<(), StoreError> {
     let before = user.clone();
-    user.email = Some(email.to_owned());
-    user.email_verified = true;
+    user.set_proven_email(email);
     let changed_at = user.email_changed_at.take();
     user.identities
         .retain(|identity| changed_at.is_none_or(|at| identity.linked_at < at));

@@ -47,7 +47,7 @@ pub async fn sign_in_by_link(
         let LinkPurpose::SignIn { user, email } = link.purpose else {
             return Ok(None);
         };
-        let is_same = |user: &User| user.may_sign_in_by_mail() && user.email.as_ref() == Some(&email);
+        let is_same = |user: &User| user.may_sign_in_by_mail() && user.has_email(&email);
         let Some(user) = USERS.get(&*tx, &user)?.filter(is_same) else {
             return Ok(None);
         };
