@@ -361,7 +361,16 @@ impl App {
     fn discovery_document(&self, catalog: &Catalog) -> String {
         let standard = Scope::of(Scope::STANDARD).unwrap_or_default();
         let enabled = catalog.clients().filter(|client| client.enabled);
-        let mut own: Vec<&str> = enabled.flat_map(|client| client.scope.iter()).collect();
+        let takes_registrants = self.core.policy.takes_registrants();
+        let open = catalog
+            .apis()
+            .iter()
+            .filter(|api| takes_registrants && api.metadata.open);
+        let of_open = open.flat_map(|api| api.metadata.scope.iter());
+        let mut own: Vec<&str> = enabled
+            .flat_map(|client| client.scope.iter())
+            .chain(of_open)
+            .collect();
         own.sort_unstable();
         let theme = self.themes.theme(None);
         let ui_locales: Vec<&str> = theme.locales().iter().map(Locale::tag).collect();

@@ -12,6 +12,7 @@ mod grade;
 mod mail;
 mod names;
 mod open_files;
+mod registrants;
 mod settings;
 mod themes;
 
@@ -121,6 +122,7 @@ pub fn run(
                 .as_ref()
                 .map(factors::examine_tokens),
         );
+        findings.extend(installation_state.registrant_room_used.map(registrants::examine));
         findings.extend(settings::examine_shortages(installation_state.memory_shortages));
         let warnings = installation_state.server_warnings.into_iter();
         findings

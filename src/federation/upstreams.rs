@@ -347,7 +347,10 @@ impl Upstreams {
         };
         let response = self.get(address, request).await?;
         let keys = parse_keys(address, &response.body)?;
-        Ok((keys.chosen_by_stranger(), response.max_age))
+        if keys.keys.len() > MOST_KEYS {
+            return Err(format!("{address}: the set has more than {MOST_KEYS} keys"));
+        }
+        Ok(published(keys.chosen_by_stranger(), &response))
     }
 
     async fn fetch_metadata(&self, issuer: String) -> Fetched<Metadata> {

@@ -43,15 +43,13 @@ pub async fn authenticate_client(
     // Fetching published keys may take long. So the record of the client is read after that.
     let catalog = core.catalog();
     let stored = catalog.client(&credentials.client_id);
-    let is_stored = stored.is_some();
     let client = stored.or(unstored);
     let keys = match &published {
         Some((before, keys)) => client
             .as_ref()
             .filter(|now| now.client_uuid == before.client_uuid && now.jwks_uri == before.jwks_uri)
             .map(|_| Arc::clone(keys)),
-        None if stored.is_some() => catalog.client_keys(&credentials.client_id).cloned(),
-        None => client.map(|client| Arc::new(client.key_set())),
+        None => client.as_ref().and_then(|client| catalog.client_keys(client)),
     };
     let keys = keys.as_deref();
     let authorities = core.client_authorities.as_ref();

@@ -331,7 +331,7 @@ impl Catalog {
     /// The keys that are registered with the client. `None` if there are none, or if the client publishes them.
     pub fn client_keys(&self, client: &Client) -> Option<Arc<JwkSet>> {
         let parsed = self.client_keys.get(&client.client_id).cloned();
-        let parse = || (!client.jwks.is_empty()).then(|| Arc::new(JwkSet::of_jwks(&client.jwks)));
+        let parse = || (!client.jwks.is_empty()).then(|| Arc::new(client.key_set()));
         parsed.or_else(parse)
     }
 

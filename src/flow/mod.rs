@@ -365,6 +365,14 @@ impl Core {
         Ok(())
     }
 
+    /// How much of the room is used up for clients that the operator did not register, in percent. `None` if there may be
+    /// none.
+    pub fn registrant_room_used(&self) -> Option<u64> {
+        let most = self.policy.registration.most_clients;
+        let used = || self.catalog().registrants().percent_used(most);
+        self.policy.takes_registrants().then(used)
+    }
+
     /// Removes those of these clients from the catalog that are not in the store any more.
     pub(in crate::flow) async fn forget_removed(&self, client_ids: &[String]) -> Result<(), StoreError> {
         match client_ids {

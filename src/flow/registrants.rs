@@ -275,12 +275,14 @@ impl Registrants {
         Some(replaced)
     }
 
-    /// How full the fuller one of the two limits is, for the clients of this origin: 1.0 is full.
-    pub fn fullness(&self, origin: ClientOrigin, most: usize) -> f64 {
+    /// How much of the number or of the memory is used up that clients of one origin may have, in percent: the most of all.
+    /// There may be `most` of each origin.
+    pub fn percent_used(&self, most: usize) -> u64 {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-        let tally = state.tally(origin);
-        let part = |used: usize, of: usize| used as f64 / of.max(1) as f64;
-        part(tally.count, most).max(part(tally.bytes, self.room))
+        let percent = |used: usize, of: usize| used.saturating_mul(100) / of.max(1);
+        let of_tally = |tally: &Tally| percent(tally.count, most).max(percent(tally.bytes, self.room));
+        let percent = of_tally(&state.registered).max(of_tally(&state.documented));
+        u64::try_from(percent).unwrap_or(u64::MAX)
     }
 
     /// The number of clients of this origin.

@@ -48,6 +48,9 @@ pub struct InstallationState {
     /// The users whose tokens are near the longest that are issued.
     #[serde(default)]
     pub near_token_limit: Option<NearTokenLimit>,
+    /// How much of the room is used up for clients that the operator did not register, in percent.
+    #[serde(default)]
+    pub registrant_room_used: Option<u64>,
     /// The settings of the database server that should be changed.
     pub server_warnings: Vec<ServerWarning>,
 }
@@ -96,6 +99,7 @@ impl Operation for ReadInstallation {
             factors,
             name_conflicts,
             near_token_limit,
+            registrant_room_used: admin.core.registrant_room_used(),
             server_warnings: store.server_warnings().await?,
         };
         Ok(Done::unrecorded(state))

@@ -1,13 +1,18 @@
 //! A service with little memory, which a control group ends if it takes more; and memory after a load.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio_rustls::client::TlsStream;
 
 use super::target::{HTTP_1, Target, allow_files, ask, issue, memory, serve, service};
+use crate::harness::process::Service;
 use crate::harness::report::{amount, report};
 use crate::memory_group::MemoryGroup;
 
@@ -79,6 +84,71 @@ async fn with_64_mib_the_service_lives_through_5000_connections_and_answers() {
     );
     assert_eq!(running.ended(), None, "{}", service.log());
     running.kill();
+}
+
+/// The metadata of a client with as many keys as there may be.
+fn metadata_with_keys(number: usize) -> String {
+    let key = |index: u8| {
+        let mut modulus: Vec<u8> = (0..512_usize)
+            .map(|at| (at * 167 + number * 31) as u8 ^ index)
+            .collect();
+        modulus[0] |= 0x80;
+        modulus[511] |= 1;
+        let n = URL_SAFE_NO_PAD.encode(modulus);
+        json!({ "kty": "RSA", "alg": "RS256", "use": "sig", "kid": index.to_string(), "n": n, "e": "AQAB" })
+    };
+    let metadata = json!({
+        "redirect_uris": ["https://app.example/cb"],
+        "client_name": format!("client {number}"),
+        "token_endpoint_auth_method": "private_key_jwt",
+        "jwks": { "keys": [key(0), key(1), key(2), key(3)] },
+    });
+    metadata.to_string()
+}
+
+/// Also after a restart: what is in the store is read again.
+#[test]
+fn with_64_mib_the_service_lives_with_all_that_strangers_can_register() {
+    let name = "registered clients with 64 MiB of memory";
+    let group = match MemoryGroup::new(64 << 20) {
+        Ok(group) => group,
+        Err(reason) => return report(name, &format!("NOT RUN: {reason}")),
+    };
+    let service = Service::new()
+        .with("IDSVC_CLIENTS_REGISTRATION", "open")
+        .with("IDSVC_LIMITS_ENABLED", "false")
+        .by(&group.wrapper());
+    let (registrations, sign_ins) = (amount(1500, 10_000), amount(5, 60));
+    let mut most = 0;
+    let mut running = service.serve();
+    for number in 0..registrations {
+        let headers = [("Content-Type", "application/json")];
+        let reply = running.request("POST", "/oauth2/register", &headers, &metadata_with_keys(number));
+        let reply = reply.unwrap_or_else(|| panic!("no answer to registration {number}: {}", service.log()));
+        assert_eq!(reply.status, 201, "{}", reply.body);
+    }
+    for is_restarted in [false, true] {
+        if is_restarted {
+            running.terminate();
+            running = service.serve();
+        }
+        for _ in 0..sign_ins {
+            let typed = running
+                .type_in("/account", "nobody@example.com", "a wrong password")
+                .0;
+            assert!(typed.status < 500, "{}", typed.status);
+            thread::sleep(Duration::from_secs(1));
+        }
+        most = most.max(memory(&running, "RssAnon"));
+    }
+    assert_eq!(running.ended(), None, "{}", service.log());
+    report(
+        name,
+        &format!(
+            "{registrations} registrations, {sign_ins} sign-ins twice, at most {} MiB in use",
+            most >> 10
+        ),
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
