@@ -157,11 +157,16 @@ fn check_tls(named: &Named) -> Result<Vec<String>, Vec<Fault>> {
         mismatch,
         exposure,
         chain,
+        expiring_issuer,
+        not_after: _,
     } = examine(cert, key, named.host.as_deref(), &known_roots, now)
         .map_err(|errors| errors.into_iter().map(fault).collect::<Vec<_>>())?;
     let expiry = expiry.map(|warning| warning.to_string());
-    let alone = chain.warning();
-    let warnings = expiry.into_iter().chain(mismatch).chain(alone);
+    let issuers = [chain.warning(), expiring_issuer.map(|issuer| issuer.to_string())];
+    let warnings = expiry
+        .into_iter()
+        .chain(mismatch)
+        .chain(issuers.into_iter().flatten());
     Ok(warnings
         .map(|warning| format!("{}: {warning}", cert.display()))
         .chain(exposure)

@@ -13,7 +13,7 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::x509::X509Version;
 
 use super::certificate_file::{self, CertificateFolder, chain_in, key_in, read_chain, read_key};
-use super::chain::{self, ChainEnd, KnownRoots};
+use super::chain::{self, ChainEnd, ExpiringIssuer, KnownRoots};
 use super::tls_error::TlsError;
 use super::validity::{ExpiryWarning, Validity};
 
@@ -120,14 +120,31 @@ impl Pair {
             let certificate = self.certificate_file.clone();
             match error {
                 rustls::Error::InconsistentKeys(rustls::InconsistentKeys::KeyMismatch) => {
-                    let key = self.key_file.clone();
-                    TlsError::KeyMismatch { certificate, key }
+                    match self.position_of_own() {
+                        Some(position) => TlsError::NotFirst {
+                            certificate,
+                            number: position + 1,
+                        },
+                        None => TlsError::KeyMismatch {
+                            certificate,
+                            key: self.key_file.clone(),
+                        },
+                    }
                 }
                 _ if !is_key_taken(self.private_key.clone_key()) => {
                     TlsError::UnusableKey(self.key_file.clone())
                 }
                 source => TlsError::Refused { certificate, source },
             }
+        })
+    }
+
+    /// The position in the chain of the certificate that the private key belongs to.
+    fn position_of_own(&self) -> Option<usize> {
+        let provider = rustls::crypto::ring::default_provider();
+        self.chain.iter().position(|certificate| {
+            let alone = vec![certificate.clone()];
+            CertifiedKey::from_der(alone, self.private_key.clone_key(), &provider).is_ok()
         })
     }
 
@@ -203,8 +220,12 @@ impl Pair {
 /// The warnings about the operator's files.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct CertificateWarnings {
-    /// [`Pair::expiry_warning`].
+    /// [`Pair::expiry_warning`] about a certificate that is valid now.
     pub expiry: Option<ExpiryWarning>,
+    /// The last second of the server's own certificate.
+    pub not_after: Option<u64>,
+    /// The certificate after it that expires soon.
+    pub expiring_issuer: Option<ExpiringIssuer>,
     /// [`Pair::mismatch_warning`].
     pub mismatch: Option<String>,
     /// [`exposure_warning`].
@@ -222,8 +243,9 @@ pub fn exposure_warning(file: &Path, what: &str) -> Option<String> {
         .then(|| format!("{file}: {what} is open to others ({mode:03o}): chmod {right:03o} {file}"))
 }
 
-/// All errors in the operator's files, or else the warnings about them. `host` is the host of the service. A
-/// chain that clients cannot follow is an error here, although the service can start with it.
+/// All errors in the operator's files, or else the warnings about them. `host` is the host of the service. What all
+/// clients refuse is an error here, although the service can start with it: a certificate that is not valid now, and a
+/// chain that they cannot follow.
 pub fn examine(
     certificate_file: &Path,
     key_file: &Path,
@@ -240,13 +262,32 @@ pub fn examine(
                 key_file: key_file.to_owned(),
             };
             pair.certified_key().map_err(|error| vec![error])?;
-            let chain = chain::follow(&pair.chain, known_roots, now_unix_seconds).map_err(|fault| {
-                let certificate = certificate_file.to_owned();
-                vec![TlsError::Chain { certificate, fault }]
-            })?;
+            let certificate = || certificate_file.to_owned();
+            let expiry = pair.expiry_warning(now_unix_seconds);
+            let refused = expiry.filter(|warning| warning.is_refused());
+            let mut errors: Vec<_> = refused
+                .map(|warning| TlsError::Validity {
+                    certificate: certificate(),
+                    warning,
+                })
+                .into_iter()
+                .collect();
+            let followed = match chain::follow(&pair.chain, known_roots, now_unix_seconds) {
+                Ok(followed) => followed,
+                Err(fault) => {
+                    let certificate = certificate();
+                    errors.push(TlsError::Chain { certificate, fault });
+                    return Err(errors);
+                }
+            };
+            if !errors.is_empty() {
+                return Err(errors);
+            }
             Ok(CertificateWarnings {
-                chain,
-                expiry: pair.expiry_warning(now_unix_seconds),
+                chain: followed.end,
+                expiring_issuer: followed.expiring,
+                expiry,
+                not_after: pair.validity().map(|validity| validity.not_after),
                 mismatch: host.and_then(|host| pair.mismatch_warning(host)),
                 exposure: exposure_warning(key_file, "the private key"),
             })

@@ -2,6 +2,8 @@
 //!
 //! A root that this machine does not know is no fault: a private authority is known to its clients only.
 
+use std::cmp::Reverse;
+use std::fmt;
 use std::time::Duration;
 
 use rustls::RootCertStore;
@@ -14,7 +16,7 @@ use x509_parser::error::X509Error;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 
 use super::outbound::{OutboundPolicy, root_store};
-use super::validity::Validity;
+use super::validity::{ExpiryWarning, Validity};
 
 /// The timestamps of public logs (RFC 6962 section 3.3), which private authorities have no use for.
 const LOG_TIMESTAMPS: &str = "1.3.6.1.4.1.11129.2.4.2";
@@ -24,6 +26,7 @@ const WEB_POLICIES: &str = "2.23.140.1.";
 const CA_ISSUERS: &str = "1.3.6.1.5.5.7.48.2";
 
 /// The roots that this machine knows.
+#[derive(Debug)]
 pub struct KnownRoots {
     store: RootCertStore,
     /// Whether the operator named authorities beside those of the web.
@@ -76,6 +79,64 @@ impl ChainEnd {
     }
 }
 
+/// A chain that clients can follow.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FollowedChain {
+    pub end: ChainEnd,
+    /// The first certificate after the server's own that expires soon.
+    pub expiring: Option<ExpiringIssuer>,
+}
+
+/// A certificate after the server's own that expires soon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExpiringIssuer {
+    /// Its place in the chain. The server's own is number 1.
+    number: usize,
+    subject: String,
+    warning: ExpiryWarning,
+}
+
+impl fmt::Display for ExpiringIssuer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            number,
+            subject,
+            warning,
+        } = self;
+        let left = warning.hours_left().unwrap_or_default();
+        write!(
+            f,
+            "number {number} in the chain ({subject}) expires in {left} hours, and clients refuse the chain then: replace this certificate with the current one of the authority"
+        )
+    }
+}
+
+/// What has to be said of a chain to the operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChainWarning {
+    Fault(ChainFault),
+    Expiring(ExpiringIssuer),
+}
+
+impl ChainWarning {
+    /// The warning about a chain at `now`, in seconds since the epoch. None if clients can follow it for some days.
+    pub fn at(now: u64, chain: &[CertificateDer<'_>], known: &KnownRoots) -> Option<Self> {
+        match follow(chain, known, now) {
+            Err(fault) => Some(Self::Fault(fault)),
+            Ok(followed) => followed.expiring.map(Self::Expiring),
+        }
+    }
+}
+
+impl fmt::Display for ChainWarning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fault(fault) => fault.fmt(f),
+            Self::Expiring(expiring) => expiring.fmt(f),
+        }
+    }
+}
+
 /// Why clients cannot follow a chain. Certificates are counted from the server's own, which is number 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChainFault {
@@ -111,31 +172,47 @@ pub enum ChainFault {
 
 /// Follows a chain from the server's own certificate at `now`, in seconds since the epoch. It does not check that
 /// certificate itself.
-pub fn follow(chain: &[CertificateDer<'_>], known: &KnownRoots, now: u64) -> Result<ChainEnd, ChainFault> {
+pub fn follow(
+    chain: &[CertificateDer<'_>],
+    known: &KnownRoots,
+    now: u64,
+) -> Result<FollowedChain, ChainFault> {
+    let walked = walk(chain, known, now);
     if is_accepted(chain, known, now) {
-        return Ok(ChainEnd::KnownRoot);
+        // Clients may find another way through the chain.
+        let expiring = walked.ok().and_then(|walked| walked.expiring);
+        let end = ChainEnd::KnownRoot;
+        return Ok(FollowedChain { end, expiring });
     }
+    walked
+}
+
+fn walk(chain: &[CertificateDer<'_>], known: &KnownRoots, now: u64) -> Result<FollowedChain, ChainFault> {
     let parsed: Vec<_> = chain
         .iter()
         .filter_map(|certificate| parse(certificate))
         .collect();
     let Some((leaf, others)) = parsed.split_first() else {
-        return Ok(ChainEnd::KnownRoot);
+        return Ok(FollowedChain::default());
     };
     let numbered = others.iter().zip(2..);
     let mut unused: Vec<_> = numbered
         .map(|(certificate, number)| Other { number, certificate })
         .collect();
+    let mut expiring = None;
     let mut at = leaf;
     loop {
         if known.has_issuer_of(at) {
-            return Ok(ChainEnd::KnownRoot);
+            let end = ChainEnd::KnownRoot;
+            return Ok(FollowedChain { end, expiring });
         }
         if at.subject().as_raw() == at.issuer().as_raw() {
-            return Ok(ChainEnd::UnknownRoot(at.issuer().to_string()));
+            let end = ChainEnd::UnknownRoot(at.issuer().to_string());
+            return Ok(FollowedChain { end, expiring });
         }
         let Some(position) = issuer_of(at, &unused, now) else {
-            return end(leaf, at, &unused, known);
+            let end = end(leaf, at, &unused, known)?;
+            return Ok(FollowedChain { end, expiring });
         };
         let Other { number, certificate } = unused.remove(position);
         let subject = certificate.subject().to_string();
@@ -145,6 +222,15 @@ pub fn follow(chain: &[CertificateDer<'_>], known: &KnownRoots, now: u64) -> Res
         }
         if validity.not_before > now {
             return Err(ChainFault::NotYetValid { number, subject });
+        }
+        if expiring.is_none()
+            && let Some(warning) = ExpiryWarning::at(now, Some(validity))
+        {
+            expiring = Some(ExpiringIssuer {
+                number,
+                subject,
+                warning,
+            });
         }
         at = certificate;
     }
@@ -169,17 +255,19 @@ fn is_accepted(chain: &[CertificateDer<'_>], known: &KnownRoots, now: u64) -> bo
     })
 }
 
-/// The position of the issuer. If there are several, as after a renewal, one that is valid now comes first.
+/// The position of the issuer. If there are several, as after a renewal, it is the one that is valid now and for the
+/// longest time.
 fn issuer_of(issued: &X509Certificate<'_>, unused: &[Other<'_>], now: u64) -> Option<usize> {
     let is_issuer = |other: &Other<'_>| {
         let issuer = other.certificate;
         issuer.subject().as_raw() == issued.issuer().as_raw() && has_signed(issuer, issued)
     };
-    let is_valid = |other: &Other<'_>| Validity::from(other.certificate).includes(now);
-    let valid = unused
-        .iter()
-        .position(|other| is_valid(other) && is_issuer(other));
-    valid.or_else(|| unused.iter().position(is_issuer))
+    let mut issuers: Vec<_> = (0..).zip(unused).filter(|(_, other)| is_issuer(other)).collect();
+    issuers.sort_by_key(|(_, other)| {
+        let validity = Validity::from(other.certificate);
+        (!validity.includes(now), Reverse(validity.not_after))
+    });
+    issuers.first().map(|(position, _)| *position)
 }
 
 /// Whether the signature is the issuer's. A signature that cannot be verified here counts as the issuer's.
@@ -253,187 +341,4 @@ fn parse<'a>(certificate: &'a CertificateDer<'_>) -> Option<X509Certificate<'a>>
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{fs, slice};
-
-    use rcgen::{BasicConstraints, CertificateParams, CustomExtension, DnType, IsCa, Issuer, KeyPair};
-    use tempfile::TempDir;
-    use time::OffsetDateTime;
-
-    use super::*;
-
-    const NOW: u64 = 1_800_000_000;
-    const DAY: u64 = 24 * 60 * 60;
-
-    /// An authority and its certificate.
-    struct Authority {
-        issuer: Issuer<'static, KeyPair>,
-        certificate: CertificateDer<'static>,
-        pem: String,
-    }
-
-    fn params(name: &str, days: std::ops::Range<i64>) -> CertificateParams {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        let moment = |day: i64| {
-            let seconds = i64::try_from(NOW).unwrap() + day * i64::try_from(DAY).unwrap();
-            OffsetDateTime::from_unix_timestamp(seconds).unwrap()
-        };
-        params.distinguished_name.push(DnType::CommonName, name);
-        (params.not_before, params.not_after) = (moment(days.start), moment(days.end));
-        params
-    }
-
-    fn authority(name: &str, by: Option<&Authority>, days: std::ops::Range<i64>) -> Authority {
-        let key = KeyPair::generate().unwrap();
-        let mut params = params(name, days);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let certificate = match by {
-            Some(by) => params.signed_by(&key, &by.issuer),
-            None => params.self_signed(&key),
-        };
-        let certificate = certificate.unwrap();
-        Authority {
-            pem: certificate.pem(),
-            certificate: certificate.der().clone(),
-            issuer: Issuer::new(params, key),
-        }
-    }
-
-    fn leaf(by: &Authority, extensions: Vec<CustomExtension>) -> CertificateDer<'static> {
-        let mut params = params("id.example", -1..30);
-        params.custom_extensions = extensions;
-        let key = KeyPair::generate().unwrap();
-        params.signed_by(&key, &by.issuer).unwrap().der().clone()
-    }
-
-    fn web() -> KnownRoots {
-        KnownRoots::of(&OutboundPolicy::default())
-    }
-
-    fn knowing(root: &Authority) -> KnownRoots {
-        let folder = TempDir::new().unwrap();
-        let file = folder.path().join("ca.pem");
-        fs::write(&file, &root.pem).unwrap();
-        KnownRoots::of(&OutboundPolicy {
-            ca_file: Some(file),
-            ..OutboundPolicy::default()
-        })
-    }
-
-    #[test]
-    fn a_whole_chain_is_good_whether_its_root_is_known_or_not() {
-        let root = authority("Root", None, -9..90);
-        let between = authority("Between", Some(&root), -9..90);
-        let (own, at_root) = (leaf(&between, Vec::new()), leaf(&root, Vec::new()));
-        let (known, web) = (knowing(&root), web());
-        let chain = [own, between.certificate.clone(), root.certificate.clone()];
-        for certificates in [
-            &chain[..2],
-            &chain,
-            &[chain[0].clone(), chain[2].clone(), chain[1].clone()],
-        ] {
-            assert_eq!(follow(certificates, &known, NOW), Ok(ChainEnd::KnownRoot));
-            let end = ChainEnd::UnknownRoot("CN=Root".to_owned());
-            assert_eq!(follow(certificates, &web, NOW), Ok(end));
-        }
-        assert_eq!(
-            follow(slice::from_ref(&at_root), &known, NOW),
-            Ok(ChainEnd::KnownRoot)
-        );
-        assert_eq!(
-            follow(&[at_root.clone(), chain[2].clone()], &web, NOW),
-            Ok(ChainEnd::UnknownRoot("CN=Root".to_owned()))
-        );
-        let alone = ChainEnd::Alone("CN=Root".to_owned());
-        assert_eq!(follow(&[at_root], &web, NOW), Ok(alone));
-    }
-
-    #[test]
-    fn a_certificate_that_signed_itself_is_at_a_root_that_is_not_known() {
-        let root = authority("Root", None, -9..90);
-        let chain = [root.certificate.clone()];
-        let end = ChainEnd::UnknownRoot("CN=Root".to_owned());
-        assert_eq!(follow(&chain, &web(), NOW), Ok(end));
-        assert_eq!(follow(&chain, &knowing(&root), NOW), Ok(ChainEnd::KnownRoot));
-    }
-
-    #[test]
-    fn a_chain_without_its_intermediate_is_incomplete() {
-        let root = authority("Root", None, -9..90);
-        let between = authority("Between", Some(&root), -9..90);
-        let incomplete = |published: Option<&str>| ChainFault::Incomplete {
-            issuer: "CN=Between".to_owned(),
-            published: published.map(ToOwned::to_owned),
-        };
-        let chain = [leaf(&between, Vec::new())];
-        assert_eq!(follow(&chain, &knowing(&root), NOW), Err(incomplete(None)));
-        // DER: a sequence of one policy; one access description with a URI; an octet string.
-        let policies = CustomExtension::from_oid_content(
-            &[2, 5, 29, 32],
-            vec![0x30, 10, 0x30, 8, 6, 6, 0x67, 0x81, 0x0c, 1, 2, 1],
-        );
-        let url = b"http://ca.example/b.der";
-        let location = [&[0x86, u8::try_from(url.len()).unwrap()], &url[..]].concat();
-        let method = [6, 8, 0x2b, 6, 1, 5, 5, 7, 0x30, 2];
-        let described = [&method[..], &location].concat();
-        let length = u8::try_from(described.len()).unwrap();
-        let access = [&[0x30, length + 2, 0x30, length], &described[..]].concat();
-        let access = CustomExtension::from_oid_content(&[1, 3, 6, 1, 5, 5, 7, 1, 1], access);
-        let logged = CustomExtension::from_oid_content(&[1, 3, 6, 1, 4, 1, 11129, 2, 4, 2], vec![4, 0]);
-        let chain = [leaf(&between, vec![policies, access])];
-        let fault = follow(&chain, &web(), NOW).unwrap_err();
-        assert_eq!(fault, incomplete(Some("http://ca.example/b.der")));
-        assert!(fault.to_string().contains("(http://ca.example/b.der)"), "{fault}");
-        let chain = [leaf(&between, vec![logged])];
-        assert_eq!(follow(&chain, &web(), NOW), Err(incomplete(None)));
-    }
-
-    #[test]
-    fn a_foreign_intermediate_breaks_the_chain() {
-        let root = authority("Root", None, -9..90);
-        let between = authority("Between", Some(&root), -9..90);
-        let renewed = authority("Between", Some(&root), -9..90);
-        let other = authority("Other", Some(&root), -9..90);
-        for known in [web(), knowing(&root)] {
-            for foreign in [&other, &renewed, &root] {
-                let chain = [leaf(&between, Vec::new()), foreign.certificate.clone()];
-                let fault = follow(&chain, &known, NOW).unwrap_err();
-                assert!(
-                    matches!(&fault, ChainFault::Foreign { number: 2, issuer, .. } if issuer == "CN=Between"),
-                    "{fault}"
-                );
-            }
-        }
-        let chain = [
-            leaf(&between, Vec::new()),
-            other.certificate.clone(),
-            between.certificate.clone(),
-        ];
-        assert_eq!(
-            follow(&chain, &knowing(&root), NOW),
-            Ok(ChainEnd::KnownRoot),
-            "clients leave it out"
-        );
-    }
-
-    #[test]
-    fn an_intermediate_that_is_not_valid_now_is_named() {
-        let root = authority("Root", None, -900..900);
-        let expired = authority("Between", Some(&root), -90..-1);
-        let early = authority("Between", Some(&root), 1..90);
-        for known in [web(), knowing(&root)] {
-            let chain = |by: &Authority| [leaf(by, Vec::new()), by.certificate.clone()];
-            let subject = "CN=Between".to_owned();
-            let fault = follow(&chain(&expired), &known, NOW);
-            assert_eq!(
-                fault,
-                Err(ChainFault::Expired {
-                    number: 2,
-                    subject: subject.clone()
-                })
-            );
-            let fault = follow(&chain(&early), &known, NOW);
-            assert_eq!(fault, Err(ChainFault::NotYetValid { number: 2, subject }));
-        }
-    }
-}
+mod tests;

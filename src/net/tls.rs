@@ -1,5 +1,6 @@
 //! The server's TLS, and the replacement of certificates while connections are open.
 
+use std::fmt;
 use std::io;
 use std::mem;
 use std::path::{Path, PathBuf};
@@ -7,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use rustls::pki_types::CertificateDer;
 use rustls::server::ResolvesServerCert;
 use rustls::sign::SingleCertAndKey;
 use rustls::{ServerConfig, ServerConnection};
@@ -16,6 +18,7 @@ use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
 use super::certificate::{self, Pair};
 use super::certificate_file::CertificateFolder;
+use super::chain::{self, ChainWarning, KnownRoots};
 use super::challenge::Challenges;
 use super::client_certificate::ClientCertificates;
 use super::self_signed;
@@ -57,6 +60,7 @@ struct Current {
     /// The configuration that asks for client certificates.
     mtls_config: Arc<ServerConfig>,
     validity: Option<Validity>,
+    chain: Vec<CertificateDer<'static>>,
 }
 
 #[derive(Debug)]
@@ -66,6 +70,7 @@ enum Source {
         key: PathBuf,
         /// The host of the service's address.
         host: Option<String>,
+        known_roots: KnownRoots,
     },
     SelfSigned {
         directory: PathBuf,
@@ -92,7 +97,13 @@ impl Source {
 
     /// Logs what the operator must do about their files.
     fn warn(&self, pair: &Pair, now_unix_seconds: u64) {
-        let Self::Files { host, key, .. } = self else {
+        let Self::Files {
+            host,
+            key,
+            known_roots,
+            ..
+        } = self
+        else {
             return;
         };
         if let Some(exposure) = certificate::exposure_warning(key, "the private key") {
@@ -101,6 +112,17 @@ impl Source {
         self.warn_of(self.expiry_warning(pair.validity(), now_unix_seconds));
         if let Some(mismatch) = host.as_deref().and_then(|host| pair.mismatch_warning(host)) {
             tracing::warn!(file = %pair.certificate_file.display(), "{mismatch}");
+        }
+        self.warn_of(self.chain_warning(&pair.chain, now_unix_seconds));
+        let followed = chain::follow(&pair.chain, known_roots, now_unix_seconds);
+        self.warn_of(followed.ok().and_then(|followed| followed.end.warning()));
+    }
+
+    /// The warning about a chain that the operator must correct.
+    fn chain_warning(&self, chain: &[CertificateDer<'_>], now_unix_seconds: u64) -> Option<ChainWarning> {
+        match self {
+            Self::Files { known_roots, .. } => ChainWarning::at(now_unix_seconds, chain, known_roots),
+            Self::SelfSigned { .. } | Self::Acme { .. } => None,
         }
     }
 
@@ -112,7 +134,7 @@ impl Source {
         }
     }
 
-    fn warn_of(&self, warning: Option<ExpiryWarning>) {
+    fn warn_of(&self, warning: Option<impl fmt::Display>) {
         if let (Self::Files { certificate, .. }, Some(warning)) = (self, warning) {
             tracing::warn!(file = %certificate.display(), "{warning}");
         }
@@ -143,18 +165,20 @@ impl<T: PartialEq> DailyReminder<T> {
 impl Acceptor {
     /// Reads a PEM certificate chain, the server's own first, and its PEM private key.
     ///
-    /// A certificate that has expired, is not valid yet, or is not for `host`, the host of the service, is logged and used:
-    /// clients that check it refuse it, and the others keep working.
+    /// A certificate that has expired, is not valid yet, or is not for `host`, the host of the service, is logged and used,
+    /// and so is a chain that does not lead to `known_roots`: clients that check it refuse it, and the others keep working.
     pub fn from_files(
         certificate: &Path,
         key: &Path,
         host: Option<String>,
+        known_roots: KnownRoots,
         now_unix_seconds: u64,
     ) -> Result<Self, TlsError> {
         let source = Source::Files {
             certificate: certificate.to_owned(),
             key: key.to_owned(),
             host,
+            known_roots,
         };
         Self::new(source, now_unix_seconds)
     }
@@ -187,7 +211,7 @@ impl Acceptor {
                 source.warn(pair, now_unix_seconds);
                 current
             }
-            None => Current::new(Arc::new(NoCertificate), None)?,
+            None => Current::new(Arc::new(NoCertificate), None, Vec::new())?,
         };
         let challenges = match source {
             Source::Acme { .. } => {
@@ -268,19 +292,28 @@ impl Acceptor {
         Ok(true)
     }
 
+    /// Logs the warnings about the certificate again.
+    pub fn warn_again(&self, now_unix_seconds: u64) {
+        if let Ok(Some(pair)) = self.inner.source.read(now_unix_seconds) {
+            self.inner.source.warn(&pair, now_unix_seconds);
+        }
+    }
+
     /// Reloads every `interval` until it is cancelled. `now` returns the time in seconds since the epoch.
     ///
     /// The files are read and compared as a whole: they are small, and neither times nor inodes are reliable with mounts or
-    /// links. An error is logged when it begins and once a day while it lasts, and so is the warning that the certificate
-    /// in use expires or has expired.
+    /// links. An error is logged when it begins and once a day while it lasts, and so are the warnings that the certificate
+    /// in use expires or has expired, and that clients cannot follow its chain.
     pub async fn watch(self, interval: Duration, now: impl Fn() -> u64 + Send) {
         let source = &self.inner.source;
-        let warning = |now| source.expiry_warning(self.inner.current.load().validity, now);
-        let kind = |warning: &ExpiryWarning| mem::discriminant(warning);
-        let (mut error_reminder, mut expiry_reminder) = (DailyReminder(None), DailyReminder(None));
-        // The start has logged this warning already.
+        let expiry_warning = |now| source.expiry_warning(self.inner.current.load().validity, now);
+        let chain_warning = |now| source.chain_warning(&self.inner.current.load().chain, now);
+        let mut error_reminder = DailyReminder(None);
+        let (mut expiry_reminder, mut chain_reminder) = (DailyReminder(None), DailyReminder(None));
+        // The start has logged these warnings already.
         let begun = now();
-        expiry_reminder.is_due(warning(begun).as_ref().map(kind), begun);
+        expiry_reminder.is_due(expiry_warning(begun).as_ref().map(mem::discriminant), begun);
+        chain_reminder.is_due(chain_warning(begun).as_ref().map(mem::discriminant), begun);
         loop {
             tokio::time::sleep(interval.max(SHORTEST_INTERVAL)).await;
             let (acceptor, now) = (self.clone(), now());
@@ -302,9 +335,13 @@ impl Acceptor {
             {
                 tracing::error!(%error, "keeping the old certificate");
             }
-            let warning = warning(now);
             // The reload has logged the warnings about a new certificate.
-            if expiry_reminder.is_due(warning.as_ref().map(kind), now) && !has_changed {
+            let warning = expiry_warning(now);
+            if expiry_reminder.is_due(warning.as_ref().map(mem::discriminant), now) && !has_changed {
+                source.warn_of(warning);
+            }
+            let warning = chain_warning(now);
+            if chain_reminder.is_due(warning.as_ref().map(mem::discriminant), now) && !has_changed {
                 source.warn_of(warning);
             }
         }
@@ -340,141 +377,22 @@ impl Acceptor {
 impl Current {
     fn of(pair: &Pair) -> Result<Self, TlsError> {
         let certified = SingleCertAndKey::from(pair.certified_key()?);
-        Self::new(Arc::new(certified), pair.validity())
+        Self::new(Arc::new(certified), pair.validity(), pair.chain.clone())
     }
 
-    fn new(certificates: Arc<dyn ResolvesServerCert>, validity: Option<Validity>) -> Result<Self, TlsError> {
+    fn new(
+        certificates: Arc<dyn ResolvesServerCert>,
+        validity: Option<Validity>,
+        chain: Vec<CertificateDer<'static>>,
+    ) -> Result<Self, TlsError> {
         Ok(Self {
             config: Arc::new(server_config(Arc::clone(&certificates))?),
             mtls_config: Arc::new(mtls_config(certificates)?),
             validity,
+            chain,
         })
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering};
-
-    use tempfile::TempDir;
-
-    use super::*;
-
-    #[test]
-    fn what_lasts_is_told_when_it_begins_when_it_changes_and_once_a_day() {
-        let mut reminder = DailyReminder(None);
-        let mut is_due = |condition, now| reminder.is_due(condition, now);
-        assert!(!is_due(None, 0));
-        assert!(is_due(Some("a week"), 1));
-        assert!(!is_due(Some("a week"), DAY));
-        assert!(is_due(Some("a week"), DAY + 1));
-        assert!(is_due(Some("a day"), DAY + 2));
-        assert!(!is_due(Some("a day"), DAY + 3));
-        assert!(!is_due(None, DAY + 4));
-        assert!(is_due(Some("a day"), DAY + 5));
-    }
-
-    async fn in_time(future: impl Future<Output = ()>) {
-        tokio::time::timeout(Duration::from_mins(1), future)
-            .await
-            .unwrap();
-    }
-
-    /// The log of this thread while the guard lives.
-    fn logged() -> (Arc<Mutex<Vec<u8>>>, tracing::subscriber::DefaultGuard) {
-        #[derive(Clone)]
-        struct Lines(Arc<Mutex<Vec<u8>>>);
-        impl std::io::Write for Lines {
-            fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-                self.0.lock().unwrap().extend_from_slice(bytes);
-                Ok(bytes.len())
-            }
-
-            fn flush(&mut self) -> std::io::Result<()> {
-                Ok(())
-            }
-        }
-        let lines = Lines(Arc::default());
-        let writer = lines.clone();
-        let subscriber = tracing_subscriber::fmt()
-            .with_ansi(false)
-            .with_writer(move || writer.clone())
-            .finish();
-        (lines.0, tracing::subscriber::set_default(subscriber))
-    }
-
-    #[test]
-    fn a_certificate_that_cannot_be_used_is_not_warned_of() {
-        let directory = TempDir::new().unwrap();
-        let begin = rustls::pki_types::UnixTime::now().as_secs();
-        self_signed::self_signed(directory.path(), &[], begin).unwrap();
-        let certs = directory.path().join("certs");
-        let (certificate, key) = (certs.join("self-signed.pem"), certs.join("self-signed.key"));
-        let (lines, _guard) = logged();
-        let host = Some("localhost".to_owned());
-        let acceptor = Acceptor::from_files(&certificate, &key, host, begin).unwrap();
-        let foreign = rcgen::generate_simple_self_signed(["other.example".to_owned()]).unwrap();
-        std::fs::write(&certificate, foreign.cert.pem()).unwrap();
-        let refused = acceptor.reload(begin);
-        assert!(
-            matches!(refused, Err(TlsError::KeyMismatch { .. })),
-            "{refused:?}"
-        );
-        let said = || String::from_utf8(lines.lock().unwrap().clone()).unwrap();
-        assert_eq!(said(), "");
-        std::fs::write(&key, foreign.signing_key.serialize_pem()).unwrap();
-        assert!(acceptor.reload(begin).unwrap());
-        assert!(said().contains("not for localhost"), "{}", said());
-    }
-
-    #[tokio::test]
-    async fn a_certificate_that_runs_out_in_a_running_service_is_told_in_time_and_every_day() {
-        let directory = TempDir::new().unwrap();
-        let begin = rustls::pki_types::UnixTime::now().as_secs();
-        self_signed::self_signed(directory.path(), &[], begin).unwrap();
-        let (certificate, key) = (
-            directory.path().join("certs/self-signed.pem"),
-            directory.path().join("certs/self-signed.key"),
-        );
-        let host = Some("other.example".to_owned());
-        let (lines, _guard) = logged();
-        let acceptor = Acceptor::from_files(&certificate, &key, host, begin).unwrap();
-        let end = acceptor.not_after().unwrap();
-        let said = || String::from_utf8(lines.lock().unwrap().clone()).unwrap();
-        assert!(said().contains("not for other.example"), "{}", said());
-        assert!(!said().contains("expire"), "{}", said());
-        let clock = Arc::new(AtomicU64::new(begin));
-        let reader = Arc::clone(&clock);
-        let watch =
-            tokio::spawn(acceptor.watch(Duration::from_millis(10), move || reader.load(Ordering::Relaxed)));
-        // The task reads the clock when it begins.
-        tokio::task::yield_now().await;
-        for (moment, part) in [
-            (end - 6 * DAY, "expires in 144 hours"),
-            (end - 5 * DAY, "expires in 120 hours"),
-            (end - DAY / 2, "expires in 12 hours"),
-            (end + 1, "has expired"),
-        ] {
-            clock.store(moment, Ordering::Relaxed);
-            in_time(async {
-                while !said().contains(part) {
-                    tokio::time::sleep(Duration::from_millis(10)).await;
-                }
-            })
-            .await;
-        }
-        let before = said().matches("WARN").count();
-        std::fs::write(&key, "no key").unwrap();
-        for errors in 1..=2 {
-            in_time(async {
-                while said().matches("keeping the old certificate").count() < errors {
-                    tokio::time::sleep(Duration::from_millis(10)).await;
-                }
-            })
-            .await;
-            clock.store(end + 2 * DAY, Ordering::Relaxed);
-        }
-        assert_eq!(before, 5, "{}", said());
-        watch.abort();
-    }
-}
+mod tests;

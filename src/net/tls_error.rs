@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use super::chain::ChainFault;
+use super::validity::ExpiryWarning;
 
 /// Why TLS cannot be offered with the certificate and key at hand.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +47,20 @@ pub enum TlsError {
     /// The certificate is of a kind that cannot name a host.
     #[error("the certificate in {} is X.509 version 1, which clients refuse: have it issued as version 3", .0.display())]
     Version1(PathBuf),
+    /// Another certificate comes before the server's own.
+    #[error("{}: the server's own certificate is number {number} in the chain: put it first, then the one that issued it, and so on up to the root", certificate.display())]
+    NotFirst {
+        /// The certificate's file.
+        certificate: PathBuf,
+        number: usize,
+    },
+    /// Clients refuse the server's own certificate at this time.
+    #[error("{}: {warning}", certificate.display())]
+    Validity {
+        /// The certificate's file.
+        certificate: PathBuf,
+        warning: ExpiryWarning,
+    },
     /// Clients cannot follow the chain.
     #[error("{}: {fault}", certificate.display())]
     Chain {

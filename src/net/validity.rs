@@ -72,6 +72,14 @@ impl ExpiryWarning {
         }
     }
 
+    /// The hours until the certificate expires, if it is still valid.
+    pub fn hours_left(self) -> Option<u64> {
+        match self {
+            Self::LastDay(hours) | Self::LastWeek(hours) => Some(hours),
+            Self::Unreadable | Self::Expired | Self::NotYetValid => None,
+        }
+    }
+
     /// Whether clients refuse the certificate now.
     pub fn is_refused(self) -> bool {
         match self {

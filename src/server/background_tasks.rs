@@ -18,6 +18,7 @@ use crate::flow::{Core, clock_watermark, lease, rotate_keys, sweep};
 use crate::net::acme::folder::Folder;
 use crate::net::acme::renewal::Renewal;
 use crate::net::tls::Acceptor;
+use crate::net::tls_error::TlsError;
 use crate::net::{notify, outbound};
 use crate::observe::audit_file;
 
@@ -86,7 +87,14 @@ async fn reload(tls: Option<Acceptor>, mut hangup: Signal, clock: Clock, order_r
         if let Some(tls) = tls.clone() {
             let now = clock.now().seconds();
             let had_certificate = tls.has_certificate();
-            match tokio::task::spawn_blocking(move || tls.reload(now)).await {
+            let reloaded = tokio::task::spawn_blocking(move || {
+                let has_changed = tls.reload(now)?;
+                if !has_changed {
+                    tls.warn_again(now);
+                }
+                Ok::<_, TlsError>(has_changed)
+            });
+            match reloaded.await {
                 Ok(Ok(true)) => tracing::info!("new certificate in use"),
                 Ok(Ok(false)) if had_certificate => tracing::info!("the certificate is unchanged"),
                 Ok(Ok(false)) => tracing::info!("there is no certificate to read again yet"),

@@ -25,6 +25,7 @@ use crate::data_dir::{control_socket, io_error};
 use crate::flow::Core;
 use crate::http::error::fallback;
 use crate::http::{self, respond};
+use crate::net::chain::KnownRoots;
 use crate::net::inherited::Inherited;
 use crate::net::listener::Listener;
 use crate::net::notify;
@@ -158,9 +159,16 @@ fn certificate_from_files(config: &Config) -> Result<Option<Acceptor>, StartErro
     let Tls::Files { cert, key } = &config.tls else {
         return Ok(None);
     };
-    Acceptor::from_files(cert, key, config.host(), Clock::System.now().seconds())
-        .map(Some)
-        .map_err(StartError::new)
+    let known_roots = KnownRoots::of(&config.settings.outbound);
+    Acceptor::from_files(
+        cert,
+        key,
+        config.host(),
+        known_roots,
+        Clock::System.now().seconds(),
+    )
+    .map(Some)
+    .map_err(StartError::new)
 }
 
 /// The certificate that the service orders or makes itself, if the settings say so.

@@ -9,6 +9,7 @@ use crate::net::acme::Plan;
 use crate::net::acme::folder::Folder;
 use crate::net::certificate::{self, BEYOND_GROUP, CertificateWarnings};
 use crate::net::chain::{ChainEnd, KnownRoots};
+use crate::net::tls_error::TlsError;
 use crate::net::validity::Validity;
 
 /// The port that a certificate authority connects to (RFC 8737 section 3).
@@ -28,15 +29,18 @@ pub(super) fn examine(config: &Config, is_running: bool, now: Timestamp, finding
                     expiry,
                     mismatch,
                     chain,
+                    not_after,
+                    expiring_issuer,
                     ..
                 }) => {
                     let alone = chain.warning();
-                    if expiry.is_none() && mismatch.is_none() && alone.is_none() {
+                    if let (None, Some(not_after)) = (expiry, not_after) {
+                        let until = format!("valid until {}", moment(Timestamp::from_seconds(not_after)));
                         findings.push(found(match chain {
                             ChainEnd::UnknownRoot(root) => {
-                                format!("valid for clients that know {root}, which this machine does not")
+                                format!("{until} for clients that know {root}, which this machine does not")
                             }
-                            _ => "valid".to_owned(),
+                            _ => until,
                         }));
                     }
                     findings.extend(alone.map(|warning| {
@@ -49,6 +53,12 @@ pub(super) fn examine(config: &Config, is_running: bool, now: Timestamp, finding
                         found(warning.to_string())
                             .at_level(Level::Mend, "renew it; the service reads the new file by itself")
                     }));
+                    findings.extend(expiring_issuer.map(|issuer| {
+                        found(issuer.to_string()).at_level(
+                            Level::Mend,
+                            "have the certificate issued again with its chain; the service reads the new file by itself",
+                        )
+                    }));
                     findings.extend(mismatch.map(|warning| {
                         found(warning).at_level(
                             Level::Advice,
@@ -57,7 +67,12 @@ pub(super) fn examine(config: &Config, is_running: bool, now: Timestamp, finding
                     }));
                 }
                 Err(errors) => findings.extend(errors.into_iter().map(|error| {
-                    found(error.to_string()).at_level(
+                    let message = match &error {
+                        TlsError::Chain { fault, .. } => fault.to_string(),
+                        TlsError::Validity { warning, .. } => warning.to_string(),
+                        _ => error.to_string(),
+                    };
+                    found(message).at_level(
                         Level::Mend,
                         "correct tls.cert and tls.key, or the files they name",
                     )

@@ -102,11 +102,22 @@ fn an_examination_names_the_faults_of_both_files() {
         sound,
         CertificateWarnings {
             chain,
+            not_after: Some(NOW + 364 * DAY),
             ..CertificateWarnings::default()
         }
     );
-    let later = look(&certificate, &key, NOW + 400 * DAY).unwrap();
-    assert_eq!(later.expiry, Some(ExpiryWarning::Expired));
+    let soon = look(&certificate, &key, NOW + 363 * DAY).unwrap();
+    assert_eq!(soon.expiry, Some(ExpiryWarning::LastWeek(24)));
+    for (now, kind) in [
+        (NOW + 400 * DAY, ExpiryWarning::Expired),
+        (NOW - 2 * DAY, ExpiryWarning::NotYetValid),
+    ] {
+        let errors = look(&certificate, &key, now).unwrap_err();
+        assert!(
+            matches!(errors[..], [TlsError::Validity { warning, .. }] if warning == kind),
+            "{errors:?}"
+        );
+    }
     assert_eq!(look(&key, &certificate, NOW).unwrap_err().len(), 2);
     let mismatch = look(&certificate, &files(&other).1, NOW).unwrap_err();
     assert!(matches!(mismatch[..], [TlsError::KeyMismatch { .. }]));
@@ -172,6 +183,32 @@ fn a_chain_with_something_else_in_it_is_refused() {
     pair.chain.push(CertificateDer::from(vec![0; 3]));
     let said = pair.certified_key().unwrap_err().to_string();
     assert!(said.contains("number 3"), "{said}");
+}
+
+#[test]
+fn a_chain_in_another_order_is_named_as_such() {
+    let (pair, _folder) = pair(&["id.example"], |_| ());
+    let (other, _other_folder) = self::pair(&["Authority"], |_| ());
+    let (own, other) = (pair.chain[0].clone(), other.chain[0].clone());
+    for (chain, part) in [
+        (
+            vec![other.clone(), own.clone()],
+            "is number 2 in the chain: put it first",
+        ),
+        (
+            vec![other.clone(), other.clone(), own],
+            "is number 3 in the chain",
+        ),
+        (vec![other.clone(), other], "does not belong to the certificate"),
+    ] {
+        let said = Pair {
+            chain,
+            private_key: pair.private_key.clone_key(),
+            ..Pair::read(&pair.certificate_file, &pair.key_file).unwrap()
+        };
+        let said = said.certified_key().unwrap_err().to_string();
+        assert!(said.contains(part), "{said}");
+    }
 }
 
 #[test]
@@ -266,5 +303,4 @@ fn every_fault_of_the_files_is_named() {
         fault(&damaged, &key),
         TlsError::Refused { .. } | TlsError::KeyMismatch { .. }
     ));
-    assert!(examine(&certificate, &key, None, &web(), NOW + 10_000 * DAY).is_ok());
 }

@@ -4,6 +4,12 @@ use rustls::HandshakeKind;
 use rustls::version::{TLS12, TLS13};
 
 use super::*;
+use crate::net::chain::KnownRoots;
+use crate::net::outbound::OutboundPolicy;
+
+fn web_roots() -> KnownRoots {
+    KnownRoots::of(&OutboundPolicy::default())
+}
 
 #[tokio::test]
 async fn a_new_certificate_serves_the_next_connection() {
@@ -15,7 +21,7 @@ async fn a_new_certificate_serves_the_next_connection() {
         old.path().join("certs/self-signed.pem"),
         old.path().join("certs/self-signed.key"),
     );
-    let acceptor = Acceptor::from_files(&certificate, &key, None, now).unwrap();
+    let acceptor = Acceptor::from_files(&certificate, &key, None, web_roots(), now).unwrap();
     let server = Server::start(Limits::default(), Some(acceptor.clone())).await;
     let mut before = secured(&server, &old_certificate, &[]).await.unwrap();
     assert!(!acceptor.reload(now).unwrap());
@@ -40,7 +46,8 @@ async fn a_watched_certificate_is_exchanged_without_being_asked() {
         old.path().join("certs/self-signed.pem"),
         old.path().join("certs/self-signed.key"),
     );
-    let acceptor = Acceptor::from_files(&certificate, &key, None, UnixTime::now().as_secs()).unwrap();
+    let acceptor =
+        Acceptor::from_files(&certificate, &key, None, web_roots(), UnixTime::now().as_secs()).unwrap();
     let server = Server::start(Limits::default(), Some(acceptor.clone())).await;
     let watch = tokio::spawn(acceptor.watch(Duration::from_millis(20), || UnixTime::now().as_secs()));
     secured(&server, &old_certificate, &[]).await.unwrap();
@@ -69,7 +76,7 @@ async fn a_session_ends_with_the_certificate_that_it_began_with() {
     let (_, new_certificate) = self_signed(&new);
     let files = ["certs/self-signed.pem", "certs/self-signed.key"];
     let [certificate, key] = files.map(|file| old.path().join(file));
-    let acceptor = Acceptor::from_files(&certificate, &key, None, now).unwrap();
+    let acceptor = Acceptor::from_files(&certificate, &key, None, web_roots(), now).unwrap();
     let server = Server::start(Limits::default(), Some(acceptor.clone())).await;
     let clients = [&TLS12, &TLS13].map(|version| {
         let mut roots = RootCertStore::empty();

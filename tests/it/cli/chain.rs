@@ -139,3 +139,74 @@ fn a_service_starts_with_a_chain_that_is_incomplete() {
     let mut running = service.launch();
     running.until(|running| running.run(&["health"]).status.success());
 }
+
+#[test]
+fn a_running_service_warns_of_a_chain_that_clients_cannot_follow_at_the_start_and_on_each_signal() {
+    let root = authority("Test Root", None, 4000);
+    let between = authority("Test Between", Some(&root), 4000);
+    let other = authority("Test Other", Some(&root), 4000);
+    let service = service(&between, &[&other]);
+    let fault = "number 2 (CN=Test Other) did not issue";
+    let mut running = service.launch();
+    running.until(|running| running.run(&["health"]).status.success());
+    let count = || service.log().matches(fault).count();
+    assert_eq!(count(), 1, "{}", service.log());
+    running.signal("HUP");
+    running.until(|_| count() == 2);
+    let whole = fs::read_to_string(service.folder.path().join("chain.pem")).unwrap();
+    let own = whole
+        .split_inclusive("-----END CERTIFICATE-----\n")
+        .next()
+        .unwrap();
+    fs::write(
+        service.folder.path().join("chain.pem"),
+        format!("{own}{}", between.pem),
+    )
+    .unwrap();
+    running.signal("HUP");
+    running.until(|_| service.log().contains("new certificate in use"));
+    running.signal("HUP");
+    running.until(|_| service.log().contains("the certificate is unchanged"));
+    assert_eq!(count(), 2, "{}", service.log());
+}
+
+#[test]
+fn a_certificate_that_has_expired_is_a_fault_beside_the_chain_and_another_order_is_named() {
+    let root = authority("Test Root", None, 4000);
+    let between = authority("Test Between", Some(&root), 4000);
+    let service = service(&between, &[&root]);
+    let folder = service.folder.path();
+    let key = KeyPair::from_pem(&fs::read_to_string(folder.join("key.pem")).unwrap()).unwrap();
+    let mut leaf = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    leaf.not_after = rcgen::date_time_ymd(2001, 1, 1);
+    let expired = leaf.signed_by(&key, &between.issuer).unwrap().pem();
+    let broken = "number 2 (CN=Test Root) did not issue";
+    for (chain, named) in [
+        (
+            format!("{expired}{}", between.pem),
+            vec!["the certificate has expired"],
+        ),
+        (
+            format!("{expired}{}", root.pem),
+            vec!["the certificate has expired", broken],
+        ),
+        (
+            format!("{}{expired}", between.pem),
+            vec!["the server's own certificate is number 2 in the chain: put it first"],
+        ),
+    ] {
+        fs::write(folder.join("chain.pem"), chain).unwrap();
+        let checked = service.run(&["config", "check"]);
+        assert_eq!(checked.status.code(), Some(1), "{}", said(&checked));
+        let found = doctor(&service);
+        for named in named {
+            assert!(said(&checked).contains(named), "{named}: {}", said(&checked));
+            assert!(found.contains(named), "{named}: {found}");
+        }
+        let path = folder.join("chain.pem").display().to_string();
+        assert!(
+            found.lines().all(|line| line.matches(&path).count() == 1),
+            "{found}"
+        );
+    }
+}
