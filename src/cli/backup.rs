@@ -40,7 +40,7 @@ pub struct Backup {
     /// The file to write, - for standard output [default: a new one in backups/ of the data directory]
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// Put the master key into the backup: any reader of the file can then sign tokens
+    /// Put the master key into the backup: any reader of the file can then sign tokens, unless --to or --passphrase-file encrypts it
     #[arg(long)]
     pub with_master_key: bool,
     /// Replace the file, if it is a backup or a file that age encrypted
@@ -368,7 +368,9 @@ fn advice(header: &Header, data_dir: &Path, recipients: Option<&Recipients>) -> 
         );
     }
     let reader = match recipients {
-        None => "any reader of the file can sign tokens. Keep it as you keep a password.",
+        None => {
+            "the backup is not encrypted, and any reader of the file can sign tokens. Encrypt it with --passphrase-file or --to, or keep it as you keep a password."
+        }
         Some(Recipients::Keys(_)) => {
             "any holder of an identity that the backup is encrypted to can sign tokens. Keep the identity as you keep a password."
         }

@@ -306,7 +306,10 @@ fn an_encrypted_backup_goes_through_pipes() {
 fn a_backup_with_the_master_key_says_who_can_sign_tokens() {
     let service = service();
     for (flags, sentence) in [
-        (&[][..], "any reader of the file can sign tokens"),
+        (
+            &[][..],
+            "the backup is not encrypted, and any reader of the file can sign tokens",
+        ),
         (
             &["--to", RECIPIENT],
             "any holder of an identity that the backup is encrypted to",
