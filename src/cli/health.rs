@@ -11,7 +11,7 @@ use super::output::{CliError, Output};
 use super::setting_flags::SettingFlags;
 use crate::config::resolve::resolve;
 use crate::config::{Config, Tls};
-use crate::net::probe::{Probe, ProbeAnswer, reachable_at};
+use crate::net::probe::{NoAnswer, Probe, ProbeAnswer, reachable_at};
 use crate::route::Route;
 
 /// The flags of `idsvc health`.
@@ -44,13 +44,22 @@ pub fn run(request: &Health, global: &Global, output: &mut Output<'_>) -> Result
     let runtime = runtime.map_err(CliError::refused)?;
     let Answered { address, answer } = match runtime.block_on(ask(&config)) {
         Ok(answered) => answered,
-        Err(problem) => {
+        Err(problems) => {
+            let texts: Vec<_> = problems.iter().map(ToString::to_string).collect();
+            let problem = texts.join("; ");
             if output.json {
                 output.document(&json!({ "ready": false, "problem": problem }))?;
             }
+            let is_without_certificate =
+                matches!(config.tls, Tls::Acme(_)) && problems.iter().any(|problem| problem.is_handshake);
+            let hint = if is_without_certificate {
+                "the service may have no certificate yet: its log and idsvc doctor say why. If it has one, give health the settings that serve has"
+            } else {
+                "give health the settings that serve has"
+            };
             return Err(CliError::Refused {
                 message: format!("the service does not answer: {problem}"),
-                hint: Some("give health the settings that serve has".to_owned()),
+                hint: Some(hint.to_owned()),
             });
         }
     };
@@ -75,9 +84,14 @@ pub fn run(request: &Health, global: &Global, output: &mut Output<'_>) -> Result
 }
 
 /// Asks at each address until one answers.
-async fn ask(config: &Config) -> Result<Answered, String> {
+async fn ask(config: &Config) -> Result<Answered, Vec<NoAnswer>> {
     let url = Route::Readyz.url(&config.issuer);
-    let url = Url::parse(&url).map_err(|error| format!("{url} is no URL ({error})"))?;
+    let url = Url::parse(&url).map_err(|error| {
+        vec![NoAnswer {
+            problem: format!("{url} is no URL ({error})"),
+            is_handshake: false,
+        }]
+    })?;
     let probe = Probe {
         path: url.path(),
         host: url.host_str().unwrap_or_default(),
@@ -90,5 +104,5 @@ async fn ask(config: &Config) -> Result<Answered, String> {
             Err(problem) => problems.push(problem),
         }
     }
-    Err(problems.join("; "))
+    Err(problems)
 }

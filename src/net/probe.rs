@@ -40,6 +40,15 @@ pub struct ProbeAnswer {
     pub body: String,
 }
 
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{problem}")]
+pub struct NoAnswer {
+    pub problem: String,
+    /// Whether the service accepted the connection and ended the handshake.
+    pub is_handshake: bool,
+}
+
 /// Where a socket that listens on `address` is reached from this machine, in the order to try.
 pub fn reachable_at(address: SocketAddr) -> Vec<SocketAddr> {
     let at = |ip: IpAddr| SocketAddr::new(ip, address.port());
@@ -52,9 +61,12 @@ pub fn reachable_at(address: SocketAddr) -> Vec<SocketAddr> {
 }
 
 impl Probe<'_> {
-    /// Sends the request to this address. The error says why there is no answer.
-    pub async fn ask(self, address: SocketAddr) -> Result<ProbeAnswer, String> {
-        let problem = |problem: &dyn Display| format!("{address} {problem}");
+    /// Sends the request to this address.
+    pub async fn ask(self, address: SocketAddr) -> Result<ProbeAnswer, NoAnswer> {
+        let problem = |problem: &dyn Display| NoAnswer {
+            problem: format!("{address} {problem}"),
+            is_handshake: false,
+        };
         let asked = async {
             let stream = TcpStream::connect(address)
                 .await
@@ -66,8 +78,10 @@ impl Probe<'_> {
             let name = ServerName::try_from(self.host.to_owned());
             let name = name.unwrap_or_else(|_| address.ip().into());
             let connected = TlsConnector::from(Arc::new(tls)).connect(name, stream).await;
-            let stream =
-                connected.map_err(|error| problem(&format_args!("does not answer with TLS ({error})")))?;
+            let stream = connected.map_err(|error| NoAnswer {
+                is_handshake: true,
+                ..problem(&format_args!("does not answer with TLS ({error})"))
+            })?;
             self.exchange(stream).await.map_err(|error| problem(&error))
         };
         let answer = tokio::time::timeout(TIMEOUT, asked).await;

@@ -61,6 +61,13 @@ async fn a_domain_is_the_whole_set_up() {
     })
     .await;
     assert!(authority.visit(address, "id.example").await.is_err());
+    let health = || service.run(&["health", "--acme", "id.example"]);
+    let unhealthy = tokio::task::block_in_place(health);
+    assert!(
+        said(&unhealthy).contains("the service may have no certificate yet"),
+        "{}",
+        said(&unhealthy)
+    );
     let doctor = || service.run(&["doctor", "--acme", "id.example"]);
     let sick = tokio::task::block_in_place(doctor);
     assert_eq!(sick.status.code(), Some(1));
