@@ -15,12 +15,14 @@ use crate::identity::User;
 use crate::oauth::group::Groups;
 use crate::store::StoreError;
 use crate::store::tables::USERS;
+use crate::text;
 
 /// Which users a list has. By default it has all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ListUsers {
-    /// A text that a name, an address, the account identifier or the uuid contains, in any case.
+    /// A text that a name, an address, the account identifier or the uuid contains, in the form in which names are
+    /// compared.
     pub search: Option<String>,
     pub disabled: bool,
     pub anonymous: bool,
@@ -34,16 +36,38 @@ pub struct ListUsers {
     pub limit: Option<u64>,
 }
 
+/// The forms of a searched text.
+struct Search {
+    readable: String,
+    /// With A-labels in the domain of an address.
+    address: String,
+}
+
+impl Search {
+    fn of(text: &str) -> Self {
+        Self {
+            readable: text::caseless(text),
+            address: text::caseless_address(text),
+        }
+    }
+
+    /// Whether the name contains the text. A domain is found by each of its two spellings.
+    fn is_in(&self, name: &str) -> bool {
+        text::caseless(&text::readable_address(name)).contains(&self.readable)
+            || text::caseless_address(name).contains(&self.address)
+    }
+}
+
 impl ListUsers {
-    /// Whether the list has this user. `search` is the searched text in lower case.
-    fn has(&self, user: &User, groups: &Groups, search: Option<&str>) -> bool {
+    /// Whether the list has this user.
+    fn has(&self, user: &User, groups: &Groups, search: Option<&Search>) -> bool {
         let is_of = |provider: &String| {
             let mut linked = user.identities.iter().map(|identity| &identity.provider);
             user.source == *provider || linked.any(|linked| linked == provider)
         };
-        let is_found = |text: &str| {
+        let is_found = |search: &Search| {
             let mut names = user.names_and_addresses();
-            names.any(|name| name.to_lowercase().contains(text)) || user.uuid.to_string().contains(text)
+            names.any(|name| search.is_in(name)) || user.uuid.to_string().contains(&search.readable)
         };
         (!self.disabled || !user.enabled)
             && (!self.anonymous || user.is_anonymous())
@@ -75,11 +99,11 @@ impl RecordStream for ListUsers {
 /// The first page of the list, in the order in which the users were added. The next one is that of a list that begins
 /// after it.
 pub fn page(admin: Admin<'_>, request: &ListUsers) -> Result<Page<UserView, Uuid>, StoreError> {
-    let search = request.search.as_ref().map(|text| text.to_lowercase());
+    let search = request.search.as_deref().map(Search::of);
     let groups = Arc::clone(admin.core.catalog().groups());
     Page::read(&admin.core.store, USERS, request.after, |user| {
         request
-            .has(&user, &groups, search.as_deref())
+            .has(&user, &groups, search.as_ref())
             .then(|| UserView::of(&user, &groups, None))
     })
 }
@@ -141,6 +165,7 @@ mod tests {
                 7 => user.enabled = false,
                 8 => user.phone_number = Some("+32 9 876".to_owned()),
                 9 => drop(user.claims.insert("name".to_owned(), "Zoë ÉLAN".into())),
+                10 => user.email = Some("jo@xn--bcher-kva.example".to_owned()),
                 250 => user = User::anonymous(user.uuid, "org", user.created_at),
                 251 => {
                     user = User::federated(user.uuid, "corp:1".to_owned(), "corp", "org", user.created_at);
@@ -169,7 +194,23 @@ mod tests {
             )
         };
         assert_eq!(search("U12@EXAMPLE"), [12]);
-        assert_eq!(search("élan"), [9]);
+        for name in [
+            "élan",
+            "e\u{301}lan",
+            "ZOE\u{308}",
+            " Zoë\u{3000}é",
+            "ｅ\u{301}ＬＡＮ",
+        ] {
+            assert_eq!(search(name), [9], "{name}");
+        }
+        for address in [
+            "jo@bücher.example",
+            "JO@BU\u{308}CHER",
+            "jo@xn--bcher-kva.example",
+            "xn--bch",
+        ] {
+            assert_eq!(search(address), [10], "{address}");
+        }
         assert_eq!(search("9 876"), [8]);
         assert_eq!(search("-0000000000FB-"), [] as [u128; 0]);
         assert_eq!(search("00000000-0000-00FB"), [251]);
