@@ -156,7 +156,7 @@ pub(super) fn algorithm(text: &str) -> Result<Algorithm, UnknownAlgorithm> {
 pub(super) fn signing_algorithm(text: &str) -> Result<Algorithm, String> {
     let named = algorithm(text).ok();
     let named = named.filter(|algorithm| Algorithm::SIGNING.contains(algorithm));
-    named.ok_or_else(|| "the service signs with RS256, PS256, ES256 or EdDSA".to_owned())
+    named.ok_or_else(|| Algorithm::SIGNING_SAID.to_owned())
 }
 
 /// An algorithm, or an empty text, which removes the value.

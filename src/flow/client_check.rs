@@ -209,8 +209,8 @@ impl ClientRules {
         check_credentials(before, client, faults);
         check_profile(client, faults);
         for (field, alg) in client.signing_algs() {
-            if let Some(alg) = alg.filter(|alg| !self.usable.contains(alg)) {
-                faults.push(FaultCode::NotFound.at([field], format!("there is no key for {alg}")));
+            if let Some(alg) = alg {
+                check_signing(field, alg, &self.usable, faults);
             }
         }
     }
@@ -226,6 +226,16 @@ pub fn exchange_only<'a>(providers: impl Iterator<Item = &'a Provider>) -> BTree
 pub fn stored_exchange_only(snapshot: &dyn Snapshot) -> Result<BTreeSet<String>, StoreError> {
     let providers = PROVIDERS.scan(snapshot, .., usize::MAX)?;
     Ok(exchange_only(providers.iter().map(|(_, provider)| provider)))
+}
+
+/// Refuses an algorithm that is not among the usable ones, which have a key.
+pub fn check_signing(field: &str, alg: Algorithm, usable: &[Algorithm], faults: &mut Vec<Fault>) {
+    if !Algorithm::SIGNING.contains(&alg) {
+        let detail = format!("{}, not with {alg}", Algorithm::SIGNING_SAID);
+        faults.push(FaultCode::Invalid.at([field], detail));
+    } else if !usable.contains(&alg) {
+        faults.push(FaultCode::NotFound.at([field], format!("there is no key for {alg}")));
+    }
 }
 
 /// Refuses a lifetime of access tokens that is longer than a key stays published after its last signature.

@@ -63,6 +63,9 @@ impl Algorithm {
     /// The algorithms that the service signs with, in the same order. It only verifies the other ones.
     pub const SIGNING: [Self; 4] = [Self::Rs256, Self::Ps256, Self::Es256, Self::EdDsa];
 
+    /// What is said of another algorithm than these.
+    pub const SIGNING_SAID: &str = "the service signs with RS256, PS256, ES256 or EdDSA";
+
     /// The names that tokens and keys of others may have, in the same order.
     pub const RECEIVED_NAMES: [&str; 10] = [
         "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA", ED25519,

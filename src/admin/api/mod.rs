@@ -18,7 +18,7 @@ pub use self::update::UpdateApi;
 use super::groups::groups;
 use super::provider::check::is_id;
 use super::{Admin, AdminTxError, RecordChecks, about, all_or_none, check_text};
-use crate::flow::client_check::check_lifetime;
+use crate::flow::client_check::{check_lifetime, check_signing};
 pub use crate::oauth::api::Api;
 use crate::oauth::api::{ApiMetadata, canonical_identifier};
 use crate::oauth::group::Groups;
@@ -57,9 +57,8 @@ impl RecordChecks {
         check_roles(&api.metadata, faults);
         check_lifetime(api.metadata.access_token_lifetime, &self.policy, faults);
         let usable = self.usable_algorithms(snapshot)?;
-        if let Some(alg) = api.metadata.access_token_alg.filter(|alg| !usable.contains(alg)) {
-            let detail = format!("there is no key for {alg}");
-            faults.push(FaultCode::NotFound.at(["access_token_alg"], detail));
+        if let Some(alg) = api.metadata.access_token_alg {
+            check_signing("access_token_alg", alg, &usable, faults);
         }
         for other in others.values().filter(|other| other.id != api.id) {
             if canonical_identifier(&other.identifier) == canonical_identifier(&api.identifier) {
