@@ -24,7 +24,7 @@ use zeroize::Zeroizing;
 
 use super::starttls::{Reply, Stream, exchange};
 use super::{Letter, MailServer, MailTls, SendFault};
-use crate::net::outbound::tls_problem;
+use crate::net::tls_problem::{is_of_an_authority, tls_problem};
 use crate::text;
 
 /// Addresses of one name that are tried, in the order of the resolver.
@@ -194,9 +194,8 @@ impl MailConnector {
         match timeout(self.timeouts.tls, self.tls.connect(self.name()?, stream)).await {
             Ok(Ok(stream)) => Ok(stream),
             Ok(Err(error)) => Err(SendFault::Server(format!(
-                "{server}: TLS failed: {}{}",
-                tls_problem(&error),
-                self.tls_remedy(&error)
+                "{server}: TLS failed: {}",
+                self.tls_problem(&error)
             ))),
             Err(_) => Err(self.silent()),
         }
@@ -212,11 +211,29 @@ impl MailConnector {
             .map_err(|_| SendFault::Server(format!("{host} cannot be named by a certificate")))
     }
 
-    /// What to do about a TLS error; empty if that is not known.
-    fn tls_remedy(&self, error: &io::Error) -> &'static str {
-        use CertificateError::{NotValidForName, NotValidForNameContext};
+    /// What is wrong and, if that is known, what to do.
+    fn tls_problem(&self, error: &io::Error) -> String {
+        use CertificateError::{
+            Expired, ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYet, NotValidYetContext,
+        };
         let tls = error.get_ref().and_then(|inner| inner.downcast_ref());
-        match tls {
+        let remedy = match tls {
+            Some(tls) if is_of_an_authority(tls) => {
+                let otherwise = if self.server.is_loopback() {
+                    "mail.tls to off on this machine"
+                } else {
+                    "give the server one of its own"
+                };
+                return format!(
+                    "the certificate is that of a certificate authority: set mail.ca_file to it, or {otherwise}"
+                );
+            }
+            Some(rustls::Error::InvalidCertificate(Expired | ExpiredContext { .. })) => {
+                ": renew it at the mail server"
+            }
+            Some(rustls::Error::InvalidCertificate(NotValidYet | NotValidYetContext { .. })) => {
+                ": see that the clocks of both machines are right"
+            }
             Some(rustls::Error::InvalidMessage(_)) if self.server.has_implicit_tls => {
                 ": it does not begin with TLS: write smtp:// in mail.url, for STARTTLS"
             }
@@ -230,7 +247,8 @@ impl MailConnector {
                 ": if it has a certificate of its own, set mail.ca_file to that or to its authority"
             }
             _ => "",
-        }
+        };
+        format!("{}{remedy}", tls_problem(error))
     }
 
     /// Begins TLS by STARTTLS. A server on this machine may go on without it.

@@ -30,6 +30,7 @@ pub mod self_signed;
 pub mod tls;
 mod tls_config;
 pub mod tls_error;
+pub mod tls_problem;
 pub mod validity;
 
 #[cfg(test)]

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, Certificate, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-/// The authority of every mail server, and the certificate for 127.0.0.1 and 0.0.0.0.
-static TLS: LazyLock<(Arc<ServerConfig>, String)> = LazyLock::new(|| {
+/// The certificate for 127.0.0.1 and 0.0.0.0, one that has expired, and the authority of every mail server.
+static TLS: LazyLock<(Arc<ServerConfig>, Arc<ServerConfig>, String)> = LazyLock::new(|| {
     let authority_key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -22,11 +22,12 @@ static TLS: LazyLock<(Arc<ServerConfig>, String)> = LazyLock::new(|| {
     let issuer = Issuer::new(params, authority_key);
     let key = KeyPair::generate().unwrap();
     let names = vec!["127.0.0.1".to_owned(), "0.0.0.0".to_owned()];
-    let certificate = CertificateParams::new(names)
-        .unwrap()
-        .signed_by(&key, &issuer)
-        .unwrap();
-    (server_config(certificate.der().clone(), &key), authority.pem())
+    let mut params = CertificateParams::new(names).unwrap();
+    let certificate = params.signed_by(&key, &issuer).unwrap();
+    params.not_after = rcgen::date_time_ymd(2001, 1, 1);
+    let expired = params.signed_by(&key, &issuer).unwrap();
+    let config = |certificate: &Certificate| server_config(certificate.der().clone(), &key);
+    (config(&certificate), config(&expired), authority.pem())
 });
 
 /// A self-signed certificate, as an installer makes one for a relay. It is an authority too, and for another name.
@@ -57,7 +58,7 @@ pub(crate) fn own_certificate() -> &'static str {
 
 /// The authority that signed the certificate of every other mail server, as PEM.
 pub(crate) fn authority() -> &'static str {
-    &TLS.1
+    &TLS.2
 }
 
 /// What a mail server does.
@@ -75,6 +76,8 @@ pub(crate) struct Manner {
     pub(crate) is_silent: bool,
     /// The certificate is self-signed.
     pub(crate) own_certificate: bool,
+    /// The certificate has expired.
+    pub(crate) expired_certificate: bool,
     /// SMTPUTF8 is offered.
     pub(crate) utf8: bool,
     /// The pause before each reply to a whole mail.
@@ -176,7 +179,17 @@ trait Wire: Read + Write {}
 impl<T: Read + Write> Wire for T {}
 
 fn tls(stream: TcpStream, manner: &Manner) -> Box<dyn Wire> {
-    let config = if manner.own_certificate { &OWN.0 } else { &TLS.0 };
+    let config = match manner {
+        Manner {
+            own_certificate: true,
+            ..
+        } => &OWN.0,
+        Manner {
+            expired_certificate: true,
+            ..
+        } => &TLS.1,
+        _ => &TLS.0,
+    };
     let connection = ServerConnection::new(Arc::clone(config)).unwrap();
     Box::new(StreamOwned::new(connection, stream))
 }

@@ -197,6 +197,13 @@ fn a_relay_on_this_machine_with_a_certificate_of_its_own_has_settings_that_work(
     let refused = test(&service(&catcher.url()));
     assert!(said(&refused).contains("set mail.ca_file"), "{}", said(&refused));
     assert!(said(&refused).contains("mail.tls to off"), "{}", said(&refused));
+    assert_eq!(
+        said(&refused).matches("mail.ca_file").count(),
+        1,
+        "{}",
+        said(&refused)
+    );
+    assert!(!said(&refused).contains("signed by that"), "{}", said(&refused));
     let plain = service(&catcher.url()).with("IDSVC_MAIL_TLS", "off");
     assert!(test(&plain).status.success());
     let doctor = shown(&plain.run(&["doctor", "--all"]));
@@ -219,6 +226,22 @@ fn a_relay_on_this_machine_with_a_certificate_of_its_own_has_settings_that_work(
         "{}",
         said(&refused)
     );
+}
+
+#[test]
+fn a_certificate_that_has_expired_has_to_be_renewed_at_the_mail_server() {
+    let catcher = MailCatcher::start(Manner {
+        starttls: true,
+        expired_certificate: true,
+        ..Manner::default()
+    });
+    let service = service(&catcher.url());
+    let file = service.folder.path().join("authority.pem");
+    fs::write(&file, authority()).unwrap();
+    let service = service.with("IDSVC_MAIL_CA_FILE", file.to_str().unwrap());
+    let refused = service.run(&["mail", "test", "bob@example.com"]);
+    let named = "its certificate has expired (2001-01-01T00:00:00Z): renew it at the mail server";
+    assert!(said(&refused).contains(named), "{}", said(&refused));
 }
 
 #[test]

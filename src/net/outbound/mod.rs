@@ -22,7 +22,7 @@ use hyper_util::rt::TokioIo;
 use ipnet::IpNet;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{CertificateError, ClientConfig, RootCertStore};
+use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -31,6 +31,7 @@ use zeroize::Zeroizing;
 
 use super::alpn::HTTP_1_1;
 use super::key_exchange::crypto_provider;
+use super::tls_problem::tls_problem;
 
 /// The largest known key sets and token answers have some tens of kibibytes.
 const MAX_BODY_BYTES: usize = 512 * 1024;
@@ -320,23 +321,6 @@ pub fn root_store(terms: &OutboundPolicy) -> Result<RootCertStore, SetupError> {
         }
     }
     Ok(roots)
-}
-
-/// The text of a TLS error. It explains the frequent one about an authority's own certificate, for which the library has
-/// only a code.
-pub fn tls_problem(error: &std::io::Error) -> String {
-    let tls = error
-        .get_ref()
-        .and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    match tls {
-        Some(rustls::Error::InvalidCertificate(CertificateError::Other(other)))
-            if other.to_string() == "CaUsedAsEndEntity" =>
-        {
-            "the certificate is that of a certificate authority: the server needs one of its own, signed by that"
-                .to_owned()
-        }
-        _ => error.to_string(),
-    }
 }
 
 /// The certificates in the file of a setting.
