@@ -37,7 +37,7 @@ pub(super) static ACCESS_TOKEN: Setting<Time> = Setting {
 
 pub(super) static REFRESH_TOKEN: Setting<Time> = Setting {
     key: "lifetimes.refresh_token",
-    doc: "Refresh tokens, counted from the newest one.",
+    doc: "Refresh tokens, counted from the newest one. One that stays the same counts from its last use.",
     default: Some(Literal::Text("90d")),
     example: Literal::Text("30d"),
     value_name: "TIME",

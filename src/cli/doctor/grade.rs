@@ -113,10 +113,13 @@ fn check_schemes(client: &ClientView) -> impl Iterator<Item = Finding> {
 fn check_refresh(client: &ClientView) -> Option<Finding> {
     let id = &client.client_id;
     (client.refresh_policy == RefreshPolicy::ReuseUnbound).then(|| {
-        let message = "its refresh tokens stay the same and are bound to no key: nobody notices a stolen one, which works until the sign-in ends";
-        let remedy = format!(
-            "if its library knows DPoP, idsvc client update {id} --refresh-policy reuse --require-dpop, else keep its refresh tokens short with --refresh-token-lifetime"
+        let message = "its refresh tokens stay the same and are bound to no key: nobody notices a stolen one, and each use prolongs it until the sign-in ends";
+        let mut remedy = format!(
+            "if its library knows DPoP, idsvc client update {id} --refresh-policy reuse --require-dpop"
         );
+        if client.refresh_token_lifetime.is_none() {
+            remedy.push_str("; else end those that are not used any more sooner, with --refresh-token-lifetime");
+        }
         Finding::advice("client", id, message, remedy)
     })
 }
@@ -335,16 +338,20 @@ mod tests {
 
     #[test]
     fn a_refresh_token_that_stays_the_same_unbound_is_reported() {
-        let device = |policy: &str| {
+        let device = |policy: &str, lifetime: Option<u64>| {
             let device = serde_json::json!({
                 "public": true, "pkce": "required", "redirect_uris": [], "refresh_policy": policy,
                 "grant_types": ["device_code", "refresh_token"], "dpop_bound_access_tokens": policy == "reuse",
+                "refresh_token_lifetime": lifetime,
             });
             remedies(&view(&device), None)
         };
-        assert!(device("reuse-unbound")[0].contains("--require-dpop"));
-        assert_eq!(device("reuse"), [""; 0]);
-        assert_eq!(device("rotate"), [""; 0]);
+        let unbound = &device("reuse-unbound", None)[0];
+        assert!(unbound.contains("--require-dpop") && unbound.contains("--refresh-token-lifetime"));
+        let short = &device("reuse-unbound", Some(86_400))[0];
+        assert!(short.contains("--require-dpop") && !short.contains("--refresh-token-lifetime"));
+        assert_eq!(device("reuse", None), [""; 0]);
+        assert_eq!(device("rotate", None), [""; 0]);
     }
 
     #[test]
