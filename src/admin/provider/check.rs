@@ -175,7 +175,12 @@ fn check_purpose(provider: &Provider, faults: &mut Vec<Fault>) {
         faults.push(FaultCode::Required.at(["client_id", "exchange", "id_jag"], detail));
     }
     let has_secret = provider.sealed_secret.is_some();
-    if provider.signs_people_in() && provider.auth_method.uses_secret() && !has_secret {
+    let needs_secret = provider.signs_people_in() && provider.auth_method.uses_secret() && !has_secret;
+    if needs_secret && provider.apple_team_id.is_some() {
+        let detail =
+            "sign-ins at Apple need the private key of the team (the .p8 file), in place of a client secret";
+        faults.push(FaultCode::Required.at(["apple_key_file"], detail));
+    } else if needs_secret {
         let detail = "sign-ins need the secret that belongs to the client id, or the authentication method \
                       private_key_jwt";
         faults.push(FaultCode::Required.at(["client_secret", "auth_method"], detail));
@@ -183,6 +188,16 @@ fn check_purpose(provider: &Provider, faults: &mut Vec<Fault>) {
     if provider.apple_team_id.is_some() != provider.apple_key_id.is_some() {
         let detail = "a client secret for Apple names the team and the key: give both";
         faults.push(FaultCode::Required.at(["apple_team_id", "apple_key_id"], detail));
+    }
+    for (field, id) in [
+        ("apple_team_id", &provider.apple_team_id),
+        ("apple_key_id", &provider.apple_key_id),
+    ] {
+        if let Some(id) = id.as_deref().filter(|id| !is_apple_id(id)) {
+            let detail =
+                format!("{field} {id:?}: Apple shows it as ten capital letters and digits, as in A1B2C3D4E5");
+            faults.push(FaultCode::Invalid.at([field], detail));
+        }
     }
     if provider.apple_team_id.is_some() && provider.auth_method != UpstreamAuth::ClientSecretPost {
         let detail = "Apple takes the authentication method client_secret_post only";
@@ -192,6 +207,12 @@ fn check_purpose(provider: &Provider, faults: &mut Vec<Fault>) {
         let detail = "a client secret belongs to a client id";
         faults.push(FaultCode::Required.at(["client_id"], detail));
     }
+}
+
+/// Whether Apple gives ids of this form to teams and keys.
+fn is_apple_id(id: &str) -> bool {
+    let is_fit = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit();
+    id.len() == 10 && id.bytes().all(is_fit)
 }
 
 #[cfg(test)]

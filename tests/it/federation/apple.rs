@@ -278,7 +278,22 @@ fn apple_is_added_with_its_team_and_key() {
     let team = "--apple-team-id TEAM123456";
     for (more, problem) in [
         (format!("{team} --apple-key-file {p8}"), "--apple-key-id"),
-        (format!("{team} --apple-key-id KEY1234567"), "need the secret"),
+        (
+            format!("{team} --apple-key-id KEY1234567"),
+            "(the .p8 file), in place of a client secret: add --apple-key-file",
+        ),
+        (
+            format!("--apple-team-id team123456 --apple-key-id KEY1234567 --apple-key-file {p8}"),
+            "ten capital letters and digits",
+        ),
+        (
+            format!("{team} --apple-key-id KEY123456\u{3000} --apple-key-file {p8}"),
+            "ten capital letters and digits",
+        ),
+        (
+            format!("{team} --apple-key-id AuthKey_KEY1234567.p8 --apple-key-file {p8}"),
+            "ten capital letters and digits",
+        ),
         (
             format!("{team} --apple-key-id KEY1234567 --apple-key-file {text}"),
             "not its private key for ES256",
