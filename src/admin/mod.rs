@@ -282,7 +282,8 @@ fn checked_email(faults: &mut Vec<Fault>, before: Option<&str>, typed: &str) -> 
         Ok(email) => email,
         Err(problem) => {
             if before != Some(typed) {
-                faults.push(FaultCode::Invalid.at(["email"], format!("{typed:?} {problem}")));
+                let detail = format!("{:?} {problem}", text::nfc(typed));
+                faults.push(FaultCode::Invalid.at(["email"], detail));
             }
             typed.to_owned()
         }

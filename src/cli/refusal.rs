@@ -101,6 +101,9 @@ fn hint_for(fault: &Fault, is_file: bool) -> Option<String> {
             "grant_types = [] is for an API that only introspects tokens"
         }
         _ if is_file => return None,
+        (FaultCode::Invalid, "user", ["email"]) => {
+            "an address is as in alice@example.com; --claim name='Alice Smith' is for the name"
+        }
         (FaultCode::Required, _, [.., "grant_types"]) => {
             "--no-grants is for an API that only introspects tokens"
         }
