@@ -129,7 +129,7 @@ pub enum RedirectUriProblem {
     Scheme,
     /// A private-use scheme of a confidential client that may not have one.
     #[error(
-        "private-use schemes are for public clients (RFC 8252), and with PKCE required for other clients of the operator; use https"
+        "a private-use scheme is for a public client (RFC 8252), or for a client with a secret that the operator adds and that must use PKCE (--pkce required); use https"
     )]
     PrivateUse,
 }

@@ -109,7 +109,7 @@ pub(super) fn check_links(client: &Client, faults: &mut Vec<Fault>) {
         let Some(uri) = uri else { continue };
         if page_host(uri).is_none() || uri.len() > MAX_URI_BYTES {
             let detail = format!(
-                "{field} {uri:?} is not an https address of at most {MAX_URI_BYTES} bytes; on this machine http is allowed"
+                "{field} {uri:?}: it has to begin with https://, name a host, and have at most {MAX_URI_BYTES} bytes. http:// is for localhost, 127.0.0.1 and [::1] only"
             );
             faults.push(FaultCode::Invalid.at([field], detail));
         }
