@@ -17,7 +17,7 @@ pub(super) static ORIGINS: Setting<List<String>> = Setting {
     default: Some(Literal::List(&[])),
     example: Literal::List(&["https://example.net"]),
     value_name: "ORIGIN",
-    help: Some("A further origin whose pages may use the passkeys; may be repeated"),
+    help: Some("A further origin whose pages may use the passkeys"),
     form: List::of(parse_origin),
 };
 
