@@ -54,7 +54,7 @@ pub enum DataDirError {
     #[error(
         "{folder} can be written to by everybody ({mode:03o}), who could replace what is in it: chmod {right:03o} {folder}, or name a folder in it, which the service makes for itself: --data-dir {below}",
         folder = path.display(),
-        right = mode & 0o755,
+        right = mode & 0o700,
         below = path.join("idsvc").display()
     )]
     WritableByOthers {
