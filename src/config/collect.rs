@@ -63,7 +63,7 @@ impl Sources {
                 });
             }
         }
-        let set = variables.iter().filter(|(_, value)| !value.is_empty());
+        let set = variables.iter().filter(|(_, value)| !value.trim().is_empty());
         sources.read_environment(set);
         sources.state_directory = variable(variables, STATE_VARIABLE)
             .and_then(|list| list.split(':').next())
@@ -138,10 +138,10 @@ fn is_injected(name: &str, value: &str) -> bool {
             .any(|(at, found)| is_of_port(&name[at + found.len()..]))
 }
 
-/// The value of an environment variable, unless it is empty.
+/// The value of an environment variable, unless it is empty or blank.
 fn variable<'a>(variables: &'a [(String, String)], name: &str) -> Option<&'a str> {
     let found = variables.iter().find(|(known, _)| known == name);
     found
         .map(|(_, value)| value.as_str())
-        .filter(|value| !value.is_empty())
+        .filter(|value| !value.trim().is_empty())
 }

@@ -34,6 +34,8 @@ fn a_variable_without_a_value_counts_as_not_set() {
         ("IDSVC_TLS_MODE", ""),
         ("IDSVC_SIGNING_KEYS", ""),
         ("IDSVC_BASEURL", ""),
+        ("IDSVC_STORE_URL", " "),
+        ("IDSVC_MAIL_FROM", "\t\n"),
         ("IDSVC_CONFIG", ""),
         ("STATE_DIRECTORY", ""),
     ];
