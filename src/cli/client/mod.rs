@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use self::certificate_flags::CertificateFields;
 use self::link_flags::LinkFields;
-use self::print::{list, show, warn_of_scope, warn_of_theme};
+use self::print::{list, show, warn_of_refresh, warn_of_scope, warn_of_theme};
 use self::signing_flags::SigningFields;
 use super::admin_connection::AdminConnector;
 use super::change_summary::ChangeSummary;
@@ -257,7 +257,7 @@ pub struct Fields {
     /// How long access tokens last, as in 15m [default: as configured]
     #[arg(long, value_name = "TIME", value_parser = optional_seconds)]
     pub access_token_lifetime: Option<u64>,
-    /// How long each refresh token lasts, as in 30d [default: as configured]
+    /// How long each refresh token lasts, from its last use if it stays the same, as in 30d [default: as configured]
     #[arg(long, value_name = "TIME", value_parser = optional_seconds)]
     pub refresh_token_lifetime: Option<u64>,
     /// Refuse token requests without a DPoP proof (RFC 9449)
@@ -420,6 +420,7 @@ fn add(add: Add, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Res
     connector.run_with_summary(operation, summary, output, |view, output| {
         show(&view, Some(&fields), output)?;
         warn_of_scope(&view, output);
+        warn_of_refresh(&view, &fields, output);
         apis.clone_from(&view.apis);
         Ok(())
     })?;
@@ -444,6 +445,7 @@ fn update(update: Update, connector: &AdminConnector<'_>, output: &mut Output<'_
     connector.run(operation, output, |view, output| {
         show(&view, None, output)?;
         warn_of_scope(&view, output);
+        warn_of_refresh(&view, &fields, output);
         apis.clone_from(&view.apis);
         Ok(())
     })?;

@@ -133,18 +133,16 @@ fn introduce(
 ) -> Result<(), CliError> {
     if added.is_some() {
         output.line("\nfor the application")?;
-        output.facts(&[
+        let mut facts = vec![
             ("issuer", view.issuer.clone()),
             (
                 "discovery",
                 format!("{}/.well-known/openid-configuration", view.issuer),
             ),
             ("client_id", view.client_id.clone()),
-            (
-                "redirect_uri",
-                view.redirect_uris.first().cloned().unwrap_or_default(),
-            ),
-        ])?;
+        ];
+        facts.extend(view.redirect_uris.iter().map(|uri| ("redirect_uri", uri.clone())));
+        output.facts(&facts)?;
     }
     if view.client_secret.is_some() {
         output.hint("\nThe client_secret is shown this once; only its digest is kept.");
@@ -176,6 +174,24 @@ pub(super) fn warn_of_scope(view: &ClientView, output: &mut Output<'_>) {
     if view.grant_types.contains(&GrantType::ClientCredentials) && !is_of_use {
         output.say(&format!(
             "warning: {id} may act for itself, but all scope values that it may have are about users. To allow a value of an API: idsvc client update {id} --api API --default-scope NAME{flags}"
+        ));
+    }
+}
+
+/// Warns of fields that have no effect, because the client may not refresh.
+pub(super) fn warn_of_refresh(view: &ClientView, given: &ClientFields, output: &mut Output<'_>) {
+    if view.grant_types.contains(&GrantType::RefreshToken) {
+        return;
+    }
+    let is_given = [
+        ("--refresh-policy", given.refresh_policy.is_some()),
+        ("--refresh-token-lifetime", given.refresh_token_lifetime.is_some()),
+        ("--id-token-on-refresh", given.id_token_on_refresh.is_some()),
+    ];
+    for (flag, _) in is_given.iter().filter(|(_, is_given)| *is_given) {
+        let id = &view.client_id;
+        output.say(&format!(
+            "warning: {flag} has no effect, because {id} has no grant refresh_token: name it too, beside the other grants, with idsvc client update {id} --grant"
         ));
     }
 }

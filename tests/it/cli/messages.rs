@@ -219,3 +219,90 @@ fn a_demand_for_a_level_and_the_trust_in_a_provider_are_shown_and_taken_back() {
     assert_eq!(code(&run(&service, "provider update up --mfa-amr=")), Some(0));
     assert_eq!(shown_trust(), (serde_json::Value::Null, serde_json::json!(["2"])));
 }
+
+#[test]
+fn an_algorithm_that_the_service_does_not_sign_with_is_answered_with_those_that_it_does() {
+    let service = Service::with_client();
+    for line in [
+        "client update web --id-token-alg ES384",
+        "client update web --userinfo-signed-response-alg RS512",
+        "client update web --authorization-signed-response-alg PS384",
+        "api add notes --identifier https://notes.example --access-token-alg ES384",
+    ] {
+        let refused = run(&service, line);
+        assert_eq!(code(&refused), Some(1), "{line}: {}", said(&refused));
+        assert!(
+            said(&refused).contains("the service signs with RS256, PS256, ES256 or EdDSA, not with"),
+            "{line}: {}",
+            said(&refused)
+        );
+        assert!(
+            !said(&refused).contains("key rotate"),
+            "{line}: {}",
+            said(&refused)
+        );
+    }
+    let without_key = run(&service, "client update web --id-token-alg PS256");
+    assert!(
+        said(&without_key).contains("key rotate"),
+        "{}",
+        said(&without_key)
+    );
+}
+
+#[test]
+fn what_concerns_refreshes_is_warned_of_if_the_client_has_not_the_grant() {
+    let service = Service::with_client();
+    let add = "client add app --redirect-uri https://a.example/cb --redirect-uri https://b.example/cb";
+    for (line, flags) in [
+        (
+            format!("{add} --grant authorization_code --refresh-policy reuse"),
+            &["--refresh-policy"][..],
+        ),
+        (
+            "client update app --refresh-token-lifetime 30d --id-token-on-refresh off".to_owned(),
+            &["--refresh-token-lifetime", "--id-token-on-refresh"],
+        ),
+        ("client update app --name App".to_owned(), &[]),
+        (
+            "client update app --grant authorization_code --grant refresh_token --refresh-policy reuse"
+                .to_owned(),
+            &[],
+        ),
+    ] {
+        let ran = run(&service, &line);
+        assert!(ran.status.success(), "{line}: {}", said(&ran));
+        assert_eq!(
+            said(&ran).matches("has no effect").count(),
+            flags.len(),
+            "{line}: {}",
+            said(&ran)
+        );
+        for flag in flags {
+            assert!(
+                said(&ran).contains(&format!("warning: {flag} ")),
+                "{}",
+                said(&ran)
+            );
+        }
+        if line.starts_with("client add") {
+            for uri in ["https://a.example/cb", "https://b.example/cb"] {
+                let row = format!("redirect_uri  {uri}");
+                assert!(shown(&ran).contains(&row), "{}", shown(&ran));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_name_in_place_of_an_address_is_named_in_letters_that_people_read() {
+    let service = Service::with_client();
+    let add = |address: &str| said(&service.run(&["user", "add", address]));
+    for name in ["Zoe\u{308}", "Zo\u{eb}"] {
+        let text = add(name);
+        assert!(text.contains("\"Zo\u{eb}\" is no e-mail address"), "{text}");
+        assert!(text.contains("alice@example.com"), "{text}");
+    }
+    let text = add("zoe\u{200b}@example.com");
+    assert!(text.contains("\\u{200b}"), "what nobody sees is shown: {text}");
+}
