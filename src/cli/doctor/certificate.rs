@@ -9,7 +9,6 @@ use crate::net::acme::Plan;
 use crate::net::acme::folder::Folder;
 use crate::net::certificate::{self, BEYOND_GROUP, CertificateWarnings};
 use crate::net::chain::{ChainEnd, KnownRoots};
-use crate::net::tls_error::TlsError;
 use crate::net::validity::Validity;
 
 /// The port that a certificate authority connects to (RFC 8737 section 3).
@@ -67,12 +66,10 @@ pub(super) fn examine(config: &Config, is_running: bool, now: Timestamp, finding
                     }));
                 }
                 Err(errors) => findings.extend(errors.into_iter().map(|error| {
-                    let message = match &error {
-                        TlsError::Chain { fault, .. } => fault.to_string(),
-                        TlsError::Validity { warning, .. } => warning.to_string(),
-                        _ => error.to_string(),
-                    };
-                    found(message).at_level(
+                    // The finding names the file already.
+                    let message = error.to_string();
+                    let message = message.strip_prefix(&format!("{subject}: ")).unwrap_or(&message);
+                    found(message.to_owned()).at_level(
                         Level::Mend,
                         "correct tls.cert and tls.key, or the files they name",
                     )
