@@ -138,3 +138,58 @@ async fn a_certificate_that_runs_out_in_a_running_service_is_told_in_time_and_ev
     assert_eq!(before, 5, "{}", said());
     watch.abort();
 }
+
+#[tokio::test]
+async fn an_intermediate_that_expires_in_a_running_service_is_told_in_time_and_every_day() {
+    let begin = rustls::pki_types::UnixTime::now().as_secs();
+    let end = begin + 10 * DAY;
+    let moment =
+        |seconds: u64| time::OffsetDateTime::from_unix_timestamp(i64::try_from(seconds).unwrap()).unwrap();
+    let mut authority = rcgen::CertificateParams::new(Vec::new()).unwrap();
+    authority
+        .distinguished_name
+        .push(rcgen::DnType::CommonName, "Root");
+    let root = rcgen::Issuer::new(authority.clone(), rcgen::KeyPair::generate().unwrap());
+    authority
+        .distinguished_name
+        .push(rcgen::DnType::CommonName, "Between");
+    authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    (authority.not_before, authority.not_after) = (moment(begin - 365 * DAY), moment(end));
+    let key = rcgen::KeyPair::generate().unwrap();
+    let between = authority.signed_by(&key, &root).unwrap().pem();
+    let issuer = rcgen::Issuer::new(authority, key);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let own = rcgen::CertificateParams::new(vec!["id.example".to_owned()]).unwrap();
+    let own = own.signed_by(&key, &issuer).unwrap().pem();
+
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("pair.pem");
+    std::fs::write(&file, own + &between + &key.serialize_pem()).unwrap();
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let known_roots = KnownRoots::of(&OutboundPolicy::default());
+    let (lines, _guard) = logged();
+    let acceptor = Acceptor::from_files(&file, &file, None, known_roots, begin).unwrap();
+    let said = || String::from_utf8(lines.lock().unwrap().clone()).unwrap();
+    assert_eq!(said(), "");
+    let clock = Arc::new(AtomicU64::new(begin));
+    let reader = Arc::clone(&clock);
+    let watch =
+        tokio::spawn(acceptor.watch(Duration::from_millis(10), move || reader.load(Ordering::Relaxed)));
+    // The task reads the clock when it begins.
+    tokio::task::yield_now().await;
+    for (moment, part) in [
+        (end - 6 * DAY, "(CN=Between) expires in 144 hours"),
+        (end - 5 * DAY, "(CN=Between) expires in 120 hours"),
+        (end + 1, "(CN=Between) has expired"),
+    ] {
+        clock.store(moment, Ordering::Relaxed);
+        in_time(async {
+            while !said().contains(part) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        })
+        .await;
+    }
+    assert_eq!(said().matches("WARN").count(), 3, "{}", said());
+    watch.abort();
+}
