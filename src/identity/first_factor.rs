@@ -45,18 +45,12 @@ impl FirstFactor {
         format!("login_transaction/{transaction}/first_factor")
     }
 
-    /// Whether it still counts: it is recent, the user is enabled, and the password is the same and need not be changed. After
-    /// a sign-in at a provider, the user must have as many links as then.
+    /// Whether it still counts: it is recent, the user is enabled, and the password is the same. After a sign-in at a provider,
+    /// the user must have as many links as then.
     pub fn is_valid(&self, user: &User, now: Timestamp) -> bool {
         let is_recent = now < self.proven_at + Self::LIFETIME && !self.proven_at.is_ahead_of(now);
         let password = user.password.as_ref().map(PasswordHash::fingerprint);
-        let must_change = user.must_change_password && self.factor == AuthenticationMethod::Password;
         let is_linked = self.factor.provider().is_none() || user.identities.len() == self.links;
-        is_recent
-            && is_linked
-            && user.enabled
-            && user.uuid == self.user
-            && password == self.password
-            && !must_change
+        is_recent && is_linked && user.enabled && user.uuid == self.user && password == self.password
     }
 }

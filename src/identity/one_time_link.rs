@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
+use crate::identity::SecondFactor;
 use crate::secret::{Digest, LinkSecret};
 
 /// A link, stored under the hour in which it expires and its time-ordered id. An expired link is removed by that hour.
@@ -30,6 +31,9 @@ pub struct RequestingSignIn {
     pub transaction: Uuid,
     /// The transaction, sealed. It opens only in the browser in which it began.
     pub sealed: String,
+    /// The second step that the user answered in it, if a page of it leads to the link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub second_factor: Option<SecondFactor>,
 }
 
 /// The key of a link in the store.

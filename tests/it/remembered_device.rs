@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use idsvc::identity::{AuthenticationLevel, SecondFactorRule};
+use idsvc::pages::text::EN;
 use idsvc::store::StoreError;
 use serde_json::json;
 
@@ -259,4 +260,22 @@ async fn without_the_setting_a_browser_cannot_be_remembered() {
         .with("code", &app.code(&server, 0));
     let done = page.browser().submit(&form).await;
     assert!(is_signed_in(&done) && page.browser().cookie(COOKIE).is_none());
+}
+
+/// The new password ends the memory, so the code would be asked for after it.
+#[tokio::test]
+async fn before_a_password_that_must_be_changed_a_remembered_browser_is_asked_for_the_code() {
+    let (server, acme, alice, app) = scene().await;
+    let browser = alice.browser();
+    remembered(&server, &acme, &browser, &app).await;
+    server
+        .change_user(&alice, |user| user.must_change_password = true)
+        .await;
+    let asked = begin(&acme, &browser).await;
+    let page = type_code(&asked, &app.code(&server, 0)).await;
+    assert_eq!(page.heading(), EN.new_password_title);
+    let chosen = page.forms()[0]
+        .clone()
+        .with("new-password", "a password that is new");
+    assert!(is_signed_in(&browser.submit(&chosen).await));
 }

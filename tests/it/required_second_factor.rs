@@ -232,3 +232,31 @@ async fn a_user_whose_factors_are_removed_while_a_code_is_asked_for_signs_in_aga
     assert_eq!(login.page(), "/login");
     assert!(is_signed_in(&login.sign_in().await));
 }
+
+#[tokio::test]
+async fn a_factor_is_set_up_before_a_password_that_must_be_changed() {
+    let (server, acme, alice) = scene().await;
+    server
+        .change_user(&alice, |user| user.must_change_password = true)
+        .await;
+    let page = half(&alice, &acme).await;
+    assert_eq!(
+        (page.page(), page.heading().as_str()),
+        ("/second-factor", EN.totp_add)
+    );
+    server.mails().await;
+    let app = App::of(&page);
+    let audit = Audit::listen();
+    let choose = type_code(&page, &app.code(&server, 0)).await;
+    assert_eq!(choose.heading(), EN.new_password_title);
+    assert!(!has_session(&choose));
+    assert_eq!(audit.take(&["factor_added", "signed_in"]).len(), 1);
+    let is_notice = |content: &Content| matches!(content, Content::FactorAdded { .. });
+    assert!(is_notice(&server.mail().await.message.content));
+    let chosen = choose.forms()[0]
+        .clone()
+        .with("new-password", "a password that is new");
+    let done = choose.browser().submit(&chosen).await;
+    let tokens = acme.redeem(&done.callback().code()).await.tokens();
+    assert_eq!(tokens.id().claims["acr"], "2");
+}

@@ -681,14 +681,63 @@ async fn a_new_password_does_not_make_an_old_second_step_recent() {
     assert_ne!(asked.page(), "/account/security", "{}", asked.text());
 }
 
+/// The password alone neither changes the password nor ends what the owner has.
 #[tokio::test]
-async fn a_user_who_must_choose_another_password_does_not_come_in_by_the_second_step() {
+async fn a_password_that_must_be_changed_is_changed_after_the_second_step() {
     let (server, acme, alice) = scene().await;
-    let (app, _) = enrol(&server, &alice.browser()).await;
-    server.advance(60);
-    let asked = half(&alice, &acme).await;
+    let owner = alice.browser();
+    let (app, _) = enrol(&server, &owner).await;
+    server.advance(2 * STEP);
+    let before = half(&alice, &acme).await;
     server
         .change_user(&alice, |user| user.must_change_password = true)
         .await;
-    assert!(!is_signed_in(&type_code(&asked, &app.code(&server, 0)).await));
+    let asked = half(&alice, &acme).await;
+    let wrong = type_code(&asked, &app.wrong(&server)).await;
+    assert_eq!(wrong.page(), "/second-factor");
+    assert_eq!(owner.fetch("/account").await.status, 200);
+    let audit = Audit::listen();
+    let page = type_code(&wrong, &app.code(&server, 0)).await;
+    assert_eq!(
+        (page.page(), page.heading().as_str()),
+        ("/link", EN.new_password_title)
+    );
+    assert_eq!(audit.take(&["second_step_done", "signed_in"]).len(), 1);
+    assert_eq!(owner.fetch("/account").await.status, 200);
+    assert_eq!(page.browser().fetch("/account").await.status, 303);
+    let chosen = page.forms()[0]
+        .clone()
+        .with("new-password", "a password that is new");
+    let done = page.browser().submit(&chosen).await;
+    let tokens = acme.redeem(&done.callback().code()).await.tokens();
+    let id = tokens.id().claims;
+    assert_eq!(
+        (&id["amr"], &id["acr"]),
+        (&json!(["pwd", "otp", "mfa"]), &json!("2"))
+    );
+    assert_eq!(owner.fetch("/account").await.status, 303);
+    // What was proven with the password of before is void.
+    server.advance(STEP);
+    assert!(!is_signed_in(&type_code(&before, &app.code(&server, 0)).await));
+}
+
+#[tokio::test]
+async fn a_second_step_in_a_session_leads_to_the_password_that_must_be_changed() {
+    let (server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    acme.code(&browser).await;
+    let (app, _) = enrol(&server, &alice.browser()).await;
+    server.advance(2 * STEP);
+    server
+        .change_user(&alice, |user| user.must_change_password = true)
+        .await;
+    let raised = browser.authorize(&acme.request().with("acr_values", "2")).await;
+    let page = type_code(&raised, &app.code(&server, 0)).await;
+    assert_eq!(page.heading(), EN.new_password_title);
+    let chosen = page.forms()[0]
+        .clone()
+        .with("new-password", "a password that is new");
+    let done = browser.submit(&chosen).await;
+    let tokens = acme.redeem(&done.callback().code()).await.tokens();
+    assert_eq!(tokens.id().claims["acr"], "2");
 }

@@ -2,7 +2,7 @@
 
 use crate::oauth::authorize::{AuthorizationResponse, RefusedRequest};
 use crate::oauth::login::AccountLogin;
-use crate::secret::{BrowserCookie, Secret, SessionCookie};
+use crate::secret::{BrowserCookie, LinkSecret, Secret, SessionCookie};
 
 /// Where the browser goes next.
 #[derive(Debug)]
@@ -19,6 +19,12 @@ pub enum Destination {
         sealed: String,
         /// What was proven in it, sealed. `None` if the user is signed in: the session is what was proven.
         proof: Option<String>,
+    },
+    /// To the page on which the user chooses another password, because the operator requires it.
+    ChoosePassword {
+        /// The sealed transaction.
+        sealed: String,
+        link: Secret<LinkSecret>,
     },
     /// To the page of this sealed transaction that offers a passkey.
     OfferPasskey(String),

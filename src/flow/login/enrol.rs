@@ -71,13 +71,21 @@ pub async fn enrol(
         notice.iter().try_for_each(|notice| notice.put(tx))?;
         Ok(Some(user.into()))
     });
+    let record_added = || {
+        core.outbox_filled.notify_one();
+        audit::record(&Event::FactorAdded { user, factor: "totp" });
+    };
     let started = match start_session(at, event, identify).await? {
         SessionStart::Started(started) => started,
-        SessionStart::Redirected { redirect, .. } => return Ok(SecondStep::Refused(redirect)),
+        SessionStart::Redirected { redirect, user } => {
+            if user.is_some() {
+                record_added();
+            }
+            return Ok(SecondStep::Redirected(redirect));
+        }
         SessionStart::NoUser | SessionStart::TransactionError(_) => return Ok(SecondStep::Expired),
     };
-    core.outbox_filled.notify_one();
-    audit::record(&Event::FactorAdded { user, factor: "totp" });
+    record_added();
     audit::record(&Event::SignedIn {
         user,
         session: started.session,

@@ -11,14 +11,12 @@ use super::transaction;
 use super::transaction::BrowserLogin;
 use crate::flow::check_password::check_password;
 use crate::flow::notice::DrawnNotice;
-use crate::flow::one_time_link::request_mail::request_change;
 use crate::flow::users::user_named;
 use crate::flow::{Failure, failed_passwords, unless_refused};
 use crate::identity::{AuthenticationMethod, LoginName, User};
 use crate::limit::password_attempt::PasswordAttempt;
 use crate::observe::audit;
 use crate::observe::audit::Event;
-use crate::secret::{LinkSecret, Secret};
 use crate::store::tables::USERS;
 
 /// The result of a sign-in with a password.
@@ -34,10 +32,8 @@ pub enum SignIn {
     /// The password is wrong or no longer accepted from strangers, or the user is unknown or disabled. The answer is the
     /// same for each.
     Refused,
-    /// The browser goes to the page for the second step, or to the client with a refusal.
+    /// The browser goes to the page for the second step, to the page for another password, or to the client with a refusal.
     Redirected(BrowserRedirect),
-    /// The password is right, and the user must choose another one. This link leads to the page for it.
-    MustChange(Secret<LinkSecret>),
     /// The transaction has ended, or its client no longer accepts passwords.
     Expired,
 }
@@ -106,10 +102,6 @@ async fn verify_password(
         });
         return Ok(Some(SignIn::Refused));
     };
-    if user.must_change_password {
-        let link = request_change(core, login, user, now).await?;
-        return Ok(Some(SignIn::MustChange(link)));
-    }
     let rehashed = if verdict.rehash_needed {
         let salt = checked.salt().unwrap_or_else(|| core.random.bytes());
         core.passwords.hash(credentials.password.clone(), salt).await.ok()
@@ -131,9 +123,7 @@ async fn verify_password(
     let authority = event.factor.authority().to_owned();
     let identify: Identify = Box::new(move |tx| {
         let user = USERS.get(&*tx, &uuid)?;
-        let is_checked = |user: &User| {
-            user.enabled && !user.must_change_password && user.password.as_ref() == Some(&checked)
-        };
+        let is_checked = |user: &User| user.enabled && user.password.as_ref() == Some(&checked);
         let Some(mut user) = user.filter(is_checked) else {
             return Ok(None);
         };

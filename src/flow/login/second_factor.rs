@@ -21,10 +21,10 @@ use uuid::Uuid;
 /// The result of the second step.
 #[derive(Debug)]
 pub enum SecondStep {
-    /// The user is signed in, or the client gets a refusal. The browser goes here.
+    /// The user is signed in. The browser goes here.
     Done(BrowserRedirect),
-    /// The client gets a refusal. The browser goes here.
-    Refused(BrowserRedirect),
+    /// The user must choose another password, or the client gets a refusal. The browser goes here.
+    Redirected(BrowserRedirect),
     /// The code is wrong or was used.
     Wrong,
     /// Too many codes in a row were wrong. Only a recovery code is accepted.
@@ -84,15 +84,21 @@ pub async fn answer(
         failed_passwords::reset_second_step(tx, user.uuid)?;
         Ok(Some(user.into()))
     });
+    let factor = if is_totp { "totp" } else { "recovery_code" };
+    let done = Event::SecondStepDone { user, factor };
     let started = match start_session(at, event, identify).await? {
         SessionStart::Started(started) => started,
         SessionStart::NoUser => return Ok(SecondStep::Wrong),
-        SessionStart::Redirected { redirect, .. } => return Ok(SecondStep::Refused(redirect)),
+        SessionStart::Redirected { redirect, user } => {
+            if user.is_some() {
+                audit::record(&done);
+            }
+            return Ok(SecondStep::Redirected(redirect));
+        }
         SessionStart::TransactionError(_) => return Ok(SecondStep::Expired),
     };
     core.outbox_filled.notify_one();
-    let factor = if is_totp { "totp" } else { "recovery_code" };
-    audit::record(&Event::SecondStepDone { user, factor });
+    audit::record(&done);
     audit::record(&Event::SignedIn {
         user,
         session: started.session,

@@ -15,7 +15,7 @@ use crate::store::engine::Snapshot;
 ///
 /// A provider decides about the users who came from it, unless the operator or the sign-in requires a second factor. If two
 /// factors are required, a passkey answers the second step too. A remembered browser skips it, unless the sign-in requires
-/// a second factor.
+/// a second factor, or the user must change the password: that ends the memory.
 pub(super) fn is_required(
     snapshot: &dyn Snapshot,
     user: &User,
@@ -41,7 +41,8 @@ pub(super) fn is_required(
         || purpose.lets_user_enrol()
         || is_asked && answer_second_step(&factors)
         || is_demanded && can_use_passkey(&factors, user, purpose.accepts_passkeys());
-    Ok(is_required && (is_demanded || !remembered.includes(snapshot, user)?))
+    let is_remembered = !event.must_change_password(user) && remembered.includes(snapshot, user)?;
+    Ok(is_required && (is_demanded || !is_remembered))
 }
 
 /// Whether the user can sign in with a passkey.

@@ -149,6 +149,11 @@ impl AuthenticationEvent {
             takes_passkey_offer: false,
         }
     }
+
+    /// Whether the user has to choose another password before the session begins.
+    pub(super) fn must_change_password(&self, user: &User) -> bool {
+        user.must_change_password && self.factor == AuthenticationMethod::Password
+    }
 }
 
 /// The identifier and the cookies of a session. They are drawn before the transaction, which decides whether a

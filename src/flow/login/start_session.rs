@@ -5,7 +5,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::anonymous_upgrade;
-use super::destination::BrowserRedirect;
+use super::destination::{BrowserRedirect, Destination};
 use super::drawn_code::DrawnCode;
 use super::federated_user::{self, UserMatch};
 use super::passkey_offer::{self, AuthenticatedSignIn};
@@ -18,6 +18,7 @@ use super::session::{AuthenticationEvent, DrawnSession, EndedSessions, LiveSessi
 use super::transaction;
 use super::transaction::{BrowserLogin, LoginContext, LoginTransactionError, StepResult};
 use crate::clock::Timestamp;
+use crate::flow::one_time_link::request_mail::request_change;
 use crate::flow::token::issue::TokenIssuer;
 use crate::flow::{Core, Failure};
 use crate::identity::User;
@@ -55,11 +56,12 @@ pub(in crate::flow) type Identify = Box<dyn Fn(&mut dyn Tx) -> Result<Option<Ide
 /// The result of starting a session.
 pub(in crate::flow) enum SessionStart {
     Started(Box<StartedSession>),
-    /// No session has started. The browser goes to the page for the second step, or to the client with a refusal.
+    /// No session has started. The browser goes to the page for the second step, to the page for another password, or to
+    /// the client with a refusal.
     Redirected {
         /// Where it goes.
         redirect: BrowserRedirect,
-        /// The user, if the second step follows.
+        /// The user, if the sign-in goes on: what was written to identify the user is stored.
         user: Option<Uuid>,
     },
     /// There is no such user, or they may not sign in.
@@ -80,6 +82,7 @@ pub(in crate::flow) struct StartedSession {
 enum Written {
     Session(Box<WrittenSession>),
     SecondStep(Box<Identified>),
+    MustChangePassword(Box<Identified>),
     NoUser,
     Refused(Box<RefusedRequest>),
     Error(LoginTransactionError),
@@ -95,7 +98,7 @@ struct WrittenSession {
 /// Runs `identify`, starts a session for the user that it returns and takes the next step, all in one transaction.
 ///
 /// If the user has to answer a second step, what `identify` wrote is stored, and no session starts. Every method of
-/// signing in comes here, so none goes around the second step.
+/// signing in comes here, so none goes around the second step. A password that must be changed is changed after it.
 pub(in crate::flow) async fn start_session(
     at: BrowserLogin<'_>,
     event: AuthenticationEvent,
@@ -142,11 +145,18 @@ pub(in crate::flow) async fn start_session(
             identified.was_anonymous =
                 record.note_account(transaction.purpose.anonymous(), identified.user.uuid);
             let (rule, user) = (policy.accounts.second_factor, &identified.user);
-            if second_factor_rule::is_required(&*tx, user, &purpose, rule, &remembered, &event)? {
+            let is_required =
+                second_factor_rule::is_required(&*tx, user, &purpose, rule, &remembered, &event)?;
+            if is_required || event.must_change_password(user) {
                 if identified.was_anonymous {
                     LOGIN_RECORDS.put(tx, &transaction.id, &record)?;
                 }
-                return Ok(Written::SecondStep(Box::new(identified)));
+                let identified = Box::new(identified);
+                return Ok(if is_required {
+                    Written::SecondStep(identified)
+                } else {
+                    Written::MustChangePassword(identified)
+                });
             }
             event.notice.iter().try_for_each(|notice| notice.put(tx))?;
             let previous = session::presented(&*tx, browser.session.as_ref())?;
@@ -200,6 +210,15 @@ async fn complete(
         Written::SecondStep(identified) => {
             let redirect = pending_sign_in::ask(core, login, proven, &identified.user, now)?;
             let user = Some(record_identified(core, login, *identified, proven, now).uuid);
+            return Ok(SessionStart::Redirected { redirect, user });
+        }
+        Written::MustChangePassword(identified) => {
+            let user = record_identified(core, login, *identified, proven, now);
+            let redirect = BrowserRedirect::to(Destination::ChoosePassword {
+                sealed: login.sealed.clone(),
+                link: request_change(core, login, &user, proven.second_factor, now).await?,
+            });
+            let user = Some(user.uuid);
             return Ok(SessionStart::Redirected { redirect, user });
         }
         Written::NoUser => return Ok(SessionStart::NoUser),

@@ -18,15 +18,18 @@ pub async fn redeem(
 ) -> Result<RedeemResult, Failure> {
     let BrowserLogin { core, now, .. } = at;
     let link = core.store.read(|snapshot| find(snapshot, secret, now)).await?;
-    match link.map(|link| link.purpose) {
-        Some(LinkPurpose::ResetPassword { user, .. }) => reset_password(at, secret, user, chosen).await,
-        Some(LinkPurpose::CreateAccount(new)) => create_account(at, secret, new, chosen).await,
-        Some(
-            LinkPurpose::SignIn { .. }
-            | LinkPurpose::SecureAccount { .. }
-            | LinkPurpose::ChangeEmail { .. }
-            | LinkPurpose::Nothing,
-        )
-        | None => Ok(RedeemResult::LinkVoid),
+    let Some(link) = link else {
+        return Ok(RedeemResult::LinkVoid);
+    };
+    match link.purpose {
+        LinkPurpose::ResetPassword { user, .. } => {
+            let second_factor = link.requested_in.and_then(|sign_in| sign_in.second_factor);
+            reset_password(at, secret, user, second_factor, chosen).await
+        }
+        LinkPurpose::CreateAccount(new) => create_account(at, secret, new, chosen).await,
+        LinkPurpose::SignIn { .. }
+        | LinkPurpose::SecureAccount { .. }
+        | LinkPurpose::ChangeEmail { .. }
+        | LinkPurpose::Nothing => Ok(RedeemResult::LinkVoid),
     }
 }

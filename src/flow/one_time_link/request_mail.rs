@@ -14,7 +14,7 @@ use crate::flow::users::user_named;
 use crate::flow::{Core, Failure, FlowError};
 use crate::identity::claim::parse_email;
 use crate::identity::one_time_link::{MailReason, RequestedMail, RequestingSignIn};
-use crate::identity::{LinkPurpose, LoginName, NewAccount, OneTimeLink, User};
+use crate::identity::{LinkPurpose, LoginName, NewAccount, OneTimeLink, SecondFactor, User};
 use crate::mail::{Content, Message};
 use crate::password::PasswordHash;
 use crate::route::Route;
@@ -87,11 +87,12 @@ pub async fn request_reset(
 }
 
 /// Makes a link with which a user who has just typed the present password chooses another one, because the operator
-/// requires it.
+/// requires it. `second_factor` is the second step that the user has answered.
 pub async fn request_change(
     core: &Core,
     login: &LoginContext,
     user: &User,
+    second_factor: Option<SecondFactor>,
     now: Timestamp,
 ) -> Result<Secret<LinkSecret>, Failure> {
     let purpose = LinkPurpose::ResetPassword {
@@ -100,7 +101,10 @@ pub async fn request_change(
         password: user.password.as_ref().map(PasswordHash::fingerprint),
     };
     let mut link = DrawnLink::draw(core, purpose, now + OneTimeLink::REQUESTED_LIFETIME);
-    link.request_in(requesting(login));
+    link.request_in(RequestingSignIn {
+        second_factor,
+        ..requesting(login)
+    });
     let secret = link.secret.clone();
     core.store.write("request_change", move |tx| link.put(tx)).await?;
     Ok(secret)
@@ -110,6 +114,7 @@ fn requesting(login: &LoginContext) -> RequestingSignIn {
     RequestingSignIn {
         transaction: login.transaction.id,
         sealed: login.sealed.clone(),
+        second_factor: None,
     }
 }
 

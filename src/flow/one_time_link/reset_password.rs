@@ -12,7 +12,7 @@ use crate::flow::login::transaction::BrowserLogin;
 use crate::flow::notice::DrawnNotice;
 use crate::flow::users::end_sessions_and_families;
 use crate::flow::{Core, Failure, failed_passwords, users};
-use crate::identity::{LinkPurpose, OneTimeLink, User};
+use crate::identity::{LinkPurpose, OneTimeLink, SecondFactor, User};
 use crate::limit::password_attempt::PasswordAttempt;
 use crate::mail::Content;
 use crate::observe::audit;
@@ -22,11 +22,12 @@ use crate::secret::{LinkSecret, Secret};
 use crate::store::tables::USERS;
 
 /// Sets the password and ends everything that was granted before, in one transaction. A link that was sent to the address
-/// of the user proves the address.
+/// of the user proves the address. `second_factor` is the second step that the user has answered in this sign-in.
 pub(super) async fn reset_password(
     at: BrowserLogin<'_>,
     secret: &Secret<LinkSecret>,
     user: Uuid,
+    second_factor: Option<SecondFactor>,
     chosen: ChosenPassword,
 ) -> Result<RedeemResult, Failure> {
     let BrowserLogin { core, login, now, .. } = at;
@@ -40,7 +41,10 @@ pub(super) async fn reset_password(
         return Ok(RedeemResult::Unchanged);
     }
     let hash = core.passwords.hash(chosen.password, core.random.bytes()).await?;
-    let event = AuthenticationEvent::by_password(now);
+    let event = AuthenticationEvent {
+        second_factor,
+        ..AuthenticationEvent::by_password(now)
+    };
     let notice = DrawnNotice::draw(
         core,
         &user,

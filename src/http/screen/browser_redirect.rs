@@ -29,6 +29,9 @@ pub fn send(context: &RequestContext, redirect: BrowserRedirect) -> HttpResponse
             let proof = proof.as_deref().unwrap_or_default();
             response::redirect_303(&address::second_step(context, &sealed, proof))
         }
+        Destination::ChoosePassword { sealed, link } => {
+            response::redirect_303(&address::link(context, &sealed, &link))
+        }
         Destination::OfferPasskey(sealed) => page(&Route::PasskeyOffer, &sealed),
         Destination::DecideDevice(sealed) => page(&Route::Device, &sealed),
         Destination::Account(account) => {

@@ -44,7 +44,7 @@ pub(super) async fn respond(request: &SecondStepRequest<'_>) -> Result<HttpRespo
     let browser = context.browser();
     match enrol::enrol(context.browser_login(&browser, login), pending, &setup, typed).await? {
         SecondStep::Done(redirect) => Ok(request.finish(redirect)),
-        SecondStep::Refused(redirect) => Ok(browser_redirect::send(context, redirect)),
+        SecondStep::Redirected(redirect) => Ok(browser_redirect::send(context, redirect)),
         SecondStep::Wrong | SecondStep::AtLimit => {
             Ok(draw(request, &setup, Some(SecondFactorProblem::Wrong)))
         }

@@ -180,10 +180,6 @@ async fn sign_in_with_password(
             return Ok(answer);
         }
         Ok(SignIn::Redirected(redirect)) => return Ok(browser_redirect::send(context, redirect)),
-        Ok(SignIn::MustChange(secret)) => {
-            let link = address::link(context, &login.sealed, &secret);
-            return Ok(response::redirect_303(&link));
-        }
         Ok(SignIn::Refused) => LoginProblem::Credentials,
         Ok(SignIn::Expired) => LoginProblem::Expired,
         Err(Failure::Busy) => {

@@ -96,7 +96,7 @@ async fn submit(request: &SecondStepRequest<'_>) -> Result<HttpResponse, HttpErr
             }
             answer
         }
-        SecondStep::Refused(redirect) => browser_redirect::send(context, redirect),
+        SecondStep::Redirected(redirect) => browser_redirect::send(context, redirect),
         SecondStep::Wrong => {
             attempt.count_failure();
             draw(request, Some(SecondFactorProblem::Wrong), None)
