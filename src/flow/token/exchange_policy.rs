@@ -28,7 +28,7 @@ pub(super) fn check_policy(client: &Client, target: &TokenTarget, has_actor: boo
 /// Refuses a user who signed in at a lower level than the client demands (`--acr`).
 pub(super) fn check_level(client: &Client, authorization: &Authorization) -> Result<(), Refusal> {
     if level_of(&authorization.factor, authorization.second_factor) < client.acr {
-        return Err(Refusal::invalid_request(
+        return Err(Refusal::invalid_grant(
             "the user signed in with fewer factors than this client demands",
         ));
     }

@@ -18,7 +18,7 @@ use crate::flow::grant_policy::GrantPolicy;
 use crate::flow::login::federated_user;
 use crate::flow::login::federated_user::{ProviderAccount, UserMatch};
 use crate::flow::{Catalog, Core, FlowError, replay};
-use crate::identity::AuthenticationMethod;
+use crate::identity::{AuthenticationMethod, SecondFactor};
 use crate::jose::jwt;
 use crate::oauth::client::{Client, GrantType};
 use crate::oauth::client_auth::AuthenticatedClient;
@@ -143,12 +143,12 @@ pub async fn exchange_assertion(
                 scope: scope.clone(),
                 resources: asked.clone(),
                 actor: acting.clone().map(Box::new),
-                ..authorization(&bearer, &issuing, user.uuid, subject.auth_time)
+                ..authorization(&bearer, &issuing, user.uuid, &subject)
             };
             let user = grant_policy.authorize_new_user(&*tx, &bearer, &authorization, user)?;
             let target = drawn.target(&bearer, &authorization, &resources)?;
+            check_level(&bearer, &authorization)?;
             if is_exchange {
-                check_level(&bearer, &authorization)?;
                 check_policy(&bearer, &target, actor.is_some())?;
             }
             let granted = Granted {
@@ -200,15 +200,17 @@ fn authorization(
     client: &Client,
     provider: &Provider,
     user: Uuid,
-    auth_time: Option<Timestamp>,
+    subject: &VerifiedIdToken,
 ) -> Authorization {
     Authorization {
         client_id: client.client_id.clone(),
         client_incarnation: client.incarnation,
         user,
         session: None,
-        auth_time,
-        second_factor: None,
+        auth_time: subject.auth_time,
+        second_factor: provider
+            .has_two_factors(&subject.claims)
+            .then_some(SecondFactor::Provider),
         factor: AuthenticationMethod::Federated {
             provider: provider.id.clone(),
             incarnation: provider.incarnation,

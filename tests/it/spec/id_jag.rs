@@ -1,8 +1,10 @@
 //! Identity Assertion JWT Authorization Grant (ID-JAG): a provider vouches for a user to one client of this service.
 
 use idsvc::admin::api::AddApi;
+use idsvc::admin::provider::ProviderFields;
 use idsvc::federation::id_token::TokenProblem;
 use idsvc::flow::token::jwt_bearer::{NOT_ACCEPTED, REPLAYED};
+use idsvc::identity::AuthenticationLevel;
 use idsvc::jose::jwt;
 use idsvc::jose::jwt::JwtError;
 use idsvc::oauth::ApiFields;
@@ -228,4 +230,21 @@ async fn discovery_names_the_profile() {
     let expected = json!(["urn:ietf:params:oauth:grant-profile:id-jag"]);
     assert_eq!(profiles(&scene().await).await, Some(expected));
     assert_eq!(profiles(&scene_with(|_| {}).await).await, None);
+}
+
+/// `client --acr`.
+#[tokio::test]
+async fn an_identity_assertion_brings_no_token_below_the_level_that_the_client_demands() {
+    let scene = scene().await;
+    let demands_two = |client: &mut Client| client.acr = Some(AuthenticationLevel::TwoFactors);
+    scene.server.change_client(&scene.acme, demands_two).await;
+    let refused = scene.exchange(&scene.id_jag(&json!({}))).await;
+    assert_eq!(refused.error(), "invalid_grant");
+    let fields = ProviderFields {
+        mfa_acr: Some(vec!["urn:two".to_owned()]),
+        ..ProviderFields::default()
+    };
+    scene.server.change_provider("up", fields).await;
+    let strong = scene.id_jag(&json!({"acr": "urn:two"}));
+    scene.exchange(&strong).await.tokens();
 }

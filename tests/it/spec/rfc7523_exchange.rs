@@ -7,6 +7,7 @@ use idsvc::admin::user::{AddUser, ListUsers, NewPassword, ShowUser, UnlinkUser, 
 use idsvc::federation::id_token::TokenProblem;
 use idsvc::federation::provider::{AddressPolicy, LinkPolicy};
 use idsvc::flow::token::jwt_bearer::{NOT_ACCEPTED, REPLAYED};
+use idsvc::identity::AuthenticationLevel;
 use idsvc::jose::alg::Algorithm;
 use idsvc::jose::jwt;
 use idsvc::jose::jwt::{JwtError, TimeError};
@@ -705,4 +706,31 @@ async fn a_provider_that_may_not_vouch_prepares_no_account_for_another_to_link_t
     let token = scene.token(&json!({"email": "victim@example.com", "email_verified": true}));
     let victim = scene.exchange(&token).await.tokens();
     assert_ne!(uuid(&prepared), uuid(&victim));
+}
+
+/// `client --acr`: the provider says how many factors the user had.
+#[tokio::test]
+async fn an_id_token_brings_no_tokens_below_the_level_that_the_client_demands() {
+    let scene = scene_with(|fields| fields.mfa_amr = Some(vec!["mfa".to_owned()])).await;
+    let one = scene.exchange(&scene.token(&json!({"jti": "1"}))).await.tokens();
+    assert_eq!(one.access().claims["acr"], "1");
+    let demand = async |level| {
+        scene
+            .server
+            .change_client(&scene.acme, |client| client.acr = Some(level))
+            .await;
+    };
+    demand(AuthenticationLevel::TwoFactors).await;
+    assert_eq!(
+        scene.refusal(json!({"jti": "2", "amr": ["pwd"]})).await,
+        "400 invalid_grant: the user signed in with fewer factors than this client demands"
+    );
+    let two = json!({"jti": "3", "amr": ["pwd", "mfa"]});
+    let tokens = scene.exchange(&scene.token(&two)).await.tokens();
+    assert_eq!(tokens.access().claims["acr"], "2");
+    demand(AuthenticationLevel::PhishingResistant).await;
+    let refused = scene
+        .exchange(&scene.token(&json!({"jti": "4", "amr": ["mfa"]})))
+        .await;
+    assert_eq!(refused.error(), "invalid_grant");
 }

@@ -1,6 +1,8 @@
 //! OAuth 2.0 Token Exchange with ID tokens of a provider, as subject tokens and as actor tokens.
 
+use idsvc::admin::provider::ProviderFields;
 use idsvc::flow::token::jwt_bearer::{NOT_ACCEPTED, REPLAYED};
+use idsvc::identity::AuthenticationLevel;
 use idsvc::oauth::client::{Client, GrantType};
 use idsvc::oauth::token_exchange::{ACCESS_TOKEN, MOST_ACTORS};
 use serde_json::{Value, json};
@@ -182,4 +184,22 @@ async fn the_actors_in_a_providers_token_stay() {
         let reply = scene.token_exchange(&subject, ID_TOKEN).await;
         assert_eq!(reply.status == 200, is_accepted, "{length}");
     }
+}
+
+/// `client --acr`: the provider says how many factors the user had.
+#[tokio::test]
+async fn an_exchanged_id_token_brings_what_the_provider_says_of_the_factors() {
+    let scene = scene().await;
+    let demands_two = |client: &mut Client| client.acr = Some(AuthenticationLevel::TwoFactors);
+    scene.server.change_client(&scene.acme, demands_two).await;
+    let subject = scene.token(&json!({"amr": ["mfa"]}));
+    let untrusted = scene.token_exchange(&subject, ID_TOKEN).await;
+    assert_eq!(untrusted.error(), "invalid_request");
+    let fields = ProviderFields {
+        mfa_amr: Some(vec!["mfa".to_owned()]),
+        ..ProviderFields::default()
+    };
+    scene.server.change_provider("up", fields).await;
+    let tokens = scene.token_exchange(&subject, ID_TOKEN).await.tokens();
+    assert_eq!(claims(&tokens)["acr"], "2");
 }
