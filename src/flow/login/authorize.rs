@@ -44,9 +44,17 @@ pub async fn begin_authorization(
         return Err(UntrustedRedirect::UnknownClient.into());
     };
     let (target, parsed) = if let Some(sealed) = pushed(parameters) {
+        if ["client_id", "request_uri"]
+            .iter()
+            .any(|name| parameters.is_repeated(name))
+        {
+            return Err(UntrustedRedirect::Ambiguous.into());
+        }
         let opened = push_request::open(core, &client, sealed, now);
         let request = opened.ok_or(UntrustedRedirect::RequestUri)?;
-        (request.target.clone(), Ok(ReadAuthorization::of(request)))
+        let each_once = parameters.each_once().map_err(Refusal::from);
+        let target = request.target.clone();
+        (target, each_once.map(|()| ReadAuthorization::of(request)))
     } else if client.require_pushed_authorization_requests {
         (response_target(parameters, &client)?, Err(NOT_PUSHED))
     } else {

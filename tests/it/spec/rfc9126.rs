@@ -3,7 +3,9 @@
 use idsvc::jose::jwt;
 use idsvc::jose::keyring::SigningKey;
 use idsvc::oauth::assertion::ASSERTION_TYPE;
+use idsvc::oauth::authorize::UntrustedRedirect;
 use idsvc::oauth::client::AuthMethod;
+use idsvc::oauth::parameters::ParameterError;
 use idsvc::oauth::pushed::URN;
 use idsvc::random::Random;
 use serde_json::json;
@@ -85,6 +87,35 @@ async fn parameters_beside_the_request_uri_are_ignored() {
     assert_eq!(callback.get("state"), Some("state of acme"));
     let tokens = acme.redeem(&callback.code()).await.tokens();
     assert_eq!(tokens.scope(), ["openid", "authenticated"]);
+}
+
+/// RFC 6749 section 3.1. The pushed request is not used up.
+#[tokio::test]
+async fn a_parameter_sent_twice_beside_the_request_uri_is_refused() {
+    let (_server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    let request = pushed(&acme).await;
+    for name in ["scope", "state", "extra"] {
+        let twice = request.clone().and(name, "one").and(name, "two");
+        let callback = browser.authorize(&twice).await.callback();
+        assert_eq!(
+            callback.refusal(),
+            format!("invalid_request: {}", ParameterError::Duplicate(name.to_owned()))
+        );
+        assert_eq!(callback.get("state"), Some("state of acme"));
+        assert!(callback.uri.starts_with(acme.redirect_uri()), "{}", callback.uri);
+    }
+    for name in ["client_id", "request_uri"] {
+        let twice = request.clone().and(name, "another");
+        assert_eq!(
+            error_page(&browser, &twice).await,
+            format!("400 {}", UntrustedRedirect::Ambiguous),
+            "{name}"
+        );
+    }
+    let named_twice = request.and("resource", "one").and("resource", "two");
+    let callback = browser.authorize(&named_twice).await.through().await;
+    acme.redeem(&callback.code()).await.tokens();
 }
 
 #[tokio::test]
