@@ -115,7 +115,7 @@ impl<'a> AttestedCredential<'a> {
             aaguid: *aaguid,
             id,
             public_key,
-            key: CredentialKey::of_value(&key)?,
+            key: CredentialKey::of_value(&key)?.chosen_by_stranger()?,
         };
         Ok((attested, rest))
     }

@@ -23,7 +23,7 @@ pub enum CredentialKey {
     Es256([u8; 65]),
     /// An Ed25519 key.
     EdDsa(PublicKey),
-    /// An RSA key of 2048 to 8192 bits.
+    /// An RSA key of 2048 to 8192 bits. That of a new credential has 4096 at most.
     Rs256(PublicKey),
 }
 
@@ -68,6 +68,15 @@ impl CredentialKey {
             ] => read(json!({ "kty": "RSA", "n": encode(n), "e": encode(e) })).map(Self::Rs256),
             _ => Err(WebAuthnError::Key),
         }
+    }
+
+    /// The key of a new credential, which a stranger chose. Keys that are stored already are not asked.
+    pub fn chosen_by_stranger(self) -> Result<Self, WebAuthnError> {
+        match self {
+            Self::Rs256(key) => key.chosen_by_stranger().map(Self::Rs256),
+            Self::Es256(_) | Self::EdDsa(_) => return Ok(self),
+        }
+        .map_err(|_| WebAuthnError::Key)
     }
 
     /// The identifier of its algorithm.
@@ -124,6 +133,18 @@ mod tests {
         assert_eq!(read(&ed25519).unwrap().algorithm(), -8);
         for bits in [2048, 3072, 8192] {
             assert_eq!(read(&rsa(bits)).unwrap().algorithm(), -257);
+        }
+    }
+
+    /// A stored passkey goes on.
+    #[test]
+    fn the_rsa_key_of_a_new_credential_is_cheap_to_verify_with() {
+        let new = |key: &str| read(key).unwrap().chosen_by_stranger();
+        for key in [P256.to_owned(), rsa(2048), rsa(4096)] {
+            assert!(new(&key).is_ok(), "{key}");
+        }
+        for key in [rsa(4104), rsa(8192), rsa(2048).replace("43010001", "4103")] {
+            assert_eq!(new(&key), Err(WebAuthnError::Key));
         }
     }
 

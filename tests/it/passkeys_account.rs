@@ -196,6 +196,43 @@ async fn the_order_of_an_attestation_and_a_statement_that_nobody_asked_for_do_no
     assert!(!unsigned, "a wrong signature by the key itself");
 }
 
+/// Each sign-in verifies a signature with the key, and a stranger chooses it.
+#[tokio::test]
+async fn a_new_passkey_with_a_costly_rsa_key_is_refused() {
+    let (server, ..) = scene().await;
+    for (bytes, exponent, is_taken) in [
+        (512_u16, b"\x43\x01\x00\x01".as_slice(), true),
+        (513, b"\x43\x01\x00\x01", false),
+        (1024, b"\x43\x01\x00\x01", false),
+        (256, b"\x41\x03", false),
+    ] {
+        let person = server.user(&format!("rsa{bytes}")).await;
+        let page = at_security(&person.browser()).await;
+        let passkey = new_passkey(&person);
+        let without_key = passkey.attested().len() - passkey.public_key().len();
+        let modulus = [&[0xd3], &*vec![0x91; usize::from(bytes) - 1]].concat();
+        let attested = [
+            &passkey.attested()[..without_key],
+            b"\xa4\x01\x03\x03\x39\x01\x00\x20\x59",
+            &bytes.to_be_bytes(),
+            &modulus,
+            b"\x21",
+            exponent,
+        ]
+        .concat();
+        let object = [
+            b"\xa3\x63fmt\x64none\x67attStmt\xa0\x68authData\x59".as_slice(),
+            &u16::try_from(attested.len()).unwrap().to_be_bytes(),
+            &attested,
+        ]
+        .concat();
+        let mut response = passkey.create(&data(&page, "challenge").unwrap());
+        response["response"]["attestationObject"] = encode(&object).into();
+        let answer = send(&page, &response).await;
+        assert_eq!(answer.text().contains(EN.passkey_added), is_taken, "{bytes}");
+    }
+}
+
 #[tokio::test]
 async fn a_challenge_of_another_session_or_of_a_sign_in_adds_nothing() {
     let (server, acme, alice) = scene().await;
