@@ -33,7 +33,8 @@ pub struct EmailOwner<'a> {
 ///
 /// `email_owner` is the user who signs in with the e-mail address that the provider sent, if there is one. An address
 /// links two accounts only if both sides verified it and it is equal except for the case of ASCII letters. Unicode case
-/// folding would make different mailboxes equal. A user who is linked to another `sub` of the same issuer is a previous
+/// folding would make different mailboxes equal. If the person who made the account never proved the address, the
+/// provider's word is the first proof, and ends what that person has. A user who is linked to another `sub` of the same issuer is a previous
 /// owner of the address, and is not linked (OpenID Connect Core 5.7). If the user to link is disabled, or the provider
 /// that created that user is, the sign-in is refused. A second user would bypass the block.
 pub fn decide(
@@ -47,7 +48,7 @@ pub fn decide(
 ) -> AccountDecision {
     let is_theirs = |user: &User| {
         let same = user.email.as_deref().zip(profile.email.as_deref());
-        user.email_verified
+        (user.email_verified || user.is_unproven())
             && email_owner.is_some_and(|email_owner| email_owner.is_email_trusted)
             && same.is_some_and(|(one, other)| one.eq_ignore_ascii_case(other))
     };

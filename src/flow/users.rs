@@ -7,15 +7,18 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::factors;
+use super::failed_passwords;
 use super::login::remembered_device;
 use super::login::session;
 use super::login::session::EndedSessions;
 use super::logout_notice;
 use super::{Core, Failure};
 use crate::clock::Timestamp;
-use crate::identity::{LoginName, User};
+use crate::identity::{Factor, LoginName, User};
 use crate::oauth::group::Groups;
 use crate::oauth::token_length;
+use crate::observe::audit;
+use crate::observe::audit::Event;
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::{
     CONSENTS, FAILED_PASSWORDS, FAMILIES, FAMILIES_BY_OWNER, USERS, USERS_BY_IDENTITY,
@@ -35,17 +38,65 @@ pub fn remove_user(tx: &mut dyn Tx, user: &User, now: Timestamp) -> Result<(), S
             }
         }
     }
+    remove_consents_and_identities(tx, user)?;
+    login_names::remove(tx, user)?;
+    factors::remove_all(tx, user.uuid)?;
+    logout_notice::forget_user(tx, user.uuid)?;
+    FAILED_PASSWORDS.remove(tx, &user.uuid)?;
+    USERS.remove(tx, &user.uuid).map(|_| ())
+}
+
+fn remove_consents_and_identities(tx: &mut dyn Tx, user: &User) -> Result<(), StoreError> {
     for (key, _) in CONSENTS.scan_prefix(&*tx, &user.uuid, usize::MAX)? {
         CONSENTS.remove(tx, &key)?;
     }
     for identity in &user.identities {
         USERS_BY_IDENTITY.remove(tx, &(identity.issuer.clone(), identity.subject.clone()))?;
     }
-    login_names::remove(tx, user)?;
-    factors::remove_all(tx, user.uuid)?;
-    logout_notice::forget_user(tx, user.uuid)?;
-    FAILED_PASSWORDS.remove(tx, &user.uuid)?;
-    USERS.remove(tx, &user.uuid).map(|_| ())
+    Ok(())
+}
+
+/// Marks the address of a user as proven by a person or a provider, and stores the record.
+///
+/// If the person who made the account never proved the address, it may be that of another person, who has proven it now.
+/// Then everything ends that the first person has: the password, factors, linked accounts, consents, sessions and grants.
+pub fn prove_address(tx: &mut dyn Tx, user: &mut User, now: Timestamp) -> Result<EndedByProof, StoreError> {
+    let was_unproven = user.is_unproven();
+    user.email_verified = true;
+    user.unproven_holder = false;
+    if !was_unproven {
+        USERS.put(tx, &user.uuid, user)?;
+        return Ok(EndedByProof::default());
+    }
+    remove_consents_and_identities(tx, user)?;
+    user.identities.clear();
+    user.password = None;
+    user.updated_at = now;
+    USERS.put(tx, &user.uuid, user)?;
+    failed_passwords::reset_second_step(tx, user.uuid)?;
+    let removed = factors::remove_all(tx, user.uuid)?;
+    Ok(EndedByProof {
+        factors: removed.into_iter().map(|(_, factor)| factor).collect(),
+        sessions: end_sessions_and_families(tx, user.uuid, now)?,
+    })
+}
+
+/// What ended because an address was proven for the first time.
+#[derive(Default)]
+pub struct EndedByProof {
+    factors: Vec<Factor>,
+    sessions: EndedSessions,
+}
+
+impl EndedByProof {
+    /// Records it in the audit log, after the commit.
+    pub fn record(self, core: &Core, user: Uuid, now: Timestamp) {
+        for factor in &self.factors {
+            let factor = factor.kind.name();
+            audit::record(&Event::FactorRemoved { user, factor });
+        }
+        session::record_ended(core, self.sessions, now);
+    }
 }
 
 pub async fn find(core: &Core, uuid: Uuid) -> Result<Option<User>, Failure> {

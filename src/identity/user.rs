@@ -66,6 +66,9 @@ pub struct User {
     /// When the user was signed out everywhere. Before that, no browser is remembered (`mfa.remember_device`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub devices_forgotten_at: Option<Timestamp>,
+    /// Whether the person who made the account has not proven its address. It may be that of another person.
+    #[serde(default, skip_serializing_if = "Not::not")]
+    pub unproven_holder: bool,
     /// Whether the user must choose another password at the next sign-in with the present one.
     #[serde(default, skip_serializing_if = "Not::not")]
     pub must_change_password: bool,
@@ -127,6 +130,11 @@ impl User {
     pub fn set_proven_email(&mut self, email: &str) {
         self.email = Some(text::map_width(email));
         self.email_verified = self.has_mailbox(email);
+    }
+
+    /// Whether nobody vouches for the address: neither the person who made the account nor the operator.
+    pub fn is_unproven(&self) -> bool {
+        self.unproven_holder && !self.email_verified
     }
 
     /// The value of a claim that users can edit, if it is text.
@@ -202,6 +210,7 @@ impl User {
             identities: Vec::new(),
             email_changed_at: None,
             devices_forgotten_at: None,
+            unproven_holder: false,
             must_change_password: false,
             enabled: true,
             created_at: now,

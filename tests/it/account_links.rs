@@ -62,7 +62,7 @@ pub(crate) async fn request_mail(login: &Screen, link: &str, address: &str) -> S
     login.browser().submit(&form).await
 }
 
-async fn choose(page: &Screen, password: &str) -> Screen {
+pub(crate) async fn choose(page: &Screen, password: &str) -> Screen {
     assert_eq!((page.status, page.page()), (200, "/link"), "{}", page.text());
     let form = only_form(page).with("new-password", password);
     page.browser().submit(&form).await
@@ -80,7 +80,12 @@ pub(crate) async fn begin(acme: &RelyingParty, browser: &Browser) -> Screen {
     login
 }
 
-async fn ask_for_reset(server: &Server, acme: &RelyingParty, browser: &Browser, who: &str) -> (Screen, Mail) {
+pub(crate) async fn ask_for_reset(
+    server: &Server,
+    acme: &RelyingParty,
+    browser: &Browser,
+    who: &str,
+) -> (Screen, Mail) {
     let login = begin(acme, browser).await;
     server.mails().await;
     let sent = request_mail(&login, EN.forgot_password, who).await;

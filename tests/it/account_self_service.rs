@@ -43,7 +43,7 @@ pub(crate) fn form(page: &Screen, decision: &str) -> Form {
     found.unwrap_or_else(|| panic!("no form {decision} on {}", page.text()))
 }
 
-async fn request_email(browser: &Browser, person: &Person, email: &str) -> Screen {
+pub(crate) async fn request_email(browser: &Browser, person: &Person, email: &str) -> Screen {
     let page = at(browser, "/account/profile").await;
     let typed = form(&page, "email").with("email", email);
     browser

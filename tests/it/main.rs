@@ -95,6 +95,7 @@ mod text_forms;
 mod theme;
 mod theme_cli;
 mod tidy;
+mod unproven_holder;
 mod volumes;
 mod watch;
 mod webauthn_vectors;

@@ -6,6 +6,8 @@ use crate::clock::Timestamp;
 use crate::federation::account::{AccountDecision, EmailOwner, decide};
 use crate::federation::profile::Profile;
 use crate::federation::provider::Provider;
+use crate::flow::users;
+use crate::flow::users::EndedByProof;
 use crate::identity::{LinkedIdentity, LoginName, User};
 use crate::observe::audit;
 use crate::observe::audit::Event;
@@ -137,6 +139,23 @@ fn find_by_name(snapshot: &dyn Snapshot, name: &str) -> Result<Option<User>, Sto
         Some(uuid) => USERS.get(snapshot, &uuid),
         None => Ok(None),
     }
+}
+
+/// The provider has verified the address of a user to whom its account is linked now. If the account was made without a
+/// proof of the address, this is the first one ([`users::prove_address`]).
+pub fn prove_address(
+    tx: &mut dyn Tx,
+    user: &mut User,
+    matched: UserMatch,
+    now: Timestamp,
+) -> Result<EndedByProof, StoreError> {
+    if matched != UserMatch::Linked || !user.is_unproven() {
+        return Ok(EndedByProof::default());
+    }
+    let linked_now = user.identities.pop();
+    let proof = users::prove_address(tx, user, now)?;
+    user.identities.extend(linked_now);
+    Ok(proof)
 }
 
 /// Stores what [`find`] decided.

@@ -387,13 +387,15 @@ async fn sign_in_user(
             UserMatch::Created => become_account(tx, anonymous, with_claims(user, &first_claims), now)?,
             UserMatch::Unchanged | UserMatch::Updated | UserMatch::Linked => Some(user),
         };
-        let Some(user) = user else {
+        let Some(mut user) = user else {
             return Ok(None);
         };
+        let proof = federated_user::prove_address(tx, &mut user, matched, now)?;
         USED_ASSERTIONS.put(tx, &key, &())?;
         federated_user::save(tx, &user, matched)?;
         Ok(Some(Identified {
             matched,
+            proof,
             ..user.into()
         }))
     });

@@ -20,6 +20,7 @@ use super::transaction::{BrowserLogin, LoginContext, LoginTransactionError, Step
 use crate::clock::Timestamp;
 use crate::flow::one_time_link::request_mail::request_change;
 use crate::flow::token::issue::TokenIssuer;
+use crate::flow::users::EndedByProof;
 use crate::flow::{Core, Failure};
 use crate::identity::User;
 use crate::oauth::authorize::RefusedRequest;
@@ -35,6 +36,8 @@ pub(in crate::flow) struct Identified {
     /// How the account of a provider was matched with the user.
     pub(in crate::flow) matched: UserMatch,
     pub(in crate::flow) ended: EndedSessions,
+    /// What ended because the address of the user was proven.
+    pub(in crate::flow) proof: EndedByProof,
     /// Whether the user was anonymous until now.
     pub(in crate::flow) was_anonymous: bool,
 }
@@ -45,6 +48,7 @@ impl From<User> for Identified {
             user,
             matched: UserMatch::Unchanged,
             ended: Vec::new(),
+            proof: EndedByProof::default(),
             was_anonymous: false,
         }
     }
@@ -258,6 +262,7 @@ fn record_identified(
         user,
         matched,
         ended,
+        proof,
         was_anonymous,
     } = identified;
     if was_anonymous {
@@ -270,5 +275,6 @@ fn record_identified(
         federated_user::record(user.uuid, matched, provider);
     }
     session::record_ended(core, ended, now);
+    proof.record(core, user.uuid, now);
     user
 }

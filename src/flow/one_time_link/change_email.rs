@@ -3,6 +3,8 @@
 use super::request_mail::check_address;
 use super::{DrawnLink, find, use_up};
 use crate::clock::Timestamp;
+use crate::flow::browser::Browser;
+use crate::flow::login::session;
 use crate::flow::login::session::find_unended;
 use crate::flow::outbox::DrawnMail;
 use crate::flow::{Core, Failure, users};
@@ -48,12 +50,26 @@ pub fn may_change(
 
 /// Sets the address, and tells the previous one, with a link that sets it back. Returns whether it was done. The account
 /// identifier stays, so nobody else gets the name by which the user was known.
-pub async fn change_email(core: &Core, secret: &Secret<LinkSecret>, now: Timestamp) -> Result<bool, Failure> {
+///
+/// A person who made the account without a proof of an address proves the new one in the session that requested it. In
+/// another browser, another person may have been sent there: that ends what the first one has ([`users::prove_address`]).
+pub async fn change_email(
+    core: &Core,
+    browser: &Browser,
+    secret: &Secret<LinkSecret>,
+    now: Timestamp,
+) -> Result<bool, Failure> {
     let link = core.store.read(|snapshot| find(snapshot, secret, now)).await?;
     let Some(purpose) = link.map(|link| link.purpose) else {
         return Ok(false);
     };
-    let LinkPurpose::ChangeEmail { user, from, to, .. } = purpose.clone() else {
+    let LinkPurpose::ChangeEmail {
+        user,
+        session: requested_in,
+        from,
+        to,
+    } = purpose.clone()
+    else {
         return Ok(false);
     };
     if check_address(core, &to).is_err() {
@@ -63,34 +79,44 @@ pub async fn change_email(core: &Core, secret: &Secret<LinkSecret>, now: Timesta
         Some(previous) => Some(draw_notice(core, user, previous, to.clone(), now).await?),
         None => None,
     };
-    let secret = secret.clone();
+    let (secret, presented) = (secret.clone(), browser.session.clone());
     let changed = core
         .store
         .write("change_email", move |tx| -> Result<_, StoreError> {
             let Some(before) = may_change(&*tx, &purpose, now)? else {
-                return Ok(false);
+                return Ok(None);
             };
             if use_up(tx, &secret, now)?.is_none() {
-                return Ok(false);
+                return Ok(None);
             }
             let mut changed = before.clone();
-            changed.set_proven_email(&to);
+            changed.email = Some(text::map_width(&to));
+            let presented = session::presented(&*tx, presented.as_ref())?;
+            let is_holder = presented.is_some_and(|(id, _)| id == requested_in);
+            changed.unproven_holder &= !is_holder;
             changed.email_changed_at = Some(now);
             changed.updated_at = now;
+            let proof = if changed.has_mailbox(&to) {
+                users::prove_address(tx, &mut changed, now)?
+            } else {
+                changed.email_verified = false;
+                USERS.put(tx, &user, &changed)?;
+                EndedByProof::default()
+            };
             login_names::replace(tx, &before, &changed)?;
-            USERS.put(tx, &user, &changed)?;
             if let Some((link, mail)) = &notice {
                 link.put(tx)?;
                 mail.put(tx)?;
             }
-            Ok(true)
+            Ok(Some(proof))
         });
-    let changed = changed.await?;
-    if changed {
-        core.outbox_filled.notify_one();
-        audit::record(&Event::EmailChanged { user });
-    }
-    Ok(changed)
+    let Some(proof) = changed.await? else {
+        return Ok(false);
+    };
+    core.outbox_filled.notify_one();
+    audit::record(&Event::EmailChanged { user });
+    proof.record(core, user, now);
+    Ok(true)
 }
 
 /// The mail to the previous address, and its link.

@@ -32,6 +32,7 @@ pub(super) async fn create_account(
     let uuid = core.random.uuid_v7(core.clock.since_epoch());
     let mut user = User::local(uuid, &new.email, &core.policy.organization, now);
     user.email_verified = new.is_verified && user.has_mailbox(&new.email);
+    user.unproven_holder = !(new.is_verified || new.is_invited);
     user.groups = new.groups;
     if !chosen.name.is_empty() {
         user.claims.insert("name".to_owned(), Value::String(chosen.name));

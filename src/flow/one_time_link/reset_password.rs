@@ -10,7 +10,7 @@ use crate::flow::login::session::AuthenticationEvent;
 use crate::flow::login::start_session::{Identified, Identify, SessionStart, start_session};
 use crate::flow::login::transaction::BrowserLogin;
 use crate::flow::notice::DrawnNotice;
-use crate::flow::users::end_sessions_and_families;
+use crate::flow::users::{EndedByProof, end_sessions_and_families};
 use crate::flow::{Core, Failure, failed_passwords, users};
 use crate::identity::{LinkPurpose, OneTimeLink, SecondFactor, User};
 use crate::limit::password_attempt::PasswordAttempt;
@@ -22,7 +22,7 @@ use crate::secret::{LinkSecret, Secret};
 use crate::store::tables::USERS;
 
 /// Sets the password and ends everything that was granted before, in one transaction. A link that was sent to the address
-/// of the user proves the address. `second_factor` is the second step that the user has answered in this sign-in.
+/// of the user proves the address ([`users::prove_address`]). `second_factor` is the second step that the user has answered in this sign-in.
 pub(super) async fn reset_password(
     at: BrowserLogin<'_>,
     secret: &Secret<LinkSecret>,
@@ -65,15 +65,22 @@ pub(super) async fn reset_password(
             return Ok(None);
         };
         use_up(tx, &secret, now)?;
+        let proof = match email {
+            Some(email) if user.has_mailbox(email) => users::prove_address(tx, &mut user, now)?,
+            _ => EndedByProof::default(),
+        };
         user.password = Some(hash.clone());
         user.must_change_password = false;
-        user.email_verified |= email.as_deref().is_some_and(|email| user.has_mailbox(email));
         user.updated_at = now;
         USERS.put(tx, &user.uuid, &user)?;
         failed_passwords::reset_passwords(tx, user.uuid)?;
         notice.iter().try_for_each(|notice| notice.put(tx))?;
         let ended = end_sessions_and_families(tx, user.uuid, now)?;
-        Ok(Some(Identified { ended, ..user.into() }))
+        Ok(Some(Identified {
+            ended,
+            proof,
+            ..user.into()
+        }))
     });
     let record = |user, session| {
         core.outbox_filled.notify_one();

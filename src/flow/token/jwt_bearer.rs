@@ -17,6 +17,7 @@ use crate::federation::profile::Profile;
 use crate::flow::grant_policy::GrantPolicy;
 use crate::flow::login::federated_user;
 use crate::flow::login::federated_user::{ProviderAccount, UserMatch};
+use crate::flow::users::EndedByProof;
 use crate::flow::{Catalog, Core, FlowError, replay};
 use crate::identity::{AuthenticationMethod, SecondFactor};
 use crate::jose::jwt;
@@ -46,7 +47,11 @@ pub const REPLAYED: Refusal = Refusal::invalid_grant("assertion was used before"
 
 /// What the transaction did with an assertion that was not refused.
 enum AssertionExchangeResult {
-    Granted(Box<ApprovedGrant>, UserMatch),
+    Granted {
+        approved: Box<ApprovedGrant>,
+        matched: UserMatch,
+        proof: EndedByProof,
+    },
     Replayed,
 }
 
@@ -145,12 +150,13 @@ pub async fn exchange_assertion(
                 actor: acting.clone().map(Box::new),
                 ..authorization(&bearer, &issuing, user.uuid, &subject)
             };
-            let user = grant_policy.authorize_new_user(&*tx, &bearer, &authorization, user)?;
+            let mut user = grant_policy.authorize_new_user(&*tx, &bearer, &authorization, user)?;
             let target = drawn.target(&bearer, &authorization, &resources)?;
             check_level(&bearer, &authorization)?;
             if is_exchange {
                 check_policy(&bearer, &target, actor.is_some())?;
             }
+            let proof = federated_user::prove_address(tx, &mut user, matched, now)?;
             let granted = Granted {
                 user,
                 authorization,
@@ -166,13 +172,33 @@ pub async fn exchange_assertion(
                 expires_at: subject.expires_at,
                 audience: None,
             });
-            Ok(AssertionExchangeResult::Granted(Box::new(approved), matched))
+            Ok(AssertionExchangeResult::Granted {
+                approved: Box::new(approved),
+                matched,
+                proof,
+            })
         })
         .await?;
+    complete(core, &client, &provider, exchanged, now)
+}
+
+/// What follows the commit.
+fn complete(
+    core: &Core,
+    client: &AuthenticatedClient,
+    provider: &Provider,
+    exchanged: AssertionExchangeResult,
+    now: Timestamp,
+) -> Result<TokenResponse, FlowError> {
     match exchanged {
-        AssertionExchangeResult::Granted(approved, matched) => {
+        AssertionExchangeResult::Granted {
+            approved,
+            matched,
+            proof,
+        } => {
             federated_user::record(approved.user.uuid, matched, &provider.id);
-            issue_tokens(core, &client, *approved, now)
+            proof.record(core, approved.user.uuid, now);
+            issue_tokens(core, client, *approved, now)
         }
         AssertionExchangeResult::Replayed => {
             audit::record(&Event::ProviderTokenReplayed {

@@ -53,7 +53,7 @@ pub(super) async fn respond(
     };
     if is_confirmed {
         let is_done = if action == LinkAction::VerifyAddress {
-            change_email(core, &link.secret, context.now).await?
+            change_email(core, &context.browser(), &link.secret, context.now).await?
         } else {
             secure_account(core, &link.secret, context.now).await?
         };

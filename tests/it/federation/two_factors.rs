@@ -4,7 +4,7 @@ use idsvc::admin::provider::ProviderFields;
 use idsvc::admin::user::UnlinkUser;
 use idsvc::federation::provider::LinkPolicy;
 use idsvc::flow::factors;
-use idsvc::identity::{Factor, FactorKind, SecondFactorRule, Totp};
+use idsvc::identity::{Factor, FactorKind, SecondFactorRule, Totp, User};
 use idsvc::oauth::Policy;
 use idsvc::pages::text::EN;
 use idsvc::store::tables::USERS;
@@ -164,6 +164,32 @@ async fn a_provider_does_not_go_around_the_second_step_of_a_user_who_is_linked_t
         .code();
     let id = scene.acme.redeem(&code).await.tokens().id().claims;
     assert_eq!((&id["sub"], &id["acr"]), (&json!(alice.sub()), &json!("2")));
+}
+
+/// Otherwise the person who made the account would keep a way in to it.
+#[tokio::test]
+async fn a_provider_that_proves_the_address_of_an_unproven_holder_ends_what_that_person_set_up() {
+    let linking = |fields: &mut ProviderFields| fields.link = Some(LinkPolicy::VerifiedEmail);
+    let scene = scene_with(tied, linking).await;
+    let alice = local_user(&scene.server).await;
+    let unproven = |user: &mut User| {
+        user.email_verified = false;
+        user.unproven_holder = true;
+    };
+    scene.server.change_user(&alice, unproven).await;
+    let claims = json!({"email": "alice@up.example", "email_verified": true});
+    let tokens = scene.tokens(&scene.visitor(), "u-1", &claims).await;
+    assert_eq!(tokens.id().claims["sub"], alice.sub());
+    let uuid = alice.user.uuid;
+    let store = &scene.server.app.core.store;
+    let left = store.read_blocking(|snapshot| factors::of_user(snapshot, uuid));
+    let user = store.read_blocking(|snapshot| USERS.get(snapshot, &uuid));
+    let user = user.unwrap().unwrap();
+    assert!(left.unwrap().is_empty() && user.password.is_none() && user.email_verified);
+    assert_eq!(user.identities.len(), 1);
+    // The next sign-in is that of any linked user.
+    let tokens = scene.tokens(&scene.visitor(), "u-1", &claims).await;
+    assert_eq!(tokens.id().claims["sub"], alice.sub());
 }
 
 /// A scene in which everybody needs two factors.

@@ -7,7 +7,7 @@ use idsvc::admin::user::{AddUser, ListUsers, NewPassword, ShowUser, UnlinkUser, 
 use idsvc::federation::id_token::TokenProblem;
 use idsvc::federation::provider::{AddressPolicy, LinkPolicy};
 use idsvc::flow::token::jwt_bearer::{NOT_ACCEPTED, REPLAYED};
-use idsvc::identity::AuthenticationLevel;
+use idsvc::identity::{AuthenticationLevel, User};
 use idsvc::jose::alg::Algorithm;
 use idsvc::jose::jwt;
 use idsvc::jose::jwt::{JwtError, TimeError};
@@ -733,4 +733,30 @@ async fn an_id_token_brings_no_tokens_below_the_level_that_the_client_demands() 
         .exchange(&scene.token(&json!({"jti": "4", "amr": ["mfa"]})))
         .await;
     assert_eq!(refused.error(), "invalid_grant");
+}
+
+/// The provider's word is the first proof of the address.
+#[tokio::test]
+async fn an_id_token_that_proves_the_address_of_an_unproven_holder_ends_what_that_person_has() {
+    let scene = scene_with(|fields| fields.link = Some(LinkPolicy::VerifiedEmail)).await;
+    let unproven = |user: &mut User| {
+        user.email_verified = false;
+        user.unproven_holder = true;
+    };
+    let bob = scene.server.user_with("bob", unproven).await;
+    let theirs = scene.acme.tokens(&bob.browser()).await;
+    let token = |jti: &str| {
+        scene.token(&json!({
+            "jti": jti, "sub": "b", "email": "bob@example.com", "email_verified": true,
+        }))
+    };
+    let owned = scene.exchange(&token("1")).await.tokens();
+    assert_eq!(uuid(&owned), bob.sub());
+    assert!(scene.acme.is_welcome(&owned).await);
+    assert!(!scene.acme.is_welcome(&theirs).await);
+    let login = bob.browser().authorize(&scene.acme.request()).await;
+    assert_eq!(login.sign_in().await.page(), "/login");
+    let again = scene.exchange(&token("2")).await.tokens();
+    assert_eq!(uuid(&again), bob.sub());
+    assert!(scene.acme.is_welcome(&owned).await);
 }

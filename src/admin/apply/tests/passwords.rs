@@ -156,3 +156,23 @@ async fn a_user_who_must_choose_another_password_must_do_so_after_an_apply_too()
     applied(&core, named).await;
     assert!(stored(&core).must_change_password);
 }
+
+/// The file may be an export, so it says nothing of who proved the address.
+#[tokio::test]
+async fn an_account_with_an_unproven_holder_stays_one_until_a_file_says_that_the_address_is_verified() {
+    let core = core();
+    applied(&core, with_hash(HASH)).await;
+    let mut alice = stored(&core);
+    alice.unproven_holder = true;
+    let written = core
+        .store
+        .write("test_user", move |tx| USERS.put(tx, &alice.uuid, &alice));
+    written.await.unwrap();
+    let mut named = with_hash(HASH);
+    named.line.phone_number = Some("+32 2 555 01 23".to_owned());
+    applied(&core, named.clone()).await;
+    assert!(stored(&core).is_unproven());
+    named.line.email_verified = Some(true);
+    applied(&core, named).await;
+    assert!(!stored(&core).is_unproven());
+}
