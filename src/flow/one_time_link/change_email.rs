@@ -7,6 +7,7 @@ use crate::flow::browser::Browser;
 use crate::flow::login::session;
 use crate::flow::login::session::find_unended;
 use crate::flow::outbox::DrawnMail;
+use crate::flow::users::EndedByProof;
 use crate::flow::{Core, Failure, users};
 use crate::identity::{LinkPurpose, LoginName, OneTimeLink, User};
 use crate::mail::{Content, Message};
@@ -17,6 +18,7 @@ use crate::store::StoreError;
 use crate::store::engine::Snapshot;
 use crate::store::login_names;
 use crate::store::tables::USERS;
+use crate::text;
 use uuid::Uuid;
 
 /// The user whose address a link of this purpose can change. `None` if the user may not change the address now, the session
