@@ -56,7 +56,7 @@ fn readings(app: &App, of_server: &Readings) -> Readings {
         .flatten()
         .flatten();
     Readings {
-        registrant_room_used: app.core.registrant_room_used(),
+        registrant_room_used: app.core.registrant_room_used().unwrap_or(0),
         totp_users: factors.map(|factors| factors.totp),
         passkey_users: factors.map(|factors| factors.passkey),
         store_commits: stats.commits,
