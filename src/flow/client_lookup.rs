@@ -185,13 +185,12 @@ pub(in crate::flow) async fn find_client(
     let record = stored.clone();
     let record = record.unwrap_or_else(|| new_client(client_id, core.random.uuid_v4(), now));
     let client = documented(core, &document, record, now).map_err(UntrustedRedirect::ClientDocument)?;
-    let replaces = match &stored {
-        Some(_) => Vec::new(),
-        None => {
-            let most = core.policy.registration.most_clients;
-            let replaced = registered.catalog.registrants().replaced_by(&client, most);
-            replaced.ok_or_else(|| UntrustedRedirect::ClientDocument(FULL.to_owned()))?
-        }
+    let replaces = if stored.is_some() {
+        Vec::new()
+    } else {
+        let most = core.policy.registration.most_clients;
+        let replaced = registered.catalog.registrants().replaced_by(&client, most);
+        replaced.ok_or_else(|| UntrustedRedirect::ClientDocument(FULL.to_owned()))?
     };
     Ok(ClientLookup {
         documented: Some(DocumentedClient {

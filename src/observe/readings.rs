@@ -155,7 +155,7 @@ readings! {
     totp_users: Option<u64> = Gauge "idsvc_users_with_totp",
     /// Users who have a passkey, counted every ten minutes. One of several nodes has it.
     passkey_users: Option<u64> = Gauge "idsvc_users_with_passkey",
-    /// How much of the room is used up for clients that the operator did not register, in percent of clients.most_registered or of their memory.
+    /// How much of the room is used up for clients that the operator did not register, in percent: of their number or of their memory.
     registrant_room_used: u64 = Gauge "idsvc_registrant_room_used_percent",
     /// Memory of the process in bytes. Left out without /proc.
     resident_bytes: Option<u64> = Gauge "process_resident_memory_bytes",
