@@ -16,10 +16,12 @@
 //! | metadata documents and keys fetched for clients that register themselves | 30, 10 seconds | the address |
 //! | | 3, 1 minute | the host of the document or the keys, for the address or the IPv6 /48 |
 //! | | 60, 2 seconds | the host, for what is beyond that; the document of a client with a record is counted after a failed fetch |
-//! | mails requested on pages | 4, 15 minutes | the recipient that was typed, whether a user has it or not |
+//! | mails requested on pages | 4, 15 minutes | the recipient that was typed, whether a user has it or not; `+tag` does not count |
 //! | | 10, 2 minutes | the address |
+//! | mails requested on the page for a new account | 1,000, 1 second | nothing: all people together |
 //! | notices of new devices | 4, 15 minutes | the user |
 //! | codes and passwords typed after a mail | 30, 20 seconds | the address |
+//! | wrong codes typed after a mail | 20, 1 hour | the recipient, as for mails |
 //! | device codes for public clients | 60, 5 seconds | the address |
 //! | wrong user codes | 10, 1 minute | the address; the user who is signed in |
 //! | | 1,000, 1 second | nothing: all people together who are not signed in |
@@ -52,6 +54,7 @@
 
 pub mod buckets;
 pub mod concurrency;
+mod mails;
 pub mod network;
 pub mod password_attempt;
 
@@ -86,9 +89,11 @@ const REGISTRANT_HOST_SHARE: Rule = Rule::new(3, Duration::from_mins(1));
 const MAIL_TO_RECIPIENT: Rule = Rule::new(4, Duration::from_mins(15));
 const MAIL_FROM_ADDRESS: Rule = Rule::new(10, Duration::from_mins(2));
 const TYPED_CODE: Rule = Rule::new(30, Duration::from_secs(20));
+const WRONG_CODE: Rule = Rule::new(20, Duration::from_hours(1));
 const DEVICE_CODE: Rule = Rule::new(60, Duration::from_secs(5));
 const WRONG_USER_CODE: Rule = Rule::new(10, Duration::from_mins(1));
-const ALL_WRONG_USER_CODES: Rule = Rule::new(1_000, Duration::from_secs(1));
+/// For wrong user codes, and for mails of the page for a new account.
+const ALL_PEOPLE: Rule = Rule::new(1_000, Duration::from_secs(1));
 const CLIENT: Rule = Rule::new(20, Duration::from_secs(10));
 const CLIENT_AUTH_BY_IP: Rule = Rule::new(200, Duration::from_secs(1));
 const REGISTRATION: Rule = Rule::new(30, Duration::from_mins(5));
@@ -140,9 +145,10 @@ pub struct Limiter {
     mail_recipients: Buckets,
     mail_senders: Buckets,
     typed_codes: Buckets,
+    wrong_codes: Buckets,
     device_codes: Buckets,
     wrong_user_codes: Buckets,
-    all_wrong_user_codes: Buckets,
+    all_people: Buckets,
     clients: Buckets,
     client_auth_by_ip: Buckets,
     registrations: Buckets,
@@ -193,9 +199,10 @@ impl Limiter {
             mail_recipients: Buckets::new(MAIL_TO_RECIPIENT),
             mail_senders: Buckets::new(MAIL_FROM_ADDRESS),
             typed_codes: Buckets::new(TYPED_CODE),
+            wrong_codes: Buckets::new(WRONG_CODE),
             device_codes: Buckets::new(DEVICE_CODE),
             wrong_user_codes: Buckets::new(WRONG_USER_CODE),
-            all_wrong_user_codes: Buckets::new(ALL_WRONG_USER_CODES),
+            all_people: Buckets::new(ALL_PEOPLE),
             clients: Buckets::new(CLIENT),
             client_auth_by_ip: Buckets::new(CLIENT_AUTH_BY_IP),
             registrations: Buckets::new(REGISTRATION),
@@ -283,36 +290,6 @@ impl Limiter {
         charge_all(charges, now)
     }
 
-    /// Charges a mail that is requested from the address `from`. `recipient` is the name or address that was typed.
-    pub fn request_mail(&self, recipient: &str, from: IpAddr, now: Timestamp) -> Result<(), RetryAfter> {
-        let mut charges = Vec::new();
-        if !self.is_exempt(from) {
-            charges.push((&self.mail_recipients, self.account_key(recipient)));
-            charges.extend(self.network_keys(from).map(|key| (&self.mail_senders, key)));
-        }
-        charge_all(charges, now).map(|_| ())
-    }
-
-    /// Whether this user may get a notice of a new device now.
-    pub fn allows_notice(&self, user: &[u8], now: Timestamp) -> bool {
-        let key = || self.key_of(&[b"notice", user]);
-        self.mail_recipients.check(key, now).is_ok()
-    }
-
-    /// Charges a notice of a new device.
-    pub fn charge_notice(&self, user: &[u8], now: Timestamp) {
-        self.mail_recipients.add(self.key_of(&[b"notice", user]), now);
-    }
-
-    /// Charges a code or a password that is typed after a mail.
-    pub fn type_code(&self, from: IpAddr, now: Timestamp) -> Result<(), RetryAfter> {
-        let mut charges = Vec::new();
-        if !self.is_exempt(from) {
-            charges.extend(self.network_keys(from).map(|key| (&self.typed_codes, key)));
-        }
-        charge_all(charges, now).map(|_| ())
-    }
-
     /// Charges a device code for a public client.
     pub fn authorize_device(&self, from: IpAddr, now: Timestamp) -> Result<(), RetryAfter> {
         let mut charges = Vec::new();
@@ -336,7 +313,7 @@ impl Limiter {
             charges.extend(self.network_keys(from).map(|key| (&self.wrong_user_codes, key)));
             charges.push(match user {
                 Some(user) => (&self.wrong_user_codes, self.key_of(&[b"user", user])),
-                None => (&self.all_wrong_user_codes, self.key_of(&[])),
+                None => (&self.all_people, self.key_of(&[b"user code"])),
             });
         }
         charge_all(charges, now)

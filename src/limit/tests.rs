@@ -310,6 +310,64 @@ fn one_address_cannot_hold_everything() {
     assert!(limiter.permit_for_request(ip("192.0.2.2")).is_some());
 }
 
+/// RFC 5233: the mailbox is the same. A telephone number begins with `+`, and so may a local part.
+#[test]
+fn what_follows_a_plus_in_an_address_is_not_counted_apart_and_telephone_numbers_are() {
+    let limiter = limiter(|_| {});
+    let same = [
+        "bob@example.com",
+        "bob+1@example.com",
+        "bob+1+2@example.com",
+        "bob+@example.com",
+    ];
+    let other = [
+        "+bob@example.com",
+        "bob@example.org",
+        "+15550001",
+        "+15550002",
+        "bob+1",
+        "bob",
+    ];
+    let ask = |recipient: &str, number: u32| limiter.request_mail(recipient, lone_address(number), NOW);
+    for (number, recipient) in (0..).zip(same) {
+        assert!(ask(recipient, number).is_ok(), "{recipient}");
+    }
+    for recipient in same {
+        assert!(ask(recipient, 100).is_err(), "{recipient}");
+    }
+    for (number, recipient) in (200..).zip(other) {
+        assert!(ask(recipient, number).is_ok(), "{recipient}");
+    }
+}
+
+#[test]
+fn wrong_codes_are_limited_by_recipient_and_right_ones_are_taken_back() {
+    let limiter = limiter(|_| {});
+    let guess = |recipient: &str, number: u32| limiter.guess_code(recipient, lone_address(number), NOW);
+    for number in 0..100 {
+        guess("bob@example.com", number).unwrap().refund(NOW);
+    }
+    for number in 0..20 {
+        assert!(guess("bob@example.com", number).is_ok(), "{number}");
+    }
+    assert!(guess("bob+1@example.com", 20).is_err());
+    assert!(guess("carol@example.com", 20).is_ok());
+}
+
+/// For known and unknown addresses alike. Other mails, and codes of devices, have room of their own.
+#[test]
+fn mails_for_new_accounts_are_limited_for_all_people_together() {
+    let limiter = limiter(|_| {});
+    let ask = |number: u32, now| limiter.request_account(&number.to_string(), lone_address(number), now);
+    for number in 0..1_000 {
+        assert!(ask(number, NOW).is_ok(), "{number}");
+    }
+    assert!(ask(1_000, NOW).is_err());
+    assert!(limiter.request_mail("bob", lone_address(1_000), NOW).is_ok());
+    assert!(limiter.type_user_code(None, lone_address(1_000), NOW).is_ok());
+    assert!(ask(1_001, NOW + Duration::from_secs(1)).is_ok());
+}
+
 /// An address that shares no network with another: even numbers are IPv4, odd ones are alone in an IPv6 /48.
 fn lone_address(number: u32) -> IpAddr {
     if number.is_multiple_of(2) {
@@ -336,7 +394,7 @@ fn a_host_that_others_use_up_stays_open_for_each_network() {
     }
 }
 
-/// An attacker with three addresses and three names for each slot of a table fills the fifteen tables. Besides them, only
+/// An attacker with three addresses and three names for each slot of a table fills the tables. Besides them, only
 /// the permits take memory.
 #[test]
 fn more_addresses_than_there_are_places_fill_the_tables_and_leave_nothing_besides() {
@@ -359,6 +417,7 @@ fn more_addresses_than_there_are_places_fill_the_tables_and_leave_nothing_beside
         let _ = limiter.register_client(from, NOW);
         let _ = limiter.request_mail(&client, from, NOW);
         let _ = limiter.type_code(from, NOW);
+        let _ = limiter.guess_code(&client, from, NOW);
         let _ = limiter.authorize_device(from, NOW);
         let _ = limiter.type_user_code(Some(client.as_bytes()), from, NOW);
         held.push_back([
@@ -382,10 +441,11 @@ fn more_addresses_than_there_are_places_fill_the_tables_and_leave_nothing_beside
         mail_recipients,
         mail_senders,
         typed_codes,
+        wrong_codes,
         device_codes,
         wrong_user_codes,
-        // It has one bucket.
-        all_wrong_user_codes: _,
+        // It has two buckets.
+        all_people: _,
         clients,
         client_auth_by_ip,
         registrations,
@@ -410,6 +470,7 @@ fn more_addresses_than_there_are_places_fill_the_tables_and_leave_nothing_beside
         mail_recipients,
         mail_senders,
         typed_codes,
+        wrong_codes,
         device_codes,
         wrong_user_codes,
         clients,

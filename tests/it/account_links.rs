@@ -25,7 +25,7 @@ async fn scene() -> (Server, RelyingParty, Person) {
     scene_with(|_| {}).await
 }
 
-async fn scene_with(change: impl FnOnce(&mut Policy)) -> (Server, RelyingParty, Person) {
+pub(crate) async fn scene_with(change: impl FnOnce(&mut Policy)) -> (Server, RelyingParty, Person) {
     let server = Server::start_with(|policy| {
         policy.sends_mail = true;
         change(policy);
@@ -36,7 +36,7 @@ async fn scene_with(change: impl FnOnce(&mut Policy)) -> (Server, RelyingParty, 
     (server, acme, alice)
 }
 
-fn open(policy: &mut Policy) {
+pub(crate) fn open(policy: &mut Policy) {
     policy.accounts.sign_up = SignUp::Open;
     policy.accounts.verify_email = true;
 }
@@ -49,7 +49,7 @@ fn link_named(page: &Screen, text: &str) -> String {
     href.split('"').next().unwrap().replace("&amp;", "&")
 }
 
-fn only_form(page: &Screen) -> Form {
+pub(crate) fn only_form(page: &Screen) -> Form {
     let mut forms = page.forms();
     assert_eq!(forms.len(), 1, "{}", page.text());
     forms.remove(0)
@@ -68,7 +68,7 @@ pub(crate) async fn choose(page: &Screen, password: &str) -> Screen {
     page.browser().submit(&form).await
 }
 
-async fn enter_code(page: &Screen, code: &str) -> Screen {
+pub(crate) async fn enter_code(page: &Screen, code: &str) -> Screen {
     assert_eq!(page.page(), "/check-mail");
     page.browser().submit(&only_form(page).with("code", code)).await
 }
@@ -276,7 +276,12 @@ async fn mails_are_limited_by_recipient_and_by_sender() {
     let (server, acme, _alice) = scene().await;
     let login = begin(&acme, &server.browser()).await;
     for attempt in 0..5 {
-        let page = request_mail(&login, EN.forgot_password, " Alice@Example.com").await;
+        let alias = [
+            " Alice@Example.com",
+            "alice+home@example.com",
+            "ALICE+@example.com",
+        ][attempt % 3];
+        let page = request_mail(&login, EN.forgot_password, alias).await;
         let (status, shown) = if attempt < 4 {
             (200, "/check-mail")
         } else {
@@ -284,7 +289,7 @@ async fn mails_are_limited_by_recipient_and_by_sender() {
         };
         assert_eq!((page.status, page.page()), (status, shown), "{attempt}");
     }
-    assert_eq!(server.mails().await.len(), 4);
+    assert_eq!(server.mails().await.len(), 2, "nobody has the other addresses");
     for number in 0..6 {
         let page = request_mail(&login, EN.forgot_password, &format!("{number}@example.com")).await;
         assert_eq!(page.page(), "/check-mail");
@@ -694,7 +699,7 @@ async fn notices_of_new_browsers_are_limited_for_each_user() {
     assert_eq!(server.mails().await.len(), 4);
 }
 
-fn by_mail(policy: &mut Policy) {
+pub(crate) fn by_mail(policy: &mut Policy) {
     policy.accounts.email_sign_in = true;
 }
 
@@ -876,12 +881,12 @@ async fn wrong_codes_of_many_mails_are_counted_for_the_user() {
         for _ in 0..5 {
             enter_code(&sent, wrong).await;
         }
-        server.advance(15 * 60);
+        server.advance(5 * HOUR);
     }
     assert_eq!(audit.take(&["sign_in_failed"]).len(), 100);
     let (sent, mail) = ask_for_reset(&server, &acme, &alice.browser(), "alice@example.com").await;
     let refused = enter_code(&sent, &mail.code()).await;
-    assert!(refused.text().contains(EN.problem_code_over));
+    assert!(refused.text().contains(EN.problem_code_wrong));
     let page = server.browser().visit(&mail.link()).await;
     assert_eq!(choose(&page, NEW).await.page(), "/account");
     server.advance(15 * 60);

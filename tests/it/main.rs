@@ -76,6 +76,7 @@ mod refresh_model;
 mod refusals;
 mod registration;
 mod remembered_device;
+mod requested_mails;
 mod required_second_factor;
 mod reused_identifiers;
 mod rows;

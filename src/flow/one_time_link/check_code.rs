@@ -26,7 +26,8 @@ pub enum CodeCheck {
 }
 
 /// Checks a code. A wrong one is counted, even if no mail was sent. For a user it also counts as a wrong password: after
-/// [`crate::store::records::FailedPasswords::LIMIT`] in a row, only the link in the mail works.
+/// [`crate::store::records::FailedPasswords::LIMIT`] in a row, only the link in the mail works. The right code then gets the
+/// answer of a wrong one, because the limit tells that the user exists.
 pub async fn check_code(
     core: &Core,
     requested: &RequestedMail,
@@ -53,18 +54,16 @@ pub async fn check_code(
                 return Ok(CodeCheck::Void);
             };
             let user = link.purpose.user();
-            if let Some(user) = user
-                && FAILED_PASSWORDS
-                    .get(&*tx, &user)?
-                    .is_some_and(|failed| failed.is_at_limit())
-            {
-                return Ok(CodeCheck::Void);
-            }
+            let failed = match user {
+                Some(user) => FAILED_PASSWORDS.get(&*tx, &user)?,
+                None => None,
+            };
+            let is_at_limit = failed.is_some_and(|failed| failed.is_at_limit());
             let code = link.code.as_mut().filter(|code| code.tries_left > 0);
             let Some(code) = code.filter(|_| now < link.expires_at) else {
                 return Ok(CodeCheck::Void);
             };
-            let result = if is_right && link.purpose != LinkPurpose::Nothing {
+            let result = if is_right && !is_at_limit && link.purpose != LinkPurpose::Nothing {
                 link.digest = digest;
                 CodeCheck::Right(fresh.clone())
             } else {

@@ -61,8 +61,12 @@ impl<'a> AddressRequest<'a> {
             return Err(again(AddressProblem::NoAddress).into());
         }
         context.require_disk_for_record()?;
-        let limits = &context.app.limits;
-        if let Err(wait) = limits.request_mail(name.as_str(), context.client_address(), context.now) {
+        let (limits, from, now) = (&context.app.limits, context.client_address(), context.now);
+        let charged = match self.reason {
+            MailReason::SignUp => limits.request_account(name.as_str(), from, now),
+            MailReason::Reset | MailReason::SignIn => limits.request_mail(name.as_str(), from, now),
+        };
+        if let Err(wait) = charged {
             context.log_refusal("throttled", "too many mails were requested");
             let mut page = again(AddressProblem::Throttled);
             error::set_retry_after(&mut page, wait.seconds());

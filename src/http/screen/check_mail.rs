@@ -12,6 +12,7 @@ use crate::flow::one_time_link::request_mail::requested_mail;
 use crate::http::context::RequestContext;
 use crate::http::error::{self, HttpError};
 use crate::http::response::{self, HttpResponse};
+use crate::identity::LoginName;
 use crate::identity::one_time_link::{MailReason, RequestedMail};
 use crate::oauth::redirect_uri::with_query;
 use crate::observe::audit;
@@ -52,13 +53,24 @@ pub async fn respond(context: &RequestContext) -> Result<HttpResponse, HttpError
     if !csrf::is_from_page(context, &parameters, &form(&login))? {
         return Ok(mail.draw(Some(CodeProblem::Expired), None));
     }
-    let limits = &context.app.limits;
-    if let Err(wait) = limits.type_code(context.client_address(), context.now) {
-        context.log_refusal("throttled", "too many codes were typed");
-        return Ok(mail.draw(Some(CodeProblem::Throttled), Some(wait.seconds())));
-    }
+    let (limits, from, now) = (&context.app.limits, context.client_address(), context.now);
+    let recipient = LoginName::new(&mail.requested.recipient);
+    let charged = limits
+        .type_code(from, now)
+        .and_then(|()| limits.guess_code(recipient.as_str(), from, now));
+    let attempt = match charged {
+        Ok(attempt) => attempt,
+        Err(wait) => {
+            context.log_refusal("throttled", "too many codes were typed");
+            return Ok(mail.draw(Some(CodeProblem::Throttled), Some(wait.seconds())));
+        }
+    };
     let typed = parameters.get("code").unwrap_or_default();
-    match check_code(core, &mail.requested, typed, context.now).await? {
+    let check = check_code(core, &mail.requested, typed, now).await?;
+    if matches!(check, CodeCheck::Right(_)) {
+        attempt.refund(now);
+    }
+    match check {
         CodeCheck::Right(secret) if mail.requested.reason == MailReason::SignIn => {
             confirm_link::sign_in(context, &login, &secret).await
         }
