@@ -57,6 +57,12 @@ impl DrawnMail {
     pub fn put(&self, tx: &mut dyn Tx) -> Result<(), StoreError> {
         OUTBOX.put(tx, &self.key, &self.entry)
     }
+
+    /// Removes it in the transaction that stored it, because nobody is to get it: so the transaction takes as long as that
+    /// of a mail.
+    pub fn remove(&self, tx: &mut dyn Tx) -> Result<(), StoreError> {
+        OUTBOX.remove(tx, &self.key).map(drop)
+    }
 }
 
 /// The time of an attempt, as a part of the key.

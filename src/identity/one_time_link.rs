@@ -29,8 +29,10 @@ pub struct OneTimeLink {
 pub struct RequestingSignIn {
     /// The id of its login transaction.
     pub transaction: Uuid,
-    /// The transaction, sealed. It opens only in the browser in which it began.
-    pub sealed: String,
+    /// The transaction, sealed. It opens only in the browser in which it began. None if the link was mailed: then a cookie has
+    /// it. Links of earlier releases have it here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sealed: Option<String>,
     /// The second step that the user answered in it, if a page of it leads to the link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub second_factor: Option<SecondFactor>,
@@ -106,8 +108,8 @@ pub enum LinkPurpose {
         /// The new address.
         to: String,
     },
-    /// Nothing: no user has the address that was typed, or the address of a new account belongs to a user. The row is
-    /// stored so that the answer takes equally long.
+    /// Nothing: no user has the address that was typed, or the address of a new account belongs to a user. The row counts
+    /// the codes that are typed.
     Nothing,
 }
 

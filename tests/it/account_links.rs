@@ -158,12 +158,12 @@ async fn an_unknown_name_gets_the_same_answer_and_no_mail() {
         let sent = request_mail(&login, EN.forgot_password, nobody).await;
         assert_eq!((sent.status, sent.heading().as_str()), (200, EN.check_mail_title));
         assert!(sent.text().contains(nobody));
-        let rows = server
+        let waiting = server
             .app
             .core
             .store
-            .read_blocking(|snapshot| Ok((OUTBOX.count(snapshot)?, ONE_TIME_LINKS.count(snapshot)?)));
-        assert_eq!(rows.unwrap().0, 1, "the same rows are written");
+            .read_blocking(|snapshot| OUTBOX.count(snapshot));
+        assert_eq!(waiting.unwrap(), 0);
         assert!(server.mails().await.is_empty());
         for _ in 0..5 {
             let wrong = enter_code(&sent, "000000").await;

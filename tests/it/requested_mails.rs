@@ -1,9 +1,12 @@
-//! What strangers can do with the mails that pages send: whom they reach, what their codes tell.
+//! What strangers can do with the mails that pages send: whom they reach, what their codes tell, what waits in the store.
 
 use std::net::Ipv6Addr;
 
 use idsvc::mail::Content;
 use idsvc::pages::text::EN;
+use idsvc::store::StoreError;
+use idsvc::store::record::Record;
+use idsvc::store::tables::{ONE_TIME_LINKS, OUTBOX};
 
 use crate::account_links::{begin, by_mail, choose, enter_code, open, request_mail, scene_with};
 use crate::harness::{Browser, RelyingParty, Screen, Server};
@@ -113,6 +116,60 @@ async fn right_codes_are_not_counted() {
     }
 }
 
+/// The bytes of each stored link, and how many mails wait.
+fn waiting(server: &Server) -> (Vec<usize>, u64) {
+    let store = &server.app.core.store;
+    let read = store.read_blocking(|snapshot| {
+        let links = ONE_TIME_LINKS.scan(snapshot, .., usize::MAX)?;
+        Ok((links, OUTBOX.count(snapshot)?))
+    });
+    let (links, mails) = read.unwrap();
+    let bytes = |(_, link): &(_, idsvc::identity::OneTimeLink)| {
+        let mut row = Vec::new();
+        link.encode(&mut row).unwrap();
+        row.len()
+    };
+    (links.iter().map(bytes).collect(), mails)
+}
+
+/// An authorization request with much in it, which its sign-in carries along.
+async fn begin_long(acme: &RelyingParty, browser: &Browser, length: usize) -> Screen {
+    let request = acme.request().with("state", &"s".repeat(length));
+    browser.authorize(&request).await
+}
+
+#[tokio::test]
+async fn a_made_up_name_leaves_one_short_row() {
+    let (server, acme, _alice) = scene_with(by_mail).await;
+    let longest = format!("{}@example.com", "n".repeat(200));
+    for (number, name) in ["nobody@example.com", &longest].into_iter().enumerate() {
+        for (turn, link) in [EN.forgot_password, EN.sign_in_by_mail].into_iter().enumerate() {
+            let login = begin_long(&acme, &server.browser(), 4_000).await;
+            let sent = request_mail(&login, link, name).await;
+            assert_eq!(sent.heading(), EN.check_mail_title);
+            let (links, mails) = waiting(&server);
+            assert_eq!((links.len(), mails), (2 * number + turn + 1, 0));
+            assert!(links.iter().all(|bytes| *bytes < 200), "{links:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn of_a_mail_that_was_sent_a_short_row_is_left() {
+    let (server, acme, _alice) = scene_with(open).await;
+    for (link, name) in [
+        (EN.create_account, "nobody@example.com"),
+        (EN.forgot_password, "alice@example.com"),
+    ] {
+        let login = begin_long(&acme, &server.browser(), 4_000).await;
+        request_mail(&login, link, name).await;
+        server.mail().await;
+    }
+    let (links, mails) = waiting(&server);
+    assert_eq!((links.len(), mails), (2, 0));
+    assert!(links.iter().all(|bytes| *bytes < 400), "{links:?}");
+}
+
 /// Otherwise strangers could have the service send mails to any number of people. The limit does not tell who has an
 /// account.
 #[tokio::test]
@@ -141,4 +198,57 @@ async fn mails_of_the_page_for_a_new_account_are_limited_for_all_people_together
     server.advance(2);
     let later = request_mail(&login, EN.create_account, "carol@example.com").await;
     assert_eq!(later.page(), "/check-mail");
+}
+
+/// The cookie is of no use to another browser, and the newest sign-ins are kept.
+#[tokio::test]
+async fn the_browser_keeps_the_sign_in_of_a_mail_in_a_cookie() {
+    let (server, acme, _alice) = scene_with(by_mail).await;
+    let browser = server.browser();
+    let login = begin_long(&acme, &browser, 1_500).await;
+    request_mail(&login, EN.sign_in_by_mail, "alice@example.com").await;
+    let mail = server.mail().await;
+    let names: Vec<_> = browser.cookies().into_keys().collect();
+    let kept = names.iter().find(|name| name.starts_with("__Host-idsvc_mail_"));
+    let kept = kept.unwrap_or_else(|| panic!("{names:?}"));
+    let thief = server.browser();
+    thief.set_cookie(kept, &browser.cookie(kept).unwrap());
+    assert_eq!(thief.visit(&mail.link()).await.heading(), EN.error_other_browser);
+    let page = browser.visit(&mail.link()).await;
+    assert_eq!(page.heading(), EN.sign_in);
+    for _ in 0..6 {
+        let login = begin_long(&acme, &browser, 1_500).await;
+        request_mail(&login, EN.sign_in_by_mail, "nobody@example.com").await;
+        server.advance(15 * 60);
+    }
+    let cookies = browser.cookies();
+    let values = cookies
+        .iter()
+        .filter(|(name, _)| name.starts_with("__Host-idsvc_mail_"));
+    let bytes: usize = values.map(|(_, value)| value.len()).sum();
+    assert!((1..=6 * 1024).contains(&bytes), "{bytes}");
+}
+
+/// As releases before this one stored it.
+#[tokio::test]
+async fn a_link_whose_row_has_the_sign_in_continues_it_without_a_cookie() {
+    let (server, acme, _alice) = scene_with(by_mail).await;
+    let browser = server.browser();
+    let login = begin(&acme, &browser).await;
+    let sealed = login.login_form().value("transaction").unwrap().to_owned();
+    request_mail(&login, EN.sign_in_by_mail, "alice@example.com").await;
+    let mail = server.mail().await;
+    let store = &server.app.core.store;
+    let write = store.write("keep_in_row", move |tx| -> Result<_, StoreError> {
+        let links = ONE_TIME_LINKS.scan(&*tx, .., usize::MAX)?;
+        for (key, mut link) in links {
+            link.requested_in.as_mut().unwrap().sealed = Some(sealed.clone());
+            ONE_TIME_LINKS.put(tx, &key, &link)?;
+        }
+        Ok(())
+    });
+    write.await.unwrap();
+    browser.rename_cookies(|name| name.replace("_mail_", "_gone_"));
+    let page = browser.visit(&mail.link()).await;
+    assert_eq!(page.heading(), EN.sign_in);
 }

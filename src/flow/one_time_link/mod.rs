@@ -2,13 +2,13 @@
 //!
 //! A person requests a mail on a page of the sign-in. [`request_mail`] draws a link and a code, and one transaction stores
 //! both rows: [`OneTimeLink`] with the digest of the secret, and the sealed mail in the outbox ([`super::outbox`]). If no user
-//! has the name, the same rows are stored and nothing is sent, so the answer takes equally long. After the commit,
+//! has the name, the mail is removed in the same transaction, so the answer takes equally long. After the commit,
 //! `server/mail_sender` reads the rows that are due ([`super::deliver`]), draws each mail by the theme and in the language of
 //! the reader, and hands it to the mail server. If several nodes use the store, one of them claims the row. A row is removed
 //! after the server has taken the mail. A failed attempt moves it to a later key, for a day.
 //!
 //! To open a link changes nothing, because scanners of mails open every link. In the browser that requested it, the page
-//! continues the sign-in there. In another browser it begins a new one, and a link to sign in is refused. The form of the page
+//! continues the sign-in there, which a cookie keeps. In another browser it begins a new one, and a link to sign in is refused. The form of the page
 //! uses the link up ([`redeem`]). Codes are typed only in the requesting browser, five at most. Other causes of mails use the
 //! same two rows: invitations, resets by the operator, and the notices of [`super::notice`].
 

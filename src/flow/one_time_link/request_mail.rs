@@ -1,7 +1,8 @@
 //! A person on a page of a sign-in requests a mail: to choose a new password, to create an account, or to sign in.
 //!
-//! The answer and its time are the same whether an account exists or not: the same rows are written, and a mail without a
-//! recipient is stored as a decoy.
+//! The answer and its time are the same whether an account exists or not: the same rows are written. A mail without a
+//! recipient is removed in the same transaction, so that only a short row is left: of the sign-in, the browser keeps the
+//! rest.
 
 use std::collections::BTreeSet;
 
@@ -19,6 +20,7 @@ use crate::mail::{Content, Message};
 use crate::password::PasswordHash;
 use crate::route::Route;
 use crate::secret::{LinkSecret, Secret};
+use crate::store::StoreError;
 
 /// What a person typed to get a mail.
 pub struct MailRequest<'a> {
@@ -102,20 +104,13 @@ pub async fn request_change(
     };
     let mut link = DrawnLink::draw(core, purpose, now + OneTimeLink::REQUESTED_LIFETIME);
     link.request_in(RequestingSignIn {
+        transaction: login.transaction.id,
+        sealed: Some(login.sealed.clone()),
         second_factor,
-        ..requesting(login)
     });
     let secret = link.secret.clone();
     core.store.write("request_change", move |tx| link.put(tx)).await?;
     Ok(secret)
-}
-
-fn requesting(login: &LoginContext) -> RequestingSignIn {
-    RequestingSignIn {
-        transaction: login.transaction.id,
-        sealed: login.sealed.clone(),
-        second_factor: None,
-    }
 }
 
 /// Sends a link and a code to sign in, if a user who did not come from a provider has this name and a verified address.
@@ -242,7 +237,8 @@ struct LinkMail<'a> {
     reason: MailReason,
 }
 
-/// Stores a link and a mail with it in one transaction. Without a recipient or a purpose, decoy rows are stored.
+/// Stores a link and a mail with it in one transaction. Without a recipient, the mail is removed again. Without a purpose,
+/// the link is worth nothing.
 async fn send(
     core: &Core,
     login: &LoginContext,
@@ -256,13 +252,19 @@ async fn send(
         content,
         reason,
     } = mail;
+    let is_usable = purpose.is_some();
     let mut link = DrawnLink::draw(
         core,
         purpose.unwrap_or(LinkPurpose::Nothing),
         now + OneTimeLink::REQUESTED_LIFETIME,
     );
     let code = link.add_code(core);
-    link.request_in(requesting(login));
+    if is_usable {
+        link.request_in(RequestingSignIn {
+            transaction: login.transaction.id,
+            sealed: None,
+        });
+    }
     let is_for_nobody = to.is_none();
     let message = Message {
         to: to.unwrap_or_else(|| request.recipient.to_owned()),
@@ -270,20 +272,20 @@ async fn send(
         client_id: login.transaction.purpose.client_id().map(ToOwned::to_owned),
         content: content(link.address(&core.policy.issuer), code.to_string()),
     };
-    let mail = if is_for_nobody {
-        DrawnMail::decoy(core, &message, now)?
-    } else {
-        DrawnMail::draw(core, &message, now)?
-    };
+    let mail = DrawnMail::draw(core, &message, now)?;
     let requested = RequestedMail {
         link: link.key,
         recipient: request.recipient.to_owned(),
         reason,
     };
     core.store
-        .write("request_mail", move |tx| {
+        .write("request_mail", move |tx| -> Result<_, StoreError> {
             link.put(tx)?;
-            mail.put(tx)
+            mail.put(tx)?;
+            if is_for_nobody {
+                mail.remove(tx)?;
+            }
+            Ok(())
         })
         .await?;
     core.outbox_filled.notify_one();

@@ -5,7 +5,7 @@ use ::http::{Method, StatusCode};
 use zeroize::Zeroizing;
 
 use super::open_link::{OpenLink, form, link_void};
-use super::{address, browser_redirect, confirm_link, csrf, device_cookie, login_context};
+use super::{address, browser_redirect, confirm_link, csrf, device_cookie, kept_sign_in, login_context};
 use crate::flow::account::begin;
 use crate::flow::login::destination::Destination;
 use crate::flow::login::transaction::LoginContext;
@@ -60,10 +60,14 @@ pub async fn respond(context: &RequestContext) -> Result<HttpResponse, HttpError
 /// Shows the page in the sign-in in which the link was requested, if this is its browser. Otherwise in a new one, unless
 /// the link signs in.
 async fn enter(context: &RequestContext, link: &OpenLink) -> Result<HttpResponse, HttpError> {
-    if let Some(requested_in) = &link.requested_in
-        && login_context::reload(context, &requested_in.sealed).await.is_ok()
+    let kept = link.requested_in.as_ref().and_then(|requested_in| {
+        let in_cookie = || kept_sign_in::find_for_mail(context, requested_in.transaction);
+        requested_in.sealed.clone().or_else(in_cookie)
+    });
+    if let Some(sealed) = kept
+        && login_context::reload(context, &sealed).await.is_ok()
     {
-        let here = address::link(context, &requested_in.sealed, &link.secret);
+        let here = address::link(context, &sealed, &link.secret);
         return Ok(response::redirect_303(&here));
     }
     if link.is_of_a_page() {

@@ -4,12 +4,13 @@ use ::http::Method;
 
 use super::address_request::AddressRequest;
 use super::login_context::LoginRequest;
-use super::{address, login_context};
+use super::{address, kept_sign_in, login_context};
 use crate::flow::FlowError;
 use crate::flow::one_time_link::request_mail::{
     AccountBegun, MailRequest, SignUpProblem, request_account, request_reset, request_sign_in,
 };
 use crate::http::context::RequestContext;
+use crate::http::cookie;
 use crate::http::error::HttpError;
 use crate::http::response::{self, HttpResponse};
 use crate::identity::AuthenticationMethod;
@@ -55,7 +56,11 @@ pub async fn respond(context: &RequestContext, reason: MailReason) -> Result<Htt
     let problem = match begun {
         Ok(AccountBegun::MailSent(mail)) => {
             let page = address::page(context, &Route::CheckMail, &login.sealed);
-            return Ok(response::redirect_303(&with_query(&page, &[("mail", &mail)])));
+            let mut answer = response::redirect_303(&with_query(&page, &[("mail", &mail)]));
+            for cookie in kept_sign_in::keep_for_mail(context, &login) {
+                cookie::append(&mut answer, Some(cookie));
+            }
+            return Ok(answer);
         }
         Ok(AccountBegun::Link(secret)) => {
             let link = address::link(context, &login.sealed, &secret);
