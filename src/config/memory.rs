@@ -4,6 +4,7 @@
 //! |---|---|
 //! | the program, counts by address, writes that wait, background work | 20 MiB |
 //! | a password that is hashed | `password.memory_kib` |
+//! | a password of `password.blocklist_file` | 8 bytes |
 //! | a connection, with a header that is as long as may be | 56 KiB |
 //! | a connection where clients show certificates, with the longest chain | 104 KiB |
 //! | a request in progress, without its body | 40 KiB |
@@ -27,6 +28,7 @@ const CONNECTION_KIB: u64 = 56;
 /// The TLS library keeps the chain of a client, and so does the service.
 const MTLS_CONNECTION_KIB: u64 = CONNECTION_KIB + 2 * 24;
 const REQUEST_KIB: u64 = 40;
+const BLOCKED_PASSWORD_BYTES: u64 = 8;
 /// The most connections where clients show certificates.
 const MTLS_CONNECTIONS: u64 = 256;
 /// The default cache of the database.
@@ -72,6 +74,8 @@ pub(super) struct MemorySettings {
     pub(super) cost: PasswordParams,
     /// The number of threads; zero for one on each core.
     pub(super) workers: usize,
+    /// The passwords of the operator's blocklist.
+    pub(super) blocked_passwords: usize,
     /// The number of connections, if one is configured.
     pub(super) connections: Option<usize>,
     /// Whether a listener asks clients for certificates.
@@ -111,7 +115,8 @@ impl MemorySettings {
         };
         let rest = whole
             .saturating_sub(BASE_KIB + cache + bodies + registrants)
-            .saturating_sub(hashing);
+            .saturating_sub(hashing)
+            .saturating_sub(as_u64(self.blocked_passwords) * BLOCKED_PASSWORD_BYTES / 1024);
         let most = as_u64(Limits::MAX_CONNECTIONS);
         let room = self.room(rest).max(FEWEST);
         let connections = self.connections.map_or(room.min(most), as_u64);

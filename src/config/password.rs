@@ -1,9 +1,13 @@
 //! What a password must be, and what a hash of it costs.
 
-use super::form::Number;
+use std::path::Path;
+
+use super::form::{File, Number};
 use super::reader::{Read, Reader};
 use super::setting::{Literal, Setting};
-use crate::password::{MAX_ITERATIONS, MAX_MEMORY_KIB, MAX_PARALLELISM, PasswordParams, PasswordPolicy};
+use crate::password::{
+    Blocklist, MAX_ITERATIONS, MAX_MEMORY_KIB, MAX_PARALLELISM, PasswordParams, PasswordPolicy,
+};
 
 pub(super) const SETTINGS: &[&Setting] = &[
     &MEMORY_KIB,
@@ -12,7 +16,11 @@ pub(super) const SETTINGS: &[&Setting] = &[
     &MIN_LENGTH,
     &MAX_BYTES,
     &WORKERS,
+    &BLOCKLIST_FILE,
 ];
+
+/// The most bytes of the file of [`BLOCKLIST_FILE`].
+const MAX_BLOCKLIST_BYTES: u64 = 16 << 20;
 
 pub(super) static MEMORY_KIB: Setting<Number<u32>> = Setting {
     key: "password.memory_kib",
@@ -74,7 +82,18 @@ pub(super) static WORKERS: Setting<Number<usize>> = Setting {
     form: Number::within(0, 1024),
 };
 
-#[derive(Clone, Copy)]
+pub(super) static BLOCKLIST_FILE: Setting<File> = Setting {
+    key: "password.blocklist_file",
+    doc: "A text file with new passwords to refuse, one on each line, at most 16 MiB. Upper case and lower case are alike.\n\
+     It is read at the start. The most common passwords are refused without it.",
+    default: None,
+    example: Literal::Text("/etc/idsvc/refused-passwords.txt"),
+    value_name: "FILE",
+    help: Some("Passwords to refuse, one on each line"),
+    form: File,
+};
+
+#[derive(Clone)]
 pub(super) struct PasswordSettings {
     pub(super) params: PasswordParams,
     pub(super) policy: PasswordPolicy,
@@ -92,12 +111,32 @@ pub(super) fn password(reader: &mut Reader<'_>) -> Read<PasswordSettings> {
         let message = "password.memory_kib must be at least 8 for each of password.parallelism";
         reader.fault(&PARALLELISM, message)
     });
+    let blocklist = match reader.read_if_set(&BLOCKLIST_FILE)? {
+        Some(file) => match read_blocklist(&file) {
+            Ok(blocklist) => Some(blocklist),
+            Err(problem) => {
+                let message = format!("password.blocklist_file: {}: {problem}", file.display());
+                return Err(reader.fault(&BLOCKLIST_FILE, message));
+            }
+        },
+        None => None,
+    };
     Ok(PasswordSettings {
         params: params?,
         policy: PasswordPolicy {
             min_length: reader.read(&MIN_LENGTH)?,
             max_bytes: reader.read(&MAX_BYTES)?,
+            blocklist,
         },
         workers: reader.read(&WORKERS)?,
     })
+}
+
+fn read_blocklist(file: &Path) -> Result<Blocklist, String> {
+    let size = std::fs::metadata(file).map_err(|error| error.to_string())?.len();
+    if size > MAX_BLOCKLIST_BYTES {
+        return Err("it has more than 16 MiB".to_owned());
+    }
+    let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
+    Ok(Blocklist::of(&text))
 }

@@ -37,6 +37,7 @@ use crate::age::Recipients;
 use crate::limit::LimitPolicy;
 use crate::net::outbound::OutboundPolicy;
 use crate::oauth::policy::Policy;
+use crate::password::Blocklist;
 use crate::store::Address;
 
 /// What the sources resolve to.
@@ -122,7 +123,7 @@ impl Common {
                 reader,
                 part(&mtls),
                 part(&mail).map(Option::is_some),
-                password,
+                part(&password),
                 memory_limit,
             ),
             theme: theme(reader, part(&data_dir).map(PathBuf::as_path)),
@@ -138,11 +139,13 @@ impl Common {
 
     /// What memory is shared out from. `connections` is their number, if one is configured.
     fn memory(&self, connections: Option<usize>) -> Read<MemorySettings> {
-        let password = self.password?;
+        let password = part(&self.password)?;
+        let blocklist = password.policy.blocklist.as_ref();
         Ok(MemorySettings {
             limit: self.memory_limit?,
             cost: password.params,
             workers: password.workers,
+            blocked_passwords: blocklist.map_or(0, Blocklist::count),
             connections,
             has_mtls: part(&self.mtls)?.listen.is_some(),
             takes_registrants: part(&self.policy)?.takes_registrants(),
@@ -163,7 +166,7 @@ impl Common {
             mail: self.mail?,
             outbound: self.outbound?,
             events: self.events?,
-            password_params: self.password?.params,
+            password_params: part(&self.password)?.params,
             memory,
         })
     }
@@ -173,7 +176,7 @@ fn policy(
     reader: &mut Reader<'_>,
     mtls: Read<&Mtls>,
     sends_mail: Read<bool>,
-    password: Read<PasswordSettings>,
+    password: Read<&PasswordSettings>,
     memory_limit: Read<Option<MemoryLimit>>,
 ) -> Read<Policy> {
     for settings in [
@@ -203,7 +206,7 @@ fn policy(
         anonymous_retention: reader.read(&refresh::ANONYMOUS_RETENTION)?,
         key_rotation: key_rotation?,
         metadata_documents: reader.read(&clients::METADATA_DOCUMENTS)?,
-        password: password?.policy,
+        password: password?.policy.clone(),
         registration: registration?,
         accounts: accounts?,
         passkey_origins: passkey_origins?,

@@ -5,6 +5,8 @@
 //! letter differently give the same password. A hash of an earlier release, or of another system, may be one of the
 //! bytes as typed.
 
+mod blocklist;
+mod common;
 mod export_formats;
 mod foreign_hash;
 mod guess;
@@ -27,6 +29,7 @@ use zeroize::Zeroizing;
 
 use self::foreign_hash::ImportedHash;
 
+pub use self::blocklist::Blocklist;
 pub use self::export_formats::embedded_object;
 pub use self::memory::{Memory, OutOfMemory};
 pub use self::pool::{NotComputed, PasswordCheck, PasswordPool, PoolLoad};

@@ -1,17 +1,20 @@
 //! The rules for new passwords.
 
+use super::blocklist::Blocklist;
 use super::guess::is_guessable;
 use crate::text;
 
 /// The rules for a new password: its length, and that it is not easy to guess. There is no rule about kinds of
 /// characters, and the blocklist is compared with the whole password (NIST SP 800-63B-4 section 3.1.1.2). NIST requires
 /// 15 characters if the password is the only factor. Here the operator sets the length.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PasswordPolicy {
     /// The least number of characters (Unicode scalar values).
     pub min_length: usize,
     /// The most bytes of UTF-8.
     pub max_bytes: usize,
+    /// What the operator refuses besides.
+    pub blocklist: Option<Blocklist>,
 }
 
 /// Why a new password is refused. The message is for the user.
@@ -41,6 +44,7 @@ impl PasswordPolicy {
     pub const DEFAULT: Self = Self {
         min_length: 8,
         max_bytes: 512,
+        blocklist: None,
     };
 
     /// Checks a new password. `known` is what others know about the user and the service. At a sign-in only `max_bytes`
@@ -57,7 +61,8 @@ impl PasswordPolicy {
                 min_length: self.min_length.max(1),
             });
         }
-        if is_guessable(password, known) {
+        let is_blocked = self.blocklist.as_ref().is_some_and(|list| list.has(password));
+        if is_blocked || is_guessable(password, known) {
             return Err(PasswordProblem::Guessable);
         }
         Ok(())
@@ -97,11 +102,26 @@ mod tests {
     fn an_empty_password_is_never_taken() {
         let policy = PasswordPolicy {
             min_length: 0,
-            max_bytes: 512,
+            ..PasswordPolicy::DEFAULT
         };
         assert_eq!(
             policy.check("", &[]),
             Err(PasswordProblem::TooShort { min_length: 1 })
+        );
+    }
+
+    #[test]
+    fn what_the_operator_blocks_is_refused_as_what_is_easy_to_guess() {
+        let policy = PasswordPolicy {
+            blocklist: Some(Blocklist::of("the acme way of things")),
+            ..PasswordPolicy::DEFAULT
+        };
+        let check = |password| policy.check(password, &[]);
+        assert_eq!(check("The Acme Way of Things"), Err(PasswordProblem::Guessable));
+        assert_eq!(check("the acme way of other things"), Ok(()));
+        assert_eq!(
+            PasswordPolicy::DEFAULT.check("the acme way of things", &[]),
+            Ok(())
         );
     }
 

@@ -16,6 +16,7 @@ use idsvc::oauth::authorize::UntrustedRedirect;
 use idsvc::oauth::client::ConsentRequirement;
 use idsvc::oauth::parameters::ParameterError;
 use idsvc::pages::text::EN;
+use idsvc::password::Blocklist;
 use idsvc::password::{Memory, hash};
 use idsvc::store::tables::{CONSENTS, USERS};
 use serde_json::json;
@@ -286,7 +287,11 @@ async fn a_wrong_present_password_changes_nothing() {
 /// The operator's policy holds for passwords that people choose.
 #[tokio::test]
 async fn an_unfit_new_password_is_refused_with_the_reason() {
-    let server = Server::start_with(|policy| policy.password.min_length = 12).await;
+    let server = Server::start_with(|policy| {
+        policy.password.min_length = 12;
+        policy.password.blocklist = Some(Blocklist::of("the acme way\n"));
+    })
+    .await;
     let alice = server.user("alice").await;
     let browser = alice.browser();
     let page = at(&browser, PASSWORD).await;
@@ -302,6 +307,7 @@ async fn an_unfit_new_password_is_refused_with_the_reason() {
         (&*"é".repeat(257), &too_long),
         ("password1234", EN.problem_guessable),
         ("123456789012", EN.problem_guessable),
+        ("The Acme Way", EN.problem_guessable),
         ("Alice@Example.com", EN.problem_guessable),
         (ISSUER, EN.problem_guessable),
         (&*alice.password, EN.problem_same_password),

@@ -5,6 +5,7 @@ mod mail;
 mod memory;
 mod mtls;
 mod network;
+mod password;
 mod paths;
 mod settings_table;
 mod store;

@@ -263,6 +263,7 @@ async fn send(
         link.request_in(RequestingSignIn {
             transaction: login.transaction.id,
             sealed: None,
+            second_factor: None,
         });
     }
     let is_for_nobody = to.is_none();
