@@ -135,9 +135,11 @@ pub enum UntrustedRedirect {
     /// A `request_uri` that the client may not use (RFC 9126 section 4).
     #[error("request_uri is unknown, expired or used, or belongs to another client")]
     RequestUri,
-    /// A request object that cannot be verified, in a request that names no redirect URI beside it (RFC 9101 section 7).
+    /// An error that the client must not get by redirect: its request object cannot be verified, and the request names no
+    /// redirect URI beside it (RFC 9101 section 7), or the client registered itself and nobody has allowed it (RFC 9700
+    /// section 4.11.2).
     #[error("{}", .0.description)]
-    RequestObject(Refusal),
+    Refused(Refusal),
     /// A parameter that decides where the response is sent was sent twice.
     #[error("a parameter was sent more than once")]
     Ambiguous,

@@ -1,8 +1,9 @@
 //! A client sends a browser with an authorization request: RFC 6749 section 4.1.1, OpenID Connect Core 3.1.2.
 
 use super::anonymous_upgrade;
-use super::destination::{BrowserRedirect, Destination};
+use super::destination::BrowserRedirect;
 use super::drawn_code::DrawnCode;
+use super::given_consent::may_send_errors;
 use super::push_request;
 use super::pushed_use;
 use super::read_request::{ReadAuthorization, read_request};
@@ -15,9 +16,10 @@ use crate::flow::client_lookup::find_client;
 use crate::flow::token::issue::TokenIssuer;
 use crate::flow::{Core, Failure, FlowError};
 use crate::oauth::anonymous;
-use crate::oauth::authorize::{UntrustedRedirect, response_target};
+use crate::oauth::authorize::{RefusedRequest, UntrustedRedirect, response_target};
+use crate::oauth::client::Client;
 use crate::oauth::error::Refusal;
-use crate::oauth::login::{LoginPurpose, LoginRecord};
+use crate::oauth::login::{LoginPurpose, LoginRecord, LoginStep, ResolvedPurpose};
 use crate::oauth::parameters::Parameters;
 use crate::oauth::pushed::URN;
 use crate::store::TxError;
@@ -26,8 +28,8 @@ use url::Url;
 
 /// Answers an authorization request: with a code, a refusal, or a page.
 ///
-/// A request whose redirect URI cannot be trusted comes back as [`UntrustedRedirect`] and is shown to the user. Only a
-/// code is stored. The browser keeps the parts of the request that a page needs. Before the client's metadata document
+/// A request whose redirect URI cannot be trusted comes back as [`UntrustedRedirect`] and is shown to the user. So is any
+/// error of a client that registered itself, if nobody has allowed the client yet. Only a code is stored. The browser keeps the parts of the request that a page needs. Before the client's metadata document
 /// or its keys are fetched, `admit` gets the address, and can refuse the fetch.
 pub async fn begin_authorization(
     core: &Core,
@@ -69,8 +71,8 @@ pub async fn begin_authorization(
     let request = match request {
         Ok(request) => request,
         Err(refusal) => {
-            let response = target.refusal(&refusal, &core.policy.issuer);
-            return Ok(BrowserRedirect::to(Destination::Respond(response)));
+            let refused = RefusedRequest { target, refusal };
+            return refuse(core, browser, &client, refused, now).await;
         }
     };
 
@@ -91,6 +93,11 @@ pub async fn begin_authorization(
         };
         let live = session::find(snapshot, presented.as_ref(), lifetimes, now)?;
         let step = transaction::next_step(snapshot, &purpose, live.as_ref(), &record, &issuer, now)?;
+        if let (LoginStep::Refuse(refused), ResolvedPurpose::Code { client, .. }) = (&step, &purpose)
+            && !may_send_errors(snapshot, client, live.as_ref())?
+        {
+            return Err(UntrustedRedirect::Refused(refused.refusal.clone()).into());
+        }
         Ok((step, live))
     };
     let (step, _) = core.store.read(|snapshot| decide(snapshot)).await?;
@@ -135,6 +142,26 @@ pub async fn begin_authorization(
         binding,
         session: None,
     })
+}
+
+/// Sends an error to the client, or shows it to the person.
+async fn refuse(
+    core: &Core,
+    browser: &Browser,
+    client: &Client,
+    refused: RefusedRequest,
+    now: Timestamp,
+) -> Result<BrowserRedirect, FlowError<UntrustedRedirect>> {
+    let lifetimes = core.policy.lifetimes.session;
+    let read = |snapshot: &dyn Snapshot| {
+        let live = session::find(snapshot, browser.session.as_ref(), lifetimes, now)?;
+        may_send_errors(snapshot, client, live.as_ref())
+    };
+    if core.store.read(read).await? {
+        Ok(BrowserRedirect::refusing(&refused, &core.policy.issuer))
+    } else {
+        Err(UntrustedRedirect::Refused(refused.refusal).into())
+    }
 }
 
 /// The answer to a client that must push its requests and did not (RFC 9126 section 6).

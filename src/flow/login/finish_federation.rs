@@ -11,6 +11,7 @@ use super::anonymous_upgrade::become_account;
 use super::begin_federation::{FederationProblem, KeptSignIn};
 use super::destination::{BrowserRedirect, Destination};
 use super::federated_user::{ProviderAccount, UserMatch};
+use super::given_consent::may_send_errors;
 use super::redeem_upstream_code::redeem;
 use super::session::AuthenticationEvent;
 use super::start_session::{Identified, Identify, SessionStart, start_session};
@@ -33,6 +34,7 @@ use crate::oauth::login::{ResolvedPurpose, UpstreamSignIn};
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::secret::{Secret, UpstreamState};
+use crate::store::engine::Snapshot;
 use crate::store::tables::{USED_ASSERTIONS, USERS_BY_IDENTITY};
 
 /// The result of a provider's answer.
@@ -185,7 +187,7 @@ fn is_only_way(purpose: &ResolvedPurpose, offered: &[Arc<Provider>]) -> bool {
         && direct_provider(purpose, offered).is_some()
 }
 
-/// The client gets a refusal. Without a client, the user may try again.
+/// The client gets a refusal. Without a client, the user may try again, and so if the client may get no errors by redirect.
 async fn refuse(
     core: &Core,
     login: LoginContext,
@@ -193,12 +195,17 @@ async fn refuse(
     refusal: Refusal,
     now: Timestamp,
 ) -> Result<CallbackResult, FlowError<LoginTransactionError>> {
-    let target = match &login.purpose {
-        ResolvedPurpose::Code { request, .. } => request.target.clone(),
+    let (target, client) = match &login.purpose {
+        ResolvedPurpose::Code { request, client } => (request.target.clone(), client),
         ResolvedPurpose::Account(_) | ResolvedPurpose::Device { .. } => {
             return Ok(CallbackResult::TryAgain(login.sealed, problem));
         }
     };
+    let session = login.session.as_ref();
+    let may_send = |snapshot: &dyn Snapshot| may_send_errors(snapshot, client, session);
+    if !core.store.read(may_send).await? {
+        return Ok(CallbackResult::TryAgain(login.sealed, problem));
+    }
     let destination = transaction::refuse(core, &login, RefusedRequest { target, refusal }, now).await?;
     Ok(CallbackResult::Redirect(BrowserRedirect::to(destination)))
 }

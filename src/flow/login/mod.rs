@@ -9,6 +9,7 @@ mod drawn_code;
 pub mod enrol;
 pub mod federated_user;
 pub mod finish_federation;
+mod given_consent;
 pub mod passkey;
 pub mod passkey_offer;
 pub mod password;

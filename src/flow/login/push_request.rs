@@ -60,7 +60,7 @@ pub async fn push_request(
         }
         Ok((_, read)) => read?,
         Err(FlowError::Failed(failure)) => return Err(failure.into()),
-        Err(FlowError::Refused(UntrustedRedirect::RequestObject(refusal))) => return Err(refusal.into()),
+        Err(FlowError::Refused(UntrustedRedirect::Refused(refusal))) => return Err(refusal.into()),
         Err(FlowError::Refused(untrusted)) => {
             return Err(Refusal::naming(ErrorCode::InvalidRequest, &untrusted.to_string()).into());
         }

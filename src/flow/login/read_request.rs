@@ -63,7 +63,7 @@ pub(super) async fn read_request(
         Ok(object) => object,
         Err(FlowError::Failed(failure)) => return Err(failure.into()),
         Err(FlowError::Refused(refusal)) if parameters.get("redirect_uri").is_none() => {
-            return Err(UntrustedRedirect::RequestObject(refusal).into());
+            return Err(UntrustedRedirect::Refused(refusal).into());
         }
         Err(FlowError::Refused(refusal)) => {
             let target = response_target(parameters, client)?;

@@ -18,6 +18,7 @@ use uuid::Uuid;
 use super::anonymous_upgrade::LinkedUser;
 use super::destination::{BrowserRedirect, Destination};
 use super::drawn_code::{CodeSlot, DrawnCode};
+use super::given_consent::given_consent;
 use super::pushed_use::{is_answered_elsewhere, record_answer};
 use super::second_factor_rule::can_use_two_factors;
 use super::session::LiveSession;
@@ -36,7 +37,7 @@ use crate::oauth::login::{
 };
 use crate::secret::{BrowserCookie, Secret};
 use crate::store::engine::{Snapshot, Tx};
-use crate::store::tables::{CONSENTS, LOGIN_RECORDS};
+use crate::store::tables::LOGIN_RECORDS;
 use crate::store::{StoreError, TxError};
 
 /// Why a page cannot continue a transaction.
@@ -257,10 +258,7 @@ pub(in crate::flow) fn next_step(
         })));
     }
     let consent = match (session, purpose) {
-        (Some(live), ResolvedPurpose::Code { client, .. }) => {
-            let given = CONSENTS.get(snapshot, &(live.user.uuid, client.client_id.clone()))?;
-            given.filter(|consent| client.accepts_consent(consent))
-        }
+        (Some(live), ResolvedPurpose::Code { client, .. }) => given_consent(snapshot, live, client)?,
         _ => None,
     };
     let lacks_level = |live: &&LiveSession| live.session.level() < purpose.required_level();

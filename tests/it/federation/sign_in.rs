@@ -5,7 +5,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use idsvc::admin::provider::ProviderFields;
 use idsvc::admin::user;
 use idsvc::federation::provider::UpstreamAuth;
-use idsvc::oauth::client::GrantType;
+use idsvc::oauth::client::{ClientOrigin, GrantType};
 use idsvc::pages::text::EN;
 use serde_json::json;
 
@@ -490,4 +490,23 @@ async fn a_person_signs_in_at_the_provider_to_allow_a_device() {
         .await
         .tokens();
     assert_eq!(tokens.0["amr"], json!([{"authority": "up"}]));
+}
+
+/// RFC 9700 section 4.11.2: a provider may send a browser back without a person. So the error of a client that registered
+/// itself is shown.
+#[tokio::test]
+async fn an_error_at_the_provider_sends_nobody_to_a_client_that_registered_itself() {
+    let scene = scene().await;
+    let stranger = scene
+        .server
+        .client_with("stranger", |client| {
+            client.origin = ClientOrigin::DynamicRegistration;
+        })
+        .await;
+    let request = stranger.request().with("max_age", "300").with("idp_hint", "up");
+    let browser = scene.visitor();
+    let question = Question::of(&browser.authorize(&request).await, &scene.upstream);
+    scene.vouch(&question, "u-1", &json!({}));
+    let shown = browser.visit(&question.answer("code=c-1")).await;
+    assert_eq!((shown.status, shown.page()), (200, "/login"));
 }

@@ -823,3 +823,28 @@ async fn the_lists_of_a_document_are_reduced_to_what_is_offered() {
     scene.server.advance(24 * 3600);
     assert_eq!(scene.page_for(scene.app.client_id()).await, unknown_client());
 }
+
+/// RFC 9700 section 4.11.2: anybody can publish a document.
+#[tokio::test]
+async fn before_a_person_is_there_a_client_that_nobody_registered_gets_no_error_by_redirect() {
+    let scene = Scene::start().await;
+    let silent = scene.app.request().with("prompt", "none");
+    assert_eq!(
+        scene
+            .server
+            .browser()
+            .authorize(&silent)
+            .await
+            .error_page_status(),
+        400
+    );
+    let browser = scene.alice.browser();
+    let consent = browser.authorize(&scene.app.request()).await.sign_in().await;
+    consent.allow().await.callback().code();
+    let stale = silent.clone().with("max_age", "0");
+    assert_eq!(
+        browser.authorize(&stale).await.callback().error(),
+        "login_required"
+    );
+    browser.authorize(&silent).await.callback().code();
+}

@@ -94,8 +94,8 @@ async fn a_public_client_gets_no_secret_and_must_use_pkce() {
         .clone()
         .without("code_challenge")
         .without("code_challenge_method");
-    let refused = alice.browser().authorize(&bare).await.callback();
-    assert_eq!(refused.error(), "invalid_request");
+    let refused = alice.browser().authorize(&bare).await;
+    assert_eq!(refused.error_page_status(), 400);
     let elsewhere = request.with("redirect_uri", "http://127.0.0.1:50123/cb");
     let code = alice.browser().authorize(&elsewhere).await.through().await.code();
     let redeemed = client
@@ -117,16 +117,12 @@ async fn a_confidential_client_may_use_nonce_in_the_place_of_pkce() {
         .without("code_challenge")
         .without("code_challenge_method");
     for (name, value) in [("state", "s"), ("scope", "email")] {
-        let refused = alice
-            .browser()
-            .authorize(&bare.clone().with(name, value))
-            .await
-            .callback();
-        assert_eq!(refused.error(), "invalid_request", "{name}");
+        let refused = alice.browser().authorize(&bare.clone().with(name, value)).await;
+        assert_eq!(refused.error_page_status(), 400, "{name}");
     }
     let no_openid = bare.clone().with("nonce", "n").with("scope", "email");
-    let refused = alice.browser().authorize(&no_openid).await.callback();
-    assert_eq!(refused.error(), "invalid_request");
+    let refused = alice.browser().authorize(&no_openid).await;
+    assert_eq!(refused.error_page_status(), 400);
     let code = alice
         .browser()
         .authorize(&bare.with("nonce", "n"))
@@ -451,4 +447,61 @@ async fn a_client_for_devices_registers_without_a_redirect_uri() {
             .await;
         assert_eq!(refused.error(), "invalid_client_metadata");
     }
+}
+
+/// RFC 9700 section 4.11.2: otherwise anybody could register an address, and have the service send browsers there.
+#[tokio::test]
+async fn before_a_person_is_there_a_client_that_registered_itself_gets_no_error_by_redirect() {
+    let server = Server::open().await;
+    let alice = server.user("alice").await;
+    let acme = server.client("acme").await;
+    let party = server.registrant(&web()).await.party;
+    let silent = party.request().with("prompt", "none");
+    let faulty = party.request().with("code_challenge_method", "plain");
+    let posted = silent.clone().with("response_mode", "form_post");
+    let signed_in = alice.browser();
+    acme.code(&signed_in).await;
+    for browser in [server.browser(), signed_in] {
+        for request in [&silent, &faulty, &posted] {
+            let page = browser.authorize(request).await;
+            assert_eq!(page.error_page_status(), 400);
+            assert!(page.forms().is_empty());
+        }
+    }
+    let of_the_operator = server.browser();
+    let answer = of_the_operator
+        .authorize(&acme.request().with("prompt", "none"))
+        .await;
+    assert_eq!(answer.callback().error(), "login_required");
+}
+
+#[tokio::test]
+async fn a_person_who_has_allowed_a_client_that_registered_itself_is_sent_back_with_errors() {
+    let server = Server::open().await;
+    let alice = server.user("alice").await;
+    let party = server.registrant(&web()).await.party;
+    let browser = alice.browser();
+    let consent = browser.authorize(&party.request()).await.sign_in().await;
+    assert_eq!(consent.decide("deny").await.callback().error(), "access_denied");
+    let silent = party.request().with("prompt", "none");
+    let faulty = party.request().with("code_challenge_method", "plain");
+    assert_eq!(browser.authorize(&faulty).await.error_page_status(), 400);
+    browser
+        .authorize(&party.request())
+        .await
+        .allow()
+        .await
+        .callback()
+        .code();
+    browser.authorize(&silent).await.callback().code();
+    let stale = silent.clone().with("max_age", "0");
+    assert_eq!(
+        browser.authorize(&stale).await.callback().error(),
+        "login_required"
+    );
+    assert_eq!(
+        browser.authorize(&faulty).await.callback().error(),
+        "invalid_request"
+    );
+    assert_eq!(server.browser().authorize(&silent).await.error_page_status(), 400);
 }

@@ -569,8 +569,8 @@ async fn a_client_that_registers_itself_may_sign() {
     assert_eq!(registrant.answer["request_object_signing_alg"], "ES256");
     assert_eq!(registrant.answer["require_signed_request_object"], true);
     let party = &registrant.party;
-    let refused = alice.browser().authorize(&party.request()).await.callback();
-    assert_eq!(refused.refusal(), NOT_SIGNED);
+    let refused = alice.browser().authorize(&party.request()).await;
+    assert_eq!(refused.error_page_status(), 400);
     let now = server.clock.now().seconds();
     let parameters = party.request().parameters.into_iter();
     let mut claims: Map<_, _> = parameters.map(|(name, value)| (name, json!(value))).collect();
