@@ -480,7 +480,7 @@ fn more_addresses_than_there_are_places_fill_the_tables_and_leave_nothing_beside
         anonymous_addresses,
         anonymous_clients,
     ];
-    assert_eq!(tables.map(bytes), [most_bytes(); 18]);
+    assert_eq!(tables.map(bytes), [most_bytes(); 19]);
     for limit in [bodies, requests] {
         // Half of the addresses also hold in the name of their IPv6 /48.
         assert_eq!(holders(limit), AT_ONCE + AT_ONCE / 2);
