@@ -157,15 +157,18 @@ impl Setup {
         .and_then(|core| Ok(core.reaching(&self.outbound)?))
         .unwrap()
         .trusting(self.client_authorities);
+        // In a box, so that the futures of tests stay small.
+        let core = Box::new(core);
         rotate_keys::introduce(&core, &RSA_KEY, true).await.unwrap();
         rotate_keys::ensure_keys(&core).await.unwrap();
-        let mut app = App::new(core, self.trusted_proxies, self.limits, None).with_names(&self.names);
+        let app = App::new(*core, self.trusted_proxies, self.limits, None).with_names(&self.names);
+        let mut app = Box::new(app);
         app.shows_error_details = self.shows_error_details;
         if self.is_development {
             app.dev = Some(dev::prepare(&app.core).await.unwrap().site);
         }
         app.support_contact = Some(CONTACT.to_owned());
-        let app = Arc::new(app);
+        let app = Arc::new(*app);
 
         let listener = Listener::bind(&["127.0.0.1:0".parse().unwrap()], Limits::default())
             .await

@@ -6,7 +6,7 @@ use super::drawn_code::DrawnCode;
 use super::given_consent::may_send_errors;
 use super::push_request;
 use super::pushed_use;
-use super::read_request::{ReadAuthorization, read_request};
+use super::read_request::{ReadAuthorization, ReadRequest, read_request};
 use super::session;
 use super::transaction;
 use super::transaction::{PlannedStep, StepResult};
@@ -46,17 +46,7 @@ pub async fn begin_authorization(
         return Err(UntrustedRedirect::UnknownClient.into());
     };
     let (target, parsed) = if let Some(sealed) = pushed(parameters) {
-        if ["client_id", "request_uri"]
-            .iter()
-            .any(|name| parameters.is_repeated(name))
-        {
-            return Err(UntrustedRedirect::Ambiguous.into());
-        }
-        let opened = push_request::open(core, &client, sealed, now);
-        let request = opened.ok_or(UntrustedRedirect::RequestUri)?;
-        let each_once = parameters.each_once().map_err(Refusal::from);
-        let target = request.target.clone();
-        (target, each_once.map(|()| ReadAuthorization::of(request)))
+        read_pushed(core, parameters, &client, sealed, now)?
     } else if client.require_pushed_authorization_requests {
         (response_target(parameters, &client)?, Err(NOT_PUSHED))
     } else {
@@ -142,6 +132,25 @@ pub async fn begin_authorization(
         binding,
         session: None,
     })
+}
+
+/// Opens a pushed request. Of its parameters here, only two count, but none may be sent twice.
+fn read_pushed(
+    core: &Core,
+    parameters: &Parameters,
+    client: &Client,
+    sealed: &str,
+    now: Timestamp,
+) -> Result<ReadRequest, UntrustedRedirect> {
+    let mut counting = ["client_id", "request_uri"].iter();
+    if counting.any(|name| parameters.is_repeated(name)) {
+        return Err(UntrustedRedirect::Ambiguous);
+    }
+    let opened = push_request::open(core, client, sealed, now);
+    let request = opened.ok_or(UntrustedRedirect::RequestUri)?;
+    let each_once = parameters.each_once().map_err(Refusal::from);
+    let target = request.target.clone();
+    Ok((target, each_once.map(|()| ReadAuthorization::of(request))))
 }
 
 /// Sends an error to the client, or shows it to the person.

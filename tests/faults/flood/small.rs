@@ -90,7 +90,7 @@ async fn with_64_mib_the_service_lives_through_5000_connections_and_answers() {
 fn metadata_with_keys(number: usize) -> String {
     let key = |index: u8| {
         let mut modulus: Vec<u8> = (0..512_usize)
-            .map(|at| (at * 167 + number * 31) as u8 ^ index)
+            .map(|at| (at * 167 + number * 31).to_le_bytes()[0] ^ index)
             .collect();
         modulus[0] |= 0x80;
         modulus[511] |= 1;
