@@ -1,13 +1,6 @@
 // Passkeys (Web Authentication Level 3). The page has the options of the ceremony, and its form brings the answer back.
 (() => {
-  const place = document.querySelector("[data-passkey]");
-  if (!place || !window.PublicKeyCredential) return;
-  const { dataset: data } = place;
-  const form = place.closest("form");
-  const button = form.querySelector("button");
-  const problem = place.querySelector(".problem");
-  const name = document.querySelector("input[autocomplete=username]");
-  const known = (data.known ?? "").split(" ").filter(Boolean);
+  if (!window.PublicKeyCredential) return;
   const bytes = (text) =>
     Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (c) => c.charCodeAt(0));
   const text = (buffer) =>
@@ -15,14 +8,58 @@
       .replaceAll("+", "-")
       .replaceAll("/", "_")
       .replaceAll("=", "");
-  const credentials = known.map((id) => ({ type: "public-key", id: bytes(id) }));
-  const signal = (name, options) => PublicKeyCredential[name]?.({ rpId: data.rpId, ...options }).catch(() => {});
-  const send = ({ id, rawId, type, authenticatorAttachment, response }) => {
+  const credentials = (known = "") =>
+    known.split(" ").flatMap((id) => (id ? [{ type: "public-key", id: bytes(id) }] : []));
+  const answer = ({ id, rawId, type, authenticatorAttachment, response }) => {
     const members = { transports: response.getTransports?.() };
     for (const name of ["clientDataJSON", "attestationObject", "authenticatorData", "signature", "userHandle"])
       if (response[name]) members[name] = text(response[name]);
-    const answer = { id, rawId: text(rawId), type, authenticatorAttachment, response: members };
-    form.elements.passkey.value = JSON.stringify(answer);
+    return JSON.stringify({ id, rawId: text(rawId), type, authenticatorAttachment, response: members });
+  };
+  const request = ({ rpId, known }, challenge) => ({
+    challenge: bytes(challenge),
+    rpId,
+    allowCredentials: credentials(known),
+    userVerification: "required",
+    timeout: 300000,
+  });
+
+  // A form of the account page takes a passkey in the place of the password.
+  for (const proof of document.querySelectorAll("[data-proof]")) {
+    const form = proof.closest("form");
+    const button = proof.querySelector("button");
+    button.addEventListener("click", async () => {
+      // The challenge is good for five minutes.
+      if (performance.now() > 280000) return location.reload();
+      const { dataset: data } = proof;
+      try {
+        const publicKey = request(data, data.proof);
+        const values = { assertion: answer(await navigator.credentials.get({ publicKey })) };
+        values["assertion-challenge"] = data.sealed;
+        for (const [name, value] of Object.entries(values)) {
+          form.elements[name]?.remove();
+          form.append(Object.assign(document.createElement("input"), { type: "hidden", name, value }));
+        }
+      } catch {
+        proof.querySelector(".problem").hidden = false;
+        return;
+      }
+      form.elements["current-password"]?.removeAttribute("required");
+      [...form.querySelectorAll("button:not(.reveal)")].findLast((other) => other !== button).click();
+    });
+    proof.hidden = false;
+  }
+
+  const place = document.querySelector("[data-passkey]");
+  if (!place) return;
+  const { dataset: data } = place;
+  const form = place.closest("form");
+  const button = place.querySelector("button");
+  const problem = place.querySelector(".problem");
+  const name = document.querySelector("input[autocomplete=username]");
+  const signal = (name, options) => PublicKeyCredential[name]?.({ rpId: data.rpId, ...options }).catch(() => {});
+  const send = (credential) => {
+    form.elements.passkey.value = answer(credential);
     form.submit();
   };
 
@@ -30,13 +67,7 @@
   const get = async (mediation) => {
     waiting?.abort();
     const own = (waiting = new AbortController());
-    const publicKey = {
-      challenge: bytes(data.challenge),
-      rpId: data.rpId,
-      allowCredentials: credentials,
-      userVerification: "required",
-      timeout: 300000,
-    };
+    const publicKey = request(data, data.challenge);
     try {
       send(await navigator.credentials.get({ mediation, signal: own.signal, publicKey }));
     } catch {
@@ -51,13 +82,14 @@
     if (name && (await PublicKeyCredential.isConditionalMediationAvailable?.())) get("conditional");
   };
   const create = async () => {
+    if (!form.reportValidity()) return;
     const publicKey = {
       challenge: bytes(data.challenge),
       rp: { id: data.rpId, name: data.rpName },
       user: { id: bytes(data.userId), name: data.userName, displayName: data.displayName },
       pubKeyCredParams: data.algorithms.split(" ").map((alg) => ({ type: "public-key", alg: Number(alg) })),
       authenticatorSelection: { residentKey: "required", requireResidentKey: true, userVerification: "required" },
-      excludeCredentials: credentials,
+      excludeCredentials: credentials(data.known),
       attestation: "none",
       timeout: 300000,
     };
@@ -99,7 +131,8 @@
     offer();
   } else {
     const { userId } = data;
-    signal("signalAllAcceptedCredentials", { userId, allAcceptedCredentialIds: known });
+    const allAcceptedCredentialIds = data.known.split(" ").filter(Boolean);
+    signal("signalAllAcceptedCredentials", { userId, allAcceptedCredentialIds });
     signal("signalCurrentUserDetails", { userId, name: data.userName, displayName: data.displayName });
   }
 })();

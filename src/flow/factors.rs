@@ -66,6 +66,25 @@ pub(in crate::flow) fn remove(
     FACTORS.remove(tx, &(user, id)).map(drop)
 }
 
+/// Removes the factors of a user that are `chosen`, and returns them. With the last other factor, the recovery codes are
+/// removed too, and are not returned.
+pub(in crate::flow) fn remove_these(
+    tx: &mut dyn Tx,
+    user: Uuid,
+    chosen: impl Fn(Uuid, &Factor) -> bool,
+) -> Result<Vec<Factor>, StoreError> {
+    let mut left = of_user(&*tx, user)?;
+    let removed: Vec<_> = left.extract_if(.., |(id, factor)| chosen(*id, factor)).collect();
+    for (id, factor) in &removed {
+        remove(tx, user, *id, factor)?;
+    }
+    let is_codes = |factor: &Factor| matches!(factor.kind, FactorKind::RecoveryCodes(_));
+    if !removed.is_empty() && left.iter().all(|(_, factor)| is_codes(factor)) {
+        remove_all(tx, user)?;
+    }
+    Ok(removed.into_iter().map(|(_, factor)| factor).collect())
+}
+
 /// Removes all factors of a user, and returns them.
 pub fn remove_all(tx: &mut dyn Tx, user: Uuid) -> Result<Vec<(Uuid, Factor)>, StoreError> {
     let factors = of_user(&*tx, user)?;
@@ -149,6 +168,34 @@ pub fn matching(
         answer.map(|answer| (*id, answer))
     };
     factors.iter().find_map(fits)
+}
+
+/// Uses a code up. Returns whether it was unused: a code of a time step, or of an earlier one, is accepted once (RFC 6238
+/// section 5.2).
+pub(in crate::flow) fn use_up(
+    tx: &mut dyn Tx,
+    user: Uuid,
+    id: Uuid,
+    answer: &Answer,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
+    let Some(mut factor) = FACTORS.get(&*tx, &(user, id))? else {
+        return Ok(false);
+    };
+    let is_unused = match (&mut factor.kind, answer) {
+        (FactorKind::Totp(totp), Answer::Totp(step)) => {
+            let is_later = *step > totp.last_step;
+            totp.last_step = totp.last_step.max(*step);
+            is_later
+        }
+        (FactorKind::RecoveryCodes(codes), Answer::RecoveryCode(code)) => codes.use_up(code),
+        _ => false,
+    };
+    if is_unused {
+        factor.last_used_at = Some(now);
+        put(tx, user, id, &factor)?;
+    }
+    Ok(is_unused)
 }
 
 /// Seals the seed of a user, as the store keeps it.

@@ -23,7 +23,7 @@ use std::sync::{Arc, PoisonError};
 
 use uuid::Uuid;
 
-use super::Core;
+use super::{Core, Failure};
 use crate::clock::Timestamp;
 use crate::identity::User;
 use crate::limit::password_attempt::{AccountFailures, PasswordAttempt};
@@ -133,6 +133,15 @@ pub fn add_second_step(tx: &mut dyn Tx, user: Uuid, last_failed_at: Timestamp) -
     };
     FAILED_PASSWORDS.put(tx, &user, &failed)?;
     Ok(failed.is_second_step_at_limit())
+}
+
+/// Counts one more wrong code of the second step, and records the last one that is counted.
+pub(super) async fn count_second_step(core: &Core, user: Uuid, now: Timestamp) -> Result<(), Failure> {
+    let count = move |tx: &mut dyn Tx| add_second_step(tx, user, now);
+    if core.store.write("failed_second_step", count).await? {
+        audit::record(&Event::SecondStepLimitReached { user });
+    }
+    Ok(())
 }
 
 /// Whether only a recovery code counts in the second step of this user.

@@ -40,6 +40,7 @@ pub mod unknown_scopes;
 mod unused_clients;
 pub mod upstream_token;
 pub mod users;
+mod verified_passkey;
 
 use std::sync::{Arc, Mutex, PoisonError};
 #[cfg(feature = "postgres")]

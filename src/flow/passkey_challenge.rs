@@ -23,8 +23,10 @@ const LIFETIME: Duration = Duration::from_mins(5);
 pub enum ChallengePlace {
     /// In a login transaction, which is bound to a browser.
     SignIn(Uuid),
-    /// In a session.
+    /// In a session, for a new passkey.
     Registration(Uuid),
+    /// In a session, as the proof of its user.
+    Proof(Uuid),
 }
 
 impl ChallengePlace {
@@ -32,6 +34,7 @@ impl ChallengePlace {
         match self {
             Self::SignIn(transaction) => format!("login_transaction/{transaction}/passkey_challenge"),
             Self::Registration(session) => format!("sessions/{session}/passkey_challenge"),
+            Self::Proof(session) => format!("sessions/{session}/proof_challenge"),
         }
     }
 }

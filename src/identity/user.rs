@@ -60,6 +60,9 @@ pub struct User {
     /// The accounts of the user at upstream providers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub identities: Vec<LinkedIdentity>,
+    /// When the password was last set after the account was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password_changed_at: Option<Timestamp>,
     /// When the user last changed the e-mail address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub email_changed_at: Option<Timestamp>,
@@ -180,6 +183,11 @@ impl User {
         is_new
     }
 
+    /// When the password was last set.
+    pub fn password_set_at(&self) -> Timestamp {
+        self.password_changed_at.unwrap_or(self.created_at)
+    }
+
     /// Whether `other` equals this record, except for `declared_hash`.
     pub fn is_as_declared(&self, other: &Self) -> bool {
         let read = Self {
@@ -206,6 +214,7 @@ impl User {
             groups: BTreeSet::new(),
             password: None,
             declared_hash: None,
+            password_changed_at: None,
             declared_seeds: Vec::new(),
             identities: Vec::new(),
             email_changed_at: None,

@@ -3,6 +3,7 @@
 mod code_step;
 mod demanded_level;
 
+use std::ops::Not;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -327,6 +328,9 @@ pub struct LoginProgress {
     pub settled_session: Option<Uuid>,
     /// Whether the user has consented in that session. The consent counts in no other session.
     pub consented: bool,
+    /// Whether a passkey was offered after the sign-in that began that session.
+    #[serde(default, skip_serializing_if = "Not::not")]
+    pub offers_passkey: bool,
 }
 
 impl LoginProgress {
@@ -339,9 +343,11 @@ impl LoginProgress {
     #[must_use]
     pub fn settled_in(self, session: Uuid) -> Self {
         let settled_session = Some(session);
+        let is_same = self.settled_session == settled_session;
         Self {
             settled_session,
-            consented: self.consented && self.settled_session == settled_session,
+            consented: self.consented && is_same,
+            offers_passkey: self.offers_passkey && is_same,
         }
     }
 }

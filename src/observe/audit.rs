@@ -358,7 +358,7 @@ events! { 'a
         /// The client that sent the browser.
         client_id: &'a str,
     }
-    /// A signed-in user gave a wrong current password.
+    /// A signed-in user gave a wrong current password, code or passkey for a change of the account.
     PasswordChangeFailed = "password_change_failed": warn(%user, %from) {
         /// The user.
         user: Uuid,

@@ -8,7 +8,8 @@ use super::account_notice::{AccountNotice, CURRENT_PASSWORD, NEW_PASSWORD};
 use super::account_section::{AccountSection, SectionLink};
 use super::asset::File;
 use super::form::{PasswordField, Person, hidden};
-use super::security::Security;
+use super::proof::{ProofForms, ProofRequest};
+use super::security::{FactorLine, Security};
 use super::self_service::SelfService;
 use super::text::PLACE;
 use super::{Page, TemplateContext, Text};
@@ -47,6 +48,10 @@ pub struct Account {
     pub self_service: SelfService,
     /// The factors of the user.
     pub security: Security,
+    /// What the forms that could take the account over ask for.
+    pub proof: ProofRequest,
+    /// The factors that were added since the last change of the password. The next one may remove them.
+    pub added_factors: Vec<FactorLine>,
 }
 
 impl Account {
@@ -71,6 +76,9 @@ impl Account {
 
     /// A notice as a sentence.
     fn notice_text(&self, notice: AccountNotice, text: &Text<'_>) -> String {
+        if notice == AccountNotice::WrongPassword && self.proof.takes_factor() {
+            return text.problem_proof.to_owned();
+        }
         notice.text(text).replace(PLACE, &self.max_bytes.to_string())
     }
 
@@ -96,18 +104,7 @@ impl Account {
         };
         let problem = self.notice.and_then(|notice| Some((notice, notice.field()?)));
         let invalid = |field: &str| problem.is_some_and(|(_, at)| at == field);
-        let current = PasswordField {
-            id: CURRENT_PASSWORD,
-            name: CURRENT_PASSWORD,
-            label: text.account_current_password,
-            label_link: None,
-            autocomplete: "current-password",
-            enterkeyhint: "next",
-            least: None,
-            described_by: invalid(CURRENT_PASSWORD).then_some("notice"),
-            is_invalid: invalid(CURRENT_PASSWORD),
-            has_focus: invalid(CURRENT_PASSWORD),
-        };
+        let is_unproven = invalid(CURRENT_PASSWORD);
         let chosen = PasswordField {
             id: NEW_PASSWORD,
             name: NEW_PASSWORD,
@@ -126,8 +123,9 @@ impl Account {
         };
         let inside = html! {
             input type="text" name="username" value=(self.user.account_id) autocomplete="username" hidden;
-            (current.draw(text))
+            (self.proof.draw_invalid(CURRENT_PASSWORD, is_unproven, text))
             (chosen.draw(text))
+            (self.removal_of_added(text))
             button.button type="submit" { (text.account_change_password) }
         };
         html! {
@@ -138,6 +136,26 @@ impl Account {
                     p.problem #notice role="alert" { a href={ "#" (field) } { (self.notice_text(notice, text)) } }
                 }
                 (self.form("password", &inside))
+            }
+        }
+    }
+
+    /// The boxes that remove what was added since the last change of the password; empty if nothing was.
+    fn removal_of_added(&self, text: &Text<'_>) -> Markup {
+        html! {
+            @if !self.added_factors.is_empty() {
+                fieldset.stack {
+                    legend { (text.password_remove_added) }
+                    @for line in &self.added_factors {
+                        label.check data-optional {
+                            input name={ "remove-" (line.id) } type="checkbox" value="1" data-optional;
+                            span {
+                                bdi { (line.shown_name(text)) }
+                                " " span.note { (text.factor_added_at) " " (line.added_at.draw(text)) }
+                            }
+                        }
+                    }
+                }
             }
         }
     }
@@ -157,7 +175,7 @@ impl Account {
                     (self.form("profile", &self.self_service.profile_fields(text)))
                 }
             }
-            (self.self_service.email_section(&|fields| self.form("email", fields), self.min_length.is_some(), text))
+            (self.self_service.email_section(&|fields| self.form("email", fields), &self.proof, text))
         }
     }
 
@@ -178,12 +196,15 @@ impl Account {
 
     fn security(&self, text: &Text<'_>) -> Markup {
         let form = |decision: &str, inside: &Markup| self.form(decision, inside);
-        self.security.draw(&form, text)
+        let proof = &self.proof;
+        self.security.draw(ProofForms { form: &form, proof }, text)
     }
 
     fn data(&self, text: &Text<'_>) -> Markup {
         let form = |decision: &str, inside: &Markup| self.form(decision, inside);
-        self.self_service.data(&self.user.account_id, &form, text)
+        let proof = &self.proof;
+        let forms = ProofForms { form: &form, proof };
+        self.self_service.data(&self.user.account_id, forms, text)
     }
 
     fn has_other_sessions(&self) -> bool {

@@ -37,7 +37,7 @@ pub enum AccountNotice {
     TooManyFactors,
     /// The action required a new sign-in and was not done.
     ActionPending,
-    /// The typed present password is wrong.
+    /// The typed present password or code is wrong, or the passkey was not accepted.
     WrongPassword,
     /// The new password is too short.
     TooShort,

@@ -8,6 +8,7 @@ use super::account_section::{AccountSection, SectionLink};
 use super::consent::{PageLink, ScopeGroup};
 use super::form::Person;
 use super::moment::Moment;
+use super::proof::ProofRequest;
 use super::security::Security;
 use super::self_service::SelfService;
 
@@ -75,6 +76,8 @@ impl Account {
             language: None,
             self_service: SelfService::sample(),
             security: Security::sample(),
+            proof: ProofRequest::sample(),
+            added_factors: Vec::new(),
         }
     }
 
@@ -91,11 +94,22 @@ impl Account {
             language: Some("de".to_owned()),
             self_service: SelfService::default(),
             security: Security::default(),
+            proof: ProofRequest::default(),
             ..Self::sample(section)
         }
     }
 
-    /// Each section, the same for a user without a password, and each notice.
+    /// A section for a user who has an app and a passkey, and added them after the last change of the password.
+    fn full_sample(section: AccountSection) -> Self {
+        Self {
+            notice: Some(AccountNotice::WrongPassword),
+            proof: ProofRequest::full_sample(),
+            added_factors: Security::sample().factors,
+            ..Self::sample(section)
+        }
+    }
+
+    /// Each section, the same for a user without a password and for one with factors, and each notice.
     pub fn samples() -> Vec<Self> {
         let noticed = AccountNotice::ALL.map(|notice| Self {
             notice: Some(notice),
@@ -103,6 +117,7 @@ impl Account {
         });
         let mut samples = AccountSection::ALL.map(Self::sample).to_vec();
         samples.extend(AccountSection::ALL.map(Self::bare_sample));
+        samples.extend(AccountSection::ALL.map(Self::full_sample));
         samples.extend(noticed);
         let security = [Security::setup_sample(), Security::codes_sample()];
         samples.extend(security.map(|security| Self {

@@ -101,7 +101,7 @@ impl Person {
 /// The script [`super::asset::File::Reveal`] shows the button. Without the script it stays hidden and leaves no gap.
 pub struct PasswordField<'a> {
     /// The id in the page.
-    pub id: &'static str,
+    pub id: &'a str,
     /// The name in the form.
     pub name: &'static str,
     pub label: &'a str,

@@ -4,6 +4,7 @@
 use maud::{Markup, html};
 
 use super::form::hidden;
+use super::proof::ProofForms;
 use super::{Icon, Text};
 
 /// A sign-in with a passkey.
@@ -106,20 +107,20 @@ impl PasskeySection {
         }
     }
 
-    /// Draws the form for a new one after the rows of the present ones. `form` draws a form by the value of `decision` and
-    /// its content.
-    pub(super) fn draw(
-        &self,
-        rows: &Markup,
-        form: &dyn Fn(&str, &Markup) -> Markup,
-        text: &Text<'_>,
-    ) -> Markup {
+    /// Draws the form for a new one after the rows of the present ones. A user who has to sign in again first shows nothing
+    /// yet.
+    pub(super) fn draw(&self, rows: &Markup, forms: ProofForms<'_>, text: &Text<'_>) -> Markup {
+        let creation = self.creation("button button-quiet", text.passkey_add, text);
+        let inside = html! {
+            @if self.challenge.is_some() { (forms.proof.draw("proof-passkey", text)) }
+            (creation)
+        };
         html! {
             section aria-labelledby="passkeys" {
                 h2 #passkeys { (text.passkeys) }
                 p.note { (text.passkeys_note) }
                 (rows)
-                (form("passkey", &self.creation("button button-quiet", text.passkey_add, text)))
+                ((forms.form)("passkey", &inside))
             }
         }
     }

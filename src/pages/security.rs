@@ -5,6 +5,7 @@ use minijinja::Value;
 
 use super::form::{CodeField, hidden};
 use super::moment::Moment;
+use super::proof::{ProofForms, ProofRequest};
 use super::text::PLACE;
 use super::totp_key::{TotpKey, recovery_codes};
 use super::{Icon, PasskeySection, Text};
@@ -111,7 +112,7 @@ impl FactorLine {
         ]
     }
 
-    fn shown_name<'a>(&'a self, text: &Text<'a>) -> &'a str {
+    pub(super) fn shown_name<'a>(&'a self, text: &Text<'a>) -> &'a str {
         if self.name.is_empty() {
             self.kind.label(text)
         } else {
@@ -128,9 +129,9 @@ impl FactorLine {
         }
     }
 
-    /// The row. `form` draws a form by the value of `decision` and its content. `ends` says what goes with
-    /// it.
-    fn draw(&self, ends: Ends, form: &dyn Fn(&str, &Markup) -> Markup, text: &Text<'_>) -> Markup {
+    /// The row. `ends` says what goes with it.
+    fn draw(&self, ends: Ends, forms: ProofForms<'_>, text: &Text<'_>) -> Markup {
+        let form = forms.form;
         let name = self.shown_name(text);
         let is_codes = matches!(self.kind, FactorLineKind::RecoveryCodes(_));
         html! {
@@ -151,15 +152,15 @@ impl FactorLine {
                     }
                     details {
                         summary aria-label={ (text.factor_change) ": " (name) } { (text.factor_change) }
-                        @if !is_codes { (form("factor-name", &self.naming(text))) }
-                        (form("factors", &self.removal(ends, text)))
+                        @if !is_codes { (form("factor-name", &self.naming(forms.proof, text))) }
+                        (form("factors", &self.removal(ends, forms.proof, text)))
                     }
                 }
             }
         }
     }
 
-    fn naming(&self, text: &Text<'_>) -> Markup {
+    fn naming(&self, proof: &ProofRequest, text: &Text<'_>) -> Markup {
         let field = format!("name-{}", self.id);
         html! {
             (hidden("factor", &self.id))
@@ -168,11 +169,12 @@ impl FactorLine {
                 input id=(field) name="name" type="text" value=(self.name) required dir="auto" maxlength="64"
                     autocomplete="off";
             }
+            (proof.draw(&format!("proof-name-{}", self.id), text))
             button.button.button-quiet.button-small type="submit" { (text.factor_rename) }
         }
     }
 
-    fn removal(&self, ends: Ends, text: &Text<'_>) -> Markup {
+    fn removal(&self, ends: Ends, proof: &ProofRequest, text: &Text<'_>) -> Markup {
         let what_ends = match self.kind {
             FactorLineKind::RecoveryCodes(_) => text.factor_remove_codes,
             _ if ends.codes => text.factor_remove_last,
@@ -180,6 +182,7 @@ impl FactorLine {
         };
         html! {
             p.note { (what_ends) @if ends.second_step { " " (text.factor_remove_ends_step) } }
+            (proof.draw(&format!("proof-removal-{}", self.id), text))
             button.button.button-quiet.button-small type="submit" name="factor" value=(self.id)
                 aria-label={ (text.factor_remove) ": " (self.shown_name(text)) } { (text.factor_remove) }
         }
@@ -256,13 +259,13 @@ impl Security {
         self.factors.iter().any(|line| is_it(line.kind))
     }
 
-    /// The section. `form` draws a form by the value of `decision` and its content.
-    pub(super) fn draw(&self, form: &dyn Fn(&str, &Markup) -> Markup, text: &Text<'_>) -> Markup {
+    pub(super) fn draw(&self, forms: ProofForms<'_>, text: &Text<'_>) -> Markup {
+        let form = forms.form;
         if !self.new_codes.is_empty() {
             return self.codes(text);
         }
         if let Some(setup) = &self.setup {
-            return setup.draw(form, text);
+            return setup.draw(forms, text);
         }
         let is_listed_apart = |line: &FactorLine| {
             self.passkeys.is_some() && matches!(line.kind, FactorLineKind::Passkey { .. })
@@ -274,7 +277,7 @@ impl Security {
                 .filter(|line| is_listed_apart(line) == apart)
                 .collect();
             html! {
-                @if !lines.is_empty() { ul.rows { @for line in lines { (line.draw(self.ends_with(line), form, text)) } } }
+                @if !lines.is_empty() { ul.rows { @for line in lines { (line.draw(self.ends_with(line), forms, text)) } } }
             }
         };
         let add = html! {
@@ -284,6 +287,7 @@ impl Security {
         let has_second_factor = self.has(|kind| !matches!(kind, FactorLineKind::Passkey { .. }));
         let renew = html! {
             @if !has_second_factor { p.note { (text.recovery_first) } }
+            (forms.proof.draw("proof-codes", text))
             button.button.button-quiet type="submit" { (text.recovery_renew) }
         };
         html! {
@@ -294,7 +298,7 @@ impl Security {
                 (form("totp", &add))
                 @if has_other { (form("recovery-codes", &renew)) }
             }
-            @if let Some(passkeys) = &self.passkeys { (passkeys.draw(&rows(true), form, text)) }
+            @if let Some(passkeys) = &self.passkeys { (passkeys.draw(&rows(true), forms, text)) }
         }
     }
 
@@ -310,7 +314,8 @@ impl Security {
 }
 
 impl TotpForm {
-    fn draw(&self, form: &dyn Fn(&str, &Markup) -> Markup, text: &Text<'_>) -> Markup {
+    fn draw(&self, forms: ProofForms<'_>, text: &Text<'_>) -> Markup {
+        let form = forms.form;
         let code = CodeField {
             label: text.totp_code,
             described_by: self.is_wrong.then_some("code-problem"),
@@ -321,6 +326,7 @@ impl TotpForm {
             (hidden("setup", &self.key.sealed))
             (code.draw())
             @if self.is_wrong { p.problem #code-problem role="alert" { (text.problem_second_factor) } }
+            (forms.proof.draw("proof-app", text))
             button.button type="submit" { (text.proceed) }
         };
         html! {

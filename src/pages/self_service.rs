@@ -3,8 +3,8 @@
 use maud::{Markup, html};
 
 use super::Text;
-use super::account_notice::CURRENT_PASSWORD;
-use super::form::{PasswordField, hidden, sentence};
+use super::form::{hidden, sentence};
+use super::proof::{ProofForms, ProofRequest};
 
 /// What the operator lets the user do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,26 +59,14 @@ impl SelfService {
     }
 
     /// The fields of the form for the address.
-    pub(super) fn email_fields(has_password: bool, text: &Text<'_>) -> Markup {
-        let password = PasswordField {
-            id: "email-password",
-            name: CURRENT_PASSWORD,
-            label: text.account_current_password,
-            label_link: None,
-            autocomplete: "current-password",
-            enterkeyhint: "done",
-            least: None,
-            described_by: None,
-            is_invalid: false,
-            has_focus: false,
-        };
+    pub(super) fn email_fields(proof: &ProofRequest, text: &Text<'_>) -> Markup {
         html! {
             div.field {
                 label for="email" { (text.account_email_new) }
                 input #email name="email" type="email" required dir="auto" autocomplete="email" autocapitalize="none"
                     autocorrect="off" spellcheck="false";
             }
-            @if has_password { (password.draw(text)) }
+            (proof.draw("proof-email", text))
             button.button.button-quiet type="submit" { (text.account_email_change) }
         }
     }
@@ -87,7 +75,7 @@ impl SelfService {
     pub(super) fn email_section(
         &self,
         form: &dyn Fn(&Markup) -> Markup,
-        has_password: bool,
+        proof: &ProofRequest,
         text: &Text<'_>,
     ) -> Markup {
         html! {
@@ -96,7 +84,7 @@ impl SelfService {
                     h2 #address { (text.email) }
                     @if !present.is_empty() { p.note { (sentence(text.account_email_present, present)) } }
                     @if self.changes_email {
-                        (form(&Self::email_fields(has_password, text)))
+                        (form(&Self::email_fields(proof, text)))
                     } @else {
                         p.note { (text.account_email_wait) }
                     }
@@ -105,14 +93,9 @@ impl SelfService {
         }
     }
 
-    /// The forms about the account as a whole; empty if the user may do nothing with it. `form` draws a form by the value
-    /// of `decision` and its content.
-    pub(super) fn data(
-        &self,
-        account_id: &str,
-        form: &dyn Fn(&str, &Markup) -> Markup,
-        text: &Text<'_>,
-    ) -> Markup {
+    /// The forms about the account as a whole; empty if the user may do nothing with it.
+    pub(super) fn data(&self, account_id: &str, forms: ProofForms<'_>, text: &Text<'_>) -> Markup {
+        let form = forms.form;
         let export = html! {
             button.button.button-quiet type="submit" { (text.account_export) }
         };
@@ -128,20 +111,21 @@ impl SelfService {
                 section aria-labelledby="delete" {
                     h2 #delete { (text.account_delete) }
                     p.note { (text.account_delete_note) }
-                    (form("delete", &Self::deletion_fields(account_id, text)))
+                    (form("delete", &Self::deletion_fields(account_id, forms.proof, text)))
                 }
             }
         }
     }
 
     /// The fields of the form that deletes the account. The user types the account identifier, so that no slip deletes it.
-    fn deletion_fields(account_id: &str, text: &Text<'_>) -> Markup {
+    fn deletion_fields(account_id: &str, proof: &ProofRequest, text: &Text<'_>) -> Markup {
         html! {
             div.field {
                 label for="confirm" { (sentence(text.account_delete_confirm, account_id)) }
                 input #confirm name="confirm" type="text" required dir="auto" autocomplete="off" autocapitalize="none"
                     autocorrect="off" spellcheck="false";
             }
+            (proof.draw("proof-deletion", text))
             button.button.button-quiet type="submit" { (text.account_delete) }
         }
     }

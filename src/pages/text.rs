@@ -350,6 +350,10 @@ sentences! {
     account_password_note: Plain, "What a new password does.";
     account_no_password: Plain, "In the place of the form for a password.";
     account_current_password: Plain, "Label.";
+    proof_password_or_code: Plain, "Label of a field that takes either.";
+    proof_passkey: Plain, "Button in a form, in the place of the password.";
+    problem_proof: Plain, "Neither the password nor a code nor a passkey was accepted. Nothing was done.";
+    password_remove_added: Plain, "Before boxes with what confirms a sign-in, beside a new password.";
     account_new_password: Plain, "Label.";
     account_password_rule: Place, "Beside it; `{}` is a number.";
     account_change_password: Plain, "Button.";

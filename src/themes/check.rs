@@ -42,7 +42,7 @@ impl<'a> Part<'a> {
         let text = |name: &str| tag.attribute(name).unwrap_or_default();
         let has = |name: &str| tag.attribute(name).is_some();
         let (name, value, kind) = (text("name"), text("value"), text("type").to_ascii_lowercase());
-        let is_excluded = has("disabled") || has("form") || kind.contains('&');
+        let is_excluded = has("disabled") || has("form") || has("data-optional") || kind.contains('&');
         let is_command = kind != "submit" && (has("command") || has("commandfor"));
         match (tag.name.as_str(), kind.as_str()) {
             _ if is_excluded => None,

@@ -265,6 +265,17 @@ impl Screen {
         self.type_in(&username, &password).await
     }
 
+    /// The form of the account page with this value of `decision`, with the person's password if it asks for one.
+    pub(crate) fn account_form(&self, decision: &str) -> Form {
+        let mut forms = self.forms().into_iter();
+        let found = forms.find(|form| form.value("decision") == Some(decision));
+        let form = found.unwrap_or_else(|| panic!("no form {decision} on {}", self.text()));
+        match form.value("current-password") {
+            Some(_) => form.with("current-password", &self.browser.password),
+            None => form,
+        }
+    }
+
     /// Presses the button that decides so.
     pub(crate) async fn decide(self, decision: &str) -> Self {
         let form = self.decision_form(decision);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use idsvc::admin::user;
 use idsvc::flow::account::ActionResult;
 use idsvc::flow::account::change_password::{NewPassword, PasswordChange, change_password};
-use idsvc::flow::account::present_password::PresentPassword;
+use idsvc::flow::account::present_proof::{PresentProof, TypedProof};
 use idsvc::flow::browser::Browser as Sender;
 use idsvc::identity::{Device, User};
 use idsvc::limit::password_attempt::PasswordAttempt;
@@ -354,12 +354,14 @@ async fn a_hash_that_is_made_anew_meanwhile_keeps_nobody_from_a_new_password() {
     let core = &server.app.core;
     let here = Sender::of(browser.cookie(SESSION).as_deref(), None, Device::default());
     let typed = NewPassword {
-        current: PresentPassword {
-            typed: Zeroizing::new(alice.password.clone()),
-            from: Ipv4Addr::LOCALHOST.into(),
-        },
         chosen: Zeroizing::new(NEW.to_owned()),
+        removed: Vec::new(),
     };
+    let proof = PresentProof::Typed(TypedProof {
+        text: Zeroizing::new(alice.password.clone()),
+        attempt: PasswordAttempt::trusted(),
+        from: Ipv4Addr::LOCALHOST.into(),
+    });
     let params = core.passwords.params();
     let mut user = alice.user.clone();
     user.password = Some(hash(params, alice.password.as_bytes(), [9; 16], &mut Memory::default()).unwrap());
@@ -371,7 +373,7 @@ async fn a_hash_that_is_made_anew_meanwhile_keeps_nobody_from_a_new_password() {
             let _ = wait.recv();
             USERS.put(tx, &user.uuid, &user)
         }),
-        change_password(core, &here, typed, PasswordAttempt::trusted(), core.clock.now()),
+        change_password(core, &here, typed, &proof, core.clock.now()),
         async { go.send(()).unwrap() },
     );
     made_anew.unwrap();

@@ -91,6 +91,7 @@ mod snapshot;
 mod spec;
 mod state;
 mod step_up;
+mod stolen_session;
 mod sweep;
 mod text_forms;
 mod theme;

@@ -26,9 +26,7 @@ async fn at_security(browser: &Browser) -> Screen {
 }
 
 fn form(page: &Screen, decision: &str) -> Form {
-    let mut forms = page.forms().into_iter();
-    let found = forms.find(|form| form.value("decision") == Some(decision));
-    found.unwrap_or_else(|| panic!("no form {decision} on {}", page.text()))
+    page.account_form(decision)
 }
 
 fn new_passkey(person: &Person) -> Passkey {

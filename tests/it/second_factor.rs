@@ -16,7 +16,7 @@ use crate::harness::html::Form;
 use crate::harness::process::{Service, shown};
 use crate::harness::{Audit, Browser, Person, RelyingParty, Screen, Server};
 
-const STEP: u64 = 30;
+pub(crate) const STEP: u64 = 30;
 
 /// What a user's application holds: written without the service's own code.
 pub(crate) struct App {
@@ -676,7 +676,7 @@ async fn a_new_password_does_not_make_an_old_second_step_recent() {
         .with("new-password", "violet tractor umbrella");
     assert_eq!(browser.submit(&typed).await.status, 200);
     let page = browser.visit("/account/security").await;
-    let removal = form(&page, "recovery-codes");
+    let removal = form(&page, "recovery-codes").with("current-password", "violet tractor umbrella");
     let asked = browser.submit(&removal).await;
     assert_ne!(asked.page(), "/account/security", "{}", asked.text());
 }

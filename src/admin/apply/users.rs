@@ -222,6 +222,7 @@ impl PreparedUser {
             user.declared_seeds.clone_from(&before.declared_seeds);
             user.must_change_password = before.must_change_password;
             user.unproven_holder = before.unproven_holder;
+            user.password_changed_at = before.password_changed_at;
             user.email_changed_at = before.email_changed_at;
             user.identities.clone_from(&before.identities);
             if groups.of(&user) == groups.of(before) {

@@ -27,11 +27,12 @@ impl Operation for SetPassword {
     async fn run(self, admin: Admin<'_>) -> AdminResult<Done<UserView>> {
         let user = admin.read(|snapshot| find(snapshot, &self.who)).await?;
         let (hash, shown) = hash(admin, &user, self.password, Vec::new()).await?;
+        let now = admin.core.clock.now();
         let change_user = move |user: &mut User| {
             user.password.clone_from(&hash);
+            user.password_changed_at = Some(now);
             Ok(())
         };
-        let now = admin.core.clock.now();
         let sign_out = move |tx: &mut dyn Tx, user| {
             if !self.keep_sessions {
                 end_sessions_and_families(tx, user, now)?;

@@ -2,18 +2,21 @@
 
 use std::sync::Arc;
 
+use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use super::present_password::PresentPassword;
-use super::{ActionResult, present_password};
+use super::factors::{is_enough, record_removed};
+use super::present_proof::{PresentProof, Proven};
+use super::{ActionResult, present_proof};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::login::session;
-use crate::flow::login::session::{AuthenticationEvent, DrawnSession, NewSession};
+use crate::flow::login::session::{
+    AuthenticationEvent, DrawnSession, EndedSessions, LiveSession, NewSession,
+};
 use crate::flow::notice::DrawnNotice;
-use crate::flow::{Core, Failure, failed_passwords};
-use crate::identity::{SecondFactor, User};
-use crate::limit::password_attempt::PasswordAttempt;
+use crate::flow::{Core, Failure, factors, failed_passwords};
+use crate::identity::{Factor, SecondFactor, User};
 use crate::mail::Content;
 use crate::observe::audit;
 use crate::observe::audit::Event;
@@ -24,8 +27,9 @@ use crate::store::tables::USERS;
 
 /// What a user types to change the password.
 pub struct NewPassword {
-    pub current: PresentPassword,
     pub chosen: Zeroizing<String>,
+    /// The factors to remove. Only those that were added since the last change are.
+    pub removed: Vec<Uuid>,
 }
 
 /// The result of a change of the password.
@@ -36,30 +40,28 @@ pub enum PasswordChange {
         session: Secret<SessionCookie>,
         user: Box<User>,
     },
-    /// The present password is wrong; nothing changed.
-    WrongPassword,
     /// The policy forbids the new one; nothing changed.
     Rejected(PasswordProblem),
     /// The new one is the present one; nothing changed.
     Unchanged,
 }
 
-/// Verifies the present password, then sets the new one and ends everything that was granted before, in one
+/// Verifies the proof, then sets the new password and ends everything that was granted before, in one
 /// transaction. This browser stays signed in, in a session with a new id. An old password, a copied cookie or a code
 /// that is not redeemed yet is worth nothing afterwards.
 ///
-/// The present password is asked for even if the session is recent, and counts as authentication. If the record has
+/// The proof is asked for even if the session is recent. The present password counts as authentication. If the record has
 /// changed since the password was verified, it is verified again, once: a sign-in elsewhere may have renewed the
 /// hash.
 pub async fn change_password(
     core: &Core,
     browser: &Browser,
     typed: NewPassword,
-    attempt: PasswordAttempt,
+    proof: &PresentProof,
     now: Timestamp,
 ) -> Result<ActionResult<PasswordChange>, Failure> {
     for _ in 0..2 {
-        if let Some(result) = try_change(core, browser, &typed, &attempt, now).await? {
+        if let Some(result) = try_change(core, browser, &typed, proof, now).await? {
             return Ok(result);
         }
     }
@@ -71,7 +73,7 @@ async fn try_change(
     core: &Core,
     browser: &Browser,
     typed: &NewPassword,
-    attempt: &PasswordAttempt,
+    proof: &PresentProof,
     now: Timestamp,
 ) -> Result<Option<ActionResult<PasswordChange>>, Failure> {
     let Some(live) = session::signed_in(core, browser, now).await? else {
@@ -81,12 +83,14 @@ async fn try_change(
     if let Err(problem) = core.policy.check_password(&live.user, &typed.chosen) {
         return done(PasswordChange::Rejected(problem));
     }
-    let user = live.user.uuid;
     let checked = live.user.password.clone();
-    if !present_password::verify(core, &live.user, &typed.current, attempt, now).await? {
-        return done(PasswordChange::WrongPassword);
-    }
-    if typed.chosen == typed.current.typed {
+    let proven = present_proof::verify(core, &live, proof, now).await?;
+    let Some(proven) = proven.filter(|_| checked.is_some()) else {
+        return Ok(Some(ActionResult::Unproven));
+    };
+    if let (Proven::Password(_), PresentProof::Typed(present)) = (&proven, proof)
+        && present.text == typed.chosen
+    {
         return done(PasswordChange::Unchanged);
     }
     let hash = core
@@ -95,10 +99,17 @@ async fn try_change(
         .await?;
     let changed = |link| Content::PasswordChanged { at: now, link };
     let notice = DrawnNotice::draw(core, &live.user, changed, now)?;
+    let removal = |link| Content::FactorRemoved { at: now, link };
+    let removal = if typed.removed.is_empty() {
+        None
+    } else {
+        DrawnNotice::draw(core, &live.user, removal, now)?
+    };
     let drawn = DrawnSession::draw(core, browser);
     let slot = drawn.slot();
     let policy = Arc::clone(&core.policy);
     let here = browser.clone();
+    let chosen = typed.removed.clone();
     let started = core
         .store
         .write("change_password", move |tx| -> Result<_, StoreError> {
@@ -110,6 +121,20 @@ async fn try_change(
             if user.password != checked {
                 return Ok(None);
             }
+            if !proven.spend(tx, &user, now)? {
+                return Ok(Some(ActionResult::Unproven));
+            }
+            if !chosen.is_empty() && !is_enough(&*tx, &live, &proven)? {
+                return Ok(Some(ActionResult::SignInRequired));
+            }
+            let last_set_at = user.password_set_at();
+            let removed = factors::remove_these(tx, user.uuid, |id, factor| {
+                factor.added_at > last_set_at && chosen.contains(&id)
+            })?;
+            if !removed.is_empty() {
+                removal.iter().try_for_each(|notice| notice.put(tx))?;
+            }
+            user.password_changed_at = Some(now);
             user.password = Some(hash.clone());
             user.must_change_password = false;
             user.updated_at = now;
@@ -120,28 +145,68 @@ async fn try_change(
             session::end_families(tx, user.uuid, now)?;
             let new = NewSession {
                 user: user.uuid,
-                event: AuthenticationEvent {
-                    // Neither an old second step nor that of a provider counts for the new session.
-                    second_factor: live
-                        .session
-                        .second_factor
-                        .filter(|factor| live.session.is_fresh(now) && *factor != SecondFactor::Provider),
-                    ..AuthenticationEvent::by_password(now)
-                },
+                event: event_after(&live, &proven, now),
                 device: here.device.clone(),
             };
             let started = session::start(tx, None, slot, new, lifetimes, now)?;
-            Ok(Some((started.id, user, ended)))
+            Ok(Some(ActionResult::Done(Changed {
+                session: started.id,
+                user,
+                ended,
+                removed,
+            })))
         })
         .await?;
-    let Some((id, changed, ended)) = started else {
+    let Some(result) = started else {
         return Ok(None);
     };
+    Ok(Some(result.map(|changed| complete(core, changed, drawn, now))))
+}
+
+/// What the transaction did.
+struct Changed {
+    session: Uuid,
+    user: User,
+    ended: EndedSessions,
+    removed: Vec<Factor>,
+}
+
+/// What follows the commit.
+fn complete(core: &Core, changed: Changed, drawn: DrawnSession, now: Timestamp) -> PasswordChange {
+    let Changed {
+        session: id,
+        user: changed,
+        ended,
+        removed,
+    } = changed;
+    let user = changed.uuid;
     core.outbox_filled.notify_one();
     audit::record(&Event::PasswordChanged { user, session: id });
+    record_removed(core, user, &removed);
     session::record_ended(core, ended, now);
-    done(PasswordChange::Changed {
+    PasswordChange::Changed {
         session: drawn.cookie(id),
         user: Box::new(changed),
-    })
+    }
+}
+
+/// How the user has authenticated for the new session. A code or a passkey renews nothing: the session stays what it was.
+fn event_after(live: &LiveSession, proven: &Proven, now: Timestamp) -> AuthenticationEvent {
+    let session = &live.session;
+    if proven.shows_factor() {
+        return AuthenticationEvent {
+            factor: session.factor.clone(),
+            second_factor: session.second_factor,
+            auth_time: session.auth_time,
+            was_asked_anew: session.was_asked_anew,
+            ..AuthenticationEvent::by_password(now)
+        };
+    }
+    AuthenticationEvent {
+        // Neither an old second step nor that of a provider counts for the new session.
+        second_factor: session
+            .second_factor
+            .filter(|factor| session.is_fresh(now) && *factor != SecondFactor::Provider),
+        ..AuthenticationEvent::by_password(now)
+    }
 }

@@ -18,10 +18,8 @@ pub async fn export_data(
 ) -> Result<ActionResult<Value>, Failure> {
     let account = view(core, browser, now).await?;
     Ok(match account {
-        ActionResult::Done(account) if account.live.session.is_fresh(now) => {
-            ActionResult::Done(document(core, &account))
-        }
-        ActionResult::Done(_) | ActionResult::SignInRequired => ActionResult::SignInRequired,
+        Some(account) if account.live.session.is_fresh(now) => ActionResult::Done(document(core, &account)),
+        Some(_) | None => ActionResult::SignInRequired,
     })
 }
 

@@ -1,12 +1,14 @@
 //! A user adds and removes factors.
 //!
-//! Both need a recent sign-in. If the user had a factor before this sign-in, the sign-in must have used two: otherwise a
-//! thief of the password could replace the factors.
+//! Both need a proof ([`super::present_proof`]). If the user had a factor before this sign-in, the password alone is not
+//! enough: a thief of it could replace the factors. Then the recent sign-in must have used two factors, or the proof is a
+//! code or a passkey.
 
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use super::{ActionResult, act_in_recent_session};
+use super::present_proof::{PresentProof, Proven};
+use super::{ActionResult, act_with_proof};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::factors;
@@ -31,34 +33,47 @@ pub enum TotpConfirmation {
     Added(CodeTexts),
     /// The code is wrong; the setup goes on.
     Wrong(Box<TotpSetup>),
+    /// The code is right and the proof is not; the setup goes on.
+    Unproven(Box<TotpSetup>),
     /// The user has too many factors.
     Full,
     /// The setup is too old, or was begun in another session.
     Expired,
 }
 
-/// Whether a session may change the factors of its user.
+/// What the form that confirms a seed brings.
+pub struct TotpConfirmationForm {
+    /// The seed, as the page had it.
+    pub sealed: String,
+    /// The code of the app.
+    pub code: String,
+}
+
+/// Whether a session may change the factors of its user without a factor as proof.
 pub fn may_change(snapshot: &dyn Snapshot, live: &LiveSession, now: Timestamp) -> Result<bool, StoreError> {
+    Ok(live.session.is_fresh(now) && used_all_factors(snapshot, live)?)
+}
+
+/// Whether the sign-in used two factors, or the user had no second one.
+fn used_all_factors(snapshot: &dyn Snapshot, live: &LiveSession) -> Result<bool, StoreError> {
     if live.session.level() >= Some(AuthenticationLevel::TwoFactors) {
-        return Ok(live.session.is_fresh(now));
+        return Ok(true);
     }
     let factors = factors::of_user(snapshot, live.user.uuid)?;
     let had_passkey = factors
         .iter()
         .any(|(_, factor)| factor.added_at < live.session.created_at);
-    Ok(live.session.is_fresh(now) && !had_passkey && !factors::answer_second_step(&factors))
+    Ok(!had_passkey && !factors::answer_second_step(&factors))
 }
 
-/// The signed-in user, if this session may change the factors.
-async fn changing(core: &Core, browser: &Browser, now: Timestamp) -> Result<Option<LiveSession>, Failure> {
-    let lifetimes = core.policy.lifetimes.session;
-    let find = |snapshot: &dyn Snapshot| -> Result<_, Failure> {
-        match session::find(snapshot, browser.session.as_ref(), lifetimes, now)? {
-            Some(live) if may_change(snapshot, &live, now)? => Ok(Some(live)),
-            _ => Ok(None),
-        }
-    };
-    core.store.read(find).await
+/// Whether the user may change the factors in this session with this proof. The proof is of this moment, so the sign-in
+/// need not be.
+pub(super) fn is_enough(
+    snapshot: &dyn Snapshot,
+    live: &LiveSession,
+    proven: &Proven,
+) -> Result<bool, StoreError> {
+    Ok(proven.shows_factor() || used_all_factors(snapshot, live)?)
 }
 
 /// Draws a seed for the signed-in user. Nothing is stored.
@@ -67,7 +82,14 @@ pub async fn begin_totp(
     browser: &Browser,
     now: Timestamp,
 ) -> Result<ActionResult<TotpSetup>, Failure> {
-    let Some(live) = changing(core, browser, now).await? else {
+    let lifetimes = core.policy.lifetimes.session;
+    let find = |snapshot: &dyn Snapshot| -> Result<_, Failure> {
+        match session::find(snapshot, browser.session.as_ref(), lifetimes, now)? {
+            Some(live) if may_change(snapshot, &live, now)? => Ok(Some(live)),
+            _ => Ok(None),
+        }
+    };
+    let Some(live) = core.store.read(find).await? else {
         return Ok(ActionResult::SignInRequired);
     };
     let setup = TotpSetup::draw(core, &setup_context(&live), &live.user, now);
@@ -82,39 +104,56 @@ fn setup_context(live: &LiveSession) -> String {
 pub async fn confirm_totp(
     core: &Core,
     browser: &Browser,
-    sealed: &str,
-    typed: &str,
+    form: &TotpConfirmationForm,
+    proof: &PresentProof,
     now: Timestamp,
 ) -> Result<ActionResult<TotpConfirmation>, Failure> {
-    let Some(live) = changing(core, browser, now).await? else {
+    let Some(live) = session::signed_in(core, browser, now).await? else {
         return Ok(ActionResult::SignInRequired);
     };
-    let Some(setup) = TotpSetup::open(core, &setup_context(&live), &live.user, sealed, now) else {
+    let Some(setup) = TotpSetup::open(core, &setup_context(&live), &live.user, &form.sealed, now) else {
         return Ok(ActionResult::Done(TotpConfirmation::Expired));
     };
     let user = live.user.uuid;
-    let Some(new) = setup.confirm(core, user, typed, now) else {
+    let Some(new) = setup.confirm(core, user, &form.code, now) else {
         return Ok(ActionResult::Done(TotpConfirmation::Wrong(Box::new(setup))));
     };
     let notice = added_notice(core, &live.user, now)?;
-    let added = act_in_recent_session(core, browser, "add_factor", now, move |tx, live| {
-        if live.user.uuid != user || !may_change(&*tx, &live, now)? {
-            return Ok(None);
-        }
-        if FACTORS.contains(&*tx, &(user, new.id))? {
-            return Ok(Some(Some((false, false))));
-        }
-        let Some(needs_codes) = new.add(tx, user)? else {
-            return Ok(Some(None));
-        };
-        failed_passwords::reset_second_step(tx, user)?;
-        raise(tx, &live, now)?;
-        notice.iter().try_for_each(|notice| notice.put(tx))?;
-        Ok(Some(Some((true, needs_codes))))
-    })
+    let new_id = new.id;
+    let is_there = move |snapshot: &dyn Snapshot| FACTORS.contains(snapshot, &(user, new_id));
+    if core.store.read(is_there).await? {
+        return Ok(ActionResult::Done(TotpConfirmation::Added(Vec::new())));
+    }
+    let added = act_with_proof(
+        core,
+        browser,
+        proof,
+        "add_factor",
+        now,
+        move |tx, live, proven| {
+            if live.user.uuid != user || !is_enough(&*tx, &live, proven)? {
+                return Ok(ActionResult::SignInRequired);
+            }
+            if FACTORS.contains(&*tx, &(user, new.id))? {
+                return Ok(ActionResult::Done(Some((false, false))));
+            }
+            let Some(needs_codes) = new.add(tx, user)? else {
+                return Ok(ActionResult::Done(None));
+            };
+            failed_passwords::reset_second_step(tx, user)?;
+            raise(tx, &live, now)?;
+            notice.iter().try_for_each(|notice| notice.put(tx))?;
+            Ok(ActionResult::Done(Some((true, needs_codes))))
+        },
+    )
     .await?;
-    let ActionResult::Done(Some(added)) = added else {
-        return Ok(ActionResult::SignInRequired);
+    let added = match added {
+        ActionResult::Done(added) => added,
+        ActionResult::SignInRequired => return Ok(ActionResult::SignInRequired),
+        ActionResult::Unproven => {
+            let setup = Box::new(setup);
+            return Ok(ActionResult::Done(TotpConfirmation::Unproven(setup)));
+        }
     };
     let Some((is_new, has_new_codes)) = added else {
         return Ok(ActionResult::Done(TotpConfirmation::Full));
@@ -157,41 +196,42 @@ fn added_notice(core: &Core, user: &User, now: Timestamp) -> Result<Option<Drawn
 pub async fn renew_recovery_codes(
     core: &Core,
     browser: &Browser,
+    proof: &PresentProof,
     now: Timestamp,
 ) -> Result<ActionResult<CodeTexts>, Failure> {
-    let Some(live) = changing(core, browser, now).await? else {
+    let Some(live) = session::signed_in(core, browser, now).await? else {
         return Ok(ActionResult::SignInRequired);
     };
     let user = live.user.uuid;
     let (id, texts, codes) = draw_codes(core, now);
     let notice = added_notice(core, &live.user, now)?;
-    let renewed = act_in_recent_session(core, browser, "renew_recovery_codes", now, move |tx, live| {
-        if live.user.uuid != user || !may_change(&*tx, &live, now)? {
-            return Ok(None);
+    let name = "renew_recovery_codes";
+    let renewed = act_with_proof(core, browser, proof, name, now, move |tx, live, proven| {
+        if live.user.uuid != user || !is_enough(&*tx, &live, proven)? {
+            return Ok(ActionResult::SignInRequired);
         }
         let present = factors::of_user(&*tx, user)?;
         let is_codes = |factor: &Factor| matches!(factor.kind, FactorKind::RecoveryCodes(_));
         if present.iter().all(|(_, factor)| is_codes(factor)) {
-            return Ok(Some(false));
+            return Ok(ActionResult::Done(false));
         }
         for (old, factor) in present.iter().filter(|(_, factor)| is_codes(factor)) {
             factors::remove(tx, user, *old, factor)?;
         }
         factors::put(tx, user, id, &codes)?;
         notice.iter().try_for_each(|notice| notice.put(tx))?;
-        Ok(Some(true))
+        Ok(ActionResult::Done(true))
     })
     .await?;
-    let ActionResult::Done(Some(is_renewed)) = renewed else {
-        return Ok(ActionResult::SignInRequired);
-    };
-    if !is_renewed {
-        return Ok(ActionResult::Done(Vec::new()));
-    }
-    core.outbox_filled.notify_one();
-    let factor = "recovery_codes";
-    audit::record(&Event::FactorAdded { user, factor });
-    Ok(ActionResult::Done(texts))
+    Ok(renewed.map(|is_renewed| {
+        if !is_renewed {
+            return Vec::new();
+        }
+        core.outbox_filled.notify_one();
+        let factor = "recovery_codes";
+        audit::record(&Event::FactorAdded { user, factor });
+        texts
+    }))
 }
 
 /// Removes a factor of the signed-in user. With the last other factor, the recovery codes are removed too. The id of
@@ -200,39 +240,41 @@ pub async fn remove_factor(
     core: &Core,
     browser: &Browser,
     id: Uuid,
+    proof: &PresentProof,
     now: Timestamp,
 ) -> Result<ActionResult<()>, Failure> {
-    let Some(live) = changing(core, browser, now).await? else {
+    let Some(live) = session::signed_in(core, browser, now).await? else {
         return Ok(ActionResult::SignInRequired);
     };
     let user = live.user.uuid;
     let content = |link| Content::FactorRemoved { at: now, link };
     let notice = DrawnNotice::draw(core, &live.user, content, now)?;
-    let removed = act_in_recent_session(core, browser, "remove_factor", now, move |tx, live| {
-        if live.user.uuid != user || !may_change(&*tx, &live, now)? {
-            return Ok(None);
-        }
-        let mut left = factors::of_user(&*tx, user)?;
-        let removed: Vec<_> = left.extract_if(.., |(found, _)| *found == id).collect();
-        let Some((_, removed)) = removed.into_iter().next() else {
-            return Ok(Some(None));
-        };
-        factors::remove(tx, user, id, &removed)?;
-        let is_codes = |factor: &Factor| matches!(factor.kind, FactorKind::RecoveryCodes(_));
-        if left.iter().all(|(_, factor)| is_codes(factor)) {
-            factors::remove_all(tx, user)?;
-        }
-        notice.iter().try_for_each(|notice| notice.put(tx))?;
-        Ok(Some(Some(removed)))
-    })
+    let removed = act_with_proof(
+        core,
+        browser,
+        proof,
+        "remove_factor",
+        now,
+        move |tx, live, proven| {
+            if live.user.uuid != user || !is_enough(&*tx, &live, proven)? {
+                return Ok(ActionResult::SignInRequired);
+            }
+            let removed = factors::remove_these(tx, user, |found, _| found == id)?;
+            if !removed.is_empty() {
+                notice.iter().try_for_each(|notice| notice.put(tx))?;
+            }
+            Ok(ActionResult::Done(removed))
+        },
+    )
     .await?;
-    let ActionResult::Done(Some(removed)) = removed else {
-        return Ok(ActionResult::SignInRequired);
-    };
-    if let Some(removed) = removed {
+    Ok(removed.map(|removed| record_removed(core, user, &removed)))
+}
+
+/// Records the removal of these factors, after the commit.
+pub(super) fn record_removed(core: &Core, user: Uuid, removed: &[Factor]) {
+    for factor in removed {
         core.outbox_filled.notify_one();
-        let factor = removed.kind.name();
+        let factor = factor.kind.name();
         audit::record(&Event::FactorRemoved { user, factor });
     }
-    Ok(ActionResult::Done(()))
 }

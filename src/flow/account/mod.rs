@@ -1,7 +1,8 @@
 //! The actions of a signed-in user on the account page: one verb per file, one transaction each.
 //!
-//! A person who finds a browser left open must neither take the account over nor lock its owner out. So an action
-//! that ends something needs a sign-in of the last minutes, and a new password or address needs the present password.
+//! A thief of a cookie, or a person who finds a browser left open, must neither take the account over nor lock its owner
+//! out. So an action that ends something needs a sign-in of the last minutes. One that changes how the account is signed
+//! in to needs a proof in the same form ([`present_proof`]).
 
 pub mod begin;
 pub mod change_password;
@@ -12,10 +13,11 @@ pub mod end_sessions;
 pub mod export_data;
 pub mod factors;
 pub mod passkeys;
-pub mod present_password;
+pub mod present_proof;
 pub mod request_email;
 pub mod view;
 
+use self::present_proof::{PresentProof, Proven};
 use super::browser::Browser;
 use super::login::session;
 use super::login::session::LiveSession;
@@ -30,6 +32,8 @@ pub enum ActionResult<T> {
     Done(T),
     /// Nothing was done: the user has to sign in first, or again.
     SignInRequired,
+    /// Nothing was done: the form brought no proof, or a wrong one.
+    Unproven,
 }
 
 impl<T> ActionResult<T> {
@@ -38,6 +42,7 @@ impl<T> ActionResult<T> {
         match self {
             Self::Done(result) => ActionResult::Done(then(result)),
             Self::SignInRequired => ActionResult::SignInRequired,
+            Self::Unproven => ActionResult::Unproven,
         }
     }
 }
@@ -68,4 +73,43 @@ where
         })
         .await?;
     Ok(result.map_or(ActionResult::SignInRequired, ActionResult::Done))
+}
+
+/// Runs `action` in one transaction that uses the proof up, if the proof is good and enough in the session.
+async fn act_with_proof<T, F>(
+    core: &Core,
+    browser: &Browser,
+    proof: &PresentProof,
+    name: &'static str,
+    now: Timestamp,
+    action: F,
+) -> Result<ActionResult<T>, Failure>
+where
+    T: Send + 'static,
+    F: Fn(&mut dyn Tx, LiveSession, &Proven) -> Result<ActionResult<T>, StoreError> + Send + 'static,
+{
+    let Some(live) = session::signed_in(core, browser, now).await? else {
+        return Ok(ActionResult::SignInRequired);
+    };
+    let Some(proven) = present_proof::verify(core, &live, proof, now).await? else {
+        return Ok(if live.session.is_fresh(now) {
+            ActionResult::Unproven
+        } else {
+            ActionResult::SignInRequired
+        });
+    };
+    let (presented, lifetimes) = (browser.session.clone(), core.policy.lifetimes.session);
+    let user = live.user.uuid;
+    let act = move |tx: &mut dyn Tx| {
+        let live = session::find(&*tx, presented.as_ref(), lifetimes, now)?;
+        let Some(live) = live.filter(|live| live.user.uuid == user && proven.suffices_in(live, now)) else {
+            return Ok(ActionResult::SignInRequired);
+        };
+        if !proven.spend(tx, &live.user, now)? {
+            return Ok(ActionResult::Unproven);
+        }
+        session::touch(tx, &live, lifetimes, now)?;
+        action(tx, live, &proven)
+    };
+    Ok(core.store.write(name, act).await?)
 }

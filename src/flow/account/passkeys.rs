@@ -2,8 +2,9 @@
 
 use uuid::Uuid;
 
-use super::factors::may_change;
-use super::{ActionResult, act_in_recent_session};
+use super::factors::{is_enough, may_change};
+use super::present_proof::PresentProof;
+use super::{ActionResult, act_with_proof};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::login::session;
@@ -17,6 +18,7 @@ use crate::identity::{Factor, FactorKind, Passkey};
 use crate::mail::Content;
 use crate::observe::audit;
 use crate::observe::audit::Event;
+use crate::store::engine::Snapshot;
 use crate::store::tables::FACTORS;
 use crate::webauthn::response::RegistrationResponse;
 use crate::webauthn::{NewCredential, WebAuthnError};
@@ -59,6 +61,7 @@ pub async fn add_passkey(
     core: &Core,
     browser: &Browser,
     new: &NewPasskey,
+    proof: &PresentProof,
     now: Timestamp,
 ) -> Result<ActionResult<PasskeyAddition>, Failure> {
     let Some(live) = session::signed_in(core, browser, now).await? else {
@@ -82,34 +85,44 @@ pub async fn add_passkey(
     let factor = factor(credential, &new.response, &live, now);
     let content = |link| Content::FactorAdded { at: now, link };
     let notice = DrawnNotice::draw(core, &live.user, content, now)?;
-    let added = act_in_recent_session(core, browser, "add_passkey", now, move |tx, live| {
-        if live.user.uuid != user || !may_change(&*tx, &live, now)? {
-            return Ok(None);
-        }
-        if was_used(&*tx, replay_key, now)? {
-            return Ok(Some(PasskeyAddition::ChallengeOver));
-        }
-        let is_own = factors::passkey_of(&*tx, user, &credential_id)?.is_some();
-        if is_own || passkey_index::is_full(&*tx, &credential_id)? {
-            return Ok(Some(PasskeyAddition::Known));
-        }
-        if !factors::add(tx, user, id, &factor)? {
-            return Ok(Some(PasskeyAddition::Full));
-        }
-        record_use(tx, replay_key)?;
-        notice.iter().try_for_each(|notice| notice.put(tx))?;
-        Ok(Some(PasskeyAddition::Added))
-    })
-    .await?;
-    let ActionResult::Done(Some(added)) = added else {
-        return Ok(ActionResult::SignInRequired);
-    };
-    if added == PasskeyAddition::Added {
-        core.outbox_filled.notify_one();
-        let factor = "passkey";
-        audit::record(&Event::FactorAdded { user, factor });
+    let was_used_before = |snapshot: &dyn Snapshot| was_used(snapshot, replay_key, now);
+    if core.store.read(was_used_before).await? {
+        return Ok(ActionResult::Done(PasskeyAddition::ChallengeOver));
     }
-    Ok(ActionResult::Done(added))
+    let added = act_with_proof(
+        core,
+        browser,
+        proof,
+        "add_passkey",
+        now,
+        move |tx, live, proven| {
+            if live.user.uuid != user || !is_enough(&*tx, &live, proven)? {
+                return Ok(ActionResult::SignInRequired);
+            }
+            if was_used(&*tx, replay_key, now)? {
+                return Ok(ActionResult::Done(PasskeyAddition::ChallengeOver));
+            }
+            let is_own = factors::passkey_of(&*tx, user, &credential_id)?.is_some();
+            if is_own || passkey_index::is_full(&*tx, &credential_id)? {
+                return Ok(ActionResult::Done(PasskeyAddition::Known));
+            }
+            if !factors::add(tx, user, id, &factor)? {
+                return Ok(ActionResult::Done(PasskeyAddition::Full));
+            }
+            record_use(tx, replay_key)?;
+            notice.iter().try_for_each(|notice| notice.put(tx))?;
+            Ok(ActionResult::Done(PasskeyAddition::Added))
+        },
+    )
+    .await?;
+    Ok(added.map(|added| {
+        if added == PasskeyAddition::Added {
+            core.outbox_filled.notify_one();
+            let factor = "passkey";
+            audit::record(&Event::FactorAdded { user, factor });
+        }
+        added
+    }))
 }
 
 /// The new passkey. One of this device gets the device's name.
@@ -144,19 +157,20 @@ pub async fn rename_factor(
     browser: &Browser,
     id: Uuid,
     name: &str,
+    proof: &PresentProof,
     now: Timestamp,
 ) -> Result<ActionResult<()>, Failure> {
     let name = factor_name(name);
-    act_in_recent_session(core, browser, "rename_factor", now, move |tx, live| {
+    act_with_proof(core, browser, proof, "rename_factor", now, move |tx, live, _| {
         let key = (live.user.uuid, id);
         if name.is_empty() {
-            return Ok(());
+            return Ok(ActionResult::Done(()));
         }
         if let Some(mut factor) = FACTORS.get(&*tx, &key)? {
             factor.name.clone_from(&name);
             factors::put(tx, key.0, key.1, &factor)?;
         }
-        Ok(())
+        Ok(ActionResult::Done(()))
     })
     .await
 }

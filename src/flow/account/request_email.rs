@@ -1,7 +1,7 @@
 //! A user changes the e-mail address: a link is sent to the new one.
 
-use super::present_password::{PresentPassword, verify};
-use super::{ActionResult, act_in_recent_session};
+use super::present_proof::PresentProof;
+use super::{ActionResult, act_with_proof};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::login::session;
@@ -11,7 +11,6 @@ use crate::flow::outbox::DrawnMail;
 use crate::flow::{Core, Failure};
 use crate::identity::claim::parse_email;
 use crate::identity::{LinkPurpose, LoginName, OneTimeLink};
-use crate::limit::password_attempt::PasswordAttempt;
 use crate::mail::{Content, Message};
 use crate::store::login_names;
 
@@ -19,8 +18,6 @@ use crate::store::login_names;
 pub struct NewEmail {
     /// The address.
     pub email: String,
-    /// The present password, for a user who has one.
-    pub password: PresentPassword,
     /// The language of the mail.
     pub language: String,
 }
@@ -34,19 +31,17 @@ pub enum EmailRequest {
     NoAddress,
     /// The operator does not allow this address, or not yet.
     NotAllowed,
-    /// The present password is wrong.
-    WrongPassword,
 }
 
 /// Sends a link to the new address. The address changes when the link is used. If another user has the address, the answer
 /// is the same and no mail is sent.
 ///
-/// A mail to the new address can then set a password, so the present one is needed as for a new password.
+/// A mail to the new address can then set a password, so a proof is needed as for a new password.
 pub async fn request_email(
     core: &Core,
     browser: &Browser,
     typed: NewEmail,
-    attempt: &PasswordAttempt,
+    proof: &PresentProof,
     now: Timestamp,
 ) -> Result<ActionResult<EmailRequest>, Failure> {
     let done = |result| Ok(ActionResult::Done(result));
@@ -61,10 +56,6 @@ pub async fn request_email(
     let is_allowed = core.policy.accounts.self_service.email && core.policy.sends_mail;
     if !is_allowed || !live.user.may_change_email(now) || check_address(core, &email).is_err() {
         return done(EmailRequest::NotAllowed);
-    }
-    let checked = live.user.password.clone();
-    if checked.is_some() && !verify(core, &live.user, &typed.password, attempt, now).await? {
-        return done(EmailRequest::WrongPassword);
     }
     let purpose = LinkPurpose::ChangeEmail {
         user: live.user.uuid,
@@ -87,17 +78,16 @@ pub async fn request_email(
     let mail = DrawnMail::draw(core, &message, now)?;
     let decoy = DrawnMail::decoy(core, &message, now)?;
     let user = live.user.uuid;
-    let result = act_in_recent_session(core, browser, "request_email", now, move |tx, live| {
+    let result = act_with_proof(core, browser, proof, "request_email", now, move |tx, live, _| {
         let is_free = !login_names::is_of_another(&*tx, &name, user)?;
-        let is_same = live.user.uuid == user && live.user.password == checked;
-        if is_free && is_same && !live.user.comes_from_provider() {
+        if is_free && live.user.uuid == user && !live.user.comes_from_provider() {
             link.put(tx)?;
             mail.put(tx)?;
         } else {
             no_link.put(tx)?;
             decoy.put(tx)?;
         }
-        Ok(())
+        Ok(ActionResult::Done(()))
     })
     .await?;
     core.outbox_filled.notify_one();

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::ActionResult;
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::catalog::Catalog;
@@ -44,12 +43,8 @@ pub struct Application {
 }
 
 /// Reads what the page shows, in one snapshot. That is a use of the session. If the use cannot be recorded, the page
-/// is shown nevertheless.
-pub async fn view(
-    core: &Core,
-    browser: &Browser,
-    now: Timestamp,
-) -> Result<ActionResult<Box<Account>>, Failure> {
+/// is shown nevertheless. `None` if nobody is signed in.
+pub async fn view(core: &Core, browser: &Browser, now: Timestamp) -> Result<Option<Box<Account>>, Failure> {
     let (catalog, lifetimes) = (core.catalog(), core.policy.lifetimes.session);
     let account = core
         .store
@@ -70,7 +65,7 @@ pub async fn view(
         })
         .await?;
     let Some(account) = account else {
-        return Ok(ActionResult::SignInRequired);
+        return Ok(None);
     };
     if account.live.session.is_due_for_touch(lifetimes, now) {
         let presented = browser.session.clone();
@@ -84,7 +79,7 @@ pub async fn view(
             tracing::debug!(%error, "the use of a session was not recorded");
         }
     }
-    Ok(ActionResult::Done(account))
+    Ok(Some(account))
 }
 
 /// Live refresh families and remembered consents, grouped by client. A client that is no longer registered is left

@@ -15,17 +15,18 @@ use super::session::AuthenticationEvent;
 use super::start_session::{Identify, SessionStart, start_session};
 use super::transaction::BrowserLogin;
 use crate::flow::factors::{self, StoredPasskey};
-use crate::flow::passkey_challenge::{self, ChallengePlace, OpenedChallenge};
-use crate::flow::replay::{record_use, was_used};
+use crate::flow::passkey_challenge::{self, ChallengePlace};
+use crate::flow::replay::was_used;
+use crate::flow::verified_passkey::VerifiedPasskey;
 use crate::flow::{Core, Failure};
-use crate::identity::{AuthenticationMethod, Factor, FactorKind, FirstFactor, Passkey, User};
+use crate::identity::{AuthenticationMethod, FirstFactor, Passkey, User};
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::StoreError;
 use crate::store::engine::Snapshot;
-use crate::store::tables::{FACTORS, USERS};
+use crate::store::tables::USERS;
+use crate::webauthn::WebAuthnError;
 use crate::webauthn::response::AuthenticationResponse;
-use crate::webauthn::{RelyingParty, StoredCredential, WebAuthnError};
 
 /// The result of a sign-in with a passkey.
 #[derive(Debug)]
@@ -66,9 +67,7 @@ pub struct PasskeyCredentials {
 /// at. Without a handle, the user is the one whose public key verifies the signature. If the keys of two users do, one of
 /// them has copied the key too, and nobody is signed in.
 ///
-/// The signature is verified before the transaction. The transaction compares the passkey with the one that was
-/// verified, so that of two responses with one counter one is refused. A user who came from a provider signs in there,
-/// so that the provider can stop it.
+/// A user who came from a provider signs in there, so that the provider can stop it.
 pub async fn sign_in(
     at: BrowserLogin<'_>,
     credentials: &PasskeyCredentials,
@@ -101,9 +100,9 @@ pub async fn sign_in(
         [only] => Some(only.user),
         _ => None,
     };
-    let verified = verify_one(&relying_party, &challenge, candidates, credentials);
-    let VerifiedPasskey { found, used } = match verified {
-        Ok(Some(verified)) => verified,
+    let matched = verify_one(&relying_party, &challenge, candidates, &credentials.response);
+    let MatchedPasskey { found, verified } = match matched {
+        Ok(Some(matched)) => matched,
         Ok(None) => {
             failed(None);
             return Ok(PasskeySignIn::Foreign);
@@ -125,7 +124,7 @@ pub async fn sign_in(
         upstream_token,
         ..AuthenticationEvent::by_password(now)
     };
-    let result = start(at, event, &found, used, challenge).await?;
+    let result = start(at, event, verified).await?;
     if matches!(result, PasskeySignIn::Void | PasskeySignIn::ChallengeOver) {
         failed(Some(found.user));
     }
@@ -182,10 +181,9 @@ fn find_in(
 }
 
 /// A passkey whose public key verifies the response.
-struct VerifiedPasskey {
+struct MatchedPasskey {
     found: StoredPasskey,
-    /// The passkey as it is after this use.
-    used: Passkey,
+    verified: VerifiedPasskey,
 }
 
 /// The one passkey whose public key verifies the response. `None` if the keys of two do.
@@ -193,54 +191,30 @@ fn verify_one(
     relying_party: &RelyingParty,
     challenge: &OpenedChallenge,
     candidates: Vec<StoredPasskey>,
-    credentials: &PasskeyCredentials,
-) -> Result<Option<VerifiedPasskey>, WebAuthnError> {
-    let mut verified = None;
+    response: &AuthenticationResponse,
+) -> Result<Option<MatchedPasskey>, WebAuthnError> {
+    let mut matched = None;
     let mut refusal = WebAuthnError::Signature;
     for found in candidates {
-        match verify(relying_party, challenge, &found, credentials) {
-            Ok(_) if verified.is_some() => return Ok(None),
-            Ok(used) => verified = Some(VerifiedPasskey { found, used }),
+        match VerifiedPasskey::verify(relying_party, challenge, &found, response) {
+            Ok(_) if matched.is_some() => return Ok(None),
+            Ok(verified) => matched = Some(MatchedPasskey { found, verified }),
             // A copy fails by its signature, so another fault says more.
             Err(error) if error != WebAuthnError::Signature => refusal = error,
             Err(_) => {}
         }
     }
-    verified.map(Some).ok_or(refusal)
-}
-
-/// The passkey as it is after this use.
-fn verify(
-    relying_party: &RelyingParty,
-    challenge: &OpenedChallenge,
-    found: &StoredPasskey,
-    credentials: &PasskeyCredentials,
-) -> Result<Passkey, WebAuthnError> {
-    let stored = StoredCredential {
-        public_key: &found.passkey.public_key,
-        sign_count: found.passkey.sign_count,
-        backup_eligible: found.passkey.backup_eligible,
-    };
-    let expected = relying_party.expects(&challenge.bytes);
-    let state = credentials.response.assertion().verify(&expected, &stored)?;
-    Ok(Passkey {
-        sign_count: state.sign_count,
-        backed_up: state.backed_up,
-        ..found.passkey.clone()
-    })
+    matched.map(Some).ok_or(refusal)
 }
 
 async fn start(
     at: BrowserLogin<'_>,
     event: AuthenticationEvent,
-    found: &StoredPasskey,
-    used: Passkey,
-    challenge: OpenedChallenge,
+    verified: VerifiedPasskey,
 ) -> Result<PasskeySignIn, Failure> {
     let BrowserLogin { core, login, now, .. } = at;
     let authority = event.factor.authority().to_owned();
-    let [verified, used] = [found.passkey.clone(), used].map(FactorKind::Passkey);
-    let (key, replay_key) = ((found.user, found.id), challenge.replay_key);
+    let replay_key = verified.replay_key;
     if core
         .store
         .read(|snapshot| was_used(snapshot, replay_key, now))
@@ -249,22 +223,11 @@ async fn start(
         return Ok(PasskeySignIn::ChallengeOver);
     }
     let identify: Identify = Box::new(move |tx| {
-        let present = FACTORS.get(&*tx, &key)?.filter(|factor| factor.kind == verified);
-        let (false, Some(factor)) = (was_used(&*tx, replay_key, now)?, present) else {
-            return Ok(None);
-        };
         let may_sign_in = |user: &User| user.enabled && !user.comes_from_provider();
-        let Some(user) = USERS.get(&*tx, &key.0)?.filter(may_sign_in) else {
+        let Some(user) = USERS.get(&*tx, &verified.user)?.filter(may_sign_in) else {
             return Ok(None);
         };
-        record_use(tx, replay_key)?;
-        let factor = Factor {
-            last_used_at: Some(now),
-            kind: used.clone(),
-            ..factor
-        };
-        factors::put(tx, key.0, key.1, &factor)?;
-        Ok(Some(user.into()))
+        Ok(verified.use_up(tx, now)?.then(|| user.into()))
     });
     let started = match start_session(at, event, identify).await? {
         SessionStart::Started(started) => started,

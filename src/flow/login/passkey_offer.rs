@@ -49,7 +49,7 @@ pub(super) fn or_next_step(
         live,
         event,
         transaction,
-        record,
+        mut record,
         ..
     } = sign_in;
     let step = next_step(&*tx, sign_in.purpose, Some(live), &record, sign_in.issuer, now)?;
@@ -58,6 +58,7 @@ pub(super) fn or_next_step(
     let may_be_made = is_asked && !sign_in.was_signed_in && opens_application && may_have(policy, &live.user);
     let has_room = may_be_made && has_room(&factors::of_user(&*tx, live.user.uuid)?);
     if has_room && may_change(&*tx, live, now)? {
+        record.progress.offers_passkey = true;
         LOGIN_RECORDS.put(tx, &transaction.id, &record)?;
         return Ok(StepResult::OfferPasskey);
     }
@@ -66,9 +67,11 @@ pub(super) fn or_next_step(
 }
 
 /// The signed-in user of a sign-in that waits for the answer to the offer, with the factors. `None` if it does not wait, or
-/// the user has got a passkey.
+/// the user has got a passkey. Nothing is offered if the user has only chosen to continue in a session: its cookie may be
+/// stolen.
 pub async fn waiting(core: &Core, login: &LoginContext) -> Result<Option<UserWithFactors>, StoreError> {
-    let is_settled = |live: &&LiveSession| login.progress.is_settled_in(live.id);
+    let progress = login.progress;
+    let is_settled = |live: &&LiveSession| progress.offers_passkey && progress.is_settled_in(live.id);
     let live = login.session.as_ref().filter(is_settled);
     let Some(live) = live.filter(|live| may_have(&core.policy, &live.user)) else {
         return Ok(None);

@@ -7,16 +7,12 @@ use super::pending_sign_in::{PendingSignIn, event_after};
 use super::session;
 use super::start_session::{Identify, SessionStart, start_session};
 use super::transaction::BrowserLogin;
-use crate::clock::Timestamp;
-use crate::flow::factors::{Answer, matching};
-use crate::flow::{Core, Failure, factors, failed_passwords};
-use crate::identity::FactorKind;
+use crate::flow::factors::{Answer, matching, use_up};
+use crate::flow::{Failure, failed_passwords};
 use crate::observe::audit;
 use crate::observe::audit::Event;
-use crate::store::StoreError;
-use crate::store::engine::{Snapshot, Tx};
-use crate::store::tables::{FACTORS, USERS};
-use uuid::Uuid;
+use crate::store::engine::Snapshot;
+use crate::store::tables::USERS;
 
 /// The result of the second step.
 #[derive(Debug)]
@@ -51,7 +47,7 @@ pub async fn answer(
     let (presented, lifetimes) = (browser.session.clone(), core.policy.lifetimes.session);
     let client_id = login.purpose.audit_name();
     let Some((id, answer)) = matching(core, user, &pending.factors, typed, now) else {
-        count_wrong(core, user, now).await?;
+        failed_passwords::count_second_step(core, user, now).await?;
         let user = Some(user);
         audit::record(&Event::SignInFailed {
             user,
@@ -77,7 +73,7 @@ pub async fn answer(
                 return Ok(None);
             }
         }
-        let is_accepted = !(is_totp && is_at_limit(&*tx)?) && use_up(tx, (user.uuid, id), &answer, now)?;
+        let is_accepted = !(is_totp && is_at_limit(&*tx)?) && use_up(tx, user.uuid, id, &answer, now)?;
         if !is_accepted {
             return Ok(None);
         }
@@ -106,34 +102,4 @@ pub async fn answer(
         client_id,
     });
     Ok(SecondStep::Done(started.redirect))
-}
-
-/// Uses a code up. Returns whether it was unused: a code of a time step, or of an earlier one, is accepted once (RFC 6238
-/// section 5.2).
-fn use_up(tx: &mut dyn Tx, key: (Uuid, Uuid), answer: &Answer, now: Timestamp) -> Result<bool, StoreError> {
-    let Some(mut factor) = FACTORS.get(&*tx, &key)? else {
-        return Ok(false);
-    };
-    let is_unused = match (&mut factor.kind, answer) {
-        (FactorKind::Totp(totp), Answer::Totp(step)) => {
-            let is_later = *step > totp.last_step;
-            totp.last_step = totp.last_step.max(*step);
-            is_later
-        }
-        (FactorKind::RecoveryCodes(codes), Answer::RecoveryCode(code)) => codes.use_up(code),
-        _ => false,
-    };
-    if is_unused {
-        factor.last_used_at = Some(now);
-        factors::put(tx, key.0, key.1, &factor)?;
-    }
-    Ok(is_unused)
-}
-
-async fn count_wrong(core: &Core, user: Uuid, now: Timestamp) -> Result<(), Failure> {
-    let count = move |tx: &mut dyn Tx| failed_passwords::add_second_step(tx, user, now);
-    if core.store.write("failed_second_step", count).await? {
-        audit::record(&Event::SecondStepLimitReached { user });
-    }
-    Ok(())
 }

@@ -71,6 +71,7 @@ pub(super) async fn reset_password(
         };
         user.password = Some(hash.clone());
         user.must_change_password = false;
+        user.password_changed_at = Some(now);
         user.updated_at = now;
         USERS.put(tx, &user.uuid, &user)?;
         failed_passwords::reset_passwords(tx, user.uuid)?;

@@ -4,17 +4,16 @@ use ::http::{Method, StatusCode};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use super::account_action::ActionAnswer;
+use super::account_action::{ActionAnswer, SectionAnswer};
 use super::account_factors::{self, FactorAction};
-use super::account_self_service::{self, SelfServiceAction, password_attempt};
+use super::account_self_service::{self, SelfServiceAction};
 use super::page_parts::{mark, moment, page_link, person, scope_lines};
-use super::{account_notice, browser_redirect, csrf, device_cookie, logout};
+use super::{account_notice, account_proof, browser_redirect, csrf, device_cookie, logout};
 use crate::clock::Timestamp;
 use crate::flow::Failure;
 use crate::flow::account::change_password::{NewPassword, PasswordChange, change_password};
 use crate::flow::account::disconnect::disconnect;
 use crate::flow::account::end_sessions::{SessionsToEnd, end_sessions};
-use crate::flow::account::present_password::PresentPassword;
 use crate::flow::account::view::{self, Application};
 use crate::flow::account::{ActionResult, begin, view::view};
 use crate::flow::login::{session, sign_out};
@@ -85,7 +84,7 @@ pub async fn respond(context: &RequestContext, page: &Route) -> Result<HttpRespo
     let has_token = cookie.is_some_and(|cookie| csrf::is_valid(form.get("csrf"), cookie, FORM));
     let is_authentic = csrf::check(context, has_token)?;
     match AccountAction::read(context, &form).filter(|_| is_authentic) {
-        Some(action) => request.perform(action).await,
+        Some(action) => request.perform(action, &form).await,
         None => request.show(Some(AccountNotice::Expired)).await,
     }
 }
@@ -94,13 +93,11 @@ impl AccountAction {
     fn read(context: &RequestContext, form: &Parameters) -> Option<Self> {
         match form.get("decision")? {
             "password" => {
-                let typed = |name| Zeroizing::new(form.get(name).unwrap_or_default().to_owned());
+                let chosen = form.get("new-password").unwrap_or_default();
+                let boxes = form.iter().filter_map(|(name, _)| name.strip_prefix("remove-"));
                 Some(Self::Password(NewPassword {
-                    current: PresentPassword {
-                        typed: typed("current-password"),
-                        from: context.client_address(),
-                    },
-                    chosen: typed("new-password"),
+                    chosen: Zeroizing::new(chosen.to_owned()),
+                    removed: boxes.filter_map(|id| id.parse().ok()).collect(),
                 }))
             }
             "sessions" | "sign-out" => match form.get("session")? {
@@ -124,12 +121,12 @@ impl AccountAction {
 }
 
 impl AccountRequest<'_> {
-    async fn perform(&self, action: AccountAction) -> Result<HttpResponse, HttpError> {
+    async fn perform(&self, action: AccountAction, form: &Parameters) -> Result<HttpResponse, HttpError> {
         let context = self.context;
         let (core, browser, now) = (&context.app.core, context.browser(), context.now);
         let is_this_session = |id| browser.session.as_ref().is_some_and(|session| session.id == id);
         let result = match action {
-            AccountAction::Password(new) => return self.change_password(new).await,
+            AccountAction::Password(new) => return self.change_password(new, form).await,
             AccountAction::Language(language) => return Ok(self.set_language(language)),
             AccountAction::EndSessions(SessionsToEnd::One(id)) if is_this_session(id) => {
                 sign_out::confirm_sign_out(core, &browser, now).await?;
@@ -141,8 +138,11 @@ impl AccountRequest<'_> {
             AccountAction::Disconnect(client_id) => disconnect(core, &browser, client_id, now)
                 .await?
                 .map(|()| ActionAnswer::Notice(AccountNotice::Disconnected)),
-            AccountAction::Factor(action) => action.perform(context).await?,
-            AccountAction::SelfService(action) => match action.perform(context).await {
+            AccountAction::Factor(action) => match action.perform(context, form).await {
+                Ok(result) => result,
+                Err(failure) => return self.refused(failure).await,
+            },
+            AccountAction::SelfService(action) => match action.perform(context, form).await {
                 Ok(result) => result,
                 Err(failure) => return self.refused(failure).await,
             },
@@ -153,13 +153,15 @@ impl AccountRequest<'_> {
             }
             ActionResult::Done(ActionAnswer::Notice(notice)) => self.show(Some(notice)).await,
             ActionResult::Done(ActionAnswer::Http(answer)) => Ok(*answer),
-            ActionResult::Done(ActionAnswer::Section(security)) => {
+            ActionResult::Done(ActionAnswer::Section(section)) => {
+                let SectionAnswer { security, notice } = *section;
                 match view(core, &context.browser(), now).await? {
-                    ActionResult::Done(account) => Ok(self.draw(*account, None, Some(*security)).await),
-                    ActionResult::SignInRequired => self.sign_in(true).await,
+                    Some(account) => Ok(self.draw(*account, notice, Some(security)).await),
+                    None => self.sign_in(true).await,
                 }
             }
             ActionResult::SignInRequired => self.sign_in(true).await,
+            ActionResult::Unproven => self.show(Some(AccountNotice::WrongPassword)).await,
         }
     }
 
@@ -181,7 +183,11 @@ impl AccountRequest<'_> {
     ///
     /// If the session is over, the form may have been sent twice, and the first time changed the password and ended the
     /// session. So the pages do not say that the action was not done.
-    async fn change_password(&self, typed: NewPassword) -> Result<HttpResponse, HttpError> {
+    async fn change_password(
+        &self,
+        typed: NewPassword,
+        form: &Parameters,
+    ) -> Result<HttpResponse, HttpError> {
         let (context, page) = (self.context, self.page);
         let section = Self {
             section: AccountSection::Password,
@@ -191,8 +197,9 @@ impl AccountRequest<'_> {
         let Some(live) = session::signed_in(core, &browser, now).await? else {
             return self.sign_in(false).await;
         };
-        let attempt = match password_attempt(context, &live) {
-            Ok(attempt) => attempt,
+        let proof = match account_proof::read(context, form).await {
+            Ok(Some(proof)) => proof,
+            Ok(None) => return self.sign_in(false).await,
             Err(failure) => return section.refused(failure).await,
         };
         // Looked up before the change: the device cookie is only valid for the old password.
@@ -200,7 +207,7 @@ impl AccountRequest<'_> {
         let known_as = names
             .into_iter()
             .find(|name| device_cookie::device_id(context, name, Some(&live.user)).is_some());
-        let notice = match change_password(core, &browser, typed, attempt, now).await {
+        let notice = match change_password(core, &browser, typed, &proof, now).await {
             Ok(ActionResult::Done(PasswordChange::Changed { session, user })) => {
                 let notice = AccountNotice::PasswordChanged;
                 let mut answer = account_notice::redirect(context, page, notice, session.reveal());
@@ -209,7 +216,7 @@ impl AccountRequest<'_> {
                 cookie::append(&mut answer, device_cookie::issue(context, &name, &user));
                 return Ok(answer);
             }
-            Ok(ActionResult::Done(PasswordChange::WrongPassword)) => AccountNotice::WrongPassword,
+            Ok(ActionResult::Unproven) => AccountNotice::WrongPassword,
             Ok(ActionResult::Done(PasswordChange::Rejected(problem))) => match problem {
                 PasswordProblem::TooShort { .. } => AccountNotice::TooShort,
                 PasswordProblem::TooLong { .. } => AccountNotice::TooLong,
@@ -263,8 +270,8 @@ impl AccountRequest<'_> {
     async fn show(&self, notice: Option<AccountNotice>) -> Result<HttpResponse, HttpError> {
         let context = self.context;
         match view(&context.app.core, &context.browser(), context.now).await? {
-            ActionResult::Done(account) => Ok(self.draw(*account, notice, None).await),
-            ActionResult::SignInRequired => self.sign_in(notice == Some(AccountNotice::Expired)).await,
+            Some(account) => Ok(self.draw(*account, notice, None).await),
+            None => self.sign_in(notice == Some(AccountNotice::Expired)).await,
         }
     }
 
@@ -288,6 +295,8 @@ impl AccountRequest<'_> {
             Some(security) => security,
             None => account_factors::section(context, &live, &factors).await,
         };
+        let set_at = live.user.password_set_at();
+        let added = factors.iter().filter(|(_, factor)| factor.added_at > set_at);
         let sections = AccountSection::ALL.into_iter();
         let sections = sections.filter(|section| match section {
             AccountSection::Password => has_password,
@@ -324,6 +333,10 @@ impl AccountRequest<'_> {
             language: context.kept_language().map(|kept| kept.tag.to_owned()),
             self_service: self_service.clone(),
             security,
+            proof: account_proof::request(context, &live, &factors),
+            added_factors: added
+                .map(|(id, factor)| account_factors::line(*id, factor, context.now))
+                .collect(),
         };
         let status = match notice {
             Some(AccountNotice::Throttled) => StatusCode::TOO_MANY_REQUESTS,

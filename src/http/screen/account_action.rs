@@ -7,6 +7,12 @@ pub(super) enum ActionAnswer {
     /// It was done, or refused: the section says so.
     Notice(AccountNotice),
     /// The section with something in it that is shown once.
-    Section(Box<Security>),
+    Section(Box<SectionAnswer>),
     Http(Box<HttpResponse>),
+}
+
+pub(super) struct SectionAnswer {
+    pub(super) security: Security,
+    /// Why nothing was done.
+    pub(super) notice: Option<AccountNotice>,
 }

@@ -7,6 +7,7 @@ use uuid::Uuid;
 use crate::flow::Failure;
 use crate::flow::account::ActionResult;
 use crate::flow::account::passkeys::{NewPasskey, PasskeyAddition, add_passkey, may_add, rename_factor};
+use crate::flow::account::present_proof::PresentProof;
 use crate::flow::login::session::LiveSession;
 use crate::flow::passkey_challenge::{self, ChallengePlace};
 use crate::http::context::RequestContext;
@@ -45,6 +46,7 @@ impl PasskeyAction {
     pub(super) async fn perform(
         self,
         context: &RequestContext,
+        proof: &PresentProof,
     ) -> Result<ActionResult<AccountNotice>, Failure> {
         let (core, browser, now) = (&context.app.core, context.browser(), context.now);
         match self {
@@ -58,7 +60,7 @@ impl PasskeyAction {
                     }
                 };
                 let new = NewPasskey { response, challenge };
-                let added = add_passkey(core, &browser, &new, now).await?;
+                let added = add_passkey(core, &browser, &new, proof, now).await?;
                 Ok(added.map(|added| match added {
                     PasskeyAddition::Added => AccountNotice::PasskeyAdded,
                     PasskeyAddition::Full => AccountNotice::TooManyFactors,
@@ -71,7 +73,7 @@ impl PasskeyAction {
                 }))
             }
             Self::Rename { id, name } => {
-                let renamed = rename_factor(core, &browser, id, &name, now).await?;
+                let renamed = rename_factor(core, &browser, id, &name, proof, now).await?;
                 Ok(renamed.map(|()| AccountNotice::FactorRenamed))
             }
         }

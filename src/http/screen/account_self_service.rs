@@ -3,24 +3,18 @@
 use ::http::StatusCode;
 use ::http::header::{CONTENT_DISPOSITION, HeaderValue};
 
-use zeroize::Zeroizing;
-
 use super::account_action::ActionAnswer;
-use super::logout;
+use super::{account_proof, logout};
 use crate::flow::Failure;
 use crate::flow::account::ActionResult;
 use crate::flow::account::delete_account::delete_account;
 use crate::flow::account::edit_profile::edit_profile;
 use crate::flow::account::export_data::export_data;
-use crate::flow::account::present_password::PresentPassword;
 use crate::flow::account::request_email::{EmailRequest, NewEmail, request_email};
-use crate::flow::login::session;
-use crate::flow::login::session::LiveSession;
 use crate::http::context::{RequestContext, throttled};
 use crate::http::request::Parameters;
 use crate::http::response::{self, HttpResponse};
 use crate::identity::{LoginName, User};
-use crate::limit::password_attempt::PasswordAttempt;
 use crate::pages::{AccountNotice, SelfService};
 
 /// An action that a form asks for.
@@ -48,10 +42,6 @@ impl SelfServiceAction {
             }
             "email" if policy.email => Some(Self::Email(NewEmail {
                 email: typed("email").trim().to_owned(),
-                password: PresentPassword {
-                    typed: Zeroizing::new(typed("current-password")),
-                    from: context.client_address(),
-                },
                 language: context.with_page_style(None, |_, locale| locale.tag().to_owned()),
             })),
             "export" if policy.export => Some(Self::Export),
@@ -63,25 +53,33 @@ impl SelfServiceAction {
     pub(super) async fn perform(
         self,
         context: &RequestContext,
+        form: &Parameters,
     ) -> Result<ActionResult<ActionAnswer>, Failure> {
         let (core, browser, now) = (&context.app.core, context.browser(), context.now);
         Ok(match self {
             Self::Profile(values) => edit_profile(core, &browser, values, now)
                 .await?
                 .map(|()| ActionAnswer::Notice(AccountNotice::ProfileEdited)),
-            Self::Email(typed) => change_email(context, typed).await?.map(ActionAnswer::Notice),
+            Self::Email(typed) => {
+                let requested = change_email(context, typed, form).await?;
+                requested.map(ActionAnswer::Notice)
+            }
             Self::Export => export_data(core, &browser, now)
                 .await?
                 .map(|document| ActionAnswer::Http(Box::new(download(&document)))),
-            Self::Delete(typed) => delete_account(core, &browser, typed, now)
-                .await?
-                .map(|is_deleted| {
+            Self::Delete(typed) => {
+                let Some(proof) = account_proof::read(context, form).await? else {
+                    return Ok(ActionResult::SignInRequired);
+                };
+                let deleted = delete_account(core, &browser, &typed, &proof, now).await?;
+                deleted.map(|is_deleted| {
                     if is_deleted {
                         ActionAnswer::Http(Box::new(logout::done(context, None, true)))
                     } else {
                         ActionAnswer::Notice(AccountNotice::NotDeleted)
                     }
-                }),
+                })
+            }
         })
     }
 }
@@ -90,34 +88,22 @@ impl SelfServiceAction {
 async fn change_email(
     context: &RequestContext,
     typed: NewEmail,
+    form: &Parameters,
 ) -> Result<ActionResult<AccountNotice>, Failure> {
     let (core, browser, now) = (&context.app.core, context.browser(), context.now);
-    let Some(live) = session::signed_in(core, &browser, now).await? else {
+    let Some(proof) = account_proof::read(context, form).await? else {
         return Ok(ActionResult::SignInRequired);
     };
     let (limits, from) = (&context.app.limits, context.client_address());
     context.require_disk_for_record()?;
     let name = LoginName::new(&typed.email);
     limits.request_mail(name.as_str(), from, now).map_err(throttled)?;
-    let attempt = password_attempt(context, &live)?;
-    let requested = request_email(core, &browser, typed, &attempt, now).await?;
+    let requested = request_email(core, &browser, typed, &proof, now).await?;
     Ok(requested.map(|result| match result {
         EmailRequest::Sent => AccountNotice::EmailRequested,
         EmailRequest::NoAddress => AccountNotice::NoAddress,
         EmailRequest::NotAllowed => AccountNotice::AddressNotAllowed,
-        EmailRequest::WrongPassword => AccountNotice::WrongPassword,
     }))
-}
-
-/// The attempt of a signed-in user with the present password. Failures in other browsers do not count here.
-pub(super) fn password_attempt(
-    context: &RequestContext,
-    live: &LiveSession,
-) -> Result<PasswordAttempt, Failure> {
-    let name = LoginName::new(&live.user.account_id);
-    let (limits, from) = (&context.app.limits, context.client_address());
-    let attempt = limits.try_password(name.as_str(), Some(live.id.as_bytes()), from, context.now);
-    attempt.map_err(throttled)
 }
 
 /// The document as a file.

@@ -5,6 +5,7 @@ mod account_action;
 mod account_factors;
 mod account_notice;
 mod account_passkeys;
+mod account_proof;
 mod account_self_service;
 mod address;
 mod address_request;

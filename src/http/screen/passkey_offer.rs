@@ -7,6 +7,7 @@ use super::account_passkeys::{self, PasskeyAction};
 use super::login_context::LoginRequest;
 use super::{address, csrf, login_context};
 use crate::flow::account::ActionResult;
+use crate::flow::account::present_proof::PresentProof;
 use crate::flow::login::passkey_offer::waiting;
 use crate::flow::login::session::LiveSession;
 use crate::flow::login::transaction::LoginContext;
@@ -55,7 +56,7 @@ pub async fn respond(context: &RequestContext) -> Result<HttpResponse, HttpError
         response: parameters.get("passkey").unwrap_or_default().to_owned(),
         challenge: parameters.get("challenge").unwrap_or_default().to_owned(),
     };
-    let result = action.perform(context).await?;
+    let result = action.perform(context, &PresentProof::SignIn).await?;
     // The passkey may have been added by the same form, whose answer was lost.
     if let ActionResult::Done(AccountNotice::PasskeyRefused | AccountNotice::Expired) = result
         && let Some((live, factors)) = waiting(&context.app.core, &login).await?

@@ -49,7 +49,6 @@ const STILL_TO_BE_MENDED: &[(&str, &str)] = &[
     ("flow/factors.rs", "matching"),
     ("flow/login/federated_user.rs", "find"),
     ("flow/login/finish_federation.rs", "use_key"),
-    ("flow/login/second_factor.rs", "use_up"),
     ("flow/login/session.rs", "of_browser"),
     ("flow/login/session.rs", "presented"),
     ("flow/login/session.rs", "start"),
