@@ -5,16 +5,19 @@ use super::browser::Browser;
 use super::one_time_link::DrawnLink;
 use super::outbox::DrawnMail;
 use crate::clock::Timestamp;
+use crate::identity::one_time_link::NoticedEvent;
 use crate::identity::{LinkPurpose, OneTimeLink, User};
 use crate::mail::{Content, Message};
 use crate::store::StoreError;
 use crate::store::engine::Tx;
+use uuid::Uuid;
 
 /// A notice before its transaction.
 #[derive(Clone)]
 pub struct DrawnNotice {
     link: DrawnLink,
     mail: DrawnMail,
+    event: NoticedEvent,
 }
 
 impl DrawnNotice {
@@ -32,6 +35,7 @@ impl DrawnNotice {
             user: user.uuid,
             email: to.clone(),
             replaced_by: None,
+            event: None,
         };
         let link = DrawnLink::draw(core, purpose, now + OneTimeLink::NOTICE_LIFETIME);
         let message = Message {
@@ -41,7 +45,8 @@ impl DrawnNotice {
             content: content(link.address(&core.policy.issuer)),
         };
         let mail = DrawnMail::draw(core, &message, now)?;
-        Ok(Some(Self { link, mail }))
+        let event = NoticedEvent::of_account(now);
+        Ok(Some(Self { link, mail, event }))
     }
 
     /// Draws the notice of a browser in which nobody has signed in as this user before.
@@ -60,9 +65,27 @@ impl DrawnNotice {
         Self::draw(core, user, content, now)
     }
 
+    /// The same notice, of an event in this session.
+    #[must_use]
+    pub fn in_session(self, session: Uuid) -> Self {
+        Self {
+            event: self.event.in_session(session),
+            ..self
+        }
+    }
+
+    /// The same notice, of an event in which these factors were added.
+    #[must_use]
+    pub fn adding(self, factors: Vec<Uuid>) -> Self {
+        Self {
+            event: self.event.adding(factors),
+            ..self
+        }
+    }
+
     /// Stores the link and the mail.
     pub fn put(&self, tx: &mut dyn Tx) -> Result<(), StoreError> {
-        self.link.put(tx)?;
+        self.link.put_with_event(tx, &self.event)?;
         self.mail.put(tx)
     }
 }

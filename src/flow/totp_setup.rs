@@ -136,6 +136,11 @@ pub(in crate::flow) struct NewFactors {
 }
 
 impl NewFactors {
+    /// The ids of the app and of the recovery codes.
+    pub(in crate::flow) fn ids(&self) -> Vec<Uuid> {
+        vec![self.id, self.codes_id]
+    }
+
     /// Adds the app, and the recovery codes if the user has none. Returns whether the codes were added; `None` if the user
     /// has too many factors.
     pub(in crate::flow) fn add(&self, tx: &mut dyn Tx, user: Uuid) -> Result<Option<bool>, StoreError> {

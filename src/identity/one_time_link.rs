@@ -88,7 +88,7 @@ pub enum LinkPurpose {
         /// The address that the link was sent to. The link is void if the user's address has changed.
         email: String,
     },
-    /// To end everything that was granted, after a notice.
+    /// To undo what a notice says.
     SecureAccount {
         user: Uuid,
         /// The address that the notice was sent to.
@@ -97,6 +97,9 @@ pub enum LinkPurpose {
         /// the address of the user is another one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         replaced_by: Option<String>,
+        /// What the notice is about. None in links of earlier releases: they end all sessions and remove no factor.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        event: Option<NoticedEvent>,
     },
     /// Another e-mail address for a user. It was sent to the new one.
     ChangeEmail {
@@ -123,6 +126,45 @@ impl LinkPurpose {
             | Self::CreateAccount(_)
             | Self::Nothing => None,
         }
+    }
+}
+
+/// The event that a notice is about, and that its link undoes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NoticedEvent {
+    /// The link is void if a factor was added after that.
+    pub at: Timestamp,
+    /// The session in which it happened. Without one, the link ends all sessions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<Uuid>,
+    /// The factors that were added.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub factors: Vec<Uuid>,
+}
+
+impl NoticedEvent {
+    /// An event that is not of one session.
+    pub fn of_account(at: Timestamp) -> Self {
+        Self {
+            at,
+            session: None,
+            factors: Vec::new(),
+        }
+    }
+
+    /// The same event, in this session.
+    #[must_use]
+    pub fn in_session(self, session: Uuid) -> Self {
+        Self {
+            session: Some(session),
+            ..self
+        }
+    }
+
+    /// The same event, in which these factors were added.
+    #[must_use]
+    pub fn adding(self, factors: Vec<Uuid>) -> Self {
+        Self { factors, ..self }
     }
 }
 

@@ -85,6 +85,7 @@ mod scopes;
 mod second_factor;
 mod second_factor_passkey;
 mod secrets;
+mod secured_account;
 mod shared;
 mod sign_in_state;
 mod snapshot;

@@ -18,7 +18,7 @@ use crate::flow::notice::DrawnNotice;
 use crate::flow::totp_setup::{CodeTexts, TotpSetup, new_factor};
 use crate::flow::{Core, Failure, failed_passwords};
 use crate::identity::{
-    AuthenticationLevel, Factor, FactorKind, GeneratedCodes, RecoveryCodes, SecondFactor, Session, User,
+    AuthenticationLevel, Factor, FactorKind, GeneratedCodes, RecoveryCodes, SecondFactor, Session,
 };
 use crate::mail::Content;
 use crate::observe::audit;
@@ -118,7 +118,7 @@ pub async fn confirm_totp(
     let Some(new) = setup.confirm(core, user, &form.code, now) else {
         return Ok(ActionResult::Done(TotpConfirmation::Wrong(Box::new(setup))));
     };
-    let notice = added_notice(core, &live.user, now)?;
+    let notice = added_notice(core, &live, new.ids(), now)?;
     let new_id = new.id;
     let is_there = move |snapshot: &dyn Snapshot| FACTORS.contains(snapshot, &(user, new_id));
     if core.store.read(is_there).await? {
@@ -186,9 +186,16 @@ fn draw_codes(core: &Core, now: Timestamp) -> (Uuid, CodeTexts, Factor) {
     (id, texts, new_factor(FactorKind::RecoveryCodes(codes), now))
 }
 
-fn added_notice(core: &Core, user: &User, now: Timestamp) -> Result<Option<DrawnNotice>, StoreError> {
+/// The notice that these factors were added in a session.
+pub(super) fn added_notice(
+    core: &Core,
+    live: &LiveSession,
+    added: Vec<Uuid>,
+    now: Timestamp,
+) -> Result<Option<DrawnNotice>, StoreError> {
     let content = |link| Content::FactorAdded { at: now, link };
-    DrawnNotice::draw(core, user, content, now)
+    let notice = DrawnNotice::draw(core, &live.user, content, now)?;
+    Ok(notice.map(|notice| notice.in_session(live.id).adding(added)))
 }
 
 /// Replaces the recovery codes of a user who has another factor. Returns the new ones; none if the user has no other
@@ -204,7 +211,7 @@ pub async fn renew_recovery_codes(
     };
     let user = live.user.uuid;
     let (id, texts, codes) = draw_codes(core, now);
-    let notice = added_notice(core, &live.user, now)?;
+    let notice = added_notice(core, &live, vec![id], now)?;
     let name = "renew_recovery_codes";
     let renewed = act_with_proof(core, browser, proof, name, now, move |tx, live, proven| {
         if live.user.uuid != user || !is_enough(&*tx, &live, proven)? {
@@ -249,6 +256,7 @@ pub async fn remove_factor(
     let user = live.user.uuid;
     let content = |link| Content::FactorRemoved { at: now, link };
     let notice = DrawnNotice::draw(core, &live.user, content, now)?;
+    let notice = notice.map(|notice| notice.in_session(live.id));
     let removed = act_with_proof(
         core,
         browser,

@@ -2,20 +2,18 @@
 
 use uuid::Uuid;
 
-use super::factors::{is_enough, may_change};
+use super::factors::{added_notice, is_enough, may_change};
 use super::present_proof::PresentProof;
 use super::{ActionResult, act_with_proof};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::login::session;
 use crate::flow::login::session::LiveSession;
-use crate::flow::notice::DrawnNotice;
 use crate::flow::passkey_challenge::{self, ChallengePlace};
 use crate::flow::replay::{record_use, was_used};
 use crate::flow::{Core, Failure, factors, passkey_index};
 use crate::identity::factor::factor_name;
 use crate::identity::{Factor, FactorKind, Passkey};
-use crate::mail::Content;
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::engine::Snapshot;
@@ -83,8 +81,7 @@ pub async fn add_passkey(
     let id = core.random.uuid_v7(core.clock.since_epoch());
     let credential_id = credential.id.clone();
     let factor = factor(credential, &new.response, &live, now);
-    let content = |link| Content::FactorAdded { at: now, link };
-    let notice = DrawnNotice::draw(core, &live.user, content, now)?;
+    let notice = added_notice(core, &live, vec![id], now)?;
     let was_used_before = |snapshot: &dyn Snapshot| was_used(snapshot, replay_key, now);
     if core.store.read(was_used_before).await? {
         return Ok(ActionResult::Done(PasskeyAddition::ChallengeOver));

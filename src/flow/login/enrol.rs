@@ -57,7 +57,9 @@ pub async fn enrol(
         return Ok(SecondStep::Wrong);
     };
     let content = |link| Content::FactorAdded { at: now, link };
+    // The session in which the notice is of begins later, so the link ends all sessions.
     let notice = DrawnNotice::draw(core, &pending.user, content, now)?;
+    let notice = notice.map(|notice| notice.adding(new.ids()));
     let event = event_after(core, browser, pending, SecondFactor::Totp, now)?;
     let accepts_passkeys = login.purpose.accepts_passkeys();
     let identify: Identify = Box::new(move |tx| {

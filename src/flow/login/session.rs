@@ -371,6 +371,17 @@ pub fn end_families(tx: &mut dyn Tx, owner: Uuid, now: Timestamp) -> Result<(), 
     device::forget_allowed(tx, owner, |_| true).map(|_| ())
 }
 
+/// Ends the refresh families of a user that began in this session, those with offline access too.
+pub fn end_offline(tx: &mut dyn Tx, user: Uuid, session: Uuid, now: Timestamp) -> Result<(), StoreError> {
+    for ((_, (_, id)), ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &user, usize::MAX)? {
+        let family = FAMILIES.get(&*tx, &id)?;
+        if family.is_some_and(|family| family.authorization.session == Some(session)) {
+            end_family(tx, id, now)?;
+        }
+    }
+    Ok(())
+}
+
 /// Ends the sessions and refresh families of a user that began at one of these providers, and removes their codes. If
 /// the user has since renewed the session with a password, such a code would otherwise remain.
 pub fn end_federated(

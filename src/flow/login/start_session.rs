@@ -162,7 +162,6 @@ pub(in crate::flow) async fn start_session(
                     Written::MustChangePassword(identified)
                 });
             }
-            event.notice.iter().try_for_each(|notice| notice.put(tx))?;
             let previous = session::presented(&*tx, browser.session.as_ref())?;
             let new = NewSession {
                 user: identified.user.uuid,
@@ -170,6 +169,9 @@ pub(in crate::flow) async fn start_session(
                 device: browser.device.clone(),
             };
             let started = session::start(tx, previous, session_slot, new, lifetimes, now)?;
+            if let Some(notice) = event.notice.clone() {
+                notice.in_session(started.id).put(tx)?;
+            }
             let live = LiveSession {
                 id: started.id,
                 session: started.session,

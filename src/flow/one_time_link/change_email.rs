@@ -9,6 +9,7 @@ use crate::flow::login::session::find_unended;
 use crate::flow::outbox::DrawnMail;
 use crate::flow::users::EndedByProof;
 use crate::flow::{Core, Failure, users};
+use crate::identity::one_time_link::NoticedEvent;
 use crate::identity::{LinkPurpose, LoginName, OneTimeLink, User};
 use crate::mail::{Content, Message};
 use crate::observe::audit;
@@ -77,8 +78,9 @@ pub async fn change_email(
     if check_address(core, &to).is_err() {
         return Ok(false);
     }
+    let event = NoticedEvent::of_account(now).in_session(requested_in);
     let notice = match from {
-        Some(previous) => Some(draw_notice(core, user, previous, to.clone(), now).await?),
+        Some(previous) => Some(draw_notice(core, user, previous, to.clone(), event).await?),
         None => None,
     };
     let (secret, presented) = (secret.clone(), browser.session.clone());
@@ -127,23 +129,25 @@ async fn draw_notice(
     user: Uuid,
     previous: String,
     to: String,
-    now: Timestamp,
+    event: NoticedEvent,
 ) -> Result<(DrawnLink, DrawnMail), Failure> {
+    let at = event.at;
     let purpose = LinkPurpose::SecureAccount {
         user,
         email: previous.clone(),
         replaced_by: Some(to.clone()),
+        event: Some(event),
     };
-    let link = DrawnLink::draw(core, purpose, now + OneTimeLink::NOTICE_LIFETIME);
+    let link = DrawnLink::draw(core, purpose, at + OneTimeLink::NOTICE_LIFETIME);
     let message = Message {
         to: previous,
         languages: users::find(core, user).await?.and_then(|user| user.language()),
         client_id: None,
         content: Content::AddressChanged {
             to,
-            at: now,
+            at,
             link: link.address(&core.policy.issuer),
         },
     };
-    Ok((link, DrawnMail::draw(core, &message, now)?))
+    Ok((link, DrawnMail::draw(core, &message, at)?))
 }

@@ -27,7 +27,7 @@ use zeroize::Zeroizing;
 
 use super::Core;
 use crate::clock::Timestamp;
-use crate::identity::one_time_link::{LinkKey, RequestingSignIn};
+use crate::identity::one_time_link::{LinkKey, NoticedEvent, RequestingSignIn};
 use crate::identity::{LinkCode, LinkPurpose, OneTimeLink};
 use crate::oauth::access_token::hour_of;
 use crate::route::Route;
@@ -90,6 +90,19 @@ impl DrawnLink {
 
     pub fn put(&self, tx: &mut dyn Tx) -> Result<(), StoreError> {
         ONE_TIME_LINKS.put(tx, &self.key, &self.link)
+    }
+
+    /// Stores the link of a notice. What the event was is known in its transaction only.
+    pub(in crate::flow) fn put_with_event(
+        &self,
+        tx: &mut dyn Tx,
+        noticed: &NoticedEvent,
+    ) -> Result<(), StoreError> {
+        let mut link = self.link.clone();
+        if let LinkPurpose::SecureAccount { event, .. } = &mut link.purpose {
+            *event = Some(noticed.clone());
+        }
+        ONE_TIME_LINKS.put(tx, &self.key, &link)
     }
 }
 

@@ -4,11 +4,12 @@ use uuid::Uuid;
 
 use super::{DrawnLink, find, use_up};
 use crate::clock::Timestamp;
-use crate::flow::login::session;
+use crate::flow::login::session::EndedSessions;
+use crate::flow::login::{remembered_device, session};
 use crate::flow::outbox::DrawnMail;
 use crate::flow::users::end_sessions_and_families;
 use crate::flow::{Core, Failure, factors, users};
-use crate::identity::{LinkPurpose, LoginName, OneTimeLink, User};
+use crate::identity::{Factor, LinkPurpose, LoginName, OneTimeLink, User};
 use crate::mail::{Content, Message};
 use crate::observe::audit;
 use crate::observe::audit::Event;
@@ -16,15 +17,17 @@ use crate::secret::{LinkSecret, Secret};
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::login_names;
-use crate::store::tables::{USERS, USERS_BY_IDENTITY};
+use crate::store::tables::{SESSIONS, USERS, USERS_BY_IDENTITY};
 
 /// The user whom a link of this purpose can secure. `None` if the user is disabled, the address has changed otherwise than
-/// the notice says, or another user has the address of the notice.
+/// the notice says, another user has the address of the notice, or the user has added a factor since: the mailbox alone
+/// must not undo it.
 pub fn may_secure(snapshot: &dyn Snapshot, purpose: &LinkPurpose) -> Result<Option<User>, StoreError> {
     let LinkPurpose::SecureAccount {
         user,
         email,
         replaced_by,
+        event,
     } = purpose
     else {
         return Ok(None);
@@ -32,14 +35,23 @@ pub fn may_secure(snapshot: &dyn Snapshot, purpose: &LinkPurpose) -> Result<Opti
     if login_names::is_of_another(snapshot, &LoginName::new(email), *user)? {
         return Ok(None);
     }
+    if let Some(event) = event {
+        let is_newer =
+            |(id, factor): &(Uuid, Factor)| factor.added_at > event.at && !event.factors.contains(id);
+        if factors::of_user(snapshot, *user)?.iter().any(is_newer) {
+            return Ok(None);
+        }
+    }
     let present = replaced_by.as_ref().unwrap_or(email);
     let is_same = |user: &User| user.enabled && user.has_email(present);
     Ok(USERS.get(snapshot, user)?.filter(is_same))
 }
 
-/// Ends all sessions and grants, removes the password and the factors that were added since, sets an address back that was
-/// changed, and sends a link to choose a
-/// new password, in one transaction. Returns whether it was done.
+/// Undoes what the notice is about: ends the session in which it happened with its grants, removes the factors that were
+/// added, or sets the address back. Also removes the password, and sends a link to choose a new one. Returns whether it was
+/// done.
+///
+/// Other factors stay, and the sign-in with the new password asks for them.
 ///
 /// The link of the notice does not set a password itself. It lasts for a week, and other people may have a copy of the mail.
 pub async fn secure_account(
@@ -48,15 +60,13 @@ pub async fn secure_account(
     now: Timestamp,
 ) -> Result<bool, Failure> {
     let link = core.store.read(|snapshot| find(snapshot, secret, now)).await?;
-    let Some(OneTimeLink {
-        purpose,
-        expires_at: link_expires_at,
-        ..
-    }) = link
-    else {
+    let Some(purpose) = link.map(|link| link.purpose) else {
         return Ok(false);
     };
-    let LinkPurpose::SecureAccount { user, email, .. } = purpose.clone() else {
+    let LinkPurpose::SecureAccount {
+        user, email, event, ..
+    } = purpose.clone()
+    else {
         return Ok(false);
     };
     let language = users::find(core, user).await?.and_then(|user| user.language());
@@ -79,24 +89,32 @@ pub async fn secure_account(
     };
     let mail = DrawnMail::draw(core, &message, now)?;
     let secret = secret.clone();
-    let ended = core.store.write("secure_account", move |tx| {
-        let Some(mut user) = may_secure(&*tx, &purpose)? else {
-            return Ok(None);
-        };
-        if use_up(tx, &secret, now)?.is_none() {
-            return Ok(None);
-        }
-        if !user.has_mailbox(&email) {
-            set_address_back(tx, &mut user, &email)?;
-        }
-        remove_factors_since(tx, user.uuid, link_expires_at)?;
-        user.password = None;
-        user.updated_at = now;
-        USERS.put(tx, &user.uuid, &user)?;
-        reset_link.put(tx)?;
-        mail.put(tx)?;
-        end_sessions_and_families(tx, user.uuid, now).map(Some)
-    });
+    let ended = core
+        .store
+        .write("secure_account", move |tx| -> Result<_, StoreError> {
+            let Some(mut user) = may_secure(&*tx, &purpose)? else {
+                return Ok(None);
+            };
+            if use_up(tx, &secret, now)?.is_none() {
+                return Ok(None);
+            }
+            if !user.has_mailbox(&email) {
+                set_address_back(tx, &mut user, &email)?;
+            }
+            let added = event.as_ref().map_or(&[][..], |event| &event.factors);
+            factors::remove_these(tx, user.uuid, |id, _| added.contains(&id))?;
+            user.password = None;
+            user.updated_at = now;
+            USERS.put(tx, &user.uuid, &user)?;
+            reset_link.put(tx)?;
+            mail.put(tx)?;
+            let session = event.as_ref().and_then(|event| event.session);
+            let ended = match session {
+                Some(session) => end_session_of(tx, user.uuid, session, now)?,
+                None => end_sessions_and_families(tx, user.uuid, now)?,
+            };
+            Ok(Some(ended))
+        });
     let Some(ended) = ended.await? else {
         return Ok(false);
     };
@@ -106,14 +124,21 @@ pub async fn secure_account(
     Ok(true)
 }
 
-/// Removes the factors that were added since the notice, whose link expires at this time.
-fn remove_factors_since(tx: &mut dyn Tx, user: Uuid, link_expires_at: Timestamp) -> Result<(), StoreError> {
-    for (id, factor) in factors::of_user(&*tx, user)? {
-        if factor.added_at + OneTimeLink::NOTICE_LIFETIME >= link_expires_at {
-            factors::remove(tx, user, id, &factor)?;
-        }
+/// Ends one session of a user, with all grants and codes from it and the memory of browsers that need no second step.
+fn end_session_of(
+    tx: &mut dyn Tx,
+    user: Uuid,
+    id: Uuid,
+    now: Timestamp,
+) -> Result<EndedSessions, StoreError> {
+    let mut ended = Vec::new();
+    if let Some(session) = SESSIONS.get(&*tx, &id)?.filter(|session| session.user == user) {
+        session::end_live(tx, id, session, now, &mut ended)?;
     }
-    Ok(())
+    session::end_offline(tx, user, id, now)?;
+    session::forget_codes(tx, user, now, |authorization| authorization.session == Some(id))?;
+    remembered_device::forget(tx, user, now)?;
+    Ok(ended)
 }
 
 /// Sets the previous address, and removes the accounts at providers that were linked since it was replaced: a provider may

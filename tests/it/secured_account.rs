@@ -1,0 +1,186 @@
+//! The link of a notice undoes what the notice says, and no more: who reads a mailbox does not get around the second step.
+
+use idsvc::flow::factors;
+use idsvc::identity::{Factor, SelfServicePolicy};
+use idsvc::mail::Content;
+use idsvc::pages::text::EN;
+use uuid::Uuid;
+
+use crate::account_self_service::{at, form};
+use crate::harness::authenticator::Passkey;
+use crate::harness::mailbox::Mail;
+use crate::harness::{Browser, Person, RelyingParty, Screen, Server};
+use crate::passkeys;
+use crate::second_factor::{STEP, enrol, half, is_signed_in, type_code};
+
+const NEW: &str = "violet tractor umbrella";
+const DAY: u64 = 24 * 60 * 60;
+
+async fn scene() -> (Server, RelyingParty, Person) {
+    let server = Server::start_with(|policy| {
+        policy.sends_mail = true;
+        policy.accounts.self_service = SelfServicePolicy {
+            claims: Vec::new(),
+            email: true,
+            export: false,
+            deletion: false,
+        };
+    })
+    .await;
+    let acme = server.client("acme").await;
+    let alice = server.user("alice").await;
+    (server, acme, alice)
+}
+
+fn stored(server: &Server, person: &Person) -> Vec<(Uuid, Factor)> {
+    let read = |snapshot: &dyn idsvc::store::engine::Snapshot| factors::of_user(snapshot, person.user.uuid);
+    server.app.core.store.read_blocking(read).unwrap()
+}
+
+/// Presses the button of the page that the link of a mail leads to.
+async fn press(server: &Server, mail: &Mail) -> Screen {
+    let page = server.browser().visit(&mail.link()).await;
+    match page.forms().first() {
+        Some(form) => page.browser().submit(form).await,
+        None => page,
+    }
+}
+
+/// Chooses a new password by the mail that follows a secured account, in a new browser.
+async fn choose(server: &Server, mail: &Mail) -> Screen {
+    let page = server.browser().visit(&mail.link()).await;
+    let typed = page.forms()[0].clone().with("new-password", NEW);
+    page.browser().submit(&typed).await
+}
+
+async fn is_in(browser: &Browser) -> bool {
+    browser.visit("/account").await.page() == "/account"
+}
+
+/// Who reads the mailbox uses the link of a notice from before there was a second factor.
+#[tokio::test]
+async fn a_newer_factor_voids_the_links_of_older_notices() {
+    let (server, acme, alice) = scene().await;
+    acme.code(&alice.browser()).await;
+    let notice = server.mail().await;
+    assert!(matches!(notice.message.content, Content::NewDevice { .. }));
+    server.advance(DAY);
+    let browser = alice.browser();
+    at(&browser, "/account/security").await;
+    enrol(&server, &browser).await;
+    server.advance(DAY);
+    server.mails().await;
+    let refused = press(&server, &notice).await;
+    assert_eq!(refused.heading(), EN.error_link);
+    assert_eq!(stored(&server, &alice).len(), 2);
+    assert!(server.mails().await.is_empty());
+    assert_eq!(
+        half(&alice, &acme).await.page(),
+        "/second-factor",
+        "the password stays"
+    );
+}
+
+#[tokio::test]
+async fn a_link_about_one_factor_leaves_the_others_and_the_sign_in_asks_for_them() {
+    let (server, _, alice) = scene().await;
+    let owner = alice.browser();
+    let (app, _) = enrol(&server, &owner).await;
+    server.advance(STEP);
+    // A thief of the session has got a code, and adds a passkey.
+    let thief = server.browser();
+    for (name, value) in owner.cookies() {
+        thief.set_cookie(&name, &value);
+    }
+    let page = at(&thief, "/account/security").await;
+    let passkey = Passkey::new(alice.user.uuid.as_bytes());
+    let created = passkey.create(&passkeys::data(&page, "challenge").unwrap());
+    let added = form(&page, "passkey")
+        .with("passkey", &created.to_string())
+        .with("current-password", &app.code(&server, 0));
+    server.mails().await;
+    let added = thief.submit(&added).await;
+    assert!(added.text().contains(EN.passkey_added), "{}", added.text());
+    let notice = server.mail().await;
+    let elsewhere = half(&alice, &server.client("other").await).await;
+    server.advance(STEP);
+    assert!(!is_in(elsewhere.browser()).await);
+    let secured = press(&server, &notice).await;
+    assert_eq!(secured.heading(), EN.secured_title);
+    assert_eq!(stored(&server, &alice).len(), 2, "the app and its codes");
+    assert!(!is_in(&thief).await);
+    let reset = server.mail().await;
+    let asked = choose(&server, &reset).await;
+    assert_eq!(asked.page(), "/second-factor", "{}", asked.text());
+    let done = type_code(&asked, &app.code(&server, 0)).await;
+    assert_eq!(done.page(), "/account", "{}", done.text());
+}
+
+#[tokio::test]
+async fn a_link_ends_the_session_that_it_is_about_and_no_other() {
+    let (server, acme, alice) = scene().await;
+    let owner = alice.browser();
+    let kept = acme.tokens(&owner).await;
+    server.mails().await;
+    let thief = alice.browser();
+    let stolen = acme.tokens(&thief).await;
+    let notice = server.mail().await;
+    let secured = press(&server, &notice).await;
+    assert_eq!(secured.heading(), EN.secured_title);
+    assert!(is_in(&owner).await && !is_in(&thief).await);
+    assert!(acme.is_welcome(&kept).await);
+    let refused = acme.refresh(stolen.refresh_token()).await;
+    assert_eq!(refused.error(), "invalid_grant");
+}
+
+/// Who reads the previous mailbox gets the address back, and is asked for the factor.
+#[tokio::test]
+async fn the_previous_mailbox_sets_the_address_back_and_does_not_get_around_the_factor() {
+    let (server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    let (app, _) = enrol(&server, &browser).await;
+    server.advance(STEP);
+    let page = at(&browser, "/account/profile").await;
+    server.mails().await;
+    let typed = form(&page, "email").with("email", "new@example.com");
+    browser.submit(&typed).await;
+    press(&server, &server.mail().await).await;
+    let notice = server.mail().await;
+    assert!(matches!(notice.message.content, Content::AddressChanged { .. }));
+    assert_eq!(press(&server, &notice).await.heading(), EN.secured_title);
+    assert!(!is_in(&browser).await, "the address was changed in this session");
+    let asked = choose(&server, &server.mail().await).await;
+    assert_eq!(asked.page(), "/second-factor", "{}", asked.text());
+    assert!(!is_signed_in(&asked));
+    assert_eq!(stored(&server, &alice).len(), 2);
+    let done = type_code(&asked, &app.code(&server, 0)).await;
+    assert_eq!(done.page(), "/account", "{}", done.text());
+    drop(acme);
+}
+
+/// A link of an earlier release does not say what it is about.
+#[tokio::test]
+async fn a_link_of_an_earlier_release_removes_no_factor() {
+    let (server, _, alice) = scene().await;
+    let browser = alice.browser();
+    at(&browser, "/account/security").await;
+    server.mails().await;
+    let (_, _) = enrol(&server, &browser).await;
+    let notice = server.mail().await;
+    let forget = |tx: &mut dyn idsvc::store::engine::Tx| {
+        use idsvc::identity::LinkPurpose;
+        use idsvc::store::tables::ONE_TIME_LINKS;
+        for (key, mut link) in ONE_TIME_LINKS.scan(&*tx, .., 100)? {
+            if let LinkPurpose::SecureAccount { event, .. } = &mut link.purpose {
+                *event = None;
+                ONE_TIME_LINKS.put(tx, &key, &link)?;
+            }
+        }
+        Ok::<_, idsvc::store::StoreError>(())
+    };
+    let written = server.app.core.store.write("test_links", forget).await;
+    written.unwrap();
+    assert_eq!(press(&server, &notice).await.heading(), EN.secured_title);
+    assert_eq!(stored(&server, &alice).len(), 2);
+    assert!(!is_in(&browser).await);
+}
