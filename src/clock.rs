@@ -45,6 +45,15 @@ impl Timestamp {
             .unwrap_or_else(|| self.0.to_string())
     }
 
+    /// To the minute, as in `2026-11-26 09:30 UTC`. The service does not know the time zone of the reader.
+    pub fn in_utc(self) -> String {
+        let text = self.rfc3339();
+        match text.get(..16) {
+            Some(minute) => format!("{} UTC", minute.replace('T', " ")),
+            None => text,
+        }
+    }
+
     /// The smallest time-ordered identifier of this time ([`crate::random::Random::uuid_v7`]).
     pub fn first_id(self) -> Uuid {
         self.id_with(&[0; 10])

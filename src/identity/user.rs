@@ -63,6 +63,12 @@ pub struct User {
     /// When the password was last set after the account was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password_changed_at: Option<Timestamp>,
+    /// When the user last secured the account by the link of a notice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secured_at: Option<Timestamp>,
+    /// When the second step ends, because the user has none of the factors any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub factors_end_at: Option<Timestamp>,
     /// When the user last changed the e-mail address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub email_changed_at: Option<Timestamp>,
@@ -215,6 +221,8 @@ impl User {
             password: None,
             declared_hash: None,
             password_changed_at: None,
+            secured_at: None,
+            factors_end_at: None,
             declared_seeds: Vec::new(),
             identities: Vec::new(),
             email_changed_at: None,

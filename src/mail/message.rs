@@ -100,6 +100,12 @@ pub enum Content {
         /// Leads to the page that secures the account.
         link: String,
     },
+    /// The second step ends in a day, because the user has none of the factors any more.
+    FactorsEnd {
+        at: Timestamp,
+        /// Leads to the page that secures the account; none at an address that does not secure it.
+        link: Option<String>,
+    },
     /// The address was changed. This mail goes to the previous one.
     AddressChanged {
         /// The new address.
@@ -125,6 +131,7 @@ impl Content {
             Self::PasswordChanged { .. } => "password-changed",
             Self::FactorAdded { .. } => "factor-added",
             Self::FactorRemoved { .. } => "factor-removed",
+            Self::FactorsEnd { .. } => "factors-end",
             Self::AddressChanged { .. } => "address-changed",
         }
     }

@@ -55,11 +55,13 @@ pub enum MailKind {
     PasswordChanged,
     FactorAdded,
     FactorRemoved,
+    /// The second step ends in a day.
+    FactorsEnd,
     AddressChanged,
 }
 
 impl MailKind {
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Test,
         Self::SignUp,
         Self::AlreadySignedUp,
@@ -71,6 +73,7 @@ impl MailKind {
         Self::PasswordChanged,
         Self::FactorAdded,
         Self::FactorRemoved,
+        Self::FactorsEnd,
         Self::AddressChanged,
     ];
 
@@ -88,6 +91,7 @@ impl MailKind {
             Self::PasswordChanged => "password-changed",
             Self::FactorAdded => "factor-added",
             Self::FactorRemoved => "factor-removed",
+            Self::FactorsEnd => "factors-end",
             Self::AddressChanged => "address-changed",
         }
     }
@@ -100,6 +104,7 @@ impl MailKind {
                 | Self::PasswordChanged
                 | Self::FactorAdded
                 | Self::FactorRemoved
+                | Self::FactorsEnd
                 | Self::AddressChanged
         )
     }
@@ -116,6 +121,7 @@ impl MailKind {
             Self::PasswordChanged => text.mail_password_subject,
             Self::FactorAdded => text.mail_factor_added_subject,
             Self::FactorRemoved => text.mail_factor_removed_subject,
+            Self::FactorsEnd => text.mail_factors_end_subject,
             Self::AddressChanged => text.mail_address_subject,
         }
     }
@@ -133,6 +139,7 @@ impl MailKind {
             Self::PasswordChanged => text.mail_password_lead,
             Self::FactorAdded => text.mail_factor_added_lead,
             Self::FactorRemoved => text.mail_factor_removed_lead,
+            Self::FactorsEnd => text.mail_factors_end_lead,
             Self::AddressChanged => text.mail_address_lead,
         }
     }
@@ -147,6 +154,7 @@ impl MailKind {
             | Self::PasswordChanged
             | Self::FactorAdded
             | Self::FactorRemoved
+            | Self::FactorsEnd
             | Self::AddressChanged => text.mail_secure,
         }
     }
@@ -160,9 +168,11 @@ impl MailKind {
             Self::ResetPassword => text.mail_reset_why,
             Self::SignIn => text.mail_sign_in_why,
             Self::VerifyAddress => text.mail_verify_why,
-            Self::NewDevice | Self::PasswordChanged | Self::FactorAdded | Self::FactorRemoved => {
-                text.mail_notice_why
-            }
+            Self::NewDevice
+            | Self::PasswordChanged
+            | Self::FactorAdded
+            | Self::FactorRemoved
+            | Self::FactorsEnd => text.mail_notice_why,
             Self::AddressChanged => text.mail_address_why,
         }
     }

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::asset::File;
-use super::form::{CodeField, hidden, transaction_fields};
+use super::form::{CodeField, hidden, sentence, transaction_fields};
 use super::moment::{form, throttled};
 use super::text::PLACE;
 use super::totp_key::{TotpKey, recovery_codes};
@@ -35,6 +35,8 @@ pub struct SecondFactor {
     pub other: Option<String>,
     /// What a passkey needs, if the user has one.
     pub passkey: Option<PasskeyRequest>,
+    /// What is offered to a user who has none of the factors any more.
+    pub loss: Option<FactorLoss>,
     /// Why the page is shown again.
     pub problem: Option<SecondFactorProblem>,
     /// After how many seconds the person may try again, if there were too many attempts.
@@ -50,6 +52,15 @@ pub struct Enrolment {
     pub key: TotpKey,
     /// The recovery codes.
     pub codes: Vec<String>,
+}
+
+/// A user who has secured the account and has none of the factors any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FactorLoss {
+    /// The user may say so.
+    Offered,
+    /// The user has said so, and the second step ends at this time.
+    Waiting(String),
 }
 
 /// Why a code was not accepted.
@@ -115,6 +126,7 @@ impl SecondFactor {
             remember_days: None,
             other: Some("/second-factor?transaction=4lQ0bI2xQ9mN&proof=Zm9vYmFy&recovery=1".to_owned()),
             passkey: None,
+            loss: None,
             problem: None,
             retry_after: None,
             sign_in: "/login?transaction=4lQ0bI2xQ9mN&sign_in=1".to_owned(),
@@ -147,7 +159,15 @@ impl SecondFactor {
             remember_days: Some(30),
             ..first.clone()
         };
-        let mut samples = vec![first, recovery, setup, passkey_only, remember];
+        let lost = Self {
+            loss: Some(FactorLoss::Offered),
+            ..first.clone()
+        };
+        let waiting = Self {
+            loss: Some(FactorLoss::Waiting("2026-11-28 09:30 UTC".to_owned())),
+            ..first.clone()
+        };
+        let mut samples = vec![first, recovery, setup, passkey_only, remember, lost, waiting];
         samples.extend(failed);
         samples
     }
@@ -247,6 +267,25 @@ impl SecondFactor {
         }
     }
 
+    /// The button for a user who has none of the factors any more, or when the wait ends; else empty.
+    fn loss(&self, text: &Text<'_>) -> Markup {
+        match &self.loss {
+            None => html! {},
+            Some(FactorLoss::Waiting(end)) => html! {
+                p.note role="status" { (sentence(text.second_factor_wait, end)) }
+            },
+            Some(FactorLoss::Offered) => html! {
+                form.stack method="post" action=(self.action) data-optional {
+                    (transaction_fields(&self.transaction, &self.csrf))
+                    (hidden("proof", &self.proof))
+                    (hidden("decision", "none-left"))
+                    p.note { (text.second_factor_none_left_note) }
+                    button.button.button-quiet type="submit" { (text.second_factor_none_left) }
+                }
+            },
+        }
+    }
+
     fn remember_label(&self, text: &Text<'_>) -> Option<String> {
         let days = self.remember_days?;
         Some(form(text.second_factor_remember, days).replace(PLACE, &days.to_string()))
@@ -286,6 +325,7 @@ impl Page for SecondFactor {
             (self.problem(text))
             (self.form(text))
             (self.way_by_passkey(text))
+            (self.loss(text))
             (self.other_way(text))
         }
     }
@@ -309,6 +349,7 @@ impl Page for SecondFactor {
         context.part("form", || self.form(text));
         context.part("hidden", || self.hidden());
         context.part("passkey", || self.way_by_passkey(text));
+        context.part("loss", || self.loss(text));
         context.text("heading", self.heading(text));
         context.text("lead", self.lead(text));
         context.text("action", &self.action);

@@ -253,6 +253,8 @@ sentences! {
     mail_factor_added_lead: Place, "What happened; `{}` is the product.";
     mail_factor_removed_subject: Place, "Subject; `{}` is the product.";
     mail_factor_removed_lead: Place, "What happened; `{}` is the product.";
+    mail_factors_end_subject: Place, "Subject; `{}` is the product.";
+    mail_factors_end_lead: Place, "What happens in a day, and how to stop it; `{}` is the product.";
     mail_address_subject: Place, "Subject.";
     mail_address_lead: Place, "First sentence.";
     mail_address_why: Place, "Why this mail came.";
@@ -302,6 +304,9 @@ sentences! {
     second_factor_recovery_lead: Plain, "What the person types: a recovery code.";
     second_factor_passkey_lead: Plain, "What the person uses: a passkey, and nothing else.";
     recovery_code: Plain, "Label.";
+    second_factor_none_left: Plain, "Button.";
+    second_factor_none_left_note: Plain, "Before it: what it does.";
+    second_factor_wait: Place, "When the second step ends, and how to stop that; `{}` is a time.";
     second_factor_use_recovery: Plain, "Link.";
     second_factor_use_app: Plain, "Link.";
     problem_second_factor: Plain, "The code was not accepted.";

@@ -23,6 +23,7 @@ fn kind(content: &Content) -> MailKind {
         Content::PasswordChanged { .. } => MailKind::PasswordChanged,
         Content::FactorAdded { .. } => MailKind::FactorAdded,
         Content::FactorRemoved { .. } => MailKind::FactorRemoved,
+        Content::FactorsEnd { .. } => MailKind::FactorsEnd,
         Content::AddressChanged { .. } => MailKind::AddressChanged,
     }
 }
@@ -93,12 +94,12 @@ fn mail_of(content: &Content) -> Mail {
         } => Mail {
             link: Some(link),
             code: Some(code),
-            expires: expires_at.map(in_utc),
+            expires: expires_at.map(Timestamp::in_utc),
             ..mail
         },
         Content::Invitation { link, expires_at } => Mail {
             link: Some(link),
-            expires: Some(in_utc(expires_at)),
+            expires: Some(expires_at.in_utc()),
             ..mail
         },
         Content::ResetPassword {
@@ -108,7 +109,7 @@ fn mail_of(content: &Content) -> Mail {
         } => Mail {
             link: Some(link),
             code,
-            expires: Some(in_utc(expires_at)),
+            expires: Some(expires_at.in_utc()),
             ..mail
         },
         Content::NewDevice {
@@ -120,31 +121,27 @@ fn mail_of(content: &Content) -> Mail {
             link: Some(link),
             device: Some(device.unwrap_or_default()),
             network: address.map(|address| address.to_string()),
-            time: Some(in_utc(at)),
+            time: Some(at.in_utc()),
             ..mail
         },
         Content::PasswordChanged { at, link }
         | Content::FactorAdded { at, link }
         | Content::FactorRemoved { at, link } => Mail {
             link: Some(link),
-            time: Some(in_utc(at)),
+            time: Some(at.in_utc()),
+            ..mail
+        },
+        Content::FactorsEnd { at, link } => Mail {
+            link,
+            time: Some(at.in_utc()),
             ..mail
         },
         Content::AddressChanged { to, at, link } => Mail {
             link: Some(link),
-            time: Some(in_utc(at)),
+            time: Some(at.in_utc()),
             new_address: Some(to),
             ..mail
         },
-    }
-}
-
-/// A time as in `2026-11-26 09:30 UTC`. The service does not know the reader's time zone.
-fn in_utc(at: Timestamp) -> String {
-    let text = at.rfc3339();
-    match text.get(..16) {
-        Some(minute) => format!("{} UTC", minute.replace('T', " ")),
-        None => text,
     }
 }
 
@@ -201,6 +198,7 @@ mod tests {
                 at,
                 link: link.clone(),
             },
+            Content::FactorsEnd { at, link: None },
             Content::AddressChanged {
                 to: String::new(),
                 at,

@@ -66,8 +66,9 @@ impl Mail {
             | Content::FactorAdded { link, .. }
             | Content::FactorRemoved { link, .. }
             | Content::NewDevice { link, .. }
+            | Content::FactorsEnd { link: Some(link), .. }
             | Content::PasswordChanged { link, .. } => link,
-            Content::Test => panic!("a test has no link"),
+            Content::Test | Content::FactorsEnd { link: None, .. } => panic!("it has no link"),
         };
         link.strip_prefix(ISSUER).unwrap().to_owned()
     }

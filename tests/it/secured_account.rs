@@ -8,10 +8,11 @@ use uuid::Uuid;
 
 use crate::account_self_service::{at, form};
 use crate::harness::authenticator::Passkey;
+use crate::harness::html::Form;
 use crate::harness::mailbox::Mail;
 use crate::harness::{Browser, Person, RelyingParty, Screen, Server};
 use crate::passkeys;
-use crate::second_factor::{STEP, enrol, half, is_signed_in, type_code};
+use crate::second_factor::{App, STEP, enrol, half, is_signed_in, type_code};
 
 const NEW: &str = "violet tractor umbrella";
 const DAY: u64 = 24 * 60 * 60;
@@ -183,4 +184,107 @@ async fn a_link_of_an_earlier_release_removes_no_factor() {
     assert_eq!(press(&server, &notice).await.heading(), EN.secured_title);
     assert_eq!(stored(&server, &alice).len(), 2);
     assert!(!is_in(&browser).await);
+}
+
+/// The form of a user who has no factor left, if the page of the second step has it.
+fn none_left(page: &Screen) -> Option<Form> {
+    let mut forms = page.forms().into_iter();
+    forms.find(|form| form.value("decision") == Some("none-left"))
+}
+
+/// A user with an app who has secured the account by the notice of a new browser, and is at the second step with the new
+/// password.
+async fn at_second_step() -> (Server, RelyingParty, Person, App, Screen) {
+    let (server, acme, mut alice) = Box::pin(scene()).await;
+    let browser = alice.browser();
+    let (app, _) = Box::pin(enrol(&server, &browser)).await;
+    let page = at(&browser, "/account/profile").await;
+    server.mails().await;
+    let typed = form(&page, "email").with("email", "new@example.com");
+    browser.submit(&typed).await;
+    Box::pin(press(&server, &server.mail().await)).await;
+    server.advance(STEP);
+    server.mails().await;
+    let asked = half(&alice, &acme).await;
+    assert!(none_left(&asked).is_none(), "the account is not secured");
+    assert!(is_signed_in(&type_code(&asked, &app.code(&server, 0)).await));
+    let notice = server.mail().await;
+    assert!(matches!(notice.message.content, Content::NewDevice { .. }));
+    Box::pin(press(&server, &notice)).await;
+    let reset = server.mail().await;
+    let asked = Box::pin(choose(&server, &reset)).await;
+    assert_eq!(asked.page(), "/second-factor", "{}", asked.text());
+    server.mails().await;
+    NEW.clone_into(&mut alice.password);
+    (server, acme, alice, app, asked)
+}
+
+#[tokio::test]
+async fn a_person_who_has_no_factor_left_waits_a_day_and_every_address_is_told() {
+    let (server, acme, alice, _, asked) = at_second_step().await;
+    let begun = asked.browser().submit(&none_left(&asked).unwrap()).await;
+    assert!(none_left(&begun).is_none() && !is_signed_in(&begun));
+    let (said, _) = EN.second_factor_wait.split_once("{}").unwrap();
+    assert!(begun.text().contains(said), "{}", begun.text());
+    let mails = server.mails().await;
+    let mut told: Vec<_> = mails.iter().map(|mail| mail.message.to.as_str()).collect();
+    told.sort_unstable();
+    assert_eq!(told, ["alice@example.com", "new@example.com"]);
+    let is_of_end = |mail: &Mail| matches!(mail.message.content, Content::FactorsEnd { .. });
+    assert!(mails.iter().all(is_of_end));
+    // To say it again begins nothing anew.
+    asked.browser().submit(&none_left(&asked).unwrap()).await;
+    assert!(server.mails().await.is_empty());
+    server.advance(DAY - 60);
+    assert_eq!(half(&alice, &acme).await.page(), "/second-factor");
+    assert_eq!(stored(&server, &alice).len(), 2);
+    server.advance(120);
+    assert!(is_signed_in(&half(&alice, &acme).await));
+    assert!(stored(&server, &alice).is_empty());
+}
+
+#[tokio::test]
+async fn a_sign_in_with_a_factor_ends_the_wait() {
+    let (server, acme, alice, app, asked) = at_second_step().await;
+    asked.browser().submit(&none_left(&asked).unwrap()).await;
+    server.advance(STEP);
+    let other = half(&alice, &acme).await;
+    assert!(is_signed_in(&type_code(&other, &app.code(&server, 0)).await));
+    server.advance(DAY + 60);
+    let asked = half(&alice, &acme).await;
+    assert_eq!(asked.page(), "/second-factor", "{}", asked.text());
+    assert!(none_left(&asked).is_none());
+    assert_eq!(stored(&server, &alice).len(), 2);
+}
+
+#[tokio::test]
+async fn a_thief_of_the_password_begins_no_wait() {
+    let (server, acme, alice) = scene().await;
+    enrol(&server, &alice.browser()).await;
+    server.advance(STEP);
+    server.mails().await;
+    let asked = half(&alice, &acme).await;
+    assert!(none_left(&asked).is_none());
+    let forged = asked.forms().remove(0).with("decision", "none-left");
+    asked.browser().submit(&forged).await;
+    assert!(server.mails().await.is_empty());
+    server.advance(DAY + 60);
+    assert_eq!(half(&alice, &acme).await.page(), "/second-factor");
+    assert_eq!(stored(&server, &alice).len(), 2);
+}
+
+#[tokio::test]
+async fn the_link_of_the_mail_about_the_wait_ends_it() {
+    let (server, acme, alice, _, asked) = at_second_step().await;
+    asked.browser().submit(&none_left(&asked).unwrap()).await;
+    let mails = server.mails().await;
+    let mut to_address = mails.iter().filter(|mail| mail.message.to == "new@example.com");
+    let secured = press(&server, to_address.next().unwrap()).await;
+    assert_eq!(secured.heading(), EN.secured_title);
+    let reset = server.mail().await;
+    choose(&server, &reset).await;
+    server.advance(DAY + 60);
+    let asked = half(&alice, &acme).await;
+    assert_eq!(asked.page(), "/second-factor", "{}", asked.text());
+    assert_eq!(stored(&server, &alice).len(), 2);
 }

@@ -223,6 +223,8 @@ impl PreparedUser {
             user.must_change_password = before.must_change_password;
             user.unproven_holder = before.unproven_holder;
             user.password_changed_at = before.password_changed_at;
+            user.secured_at = before.secured_at;
+            user.factors_end_at = before.factors_end_at;
             user.email_changed_at = before.email_changed_at;
             user.identities.clone_from(&before.identities);
             if groups.of(&user) == groups.of(before) {

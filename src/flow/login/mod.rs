@@ -10,6 +10,7 @@ pub mod enrol;
 pub mod federated_user;
 pub mod finish_federation;
 mod given_consent;
+pub mod lost_factors;
 pub mod passkey;
 pub mod passkey_offer;
 pub mod password;

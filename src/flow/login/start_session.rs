@@ -8,6 +8,7 @@ use super::anonymous_upgrade;
 use super::destination::{BrowserRedirect, Destination};
 use super::drawn_code::DrawnCode;
 use super::federated_user::{self, UserMatch};
+use super::lost_factors;
 use super::passkey_offer::{self, AuthenticatedSignIn};
 use super::pending_sign_in;
 use super::pushed_use::is_answered_elsewhere;
@@ -148,6 +149,7 @@ pub(in crate::flow) async fn start_session(
             };
             identified.was_anonymous =
                 record.note_account(transaction.purpose.anonymous(), identified.user.uuid);
+            lost_factors::settle(tx, &mut identified.user, &event, now)?;
             let (rule, user) = (policy.accounts.second_factor, &identified.user);
             let is_required =
                 second_factor_rule::is_required(&*tx, user, &purpose, rule, &remembered, &event)?;

@@ -104,6 +104,8 @@ pub async fn secure_account(
             let added = event.as_ref().map_or(&[][..], |event| &event.factors);
             factors::remove_these(tx, user.uuid, |id, _| added.contains(&id))?;
             user.password = None;
+            user.secured_at = Some(now);
+            user.factors_end_at = None;
             user.updated_at = now;
             USERS.put(tx, &user.uuid, &user)?;
             reset_link.put(tx)?;

@@ -9,6 +9,7 @@ use super::login_context::LoginRequest;
 use super::second_step::SecondStepRequest;
 use super::{address, browser_redirect, device_cookie, enrol, login_context, passkey};
 use crate::flow::FlowError;
+use crate::flow::login::lost_factors;
 use crate::flow::login::pending_sign_in;
 use crate::flow::login::pending_sign_in::PendingSignIn;
 use crate::flow::login::second_factor::{self, SecondStep};
@@ -18,6 +19,7 @@ use crate::http::error::HttpError;
 use crate::http::response::{self, HttpResponse};
 use crate::oauth::login::LoginStep;
 use crate::oauth::redirect_uri::with_query;
+use crate::pages::second_factor::FactorLoss;
 use crate::pages::{LoginProblem, PasskeyRequest, SecondFactor, SecondFactorProblem};
 use crate::route::Route;
 
@@ -58,6 +60,14 @@ pub async fn respond(context: &RequestContext) -> Result<HttpResponse, HttpError
     }
     if !request.is_from_page()? {
         return Ok(draw(&request, Some(SecondFactorProblem::Expired), None));
+    }
+    if parameters.get("decision") == Some("none-left") {
+        let end = lost_factors::begin_wait(&context.app.core, &pending, context.now).await?;
+        let loss = end.map(|end| FactorLoss::Waiting(end.in_utc()));
+        return Ok(request.send(&SecondFactor {
+            loss,
+            ..page(&request, None, None)
+        }));
     }
     if parameters.get("passkey").is_some() {
         return submit_passkey(&request).await;
@@ -141,12 +151,28 @@ fn passkey_request(request: &SecondStepRequest<'_>) -> Option<PasskeyRequest> {
     })
 }
 
-/// Draws the page. `retry_after` is the number of seconds to wait, if there were too many attempts.
 fn draw(
     request: &SecondStepRequest<'_>,
     problem: Option<SecondFactorProblem>,
     retry_after: Option<u64>,
 ) -> HttpResponse {
+    request.send(&page(request, problem, retry_after))
+}
+
+/// What is offered to a user who has none of the factors any more.
+fn loss(request: &SecondStepRequest<'_>) -> Option<FactorLoss> {
+    if let Some(end) = request.pending.user.factors_end_at {
+        return Some(FactorLoss::Waiting(end.in_utc()));
+    }
+    lost_factors::may_begin(request.pending, request.context.now).then_some(FactorLoss::Offered)
+}
+
+/// The page. `retry_after` is the number of seconds to wait, if there were too many attempts.
+fn page(
+    request: &SecondStepRequest<'_>,
+    problem: Option<SecondFactorProblem>,
+    retry_after: Option<u64>,
+) -> SecondFactor {
     let pending = request.pending;
     let is_at_limit = problem == Some(SecondFactorProblem::Limit);
     let asked = request.parameters.get("recovery").is_some() || !pending.has_totp();
@@ -158,15 +184,16 @@ fn draw(
         let has_codes = pending.has_recovery_codes();
         has_codes.then(|| with_query(&here, &[("recovery", "1")]))
     };
-    request.send(&SecondFactor {
+    SecondFactor {
         takes_code: pending.has_totp() || pending.has_recovery_codes(),
         is_recovery,
         remember_days: remember_days(request.context),
         other,
         passkey: passkey_request(request),
+        loss: loss(request),
         retry_after,
         ..request.page(problem)
-    })
+    }
 }
 
 /// For how many days the page offers to remember this browser.

@@ -64,6 +64,7 @@ impl SecondStepRequest<'_> {
             remember_days: None,
             other: None,
             passkey: None,
+            loss: None,
             problem,
             retry_after: None,
             sign_in: address::sign_in(context, &login.sealed),

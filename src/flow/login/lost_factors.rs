@@ -1,0 +1,110 @@
+//! A user who has secured the account by the link of a notice, and has none of the factors any more.
+//!
+//! The mailbox alone must not undo the second step. So the user says on its page that no factor is left, is told by mail at
+//! every address, and waits. A sign-in with a factor ends the wait. When it is over, the next sign-in removes the factors.
+
+use std::time::Duration;
+
+use super::pending_sign_in::PendingSignIn;
+use super::session::AuthenticationEvent;
+use crate::clock::Timestamp;
+use crate::flow::notice::DrawnNotice;
+use crate::flow::outbox::DrawnMail;
+use crate::flow::{Core, Failure, factors};
+use crate::identity::claim::parse_email;
+use crate::identity::{AuthenticationMethod, OneTimeLink, SecondFactor, User};
+use crate::mail::{Content, Message};
+use crate::store::StoreError;
+use crate::store::engine::Tx;
+use crate::store::tables::USERS;
+
+/// How long the user waits.
+const WAIT: Duration = Duration::from_hours(24);
+
+/// Whether this sign-in is by the password that followed a secured account, so that its user may say that no factor is left.
+pub fn may_begin(pending: &PendingSignIn, now: Timestamp) -> bool {
+    let user = &pending.user;
+    let is_secured = user
+        .secured_at
+        .is_some_and(|at| now.since(at) < OneTimeLink::NOTICE_LIFETIME);
+    is_secured && pending.raised.is_none() && pending.first.factor == AuthenticationMethod::Password
+}
+
+/// Begins the wait. One that has begun goes on. Returns when it ends; `None` if the sign-in no longer counts.
+pub async fn begin_wait(
+    core: &Core,
+    pending: &PendingSignIn,
+    now: Timestamp,
+) -> Result<Option<Timestamp>, Failure> {
+    if !may_begin(pending, now) {
+        return Ok(None);
+    }
+    let first = pending.first.clone();
+    let content = |link| Content::FactorsEnd {
+        at: now,
+        link: Some(link),
+    };
+    let notice = DrawnNotice::draw(core, &pending.user, content, now)?;
+    let other_mail = mail_to_account_id(core, &pending.user, now)?;
+    let begin = move |tx: &mut dyn Tx| -> Result<_, StoreError> {
+        let user = USERS.get(&*tx, &first.user)?;
+        let Some(mut user) = user.filter(|user| first.is_valid(user, now)) else {
+            return Ok(None);
+        };
+        if let Some(end) = user.factors_end_at {
+            return Ok(Some(end));
+        }
+        let end = now + WAIT;
+        user.factors_end_at = Some(end);
+        USERS.put(tx, &user.uuid, &user)?;
+        notice.iter().try_for_each(|notice| notice.put(tx))?;
+        other_mail.iter().try_for_each(|mail| mail.put(tx))?;
+        Ok(Some(end))
+    };
+    let end = core.store.write("lost_factors", begin).await?;
+    core.outbox_filled.notify_one();
+    Ok(end)
+}
+
+/// The mail to the account identifier, if that is an address and another one.
+fn mail_to_account_id(core: &Core, user: &User, now: Timestamp) -> Result<Option<DrawnMail>, StoreError> {
+    let address = parse_email(&user.account_id).ok();
+    let Some(to) = address.filter(|address| user.email.as_ref() != Some(address)) else {
+        return Ok(None);
+    };
+    let message = Message {
+        to,
+        languages: user.language(),
+        client_id: None,
+        content: Content::FactorsEnd { at: now, link: None },
+    };
+    DrawnMail::draw(core, &message, now).map(Some)
+}
+
+/// Ends a wait in the transaction of a sign-in: a factor ends it, and after it the password removes the factors that were
+/// there when it began.
+pub(super) fn settle(
+    tx: &mut dyn Tx,
+    user: &mut User,
+    event: &AuthenticationEvent,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let Some(end) = user.factors_end_at else {
+        return Ok(());
+    };
+    let shows_factor = event.factor.is_passkey()
+        || matches!(
+            event.second_factor,
+            Some(SecondFactor::Totp | SecondFactor::RecoveryCode)
+        );
+    let is_over = now >= end && event.factor == AuthenticationMethod::Password;
+    if !shows_factor && !is_over {
+        return Ok(());
+    }
+    if !shows_factor {
+        factors::remove_these(tx, user.uuid, |_, factor| factor.added_at + WAIT <= end)?;
+    }
+    user.factors_end_at = None;
+    user.secured_at = None;
+    USERS.put(tx, &user.uuid, user)
+}
