@@ -210,7 +210,7 @@ describe('accounts', () => {
     await page.locator('#notice').waitFor();
     await mailbox.read();
     await page.locator('#email').fill('erin@example.org');
-    await page.locator('#email-password').fill(erin.password);
+    await page.locator('#proof-email').fill(erin.password);
     await keep(page, 'accounts-profile');
     await fitsTheScreen(page);
     await page.getByRole('button', { name: 'Change email address' }).click();

@@ -43,11 +43,12 @@ const passkeyButton = (page) => page.getByRole('button', { name: 'Sign in with a
 async function addPasskey(page, authenticator, { name, password } = { password: cast.alice.password }) {
   await page.goto(`${cast.server.issuer}/account/security`);
   await signIn(page, password, name);
-  await pressAdd(page, authenticator);
+  await pressAdd(page, authenticator, password);
 }
 
 /** Adds a passkey on the account page. */
-async function pressAdd(page, authenticator) {
+async function pressAdd(page, authenticator, password) {
+  await page.locator('#proof-passkey').fill(password);
   await authenticator.touch();
   await addButton(page).click();
   await page.locator('p.done', { hasText: 'The passkey is added' }).waitFor();
@@ -73,10 +74,13 @@ async function addUser(name) {
   return { name, password };
 }
 
-/** Makes recovery codes on the account page, and returns them. */
-async function makeCodes(page) {
-  await page.getByRole('button', { name: 'Make new recovery codes' }).click();
+/** Makes recovery codes on the account page with a passkey in the place of the password, and returns them. */
+async function makeCodes(page, authenticator) {
+  await authenticator.touch();
+  const form = page.locator('form', { has: page.locator('#proof-codes') });
+  await form.getByRole('button', { name: 'Use a passkey instead' }).click();
   await page.locator('.codes').waitFor();
+  await authenticator.touch(false);
   return page.locator('.codes code').allInnerTexts();
 }
 
@@ -129,7 +133,7 @@ describe('passkeys', () => {
     const authenticator = await withAuthenticator(page);
     await addPasskey(page, authenticator, dora);
     await page.getByText('your password alone no longer signs you in').waitFor();
-    const codes = await makeCodes(page);
+    const codes = await makeCodes(page, authenticator);
     assert.equal(codes.length, 10);
 
     await signOut(page);
@@ -153,9 +157,10 @@ describe('passkeys', () => {
     await page.goto(`${cast.server.issuer}/account/security`);
     const lost = page.locator('section[aria-labelledby=passkeys] .rows li');
     await lost.locator('summary').click();
+    await lost.locator('[id^=proof-removal]').fill(dora.password);
     await lost.getByRole('button', { name: 'Remove' }).click();
     await page.getByText('It was removed.').waitFor();
-    await pressAdd(page, authenticator);
+    await pressAdd(page, authenticator, dora.password);
     assert.equal((await authenticator.credentials()).length, 1);
 
     await signOut(page);
@@ -169,7 +174,7 @@ describe('passkeys', () => {
     const page = await visitor();
     const authenticator = await withAuthenticator(page);
     await addPasskey(page, authenticator, erik);
-    const [code] = await makeCodes(page);
+    const [code] = await makeCodes(page, authenticator);
     await signOut(page);
     await page.goto(cast.website.start('web'));
     await signIn(page, erik.password, erik.name);

@@ -41,6 +41,7 @@ describe('second factors', () => {
     await fitsTheScreen(page);
     const app = await application(page);
     const first = app.generate();
+    await page.locator('#proof-app').fill(cast.alice.password);
     await enterCode(page, first);
     await page.locator('.codes').waitFor();
     await keep(page, 'second-factors-codes');

@@ -117,6 +117,17 @@ fn hostile_account(section: AccountSection) -> Account {
             deletes: true,
         },
         security: hostile_security(),
+        proof: ProofRequest {
+            has_password: true,
+            takes_code: true,
+            passkey: Some(PasskeyProofRequest {
+                rp_id: evil(),
+                challenge: evil(),
+                sealed: evil(),
+                known: evil(),
+            }),
+        },
+        added_factors: hostile_security().factors,
     }
 }
 
