@@ -15,7 +15,7 @@ use super::session::AuthenticationEvent;
 use super::start_session::{Identify, SessionStart, start_session};
 use super::transaction::BrowserLogin;
 use crate::flow::factors::{self, StoredPasskey};
-use crate::flow::passkey_challenge::{self, ChallengePlace};
+use crate::flow::passkey_challenge::{self, ChallengePlace, OpenedChallenge};
 use crate::flow::replay::was_used;
 use crate::flow::verified_passkey::VerifiedPasskey;
 use crate::flow::{Core, Failure};
@@ -25,8 +25,8 @@ use crate::observe::audit::Event;
 use crate::store::StoreError;
 use crate::store::engine::Snapshot;
 use crate::store::tables::USERS;
-use crate::webauthn::WebAuthnError;
 use crate::webauthn::response::AuthenticationResponse;
+use crate::webauthn::{RelyingParty, WebAuthnError};
 
 /// The result of a sign-in with a passkey.
 #[derive(Debug)]
