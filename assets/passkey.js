@@ -25,29 +25,23 @@
   });
 
   // A form of the account page takes a passkey in the place of the password.
-  for (const proof of document.querySelectorAll("[data-proof]")) {
-    const form = proof.closest("form");
-    const button = proof.querySelector("button");
+  const proof = document.querySelector("[data-proof]");
+  for (const field of document.querySelectorAll("input[name=assertion]")) {
+    const { dataset: data } = proof;
+    const { form } = field;
+    const [problem, button] = [...proof.children].map((part) => part.cloneNode(true));
+    field.after(problem, button);
     button.addEventListener("click", async () => {
-      // The challenge is good for five minutes.
       if (performance.now() > 280000) return location.reload();
-      const { dataset: data } = proof;
       try {
         const publicKey = request(data, data.proof);
-        const values = { assertion: answer(await navigator.credentials.get({ publicKey })) };
-        values["assertion-challenge"] = data.sealed;
-        for (const [name, value] of Object.entries(values)) {
-          form.elements[name]?.remove();
-          form.append(Object.assign(document.createElement("input"), { type: "hidden", name, value }));
-        }
+        field.value = `${data.sealed} ${answer(await navigator.credentials.get({ publicKey }))}`;
+        form.elements["current-password"]?.removeAttribute("required");
+        [...form.querySelectorAll("button")].at(-1).click();
       } catch {
-        proof.querySelector(".problem").hidden = false;
-        return;
+        problem.hidden = false;
       }
-      form.elements["current-password"]?.removeAttribute("required");
-      [...form.querySelectorAll("button:not(.reveal)")].findLast((other) => other !== button).click();
     });
-    proof.hidden = false;
   }
 
   const place = document.querySelector("[data-passkey]");

@@ -123,7 +123,7 @@ impl Account {
         };
         let inside = html! {
             input type="text" name="username" value=(self.user.account_id) autocomplete="username" hidden;
-            (self.proof.draw_invalid(CURRENT_PASSWORD, is_unproven, text))
+            (self.proof.draw_with_reveal(is_unproven, text))
             (chosen.draw(text))
             (self.removal_of_added(text))
             button.button type="submit" { (text.account_change_password) }
@@ -131,6 +131,7 @@ impl Account {
         html! {
             section aria-labelledby="password" {
                 h2 #password { (text.password) }
+                (self.proof.draw_passkey(text))
                 p.note { (text.account_password_note) }
                 @if let Some((notice, field)) = problem {
                     p.problem #notice role="alert" { a href={ "#" (field) } { (self.notice_text(notice, text)) } }
@@ -175,6 +176,7 @@ impl Account {
                     (self.form("profile", &self.self_service.profile_fields(text)))
                 }
             }
+            (self.proof.draw_passkey(text))
             (self.self_service.email_section(&|fields| self.form("email", fields), &self.proof, text))
         }
     }
@@ -197,14 +199,16 @@ impl Account {
     fn security(&self, text: &Text<'_>) -> Markup {
         let form = |decision: &str, inside: &Markup| self.form(decision, inside);
         let proof = &self.proof;
-        self.security.draw(ProofForms { form: &form, proof }, text)
+        let section = self.security.draw(ProofForms { form: &form, proof }, text);
+        html! { (self.proof.draw_passkey(text)) (section) }
     }
 
     fn data(&self, text: &Text<'_>) -> Markup {
         let form = |decision: &str, inside: &Markup| self.form(decision, inside);
         let proof = &self.proof;
         let forms = ProofForms { form: &form, proof };
-        self.self_service.data(&self.user.account_id, forms, text)
+        let section = self.self_service.data(&self.user.account_id, forms, text);
+        html! { (self.proof.draw_passkey(text)) (section) }
     }
 
     fn has_other_sessions(&self) -> bool {

@@ -9,7 +9,7 @@ use super::consent::{PageLink, ScopeGroup};
 use super::form::Person;
 use super::moment::Moment;
 use super::proof::ProofRequest;
-use super::security::Security;
+use super::security::{FactorLineKind, Security};
 use super::self_service::SelfService;
 
 impl Account {
@@ -101,10 +101,15 @@ impl Account {
 
     /// A section for a user who has an app and a passkey, and added them after the last change of the password.
     fn full_sample(section: AccountSection) -> Self {
+        let mut security = Security::sample();
+        security
+            .factors
+            .retain(|line| !matches!(line.kind, FactorLineKind::RecoveryCodes(_)));
         Self {
             notice: Some(AccountNotice::WrongPassword),
             proof: ProofRequest::full_sample(),
-            added_factors: Security::sample().factors,
+            added_factors: security.factors.clone(),
+            security,
             ..Self::sample(section)
         }
     }

@@ -65,41 +65,69 @@ impl ProofRequest {
         self.takes_code || self.passkey.is_some()
     }
 
-    /// Draws the field with this id, and the button for a passkey. Nothing for a user who has nothing to show.
+    /// Draws the field with this id, which begins with `proof-`, and the place of the button for a passkey. Nothing for a
+    /// user who has nothing to show.
     pub(super) fn draw(&self, id: &str, text: &Text<'_>) -> Markup {
-        self.draw_invalid(id, false, text)
+        html! {
+            @if let Some(label) = self.label(text) {
+                div.field {
+                    label for=(id) { (label) }
+                    input id=(id) name=(CURRENT_PASSWORD) type="password" required dir="ltr"
+                        autocomplete=(self.autocomplete()) autocorrect="off";
+                }
+            }
+            (self.way_by_passkey())
+        }
     }
 
-    /// The same. `is_invalid` says whether the field has to be filled in again.
-    pub(super) fn draw_invalid(&self, id: &str, is_invalid: bool, text: &Text<'_>) -> Markup {
-        let label = match (self.has_password, self.takes_code) {
-            (true, true) => Some(text.proof_password_or_code),
-            (true, false) => Some(text.account_current_password),
-            (false, true) => Some(text.code),
-            (false, false) => None,
-        };
-        let autocomplete = if self.has_password {
-            "current-password"
-        } else {
-            "one-time-code"
-        };
+    /// The same in the form for a new password. `is_invalid` says whether the field has to be filled in again.
+    pub(super) fn draw_with_reveal(&self, is_invalid: bool, text: &Text<'_>) -> Markup {
         html! {
-            @if let Some(label) = label {
+            @if let Some(label) = self.label(text) {
                 (PasswordField {
-                    id,
+                    id: CURRENT_PASSWORD,
                     name: CURRENT_PASSWORD,
                     label,
                     label_link: None,
-                    autocomplete,
-                    enterkeyhint: "done",
+                    autocomplete: self.autocomplete(),
+                    enterkeyhint: "next",
                     least: None,
                     described_by: is_invalid.then_some("notice"),
                     is_invalid,
                     has_focus: is_invalid,
                 }.draw(text))
             }
+            (self.way_by_passkey())
+        }
+    }
+
+    fn label<'a>(&self, text: &Text<'a>) -> Option<&'a str> {
+        match (self.has_password, self.takes_code) {
+            (true, true) => Some(text.proof_password_or_code),
+            (true, false) => Some(text.account_current_password),
+            (false, true) => Some(text.code),
+            (false, false) => None,
+        }
+    }
+
+    fn autocomplete(&self) -> &'static str {
+        if self.has_password {
+            "current-password"
+        } else {
+            "one-time-code"
+        }
+    }
+
+    /// Where the script adds the button for a passkey, and puts the answer.
+    fn way_by_passkey(&self) -> Markup {
+        html! { @if self.passkey.is_some() { input name="assertion" type="hidden" data-optional; } }
+    }
+
+    /// What the script adds to the forms of a section. It is on the page once.
+    pub(super) fn draw_passkey(&self, text: &Text<'_>) -> Markup {
+        html! {
             @if let Some(passkey) = &self.passkey {
-                div.stack hidden data-proof=(passkey.challenge) data-sealed=(passkey.sealed) data-rp-id=(passkey.rp_id)
+                div hidden data-proof=(passkey.challenge) data-sealed=(passkey.sealed) data-rp-id=(passkey.rp_id)
                     data-known=(passkey.known) {
                     p.problem role="alert" hidden { (text.problem_proof) }
                     button.button.button-quiet.button-small type="button" { (Icon::Passkey.draw()) span { (text.proof_passkey) } }

@@ -235,6 +235,7 @@ describe('accounts', () => {
     const download = await downloading;
     assert.equal(download.suggestedFilename(), 'account.json');
     await page.locator('#confirm').fill('erin@example.com');
+    await page.locator('#proof-deletion').fill(erin.password);
     await page.locator('button[type=submit]').last().click();
     await page.locator('main.page-logged-out').waitFor();
     await assert.rejects(cast.server.command('user', 'show', 'erin@example.org'));

@@ -53,8 +53,10 @@ fn with_proof(form: Form, typed: &str) -> Form {
 /// The form with the answer of a passkey to the page's challenge.
 fn with_passkey(form: Form, page: &Screen, passkey: &Passkey) -> Form {
     let response = passkey.get(&data(page, "proof").unwrap());
-    form.with("assertion", &response.to_string())
-        .with("assertion-challenge", &data(page, "sealed").unwrap())
+    form.with(
+        "assertion",
+        &format!("{} {response}", data(page, "sealed").unwrap()),
+    )
 }
 
 /// The forms that change a factor, with what they need beside the proof.

@@ -129,16 +129,19 @@ async fn verify_typed(
     if let Some((factor, answer)) = matching(core, user.uuid, factors, &typed.text, now) {
         return Ok(Some(Proven::Code { factor, answer }));
     }
+    if let Some(hash) = user.password.clone() {
+        let attempt = failed_passwords::counted(core, attempt, Some(user), Some(hash.clone()), now);
+        let check = check_password(core, Some(hash.clone()), typed.text.clone(), attempt).await?;
+        if check.matches {
+            return Ok(Some(Proven::Password(hash)));
+        }
+    } else {
+        attempt.count_failure();
+    }
     if answer_second_step(factors) && is_code(&typed.text) {
         failed_passwords::count_second_step(core, user.uuid, now).await?;
     }
-    let Some(hash) = user.password.clone() else {
-        attempt.count_failure();
-        return Ok(None);
-    };
-    let attempt = failed_passwords::counted(core, attempt, Some(user), Some(hash.clone()), now);
-    let check = check_password(core, Some(hash.clone()), typed.text.clone(), attempt).await?;
-    Ok(check.matches.then_some(Proven::Password(hash)))
+    Ok(None)
 }
 
 /// Whether it looks like the code of an app. A wrong one may be a guess.

@@ -28,10 +28,10 @@ pub(super) async fn read(
     let Some(live) = session::signed_in(core, &context.browser(), now).await? else {
         return Ok(None);
     };
-    if let Some(response) = form.get("assertion") {
+    // The script writes the sealed challenge, a space, and the response.
+    if let Some((challenge, response)) = form.get("assertion").and_then(|text| text.split_once(' ')) {
         match AuthenticationResponse::parse(response) {
             Ok(response) => {
-                let challenge = form.get("assertion-challenge").unwrap_or_default();
                 return Ok(Some(PresentProof::Passkey(Box::new(PasskeyProof {
                     response,
                     challenge: challenge.to_owned(),
