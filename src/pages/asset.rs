@@ -47,12 +47,12 @@ struct EmbeddedFile {
     bytes: Cow<'static, [u8]>,
 }
 
-const REVEAL: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/reveal.js"));
-const PASSKEY: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/passkey.js"));
-const ACCOUNT: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/account.js"));
-const SUBMIT: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/submit.js"));
+const REVEAL: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/reveal.js"));
+const PASSKEY: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/passkey.js"));
+const ACCOUNT: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/account.js"));
+const SUBMIT: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/submit.js"));
 
-const COPY: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/copy.js"));
+const COPY: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/copy.js"));
 const LATIN: &[u8] = include_bytes!(concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/assets/fonts/inter-latin.woff2"
@@ -80,16 +80,11 @@ const FONT_FILES: [(File, &str); 2] = [
 
 static EMBEDDED_FILES: LazyLock<[EmbeddedFile; 7]> = LazyLock::new(|| {
     [
-        EmbeddedFile::new(File::Submit, "submit", "js", SUBMIT.into()),
-        EmbeddedFile::new(File::Reveal, "reveal", "js", REVEAL.into()),
-        EmbeddedFile::new(File::Login, "login", "js", [REVEAL, PASSKEY].concat().into()),
-        EmbeddedFile::new(
-            File::Account,
-            "account",
-            "js",
-            [ACCOUNT, REVEAL, PASSKEY].concat().into(),
-        ),
-        EmbeddedFile::new(File::Copy, "copy", "js", COPY.into()),
+        EmbeddedFile::script(File::Submit, "submit", &[SUBMIT]),
+        EmbeddedFile::script(File::Reveal, "reveal", &[REVEAL]),
+        EmbeddedFile::script(File::Login, "login", &[REVEAL, PASSKEY]),
+        EmbeddedFile::script(File::Account, "account", &[ACCOUNT, REVEAL, PASSKEY]),
+        EmbeddedFile::script(File::Copy, "copy", &[COPY]),
         EmbeddedFile::new(File::Latin, "inter-latin", "woff2", LATIN.into()),
         EmbeddedFile::new(
             File::LatinExtended,
@@ -101,6 +96,19 @@ static EMBEDDED_FILES: LazyLock<[EmbeddedFile; 7]> = LazyLock::new(|| {
 });
 
 impl EmbeddedFile {
+    /// The sources one after the other, without the comments on lines of their own and without what indents a line.
+    fn script(file: File, stem: &str, sources: &[&str]) -> Self {
+        let mut script = String::new();
+        let lines = sources.iter().flat_map(|source| source.lines());
+        for line in lines.map(str::trim_start) {
+            if !line.is_empty() && !line.starts_with("//") {
+                script.push_str(line);
+                script.push('\n');
+            }
+        }
+        Self::new(file, stem, "js", script.into_bytes().into())
+    }
+
     fn new(file: File, stem: &str, extension: &str, bytes: Cow<'static, [u8]>) -> Self {
         let digest = digest::digest(&digest::SHA256, &bytes);
         let mut hash = String::new();
