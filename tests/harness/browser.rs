@@ -25,6 +25,14 @@ pub(crate) struct Browser {
 }
 
 impl Browser {
+    /// The same browser, whose person has this password.
+    pub(crate) fn knowing(&self, password: &str) -> Self {
+        Self {
+            password: password.to_owned(),
+            ..self.clone()
+        }
+    }
+
     pub(crate) fn new(wire: &Wire, username: &str, password: &str) -> Self {
         Self {
             wire: wire.clone(),

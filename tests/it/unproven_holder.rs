@@ -87,7 +87,7 @@ async fn reset(server: &Server, acme: &RelyingParty, address: &str) -> Screen {
 #[tokio::test]
 async fn the_first_proof_of_an_address_ends_what_an_unproven_holder_set_up() {
     let (server, acme) = scene().await;
-    let theirs = server.browser();
+    let theirs = server.browser().knowing(THEIRS);
     let (person, tokens) = sign_up(&server, &acme, &theirs).await;
     enrol(&server, &theirs).await;
     let passkey = Passkey::new(person.user.uuid.as_bytes());
@@ -124,7 +124,7 @@ async fn the_person_who_proved_the_address_keeps_the_factors_at_the_next_reset()
     let (server, acme) = scene().await;
     sign_up(&server, &acme, &server.browser()).await;
     let consent = reset(&server, &acme, ADDRESS).await;
-    let browser = consent.browser().clone();
+    let browser = consent.browser().knowing(NEW);
     consent.through().await.code();
     let (app, _) = enrol(&server, &browser).await;
     server.advance(60);
@@ -170,7 +170,7 @@ async fn a_reset_ends_nothing_more_of_accounts_that_the_operator_vouches_for() {
     server.mails().await;
     server.admin().call(invitation).await.unwrap();
     let link = server.mail().await.link();
-    let browser = server.browser();
+    let browser = server.browser().knowing(THEIRS);
     choose(&browser.visit(&link).await, THEIRS).await;
     let (app, _) = enrol(&server, &browser).await;
     server.advance(60);
@@ -188,7 +188,7 @@ async fn a_reset_ends_nothing_more_of_accounts_that_the_operator_vouches_for() {
 #[tokio::test]
 async fn a_new_address_that_is_proven_in_another_browser_ends_it_too() {
     let (server, acme) = scene().await;
-    let theirs = server.browser();
+    let theirs = server.browser().knowing(THEIRS);
     let (person, tokens) = sign_up(&server, &acme, &theirs).await;
     enrol(&server, &theirs).await;
     server.mails().await;
@@ -208,7 +208,7 @@ async fn a_new_address_that_is_proven_in_another_browser_ends_it_too() {
 #[tokio::test]
 async fn a_holder_who_proves_a_new_address_in_the_session_keeps_everything() {
     let (server, acme) = scene().await;
-    let browser = server.browser();
+    let browser = server.browser().knowing(THEIRS);
     let (person, tokens) = sign_up(&server, &acme, &browser).await;
     let (app, _) = enrol(&server, &browser).await;
     server.mails().await;
